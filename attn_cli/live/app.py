@@ -1,84 +1,141 @@
-"""The program on the screen: Textual's loop, the text line, the worker, recording and replay."""
+"""The program on the screen: Textual's loop, its board and its text line, and answers computed beside them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events
 from textual.app import App, ComposeResult
-from textual.binding import Binding
-from textual.message import Message
+from textual.binding import Binding, BindingType
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
 from textual.widgets import Input
 
 from attn_cli.errors import AttnError
 from attn_cli.io.escape import visible
-from attn_cli.live.board import Board
-from attn_cli.live.keys import ACTIONS
-from attn_cli.live.paper import Paper
-from attn_cli.live.prompt import prompt_for
-from attn_cli.live.record import Event, Recorder
-from attn_cli.live.replay import Replay
-from attn_cli.live.scene import Hit, Remark, compose
-from attn_cli.live.tape import Tape
-from attn_cli.live.text_line import TextLine
-from attn_cli.live.worker import Answer, Worker
+from attn_cli.live.command_line import command_line, osc52
+from attn_cli.live.keys import KEYS
+from attn_cli.live.panes import Paper
+from attn_cli.live.recording import Event, Recorder, Replay
+from attn_cli.live.scene import Hit, Scene, compose
+from attn_cli.live.sources import computed
+from attn_cli.live.state import COMMAND
+from attn_cli.live.text_line import TextLine, prompt_for
 
 if TYPE_CHECKING:
     from attn_cli.io.terminal import Terminal
     from attn_cli.live.session import Session
-    from attn_cli.settings.output import View
 
 INTERRUPTED = 130
+MENDED = (AttnError, MemoryError, RecursionError)  # errors that a user can mend; all others are bugs
 SOON = 0.1  # seconds after which an awaited answer shows as awaited
 
 
-class Answered(Message):
-    """The worker has an answer."""
+class Board(Widget, can_focus=True):
+    """Shows a scene line by line; only lines that changed are written to the terminal."""
 
-    def __init__(self, answer: Answer) -> None:
-        super().__init__()
-        self.answer = answer
+    BINDINGS: ClassVar[list[BindingType]] = [*KEYS]
+    app: LiveApp
+
+    def __init__(self) -> None:
+        super().__init__(id="board")
+        self.scene: Scene | None = None
+        self.strips: list[Strip] = []
+
+    def show(self, scene: Scene) -> None:
+        """Show a scene in place of the one before."""
+        self.scene = scene
+        width = self.size.width
+        strips = [Strip(line, width) for line in scene.lines]
+        for y in range(max(len(strips), len(self.strips))):
+            if self.strips[y : y + 1] != strips[y : y + 1]:
+                self.refresh(Region(0, y, width, 1))
+        self.strips = strips
+
+    def render_line(self, y: int) -> Strip:
+        """Return a line of the scene."""
+        if y < len(self.strips):
+            return self.strips[y].adjust_cell_length(self.size.width)
+        return Strip.blank(self.size.width)
+
+    def on_resize(self) -> None:
+        """Draw for the new size."""
+        self.strips = []
+        self.app.draw()
+
+    def hit(self, x: int, y: int | None = None) -> Hit:
+        """Return what a click at a place does; without y, in the status line."""
+        scene = self.scene
+        return (scene and scene.hit(x, scene.status if y is None else y)) or Hit("")
+
+    def on_click(self, event: events.Click) -> None:
+        """Do what the place means; a cell that is clicked again is opened."""
+        hit = self.hit(event.x, event.y)
+        if hit.action not in ("", "slider"):
+            self.app.click(hit)
+        if hit.action == "choose" and event.chain > 1:
+            self.app.click(Hit("open"))
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """Begin to move the slider."""
+        if self.hit(event.x, event.y).action == "slider":
+            self.capture_mouse()
+            self.on_mouse_move(event)
+
+    def on_mouse_move(self, event: events.MouseEvent) -> None:
+        """Move the slider."""
+        hit = self.hit(event.x)
+        if self.app.mouse_captured is self and hit.action == "slider":
+            self.app.click(hit)
+
+    def on_mouse_up(self) -> None:
+        """Let the slider go."""
+        self.release_mouse()
+
+    def on_mouse_scroll_down(self) -> None:
+        """Move down."""
+        self.app.click(Hit("down"))
+
+    def on_mouse_scroll_up(self) -> None:
+        """Move up."""
+        self.app.click(Hit("up"))
 
 
 class LiveApp(App[int]):
     """attn live. It ends with an exit code as its return value; `failure` is the bug that ended it, if one did."""
 
     CSS = """
-    Screen { layout: vertical; background: ansi_default; color: ansi_default; }
-    TextLine, TextLine:focus { height: 1; border: none; padding: 0; background: ansi_default; color: ansi_default;
-        text-style: bold; background-tint: transparent; }
-    TextLine > .input--cursor { text-style: reverse; background: ansi_default; color: ansi_default; }
-    TextLine > .input--selection { text-style: reverse; background: ansi_default; color: ansi_default; }
-    Board { height: 1fr; background: ansi_default; color: ansi_default; }
+    Screen, Board, TextLine, TextLine:focus { background: ansi_default; color: ansi_default; }
+    TextLine > .input--cursor, TextLine > .input--selection {
+        text-style: reverse; background: ansi_default; color: ansi_default; }
+    TextLine, TextLine:focus { height: 1; border: none; padding: 0; text-style: bold; background-tint: transparent; }
+    Board { height: 1fr; }
     """
     ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar[list[Any]] = [
-        Binding("ctrl+c", "interrupt", priority=True),
-        Binding("ctrl+q", "leave", priority=True),
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", f"exit({INTERRUPTED})", priority=True),
+        Binding("ctrl+q", "press('quit')", priority=True),
         Binding("ctrl+z", "suspend_process", priority=True),
     ]
 
     def __init__(
         self,
         session: Session,
-        view: View,
         terminal: Terminal,
         recorder: Recorder | None = None,
         replay: Replay | None = None,
         driver_class: Any = None,
     ) -> None:
         super().__init__(driver_class=driver_class, ansi_color=True)
-        self.session = session
-        self.view, self.terminal = view, terminal
-        self.tape = Tape(recorder, replay, session.say)
-        self.board = Board()
-        self.line = TextLine()
-        self.worker = Worker(session.source.compute, lambda answer: self.post_message(Answered(answer)))
-        self.asked = 0  # the number of the latest question
-        self._last_asked: object = None  # which is not answered yet
+        self.session, self.terminal = session, terminal
+        self.recorder, self.replay = recorder, replay or Replay()
+        self.board, self.line = Board(), TextLine(session)
+        self.is_computing = False
+        self.news = ""  # said after a key or a click, until the next one
         self.failure: BaseException | None = None
-        self.commands: list[str] = []  # that were asked for
 
     # Life
 
@@ -88,28 +145,20 @@ class LiveApp(App[int]):
         yield self.board
 
     def on_mount(self) -> None:
-        """Start to compute."""
+        """Give the keys to the board, or to a replay."""
+        session = self.session
         self.line.cursor_blink = False
-        self.line.rest(self.session)
+        self.line.rest()
         self.board.focus()
-        self.worker.start()
         self.app_resume_signal.subscribe(self, lambda _: self.repaint())
-        if self.session.source.has_text and self.session.state.question.text != self.line.value:
-            self.session.say("What a terminal would obey or hide is spelled out in the line.")
-        if self.tape.replay.is_on:
-            self.run_worker(self.tape.replay.run(self.feed, lambda: self.session.is_behind), exclusive=False)
+        if session.source.has_text and session.state.question.text != self.line.value:
+            session.said = "What a terminal would obey or hide is spelled out in the line."
+        if self.replay.is_on:
+            self.run_worker(self.replay.run(self._do, lambda: self.is_calm))
 
-    def on_board_resized(self) -> None:
-        """Draw for the new size."""
-        self.draw()
-
-    def action_interrupt(self) -> None:
-        """Leave as Ctrl-C does elsewhere."""
-        self.exit(INTERRUPTED)
-
-    def action_leave(self) -> None:
-        """Leave."""
-        self.exit(0)
+    def action_exit(self, code: int) -> None:
+        """Leave with an exit code."""
+        self.exit(code)
 
     def _fatal_error(self) -> None:
         """End; the report is written once the terminal is the user's again."""
@@ -122,20 +171,22 @@ class LiveApp(App[int]):
 
     # Drawing and answers
 
+    @property
+    def is_calm(self) -> bool:
+        """Whether all that was pressed has been obeyed and answered."""
+        nodes = (self, self.screen, self.board, self.line)
+        return not self.session.is_behind and not any(node.message_queue_size for node in nodes)
+
     def draw(self) -> None:
         """Draw the state as it is."""
-        size = self.board.size
-        if not size.width or not size.height:
-            return
-        paper = Paper(size.width, size.height, self.terminal, self.view).sized(size.width, size.height)
+        width, height = self.board.size
         session = self.session
-        remark = session.remark
-        if self.line.prompt is not None and not remark.text:
-            remark = remark._replace(text=self.line.prompt.hint)
-        scene = compose(session.state, session.seen, paper, remark, self.line.is_text, session.is_behind)
-        if scene.scrolled != session.state.scrolled:
+        if width and height:
+            said = session.said or self.news or (self.line.prompt.hint if self.focused is self.line else "")
+            paper = Paper(width, height, self.terminal, session.view).sized(width, height)
+            scene = compose(session.state, session.seen, paper, said, session.is_behind)
             session.state = replace(session.state, scrolled=scene.scrolled)
-        self.board.show(scene)
+            self.board.show(scene)
 
     def repaint(self) -> None:
         """Write the whole screen anew, as after Ctrl-Z, or where somebody else has written on it."""
@@ -143,145 +194,128 @@ class LiveApp(App[int]):
             widget.refresh()
 
     def settle(self) -> None:
-        """Ask what the state asks, if that is not answered or asked yet, and draw."""
+        """Draw, once what the state asks is answered."""
+        if not self.session.is_behind:
+            self.draw()
+        elif not self.is_computing:
+            self.is_computing = True
+            self.run_worker(self._answer())
+
+    async def _answer(self) -> None:
+        """Answer one question after the other, the latest always next; what is no longer asked for is dropped."""
         session = self.session
-        if session.is_behind and session.state.question != self._last_asked:
-            self._last_asked = session.state.question
-            self.asked = self.worker.ask(session.state.question)
-            number = self.asked
-            self.set_timer(SOON, lambda: self._draw_late(number))
-        elif not session.is_behind:
-            self.draw()
-
-    def _draw_late(self, number: int) -> None:
-        """Show that this answer is awaited, if it still is."""
-        if self.session.is_behind and number == self.asked:
-            self.draw()
-
-    def on_answered(self, message: Answered) -> None:
-        """Take an answer, unless a later question has been asked."""
-        answer = message.answer
-        if answer.is_bug:
-            self.failure = answer.error
-            self.exit(70)
-        elif answer.number == self.asked:
-            self._last_asked = None
-            self.session.take(answer)
-            self.settle()
+        while session.is_behind and self.failure is None:
+            question = session.state.question
+            late = self.set_timer(SOON, self.draw)
+            answer = await computed(session.source, question)
+            late.stop()
+            if isinstance(answer, BaseException) and not isinstance(answer, MENDED):
+                self.failure = answer
+                self.exit(70)
+            elif question == session.state.question:
+                session.take(question, answer)
+        self.is_computing = False
+        self.draw()
 
     # Keys and clicks
 
     async def on_event(self, event: events.Event) -> None:
-        """Record keys and pastes, and stop a replay at a person's key, before they are obeyed."""
-        if (
-            isinstance(event, events.Key | events.Paste)
-            and not event.is_forwarded
-            and self.tape.is_kept(event)
-        ):
-            return
+        """Stop a replay at a person's key, and record keys and pastes, before they are obeyed."""
+        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
+            news = ""
+            if self.replay.is_on and isinstance(event, events.Key):
+                if self.replay.interrupted(event.key):
+                    return
+                news = "The replay has stopped; the keys are yours."
+            self._record(event, news)
         await super().on_event(event)
 
-    def feed(self, event: Event) -> None:
+    async def _do(self, event: Event) -> None:
         """Do what was recorded."""
-        again = self.tape.made(event)
-        if isinstance(again, tuple):
-            self._click(*again)
-        else:
-            self.post_message(again)
-
-    def on_key(self, event: events.Key) -> None:
-        """Obey a key, where the line is not being typed in."""
-        if self.line.has_focus:
-            if event.key in ("escape", "tab", "shift+tab"):
-                event.prevent_default().stop()
-                self._leave_line()
+        if event.kind == "do":
+            self.click(Hit(event.value, event.numbers))
             return
-        event.prevent_default().stop()
-        action = ACTIONS.get(event.key) or ACTIONS.get(event.character or "")
-        if action is not None:
-            self.press(action)
+        again = events.Key(event.value, event.character) if event.kind == "key" else events.Paste(event.value)
+        self._record(again)
+        await super().on_event(again)
 
-    def press(self, action: str) -> None:
-        """Do what a key does."""
+    def _record(self, what: events.Key | events.Paste | Hit, news: str = "") -> None:
+        """Record what is done, and keep the news to be said with what comes of it."""
+        self.news = news
+        if self.recorder is None:
+            return
+        try:
+            if isinstance(what, Hit):
+                self.recorder.write("do", what.action, numbers=what.numbers)
+            elif isinstance(what, events.Key):
+                self.recorder.write("key", what.key, character=what.character)
+            else:
+                self.recorder.write("paste", what.text)
+        except OSError as error:  # a full disk ends the recording, not the lecture
+            self.recorder = None
+            self.news = f"The recording has ended: {error.strerror or error}."
+
+    def click(self, hit: Hit) -> None:
+        """Obey a click."""
+        self._record(hit)
+        self.action_press(hit.action, hit.numbers)
+
+    def action_press(self, action: str, numbers: Sequence[int] = ()) -> None:
+        """Do what a key or a click does."""
         session = self.session
         if action == "quit":
             self.exit(0)
-            return
-        if action == "redraw":
+        elif action == "redraw":
             self.repaint()
-            return
-        session.remark = Remark()
-        if action == "text" and not session.source.has_text:
-            session.say("There is no text here: the input is a file.")
         elif prompt := prompt_for(action, session):
-            self.line.ask(prompt, session)
+            session.said = ""
+            self.line.ask(prompt)
         elif action == "text":
-            self.line.ask(None, session)
+            session.said = "There is no text here: the input is a file."
         else:
-            session.press(action)
-            if action == "command" and session.remark.command:
-                self._copy(session.remark.command)
+            session.press(action, *numbers)
+            if action == "command" and session.state.pane == COMMAND:
+                self._copy(command_line(session.state, session.seen))
             if action == "undo":
-                self.line.rest(session)
+                self.line.rest()
         self.settle()
 
-    def on_board_clicked(self, message: Board.Clicked) -> None:
-        """Obey a click."""
-        hit = message.hit
-        if self.line.has_focus:
-            self._leave_line()
-        self.tape.clicked(hit, message.times)
-        self._click(hit, message.times)
-
-    def _click(self, hit: Hit, times: int) -> None:
-        if hit.action in ("choose", "slider"):
-            self.session.click(hit, times)
-            self.settle()
-        else:
-            self.press(hit.action)
-
     def _copy(self, command: str) -> None:
-        from attn_cli.live.clipboard import copied, osc52
-
-        self.commands = [*(one for one in self.commands if one != command), command]
+        """Copy a command line, and keep it for the end."""
+        self.session.commands = [*(one for one in self.session.commands if one != command), command]
         if self._driver is not None:
             self._driver.write(osc52(command))
-        self.session.remark = self.session.remark._replace(copied=copied())
 
     # The line
 
-    def _leave_line(self) -> None:
+    def action_leave_line(self) -> None:
         """Come back to the keys."""
-        self.session.stop_typing()
-        self.line.rest(self.session)
         self.screen.set_focus(self.board)
         self.settle()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Compute the text as it is typed."""
-        if self.line.is_text:
+        if self.focused is self.line and self.line.prompt.take is None:
             if event.value != visible(self.session.state.question.text):
                 self.session.type_text(event.value)
             self.settle()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Take what was typed."""
-        prompt = self.line.prompt
-        if prompt is None:
-            self._leave_line()
-            return
+        take = self.line.prompt.take
         try:
-            again = prompt.take(event.value, self.tape.replay.is_on)
+            again = take(event.value, self.replay.is_on) if take else ""
         except (AttnError, OSError) as error:
-            self.session.say(str(error))
+            again = str(error)
+        if again:
+            self.session.said = again
             self.draw()
-            return
-        if again is not None:
-            self.session.say(again)
-            self.draw()
-            return
-        self._leave_line()
+        else:
+            self.action_leave_line()
 
     def on_descendant_focus(self) -> None:
-        """Say what the keys do now."""
+        """Say what the keys do now; on the board, after Esc or a click, no text is being typed any more."""
+        if self.focused is self.board:
+            self.session.is_typing = False
+            self.line.rest()
         self.draw()

@@ -1,24 +1,29 @@
-"""The command line that shows again what is on the screen."""
+"""The command line that shows again what is on the screen, and how it gets to the clipboard."""
 
 from __future__ import annotations
 
+import os
+from base64 import b64encode
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attn_cli.io.escape import shell_quote
-from attn_cli.live.state import ROW, STEPS, WEIGHTS, Question, State
+from attn_cli.live.sources import Question
+from attn_cli.live.state import COMMAND, ROW, STEPS, WEIGHTS, Seen, State
 from attn_cli.settings.declare import declared
 from attn_cli.settings.settings import Settings
 from attn_cli.trace.steps import NAMES
 
 if TYPE_CHECKING:
-    from attn_cli.live.actions import Seen
     from attn_cli.trace.trace import Trace
 
 OF_ROWS = ("query", "versus")
+CHUNK = 700  # bytes: GNU screen passes on no longer string
 
 
 def command_line(state: State, seen: Seen) -> str:
-    """Return the line to type in a shell for the state's pane."""
+    """Return the line to type in a shell for the state's pane, or for the one that the command line covers."""
+    state = replace(state, pane=state.under) if state.pane == COMMAND else state
     question = state.question
     start, options = list(seen.source.start), _options(question)
     varied = (
@@ -94,3 +99,19 @@ def _options(question: Question, but: str = "") -> list[str]:
             written = f"{value:.12g}" if isinstance(value, float) else str(value)
             found += [one.short or one.option, written]
     return found
+
+
+def osc52(text: str) -> str:
+    """Return what a terminal is sent to put a text on its clipboard; GNU screen is told to pass it on."""
+    data = b64encode(text.encode("utf-8", "replace")).decode()
+    code = f"\x1b]52;c;{data}\x07"
+    if "STY" not in os.environ or "TMUX" in os.environ:
+        return code
+    return "".join(f"\x1bP{code[at : at + CHUNK]}\x1b\\" for at in range(0, len(code), CHUNK))
+
+
+def copied() -> str:
+    """Return a sentence on where the copy is."""
+    if "TMUX" in os.environ:
+        return "Copied to tmux, and to the clipboard where tmux may (set-clipboard on). It is printed at the end, too."
+    return "Copied to the clipboard where the terminal allows it (OSC 52). It is printed at the end, too."

@@ -1,131 +1,235 @@
-"""Every key, what it does, and how the footer and the help name it: the one table of them."""
+"""Every key: what it does to the state, and how the footer and the help name it. Nothing here computes or draws."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 
-from attn_cli.render.screen.text import cells
+from textual.binding import Binding
 
-
-class Key(NamedTuple):
-    """One thing to do: the keys for it as Textual names them, its action, and its words."""
-
-    keys: tuple[str, ...]
-    action: str
-    typed: str  # how the keys are written
-    label: str  # in the footer; nothing for what the help alone names
-    help: str
-
-
-KEYS = (
-    Key(("t", "i"), "text", "t", "text", "Type another text; Esc or Enter comes back to the keys."),
-    Key(("enter",), "open", "Enter", "why", "The arithmetic of the chosen row, by hand; again: back."),
-    Key(("up", "k"), "up", "arrows", "cell", "Choose a cell: its row's bars and arithmetic follow."),
-    Key(("m",), "mask", "m", "mask", "The next mask: none, causal and the others; M goes back."),
-    Key(("M",), "mask_back", "", "", ""),
-    Key(
-        ("h",),
-        "head",
-        "h",
-        "head",
-        "The next head; then their mean, all at once, and the rollout of several layers; H goes back.",
-    ),
-    Key(("H",), "head_back", "", "", ""),
-    Key(("l",), "layer", "l", "layer", "The next layer, where there are several; L goes back. All: see c."),
-    Key(("L",), "layer_back", "", "", ""),
-    Key(("s",), "score", "s", "score", "The next score function; S goes back."),
-    Key(("S",), "score_back", "", "", ""),
-    Key(
-        ("plus", "equals_sign"),
-        "hotter",
-        "+ -",
-        "heat",
-        "The temperature: + is hotter, flatter weights; - is colder, sharper weights.",
-    ),
-    Key(("minus",), "colder", "", "", ""),
-    Key(("0",), "usual_heat", "0", "", "The temperature back to 1."),
-    Key(
-        ("x",),
-        "off",
-        "x",
-        "word off",
-        "Hide the chosen column's word from every query, or show it again.",
-    ),
-    Key(
-        ("v",), "compare", "v", "compare", "What changed since the view before: the difference, before, now."
-    ),
-    Key(("d",), "step", "d", "steps", "The steps in turn: tokens, X, Q K V, scores to output; D goes back."),
-    Key(("D",), "step_back", "", "", ""),
-    Key(
-        ("e",),
-        "edit",
-        "e",
-        "edit",
-        "Given matrices: choose a number with the arrows, Enter types another one.",
-    ),
-    Key(("b",), "large", "b", "big", "Large blocks for a lecture hall, and back."),
-    Key(("u",), "undo", "u", "undo", "Undo the last change."),
-    Key(
-        ("c",),
-        "command",
-        "c",
-        "command",
-        "The command line of this view; copied where the terminal allows it.",
-    ),
-    Key(("w",), "write", "w", "save", "Write the view to a file: .svg, .html, .json and others."),
-    Key(("question_mark",), "help", "?", "help", "These keys."),
-    Key(("q",), "quit", "q", "quit", "Leave; Ctrl-C does too."),
-    Key(("down", "j"), "down", "", "", ""),
-    Key(("left",), "left", "", "", ""),
-    Key(("right",), "right", "", "", ""),
-    Key(("home",), "first", "Home End", "", "The first and the last column; PgUp and PgDn turn pages."),
-    Key(("end",), "last", "", "", ""),
-    Key(("pageup",), "page_up", "", "", ""),
-    Key(("pagedown", "space"), "page_down", "", "", ""),
-    Key(("tab",), "pane", "Tab", "", "On a small screen: the matrix, or its row."),
-    Key(("escape",), "close", "Esc", "", "Out of a pane, back to the matrix."),
-    Key(("ctrl+l",), "redraw", "", "", ""),
+from attn_cli.core.mask_rules import mask_examples
+from attn_cli.core.scores import SCORES
+from attn_cli.live.state import (
+    BEFORE,
+    COMMAND,
+    DIFFERENCE,
+    HELP,
+    MATRICES,
+    OFF,
+    ROW,
+    STEPS,
+    WEIGHTS,
+    Seen,
+    State,
 )
-ACTIONS = {key: one.action for one in KEYS for key in one.keys}
-TYPING = "Type: attention follows. Enter or Esc: back to the keys."
-APART = 2  # cells between two labels
+from attn_cli.render.numbers import plain
+from attn_cli.settings.settings import ALL, MEAN, ROLLOUT
+
+TEMPERATURES = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0)
+SLIDER = 11  # cells
+TOGETHER = (MEAN, ALL, ROLLOUT)  # of all heads; the last of all layers, too
+NEXT_HEAD = "The next head; then their mean, all at once, and the rollout of several layers; H goes back."
+HOTTER = "The temperature: + is hotter, flatter weights; - is colder, sharper weights."
+PAGE = 10  # lines, rows or columns that a page key moves by
+SCROLLED = (HELP, COMMAND, STEPS, ROW)  # panes that have the whole screen, and may be longer than it
 
 
-class Label(NamedTuple):
-    """A label of the footer: where it stands, its key, its word, and what a click on it does."""
-
-    line: int
-    start: int
-    typed: str
-    word: str
-    action: str
-
-    @property
-    def stop(self) -> int:
-        """The cell after its last one."""
-        return self.start + cells(self.typed) + 1 + cells(self.word)
+class Refused(Exception):
+    """A key has nothing to do here; the message says why."""
 
 
-def footer(width: int, lines: int, left_out: frozenset[str]) -> list[Label]:
-    """Return the labels that fit a footer of so many lines; help and quit are always among them."""
-    shown = [one for one in KEYS if one.label and one.action not in left_out]
-    ends = [one for one in shown if one.action in ("help", "quit")]
-    others = [one for one in shown if one not in ends]
-    for count in range(len(others), -1, -1):
-        labels = _laid_out([*others[:count], *ends], width)
-        if labels[-1].line < lines:
-            return labels
-    return labels
+def _key(keys: str, action: str, label: str = "", help: str = "", typed: str = "") -> Binding:
+    """Return a row of the table: keys, what they do, their label in the footer, their help, and how they are typed."""
+    name, _, numbers = action.rstrip(")").partition("(")
+    call = f"app.press('{name}', [{numbers}])"
+    return Binding(keys, call, label, key_display=typed or keys[0], tooltip=help, id=name)
 
 
-def _laid_out(shown: list[Key], width: int) -> list[Label]:
-    labels: list[Label] = []
-    line = at = 0
-    for one in shown:
-        label = Label(line, at, one.typed, one.label, one.action)
-        if at and label.stop > width:
-            line, at = line + 1, 0
-            label = label._replace(line=line, start=0)
-        labels.append(label)
-        at = label.stop + APART
-    return labels
+KEYS = [
+    _key("t,i", "text", "text", "Type another text; Esc or Enter comes back to the keys."),
+    _key("enter", "open", "why", "The arithmetic of the chosen row, by hand; again: back.", "Enter"),
+    _key("up,k", "up", "cell", "Choose a cell: its row's bars and arithmetic follow.", "arrows"),
+    _key("m", "mask", "mask", "The next mask: none, causal and the others; M goes back."),
+    _key("M", "mask(-1)"),
+    _key("h", "head", "head", NEXT_HEAD),
+    _key("H", "head(-1)"),
+    _key("l", "layer", "layer", "The next layer, where there are several; L goes back. All: see c."),
+    _key("L", "layer(-1)"),
+    _key("s", "score", "score", "The next score function; S goes back."),
+    _key("S", "score(-1)"),
+    _key("+,=", "hotter", "heat", HOTTER, "+ -"),
+    _key("-", "hotter(-1)"),
+    _key("0", "usual_heat", "", "The temperature back to 1."),
+    _key("x", "off", "word off", "Hide the chosen column's word from every query, or show it again."),
+    _key("v", "compare", "compare", "What changed since the view before: the difference, before, now."),
+    _key("d", "step", "steps", "The steps in turn: tokens, X, Q K V, scores to output; D goes back."),
+    _key("D", "step(-1)"),
+    _key("e", "edit", "edit", "Given matrices: choose a number with the arrows, Enter types another one."),
+    _key("b", "large", "big", "Large blocks for a lecture hall, and back."),
+    _key("u", "undo", "undo", "Undo the last change."),
+    _key("c", "command", "command", "The command line of this view; copied where the terminal allows it."),
+    _key("w", "write", "save", "Write the view to a file: .svg, .html, .json and others."),
+    _key("?", "help", "help", "These keys."),
+    _key("q", "quit", "quit", "Leave; Ctrl-C does too."),
+    _key("down,j", "down"),
+    _key("left", "move(0, -1)"),
+    _key("right", "move(0, 1)"),
+    _key("home", "end(0)", "", "The first and the last column; PgUp and PgDn turn pages.", "Home End"),
+    _key("end", "end(1)"),
+    _key("pageup", f"move({-PAGE}, 0)"),
+    _key("pagedown,space", f"move({PAGE}, 0)"),
+    _key("tab,shift+tab", "pane", "", "On a small screen: the matrix, or its row.", "Tab"),
+    _key("escape", "close", "", "Out of a pane, back to the matrix.", "Esc"),
+    _key("ctrl+l", "redraw"),
+]
+NUMBERS = {str(key.id): 0 for key in KEYS} | {
+    "slider": 1,
+    "end": 1,
+    "choose": 2,
+    "move": 2,
+}  # that actions take
+
+
+def _next(names: Sequence[str], now: str, by: int) -> str:
+    return names[(names.index(now) + by) % len(names)] if now in names else names[0]
+
+
+def _need_scores(seen: Seen, what: str) -> None:
+    if not seen.trace.is_scored:
+        raise Refused(f"These weights have no scores, so {what}.")
+
+
+def _head(state: State, seen: Seen, by: int = 1) -> State:
+    names = seen.trace.head_names
+    if len(names) < 2:
+        raise Refused("There is one head.")
+    asked = state.question.settings.head
+    now = asked if asked in TOGETHER else seen.trace.shown.name
+    together = TOGETHER if seen.source.has_rollout(seen.trace) else TOGETHER[:2]
+    return state.setting(head=_next([*names, *together], now, by))
+
+
+def _layer(state: State, seen: Seen, by: int = 1) -> State:
+    count = seen.source.layers(seen.trace)
+    if count < 2:
+        raise Refused("There is one layer here; -p roles-deep has more, and so has a model (-m).")
+    now = seen.trace.projection.layer
+    return state.setting(layer=((count - 1 if now is None else now) + by) % count, head=None)
+
+
+def _mask(state: State, seen: Seen, by: int = 1) -> State:
+    asked = state.question.settings.mask
+    now = asked or ("causal" if seen.trace.mask_name.startswith("causal") else "none")
+    return state.setting(mask=_next(mask_examples(), now, by), mask_true=None)
+
+
+def _score(state: State, seen: Seen, by: int = 1) -> State:
+    _need_scores(seen, "there is no score function to change")
+    return state.setting(score=_next(tuple(SCORES), seen.trace.score, by))
+
+
+def with_temperature(state: State, seen: Seen, to: float = 1.0) -> State:
+    """Return the state with another temperature."""
+    _need_scores(seen, "there is no temperature to change")
+    return state.setting(temperature=to)
+
+
+def _step_temperature(state: State, seen: Seen, by: int = 1) -> State:
+    now = state.question.settings.temperature
+    others = [one for one in TEMPERATURES if (one > now if by > 0 else one < now)]
+    if not others:
+        end = "highest" if by > 0 else "lowest"
+        raise Refused(f"The temperature, {plain(now)}, is already the {end} available.")
+    return with_temperature(state, seen, others[0] if by > 0 else others[-1])
+
+
+def temperature_at(place: int) -> float:
+    """Return the temperature of a cell of the slider, one of TEMPERATURES."""
+    least, most = math.log(TEMPERATURES[0]), math.log(TEMPERATURES[-1])
+    wanted = least + (most - least) * place / (SLIDER - 1)
+    return min(TEMPERATURES, key=lambda one: abs(math.log(one) - wanted))
+
+
+def _off(state: State, seen: Seen) -> State:
+    """Hide the word of the chosen column, or show it again."""
+    _need_scores(seen, "no word can be hidden")
+    word, off = seen.trace.key_tokens[state.column], state.question.settings.without
+    return state.setting(without=tuple(one for one in off if one != word) if word in off else (*off, word))
+
+
+def _move(state: State, seen: Seen, rows: int, columns: int) -> State:
+    if state.pane in SCROLLED and rows:
+        return replace(state, scrolled=max(0, state.scrolled + rows))
+    return state.at(state.row + rows, state.column + columns, seen.size(state))
+
+
+def _compare(state: State, seen: Seen) -> State:
+    """Show the difference, the view before, and now again, in turn."""
+    if seen.before is None:
+        raise Refused("There is no view before this one: change something, then compare.")
+    compared = _next((OFF, DIFFERENCE, BEFORE), state.compared, 1)
+    return replace(state, compared=compared, pane=WEIGHTS)
+
+
+def _step(state: State, seen: Seen, by: int = 1) -> State:
+    _need_scores(seen, "there are no steps to show")
+    if state.pane != STEPS:
+        return replace(state.showing(STEPS), step=0 if by > 0 else len(seen.steps) - 1)
+    step = state.step + by
+    return replace(state.showing(STEPS), step=step) if 0 <= step < len(seen.steps) else state.showing(WEIGHTS)
+
+
+def _edit(state: State, seen: Seen) -> State:
+    """Show the given matrices, one after the other, then the weights again."""
+    given = seen.source.matrices(state.question)
+    if not given:
+        raise Refused("Only small matrices that are given (--matrices FILE) can be edited.")
+    number = state.matrix + 1 if state.pane == MATRICES else 0
+    pane = MATRICES if number < len(given) else WEIGHTS
+    return replace(state, pane=pane, matrix=number % len(given), row=0, column=0)
+
+
+def _toggle(state: State, seen: Seen, pane: str) -> State:
+    return state.showing(WEIGHTS if state.pane == pane else pane)
+
+
+def _cover(state: State, seen: Seen, pane: str) -> State:
+    """Cover the present pane with another one, and uncover it at the same key."""
+    if state.pane == pane:
+        return state.showing(state.under)
+    under = state.under if state.pane in (HELP, COMMAND) else state.pane
+    return replace(state.showing(pane), under=under)
+
+
+def _close(state: State, seen: Seen) -> State:
+    if state.pane in (HELP, COMMAND):
+        return state.showing(state.under)
+    return replace(state.showing(WEIGHTS), compared=OFF)
+
+
+ACTIONS: dict[str, Callable[..., State]] = {  # of a state, what is seen, and the numbers of a key or a click
+    "head": _head,
+    "layer": _layer,
+    "mask": _mask,
+    "score": _score,
+    "hotter": _step_temperature,
+    "usual_heat": with_temperature,
+    "slider": lambda state, seen, place: with_temperature(state, seen, temperature_at(place)),
+    "off": _off,
+    "compare": _compare,
+    "step": _step,
+    "edit": _edit,
+    "large": lambda state, seen: replace(state, is_large=not state.is_large),
+    "open": partial(_toggle, pane=ROW),
+    "pane": partial(_toggle, pane=ROW),
+    "help": partial(_cover, pane=HELP),
+    "command": partial(_cover, pane=COMMAND),
+    "close": _close,
+    "choose": lambda state, seen, row, column: state.at(row, column, seen.size(state)),
+    "move": _move,
+    "up": partial(_move, rows=-1, columns=0),
+    "down": partial(_move, rows=1, columns=0),
+    "end": lambda state, seen, is_last: replace(state, column=is_last and seen.size(state)[1] - 1),
+}

@@ -1,39 +1,272 @@
-"""The panes that are read: the steps, the command line, the keys."""
+"""The panes, drawn from the same blocks as every other screen: matrices, a row, the steps, the keys, the command."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import dropwhile
+from itertools import dropwhile, islice
+from typing import TYPE_CHECKING, NamedTuple
 
-from attn_cli.live.actions import Seen
-from attn_cli.live.paper import Pane, Paper
-from attn_cli.live.state import State
-from attn_cli.render.blocks import Block, Formula, Heading, Say
+import numpy as np
+
+from attn_cli.io.terminal import Line, Terminal
+from attn_cli.live.command_line import command_line, copied, unsaid
+from attn_cli.live.keys import KEYS
+from attn_cli.live.state import BEFORE, DIFFERENCE, Seen, State
+from attn_cli.render.blocks import Bars, Block, Columns, Formula, Heading, Maps, Matrix, Say
+from attn_cli.render.screen.draw import draw
+from attn_cli.render.screen.matrix_pane import MatrixPart, large_blocks, matrix_part
+from attn_cli.render.shade_scale import weight_range
+from attn_cli.render.views.long_text import long_view
+from attn_cli.render.views.one_row import one_row, row_table
+from attn_cli.render.views.overview import largest_weight, row_bars, weight_matrix
 from attn_cli.render.views.steps import walk
+from attn_cli.render.views.whys import reasons
+from attn_cli.render.views.wording import is_large, quoted_at
+from attn_cli.settings.output import View
+from attn_cli.trace.row import Row
 from attn_cli.trace.trace import Trace
 
-STEPS = (
-    *(("tokens",), ("x_query",), ("encodings_query",), ("q", "k", "v"), ("scores",), ("scaled_scores",)),
-    *(("position_scores",), ("masked_scores",), ("weights",), ("output",)),
-)
+if TYPE_CHECKING:
+    from attn_cli.io.array_types import Array
+
+FAR = 400  # lines of a pane that can be scrolled through
+MOST_KEYS, FEW_KEYS = 12, 4
+LINES_OF_KEY = 3  # at most: its bar, and its line in a table or in both parts of a wide one
 
 
-def steps_of(trace: Trace) -> tuple[tuple[str, ...], ...]:
-    """Return the steps that a trace has, Q, K and V as one."""
-    head = trace.stepped_head
-    there = {
-        "tokens": trace.query_ids is not None,
-        "x_query": trace.x_query is not None,
-        "encodings_query": trace.placed is not None,
-        "masked_scores": trace.mask is not None,
-    }
-    return tuple(names for names in STEPS if there.get(names[0], getattr(head, names[0], None) is not None))
+class Pane(NamedTuple):
+    """The lines of a pane, and the matrix among them whose cells can be chosen."""
+
+    lines: list[Line]
+    part: MatrixPart | None = None
+    above: int = 0  # lines above the matrix
+
+
+class Paper(NamedTuple):
+    """What a pane is drawn on: its size, its terminal, how results are shown."""
+
+    width: int
+    height: int
+    terminal: Terminal
+    view: View
+
+    def sized(self, width: int, height: int) -> Paper:
+        """Return paper of another size."""
+        view = replace(self.view, width=max(20, width))
+        return Paper(width, height, self.terminal._replace(width=width), view)
+
+    def draw(self, blocks: Iterable[Block], most: int = FAR) -> list[Line]:
+        """Return the first lines of blocks."""
+        return list(islice(draw(blocks, self.view, self.terminal), most))
+
+
+# Matrices whose cells can be chosen
+
+
+def weights_pane(state: State, seen: Seen, paper: Paper) -> Pane:
+    """Return the matrix of weights, or what stands for it: all heads, a long text's map, what changed."""
+    trace, notes = seen.trace, []
+    if seen.before is not None and state.compared == BEFORE:
+        trace = seen.before
+        notes.append("The view before; v: back to now.")
+    elif seen.before is not None and state.compared == DIFFERENCE:
+        return _difference(state, seen.before, trace, paper)
+    if trace.settings.head == "all" and len(trace.heads) > 1:
+        return Pane(paper.draw(_all_heads(trace, paper), paper.height))
+    if is_large(trace):
+        return Pane(paper.draw(long_view(trace, trace.shown, paper.view)))
+    return _matrix_pane(state, weight_matrix(trace, trace.shown), notes, paper)
+
+
+def _matrix_pane(state: State, block: Matrix, notes: list[str], paper: Paper) -> Pane:
+    """Return a matrix under its notes, with its legend where there is room."""
+    above = paper.draw(map(Say, notes))
+    cell = (min(state.row, len(block.rows) - 1), min(state.column, len(block.columns) - 1))
+    palette = paper.view.palette
+    part = None
+    if state.is_large:
+        part = large_blocks(block, paper.terminal, palette, cell, paper.height - len(above))
+        above += [] if part else paper.draw([Say("Too many words for large blocks here; b: back.")])
+    room = paper.height - len(above)
+    part = part or matrix_part(block, paper.terminal, palette, cell, room)
+    spare = room - len(part.lines)
+    legend = part.legend[:1] if spare < len(part.legend) + 1 else part.legend
+    return Pane([*above, *part.lines, *legend[: max(0, spare)]], part, len(above))
+
+
+def _difference(state: State, before: Trace, after: Trace, paper: Paper) -> Pane:
+    """Return what changed between two views: the signed difference, or why there is none."""
+    from attn_cli.errors import InputError
+    from attn_cli.render.views.comparison import sentences
+    from attn_cli.render.views.overview import labelled_matrix
+    from attn_cli.teach.compare import between
+
+    try:
+        comparison = between("view", ("before", "now"), (before, after))
+    except InputError as error:
+        return Pane(paper.draw([Say(str(error))]))
+    said = sentences(comparison)
+    if not comparison.changes:
+        return Pane(paper.draw(map(Say, [*said, "v: the view before."])))
+    block = labelled_matrix(after, comparison.changes[0].difference)._replace(is_difference=True)
+    lines = len(paper.draw(map(Say, said)))
+    notes = ["Now minus before; v: the view before."]
+    if len(block.rows) + lines + 3 <= paper.height:
+        notes += said
+    return _matrix_pane(state, block, notes, paper)
+
+
+def _all_heads(trace: Trace, paper: Paper) -> Iterator[Block]:
+    """Yield every head as a small map, as many as fit side by side; of a longer text, means of blocks."""
+    from attn_cli.trace.head_roles import block_means
+
+    weights = np.stack([head.weights for head in trace.heads])
+    allowed = np.ones(weights.shape[1:], np.bool_) if trace.mask is None else trace.mask
+    n_q, n_k = weights.shape[1:]
+    rows, columns = _map_size(len(weights), n_q, n_k, paper)
+    values = list(block_means(weights, allowed, rows, columns))
+    known = np.concatenate([one[~np.isnan(one)] for one in values] or [np.zeros(1)])
+    scale = weight_range(
+        float(known.min(initial=1)), float(known.max(initial=0)), float(known.mean()) if known.size else 0
+    )
+    names = [head.name for head in trace.heads]
+    empty = [""] * rows, [""] * columns
+    yield Maps(names, *empty, values, scale, list(range(rows)), list(range(columns)), bands=[""])
+    if (rows, columns) != (n_q, n_k):
+        yield Say(f"Each map has {rows} x {columns} means of {n_q:,} x {n_k:,} weights. h: one head, whole.")
+
+
+def _map_size(heads: int, n_q: int, n_k: int, paper: Paper) -> tuple[int, int]:
+    """Return how many rows and columns each of so many maps can have, so that all are seen at once."""
+    best = (1, 1)
+    for across in range(1, heads + 1):
+        down = -(-heads // across)
+        rows = min(n_q, max(1, (paper.height - 2) // down - 2))
+        columns = min(n_k, max(1, (paper.width - 1) // across - 1))
+        if rows * columns > best[0] * best[1]:
+            best = rows, columns
+    return best
+
+
+def given_pane(state: State, seen: Seen, paper: Paper) -> Pane:
+    """Return a given matrix, whose numbers can be chosen and typed anew."""
+    given = seen.source.matrices(state.question)
+    name, values = seen.matrix(state)
+    values = np.atleast_2d(values)
+    block = Matrix(
+        _labels(seen.trace, name, values), [str(n) for n in range(values.shape[1])], values, name, shaded=True
+    )
+    after = "the next matrix" if state.matrix + 1 < len(given) else "the weights"
+    note = f"{name} as given. Arrows choose a number, Enter types another one, e: {after}."
+    return _matrix_pane(replace(state, is_large=False), block, [note], paper)
+
+
+def _labels(trace: Trace, name: str, values: Array) -> list[str]:
+    """Return the labels of a given matrix's rows: tokens where it has one a token, else numbers."""
+    tokens = {"Q": trace.query_tokens, "X": trace.query_tokens}.get(name, trace.key_tokens)
+    is_tokens = name in ("Q", "K", "V", "X", "context") and len(tokens) == len(values)
+    return list(tokens) if is_tokens else [str(n) for n in range(len(values))]
+
+
+# The chosen row
+
+
+def row_pane(state: State, seen: Seen, paper: Paper) -> Pane:
+    """Return the bars of the chosen row and below them its arithmetic with the because: as much as fits."""
+    trace, state = _looked_at(state, seen)
+    if trace.condensed and state.row not in trace.focus:
+        return Pane(paper.draw([Say("A long text: only the row in focus has its arithmetic.")]))
+    row = _Row.of(trace, state)
+    lines: list[Line] = []
+    for is_brief in (False, True):
+        fixed = 4 if is_brief else 8  # lines that are not keys': title, heads, sums, reasons
+        most = max(1, min(MOST_KEYS, (paper.height - fixed) // 2 + 1))
+        while most > 0:
+            lines = paper.draw(row.blocks(most, is_brief))
+            if len(lines) <= paper.height:
+                return Pane(lines)
+            if not is_brief and most < FEW_KEYS:
+                break
+            most -= max(1, (len(lines) - paper.height) // LINES_OF_KEY)
+    return Pane(lines)
+
+
+def _looked_at(state: State, seen: Seen) -> tuple[Trace, State]:
+    """Return the trace whose matrix is shown, now's or the view before's, and the state with its cell inside it."""
+    trace = seen.trace if seen.before is None or state.compared != BEFORE else seen.before
+    return trace, state.at(state.row, state.column, (len(trace.query_tokens), len(trace.key_tokens)))
+
+
+class _Row(NamedTuple):
+    """The chosen row: its bars, the heaviest first in `order`, its arithmetic, and why its winner won."""
+
+    trace: Trace
+    column: int
+    bars: Bars
+    order: list[int]
+    row: Row | None
+    reasons: list[str]
+
+    @classmethod
+    def of(cls, trace: Trace, state: State) -> _Row:
+        """Return the row of a state's cell."""
+        i, trace = state.row, _versus(trace, state.column)
+        bars = row_bars(trace, trace.shown, i, largest_weight(trace, [i]))._replace(
+            title=_title(trace, state)
+        )
+        order = np.argsort(-trace.shown.weights[trace.held(i)], kind="stable").tolist()
+        row = trace.row(i, trace.stepped_head)
+        why = [] if row is None or row.total == 0 else list(reasons(trace, row, row.because()))
+        return cls(trace, state.column, bars, order, row, why)
+
+    def blocks(self, count: int, is_brief: bool) -> Iterator[Block]:
+        """Yield the bars, the table and the reasons, of so many keys; a brief one leaves out the sums."""
+        keys = sorted({*self.order[:count], self.column})
+        is_whole = len(self.bars.items) == len(self.order)
+        yield self.bars._replace(items=[self.bars.items[key] for key in keys]) if is_whole else self.bars
+        if self.row is None:
+            yield Say("These weights have no scores, so there is no arithmetic to show.", quiet=True)
+        elif self.row.total == 0:
+            query = quoted_at(self.trace.query_tokens, self.row.query)
+            yield Say(f"{query} may look at nothing: its weights are zeros.")
+        else:
+            table = row_table(self.trace, self.row, keys)
+            yield Columns(table.header, table.rows[: len(keys)]) if is_brief else table
+            yield from map(Say, self.reasons[:1] if is_brief else self.reasons)
+
+
+def _versus(trace: Trace, j: int) -> Trace:
+    """Return the trace asking why a row does not look at key j, named by its number where it is not a word."""
+    named = str(j) if str(j) not in trace.key_tokens else None
+    return replace(trace, settings=replace(trace.settings, versus=named))
+
+
+def _title(trace: Trace, state: State) -> str:
+    """Return which cell is chosen, and its weight in full."""
+    query, key = quoted_at(trace.query_tokens, state.row), quoted_at(trace.key_tokens, state.column)
+    at = trace.held(state.row)
+    if trace.mask is not None and not trace.mask[at, state.column]:
+        return f"{query} may not look at {key}"
+    return f"{query} looks at {key}: {float(trace.weights[at, state.column]):.4f}"
+
+
+def by_hand_pane(state: State, seen: Seen, paper: Paper) -> Pane:
+    """Return the whole arithmetic of the chosen row."""
+    if not seen.trace.is_scored or (seen.trace.condensed and state.row not in seen.trace.focus):
+        return row_pane(state, seen, paper)
+    trace, state = _looked_at(state, seen)
+    bars = row_bars(trace, trace.shown, state.row, largest_weight(trace, [state.row]))
+    by_hand = one_row(_versus(trace, state.column), state.row, paper.view.by_hand == "all")
+    return Pane(paper.draw([bars, *by_hand]))
+
+
+# Panes that are read
 
 
 def steps_pane(state: State, seen: Seen, paper: Paper) -> Pane:
     """Return one step with its numbers, and which of how many it is."""
-    steps = steps_of(seen.trace)
+    steps = seen.steps
     names = steps[min(state.step, len(steps) - 1)]
     focused = replace(seen.trace, focus=(state.row,)) if not seen.trace.condensed else seen.trace
     place = f"Step {state.step + 1} of {len(steps)}; d: the next, D: the one before, h: another head."
@@ -41,18 +274,20 @@ def steps_pane(state: State, seen: Seen, paper: Paper) -> Pane:
     return Pane(paper.draw([Say(place, quiet=True), *numbers]))
 
 
-def command_pane(line: str, more: str, copied: str, paper: Paper) -> Pane:
-    """Return the command line that makes the view again."""
-    blocks: list[Block] = [Heading("The command of this view"), Formula(line)]
-    blocks += [Say(text) for text in (more, copied) if text]
-    return Pane(paper.draw(blocks))
-
-
-def help_pane(rows: Iterable[tuple[str, str]], paper: Paper) -> Pane:
-    """Return what each key does."""
-    blocks: list[Block] = [Heading("Keys", 1)]
-    blocks += [Formula(f"{typed:<9}{text}") for typed, text in rows]
-    blocks.append(
-        Say("The mouse: a click chooses a cell, a second one opens its arithmetic; names below are keys.")
+def command_pane(state: State, seen: Seen, paper: Paper) -> Pane:
+    """Return the command line that makes again what the pane covers."""
+    line = command_line(state, seen)
+    said = [
+        unsaid(line, state.question, seen.source.layers(seen.trace)),
+        copied() if line in seen.copied else "",
+    ]
+    return Pane(
+        paper.draw([Heading("The command of this view"), Formula(line), *map(Say, filter(None, said))])
     )
-    return Pane(paper.draw(blocks))
+
+
+def help_pane(state: State, seen: Seen, paper: Paper) -> Pane:
+    """Return what each key does."""
+    said = "The mouse: a click chooses a cell, a second one opens its arithmetic; names below are keys."
+    rows = [Formula(f"{key.key_display:<9}{key.tooltip}") for key in KEYS if key.tooltip]
+    return Pane(paper.draw([Heading("Keys", 1), *rows, Say(said)]))

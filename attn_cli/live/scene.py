@@ -2,36 +2,45 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from attn_cli.io.terminal import Line
-from attn_cli.live.actions import Seen
-from attn_cli.live.keys import KEYS, TYPING, footer
-from attn_cli.live.matrix_panes import given_pane, weights_pane
-from attn_cli.live.panes import command_pane, help_pane, steps_pane
-from attn_cli.live.paper import Pane, Paper
-from attn_cli.live.row_panes import by_hand_pane, row_pane
-from attn_cli.live.state import COMMAND, HELP, MATRICES, ROW, STEPS, State
-from attn_cli.live.status import Part, status
+from attn_cli.core.masks import OFF
+from attn_cli.io.terminal import Line, Terminal
+from attn_cli.live.keys import KEYS, SLIDER, TEMPERATURES, TOGETHER
+from attn_cli.live.panes import (
+    Pane,
+    Paper,
+    by_hand_pane,
+    command_pane,
+    given_pane,
+    help_pane,
+    row_pane,
+    steps_pane,
+    weights_pane,
+)
+from attn_cli.live.state import COMMAND, HELP, MATRICES, ROW, STEPS, Seen, State
 from attn_cli.render.blocks import Say
-from attn_cli.render.screen.text import abreast, filled, fitted, words
+from attn_cli.render.numbers import plain
+from attn_cli.render.screen.text import abreast, cells, filled, fitted, listed, words
+from attn_cli.render.views.wording import short
+from attn_cli.trace.trace import Trace
 
 WIDE = 120  # columns from which panes stand side by side
-SMALL_WIDTH, SMALL_HEIGHT = 50, 14  # below these one pane is shown at a time
+SMALL_WIDTH, SMALL_HEIGHT = 50, 11  # of the panes; below these one is shown at a time
 TALL = 20  # lines from which the footer may have two
 LEAST_SHARE = 4  # of the screen: what a remark may take is one part of so many
 LEAST_ROW = 10  # lines of the row's pane that the matrix leaves
-SCROLLED = (HELP, COMMAND, STEPS, ROW)
 RULE = 3  # cells between two panes
-
-
-class Remark(NamedTuple):
-    """What is said in place of the footer, and the command line with what became of it."""
-
-    text: str = ""
-    command: str = ""
-    more: str = ""
-    copied: str = ""
+LEAST, SHORT, LONG, COUNTED = range(4)  # how much the status says: a slider from SHORT, whole words from LONG
+LONG_PANES = {
+    HELP: help_pane,
+    COMMAND: command_pane,
+    STEPS: steps_pane,
+    ROW: by_hand_pane,
+}  # each on a whole screen
+MOST_OFF = 2  # words that are named
 
 
 class Hit(NamedTuple):
@@ -41,116 +50,191 @@ class Hit(NamedTuple):
     numbers: tuple[int, ...] = ()
 
 
+class Part(NamedTuple):
+    """A part of the status line or of the footer: its text, its look, and what a click on it does."""
+
+    text: str
+    look: str = "plain"
+    hit: Hit | None = None
+
+
+APART = Part("  ")
+
+
 class Scene(NamedTuple):
-    """The lines of the screen, and where its parts are."""
+    """The lines of the screen, and what in them can be clicked."""
 
     lines: list[Line]
-    pane: Pane  # the one with the matrix
-    corner: tuple[int, int]  # of that pane: line and cell
-    status: tuple[int, list[Part]]  # its line, its parts
-    footer: list[tuple[int, Part]]
+    pane: Pane  # the one with the matrix, at the top left
+    bars: dict[int, list[Part]]  # lines of words: the status and the footer
     scrolled: int  # how far the pane is scrolled down, at most as far as it goes
 
     def hit(self, x: int, y: int) -> Hit | None:
         """Return what a click at a place does."""
-        line, parts = self.status
-        if y == line:
-            for part in parts:
-                if part.start <= x < part.stop:
-                    return Hit(part.action, (x - part.start,) if part.action == "slider" else ())
+        at = x
+        for part in self.bars.get(y, ()):
+            if at < cells(part.text):
+                return Hit("slider", (at,)) if part.hit == Hit("slider") else part.hit
+            at -= cells(part.text)
+        if y in self.bars or self.pane.part is None:
             return None
-        for at, part in self.footer:
-            if at == y and part.start <= x < part.stop:
-                return Hit(part.action)
-        top, left = self.corner
-        if self.pane.part is None:
-            return None
-        cell = self.pane.part.cell_at(y - top - self.pane.above, x - left)
+        cell = self.pane.part.cell_at(y - self.pane.above, x)
         return None if cell is None else Hit("choose", cell)
 
-
-def compose(state: State, seen: Seen, paper: Paper, remark: Remark, is_typing: bool, is_busy: bool) -> Scene:
-    """Return the screen of a state on paper of the whole size below the text line."""
-    left_out = frozenset({"edit"} if not seen.source.matrices(state.question) else {"text"})
-    if seen.source.layers(seen.trace) < 2:
-        left_out |= {"layer"}
-    foot, labels = _foot(paper, remark.text or (TYPING if is_typing else ""), left_out)
-    height = max(1, paper.height - len(foot) - 1)
-    lines, pane, corner, scrolled = _panes(state, seen, paper.sized(paper.width, height), remark)
-    line, parts = status(state, seen, is_busy, paper.width, paper.terminal)
-    lines = [*lines, fitted(line, paper.width), *foot]
-    return Scene(
-        lines, pane, corner, (height, parts), [(height + 1 + at, part) for at, part in labels], scrolled
-    )
+    @property
+    def status(self) -> int:
+        """The line that tells the status."""
+        return min(self.bars)
 
 
-def _foot(paper: Paper, said: str, left_out: frozenset[str]) -> tuple[list[Line], list[tuple[int, Part]]]:
-    """Return the footer's lines and its labels with their lines; a remark takes their place."""
-    most = 2 if paper.height >= TALL else 1
-    labels = footer(paper.width, most, left_out)
-    count = labels[-1].line + 1
+def compose(state: State, seen: Seen, paper: Paper, said: str, is_busy: bool) -> Scene:
+    """Return the screen of a state on paper of the whole size below the text line; `said` replaces the footer."""
+    footer = _footer(seen, state, paper)
+    foot = [_line(parts, paper) for parts in footer]
     if said:
-        told = paper.draw([Say(said)], max(count, paper.height // LEAST_SHARE))
-        return filled(told, paper.width, max(count, len(told))), []
-    rows: list[list[tuple[str, str]]] = [[] for _ in range(count)]
+        lines = paper.draw([Say(said)], max(len(footer), paper.height // LEAST_SHARE))
+        foot, footer = filled(lines, paper.width, max(len(footer), len(lines))), []
+    height = max(1, paper.height - len(foot) - 1)
+    above, pane, scrolled = _panes(state, seen, paper.sized(paper.width, height))
+    status = _status(state, seen, is_busy, paper)
+    bars = dict(enumerate([status, *footer], height))
+    return Scene([*above, _line(status, paper), *foot], pane, bars, scrolled)
+
+
+def _line(parts: Sequence[Part], paper: Paper) -> Line:
+    return fitted(words([(part.text, part.look) for part in parts], paper.terminal), paper.width)
+
+
+# The footer
+
+
+def _footer(seen: Seen, state: State, paper: Paper) -> list[list[Part]]:
+    """Return the labels that fit the footer; help and quit are always among them."""
+    left_out = {"text" if seen.source.matrices(state.question) else "edit"}
+    left_out |= {"layer"} if seen.source.layers(seen.trace) < 2 else set()
+    shown = [
+        [
+            Part(str(key.key_display), "bold", Hit(str(key.id))),
+            Part(f" {key.description}", hit=Hit(str(key.id))),
+        ]
+        for key in KEYS
+        if key.description and key.id not in left_out
+    ]
+    ends = [label for label in shown if label[0].hit in (Hit("help"), Hit("quit"))]
+    others = [label for label in shown if label not in ends]
+    most = 2 if paper.height >= TALL else 1
+    counts = range(len(others), -1, -1)
+    footers = (_laid_out([*others[:count], *ends], paper.width) for count in counts)
+    return next((rows for rows in footers if len(rows) <= most), _laid_out(ends, paper.width))
+
+
+def _laid_out(labels: Sequence[list[Part]], width: int) -> list[list[Part]]:
+    """Return lines of labels, each as full as it can be."""
+    rows: list[list[Part]] = []
     for label in labels:
-        row = rows[label.line]
-        row += [("  ", "plain")] if row else []
-        row += [(label.typed, "bold"), (f" {label.word}", "plain")]
-    lines = [fitted(words(row, paper.terminal), paper.width) for row in rows]
-    return lines, [(label.line, Part(label.start, label.stop, label.action)) for label in labels]
+        if rows and _width([*rows[-1], APART, *label]) <= width:
+            rows[-1] += [APART, *label]
+        else:
+            rows.append([*label])
+    return rows
 
 
-def _panes(
-    state: State, seen: Seen, paper: Paper, remark: Remark
-) -> tuple[list[Line], Pane, tuple[int, int], int]:
-    """Return the lines of all panes, the one with the matrix and its corner, and how far it is scrolled."""
-    if state.pane in SCROLLED:
-        pane = _scrolled_pane(state, seen, paper, remark)
-        room = max(1, paper.height - 1)
-        start = min(state.scrolled, max(0, len(pane.lines) - room))
-        lines = filled(pane.lines[start:], paper.width, room)
-        place = words([(_place(len(pane.lines), start, room, paper.width), "dim")], paper.terminal)
-        return [*lines, fitted(place, paper.width)], Pane([]), (0, 0), start
-    upper = given_pane if state.pane == MATRICES else weights_pane
-    lower = weights_pane if state.pane == MATRICES else row_pane
+def _width(parts: Sequence[Part]) -> int:
+    return sum(cells(part.text) for part in parts)
+
+
+# The status line
+
+
+def _status(state: State, seen: Seen, is_busy: bool, paper: Paper) -> list[Part]:
+    """Return the status: head, layer, mask, temperature, score; less is said where there is less room."""
+    parts: list[Part] = []
+    for room in (COUNTED, LONG, SHORT, LEAST):
+        told = [*_told(state, seen, paper.terminal, room), *[Part("...", "bold")] * is_busy]
+        clean = [part._replace(text=paper.terminal.text(part.text)) for part in told]
+        parts = [one for part in clean for one in (APART, part)][1:]
+        if _width(parts) <= paper.width:
+            break
+    return parts
+
+
+def _told(state: State, seen: Seen, terminal: Terminal, room: int) -> Iterator[Part]:
+    """Yield the parts of the status, with as much as there is room for."""
+    trace, is_long = seen.trace, room >= LONG
+    count, layer = seen.source.layers(trace), trace.projection.layer
+    yield Part(_head(state, trace, room), "bold", Hit("head"))
+    if layer is not None and count > 1:
+        yield Part(f"layer {layer}" + f" of {count}" * is_long, "bold", Hit("layer"))
+    yield Part(f"mask {_mask(trace)}", "bold", Hit("mask"))
+    if not trace.is_scored:
+        yield Part("weights as given", "bold")
+        return
+    yield Part(f"{'temperature' if is_long else 't'} {plain(trace.temperature)}", "bold")
+    if room >= SHORT:
+        yield Part(slider(trace.temperature, terminal), hit=Hit("slider"))
+    yield Part("score " * is_long + trace.score, "bold", Hit("score"))
+
+
+def _head(state: State, trace: Trace, room: int) -> str:
+    """Return the head that is shown, and which of how many it is."""
+    asked, names = state.question.settings.head, trace.head_names
+    head = asked if asked in TOGETHER else trace.shown.name
+    if room < LONG:
+        return short(head)
+    is_counted = room >= COUNTED and head in names and len(names) > 1
+    return f"head {short(head)}" + (f" ({names.index(head) + 1} of {len(names)})" if is_counted else "")
+
+
+def _mask(trace: Trace) -> str:
+    """Return the rule of the mask; words that are off are named."""
+    off = listed([short(word) for word in trace.settings.without], MOST_OFF)
+    return short(trace.mask_name).replace(OFF, f"off: {off}") if off else short(trace.mask_name)
+
+
+def slider(temperature: float, terminal: Terminal) -> str:
+    """Return the slider with its knob at the temperature."""
+    least, most = math.log(TEMPERATURES[0]), math.log(TEMPERATURES[-1])
+    share = (math.log(temperature) - least) / (most - least)
+    place = round(max(0.0, min(1.0, share)) * (SLIDER - 1))
+    rail, knob = ("─", "●") if terminal.unicode else ("-", "O")
+    return rail * place + knob + rail * (SLIDER - 1 - place)
+
+
+# The panes
+
+
+def _panes(state: State, seen: Seen, paper: Paper) -> tuple[list[Line], Pane, int]:
+    """Return the lines of all panes, the one with the matrix, and how far it is scrolled."""
+    width, height = paper.width, paper.height
+    if state.pane in LONG_PANES:
+        return _scrolled(LONG_PANES[state.pane](state, seen, paper).lines, state, paper)
+    upper, lower = (given_pane, weights_pane) if state.pane == MATRICES else (weights_pane, row_pane)
     is_all = state.question.settings.head == "all" and state.pane != MATRICES
-    if paper.width < SMALL_WIDTH or paper.height < SMALL_HEIGHT - 3 or state.is_large or is_all:
+    if width < SMALL_WIDTH or height < SMALL_HEIGHT or state.is_large or is_all:
         pane = upper(state, seen, paper)
-        return filled(pane.lines, paper.width, paper.height), pane, (0, 0), 0
-    if paper.width >= WIDE:
-        half = (paper.width - RULE) // 2
-        pane = upper(state, seen, paper.sized(half, paper.height))
-        other = lower(state, seen, paper.sized(paper.width - half - RULE, paper.height))
-        right = filled(other.lines, paper.width - half - RULE, paper.height)
-        return abreast(filled(pane.lines, half, paper.height), right, paper.terminal), pane, (0, 0), 0
-    room = max(paper.height // 2, paper.height - LEAST_ROW + bool(state.compared))
-    pane = upper(state, seen, paper.sized(paper.width, room))
-    rest = paper.height - len(pane.lines)
-    other = lower(state, seen, paper.sized(paper.width, rest))
-    lines = pane.lines + filled(other.lines, paper.width, rest)
-    return filled(lines, paper.width, paper.height), pane, (0, 0), 0
+        return filled(pane.lines, width, height), pane, 0
+    if width >= WIDE:
+        half = (width - RULE) // 2
+        pane = upper(state, seen, paper.sized(half, height))
+        other = lower(state, seen, paper.sized(width - half - RULE, height))
+        left, right = filled(pane.lines, half, height), filled(other.lines, width - half - RULE, height)
+        return abreast(left, right, paper.terminal), pane, 0
+    room = max(height // 2, height - LEAST_ROW + bool(state.compared))
+    pane = upper(state, seen, paper.sized(width, room))
+    other = lower(state, seen, paper.sized(width, height - len(pane.lines)))
+    return filled(pane.lines + other.lines, width, height), pane, 0
 
 
-def _place(count: int, start: int, room: int, width: int) -> str:
+def _scrolled(lines: list[Line], state: State, paper: Paper) -> tuple[list[Line], Pane, int]:
+    """Return the part of a long pane that is seen, and below it the way out."""
+    room = max(1, paper.height - 1)
+    start = min(state.scrolled, max(0, len(lines) - room))
+    way = Part(_way_out(len(lines), start, room, paper.width), "dim")
+    return [*filled(lines[start:], paper.width, room), _line([way], paper)], Pane([]), start
+
+
+def _way_out(count: int, start: int, room: int, width: int) -> str:
     """Return the way out of a pane, and which of its lines are seen if these are not all."""
-    if count <= room:
-        return "Esc: back."
     seen = f"{start + 1}-{min(count, start + room)} of {count}"
-    texts = (
-        f"Esc: back. Arrows, PgDn: more (lines {seen}).",
-        f"Esc: back. Arrows: more ({seen})",
-        "Esc: back.",
-    )
-    return next((text for text in texts if len(text) <= width), texts[-1])
-
-
-def _scrolled_pane(state: State, seen: Seen, paper: Paper, remark: Remark) -> Pane:
-    """Return a pane that has the whole screen, and may be longer than it."""
-    if state.pane == HELP:
-        return help_pane([(one.typed, one.help) for one in KEYS if one.help], paper)
-    if state.pane == COMMAND:
-        return command_pane(remark.command, remark.more, remark.copied, paper)
-    if state.pane == STEPS:
-        return steps_pane(state, seen, paper)
-    return by_hand_pane(state, seen, paper)
+    texts = (f"Esc: back. Arrows, PgDn: more (lines {seen}).", f"Esc: back. Arrows: more ({seen})")
+    return next((text for text in texts if count > room and len(text) <= width), "Esc: back.")

@@ -1,13 +1,14 @@
-"""Where traces come from: a text, a model on disk, given matrices, saved weights. All go through the pipeline."""
+"""Where traces come from: a text, a model, given matrices, saved weights; all by the pipeline, beside the keys."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import asyncio
+import contextlib
+import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from attn_cli.errors import InputError, UsageError
-from attn_cli.live.state import Edit, Question
 
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
@@ -21,34 +22,48 @@ EDITABLE = ("X", "context", "W_q", "W_k", "W_v", "b_q", "b_k", "b_v", "Q", "K", 
 MOST_EDITED = 400  # numbers of a matrix that can be edited cell by cell
 
 
-class Source(Protocol):
-    """What answers questions."""
+class Edit(NamedTuple):
+    """One number of a given matrix that was typed anew."""
 
-    has_text: bool  # whether the text can be typed
-    start: tuple[str, ...]  # how a command over the same input begins, the text excepted
+    matrix: str
+    row: int
+    column: int
+    value: float
+
+
+class Question(NamedTuple):
+    """All that a trace depends on."""
+
+    text: str
+    settings: Settings
+    edits: tuple[Edit, ...] = ()
+
+
+class Source:
+    """What answers questions. Most sources have a text, one layer, and no matrices that can be edited."""
+
+    has_text = True  # whether the text can be typed
+    start: tuple[str, ...] = ()  # how a command over the same input begins, the text excepted
 
     def compute(self, question: Question) -> Trace:
         """Return the trace of a question."""
-        ...
+        raise NotImplementedError
 
     def layers(self, trace: Trace) -> int:
         """Return how many layers there are to choose from."""
-        ...
+        return 1
 
     def has_rollout(self, trace: Trace) -> bool:
         """Tell whether there is a rollout through the layers."""
-        ...
+        return False
 
     def matrices(self, question: Question) -> dict[str, Array]:
         """Return the given matrices that can be edited, as they are now."""
-        ...
+        return {}
 
 
-class TextSource:
+class TextSource(Source):
     """Attention of a text, with the vectors and the projection of the settings."""
-
-    has_text = True
-    start: tuple[str, ...] = ()
 
     def __init__(self, settings: Settings) -> None:
         from attn_cli.pipeline.embed import open_shared
@@ -61,17 +76,9 @@ class TextSource:
 
         return trace_text("self", question.text, None, question.settings, shared=self.shared)
 
-    def has_rollout(self, trace: Trace) -> bool:
-        """Tell whether there is a rollout through the layers."""
-        return False
-
     def layers(self, trace: Trace) -> int:
         """Return how many layers the learned model has."""
         return trace.learned.layers if trace.learned is not None else 1
-
-    def matrices(self, question: Question) -> dict[str, Array]:
-        """Return nothing: the matrices were not given."""
-        return {}
 
 
 class ModelSource(TextSource):
@@ -81,12 +88,8 @@ class ModelSource(TextSource):
         from attn_cli.models.checkpoints.open_model import open_model
         from attn_cli.pipeline.embed import Shared
 
-        self.opened = ExitStack()
+        self.opened = contextlib.ExitStack()
         self.shared = Shared(model=self.opened.enter_context(open_model(str(settings.model))))
-
-    def has_rollout(self, trace: Trace) -> bool:
-        """Tell whether there is a rollout through the layers."""
-        return self.layers(trace) > 1
 
     def layers(self, trace: Trace) -> int:
         """Return how many layers the side of the model has that reads the text."""
@@ -94,15 +97,19 @@ class ModelSource(TextSource):
         stacks = self.shared.model.checkpoint.model.stacks
         return len(stacks["encoder" if "encoder" in stacks else "decoder"].layers)
 
+    def has_rollout(self, trace: Trace) -> bool:
+        """Tell whether there is more than one layer."""
+        return self.layers(trace) > 1
 
-class MatricesSource:
+
+class MatricesSource(Source):
     """Attention from given matrices, which can be edited where they are small."""
 
     has_text = False
 
     def __init__(self, given: Given, path: str) -> None:
         self.given = given
-        self.start: tuple[str, ...] = ("compute", path)
+        self.start = ("compute", path)
 
     def compute(self, question: Question) -> Trace:
         """Return the trace of the matrices as they are now."""
@@ -110,14 +117,6 @@ class MatricesSource:
 
         given = self.given._replace(arrays=self.given.arrays | self.matrices(question))
         return trace_matrices("compute", given, question.settings)
-
-    def has_rollout(self, trace: Trace) -> bool:
-        """Tell whether there is a rollout through the layers."""
-        return False
-
-    def layers(self, trace: Trace) -> int:
-        """Return 1: matrices are of one layer."""
-        return 1
 
     def matrices(self, question: Question) -> dict[str, Array]:
         """Return the small matrices, in the order of the computation, with the numbers that were typed."""
@@ -128,23 +127,20 @@ class MatricesSource:
             if name in arrays and arrays[name].ndim <= 2 and arrays[name].size <= MOST_EDITED
         }
         for edit in question.edits:
-            _put(found[edit.matrix], edit)
+            matrix = found[edit.matrix]
+            rows = matrix.reshape(1, -1) if matrix.ndim == 1 else matrix
+            rows[edit.row, edit.column] = edit.value
         return found
 
 
-def _put(matrix: Array, edit: Edit) -> None:
-    rows = matrix.reshape(1, -1) if matrix.ndim == 1 else matrix
-    rows[edit.row, edit.column] = edit.value
-
-
-class WeightsSource:
+class WeightsSource(Source):
     """Weights that came ready: nothing is computed but what is shown of them."""
 
     has_text = False
 
     def __init__(self, saved: Saved, path: str) -> None:
         self.saved = saved
-        self.start: tuple[str, ...] = ("show", path)
+        self.start = ("show", path)
 
     def compute(self, question: Question) -> Trace:
         """Return the trace of the weights."""
@@ -155,25 +151,38 @@ class WeightsSource:
             raise UsageError("These weights came ready: only mask, layer and head can be chosen.")
         return trace_weights(self.saved, question.settings)
 
-    def has_rollout(self, trace: Trace) -> bool:
-        """Tell whether there is a rollout through the layers."""
-        return self.layers(trace) > 1 and len(trace.query_tokens) == len(trace.key_tokens)
-
     def layers(self, trace: Trace) -> int:
         """Return how many layers the file holds."""
         return int(self.saved.weights.shape[0])
 
-    def matrices(self, question: Question) -> dict[str, Array]:
-        """Return nothing: there are no matrices that weights could be computed from."""
-        return {}
+    def has_rollout(self, trace: Trace) -> bool:
+        """Tell whether there are several layers of self-attention."""
+        return self.layers(trace) > 1 and len(trace.query_tokens) == len(trace.key_tokens)
 
 
-def edited(matrix: Array, name: str, row: int, column: int, typed: str) -> Edit:
+def edited(matrix: str, row: int, column: int, typed: str) -> Edit:
     """Return the edit of a cell to the number that was typed; raise InputError for what is not a number."""
     try:
         value = float(typed.replace(",", "."))
     except ValueError:
         raise InputError(f"{typed[:40]!r} is not a number.", "Type one such as 0.5.") from None
     if not abs(value) <= 1e100:
-        raise InputError(f"{name} cannot hold {typed[:40]!r}.", "Type a finite number.")
-    return Edit(name, row, column, value)
+        raise InputError(f"{matrix} cannot hold {typed[:40]!r}.", "Type a finite number.")
+    return Edit(matrix, row, column, value)
+
+
+async def computed(source: Source, question: Question) -> Trace | BaseException:
+    """Return a question's answer, or the error that it ends with, from a thread that nobody waits for at the end."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Trace | BaseException] = loop.create_future()
+
+    def compute() -> None:
+        try:
+            found: Trace | BaseException = source.compute(question)
+        except BaseException as error:  # told to the loop, which ends the program where it is a bug
+            found = error
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(answer.set_result, found)
+
+    threading.Thread(target=compute, name="attn-live", daemon=True).start()
+    return await answer

@@ -1,34 +1,22 @@
-"""What is on the screen: the question that is computed, where one looks in it, and the way back."""
+"""What is on the screen: the question that is computed, and where one looks in its answer."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
 
-from attn_cli.settings.settings import Settings
+from attn_cli.live.sources import Question, Source
 
-MOST_UNDONE = 500  # steps back
-
-
-class Edit(NamedTuple):
-    """One number of a given matrix that was typed anew."""
-
-    matrix: str
-    row: int
-    column: int
-    value: float
-
-
-class Question(NamedTuple):
-    """All that a trace depends on."""
-
-    text: str
-    settings: Settings
-    edits: tuple[Edit, ...] = ()
-
+if TYPE_CHECKING:
+    from attn_cli.io.array_types import Array
+    from attn_cli.trace.trace import Trace
 
 WEIGHTS, ROW, STEPS, MATRICES, HELP, COMMAND = "weights", "row", "steps", "matrices", "help", "command"
 OFF, DIFFERENCE, BEFORE = "", "difference", "before"
+ORDER = (  # of the steps; those of one pane together
+    *(("tokens",), ("x_query",), ("encodings_query",), ("q", "k", "v"), ("scores",), ("scaled_scores",)),
+    *(("position_scores",), ("masked_scores",), ("weights",), ("output",)),
+)
 
 
 @dataclass(frozen=True)
@@ -46,36 +34,51 @@ class State:
     is_large: bool = False
     scrolled: int = 0
 
-    def asking(self, **changes: object) -> State:
-        """Return the state with another question."""
-        return replace(self, question=self.question._replace(**changes))  # type: ignore[arg-type]
-
     def setting(self, **changes: object) -> State:
         """Return the state with other settings; raises SettingError for a value that one cannot have."""
-        return self.asking(settings=replace(self.question.settings, **changes))  # type: ignore[arg-type]
+        settings = replace(self.question.settings, **changes)  # type: ignore[arg-type]
+        return replace(self, question=self.question._replace(settings=settings))
 
-    def within(self, n_q: int, n_k: int) -> State:
-        """Return the state with its cell inside a matrix of this size."""
-        row, column = min(self.row, n_q - 1), min(self.column, n_k - 1)
-        return self if (row, column) == (self.row, self.column) else replace(self, row=row, column=column)
+    def at(self, row: int, column: int, size: tuple[int, int]) -> State:
+        """Return the state with a cell chosen, the nearest one inside a matrix of this size."""
+        row, column = max(0, min(row, size[0] - 1)), max(0, min(column, size[1] - 1))
+        return replace(self, row=row, column=column)
+
+    def showing(self, pane: str) -> State:
+        """Return the state with another pane, from its top."""
+        return replace(self, pane=pane, scrolled=0)
 
 
-@dataclass
-class History:
-    """The questions before this one, the latest last."""
+class Seen(NamedTuple):
+    """What is on the screen while a key is pressed."""
 
-    past: list[State] = field(default_factory=list)
+    trace: Trace
+    source: Source
+    before: Trace | None = None  # of the view before
+    copied: tuple[str, ...] = ()  # the command lines that were copied
 
-    def keep(self, state: State) -> None:
-        """Keep a state that is about to be left."""
-        if not self.past or self.past[-1].question != state.question:
-            self.past.append(state)
-            del self.past[:-MOST_UNDONE]
+    def size(self, state: State) -> tuple[int, int]:
+        """Return the size of the matrix that the arrows move in."""
+        if state.pane == MATRICES:
+            shape = self.matrix(state)[1].shape
+            return (1, shape[0]) if len(shape) == 1 else (shape[0], shape[1])
+        return len(self.trace.query_tokens), len(self.trace.key_tokens)
 
-    def back(self, now: State) -> State | None:
-        """Return the latest kept state with another question, and forget it; None at the beginning."""
-        while self.past:
-            before = self.past.pop()
-            if before.question != now.question:
-                return before
-        return None
+    def matrix(self, state: State) -> tuple[str, Array]:
+        """Return the given matrix that the state shows, and its name."""
+        given = list(self.source.matrices(state.question).items())
+        return given[state.matrix % len(given)]
+
+    @property
+    def steps(self) -> tuple[tuple[str, ...], ...]:
+        """The names of the steps that the trace has, Q, K and V together."""
+        trace, head = self.trace, self.trace.stepped_head
+        there = {
+            "tokens": trace.query_ids is not None,
+            "x_query": trace.x_query is not None,
+            "encodings_query": trace.placed is not None,
+            "masked_scores": trace.mask is not None,
+        }
+        return tuple(
+            names for names in ORDER if there.get(names[0], getattr(head, names[0], None) is not None)
+        )

@@ -1,43 +1,122 @@
-"""The line at the top: the text while nothing is typed, what is typed, or the answer to a prompt."""
+"""The line at the top: the text while nothing is typed, what is typed, or the answer to a question."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
+from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import visible
-from attn_cli.live.prompt import Prompt
+from attn_cli.io.terminal import Terminal
+from attn_cli.live.state import MATRICES
 
 if TYPE_CHECKING:
     from attn_cli.live.session import Session
+    from attn_cli.settings.output import View
+    from attn_cli.trace.trace import Trace
+
+NAME = "attn-live"
+TYPING = "Type: attention follows. Enter or Esc: back to the keys."
+
+
+class Prompt(NamedTuple):
+    """What the line asks for: what it says, how the answer begins, and what is done with the answer.
+
+    `take` gets the answer, and whether a replay gave it; it returns why the answer is to be given again, or "".
+    """
+
+    hint: str
+    start: str
+    take: Callable[[str, bool], str] | None = None  # None: the text is typed, and followed letter by letter
 
 
 class TextLine(Input):
     """The line that is typed in; nothing that is typed or pasted into it is obeyed by the terminal."""
 
-    def __init__(self) -> None:
-        super().__init__(select_on_focus=False)
-        self.prompt: Prompt | None = None  # what the line asks for, if not for the text
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,tab,shift+tab", "app.leave_line")]
 
-    @property
-    def is_text(self) -> bool:
-        """Whether the text is typed in it, and not the answer to a prompt."""
-        return self.has_focus and self.prompt is None
+    def __init__(self, session: Session) -> None:
+        super().__init__(select_on_focus=False)
+        self.session = session
+        self.prompt = Prompt(TYPING, "")
 
     def validate_value(self, value: str) -> str:
         """Spell out what a terminal would obey or hide."""
         return visible(value)
 
-    def ask(self, prompt: Prompt | None, session: Session) -> None:
-        """Open the line: for the answer to a prompt, or for the text."""
+    def ask(self, prompt: Prompt) -> None:
+        """Open the line for an answer."""
         self.prompt = prompt
-        self.value = visible(prompt.start if prompt else session.state.question.text)
+        self.value = visible(prompt.start)
         self.cursor_position = len(self.value)
         self.screen.set_focus(self)  # at once: the next key may be here already
 
-    def rest(self, session: Session) -> None:
+    def rest(self) -> None:
         """Show what stands in the line while nothing is typed: the text, or the name of the file."""
-        self.prompt = None
-        source = session.source
-        self.value = visible(session.state.question.text if source.has_text else source.start[-1])
+        source, text = self.session.source, self.session.state.question.text
+        self.prompt = Prompt(TYPING, text)
+        self.value = visible(text if source.has_text else source.start[-1])
+
+
+def prompt_for(action: str, session: Session) -> Prompt | None:
+    """Return what an action asks for in the line, if it asks for anything."""
+    if action == "text" and session.source.has_text:
+        return Prompt(TYPING, session.state.question.text)
+    if action == "write":
+        return _writing(session)
+    if action == "open" and session.state.pane == MATRICES:
+        return _numbering(session)
+    return None
+
+
+def _writing(session: Session) -> Prompt:
+    confirmed: list[str] = []
+
+    def take(path: str, is_replayed: bool) -> str:
+        if os.path.lexists(path) and path not in confirmed:
+            if is_replayed:
+                return f"{visible(path)} exists, and a replay overwrites nothing."
+            confirmed.append(path)
+            return f"{visible(path)} exists. Enter again overwrites it; Esc does not."
+        session.said = save(session.trace, session.view, path)
+        return ""
+
+    numbers = ["", *(f"-{n}" for n in range(1, 1000))]
+    free = next(name for n in numbers if not os.path.lexists(name := f"{NAME}{n}.svg"))
+    return Prompt("Write the view to this file: .svg, .html, .json and others. Esc: do not.", free, take)
+
+
+def _numbering(session: Session) -> Prompt:
+    state = session.state
+    name, matrix = session.seen.matrix(state)
+    now = matrix[state.column] if matrix.ndim == 1 else matrix[state.row, state.column]
+
+    def take(typed: str, is_replayed: bool) -> str:
+        session.type_number(typed)
+        return session.said
+
+    hint = f"{name}, row {state.row}, column {state.column}: type a number. Esc: leave it."
+    return Prompt(hint, f"{now:.6g}", take)
+
+
+def save(trace: Trace, view: View, path: str) -> str:
+    """Write a trace to a file, all or nothing, and return what was done; raise UsageError for another suffix."""
+    from attn_cli.io.atomic import written
+    from attn_cli.render import SUFFIXES, WRITERS, render
+
+    suffix = os.path.splitext(path)[1].lower()
+    format = SUFFIXES.get(suffix)
+    if format is None or not (WRITERS[format].of_blocks or WRITERS[format].of_trace):
+        near = did_you_mean(suffix, SUFFIXES)
+        raise UsageError(f"Cannot save the view as {visible(path)!r}.", f"{near}Use .svg, .html or .json.")
+    width = None if format in ("html", "json") else view.width
+    asked = replace(view, format=format, width=width, steps=format == "json" and trace.is_scored)
+    text = render(trace, asked, Terminal(width))
+    with written(path) as stream:
+        stream.write(text.encode("utf-8", "backslashreplace"))
+    return f"Written: {visible(path)}"

@@ -20,27 +20,7 @@ from pathlib import Path
 from tests.shell import ROOT, surroundings
 
 SIZES = ((80, 24), (40, 12), (120, 40), (100, 30))
-KEYS = (
-    "m",
-    "h",
-    "H",
-    "l",
-    "s",
-    "+",
-    "-",
-    "x",
-    "v",
-    "d",
-    "d",
-    "D",
-    "b",
-    "u",
-    "c",
-    "?",
-    "Enter",
-    "Escape",
-    "Tab",
-)
+KEYS = (*"mhHls+-xvddDbuc?", "Enter", "Escape", "Tab")
 MOVES = ("Up", "Down", "Left", "Right", "PageDown", "Home", "End", "t", "cat", "w")
 ENDS = {"q": 0, "C-c": 130, "TERM": 143, "HUP": 129, "INT": 130, "worker": 70}
 LIMIT = 20.0  # seconds
@@ -54,8 +34,8 @@ def failing(self, question):
         raise ZeroDivisionError("made to fail")
     return compute(self, question)
 sources.TextSource.compute = failing
-import attn_cli.live.actions as actions
-actions.ACTIONS["usual_heat"] = lambda state, seen: state.setting(temperature=1e6)
+from attn_cli.live import keys
+keys.ACTIONS["usual_heat"] = lambda state, seen: state.setting(temperature=1e6)
 from attn_cli.__main__ import run
 run()
 """

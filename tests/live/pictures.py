@@ -4,13 +4,12 @@ import argparse
 import sys
 from pathlib import Path
 
+from attn_cli.cli.commands.live import EXAMPLE
 from attn_cli.io.terminal import TRUECOLOR, Terminal
-from attn_cli.live.paper import Paper
-from attn_cli.live.run import EXAMPLE, begin
+from attn_cli.live.panes import Paper
 from attn_cli.live.scene import compose
-from attn_cli.live.session import Session
+from attn_cli.live.session import Session, begin
 from attn_cli.live.sources import TextSource
-from attn_cli.live.worker import Answer
 from attn_cli.render.formats.svg import picture
 from attn_cli.render.screen.text import words
 from attn_cli.settings.output import View
@@ -20,30 +19,31 @@ FOLDER = Path(__file__).parents[2] / "docs" / "live"
 PICTURES = {  # name: the palette, the size, the text, the actions
     "first": ("viridis", (80, 24), EXAMPLE, ()),
     "mask": ("viridis", (80, 24), EXAMPLE, ("mask", "compare")),
-    "wide": ("viridis", (120, 40), EXAMPLE, ("right", "off")),
+    "wide": ("viridis", (120, 40), EXAMPLE, ("move 0 1", "off")),
     "large": ("blues", (80, 24), "She likes strong coffee", ("large",)),
-    "heads": ("viridis", (80, 24), EXAMPLE, ("head_back",)),
+    "heads": ("viridis", (80, 24), EXAMPLE, ("head -1",)),
 }
 
 
-def after(text: str, actions: tuple[str, ...]) -> Session:
+def after(text: str, actions: tuple[str, ...], view: View) -> Session:
     """Return the session of a text after these actions, each of them answered."""
-    session = begin(TextSource(Settings()), text, Settings())
+    session = begin(TextSource(Settings()), text, Settings(), view)
     for action in actions:
-        session.press(action)
+        name, *numbers = action.split()
+        session.press(name, *map(int, numbers))
         if session.is_behind:
             question = session.state.question
-            session.take(Answer(0, question, session.source.compute(question)))
+            session.take(question, session.source.compute(question))
     return session
 
 
 def drawn(name: str) -> str:
     """Return a picture as SVG."""
     palette, (width, height), text, actions = PICTURES[name]
-    session = after(text, actions)
+    session = after(text, actions, View(palette=palette))
     terminal = Terminal(width, TRUECOLOR, dark=palette == "viridis")
-    paper = Paper(width, height - 1, terminal, View(palette=palette)).sized(width, height - 1)
-    scene = compose(session.state, session.seen, paper, session.remark, False, False)
+    paper = Paper(width, height - 1, terminal, session.view).sized(width, height - 1)
+    scene = compose(session.state, session.seen, paper, session.said, False)
     line = words([(session.state.question.text, "bold")], terminal)
     return picture([line, *scene.lines], palette, f"attn live: {name}")
 

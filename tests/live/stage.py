@@ -1,37 +1,29 @@
-"""attn live without a terminal: Textual's pilot presses its keys, and the screen is read as lines of text."""
+"""attn live without a terminal: Textual's pilot holds it, its keys are pressed, its screen is read as lines of text."""
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from textual import events
+from textual.keys import _character_to_key
 
 from attn_cli.io.terminal import Terminal
 from attn_cli.live.app import LiveApp
-from attn_cli.live.run import begin
+from attn_cli.live.session import begin
 from attn_cli.live.sources import TextSource
+from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
 FOX = "The quick brown fox jumped over the lazy dog"
 SIZE = (80, 24)
 LIMIT = 10.0  # seconds
-CHARACTERS = {
-    "space": " ",
-    "plus": "+",
-    "minus": "-",
-    "question_mark": "?",
-    "enter": "\r",
-    "equals_sign": "=",
-}
-NAMES = {character: name for name, character in CHARACTERS.items()} | {".": "full_stop", "/": "slash"}
 
 
 class Stage:
-    """A running attn live: its keys, its lines."""
+    """A running attn live: its keys, its lines. Keys of one character are written as that character."""
 
     def __init__(self, app: LiveApp, pilot: Any) -> None:
         self.app, self.pilot, self.session = app, pilot, app.session
@@ -47,14 +39,26 @@ class Stage:
     async def press(self, *keys: str) -> None:
         """Press keys, each once the one before is answered."""
         for key in keys:
-            self.app.post_message(events.Key(key, CHARACTERS.get(key, key if len(key) == 1 else None)))
+            self.send(key)
             await self.settled()
 
     async def type(self, text: str) -> None:
         """Type a text letter by letter without waiting."""
         for letter in text:
-            self.app.post_message(events.Key(NAMES.get(letter, letter), letter))
+            self.send(letter)
         await self.settled()
+
+    def send(self, key: str) -> None:
+        is_character = len(key) == 1
+        self.app.post_message(
+            events.Key(_character_to_key(key), key) if is_character else events.Key(key, None)
+        )
+
+    async def answer(self, text: str) -> None:
+        """Type an answer in place of the one in the line."""
+        await self.press("ctrl+u")
+        await self.type(text)
+        await self.press("enter")
 
     async def settled(self) -> None:
         """Wait until what is shown answers what is asked."""
@@ -63,9 +67,13 @@ class Stage:
         while calm < 4 and self.app.is_running:
             assert asyncio.get_running_loop().time() < end, "no answer came"
             await asyncio.sleep(0.001)
-            nodes = (self.app, self.app.screen, self.app.board, self.app.line)
-            is_calm = not self.session.is_behind and all(node.message_queue_size == 0 for node in nodes)
-            calm = calm + 1 if is_calm else 0
+            calm = calm + 1 if self.app.is_calm else 0
+
+    async def replayed(self) -> None:
+        """Wait until a replay is over."""
+        while self.app.replay.is_on:
+            await asyncio.sleep(0.01)
+        await self.settled()
 
     def lines(self) -> list[str]:
         """Return the lines below the text line, as they are shown."""
@@ -74,35 +82,25 @@ class Stage:
     def text(self) -> str:
         return "\n".join(self.lines())
 
-    def find(self, words: str) -> tuple[int, int]:
-        """Return where words stand on the board: cell and line."""
-        for y, line in enumerate(self.lines()):
-            if words in line:
-                return line.index(words), y
-        raise AssertionError(f"{words!r} is not on the screen:\n{self.text()}")
+    def said(self) -> str:
+        """Return the screen as one line, so that a sentence is whole wherever it is wrapped."""
+        return " ".join(self.text().split())
 
     async def click(self, words: str, times: int = 1, by: int = 0) -> None:
         """Click on words of the board, `by` cells to the right of their beginning."""
-        x, y = self.find(words)
-        await self.pilot.click("#board", offset=(x + by, y), times=times)
+        y = next(y for y, line in enumerate(self.lines()) if words in line)
+        await self.click_at(self.lines()[y].index(words) + by, y, times)
+
+    async def click_at(self, x: int, y: int, times: int = 1) -> None:
+        await self.pilot.click("#board", offset=(x, y), times=times)
         await self.settled()
-
-
-@asynccontextmanager
-async def staged(app: LiveApp, size: tuple[int, int] = SIZE):
-    async with app.run_test(size=size) as pilot:
-        stage = Stage(app, pilot)
-        await stage.settled()
-        yield stage
 
 
 def made(text: str = FOX, settings: Settings | None = None, source: Any = None, **options: Any) -> LiveApp:
     """Return the program over a text, or over another source."""
     settings = settings or Settings()
-    session = begin(source or TextSource(settings), text, settings)
-    session.view = options.pop("view", View())
-    terminal = options.pop("terminal", Terminal(None, 256))
-    return LiveApp(session, session.view, terminal, **options)
+    session = begin(source or TextSource(settings), text, settings, View())
+    return LiveApp(session, Terminal(None, 256), **options)
 
 
 def play(act: Callable[[Stage], Any], app: LiveApp | None = None, size: tuple[int, int] = SIZE) -> LiveApp:
@@ -110,7 +108,9 @@ def play(act: Callable[[Stage], Any], app: LiveApp | None = None, size: tuple[in
     app = app or made()
 
     async def run() -> None:
-        async with staged(app, size) as stage:
+        async with app.run_test(size=size) as pilot:
+            stage = Stage(app, pilot)
+            await stage.settled()
             await act(stage)
 
     asyncio.run(run())
@@ -121,14 +121,11 @@ def play(act: Callable[[Stage], Any], app: LiveApp | None = None, size: tuple[in
 
 def traced(text: str = FOX, **settings: Any):
     """Return the trace that another command would make of a text."""
-    from attn_cli.pipeline.sources.text import trace_text
-
-    chosen = replace(Settings(), **settings)
-    return trace_text("self", text, None, chosen)
+    return trace_text("self", text, None, replace(Settings(), **settings))
 
 
 def same(trace: Any, expected: Any) -> bool:
-    """Tell whether two traces have the same weights, masks and outputs."""
+    """Tell whether two traces have the same weights, masks and heads."""
     masks = (trace.mask is None) == (expected.mask is None)
     if masks and trace.mask is not None:
         masks = bool((trace.mask == expected.mask).all())
@@ -136,6 +133,5 @@ def same(trace: Any, expected: Any) -> bool:
 
 
 def numbers_of(lines: Sequence[str], label: str) -> list[str]:
-    """Return the cells of the last line that begins with a label."""
-    line = next(line for line in reversed(lines) if line.strip().startswith(label))
-    return line.split()[1:]
+    """Return the cells of the first line that begins with a label."""
+    return next(line for line in lines if line.startswith(label + " ")).partition("│")[0].split()[1:]

@@ -1,6 +1,7 @@
-"""Every key of attn live, pressed by Textual's pilot: what it does to the state, to the trace, to the screen."""
+"""Every key and click of attn live: what it does to the state, to the trace, to the screen."""
 
 import asyncio
+import threading
 
 import pytest
 
@@ -8,112 +9,94 @@ pytest.importorskip("textual")
 
 from attn_cli.core.mask_rules import mask_examples
 from attn_cli.core.scores import SCORES
-from attn_cli.live import actions
-from attn_cli.live.keys import ACTIONS, KEYS, footer
+from attn_cli.io.terminal import Terminal
+from attn_cli.live.keys import ACTIONS, KEYS, NUMBERS, SLIDER, TEMPERATURES, temperature_at
+from attn_cli.live.scene import slider
+from attn_cli.live.sources import TextSource
 from attn_cli.live.state import COMMAND, HELP, ROW, STEPS, WEIGHTS
 from attn_cli.settings.settings import Settings
-from tests.live.stage import FOX, made, play, same, staged, traced
+from tests.live.stage import FOX, made, numbers_of, play, same, traced
 
 LATER = {"text", "write", "quit", "undo", "redraw"}  # actions that the program itself does
+HEADS = traced().head_names
+DEEP = {"projection": "roles-deep"}
+CYCLES = [  # a key, the one that goes back, what it sets, its values from the first on, settings
+    ("m", "M", "mask", mask_examples(), {}),
+    ("h", "H", "head", [*HEADS, "mean", "all"], {}),
+    ("l", "L", "layer", [4, 0, 1, 2, 3], DEEP),
+    ("s", "S", "score", list(SCORES), {}),
+]
 
 
 def test_every_key_leads_to_an_action_and_no_key_to_two():
-    keys = [key for one in KEYS for key in one.keys]
-    assert len(keys) == len(set(keys)) == len(ACTIONS)
-    assert set(ACTIONS.values()) == set(actions.ACTIONS) | LATER
+    keys = [key for one in KEYS for key in one.key.split(",")]
+    assert len(keys) == len(set(keys))
+    assert set(NUMBERS) == set(ACTIONS) | LATER
 
 
-def test_m_goes_through_the_masks_and_back():
+@pytest.mark.parametrize(("key", "back", "name", "values", "settings"), CYCLES, ids="mhls")
+def test_a_key_goes_through_all_values_and_back(key, back, name, values, settings):
     async def act(stage):
-        for mask in mask_examples()[1:]:
-            await stage.press("m")
-            assert same(stage.trace, traced(mask=mask))
-            assert f"mask {mask}" in stage.text()
-        await stage.press("m")
-        assert same(stage.trace, traced())
-        await stage.press("M")
-        assert same(stage.trace, traced(mask=mask_examples()[-1]))
+        for value in [*values[1:], values[0]]:
+            await stage.press(key)
+            assert same(stage.trace, traced(**settings | {name: value})), value
+            assert str(value) in stage.lines()[-3], "the status says so"
+        await stage.press(back)
+        assert same(stage.trace, traced(**settings | {name: values[-1]}))
 
-    play(act)
+    play(act, made(settings=Settings(**settings)), size=(100, 24))
 
 
-def test_h_goes_through_the_heads_their_mean_and_all():
+def test_all_heads_are_seen_at_once():
     async def act(stage):
-        names = stage.trace.head_names
-        for name in [*names[1:], "mean", "all", names[0]]:
-            await stage.press("h")
-            assert same(stage.trace, traced(head=name)), name
-            assert ("head " + name) in stage.text() or name in stage.lines()[-3]
         await stage.press("H")
-        assert all(name in stage.text() for name in names), "all heads are seen at once"
+        assert all(name in stage.text() for name in HEADS)
 
     play(act)
 
 
-def test_l_goes_through_the_layers():
-    async def act(stage):
-        layers = stage.session.source.layers(stage.trace)
-        assert layers > 1
-        for layer in [*range(layers), 0]:
-            await stage.press("l")
-            assert same(stage.trace, traced(projection="roles-deep", layer=layer))
-            assert f"layer {layer}" in stage.text()
-        await stage.press("L")
-        assert same(stage.trace, traced(projection="roles-deep", layer=layers - 1))
-
-    play(act, made(settings=Settings(projection="roles-deep")))
-
-
-def test_l_says_that_there_is_one_layer():
+def test_l_says_that_there_is_one_layer_until_the_next_key():
     async def act(stage):
         await stage.press("l")
-        assert "There is one layer here" in stage.text()
-        await stage.press("down")
-        assert "There is one layer here" not in stage.text()
+        assert "There is one layer here; -p roles-deep has more, and so has a model (-m)." in stage.said()
+        await stage.press("w")
+        assert "There is one layer" not in stage.said(), "a prompt takes the place of what was said before"
+        assert "Write the view to this file: .svg, .html, .json and others. Esc: do not." in stage.said()
+        await stage.press("escape")
+        assert "q quit" in stage.text()
 
-    play(act)
-
-
-def test_s_goes_through_the_scores():
-    async def act(stage):
-        for score in [*list(SCORES)[1:], "scaled"]:
-            await stage.press("s")
-            assert same(stage.trace, traced(score=score))
-        await stage.press("S")
-        assert same(stage.trace, traced(score=list(SCORES)[-1]))
-
-    play(act)
+    play(act, size=(40, 12))
 
 
 def test_plus_and_minus_change_the_temperature_and_0_brings_it_back():
     async def act(stage):
-        await stage.press("plus", "equals_sign")
-        assert same(stage.trace, traced(temperature=1.5))
-        assert "1.5" in stage.lines()[-3]
-        await stage.press("minus", "minus", "minus")
+        await stage.press("+", "=")
+        assert same(stage.trace, traced(temperature=1.5)) and "1.5" in stage.lines()[-3]
+        await stage.press("-", "-", "-")
         assert same(stage.trace, traced(temperature=0.85))
         await stage.press("0")
         assert same(stage.trace, traced())
-        await stage.press(*["minus"] * 20)
-        assert "already the lowest available" in stage.text()
-        assert stage.state.question.settings.temperature == actions.HEATS[0]
+        for key, end, to in (("-", "lowest", 0.05), ("+", "highest", 20.0)):
+            await stage.press(*[key] * len(TEMPERATURES))
+            assert f"The temperature, {to:g}, is already the {end} available." in stage.said()
+            assert stage.state.question.settings.temperature == to
 
     play(act)
 
 
 def test_arrows_choose_a_cell_within_the_matrix():
     async def act(stage):
+        for keys, cell in (
+            (["home", *["up"] * 20, "left"], (0, 0)),
+            (["down", "right", "right"], (1, 2)),
+            (["end", "pagedown"], (8, 8)),
+            (["down", "right", "k", "left"], (7, 7)),
+            (["pageup"], (0, 7)),
+        ):
+            await stage.press(*keys)
+            assert (stage.state.row, stage.state.column) == cell
         trace = stage.trace
-        await stage.press("home", *["up"] * 20, "left")
-        assert (stage.state.row, stage.state.column) == (0, 0)
-        await stage.press("down", "right", "right")
-        assert f'"quick" looks at "brown": {trace.weights[1, 2]:.4f}' in stage.text()
-        await stage.press("end", "pagedown")
-        assert (stage.state.row, stage.state.column) == (8, 8)
-        await stage.press("down", "right", "k", "left")
-        assert (stage.state.row, stage.state.column) == (7, 7)
-        await stage.press("pageup")
-        assert stage.state.row == 0
+        assert f'"The" looks at "lazy": {trace.weights[0, 7]:.4f}' in stage.text()
 
     play(act)
 
@@ -122,9 +105,8 @@ def test_enter_opens_the_arithmetic_and_closes_it():
     async def act(stage):
         await stage.press("enter")
         assert stage.state.pane == ROW
-        text = stage.text()
-        assert 'One row by hand: what does "jumped" look at?' in text
-        await stage.press("pagedown", "pagedown", "pagedown", "pagedown")
+        assert 'One row by hand: what does "jumped" look at?' in stage.text()
+        await stage.press(*["pagedown"] * 4)
         assert "output = [" in stage.text()
         assert stage.state.scrolled < 60, "scrolling ends where the pane does"
         await stage.press("enter")
@@ -139,16 +121,14 @@ def test_x_switches_the_word_of_the_column_off_and_on():
     async def act(stage):
         await stage.press("home", "right", "right", "right", "x")
         trace, expected = stage.trace, traced()
-        assert not trace.mask[:, 3].any()
-        assert trace.mask[:, :3].all()
+        assert not trace.mask[:, 3].any() and trace.mask[:, :3].all()
         left = expected.weights.copy()
         left[:, 3] = 0  # a softmax over the others: their weights in the same proportion
         left /= left.sum(axis=1, keepdims=True)
         assert abs(trace.weights - left).max() < 1e-12
-        assert same(stage.trace, traced(without=("fox",)))
+        assert same(trace, traced(without=("fox",))) and "mask off: fox" in stage.text()
         await stage.press("m")
-        assert not stage.trace.mask[:, 3].any()
-        assert not stage.trace.mask[0, 1:].any()
+        assert not stage.trace.mask[:, 3].any() and not stage.trace.mask[0, 1:].any()
         await stage.press("M", "x")
         assert same(stage.trace, expected)
 
@@ -159,76 +139,82 @@ def test_v_shows_the_difference_then_the_view_before_then_now():
     async def act(stage):
         await stage.press("v")
         assert "There is no view before" in stage.text()
-        await stage.press("plus", "v")
-        by = traced(temperature=1.2).weights - traced().weights
-        row = next(line for line in stage.lines() if line.startswith("jumped")).split()
-        shown = [float(cell) for cell in row[1:]]
-        assert shown == pytest.approx(by[4].tolist(), abs=0.0006)
-        await stage.press("v")
-        assert "The view before" in stage.text()
-        row = next(line for line in stage.lines() if line.startswith("jumped")).split()
-        assert [float(cell) for cell in row[1:]] == pytest.approx(traced().weights[4].tolist(), abs=0.0006)
-        await stage.press("v")
-        row = next(line for line in stage.lines() if line.startswith("jumped")).split()
-        expected = traced(temperature=1.2).weights[4].tolist()
-        assert [float(cell) for cell in row[1:]] == pytest.approx(expected, abs=0.0006)
+        before = next(line for line in stage.lines() if "looks at" in line)
+        old, new = traced().weights[4], traced(temperature=1.2).weights[4]
+        await stage.press("+")
+        for expected in (new - old, old, new):
+            await stage.press("v")
+            shown = [float(cell) for cell in numbers_of(stage.lines(), "jumped")]
+            assert shown == pytest.approx(expected.tolist(), abs=0.0006)
+            is_before = expected is old
+            assert is_before == ("The view before" in stage.text())
+            assert is_before == (before in stage.text()), "the row below is that of the matrix"
+
+    play(act, size=(80, 30))
+
+
+def test_v_over_other_words_says_that_they_differ():
+    async def act(stage):
+        await stage.press(*["down"] * 4, "t", "ctrl+u")
+        await stage.type("she likes coffee")
+        await stage.press("escape", "v")
+        assert "The tokens differ" in stage.text()
+        await stage.press("v", "down", "enter", "escape")
+        assert "she" in stage.text()
 
     play(act)
 
 
 def test_d_walks_through_the_steps_and_back():
+    names = "Tokens and ids;A vector for each token;Queries;Scores:;Scaling;Distance;The mask;Softmax;Output"
+
     async def act(stage):
-        titles = []
-        for _ in stage.session.seen.steps:
+        for name in names.split(";"):
             await stage.press("d")
-            assert stage.state.pane == STEPS
-            titles.append(stage.text())
-        for words, text in zip(
-            (
-                "Tokens and ids",
-                "A vector for each token",
-                "Queries",
-                "Scores:",
-                "Scaling",
-                "Distance",
-                "The mask",
-            ),
-            titles,
-            strict=False,
-        ):
-            assert words in text
-        assert "Softmax" in titles[-2] and "Output" in titles[-1]
+            assert stage.state.pane == STEPS and name in stage.text()
+            assert "h: another head" in stage.text() and "--head" not in stage.text()
         await stage.press("D")
         assert "Softmax" in stage.text()
         await stage.press("d", "d")
         assert stage.state.pane == WEIGHTS
+        await stage.press("D")
+        assert "Output" in stage.text()
 
     play(act, made(settings=Settings(mask="causal")))
 
 
-def test_b_draws_large_blocks():
+def test_b_draws_large_blocks_where_there_is_room():
     async def act(stage):
         await stage.press("b")
-        rows = [line for line in stage.lines() if line.startswith("jumped")]
-        assert rows[0].split()[1:] == [
-            f"{weight:.2f}".replace("0.", ".", 1) for weight in stage.trace.weights[4]
-        ]
+        weights = [f"{weight:.2f}".replace("0.", ".", 1) for weight in stage.trace.weights[4]]
+        assert numbers_of(stage.lines(), "jumped") == weights
         first, second = (y for y, line in enumerate(stage.lines()) if line.startswith(("jumped", "over")))
         assert second - first == 2
         await stage.press("b")
         assert "looks at" in stage.text()
 
+    async def without_room(stage):
+        await stage.press("b")
+        assert "Too many words for large blocks" in stage.said()
+        await stage.press("b")
+        assert "Too many words" not in stage.said()
+
     play(act, size=(100, 24))
+    play(without_room, made(" ".join([FOX] * 4)), size=(40, 12))
 
 
 def test_u_undoes_one_change_after_the_other():
     async def act(stage):
         await stage.press("u")
         assert "nothing to undo" in stage.text()
-        await stage.press("m", "plus", "h", "u")
+        await stage.press("m", "+", "h", "u")
         assert same(stage.trace, traced(mask="causal", temperature=1.2))
         await stage.press("u", "u")
         assert same(stage.trace, traced())
+        await stage.press("t", "a", "backspace", "escape", "u")
+        assert "nothing to undo" in stage.text(), "a text that is as before is no change"
+        await stage.press("e")
+        assert "Only small matrices that are given" in stage.text()
 
     play(act)
 
@@ -242,11 +228,10 @@ def test_the_text_is_typed_and_undone_as_one_change():
         await stage.type("cat")
         assert same(stage.trace, traced(FOX.replace("dog", "cat")))
         assert "Enter or Esc" in stage.text()
-        await stage.press("escape", "m")
+        await stage.press("enter", "m")
         assert same(stage.trace, traced(FOX.replace("dog", "cat"), mask="causal"))
         await stage.press("u", "u")
-        assert same(stage.trace, traced())
-        assert stage.app.line.value == FOX
+        assert same(stage.trace, traced()) and stage.app.line.value == FOX
 
     play(act)
 
@@ -262,38 +247,29 @@ def test_an_empty_text_is_said_and_typed_on():
     play(act)
 
 
-def test_help_covers_a_pane_and_names_every_key():
+@pytest.mark.parametrize("size", [(80, 24), (40, 12)], ids=str)
+def test_help_covers_a_pane_and_names_every_key_and_the_way_back(size):
     async def act(stage):
-        await stage.press("d", "question_mark")
+        await stage.press("d", "?")
         assert stage.state.pane == HELP
+        assert "more (" in stage.text() and "Esc: back." in stage.text()
         text = ""
-        for _ in range(4):
-            text += stage.text()
-            await stage.press("pagedown")
-        assert all(one.help[:30] in text for one in KEYS)
-        await stage.press("question_mark")
+        for _ in range(20):
+            text += " " + stage.said()
+            await stage.press(*["down"] * 5)
+        assert all(one.tooltip[:24] in text for one in KEYS)
+        last = next(line for line in stage.lines() if "Esc: back." in line)
+        count = last.split(" of ")[1].rstrip(").")
+        assert f"-{count} of {count}" in last, "the end is reached"
+        assert "names below are keys" in stage.said()
+        await stage.press("?")
         assert stage.state.pane == STEPS
-        await stage.press("question_mark", "c", "escape")
+        await stage.press("?", "c")
+        assert stage.state.pane == COMMAND and "Esc: back." in stage.text()
+        await stage.press("escape")
         assert stage.state.pane == STEPS
 
-    play(act)
-
-
-def test_c_shows_a_command_line():
-    async def act(stage):
-        await stage.press("m", "c")
-        assert stage.state.pane == COMMAND
-        assert f"attn self '{FOX}' --mask causal" in stage.text()
-
-    assert play(act).commands == [f"attn self '{FOX}' --mask causal"]
-
-
-@pytest.mark.parametrize(("key", "code"), [("q", 0), ("ctrl+c", 130), ("ctrl+q", 0)])
-def test_it_is_left_by_keys(key, code):
-    async def act(stage):
-        await stage.pilot.press(key)
-
-    assert play(act).return_value == code
+    play(act, size=size)
 
 
 def test_tab_shows_the_row_on_a_small_screen():
@@ -307,25 +283,159 @@ def test_tab_shows_the_row_on_a_small_screen():
     play(act, size=(40, 12))
 
 
-def test_the_footer_always_has_help_and_quit():
-    for width in (20, 40, 60, 80, 100, 200):
-        for lines in (1, 2):
-            labels = footer(width, lines, frozenset())
-            assert [label.word for label in labels[-2:]] == ["help", "quit"]
-            assert all(label.line < lines for label in labels)
-            assert all(label.stop <= width or label.start == 0 for label in labels)
-    everything = {label.action for label in footer(80, 2, frozenset({"edit"}))}
-    assert everything == {one.action for one in KEYS if one.label} - {"edit"}
+@pytest.mark.parametrize(("key", "code"), [("q", 0), ("ctrl+c", 130), ("ctrl+q", 0)])
+def test_it_is_left_by_keys(key, code):
+    async def act(stage):
+        await stage.press("ctrl+l", "Z")  # which draw the screen anew, and do nothing
+        await stage.pilot.press(key)
+
+    assert play(act).return_value == code
+
+
+# The mouse
+
+
+def test_a_click_chooses_a_cell_and_a_second_one_opens_it():
+    async def act(stage):
+        y = next(n for n, line in enumerate(stage.lines()) if line.startswith("over "))
+        x = stage.lines()[0].index("lazy") + 2
+        await stage.click_at(x, y)
+        assert (stage.state.row, stage.state.column) == (5, 7)
+        await stage.click_at(x, y, times=2)
+        assert stage.state.pane == ROW and "One row by hand" in stage.text()
+
+    play(act)
+
+
+def test_the_names_in_the_status_line_and_the_footer_are_keys():
+    async def act(stage):
+        await stage.click("mask none")
+        assert same(stage.trace, traced(mask="causal"))
+        await stage.click(f"head {HEADS[0]}")
+        assert same(stage.trace, traced(mask="causal", head=HEADS[1]))
+        await stage.click("u undo")
+        await stage.click("u undo")
+        assert same(stage.trace, traced())
+        await stage.click("? help")
+        assert stage.state.pane == HELP
+        await stage.click("t text")
+        assert stage.app.line.has_focus
+        await stage.click_at(2, 2)
+        assert not stage.app.line.has_focus, "a click comes back to the keys"
+
+    play(act)
+
+
+def test_the_slider_is_clicked_and_drawn_along():
+    async def act(stage):
+        await stage.click("●", by=3)
+        assert stage.trace.temperature == temperature_at(SLIDER // 2 + 3) > 1
+        y = next(y for y, line in enumerate(stage.lines()) if "●" in line)
+        start = stage.lines()[y].index("─")
+        await stage.pilot.mouse_down("#board", offset=(start + 5, y))
+        await stage.pilot.hover("#board", offset=(start, y - 3))
+        await stage.pilot.mouse_up("#board", offset=(start, y - 3))
+        await stage.settled()
+        assert same(stage.trace, traced(temperature=TEMPERATURES[0]))
+
+    play(act)
+
+
+def test_the_slider_shows_what_it_sets():
+    terminal = Terminal(80)
+    for place in range(SLIDER):
+        assert slider(temperature_at(place), terminal).index("●") in (place - 1, place, place + 1)
+    assert (temperature_at(-9), temperature_at(99)) == (TEMPERATURES[0], TEMPERATURES[-1])
+    assert slider(1e-6, terminal)[0] == slider(1e9, terminal)[-1] == "●"
+
+
+def test_the_wheel_goes_up_and_down():
+    async def act(stage):
+        row = stage.state.row
+        for turn, by in ((stage.app.board.on_mouse_scroll_down, 1), (stage.app.board.on_mouse_scroll_up, 0)):
+            turn()
+            await stage.settled()
+            assert stage.state.row == row + by
+
+    play(act)
+
+
+# Answers
+
+
+class Slow(TextSource):
+    """Answers one question after the other, each when it is let, and keeps what it was asked."""
+
+    def __init__(self):
+        super().__init__(Settings())
+        self.go, self.asked = threading.Semaphore(), []
+
+    def compute(self, question):
+        self.asked.append(question.text.split()[-1])
+        assert self.go.acquire(timeout=10)
+        if self.asked[-1] == "X":
+            raise ZeroDivisionError
+        if "big" in self.asked[-1]:
+            raise MemoryError
+        return super().compute(question)
+
+
+def slow_play(typed, act):
+    """Type letters while the first of them is computed, then let all go, and return what was asked."""
+    app = made("a b ", source=(source := Slow()))
+
+    async def typing(stage):
+        await stage.press("t")
+        stage.send(typed[0])
+        while "..." not in stage.text():
+            await asyncio.sleep(0.01)
+        for letter in typed[1:]:
+            stage.send(letter)
+        while app.session.state.question.text != "a b " + typed:
+            await asyncio.sleep(0.01)
+        source.go.release(9)
+        await stage.settled()
+        await act(stage)
+
+    try:
+        play(typing, app)
+    finally:
+        source.asked.pop(0)
+    return source.asked
+
+
+def test_what_is_stale_is_not_computed_and_a_wait_is_shown():
+    async def act(stage):
+        assert stage.trace.query_tokens == ("a", "b", "cdef")
+        assert "..." not in stage.lines()[-3]
+
+    assert slow_play("cdef", act) == ["c", "cdef"]
+
+
+def test_an_answer_that_no_memory_can_hold_is_said():
+    async def act(stage):
+        assert "There is not enough memory for this." in stage.text()
+        await stage.press("backspace")
+        assert stage.trace.query_tokens[-1] == "bi"
+
+    slow_play("big", act)
+
+
+def test_a_bug_in_an_answer_ends_it_even_if_the_question_is_stale():
+    async def act(stage):
+        assert not stage.app.is_running
+
+    with pytest.raises(ZeroDivisionError):
+        slow_play("Xyz", act)
 
 
 def test_a_bug_while_drawing_ends_it_with_the_error():
     app = made()
 
-    async def run():
-        async with staged(app) as stage:
-            app.session.trace = None  # nothing can be drawn
-            await stage.pilot.press("down")
+    async def act(stage):
+        app.session.trace = None  # nothing can be drawn
+        await stage.pilot.press("down")
 
     with pytest.raises(AttributeError):
-        asyncio.run(run())
+        play(act, app)
     assert isinstance(app.failure, AttributeError)

@@ -1,112 +1,170 @@
-"""What the screens of attn live say besides numbers: where one is, what is left out, and the way back."""
+"""What attn live shows is what the trace holds, at every size; what is shown fits; the pictures of the docs are so."""
 
+import numpy as np
 import pytest
 
 pytest.importorskip("textual")
 
+from attn_cli.io.terminal import Terminal
+from attn_cli.live.panes import Paper
+from attn_cli.live.scene import compose
+from attn_cli.live.sources import Question, TextSource
+from attn_cli.live.state import DIFFERENCE, ROW, Seen, State
+from attn_cli.render.numbers import four
+from attn_cli.render.screen.matrix_pane import matrix_part
+from attn_cli.render.views.overview import weight_matrix
+from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
-from tests.live.stage import FOX, made, play, traced
+from tests.live.latency import WORDS
+from tests.live.pictures import FOLDER, PICTURES, drawn
+from tests.live.stage import FOX, made, numbers_of, play, traced
+
+SIZES = ((80, 24), (40, 12), (120, 40), (60, 20), (200, 60), (20, 6), (50, 14), (119, 30))
 
 
-def test_the_status_line_tells_which_of_how_many_heads_and_names_the_words_that_are_off():
+def text_of(count):
+    return " ".join((WORDS * (1 + count // len(WORDS)))[:count])
+
+
+def scene_of(trace, size=(80, 23), text=FOX, terminal=None, before=None, **changes):
+    """Return the screen of a trace; `changes` are those of the state."""
+    state = State(Question(text, trace.settings), **{"row": trace.focus[0]} | changes)
+    paper = Paper(*size, terminal or Terminal(size[0]), View()).sized(*size)
+    return compose(state, Seen(trace, TextSource(trace.settings), before), paper, "", False)
+
+
+def texts(scene):
+    return ["".join(segment.text for segment in line) for line in scene.lines]
+
+
+@pytest.mark.parametrize("settings", [{}, {"mask": "causal"}, {"head": "mean"}, {"score": "cosine"}], ids=str)
+def test_the_weights_of_every_row_are_the_traces(settings):
+    trace = traced(**settings)
+    lines = texts(scene_of(trace, (120, 40)))
+    allowed = np.ones_like(trace.weights, bool) if trace.mask is None else trace.mask
+    for token, weights, may in zip(trace.query_tokens, trace.weights, allowed, strict=True):
+        shown = numbers_of(lines, token)
+        assert [text == "–" for text in shown] == (~may).tolist()
+        assert [float(text) for text in shown if text != "–"] == pytest.approx(weights[may], abs=0.0006)
+
+
+def test_the_arithmetic_of_the_row_is_the_traces():
+    trace = traced()
+    row = trace.row(4)
+    for column, key in enumerate(trace.key_tokens):
+        lines = texts(scene_of(trace, row=4, column=column))
+        table = lines[next(n for n, line in enumerate(lines) if line.startswith("key ")) :]
+        expected = [four(part[column]) for part in (row.scaled, row.position, row.masked)]
+        assert numbers_of(table, key)[:3] == expected
+        assert f'"jumped" looks at "{key}": {row.weights[column]:.4f}' in "\n".join(lines)
+        assert float(numbers_of(lines, f"  {key}")[0]) == pytest.approx(row.weights[column], rel=0.05)
+
+
+def test_the_because_is_the_traces():
+    text = " ".join(" ".join(texts(scene_of(traced()))).split())
+    assert 'Why "fox" and not "over", the runner-up? Its sum is 0.7146 higher' in text
+    text = " ".join(texts(scene_of(traced(), (120, 50), row=4, column=8)))
+    assert 'and not "dog"?' in text, "the chosen key is asked for too"
+
+
+@pytest.mark.parametrize("words", [1, 2, 9, 30, 160])
+def test_every_line_fits_at_every_size(words):
+    text = text_of(words)
+    for head, is_large in ((None, False), (None, True), ("all", False)):
+        trace = traced(text, head=head)
+        for columns, rows in SIZES:
+            scene = scene_of(
+                trace, (columns, rows), text, row=words - 1, column=words // 2, is_large=is_large
+            )
+            assert len(scene.lines) == rows
+            for line in scene.lines:
+                assert sum(segment.cell_length for segment in line) == columns
+
+
+def test_a_wide_matrix_shows_the_part_around_the_cell():
+    trace = traced(text_of(100))
+    block = weight_matrix(trace, trace.shown)
+    for i, j in ((0, 0), (50, 60), (99, 99)):
+        part = matrix_part(block, Terminal(80), None, (i, j), 12)
+        assert i in part.rows and j in part.columns and len(part.lines) <= 12
+        y, at = part.top + i - part.rows.start, 1 + j - part.columns.start
+        line = part.lines[y]
+        assert float(line[at].text) == pytest.approx(trace.weights[i, j], abs=0.006)
+        assert line[at].style.reverse
+        x = sum(segment.cell_length for segment in line[: at + 1]) - 1
+        assert part.cell_at(y, x) == (i, j)
+        heads = part.lines[part.top - 1]
+        (marked,) = (n for n, one in enumerate(heads) if one.style and one.style.reverse)
+        assert sum(one.cell_length for one in heads[: marked + 1]) == x + 1, (
+            "the head of its column is marked"
+        )
+
+
+def test_a_long_text_has_the_long_view_and_the_arithmetic_of_the_row_in_focus():
+    text = text_of(1200)
+    trace = traced(text)
+    said = "A long text: only the row in focus has its arithmetic."
+    for row, is_said in ((trace.focus[0], False), (3, True)):
+        lines = "\n".join(texts(scene_of(trace, (120, 50), text, row=row)))
+        assert "1,200 x 1,200 weights are too many to draw." in lines
+        assert (said in lines) == is_said
+        by_hand = "\n".join(texts(scene_of(trace, (120, 50), text, row=row, pane=ROW)))
+        assert ("One row by hand" not in by_hand and said in by_hand) == is_said
+    compared = "\n".join(texts(scene_of(trace, before=trace, compared=DIFFERENCE)))
+    assert "1,200 x 1,200 weights are too many to lay side by side." in compared
+
+
+def test_a_row_that_may_look_at_nothing_says_so():
+    trace = traced("she sat", without=("she", "sat"))
+    assert '"she" may look at nothing: its weights are zeros.' in "\n".join(texts(scene_of(trace, row=0)))
+
+
+def test_without_colour_and_unicode_all_is_plain_ascii():
+    for is_large in (False, True):
+        scene = scene_of(traced(), terminal=Terminal(80, 0, "ascii"), row=4, column=3, is_large=is_large)
+        assert "\n".join(texts(scene)).isascii()
+        styles = [segment.style for line in scene.lines for segment in line if segment.style]
+        assert not any(style.color or style.bgcolor for style in styles)
+
+
+def test_the_screen_follows_the_terminals_size():
+    async def act(stage):
+        for columns, rows in SIZES:
+            await stage.pilot.resize_terminal(columns, rows)
+            await stage.settled()
+            lines = stage.lines()
+            assert len(lines) == rows - 1 and all(len(line) <= columns for line in lines)
+            assert "quit" in lines[-1], "help and quit are always there"
+            assert "help" in stage.text() and ("jumped" in stage.text() or rows < 12)
+            labels = ("t text", "Enter why", "m mask", "w save", "c command", "u undo")
+            assert all(label in stage.text() for label in labels) == (columns >= 80)
+
+    play(act)
+
+
+def test_maps_of_all_heads_are_of_all_their_weights():
+    trace = traced(text_of(100), head="all")
+    lines = "\n".join(texts(scene_of(trace, (150, 40), text_of(100))))
+    assert all(name in lines for name in trace.head_names)
+    assert "means of 100 x 100 weights. h: one head, whole." in lines
+
+
+def test_the_status_counts_heads_and_layers_where_there_are_several():
     names = traced().head_names
 
-    async def act(stage):
-        assert f"head {names[0]} (1 of {len(names)})" in stage.text()
+    async def one(stage):
+        assert f"head {names[0]} (1 of {len(names)})" in stage.text() and "layer" not in stage.text()
         await stage.press("h")
         assert f"head {names[1]} (2 of {len(names)})" in stage.text()
-        await stage.press("x")
-        word = stage.trace.key_tokens[stage.state.column]
-        assert f"mask off: {word}" in stage.text()
-
-    play(act, size=(100, 24))
-
-
-def test_with_one_layer_neither_the_status_line_nor_the_footer_names_layers():
-    async def one(stage):
-        assert "layer" not in stage.text()
 
     async def several(stage):
         assert "layer 4 of 5" in stage.text() and "l layer" in stage.text()
 
-    play(one)
+    play(one, size=(100, 24))
     play(several, made(settings=Settings(projection="roles-deep")), size=(120, 24))
 
 
-def test_the_row_below_the_view_before_is_that_of_the_view_before():
-    async def act(stage):
-        title = next(line for line in stage.lines() if "looks at" in line)
-        await stage.press("x")
-        assert title not in stage.text()
-        await stage.press("v", "v")
-        assert "The view before" in stage.text()
-        assert title in stage.text(), "the title and the matrix are of one trace"
-
-    play(act)
-
-
-def test_the_view_before_of_a_longer_text_is_seen_from_a_shorter_one():
-    async def act(stage):
-        await stage.press("down", "down", "down", "down", "t", "ctrl+u")
-        await stage.type("a fox")
-        await stage.press("escape", "v", "v", "down", "enter", "escape")
-        assert stage.app.failure is None
-
-    play(act)
-
-
-@pytest.mark.parametrize("size", [(80, 24), (40, 12)], ids=str)
-def test_a_pane_longer_than_the_screen_says_so_and_every_pane_says_the_way_back(size):
-    async def act(stage):
-        await stage.press("question_mark")
-        assert "more (" in stage.text() and "Esc: back." in stage.text()
-        for _ in range(10):
-            await stage.press("pagedown")
-        last = next(line for line in stage.lines() if "Esc: back." in line)
-        count = last.split(" of ")[1].rstrip(").")
-        assert f"-{count} of {count}" in last, "the end is reached"
-        assert "names below are keys" in " ".join(stage.text().split())
-        await stage.press("escape", "c")
-        assert "Esc: back." in stage.text()
-
-    play(act, size=size)
-
-
-def test_what_is_said_is_whole_on_a_small_screen():
-    async def act(stage):
-        await stage.press("l")
-        said = " ".join(stage.text().split())
-        assert "There is one layer here; -p roles-deep has more, and so has a model (-m)." in said
-        await stage.press("w")
-        said = " ".join(stage.text().split())
-        assert "There is one layer" not in said, "a prompt takes the place of what was said before"
-        assert "Write the view to this file: .svg, .html, .json and others. Esc: do not." in said
-
-    play(act, size=(40, 12))
-
-
-def test_b_says_that_there_is_no_room_for_large_blocks():
-    async def act(stage):
-        await stage.press("b")
-        assert "Too many words for large blocks" in " ".join(stage.text().split())
-        await stage.press("b")
-        assert "Too many words" not in stage.text()
-
-    play(act, made(" ".join([FOX] * 4)), size=(40, 12))
-
-
-def test_the_steps_name_the_keys_of_this_screen():
-    async def act(stage):
-        await stage.press("d")
-        assert "h: another head" in stage.text() and "--head" not in stage.text()
-
-    play(act)
-
-
-def test_the_command_of_a_row_that_is_compared_is_one_that_explain_takes():
-    async def act(stage):
-        await stage.press("m", "v", "enter", "c")
-        assert "attn explain" in stage.text() and "--vary" not in stage.text()
-        assert "--mask causal" in " ".join(stage.text().split())
-
-    play(act)
+def test_the_pictures_of_the_docs_are_those_that_the_program_draws():
+    for name in PICTURES:
+        assert (FOLDER / f"{name}.svg").read_text(encoding="utf-8") == drawn(name), name
+        assert f"live/{name}.svg" in (FOLDER.parent / "live.md").read_text(encoding="utf-8")

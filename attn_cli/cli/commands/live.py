@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attn_cli.cli.options import argument, own, without
 from attn_cli.cli.read_text import labelled_weights, one_text, prepare_index
-from attn_cli.errors import UsageError
+from attn_cli.errors import MissingExtra, UsageError
 from attn_cli.settings.declare import INPUT, OUTPUT
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
@@ -17,6 +20,7 @@ from attn_cli.settings.settings import Settings
 if TYPE_CHECKING:
     from attn_cli.live.sources import Source
 
+EXAMPLE = "The quick brown fox jumped over the lazy dog"
 OF_FILES = ("format", "output", "tidy", "steps", "fields", "width")
 OF_ROWS = ("query", "versus", "top", "next", "next_at", "full")
 
@@ -53,22 +57,40 @@ def live(
 
     Example: attn live "The quick brown fox jumped over the lazy dog"
     """
-    from attn_cli.live.run import EXAMPLE, Lecture, begin, check_screen, run
-
-    check_screen()
+    _check_screen()
     if pace is not None and (replay is None or not 0 < pace <= 1000):
         raise UsageError("--pace requires --replay and a number above 0, at most 1000.", option="--pace")
     _check_one_input(texts or [], matrices, weights)
-    from attn_cli.live.record import read_recording
+    from attn_cli.live.guest import run
+    from attn_cli.live.recording import Recording, Replay, read_recording
+    from attn_cli.live.session import begin
 
-    recorded = None if replay is None else read_recording(replay)
+    recorded = read_recording(replay) if replay is not None else Recording()
     source, settings = _source(context, matrices, weights, settings)
     text = ""
     if source.has_text:
-        typed = one_text(texts, "live", settings) if texts else ""
-        text = typed or (recorded.text if recorded and recorded.text else EXAMPLE)
-    session = begin(source, text, settings)
-    run(session, view, Lecture(record, recorded.events if recorded else (), pace or 1.0))
+        text = (one_text(texts, "live", settings) if texts else "") or recorded.text or EXAMPLE
+    session = begin(source, text, settings, view)
+    run(session, record, Replay(recorded.events, pace or 1.0))
+
+
+def _check_screen() -> None:
+    """Refuse where there is no keyboard or no screen, or where Textual is not installed."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise UsageError(
+            "attn live reads keys, and standard input is not a terminal.", "For a text in a pipe: attn self -"
+        )
+    if sys.stdout is None or not sys.stdout.isatty():
+        raise UsageError(
+            "attn live draws on the screen, and standard output is not a terminal.",
+            "For a file: attn self TEXT -o FILE",
+        )
+    if sys.platform == "win32" or os.environ.get("TERM", "") in ("", "dumb", "unknown"):
+        raise UsageError(
+            "attn live needs a terminal that can be drawn on.", "attn explain TEXT shows the same in lines."
+        )
+    if find_spec("textual") is None:
+        raise MissingExtra("attn live needs Textual: pip install 'attn-cli[live]'")
 
 
 def _check_one_input(texts: list[str], matrices: str | None, weights: str | None) -> None:
@@ -91,9 +113,7 @@ def _source(
     from attn_cli.live.sources import MatricesSource, ModelSource, TextSource, WeightsSource
 
     if matrices is not None or weights is not None:
-        settings = replace(
-            settings, model=None
-        )  # a --model from a variable or attn.toml applies to texts only
+        settings = replace(settings, model=None)  # one from a variable or attn.toml applies to texts only
     if matrices is not None:
         from attn_cli.cli.origins import prefer_given
         from attn_cli.inputs.matrices import read_given

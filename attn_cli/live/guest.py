@@ -1,4 +1,4 @@
-"""The terminal while attn live has it: drawn on through one gate, and given back on every way out."""
+"""The screen that attn live is a guest on: checked, taken, drawn on through one gate, given back on every way out."""
 
 from __future__ import annotations
 
@@ -10,11 +10,20 @@ import sys
 import termios
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from textual.drivers.linux_driver import LinuxDriver
 
+from attn_cli.io.console import put_plain
 from attn_cli.io.signals import cleaned_up
+from attn_cli.io.terminal import Terminal, detect
+from attn_cli.live.app import INTERRUPTED, LiveApp
+from attn_cli.live.recording import Replay, recorded
+
+if TYPE_CHECKING:
+    from attn_cli.live.session import Session
+    from attn_cli.settings.output import View
 
 PATIENCE = 0.5  # seconds that a signal waits for a write to end, and between two looks at the terminal
 # Mouse, paste, focus and keyboard reports off, line wrap on, the first screen, the cursor.
@@ -101,15 +110,11 @@ class Guest:
         os.kill(os.getpid(), number)
 
 
-guest: Guest | None = None  # Textual makes the driver itself, so it finds its terminal here
-
-
 class GuestDriver(LinuxDriver):
     """Textual's driver, drawing through the gate; it ends as at SIGHUP when the terminal goes without one."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, guest: Guest, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        assert guest is not None
         self.guest = guest
         self._file: Any = guest.gate
 
@@ -168,3 +173,32 @@ class GuestDriver(LinuxDriver):
                 self.suspend_application_mode()
                 self._must_signal_resume = True
             self.resume_application_mode()
+
+
+def run(session: Session, record: str | None, replay: Replay) -> None:
+    """Show the screen until somebody leaves; afterwards print the commands that were asked for.
+
+    Raises the error of a bug, and KeyboardInterrupt at Ctrl-C, once the terminal is as it was.
+    """
+    terminal = _terminal(session.view)
+    if not terminal.unicode:
+        session.said = "This locale is not UTF-8, so shades are digits. LC_ALL=C.UTF-8 has blocks."
+    guest = Guest("utf-8" if terminal.unicode else "ascii")
+    text = session.state.question.text if session.source.has_text else None
+    with recorded(record, text) as recorder, guest.visiting():
+        app = LiveApp(session, terminal, recorder, replay, partial(GuestDriver, guest))
+        code = app.run()
+    if app.failure is not None:
+        raise app.failure
+    if session.commands:
+        put_plain("".join(f"{command}\n" for command in session.commands))
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
+
+
+def _terminal(view: View) -> Terminal:
+    """Return the terminal, with the encoding that the locale says; Python itself takes UTF-8 for granted in C."""
+    terminal = detect(os.environ, sys.stdout, view.color, view.width)
+    named = next((os.environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if os.environ.get(name)), "")
+    is_utf8 = "utf8" in named.lower().replace("-", "")
+    return terminal if is_utf8 else terminal._replace(encoding="ascii")

@@ -1,0 +1,273 @@
+"""What attn live leaves: command lines that make the view again, files, recordings that can be replayed."""
+
+import json
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("textual")
+
+from textual.events import Paste
+
+from attn_cli.cli.read_text import labelled_weights
+from attn_cli.errors import CreateError, InputError
+from attn_cli.io.escape import visible
+from attn_cli.live.command_line import command_line, copied, osc52, unsaid
+from attn_cli.live.recording import Recorder, Replay, read_recording
+from attn_cli.live.session import begin
+from attn_cli.live.sources import TextSource, WeightsSource
+from attn_cli.settings.output import View
+from attn_cli.settings.settings import Settings
+from tests.io.test_escape import PASTES
+from tests.live.stage import FOX, made, play, traced
+from tests.shell import here, pasted, shell
+
+VIEWS = [
+    ("", {}, FOX),
+    ("m+hsx", {}, FOX),
+    ("-MH", {}, FOX),
+    ("l", {"projection": "roles-deep"}, FOX),
+    ("", {"embedding": "random", "seed": 3, "dim": 8}, "the 'cat' sat; $HOME `ls` \\ \"quoted\""),
+    ("", {"keep_punctuation": True}, "-e random, she said"),
+]
+
+
+@pytest.mark.parametrize(("keys", "settings", "text"), VIEWS)
+def test_the_command_line_makes_the_same_numbers(keys, settings, text):
+    async def act(stage):
+        await stage.press(*keys, "c")
+        assert stage.session.commands[0] in stage.said() and "Copied to " in stage.said()
+
+    session = play(act, made(text, Settings(**settings)), size=(200, 24)).session
+    words = shlex.split(session.commands[0])
+    ran = here(*words[1:2], "-f", "json", *words[2:])
+    assert (words[0], ran.code) == ("attn", 0), ran.err
+    np.testing.assert_allclose(np.array(json.loads(ran.out)["weights"], float), session.trace.weights)
+
+
+def test_the_command_line_of_a_row_of_a_step_and_of_a_difference():
+    async def act(stage):
+        await stage.press("enter", "c", "escape", "escape", "d", "d", "d", "c", "escape", "escape")
+        await stage.press("m", "v", "c", "c", "enter", "c", "c", "u", "home", *["up"] * 9, "enter", "c")
+
+    commands = play(act).session.commands
+    assert commands == [
+        f"attn explain '{FOX}' -q jumped",
+        f"attn explain '{FOX}' --only queries,keys,values",
+        f"attn compare '{FOX}' --vary mask=none,causal",
+        f"attn explain '{FOX}' --mask causal -q jumped",
+        f"attn explain '{FOX}' -q 0",  # its token occurs twice
+    ]
+    for command in commands:
+        assert here(*shlex.split(command)[1:]).code == 0, command
+
+
+def told(text, source=None):
+    """Return the command line of a text or of a source, and what is said beside it."""
+    settings = Settings() if source else Settings(tokenizer="whitespace", next=None)
+    session = begin(source or TextSource(settings), text, settings, View())
+    line = command_line(session.state, session.seen)
+    return line, unsaid(line, session.state.question, 1)
+
+
+@pytest.mark.parametrize("text", [one for one in PASTES if "\udcff" not in one])
+def test_a_command_line_holds_no_control_and_bash_reads_the_text_back(text):
+    line, said = told(text)
+    assert visible(line) == line and "bash and zsh" in said
+    assert text in pasted([line], locale="C")[0]
+
+
+def test_a_dash_is_a_text_and_a_file_whose_name_begins_with_one_is_a_file(at):
+    ran = shell(f"{told('-')[0]} -f json")
+    assert json.loads(ran.out)["query_tokens"] == ["-"]
+    Path("-w.json").write_text('{"weights": [[1.0]], "tokens": ["fox"]}')
+    saved = labelled_weights("-w.json", "show", None, None, None)
+    line, _ = told("", WeightsSource(saved, "-w.json"))
+    assert here(*shlex.split(line)[1:]).code == 0
+
+
+def test_what_no_command_line_can_hold_is_said():
+    line, said = told("fox\0jumped")
+    assert pasted([line])[0][1] == "fox\ufffdjumped"
+    assert said == "U+FFFD stands in the line for characters that no argument can hold."
+
+
+def test_the_copy_is_osc_52_and_gnu_screen_is_told_to_pass_it_on(monkeypatch):
+    monkeypatch.delenv("STY", raising=False)
+    assert osc52("attn") == "\x1b]52;c;YXR0bg==\x07"
+    monkeypatch.setenv("STY", "1.pts")
+    monkeypatch.delenv("TMUX", raising=False)
+    parts = osc52("attn " * 500).split("\x1b\\")
+    assert all(part.startswith("\x1bP") and len(part) <= 702 for part in parts[:-1]) and not parts[-1]
+    monkeypatch.setenv("TMUX", "/tmp/tmux")
+    assert copied().startswith("Copied to tmux") and osc52("attn") == "\x1b]52;c;YXR0bg==\x07"
+
+
+# Files
+
+
+def test_w_writes_what_the_command_would(at):
+    async def act(stage):
+        await stage.press("m")
+        for suffix in ("svg", "html", "json", "md", "csv"):
+            await stage.press("w")
+            await stage.answer(f"view.{suffix}")
+            assert f"Written: view.{suffix}" in stage.text()
+
+    play(act)
+    for path in sorted(at.iterdir()):
+        steps = ["--steps"] if path.suffix == ".json" else []
+        ran = here("self", FOX, "--mask", "causal", "-o", f"other{path.suffix}", *steps)
+        assert ran.code == 0
+        assert path.read_bytes() == (at / f"other{path.suffix}").read_bytes()
+
+
+def test_w_offers_a_free_name_and_asks_before_it_overwrites(at):
+    path = at / "attn-live.svg"
+    path.write_text("mine")
+
+    async def act(stage):
+        await stage.press("w")
+        assert stage.app.line.value == "attn-live-1.svg"
+        await stage.answer("attn-live.svg")
+        assert "exists. Enter again overwrites it" in stage.text()
+        await stage.press("escape")
+        assert path.read_text() == "mine"
+        await stage.press("w")
+        await stage.answer("attn-live.svg")
+        assert path.read_text() == "mine"
+        await stage.press("enter")
+        assert path.read_text().startswith("<svg")
+
+    play(act)
+
+
+def test_what_cannot_be_written_is_said_in_the_line(at):
+    async def act(stage):
+        await stage.press("w")
+        for name in ("view.exe", "view", "view.npy", "no/such/folder.svg"):
+            await stage.answer(name)
+            assert "Cannot save the view as" in stage.text() or "Cannot create" in stage.text()
+            assert stage.app.line.has_focus
+        await stage.press("escape")
+        assert not stage.app.line.has_focus
+
+    play(act)
+    assert not list(at.iterdir())
+
+
+# Recordings
+
+
+def demo(path):
+    """Record a short lecture, and return the program that gave it."""
+
+    async def act(stage):
+        await stage.press("m", "+", "down", "right", "t", *["backspace"] * 3)
+        await stage.type("cat")
+        stage.app.post_message(Paste(" sat"))
+        await stage.settled()
+        await stage.press("escape", "enter")
+        await stage.click("mask causal")
+        await stage.click("●", by=2)
+        await stage.press("escape", "x")
+        await stage.click_at(stage.lines()[0].index("fox") + 2, 2, times=2)
+
+    recorder = Recorder(str(path), FOX)
+    app = play(act, made(recorder=recorder))
+    recorder.stream.close()
+    return app
+
+
+@pytest.mark.parametrize("pace", [1000.0, 5.0])
+def test_a_recording_is_replayed_to_the_same_end(tmp_path, pace):
+    first = demo(tmp_path / "demo.jsonl").session
+    recording = read_recording(str(tmp_path / "demo.jsonl"))
+    assert recording.text == FOX
+    assert {event.kind for event in recording.events} == {"key", "paste", "do"}
+
+    async def act(stage):
+        await stage.replayed()
+
+    again = play(act, made(replay=Replay(recording.events, pace))).session
+    assert again.state == first.state
+    assert again.trace.query_tokens[-2:] == ("cat", "sat")
+    np.testing.assert_allclose(again.trace.weights, first.trace.weights)
+
+
+def test_a_persons_key_takes_over_and_space_pauses(tmp_path):
+    demo(tmp_path / "demo.jsonl")
+    events = read_recording(str(tmp_path / "demo.jsonl")).events
+    late = tuple(event._replace(at=event.at + 60) for event in events)
+
+    async def act(stage):
+        replay = stage.app.replay
+        for is_paused in (True, False):
+            await stage.press(" ")
+            assert (replay.is_on, replay.is_paused) == (True, is_paused)
+        await stage.press("s")
+        assert not replay.is_on and "The replay has stopped; the keys are yours." in stage.text()
+        np.testing.assert_allclose(stage.trace.weights, traced(score="dot").weights)
+
+    play(act, made(replay=Replay(late)))
+
+
+def test_a_replay_overwrites_nothing(at):
+    (at / "mine.svg").write_text("mine")
+    recorder = Recorder("demo.jsonl", FOX)
+    for key in ("w", "ctrl+u", *"mine", "full_stop", *"svg", "enter", "enter"):
+        recorder.write("key", key, character={"full_stop": ".", "enter": "\r"}.get(key))
+    recorder.stream.close()
+
+    async def act(stage):
+        await stage.replayed()
+        assert stage.app.line.value == "mine.svg"
+        assert "mine.svg exists, and a replay overwrites nothing." in stage.text()
+
+    play(act, made(replay=Replay(read_recording("demo.jsonl").events, 1000.0)))
+    assert (at / "mine.svg").read_text() == "mine"
+
+
+def test_a_full_disk_ends_the_recording_and_not_the_lecture():
+    async def act(stage):
+        await stage.press("?")
+        assert "The recording has ended: No space left on device." in stage.text()
+        await stage.press("m")
+        assert stage.trace.mask is not None and "The recording" not in stage.text()
+
+    with pytest.raises(CreateError, match="Cannot create no/such: No such file"):
+        Recorder("no/such", FOX)
+    recorder = Recorder("/dev/null", FOX)
+    with open("/dev/full", "wb", 0) as recorder.stream:
+        play(act, made(recorder=recorder))
+
+
+HEAD = '{"recording": "attn-live/1"}\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "line 1: no JSON object"),
+        ("[]", "line 1: no JSON object"),
+        ('{"recording": "other"}', "is not a recording"),
+        (HEAD + "[" * 99999, "line 2: no JSON object"),
+        (HEAD + '{"at": "x", "key": "m"}', "line 2: no event with a time"),
+        (HEAD + '{"at": 1, "what": "m"}', "line 2: no event with a time"),
+        (HEAD + '{"at": NaN, "key": "m"}', "line 2: no event with a time"),
+        (HEAD + '{"at": 2, "key": "m"}\n\n{"at": 1, "key": "m"}', "line 4: its time, 1, does not follow 2"),
+        (HEAD + '{"at": 1e9, "key": "m"}', "line 2: its time"),
+        (HEAD + '{"at": 1, "do": "choose", "numbers": ["x"]}', "line 2: no event that attn live knows"),
+        (HEAD + '{"at": 1, "do": "choose"}', "line 2: no click that attn live knows"),
+        (HEAD + '{"at": 1, "do": "mask", "numbers": [1]}', "line 2: no click that attn live knows"),
+        (HEAD + '{"at": 1, "do": "no such"}', "line 2: no click that attn live knows"),
+        (HEAD + '{"at": 1, "key": "m", "character": 1}', "line 2: no event that attn live knows"),
+    ],
+)
+def test_a_file_that_is_no_recording_is_refused_with_its_line(tmp_path, text, said):
+    path = tmp_path / "demo.jsonl"
+    path.write_text(text)
+    with pytest.raises(InputError, match=said):
+        read_recording(str(path))
