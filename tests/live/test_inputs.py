@@ -147,8 +147,8 @@ def test_saved_weights_of_several_layers_have_a_rollout_among_the_heads(tmp_path
 
 def test_a_model_on_disk_has_its_layers_and_heads(tmp_path):
     pytest.importorskip("tokenizers")
-    from tests.small_models import trace_checkpoint
     from tests.models.checkpoints.by_hand import GPT2, gpt2, saved
+    from tests.small_models import trace_checkpoint
 
     folder = str(saved(tmp_path / "gpt2", GPT2, gpt2()))
     words = ["a", "b", "c", "d", "Ġa", "Ġb"]
