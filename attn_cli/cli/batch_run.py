@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from attn_cli.cli.deliver import byte_stream, choose_format, is_ordinary, terminal_for, to_standard_output
+from attn_cli.cli.deliver import byte_stream, check_fields, with_format
 from attn_cli.cli.read_text import NoText, prepare_index, wait_for_input
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import count, shell_quote, visible
 from attn_cli.io.progress import Progress
+from attn_cli.render.result import OF_RECORD
 from attn_cli.settings.output import ALL_KEYS, View
 from attn_cli.settings.settings import Settings
 
@@ -53,7 +54,7 @@ def run_batch(asked: Asked, settings: Settings, view: View) -> tuple[int, int]:
     if asked.engine == DASK:
         return _on_cluster(asked, settings, view, form)
     # Progress must be seen, and must not stand between the records on one terminal.
-    is_seen = not to_standard_output(view) or sys.stdout is None or not sys.stdout.isatty()
+    is_seen = not view.to_standard_output or sys.stdout is None or not sys.stdout.isatty()
     files = _files(asked.files)
     with _opened(files) as feed:
         prepare_index(settings.embedding, "random, ")
@@ -170,7 +171,7 @@ def _check(asked: Asked, settings: Settings, is_folder: bool) -> None:
 def _is_folder(view: View) -> bool:
     """Tell whether the output is a folder of parts."""
     output = str(view.output or "")
-    return not to_standard_output(view) and (output.endswith(("/", os.sep)) or os.path.isdir(output))
+    return not view.to_standard_output and (output.endswith(("/", os.sep)) or os.path.isdir(output))
 
 
 def _with_form(view: View, asked: Asked, is_folder: bool) -> tuple[View, str]:
@@ -181,13 +182,13 @@ def _with_form(view: View, asked: Asked, is_folder: bool) -> tuple[View, str]:
     from attn_cli.batch.forms import FORMS, form_of
 
     name = asked.form
-    output = "" if to_standard_output(view) else str(view.output)
+    output = "" if view.to_standard_output else str(view.output)
     form = name or form_of(output) or "jsonl"
     if "://" in output and not is_folder:
         raise UsageError(f"{visible(output)} is one file.", "Give a folder: a URL that ends in /", "--output")
-    if output and not is_folder and is_ordinary(output):
+    if output and not is_folder and view.to_ordinary_file:
         suffix = form_of(output)
-        form = name or suffix or str(choose_format(View(output=output), figures=False).format)
+        form = name or suffix or str(with_format(View(output=output), OF_RECORD).format)
         if suffix is not None and suffix != form and form in FORMS:
             raise UsageError(
                 f"{visible(output)} cannot hold {form}.", "Leave out -f, or give another suffix.", "--output"
@@ -200,7 +201,7 @@ def _with_form(view: View, asked: Asked, is_folder: bool) -> tuple[View, str]:
                 "Write to another.",
                 "--output",
             )
-    choose_format(replace(view, format="jsonl", output=None), figures=False)  # which checks --fields
+    check_fields(replace(view, format="jsonl"), asked.kind)
     return view, form
 
 
@@ -260,7 +261,7 @@ def _job(asked: Asked, settings: Settings, view: View, form: str, is_whole: bool
     """Return what is to be done with every line."""
     from attn_cli.batch.forms import FORMS
     from attn_cli.batch.job import Job
-    from attn_cli.render import keys_in, needs_weights
+    from attn_cli.render.formats.json import keys_in, needs_weights
     from attn_cli.trace.trace import KEYS, OF_STEPS
 
     kind = asked.kind
@@ -270,6 +271,6 @@ def _job(asked: Asked, settings: Settings, view: View, form: str, is_whole: bool
 
         if FORMS[form].pack is None:
             keys = columns_of(keys, keys_in(view, kind) is None)
-    ascii_only = not terminal_for(view).unicode
+    ascii_only = not view.terminal().unicode
     keep_weights = needs_weights(view, kind)
     return Job(kind, settings, keys, view.steps, asked.keep_going, form, ascii_only, keep_weights, is_whole)

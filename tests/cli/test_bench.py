@@ -17,9 +17,9 @@ from attn_cli.bench.records import Case, Machine, Measured, Missing
 from attn_cli.bench.sides import Sides, agree
 from attn_cli.errors import AttnError
 from attn_cli.io.terminal import Terminal
-from attn_cli.render import render_blocks
 from attn_cli.render.screen.beside_rich_table import drawing
 from attn_cli.render.screen.draw import draw
+from attn_cli.render.trace_result import render_blocks
 from attn_cli.render.views.benchmark import TITLES, bench, record
 from attn_cli.settings.output import View
 from tests.cli.test_completion import blocked

@@ -5,6 +5,7 @@ import string
 
 import numpy as np
 import pytest
+from attn_cli.render.formats.weights import delimited
 
 from attn_cli import Settings, trace_masked, trace_self
 from attn_cli.errors import FileError, InputError
@@ -12,7 +13,6 @@ from attn_cli.inputs.csv_matrix import read_csv, read_sheet
 from attn_cli.inputs.matrices import given_from, read_given
 from attn_cli.inputs.record import read_record
 from attn_cli.pipeline.sources.matrices import trace_matrices
-from attn_cli.render.formats.weights import delimited
 from tests.thorough import often
 
 NUMBERS = [[0.1, -2.0, 3.5], [40.0, 0.5, -0.25]]

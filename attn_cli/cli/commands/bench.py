@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 from attn_cli.bench.cases import GROUPS, ONE_BLAS_THREAD, RICH, chosen
-from attn_cli.cli.deliver import choose_form, deliver_blocks, deliver_json, to_standard_output
+from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import OF_FIGURES, own, without
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable
 from attn_cli.io.pager import unused
 from attn_cli.io.progress import Progress
+from attn_cli.render.result import OF_BLOCKS, Result
 from attn_cli.settings.declare import MEASURED
 from attn_cli.settings.output import View
 
@@ -56,7 +57,7 @@ def bench(
 
     Example: attn bench --only weights
     """
-    view = choose_form(view, "bench")
+    view = choose(view, OF_BLOCKS, "bench")
     _check(only or [], pairs, threads, tokens, view)
     os.environ.update(ONE_BLAS_THREAD)  # before NumPy is loaded: two of its threads would wait for each other
     from attn_cli.bench.machine import machine, pytorch
@@ -78,11 +79,13 @@ def bench(
         asides.append("With PyTorch installed (pip install torch), attn is measured beside it too.")
     if len(cases) < len(chosen(has_torch, everything=True)) and not only and tokens is None:
         asides.append("attn bench --all measures the rest: 100,000 tokens, in a quarter of an hour.")
-    if view.format in ("json", "jsonl"):
-        deliver_json(benchmark.record(machine(), rows, threads, is_whole), view)
-    else:
-        with unused():
-            deliver_blocks(benchmark.bench(machine(), rows, threads, asides), view)
+    result = Result(
+        "bench",
+        blocks=lambda view: benchmark.bench(machine(), rows, threads, asides),
+        record=lambda view: benchmark.record(machine(), rows, threads, is_whole),
+    )
+    with unused():
+        deliver(result, view)
     if not is_whole:
         raise KeyboardInterrupt
 
@@ -103,5 +106,5 @@ def _check(only: list[str], pairs: int, threads: int, tokens: int | None, view: 
                 f"{did_you_mean(group, GROUPS)}Parts are {', '.join(GROUPS)}.",
                 "--only",
             )
-    if not to_standard_output(view):
+    if not view.to_standard_output:
         creatable(str(view.output))

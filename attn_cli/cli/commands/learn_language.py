@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
-from attn_cli.cli.deliver import deliver_record, terminal_for
+from attn_cli.cli.deliver import deliver
 from attn_cli.cli.options import Vectors, argument, own
 from attn_cli.cli.read_text import prepare_index
 from attn_cli.io.escape import visible
+from attn_cli.render.result import record_result
 from attn_cli.settings.declare import OUTPUT, TRAINING
 from attn_cli.settings.output import View
 from attn_cli.settings.training import LanguageTraining
@@ -68,7 +70,6 @@ def score_language(
     """Write a language model's perplexity on a treebank, and what its heads do."""
     from attn_cli.learn.language_heads import measure_heads, names_of
     from attn_cli.learn.language_score import perplexity
-    from attn_cli.render.screen.draw import draw
     from attn_cli.render.screen.training_bar import TrainingBar
 
     with TrainingBar(quiet=True) as bar:
@@ -93,9 +94,8 @@ def score_language(
             for one in measured
         ],
     }
-    terminal = terminal_for(view)
     blocks = list(_screen(stack.name, treebank, told, measured, names))
-    deliver_record("language-score", record, view, lambda: terminal.paint(draw(blocks, view, terminal)))
+    deliver(replace(record_result("language-score", record), blocks=lambda view: blocks), view)
 
 
 def _screen(
