@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from attn_cli.pipeline.sources.text import trace_self as trace_self
     from attn_cli.pipeline.sources.weights import show as show
     from attn_cli.render.figures import figure as figure
+    from attn_cli.render.formats import formats as formats
     from attn_cli.render.notebook import notebook_html as notebook_html
     from attn_cli.settings.settings import Settings as Settings
     from attn_cli.trace.trace import Trace as Trace
@@ -28,6 +29,7 @@ _WHERE = {
     "attend": "core.attend",
     "AttnError": "errors",
     "figure": "render.figures",
+    "formats": "render.formats",
     "Settings": "settings.settings",
     "Trace": "trace.trace",
     "notebook_html": "render.notebook",

@@ -12,7 +12,8 @@ from attn_cli.core.mask_rules import MASKS, MaskRule
 from attn_cli.core.scores import SCORES, ByHand, Lines, Score, Terms
 from attn_cli.errors import UsageError
 from attn_cli.io.terminal import Terminal
-from attn_cli.render import WRITERS, render
+from attn_cli.render.formats import FORMATS
+from attn_cli.render.trace_result import render
 from attn_cli.settings.output import View, schema_text
 from tests.browser import Opened, chromium
 
@@ -147,7 +148,7 @@ def test_what_no_registry_holds_is_refused(settings):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in WRITERS if name not in ("npy", "code:torch", "code:keras")]
+    "name", [name for name in FORMATS if name not in ("figure", "npy", "code:torch", "code:keras")]
 )
 def test_every_format_has_a_score_and_a_mask_from_outside(name):
     trace = trace_masked(TEXT, Settings(score="near", mask="stride:2", **GIVEN))

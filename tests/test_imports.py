@@ -139,7 +139,7 @@ def test_tokenizers_is_imported_in_one_function_and_in_the_script_of_a_separate_
 def test_matplotlib_is_imported_by_figures_alone_in_the_functions_that_draw():
     found = [name for name, tree in TREES.items() if "matplotlib" in foreign(tree)]
     assert found and all(name.startswith("render.figures") for name in found)
-    code = "import sys, attn_cli.render.figures, attn_cli.cli.figures; print('matplotlib' in sys.modules)"
+    code = "import sys, attn_cli.render.figures, attn_cli.cli.deliver; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=surroundings())
     assert done.stdout == "False\n", done.stderr
 

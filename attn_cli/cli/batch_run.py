@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from attn_cli.cli.deliver import byte_stream, choose_format, is_ordinary, terminal_for, to_standard_output
+from attn_cli.cli.deliver import byte_stream, check_fields, with_format
 from attn_cli.cli.read_text import NoText, prepare_index, wait_for_input
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import shell_quote, visible
 from attn_cli.io.progress import Progress
+from attn_cli.render.result import OF_RECORD
 from attn_cli.settings.output import ALL_KEYS, View
 from attn_cli.settings.settings import Settings
 
@@ -45,7 +46,7 @@ class BatchOptions(NamedTuple):
 
 def run_batch(asked: BatchOptions, settings: Settings, view: View) -> tuple[int, int]:
     """Do what was asked; return how many lines there were, and how many of them were refused."""
-    output = "" if to_standard_output(view) else str(view.output)
+    output = "" if view.to_standard_output else str(view.output)
     is_folder = output.endswith(("/", os.sep)) or os.path.isdir(output)
     view = replace(view, fields=view.fields or _default_fields(settings, view))
     form = _form(view, asked, output, is_folder)
@@ -165,8 +166,8 @@ def _form(view: View, asked: BatchOptions, output: str, is_folder: bool) -> str:
     form = asked.form or suffix or "jsonl"
     is_url = "://" in output and not is_folder
     _refuse(is_url, f"{name} is one file.", "Give a folder: a URL that ends in /", "--output")
-    if output and not is_folder and is_ordinary(output):
-        form = asked.form or suffix or str(choose_format(View(output=output), figures=False).format)
+    if output and not is_folder and view.to_ordinary_file:
+        form = asked.form or suffix or str(with_format(View(output=output), OF_RECORD).format)
         is_another = suffix is not None and suffix != form and form in FORMS
         hint = "Leave out -f, or give another suffix."
         _refuse(is_another, f"{name} cannot hold {form}.", hint, "--output")
@@ -183,7 +184,7 @@ def _form(view: View, asked: BatchOptions, output: str, is_folder: bool) -> str:
         is_same = os.path.exists(file) and os.path.exists(output) and os.path.samefile(file, output)
         said = f"{visible(file)} is the file that is read: it would be replaced."
         _refuse(is_same, said, "Write to another.", "--output")
-    choose_format(replace(view, format="jsonl", output=None), figures=False)  # which checks --fields
+    check_fields(replace(view, format="jsonl"), asked.kind)
     return form
 
 
@@ -200,7 +201,7 @@ def _job(asked: BatchOptions, settings: Settings, view: View, form: str, is_whol
     """Return what is to be done with every line."""
     from attn_cli.batch.forms import FORMS
     from attn_cli.batch.job import Job
-    from attn_cli.render import keys_in, needs_weights
+    from attn_cli.render.formats.json import keys_in, needs_weights
     from attn_cli.trace.trace import KEYS, OF_STEPS
 
     kind = asked.kind
@@ -210,6 +211,6 @@ def _job(asked: BatchOptions, settings: Settings, view: View, form: str, is_whol
 
         if FORMS[form].pack is None:
             keys = columns_of(keys, keys_in(view, kind) is None)
-    ascii_only = not terminal_for(view).unicode
+    ascii_only = not view.terminal().unicode
     keep_weights = needs_weights(view, kind)
     return Job(kind, settings, keys, view.steps, asked.keep_going, form, ascii_only, keep_weights, is_whole)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from importlib import import_module
 from inspect import cleandoc
 from typing import IO, Any, NamedTuple
@@ -115,7 +114,7 @@ def _summary(entry: tuple[str, Any]) -> str:
     if isinstance(what, dict):
         return _split(where)[0]
     function = getattr(import_module(f"attn_cli.cli.commands.{where}"), what)
-    return _split((function.args[0] if isinstance(function, partial) else function).__doc__)[0]
+    return _split(getattr(function, "function", function).__doc__)[0]
 
 
 def _usual_rows(ctx: Any, usual: Sequence[str]) -> list[Row]:

@@ -6,21 +6,22 @@ commands share and that are not settings stand here too.
 
 import inspect
 import sys
-from collections.abc import Callable, Sequence
-from functools import partial, wraps
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Collection, Sequence
+from functools import wraps
+from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 from typer.core import TyperOption
 
 from attn_cli.cli.origins import Command
 from attn_cli.io.escape import as_utf8
+from attn_cli.render.formats import is_given
+from attn_cli.render.result import OF_RECORD
 from attn_cli.settings.declare import HELP, OUTPUT, TEXT, Setting, declared
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
 Function = Callable[..., None]
-Taking = partial[Function]  # makes the function of a command with its options
 RECORDS = ("settings", "view")  # parameters that stand for the options that their classes declare
 OF_FIGURES = ("figure", "dpi", "size", "title")  # what a command without figures does not take
 SETTINGS: dict[str, Setting] = declared(Settings) | declared(View)
@@ -63,56 +64,85 @@ def option(one: Setting, help: str = "", has_variable: bool = True) -> Any:
     )
 
 
-def without(*names: str, typed: bool = False) -> Callable[[Function], Taking]:
+class Takes(NamedTuple):
+    """Which options of its records of settings a command takes, and which formats it can be asked for."""
+
+    function: Function
+    left_out: tuple[str, ...] = ()  # settings that keep their defaults
+    taken: tuple[str, ...] = ()  # if any, these alone are taken
+    typed: bool = False  # no variable and no configuration file changes what is computed
+    can: Collection[str] = ()  # what its result has, where -f offers only the formats of that
+    help: str = ""  # of -f
+
+    def takes(self, one: Setting) -> bool:
+        """Tell whether the command has the option of a setting."""
+        return one.name in self.taken if self.taken else one.name not in self.left_out
+
+
+def without(*names: str, typed: bool = False) -> Callable[[Function], Takes]:
     """Let a command take the options of its records of settings without these, which keep their defaults.
 
     With `typed`, no variable and no configuration file changes what is computed.
     """
-    return lambda function: partial(_with_options, function, names, typed)
+    return lambda function: Takes(function, left_out=names, typed=typed)
 
 
-def _with_options(function: Function, left_out: tuple[str, ...] = (), typed: bool = False) -> Function:
+def only(*names: str, can: Collection[str] = (), help: str = "") -> Callable[[Function], Takes]:
+    """Let a command take these options of its records of settings alone; -f those formats that it can give.
+
+    With `help` for -f, no variable sets that.
+    """
+    return lambda function: Takes(function, taken=names, can=can, help=help)
+
+
+def _with_options(of: Takes) -> Function:
     """Return a command's function as Typer reads it: with options in the place of its records of settings.
 
-    It is made when it is asked for, because score functions and mask rules can be added to a running program.
+    It is made when it is asked for, because score functions, mask rules and formats can be added to a running program.
     """
-    given = inspect.signature(function, eval_str=True).parameters
-    records: dict[str, Any] = {name: one.annotation for name, one in given.items() if name in RECORDS}
-    parameters = [one for name, one in given.items() if name not in records]
-    added = {
-        name: [one for one in declared(record).values() if one.name not in left_out]
-        for name, record in records.items()
-    }
-    for name, settings in added.items():
-        has_variable = not (typed and name == "settings")
-        for one in settings:
-            kind: Any = Literal.__getitem__(one.names()) if one.names() else one.type
-            kind = list[kind] if one.is_repeated else kind
-            default = None if one.is_repeated else one.default
-            kind = kind | None if default is None else kind
-            about = Annotated[kind, option(one, "", has_variable)]
-            keyword = inspect.Parameter.KEYWORD_ONLY
-            parameters.append(inspect.Parameter(one.name, keyword, default=default, annotation=about))
+    parameters, records, repeated = [], {}, []
+    for name, given in inspect.signature(of.function, eval_str=True).parameters.items():
+        if name not in RECORDS:
+            parameters.append(given)
+            continue
+        taken = [one for one in declared(given.annotation).values() if of.takes(one)]
+        records[name] = given.annotation, [one.name for one in taken]
+        repeated += [one.name for one in taken if one.is_repeated]
+        parameters += [_parameter(one, of, of.typed and name == "settings") for one in taken]
 
-    @wraps(function)
+    @wraps(of.function)
     def run(**values: Any) -> None:
         if values.get("query") is not None:
             values["query"] = as_utf8(values["query"])
-        for name in (one.name for settings in added.values() for one in settings if one.is_repeated):
+        for name in repeated:
             values[name] = tuple(map(as_utf8, values[name] or ()))
-        for name, settings in added.items():
-            values[name] = records[name](**{one.name: values.pop(one.name) for one in settings})
-        function(**values)
+        for name, (record, names) in records.items():
+            values[name] = record(**{one: values.pop(one) for one in names})
+        of.function(**values)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
 
 
-def single_command(name: str, function: Function | Taking) -> Any:
+def _parameter(one: Setting, of: Takes, typed: bool) -> inspect.Parameter:
+    """Return the parameter of a setting's option."""
+    names, help = one.names(), ""
+    if one.name == "format" and of.can:
+        names = tuple(name for name in names if is_given(name, of.can))
+        help = of.help or f"{one.help_text()}  [default: {one.unset}]"
+    kind: Any = Literal.__getitem__(names) if names else one.type
+    kind = list[kind] if one.is_repeated else kind
+    default = None if one.is_repeated else one.default
+    about = option(one, help, has_variable=not (typed or of.help))
+    kind = Annotated[kind | None if default is None else kind, about]
+    return inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def single_command(name: str, function: Function | Takes) -> Any:
     """Return the command that Typer makes of a function."""
     app = typer.Typer(rich_markup_mode=None, add_completion=False)
-    made = function() if isinstance(function, partial) else _with_options(function)
+    made = _with_options(function if isinstance(function, Takes) else Takes(function))
     app.command(name, cls=Command, add_help_option=False)(made)
     command: Any = typer.main.get_command(app)
     command.params.extend(common_options())
@@ -172,7 +202,4 @@ Pause = Annotated[
 SOURCES = "word2vec (bundled), a file, or an imported name."
 Source = Annotated[str | None, argument("[NAME|FILE]", SOURCES)]
 Vectors = Annotated[str | None, option(SETTINGS["embedding"], f"{SOURCES}  [default: word2vec]")]
-RecordFormat = Annotated[
-    Literal["table", "json", "jsonl"] | None, option(SETTINGS["format"], "Output format.  [default: table]")
-]
-Output = Annotated[str | None, option(SETTINGS["output"], SETTINGS["output"].help_text())]
+of_record = only("format", "output", can=OF_RECORD)  # what such a command takes of a View

@@ -12,7 +12,8 @@ from typer.core import TyperCommand
 
 from attn_cli.cli.read_text import NoText
 from attn_cli.errors import AttnError, ConfigError, SettingError, UsageError
-from attn_cli.settings.output import FORMATS, is_json
+from attn_cli.render.formats import formats
+from attn_cli.settings.output import is_json
 from attn_cli.settings.settings import OF_MODEL, WITH_MODEL, Settings
 
 HERE = "attn.toml"
@@ -160,8 +161,8 @@ def _file_values(command: TyperCommand, ctx: Any, paths: list[str]) -> Any:
     command_name = ctx.command_path.split(" ")[1]  # of a verb, its noun
     root = ctx.find_root()
     options = {str(option.name): option for option in command.params if option.envvar}
-    formats = getattr(getattr(options.get("format"), "type", None), "choices", ())
-    for_others = set(FORMATS) - set(formats)  # asked for in general, and meant for other commands
+    own = getattr(getattr(options.get("format"), "type", None), "choices", ())
+    for_others = {*formats()} - {*own}  # asked for in general, and meant for other commands
 
     def read() -> dict[str, FileValue]:
         found = in_force(paths, command_name, root.command.list_commands(root))

@@ -8,11 +8,10 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from attn_cli.cli.deliver import terminal_for, to_standard_output, with_width
 from attn_cli.errors import UsageError
 from attn_cli.io.console import put_plain, say
 from attn_cli.io.signals import cleaned_up
-from attn_cli.render import render_blocks
+from attn_cli.render.trace_result import render_blocks
 
 if TYPE_CHECKING:
     from attn_cli.io.raw_terminal import RawTerminal
@@ -48,8 +47,8 @@ def present(blocks: Blocks, view: View) -> None:
     Where no person watches (standard output is not a terminal, or there is no keyboard), all is printed at once. On a
     terminal that can clear nothing, one part follows the other.
     """
-    if view.format != "table" or not to_standard_output(view):
-        option = "--format" if to_standard_output(view) else "--pause"
+    if view.format != "table" or not view.to_standard_output:
+        option = "--format" if view.to_standard_output else "--pause"
         raise UsageError("--pause works on the screen only.", "Leave out -f and -o.", option)
     if sys.stdout is not None and sys.stdout.isatty():
         if sys.platform == "win32" or os.environ.get("TERM", "") in ("", "dumb"):
@@ -64,8 +63,8 @@ def present(blocks: Blocks, view: View) -> None:
             put_plain(presenter.shown())
             return
     say("attn: --pause waits only on a terminal.")
-    view = with_width(view)
-    put_plain(render_blocks(blocks(view), view, terminal_for(view)))
+    view = view.with_width()
+    put_plain(render_blocks(blocks(view), view, view.terminal()))
 
 
 class Presenter:
@@ -100,14 +99,14 @@ class Presenter:
 
     def shown(self) -> str:
         """Return every part that was shown, once, in the order of the screen."""
-        view, terminal = with_width(self.view), terminal_for(self.view)
+        view, terminal = self.view.with_width(), self.view.terminal()
         return "".join(render_blocks(self.parts[number], view, terminal) for number in sorted(self.seen))
 
     def _lay_out(self) -> None:
         """Make the parts for the size that the terminal has now, and stay at about the same place."""
         from attn_cli.render.screen.draw import parts_of  # loads what draws
 
-        self.parts = list(parts_of(self.blocks(with_width(self.view)))) or [[]]
+        self.parts = list(parts_of(self.blocks(self.view.with_width()))) or [[]]
         at, before = self.at, len(getattr(self, "screenfuls", "1"))
         self._open(min(self.part, len(self.parts) - 1))
         self.at = at * len(self.screenfuls) // before
@@ -116,7 +115,7 @@ class Presenter:
         from attn_cli.render.screen.draw import screenfuls
 
         columns, rows = self.screen.size()
-        view, terminal = with_width(self.view), terminal_for(self.view)
+        view, terminal = self.view.with_width(), self.view.terminal()
         self.part = part
         self.screenfuls = screenfuls(self.parts[part], view, terminal, columns, max(1, rows - 1))
         self.at = len(self.screenfuls) - 1 if at_its_end else 0
@@ -186,7 +185,7 @@ def _scroll(blocks: Blocks, view: View) -> None:
     """Print part after part, each at a key; without a keyboard, all of them."""
     from attn_cli.render.screen.draw import parts_of
 
-    view, terminal = with_width(view), terminal_for(view)
+    view, terminal = view.with_width(), view.terminal()
     is_watched = True
     for number, part in enumerate(parts_of(blocks(view))):
         if number and is_watched:

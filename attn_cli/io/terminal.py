@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable, Mapping
 from typing import IO, NamedTuple
 
@@ -84,6 +86,11 @@ def detect(
         encoding=getattr(stream, "encoding", None) or "utf-8",
         dark=background not in ("7", "15"),
     )
+
+
+def terminal_of(is_file: bool, color: str = "auto", width: int | None = None) -> Terminal:
+    """Return the terminal of standard output, or what stands for one in a file."""
+    return detect(os.environ, None if is_file else sys.stdout, color, width)
 
 
 def _wants_color(environ: Mapping[str, str], is_tty: bool, color: str) -> bool:

@@ -107,12 +107,13 @@ def _numbering(session: Session) -> Prompt:
 def save(trace: Trace, view: View, path: str) -> str:
     """Write a trace to a file, all or nothing, and return what was done; raise UsageError for another suffix."""
     from attn_cli.io.atomic import written
-    from attn_cli.render import SUFFIXES, WRITERS, render
+    from attn_cli.render.formats import FORMATS, suffixes
+    from attn_cli.render.trace_result import render
 
     suffix = os.path.splitext(path)[1].lower()
-    format = SUFFIXES.get(suffix)
-    if format is None or not (WRITERS[format].of_blocks or WRITERS[format].of_trace):
-        near = did_you_mean(suffix, SUFFIXES)
+    format = suffixes().get(suffix, "")
+    if not format or format == "figure" or FORMATS[format].not_on_terminal:
+        near = did_you_mean(suffix, suffixes())
         raise UsageError(f"Cannot save the view as {visible(path)!r}.", f"{near}Use .svg, .html or .json.")
     width = None if format in ("html", "json") else view.width
     asked = replace(view, format=format, width=width, steps=format == "json" and trace.is_scored)

@@ -12,7 +12,7 @@ import numpy as np
 
 from attn_cli.io.escape import count, visible
 from attn_cli.render.blocks import Matrix
-from attn_cli.render.formats.page_tables import label
+from attn_cli.render.documents.page_tables import label
 from attn_cli.render.numbers import share, weight
 from attn_cli.render.page import page
 from attn_cli.render.page.script import read

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from attn_cli.core.scores import SCORES
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.settings.declare import OUTPUT, Setting, check, split
 
-FORMATS = (
-    *("table", "bars", "json", "jsonl", "csv", "tsv", "markdown", "latex", "html", "svg", "npy", "page"),
-    *("code:numpy", "code:torch", "code:keras"),
-)
+if TYPE_CHECKING:
+    from attn_cli.io.terminal import Terminal
+
+STANDARD_OUTPUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 FIGURES = ("heatmap", "links", "bars", "heads", "steps")
 PALETTES = ("viridis", "cividis", "blues", "greys")
 MOST_DIGITS = 17  # a double has no more
 NARROWEST, WIDEST = 20, 10_000  # columns
 
 
-def _every_key() -> tuple[str, ...]:
+def _formats() -> tuple[str, ...]:
+    import attn_cli  # which names what lies above: each file under render/formats registers its own
 
+    return attn_cli.formats()
+
+
+def _every_key() -> tuple[str, ...]:
     return every_key()
 
 
@@ -30,7 +37,7 @@ def _every_key() -> tuple[str, ...]:
 class View:
     """How to show a result; None leaves the choice to attn."""
 
-    format: str | None = Setting(OUTPUT, "Output format.", short="-f", choices=FORMATS, unset="table").field(
+    format: str | None = Setting(OUTPUT, "Output format.", short="-f", choices=_formats, unset="table").field(
         None
     )
     output: str | None = Setting(
@@ -102,6 +109,27 @@ class View:
     def has_bars(self) -> bool:
         """Whether weights are shown as bars."""
         return self.format == "bars" or self.as_bars
+
+    @property
+    def to_standard_output(self) -> bool:
+        """Whether the result goes to standard output, by whichever of its names."""
+        return self.output in (None, "-", *STANDARD_OUTPUT)
+
+    @property
+    def to_ordinary_file(self) -> bool:
+        """Whether the result goes into a file, existing or new: no device and no pipe."""
+        path = str(self.output)
+        return not self.to_standard_output and (not os.path.exists(path) or os.path.isfile(path))
+
+    def terminal(self) -> Terminal:
+        """Return the terminal that the output goes to."""
+        from attn_cli.io.terminal import terminal_of  # only what is shown needs it
+
+        return terminal_of(not self.to_standard_output, self.color, self.width)
+
+    def with_width(self) -> View:
+        """Return the view with the width of its terminal."""
+        return replace(self, width=self.terminal().width)
 
     def __post_init__(self) -> None:
         check(self)

@@ -15,10 +15,11 @@ from attn_cli.learn.relations import RELATIONS
 from attn_cli.models.model_file import BUNDLED as MODELS
 from attn_cli.models.model_file import bundled as bundled_model
 from attn_cli.pipeline.sources.text import trace_self
-from attn_cli.render import SCREENS, SUFFIXES, render
+from attn_cli.render.formats import formats
 from attn_cli.render.palette import DARK, LIGHT
+from attn_cli.render.trace_result import render
 from attn_cli.settings.declare import declared
-from attn_cli.settings.output import FORMATS, PALETTES, View
+from attn_cli.settings.output import PALETTES, View
 from attn_cli.settings.settings import HEADS, Settings
 from attn_cli.settings.training import ModelTraining, VectorTraining
 from attn_cli.vectors.lookup import look_up
@@ -82,10 +83,9 @@ def test_an_error_of_a_setting_names_the_field_in_python_and_the_option_on_the_c
 
 def test_every_format_and_every_palette_is_drawn():
     trace = trace_self("a b", Settings(embedding="random"))
-    for format in FORMATS:
+    for format in formats():
         if format != "npy":
             assert render(trace, View(format=format), Terminal())
-    assert {*SCREENS, *SUFFIXES.values()} <= set(FORMATS)
     assert set(PALETTES) == {*DARK, *LIGHT}
 
 

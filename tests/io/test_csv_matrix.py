@@ -11,9 +11,16 @@ from attn_cli.errors import FileError, InputError
 from attn_cli.inputs.csv_matrix import read_csv, read_sheet
 from attn_cli.inputs.matrices import given_from, read_given
 from attn_cli.inputs.record import read_record
+from attn_cli.io.terminal import Terminal
 from attn_cli.pipeline.sources.matrices import trace_matrices
-from attn_cli.render.formats.weights import delimited
+from attn_cli.render.trace_result import render
+from attn_cli.settings.output import View
 from tests.thorough import often
+
+
+def delimited(trace, separator):
+    return render(trace, View(format="csv" if separator == "," else "tsv"), Terminal())
+
 
 NUMBERS = [[0.1, -2.0, 3.5], [40.0, 0.5, -0.25]]
 SHEETS = {

@@ -10,7 +10,7 @@ from attn_cli.live.panes import Paper
 from attn_cli.live.scene import compose
 from attn_cli.live.session import Session, begin
 from attn_cli.live.sources import TextSource
-from attn_cli.render.formats.svg import picture
+from attn_cli.render.documents.svg import picture
 from attn_cli.render.screen.text import words
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings

@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from attn_cli.cli.deliver import (
-    BLOCK_FORMS,
-    choose_format,
-    deliver,
-    deliver_blocks,
-    deliver_json,
-    for_view,
-    refuse_figure,
-    show,
-    with_width,
-)
+from attn_cli.cli.deliver import choose, deliver, settings_for
 from attn_cli.cli.options import Context, Pause, Texts, argument, own
 from attn_cli.cli.read_text import (
     ONE_STANDARD_INPUT,
@@ -29,6 +19,9 @@ from attn_cli.cli.read_text import (
 )
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import as_utf8
+from attn_cli.render.formats.json import keys_in, needs_weights
+from attn_cli.render.result import OF_BLOCKS, OF_TRACE, Result
+from attn_cli.render.trace_result import trace_result
 from attn_cli.settings.declare import SHOWN
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import ALL, Settings
@@ -120,31 +113,21 @@ def explain(
     if swap:
         _swap(texts, context, swap, {"--only": only, "--from": start, "--pause": pause}, settings, view)
         return
-    view = choose_format(view, settings)
     parts = chosen_steps(only, start)
-    if parts.only or pause:
-        refuse_figure(view, "--pause" if pause else "--only" if only is not None else "--from")
-    if parts.only and (view.as_bars or view.format not in BLOCK_FORMS):
-        option = "--only" if only is not None else "--from"
-        raise UsageError(
-            f"{option} selects steps of the step-by-step walkthrough, which the format "
-            f"{'bars' if view.as_bars else view.format} does not have.",
-            "Use table, markdown, latex, html or svg; json holds every step.",
-            "--format",
-        )
-    settings = for_view(settings, view)
+    alone = "--only" if only is not None else "--from" if parts.only else ""
+    can = OF_BLOCKS if alone else {*OF_TRACE} - {"drawing"} if pause else OF_TRACE
+    view = choose(view, can, "--pause" if pause else alone or "explain")
+    settings = settings_for(settings, view)
     text, second = text_and_context(texts, context, "explain", settings)
     from attn_cli.pipeline.sources.text import trace_text
-    from attn_cli.render import keys_in
 
     kind = "cross" if second is not None else settings.kind_of_text
     keys = keys_in(view, kind)
-    name_outputs = view.figure is None and (
-        keys is None or "output_words" in keys
-    )  # nothing else takes as long
+    # Nothing else takes as long.
+    name_outputs = view.figure is None and (keys is None or "output_words" in keys)
     with attending(settings.embedding) as progress:
         trace = trace_text(kind, text, second, settings, progress, name_outputs, keep_weights=True)
-    show(trace, view, parts, pause, [text] if second is None else [text, second])
+    deliver(trace_result(trace, view, parts, [text] if second is None else [text, second]), view, pause)
 
 
 def _swap(
@@ -156,11 +139,7 @@ def _swap(
     view: View,
 ) -> None:
     """Compute a text before and after words are swapped, and write what changed."""
-    from attn_cli.cli.commands.compare import check_format
-
-    view = choose_format(view, kind="compare")
-    check_format(view, "--swap")
-    refuse_figure(view, "--swap")
+    view = choose(view, {"blocks", "bars", "record", "rows"}, "--swap", "compare")
     for option, value in (others | {"--versus": settings.versus, "--model": settings.model}).items():
         if value:
             raise UsageError(
@@ -173,53 +152,47 @@ def _swap(
     with attending(settings.embedding) as progress:
         kind = "cross" if second is not None else settings.kind_of_text
         comparison = swap(kind, text, second, settings, swaps, progress)
-    from attn_cli.io.console import say
     from attn_cli.render.views.comparison import talk_of
-    from attn_cli.render.views.swap import delimited_swap, summary_of, swap_record, swap_screen
+    from attn_cli.render.views.swap import summary_of, swap_record, swap_rows, swap_screen
 
-    if view.format in ("json", "jsonl"):
-        deliver_json(swap_record(comparison, view.steps), view)
-    elif view.format in ("csv", "tsv"):
-        deliver(delimited_swap(comparison, "," if view.format == "csv" else "\t"), view)
-        for line in talk_of(comparison, summary_of(comparison)):
-            say(f"attn: {line}")
-    else:
-        deliver_blocks(swap_screen(comparison, with_width(view)), view)
+    result = Result(
+        "compare",
+        blocks=lambda view: swap_screen(comparison, view),
+        record=lambda view: swap_record(comparison, view.steps),
+        rows=lambda view: swap_rows(comparison),
+        remarks=talk_of(comparison, summary_of(comparison)),
+    )
+    deliver(result, view)
 
 
 def _attend(kind: str, texts: list[str] | None, part: str | None, settings: Settings, view: View) -> None:
     """Compute attention of one text, or of a text and its context, and write it or the part that is asked for."""
-    from attn_cli.render import SCREENS, needs_weights
-
-    view = choose_format(view, settings, added=("mask_views",) if part is not None else ())
-    if part is not None:
-        refuse_figure(view, f"--show {part}")
-    if part is not None and view.format not in (*SCREENS, "json", "jsonl"):
-        raise UsageError(
-            f"--show {part} has no {view.format} form.",
-            "Use table, markdown, latex, html, svg or json.",
-            "--format",
-        )
-    if part is not None and settings.next is None and settings.next_at != ALL:
-        settings = replace(settings, next=0)  # the mask alone is shown
-    settings = for_view(settings, view)
+    if part is None:
+        view = choose(view, OF_TRACE)
+    else:
+        view = choose(view, {*OF_BLOCKS, "bars"}, f"--show {part}", added=("mask_views",))
+        if settings.next is None and settings.next_at != ALL:
+            settings = replace(settings, next=0)  # the mask alone is shown
+    settings = settings_for(settings, view)
     read = _two_texts(texts or [], settings) if kind == "cross" else [one_text(texts, kind, settings)]
     from attn_cli.pipeline.sources import (
-        text as from_text,  # NumPy is loaded once there is something to compute
+        text as of_text,  # NumPy is loaded once there is something to compute
     )
 
     with attending(settings.embedding) as progress:
-        compute = getattr(from_text, f"trace_{kind}")
+        compute = getattr(of_text, f"trace_{kind}")
         trace: Trace = compute(*read, settings, progress, keep_weights=needs_weights(view, kind))
-    if part is None:
-        show(trace, view, texts=read)
-        return
+    deliver(trace_result(trace, view, texts=read) if part is None else _mask_result(trace), view)
+
+
+def _mask_result(trace: Trace) -> Result:
     from attn_cli.render.views.mask import mask_lab, mask_views
 
-    if view.format in ("json", "jsonl"):
-        deliver_json(trace.to_dict(view.steps) | {"mask_views": mask_views(trace)}, view)
-    else:
-        deliver_blocks(mask_lab(trace, with_width(view)), view)
+    return Result(
+        trace.kind,
+        blocks=lambda view: mask_lab(trace, view),
+        record=lambda view: trace.to_dict(view.steps) | {"mask_views": mask_views(trace)},
+    )
 
 
 def _two_texts(texts: list[str], settings: Settings) -> list[str]:

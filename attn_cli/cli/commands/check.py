@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attn_cli.cli.deliver import choose_form, deliver, deliver_blocks, deliver_json, terminal_for
+from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import OF_FIGURES, argument, own, without
 from attn_cli.errors import DIFFERENT, AttnError, FileError, InputError, UsageError
 from attn_cli.io.escape import as_utf8, visible
+from attn_cli.render.result import OF_BLOCKS, Result
 from attn_cli.settings.declare import COMPARED
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import WITH_MODEL, Settings
@@ -70,7 +71,7 @@ def check(
     """
     if not (math.isfinite(tol) and tol >= 0):
         raise UsageError(f"--tol cannot be {tol}.", "Give a number from 0 up.", "--tol")
-    view = choose_form(view, "check")
+    view = choose(view, OF_BLOCKS, "check")
     from attn_cli.teach.answer_key import read_answer_key
 
     right = read_answer_key(expect, settings)
@@ -79,7 +80,7 @@ def check(
     verdicts = [_verdict(file, right, tol, settings.head is not None) for file in files]
     if len(verdicts) == 1 and verdicts[0].error is not None:
         raise verdicts[0].error
-    _deliver(verdicts, right, tol, view)
+    deliver(_result(verdicts, right, tol), view)
     if unread := [verdict for verdict in verdicts if verdict.error is not None]:
         raise _unread(unread, len(verdicts))
     if not all(verdict.ok for verdict in verdicts):
@@ -116,24 +117,20 @@ def _verdict(file: str, right: AnswerKey, tol: float, head_asked: bool) -> Verdi
     return verdict._replace(file=as_utf8(file))
 
 
-def _deliver(verdicts: list[Verdict], right: AnswerKey, tol: float, view: View) -> None:
-    from attn_cli.io.json_text import dumps
+def _result(verdicts: list[Verdict], right: AnswerKey, tol: float) -> Result:
     from attn_cli.render.views.grading import one, record, several
 
-    terminal = terminal_for(view)
-    if view.format not in ("json", "jsonl"):
-        is_one = len(verdicts) == 1
-        deliver_blocks(one(verdicts[0], right) if is_one else several(verdicts, right, terminal.width), view)
-        return
     records = [record(verdict, right, tol) for verdict in verdicts]
-    if view.format == "jsonl":
-        deliver("".join(dumps(each, True, not terminal.unicode) for each in records), view)
-    elif len(records) == 1:
-        deliver_json(records[0], view)
-    else:
-        good = sum(verdict.ok for verdict in verdicts)
-        summary = {"ok": good == len(records), "checked": len(records), "right": good, "checks": records}
-        deliver_json({"schema": "attn/1", "kind": "checks", **summary}, view)
+    if len(verdicts) == 1:
+        return Result("check", lambda view: one(verdicts[0], right), lambda view: records[0])
+    good = sum(verdict.ok for verdict in verdicts)
+    summary = {"ok": good == len(records), "checked": len(records), "right": good, "checks": records}
+    return Result(
+        "checks",
+        blocks=lambda view: several(verdicts, right, view.width),
+        record=lambda view: {"schema": "attn/1", "kind": "checks", **summary},
+        records=records,
+    )
 
 
 def _unread(unread: list[Verdict], total: int) -> AttnError:

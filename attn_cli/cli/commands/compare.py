@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attn_cli.cli.deliver import (
-    choose_format,
-    deliver,
-    deliver_blocks,
-    deliver_json,
-    with_width,
-)
+from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import Context, Texts, own, without
 from attn_cli.cli.read_text import NoText, attending, prepare_index, text_and_context
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import visible
+from attn_cli.render.result import Result
 from attn_cli.settings.declare import COMPARED, declared
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import SHOWN_ONLY, Settings
 
 if TYPE_CHECKING:
+    from attn_cli.render.figures.sheet import Drawing
     from attn_cli.teach.compare import Comparison, Value
 
 HINT = 'Try: attn compare "The cat sat on the mat" --vary score=scaled,dot'
@@ -51,8 +48,7 @@ def compare(
 
     Example: attn compare "The cat sat on the mat" --vary score=scaled,dot
     """
-    view = choose_format(view, kind="compare")
-    check_format(view, "compare")
+    view = choose(view, {"blocks", "bars", "record", "rows", "drawing"}, "compare", "compare")
     if view.figure not in (None, "heatmap"):
         hint = "--figure heatmap draws them side by side."
         raise UsageError(f"compare has no figure of {view.figure}.", hint, "--figure")
@@ -64,39 +60,25 @@ def compare(
         prepare_index(None if embedding is None else str(embedding), "random, ")
     with attending(None if option == "embedding" else settings.embedding) as progress:
         comparison = compared(text, other, settings, option, values, progress)
-    _show(comparison, view)
+    deliver(_result(comparison), view)
 
 
-def check_format(view: View, what: str) -> None:
-    """Refuse a format that cannot hold two traces."""
-    if str(view.format).startswith(("code:", "npy")):
-        hint = f"attn self TEXT -f {view.format} has one."
-        raise UsageError(f"{what} has no {view.format} form.", hint, "--format")
+def _result(comparison: Comparison) -> Result:
+    from attn_cli.render.views.comparison import comparison_rows, record, screen_of, talk_of
 
+    def drawing(view: View) -> tuple[Drawing, Sequence[str]]:
+        from attn_cli.render.figures.subjects import compared  # only for a figure
 
-def _show(comparison: Comparison, view: View) -> None:
-    from attn_cli.io.console import say
-    from attn_cli.render.views.comparison import delimited_comparison, record, screen_of, talk_of
+        return compared(comparison, view), talk_of(comparison)
 
-    if view.figure is not None:
-        from attn_cli.cli.figures import deliver_drawing  # only those who ask for a figure need it
-        from attn_cli.render.figures.subjects import compared
-
-        deliver_drawing(compared(comparison, view), view, talk_of(comparison))
-    elif view.format in ("json", "jsonl"):
-        deliver_json(record(comparison, view.steps), view)
-    elif view.format in ("csv", "tsv"):
-        if not comparison.same_tokens:
-            raise UsageError(
-                f"The tokens differ between the sides: no {view.format} row has all its cells.",
-                "Use -f json, or one attn self for each.",
-                "--format",
-            )
-        deliver(delimited_comparison(comparison, "," if view.format == "csv" else "\t"), view)
-        for line in talk_of(comparison):
-            say(f"attn: {line}")
-    else:
-        deliver_blocks(screen_of(comparison, with_width(view)), view)
+    return Result(
+        "compare",
+        blocks=lambda view: screen_of(comparison, view),
+        record=lambda view: record(comparison, view.steps),
+        rows=lambda view: comparison_rows(comparison),
+        drawing=drawing,
+        remarks=talk_of(comparison),
+    )
 
 
 def _varied(context: typer.Context, texts: list[str], vary: list[str]) -> tuple[str, tuple[Value, ...]]:

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attn_cli.cli.deliver import choose_format, for_view, show
+from attn_cli.cli.deliver import choose, deliver, settings_for
 from attn_cli.cli.options import argument, own, without
 from attn_cli.cli.origins import TYPED, origin, prefer_given
 from attn_cli.cli.read_text import piped_in
 from attn_cli.errors import FileError, InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.progress import Progress
+from attn_cli.render.result import OF_TRACE
+from attn_cli.render.trace_result import trace_result
 from attn_cli.settings.declare import INPUT
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import WITH_MODEL, Settings
@@ -60,7 +62,7 @@ def compute(
 
     Example: attn compute matrices.json --score dot
     """
-    view = choose_format(view, settings)
+    view = choose(view, OF_TRACE)
     is_piped = sys.stdin is not None and not sys.stdin.isatty()
     given = _given(files or (["-"] if is_piped else []), batch)
     if origin(context, "temperature") == TYPED:
@@ -74,12 +76,12 @@ def compute(
         layout=given.layout,
         temperature=given.temperature,
     )
-    settings = for_view(settings, view)
+    settings = settings_for(settings, view)
     from attn_cli.pipeline.sources.matrices import trace_matrices  # loads NumPy
 
     with Progress("Attending") as progress:
         trace = trace_matrices("compute", given, settings, progress)
-    show(trace, view)
+    deliver(trace_result(trace, view), view)
 
 
 def _given(files: list[str], batch: int | None) -> Given:

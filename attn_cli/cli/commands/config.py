@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from attn_cli.cli.deliver import deliver_record, record_view, terminal_for
-from attn_cli.cli.options import SETTINGS, Output, RecordFormat, argument, single_command, without
+from attn_cli.cli.deliver import choose, deliver
+from attn_cli.cli.options import SETTINGS, argument, of_record, single_command, without
 from attn_cli.cli.origins import FILE, HERE, VARIABLE, blamed, origin, user_config
 from attn_cli.errors import SettingError, UsageError, did_you_mean, near_names
+from attn_cli.io.console import WIDEST
 from attn_cli.io.escape import visible
+from attn_cli.render.result import OF_RECORD, record_result
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from attn_cli.io.terminal import Terminal
 
 OTHER_VARIABLES = ("ATTN_MIRROR", "ATTN_PAGER")  # that no option has
 NARROWEST = 12  # cells for a value, below which names stand above their values
@@ -40,11 +45,12 @@ class ConfigFile(NamedTuple):
     tables: tuple[str, ...]
 
 
+@of_record
 def config(
     context: typer.Context,
     command: Annotated[str | None, argument("[COMMAND]", "Show the settings of this command only.")] = None,
-    format: RecordFormat = None,
-    output: Output = None,
+    *,
+    view: View,
 ) -> None:
     """The settings in force, and where each comes from.
 
@@ -53,7 +59,7 @@ def config(
 
     Example: attn config masked
     """
-    view = record_view(format, output)
+    view = choose(view, OF_RECORD)
     root: Any = context.find_root()
     commands = root.command.list_commands(root)
     if command is not None and command not in commands:
@@ -71,8 +77,12 @@ def config(
         "files": [one._asdict() for one in files],
         "unknown_variables": [{"name": name, "meant": near} for name, near in unknown],
     }
-    lines = _screen(settings, files, unknown, command, terminal_for(view).width or 10_000)
-    deliver_record("config", record, view, lambda: "".join(f"{line}\n" for line in lines))
+
+    def table(terminal: Terminal) -> str:
+        lines = _screen(settings, files, unknown, command, terminal.width or WIDEST)
+        return "".join(f"{line}\n" for line in lines)
+
+    deliver(record_result("config", record, table), view)
 
 
 # What is in force

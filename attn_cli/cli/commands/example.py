@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attn_cli.cli.deliver import (
-    choose_format,
-    deliver_record,
-    for_view,
-    refuse_figure,
-    show,
-    terminal_for,
-)
+from attn_cli.cli.deliver import choose, deliver, settings_for
 from attn_cli.cli.options import Pause, argument, without
 from attn_cli.cli.origins import prefer_given
 from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import visible
+from attn_cli.render.result import OF_RECORD, OF_TRACE, record_result
+from attn_cli.render.trace_result import trace_result
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import WITH_MODEL, Settings
 from attn_cli.teach.examples import EXAMPLES, load
 
 if TYPE_CHECKING:
+    from attn_cli.io.terminal import Terminal
     from attn_cli.teach.examples import Example
     from attn_cli.trace.trace import Trace
 
@@ -47,13 +44,8 @@ def example(
 
     Example: attn example coffee --mask causal
     """
-    view = choose_format(view, settings, "examples" if name is None else "example")
     if name is None:
-        if pause:
-            raise UsageError(
-                "--pause applies to a single example.", f"Name one: {', '.join(EXAMPLES)}.", "--pause"
-            )
-        _list(view)
+        _list(view, pause)
         return
     if name not in EXAMPLES:
         raise UsageError(
@@ -61,19 +53,19 @@ def example(
             f"{did_you_mean(name, EXAMPLES)}Examples are {', '.join(EXAMPLES)}.",
             "NAME",
         )
-    if pause:
-        refuse_figure(view, "--pause")
     chosen = load(name)
+    figures = {"drawing"} if chosen.acts is None and not pause else set()
+    what = "--pause" if pause else f"The example {name}"
+    view = choose(view, {*OF_TRACE} - {"drawing"} | figures, what, "example")
     if chosen.acts is not None:
-        refuse_figure(view, "The example dictionary")
-        from attn_cli.cli.commands.lookup import show_dictionary  # the others are not lookups
+        from attn_cli.cli.commands.lookup import dictionary_result  # the others are not lookups
 
         prepare_index(settings.embedding, "random, ")
-        show_dictionary(chosen.acts, settings, view, pause)
+        deliver(dictionary_result(chosen.acts, settings_for(settings, view), view), view, pause)
         return
     if (given := chosen.given) is not None:
         settings = prefer_given(context, settings, score=given.score, mask=given.mask, heads=given.heads)
-    show(_trace(chosen, for_view(settings, view)), view, pause=pause)
+    deliver(trace_result(_trace(chosen, settings_for(settings, view)), view), view, pause)
 
 
 def _trace(chosen: Example, settings: Settings) -> Trace:
@@ -93,17 +85,16 @@ def _trace(chosen: Example, settings: Settings) -> Trace:
     return trace_text("example", " ".join(given.tokens), None, settings)
 
 
-def _list(view: View) -> None:
-    from attn_cli.render.screen.text import wrapped
-
-    refuse_figure(view, "The list of examples")
-    if view.format not in ("table", "json", "jsonl"):
-        raise UsageError(f"The list of examples has no {view.format} form.", "Name one of them.", "--format")
+def _list(view: View, pause: bool) -> None:
+    view = choose(view, OF_RECORD, "The list of examples", "examples")
+    if pause:
+        raise UsageError("--pause goes with one example.", f"Name one: {', '.join(EXAMPLES)}.", "--pause")
     examples = [{"name": name, "about": load(name).about} for name in EXAMPLES]
-    terminal = terminal_for(view)
-    lines = (
-        line
-        for one in examples
-        for line in wrapped(f"{one['name']:<16} {one['about']}", terminal.width, hanging=17)
-    )
-    deliver_record("examples", {"examples": examples}, view, lambda: terminal.paint(lines))
+
+    def table(terminal: Terminal) -> str:
+        from attn_cli.render.screen.text import wrapped
+
+        lines = (wrapped(f"{one['name']:<16} {one['about']}", terminal.width, hanging=17) for one in examples)
+        return terminal.paint(chain.from_iterable(lines))
+
+    deliver(record_result("examples", {"examples": examples}, table), view)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from attn_cli.cli.deliver import STANDARD_OUTPUT, deliver, deliver_json, terminal_for
-from attn_cli.cli.options import own
+from attn_cli.cli.deliver import deliver
+from attn_cli.cli.options import only, own
 from attn_cli.errors import CreateError, UsageError
 from attn_cli.io.escape import visible
+from attn_cli.render.result import Result
 from attn_cli.settings.declare import ATTENTION, OUTPUT, TEXT, VECTORS
 from attn_cli.settings.output import View
 
@@ -25,6 +28,7 @@ WHOLE = "exercise.json"  # written last: the checksums of the others, which belo
 
 # These options are narrower than those of the same names elsewhere. No ATTN_* variable reaches them: whoever types the
 # command that stands on a sheet gets that sheet.
+@only("format", can={*FORMS.values(), "record"}, help="What to print.  [default: markdown]")
 def exercise(
     seed: Annotated[int, own("N", "Which exercise: another one for every seed.", group=TEXT)] = 0,
     dim: Annotated[
@@ -48,10 +52,8 @@ def exercise(
     force: Annotated[
         bool, typer.Option("--force", help="Replace files in DIR.", rich_help_panel=OUTPUT)
     ] = False,
-    format: Annotated[
-        Literal["markdown", "latex", "html", "json", "jsonl"] | None,
-        typer.Option("--format", "-f", help="What to print.  [default: markdown]", rich_help_panel=OUTPUT),
-    ] = None,
+    *,
+    view: View,
     output: Annotated[
         str | None,
         own("DIR", "Write the sheet, its key and their data into DIR.", "--output", "-o", group=OUTPUT),
@@ -67,15 +69,15 @@ def exercise(
     """
     from attn_cli.teach.exercises import make
 
-    folder = None if output in ("-", *STANDARD_OUTPUT) else output
-    _check(folder, key, force, format)
+    folder = None if View(output=output).to_standard_output else output
+    _check(folder, key, force, view.format)
     made = make(seed, dim, words, mask, score)
     if folder is not None:
         _write(made, folder, force)
-    elif format in ("json", "jsonl"):
-        deliver_json(_record(made), View(format=format))
-    else:
-        deliver(_sheet(made, format or "markdown", key, terminal_for(View())), View())
+        return
+    texts = {name: partial(_sheet, made, name, key) for name in FORMS.values()}
+    result = Result("exercise", record=lambda view: _record(made), texts=texts)
+    deliver(result, replace(view, format=view.format or "markdown"))
 
 
 def _check(folder: str | None, key: bool, force: bool, format: str | None) -> None:
@@ -102,7 +104,7 @@ def _sheet(made: Exercise, format: str, key: bool, terminal: Terminal | None = N
     from attn_cli.render.worksheet.content import parts
 
     if format == "html":
-        from attn_cli.render import portable
+        from attn_cli.render.formats import portable
         from attn_cli.render.worksheet.html import worksheet_html
 
         page = worksheet_html(parts(made, key))

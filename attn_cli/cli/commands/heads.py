@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from attn_cli.cli.deliver import choose_form, deliver_blocks, deliver_json, with_width
+from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import Context, Texts, own, without
 from attn_cli.cli.read_text import labelled_weights, text_and_context
 from attn_cli.errors import UsageError
 from attn_cli.io.progress import Progress
+from attn_cli.render.result import OF_BLOCKS, Result
 from attn_cli.settings.declare import ATTENTION, INPUT, SHOWN, TEXT, declared
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from attn_cli.pipeline.every_head import EveryHead
+    from attn_cli.render.figures.sheet import Drawing
 
 TAKEN = ("model", "projection", "max_text", "max_word")  # the other settings are the model's own
 
@@ -71,7 +76,7 @@ def heads(
 
     Example: attn heads "The cat sat, and the cat slept." -p language
     """
-    view = choose_form(view, "heads", figures=True)
+    view = choose(view, {*OF_BLOCKS, "drawing"}, "heads")
     if view.figure not in (None, "heads", "heatmap"):
         raise UsageError(
             f"attn heads has no figure of {view.figure}.", "--figure heads is its own.", "--figure"
@@ -82,33 +87,39 @@ def heads(
         _check_model({"--tokens": tokens, "--array": array, "--batch": batch}, settings)
     else:
         _check_weights(texts or [], {"--context": context, "--kind": kind})
-    from attn_cli.pipeline.every_head import checkpoint_layers, measure_heads, record, saved_layers
-    from attn_cli.render.views.heads import heads_screen, map_size, whole_maps
+    from attn_cli.pipeline.every_head import checkpoint_layers, measure_heads, saved_layers, stack_layers
+    from attn_cli.render.views.heads import map_size, whole_maps
 
-    view = with_width(view)
     if weights is not None:
         found = saved_layers(labelled_weights(weights, "heads", tokens, array, batch))
     else:
         text, second = text_and_context(texts, context, "heads", settings)
         kind = kind or ("self" if second is None else "cross")
         if settings.model is None:
-            from attn_cli.pipeline.every_head import stack_layers  # only for a model of attn's own
-
             found = stack_layers(kind, text, second, settings)
         else:
             found = checkpoint_layers(kind, text, second, settings, settings.model)
+    size = whole_maps if view.figure is not None else map_size(view.with_width(), layer is not None)
     with Progress("Attending"):
-        size = whole_maps if view.figure is not None else map_size(view, layer is not None)
         measured = measure_heads(found, size, layer, rollout)
-    if view.figure is not None:
-        from attn_cli.cli.figures import deliver_drawing  # only those who ask for a figure need it
-        from attn_cli.render.figures.subjects import every_head
+    deliver(_result(measured), view)
 
-        deliver_drawing(every_head(measured, view), view, measured.notes)
-    elif view.format in ("json", "jsonl"):
-        deliver_json(record(measured), view)
-    else:
-        deliver_blocks(heads_screen(measured, view), view)
+
+def _result(measured: EveryHead) -> Result:
+    from attn_cli.pipeline.every_head import record
+    from attn_cli.render.views.heads import heads_screen
+
+    def drawing(view: View) -> tuple[Drawing, Sequence[str]]:
+        from attn_cli.render.figures.subjects import every_head  # only for a figure
+
+        return every_head(measured, view), measured.notes
+
+    return Result(
+        "heads",
+        blocks=lambda view: heads_screen(measured, view),
+        record=lambda view: record(measured),
+        drawing=drawing,
+    )
 
 
 def _check_weights(texts: list[str], of_model: Mapping[str, object]) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
-from attn_cli.cli.deliver import deliver_record, record_view, terminal_for
-from attn_cli.cli.options import Output, RecordFormat, Vectors, argument, own
+from attn_cli.cli.deliver import choose, deliver
+from attn_cli.cli.options import Vectors, argument, of_record, own
 from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
+from attn_cli.render.result import OF_RECORD, record_result
 from attn_cli.settings.declare import OUTPUT, TRAINING
 from attn_cli.settings.output import View
 from attn_cli.settings.training import ModelTraining
@@ -26,12 +28,13 @@ if TYPE_CHECKING:
 TREEBANK = "CoNLL-U, or passages (.jsonl: tokens, pronoun, antecedents); plain, .gz or .xz."
 
 
+@of_record
 def score(
     model: Annotated[str, argument("MODEL", "roles, roles-deep, language, or a file.")],
     treebank: Annotated[str, argument("TREEBANK", TREEBANK)],
     embedding: Vectors = None,
-    format: RecordFormat = None,
-    output: Output = None,
+    *,
+    view: View,
 ) -> None:
     """Measure how often each head is right, against the best fixed-distance baseline.
 
@@ -46,11 +49,10 @@ def score(
     from attn_cli.models.model_file import named
     from attn_cli.pipeline.embed import check_pairing
     from attn_cli.render.blocks import Say
-    from attn_cli.render.screen.draw import draw
     from attn_cli.render.screen.training_bar import TrainingBar
     from attn_cli.vectors.lookup import open_table
 
-    view = record_view(format, output)
+    view = choose(view, OF_RECORD)
     stack = named(model)
     prepare_index(embedding)
     table = open_table(embedding or "word2vec")
@@ -66,8 +68,8 @@ def score(
     heads = [one._asdict() for one in scores]
     record = {"model": stack.name, "treebank": treebank, "sentences": len(sentences), "heads": heads}
     source = f"Model {stack.name}, treebank {treebank}, {count(len(sentences), 'sentence', 'sentences')}."
-    terminal, blocks = terminal_for(view), [*_screen(scores), Say(visible(source))]
-    deliver_record("score", record, view, lambda: terminal.paint(draw(blocks, view, terminal)))
+    blocks = [*_screen(scores), Say(visible(source))]
+    deliver(replace(record_result("score", record), blocks=lambda view: blocks), view)
 
 
 def _screen(scores: Sequence[Score]) -> Iterator[Block]:
@@ -166,7 +168,6 @@ def score_language(
 ) -> None:
     """Write a language model's perplexity on a treebank, and what its heads do."""
     from attn_cli.learn.language_score import measure_heads, names_of, perplexity
-    from attn_cli.render.screen.draw import draw
     from attn_cli.render.screen.training_bar import TrainingBar
 
     with TrainingBar(quiet=True) as bar:
@@ -191,9 +192,8 @@ def score_language(
             for one in measured
         ],
     }
-    terminal = terminal_for(view)
     blocks = list(_language_screen(stack.name, treebank, told, measured, names))
-    deliver_record("language-score", record, view, lambda: terminal.paint(draw(blocks, view, terminal)))
+    deliver(replace(record_result("language-score", record), blocks=lambda view: blocks), view)
 
 
 def _language_screen(

@@ -5,17 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
-from attn_cli.cli.deliver import choose_format, deliver_blocks, deliver_json, show
+from attn_cli.cli.deliver import choose, deliver, settings_for
 from attn_cli.cli.options import OF_FIGURES, argument, own, without
 from attn_cli.cli.read_text import NoText, attending, read_text
 from attn_cli.inputs.key_value_pairs import Pairs, dictionary, pairs_from, pairs_in
 from attn_cli.io.escape import as_utf8, visible
+from attn_cli.render.result import OF_TRACE, Result
+from attn_cli.render.trace_result import trace_result
 from attn_cli.settings.declare import ATTENTION, INPUT
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import WITH_MODEL, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from attn_cli.render.blocks import Block
     from attn_cli.teach.examples import Acts
@@ -61,7 +63,7 @@ def lookup(
 
     Example: attn lookup colour brand=Porche model=Taycan color=black
     """
-    view = choose_format(view, settings, "lookup", figures=False)
+    view = choose(view, {*OF_TRACE} - {"drawing"}, "lookup", "lookup")
     words = [as_utf8(word) for word in words or []]
     if not words and source is None:
         raise NoText("lookup")
@@ -73,11 +75,12 @@ def lookup(
         raise NoText("lookup")
     from attn_cli.teach.soft_dictionary import look_up  # NumPy is loaded once there is something to compute
 
+    settings = settings_for(replace(settings, projection=own_projection), view)
     with attending(settings.embedding, "Looking") as progress:
-        found = look_up(text, pairs, replace(settings, projection=own_projection), progress)
+        found = look_up(text, pairs, settings, progress)
     from attn_cli.render.views.soft_dictionary import lookup as screen
 
-    _show(found, screen(found, view), view)
+    deliver(_result(found, view, lambda view: screen(found, view)), view)
 
 
 def _pairs(arguments: list[str], source: str | None) -> Pairs:
@@ -89,27 +92,18 @@ def _pairs(arguments: list[str], source: str | None) -> Pairs:
     return dictionary([*pairs_in(read_record(source), visible(source)), *typed])
 
 
-def show_dictionary(acts: Acts, settings: Settings, view: View, pause: bool) -> None:
-    """Compute the worked example of a dictionary, and write it out, or present it part by part."""
+def dictionary_result(acts: Acts, settings: Settings, view: View) -> Result:
+    """Compute the worked example of a dictionary, and return what it has to give."""
     from attn_cli.render.views.soft_dictionary import story
     from attn_cli.teach.soft_dictionary import dictionary_example
 
     one = dictionary_example(acts, settings)
-    if pause:
-        from attn_cli.cli.present import present
-
-        present(lambda view: story(one, acts, view), view)
-        return
-    _show(one, story(one, acts, view), view)
+    return _result(one, view, lambda view: story(one, acts, view))
 
 
-def _show(found: Lookup | DictionaryExample, blocks: Iterable[Block], view: View) -> None:
-    """Write a screen of blocks or a record of its own; in other formats the weights, as of any trace."""
-    from attn_cli.render import SCREENS
-
-    if view.format in ("json", "jsonl"):
-        deliver_json(found.to_dict(view.steps), view)
-    elif view.format in SCREENS:
-        deliver_blocks(blocks, view)
-    else:
-        show(found.trace, view)
+def _result(
+    found: Lookup | DictionaryExample, view: View, blocks: Callable[[View], Iterable[Block]]
+) -> Result:
+    """Return a screen and a record of its own; for the rest, the weights as of any trace."""
+    of_trace = trace_result(found.trace, view)
+    return replace(of_trace, blocks=blocks, record=lambda view: found.to_dict(view.steps))

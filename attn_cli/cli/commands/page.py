@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated
 
-from attn_cli.cli.deliver import choose_format, show_page
+from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import Context, Texts, own, without
 from attn_cli.cli.read_text import attending, text_and_context
 from attn_cli.errors import UsageError
+from attn_cli.render.result import Result
 from attn_cli.settings.declare import SHOWN
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
@@ -44,7 +45,7 @@ def page(
 
     Example: attn page "The quick brown fox jumped over the lazy dog" -o fox.html
     """
-    view = choose_format(replace(view, format="page"), settings)
+    view = choose(replace(view, format="page"), {"page"})
     if not 0 <= words <= MOST_WORDS:
         raise UsageError(f"--words cannot be {words}.", f"Give a number from 0 to {MOST_WORDS:,}.", "--words")
     text, second = text_and_context(texts, context, "page", settings)
@@ -54,4 +55,4 @@ def page(
     with attending(settings.embedding) as progress:
         found = page_of(kind, text, second, settings, words, progress)
     heads = () if exact is None else tuple(name.strip() for name in exact.split(","))
-    show_page(found._replace(exact=heads), view)
+    deliver(Result(page=lambda: found._replace(exact=heads)), view)

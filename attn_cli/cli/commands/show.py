@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
-from attn_cli.cli.deliver import choose_format, for_view, show, show_page
+from attn_cli.cli.deliver import choose, deliver, settings_for
 from attn_cli.cli.options import argument, own, without
 from attn_cli.cli.read_text import labelled_weights
+from attn_cli.render.result import OF_TRACE
+from attn_cli.render.trace_result import trace_result
 from attn_cli.settings.declare import INPUT, TEXT
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import check_shaping
+
+if TYPE_CHECKING:
+    from attn_cli.inputs.saved_weights import Saved
+    from attn_cli.pipeline.for_page import Page
 
 # Settings of how weights are computed; these are given.
 COMPUTED = (
@@ -63,15 +70,17 @@ def show_(
 
     Example: attn self "The cat sat" -f json --steps | attn show -
     """
-    view = choose_format(view, settings)
+    view = choose(view, OF_TRACE)
     check_shaping(settings)
-    settings = for_view(settings, view)
+    settings = settings_for(settings, view)
     saved = labelled_weights(file, "show", tokens, array, batch, context_tokens)
     from attn_cli.pipeline.sources.weights import trace_weights
 
-    if view.format == "page":
-        from attn_cli.pipeline.for_page import page_of_weights
+    result = trace_result(trace_weights(saved, settings), view)
+    deliver(replace(result, page=lambda: _page(saved, settings)), view)
 
-        show_page(page_of_weights(saved, settings), view)
-        return
-    show(trace_weights(saved, settings), view)
+
+def _page(saved: Saved, settings: Settings) -> Page:
+    from attn_cli.pipeline.for_page import page_of_weights  # only for a page
+
+    return page_of_weights(saved, settings)

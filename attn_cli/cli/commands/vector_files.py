@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Annotated
 
-from attn_cli.cli.deliver import aligned
 from attn_cli.cli.options import Source, argument, own
 from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import CreateError, UsageError, WriteError
 from attn_cli.io.escape import shell_quote, visible
 from attn_cli.io.progress import Progress
+from attn_cli.render.screen.aligned import aligned
 from attn_cli.settings.declare import OUTPUT, VECTORS
 from attn_cli.settings.training import SubwordTraining, VectorTraining
 

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
 
-from attn_cli.cli.deliver import aligned, deliver_record, record_view, terminal_for
-from attn_cli.cli.options import SETTINGS, Output, RecordFormat, Source, Vectors, argument, option
+from attn_cli.cli.deliver import choose, deliver
+from attn_cli.cli.options import SETTINGS, Source, Vectors, argument, of_record, option
 from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import InputError
+from attn_cli.io.console import WIDEST
 from attn_cli.io.escape import visible
 from attn_cli.io.progress import Progress
+from attn_cli.render.result import OF_RECORD, record_result
+from attn_cli.render.screen.aligned import aligned
+from attn_cli.settings.output import View
 
 if TYPE_CHECKING:
-    from attn_cli.settings.output import View
     from attn_cli.vectors.open_vectors import Vectors as WordVectors
 
 Top = Annotated[int, option(SETTINGS["top"], "How many words.")]
 Precision = Annotated[int, option(SETTINGS["precision"], "Digits shown.")]
 
 
-def list_(format: RecordFormat = None, output: Output = None) -> None:
+@of_record
+def list_(*, view: View) -> None:
     """The sets of word vectors that have a name.
 
     The bundled one, those that were imported, and those that were downloaded.
@@ -31,7 +36,7 @@ def list_(format: RecordFormat = None, output: Output = None) -> None:
     """
     from attn_cli.vectors.names import listing
 
-    view = record_view(format, output)
+    view = choose(view, OF_RECORD)
     listed = listing()
     rows = [("name", "words", "dim", "format", "file")]
     for one in listed:
@@ -39,20 +44,24 @@ def list_(format: RecordFormat = None, output: Output = None) -> None:
         path = "comes with attn" if one.source == "bundled" else one.path or ""
         rows.append((one.name, count, dim, one.format.partition(":")[0], path))
     record = {"vectors": [one._asdict() for one in listed]}
-    deliver_record("vectors-list", record, view, lambda: aligned(rows, (1, 2), terminal_for(view).width))
+    table = partial(aligned, rows, (1, 2))
+    deliver(record_result("vectors-list", record, lambda terminal: table(terminal.width)), view)
 
 
-def info(source: Source = None, format: RecordFormat = None, output: Output = None) -> None:
+@of_record
+def info(source: Source = None, *, view: View) -> None:
     """Describe a set of word vectors: size, format, origin.
 
     Example: attn vectors info
     """
     from attn_cli.vectors.lookup import open_table
 
-    view = record_view(format, output)
+    view = choose(view, OF_RECORD)
     prepare_index(source)
     about = open_table(source or "word2vec").describe()
-    deliver_record("vectors", about, view, lambda: _described(about, terminal_for(view).width or 10_000))
+    deliver(
+        record_result("vectors", about, lambda terminal: _described(about, terminal.width or WIDEST)), view
+    )
 
 
 def _described(about: dict[str, object], width: int) -> str:
@@ -65,13 +74,14 @@ def _described(about: dict[str, object], width: int) -> str:
     return "".join(line + "\n" for part in wrapped for line in part)
 
 
+@of_record
 def nearest(
     word: Annotated[str, argument("WORD", "The word whose neighbours are wanted.")],
     embedding: Vectors = None,
     top: Top = 10,
     precision: Precision = 3,
-    format: RecordFormat = None,
-    output: Output = None,
+    *,
+    view: View,
 ) -> None:
     """The words nearest to a word, by cosine.
 
@@ -84,7 +94,7 @@ def nearest(
     from attn_cli.vectors.nearest import nearest as find
     from attn_cli.vectors.spelling import closest, did_you_mean
 
-    view, table = _opened(embedding, format, output, top, precision)
+    view, table = _opened(embedding, view, top, precision)
     with Progress("Searching") as progress:
         found = look_up_all([word], table, progress).get(word)
         near = {} if found else closest([word], table, progress)
@@ -103,6 +113,7 @@ def nearest(
     _answer("nearest", record, neighbours, view, precision)
 
 
+@of_record
 def analogy(
     a: Annotated[str, argument("A", "As A is ...")],
     b: Annotated[str, argument("B", "... to B, ...")],
@@ -110,8 +121,8 @@ def analogy(
     embedding: Vectors = None,
     top: Top = 10,
     precision: Precision = 3,
-    format: RecordFormat = None,
-    output: Output = None,
+    *,
+    view: View,
 ) -> None:
     """What is to C as B is to A: the words nearest to B - A + C.
 
@@ -123,7 +134,7 @@ def analogy(
     from attn_cli.vectors.nearest import analogy as find
     from attn_cli.vectors.spelling import did_you_mean
 
-    view, table = _opened(embedding, format, output, top, precision)
+    view, table = _opened(embedding, view, top, precision)
     words = (a, b, c)
     with Progress("Searching") as progress:
         found = look_up_all(words, table, progress)
@@ -139,14 +150,12 @@ def analogy(
     _answer("analogy", record, answers, view, precision)
 
 
-def _opened(
-    embedding: str | None, format: str | None, output: str | None, top: int, precision: int
-) -> tuple[View, WordVectors]:
+def _opened(embedding: str | None, view: View, top: int, precision: int) -> tuple[View, WordVectors]:
     from attn_cli.vectors.lookup import open_table
 
     SETTINGS["top"].check(top)
     SETTINGS["precision"].check(precision)
-    view = record_view(format, output)
+    view = choose(view, OF_RECORD)
     prepare_index(embedding)
     return view, open_table(embedding or "word2vec")
 
@@ -162,7 +171,7 @@ def _answer(
 
     rows = [(near, fixed(cosine, precision)) for near, cosine in neighbours]
     listed = [{"word": near, "cosine": cosine} for near, cosine in neighbours]
-    deliver_record(kind, {**asked, "neighbours": listed}, view, lambda: aligned(rows))
+    deliver(record_result(kind, {**asked, "neighbours": listed}, lambda terminal: aligned(rows)), view)
 
 
 def _parsed(noted: object) -> object:

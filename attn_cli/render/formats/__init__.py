@@ -1,1 +1,104 @@
-"""The formats that a result is written in."""
+"""The formats that a result is written in: each file of this folder registers its own in FORMATS.
+
+To add one, add a file here. It says what a result must have for it, and how that is written; help, suffixes,
+configuration, refusals and every command that has what it needs follow. These files are loaded by every command: what
+is heavy is imported by the function that writes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from attn_cli.io.terminal import Terminal
+    from attn_cli.render.result import Result
+    from attn_cli.settings.output import View
+    from attn_cli.settings.settings import Settings
+
+
+class Written(NamedTuple):
+    """A result in a format, as text or as parts of bytes, and what it has no room for: that is said beside it."""
+
+    data: str | Iterable[bytes | memoryview]
+    remarks: Sequence[str] = ()
+
+
+def unchanged(settings: Settings, view: View) -> Settings:
+    """Return the settings as they are: what most formats need."""
+    return settings
+
+
+class Format(NamedTuple):
+    """What a result must have for a format, how it is written, and the files that it goes into.
+
+    A suffix of `suffixes` chooses the format; `also` takes it where -f chooses it.
+    """
+
+    needs: str  # one of the things that a Result has: blocks, bars, record, rows, trace, page, drawing
+    write: Callable[[Result, View, Terminal], Written]
+    suffixes: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    is_screen: bool = False  # for people at a terminal; the other formats are for files and programs
+    is_typed: bool = True  # whether -f names it
+    not_on_terminal: tuple[str, ...] = ()  # the message, and the hint, where it would go to a terminal
+    settings: Callable[[Settings, View], Settings] = (
+        unchanged  # those that it needs; refuses what it cannot be of
+    )
+
+
+FORMATS: dict[str, Format] = {}
+IN_ORDER = ("table", "json", "csv", "documents", "npy", "page", "code")  # as --help lists them; others follow
+DRAWN = (".svg", ".html", ".htm")  # files into which tables and bars are drawn
+NEUTRAL = (".txt", "")  # such a file may hold any format; so may one whose suffix says nothing to attn
+FOREIGN = (".jpg", ".jpeg", ".gif", ".npz")  # files that attn does not write
+
+
+def formats() -> tuple[str, ...]:
+    """Return the names that -f takes."""
+    return tuple(name for name, one in FORMATS.items() if one.is_typed)
+
+
+def suffixes() -> dict[str, str]:
+    """Return the format that each suffix chooses."""
+    return {suffix: name for name, one in FORMATS.items() for suffix in one.suffixes}
+
+
+def fits(format: str, suffix: str) -> bool:
+    """Tell whether a file with this suffix, in small letters, can hold the format.
+
+    >>> fits("bars", ".svg"), fits("csv", ".dat"), fits("html", ".svg"), fits("latex", ".pdf")
+    (True, True, False, False)
+    """
+    says_something = suffix not in NEUTRAL and suffix in (*suffixes(), *FOREIGN)
+    return not says_something or suffix in (*FORMATS[format].suffixes, *FORMATS[format].also)
+
+
+def is_given(name: str, can: Collection[str]) -> bool:
+    """Tell whether a result that has `can` can be written in a format: it has what that needs, or that itself."""
+    return name in can or FORMATS[name].needs in can
+
+
+def write(result: Result, view: View, terminal: Terminal) -> Written:
+    """Return a result in the view's format."""
+    name = "figure" if view.figure is not None else view.format or "table"
+    if name in result.texts:
+        return Written(result.texts[name](terminal))
+    return FORMATS[name].write(result, view, terminal)
+
+
+def portable(page: str, terminal: Terminal) -> str:
+    """Return a page, which is UTF-8, in ASCII where the output is not: its characters by their numbers."""
+    is_utf8 = terminal.encoding.lower().replace("_", "-") in ("utf-8", "utf8")
+    return page if is_utf8 else page.encode("ascii", "xmlcharrefreplace").decode()
+
+
+def _load() -> None:
+    here = {name[:-3] for name in os.listdir(os.path.dirname(__file__)) if name.endswith(".py")}
+    for name in (*IN_ORDER, *sorted(here - {"__init__", *IN_ORDER})):
+        import_module(f"{__name__}.{name}")
+
+
+_load()

@@ -6,9 +6,9 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from attn_cli.errors import UsageError
 from attn_cli.io.escape import count
 from attn_cli.render.blocks import Beside, Block, Formula, Heading, Links, Matrix, Say
-from attn_cli.render.formats.weights import as_text, cell
 from attn_cli.render.numbers import share
 from attn_cli.render.screen.text import listed
 from attn_cli.render.views.closing import dropped
@@ -272,20 +272,25 @@ def _change_record(comparison: Comparison, change: Change) -> dict[str, object]:
     }
 
 
-def delimited_comparison(comparison: Comparison, separator: str) -> str:
-    """Return CSV or TSV: a row for each link, with its weight under each value and, of two, their difference.
+def comparison_rows(comparison: Comparison) -> Iterator[Sequence[object]]:
+    """Yield a row for each link, with its weight under each value and, of two, their difference.
 
-    A masked weight is empty, and so is a difference that has a masked side.
+    A masked weight is empty, and so is a difference that has a masked side. Raises UsageError where the tokens differ.
     """
+    if not comparison.same_tokens:
+        raise UsageError(
+            "The tokens differ between the sides: no row has all its cells.",
+            "Use -f json, or one attn self for each.",
+            "--format",
+        )
     names = [f"{comparison.option}={label}" for label in comparison.labels]
     first = comparison.traces[0]
     sides = [_matrix(trace).values for trace in comparison.traces]
     if len(sides) == 2:
         names.append("difference")
         sides.append(comparison.changes[0].difference)
-    rows = [["query", "key", *map(cell, names)]]
+    yield ["query", "key", *names]
     for at, i in enumerate(first.listed):
         for j, key in enumerate(first.key_tokens):
-            numbers = ["" if math.isnan(side[at, j]) else str(float(side[at, j])) for side in sides]
-            rows.append([cell(first.query_tokens[i]), cell(key), *numbers])
-    return as_text(rows, separator)
+            weights = [float(side[at, j]) for side in sides]
+            yield [first.query_tokens[i], key, *("" if math.isnan(weight) else weight for weight in weights)]

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from attn_cli.io.escape import count, unsigned_zero
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Say
-from attn_cli.render.formats.weights import as_text, cell
 from attn_cli.render.numbers import number, share
 from attn_cli.render.screen.text import cut, listed
 from attn_cli.render.views.comparison import ending, record
@@ -222,14 +221,14 @@ def _parts(one: KeyChange) -> list[tuple[str, Both | None]]:
     return [("weights", one.weights), ("content", one.content), ("distance", one.distance)]
 
 
-def delimited_swap(comparison: Comparison, separator: str) -> str:
-    """Return CSV or TSV: a row for each link, with both words, both weights, and the terms of both scores.
+def swap_rows(comparison: Comparison) -> Iterator[Sequence[object]]:
+    """Yield a row for each link, with both words, both weights, and the terms of both scores.
 
     What is masked is empty, and so is a term that there is not.
     """
     before, after = comparison.traces
     names = [f"{name}_{side}" for name in ("weight", "content", "distance") for side in ("before", "after")]
-    rows = [["query", "key", "query_after", "key_after", *names, "difference"]]
+    yield ["query", "key", "query_after", "key_after", *names, "difference"]
     for i in before.listed:
         for one in key_changes(comparison, i):
             words = [
@@ -237,6 +236,5 @@ def delimited_swap(comparison: Comparison, separator: str) -> str:
                 for trace in (before, after)
                 for side, at in ((trace.query_tokens, i), (trace.key_tokens, one.key))
             ]
-            numbers = [x for _, both in _parts(one) for x in (map(str, both) if both else ("", ""))]
-            rows.append([*map(cell, words), *numbers, str(_by(one)) if one.weights else ""])
-    return as_text(rows, separator)
+            numbers = [x for _, both in _parts(one) for x in (map(float, both) if both else ("", ""))]
+            yield [*words, *numbers, float(_by(one)) if one.weights else ""]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from attn_cli.render.blocks import Heading, Say
-from attn_cli.render.formats.tex_escape import HELPERS, arithmetic, escape
+from attn_cli.render.documents.tex_escape import HELPERS, arithmetic, escape
 from attn_cli.render.worksheet.content import Part, Question, Tables, WorkTable
 
 PREAMBLE = r"""\documentclass[a4paper,10pt]{article}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from attn_cli.render.blocks import Heading, Say
-from attn_cli.render.formats.markdown import cell, code, prose, table
+from attn_cli.render.documents.markdown import cell, code, prose, table
 from attn_cli.render.worksheet.content import Part, Question, Tables, WorkTable
 
 BLANK = "______"

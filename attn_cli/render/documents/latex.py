@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
-from attn_cli.render.formats import page_tables as pages
-from attn_cli.render.formats.tex_escape import HELPERS, arithmetic, escape, is_shown, prose
+from attn_cli.render.documents import page_tables as pages
+from attn_cli.render.documents.tex_escape import HELPERS, arithmetic, escape, is_shown, prose
 from attn_cli.render.numbers import bar_numbers
 from attn_cli.render.palette import PAPER, RGB, SHADES, ramp, strong, text_on
 from attn_cli.render.shade_scale import Legend, legend, on_scale, sharing_scale
