@@ -173,12 +173,12 @@ def tiled(rows=None, wide=None) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if rows is not None:
             patch.setattr(streams, "TILE", rows * wide * 8)
-            patch.setattr(streams, "WIDE", wide)
-            patch.setattr(streams, "WHOLE", 1)
+            patch.setattr(streams, "TILE_KEYS", wide)
+            patch.setattr(streams, "ROW_BLOCK_BYTES", 1)
             patch.setattr(streams, "MOST_ROWS", rows)
             patch.setattr(streams, "FEWEST_ROWS", 1)
             patch.setattr(fast, "SMALL", 0)
-            patch.setattr(streams, "PAYS", 0)
+            patch.setattr(streams, "MIN_THREADED_SCORES", 0)
         yield
 
 

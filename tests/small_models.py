@@ -6,19 +6,19 @@ import numpy as np
 
 from attn_cli.models.model_file import write_model
 from attn_cli.pipeline.sources.text import trace_text
-from attn_cli.vectors.table import Table
+from attn_cli.vectors.table import VectorTable
 
 FEATURES = ("*", "x", "Xx", "-s", "-ing", "=cat")
 
 
-def table(words: str = "the cat dog sees big a", dim: int = 4, seed: int = 0) -> Table:
+def table(words: str = "the cat dog sees big a", dim: int = 4, seed: int = 0) -> VectorTable:
     """Return a table of random vectors."""
     names = words.split()
     matrix = np.random.default_rng([seed, dim]).standard_normal((len(names), dim))
-    return Table("file", "table", b"\n" + "\n".join(names).encode() + b"\n", matrix, {})
+    return VectorTable("file", "table", b"\n" + "\n".join(names).encode() + b"\n", matrix, {})
 
 
-def typed(vectors: Table) -> str:
+def typed(vectors: VectorTable) -> str:
     """Return a table as a file that somebody could have typed, every digit kept."""
     lines = (
         f"{word} {' '.join(map(repr, row.tolist()))}"
@@ -75,7 +75,7 @@ def arrays(heads: int = 3, layers: int = 1, dim: int = 4, seed: int = 0) -> dict
 
 
 def write(
-    path, made: dict, vectors: Table, heads: list[str], facts: dict | None = None, always: bool = False
+    path, made: dict, vectors: VectorTable, heads: list[str], facts: dict | None = None, always: bool = False
 ) -> str:
     """Write a model for these vectors, and return where it is."""
     with open(path, "wb") as stream:

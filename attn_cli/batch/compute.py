@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from attn_cli.trace.trace import Trace
 
 MOST_TOKENS = 5_000  # of a line: its weights are the square
-LARGEST = 1 << 14  # weights of a text that is computed in a group
+MAX_GROUPED_WEIGHTS = 1 << 14  # weights of a text that is computed in a group
 CELLS = 1 << 15  # weights of a group: what is worked on stays near the processor
 TOKEN_OPTIONS = ("--query", "--without")  # they name a token: an error in one concerns this line only
 PROBE = "x"  # a dummy text: if it fails, every line would
@@ -138,7 +138,7 @@ class Computer:
         else:
             mask = stated_mask(probe, None, 1, 1, "")
             _, layer, self.more_notes = project_with_model(inputs, stack, probe, mask, None)
-        self.layer = layer._replace(governor=None)  # no record needs the sentence's root word
+        self.layer = layer._replace(root_head=None)  # no record needs the sentence's root word
         heads = [head.W for head in layer.heads if head.W is not None]
         if self.is_quick and layer.shown != "mean":
             heads = [head for head in heads if head.name == layer.shown]
@@ -162,7 +162,7 @@ class Computer:
         done: dict[int, Record] = {}
         groups: dict[tuple[int, int], list[Text]] = defaultdict(list)
         for text in self._quick_texts(lines) if self.is_quick else self._full_texts(lines):
-            if text.shape[0] * text.shape[1] <= LARGEST:
+            if text.shape[0] * text.shape[1] <= MAX_GROUPED_WEIGHTS:
                 groups[text.shape].append(text)
         for (n_q, n_k), texts in groups.items():
             size = max(1, CELLS // (n_q * n_k))
@@ -178,7 +178,7 @@ class Computer:
     def _plain(self, lines: Sequence[Line]) -> Iterator[tuple[int, tuple[str, ...]]]:
         """Yield the place and the sides of each line that may be computed in a group."""
         for at, line in enumerate(lines):
-            if line is None or len(line) > LARGEST or 3 * len(line) > self.most_bytes:
+            if line is None or len(line) > MAX_GROUPED_WEIGHTS or 3 * len(line) > self.most_bytes:
                 continue
             text, tab, context = self._sides(line)
             if self.is_self:

@@ -27,7 +27,7 @@ PART = re.compile(rf"part-[0-9]{{5,}}\.(?:{'|'.join(map(re.escape, FORMS))})")
 OWNER = ".run"  # which run's parts may come into the folder: those of a run that has gone may still be on their way
 BESIDE = ".new"  # behind the name of a file with a URL that is not in its place yet
 OURS = re.compile(rf"(?:{PART.pattern}|{re.escape(MANIFEST)}|{re.escape(OWNER)})(?:{re.escape(BESIDE)})?")
-LARGEST = 1 << 26  # bytes of a manifest
+MAX_MANIFEST_BYTES = 1 << 26  # bytes of a manifest
 ROOM, ENTRY = 1 << 22, 512  # bytes that it has for the settings, and for each part
 HASH = re.compile("[0-9a-f]{32}")
 MOST_NAMES, LONGEST_NAME = 8, 200  # of settings that a message lists, and characters of each
@@ -94,7 +94,7 @@ OF_PART = {"file": str, "first": int, "lines": int, "refused": int, "bytes": int
 
 def most_bytes(lines: int) -> int:
     """Return how many bytes the manifest of so many lines has at most: JSON takes 23 times as much when it is read."""
-    return min(LARGEST, ROOM + ENTRY * count_parts(lines))
+    return min(MAX_MANIFEST_BYTES, ROOM + ENTRY * count_parts(lines))
 
 
 def count_parts(lines: int) -> int:

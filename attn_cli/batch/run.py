@@ -20,8 +20,8 @@ from attn_cli.batch.lines import Feed, Input, chunks_of
 from attn_cli.batch.manifest import (
     ANEW,
     BESIDE,
-    LARGEST,
     MANIFEST,
+    MAX_MANIFEST_BYTES,
     OURS,
     OWNER,
     Manifest,
@@ -198,7 +198,7 @@ class ManifestWriter:
         """Write the manifest: what it names is there."""
         start = time.monotonic()
         text = self.manifest.text().encode()
-        if len(text) > LARGEST:
+        if len(text) > MAX_MANIFEST_BYTES:
             hint = "Cut the input, and give each a folder."
             raise InputError("A manifest cannot name so many parts.", hint)
         self.folder.put(MANIFEST, lambda stream: stream.write(text))

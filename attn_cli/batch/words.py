@@ -80,5 +80,5 @@ class WordTable:
             return random_vectors(words, self.matrix.shape[1], settings.seed).X, ()
         assert table is not None  # open_shared has opened it
         oov = "skip" if self.oov == "error" else self.oov
-        found = embed(words, table, oov, settings.seed, None if stack is None else stack.start)
+        found = embed(words, table, oov, settings.seed, None if stack is None else stack.spelling)
         return found.X, found.unknown

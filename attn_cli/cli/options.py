@@ -200,6 +200,6 @@ Pause = Annotated[
 
 # Options of the commands that answer with a small record.
 SOURCES = "word2vec (bundled), a file, or an imported name."
-Source = Annotated[str | None, argument("[NAME|FILE]", SOURCES)]
+NameOrFile = Annotated[str | None, argument("[NAME|FILE]", SOURCES)]
 Vectors = Annotated[str | None, option(SETTINGS["embedding"], f"{SOURCES}  [default: word2vec]")]
 of_record = only("format", "output", can=OF_RECORD)  # what such a command takes of a View

@@ -14,14 +14,14 @@ from attn_cli.cli.read_text import NoText
 from attn_cli.errors import AttnError, ConfigError, SettingError, UsageError
 from attn_cli.render.formats import formats
 from attn_cli.settings.output import is_json
-from attn_cli.settings.settings import OF_MODEL, WITH_MODEL, Settings
+from attn_cli.settings.settings import CONFLICTS_WITH_MODEL, WITH_MODEL, Settings
 
 HERE = "attn.toml"
 TYPED, VARIABLE, FILE = "COMMANDLINE", "ENVIRONMENT", "DEFAULT_MAP"  # Click's names
 NOT_TYPED = (VARIABLE, FILE)
 # Options that, set by a variable or file, are ignored where they do not apply: tidy, meant for CSV, must not make a
 # table fail.
-GIVES_WAY = {"tidy": False, "fields": None, "figure": None, "dpi": None, "size": None}
+IGNORED_IF_UNSUPPORTED = {"tidy": False, "fields": None, "figure": None, "dpi": None, "size": None}
 
 
 def origin(ctx: Any, name: str) -> str:
@@ -70,8 +70,8 @@ class Command(TyperCommand):
         if output not in (None, "-") and origin(ctx, "format") in NOT_TYPED:
             ctx.params["format"] = None  # the file's suffix was typed, the format was not
         try:
-            _settle_model(ctx)
-            _settle_those_of_a_model(ctx)
+            _resolve_model_conflicts(ctx)
+            _reset_model_options(ctx)
             result = self._run(ctx)
         except AttnError as error:
             is_object = is_json(ctx.params.get("format"), output, ctx.info_name)
@@ -95,24 +95,24 @@ class Command(TyperCommand):
         except UsageError as error:
             name = error.option.removeprefix("--")
             is_bad = isinstance(error, SettingError)  # it fits no command
-            if name in GIVES_WAY and not is_bad and origin(ctx, name) in NOT_TYPED:
-                ctx.params[name] = GIVES_WAY[name]
+            if name in IGNORED_IF_UNSUPPORTED and not is_bad and origin(ctx, name) in NOT_TYPED:
+                ctx.params[name] = IGNORED_IF_UNSUPPORTED[name]
                 return self._run(ctx)
             if error.option == "--format" and origin(ctx, "format") == FILE and ctx.params["format"]:
                 ctx.params["format"] = None
                 return self._run(ctx)
-            raise blamed(error, ctx) from None
+            raise with_origin(error, ctx) from None
 
 
-def _settle_model(ctx: Any) -> None:
+def _resolve_model_conflicts(ctx: Any) -> None:
     """Settle a --model that conflicts with other settings.
 
     It overrides conflicting settings from variables and files; a conflicting option that is typed drops a --model that
     is not, and is an error beside one that is.
     """
-    if not ctx.params.get("model") or not set(OF_MODEL) <= ctx.params.keys():  # learn score has its own model
-        return
-    typed = [name for name in OF_MODEL if origin(ctx, name) == TYPED]
+    if not ctx.params.get("model") or not set(CONFLICTS_WITH_MODEL) <= ctx.params.keys():
+        return  # learn score has its own model
+    typed = [name for name in CONFLICTS_WITH_MODEL if origin(ctx, name) == TYPED]
     if typed and origin(ctx, "model") != TYPED:
         ctx.params["model"] = None
         return
@@ -120,11 +120,11 @@ def _settle_model(ctx: Any) -> None:
         from attn_cli.settings.validate import beside_model  # only for help with a mistake
 
         raise beside_model(typed[0])
-    for name in OF_MODEL:
+    for name in CONFLICTS_WITH_MODEL:
         ctx.params[name] = getattr(Settings(), name)
 
 
-def _settle_those_of_a_model(ctx: Any) -> None:
+def _reset_model_options(ctx: Any) -> None:
     """Let a standing --next or --join-pieces wait for a model, and --renormalize for --hide-special."""
     waits = WITH_MODEL if "model" in ctx.params and not ctx.params["model"] else ()
     if not ctx.params.get("hide_special"):
@@ -134,7 +134,7 @@ def _settle_those_of_a_model(ctx: Any) -> None:
             ctx.params[name] = getattr(Settings(), name)
 
 
-def blamed(error: UsageError, ctx: Any) -> AttnError:
+def with_origin(error: UsageError, ctx: Any) -> AttnError:
     """Return the error as the user knows the value: by its option, its variable, or its line in a file."""
     message = error.of_option if isinstance(error, SettingError) else error.message
     name = error.option.lstrip("-").replace("-", "_")

@@ -128,7 +128,7 @@ def wait_for_input() -> None:
 
 
 @contextmanager
-def attending(embedding: str | None, label: str = "Attending") -> Iterator[Progress]:
+def attention_progress(embedding: str | None, label: str = "Attending") -> Iterator[Progress]:
     """Show the progress of attention over these vectors, after their index is built."""
     prepare_index(embedding, "random, ")
     with Progress(label) as progress:

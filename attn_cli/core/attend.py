@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from attn_cli.core.arguments import MaskLike
     from attn_cli.core.attention import Steps
-    from attn_cli.core.fast import Report
     from attn_cli.core.streaming import Survey
     from attn_cli.core.tiles import Tiles
     from attn_cli.io.array_types import Array
+    from attn_cli.io.progress import OnPart
 
 FAST_BLOCK_CELLS = 1 << 23  # weights that the fast way holds at once, where rows are wanted block by block
 
@@ -151,7 +151,7 @@ def weigh(head: HeadInput, tiles: Tiles | None, rows: range, threads: int | None
     return weights, output
 
 
-def output_of(head: HeadInput, threads: int | None, report: Report | None) -> Array:
+def output_of(head: HeadInput, threads: int | None, report: OnPart | None) -> Array:
     """Return the output (n_q, d_v) alone; there is never an n_q x n_k array where the fast way will do."""
     tiles = head.tiles()
     if tiles is None:
@@ -167,7 +167,7 @@ def survey_of(
     k: int,
     blocks: tuple[int, int] | None = None,
     threads: int | None = None,
-    report: Report | None = None,
+    report: OnPart | None = None,
 ) -> Survey | None:
     """Return each row's k strongest links and more, as streaming.py does; None where whole rows must be gone over."""
     tiles = head.tiles() if k <= fast.MANY else None

@@ -8,7 +8,6 @@ of scores, threads.py runs them in parallel; none of these is imported for small
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -16,8 +15,8 @@ import numpy as np
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools
+    from attn_cli.io.progress import OnPart
 
-    Report = Callable[[float], None]
 
 SMALL = 128 * 128  # scores of a head up to which whole matrices are fastest
 MODEST = 60.0  # exp of this does not overflow float32, and exp of its negative does not underflow
@@ -25,8 +24,8 @@ MODEST_SQUARES = MODEST**2
 NARROW = 16
 MANY = 32  # links a row above which a search of whole rows is faster than one by tiles
 # By a number's bytes:
-LARGEST = {4: 1e15, 8: 1e140}  # sums of products of numbers up to this are finite
-FARTHEST = {4: 1e6, 8: 1e14}  # the exponential of a larger score has no correct digit
+MAX_ELEMENT = {4: 1e15, 8: 1e140}  # sums of products of numbers up to this are finite
+MAX_SCORE = {4: 1e6, 8: 1e14}  # the exponential of a larger score has no correct digit
 
 
 def at_once(Q: object, K: object, V: object, scale: float | None) -> tuple[Array, Array] | None:
@@ -90,12 +89,12 @@ def fits(Q: Array, K: Array, V: Array, *terms: Array | None, scale: float = 1.0)
     """
     if Q.dtype.char not in "fd":
         return False
-    most, farthest = LARGEST[Q.dtype.itemsize], FARTHEST[Q.dtype.itemsize]
+    most, max_score = MAX_ELEMENT[Q.dtype.itemsize], MAX_SCORE[Q.dtype.itemsize]
     q, k = _largest(Q), _largest(K)
     if not max(q, k, 1) * max(1, abs(scale)) < most:  # NaN is not less
         return False
-    near = q * k * Q.shape[1] * abs(scale) < farthest and _largest(V) < farthest
-    return near and all(_is_sound(term, farthest) for term in terms if term is not None)
+    near = q * k * Q.shape[1] * abs(scale) < max_score and _largest(V) < max_score
+    return near and all(_is_sound(term, max_score) for term in terms if term is not None)
 
 
 def _largest(M: Array) -> float:
@@ -110,6 +109,6 @@ def _is_sound(term: Array, most: float) -> bool:
     return float(term.min()) > -most or bool(((term > -most) | np.isneginf(term)).all())
 
 
-def part_of(report: Report | None, done: int, parts: int) -> Report | None:
+def part_of(report: OnPart | None, done: int, parts: int) -> OnPart | None:
     """Return a report for one of several equal parts of some work, when `done` of them are complete."""
     return None if report is None else lambda part: report((done + part) / parts)

@@ -36,7 +36,7 @@ class Position(NamedTuple):
         return added
 
 
-class Turned(NamedTuple):
+class Rotated(NamedTuple):
     """A head's queries (n_q, d_k) and keys (n_k, d_k) rotated by position (rotary; Su et al. 2021, RoFormer).
 
     A score of the rotated ones depends on the vectors and on the distance of their positions. Its difference from the
@@ -47,7 +47,7 @@ class Turned(NamedTuple):
     k: Array
 
 
-class Gains(NamedTuple):
+class QKNorm(NamedTuple):
     """What a head's queries and keys, x W divided by their root mean square, are multiplied by: (d_k,) each."""
 
     q: Array

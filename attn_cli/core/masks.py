@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Bools, Ints
 
 
-PADDING, OFF = "padding", "words off"
+PADDING, EXCLUDED = "padding", "words off"
 
 
 class Mask(NamedTuple):
     """A mask over n_q queries and n_k keys: a rule by name, or an array where the name is a file's.
 
-    Padding keys, and those that are `off`, are masked for every query, whatever the rule says.
+    Padding keys, and those that are `excluded`, are masked for every query, whatever the rule says.
     """
 
     name: str
@@ -31,20 +31,20 @@ class Mask(NamedTuple):
     n_k: int
     array: Bools | None = None
     padding: range = range(0)
-    off: tuple[int, ...] = ()  # single keys
+    excluded: tuple[int, ...] = ()  # single keys
 
     @property
     def label(self) -> str:
         """What the mask is called: its rule, padding, keys that are off, or several of these."""
         names = [] if self.name == "none" else [self.name]
-        return ", ".join(names + [PADDING] * bool(self.padding) + [OFF] * bool(self.off))
+        return ", ".join(names + [PADDING] * bool(self.padding) + [EXCLUDED] * bool(self.excluded))
 
     def rows(self, rows: Sequence[int] | Ints, low: int = 0, high: int | None = None) -> Bools:
         """Return the mask of these queries over the keys from `low` up to `high`, else over all n_k."""
         high = self.n_k if high is None else high
         allowed = self._by_rule(np.asarray(rows, dtype=np.intp), low, high)
         allowed[:, max(0, self.padding.start - low) : max(0, self.padding.stop - low)] = False
-        allowed[:, [key - low for key in self.off if low <= key < high]] = False
+        allowed[:, [key - low for key in self.excluded if low <= key < high]] = False
         return allowed
 
     def _by_rule(self, rows: Ints, low: int, high: int) -> Bools:
@@ -64,7 +64,7 @@ class Mask(NamedTuple):
             high = self.padding.start
         return low, max(low, high)
 
-    def cuts(self, start: int, stop: int) -> tuple[int, ...]:
+    def range_ends(self, start: int, stop: int) -> tuple[int, ...]:
         """Return the possible boundaries of key ranges that every query from `start` up to `stop` sees."""
         left, right = self._reach()
         found = [self.padding.start, self.padding.stop] if self.padding else []
@@ -80,7 +80,7 @@ class Mask(NamedTuple):
         None where nothing is. True = may not attend, the opposite of everywhere else.
         """
         is_band = self.array is None and rule_named(self.name)[0].allowed is None  # `_reach` says all of it
-        is_open = not any(low <= key < high for key in self.off)
+        is_open = not any(low <= key < high for key in self.excluded)
         if is_band and is_open and not (self.padding.start < high and low < self.padding.stop):
             left, right = self._reach()
             is_seen_left = left is None or low >= stop - 1 - left
@@ -113,9 +113,9 @@ class AllOf(NamedTuple):
         lows, highs = zip(*(mask.span(start, stop) for mask in self.masks), strict=True)
         return max(lows), max(*lows, min(highs))
 
-    def cuts(self, start: int, stop: int) -> tuple[int, ...]:
+    def range_ends(self, start: int, stop: int) -> tuple[int, ...]:
         """Return the keys at which a part that all of these queries see may end, as `Mask.cuts`."""
-        return tuple(cut for mask in self.masks for cut in mask.cuts(start, stop))
+        return tuple(cut for mask in self.masks for cut in mask.range_ends(start, stop))
 
     def hidden(self, start: int, stop: int, low: int, high: int) -> Bools | None:
         """Return what is masked in a tile, None for nothing, as `Mask.hidden`."""
@@ -151,14 +151,14 @@ def rule_in(label: str) -> str:
     >>> rule_in("causal, padding"), rule_in("words off")
     ('causal', 'none')
     """
-    for more in (OFF, PADDING):
+    for more in (EXCLUDED, PADDING):
         label = "none" if label == more else label.removesuffix(f", {more}")
     return label
 
 
-def with_off(mask: Mask | None, n_q: int, n_k: int, keys: tuple[int, ...]) -> Mask | None:
+def with_excluded(mask: Mask | None, n_q: int, n_k: int, keys: tuple[int, ...]) -> Mask | None:
     """Return the mask that also hides these keys; None allows everything else."""
-    return (mask or Mask("none", n_q, n_k))._replace(off=keys) if keys else mask
+    return (mask or Mask("none", n_q, n_k))._replace(excluded=keys) if keys else mask
 
 
 def widened(mask: Mask, n_q: int, n_k: int, queries: range, keys: range) -> Mask:

@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.core.threads import Report, processors, run
+from attn_cli.core.threads import processors, run
 from attn_cli.core.tiles import LOWEST, Block, Tiles
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools, Ints
+    from attn_cli.io.progress import OnPart
 
 TILE = 1 << 19  # bytes of a tile of scores
-WIDE = 512  # keys in it
-WHOLE = 1 << 21  # bytes of a block of whole rows
+TILE_KEYS = 512  # keys in it
+ROW_BLOCK_BYTES = 1 << 21  # bytes of a block of whole rows
 MOST_ROWS, FEWEST_ROWS = 256, 32
 LONGEST = 8192  # terms summed at once: float32 loses digits with each addition
-PAYS = 2048 * 2048  # scores of all heads from which a second thread pays
+MIN_THREADED_SCORES = 2048 * 2048  # scores of all heads from which a second thread pays
 Task = tuple[int, int]  # a head, and where a block of its rows starts
 Do = Callable[[int, Block], None]  # what becomes of a block of a head's rows
 
@@ -42,11 +43,11 @@ def attended(
     make = np.empty if all(head.mask is None for head in heads) else np.zeros
     weights = make((len(heads), len(wanted), n_k), dtype)
     output = np.empty((len(heads), len(wanted), values[0].shape[1]), dtype)
-    size = min(MOST_ROWS, max(FEWEST_ROWS, WHOLE // (n_k * dtype.itemsize)), len(wanted))
+    size = min(MOST_ROWS, max(FEWEST_ROWS, ROW_BLOCK_BYTES // (n_k * dtype.itemsize)), len(wanted))
 
     def worker() -> Do:
         ones = np.ones((n_k, 1), dtype)
-        spare = np.empty((size, min(WIDE, n_k)), dtype)
+        spare = np.empty((size, min(TILE_KEYS, n_k)), dtype)
 
         def do(head: int, block: Block) -> None:
             at = slice(block.start - wanted.start, block.stop - wanted.start)
@@ -59,7 +60,7 @@ def attended(
                 return _products(held, ones, block)[:, 0]
 
             total = fill()
-            if block.rescale_faint_rows(total, spare):
+            if block.rescale_underflowed_rows(total, spare):
                 total = fill()
             held[:, block.low : block.high] *= _inverse(total)
             output[head, at] = _products(held, values[head], block)
@@ -81,7 +82,7 @@ def _products(held: Array, V: Array, block: Block) -> Array:
 
 
 def output(
-    heads: Sequence[Tiles], values: Sequence[Array], threads: int | None = None, report: Report | None = None
+    heads: Sequence[Tiles], values: Sequence[Array], threads: int | None = None, report: OnPart | None = None
 ) -> Array:
     """Return the output (heads, n_q, d_v) alone, with memory for it and a tile."""
     n_q, d_v, dtype = heads[0].n_q, values[0].shape[1], heads[0].Q.dtype
@@ -106,7 +107,7 @@ def output(
                 return total
 
             total = fill()
-            if block.rescale_faint_rows(total, tile):
+            if block.rescale_underflowed_rows(total, tile):
                 total = fill()
             held *= _inverse(total)
 
@@ -161,7 +162,7 @@ class BlockFindings(NamedTuple):
 
 def survey(
     tiles: Tiles, V: Array, k: int, blocks: tuple[int, int] | None = None,
-    threads: int | None = None, report: Report | None = None,
+    threads: int | None = None, report: OnPart | None = None,
 ) -> Survey:  # fmt: skip
     """Return each row's k strongest links and the output of one head, with memory for one tile and the result.
 
@@ -188,7 +189,7 @@ def survey(
 
         def do(head: int, block: Block) -> None:
             found = _found(block, V, kept, workspace)
-            if block.rescale_faint_rows(found.total, scores):
+            if block.rescale_underflowed_rows(found.total, scores):
                 found = _found(block, V, kept, workspace)
             parts[block.start] = _put(found, block, kept)
 
@@ -304,13 +305,13 @@ def _put(found: BlockFindings, block: Block, kept: Survey) -> tuple[Array, Array
 
 def _tile(n_q: int, itemsize: int) -> tuple[int, int]:
     """Return the rows and keys of a tile: few rows leave room for more keys."""
-    rows = min(n_q, TILE // (WIDE * itemsize))
+    rows = min(n_q, TILE // (TILE_KEYS * itemsize))
     return rows, min(TILE // (rows * itemsize), LONGEST)
 
 
 def _run(
     heads: Sequence[Tiles], rows: range, size: int, worker: Callable[[], Do],
-    threads: int | None, report: Report | None,
+    threads: int | None, report: OnPart | None,
 ) -> None:  # fmt: skip
     """Do these rows of all heads, `size` at a time, head by head; a head releases its buffers after its last row."""
     tasks = [(head, start) for head in range(len(heads)) for start in range(rows.start, rows.stop, size)]
@@ -332,7 +333,7 @@ def _run(
 
         return do_and_tidy
 
-    if len(heads) * n_q * n_k < PAYS:
+    if len(heads) * n_q * n_k < MIN_THREADED_SCORES:
         threads = 1
     run(tasks, tidy_worker, threads or processors(), report)
 

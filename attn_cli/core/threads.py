@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from threadpoolctl import ThreadpoolController
 
-Report = Callable[[float], None]
+    from attn_cli.io.progress import OnPart
+
 Task = TypeVar("Task")
 _waiting_line = RLock()
 
@@ -35,7 +36,7 @@ def run(
     tasks: Sequence[Task],
     worker: Callable[[], Callable[[Task], None]],
     threads: int,
-    report: Report | None = None,
+    report: OnPart | None = None,
 ) -> None:
     """Do every task, `threads` at a time; each thread calls `worker` once, for a function with its own buffers.
 
@@ -43,7 +44,7 @@ def run(
     """
     waiting = deque(tasks)
 
-    def work(tell: Report | None) -> None:
+    def work(tell: OnPart | None) -> None:
         try:
             do = worker()
             while waiting:

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 LOWEST = -1e30  # the score of masked keys in the search for the strongest links
 # By a number's bytes:
-FAINT = {4: 1e-20, 8: 1e-150}  # a row whose exponentials sum to less is computed again
-ROOM = {4: 60.0, 8: 300.0}  # exp of this, times a value, summed over all keys, is still finite
-DEEPEST = {4: -87.0, 8: -708.0}  # exp of less is a denormal number, which is a hundred times slower
+UNDERFLOW_SUM = {4: 1e-20, 8: 1e-150}  # a row whose exponentials sum to less is computed again
+MAX_EXPONENT = {4: 60.0, 8: 300.0}  # exp of this, times a value, summed over all keys, is still finite
+MIN_EXPONENT = {4: -87.0, 8: -708.0}  # exp of less is a denormal number, which is a hundred times slower
 LAST_BITS = 8  # how many a score may lose to rounding
 
 
@@ -101,11 +101,11 @@ class Block:
             lowest += self.by_distance.min(axis=1)
         if bias is not None:
             highest += np.maximum(bias[start:stop].max(axis=1), LOWEST)
-        self.shift = highest - np.clip(highest, 0, ROOM[q.dtype.itemsize])
-        self.deepest = q.dtype.type(DEEPEST[q.dtype.itemsize])
-        self.is_deep = bias is not None or bool((lowest - self.shift).min() < self.deepest)
-        self.side: int | None = None  # for which side `turned` and the last column of q are set
-        self.turned = self.q[:, -1] if tiles.cap is None else np.empty(len(q), q.dtype)
+        self.shift = highest - np.clip(highest, 0, MAX_EXPONENT[q.dtype.itemsize])
+        self.min_exponent = q.dtype.type(MIN_EXPONENT[q.dtype.itemsize])
+        self.is_deep = bias is not None or bool((lowest - self.shift).min() < self.min_exponent)
+        self.side: int | None = None  # for which side `row_terms` and the last column of q are set
+        self.row_terms = self.q[:, -1] if tiles.cap is None else np.empty(len(q), q.dtype)
         self.q[:, -1] = 0
         self.low, self.high = (0, tiles.n_k) if tiles.mask is None else tiles.mask.span(start, stop)
 
@@ -124,7 +124,7 @@ class Block:
         """Yield the keys that these rows may see, in order, at most `width` at a time."""
         ends = {self.low, self.high}
         if self.tiles.mask is not None:
-            ends |= set(self.tiles.mask.cuts(self.start, self.stop))
+            ends |= set(self.tiles.mask.range_ends(self.start, self.stop))
         left, right = self.low, self.high
         if self.by_distance is not None:
             reach = self.by_distance.shape[1] // 2
@@ -140,13 +140,13 @@ class Block:
         """Fill `out` (rows, keys) with scores less the rows' shift; return what the mask hides, None for nothing."""
         low, high, side = piece
         if side != self.side:
-            self._turn(side)
+            self._set_row_terms(side)
         np.matmul(self.q, self.keys[low:high].T, out=out)
         if self.tiles.cap is not None:
             out /= self.tiles.cap
             np.tanh(out, out=out)
             out *= self.tiles.cap
-            out += self.turned[:, np.newaxis]
+            out += self.row_terms[:, np.newaxis]
         if self.by_distance is not None and not side:
             reach = self.by_distance.shape[1] // 2
             distance = np.arange(low, high) - np.arange(self.start, self.stop)[:, np.newaxis]
@@ -162,14 +162,14 @@ class Block:
             return hidden
         return shut if hidden is None else shut | hidden
 
-    def _turn(self, side: int) -> None:
+    def _set_row_terms(self, side: int) -> None:
         """Set what is added to each row's scores: minus its shift, plus the distance term of keys far to one side.
 
         The product adds it, as the last column of q; only after a softcap it is added by itself.
         """
-        np.negative(self.shift, out=self.turned)
+        np.negative(self.shift, out=self.row_terms)
         if self.by_distance is not None and side:
-            self.turned += self.by_distance[:, 0 if side < 0 else -1]
+            self.row_terms += self.by_distance[:, 0 if side < 0 else -1]
         self.side = side
 
     def power(self, scores: Array, out: Array, hidden: Bools | None) -> None:
@@ -177,20 +177,20 @@ class Block:
         if hidden is not None:
             np.copyto(scores, 0, where=hidden)
         if self.is_deep:
-            scores = np.maximum(scores, self.deepest, out=out)
+            scores = np.maximum(scores, self.min_exponent, out=out)
         np.exp(scores, out=out)
         if hidden is not None:
             np.copyto(out, 0, where=hidden)
 
-    def rescale_faint_rows(self, total: Array, tile: Array) -> bool:
+    def rescale_underflowed_rows(self, total: Array, tile: Array) -> bool:
         """Subtract the largest score from rows whose exponentials sum to nearly 0; tell whether there were any.
 
         `tile` is a buffer for scores, with a column for each key of a piece. A fully masked row keeps its zeros.
         """
-        faint = np.flatnonzero(total < FAINT[tile.dtype.itemsize])
-        if not len(faint):
+        underflowed = np.flatnonzero(total < UNDERFLOW_SUM[tile.dtype.itemsize])
+        if not len(underflowed):
             return False
-        self.shift[faint] = 0
+        self.shift[underflowed] = 0
         self.side = None
         largest = np.full(len(self.q), LOWEST, tile.dtype)
         for piece in self.pieces(tile.shape[1]):
@@ -199,7 +199,7 @@ class Block:
             if hidden is not None:
                 np.copyto(part, LOWEST, where=hidden)
             np.maximum(largest, part.max(axis=1), out=largest)
-        seen = faint[largest[faint] > LOWEST / 2]
+        seen = underflowed[largest[underflowed] > LOWEST / 2]
         self.shift[seen] = largest[seen]
         self.side, self.is_deep = None, True
         return bool(len(seen))

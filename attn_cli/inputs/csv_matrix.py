@@ -202,13 +202,13 @@ _NUMBER = re.compile(r"\s*[-+]?(?:[0-9]+(?:\.([0-9]*))?|\.([0-9]+))(?:[eE]([-+]?
 MOST = 400  # a double has no more decimals worth counting
 
 
-class Written(float):
+class WrittenNumber(float):
     """A number with the decimals that it was written with."""
 
     __slots__ = ("decimals",)
     decimals: int
 
-    def __new__(cls, text: str) -> Written:
+    def __new__(cls, text: str) -> WrittenNumber:
         """Read a number from its text; ValueError where it is none."""
         made = super().__new__(cls, text)
         made.decimals = decimals(text)

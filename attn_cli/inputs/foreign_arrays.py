@@ -44,7 +44,7 @@ REFUSED = {
 }
 
 
-def taken_over(record: Mapping[str, object], name: str) -> dict[str, object]:
+def with_own_names(record: Mapping[str, object], name: str) -> dict[str, object]:
     """Return the record with the names of other programs turned into attn's own.
 
     The three matrices in one of torch.nn.MultiheadAttention, in_proj_weight (3d, d), become W_q, W_k and W_v. What
@@ -97,7 +97,7 @@ def _thirds(value: object, key: str, name: str) -> list[object]:
     return list(np.split(packed, 3))
 
 
-def refuse_unread(record: Mapping[str, object], known: frozenset[str], name: str) -> None:
+def refuse_unsupported(record: Mapping[str, object], known: frozenset[str], name: str) -> None:
     """Raise InputError for a key that would change the result, and that attn does not support."""
     for key, value in record.items():
         if key in known or value is None or value is False or _is_zero(value):

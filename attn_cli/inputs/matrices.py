@@ -18,9 +18,9 @@ from attn_cli.inputs.foreign_arrays import (
     heads_side_by_side,
     item_of_batch,
     read_scores,
-    refuse_unread,
-    taken_over,
+    refuse_unsupported,
     taken_scores,
+    with_own_names,
 )
 from attn_cli.inputs.record import read_record
 from attn_cli.inputs.weight_axes import listed
@@ -61,8 +61,8 @@ class Given(NamedTuple):
     temperature: float | None = None
     scores: GivenScores | None = None  # in the place of Q and K
     kv_heads: int | None = None  # how many heads of K and V there are, where heads of Q share them
-    heads_unsaid: bool = False  # True if W has PyTorch's names and no head count is given
-    apart: bool = False  # whether keys come from a second text, even with the same tokens
+    lacks_head_count: bool = False  # True if W has PyTorch's names and no head count is given
+    has_second_input: bool = False  # whether keys come from a second text, even with the same tokens
 
     @property
     def beside_weights(self) -> tuple[str, ...]:
@@ -102,7 +102,7 @@ def given_from(record: Mapping[str, object], name: str, batch: int | None = None
     Of attn's own JSON, made with --steps, the heads' matrices are taken. Of a batch, item `batch` is.
     """
     record = dict(record)
-    heads_unsaid = False
+    lacks_head_count = False
     inputs = record.get("inputs")
     if isinstance(inputs, dict) and not KNOWN & record.keys() - {"score", "mask", "tokens", "schema"}:
         record = dict(inputs)  # an exercise: only its inputs
@@ -121,9 +121,9 @@ def given_from(record: Mapping[str, object], name: str, batch: int | None = None
         record |= {"tokens": record.get("query_tokens"), "context_tokens": record.get("key_tokens")}
     else:
         _refuse_near_names(record, name)
-        refuse_unread(record, KNOWN, name)
-        found = taken_over(record, name)
-        heads_unsaid = "W_q" in found and "W_q" not in record and record.get("heads") is None
+        refuse_unsupported(record, KNOWN, name)
+        found = with_own_names(record, name)
+        lacks_head_count = "W_q" in found and "W_q" not in record and record.get("heads") is None
         record = found
     layout = _choice(record.get("layout"), "layout", name)
     taken = AXES | (POSITION if own else {}) | ADDED
@@ -157,8 +157,8 @@ def given_from(record: Mapping[str, object], name: str, batch: int | None = None
         scale=scale,
         softcap=_positive(record.get("softcap"), "softcap", name),
         kv_heads=_count(record.get("kv_heads"), "kv_heads", name) or shared,
-        heads_unsaid=heads_unsaid,
-        apart=own and record.get("kind") == "cross",
+        lacks_head_count=lacks_head_count,
+        has_second_input=own and record.get("kind") == "cross",
     )
 
 
@@ -211,8 +211,8 @@ def _from_trace(record: dict[str, object], heads: list[object], name: str) -> di
     layout = projection.get("layout") if isinstance(projection, dict) else "in-out"
     found: dict[str, object] = {"layout": layout}
     for key in ("W_q", "W_k", "W_v", "b_q", "b_k", "b_v", "q", "k", "v"):
-        turned = _of_every_head(heads, f"{key}_turned")  # by their places, as they attend
-        if parts := turned or _of_every_head(heads, key):
+        rotated = _of_every_head(heads, f"{key}_turned")  # by their places, as they attend
+        if parts := rotated or _of_every_head(heads, key):
             arrays = [array(part, key, (1,) if key[0] == "b" else (2,), name) for part in parts]
             axis = 0 if layout == "out-in" and key[0] == "W" else -1
             if len({part.shape for part in arrays}) > 1:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attn_cli.errors import InputError
-from attn_cli.inputs.csv_matrix import Written, is_csv, read_csv, read_sheet
+from attn_cli.inputs.csv_matrix import WrittenNumber, is_csv, read_csv, read_sheet
 from attn_cli.io.array_files import is_safetensors, read_npz, read_safetensors
 from attn_cli.io.escape import visible
 from attn_cli.io.files import first_bytes, read_bytes
@@ -29,7 +29,7 @@ def read_record(path: str | Path, as_written: bool = False) -> dict[str, object]
     """
     start = first_bytes(path)
     if start[:2] == b"PK":
-        return {name: spoken(array, visible(str(path))) for name, array in read_npz(path).items()}
+        return {name: to_python(array, visible(str(path))) for name, array in read_npz(path).items()}
     if is_safetensors(start):
         return dict(read_safetensors(path)[0])
     if is_csv(path):
@@ -45,7 +45,7 @@ def _csv_record(path: str | Path, as_written: bool) -> dict[str, object]:
     name = Path(path).stem
     if as_written:
         cells, rows, columns = read_sheet(path)
-        record: dict[str, object] = {name: [[Written(cell) for cell in row] for row in cells]}
+        record: dict[str, object] = {name: [[WrittenNumber(cell) for cell in row] for row in cells]}
     else:
         record = {}
         record[name], rows, columns = read_csv(path)
@@ -56,7 +56,7 @@ def _csv_record(path: str | Path, as_written: bool) -> dict[str, object]:
     return record
 
 
-def spoken(array: NDArray[Any], where: str) -> object:
+def to_python(array: NDArray[Any], where: str) -> object:
     """Return texts and single values as Python objects, as NumPy saves even `"scaled"` as an array."""
     try:
         return array.tolist() if array.ndim == 0 or array.dtype.kind in "SU" else array
@@ -71,7 +71,7 @@ def json_of(data: bytes, name: str, as_written: bool = False) -> object:
     """
     try:
         text = data.decode("utf-8-sig")
-        return json.loads(text, parse_float=Written) if as_written else json.loads(text)
+        return json.loads(text, parse_float=WrittenNumber) if as_written else json.loads(text)
     except json.JSONDecodeError as error:
         raise InputError(f"{name}, line {error.lineno}, column {error.colno}: not JSON.") from None
     except UnicodeDecodeError:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError, did_you_mean
-from attn_cli.inputs.record import json_of, spoken
+from attn_cli.inputs.record import json_of, to_python
 from attn_cli.inputs.weight_axes import (
     block,
     heads_of_layers,
@@ -210,7 +210,7 @@ def _record(data: bytes, name: str) -> dict[str, object]:
     if data[:2] == b"PK":
         if b"data.pkl" in data[:4096]:
             raise _pickle(name)
-        return {key: spoken(array, name) for key, array in npz_in(file, name, MOST_BYTES).items()}
+        return {key: to_python(array, name) for key, array in npz_in(file, name, MOST_BYTES).items()}
     if is_safetensors(data):
         return dict(safetensors_in(file, name)[0])
     if data[:1] == b"\x80":

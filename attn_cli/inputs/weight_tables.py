@@ -30,7 +30,7 @@ TIDY = ["query", "key", "weight"]
 STRONGEST = [*TIDY, "query_row", "key_column"]
 
 
-class Table(NamedTuple):
+class WeightTable(NamedTuple):
     """The contents of a table: weights (layers, heads, n_q, n_k), NaN where a cell is empty, and its labels."""
 
     weights: NDArray[Any]
@@ -59,7 +59,7 @@ def is_table(data: bytes, name: str) -> bool:
     return any(separator in first for separator in ",;\t") or is_number(first)
 
 
-def read_table(data: bytes, name: str) -> Table:
+def read_table(data: bytes, name: str) -> WeightTable:
     """Return the weights and the labels of CSV or TSV; InputError, with the line, where they are none."""
     table = by_separator(data, name, lambda lines: _table(lines, name))
     empty = np.isnan(table.weights)
@@ -68,7 +68,7 @@ def read_table(data: bytes, name: str) -> Table:
     return table
 
 
-def _table(lines: list[Line], name: str) -> Table:
+def _table(lines: list[Line], name: str) -> WeightTable:
     header = lines[0].cells
     at = next((n for n in (1, 2) if header[: n + 1] == ["layer", "head", "query"][2 - n :]), 0)
     if at:
@@ -83,10 +83,10 @@ def _table(lines: list[Line], name: str) -> Table:
         return _one(lines, name)
     cells, queries, keys = sheet_of(lines, name)
     weights = np.array([[float(cell) for cell in row] for row in cells])
-    return Table(weights[np.newaxis, np.newaxis], ("0",), queries, keys)
+    return WeightTable(weights[np.newaxis, np.newaxis], ("0",), queries, keys)
 
 
-def _one(lines: list[Line], name: str) -> Table:
+def _one(lines: list[Line], name: str) -> WeightTable:
     """Return one head's weights, in attn's own form: wide or tidy."""
     header, body = lines[0].cells, lines[1:]
     for line in body:
@@ -104,7 +104,7 @@ def _one(lines: list[Line], name: str) -> Table:
     else:
         rows = [[number_in(line, j, name) for j in range(1, len(header))] for line in body]
         queries, keys = [unguarded(line.cells[0]) for line in body], list(map(unguarded, header[1:]))
-    return Table(np.array(rows)[np.newaxis, np.newaxis], ("0",), queries, keys)
+    return WeightTable(np.array(rows)[np.newaxis, np.newaxis], ("0",), queries, keys)
 
 
 def _is_wide(body: list[Line]) -> bool:
@@ -113,7 +113,7 @@ def _is_wide(body: list[Line]) -> bool:
     return are_numbers and [line.cells[0] for line in body] == TIDY[1:]
 
 
-def _of_heads(parts: dict[tuple[str, ...], Table], name: str) -> Table:
+def _of_heads(parts: dict[tuple[str, ...], WeightTable], name: str) -> WeightTable:
     """Return the tables of several heads, by their names behind those of their layers, as one."""
     first = next(iter(parts.values()), None)
     if first is None:
@@ -124,7 +124,7 @@ def _of_heads(parts: dict[tuple[str, ...], Table], name: str) -> Table:
             raise InputError(f"{name}: head {head!r} has other tokens than the first head.")
     layers, heads = heads_of_layers([(label[:-1], label[-1]) for label in parts], name)
     weights = np.concatenate([part.weights for part in parts.values()], axis=1)
-    return Table(weights.reshape(layers, len(heads), *weights.shape[-2:]), heads, *first[2:])
+    return WeightTable(weights.reshape(layers, len(heads), *weights.shape[-2:]), heads, *first[2:])
 
 
 def _check_width(line: Line, header: list[str], name: str) -> None:

@@ -40,7 +40,7 @@ def written(path: str | Path, follow: bool = True) -> Iterator[IO[bytes]]:
             yield stream
         return
     try:
-        part = Part(_target(path, follow))
+        part = StagedFile(_target(path, follow))
     except (OSError, ValueError) as error:
         raise CreateError(f"Cannot create {name}: {reason(error)}.", "Choose another place.") from None
     with cleaned_up(part.remove):
@@ -88,7 +88,7 @@ def write_together(
     with _locked_folder(folder):
         check()
         try:
-            parts = [Part(_target(os.path.join(folder, name))) for name in names]
+            parts = [StagedFile(_target(os.path.join(folder, name))) for name in names]
         except OSError as error:
             raise CreateError(f"Cannot write into {visible(folder)}: {reason(error)}.") from None
         with cleaned_up(lambda: _undo(parts)):
@@ -114,7 +114,7 @@ def write_together(
             sweep(part.target)
 
 
-def _undo(parts: list[Part]) -> bool:
+def _undo(parts: list[StagedFile]) -> bool:
     """Put back what was there before; return whether all of it is."""
     are_back = [part.restore() for part in parts]
     for part in parts:
@@ -122,7 +122,7 @@ def _undo(parts: list[Part]) -> bool:
     return all(are_back)
 
 
-class Part:
+class StagedFile:
     """An unfinished file beside its target, under a name that `sweep` knows, locked until it has taken its place."""
 
     def __init__(self, target: str) -> None:

@@ -23,7 +23,7 @@ class Stage(NamedTuple):
     note: str = ""
 
 
-Report = Callable[[float], None]  # gets the part that is done, 0 to 1
+OnPart = Callable[[float], None]  # gets the part that is done, 0 to 1
 StageReport = Callable[[Stage], None]
 
 

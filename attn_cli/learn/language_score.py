@@ -61,7 +61,7 @@ def _in_blocks(
     for words in texts:
         if not words:
             continue
-        X = embed(words, table, "model", 0, stack.start).X
+        X = embed(words, table, "model", 0, stack.spelling).X
         H = stack.last_rows(X, causal(len(words)))
         found += [stack.words.first[np.newaxis].astype(np.float64), H[:-1]]
         wanted += (word_number(word, rows) for word in words)
@@ -242,7 +242,7 @@ def _counted(
 def every_layer(stack: EncoderStack, table: Vectors, words: Sequence[str]) -> Iterator[Array]:
     """Yield the weights (h, n, n) of each layer's heads under the causal mask, the lowest layer first."""
     mask = causal(len(words))
-    X = stack.input(embed(words, table, "model", 0, stack.start).X, 0, mask)
+    X = stack.input(embed(words, table, "model", 0, stack.spelling).X, 0, mask)
     for layer in range(stack.layers):
         yield np.stack([weights_of(head, X, mask) for head in stack.attention(layer).heads])
         if layer < len(stack.encoders):

@@ -12,7 +12,7 @@ from typing import Any
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import packed_lines
-from attn_cli.learn.treebank import LARGEST, PUNCTUATION, Antecedents, Sentence, read_treebank
+from attn_cli.learn.treebank import MAX_TREEBANK_BYTES, PUNCTUATION, Antecedents, Sentence, read_treebank
 
 MOST_WORDS = 2000
 NAME, OTHER = "PROPN", "X"  # the only tags that a passage's own words give
@@ -34,8 +34,10 @@ def read_passages(path: str) -> list[Sentence]:
     read = 0
     for number, raw in enumerate(packed_lines(path), 1):
         read += len(raw)
-        if read > LARGEST:
-            raise InputError(f"{name} unpacks to more than {LARGEST >> 20} MB.", "Give a part of it.")
+        if read > MAX_TREEBANK_BYTES:
+            raise InputError(
+                f"{name} unpacks to more than {MAX_TREEBANK_BYTES >> 20} MB.", "Give a part of it."
+            )
         if raw.strip():
             tokens, found = _record(raw, f"{name}, line {number:,}")
             merged.setdefault(tokens, []).append(found)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from attn_cli.io.progress import Stage, StageReport
 from attn_cli.learn.relations import RELATIONS
 from attn_cli.learn.treebank import Sentence
-from attn_cli.models.encoder import EncoderStack, taught_weights
+from attn_cli.models.encoder import EncoderStack, weights_as_trained
 from attn_cli.vectors.lookup import embed
 
 if TYPE_CHECKING:
@@ -134,6 +134,6 @@ def head_weights(
 
     `by_content` leaves out what these heads add for the distance.
     """
-    X = stack.input(embed(words, table, "model", 0, stack.start).X, stack.layers - 1, None)
+    X = stack.input(embed(words, table, "model", 0, stack.spelling).X, stack.layers - 1, None)
     heads = [head._replace(position=None) if by_content else head for head in stack.last.heads]
-    return {head.name: taught_weights(head, X) for head in heads}
+    return {head.name: weights_as_trained(head, X) for head in heads}

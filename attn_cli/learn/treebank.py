@@ -13,7 +13,7 @@ from attn_cli.io.files import packed_lines
 PUNCTUATION = "PUNCT"
 COLUMNS = 10
 MOST_WORDS = 1000
-LARGEST = 1 << 29  # bytes, unpacked: forty times the training part of UD_English-EWT
+MAX_TREEBANK_BYTES = 1 << 29  # bytes, unpacked: forty times the training part of UD_English-EWT
 
 
 class Antecedents(NamedTuple):
@@ -83,8 +83,10 @@ def read_treebank(path: str) -> list[Sentence]:
     sentences, read = [], 0
     for number, raw in enumerate(packed_lines(path), 1):
         read += len(raw)
-        if read > LARGEST:
-            raise InputError(f"{name} unpacks to more than {LARGEST >> 20} MB.", "Give a part of it.")
+        if read > MAX_TREEBANK_BYTES:
+            raise InputError(
+                f"{name} unpacks to more than {MAX_TREEBANK_BYTES >> 20} MB.", "Give a part of it."
+            )
         data = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
         line = data.decode("utf-8", "replace").rstrip("\r\n")
         if not line.strip():

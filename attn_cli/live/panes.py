@@ -215,7 +215,7 @@ class _Row(NamedTuple):
         bars = row_bars(trace, trace.shown, i, largest_weight(trace, [i]))._replace(
             title=_title(trace, state)
         )
-        order = np.argsort(-trace.shown.weights[trace.held(i)], kind="stable").tolist()
+        order = np.argsort(-trace.shown.weights[trace.row_in_arrays(i)], kind="stable").tolist()
         row = trace.row(i, trace.stepped_head)
         why = [] if row is None or row.total == 0 else list(reasons(trace, row, row.because()))
         return cls(trace, state.column, bars, order, row, why)
@@ -245,7 +245,7 @@ def _versus(trace: Trace, j: int) -> Trace:
 def _title(trace: Trace, state: State) -> str:
     """Return which cell is chosen, and its weight in full."""
     query, key = quoted_at(trace.query_tokens, state.row), quoted_at(trace.key_tokens, state.column)
-    at = trace.held(state.row)
+    at = trace.row_in_arrays(state.row)
     if trace.mask is not None and not trace.mask[at, state.column]:
         return f"{query} may not look at {key}"
     return f"{query} looks at {key}: {float(trace.weights[at, state.column]):.4f}"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from attn_cli.core.masks import OFF
+from attn_cli.core.masks import EXCLUDED
 from attn_cli.io.terminal import Line, Terminal
 from attn_cli.live.keys import KEYS, SLIDER, TEMPERATURES, TOGETHER
 from attn_cli.live.panes import (
@@ -188,7 +188,7 @@ def _head(state: State, trace: Trace, room: int) -> str:
 def _mask(trace: Trace) -> str:
     """Return the rule of the mask; words that are off are named."""
     off = listed([short(word) for word in trace.settings.without], MOST_OFF)
-    return short(trace.mask_name).replace(OFF, f"off: {off}") if off else short(trace.mask_name)
+    return short(trace.mask_name).replace(EXCLUDED, f"off: {off}") if off else short(trace.mask_name)
 
 
 def slider(temperature: float, terminal: Terminal) -> str:

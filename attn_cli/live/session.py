@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from attn_cli.errors import AttnError
 from attn_cli.live.keys import ACTIONS, Refused
-from attn_cli.live.sources import Question, Source, edited
+from attn_cli.live.sources import LiveSource, Question, edited
 from attn_cli.live.state import MATRICES, WEIGHTS, Seen, State
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Session:
     `trace` is the result for `answered`: the current question, unless a newer one is still being computed.
     """
 
-    source: Source
+    source: LiveSource
     state: State
     trace: Trace
     answered: Question
@@ -116,7 +116,7 @@ class Session:
         self.state = replace(self.state, question=self.past.pop(), pane=pane)
 
 
-def begin(source: Source, text: str, settings: Settings, view: View) -> Session:
+def begin(source: LiveSource, text: str, settings: Settings, view: View) -> Session:
     """Return a session whose first question is answered; raises what the pipeline raises."""
     question = Question(text, settings)
     trace = source.compute(question)

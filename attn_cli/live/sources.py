@@ -39,7 +39,7 @@ class Question(NamedTuple):
     edits: tuple[Edit, ...] = ()
 
 
-class Source:
+class LiveSource:
     """What answers questions. Most sources have a text, one layer, and no matrices that can be edited."""
 
     has_text = True  # whether the text can be typed
@@ -62,7 +62,7 @@ class Source:
         return {}
 
 
-class TextSource(Source):
+class TextSource(LiveSource):
     """Attention of a text, with the vectors and the projection of the settings."""
 
     def __init__(self, settings: Settings) -> None:
@@ -102,7 +102,7 @@ class ModelSource(TextSource):
         return self.layers(trace) > 1
 
 
-class MatricesSource(Source):
+class MatricesSource(LiveSource):
     """Attention from given matrices, which can be edited where they are small."""
 
     has_text = False
@@ -133,7 +133,7 @@ class MatricesSource(Source):
         return found
 
 
-class WeightsSource(Source):
+class WeightsSource(LiveSource):
     """Weights that came ready: nothing is computed but what is shown of them."""
 
     has_text = False
@@ -171,7 +171,7 @@ def edited(matrix: str, row: int, column: int, typed: str) -> Edit:
     return Edit(matrix, row, column, value)
 
 
-async def computed(source: Source, question: Question) -> Trace | BaseException:
+async def computed(source: LiveSource, question: Question) -> Trace | BaseException:
     """Return a question's answer, or the error that it ends with, from a thread that nobody waits for at the end."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[Trace | BaseException] = loop.create_future()

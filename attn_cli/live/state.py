@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from attn_cli.live.sources import Question, Source
+from attn_cli.live.sources import LiveSource, Question
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
@@ -53,7 +53,7 @@ class Seen(NamedTuple):
     """What is on the screen while a key is pressed."""
 
     trace: Trace
-    source: Source
+    source: LiveSource
     before: Trace | None = None  # of the view before
     copied: tuple[str, ...] = ()  # the command lines that were copied
 

@@ -24,10 +24,10 @@ from attn_cli.models.projection import Projection
 from attn_cli.trace.head import Learned
 
 if TYPE_CHECKING:
-    from attn_cli.core.fast import Report
     from attn_cli.io.array_types import Array
+    from attn_cli.io.progress import OnPart
     from attn_cli.models.language import WordLayer
-    from attn_cli.vectors.spelling import Start
+    from attn_cli.vectors.spelling import SpellingFeatures
 
 NEARLY_ZERO = 1e-5
 
@@ -58,7 +58,7 @@ class EncoderLayer(NamedTuple):
     norm_2: Norm
 
     def of(
-        self, X: Array, mask: Mask | None, report: Report | None = None, threads: int | None = None
+        self, X: Array, mask: Mask | None, report: OnPart | None = None, threads: int | None = None
     ) -> Array:
         """Return what the layer makes of X (n, d): the next layer's input."""
         heads = self.attention.heads
@@ -73,7 +73,7 @@ class EncoderLayer(NamedTuple):
         return self.norm_2.of(X + project(hidden, self.W_2, self.b_2))
 
 
-def taught_weights(head: HeadWeights, X: Array) -> Array:
+def weights_as_trained(head: HeadWeights, X: Array) -> Array:
     """Return the weights (n, n) of a head over X (n, d) as it was taught: scaled dot product, no mask."""
     return weights_of(head, X, None)
 
@@ -95,7 +95,7 @@ class EncoderStack(NamedTuple):
     name: str
     vectors: str
     fingerprint: str
-    start: Start
+    spelling: SpellingFeatures
     W_in: Array | None
     b_in: Array | None
     encoders: tuple[EncoderLayer, ...]
@@ -133,7 +133,7 @@ class EncoderStack(NamedTuple):
         X: Array,
         layer: int,
         mask: Mask | None,
-        report: Report | None = None,
+        report: OnPart | None = None,
         threads: int | None = None,
     ) -> Array:
         """Return the input of a layer, (n, d), for the words' vectors X: what the layers below make of them."""
@@ -147,7 +147,7 @@ class EncoderStack(NamedTuple):
         return X
 
     def last_rows(
-        self, X: Array, mask: Mask | None, layer: int | None = None, report: Report | None = None
+        self, X: Array, mask: Mask | None, layer: int | None = None, report: OnPart | None = None
     ) -> Array:
         """Return the output of the last layer, (n, width), for the words' vectors X, or for a layer's input X."""
         assert self.top is not None  # only a language model is asked

@@ -18,7 +18,7 @@ from attn_cli.models.int8 import dequantized
 from attn_cli.models.projection import Projection
 from attn_cli.settings.settings import Settings
 from attn_cli.trace.head import Projected
-from attn_cli.vectors.spelling import Start
+from attn_cli.vectors.spelling import SpellingFeatures
 
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
@@ -28,7 +28,7 @@ FORMAT = "attn-model/1"
 BUNDLED = ("roles", "roles-deep", "language")  # the first is the default
 VECTORS = "word2vec"  # what they were learned on
 MOST_LAYERS = 100
-LARGEST = 1e6  # far beyond learned weights, and far below where products overflow
+MAX_PARAMETER = 1e6  # far beyond learned weights, and far below where products overflow
 TAKEN = ("all", "mean")  # --head gives these names another meaning
 Sizes = dict[str, int]
 
@@ -138,7 +138,9 @@ class _Reader(NamedTuple):
         if not words and self.arrays.get("start.vectors") is not None:
             raise self.unsound("its start.vectors have no names")
         vectors = self.take("start.vectors", 2, features=len(words), dim=dim) if words else np.zeros((0, dim))
-        start = Start({word: n for n, word in enumerate(words)}, vectors, self.about.get("start") == "always")
+        start = SpellingFeatures(
+            {word: n for n, word in enumerate(words)}, vectors, self.about.get("start") == "always"
+        )
         below = self.names_below(facts, layers - 1)
         encoders = tuple(self.encoder(n, d, names) for n, names in enumerate(below))
         top = self.encoder(layers - 1, d, heads) if "out.W" in self.arrays else None
@@ -241,7 +243,9 @@ class _Reader(NamedTuple):
             raise self.unsound(f"{key} has shape {found.shape} and type {found.dtype}")
         if not _all_finite(found):
             raise self.unsound(f"{key} holds NaN or infinity")
-        if found.dtype != np.float16 and float(np.abs(found).max()) > LARGEST:  # a half cannot hold as much
+        if (
+            found.dtype != np.float16 and float(np.abs(found).max()) > MAX_PARAMETER
+        ):  # a half cannot hold as much
             raise self.unsound(f"{key} holds numbers beyond a million")
         return found
 

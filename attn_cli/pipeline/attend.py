@@ -29,8 +29,8 @@ from attn_cli.trace.head import Head
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attn_cli.core.fast import Report
     from attn_cli.io.array_types import Array, Bools, Ints
+    from attn_cli.io.progress import OnPart
     from attn_cli.pipeline.long_text import HeadSummary, SomeRows
     from attn_cli.settings.settings import Settings
 
@@ -65,14 +65,14 @@ class Work(NamedTuple):
             by_distance = head.position.by_distance(head.q, beside / self.temperature)
         bias = head.bias if head.position is None else None  # a learned term takes the place of what it gave
         scale = self.scale / self.temperature
-        q, k = head.turned or (head.q, head.k)
+        q, k = head.rotated or (head.q, head.k)
         softcap = (
             head.softcap and head.softcap / self.temperature
         )  # so that capped scores are divided by it too
         mask = head.mask or self.mask
         return HeadInput(q, k, head.v, mask, bias, by_distance, self.score, scale, softcap)
 
-    def summaries(self, k: int, with_mean: bool, report: Report | None) -> dict[str, HeadSummary]:
+    def summaries(self, k: int, with_mean: bool, report: OnPart | None) -> dict[str, HeadSummary]:
         """Go over all rows, and keep of each head (and of their mean) links, output and the long view alone."""
         from attn_cli.pipeline.long_text import blocks_of_map, summary_of_rows, summary_of_survey
 
@@ -97,7 +97,7 @@ class Work(NamedTuple):
         """Yield the weights (rows, n_k) of a head, or of the mean, some rows after the other."""
         return (some.weights for some in self._rows(name, None))
 
-    def _rows(self, name: str, report: Report | None) -> Iterator[SomeRows]:
+    def _rows(self, name: str, report: OnPart | None) -> Iterator[SomeRows]:
         """Yield some rows after the other, of a head or of the mean, which has no output here."""
         from attn_cli.pipeline.long_text import SomeRows
 
@@ -122,7 +122,9 @@ class Work(NamedTuple):
         made = []
         for head in self.heads:
             ready, summary = self.head_input(head), summaries.get(head.name)
-            steps = told_apart(head, ready.steps(rows), rows, self.score, self.scale / self.temperature)
+            steps = split_content_and_distance(
+                head, ready.steps(rows), rows, self.score, self.scale / self.temperature
+            )
             output = summary.output if summary else steps.output
             may = allowed if head.mask is None else head.mask.rows(rows)
             links = _links(steps.weights, may, k, summary)
@@ -130,12 +132,12 @@ class Work(NamedTuple):
         return made
 
 
-def told_apart(head: Head, steps: Steps, rows: Ints, score: str, scale: float) -> Steps:
+def split_content_and_distance(head: Head, steps: Steps, rows: Ints, score: str, scale: float) -> Steps:
     """Return the steps of some rows; for a rotary head, with the scores split into content and distance.
 
     The scores are then those of the vectors before the rotation, and the bias is what the rotation adds.
     """
-    if head.turned is None:
+    if head.rotated is None:
         return steps
     assert head.q is not None and head.k is not None
     scores = score_named(score).of(head.q[rows], head.k)
@@ -159,7 +161,7 @@ class ReadyWeights(NamedTuple):
         """Yield the weights (n_q, n_k) of a head, or of the mean."""
         yield self.weights[self.names.index(name)] if name in self.names else self.weights.mean(axis=0)
 
-    def summaries(self, k: int, with_mean: bool, report: Report | None) -> dict[str, HeadSummary]:
+    def summaries(self, k: int, with_mean: bool, report: OnPart | None) -> dict[str, HeadSummary]:
         """Return the strongest links and the long view of each head, and of their mean."""
         from attn_cli.pipeline.long_text import summary_of_weights
 

@@ -14,7 +14,12 @@ from attn_cli.models.projection import Projection
 from attn_cli.pipeline.attend import ReadyWeights
 from attn_cli.pipeline.inputs import Inputs, Side
 from attn_cli.pipeline.project import Layer, wanted_layer
-from attn_cli.pipeline.ready_weights import SelectedWeights, is_shaping, select_weights, shaped
+from attn_cli.pipeline.ready_weights import (
+    SelectedWeights,
+    joins_or_hides,
+    pieces_joined_or_hidden,
+    select_weights,
+)
 from attn_cli.pipeline.record import Attended
 from attn_cli.settings.settings import ROLLOUT, Settings
 from attn_cli.trace.head_roles import rolled_out
@@ -51,7 +56,7 @@ class Rolled(NamedTuple):
             allowed=None if self.reached.all() else self.reached,
             mask_name="none" if self.reached.all() else "causal" if is_causal else "what the layers reach",
         )
-        return shaped(found, settings) if is_shaping(settings) else found
+        return pieces_joined_or_hidden(found, settings) if joins_or_hides(settings) else found
 
 
 def check_rollout(settings: Settings) -> None:
@@ -111,7 +116,9 @@ def between_words(trace: Trace, settings: Settings) -> Attended:
     The trace holds every row. What it becomes has no scores: a score belongs to two pieces, and to no word.
     """
     what = "joined to words" if settings.join_pieces else "without special tokens"
-    return made_of(trace, shaped(selected(trace), settings), settings, f"the model's weights, {what}")
+    return made_of(
+        trace, pieces_joined_or_hidden(selected(trace), settings), settings, f"the model's weights, {what}"
+    )
 
 
 def selected(trace: Trace) -> SelectedWeights:
@@ -134,7 +141,9 @@ def made_of(trace: Trace, found: SelectedWeights, settings: Settings, derived: s
     """Return other weights than those of `trace`, made of them; `derived` says how, as a formula would."""
     query = Side(found.query_tokens)
     key = query if trace.is_self else Side(found.key_tokens)
-    inputs = Inputs(query, key, True, trace.embedding, notes=found.notes, apart=trace.apart)
+    inputs = Inputs(
+        query, key, True, trace.embedding, notes=found.notes, has_second_input=trace.has_second_input
+    )
     layer = Layer(found.head_names, found.head, (), Projection(trace.projection, ()))
     ready, layers = ReadyWeights(found.kept, found.weights, found.mask), trace.stack_layers
     finish = partial(replace, derived=derived, stack_layers=layers)

@@ -108,15 +108,15 @@ def embed_tokens(
         table = _table(settings, stack) if table is None else table
         seed = settings.seed if oov == "random" else None
         about = Embedding(table.source, table.name, table.dim, oov, seed, table.length)
-        start = None if stack is None else stack.start
+        spelling = None if stack is None else stack.spelling
         vectors = partial(
-            embed, table=table, oov=oov, seed=settings.seed, start=start, report=report or no_progress
+            embed, table=table, oov=oov, seed=settings.seed, spelling=spelling, report=report or no_progress
         )
     query = vectors(tokens)
     key = query if context is None else vectors(context)
     if table is not None and (doubled := table.about.get("doubled")):
-        told = count(int(doubled), "doubled word", "doubled words")
-        notes = (f"{told} in {table.name}: the first of each counts.",)
+        text = count(int(doubled), "doubled word", "doubled words")
+        notes = (f"{text} in {table.name}: the first of each counts.",)
     replaced = {**query.replaced, **key.replaced}
     query_tokens = tuple(tokens[i] for i in query.kept)
     key_tokens = query_tokens if context is None else tuple(context[i] for i in key.kept)
@@ -190,7 +190,7 @@ def _unknown_notes(
         "strange": f"no known word has {its} letters, so zeros stand in",
         "random": "random vectors stand in",
         "skip": "left out",
-        "model": f"the model builds a vector from features of {its} spelling (shape, endings){_told(same)}",
+        "model": f"the model builds a vector from features of {its} spelling (shape, endings){_identical_starts(same)}",
     }[oov]
     notes: tuple[str, ...] = (f"No vector for {words}: {done}.",)
     if oov in ("zero", "nearest") and tokens <= set(unknown) and not learned:
@@ -198,11 +198,11 @@ def _unknown_notes(
     return notes
 
 
-def _told(groups: Sequence[Sequence[str]]) -> str:
+def _identical_starts(groups: Sequence[Sequence[str]]) -> str:
     """Return `, which are the same for zwx and qxz`, for each group of words; nothing where there is none."""
-    told = []
+    texts = []
     for group in groups:
         named = list(map(visible, group[:8]))
         last = named.pop() if len(group) <= 8 else f"{len(group) - 8} more"
-        told.append(f"{', '.join(named)} and {last}")
-    return f", which are the same for {'; for '.join(told)}" if told else ""
+        texts.append(f"{', '.join(named)} and {last}")
+    return f", which are the same for {'; for '.join(texts)}" if texts else ""

@@ -23,10 +23,10 @@ from attn_cli.settings.settings import ALL, Settings
 from attn_cli.settings.validate import settings_for_masked
 from attn_cli.trace.head_roles import (
     BAG,
-    EVEN,
-    FEWEST,
     LEAD,
-    LEAST,
+    MIN_GAIN,
+    MIN_ROWS,
+    MIN_UNIFORM_OVERLAP,
     Pattern,
     Role,
     Text,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 MapSize = Callable[[int, int, int], tuple[int, int]]  # of heads, queries and keys: blocks down and across
 
 
-class Source(NamedTuple):
+class WeightsOrigin(NamedTuple):
     """Where weights come from, and over which tokens; `text` has None where nobody knows the tokens."""
 
     name: str
@@ -57,7 +57,7 @@ class Source(NamedTuple):
 class LayerWeights(NamedTuple):
     """One layer's heads: weights (h, n_q, n_k), and what they may look at (n_q, n_k)."""
 
-    source: Source
+    source: WeightsOrigin
     number: int
     heads: tuple[str, ...]
     weights: Array
@@ -78,7 +78,7 @@ class LayerRoles(NamedTuple):
 class EveryHead(NamedTuple):
     """What all heads do on one text."""
 
-    source: Source
+    source: WeightsOrigin
     layers: tuple[LayerRoles, ...]
     rollout: Array | None  # (n, n), over the layers up to the last of `layers`
     notes: tuple[str, ...]
@@ -137,7 +137,7 @@ def checkpoint_layers(
         reading = read_texts(kind, text, context, settings, opened)
         queries, keys = reading.query.spelled, reading.key.spelled
         of = Text(queries, keys, reading.asked != "cross")
-        source = Source(opened.name, reading.asked, queries, keys, of)
+        source = WeightsOrigin(opened.name, reading.asked, queries, keys, of)
         for steps in reading.layers():
             weights, mask = reading.own(steps)
             if not np.isfinite(weights).all():
@@ -162,7 +162,7 @@ def saved_layers(saved: Saved) -> Iterator[LayerWeights]:
         allowed = np.ones((n_q, n_k), np.bool_) if found.allowed is None else found.allowed
         kind = "cross" if not is_one else "self" if allowed[np.triu_indices(n_q, 1)].any() else "masked"
         text = Text(saved.query_tokens, saved.key_tokens, is_one)
-        source = Source(saved.name, kind, found.query_tokens, found.key_tokens, text)
+        source = WeightsOrigin(saved.name, kind, found.query_tokens, found.key_tokens, text)
         of_file = number if len(saved.weights) > 1 else saved.layer or 0
         notes = tuple(note.replace(MASK_HINT, "") for note in found.notes)  # that option is not here
         yield LayerWeights(source, of_file, saved.heads, found.weights, allowed, notes)
@@ -189,7 +189,7 @@ def record(found: EveryHead) -> dict[str, object]:
         "attention": source.kind,
         "query_tokens": source.query_tokens,
         "key_tokens": source.key_tokens,
-        "rule": {"least": LEAST, "lead": LEAD, "fewest_rows": FEWEST, "even": EVEN},
+        "rule": {"least": MIN_GAIN, "lead": LEAD, "fewest_rows": MIN_ROWS, "even": MIN_UNIFORM_OVERLAP},
         "layers": [_layer_record(layer) for layer in found.layers],
         "clearest": [
             {"layer": layer, "head": head, "name": role.name, "share": role.share}
@@ -250,12 +250,12 @@ def _layer(trace: Trace, layer: int, stack: EncoderStack) -> LayerWeights:
             f"{len(queries):,} x {len(keys):,} weights of every head are too many.", "Give a part of it."
         )
     kind = "masked" if trace.mask is not None and trace.kind == "self" else trace.kind
-    source = Source(stack.name, kind, queries, keys, Text(queries, keys, not trace.apart))
+    source = WeightsOrigin(stack.name, kind, queries, keys, Text(queries, keys, not trace.has_second_input))
     allowed = np.ones((len(queries), len(keys)), np.bool_) if trace.mask is None else trace.mask
     weights = np.stack([head.weights for head in trace.heads])
     names = tuple(head.name for head in trace.heads)
-    told = [note for name in names if (note := _known(stack, layer, name)) is not None]
-    return LayerWeights(source, layer, names, weights, allowed, (*trace.notes, *told))
+    known = [note for name in names if (note := _known(stack, layer, name)) is not None]
+    return LayerWeights(source, layer, names, weights, allowed, (*trace.notes, *known))
 
 
 def _known(stack: EncoderStack, layer: int, head: str) -> str | None:
@@ -264,7 +264,7 @@ def _known(stack: EncoderStack, layer: int, head: str) -> str | None:
     if facts.about is None or facts.accuracy is None or facts.baseline is None:
         return None
     how = "was taught to look" if facts.taught else "is named for looking"
-    told = f"Head {visible(head)} of layer {layer} {how} {facts.about}: its strongest link is there in"
+    note = f"Head {visible(head)} of layer {layer} {how} {facts.about}: its strongest link is there in"
     where = f" on held-out text, {visible(facts.scored_on.partition('.')[0])}" if facts.scored_on else ""
     beside = f" (best fixed distance: {facts.baseline:.0%})" if facts.baseline < 1 else ""
-    return f"{told} {facts.accuracy:.0%}{where}{beside}."
+    return f"{note} {facts.accuracy:.0%}{where}{beside}."

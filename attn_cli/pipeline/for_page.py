@@ -17,13 +17,13 @@ from attn_cli.pipeline.sources.text import layers_of_text, trace_text
 from attn_cli.settings.settings import ALL, Settings
 from attn_cli.settings.validate import check_model, settings_for_masked
 from attn_cli.vectors.lookup import look_up_all, open_table
-from attn_cli.vectors.spelling import Start
+from attn_cli.vectors.spelling import SpellingFeatures
 from attn_cli.vectors.table import as_float64, as_text
 
 if TYPE_CHECKING:
-    from attn_cli.core.fast import Report
     from attn_cli.inputs.saved_weights import Saved
     from attn_cli.io.array_types import Array
+    from attn_cli.io.progress import OnPart
     from attn_cli.trace.trace import Trace
     from attn_cli.vectors.open_vectors import OpenVectors
 
@@ -56,7 +56,7 @@ class Page(NamedTuple):
 
 
 def page_of(
-    kind: str, text: str, context: str | None, settings: Settings, words: int, report: Report | None = None
+    kind: str, text: str, context: str | None, settings: Settings, words: int, report: OnPart | None = None
 ) -> Page:
     """Return what a page of this text holds; with `words` commonest words of the vectors, if they can be typed."""
     settings = replace(settings_for_masked(settings) if kind == "masked" else settings, every_head=True)
@@ -113,7 +113,7 @@ def _taught(stack: EncoderStack, layer: int) -> dict[str, str]:
 def why_not_typed(trace: Trace, settings: Settings) -> str:
     """Return the reason why no other sentence can be typed into the page; nothing where one can."""
     reasons = {
-        "keys come from a second text": trace.apart,
+        "keys come from a second text": trace.has_second_input,
         "random vectors are drawn where attn is": settings.embedding == "random",
         "the tokens are characters": settings.tokenizer == "characters",
         "positions are added": settings.positions == "sinusoidal",
@@ -135,9 +135,9 @@ def _words(trace: Trace, settings: Settings, count: int, stack: EncoderStack | N
         form: vector for form, vector in look_up_all(trace.query_tokens, table).values() if form not in names
     }
     vectors = np.concatenate([vectors, *(vector[np.newaxis] for vector in own.values())])
-    start = Start({}, np.zeros((0, table.dim)), False) if stack is None else stack.start
-    features = sorted(start.places, key=lambda name: start.places[name])
-    return Words([*names, *own], vectors, features, start.vectors, start.always, trace.embedding.oov)
+    spelling = SpellingFeatures({}, np.zeros((0, table.dim)), False) if stack is None else stack.spelling
+    features = sorted(spelling.places, key=lambda name: spelling.places[name])
+    return Words([*names, *own], vectors, features, spelling.vectors, spelling.always, trace.embedding.oov)
 
 
 def _commonest(table: OpenVectors, count: int) -> tuple[list[str], Array]:

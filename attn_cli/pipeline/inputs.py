@@ -74,7 +74,7 @@ class Inputs(NamedTuple):
     notes: tuple[str, ...] = ()
     table: Vectors | None = None
     replaced: Mapping[str, str] = MappingProxyType({})
-    apart: bool = False  # whether keys come from a second text or a second X
+    has_second_input: bool = False  # whether keys come from a second text or a second X
 
     @property
     def is_self(self) -> bool:

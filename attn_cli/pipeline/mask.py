@@ -39,8 +39,8 @@ def without_keys(
 ) -> masks.Mask | None:
     """Return the mask that also hides the keys that --without names."""
     found = (find_rows(one, keys, "--without") for one in settings.without)
-    off = sorted({key for places in found for key in places})
-    return masks.with_off(mask, len(queries), len(keys), tuple(off))
+    excluded = sorted({key for places in found for key in places})
+    return masks.with_excluded(mask, len(queries), len(keys), tuple(excluded))
 
 
 def _padded(mask: masks.Mask | None, query: Side, key: Side) -> masks.Mask:
@@ -170,11 +170,11 @@ MASK_HINT = " (--mask none shows zeros)"
 
 
 class Inferred(NamedTuple):
-    """What the zeros say: `allowed` (n_q, n_k), None where all is; the rows `idle` are padding's, and mean nothing."""
+    """What the zeros say: `allowed` (n_q, n_k), None where all is; `padding_rows` mean nothing."""
 
     allowed: Bools | None
     name: str
-    idle: Ints
+    padding_rows: Ints
     notes: tuple[str, ...]
 
 
@@ -205,14 +205,14 @@ def infer_mask(
             f"{behind} above the diagonal are exactly 0, so they are treated as causally masked{MASK_HINT}"
         )
     allowed[:, hidden] = False
-    idle = idle_rows(layer, allowed)
+    idle = padding_rows(layer, allowed)
     if len(hidden):
         rows = "; its own rows are meaningless and shown as zeros" if len(idle) else ""
         notes.append(f"{shortened(tokens[hidden[0]])} gets exactly 0, {where}: masked{rows}{MASK_HINT}")
-    blind = _blind(layer)
-    allowed[blind] = False
+    fully_masked = _fully_masked_rows(layer)
+    allowed[fully_masked] = False
     allowed[idle] = False
-    name = "exact zeros" if len(hidden) or blind.any() else name
+    name = "exact zeros" if len(hidden) or fully_masked.any() else name
     return Inferred(None if allowed.all() else allowed, name, idle, tuple(f"{note}." for note in notes))
 
 
@@ -237,7 +237,7 @@ def left_padding(weights: NDArray[Any], tokens: tuple[str, ...], padded: Bools |
     return 0 if is_plain or count == n_q else count
 
 
-def idle_rows(layer: NDArray[Any], allowed: Bools) -> Ints:
+def padding_rows(layer: NDArray[Any], allowed: Bools) -> Ints:
     """Return the rows of a layer, (heads, n_q, n_k), with weight where the mask (n_q, n_k) allows none."""
     found: Ints = np.flatnonzero((np.nan_to_num(layer).any(axis=0) & ~allowed).any(axis=1))
     return found
@@ -274,7 +274,7 @@ def _padding(weights: NDArray[Any], tokens: tuple[str, ...]) -> Ints:
     return unused if len(unused) < len(tokens) else unused[:0]
 
 
-def _blind(layer: NDArray[Any]) -> Bools:
+def _fully_masked_rows(layer: NDArray[Any]) -> Bools:
     """Return which queries of a layer, (heads, n_q, n_k), have only zeros or NaN in every head."""
     unseeing: Bools = np.logical_not(np.nan_to_num(layer).any(axis=(0, 2)))
     return unseeing

@@ -23,8 +23,8 @@ from attn_cli.trace.trace import LARGE, Trace
 from attn_cli.vectors.table import as_text
 
 if TYPE_CHECKING:
-    from attn_cli.core.fast import Report
     from attn_cli.io.array_types import Array
+    from attn_cli.io.progress import OnPart
     from attn_cli.models.checkpoints.run import Run
     from attn_cli.models.checkpoints.tokenizer import TextEncoder
 
@@ -91,8 +91,8 @@ def _likeliest(
     shares = softmax(logits)
     best = np.argsort(-shares, kind="stable")[:count].tolist()
     words = tuple((encoder.text(n), float(shares[n])) for n in best)
-    came = float(shares[ids[place + 1]]) if not fills and place + 1 < len(ids) else None
-    return NextWords(words, place, fills, encoder.token(ids[place]), came)
+    actual = float(shares[ids[place + 1]]) if not fills and place + 1 < len(ids) else None
+    return NextWords(words, place, fills, encoder.token(ids[place]), actual)
 
 
 ROWS = 256  # places whose words are scored at once
@@ -144,7 +144,7 @@ def _shows_the_next(mask: str) -> bool:
 
 
 def with_next(
-    trace: Trace, inputs: Inputs, settings: Settings, stack: EncoderStack, report: Report | None
+    trace: Trace, inputs: Inputs, settings: Settings, stack: EncoderStack, report: OnPart | None
 ) -> Trace:
     """Return the trace with the likeliest next words after the text, and after each prefix if that is asked for."""
     if not settings.next:
@@ -163,11 +163,11 @@ def with_next(
         some = range(start, min(start + ROWS, places.stop))
         shares = stack.words.probabilities(H[some.start : some.stop], vectors)
         for place, row in zip(some, shares, strict=True):
-            came = row[word_number(tokens[place + 1], rows)] if place + 1 < len(tokens) else None
+            actual = row[word_number(tokens[place + 1], rows)] if place + 1 < len(tokens) else None
             likeliest = _likeliest_words(row, words, settings.next)
             at = side.own.start + place
             found.append(
-                NextWords(likeliest, at, False, tokens[place], None if came is None else float(came))
+                NextWords(likeliest, at, False, tokens[place], None if actual is None else float(actual))
             )
     every = tuple(found) if settings.next_at == ALL else None
     return replace(trace, next_words=found[-1], next_words_at=every)

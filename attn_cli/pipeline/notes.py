@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from attn_cli.trace.head import Head
     from attn_cli.trace.trace import Trace
 
-MOST_OFF = 20
-SHUNNED = 3.0  # e^3: twenty times less than the words before
+MOST_EXCLUDED = 20
+CLEAR_LEAD = 3.0  # e^3: twenty times less than the words before
 
 
-def off_note(mask: Mask | None, inputs: Inputs) -> list[str]:
+def excluded_note(mask: Mask | None, inputs: Inputs) -> list[str]:
     """Return the note on tokens that --without takes out of what may be looked at."""
-    if mask is None or not mask.off:
+    if mask is None or not mask.excluded:
         return []
-    names = [f"{visible(inputs.key.tokens[key])} ({key})" for key in mask.off[:MOST_OFF]]
-    more = f" and {len(mask.off) - MOST_OFF:,} more" if len(mask.off) > MOST_OFF else ""
+    names = [f"{visible(inputs.key.tokens[key])} ({key})" for key in mask.excluded[:MOST_EXCLUDED]]
+    more = f" and {len(mask.excluded) - MOST_EXCLUDED:,} more" if len(mask.excluded) > MOST_EXCLUDED else ""
     return [f"Hidden from every query: {', '.join(names)}{more} (--without)."]
 
 
@@ -31,19 +31,19 @@ def layout_note(trace: Trace, there: Trace) -> str:
     """Return a note on what the other layout would change."""
     used, other = (one.projection.layout or "in-out" for one in (trace, there))
     how = {"in-out": "x W", "out-in": "W x"}
-    told = f"W is square, so its shape does not determine its layout; it was read as {used} ({how[used]})."
+    note = f"W is square, so its shape does not determine its layout; it was read as {used} ({how[used]})."
     change = np.abs(trace.weights - there.weights)
     i, j = (int(n) for n in np.unravel_index(int(change.argmax()), change.shape))
     if change[i, j] > 1e-9:
         here, instead = float(trace.weights[i, j]), float(there.weights[i, j])
         pair = f"{visible(trace.query_tokens[int(trace.rows[i])])} on {visible(trace.key_tokens[j])}"
-        told += f" As {other} ({how[other]}), the weight of {pair} would be {instead:.3f}, not {here:.3f}."
+        note += f" As {other} ({how[other]}), the weight of {pair} would be {instead:.3f}, not {here:.3f}."
     else:
         one, two = trace.output, there.output
         same = one is not None and two is not None and np.allclose(one, two)
-        told += f" As {other} ({how[other]}), the weights would be the same"
-        told += ", and the output too." if same else ", but the output would not."
-    return told
+        note += f" As {other} ({how[other]}), the weights would be the same"
+        note += ", and the output too." if same else ", but the output would not."
+    return note
 
 
 def kept_note(n_q: int, n_k: int) -> str:
@@ -61,7 +61,7 @@ def condensed_notes(n_q: int, n_k: int, asked: int, kept: int, mask: Mask | None
     return notes
 
 
-def untaught_mask(head: Head, layers: int, inputs: Inputs) -> list[str]:
+def note_trained_unmasked(head: Head, layers: int, inputs: Inputs) -> list[str]:
     """Return a note on what a head that was trained without a mask does where the word that it looks for is hidden.
 
     Its distance terms tell: whether it looks ahead at all, and whether it shuns or prefers a word's own place.
@@ -75,7 +75,7 @@ def untaught_mask(head: Head, layers: int, inputs: Inputs) -> list[str]:
     inner = range(second, last - 1)
     ahead = _median([P[i, i + 1 : last].max() - P[i, first:i].max() for i in inner])
     behind = _median([P[i, first:i].max() - P[i, i] for i in inner])
-    if ahead < -SHUNNED or abs(behind) < SHUNNED:
+    if ahead < -CLEAR_LEAD or abs(behind) < CLEAR_LEAD:
         return []
     name = f"Head {visible(head.name)} was trained without a mask"
     if behind < 0:

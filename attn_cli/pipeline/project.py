@@ -14,7 +14,7 @@ from attn_cli.core.masks import Mask, with_padding
 from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.escape import count, visible
 from attn_cli.models import projection as model
-from attn_cli.models.encoder import EncoderStack, taught_weights
+from attn_cli.models.encoder import EncoderStack, weights_as_trained
 from attn_cli.pipeline.inputs import Inputs, Side, round_inputs
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings
 from attn_cli.settings.validate import check_layered
@@ -30,7 +30,7 @@ MOST_HEADS = 12  # named in a hint
 LISTED = 4  # heads by number; more are told as a range
 
 
-GOVERNOR = "head"
+ROOT_HEAD = "head"
 LEFT_OUT = "Distances between two texts mean nothing: the heads' position term is left out."
 
 
@@ -42,10 +42,10 @@ class Layer(NamedTuple):
     heads: tuple[Head, ...]
     projection: model.Projection
     learned: Learned | None = None
-    governor: HeadWeights | None = None  # tells the word that the sentence turns on, if that is wanted
+    root_head: HeadWeights | None = None  # tells the word that the sentence turns on, if that is wanted
     score: str | None = None  # where it is not the settings'
     # Reads it in the other layout, where W fits in both and nobody said which it is in.
-    turned: Callable[[], tuple[Layer, list[str]]] | None = None
+    other_layout: Callable[[], tuple[Layer, list[str]]] | None = None
 
 
 def project_with_model(
@@ -60,20 +60,20 @@ def project_with_model(
     notes = []
     query, key, is_self = inputs.query, inputs.key, inputs.is_self
 
-    def raised(side: Side, below: Mask | None) -> Side:
+    def layer_input(side: Side, below: Mask | None) -> Side:
         """Return what the layers below make of a side; it keeps its positions only where there are none below."""
         assert side.X is not None
         X = stack.input(side.X, layer, below, report, settings.threads)
         return side if X is side.X else side._replace(X=X, words=None, encodings=None)
 
-    made = raised(query, mask if is_self else None)
+    made = layer_input(query, mask if is_self else None)
     if query.words is not None and made.words is None:
         notes.append(f"The positions were added to the word vectors, below what {stack.name} shows here.")
     inputs = inputs._replace(query=made, key=made)
     if not is_self:
         n_k = len(key.tokens)
         hidden = with_padding(None, n_k, n_k, key.padding) if key.padding else None
-        inputs = inputs._replace(key=raised(key, hidden))
+        inputs = inputs._replace(key=layer_input(key, hidden))
     inputs = round_inputs(inputs, settings)
     projection = stack.attention(layer)
     if settings.round is not None:
@@ -87,11 +87,13 @@ def project_with_model(
     heads = _heads(_wanted(projection, settings, shown), inputs, {})
     learned = stack.learned(layer, shown)
     is_chosen = settings.query is None and shown in (names[0], "mean")
-    governor = next((head for head in projection.heads if head.name == GOVERNOR), None) if is_chosen else None
-    return inputs, Layer(names, shown, heads, projection, learned, governor), notes
+    root_head = (
+        next((head for head in projection.heads if head.name == ROOT_HEAD), None) if is_chosen else None
+    )
+    return inputs, Layer(names, shown, heads, projection, learned, root_head), notes
 
 
-def ungoverned(governor: HeadWeights, inputs: Inputs) -> int | None:
+def sentence_root(root_head: HeadWeights, inputs: Inputs) -> int | None:
     """Return the word that attends most to itself in the head "head" (word to governor); None in a long text.
 
     It is the sentence's root, usually the main verb.
@@ -102,7 +104,7 @@ def ungoverned(governor: HeadWeights, inputs: Inputs) -> int | None:
     words = [i for i, token in enumerate(tokens) if any(map(str.isalnum, token))]
     if X is None or not words or len(X) ** 2 > LARGE:
         return None
-    itself = taught_weights(governor, X).diagonal()
+    itself = weights_as_trained(root_head, X).diagonal()
     return own.start + max(words, key=lambda i: float(itself[i]))
 
 
@@ -190,7 +192,7 @@ def project_inputs(
     assert X is not None
     d = X.shape[1]
     name, notes = settings.projection, []
-    turned: Callable[[], tuple[Layer, list[str]]] | None = None
+    other_layout: Callable[[], tuple[Layer, list[str]]] | None = None
     if name is None and given is None:
         name = "random" if inputs.embedding.source == "random" else "identity"
     elif name is None and given is not None and not {"W_q", "W_k", "W_v"} & given.arrays.keys():
@@ -214,7 +216,7 @@ def project_inputs(
         layout = settings.layout or weights.layout or (fitting[0] if fitting else "in-out")
         if len(fitting) > 1 and weights.layout is None:
             other = replace(settings, layout="out-in" if layout == "in-out" else "in-out")
-            turned = partial(project_inputs, inputs, other, given, weights)
+            other_layout = partial(project_inputs, inputs, other, given, weights)
         if fitting == ["out-in"] and settings.layout is None and weights.layout is None:
             shapes = f"W_q has shape {weights.arrays['W_q'].shape} and X {X.shape}"
             notes.append(f"{shapes}: only W x fits, so the layout was read as out-in.")
@@ -233,7 +235,7 @@ def project_inputs(
     if not inputs.is_self and projection.heads[0].position is not None:
         notes.append(LEFT_OUT)
     made = _heads(_wanted(projection, settings, shown), inputs, dict(zip(names, biases, strict=True)))
-    return Layer(names, shown, made, projection, turned=turned), notes
+    return Layer(names, shown, made, projection, other_layout=other_layout), notes
 
 
 def sharing_note(given: Given, heads: int) -> list[str]:

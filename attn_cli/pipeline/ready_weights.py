@@ -11,7 +11,7 @@ from attn_cli.core.mask_rules import find_rule
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.saved_weights import Saved
 from attn_cli.io.escape import count, fixed, shortened
-from attn_cli.pipeline.mask import idle_rows, infer_mask, left_padding
+from attn_cli.pipeline.mask import infer_mask, left_padding, padding_rows
 from attn_cli.pipeline.project import shown_head, wanted_layer
 from attn_cli.settings.settings import Settings
 from attn_cli.text import wordpieces as pieces
@@ -39,7 +39,7 @@ class SelectedWeights(NamedTuple):
     mask_name: str
     layer: int | None  # where there are several, or were when the weights were computed
     notes: tuple[str, ...] = ()
-    is_shaped: bool = False  # tokens were joined or hidden
+    is_joined_or_hidden: bool = False  # tokens were joined or hidden
 
     @property
     def mask(self) -> masks.Mask | None:
@@ -85,24 +85,24 @@ def select_weights(
         tuple(notes),
     )
     if not is_stated:
-        found = _masked_as_seen(found, saved, saved.weights[layer])
+        found = _with_inferred_mask(found, saved, saved.weights[layer])
     elif found.allowed is not None:
-        found = _masked_as_stated(found, found.allowed, saved, saved.weights[layer])
+        found = _with_given_mask(found, found.allowed, saved, saved.weights[layer])
     tolerance = COARSE if _is_bfloat16(saved.weights) else SUM_TOLERANCE
     found = found._replace(notes=(*found.notes, *_sums(found, tolerance)))
-    if not is_shaping(settings):
+    if not joins_or_hides(settings):
         return found
     if saved.query_tokens is None and saved.key_tokens is None:
         option = "--join-pieces" if settings.join_pieces else "--hide-special"
         raise UsageError(f"{option} needs tokens, and {saved.name} has none.", "Give --tokens.", option)
-    return shaped(found, settings)
+    return pieces_joined_or_hidden(found, settings)
 
 
 def _sound(weights: Array, name: str, heads: tuple[str, ...]) -> tuple[Array, list[str]]:
     """Return weights without NaN, and notes; refuse numbers that no softmax gives, naming their place."""
     missing = np.isnan(weights)
-    blind = missing.all(axis=-1, keepdims=True)
-    bad = (missing & ~blind) | np.isinf(weights)
+    fully_masked = missing.all(axis=-1, keepdims=True)
+    bad = (missing & ~fully_masked) | np.isinf(weights)
     bad |= (weights < 0) | (weights > 1 + SUM_TOLERANCE)
     if bad.any():
         h, i, j = (int(n) for n in np.argwhere(bad)[0])
@@ -112,48 +112,48 @@ def _sound(weights: Array, name: str, heads: tuple[str, ...]) -> tuple[Array, li
             "Are these scores, before the softmax, or weights under dropout (model.eval() turns it off)?",
         )
     notes = []
-    if blind.any():
-        rows = count(int(blind.any(axis=0).sum()), "query has", "queries have")
+    if fully_masked.any():
+        rows = count(int(fully_masked.any(axis=0).sum()), "query has", "queries have")
         notes.append(f"{rows} NaN weights, as PyTorch returns for fully masked rows; shown as zeros.")
     return np.minimum(np.where(missing, 0.0, weights), 1.0) + 0.0, notes  # and no -0.0
 
 
-def _masked_as_seen(found: SelectedWeights, saved: Saved, layer: NDArray[Any]) -> SelectedWeights:
+def _with_inferred_mask(found: SelectedWeights, saved: Saved, layer: NDArray[Any]) -> SelectedWeights:
     """Read a mask off the zeros, and off the file's attention_mask where it has one."""
     inferred = infer_mask(saved.weights, layer, found.key_tokens, saved.padded)
-    return _without_idle(found, inferred.idle)._replace(
+    return _without_padding_rows(found, inferred.padding_rows)._replace(
         allowed=inferred.allowed, mask_name=inferred.name, notes=(*found.notes, *inferred.notes)
     )
 
 
-def _masked_as_stated(
+def _with_given_mask(
     found: SelectedWeights, allowed: Bools, saved: Saved, layer: NDArray[Any]
 ) -> SelectedWeights:
     """Check a stated mask; the rows of padding on the left need not obey it."""
     padding = left_padding(saved.weights, found.key_tokens, saved.padded)
-    idle = idle_rows(layer, allowed)
+    idle = padding_rows(layer, allowed)
     if padding and len(idle) and idle[-1] < padding:
         allowed = allowed.copy()
         allowed[:, :padding] = False
-        idle = idle_rows(layer, allowed)
+        idle = padding_rows(layer, allowed)
         allowed[idle] = False
         token = shortened(found.key_tokens[0])
         note = f"{token} pads the text on the left: masked; its own rows mean nothing, and zeros stand in."
-        found = _without_idle(found, idle)._replace(
+        found = _without_padding_rows(found, idle)._replace(
             allowed=allowed, mask_name="exact zeros", notes=(*found.notes, note)
         )
-    _check_shut(found, allowed)
+    _check_mask_obeyed(found, allowed)
     return found
 
 
-def _without_idle(found: SelectedWeights, idle: Ints) -> SelectedWeights:
+def _without_padding_rows(found: SelectedWeights, padding: Ints) -> SelectedWeights:
     """Put zeros for the weights of rows that mean nothing."""
     weights = found.weights.copy()
-    weights[:, idle] = 0.0
-    return found._replace(weights=weights) if len(idle) else found
+    weights[:, padding] = 0.0
+    return found._replace(weights=weights) if len(padding) else found
 
 
-def _check_shut(found: SelectedWeights, allowed: Bools) -> None:
+def _check_mask_obeyed(found: SelectedWeights, allowed: Bools) -> None:
     """Refuse a mask that the weights do not obey."""
     wrong = np.argwhere(found.weights.any(axis=0) & ~allowed)
     if len(wrong):
@@ -185,12 +185,12 @@ def _sums(found: SelectedWeights, tolerance: float) -> list[str]:
     return [f"{rows} do not sum to one but to {span}, and are shown as they are."]
 
 
-def is_shaping(settings: Settings) -> bool:
+def joins_or_hides(settings: Settings) -> bool:
     """Tell whether tokens are to be joined or hidden."""
     return settings.join_pieces or settings.hide_special
 
 
-def shaped(found: SelectedWeights, settings: Settings) -> SelectedWeights:
+def pieces_joined_or_hidden(found: SelectedWeights, settings: Settings) -> SelectedWeights:
     """Join pieces to words, and leave out special tokens, as is asked for."""
     sides = (found.query_tokens, found.key_tokens)
     marks = pieces.scheme((*sides[0], *sides[1])) if settings.join_pieces else None
@@ -202,16 +202,16 @@ def shaped(found: SelectedWeights, settings: Settings) -> SelectedWeights:
         found = found._replace(notes=(*found.notes, note))
     if settings.hide_special:
         found = _without_special(found, queries, keys, settings.renormalize)
-    return found._replace(is_shaped=True)
+    return found._replace(is_joined_or_hidden=True)
 
 
 def _joined(found: SelectedWeights, queries: list[pieces.Word], keys: list[pieces.Word]) -> SelectedWeights:
     """Join word pieces to words on both sides."""
     sizes = ((len(found.query_tokens), len(queries)), (len(found.key_tokens), len(keys)))
-    told = ", ".join(
+    text = ", ".join(
         f"{old:,} tokens made {count(new, 'word', 'words')}" for old, new in dict.fromkeys(sizes)
     )
-    note = f"Word pieces are joined ({told}): sums over a key's pieces, means over a query's."
+    note = f"Word pieces are joined ({text}): sums over a key's pieces, means over a query's."
     return found._replace(
         query_tokens=tuple(word.name for word in queries),
         key_tokens=tuple(word.name for word in keys),
@@ -248,9 +248,9 @@ def _hiding(hidden: list[str], share: float, empty: int, renormalize: bool) -> l
     if not hidden:
         return ["No token is special: none is hidden."]
     names = list(dict.fromkeys(map(shortened, hidden)))
-    told = ", ".join(names[:MOST_NAMED]) + (" and others" if len(names) > MOST_NAMED else "")
+    text = ", ".join(names[:MOST_NAMED]) + (" and others" if len(names) > MOST_NAMED else "")
     rest = "Rows are renormalised" if renormalize else "Rows are not renormalised"
-    notes = [f"Hidden: {told}, with {fixed(share, 1, '%')} of a row's weight on average. {rest}."]
+    notes = [f"Hidden: {text}, with {fixed(share, 1, '%')} of a row's weight on average. {rest}."]
     if renormalize and empty:
         notes.append(f"{count(empty, 'row', 'rows')} gave all to hidden tokens: zeros are left.")
     return notes

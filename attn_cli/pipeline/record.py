@@ -9,15 +9,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.core.head_weights import Turned
+from attn_cli.core.head_weights import Rotated
 from attn_cli.core.heads import Links
 from attn_cli.core.masks import Mask
 from attn_cli.errors import InputError, NotFinite
 from attn_cli.io.escape import visible
 from attn_cli.pipeline.attend import LINKS, ReadyWeights, Work, mean_head
 from attn_cli.pipeline.inputs import Inputs
-from attn_cli.pipeline.notes import condensed_notes, layout_note, off_note, row_notes, untaught_mask
-from attn_cli.pipeline.project import Layer, ungoverned
+from attn_cli.pipeline.notes import (
+    condensed_notes,
+    excluded_note,
+    layout_note,
+    note_trained_unmasked,
+    row_notes,
+)
+from attn_cli.pipeline.project import Layer, sentence_root
 from attn_cli.settings.settings import ALL, ROLLOUT, Settings
 from attn_cli.settings.validate import find_rows
 from attn_cli.trace.computation import Placed
@@ -25,8 +31,8 @@ from attn_cli.trace.head import Head
 from attn_cli.trace.trace import LARGE, Trace
 
 if TYPE_CHECKING:
-    from attn_cli.core.fast import Report
     from attn_cli.io.array_types import Bools
+    from attn_cli.io.progress import OnPart
     from attn_cli.pipeline.attend import HeadsOfText
 
 NAMED_WORDS = 3
@@ -46,7 +52,7 @@ class Attended(NamedTuple):
     mask: Mask | None = None
     ready: ReadyWeights | None = None
     layers: int = 1  # how many there are, of which this is one
-    report: Report | None = None
+    report: OnPart | None = None
     finish: Callable[[Trace], Trace] = lambda trace: trace  # adds what this source alone knows
 
 
@@ -66,11 +72,11 @@ def record(one: Attended) -> Trace:
 
 def _with_layout_note(trace: Trace, one: Attended) -> Trace:
     """Return the trace with a note on the other layout, where W fits in both and nobody said which it is in."""
-    if one.layer.turned is None or trace.condensed:
+    if one.layer.other_layout is None or trace.condensed:
         return trace
     try:
-        turned, _ = one.layer.turned()
-        there = record(one._replace(layer=turned._replace(turned=None), report=None))
+        other, _ = one.layer.other_layout()
+        there = record(one._replace(layer=other._replace(other_layout=None), report=None))
     except InputError:  # W_o or a bias fits in one layout alone
         return trace
     return replace(trace, notes=(*trace.notes, layout_note(trace, there)))
@@ -92,8 +98,8 @@ def _in_dtype(head: Head, dtype: str) -> Head:
         q, k, v, bias = (
             M if M is None else M.astype(dtype, copy=False) for M in (head.q, head.k, head.v, head.bias)
         )
-    turned = head.turned and Turned(*(M.astype(dtype, copy=False) for M in head.turned))
-    return replace(head, q=q, k=k, v=v, bias=bias, turned=turned)
+    rotated = head.rotated and Rotated(*(M.astype(dtype, copy=False) for M in head.rotated))
+    return replace(head, q=q, k=k, v=v, bias=bias, rotated=rotated)
 
 
 def record_trace(
@@ -102,7 +108,7 @@ def record_trace(
     layer: Layer,
     settings: Settings,
     work: Work | ReadyWeights | HeadsOfText,
-    report: Report | None,
+    report: OnPart | None,
 ) -> Trace:
     """Let the heads work, by blocks of rows where the matrix is large, and keep the record."""
     query, key = inputs.query, inputs.key
@@ -115,7 +121,7 @@ def record_trace(
     rows, focus, summaries, notes = np.arange(n_q), asked, {}, list(inputs.notes)
     if condensed := n_q * n_k > LARGE and not settings.full:
         summaries = work.summaries(wanted, shown == "mean", report)
-        focus = asked or (_telling(summaries[shown].links, inputs),)
+        focus = asked or (_row_of_strongest_link(summaries[shown].links, inputs),)
         focus = focus[: max(1, LARGE // n_k)]
         rows = np.array(focus, dtype=np.intp)
         notes += condensed_notes(n_q, n_k, len(asked), len(focus), work.mask)
@@ -123,12 +129,12 @@ def record_trace(
     heads = work.attended(rows, allowed, wanted, summaries)
     mean = mean_head(heads, allowed, wanted, summaries.get("mean")) if shown == "mean" else None
     top = mean or next(head for head in heads if head.name == shown)
-    focus = focus or (_turning_point(top, layer, inputs),)
+    focus = focus or (_default_query(top, layer, inputs),)
     notes += row_notes(top, inputs, n_k if heads[0].scores is not None else 0)
     is_causal = work.mask is not None and work.mask.label.startswith("causal")
     if is_causal and layer.learned and not (condensed or asked):
-        notes += untaught_mask(top, layer.learned.layers, inputs)
-    notes += off_note(work.mask, inputs)
+        notes += note_trained_unmasked(top, layer.learned.layers, inputs)
+    notes += excluded_note(work.mask, inputs)
     outputs = [head.output for head in heads if head.output is not None]
     numbers = {token: n for n, token in enumerate(dict.fromkeys((*query.tokens, *key.tokens)))}
     return Trace(
@@ -164,7 +170,7 @@ def record_trace(
         output_words=None,
         condensed=condensed,
         notes=tuple(dict.fromkeys(notes)),
-        apart=inputs.apart,
+        has_second_input=inputs.has_second_input,
         pad_queries=query.padding,
         pad_keys=key.padding,
         long_view=summaries[shown].view if condensed else None,
@@ -172,10 +178,10 @@ def record_trace(
     )
 
 
-def _turning_point(head: Head, layer: Layer, inputs: Inputs) -> int:
+def _default_query(head: Head, layer: Layer, inputs: Inputs) -> int:
     """Choose the default row: the sentence's root word if known, else the query of the strongest link of two words."""
-    found = None if layer.governor is None else ungoverned(layer.governor, inputs)
-    return _telling(head.links, inputs) if found is None else found
+    found = None if layer.root_head is None else sentence_root(layer.root_head, inputs)
+    return _row_of_strongest_link(head.links, inputs) if found is None else found
 
 
 def _placed(inputs: Inputs) -> Placed | None:
@@ -203,12 +209,12 @@ def output_words(trace: Trace, inputs: Inputs) -> tuple[tuple[tuple[str, float],
     )
 
 
-def _telling(links: Links, inputs: Inputs) -> int:
+def _row_of_strongest_link(links: Links, inputs: Inputs) -> int:
     """Return the query whose link to a differently written word is the strongest of all.
 
     Words without a vector do not count: zeros score alike with everything.
     """
-    best, telling = -1.0, 0
+    best, row = -1.0, 0
     unknown = set(inputs.unknown)
     for i, token in enumerate(inputs.query.tokens):
         if token in unknown or i in inputs.query.padding:
@@ -217,9 +223,9 @@ def _telling(links: Links, inputs: Inputs) -> int:
             key = inputs.key.tokens[j] if j >= 0 else token
             if key.casefold() != token.casefold() and key not in unknown:
                 if weight > best:
-                    best, telling = float(weight), i
+                    best, row = float(weight), i
                 break
-    return telling
+    return row
 
 
 def check_all_fit(n_q: int, n_k: int, layers: int, heads: int, settings: Settings) -> None:
@@ -257,11 +263,11 @@ def _together(traces: Iterable[Trace], settings: Settings) -> Trace:
     derived = "the mean of each layer's heads" if last.shown.name == "mean" else last.derived
     if settings.head == ROLLOUT:
         derived = ROLLOUTS
-    told = _told_once(notes)
-    return replace(last, settings=settings, heads=tuple(heads), shown=shown, notes=told, derived=derived)
+    merged = _merged_notes(notes)
+    return replace(last, settings=settings, heads=tuple(heads), shown=shown, notes=merged, derived=derived)
 
 
-def _told_once(notes: list[tuple[int | None, str]]) -> tuple[str, ...]:
+def _merged_notes(notes: list[tuple[int | None, str]]) -> tuple[str, ...]:
     """Return the notes of all layers: each once, with its layers where not all have it."""
     layers = {layer for layer, _ in notes if layer is not None}
     found = dict[str, list[int | None]]()

@@ -118,7 +118,7 @@ def _matrices(trace: Trace) -> Iterator[str]:
 
 def _matrix(trace: Trace, head: Head, rows: Sequence[int], columns: range, is_one_of_many: bool) -> str:
     """Return a head's weights as a table; a masked one is a dash."""
-    values = _values(trace, head, [trace.held(i) for i in rows])[:, : len(columns)]
+    values = _values(trace, head, [trace.row_in_arrays(i) for i in rows])[:, : len(columns)]
     shown = Matrix([], [], values, is_weights=True)
     shades = shading(values, shade_range(shown)).tolist()
     form = weight(2 if is_one_of_many else 3)

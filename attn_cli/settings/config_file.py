@@ -22,7 +22,7 @@ from attn_cli.settings.declare import Value, declared
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
-LARGEST = 1 << 16  # bytes
+MAX_CONFIG_BYTES = 1 << 16  # bytes
 ALL = declared(Settings) | declared(View)
 SETTINGS = {name: setting for name, setting in ALL.items() if setting.in_files}
 TAKES = {str: "text in quotes", int: "a whole number", float: "a number", bool: "true or false"}
@@ -113,7 +113,7 @@ def _place(path: str, line: int) -> str:
 
 def _text(path: str) -> str:
     try:
-        data = read_bytes(path, LARGEST)
+        data = read_bytes(path, MAX_CONFIG_BYTES)
     except FileError as error:
         raise ConfigError(error.message, "Correct it, or move it away.") from None
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):

@@ -15,9 +15,9 @@ HEADS = (
     *("coordination", "previous", "next", "mean", "all"),
 )
 # Settings that a pretrained model replaces, and settings that have no effect with one.
-REPLACED = ("embedding", "projection", "tokenizer", "keep_punctuation")
-IDLE = ("dim", "seed", "oov", "heads", "layout", "positions", "round", "pad", "pad_side")
-OF_MODEL = (*REPLACED, *IDLE)
+REPLACED_BY_MODEL = ("embedding", "projection", "tokenizer", "keep_punctuation")
+NO_EFFECT_WITH_MODEL = ("dim", "seed", "oov", "heads", "layout", "positions", "round", "pad", "pad_side")
+CONFLICTS_WITH_MODEL = (*REPLACED_BY_MODEL, *NO_EFFECT_WITH_MODEL)
 MOST_NEXT = 50  # next words
 ALL, MEAN, ROLLOUT = "all", "mean", "rollout"
 PIECES = ("join_pieces", "hide_special", "renormalize")

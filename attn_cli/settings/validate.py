@@ -10,7 +10,14 @@ from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.io.files import looks_like_file
 from attn_cli.settings.declare import size_of
-from attn_cli.settings.settings import ALL, IDLE, MEAN, REPLACED, WITH_MODEL, Settings
+from attn_cli.settings.settings import (
+    ALL,
+    MEAN,
+    NO_EFFECT_WITH_MODEL,
+    REPLACED_BY_MODEL,
+    WITH_MODEL,
+    Settings,
+)
 
 # Of a text without a pretrained model; its own tokens are words already, and none of them frames it.
 NEEDED = {
@@ -22,7 +29,7 @@ NEEDED = {
 }
 
 # Why these change nothing beside a pretrained model.
-WHY_IDLE = {
+WHY_NO_EFFECT = {
     "dim": "it has vectors of its own",
     "seed": "nothing in it is random",
     "oov": "its tokenizer has an answer for every word",
@@ -37,7 +44,7 @@ PURPOSES = {"--query": "look from", "--versus": "look at", "--swap": "replace", 
 
 
 @cache
-def usual_settings() -> Settings:
+def default_settings() -> Settings:
     """Return the settings of whoever sets nothing."""
     return Settings()
 
@@ -69,18 +76,18 @@ def check_words(tokens: Sequence[str], settings: Settings) -> None:
 
 def check_model(settings: Settings) -> None:
     """Raise UsageError if a setting was made whose place a pretrained model takes."""
-    usual = usual_settings()
-    for name in (*IDLE, *REPLACED):  # positions come with a projection of their own
-        if getattr(settings, name) != getattr(usual, name):
+    defaults = default_settings()
+    for name in (*NO_EFFECT_WITH_MODEL, *REPLACED_BY_MODEL):  # positions come with a projection of their own
+        if getattr(settings, name) != getattr(defaults, name):
             raise beside_model(name)
 
 
 def check_without_model(settings: Settings, says_words: bool = False) -> None:
     """Raise UsageError if something was asked for that only a pretrained model has, or one that `says_words`."""
-    usual = usual_settings()
+    defaults = default_settings()
     for name in WITH_MODEL:
         is_next = name in ("next", "next_at")
-        if getattr(settings, name) not in (getattr(usual, name), 0) and not (is_next and says_words):
+        if getattr(settings, name) not in (getattr(defaults, name), 0) and not (is_next and says_words):
             option = "--" + name.replace("_", "-")
             hint = "Give one with -p language or --model." if is_next else "Give one with --model."
             raise UsageError(f"{option} needs {NEEDED[name]}.", hint, option)
@@ -121,10 +128,10 @@ def check_shaping(settings: Settings) -> None:
 def beside_model(name: str) -> UsageError:
     """Return the error of a setting beside --model."""
     option = "--" + name.replace("_", "-")
-    told = f"--model takes the place of {option}."
-    if name in IDLE:
-        told = f"{option} changes nothing in a model on disk: {WHY_IDLE[name]}."
-    return UsageError(told, f"Leave out {option}, or --model.", "--model")
+    message = f"--model takes the place of {option}."
+    if name in NO_EFFECT_WITH_MODEL:
+        message = f"{option} changes nothing in a model on disk: {WHY_NO_EFFECT[name]}."
+    return UsageError(message, f"Leave out {option}, or --model.", "--model")
 
 
 def unused(settings: Settings, words: bool = True, learned: bool = False, has_x: bool = True) -> list[str]:
@@ -137,20 +144,21 @@ def unused(settings: Settings, words: bool = True, learned: bool = False, has_x:
     from_file = settings.projection not in (None, "identity", "random") and not learned
     by_default = settings.embedding in (None, "word2vec") and settings.projection is None and words
     mask_file = settings.mask is not None and looks_like_file(settings.mask)
-    usual = usual_settings()
+    defaults = default_settings()
     idle = {
         "--dim has an effect only with random vectors.": settings.dim is not None and not drawn,
         "--layout has an effect only with weights from a file.": words and settings.layout and not from_file,
-        "--pad-side has an effect only with --pad.": not settings.pad and settings.pad_side != usual.pad_side,
+        "--pad-side has an effect only with --pad.": not settings.pad
+        and settings.pad_side != defaults.pad_side,
         "--mask-true has an effect only with a mask from a file.": settings.mask_true and not mask_file,
-        "--tokenizer has an effect only with a text.": not words and settings.tokenizer != usual.tokenizer,
+        "--tokenizer has an effect only with a text.": not words and settings.tokenizer != defaults.tokenizer,
         "--heads splits the identity projection; the heads of roles, the default, are its own.": by_default
         and settings.heads is not None,
         "--layer has an effect only with a learned model.": settings.layer is not None and not learned,
         "--positions has an effect only where X is known, not with Q, K and V.": settings.positions
         == "sinusoidal"
         and not has_x,
-        "--oov has an effect only with word vectors.": (drawn or not words) and settings.oov != usual.oov,
+        "--oov has an effect only with word vectors.": (drawn or not words) and settings.oov != defaults.oov,
         "--keep-punctuation has an effect only with --tokenizer words.": settings.keep_punctuation
         and (not words or settings.tokenizer != "words"),
     }

@@ -12,14 +12,14 @@ from attn_cli.errors import InputError, SettingError, UsageError
 from attn_cli.pipeline.embed import settings_for_positions
 from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.settings.declare import declared
-from attn_cli.settings.settings import ALL, OF_MODEL, SHOWN_ONLY, Settings
+from attn_cli.settings.settings import ALL, CONFLICTS_WITH_MODEL, SHOWN_ONLY, Settings
 from attn_cli.settings.validate import beside_model
 from attn_cli.trace.diagnostics import entropy as bits
 from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
-    from attn_cli.io.progress import Report
+    from attn_cli.io.progress import OnPart
 
 SAME = 1e-12  # weights that differ by less count as equal
 MOST_MOVERS = 100  # kept, unless --top asks for more
@@ -42,7 +42,7 @@ class Change(NamedTuple):
     to: int  # the index of the other value
     difference: Array  # (rows shown, n_k), after - before; NaN where masked in either
     movers: tuple[Mover, ...]  # the largest changes above SAME, the largest first
-    turned: tuple[int, ...]  # queries whose strongest key changed
+    strongest_changed: tuple[int, ...]  # queries whose strongest key changed
     only_before: int  # links that are masked only before
     only_after: int
     output: float | None  # the largest change of an output number; None where the shapes differ
@@ -95,7 +95,7 @@ def compare(
     settings: Settings,
     option: str,
     values: Sequence[Value],
-    report: Report | None = None,
+    report: OnPart | None = None,
 ) -> Comparison:
     """Trace a text once for each value of the option, a field of Settings, and compare the weights.
 
@@ -106,7 +106,7 @@ def compare(
     """
     if option not in VARIED:
         raise UsageError(f"--vary cannot vary {option!r}.", f"Choose one of {', '.join(VARIED)}.", "--vary")
-    if settings.model is not None and option in OF_MODEL:
+    if settings.model is not None and option in CONFLICTS_WITH_MODEL:
         raise beside_model(option)
     if settings.head == "all" or (option == "head" and "all" in values):
         raise UsageError("One head is compared at a time.", "Give a head's name, or mean.", "--head")
@@ -169,7 +169,7 @@ def _default_among(option: str, values: Sequence[Value], settings: Settings, tra
 
 
 def _trace(
-    text: str, context: str | None, settings: Settings, option: str, value: Value, report: Report | None
+    text: str, context: str | None, settings: Settings, option: str, value: Value, report: OnPart | None
 ) -> Trace:
     chosen = getattr(Settings(), option) if value is None else value
     if option == "positions":  # implies the identity projection: both sides get it, so that one thing varies
@@ -192,7 +192,7 @@ def mean_entropy(trace: Trace) -> float | None:
 
     A fully masked row has no distribution, and does not count; None if no row is left.
     """
-    weights = trace.weights[[trace.held(i) for i in trace.listed]]
+    weights = trace.weights[[trace.row_in_arrays(i) for i in trace.listed]]
     weights = weights[weights.any(axis=1)]
     if not len(weights):
         return None
@@ -200,7 +200,7 @@ def mean_entropy(trace: Trace) -> float | None:
 
 
 def _change(before: Trace, after: Trace, to: int) -> Change:
-    rows = [before.held(i) for i in before.listed]
+    rows = [before.row_in_arrays(i) for i in before.listed]
     old, new = (_visible_weights(trace, rows) for trace in (before, after))
     difference = new - old
     size = np.nan_to_num(np.abs(difference))

@@ -42,7 +42,7 @@ class StepResult(NamedTuple):
     expected: float | None = None
     got: float | None = None
     shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None  # expected and given, where they differ
-    turned: bool = False  # whether the transposed matrix would be right
+    right_if_transposed: bool = False  # whether the transposed matrix would be right
     empty: bool = False  # whether everything is masked for the cell's query
     unfilled: int = 0  # of the cells that differ, those not filled in yet
 
@@ -196,11 +196,13 @@ def _compare(grading: Grading, procedure: Procedure, step: str, arrays: list[Arr
         first = first or result
     wanted = usual[0].shape
     first = first or StepResult(step, "differs", shapes=(wanted, matrix.values.shape))
-    turned = fit_shape(matrix.values.T, wanted) if matrix.values.ndim == 2 and procedure == CORRECT else None
-    if turned is None or matrix.values.shape == (1, 1):
+    transposed = (
+        fit_shape(matrix.values.T, wanted) if matrix.values.ndim == 2 and procedure == CORRECT else None
+    )
+    if transposed is None or matrix.values.shape == (1, 1):
         return first
-    fits = _compare_cells(problem, procedure, step, turned, usual, reach).status == "right"
-    return first._replace(turned=fits)
+    fits = _compare_cells(problem, procedure, step, transposed, usual, reach).status == "right"
+    return first._replace(right_if_transposed=fits)
 
 
 def _compare_cells(

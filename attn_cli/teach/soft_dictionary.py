@@ -20,7 +20,7 @@ from attn_cli.pipeline.sources.phrases import attend_phrases
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
-    from attn_cli.io.progress import Report
+    from attn_cli.io.progress import OnPart
     from attn_cli.settings.settings import Settings
     from attn_cli.teach.examples import Acts
     from attn_cli.trace.trace import Trace
@@ -100,7 +100,7 @@ def look_up(
     query: str,
     pairs: Pairs,
     settings: Settings,
-    report: Report | None = None,
+    report: OnPart | None = None,
 ) -> Lookup:
     """Look a query up in a dictionary: exactly, by the nearest key, and softly.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.errors import InputError
-from attn_cli.inputs.csv_matrix import Written
+from attn_cli.inputs.csv_matrix import WrittenNumber
 from attn_cli.inputs.matrices import KNOWN
 from attn_cli.inputs.record import read_record
 from attn_cli.io.escape import visible
@@ -144,7 +144,7 @@ def _numbers(value: object, depth: int = 0) -> object:
 def _text_decimals(value: object) -> int:
     if isinstance(value, list):
         return max(map(_text_decimals, value), default=0)
-    return value.decimals if isinstance(value, Written) else 0
+    return value.decimals if isinstance(value, WrittenNumber) else 0
 
 
 def _array_decimals(array: NDArray[np.generic]) -> int:

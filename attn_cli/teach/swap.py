@@ -16,7 +16,7 @@ from attn_cli.text.tokenize import tokenize
 from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
-    from attn_cli.io.progress import Report
+    from attn_cli.io.progress import OnPart
 
 OPTION = "--swap"
 HINT = "Try: --swap fox=rock"
@@ -64,7 +64,7 @@ def swap(
     context: str | None,
     settings: Settings,
     swaps: Sequence[Swap],
-    report: Report | None = None,
+    report: OnPart | None = None,
 ) -> Comparison:
     """Trace a text as it is, and with words swapped, all at once, in it and in its context.
 
@@ -135,10 +135,10 @@ def key_changes(comparison: Comparison, i: int) -> list[KeyChange]:
     """Return what query i gives each key before and after the swap."""
     before, after = comparison.traces
     rows = [trace.row(i) for trace in comparison.traces]
-    weights = [trace.weights[trace.held(i)].tolist() for trace in comparison.traces]
+    weights = [trace.weights[trace.row_in_arrays(i)].tolist() for trace in comparison.traces]
     found = []
     for j, (old, new) in enumerate(zip(before.key_tokens, after.key_tokens, strict=True)):
-        may = before.mask is None or bool(before.mask[before.held(i), j])
+        may = before.mask is None or bool(before.mask[before.row_in_arrays(i), j])
         content = distance = None
         first, second = rows
         if first is not None and second is not None:

@@ -68,10 +68,10 @@ class NextWords(NamedTuple):
     place: int  # of the query that they come after, or of the mask that they fill
     fills: bool  # whether they fill a mask
     token: str  # that token, as the vocabulary spells it
-    came: float | None = None  # the probability of the token that does come next, where one does
+    actual: float | None = None  # the probability of the token that does come next, where one does
 
 
-class Source(Protocol):
+class RowSource(Protocol):
     """What computes a head's weights again, a block of rows at a time."""
 
     def blocks(self, name: str) -> Iterator[Array]:
@@ -115,7 +115,7 @@ class Computation(Frozen):
     output_words: tuple[tuple[tuple[str, float], ...], ...] | None  # a query: words near its output, cosines
     condensed: bool
     notes: tuple[str, ...]
-    apart: bool = False  # whether keys come from a second text or a second X
+    has_second_input: bool = False  # whether keys come from a second text or a second X
     pad_queries: range = range(0)  # the queries that are padding
     pad_keys: range = range(0)
     long_view: LongView | None = None  # of the shown head, where the trace is condensed
@@ -126,7 +126,7 @@ class Computation(Frozen):
     stack_layers: int | None = None  # of a pretrained model: how many layers the shown one is among
     x_parts: tuple[str, ...] = ()  # of a pretrained model: what X of its first layer is made of
     derived: str = "weights as given"  # what the weights are, where no scores made them
-    source: Source | None = None  # what gives weights that are too many to hold
+    source: RowSource | None = None  # what gives weights that are too many to hold
 
     @property
     def weights(self) -> Array:
@@ -141,7 +141,7 @@ class Computation(Frozen):
     @property
     def is_self(self) -> bool:
         """Whether the words look at themselves: query i and key i are the same word."""
-        return not self.apart and self.query_tokens == self.key_tokens
+        return not self.has_second_input and self.query_tokens == self.key_tokens
 
     @property
     def stepped_head(self) -> Head:
@@ -170,10 +170,10 @@ class Computation(Frozen):
         return self.heads[0].softcap
 
     @property
-    def tempers_distance(self) -> bool:
+    def temperature_scales_distance(self) -> bool:
         """Whether the temperature divides what is added for distances: not what was given, but what is learned."""
         head = self.heads[0]
-        is_learned = head.position_vectors is not None or head.turned is not None
+        is_learned = head.position_vectors is not None or head.rotated is not None
         return is_learned or (self.of_model and head.position_scores is not None)
 
     @property
@@ -215,7 +215,7 @@ class Computation(Frozen):
         """Return where query i stands among the text's own tokens; padding before them does not count."""
         return i - (len(self.pad_queries) if self.pad_queries.start == 0 else 0)
 
-    def held(self, row: int) -> int:
+    def row_in_arrays(self, row: int) -> int:
         """Return where query `row` stands in the n_q x n_k arrays."""
         return row if not self.condensed else [int(r) for r in self.rows].index(row)
 
@@ -226,7 +226,7 @@ class Computation(Frozen):
             return None
         from attn_cli.core.heads import rounding_of  # with NumPy, which is loaded where there are scores
 
-        at = self.held(i)
+        at = self.row_in_arrays(i)
         masked = head.masked_scores[at].tolist()
         largest = max(masked)
         shift = largest if abs(largest) > 30 and math.isfinite(largest) else 0.0
@@ -240,7 +240,7 @@ class Computation(Frozen):
             scaled=head.scaled_scores[at].tolist(),
             position=None if head.position_scores is None else head.position_scores[at].tolist(),
             capped=None if head.capped_scores is None else head.capped_scores[at].tolist(),
-            is_turned=head.turned is not None,
+            is_rotated=head.rotated is not None,
             masked=masked,
             shift=shift,
             exps=exps,
@@ -257,7 +257,7 @@ class Computation(Frozen):
         row = self.row(i, head)
         return [] if row is None else row.because()
 
-    def diagnoses(self, rows: Sequence[int] | None = None, heated: bool = True) -> list[Diagnosis]:
+    def diagnoses(self, rows: Sequence[int] | None = None, with_temperature: bool = True) -> list[Diagnosis]:
         """Return the diagnostics of each listed row (or each of `rows`), for the shown head.
 
         With heated=False, temperature_95 is not computed: it is most of the work.
@@ -265,10 +265,12 @@ class Computation(Frozen):
         from attn_cli.trace.diagnostics import diagnose  # only those who ask pay for it
 
         head = self.shown
-        held = [self.held(i) for i in (self.listed if rows is None else rows)]
+        held = [self.row_in_arrays(i) for i in (self.listed if rows is None else rows)]
         allowed = None if self.mask is None else self.mask[held]
         masked = None if head.masked_scores is None else head.masked_scores[held]
-        if not heated or (head.position_scores is not None and not self.tempers_distance):
+        if not with_temperature or (
+            head.position_scores is not None and not self.temperature_scales_distance
+        ):
             masked = None  # the sum does not scale with the temperature
         plain = head.k is not None and score_named(self.score).is_dot and head.position_scores is None
         dots = head.scores[held] if plain and head.scores is not None else None

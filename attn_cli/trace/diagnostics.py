@@ -10,10 +10,10 @@ import numpy as np
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools
 
-ALMOST = 1.25  # the largest weight over the smallest: up to here a row is nearly uniform
-SURE = 0.95
+UNIFORM_RATIO = 1.25  # the largest weight over the smallest: up to here a row is nearly uniform
+TARGET_SHARE = 0.95
 STEPS = 100  # of Newton's method; ten or twenty are enough
-ALIKE = 1e-12  # scores closer than this share the first place
+TIE_TOLERANCE = 1e-12  # scores closer than this share the first place
 LONGER = 1.001
 LARGEST_GAP = 1e300  # of two scores whose difference no number holds
 
@@ -51,11 +51,11 @@ def are_nearly_uniform(weights: Array, allowed: Bools) -> Bools:
         np.where(allowed, weights, -np.inf).max(axis=-1),
         np.where(allowed, weights, np.inf).min(axis=-1),
     )
-    flat: Bools = (allowed.sum(axis=-1) > 1) & (most <= ALMOST * least)
+    flat: Bools = (allowed.sum(axis=-1) > 1) & (most <= UNIFORM_RATIO * least)
     return flat
 
 
-def temperatures(scores: Array, temperature: float, share: float = SURE) -> list[float | None]:
+def temperatures(scores: Array, temperature: float, share: float = TARGET_SHARE) -> list[float | None]:
     """Return, for each row, the temperature at which its largest score has this share of the softmax.
 
     `scores` (rows, n_k) go to the softmax now, divided by `temperature` already; -inf is masked. None where
@@ -74,7 +74,9 @@ def temperatures(scores: Array, temperature: float, share: float = SURE) -> list
         gaps = np.minimum(largest - ordered[:, 1:], LARGEST_GAP)
     is_there = np.isfinite(ordered[:, 1:])
     gaps = np.where(is_there, gaps, 0.0)
-    rows = np.flatnonzero(is_there[:, 0] & (gaps[:, 0] > ALIKE * np.maximum(1.0, np.abs(largest[:, 0]))))
+    rows = np.flatnonzero(
+        is_there[:, 0] & (gaps[:, 0] > TIE_TOLERANCE * np.maximum(1.0, np.abs(largest[:, 0])))
+    )
     if len(rows):
         for row, x in zip(rows.tolist(), _sharpness(gaps[rows], is_there[rows], share).tolist(), strict=True):
             found[row] = temperature / x if x > 0 else None

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from attn_cli.core.attention import Steps
-    from attn_cli.core.head_weights import Gains, HeadWeights, Position, Turned
+    from attn_cli.core.head_weights import HeadWeights, Position, QKNorm, Rotated
     from attn_cli.core.heads import Links
     from attn_cli.core.masks import Mask
     from attn_cli.io.array_types import Array
 
 MATRICES = ("W_q", "W_k", "W_v")
-GAINS = ("q_gain", "k_gain")
-TURNED = ("q_turned", "k_turned")
+QK_NORM = ("q_gain", "k_gain")
+ROTATED = ("q_turned", "k_turned")
 WEIGHTS = (*MATRICES, "b_q", "b_k", "b_v", "position_vectors", "position_biases")
 SCORES = ("scores", "scaled_scores", "position_scores", "capped_scores", "masked_scores")
 
@@ -67,8 +67,8 @@ class Head(Frozen):
     layout: str = "in-out"  # in which W came
     scale: float | None = None  # of the scores, where it is not that of their name
     softcap: float | None = None  # c, where c tanh(s / c) of each scaled score s goes on to the mask
-    gains: Gains | None = None  # where q and k are x W divided by their root mean square, times these
-    turned: Turned | None = None  # q and k rotated by position, which attend instead of them
+    qk_norm: QKNorm | None = None  # where q and k are x W divided by their root mean square, times these
+    rotated: Rotated | None = None  # q and k rotated by position, which attend instead of them
     steps: Steps | None = None  # None before attention is computed, and where weights came ready
     ready: Array | None = None  # (rows, n_k), weights that came ready, or the mean of the heads'
     output: Array | None = None  # (n_q, d_v), weights @ v
@@ -102,7 +102,7 @@ class Head(Frozen):
 
     def __getattr__(self, name: str) -> Array | None:
         """Return a part by the name that it has in the JSON."""
-        if name not in (*WEIGHTS, *SCORES, *GAINS, *TURNED):
+        if name not in (*WEIGHTS, *SCORES, *QK_NORM, *ROTATED):
             raise AttributeError(f"a head has no {name!r}")
         if name.startswith("position_") and name in WEIGHTS:
             R_and_b = self.position or (None, None)
@@ -112,10 +112,10 @@ class Head(Frozen):
                 return None
             steps: Array | None = getattr(self.steps, name.replace("position_scores", "bias"))
             return steps
-        if name in TURNED:
-            return None if self.turned is None else self.turned[TURNED.index(name)]
-        if name in GAINS:
-            return None if self.gains is None else self.gains[GAINS.index(name)]
+        if name in ROTATED:
+            return None if self.rotated is None else self.rotated[ROTATED.index(name)]
+        if name in QK_NORM:
+            return None if self.qk_norm is None else self.qk_norm[QK_NORM.index(name)]
         found: Array | None = None if self.W is None else getattr(self.W, name)
         return found.T if found is not None and name in MATRICES and self.layout == "out-in" else found
 

@@ -17,10 +17,12 @@ from attn_cli.trace.diagnostics import entropy
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools, Ints
 
-LEAST = 0.5  # a head is named if its share is this far from a uniform head's to all of the attention,
+MIN_GAIN = 0.5  # a head is named if its share is this far from a uniform head's to all of the attention,
 LEAD = 0.1  # ... this much above the share of every other pattern,
-FEWEST = 2  # ... and possible in so many rows
-EVEN = 0.8  # a bag-of-words head: so much of its attention overlaps with a uniform distribution
+MIN_ROWS = 2  # ... and possible in so many rows
+MIN_UNIFORM_OVERLAP = (
+    0.8  # a bag-of-words head: so much of its attention overlaps with a uniform distribution
+)
 MIXED, BAG = "mixed", "bag-of-words"
 
 
@@ -173,10 +175,10 @@ def _named(shares: dict[str, float | None], patterns: dict[str, Pattern]) -> str
         best, others = ranked[0], [known[name] for name in ranked[1:]]
         even = patterns[best].even or 0.0
         leads = known[best] - max(others, default=0.0) >= LEAD
-        if leads and known[best] >= even + LEAST * (1 - even) and patterns[best].rows.sum() >= FEWEST:
+        if leads and known[best] >= even + MIN_GAIN * (1 - even) and patterns[best].rows.sum() >= MIN_ROWS:
             return best
     bag = shares[BAG]
-    return BAG if bag is not None and bag >= EVEN else MIXED
+    return BAG if bag is not None and bag >= MIN_UNIFORM_OVERLAP else MIXED
 
 
 def rolled_out(below: Array | None, weights: Array) -> Array:

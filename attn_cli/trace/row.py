@@ -41,7 +41,7 @@ class Row(NamedTuple):
     """One query's way to its weights, number by number; a masked key has no exp and no weight.
 
     Where scores are capped, `capped` is what the cap leaves of the content, or of content and distance where these
-    are one score (`is_turned`).
+    are one score (`is_rotated`).
     weight = exp / total, where exp = e^(masked score - shift). The shift is 0 unless e^score would be
     unwieldy (beyond e^30); it cancels out.
     """
@@ -54,7 +54,7 @@ class Row(NamedTuple):
     scaled: list[float]
     position: list[float] | None
     capped: list[float] | None
-    is_turned: bool
+    is_rotated: bool
     masked: list[float]  # -inf where masked
     shift: float
     exps: list[float]
@@ -65,7 +65,7 @@ class Row(NamedTuple):
     @property
     def content(self) -> list[float]:
         """What a key's content puts into its score, beside what its distance does."""
-        return self.scaled if self.capped is None or self.is_turned else self.capped
+        return self.scaled if self.capped is None or self.is_rotated else self.capped
 
     @property
     def summed(self) -> list[float]:

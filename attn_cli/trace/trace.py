@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from attn_cli.trace.computation import Computation
-from attn_cli.trace.head import GAINS, SCORES, TURNED, WEIGHTS
+from attn_cli.trace.head import QK_NORM, ROTATED, SCORES, WEIGHTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -63,7 +63,7 @@ def as_json(
     With `keys`, only these are made: one that --steps adds needs no `steps` then, one that no trace has is null.
     """
     listed = list(trace.listed)
-    held = [trace.held(i) for i in listed] if trace.whole else []
+    held = [trace.row_in_arrays(i) for i in listed] if trace.whole else []
     steps = steps and trace.is_scored
     shown = Shown(trace, listed, held, steps, walked or trace.asked)
     if keys is None:
@@ -107,8 +107,8 @@ def _diagnostics(shown: Shown) -> object:
     trace, listed = shown.trace, shown.listed
     if trace.condensed:
         return None
-    told = zip(listed, trace.diagnoses(listed), strict=True)
-    return [{"query": trace.query_tokens[i], **diagnosis._asdict()} for i, diagnosis in told]
+    diagnoses = zip(listed, trace.diagnoses(listed), strict=True)
+    return [{"query": trace.query_tokens[i], **diagnosis._asdict()} for i, diagnosis in diagnoses]
 
 
 def _output_words(shown: Shown) -> object:
@@ -130,7 +130,7 @@ def _next_words_at(shown: Shown) -> object:
             "place": one.place,
             "token": one.token,
             "words": [{"word": word, "probability": share} for word, share in one.words],
-            "came": one.came,
+            "came": one.actual,
         }
         for one in found
     ]
@@ -176,7 +176,7 @@ def _head(shown: Shown, head: Head) -> dict[str, object]:
         "output": shown.rows(head.output),
     }
     if shown.steps:
-        for name in (*WEIGHTS, *GAINS, "q", "k", "v", *TURNED):
+        for name in (*WEIGHTS, *QK_NORM, "q", "k", "v", *ROTATED):
             matrix = getattr(head, name)
             record[name] = shown.rows(matrix) if name in ("q", "q_turned") else _lists(matrix)
         for name in SCORES:

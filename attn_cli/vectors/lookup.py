@@ -18,7 +18,7 @@ from attn_cli.vectors.table import BUNDLED, OnProgress, bundled, no_progress, re
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
     from attn_cli.vectors.open_vectors import OpenVectors, Vectors
-    from attn_cli.vectors.spelling import Start
+    from attn_cli.vectors.spelling import SpellingFeatures
 
 
 class Embedded(NamedTuple):
@@ -77,7 +77,7 @@ def embed(
     table: Vectors,
     oov: str,
     seed: int,
-    start: Start | None = None,
+    spelling: SpellingFeatures | None = None,
     report: OnProgress = no_progress,
 ) -> Embedded:
     """Return the tokens' vectors; `oov` says what becomes of a token that has none.
@@ -90,7 +90,7 @@ def embed(
     """
     distinct = list(dict.fromkeys(tokens))
     known = {token: vector for token, (_, vector) in look_up_all(distinct, table, report).items()}
-    always = start if start is not None and start.always else None
+    always = spelling if spelling is not None and spelling.always else None
     if always:
         known = {token: vector + always.of(token) for token, vector in known.items()}
     unknown = [token for token in distinct if token not in known]
@@ -115,7 +115,7 @@ def embed(
 
         guessed = guess(guessable(unknown, table), table)
         known |= {token: vector + (always.of(token) if always else 0) for token, vector in guessed.items()}
-    own = start if oov == "model" else None
+    own = spelling if oov == "model" else None
     known |= {
         token: own.of(token) if own else _stand_in(token, table, oov, seed)
         for token in unknown

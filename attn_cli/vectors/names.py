@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from attn_cli.vectors.open_vectors import OpenVectors
 
-LARGEST = 1 << 16
+MAX_RECORD_BYTES = 1 << 16
 UNPACKED = ".vectors"
 TAKEN = (BUNDLED, "random")
 TRIES = 100  # of a name whose file is replaced again and again
@@ -79,7 +79,7 @@ def read_record(name: str) -> Record | None:
         return None
     try:
         with open(path, "rb") as file:
-            kept = json.loads(file.read(LARGEST))
+            kept = json.loads(file.read(MAX_RECORD_BYTES))
         words, dim = (kept.get(key) if type(kept.get(key)) is int else None for key in ("words", "dim"))
         if not isinstance(kept["path"], str):
             raise ValueError
@@ -148,15 +148,15 @@ def import_file(
     with contextlib.ExitStack() as until_named:
         target = until_named.enter_context(_unpacked(source, packed, name, report)) if packed else path
         vectors = open_file(target, name)
-        told = keep_index(vectors, report)
+        note = keep_index(vectors, report)
         _store(name, Record(target, vectors.n_words, vectors.dim))
         if packed:
             notes.append(f"unpacked to {visible(target)}, {os.path.getsize(target):,} bytes.")
     _collect(before or "")
     if before is not None and before != os.path.realpath(target):
         notes.append(f"{name} stood for {visible(before)} before.")
-    if told.startswith("No index"):
-        notes.append(told)
+    if note.startswith("No index"):
+        notes.append(note)
     return name, vectors, notes
 
 

@@ -13,7 +13,7 @@ from attn_cli.vectors.formats.word2vec_binary import BinaryFormat
 from attn_cli.vectors.table import (
     OnProgress,
     Rows,
-    Table,
+    VectorTable,
     as_bytes,
     as_float64,
     description,
@@ -170,8 +170,10 @@ def _without(repeats: Ints, offsets: Ints, rows: Rows) -> Rows:
     return Rows([word for word, is_kept in zip(rows.words, kept, strict=True) if is_kept], rows.matrix[kept])
 
 
-OpenVectors: TypeAlias = "Table | FileVectors"  # a matrix, in memory or in a file; text or a word2vec binary
-Vectors: TypeAlias = "Table | FileVectors | VectorMemo"
+OpenVectors: TypeAlias = (
+    "VectorTable | FileVectors"  # a matrix, in memory or in a file; text or a word2vec binary
+)
+Vectors: TypeAlias = "VectorTable | FileVectors | VectorMemo"
 MOST_BYTES = 1 << 24
 LEAST_BYTES = 1 << 9  # of an entry, also of a word without a vector
 SINGLY = 200  # words up to which each is searched for by itself
@@ -214,9 +216,9 @@ class VectorMemo:
     def _fresh(self, words: list[str], report: OnProgress) -> dict[str, Array]:
         """Return the vectors of words that are not in the cache."""
         self.searched += len(words)
-        if isinstance(self.table, Table) and self.searched > SINGLY and not self.places:
+        if isinstance(self.table, VectorTable) and self.searched > SINGLY and not self.places:
             self.places = self.table.word_rows() if len(self.table.block) <= MOST_WORDS else {}
-        if not self.places or not isinstance(self.table, Table):
+        if not self.places or not isinstance(self.table, VectorTable):
             return self.table.find(words, report)
         rows = {word: self.places[name] for word in words if (name := as_bytes(word)) in self.places}
         vectors = as_float64(self.table.matrix[np.array(list(rows.values()), dtype=np.intp)])

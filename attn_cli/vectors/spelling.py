@@ -179,7 +179,7 @@ def _shape(word: str) -> list[str]:
     return [shape, *joined]
 
 
-class Start(NamedTuple):
+class SpellingFeatures(NamedTuple):
     """What a word's spelling adds to its vector: the sum of the vectors (features, d) of its features.
 
     Where not `always`, only a word without a vector starts so.

@@ -104,7 +104,7 @@ class NGrams(NamedTuple):
         return {NGRAMS: np.asarray(self.rows[:]), DIRECTIONS: np.asarray(self.directions[:])}
 
 
-class Table(NamedTuple):
+class VectorTable(NamedTuple):
     """Word vectors, most frequent word first where the maker ordered them so.
 
     `block` is the words as UTF-8, each between two newlines; `matrix` is (words, dim), often a view of
@@ -210,7 +210,7 @@ def _without_seen(rows: Rows, seen: set[bytes]) -> Rows:
     return Rows([rows.words[at] for at in kept], rows.matrix[kept])
 
 
-def bundled() -> Table:
+def bundled() -> VectorTable:
     """Return the vectors that come with the program."""
     path = str(data_path("word2vec.safetensors"))
     arrays, about = read_safetensors(path, mapped=True)
@@ -223,7 +223,7 @@ def bundled() -> Table:
 def _table(
     source: str, name: str, words: bytes, matrix: Array | FileRows, about: dict[str, str], size: int,
     ngrams: NGrams | None,
-) -> Table:  # fmt: skip
+) -> VectorTable:  # fmt: skip
     block = b"\n" + words + b"\n"
     n_words = block.count(b"\n") - 1
     if n_words != len(matrix):
@@ -231,13 +231,13 @@ def _table(
     if matrix.ndim != 2 or matrix.shape[1] == 0 or matrix.dtype.kind != "f":
         raise InputError(f"{name}: its vectors hold no decimal numbers, a row for each word.")
     about = {key: value for key, value in about.items() if isinstance(value, str)}
-    return Table(source, name, block, matrix, about, size, ngrams)
+    return VectorTable(source, name, block, matrix, about, size, ngrams)
 
 
 def table_of(
     name: str, words: list[bytes], matrix: Array | FileRows, about: dict[str, str], size: int,
     ngrams: NGrams | None = None,
-) -> Table:  # fmt: skip
+) -> VectorTable:  # fmt: skip
     """Return a table of words and their rows; InputError for words that are empty, too long or hold a newline."""
     for number, word in enumerate(words):
         if not word or b"\n" in word or len(word) > LONGEST_WORD:

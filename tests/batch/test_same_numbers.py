@@ -124,7 +124,7 @@ def test_so_it_is_with_steps_and_in_groups_of_any_size(monkeypatch):
     monkeypatch.setattr(compute, "CELLS", 100)
     same(job, lines_of(5, 12))
     same(replace(job, keys=USUAL, steps=False), lines_of(5, 12))
-    monkeypatch.setattr(compute, "LARGEST", 60)
+    monkeypatch.setattr(compute, "MAX_GROUPED_WEIGHTS", 60)
     same(replace(job, keys=USUAL, steps=False), lines_of(5, 12))
 
 

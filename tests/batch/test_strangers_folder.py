@@ -521,7 +521,7 @@ def test_a_link_in_the_place_of_an_unfinished_file_of_a_url_is_not_followed(hone
 
 
 def test_a_manifest_that_could_not_be_read_again_is_not_written(at, monkeypatch):
-    monkeypatch.setattr(run, "LARGEST", 500)
+    monkeypatch.setattr(run, "MAX_MANIFEST_BYTES", 500)
     monkeypatch.setattr(manifests, "LINES", 1)
     Path("lines.txt").write_text("the cat\n" * 5)
     got = batch()

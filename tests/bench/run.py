@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from subprocess import CalledProcessError
 
 from attn_cli.core.threads import processors
-from attn_cli.io.progress import Report
+from attn_cli.io.progress import OnPart
 from tests.bench.cases import BESIDE, BYTES_A_TOKEN, EXPLICIT, FIXED_BYTES, FUSED, ONE_THREAD, RETURNED
 from tests.bench.machine import fastest_pytorch, pytorch
 from tests.bench.memory import peak_in_child
@@ -22,7 +22,7 @@ def measure(
     cases: Sequence[Case],
     pairs: int,
     threads: int = 1,
-    report: Report = lambda done: None,
+    report: OnPart = lambda done: None,
     races: Mapping[str, Callable[[Case, int], Sides]] = RACES,
 ) -> Iterator[Measured | Missing]:
     """Yield the result of each case, in order, from at least `pairs` pairs of calls.
@@ -53,7 +53,7 @@ def until_interrupted(results: Iterator[Measured | Missing]) -> tuple[list[Measu
 
 
 def _measured(
-    case: Case, pairs: int, threads: int, report: Report, races: Mapping[str, Callable[[Case, int], Sides]]
+    case: Case, pairs: int, threads: int, report: OnPart, races: Mapping[str, Callable[[Case, int], Sides]]
 ) -> Measured | Missing:
     if case.against in (EXPLICIT, FUSED) and pytorch() is None:
         return Missing(case, "PyTorch is not installed.")

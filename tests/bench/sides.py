@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.core.attend import attend, strongest_links
-from attn_cli.core.streaming import FEWEST_ROWS, MOST_ROWS, TILE, WHOLE, WIDE
+from attn_cli.core.streaming import FEWEST_ROWS, MOST_ROWS, ROW_BLOCK_BYTES, TILE, TILE_KEYS
 from attn_cli.errors import AttnError
 from tests.bench.cases import BESIDE, EXPLICIT, FLOOR, FUSED, ONE_THREAD, OUTPUT_ONLY, TEXTBOOK, TOP
 from tests.bench.machine import pytorch
@@ -155,8 +155,10 @@ def floor(case: Case, threads: int) -> Sides:
 def _tile(case: Case, itemsize: int) -> tuple[int, int]:
     """Return the rows and keys of a tile: with weights whole rows, which become part of the answer."""
     if case.job == "weights":
-        return min(case.tokens, MOST_ROWS, max(FEWEST_ROWS, WHOLE // (case.tokens * itemsize))), case.tokens
-    return min(case.tokens, TILE // (WIDE * itemsize)), min(case.tokens, WIDE)
+        return min(
+            case.tokens, MOST_ROWS, max(FEWEST_ROWS, ROW_BLOCK_BYTES // (case.tokens * itemsize))
+        ), case.tokens
+    return min(case.tokens, TILE // (TILE_KEYS * itemsize)), min(case.tokens, TILE_KEYS)
 
 
 def _checked(mine: Side, theirs: Side) -> Sides:

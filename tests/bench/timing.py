@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from itertools import repeat
 
-from attn_cli.io.progress import Report
+from attn_cli.io.progress import OnPart
 from tests.bench.records import Case, Measured
 
 Side = Callable[[], object]
@@ -17,7 +17,7 @@ SAMPLE = 0.02  # seconds; a shorter call is repeated for one sample
 QUICK, MORE = 0.1, 3  # a pair that takes fewer seconds is measured so many times as often
 
 
-def race(case: Case, ours: Side, theirs: Side, pairs: int, report: Report = lambda done: None) -> Measured:
+def race(case: Case, ours: Side, theirs: Side, pairs: int, report: OnPart = lambda done: None) -> Measured:
     """Time both sides in at least `pairs` rounds, which begin with each side in turn, and compare round by round.
 
     Both must have been called before. `report` gets the part that is done, 0 to 1.

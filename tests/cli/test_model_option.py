@@ -8,7 +8,7 @@ import pytest
 
 from attn_cli import Settings, trace_self
 from attn_cli.errors import InputError, UsageError
-from attn_cli.settings.settings import OF_MODEL, REPLACED
+from attn_cli.settings.settings import CONFLICTS_WITH_MODEL, REPLACED_BY_MODEL
 from tests.alike import FLOAT32
 from tests.models.checkpoints.by_hand import small_bert, small_gpt2
 from tests.shell import attn, here
@@ -51,7 +51,7 @@ BESIDE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", OF_MODEL)
+@pytest.mark.parametrize("name", CONFLICTS_WITH_MODEL)
 def test_what_it_takes_the_place_of_or_makes_void_is_wrong_usage_beside_it(name, folder):
     option = "--" + name.replace("_", "-")
     typed = [option] if name == "keep_punctuation" else [option, BESIDE[name]]
@@ -59,10 +59,10 @@ def test_what_it_takes_the_place_of_or_makes_void_is_wrong_usage_beside_it(name,
         ran = here(command, TEXT, "-m", folder, *typed)
         assert ran.code == 2 and ran.err.count("\n") == 1, (command, ran)
         assert re.search(f"--model takes the place of {option}|{option} changes nothing in a model", ran.err)
-    assert (name in REPLACED) == ("takes the place" in ran.err)
+    assert (name in REPLACED_BY_MODEL) == ("takes the place" in ran.err)
 
 
-@pytest.mark.parametrize("name", OF_MODEL)
+@pytest.mark.parametrize("name", CONFLICTS_WITH_MODEL)
 def test_it_is_not_compared_in_a_model_that_has_its_own(name, folder):
     value = BESIDE[name]
     ran = here("compare", TEXT, "-m", folder, "--vary", f"{name.replace('_', '-')}=default,{value}")

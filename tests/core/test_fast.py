@@ -313,7 +313,7 @@ def test_rows_that_vanish_under_the_bound_are_done_again_beside_rows_that_do_not
     Q[::2, 0] = 0
     head = tiles.Tiles(Q, K, 0.5)
     block = tiles.Block(head, 0, 256)
-    faint = np.exp(-block.shift.astype(float) + 20) * len(K) < tiles.FAINT[4]
+    faint = np.exp(-block.shift.astype(float) + 20) * len(K) < tiles.UNDERFLOW_SUM[4]
     assert faint.all(), "the bound makes all rows vanish but those that look along the long key"
     exact = checked_attention(*(M.astype(float) for M in (Q, K)), V, None, None, 0.5)
     weights, _, outputs = ways(Q, K, V.astype(np.float32), scale=0.5)

@@ -144,7 +144,7 @@ def test_between_two_cuts_a_key_is_seen_by_all_of_the_rows_or_none_of_the_keys_i
     if any(one.array is not None for one in (mask.masks if isinstance(mask, AllOf) else [mask])):
         return  # an array may hide keys anywhere
     low, high = mask.span(start, stop)
-    ends = sorted({low, high, *(cut for cut in mask.cuts(start, stop) if low <= cut <= high)})
+    ends = sorted({low, high, *(cut for cut in mask.range_ends(start, stop) if low <= cut <= high)})
     by_all = whole(mask)[start:stop].all(axis=0)
     for a, b in pairwise(ends):
         assert by_all[a:b].all() or not by_all[a:b].any()

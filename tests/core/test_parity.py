@@ -20,7 +20,7 @@ from attn_cli.models.encoder import EncoderLayer, EncoderStack, Norm
 from attn_cli.models.projection import Projection
 from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.trace.head import Projected
-from attn_cli.vectors.spelling import Start
+from attn_cli.vectors.spelling import SpellingFeatures
 from tests.shell import here
 
 if os.environ.get("ATTN_REQUIRE_TORCH") == "1":
@@ -480,7 +480,7 @@ def test_a_stack_of_encoder_layers_is_theirs(n, heads, layers, mask):
         "theirs",
         "none",
         "none",
-        Start({}, np.zeros((0, words)), False),
+        SpellingFeatures({}, np.zeros((0, words)), False),
         entry.weight.detach().numpy().T,
         entry.bias.detach().numpy(),
         tuple(encoder(layer, heads) for layer in theirs),

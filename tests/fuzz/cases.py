@@ -18,7 +18,7 @@ from attn_cli.io.json_text import dumps
 from attn_cli.vectors import lookup, nearest, spelling
 from attn_cli.vectors.formats.detect import open_file
 from attn_cli.vectors.open_vectors import FileVectors, Vectors
-from attn_cli.vectors.table import Table, as_text
+from attn_cli.vectors.table import VectorTable, as_text
 from tests.fuzz.scaled import scale
 from tests.fuzz.seeds import ABSENT, KNOWN, MAIN, Files, Reader
 
@@ -202,7 +202,11 @@ def check_whole(vectors: FileVectors, asked: Asked, path: str, found: dict[str, 
     """A file that is read whole holds what a search in it finds."""
     scale(None)
     whole = open_file(path)
-    if isinstance(whole, Table) and whole.dim == vectors.dim and whole.about["format"] == vectors.form.kind:
+    if (
+        isinstance(whole, VectorTable)
+        and whole.dim == vectors.dim
+        and whole.about["format"] == vectors.form.kind
+    ):
         _check_same(found, whole.find(asked.words), "the whole file")
         one, other = ([word for block in kind.rows() for word in block.words] for kind in (vectors, whole))
         if one != other:

@@ -18,7 +18,7 @@ from attn_cli.learn.train import Trainer, train_file
 from attn_cli.models.model_file import read_model, write_model
 from attn_cli.settings.training import ModelTraining as TrainSettings
 from attn_cli.vectors.spelling import features
-from attn_cli.vectors.table import Table
+from attn_cli.vectors.table import VectorTable
 from tests.parsed import conllu, parsed
 from tests.shell import COMMAND, attn, surroundings
 
@@ -47,7 +47,7 @@ def torch():
 
 def table(words=KNOWN, dim=3, seed=0):
     matrix = np.random.default_rng([seed, dim]).standard_normal((len(words), dim))
-    return Table("file", "table", b"\n" + "\n".join(words).encode() + b"\n", matrix, {})
+    return VectorTable("file", "table", b"\n" + "\n".join(words).encode() + b"\n", matrix, {})
 
 
 def lessons(heads=HEADS, dim=3, lines=LINES):

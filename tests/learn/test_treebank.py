@@ -241,7 +241,7 @@ def test_marks_that_govern_each_other_in_a_ring_do_not_hang():
 
 @pytest.mark.parametrize("kind", ["words", "blank lines"])
 def test_a_small_file_that_unpacks_to_a_huge_one_is_refused(kind, read, monkeypatch):
-    monkeypatch.setattr("attn_cli.learn.treebank.LARGEST", 1 << 20)
+    monkeypatch.setattr("attn_cli.learn.treebank.MAX_TREEBANK_BYTES", 1 << 20)
     many = "\n" * (2 << 20) if kind == "blank lines" else (columns("1", "a") + "\n") * 60_000
     with pytest.raises(InputError, match="unpacks to more than 1 MB"):
         read(packed(many.encode()), "bomb.gz")

@@ -237,7 +237,7 @@ def test_an_encoder_and_a_decoder_have_three_kinds_of_attention(transformers, tm
         )
         alone = model.encoder(input_ids=torch.tensor([IDS]), output_attentions=True).attentions
     trace = trace_of("cross", tmp_path, "a b c", layer=2, head="1")
-    assert trace.key_tokens == ("[CLS]", "a", "b", "c", "[SEP]") and trace.apart
+    assert trace.key_tokens == ("[CLS]", "a", "b", "c", "[SEP]") and trace.has_second_input
     assert trace.query_tokens[:3] == ("[PAD]", "[CLS]", "the") and trace.query_tokens[-1] == "home"
     close(trace.weights, expected.cross_attentions[2][0, 1].numpy())
     trace = trace_of("masked", tmp_path, "a b c", layer=1, head="1")
@@ -341,7 +341,7 @@ def test_a_long_text_is_traced_in_blocks_as_a_short_one(transformers, tmp_path, 
     assert part.condensed and not whole.condensed
     i = part.focus[0]
     for name in ("scores", "scaled_scores", "position_scores", "capped_scores", "weights"):
-        close(getattr(part.shown, name)[part.held(i)], getattr(whole.shown, name)[i], FLOAT32)
+        close(getattr(part.shown, name)[part.row_in_arrays(i)], getattr(whole.shown, name)[i], FLOAT32)
     close(part.output, whole.output, FLOAT32)
 
 

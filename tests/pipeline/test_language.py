@@ -62,10 +62,10 @@ def test_words_that_are_ahead_change_nothing_before_them():
     """Each word is replaced in turn: all that stands before it is the same."""
     stack, table = bundled("language"), vectors()
     words = ["the", "old", "cat", "sleeps", "in", "a", "new", "house"]
-    before = stack.last_rows(embed(words, table, "model", 0, stack.start).X, causal(8))
+    before = stack.last_rows(embed(words, table, "model", 0, stack.spelling).X, causal(8))
     for place in range(8):
         changed = [*words[:place], "zwxing", *words[place + 1 :]]
-        after = stack.last_rows(embed(changed, table, "model", 0, stack.start).X, causal(8))
+        after = stack.last_rows(embed(changed, table, "model", 0, stack.spelling).X, causal(8))
         np.testing.assert_allclose(after[:place], before[:place], rtol=0, atol=1e-12)
         assert (np.abs(after[place:] - before[place:]).max(axis=1) > 1e-6).all()
         one = trace_masked(changed, Settings(projection="language", next_at="all"))
@@ -78,7 +78,7 @@ def test_words_that_are_ahead_change_nothing_before_them():
 def test_the_probabilities_are_the_softmax_over_all_words_and_the_unknown():
     stack, table = bundled("language"), vectors()
     tokens = ["once", "upon", "a"]
-    H = stack.last_rows(embed(tokens, table, "model", 0, stack.start).X, causal(3))[-1:]
+    H = stack.last_rows(embed(tokens, table, "model", 0, stack.spelling).X, causal(3))[-1:]
     E = np.vstack([matrix_of(table).astype(float), stack.words.unknown.astype(float)])
     E[: len(stack.words.corrections)] += stack.words.corrections
     scores = (H @ stack.words.P) @ E.T + stack.words.bias

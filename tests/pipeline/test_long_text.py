@@ -377,7 +377,7 @@ def test_what_a_row_by_hand_does_not_list_is_either_other_or_masked(words):
     trace = trace_masked(" ".join(words), replace(RANDOM, query="20"))
     text = screen(trace)
     others = re.search(r"^9 others .* (\S+)$", text, re.MULTILINE)[1]
-    weights = sorted(trace.weights[trace.held(20)].tolist()[:21])
+    weights = sorted(trace.weights[trace.row_in_arrays(20)].tolist()[:21])
     assert float(others) == pytest.approx(sum(weights[:9]), abs=1e-4)
     assert re.search(rf"^{len(words) - 21:,} masked .* masked +–$", text, re.MULTILINE)
     early = screen(trace_masked(" ".join(words), replace(RANDOM, query="5")))
@@ -417,7 +417,7 @@ def test_a_row_of_few_keys_is_whole_however_many_queries_there_are():
 @pytest.mark.parametrize("width", [20, 80])
 def test_the_walk_of_a_long_text_shows_the_keys_that_its_sentences_speak_of(format, width):
     trace = traced("causal")
-    row = trace.weights[trace.held(trace.focus[0])]
+    row = trace.weights[trace.row_in_arrays(trace.focus[0])]
     view = View(format=format, width=width)
     text = render(trace, view, Terminal(width=width), Walk(("weights",), by_hand=False, ending=False))
     at = f"{int(np.argmax(row))} {WORDS[int(np.argmax(row))]}"

@@ -212,11 +212,11 @@ def test_after_each_token_a_causal_model_says_what_it_says_of_the_text_up_to_the
     trace = trace_self("dabca", Settings(model=folder, next=3, next_at="all"))
     assert [one.place for one in trace.next_words_at] == list(range(5))
     assert_alike(trace.next_words_at[-1], trace.next_words, FLOAT32)
-    assert trace.next_words.came is None
+    assert trace.next_words.actual is None
     for n, one in enumerate(trace.next_words_at[:-1], 1):
         alone = trace_self("dabca"[:n], Settings(model=folder, next=6)).next_words
         same(one, [word for word, _ in alone.words[:3]], [share for _, share in alone.words[:3]])
-        assert one.came == pytest.approx(dict(alone.words)["dabca"[n]], abs=1e-5)
+        assert one.actual == pytest.approx(dict(alone.words)["dabca"[n]], abs=1e-5)
 
 
 def test_an_encoder_has_no_word_after_each_token(tmp_path):

@@ -6,12 +6,12 @@ import pytest
 from attn_cli import Settings
 from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.vectors.nearest import nearest, nearest_each
-from attn_cli.vectors.table import Table
+from attn_cli.vectors.table import VectorTable
 
 
 def table(matrix, words=None):
     words = words or [f"w{i}" for i in range(len(matrix))]
-    return Table("file", "table", b"\n" + "\n".join(words).encode() + b"\n", np.asarray(matrix), {})
+    return VectorTable("file", "table", b"\n" + "\n".join(words).encode() + b"\n", np.asarray(matrix), {})
 
 
 def brute(rows, vector, k):

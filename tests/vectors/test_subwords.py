@@ -186,12 +186,12 @@ def test_a_guess_depends_on_the_word_alone_and_not_on_the_words_beside_it(at, ta
 
 @pytest.mark.parametrize("oov", ["subword", "nearest"])
 def test_a_model_adds_to_a_stand_in_what_it_adds_to_each_vector(oov):
-    start = named("roles-deep").start
+    start = named("roles-deep").spelling
     assert start.always
     plain, started = (embed(["recieve", "cat"], bundled(), oov, 0, one).X for one in (None, start))
     added = {"subword": "recieve", "nearest": "receive"}[oov]  # nearest: as if that word stood there
     np.testing.assert_allclose(started - plain, [start.of(added), start.of("cat")], atol=1e-6)
-    only_unknown = named("roles").start
+    only_unknown = named("roles").spelling
     alone = embed(["recieve"], bundled(), oov, 0, only_unknown).X[0]
     np.testing.assert_allclose(alone, plain[0], rtol=1e-12)
 

@@ -10,7 +10,7 @@ from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.errors import FileError, InputError
 from attn_cli.vectors.lookup import embed, look_up, open_table, random_vector, random_vectors
 from attn_cli.vectors.nearest import nearest
-from attn_cli.vectors.table import Table, bundled, write_table
+from attn_cli.vectors.table import VectorTable, bundled, write_table
 from tests.alike import assert_alike
 from tests.thorough import like_cases
 
@@ -27,7 +27,7 @@ def typed(tmp_path):
 
 def table(words, matrix, **about):
     block = b"\n" + "\n".join(words).encode() + b"\n"
-    return Table("file", "table", block, np.asarray(matrix, float), about)
+    return VectorTable("file", "table", block, np.asarray(matrix, float), about)
 
 
 # Typed files

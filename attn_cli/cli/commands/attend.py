@@ -12,7 +12,7 @@ from attn_cli.cli.options import Context, Pause, Texts, argument, own
 from attn_cli.cli.read_text import (
     ONE_STANDARD_INPUT,
     NoText,
-    attending,
+    attention_progress,
     one_text,
     read_text,
     text_and_context,
@@ -30,7 +30,7 @@ from attn_cli.trace.steps import chosen_steps
 if TYPE_CHECKING:
     from attn_cli.trace.trace import Trace
 
-Part = Annotated[
+ShowMask = Annotated[
     Literal["mask"] | None,
     typer.Option(
         "--show",
@@ -40,7 +40,7 @@ Part = Annotated[
 ]
 
 
-def self_(texts: Texts = None, part: Part = None, *, settings: Settings, view: View) -> None:
+def self_(texts: Texts = None, part: ShowMask = None, *, settings: Settings, view: View) -> None:
     """Self-attention: every word of a text looks at every word.
 
     Queries, keys and values all come from the same text.
@@ -50,7 +50,7 @@ def self_(texts: Texts = None, part: Part = None, *, settings: Settings, view: V
     _attend("self", texts, part, settings, view)
 
 
-def masked(texts: Texts = None, part: Part = None, *, settings: Settings, view: View) -> None:
+def masked(texts: Texts = None, part: ShowMask = None, *, settings: Settings, view: View) -> None:
     """Masked self-attention: each word attends only to itself and to earlier words.
 
     With --show mask, the mask in words, as each framework writes it, and what it does to the numbers.
@@ -67,7 +67,7 @@ def cross(
             "[TEXT] CONTEXT", "Queries come from TEXT, keys and values from CONTEXT; - is standard input."
         ),
     ] = None,
-    part: Part = None,
+    part: ShowMask = None,
     *,
     settings: Settings,
     view: View,
@@ -125,7 +125,7 @@ def explain(
     keys = keys_in(view, kind)
     # Nothing else takes as long.
     name_outputs = view.figure is None and (keys is None or "output_words" in keys)
-    with attending(settings.embedding) as progress:
+    with attention_progress(settings.embedding) as progress:
         trace = trace_text(kind, text, second, settings, progress, name_outputs, keep_weights=True)
     deliver(trace_result(trace, view, parts, [text] if second is None else [text, second]), view, pause)
 
@@ -149,7 +149,7 @@ def _swap(
     from attn_cli.teach.swap import parse_swaps, swap  # NumPy is loaded once there is something to compute
 
     swaps = parse_swaps([as_utf8(one) for one in written])
-    with attending(settings.embedding) as progress:
+    with attention_progress(settings.embedding) as progress:
         kind = "cross" if second is not None else settings.kind_of_text
         comparison = swap(kind, text, second, settings, swaps, progress)
     from attn_cli.render.views.comparison import talk_of
@@ -179,7 +179,7 @@ def _attend(kind: str, texts: list[str] | None, part: str | None, settings: Sett
         text as of_text,  # NumPy is loaded once there is something to compute
     )
 
-    with attending(settings.embedding) as progress:
+    with attention_progress(settings.embedding) as progress:
         compute = getattr(of_text, f"trace_{kind}")
         trace: Trace = compute(*read, settings, progress, keep_weights=needs_weights(view, kind))
     deliver(trace_result(trace, view, texts=read) if part is None else _mask_result(trace), view)

@@ -9,7 +9,7 @@ import typer
 
 from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import Context, Texts, own, without
-from attn_cli.cli.read_text import NoText, attending, prepare_index, text_and_context
+from attn_cli.cli.read_text import NoText, attention_progress, prepare_index, text_and_context
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.render.result import Result
@@ -58,7 +58,7 @@ def compare(
 
     for embedding in values if option == "embedding" else ():
         prepare_index(None if embedding is None else str(embedding), "random, ")
-    with attending(None if option == "embedding" else settings.embedding) as progress:
+    with attention_progress(None if option == "embedding" else settings.embedding) as progress:
         comparison = compared(text, other, settings, option, values, progress)
     deliver(_result(comparison), view)
 

@@ -10,7 +10,7 @@ import typer
 
 from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import SETTINGS, argument, of_record, single_command, without
-from attn_cli.cli.origins import FILE, HERE, VARIABLE, blamed, origin, user_config
+from attn_cli.cli.origins import FILE, HERE, VARIABLE, origin, user_config, with_origin
 from attn_cli.errors import SettingError, UsageError, did_you_mean, near_names
 from attn_cli.io.console import WIDEST
 from attn_cli.io.escape import visible
@@ -101,7 +101,7 @@ def _in_force(root: Any, command: str | None) -> list[InForce]:
         for name, setting in SETTINGS.items():
             setting.check(ctx.params.get(name, setting.default))
     except SettingError as error:
-        raise blamed(error, ctx) from None
+        raise with_origin(error, ctx) from None
     options = {option.name: option for option in every.params if option.envvar}
     if command is not None:
         own = {option.name: option for option in reversed(_parameters(root, command)) if option.envvar}

@@ -18,7 +18,7 @@ from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from attn_cli.live.sources import Source
+    from attn_cli.live.sources import LiveSource
 
 EXAMPLE = "The quick brown fox jumped over the lazy dog"
 OF_FILES = ("format", "output", "tidy", "steps", "fields", "width")
@@ -108,7 +108,7 @@ def _check_one_input(texts: list[str], matrices: str | None, weights: str | None
 
 def _source(
     context: typer.Context, matrices: str | None, weights: str | None, settings: Settings
-) -> tuple[Source, Settings]:
+) -> tuple[LiveSource, Settings]:
     """Return what answers, opened, and the settings with which it begins."""
     from attn_cli.live.sources import MatricesSource, ModelSource, TextSource, WeightsSource
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from attn_cli.cli.deliver import choose, deliver, settings_for
 from attn_cli.cli.options import OF_FIGURES, argument, own, without
-from attn_cli.cli.read_text import NoText, attending, read_text
+from attn_cli.cli.read_text import NoText, attention_progress, read_text
 from attn_cli.inputs.key_value_pairs import Pairs, dictionary, pairs_from, pairs_in
 from attn_cli.io.escape import as_utf8, visible
 from attn_cli.render.result import OF_TRACE, Result
@@ -76,7 +76,7 @@ def lookup(
     from attn_cli.teach.soft_dictionary import look_up  # NumPy is loaded once there is something to compute
 
     settings = settings_for(replace(settings, projection=own_projection), view)
-    with attending(settings.embedding, "Looking") as progress:
+    with attention_progress(settings.embedding, "Looking") as progress:
         found = look_up(text, pairs, settings, progress)
     from attn_cli.render.views.soft_dictionary import lookup as screen
 

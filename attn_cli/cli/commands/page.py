@@ -7,7 +7,7 @@ from typing import Annotated
 
 from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import Context, Texts, own, without
-from attn_cli.cli.read_text import attending, text_and_context
+from attn_cli.cli.read_text import attention_progress, text_and_context
 from attn_cli.errors import UsageError
 from attn_cli.render.result import Result
 from attn_cli.settings.declare import SHOWN
@@ -52,7 +52,7 @@ def page(
     kind = "cross" if second is not None else "masked" if (settings.mask or "none") != "none" else "self"
     from attn_cli.pipeline.for_page import page_of
 
-    with attending(settings.embedding) as progress:
+    with attention_progress(settings.embedding) as progress:
         found = page_of(kind, text, second, settings, words, progress)
     heads = () if exact is None else tuple(name.strip() for name in exact.split(","))
     deliver(Result(page=lambda: found._replace(exact=heads)), view)

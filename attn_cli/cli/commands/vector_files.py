@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Annotated
 
-from attn_cli.cli.options import Source, argument, own
+from attn_cli.cli.options import NameOrFile, argument, own
 from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import CreateError, UsageError, WriteError
 from attn_cli.io.escape import shell_quote, visible
@@ -82,7 +82,7 @@ def export(
     output: Annotated[
         str, own("FILE", "Where to: .txt, .vec, .bin or .safetensors.", "--output", "-o", group=OUTPUT)
     ],
-    source: Source = None,
+    source: NameOrFile = None,
     words: Annotated[int | None, own("N", "Only the first N words.  [default: all]", group=VECTORS)] = None,
 ) -> None:
     """Write word vectors as text, binary or a table.
@@ -201,7 +201,7 @@ def subwords(
     output: Annotated[
         str, own("FILE", "Where the vectors go (.safetensors).", "--output", "-o", group=OUTPUT)
     ],
-    source: Source = None,
+    source: NameOrFile = None,
     *,
     settings: SubwordTraining,
 ) -> None:

@@ -9,7 +9,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
 
 from attn_cli.cli.deliver import choose, deliver
-from attn_cli.cli.options import SETTINGS, Source, Vectors, argument, of_record, option
+from attn_cli.cli.options import SETTINGS, NameOrFile, Vectors, argument, of_record, option
 from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import InputError
 from attn_cli.io.console import WIDEST
@@ -49,7 +49,7 @@ def list_(*, view: View) -> None:
 
 
 @of_record
-def info(source: Source = None, *, view: View) -> None:
+def info(source: NameOrFile = None, *, view: View) -> None:
     """Describe a set of word vectors: size, format, origin.
 
     Example: attn vectors info

@@ -199,7 +199,7 @@ class Rotary(NamedTuple):
         mixed: Array = ((1 - share) * turns / factor + share * turns).astype(np.float32)
         return mixed
 
-    def turned(self, x: Array, places: Ints) -> Array:
+    def rotate(self, x: Array, places: Ints) -> Array:
         """Return queries or keys (b, h, n, d_k) rotated by their positions (b, n)."""
         angles = (places[:, None, :, None].astype(np.float32) * self.frequencies()).astype(x.dtype)
         cos, sin = np.cos(angles), np.sin(angles)
@@ -208,7 +208,7 @@ class Rotary(NamedTuple):
         return np.concatenate([first * cos - second * sin, second * cos + first * sin, rest], axis=-1)
 
 
-class Unturned(NamedTuple):
+class BeforeRotation(NamedTuple):
     """Queries and keys (b, h, n, d_k) before they are rotated by their positions (b, n)."""
 
     q: Array
@@ -216,11 +216,11 @@ class Unturned(NamedTuple):
     rotary: Rotary
     places: Ints
 
-    def turned(self, head: int) -> tuple[Array, Array]:
+    def rotated(self, head: int) -> tuple[Array, Array]:
         """Return a head's queries and keys (n, d_k) turned, of the first text: in float64, for exact differences."""
         places = self.places[:1]
         q, k = (
-            self.rotary.turned(M[:1, head : head + 1].astype(np.float64), places)[0, 0]
+            self.rotary.rotate(M[:1, head : head + 1].astype(np.float64), places)[0, 0]
             for M in (self.q, self.k)
         )
         return q, k
@@ -232,7 +232,7 @@ def sinusoids(n: int, d: int) -> Array:
     return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)[:, :d].astype(np.float32)
 
 
-def distance_buckets(n_q: int, n_k: int, buckets: int, farthest: int, both_ways: bool) -> Ints:
+def relative_position_buckets(n_q: int, n_k: int, buckets: int, farthest: int, both_ways: bool) -> Ints:
     """Return the bucket of each distance, (n_q, n_k): near ones singly, far ones in wider buckets (T5)."""
     ahead = np.arange(n_k) - np.arange(n_q)[:, None]
     first = np.zeros_like(ahead)

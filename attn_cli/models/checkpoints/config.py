@@ -264,36 +264,36 @@ def read_rotary(
     rotated. `kind` is that of the layers, in families where rope_parameters has an object for each kind. rope_scaling
     takes the place of rope_parameters, or adds to those of a kind; it does not where `is_scaled` is False.
     """
-    told, scaling = c.part("rope_parameters"), c.part("rope_scaling")
-    told = told if kind is None else told.part(kind)
+    rope, scaling = c.part("rope_parameters"), c.part("rope_scaling")
+    rope = rope if kind is None else rope.part(kind)
     if is_scaled and scaling.values:
-        of_kind = told.values or {"rope_type": "default"}  # so that the older "type" says nothing beside it
-        told = scaling if kind is None else told._replace(values={**of_kind, **scaling.values})
+        of_kind = rope.values or {"rope_type": "default"}  # so that the older "type" says nothing beside it
+        rope = scaling if kind is None else rope._replace(values={**of_kind, **scaling.values})
     dims = d_k
     if share is not None:
-        own, named = (told, "partial_rotary_factor") if told.has("partial_rotary_factor") else (c, share)
+        own, named = (rope, "partial_rotary_factor") if rope.has("partial_rotary_factor") else (c, share)
         dims = int(d_k * own.number(named))
         if not 0 < dims <= d_k or dims % 2:
             raise own.refused(named, f"a share of {d_k} that is an even number")
-    rotary = Rotary(told.number("rope_theta") if told.has("rope_theta") else c.number(theta), dims)
-    named = "rope_type" if told.has("rope_type") else "type"
-    type_ = told.word(named)
+    rotary = Rotary(rope.number("rope_theta") if rope.has("rope_theta") else c.number(theta), dims)
+    named = "rope_type" if rope.has("rope_type") else "type"
+    type_ = rope.word(named)
     if type_ == "linear":
-        return rotary._replace(factor=told.number("factor"))
+        return rotary._replace(factor=rope.number("factor"))
     if type_ == "llama3":
-        factor, low, high = map(told.number, ("factor", "low_freq_factor", "high_freq_factor"))
+        factor, low, high = map(rope.number, ("factor", "low_freq_factor", "high_freq_factor"))
         if low >= high:
-            raise told.refused("high_freq_factor", "more than low_freq_factor")
-        return rotary._replace(llama3=(factor, low, high, _first_length(c, told, kind is None)))
+            raise rope.refused("high_freq_factor", "more than low_freq_factor")
+        return rotary._replace(llama3=(factor, low, high, _first_length(c, rope, kind is None)))
     if type_ != "default":
-        raise told.refused(named, "default, linear or llama3: attn knows no other")
+        raise rope.refused(named, "default, linear or llama3: attn knows no other")
     return rotary
 
 
-def _first_length(c: Config, told: Config, is_for_all: bool) -> float:
+def _first_length(c: Config, rope: Config, is_for_all: bool) -> float:
     """Return how many tokens the model was first trained on."""
     name = "original_max_position_embeddings"
-    own = next((one for one in (c, told) if one.has(name) and (is_for_all or one is told)), None)
+    own = next((one for one in (c, rope) if one.has(name) and (is_for_all or one is rope)), None)
     return c.number("max_position_embeddings") if own is None else own.number(name)
 
 

@@ -47,7 +47,7 @@ def gpt2(c: Config) -> Model:
     stack = Stack(
         Words(("wte.weight",), d, positions="wpe.weight"), layers, d, c.whole("n_head"), c.whole("n_head"), d_k,
         causal=is_causal(c), activation=activation(c, "activation_function"), norm="layer",
-        eps=c.number("layer_norm_epsilon"), in_out=True, last_norm="ln_f", counts_real=True,
+        eps=c.number("layer_norm_epsilon"), in_out=True, last_norm="ln_f", skips_padding_positions=True,
     )  # fmt: skip
     return one_stack(("transformer.",), stack, Logits(tied(c, "lm_head.weight", "wte.weight")))
 
@@ -63,7 +63,7 @@ def gpt_neo(c: Config) -> Model:
     stack = Stack(
         Words(("wte.weight",), d, positions="wpe.weight"), layers, d, heads, heads, d_k,
         causal=True, activation=activation(c, "activation_function"), norm="layer",
-        eps=c.number("layer_norm_epsilon"), last_norm="ln_f", counts_real=True,
+        eps=c.number("layer_norm_epsilon"), last_norm="ln_f", skips_padding_positions=True,
     )  # fmt: skip
     unread = switched_off(c, "attention_bias", "q k v", GPT_NEO)
     return one_stack(("transformer.",), stack, Logits(tied(c, "lm_head.weight", "wte.weight")), unread)
@@ -101,7 +101,7 @@ def gpt_neox(c: Config) -> Model:
         Words(("embed_in.weight",), d), layers, d, heads, heads, d_k,
         causal=is_causal(c), activation=activation(c, "hidden_act"), norm="layer",
         eps=c.number("layer_norm_eps"), parallel=c.flag("use_parallel_residual"), by_head=True,
-        last_norm="final_layer_norm", counts_real=True,
+        last_norm="final_layer_norm", skips_padding_positions=True,
     )  # fmt: skip
     logits = Logits(tied(c, "embed_out.weight", "embed_in.weight"))
     return one_stack(("gpt_neox.",), stack, logits, switched_off(c, "attention_bias", "qkv o", GPT_NEOX))
@@ -123,7 +123,7 @@ def opt(c: Config) -> Model:
     stack = Stack(
         words, layers, d, heads, heads, d_k,
         causal=is_causal(c), activation=activation(c, "activation_function"), norm="layer", eps=1e-5,
-        before=before, counts_real=True,
+        pre_norm=before, skips_padding_positions=True,
         last_norm="final_layer_norm" if before and not c.flag("_remove_final_layer_norm") else None,
     )  # fmt: skip
     logits = Logits(
@@ -178,7 +178,7 @@ def llama(
         causal=is_causal(c) if causal is None else causal, activation=activation(c, activated),
         norm="rms, gain less one" if gemma else "rms", eps=c.number("rms_norm_eps"), last_norm="norm",
         softcap=c.number("attn_logit_softcapping") if c.has("attn_logit_softcapping") else None,
-        counts_real=True,
+        skips_padding_positions=True,
     )  # fmt: skip
     logits = Logits(
         tied(c, "lm_head.weight", "embed_tokens.weight"),

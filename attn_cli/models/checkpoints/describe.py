@@ -63,14 +63,14 @@ class Stack(NamedTuple):
     activation: str
     norm: str  # one of NORMS
     eps: float
-    before: bool = True  # whether norms stand before what they belong to, or after the sum
+    pre_norm: bool = True  # whether norms stand before what they belong to, or after the sum
     parallel: bool = False  # whether the network takes what attention took
     by_head: bool = False  # whether qkv holds each head's three in turn, or all queries first
     in_out: bool = False  # whether matrices stand as in x W
     softcap: float | None = None
     relative: Relative | None = None
     last_norm: str | None = None
-    counts_real: bool = False  # whether padding takes no place
+    skips_padding_positions: bool = False  # whether padding takes no place
 
 
 class Logits(NamedTuple):

@@ -45,7 +45,7 @@ def _bert_like(
     types: bool = True,
     project: str | None = None,
     always_projects: bool = False,
-    counts_real: bool = False,
+    skips_padding_positions: bool = False,
 ) -> Model:
     """Return an encoder with learned positions, and norms after the sums."""
     if c.has("position_embedding_type") and c.word("position_embedding_type") != "absolute":
@@ -57,7 +57,7 @@ def _bert_like(
         (EMBEDDINGS,),
         width,
         positions="embeddings.position_embeddings.weight",
-        offset=c.whole("pad_token_id", least=0) + 1 if counts_real else 0,
+        offset=c.whole("pad_token_id", least=0) + 1 if skips_padding_positions else 0,
         types="embeddings.token_type_embeddings.weight" if types else None,
         norm="embeddings.LayerNorm",
         project=project if width != d or always_projects else None,
@@ -67,7 +67,8 @@ def _bert_like(
     stack = Stack(
         words, layers, d, heads, heads, d_k,
         causal=c.has("is_decoder") and c.flag("is_decoder") and is_causal(c),
-        activation=activation(c, activated), norm="layer", before=False, counts_real=counts_real,
+        activation=activation(c, activated), norm="layer", pre_norm=False,
+        skips_padding_positions=skips_padding_positions,
         eps=c.number("layer_norm_eps") if c.has("layer_norm_eps") else 1e-12,
     )  # fmt: skip
     return one_stack((prefix,), stack, logits)
@@ -89,7 +90,7 @@ def roberta(c: Config) -> Model:
         tied(c, "lm_head.decoder.weight", EMBEDDINGS), tied(c, "lm_head.decoder.bias", "lm_head.bias"),
         "lm_head.dense", "lm_head.layer_norm",
     )  # fmt: skip
-    return _bert_like(c, "roberta.", logits, counts_real=True)
+    return _bert_like(c, "roberta.", logits, skips_padding_positions=True)
 
 
 def electra(c: Config) -> Model:

@@ -13,7 +13,7 @@ import numpy as np
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
 from attn_cli.models.checkpoints import blocks
-from attn_cli.models.checkpoints.blocks import ACTIVATIONS, NORMS, Attended, Ready, Unturned
+from attn_cli.models.checkpoints.blocks import ACTIVATIONS, NORMS, Attended, BeforeRotation, Ready
 from attn_cli.models.checkpoints.describe import Layer, Stack
 from attn_cli.models.checkpoints.weights import Weights, product
 
@@ -36,7 +36,7 @@ class LayerSteps:
     projected: Array  # (b, n_q, d), what the queries are made of: x, or its norm
     context: Array  # (b, n_k, d), what keys and values are made of: the same, or the encoder's output
     ready: Ready
-    unturned: Unturned | None  # q and k before they were turned, where they were
+    before_rotation: BeforeRotation | None  # q and k before they were turned, where they were
     where: str  # the layer, as an error names it
 
     @cached_property
@@ -113,7 +113,7 @@ class Layers:
         self.context, self.real_context = context, real_context
         b, n = given.ids.shape
         counted = np.broadcast_to(np.arange(n), (b, n))
-        if stack.counts_real and given.real is not None:
+        if stack.skips_padding_positions and given.real is not None:
             counted = np.where(given.real, np.cumsum(given.real, axis=1), 0) - 1
         self.places = counted
         n_k = max(n, 0 if context is None else context.shape[1])
@@ -197,11 +197,11 @@ class Layers:
 
     def _relative(self) -> Array | None:
         """Return what is added to the scores for the distance, (1, h, n, n)."""
-        told, stack, n = self.stack.relative, self.stack, self.x.shape[1]
-        if told is None:
+        relative, stack, n = self.stack.relative, self.stack, self.x.shape[1]
+        if relative is None:
             return None
-        table = self.reader.weights.read(told.table, told.buckets, stack.heads)
-        found = blocks.distance_buckets(n, n, told.buckets, told.farthest, not stack.causal)
+        table = self.reader.weights.read(relative.table, relative.buckets, stack.heads)
+        found = blocks.relative_position_buckets(n, n, relative.buckets, relative.farthest, not stack.causal)
         return np.ascontiguousarray(table[found].transpose(2, 0, 1)[None])
 
     def _attention(
@@ -211,10 +211,10 @@ class Layers:
         is_cross = kind == "cross" and self.context is not None
         context = self.context if is_cross and self.context is not None else projected
         q, k, v = self._projections(layer, prefix, projected, context)
-        unturned = None
+        before_rotation = None
         if layer.rotary and not is_cross:
-            unturned = Unturned(q, self._shared(k), layer.rotary, self.places)
-            q, k = layer.rotary.turned(q, self.places), layer.rotary.turned(k, self.places)
+            before_rotation = BeforeRotation(q, self._shared(k), layer.rotary, self.places)
+            q, k = layer.rotary.rotate(q, self.places), layer.rotary.rotate(k, self.places)
         k, v = self._shared(k), self._shared(v)
         real = self.real_context if is_cross else self.given.real
         causal, window = (False, None) if is_cross else (self.stack.causal, layer.window)
@@ -222,7 +222,7 @@ class Layers:
         where = f"{visible(self.reader.weights.folder)}, {self.side} layer {n}"
         check_finite(where, q, k, v)
         ready = Ready(q, k, v, layer.scale, position, self.stack.softcap, mask)
-        return LayerSteps(self.side, n, kind, x, projected, context, ready, unturned, where)
+        return LayerSteps(self.side, n, kind, x, projected, context, ready, before_rotation, where)
 
     def _shared(self, M: Array) -> Array:
         """Return keys or values (b, kv heads, n_k, ...) with those that several heads share repeated for each."""
@@ -261,14 +261,14 @@ class Layers:
         return self._linear(layer, "down", hidden, self.stack.d)
 
     def _before(self, layer: Layer, norm: str, x: Array) -> Array:
-        is_normed = self.stack.before and norm in layer.names
+        is_normed = self.stack.pre_norm and norm in layer.names
         return self._normed(layer, norm, x) if is_normed else x
 
     def _added(self, layer: Layer, x: Array, made: Array, norm: str, after: str) -> Array:
         if after in layer.names:
             made = self._normed(layer, after, made)
         x = x + made
-        return x if self.stack.before else self._normed(layer, norm, x)
+        return x if self.stack.pre_norm else self._normed(layer, norm, x)
 
     def _normed(self, layer: Layer, role: str, x: Array) -> Array:
         return self.reader.norm(layer.place + layer.names[role], x)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.core.head_weights import Gains, HeadWeights
+from attn_cli.core.head_weights import HeadWeights, QKNorm
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.models.checkpoints.blocks import ACTIVATIONS
@@ -130,9 +130,9 @@ class Run:
 
     def has_head(self) -> bool:
         """Tell whether the files hold what makes logits: a language model's head."""
-        told = self.model.logits
-        is_whole = not told.dense or self._weights.find(f"{told.dense}.weight") is not None
-        return is_whole and self._weights.find(*told.tables) is not None
+        head = self.model.logits
+        is_whole = not head.dense or self._weights.find(f"{head.dense}.weight") is not None
+        return is_whole and self._weights.find(*head.tables) is not None
 
     @np.errstate(all="ignore")  # what is not finite is refused by whoever reads the scores
     def logits(self, place: int | None = None) -> Array:
@@ -144,31 +144,31 @@ class Run:
             )
         for _ in self._steps:
             pass
-        x, told = self._made[side], self.model.logits
+        x, head = self._made[side], self.model.logits
         x = x if place is None else x[:, place : place + 1]
-        table = self._weights.find(*told.tables)
+        table = self._weights.find(*head.tables)
         if table is None or not self.has_head():
             raise InputError(
                 f"{self._name} has no language-model head: the checkpoint holds only its layers.",
                 "Ask for attention, or use the checkpoint of a language model.",
             )
         reader = Reader(self._weights, stack)
-        if told.dense:
+        if head.dense:
             width = stack.words.width
-            x = reader.linear(told.dense, x, width, ACTIVATIONS[told.activation])
-        if told.norm:
-            x = reader.norm(told.norm, x)
-        if told.project:
-            x = reader.linear(told.project, x, stack.words.width)
-        x = x * np.float32(told.scale)
+            x = reader.linear(head.dense, x, width, ACTIVATIONS[head.activation])
+        if head.norm:
+            x = reader.norm(head.norm, x)
+        if head.project:
+            x = reader.linear(head.project, x, stack.words.width)
+        x = x * np.float32(head.scale)
         d = x.shape[-1]
         scores = product(x.reshape(-1, d), self._weights.stored(table, None, d))
         found = scores.reshape(*x.shape[:-1], scores.shape[-1])
-        bias = self._weights.find(*told.bias)
+        bias = self._weights.find(*head.bias)
         if bias is not None:
-            found += self._weights.read(bias, *told.bias_lead, found.shape[-1])
-        if told.softcap is not None:
-            found = np.float32(told.softcap) * np.tanh(found / np.float32(told.softcap))
+            found += self._weights.read(bias, *head.bias_lead, found.shape[-1])
+        if head.softcap is not None:
+            found = np.float32(head.softcap) * np.tanh(found / np.float32(head.softcap))
         return found
 
     def _all_steps(self) -> Generator[LayerSteps, None, None]:
@@ -191,7 +191,7 @@ class LayerWeights(NamedTuple):
     """What some heads of a layer project with, and what joins all heads, as in x W."""
 
     heads: dict[int, HeadWeights]
-    gains: Gains | None  # of the norm that queries and keys go through
+    qk_norm: QKNorm | None  # of the norm that queries and keys go through
     W_o: Array | None  # (heads x d_v, d); None where it is too large to be shown
     b_o: Array | None
 
@@ -211,7 +211,7 @@ def read_layer_weights(
     width = stack.heads * stack.d_k
     is_small = width * stack.d <= MOST_JOINING
     W_o, b_o = _linear(weights, stack, layer, f"{prefix}o", width, stack.d) if is_small else (None, None)
-    return LayerWeights(heads, _gains(weights, stack, layer), W_o, b_o)
+    return LayerWeights(heads, _qk_norm(weights, stack, layer), W_o, b_o)
 
 
 def _of_side(
@@ -240,11 +240,11 @@ def _linear(
     return W if stack.in_out else np.ascontiguousarray(W.T), weights.maybe(f"{name}.bias", made)
 
 
-def _gains(weights: Weights, stack: Stack, layer: Layer) -> Gains | None:
+def _qk_norm(weights: Weights, stack: Stack, layer: Layer) -> QKNorm | None:
     """Return the norm weights of the RMS norm on queries and keys (QK norm)."""
     if "q_norm" not in layer.names:
         return None
     q, k = (
         weights.read(f"{layer.place}{layer.names[name]}.weight", stack.d_k) for name in ("q_norm", "k_norm")
     )
-    return Gains(1 + q, 1 + k) if "less one" in stack.norm else Gains(q, k)
+    return QKNorm(1 + q, 1 + k) if "less one" in stack.norm else QKNorm(q, k)

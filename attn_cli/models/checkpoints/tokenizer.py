@@ -18,7 +18,7 @@ from attn_cli.models.checkpoints.tokenizer_process import TokenizerProxy
 if TYPE_CHECKING:
     from types import ModuleType
 
-LARGEST = 1 << 26
+MAX_TOKENIZER_BYTES = 1 << 26
 LARGEST_LIST, MOST_WORDS = 1 << 24, 1 << 20  # of vocab.txt and its like: LaBSE has 501,153 words in 5 MB
 MOST_HERE = 1 << 23  # bytes that a tokenizer may make of a text in this process
 OWN, WORDPIECE, BPE = "tokenizer.json", "vocab.txt", ("vocab.json", "merges.txt")
@@ -74,7 +74,7 @@ class TextEncoder:
 
     def _elsewhere(self) -> TokenizerProxy:
         """Return the same tokenizer in a separate process."""
-        examined = examine(read_bytes(self._path, LARGEST), self.name)
+        examined = examine(read_bytes(self._path, MAX_TOKENIZER_BYTES), self.name)
         grown = f"a text that may become {self._growth:,} times as long"
         return TokenizerProxy(examined.data, self.name, grown)
 
@@ -165,7 +165,7 @@ def _load(library: Any, folder: str, family: str) -> tuple[Any, int]:
 def _own(library: Any, folder: str) -> tuple[Any, int]:
     """Return the tokenizer of tokenizer.json: in this process if it is plain, else in a separate one."""
     path = os.path.join(folder, OWN)
-    examined = examine(read_bytes(path, LARGEST), visible(path))
+    examined = examine(read_bytes(path, MAX_TOKENIZER_BYTES), visible(path))
     unbounded = examined.unbounded
     if not unbounded:
         made = library.Tokenizer.from_buffer(examined.data)
@@ -222,8 +222,8 @@ def _lower_cased(folder: str) -> bool:
     path = os.path.join(folder, "tokenizer_config.json")
     if not os.path.exists(path):
         return True
-    told = json.loads(read_bytes(path, 1 << 22))
-    return not isinstance(told, dict) or told.get("do_lower_case", True) is not False
+    config = json.loads(read_bytes(path, 1 << 22))
+    return not isinstance(config, dict) or config.get("do_lower_case", True) is not False
 
 
 def _no_tokenizer(folder: str) -> FileError:

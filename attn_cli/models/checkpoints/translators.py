@@ -92,7 +92,7 @@ def bart(c: Config, sinusoids: bool = False) -> Model:
         return Stack(
             words, layers, d, heads, heads, d_k,
             causal=side == "decoder", activation=activation(c, "activation_function"),
-            norm="layer", eps=1e-5, before=False,
+            norm="layer", eps=1e-5, pre_norm=False,
         )  # fmt: skip
 
     own = "lm_head.weight"

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.core import masks
-from attn_cli.core.head_weights import Turned
+from attn_cli.core.head_weights import Rotated
 from attn_cli.core.scores import scale_of
 from attn_cli.errors import UsageError
-from attn_cli.models.checkpoints.blocks import Ready, Unturned
+from attn_cli.models.checkpoints.blocks import BeforeRotation, Ready
 from attn_cli.models.checkpoints.layers import LayerSteps
 from attn_cli.models.checkpoints.run import Checkpoint, Run, texts
 from attn_cli.models.projection import Projection
@@ -32,11 +32,11 @@ from attn_cli.pipeline.derived import (
 from attn_cli.pipeline.inputs import Inputs, Side
 from attn_cli.pipeline.mask import stated_mask, without_keys
 from attn_cli.pipeline.project import Layer, shown_head, wanted_layer
-from attn_cli.pipeline.ready_weights import is_shaping
+from attn_cli.pipeline.ready_weights import joins_or_hides
 from attn_cli.pipeline.record import Attended, record
 from attn_cli.pipeline.sources.checkpoint_text import (
     Tokens,
-    about_move,
+    shift_note,
     shifted,
     tokens_of,
     unknown_words,
@@ -110,7 +110,7 @@ class Reading(NamedTuple):
 
     def _attended(self, steps: LayerSteps, settings: Settings, is_plain: bool = False) -> Attended:
         """Return a layer of the model; its word pieces are joined if `settings` say so, unless it is to be `plain`."""
-        is_shaped = is_shaping(settings) and not is_plain
+        is_shaped = joins_or_hides(settings) and not is_plain
         asked = without_selection(settings) if is_shaped else settings
         one = self._as_asked(steps, asked)
 
@@ -153,7 +153,9 @@ class Reading(NamedTuple):
         query = Side(self.query.spelled)
         key = query if self.key is self.query else Side(self.key.spelled)
         embedding = Embedding("given", name, None, None, None)
-        inputs = Inputs(query, key, True, embedding, notes=tuple(notes), apart=steps.kind == "cross")
+        inputs = Inputs(
+            query, key, True, embedding, notes=tuple(notes), has_second_input=steps.kind == "cross"
+        )
         projected = Projected("given", name, None, None, steps.layer)
         layer = Layer(names, shown, heads, Projection(projected, ()))
         layers = len(self.stack.layers)
@@ -219,7 +221,7 @@ def read_texts(kind: str, text: str, context: str | None, settings: Settings, mo
     notes = [*checkpoint.model.notes]
     notes += unknown_words((read, source) if source is not read else (read,), model.name)
     if target is not read:
-        notes.append(about_move(target))
+        notes.append(shift_note(target))
     key = source if asked == "cross" else target
     return Reading(run, side, asked, target, key, model, notes=tuple(notes))
 
@@ -260,8 +262,8 @@ def _head(steps: LayerSteps, h: int, scale: float | None, temperature: float) ->
 
     What the model adds for distances is part of its scores, so the temperature divides it too.
     """
-    about, position, unturned = steps.ready, steps.ready.position, steps.unturned
-    q, k = (about.q, about.k) if unturned is None else (unturned.q, unturned.k)
+    about, position, before_rotation = steps.ready, steps.ready.position, steps.before_rotation
+    q, k = (about.q, about.k) if before_rotation is None else (before_rotation.q, before_rotation.k)
     return Head(
         str(h),
         q=q[0, h],
@@ -270,7 +272,7 @@ def _head(steps: LayerSteps, h: int, scale: float | None, temperature: float) ->
         bias=None if position is None else position[0, h] / temperature,
         scale=scale,
         softcap=about.softcap,
-        turned=None if unturned is None else Turned(*unturned.turned(h)),
+        rotated=None if before_rotation is None else Rotated(*before_rotation.rotated(h)),
     )
 
 
@@ -318,9 +320,9 @@ def _of_text(steps: LayerSteps, at: int) -> LayerSteps:
     position = None if position is None else part(position)
     mask = mask[own] if mask is not None and len(mask) > 1 else mask
     ready = Ready(part(q), part(k), part(v), scale, position, softcap, mask)
-    unturned = steps.unturned
-    if unturned is not None:
-        places = unturned.places[own] if len(unturned.places) > 1 else unturned.places
-        unturned = Unturned(part(unturned.q), part(unturned.k), unturned.rotary, places)
+    before = steps.before_rotation
+    if before is not None:
+        places = before.places[own] if len(before.places) > 1 else before.places
+        before = BeforeRotation(part(before.q), part(before.k), before.rotary, places)
     made = (part(steps.x), part(steps.projected), part(steps.context))
-    return LayerSteps(steps.side, steps.layer, steps.kind, *made, ready, unturned, steps.where)
+    return LayerSteps(steps.side, steps.layer, steps.kind, *made, ready, before, steps.where)

@@ -48,7 +48,7 @@ def shifted(encoder: TextEncoder, target: Tokens, start: int) -> Tokens:
     return Tokens((start, *target.ids[:stop]), spelled, (True, *target.special[:stop]))
 
 
-def about_move(target: Tokens) -> str:
+def shift_note(target: Tokens) -> str:
     """Return the note on the rows of a decoder, which reads its text shifted right by one."""
     return (
         f"The decoder reads the text shifted right by one, starting with {visible(target.spelled[0])}: each row is the "

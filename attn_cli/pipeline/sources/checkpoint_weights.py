@@ -60,7 +60,7 @@ def _parts_of_x(words: Words) -> tuple[str, ...]:
 
 
 def _with_own(head: Head, kept: LayerWeights) -> Head:
-    return replace(head, W=kept.heads[int(head.name)], gains=kept.gains)
+    return replace(head, W=kept.heads[int(head.name)], qk_norm=kept.qk_norm)
 
 
 def joined_anew(work: Work, weights: LayerWeights) -> Array | None:

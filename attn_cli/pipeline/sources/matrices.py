@@ -43,13 +43,13 @@ from attn_cli.trace.trace import Trace
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from attn_cli.core.fast import Report
     from attn_cli.core.masks import Mask
     from attn_cli.inputs.matrices import Given
     from attn_cli.io.array_types import Array
+    from attn_cli.io.progress import OnPart
 
 
-def trace_matrices(kind: str, given: Given, settings: Settings, report: Report | None = None) -> Trace:
+def trace_matrices(kind: str, given: Given, settings: Settings, report: OnPart | None = None) -> Trace:
     """Turn given matrices, Q, K, V or X with or without W, into a Trace."""
     if given.temperature is not None and settings.temperature == Settings().temperature:
         settings = replace(settings, temperature=given.temperature)
@@ -63,7 +63,7 @@ def trace_matrices(kind: str, given: Given, settings: Settings, report: Report |
         *[
             f"{given.name} does not give the number of heads; its weights were read as one head. --heads N splits them."
         ]
-        * (given.heads_unsaid and settings.heads is None and not has_qkv),
+        * (given.lacks_head_count and settings.heads is None and not has_qkv),
     ]
     notes += unused(settings, words=False, has_x=not has_qkv)
     settings = replace(
@@ -84,8 +84,8 @@ def trace_matrices(kind: str, given: Given, settings: Settings, report: Report |
         notes += more
     masks = wanted_masks(settings, given.mask, inputs, given.name, len(layer.names))
     layer, mask, more = with_masks(_with_scale(layer, given, settings), masks)
-    if (turned := layer.turned) is not None:
-        layer = layer._replace(turned=lambda: _read_otherwise(turned, given, settings, masks))
+    if (other_layout := layer.other_layout) is not None:
+        layer = layer._replace(other_layout=lambda: _with_other_layout(other_layout, given, settings, masks))
     inputs = inputs._replace(notes=(*inputs.notes, *notes, *more))
     return record(Attended(kind, inputs, layer, settings, mask, report=report))
 
@@ -102,14 +102,14 @@ def _with_scale(layer: Layer, given: Given, settings: Settings) -> Layer:
     return layer._replace(heads=heads)
 
 
-def _read_otherwise(
-    turned: Callable[[], tuple[Layer, list[str]]],
+def _with_other_layout(
+    other_layout: Callable[[], tuple[Layer, list[str]]],
     given: Given,
     settings: Settings,
     masks: Sequence[Mask | None],
 ) -> tuple[Layer, list[str]]:
     """Return the layer as the other layout of W makes it, with the same masks and the same scale."""
-    layer, notes = turned()
+    layer, notes = other_layout()
     return with_masks(_with_scale(layer, given, settings), masks)[0], notes
 
 
@@ -133,7 +133,7 @@ def _take_x(given: Given) -> Inputs:
     if context is not None:
         key = Side(labels(given.context_tokens, len(context), "k", given.name), context)
     about = Embedding("given", given.name, X.shape[1], None, None)
-    return Inputs(query, key, given.tokens is not None, about, apart=context is not None)
+    return Inputs(query, key, given.tokens is not None, about, has_second_input=context is not None)
 
 
 def _take_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
@@ -166,7 +166,7 @@ def _take_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
         Side(labels(own, len(K), "k", given.name)),
         given.tokens is not None,
         Embedding("given", given.name, None, None, None),
-        apart=given.apart,
+        has_second_input=given.has_second_input,
         notes=tuple(sharing_note(given, count)),
     )
     W_o = given.get("W_o")

@@ -23,8 +23,8 @@ from attn_cli.text.tokenize import tokenize
 from attn_cli.trace.head import Head
 
 if TYPE_CHECKING:
-    from attn_cli.core.fast import Report
     from attn_cli.io.array_types import Array
+    from attn_cli.io.progress import OnPart
 
 
 def attend_phrases(
@@ -32,7 +32,7 @@ def attend_phrases(
     keys: Sequence[str],
     values: Callable[[Sequence[str]], Array],
     settings: Settings,
-    report: Report | None = None,
+    report: OnPart | None = None,
 ) -> Attended:
     """Let a query look at keys, each a phrase; `values` returns V (n_k, d_v) of the keys that are left.
 
@@ -61,13 +61,13 @@ def attend_phrases(
     V = values(inputs.key.tokens)
     # W is left out of the record: with a W_v it would claim values that these are not.
     heads = tuple(Head(head.name, q=head.q, k=head.k, v=V) for head in layer.heads)
-    layer = layer._replace(heads=heads, projection=Projection(layer.projection.about, ()), turned=None)
+    layer = layer._replace(heads=heads, projection=Projection(layer.projection.about, ()), other_layout=None)
     mask = wanted_mask(settings, None, inputs)
     return Attended("lookup", inputs, layer, settings, mask, report=report)
 
 
 def _embed_phrases(
-    query: str, keys: Sequence[str], settings: Settings, report: Report | None = None
+    query: str, keys: Sequence[str], settings: Settings, report: OnPart | None = None
 ) -> Inputs:
     """Look up a query and keys that are phrases: each is the mean of its words' vectors.
 

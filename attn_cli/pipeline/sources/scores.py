@@ -24,17 +24,17 @@ from attn_cli.trace.trace import Trace
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attn_cli.core.fast import Report
     from attn_cli.inputs.foreign_arrays import GivenScores
     from attn_cli.inputs.matrices import Given
     from attn_cli.io.array_types import Array
+    from attn_cli.io.progress import OnPart
     from attn_cli.settings.settings import Settings
 
 UNKNOWN = 'The scores are used unscaled, because d_k is unknown. Add "scale" to the file to scale them.'
 
 
 def attend_scores(
-    kind: str, given: Given, scores: GivenScores, settings: Settings, report: Report | None
+    kind: str, given: Given, scores: GivenScores, settings: Settings, report: OnPart | None
 ) -> Attended:
     """Return what given scores come to: heads without queries and keys, with values only where they were given."""
     _refuse_settings(given, scores, settings)
@@ -48,7 +48,7 @@ def attend_scores(
         given.tokens is not None,
         Embedding("given", given.name, None, None, None),
         notes=(*unused(settings, words=False, has_x=False), *_notes(given, scores, settings)),
-        apart=given.context_tokens is not None and given.context_tokens != given.tokens,
+        has_second_input=given.context_tokens is not None and given.context_tokens != given.tokens,
     )
     biases = given_biases(given, settings, values.shape)
     masks = _with_blanks(wanted_masks(settings, given.mask, inputs, given.name, heads), values, given.name)

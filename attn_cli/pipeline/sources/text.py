@@ -31,7 +31,7 @@ from attn_cli.text.tokenize import Tokens, tokenize
 from attn_cli.trace.trace import LARGE, Trace
 
 if TYPE_CHECKING:
-    from attn_cli.core.fast import Report
+    from attn_cli.io.progress import OnPart
     from attn_cli.models.checkpoints.open_model import OpenModel
     from attn_cli.models.encoder import EncoderStack
 
@@ -44,7 +44,7 @@ Text = str | Sequence[str]  # a text, or tokens that are already cut
 
 
 def trace_self(
-    text: Text, settings: Settings | None = None, report: Report | None = None, *, keep_weights: bool = False
+    text: Text, settings: Settings | None = None, report: OnPart | None = None, *, keep_weights: bool = False
 ) -> Trace:
     """Self-attention: queries, keys and values come from the same text, or list of tokens.
 
@@ -57,7 +57,7 @@ def trace_self(
 
 
 def trace_masked(
-    text: Text, settings: Settings | None = None, report: Report | None = None, *, keep_weights: bool = False
+    text: Text, settings: Settings | None = None, report: OnPart | None = None, *, keep_weights: bool = False
 ) -> Trace:
     """Masked self-attention: causal (each word looks only back) unless the settings say otherwise."""
     return trace_text(
@@ -69,7 +69,7 @@ def trace_cross(
     text: Text,
     context: Text,
     settings: Settings | None = None,
-    report: Report | None = None,
+    report: OnPart | None = None,
     *,
     keep_weights: bool = False,
 ) -> Trace:
@@ -82,7 +82,7 @@ def trace_text(
     text: Text,
     context: Text | None,
     settings: Settings,
-    report: Report | None = None,
+    report: OnPart | None = None,
     name_outputs: bool = False,
     shared: Shared | None = None,
     keep_weights: bool = False,
@@ -106,7 +106,7 @@ def layers_of_text(
     text: Text,
     context: Text | None,
     settings: Settings,
-    report: Report | None = None,
+    report: OnPart | None = None,
     shared: Shared | None = None,
     name_outputs: bool = False,
 ) -> Iterator[Attended]:
@@ -138,7 +138,7 @@ def _attended(
     inputs: Inputs,
     settings: Settings,
     shared: Shared,
-    report: Report | None,
+    report: OnPart | None,
     finish: Callable[[Trace], Trace],
 ) -> Attended:
     """Return one layer: of a learned model, above what the layers below make of the inputs."""
@@ -160,7 +160,7 @@ def _attended(
 
 
 def _finished(
-    trace: Trace, inputs: Inputs, shared: Shared, name_outputs: bool, report: Report | None
+    trace: Trace, inputs: Inputs, shared: Shared, name_outputs: bool, report: OnPart | None
 ) -> Trace:
     """Return the trace with what a language model says comes next, or with the words nearest to each output."""
     if shared.stack is not None and shared.stack.words is not None:
@@ -181,7 +181,7 @@ def _inputs_of(
     before: Settings,
     settings: Settings,
     shared: Shared,
-    report: Report | None,
+    report: OnPart | None,
 ) -> Inputs:
     """Cut, look up and prepare both sides; `before` are the settings as they were given."""
     stack, table = shared.stack, shared.table

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_cli.core.attention import project
-from attn_cli.core.head_weights import Gains, HeadWeights, Position, Turned
+from attn_cli.core.head_weights import HeadWeights, Position, QKNorm, Rotated
 from attn_cli.core.heads import HeadInput, checked_attention
 from attn_cli.core.scores import GIVEN, SCORES, position_scale_of, scale_of
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.matrices import array
 from attn_cli.inputs.weights_in_memory import weights_in_memory
 from attn_cli.models.projection import Projection, in_out
-from attn_cli.pipeline.attend import ReadyWeights, mean_output, told_apart
+from attn_cli.pipeline.attend import ReadyWeights, mean_output, split_content_and_distance
 from attn_cli.pipeline.derived import rolled_weights, rollout_formula
 from attn_cli.pipeline.inputs import Inputs, Side
 from attn_cli.pipeline.mask import stated_mask
@@ -89,7 +89,7 @@ def _attended(saved: Saved, settings: Settings) -> Attended:
         Embedding("given", saved.name, None, None, None),
         *saved.looked_up,
         notes=(*saved.notes, *found.notes, *unused(settings, words=False, learned=True)),
-        apart=saved_record.get("kind") == "cross",
+        has_second_input=saved_record.get("kind") == "cross",
     )
     about = Projected("given", saved.name, None, None, found.layer)
     layer = Layer(found.head_names, found.head, (), Projection(about, ()))
@@ -98,7 +98,11 @@ def _attended(saved: Saved, settings: Settings) -> Attended:
     def finish(trace: Trace) -> Trace:
         if is_rollout:
             return replace(trace, derived=rollout_formula(found.layer or 0))
-        return trace if found.is_shaped or saved.shows_layers else _with_saved_steps(trace, saved_record)
+        return (
+            trace
+            if found.is_joined_or_hidden or saved.shows_layers
+            else _with_saved_steps(trace, saved_record)
+        )
 
     layers = len(saved.weights)
     return Attended("show", inputs, layer, settings, ready=ready, layers=layers, finish=finish)
@@ -186,7 +190,7 @@ def _head(
     q, k, v = (array(record.get(name), name, (2,), WHOSE) for name in "qkv")
     layout = trace.projection.layout or "in-out"
     W = _weights(bare.name, record, layout)
-    gains = [_optional(record, name, 1) for name in ("q_gain", "k_gain")]
+    qk_norm = [_optional(record, name, 1) for name in ("q_gain", "k_gain")]
     own = scale_of(trace.score, q.shape[1])
     scale = None if abs(trace.scale - own) <= 1e-9 else trace.scale
     for M, name, made in ((X, "q", q), (context, "k", k), (context, "v", v)):
@@ -204,8 +208,8 @@ def _head(
         layout=layout,
         scale=scale,
         softcap=softcap,
-        gains=None if gains[0] is None or gains[1] is None else Gains(gains[0], gains[1]),
-        turned=_turned(record, q, k),
+        qk_norm=None if qk_norm[0] is None or qk_norm[1] is None else QKNorm(qk_norm[0], qk_norm[1]),
+        rotated=_rotated(record, q, k),
     )
     found = _steps(trace, head, bias)
     _agree(found.weights, bare.weights, "weights")
@@ -220,21 +224,21 @@ def _head(
 def _steps(trace: Trace, head: Head, bias: Array | None) -> Steps:
     """Return what attention makes of a head's queries, keys and values, as the record says that it was made."""
     assert head.q is not None and head.k is not None and head.v is not None
-    q, k = head.turned or (head.q, head.k)
+    q, k = head.rotated or (head.q, head.k)
     scale, cap = trace.scale / trace.temperature, head.softcap and head.softcap / trace.temperature
-    added = bias if head.turned is None else None
+    added = bias if head.rotated is None else None
     steps = checked_attention(q, k, head.v, trace.mask, added, scale, trace.score, cap)
-    return told_apart(head, steps, np.arange(len(q)), trace.score, scale)
+    return split_content_and_distance(head, steps, np.arange(len(q)), trace.score, scale)
 
 
-def _turned(record: Mapping[str, object], q: Array, k: Array) -> Turned | None:
+def _rotated(record: Mapping[str, object], q: Array, k: Array) -> Rotated | None:
     """Return a head's queries and keys rotated by position, where it has them."""
-    turned = [_optional(record, name, 2) for name in ("q_turned", "k_turned")]
-    if turned[0] is None or turned[1] is None:
+    rotated = [_optional(record, name, 2) for name in ("q_turned", "k_turned")]
+    if rotated[0] is None or rotated[1] is None:
         return None
-    if turned[0].shape != q.shape or turned[1].shape != k.shape:
+    if rotated[0].shape != q.shape or rotated[1].shape != k.shape:
         raise InputError("its turned queries and keys have other shapes than q and k")
-    return Turned(turned[0], turned[1])
+    return Rotated(rotated[0], rotated[1])
 
 
 def _weights(name: str, record: Mapping[str, object], layout: str) -> HeadWeights | None:

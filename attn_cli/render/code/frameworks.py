@@ -12,7 +12,7 @@ from attn_cli.core.scores import score_named
 from attn_cli.render.code.literals import call_lines, comment_lines
 from attn_cli.render.code.plan import ScriptPlan
 
-LARGEST = 1e3  # scores beyond it lose too much in the float32 that most of Keras works in
+MAX_FLOAT32_SCORE = 1e3  # scores beyond it lose too much in the float32 that most of Keras works in
 
 
 class Names(NamedTuple):
@@ -127,10 +127,10 @@ def has_layer(plan: ScriptPlan) -> bool:
         score_named(plan.trace.score).as_dot is not None
         and (plan.rule is None or bool(rule_named(plan.rule)[0].keras_argument))
         and (plan.trace.mask is None) == (plan.rule is None)
-        and all(head.position_scores is None or head.turned is not None for head in plan.heads)
+        and all(head.position_scores is None or head.rotated is not None for head in plan.heads)
         and plan.trace.softcap is None
         and len(plan.trace.key_tokens) > 1  # Keras warns of a softmax over one
-        and max(float(np.abs(M).max()) for M in scores) < LARGEST
+        and max(float(np.abs(M).max()) for M in scores) < MAX_FLOAT32_SCORE
     )
 
 

@@ -117,7 +117,7 @@ def _refuse_own_terms(heads: tuple[Head, ...]) -> None:
 
     Position scores that the script makes of vectors, learned or turned, may differ.
     """
-    given = [head for head in heads if head.position_vectors is None and head.turned is None]
+    given = [head for head in heads if head.position_vectors is None and head.rotated is None]
     alike = all(_equal(head.position_scores, given[0].position_scores) for head in given)
     if len(heads) > 1 and not (alike and all(head.mask is None for head in heads)):
         raise UsageError(
@@ -193,7 +193,7 @@ def _vectors(trace: Trace, heads: tuple[Head, ...], shared: bool) -> Iterator[In
     for name, field, rows in (("Q", "q", "queries"), ("K", "k", "keys"), ("V", "v", "keys")):
         kept = heads[:1] if shared and name == "V" else heads
         parts = [
-            getattr(head, f"{field}_turned") if head.turned and name != "V" else getattr(head, field)
+            getattr(head, f"{field}_turned") if head.rotated and name != "V" else getattr(head, field)
             for head in kept
         ]
         yield InputArray(name, np.concatenate(parts, axis=1), about, rows)
@@ -203,15 +203,15 @@ def _vectors(trace: Trace, heads: tuple[Head, ...], shared: bool) -> Iterator[In
 def _origin(trace: Trace, heads: tuple[Head, ...]) -> str:
     """Return where Q, K and V come from, and why they are written out."""
     head = heads[0]
-    if head.turned is not None:
+    if head.rotated is not None:
         return f"Queries and keys (rotated by their positions) and values{_whose(trace, heads)}."
     if head.W_q is None or head.W_v is None:
         return f"Queries, keys and values{_whose(trace, heads)}, as {made_by(trace)}."
-    turned = "^T" if trace.projection.layout == "out-in" else ""
+    mark = "^T" if trace.projection.layout == "out-in" else ""
     same = _equal(head.W_v, np.eye(len(head.W_v)))
     other = "X" if _has_one_x(trace) else "context"
     made = [
-        f"{letter.upper()} = {x} W_{letter}{turned}{'' if getattr(head, f'b_{letter}') is None else f' + b_{letter}'}"
+        f"{letter.upper()} = {x} W_{letter}{mark}{'' if getattr(head, f'b_{letter}') is None else f' + b_{letter}'}"
         for letter, x in (("q", "X"), ("k", other), ("v", other))
     ]
     if same and head.b_v is None:
@@ -253,7 +253,7 @@ def _positions(trace: Trace, heads: tuple[Head, ...], reach: int | None) -> Iter
         about = "For each distance from query to key, a vector r and a number b."
         yield InputArray("R", np.concatenate(R, axis=1), about, "distances")
         yield InputArray("b", b[0] if len(heads) == 1 else np.stack(b, axis=1), rows="distances")
-    elif head.position_scores is not None and head.turned is None:  # turned vectors have it in them
+    elif head.position_scores is not None and head.rotated is None:  # turned vectors have it in them
         about = f"Position scores, as {made_by(trace)}: they are added to the scaled scores."
         yield InputArray("position_scores", head.position_scores, about, "queries")
 

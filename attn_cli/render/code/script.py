@@ -80,7 +80,7 @@ def _formula(trace: Trace) -> str:
     if trace.softcap is not None:
         scores = f"{trace.softcap!r} tanh({scores} / {trace.softcap!r})"
     scores += "" if trace.temperature == 1 else f" / {trace.temperature!r}"
-    is_apart = trace.heads[0].position_scores is not None and trace.heads[0].turned is None
+    is_apart = trace.heads[0].position_scores is not None and trace.heads[0].rotated is None
     scores += " + position" if is_apart else ""
     if trace.shown.name == "mean" and len(trace.head_names) > 1:
         return (

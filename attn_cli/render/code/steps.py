@@ -53,13 +53,13 @@ def _projected(plan: ScriptPlan, framework: Framework) -> Lines:
             about += f" Head {safe_name(trace.shown.name)} takes columns {first} to {first + width - 1}."
         yield [*comment_lines(about), f"Q, K, V = X{share}, {context}{share}, {context}{share}"]
     elif plan.start == "X":
-        turned = trace.projection.layout == "out-in"
-        rule = "W x for each row x, which is X W^T" if turned else "x W for each row x"
+        transposed = trace.projection.layout == "out-in"
+        rule = "W x for each row x, which is X W^T" if transposed else "x W for each row x"
         lines = comment_lines(f"Queries, keys and values: {rule}.")
         for made, x in (("Q", "X"), ("K", context), ("V", context)):
             W, b = f"W_{made.lower()}", f"b_{made.lower()}"
             plus = f" + {b}" if plan.has(b) else ""
-            lines.append(f"{made} = {x} @ {framework.transpose.format(W) if turned else W}{plus}")
+            lines.append(f"{made} = {x} @ {framework.transpose.format(W) if transposed else W}{plus}")
         yield lines
     if plan.several:
         yield _split(plan, framework)
@@ -86,9 +86,9 @@ def _split(plan: ScriptPlan, framework: Framework) -> list[str]:
 def _scores(plan: ScriptPlan, framework: Framework, names: Names) -> list[str]:
     score = score_named(plan.trace.score)
     written = score.lines[framework.name]
-    turned = (framework.swap_last if plan.several else framework.transpose).format(names.keys)
+    transposed = (framework.swap_last if plan.several else framework.transpose).format(names.keys)
     lines = comment_lines(f"Scores: the {score.noun} of each query (row) with each key (column).")
-    lines += [*written.before, f"scores = {written.scores.replace('{K_T}', turned)}"]
+    lines += [*written.before, f"scores = {written.scores.replace('{K_T}', transposed)}"]
     if plan.rule is not None or plan.reach is not None:
         lines.append("n_q, n_k = scores.shape[-2:]")
     return lines

@@ -30,8 +30,8 @@ from attn_cli.render.views.wording import (
     position_term,
     quoted_at,
     root_divisor,
+    rotated_term,
     temperature_divisor,
-    turned_term,
 )
 from attn_cli.settings.output import View
 from attn_cli.trace.head import Head
@@ -84,9 +84,9 @@ def links(trace: Trace, view: View) -> Drawing:
 def bars(trace: Trace, view: View) -> Drawing:
     """Return the weights of one row: the first that was asked for, else the one that explain chooses."""
     i = trace.focus[0]
-    weights = trace.shown.weights[trace.held(i)]
+    weights = trace.shown.weights[trace.row_in_arrays(i)]
     mask = trace.mask_of(trace.shown)
-    allowed = np.ones(len(weights), bool) if mask is None else mask[trace.held(i)]
+    allowed = np.ones(len(weights), bool) if mask is None else mask[trace.row_in_arrays(i)]
     top = trace.settings.top
     kept = range(len(weights)) if top is None else [j for j, _ in _strongest(trace, i, top)]
     _refuse_long(trace, "bars", len(kept))
@@ -170,16 +170,16 @@ def _keyed(trace: Trace, head: Head, row: Row) -> list[Step]:
     capped = (
         [] if row.capped is None else [column("capped", f"{cap} tanh(x / {cap})", row.capped, may_hide=False)]
     )
-    found += [] if row.is_turned else capped
+    found += [] if row.is_rotated else capped
     if row.position is not None:
         alone = "learned" if trace.of_model else "as given"  # T5's, or a file's
         learned = position_term(trace) if head.position_vectors is not None else alone
-        term = turned_term(trace) if row.is_turned else learned
+        term = rotated_term(trace) if row.is_rotated else learned
         formula = f"+ {term}"
         found.append(column("distance", formula, row.position, may_hide=False))
-    found += capped if row.is_turned else []
+    found += capped if row.is_rotated else []
     if row.position is not None or is_masked.any():
-        is_summed = row.position is not None and not (capped and row.is_turned)
+        is_summed = row.position is not None and not (capped and row.is_rotated)
         term = "capped" if capped else "scaled" if divisor else "scores"
         formula = f"{term} + distance" if is_summed else f"{term} + mask"
         found.append(column("masked" if is_masked.any() else "sum", formula, row.masked))

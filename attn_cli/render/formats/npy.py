@@ -84,7 +84,7 @@ def npy(trace: Trace, report: Callable[[float], None] | None = None) -> Iterator
 
 def _blocks(trace: Trace, head: Head) -> Iterator[Array]:
     if trace.asked:
-        yield head.weights[[trace.held(i) for i in trace.listed]]
+        yield head.weights[[trace.row_in_arrays(i) for i in trace.listed]]
     elif trace.condensed and trace.source is not None:
         yield from trace.source.blocks(head.name)
     else:

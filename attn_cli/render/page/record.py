@@ -17,7 +17,7 @@ from attn_cli.render.views.step_sentences import repeats_x, source, walk_facts
 from attn_cli.settings.declare import declared
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import find_rows
-from attn_cli.trace.head import TURNED, Head
+from attn_cli.trace.head import ROTATED, Head
 from attn_cli.trace.steps import STEPS
 from attn_cli.trace.trace import LARGE, Trace
 
@@ -72,13 +72,13 @@ def _of_trace(trace: Trace, numbers: Numbers) -> dict[str, object]:
         "queries": trace.query_tokens,
         "keys": trace.key_tokens,
         "ids": trace.query_input_ids,
-        "apart": trace.apart,
+        "apart": trace.has_second_input,
         "unknown": trace.unknown,
         "dropped": trace.dropped,
         "scored": trace.is_scored and trace.score in SCORES,
         "score": trace.score if trace.score in SCORES else "scaled",
         "temperature": trace.temperature,
-        "tempers_distance": trace.tempers_distance,
+        "tempers_distance": trace.temperature_scales_distance,
         **_mask(trace, numbers),
         "padding": [padding.start, padding.stop],
         "off": off,
@@ -124,7 +124,7 @@ def _mask(trace: Trace, numbers: Numbers) -> dict[str, object]:
 def _masks(trace: Trace) -> list[str]:
     """Return the names that the page's menu has; with one text, a mask from the other corner is the causal one."""
     rules = {name.partition(":")[0]: rule for name, rule in MASKS.items() if rule.javascript}
-    return [name for name, rule in rules.items() if trace.apart or rule.corner != "bottom-right"]
+    return [name for name, rule in rules.items() if trace.has_second_input or rule.corner != "bottom-right"]
 
 
 def _score(name: str) -> dict[str, object]:
@@ -176,7 +176,7 @@ def _layer(trace: Trace, page: Page, place: int, numbers: Numbers) -> dict[str, 
         exact = is_small or is_asked or (is_shown and not page.exact)
         about = {"name": head.name, "about": page.about.get(head.name, "")}
         made.append(about | _head(trace, head, numbers, exact, page.words is not None and head.W is not None))
-    apart = trace.apart and trace.x_key is not None
+    apart = trace.has_second_input and trace.x_key is not None
     return {
         "number": number,
         "x": numbers.add(trace.x_query),
@@ -198,7 +198,7 @@ def _head(trace: Trace, head: Head, numbers: Numbers, exact: bool, with_weights:
     made |= {"scale": head.scale, "softcap": head.softcap}
     if head.mask is not None:
         made["allowed"] = numbers.add_bytes(head.mask.rows(trace.rows))
-    for name in TURNED if head.turned is not None else ():
+    for name in ROTATED if head.rotated is not None else ():
         made[name] = numbers.add(getattr(head, name))
     if with_weights:
         return made | _weights(head, numbers) | _position(head, numbers, True)

@@ -39,11 +39,11 @@ def _after_each(found: tuple[NextWords, ...], has_unknown: bool) -> Iterator[Blo
     rows = []
     for one in found:
         likeliest = [f"{word} {share(probability)}" for word, probability in _labelled(one.words)]
-        came = "–" if one.came is None else share(one.came)
-        rows.append([f"{one.place:>{digits}} {one.token}", came, *likeliest])
+        actual = "–" if one.actual is None else share(one.actual)
+        rows.append([f"{one.place:>{digits}} {one.token}", actual, *likeliest])
     yield Heading("After each token", 2)
     yield Columns([f"{'':{digits}} after", "actual", *names], rows)
-    if any(one.came is not None for one in found):
+    if any(one.actual is not None for one in found):
         of_all = (
             " A word that the model does not know has that of all unknown ones together."
             if has_unknown

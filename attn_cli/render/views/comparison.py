@@ -137,7 +137,7 @@ def _sentence(comparison: Comparison, change: Change) -> str:
         parts.append(f"the largest mover is {query} looking at {key}, from {_moved(mover)}")
     else:
         parts.append("no link that is unmasked on both sides changed")
-    parts.append(_turned(trace, change))
+    parts.append(_strongest_changed(trace, change))
     for n, label in ((change.only_before, before), (change.only_after, after)):
         if n:
             parts.append(f"{count(n, 'link is', 'links are')} masked with {label} alone")
@@ -153,13 +153,13 @@ def _entropy(before: float | None, after: float | None) -> str:
     return f"the mean entropy of a row {'falls' if after < before else 'rises'} from {old} to {new} bits"
 
 
-def _turned(trace: Trace, change: Change) -> str:
+def _strongest_changed(trace: Trace, change: Change) -> str:
     n = len(trace.listed)
-    if not change.turned:
+    if not change.strongest_changed:
         return "every query keeps its strongest key" if n > 1 else "its strongest key stays"
-    named = listed([quoted_at(trace.query_tokens, i) for i in change.turned], NAMED)
-    has = "has" if len(change.turned) == 1 else "have"
-    return f"{len(change.turned)} of {count(n, 'query', 'queries')} {has} another strongest key ({named})"
+    named = listed([quoted_at(trace.query_tokens, i) for i in change.strongest_changed], NAMED)
+    has = "has" if len(change.strongest_changed) == 1 else "have"
+    return f"{len(change.strongest_changed)} of {count(n, 'query', 'queries')} {has} another strongest key ({named})"
 
 
 def _why_unchanged(comparison: Comparison, change: Change) -> str:
@@ -266,7 +266,7 @@ def _change_record(comparison: Comparison, change: Change) -> dict[str, object]:
     return {
         "value": comparison.values[change.to],
         "largest_mover": mover,
-        "strongest_changed": [rows[i] for i in change.turned],
+        "strongest_changed": [rows[i] for i in change.strongest_changed],
         "masked_only_before": change.only_before,
         "masked_only_after": change.only_after,
     }

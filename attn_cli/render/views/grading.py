@@ -107,7 +107,7 @@ def sentences(verdict: Verdict, right: AnswerKey) -> list[str]:
     if first.is_unfinished:
         return [*unfinished, "What is filled in is right.", *others]
     found = [*unfinished, _difference(first, verdict, right)]
-    if first.turned:
+    if first.right_if_transposed:
         found.append("Transposed, it would be right.")
     if first.empty:
         found.append("This query may look at nothing, so its weights and its output are zeros.")

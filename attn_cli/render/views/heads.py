@@ -12,7 +12,7 @@ from attn_cli.io.escape import count, fixed, visible
 from attn_cli.render.blocks import Block, Columns, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.numbers import share
 from attn_cli.render.shade_scale import weight_range
-from attn_cli.trace.head_roles import BAG, EVEN, FEWEST, LEAD, LEAST, MIXED, PATTERNS
+from attn_cli.trace.head_roles import BAG, LEAD, MIN_GAIN, MIN_ROWS, MIN_UNIFORM_OVERLAP, MIXED, PATTERNS
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
@@ -32,13 +32,13 @@ WORDS = {
     BAG: (
         "bag of words",
         "B",
-        f"nearly uniform: at least {EVEN:.0%} of the weight overlaps with a uniform distribution",
+        f"nearly uniform: at least {MIN_UNIFORM_OVERLAP:.0%} of the weight overlaps with a uniform distribution",
     ),
     MIXED: ("mixed", "", "none of these clearly"),
 }
 WIDTH, EDGE, APART = 80, 4, 1  # of a screen whose width nobody knows; of layers' numbers; between maps
 NARROW, HIGH = 5, 16  # the fewest columns of a small map; the most rows of one among several layers'
-LARGEST = 64  # rows and columns of a small map in a figure, or of one layer
+MAX_MAP_SIDE = 64  # rows and columns of a small map in a figure, or of one layer
 LISTED = 12
 MOST_ROLLED = 64  # tokens of a rollout that a screen shows
 KINDS = {"self": "Self-attention", "masked": "Masked self-attention", "cross": "Cross-attention"}
@@ -49,12 +49,12 @@ def map_size(view: View, one_layer: bool = False) -> MapSize:
 
     There is a cell for each weight where the width has room for it; the maps of several layers are less high.
     """
-    return partial(_map_size, view.width or WIDTH, LARGEST if one_layer else HIGH)
+    return partial(_map_size, view.width or WIDTH, MAX_MAP_SIDE if one_layer else HIGH)
 
 
 def whole_maps(heads: int, n_q: int, n_k: int) -> tuple[int, int]:
     """Return how many blocks down and across a map has in a figure: a cell for each weight, where it can be seen."""
-    return min(n_q, LARGEST), min(n_k, LARGEST)
+    return min(n_q, MAX_MAP_SIDE), min(n_k, MAX_MAP_SIDE)
 
 
 def _room(width: int, heads: int) -> int:
@@ -63,7 +63,7 @@ def _room(width: int, heads: int) -> int:
 
 
 def _map_size(width: int, high: int, heads: int, n_q: int, n_k: int) -> tuple[int, int]:
-    across = min(n_k, LARGEST, _room(width, heads))
+    across = min(n_k, MAX_MAP_SIDE, _room(width, heads))
     return min(n_q, high, n_q if across == n_k else across), across
 
 
@@ -231,8 +231,8 @@ def _clearest(found: EveryHead, heads: int) -> Iterator[Block]:
         yield Say(f"{WORDS[name][0]}: {WORDS[name][2]}.", quiet=True)
     yield Say(
         "A share is the mean weight that goes there, over the rows where that is possible. A head is named if its "
-        f"largest share covers at least {LEAST:.0%} of the gap between a uniform head's share and 1, leads the next "
-        f"by {LEAD:.2f}, and can occur in at least {FEWEST} rows.",
+        f"largest share covers at least {MIN_GAIN:.0%} of the gap between a uniform head's share and 1, leads the next "
+        f"by {LEAD:.2f}, and can occur in at least {MIN_ROWS} rows.",
         quiet=True,
     )
 

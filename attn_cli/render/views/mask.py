@@ -106,7 +106,7 @@ def _starts_later(trace: Trace, rows: Sequence[int]) -> bool:
 def _allowed(trace: Trace, rows: Sequence[int]) -> Bools:
     if trace.mask is None:
         return np.ones((len(rows), len(trace.key_tokens)), dtype=np.bool_)
-    return trace.mask[[trace.held(i) for i in rows]]
+    return trace.mask[[trace.row_in_arrays(i) for i in rows]]
 
 
 def _columns(trace: Trace, rows: Sequence[int], allowed: Bools) -> range:
@@ -185,13 +185,13 @@ def _before_and_after(trace: Trace, rows: Sequence[int], columns: range, allowed
     yield Heading("Before the softmax")
     if len(trace.head_names) > 1:
         yield Say(f"These are the numbers of {head_named(head.name)}.", quiet=True)
-    held = [trace.held(i) for i in rows]
+    held = [trace.row_in_arrays(i) for i in rows]
     scores, name = head.scaled_scores[held], "scaled"
     if head.position_scores is not None:
         scores, name = scores + head.position_scores[held], "scaled + position"
     if head.capped_scores is not None:
         scores, name = head.capped_scores[held], "capped"
-        if head.turned is None and head.position_scores is not None:
+        if head.rotated is None and head.position_scores is not None:
             scores, name = scores + head.position_scores[held], "capped + position"
     sides = {name: scores}
     if trace.mask is not None:

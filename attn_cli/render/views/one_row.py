@@ -17,9 +17,9 @@ from attn_cli.render.views.wording import (
     position_term,
     quoted_at,
     root_divisor,
+    rotated_symbol,
+    rotated_term,
     temperature_divisor,
-    turned_symbol,
-    turned_term,
 )
 from attn_cli.settings.settings import ALL
 from attn_cli.trace.head import Head
@@ -64,7 +64,7 @@ def hand_work(of: Walked, every_key: bool, distances: int | None = 1) -> Iterato
     if every_key:
         yield from _sums(of, _keys(of.trace, of.row, True), None, True)
     else:
-        if distances is not None and of.head.turned is not None:
+        if distances is not None and of.head.rotated is not None:
             distances += 1  # a turn is that of one key alone: the runner-up's can be checked, too
         yield from _sums(of, _worked_keys(of), distances, False)
 
@@ -128,7 +128,7 @@ def query_vectors(trace: Trace, head: Head, i: int) -> list[Formula]:
         found.append(Formula(_vector(name, trace.x_query[i].tolist()), token))
     made = "W_q x" if trace.projection.layout == "out-in" else "x W_q"
     bias = " + b_q" if head.b_q is not None else ""
-    made = f"{made}{bias}" if head.gains is None else f"norm({made}{bias})"
+    made = f"{made}{bias}" if head.qk_norm is None else f"norm({made}{bias})"
     name = f"q = {made}" if head.W_q is not None else "q"
     return [*found, Formula(_vector(name, head.q[i].tolist()), token)]
 
@@ -179,17 +179,17 @@ def _added(of: Walked, j: int, every: bool) -> Iterator[Formula]:
     trace, head, row = of
     if head.position_vectors is not None:
         yield _distance(trace, head, row.query, j, row)
-    if head.turned is not None:
-        yield _turned(trace, head, j, row, every)
+    if head.rotated is not None:
+        yield _rotated(trace, head, j, row, every)
     if row.capped is not None:
-        score = row.summed[j] if row.is_turned else row.scaled[j]
+        score = row.summed[j] if row.is_rotated else row.scaled[j]
         yield Formula(f"capped = {cap_term(trace, plain(score))} = {plain(row.capped[j])}", "")
 
 
-def _turned(trace: Trace, head: Head, j: int, row: Row, every: bool) -> Formula:
+def _rotated(trace: Trace, head: Head, j: int, row: Row, every: bool) -> Formula:
     """Return what the distance of key j adds where vectors are turned: the turned score, less the content."""
-    assert head.turned is not None and row.position is not None
-    q, k = head.turned.q[row.query].tolist(), head.turned.k[j].tolist()
+    assert head.rotated is not None and row.position is not None
+    q, k = head.rotated.q[row.query].tolist(), head.rotated.k[j].tolist()
     left, _, products = _written(
         trace, q, k, row.summed[j] * trace.temperature / trace.scale, every
     ).partition(" ")
@@ -198,7 +198,7 @@ def _turned(trace: Trace, head: Head, j: int, row: Row, every: bool) -> Formula:
     less = f"- {plain(content)}" if content >= 0 else f"+ {plain(-content)}"
     away = f"{placed(trace.key_tokens, j)}, turned:"
     distance = f"distance = that{divided} {less} = {plain(row.position[j])}"
-    return Formula(f"{turned_symbol(left)} {products}; {distance}", away)
+    return Formula(f"{rotated_symbol(left)} {products}; {distance}", away)
 
 
 def _distance(trace: Trace, head: Head, i: int, j: int, row: Row) -> Formula:
@@ -230,7 +230,7 @@ def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
     if row.position is None:
         header = ["key", score_named(trace.score).column, *(["content"] if is_divided else [])]
     if row.capped is not None:  # what was given for the distance is added to what the cap leaves
-        header.insert(2 if row.position is not None and not row.is_turned else len(header), "capped")
+        header.insert(2 if row.position is not None and not row.is_rotated else len(header), "capped")
     header += ["exp" if not row.shift else "exp(s - max)", "weight"]
     winner = row.strongest[0]
     is_split = row.position is not None and len(keys) > 1
@@ -261,8 +261,8 @@ def _key_line(trace: Trace, row: Row, j: int, is_divided: bool) -> list[str]:
     else:
         line += [four(row.scaled[j]), four(row.position[j]), "masked" if is_masked else four(row.summed[j])]
     if row.capped is not None:
-        at = 2 if row.position is not None and not row.is_turned else len(line)
-        line.insert(at, "masked" if is_masked and row.is_turned else four(row.capped[j]))
+        at = 2 if row.position is not None and not row.is_rotated else len(line)
+        line.insert(at, "masked" if is_masked and row.is_rotated else four(row.capped[j]))
     return line + (["masked", "–"] if is_masked else [_weight(row.exps[j]), _weight(row.weights[j])])
 
 
@@ -286,13 +286,13 @@ def _legend(trace: Trace, head: Head, row: Row) -> str:
     parts = [f"content = {content}"] if row.position is not None or _divisor(trace) else []
     if row.position is not None and head.position_vectors is not None:
         parts.append(f"distance = {position_term(trace)}")
-    if head.turned is not None:
-        parts.append(f"distance = {turned_term(trace)} (q', k': after rotation by position)")
+    if head.rotated is not None:
+        parts.append(f"distance = {rotated_term(trace)} (q', k': after rotation by position)")
     elif row.position is not None and head.position_vectors is None and trace.of_model:
         by = f", and divided by {trace.temperature:.12g}" if trace.temperature != 1 else ""
         parts.append(f"distance: learned, for each range of distances{by}")
     if row.capped is not None:
-        score = "sum" if row.is_turned else "content" if _divisor(trace) else score_named(trace.score).symbol
+        score = "sum" if row.is_rotated else "content" if _divisor(trace) else score_named(trace.score).symbol
         parts.append(f"capped = {cap_term(trace, score)}")
     parts.append(f"weight = exp / {_weight(row.total)}")
     return ", ".join(parts)

@@ -30,7 +30,7 @@ def setting_parts(trace: Trace) -> list[str]:
             "rollout": f"rollout, from the mean of {n} heads",
         }
         if trace.has_layers:
-            shown = {name: f"{told} of each" for name, told in shown.items()}
+            shown = {name: f"{text} of each" for name, text in shown.items()}
         parts.append(shown.get(trace.settings.head or "", f"{head_named(trace.shown.name)} (one of {n})"))
     elif trace.kind == "show" and trace.shown.name not in ("0", "mean"):
         parts.append(head_named(trace.shown.name))
@@ -92,7 +92,7 @@ def projection(trace: Trace) -> str:
     if about.source == "identity":
         if len(trace.head_names) > 1:
             return "W: identity, columns split"
-        return f"W: identity, so Q = {'X and K = V = the context' if trace.apart else 'K = V = X'}"
+        return f"W: identity, so Q = {'X and K = V = the context' if trace.has_second_input else 'K = V = X'}"
     if about.source == "random":
         return f"W: random, seed {about.seed}, layout in-out (x W)"
     if about.source == "learned":
@@ -116,8 +116,8 @@ def learned(trace: Trace) -> list[str]:
     if not facts.taught:
         whose = whose.replace("train", "language")
         origin = f"{facts.model} was trained {whose} to guess the next word of running text: a small language model."
-        told = [] if trace.shown.name == "mean" else [f"{_taught(trace, facts)}."]
-        return [*told, origin, *(_accuracy(trace, facts) if told else ())]
+        taught = [] if trace.shown.name == "mean" else [f"{_taught(trace, facts)}."]
+        return [*taught, origin, *(_accuracy(trace, facts) if taught else ())]
     origin = f"{facts.model} was trained {whose} on {_sources(facts)}, and is not a large language model."
     if trace.shown.name == "mean":
         return [origin]

@@ -59,7 +59,7 @@ def all_weights(trace: Trace, view: View) -> Iterator[Block]:
             yield Heading(_titled(head), 2)
         yield from _weights(trace, head, view)
     if trace.whole and len(drawn) == 1 and len(trace.listed) <= MOST_ROWS:
-        rows = list(zip(trace.listed, trace.diagnoses(heated=False), strict=True))
+        rows = list(zip(trace.listed, trace.diagnoses(with_temperature=False), strict=True))
         yield from map(Say, remarks(trace, rows, least=max(2, len(rows) // 2)))
 
 
@@ -146,7 +146,7 @@ def _weights(trace: Trace, head: Head, view: View) -> Iterator[Block]:
 
 def weight_matrix(trace: Trace, head: Head) -> Matrix:
     """Return a head's weights over the listed rows, with the rows' sums."""
-    sums = [f"{total:.3f}" for total in head.sums[[trace.held(i) for i in trace.listed]]]
+    sums = [f"{total:.3f}" for total in head.sums[[trace.row_in_arrays(i) for i in trace.listed]]]
     return labelled_matrix(trace, listed_weights(trace, head))._replace(sums=sums)
 
 
@@ -165,7 +165,7 @@ def labelled_matrix(trace: Trace, values: Array) -> Matrix:
 
 def listed_weights(trace: Trace, head: Head) -> Array:
     """Return a head's weights over the listed rows, NaN where masked."""
-    rows = [trace.held(i) for i in trace.listed]
+    rows = [trace.row_in_arrays(i) for i in trace.listed]
     values, mask = head.weights[rows], trace.mask_of(head)
     return values if mask is None else np.where(mask[rows], values, np.nan)
 
@@ -238,7 +238,7 @@ def row_bars(trace: Trace, head: Head, i: int, largest: float) -> Bars:
         k = trace.settings.top or 5
         name += f", the {k} strongest of {len(trace.key_tokens):,}:"
         return Bars(name, [(trace.key_tokens[j], weight) for j, weight in links_of(head, i, k)], largest)
-    at = trace.held(i)
+    at = trace.row_in_arrays(i)
     mask = trace.mask_of(head)
     allowed = np.ones(len(trace.key_tokens), bool) if mask is None else mask[at]
     items = [

@@ -33,8 +33,8 @@ def weight_rows(trace: Trace, tidy: bool = False) -> Iterator[Row]:
 def _wide(trace: Trace, head: Head) -> Iterator[Row]:
     mask = trace.mask_of(head)
     for i in trace.listed:
-        weights = head.weights[trace.held(i)].tolist()
-        may = [True] * len(weights) if mask is None else mask[trace.held(i)].tolist()
+        weights = head.weights[trace.row_in_arrays(i)].tolist()
+        may = [True] * len(weights) if mask is None else mask[trace.row_in_arrays(i)].tolist()
         cells = [weight if allowed else "" for weight, allowed in zip(weights, may, strict=True)]
         yield [trace.query_tokens[i], *cells]
 

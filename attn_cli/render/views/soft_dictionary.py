@@ -22,7 +22,7 @@ MOST_KEYS = 12
 MOST_TERMS = 8
 LONGEST_VALUE = 200
 MILLION = 1e6
-LARGEST = 1e15  # beyond it, numbers are written with eight digits
+MAX_PLAIN_NUMBER = 1e15  # beyond it, numbers are written with eight digits
 EXACT, NEAR, SOFT = (
     "1. A dictionary: the key as written",
     "2. A forgiving dictionary: the nearest key",
@@ -159,7 +159,7 @@ def _sum(found: Lookup) -> str:
 
 def _digits(found: Lookup) -> tuple[int, int]:
     """Return how many digits to write of the weights, and how many of the answer follow from those."""
-    most = min(LARGEST, sum(map(abs, found.numbers or ())))
+    most = min(MAX_PLAIN_NUMBER, sum(map(abs, found.numbers or ())))
     size = math.ceil(math.log10(most)) if most else 0
     digits = min(8, max(4, size + 2))
     return digits, min(8, max(0, digits - size))
@@ -167,7 +167,7 @@ def _digits(found: Lookup) -> tuple[int, int]:
 
 def _rounded(number: float, decimals: int) -> str:
     """Return a weighted value with these decimals; a huge one with eight digits."""
-    if abs(number) >= LARGEST:
+    if abs(number) >= MAX_PLAIN_NUMBER:
         return f"{number:.8g}"
     return plain(number, decimals) if abs(number) < MILLION else f"{number:.{decimals}f}"
 

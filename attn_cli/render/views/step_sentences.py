@@ -17,9 +17,9 @@ from attn_cli.render.views.wording import (
     position_term,
     quoted,
     root_divisor,
+    rotated_term,
     shared_with,
     temperature_divisor,
-    turned_term,
 )
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Trace
@@ -34,10 +34,10 @@ def walk_facts(trace: Trace, head: Head) -> dict[str, object]:
     bias = {name: f" + {name}" if getattr(head, name) is not None else "" for name in ("b_q", "b_k", "b_v")}
     given = head.W_q is None
     summed = "scaled" if head.position_scores is None else "scaled + distance"
-    unmasked, capped = summed, "scaled" if head.turned is None else summed
+    unmasked, capped = summed, "scaled" if head.rotated is None else summed
     if trace.softcap is not None:
         unmasked = (
-            "capped" if head.position_scores is None or head.turned is not None else "capped + distance"
+            "capped" if head.position_scores is None or head.rotated is not None else "capped + distance"
         )
     applied = {
         f"apply_{m}": "given"
@@ -79,30 +79,30 @@ def shown_ids(trace: Trace) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
 
 def _normed(made: str, head: Head, name: str) -> str:
     """Return a formula of queries or keys within the norm that they go through, where there is one."""
-    return made if head.gains is None or name == "v" else f"norm({made})"
+    return made if head.qk_norm is None or name == "v" else f"norm({made})"
 
 
 def _of_model(trace: Trace, head: Head) -> str:
     """Return what else a pretrained model does to make queries, keys and values, in sentences."""
-    told = []
-    if head.gains is not None:
-        told.append(
+    sentences = []
+    if head.qk_norm is not None:
+        sentences.append(
             "Each query and key is RMS-normalized: divided by its root mean square, then multiplied by learned norm "
             "weights."
         )
     if shared := shared_with(trace, head):
-        told.append(shared)
-    if head.turned is not None:
-        told.append(
+        sentences.append(shared)
+    if head.rotated is not None:
+        sentences.append(
             "Queries and keys are then rotated by position; Q and K below are shown before that rotation."
         )
-    return "".join(f" {sentence}" for sentence in told)
+    return "".join(f" {sentence}" for sentence in sentences)
 
 
 def _position(trace: Trace, head: Head) -> str:
     """Return how the distance term comes about."""
-    if head.turned is not None:
-        return f"{turned_term(trace, 'scaled')}, where q' and k' are q and k after rotation by position"
+    if head.rotated is not None:
+        return f"{rotated_term(trace, 'scaled')}, where q' and k' are q and k after rotation by position"
     if head.position_vectors is not None:
         return f"{position_term(trace)}, with one r and one b for each distance"
     return (
@@ -131,7 +131,7 @@ def step_facts(trace: Trace, head: Head, name: str) -> dict[str, object]:
         return {"query": query, "place": trace.place(i), **written}
     if name in ("q", "k", "v"):
         is_own = name == "q" or repeats_x(trace, head, name)
-        key = i if is_own else int(np.argmax(head.weights[trace.held(i)]))
+        key = i if is_own else int(np.argmax(head.weights[trace.row_in_arrays(i)]))
         first = ", ".join(plain(x, 3) for x in getattr(head, name)[key][:3].tolist())
         return {
             "query": query,
@@ -139,7 +139,7 @@ def step_facts(trace: Trace, head: Head, name: str) -> dict[str, object]:
             "first": first,
         }
     if name in ("scores", "scaled_scores", "position_scores", "capped_scores", "weights", "output"):
-        return {"query": query, **_peak(trace, head, name, trace.held(i))}
+        return {"query": query, **_peak(trace, head, name, trace.row_in_arrays(i))}
     return {}
 
 
@@ -157,7 +157,7 @@ def _peak(trace: Trace, head: Head, name: str, at: int) -> dict[str, object]:
     scaled = 0.0 if head.scaled_scores is None else float(head.scaled_scores[at][j])
     before = float(head.scores[at][j])
     if name == "capped_scores":
-        added = None if head.turned is None else head.position_scores
+        added = None if head.rotated is None else head.position_scores
         before = scaled + (0.0 if added is None else float(added[at][j]))
     return {
         "key": key,
@@ -211,7 +211,7 @@ def source(trace: Trace, i: int) -> str:
             if trace.projection.layer
             else f"it is made of {_joined(trace.x_parts)}"
         )
-        made = "it comes out of the layer's self-attention" if trace.apart else made
+        made = "it comes out of the layer's self-attention" if trace.has_second_input else made
         return f"{made}, and went through the layer's norm" if trace.projection.x_is_normed else made
     if i in trace.pad_queries and not trace.projection.layer:
         return "it is padding, which starts as zeros"

@@ -59,7 +59,7 @@ def walk(trace: Trace, only: Sequence[str] = (), each: bool = False) -> Iterator
         latex = step.latex if _matches_paper(trace, head, step.name) else ""
         yield Formula(step.formula.format(**facts) + _shape(trace, head, step.name), latex=latex)
         yield from blocks
-        if step.name in ("weights", "output") and not head.weights[trace.held(trace.focus[0])].any():
+        if step.name in ("weights", "output") and not head.weights[trace.row_in_arrays(trace.focus[0])].any():
             yield Say(f"{quoted(trace.query_tokens[trace.focus[0]])} may look at nothing: zeros.")
             continue
         sentence = step.alone if step.alone and len(trace.key_tokens) == 1 else step.sentence
@@ -134,7 +134,7 @@ def _tokens(trace: Trace) -> Iterator[Block]:
     if (ids := shown_ids(trace)) is None:
         return
     pairs = list(zip(trace.query_tokens, ids[0], strict=True))
-    if trace.apart:
+    if trace.has_second_input:
         pairs += zip(trace.key_tokens, ids[1], strict=True)
     rows = [[short(token), str(number)] for token, number in pairs[: 2 * MOST_ROWS]]
     if len(pairs) > len(rows):
@@ -228,7 +228,7 @@ def _square(trace: Trace, head: Head, matrix: Array, name: str) -> Matrix:
         values = np.where(np.isfinite(matrix), matrix, np.nan)  # masked ones, as they were given
     sums = [f"{s:.3f}" for s in matrix.sum(axis=1)] if name == "weights" else []
     if trace.condensed:
-        around = int(np.argmax(ranking(head, name)[trace.held(trace.focus[0])]))
+        around = int(np.argmax(ranking(head, name)[trace.row_in_arrays(trace.focus[0])]))
         rows = [f"{i} {token}" for i, token in zip(trace.rows, rows, strict=True)]
         columns = tuple(f"{j} {token}" for j, token in enumerate(columns))
     return Matrix(

@@ -93,7 +93,7 @@ def _matrices(trace: Trace) -> list[Block]:
     if trace.condensed or trace.asked or trace.x_query is None or trace.x_query.size > MOST_SMALL:
         return []
     found: list[tuple[str, tuple[str, ...], Array | None]] = [("X", trace.query_tokens, trace.x_query)]
-    if trace.apart and trace.x_key is not None:
+    if trace.has_second_input and trace.x_key is not None:
         found.append(("context", trace.key_tokens, trace.x_key))
     for name, rows in (("q", trace.query_tokens), ("k", trace.key_tokens), ("v", trace.key_tokens)):
         W = getattr(head, f"W_{name}")
@@ -119,7 +119,7 @@ def _side_by_side(
 
 def _title(trace: Trace) -> str:
     """Return the kind of attention, and the text."""
-    texts = [trace.query_tokens, trace.key_tokens] if trace.apart else [trace.query_tokens]
+    texts = [trace.query_tokens, trace.key_tokens] if trace.has_second_input else [trace.query_tokens]
     shown = [" ".join(map(short, text[:MOST_TOKENS])) + " ..." * (len(text) > MOST_TOKENS) for text in texts]
     return f"{kind_of(trace)}: {' -> '.join(shown)}"
 
@@ -164,7 +164,7 @@ def _numbered(trace: Trace) -> str:
     sides = [(trace.query_tokens, ids[0]), (trace.key_tokens, ids[1])]
     pairs = dict.fromkeys(
         (token, number)
-        for tokens, numbers in (sides if trace.apart else sides[:1])
+        for tokens, numbers in (sides if trace.has_second_input else sides[:1])
         for token, number in zip(tokens, numbers, strict=True)
     )
     return listed([f"{short(token)} {number}" for token, number in pairs], MOST_TOKENS)

@@ -160,23 +160,23 @@ def _what_followed(comparison: Comparison, i: int, pair: Swap, places: Sequence[
     old, new = quoted(pair.old), quoted(pair.new)
     had, has = one.weights
     where = f" (the strongest of {count(len(places), 'place', 'places')})" if len(places) > 1 else ""
-    told = f"{old}{where} has {share(had)} of the attention of {_name(comparison, i)}; "
-    told += f"{new}, in its place, has {share(has)}."
+    text = f"{old}{where} has {share(had)} of the attention of {_name(comparison, i)}; "
+    text += f"{new}, in its place, has {share(has)}."
     if one.content is None:
-        return f"{told} The mean of heads has no scores, so content and distance cannot be told apart."
+        return f"{text} The mean of heads has no scores, so content and distance cannot be told apart."
     content = _term("content", one.content)
     if one.distance is None:
-        told += f" {content.capitalize()}. There is no distance term"
-        return f"{told}: content alone made the {share(had)}, and content alone makes the {share(has)}."
-    told += f" {content.capitalize()}; {_term('distance', one.distance)}."
+        text += f" {content.capitalize()}. There is no distance term"
+        return f"{text}: content alone made the {share(had)}, and content alone makes the {share(has)}."
+    text += f" {content.capitalize()}; {_term('distance', one.distance)}."
     whose = "word" if abs(one.distance[1] - one.distance[0]) >= SAME_TERM else "content"
     if has >= had:
         bringer = f"the content of {new}" if whose == "content" else new
         gain = "" if has - had <= SAME else f", and {bringer} brings {share(has - had)} more"
-        return f"{told} So all of the {share(had)} stays with the place: {new} gets it too{gain}."
+        return f"{text} So all of the {share(had)} stays with the place: {new} gets it too{gain}."
     assert one.followed_place is not None and one.followed_content is not None
     return (
-        f"{told} So {share(one.followed_place)} of the weight stays with the place, and "
+        f"{text} So {share(one.followed_place)} of the weight stays with the place, and "
         f"{share(one.followed_content)} goes with the {whose} of {old}."
     )
 
@@ -200,8 +200,8 @@ def swap_record(comparison: Comparison, steps: bool = False) -> dict[str, object
         }
         for i in comparison.traces[0].focus
     ]
-    told: dict[str, object] = {"words": [one._asdict() for one in comparison.swaps], "rows": rows}
-    return record(comparison, steps, told, summary_of(comparison))
+    changes: dict[str, object] = {"words": [one._asdict() for one in comparison.swaps], "rows": rows}
+    return record(comparison, steps, changes, summary_of(comparison))
 
 
 def _key_record(comparison: Comparison, i: int, one: KeyChange) -> dict[str, object]:

@@ -50,7 +50,7 @@ def walked(trace: Trace, i: int) -> Walked | None:
 
 def why(name: str, of: Walked) -> str:
     """Return why there is the step of that name, in a sentence or two; empty where nothing is to be said."""
-    sentence = WHYS.get(name)
+    sentence = RATIONALES.get(name)
     return sentence(of) if sentence else ""
 
 
@@ -59,13 +59,13 @@ def _tokens(of: Walked) -> str:
     trace, i = of.trace, of.row.query
     kind = "a character" if trace.settings.tokenizer == "characters" else "a word or a mark"
     if trace.of_model:
-        told = (
+        text = (
             f"The tokens are those of {trace.embedding.name}: words, pieces of words, and signs of its own."
         )
         if trace.x_query is None:
-            return told
+            return text
         numbers = count(trace.x_query.shape[1], "number", "numbers")
-        return f"{told} {of.query} enters this layer as {numbers}, x; {source(trace, i)}."
+        return f"{text} {of.query} enters this layer as {numbers}, x; {source(trace, i)}."
     if trace.x_query is None:
         return f"A token is {kind}."
     numbers = count(trace.x_query.shape[1], "number", "numbers")
@@ -109,14 +109,14 @@ def undivided(of: Walked) -> list[float]:
     """
     trace, row = of.trace, of.row
     times = 1.0
-    if row.position is not None and (of.head.position_vectors is not None or row.is_turned):
+    if row.position is not None and (of.head.position_vectors is not None or row.is_rotated):
         times = 1 / position_scale_of(trace.score, d_k(trace))
     added = row.position or [0.0] * len(row.scores)
     cap = (trace.softcap or math.inf) / trace.temperature
     sums = []
     for j, score in enumerate(row.scores):
         before, after = score / trace.temperature, times * added[j]
-        if row.is_turned:
+        if row.is_rotated:
             before, after = before + after, 0.0
         capped = before if cap == math.inf else cap * math.tanh(before / cap)
         sums.append(-math.inf if row.is_masked(j) else capped + after)
@@ -151,7 +151,7 @@ def _distance(of: Walked) -> str:
     if of.row.position is None:
         return ""
     each = "each distance has an r and a b, learned (relative positions, Shaw et al. 2018)"
-    if of.row.is_turned:
+    if of.row.is_rotated:
         each = (
             "q and k are turned by an angle for each place (rotary positions, Su et al. 2021), so a score depends "
             "on how far apart two words stand"
@@ -226,9 +226,9 @@ def _softmax(of: Walked) -> str:
 def mixture(of: Walked) -> str:
     """Return what an output is, as a mix of values, and the words nearest to it."""
     trace, row = of.trace, of.row
-    told = [j for j in row.strongest[:MOST_SHARES] if row.weights[j] >= LEAST_SHARE] or row.strongest[:1]
-    mix = " + ".join(f"{share(row.weights[j])} v({quoted_at(trace.key_tokens, j)})" for j in told)
-    rest = " + ..." if len(row.strongest) > len(told) else ""
+    keys = [j for j in row.strongest[:MOST_SHARES] if row.weights[j] >= LEAST_SHARE] or row.strongest[:1]
+    mix = " + ".join(f"{share(row.weights[j])} v({quoted_at(trace.key_tokens, j)})" for j in keys)
+    rest = " + ..." if len(row.strongest) > len(keys) else ""
     new = f"The output of {of.query}, its new vector, is {mix}{rest}"
     if trace.shown.scores is None or trace.output_words is None or not trace.output_words[row.query]:
         return new if rest else f"{new}."
@@ -246,7 +246,7 @@ def heads(of: Walked) -> str:
     )
 
 
-WHYS: dict[str, Callable[[Walked], str]] = {
+RATIONALES: dict[str, Callable[[Walked], str]] = {
     "tokens": _tokens,
     "W_q": _projections,
     "scaled_scores": _scaling,

@@ -47,7 +47,11 @@ def placed(tokens: Sequence[str], i: int) -> str:
 def may_look_at(trace: Trace, i: int) -> str:
     """Return which keys the mask allows to query i, in a sentence."""
     query, n_k = quoted_at(trace.query_tokens, i), len(trace.key_tokens)
-    allowed = list(range(n_k)) if trace.mask is None else np.flatnonzero(trace.mask[trace.held(i)]).tolist()
+    allowed = (
+        list(range(n_k))
+        if trace.mask is None
+        else np.flatnonzero(trace.mask[trace.row_in_arrays(i)]).tolist()
+    )
     if not allowed:
         return f"{query} may look at nothing."
     is_long = len(allowed) > MOST_NAMED
@@ -101,10 +105,10 @@ def _of_each_head(trace: Trace) -> str:
     distance, heat = "" if head.position_scores is None else " + distance", temperature_divisor(trace)
     if trace.softcap is not None:
         cap = plain(trace.softcap)
-        if head.turned is None:  # what was given is added to what the cap leaves
+        if head.rotated is None:  # what was given is added to what the cap leaves
             return f"weights = softmax({cap} tanh({scores} / {cap}){heat}{distance})"
         return f"weights = softmax({cap} tanh(({scores}{distance}) / {cap}){heat})"
-    if trace.tempers_distance and heat:
+    if trace.temperature_scales_distance and heat:
         return f"weights = softmax(({scores}{distance}){heat})"
     return f"weights = softmax({scores}{heat}{distance})"
 
@@ -157,13 +161,13 @@ def shared_with(trace: Trace, head: Head) -> str:
     )
 
 
-def turned_term(trace: Trace, content: str = "content") -> str:
+def rotated_term(trace: Trace, content: str = "content") -> str:
     """Return what a head that turns its vectors adds for a distance: the turned score less the content."""
-    turned = turned_symbol(score_named(trace.score).symbol)
-    return f"{turned}{root_divisor(trace)}{temperature_divisor(trace)} - {content}"
+    rotated = rotated_symbol(score_named(trace.score).symbol)
+    return f"{rotated}{root_divisor(trace)}{temperature_divisor(trace)} - {content}"
 
 
-def turned_symbol(symbol: str) -> str:
+def rotated_symbol(symbol: str) -> str:
     """Return a score's symbol for the queries and keys that are rotated by position: q'·k'."""
     return symbol.replace("q", "q'").replace("k", "k'")
 

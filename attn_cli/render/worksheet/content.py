@@ -53,10 +53,10 @@ class Question(NamedTuple):
     answer: str | None
 
 
-Part = Heading | Say | Tables | Question
+SheetPart = Heading | Say | Tables | Question
 
 
-def parts(exercise: Exercise, key: bool = False) -> Iterator[Part]:
+def parts(exercise: Exercise, key: bool = False) -> Iterator[SheetPart]:
     """Yield the worksheet from top to bottom, or its key: the same with every blank filled in."""
     exercise = exercise._replace(tokens=tuple(token.replace("`", "'") for token in exercise.tokens))
     worksheet = Worksheet(exercise, solve(exercise), key)
@@ -101,7 +101,7 @@ def rows_of(labels: Sequence[str], matrix: ArrayLike, form: Format | None) -> Ro
     return [[label, *texts] for label, texts in zip(labels, cells, strict=True)]
 
 
-def _given(exercise: Exercise) -> Iterator[Part]:
+def _given(exercise: Exercise) -> Iterator[SheetPart]:
     kind = "masked self-attention" if exercise.mask != "none" else "self-attention"
     yield Say(
         f'Compute {kind} of "{" ".join(exercise.tokens)}" by hand. Each word is a row of `X`; rows are '
@@ -116,7 +116,7 @@ def _given(exercise: Exercise) -> Iterator[Part]:
     )
 
 
-def _projections(worksheet: Worksheet) -> Iterator[Part]:
+def _projections(worksheet: Worksheet) -> Iterator[SheetPart]:
     """Yield Q, K and V, with the first cell worked out as an example."""
     exercise = worksheet.exercise
     tables = [worksheet.table(name, f"{name.upper()} = X W_{name}") for name in "qkv"]
@@ -128,7 +128,7 @@ def _projections(worksheet: Worksheet) -> Iterator[Part]:
     yield Say(f"Example: the query of {quoted(exercise.tokens[0])} begins with `{product} = {result}`.")
 
 
-def _scores(worksheet: Worksheet) -> Iterator[Part]:
+def _scores(worksheet: Worksheet) -> Iterator[SheetPart]:
     """Yield the scores, scaled where they are, and what the mask takes away."""
     exercise = worksheet.exercise
     d = exercise.dim
@@ -151,7 +151,7 @@ def _scores(worksheet: Worksheet) -> Iterator[Part]:
         yield Say(f"{rule} They have no `e^x`; their weights are 0.{crossed_out}")
 
 
-def _softmax(worksheet: Worksheet) -> Iterator[Part]:
+def _softmax(worksheet: Worksheet) -> Iterator[SheetPart]:
     """Yield the table of e^x, the row sums, the weights and the output."""
     trace, tokens = worksheet.trace, worksheet.exercise.tokens
     scores, scale = trace.shown.scores, trace.scale

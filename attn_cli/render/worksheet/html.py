@@ -8,7 +8,7 @@ from html import escape
 
 from attn_cli.io.escape import visible
 from attn_cli.render.blocks import Heading, Say
-from attn_cli.render.worksheet.content import Part, Question, Tables, WorkTable
+from attn_cli.render.worksheet.content import Question, SheetPart, Tables, WorkTable
 
 STYLE = """
 @page { size: A4; margin: 11mm 15mm; }
@@ -50,7 +50,7 @@ tbody th { text-align: right; }
 """
 
 
-def worksheet_html(parts: Iterable[Part]) -> str:
+def worksheet_html(parts: Iterable[SheetPart]) -> str:
     """Return the worksheet as an HTML page, with nothing from elsewhere, that is well-formed XML too."""
     parts = list(parts)
     is_blank = any(isinstance(part, Question) and part.answer is None for part in parts)
@@ -70,7 +70,7 @@ def worksheet_html(parts: Iterable[Part]) -> str:
     return "\n".join([*head, f"{start}\n{body}\n</body>\n</html>\n"])
 
 
-def _lines(part: Part, is_blank: bool) -> Iterator[str]:
+def _lines(part: SheetPart, is_blank: bool) -> Iterator[str]:
     match part:
         case Heading(text, 1):
             name = '<p class="name">Name: <span></span></p>' if is_blank else ""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from attn_cli.render.blocks import Heading, Say
 from attn_cli.render.documents.tex_escape import HELPERS, arithmetic, escape
-from attn_cli.render.worksheet.content import Part, Question, Tables, WorkTable
+from attn_cli.render.worksheet.content import Question, SheetPart, Tables, WorkTable
 
 PREAMBLE = r"""\documentclass[a4paper,10pt]{article}
 \usepackage[hmargin=17mm,vmargin=11mm]{geometry}
@@ -25,7 +25,7 @@ ROOMY, LARGE, TIGHT = r"\rule[-2.4mm]{0pt}{6.8mm}", r"\rule[-2.2mm]{0pt}{6.2mm}"
 _QUOTE = re.escape(escape('"'))
 
 
-def worksheet_latex(parts: Iterable[Part]) -> str:
+def worksheet_latex(parts: Iterable[SheetPart]) -> str:
     """Return the worksheet as a LaTeX document that needs amsmath, array, booktabs and geometry."""
     parts = list(parts)
     is_blank = any(isinstance(part, Question) and part.answer is None for part in parts)
@@ -38,7 +38,7 @@ def worksheet_latex(parts: Iterable[Part]) -> str:
     return "\n".join([preamble, r"\begin{document}", *lines, r"\end{document}", ""])
 
 
-def _lines(part: Part, is_blank: bool) -> Iterator[str]:
+def _lines(part: SheetPart, is_blank: bool) -> Iterator[str]:
     match part:
         case Heading(text, 1):
             name = r"\hfill Name: \rule{55mm}{0.2pt}" if is_blank else ""

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 
 from attn_cli.render.blocks import Heading, Say
 from attn_cli.render.documents.markdown import cell, code, prose, table
-from attn_cli.render.worksheet.content import Part, Question, Tables, WorkTable
+from attn_cli.render.worksheet.content import Question, SheetPart, Tables, WorkTable
 
 BLANK = "______"
 ASCII = {"×": "*", "·": ".", "≈": "~", "–": "-", "ᵀ": "^T"}
 
 
-def worksheet_markdown(parts: Iterable[Part], unicode: bool = True) -> str:
+def worksheet_markdown(parts: Iterable[SheetPart], unicode: bool = True) -> str:
     """Return the worksheet as a Markdown document; without `unicode`, formulas are spelled in ASCII."""
     text = "\n".join(line for part in parts for line in _lines(part))
     if not unicode:
@@ -22,7 +22,7 @@ def worksheet_markdown(parts: Iterable[Part], unicode: bool = True) -> str:
     return text.rstrip("\n") + "\n"
 
 
-def _lines(part: Part) -> Iterator[str]:
+def _lines(part: SheetPart) -> Iterator[str]:
     match part:
         case Heading(text, level):
             yield from (f"{'#' * level} {prose(text)}", "")

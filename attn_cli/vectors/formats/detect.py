@@ -18,7 +18,7 @@ from attn_cli.vectors.formats.text_lines import is_number
 from attn_cli.vectors.formats.word2vec_binary import LONGEST_HEADER, binary_format
 from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors
 from attn_cli.vectors.source_file import FileRows, SourceFile, npy_rows, read_exactly
-from attn_cli.vectors.table import DIRECTIONS, NGRAMS, SAFETENSORS, NGrams, Table, as_bytes, table_of
+from attn_cli.vectors.table import DIRECTIONS, NGRAMS, SAFETENSORS, NGrams, VectorTable, as_bytes, table_of
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
@@ -192,7 +192,7 @@ def _is_binary(start: bytes) -> bool:
     return any(byte < 9 or 13 < byte < 32 for byte in head)
 
 
-def _safetensors(source: SourceFile) -> Table:
+def _safetensors(source: SourceFile) -> VectorTable:
     """Return a table that `attn vectors train` or `export` wrote, or a bare matrix with a list of words beside it."""
     with source.opened() as file:
         entries, about = safetensors_entries(file, source.name)
@@ -231,7 +231,7 @@ def _ngrams(source: SourceFile, rows: Entry | None, directions: Entry | None, di
     return NGrams(_rows(source, rows), _rows(source, directions))
 
 
-def _npz(source: SourceFile, start: bytes) -> Table:
+def _npz(source: SourceFile, start: bytes) -> VectorTable:
     if b".npy" not in start[:4096]:
         raise InputError(f"{source.name} is a ZIP archive.", f"Unpack it: unzip {source.quoted()}")
     arrays = read_npz(source.path)

@@ -13,15 +13,15 @@ from attn_cli.io.escape import visible
 from attn_cli.vectors.formats.safe_unpickle import SAVE_AGAIN, Name, StandIn, safe_unpickle
 from attn_cli.vectors.source_file import FileRows, SourceFile, npy_rows, read_exactly
 from attn_cli.vectors.spelling import BLOCK, with_ngrams
-from attn_cli.vectors.table import Table, table_of
+from attn_cli.vectors.table import VectorTable, table_of
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
 
-LARGEST = 8 << 30  # bytes of a file
+MAX_PICKLE_BYTES = 8 << 30  # bytes of a file
 
 
-def read_gensim(source: SourceFile) -> Table:
+def read_gensim(source: SourceFile) -> VectorTable:
     """Return the vectors of a .kv or .model file that gensim wrote, running nothing that it holds.
 
     The matrix is a view of the file's bytes, or lies in a .npy file beside it. Raises InputError where the file holds
@@ -33,9 +33,9 @@ def read_gensim(source: SourceFile) -> Table:
         raise InputError(f"{source.name} is larger than the memory that is free.", SAVE_AGAIN) from None
 
 
-def _read(source: SourceFile) -> Table:
-    if source.size > LARGEST:
-        size = f"{source.size:,} bytes is above the limit of {LARGEST:,}"
+def _read(source: SourceFile) -> VectorTable:
+    if source.size > MAX_PICKLE_BYTES:
+        size = f"{source.size:,} bytes is above the limit of {MAX_PICKLE_BYTES:,}"
         raise FileError(f"Cannot read {source.name}: {size}.", SAVE_AGAIN)
     with source.opened() as file:
         data = read_exactly(file, 0, source.size, source.name)

@@ -10,9 +10,9 @@ from attn_cli.models.checkpoints.blocks import (
     Ready,
     Rotary,
     attend,
-    distance_buckets,
     layer_norm,
     mask_of,
+    relative_position_buckets,
     rms_norm,
     rms_norm_1,
     sinusoids,
@@ -65,13 +65,13 @@ def test_rotary_scores_depend_on_the_distance_alone():
     q, k = some(1, 1, 1, 8), some(1, 1, 1, 8)
 
     def score(i, j):
-        turned = [rotary.turned(M, np.array([[at]])) for M, at in ((q, i), (k, j))]
+        turned = [rotary.rotate(M, np.array([[at]])) for M, at in ((q, i), (k, j))]
         return (turned[0] * turned[1]).sum()
 
     close(score(9, 4), score(25, 20), 1e-5)
     assert abs(score(9, 4) - score(9, 5)) > 1e-3
-    np.testing.assert_array_equal(rotary.turned(q, np.array([[7]]))[..., 6:], q[..., 6:])
-    close(rotary.turned(q, np.array([[0]])), q)
+    np.testing.assert_array_equal(rotary.rotate(q, np.array([[7]]))[..., 6:], q[..., 6:])
+    close(rotary.rotate(q, np.array([[0]])), q)
 
 
 def test_llama3_slows_the_slow_turns_and_leaves_the_fast_ones():
@@ -96,11 +96,11 @@ def test_sinusoids_are_of_length_one_a_pair():
 
 
 def test_near_distances_have_a_bucket_each_and_far_ones_share():
-    both = distance_buckets(300, 300, 32, 128, True)
+    both = relative_position_buckets(300, 300, 32, 128, True)
     assert both[0, 0] == 0 and both[10, 3] == 7 and both[3, 10] == 16 + 7
     assert both[200, 0] == both[299, 0] == 15 and both[0, 299] == 31
     assert (np.diff(both[:, 0]) >= 0).all()
-    back = distance_buckets(300, 300, 32, 128, False)
+    back = relative_position_buckets(300, 300, 32, 128, False)
     assert back[15, 0] == 15 and back[0, 15] == 0 and back[299, 0] == 31
 
 
