@@ -23,9 +23,7 @@ with contextlib.suppress(ValueError):  # not in the main thread
 def pytest_configure(config):
     """Make known how much a run tries: its marks, and how many examples Hypothesis draws where a test does not say."""
     config.addinivalue_line("markers", "takes_long: left out of a run of everything, unless THOROUGH is set")
-    config.addinivalue_line(
-        "markers", "like_cases: one in four is in a run of everything, unless THOROUGH is set"
-    )
+    config.addinivalue_line("markers", "like_cases: a few are in a run of everything, unless THOROUGH is set")
     settings.register_profile("attn", max_examples=often(100), deadline=None)  # a busy machine is no fault
     settings.load_profile("attn")
 

@@ -28,22 +28,20 @@ def unit(dotted):
     return dotted.partition(".")[0]
 
 
+@cache
 def imported(tree):
     """Each imported module, wherever the import stands; of attn_cli the module that is meant."""
+    found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"
             for alias in node.names:
                 inner = PACKAGE.parent / node.module.replace(".", "/") / alias.name
                 is_module = inner.is_dir() or inner.with_suffix(".py").is_file()
-                yield f"{node.module}.{alias.name}" if is_module else node.module
-
-
-@cache
-def imports_of(name):
-    return [*imported(TREES[name])]
+                found.append(f"{node.module}.{alias.name}" if is_module else node.module)
+    return found
 
 
 def own(tree):
@@ -60,8 +58,8 @@ TREES = {module(path): ast.parse(path.read_text(encoding="utf-8")) for path in F
 def users(library):
     return {
         unit(name)
-        for name in TREES
-        if any(found == library or found.startswith(f"{library}.") for found in imports_of(name))
+        for name, tree in TREES.items()
+        if any(found == library or found.startswith(f"{library}.") for found in imported(tree))
     }
 
 
@@ -102,7 +100,7 @@ def importers(library):
     """The modules in which a function imports `library`, one entry an import; none may import it with itself."""
     found = []
     for name, tree in TREES.items():
-        if library not in map(unit, imports_of(name)):
+        if library not in map(unit, imported(tree)):
             continue
         inside = {
             id(node)

@@ -17,6 +17,7 @@ IS_REST = os.environ.get("THOROUGH") == "rest"
 ALL_TESTS = 3000  # a run of at least so many is one of everything, not of what somebody works on
 FEW_CASES = 3
 EVERY = 4  # case of a test with more like ones
+MOST_LIKE = 16  # cases of a test with many of them
 OF_STREAMS = "tests/io/"
 
 takes_long = pytest.mark.takes_long  # left out of a run of everything
@@ -42,13 +43,13 @@ def tries_more(test: pytest.Item) -> bool:
 
 
 def thinned(tests: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
-    """Yield the tests to run: of like cases one in EVERY, of a grid as many as have each value, and all others."""
+    """Yield the tests to run: a few of like cases, of a grid as many as have each value, and all others."""
     for _, group in groupby(tests, lambda test: test.nodeid.partition("[")[0]):
         cases = [*group]
-        is_like = len(cases) > FEW_CASES and cases[0].get_closest_marker(like_cases.name) is not None
-        yield from (
-            cases[::EVERY] if is_like else (cases[n] for n in covering([_values(one) for one in cases]))
-        )
+        if len(cases) > FEW_CASES and cases[0].get_closest_marker(like_cases.name) is not None:
+            yield from cases[:: max(EVERY, -(-len(cases) // MOST_LIKE))]
+        else:
+            yield from (cases[place] for place in covering([_values(case) for case in cases]))
 
 
 def covering(cases: Sequence[Set[Hashable]]) -> list[int]:

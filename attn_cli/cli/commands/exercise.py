@@ -28,7 +28,7 @@ WHOLE = "exercise.json"  # written last: the checksums of the others, which belo
 
 # These options are narrower than those of the same names elsewhere. No ATTN_* variable reaches them: whoever types the
 # command that stands on a sheet gets that sheet.
-@only("format", can={*FORMS.values(), "record"}, help="What to print.  [default: markdown]")
+@only("format", can=(*FORMS.values(), "record"), help="What to print.  [default: markdown]")
 def exercise(
     seed: Annotated[int, own("N", "Which exercise: another one for every seed.", group=TEXT)] = 0,
     dim: Annotated[
