@@ -34,7 +34,7 @@ def trace_result(trace: Trace, view: View, walk: Walk | None = None, texts: Sequ
         trace = _without_scores(trace, view, walk)
 
     def shown(view: View) -> View:
-        return view if trace.is_scored else replace(view, steps=False)
+        return view if trace.is_scored or walk is not None else replace(view, steps=False)
 
     def record(view: View) -> Record:
         from attn_cli.render.formats.json import keys_in
