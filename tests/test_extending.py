@@ -1,12 +1,18 @@
-"""A score function and a mask rule from outside: one entry of a registry each, and everything else follows."""
+"""A score, a mask rule and a format from outside: one entry of a registry each, and everything else follows."""
 
+import ast
 import json
 import math
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import jsonschema
 import numpy as np
 import pytest
 
+import attn_cli
 from attn_cli import Settings, attend, trace_masked, trace_self
 from attn_cli.core.mask_rules import MASKS, MaskRule
 from attn_cli.core.scores import SCORES, ByHand, Lines, Score, Terms
@@ -196,3 +202,43 @@ def test_a_page_computes_a_score_and_a_mask_from_outside(tmp_path):
         wanted = trace_self(TEXT, Settings(score="dot", mask="stride:3", **GIVEN))
         np.testing.assert_allclose(saved["weights"], wanted.weights, atol=1e-6)
         assert (saved["score"], opened.complaints) == ("dot", [])
+
+
+FORMAT = '''
+"""A result as Python's own literal."""
+
+from attn_cli.render.formats import FORMATS, Format, Written
+
+
+def literal(result, view, terminal):
+    return Written(repr(result.record(view)) + "\\n")
+
+
+FORMATS["literal"] = Format("record", literal, (".literal",))
+'''
+
+
+def test_a_format_is_one_file_and_every_command_that_has_a_record_writes_it(tmp_path):
+    package = Path(attn_cli.__file__).parent
+    shutil.copytree(package, tmp_path / "attn_cli", ignore=shutil.ignore_patterns("__pycache__"))
+    if not (package / "data").exists():
+        (tmp_path / "data").symlink_to(package.parent / "data")
+    (tmp_path / "attn_cli" / "render" / "formats" / "literal.py").write_text(FORMAT)
+
+    def attn(*arguments):
+        command = [sys.executable, "-m", "attn_cli", *arguments]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    for command in (
+        ["self", TEXT],
+        ["lookup", "colour", "color=black"],
+        ["compare", TEXT, "--vary", "score=scaled,dot"],
+    ):
+        written, known = attn(*command, "-f", "literal"), attn(*command, "-f", "json")
+        assert written.returncode == known.returncode == 0, written.stderr + known.stderr
+        assert ast.literal_eval(written.stdout) == json.loads(known.stdout)
+    assert attn("self", TEXT, "-o", "kept.literal").returncode == 0
+    assert ast.literal_eval((tmp_path / "kept.literal").read_text())["query_tokens"] == TEXT.split()
+    assert "literal" in attn("self", "--help").stdout
+    refused = attn("exercise", TEXT, "-f", "literal")
+    assert refused.returncode == 2 and "literal" in refused.stderr

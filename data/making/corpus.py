@@ -18,7 +18,7 @@ from attn_cli.vectors.spelling import forms
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.vectors.table import Table
+    from attn_cli.vectors.table import VectorTable
 
 HELD_BACK = 1000  # of each file, every so many lines one is not learned from
 UNKNOWN = -1
@@ -50,7 +50,7 @@ def _tokens(path: str) -> Iterator[tuple[str, ...]]:
 class WordRows:
     """Tokens to rows of a table of vectors, found as a lookup finds them: as written, then lower-cased."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: VectorTable) -> None:
         self.rows = {word.decode("utf-8", "replace"): row for word, row in table.word_rows().items()}
         self.known: dict[str, int] = {}
 

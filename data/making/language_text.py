@@ -17,7 +17,7 @@ from data.making.corpus import UNKNOWN, WordRows, marked_lines
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.vectors.table import Table
+    from attn_cli.vectors.table import VectorTable
 
     Ints = NDArray[np.int32]
 
@@ -47,7 +47,7 @@ class Batch(NamedTuple):
 class LanguageText:
     """The tokens of a text, numbered as they come, and the lines as such numbers, one after the other."""
 
-    def __init__(self, table: Table, endings: int, corrected: int) -> None:
+    def __init__(self, table: VectorTable, endings: int, corrected: int) -> None:
         self.unknown = len(table.matrix)  # the class of words without a vector comes after all rows
         self.names = feature_names(table, endings, corrected)
         self._places = {name: n for n, name in enumerate(self.names)}

@@ -16,7 +16,7 @@ from data.making.corpus import WordRows, lines
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.vectors.table import Table
+    from attn_cli.vectors.table import VectorTable
     from data.making.settings import Pretraining
 
 LONGEST, SHORTEST = 60, 4  # words in a line that is learned from
@@ -43,7 +43,7 @@ class Masked(NamedTuple):
 class Lines:
     """The lines of texts as masked batches, drawn from one seed."""
 
-    def __init__(self, table: Table, paths: Sequence[str], settings: Pretraining) -> None:
+    def __init__(self, table: VectorTable, paths: Sequence[str], settings: Pretraining) -> None:
         self.paths = paths
         self.settings = settings
         self.rows = WordRows(table)

@@ -23,7 +23,7 @@ from attn_cli.io.escape import visible
 from attn_cli.io.progress import Stage, StageReport
 from attn_cli.learn.batches import NONE
 from attn_cli.vectors.lookup import open_table
-from attn_cli.vectors.table import Table, as_text
+from attn_cli.vectors.table import VectorTable, as_text
 from data.making.layers import Layers, LayerSizes, MovingMean, seeded
 from data.making.lower import FORMAT
 from data.making.masked_lines import Lines, Masked
@@ -164,10 +164,10 @@ def pretrain_file(
     return Written(output, os.path.getsize(output), words, loss, interrupted)
 
 
-def _in_memory(vectors: OpenVectors) -> Table:
+def _in_memory(vectors: OpenVectors) -> VectorTable:
     """Return vectors that lie in a file of another kind as one matrix."""
-    if isinstance(vectors, Table):
+    if isinstance(vectors, VectorTable):
         return vectors
     found = vectors.find([as_text(word) for block in vectors.word_blocks() for word in block])
     block = "\n".join(["", *found, ""]).encode()
-    return Table(vectors.source, vectors.name, block, np.array(list(found.values())), {})
+    return VectorTable(vectors.source, vectors.name, block, np.array(list(found.values())), {})

@@ -23,7 +23,7 @@ from attn_cli.models.language import matrix_of
 from attn_cli.models.model_file import read_model, write_model
 from attn_cli.vectors.lookup import open_table
 from attn_cli.vectors.open_vectors import Vectors
-from attn_cli.vectors.table import Table
+from attn_cli.vectors.table import VectorTable
 from data.making.language import LEAST_RATE, WARM_UP, Language
 from data.making.language_text import LanguageText
 from data.making.settings import LanguageTraining, check_before
@@ -48,7 +48,7 @@ class Trainer:
     """The text, the learner, and how far it is."""
 
     def __init__(
-        self, texts: Sequence[str], table: Table, settings: LanguageTraining, report: StageReport
+        self, texts: Sequence[str], table: VectorTable, settings: LanguageTraining, report: StageReport
     ) -> None:
         self.settings, self.table, self.texts = settings, table, texts
         self.text = text = LanguageText(table, settings.endings, settings.corrected)
@@ -111,7 +111,7 @@ def train_file(
     check_before(settings, [*texts, *([dev] if dev else [])], output)
     sentences = read_treebank(dev) if dev else []
     table = open_table(embedding)
-    if not isinstance(table, Table):
+    if not isinstance(table, VectorTable):
         raise UsageError("A language model is learned on vectors in .safetensors.", option="--embedding")
     trainer = Trainer(texts, table, settings, report)
     kept, interrupted = trainer.language.copy(), False

@@ -179,8 +179,7 @@ def test_tables_and_bars_are_drawn_in_a_picture_and_in_a_page(format, suffix, at
 
 def test_bars_are_still_no_walk_and_no_check(at):
     assert (
-        "--only has no bars form"
-        in attn("explain", FOX, "--only", "scores", "-f", "bars", "-o", "x.svg").err
+        "--only has no bars form" in attn("explain", FOX, "--only", "scores", "-f", "bars", "-o", "x.svg").err
     )
     assert list(at.iterdir()) == []
 

@@ -4,14 +4,14 @@ import lzma
 
 import numpy as np
 
-from attn_cli.vectors.table import Table
+from attn_cli.vectors.table import VectorTable
 from data.making.corpus import HELD_BACK, UNKNOWN, WordRows, lines, sentences
 from tests.parsed import conllu
 
 
 def words(*known):
     block = b"\n" + "\n".join(known).encode() + b"\n"
-    return WordRows(Table("file", "table", block, np.eye(len(known)), {}))
+    return WordRows(VectorTable("file", "table", block, np.eye(len(known)), {}))
 
 
 def packed(path, text):
