@@ -159,5 +159,7 @@ def name_heads(
     }
     arrays, _ = read_safetensors(path)
     with written(path) as stream:
-        write_model(stream, arrays, stack.vectors, stack.fingerprint, stack.start.always, layers[-1], facts)
+        write_model(
+            stream, arrays, stack.vectors, stack.fingerprint, stack.spelling.always, layers[-1], facts
+        )
     return measured

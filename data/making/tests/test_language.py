@@ -141,7 +141,7 @@ def test_numpy_and_pytorch_compute_the_same(trained, torch):
         H = learner.hidden(text.batch([text.line(0), text.line(1)]))
         loss, count = learner.exact(text.batch([text.line(0), text.line(1)]))
     for n, line in enumerate(lines):
-        X = embed(line, table, "model", 0, stack.start).X
+        X = embed(line, table, "model", 0, stack.spelling).X
         ours = stack.last_rows(X, causal(len(line)))
         np.testing.assert_allclose(ours, H[n, : len(line)].numpy(), rtol=0, atol=2e-5)
     found = perplexity(stack, table, lines, silent)
