@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,15 +40,15 @@ class Question(NamedTuple):
     edits: tuple[Edit, ...] = ()
 
 
-class LiveSource:
+class LiveSource(ABC):
     """What answers questions. Most sources have a text, one layer, and no matrices that can be edited."""
 
     has_text = True  # whether the text can be typed
     start: tuple[str, ...] = ()  # how a command over the same input begins, the text excepted
 
+    @abstractmethod
     def compute(self, question: Question) -> Trace:
         """Return the trace of a question."""
-        raise NotImplementedError
 
     def layers(self, trace: Trace) -> int:
         """Return how many layers there are to choose from."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from attn_cli.cli.commands.learn import TREEBANK, say_trained
+from attn_cli.cli.commands.learn import TREEBANK, say_epoch, say_trained
 from attn_cli.cli.options import Vectors, argument, own
 from attn_cli.cli.read_text import prepare_index
 from attn_cli.io.escape import visible
@@ -42,17 +42,11 @@ def train(
     Example: python -m data.making train en_ewt-ud-train.conllu --dev en_ewt-ud-dev.conllu -o my.safetensors
     """
     from attn_cli.io.signals import raised
-    from attn_cli.learn.train import Epoch
     from attn_cli.render.screen.training_bar import TrainingBar
     from data.making.train_deep import train_file
 
     prepare_index(embedding)
     with TrainingBar() as bar, raised():
-
-        def report(epoch: Epoch) -> None:
-            right = "".join(f" {name} {share:.3f}" for name, share in epoch.accuracy.items())
-            bar.tell(f"attn: epoch {epoch.number}: loss {epoch.loss:.4f}{';' if right else ''}{right}")
-
         made = train_file(
             treebanks,
             output,
@@ -60,7 +54,7 @@ def train(
             embedding or "word2vec",
             settings,
             bar,
-            report,
+            lambda epoch: say_epoch(bar, epoch),
             teacher or [],
             text or [],
         )

@@ -19,10 +19,11 @@ from attn_cli.settings.training import ModelTraining
 if TYPE_CHECKING:
     from attn_cli.learn.language_score import HeadMeasures, Perplexity
     from attn_cli.learn.score import Score
-    from attn_cli.learn.train import Trained
+    from attn_cli.learn.train import Epoch, Trained
     from attn_cli.learn.treebank import Sentence
     from attn_cli.models.encoder import EncoderStack
     from attn_cli.render.blocks import Block
+    from attn_cli.render.screen.training_bar import TrainingBar
     from attn_cli.vectors.open_vectors import OpenVectors
 
 TREEBANK = "CoNLL-U, or passages (.jsonl: tokens, pronoun, antecedents); plain, .gz or .xz."
@@ -123,16 +124,11 @@ def train(
     Example: attn learn train en_ewt-ud-train.conllu --dev en_ewt-ud-dev.conllu -o my.safetensors
     """
     from attn_cli.io.signals import raised
-    from attn_cli.learn.train import Epoch, train_file
+    from attn_cli.learn.train import train_file
     from attn_cli.render.screen.training_bar import TrainingBar
 
     prepare_index(embedding)
     with TrainingBar() as bar, raised():
-
-        def report(epoch: Epoch) -> None:
-            right = "".join(f" {name} {share:.3f}" for name, share in epoch.accuracy.items())
-            bar.tell(f"attn: epoch {epoch.number}: loss {epoch.loss:.4f}{';' if right else ''}{right}")
-
         made = train_file(
             treebanks,
             output,
@@ -140,9 +136,15 @@ def train(
             embedding or "word2vec",
             settings,
             bar,
-            report,
+            lambda epoch: say_epoch(bar, epoch),
         )
     say_trained(made)
+
+
+def say_epoch(bar: TrainingBar, epoch: Epoch) -> None:
+    """Say the loss of an epoch, and how often each head was right."""
+    right = "".join(f" {name} {share:.3f}" for name, share in epoch.accuracy.items())
+    bar.tell(f"attn: epoch {epoch.number}: loss {epoch.loss:.4f}{';' if right else ''}{right}")
 
 
 def say_trained(made: Trained) -> None:
