@@ -253,7 +253,7 @@ TARGETS: dict[str, Target] = {
     "vectors": Target(("attn_cli.vectors", _FILES), _vectors, _every_vector_file),
     "matrices": Target(("attn_cli.inputs", _FILES), _matrices, lambda: _examples() + _printed() + _arrays()),
     "answers": Target(
-        ("attn_cli.teach.grading", "attn_cli.inputs", _FILES), _answers, lambda: _examples() + _printed()
+        ("attn_cli.teach", "attn_cli.inputs", _FILES), _answers, lambda: _examples() + _printed()
     ),
     "saved weights": Target(("attn_cli.inputs", _FILES), _saved, lambda: _printed() + _arrays()),
     "learned model": Target(("attn_cli.models", _FILES), _model, _models),

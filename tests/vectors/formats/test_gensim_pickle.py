@@ -572,7 +572,7 @@ WATCH = """
 import os, sys, time, tracemalloc
 from attn_cli.errors import AttnError
 from attn_cli.vectors.formats.gensim_pickle import read_gensim
-from attn_cli.vectors.store.source_file import SourceFile
+from attn_cli.vectors.source_file import SourceFile
 tracemalloc.start()
 for path in sorted(os.listdir()):
     tracemalloc.reset_peak()
