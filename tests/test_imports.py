@@ -52,19 +52,22 @@ def foreign(tree):
     return {unit(name) for name in imported(tree)} - {"attn_cli"} - sys.stdlib_module_names
 
 
-TREES = {module(path): ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
+@cache
+def trees():
+    """The syntax tree of each module, parsed when the first test asks: every worker collects this file."""
+    return {module(path): ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 
 
 def users(library):
     return {
         unit(name)
-        for name, tree in TREES.items()
+        for name, tree in trees().items()
         if any(found == library or found.startswith(f"{library}.") for found in imported(tree))
     }
 
 
 def test_no_module_imports_a_name_that_begins_with_an_underscore_from_another():
-    for name, tree in TREES.items():
+    for name, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and unit(node.module) == "attn_cli":
                 assert not [alias.name for alias in node.names if alias.name.startswith("_")], name
@@ -83,7 +86,7 @@ def test_the_contracts_of_imports_are_kept():
 
 
 def test_the_core_needs_numpy_and_what_holds_blas_to_one_thread():
-    core = {name: foreign(tree) for name, tree in TREES.items() if unit(name) == "core"}
+    core = {name: foreign(tree) for name, tree in trees().items() if unit(name) == "core"}
     assert set().union(*core.values()) == {"numpy", "threadpoolctl"}
     assert [name for name, used in core.items() if "threadpoolctl" in used] == ["core.threads"]
 
@@ -91,7 +94,7 @@ def test_the_core_needs_numpy_and_what_holds_blas_to_one_thread():
 def test_the_names_of_scores_and_masks_are_read_without_numpy():
     for name in ("core.scores", "core.mask_rules"):
         at_import = ast.Module(
-            [node for node in TREES[name].body if not isinstance(node, ast.FunctionDef)], []
+            [node for node in trees()[name].body if not isinstance(node, ast.FunctionDef)], []
         )
         assert "numpy" not in foreign(at_import), name
 
@@ -99,7 +102,7 @@ def test_the_names_of_scores_and_masks_are_read_without_numpy():
 def importers(library):
     """The modules in which a function imports `library`, one entry an import; none may import it with itself."""
     found = []
-    for name, tree in TREES.items():
+    for name, tree in trees().items():
         if library not in map(unit, imported(tree)):
             continue
         inside = {
@@ -131,11 +134,11 @@ def test_dask_is_imported_in_one_module():
 def test_tokenizers_is_imported_in_one_function_and_in_the_script_of_a_separate_process():
     names = ["models.checkpoints.tokenizer", "models.checkpoints.tokenizer_child"]
     assert sorted(importers("tokenizers")) == names
-    assert not [name for name, tree in TREES.items() if f"attn_cli.{names[1]}" in imported(tree)]
+    assert not [name for name, tree in trees().items() if f"attn_cli.{names[1]}" in imported(tree)]
 
 
 def test_matplotlib_is_imported_by_figures_alone_in_the_functions_that_draw():
-    found = [name for name, tree in TREES.items() if "matplotlib" in foreign(tree)]
+    found = [name for name, tree in trees().items() if "matplotlib" in foreign(tree)]
     assert found and all(name.startswith("render.figures") for name in found)
     code = "import sys, attn_cli.render.figures, attn_cli.cli.deliver; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=surroundings())
@@ -143,14 +146,14 @@ def test_matplotlib_is_imported_by_figures_alone_in_the_functions_that_draw():
 
 
 def test_textual_is_imported_by_four_modules():
-    at_all = {name for name, tree in TREES.items() if "textual" in map(unit, imported(tree))}
+    at_all = {name for name, tree in trees().items() if "textual" in map(unit, imported(tree))}
     assert at_all == {"live.app", "live.guest", "live.keys", "live.text_line"}
 
 
 def test_what_is_imported_is_a_stated_dependency():
     known = {"numpy", "typer", "rich", "wcwidth", "gensim", "platformdirs", "rapidfuzz", "threadpoolctl"}
     known |= {"orjson"}
-    assert set().union(*map(foreign, TREES.values())) == known | {
+    assert set().union(*map(foreign, trees().values())) == known | {
         "scipy",
         "tokenizers",
         "matplotlib",
@@ -190,8 +193,8 @@ def test_nothing_that_computes_prints():
         "pipeline",
         "teach",
     }
-    assert quiet <= set(map(unit, TREES))
-    for name, tree in TREES.items():
+    assert quiet <= set(map(unit, trees()))
+    for name, tree in trees().items():
         names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
         if unit(name) in quiet:
