@@ -1,6 +1,7 @@
 """Fixtures that several files share."""
 
 import contextlib
+import gc
 import importlib
 import importlib.util
 import os
@@ -22,6 +23,7 @@ with contextlib.suppress(ValueError):  # not in the main thread
 
 def pytest_configure(config):
     """Make known how much a run tries: its marks, and how many examples Hypothesis draws where a test does not say."""
+    gc.disable()  # until all is collected: half a million objects that stay would be looked through again and again
     config.addinivalue_line("markers", "takes_long: left out of a run of everything, unless THOROUGH is set")
     config.addinivalue_line("markers", "like_cases: a few are in a run of everything, unless THOROUGH is set")
     settings.register_profile("attn", max_examples=often(100), deadline=None)  # a busy machine is no fault
@@ -39,6 +41,12 @@ def pytest_collection_modifyitems(config, items):
     stay = {item.nodeid for item in left}
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in stay])
     items[:] = left
+
+
+def pytest_collection_finish():
+    """Collect garbage from here on, but for what was made before."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
