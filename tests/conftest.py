@@ -23,7 +23,6 @@ with contextlib.suppress(ValueError):  # not in the main thread
 
 def pytest_configure(config):
     """Make known how much a run tries: its marks, and how many examples Hypothesis draws where a test does not say."""
-    gc.disable()  # until all is collected: half a million objects that stay would be looked through again and again
     config.addinivalue_line("markers", "takes_long: left out of a run of everything, unless THOROUGH is set")
     config.addinivalue_line("markers", "like_cases: a few are in a run of everything, unless THOROUGH is set")
     settings.register_profile("attn", max_examples=often(100), deadline=None)  # a busy machine is no fault
@@ -43,10 +42,15 @@ def pytest_collection_modifyitems(config, items):
     items[:] = left
 
 
-def pytest_collection_finish():
-    """Collect garbage from here on, but for what was made before."""
-    gc.freeze()
-    gc.enable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Look for no garbage while tests are collected, nor later among those 600,000 objects: they all stay."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
