@@ -29,7 +29,7 @@ from attn_cli.vectors.formats.detect import open_file, start_of
 from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors
 from attn_cli.vectors.source_file import SourceFile
 from attn_cli.vectors.table import BUNDLED, OnProgress, bundled, no_progress
-from attn_cli.vectors.word_index import index_in_memory
+from attn_cli.vectors.word_index import WordIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +63,7 @@ class ListEntry(NamedTuple):
 
 def imported() -> list[str]:
     """Return the names under which files were imported."""
-    folder = cache.data_folder()
+    folder = cache.user_folder("data")
     try:
         found = os.listdir(folder) if folder else []
     except OSError:
@@ -95,14 +95,9 @@ def read_record(name: str) -> Record | None:
 
 def _store(name: str, record: Record) -> None:
     """Store a file's name; CreateError or WriteError where that is not possible."""
-    folder = _usable_folder()
+    folder = cache.usable_folder("data")
     with written(os.path.join(folder, f"{name}.json")) as stream:
         stream.write(json.dumps({**record._asdict(), "path": os.path.realpath(record.path)}).encode())
-
-
-def _usable_folder() -> str:
-    """Return the folder of names, made where it is missing; CreateError where that is not possible."""
-    return cache.usable_folder(cache.data_folder(), "The folder of names", "XDG_DATA_HOME")
 
 
 def keep_index(vectors: OpenVectors, report: OnProgress = no_progress) -> str:
@@ -118,9 +113,9 @@ def keep_index(vectors: OpenVectors, report: OnProgress = no_progress) -> str:
     if vectors.index is not None or vectors.form.source.size < INDEXED_FROM:
         return ""
     try:
-        cache.check_usable()
+        cache.usable_folder("cache")
         encoded = vectors.encoded_index(report)
-        vectors.index = index = index_in_memory(encoded)
+        vectors.index = index = WordIndex(encoded)
         cache.keep_index(vectors.form.source, encoded)
     except (CreateError, WriteError) as error:
         return f"No index of {vectors.name} is kept, so each use searches the file. {error.message}"
@@ -187,7 +182,7 @@ def _unpacked(source: SourceFile, packed: str, name: str, report: OnProgress) ->
     Inside the block no other process takes it for one that no name stands for; after an error in it the file goes.
     """
     start_of(source, packed)  # refuses what is neither text nor binary
-    target = os.path.join(_usable_folder(), f"{name}.{os.urandom(4).hex()}{UNPACKED}")
+    target = os.path.join(cache.usable_folder("data"), f"{name}.{os.urandom(4).hex()}{UNPACKED}")
     lock = -1
     with cleaned_up(lambda: _forget_unnamed(target)):
         try:
@@ -224,7 +219,7 @@ def _collect(before: str = "") -> list[str]:
 
     They are told by their own names; `before` is what a name stood for until now, whatever it is called.
     """
-    folder = cache.data_folder() or ""
+    folder = cache.user_folder("data") or ""
     removed: list[str] = []
     with contextlib.suppress(OSError, AttnError):
         for file in os.listdir(folder):
@@ -356,5 +351,5 @@ def _listed(name: str, source: str) -> ListEntry:
 
 
 def _path(name: str) -> str | None:
-    folder = cache.data_folder()
+    folder = cache.user_folder("data")
     return None if folder is None else os.path.join(folder, f"{name}.json")

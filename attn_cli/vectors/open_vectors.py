@@ -21,7 +21,7 @@ from attn_cli.vectors.table import (
     fingerprint_rows,
     no_progress,
 )
-from attn_cli.vectors.word_index import Index, StaleIndex, build, hash_words, index_in_memory
+from attn_cli.vectors.word_index import StaleIndex, WordIndex, build, hash_words
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Ints
@@ -39,7 +39,7 @@ class FileVectors:
     def __init__(self, form: TextFormat | BinaryFormat, name: str | None = None) -> None:
         self.form = form
         self.name, self.dim = name or form.source.name, form.dim
-        self.index: Index | None = None if form.packed else cache.index_of(form.source, form.kind)
+        self.index: WordIndex | None = None if form.packed else WordIndex.of(form.source, form.kind)
 
     @property
     def n_words(self) -> int:
@@ -87,9 +87,9 @@ class FileVectors:
         cache.forget_index(self.form.source.path)
         self.index = None
 
-    def _at(self, file: IO[bytes], index: Index, word: bytes) -> Array | None:
+    def _at(self, file: IO[bytes], index: WordIndex, word: bytes) -> Array | None:
         """Return the vector of a word; StaleIndex if it stands at none of the places that the index proposes."""
-        places = list(index.offsets(word))
+        places = index.offsets(word)
         for offset in places:
             if (vector := self.form.at(file, offset, word)) is not None:
                 return vector
@@ -97,10 +97,10 @@ class FileVectors:
             raise StaleIndex("another word stands there")
         return None
 
-    def indexed(self, report: OnProgress = no_progress) -> Index:
+    def indexed(self, report: OnProgress = no_progress) -> WordIndex:
         """Return the index; where there is none yet, read the file through and build it, in memory."""
         if self.index is None:
-            self.index = index_in_memory(self.encoded_index(report))
+            self.index = WordIndex(self.encoded_index(report))
         return self.index
 
     def encoded_index(self, report: OnProgress = no_progress) -> bytes:

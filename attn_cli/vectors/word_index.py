@@ -1,20 +1,19 @@
-"""The index of a file of vectors: sorted word hashes with byte offsets, in pages that are checked when read.
+"""The index of a file of vectors: the hashes of its words, sorted, and where each word stands.
 
 It holds no word and no vector. A hash only proposes an offset: the reader compares the word in the file.
 
-    magic | header's length, its CRC | header (key=value) | first hash of each page | CRC of each page | pages | repeats
-
-A page is PAGE hashes, sorted, then their offsets; `repeats` are the offsets of words that came before.
+    hashes | offsets | offsets of words that came before | CRC of each page of these | of which file | tail, its CRC
 """
 
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import struct
 import sys
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -28,13 +27,21 @@ from attn_cli.vectors.source_file import SourceFile
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MAGIC = b"attnidx1"
-PAGE = 2048
-LARGEST_HEADER = 1 << 16
+    from attn_cli.io.array_types import Ints
+
+PAGE = 4096  # numbers of eight bytes that one checksum is of
+TAIL = struct.Struct("=QQQII")  # magic, words, repeats, bytes that tell which file, checksum
+MAGIC = 0x6174746E69647832  # read back as another number on a machine of another byte order
 MOST_COLLISIONS = 16  # different words of one hash that are compared
 
 # FNV-1a (Fowler, Noll, Vo), 64 bits.
 BASIS, PRIME, ALL = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
+
+# The user's folders: the variable that names where they lie, where they lie without it, what they are called.
+FOLDERS = {
+    "cache": ("XDG_CACHE_HOME", "~/.cache", "The cache"),
+    "data": ("XDG_DATA_HOME", "~/.local/share", "The folder of names"),
+}
 
 
 class StaleIndex(Exception):
@@ -65,90 +72,84 @@ def hash_words(words: list[bytes]) -> NDArray[np.uint64]:
     return hashes
 
 
-class Index:
-    """An index in memory or in a file; `read` returns `count` bytes from `offset`."""
+class WordIndex:
+    """An index: the bytes that `build` returned, in memory or mapped; StaleIndex where they are not what they were."""
 
-    def __init__(self, read: Callable[[int, int], bytes], size: int) -> None:
-        start = read(0, 16)
-        if len(start) < 16 or start[:8] != MAGIC:
+    def __init__(self, data: bytes | mmap.mmap) -> None:
+        if len(data) < TAIL.size:
             raise StaleIndex("no index")
-        length, checksum = struct.unpack("<II", start[8:])
-        encoded = read(16, length) if length <= LARGEST_HEADER else b""
-        if crc32(encoded) != checksum:
-            raise StaleIndex("a damaged header")
-        self.about = dict(pair.split("=", 1) for pair in encoded.decode().rstrip().split("\0"))
-        self.entries, self.rows = int(self.about["entries"]), int(self.about["rows"])
-        self.doubled, self.repeated = self.rows - self.entries, int(self.about["repeats"])
-        if self.about["byteorder"] != sys.byteorder:
-            raise StaleIndex("of another machine")
-        self.pages = -(-self.entries // PAGE)
-        self.directory = 16 + length
-        self.start = self.directory + 12 * self.pages + 4 * (self.pages % 2)
-        if size != self.start + 16 * self.entries + 8 * self.doubled:
-            raise StaleIndex("of another length")
-        self.read = read
-        directory = read(self.directory, self.start - self.directory)
-        if crc32(directory) != int(self.about["directory"]):
-            raise StaleIndex("a damaged directory")
-        self.firsts = memoryview(directory)[: 8 * self.pages].cast("Q")
-        self.checksums = memoryview(directory)[8 * self.pages : 12 * self.pages].cast("I")
+        self.entries: int
+        self.doubled: int
+        magic, self.entries, self.doubled, length, checksum = TAIL.unpack(data[-TAIL.size :])
+        count = 2 * self.entries + self.doubled
+        sums, about = 8 * count, 8 * count + 4 * -(-count // PAGE)
+        if magic != MAGIC or len(data) != about + length + TAIL.size:
+            raise StaleIndex("of another version, machine or length")
+        if crc32(data[sums:-4]) != checksum:
+            raise StaleIndex("a damaged end")
+        self.about = data[about : about + length]
+        self._numbers = memoryview(data)[:sums].cast("Q")
+        self._sums = memoryview(data)[sums:about].cast("I")
 
-    def offsets(self, word: bytes) -> Iterator[int]:
-        """Yield the offsets where the word may stand, ascending; StaleIndex if a page is damaged."""
-        wanted = word_hash(word)
-        page = max(0, bisect_left(self.firsts, wanted) - 1)
-        while page < self.pages and self.firsts[page] <= wanted:
-            hashes, offsets = self._page(page)
-            low = bisect_left(hashes, wanted)
-            yield from offsets[low : bisect_right(hashes, wanted, low)]
-            page += 1
+    @staticmethod
+    def of(source: SourceFile, kind: str) -> WordIndex | None:
+        """Return the kept index of a file as it is now; None if there is none."""
+        path = index_path(source.path)
+        try:
+            if path is None or not os.path.isfile(path):
+                return None
+            with open(path, "rb") as file:
+                index = WordIndex(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        except (StaleIndex, OSError, ValueError):
+            return None
+        return index if index.about == identity(source, kind) else None
 
-    def _page(self, page: int) -> tuple[memoryview, memoryview]:
-        count = min(PAGE, self.entries - page * PAGE)
-        data = self.read(self.start + 16 * PAGE * page, 16 * count)
-        if crc32(data) != self.checksums[page]:
-            raise StaleIndex("a damaged page")
-        numbers = memoryview(data).cast("Q")
-        return numbers[:count], numbers[count:]
+    def offsets(self, word: bytes) -> list[int]:
+        """Return the offsets where the word may stand, ascending; StaleIndex if what tells them is damaged."""
+        wanted, hashes = word_hash(word), self._numbers[: self.entries]
+        low = bisect_left(hashes, wanted)
+        high = bisect_right(hashes, wanted, low)
+        # With the numbers around them sound, none of the word's own can be elsewhere.
+        self._check(max(0, low - 1), min(self.entries, high + 1))
+        return self._checked(self.entries + low, self.entries + high).tolist()
 
-    def repeats(self) -> NDArray[np.int64]:
+    def repeats(self) -> Ints:
         """Return the offsets, ascending, of the rows whose word stood in an earlier row."""
-        data = self.read(self.start + 16 * self.entries, 8 * self.doubled)
-        if crc32(data) != self.repeated:
-            raise StaleIndex("damaged repeats")
-        return np.frombuffer(data, np.int64)
+        return np.array(self._checked(2 * self.entries, len(self._numbers)), np.int64)
 
+    def _checked(self, start: int, stop: int) -> memoryview:
+        self._check(start, stop)
+        return self._numbers[start:stop]
 
-def index_in_memory(encoded: bytes) -> Index:
-    """Return an index that was just built."""
-    return Index(lambda offset, count: encoded[offset : offset + count], len(encoded))
+    def _check(self, start: int, stop: int) -> None:
+        for page in range(start // PAGE, -(-stop // PAGE)):
+            if crc32(self._numbers[page * PAGE : (page + 1) * PAGE]) != self._sums[page]:
+                raise StaleIndex("a damaged page")
 
 
 def build(
-    parts: Iterable[tuple[NDArray[np.uint64], NDArray[np.intp]]],
-    word_at: Callable[[int], bytes],
-    about: dict[str, str],
+    parts: Iterable[tuple[NDArray[np.uint64], Ints]], word_at: Callable[[int], bytes], about: bytes
 ) -> bytes:
-    """Return the encoded index of a file's words, given the hashes and the offsets of some after the other.
+    """Return the index of a file's words, given their hashes and offsets, some after the other, in the file's order.
 
     `word_at` returns the word at an offset, to find repeated ones.
     """
-    collected = list(parts)
-    hashes = np.concatenate([np.empty(0, np.uint64), *(some for some, _ in collected)])
-    offsets = np.concatenate([np.empty(0, np.int64), *(some for _, some in collected)])
+    collected = [(np.empty(0, np.uint64), np.empty(0, np.int64)), *parts]
+    hashes, offsets = (np.concatenate(some) for some in zip(*collected, strict=True))
     del collected
     order = np.argsort(hashes)
-    hashes, repeated = hashes[order], np.empty(0, np.int64)
-    if (hashes[1:] == hashes[:-1]).any():
-        order = order[np.lexsort((offsets[order], hashes))]
-        offsets = offsets[order]
-        kept = np.ones(len(hashes), bool)
-        kept[_repeats(hashes, offsets, word_at)] = False
-        repeated = np.sort(offsets[~kept])
-        hashes, offsets = hashes[kept], offsets[kept]
-    else:
-        offsets = offsets[order]
-    return _encoded(hashes, offsets, repeated, about)
+    repeated = np.empty(0, np.int64)
+    if (np.diff(hashes[order]) == 0).any():
+        order = np.argsort(hashes, kind="stable")  # twice as slow, and rarely needed
+        kept = np.ones(len(order), bool)
+        kept[_repeats(hashes[order], offsets[order], word_at)] = False
+        repeated = np.sort(offsets[order[~kept]])
+        order = order[kept]
+    body = b"".join([hashes[order].tobytes(), offsets[order].tobytes(), repeated.tobytes()])
+    sums = [crc32(memoryview(body)[at : at + 8 * PAGE]) for at in range(0, len(body), 8 * PAGE)]
+    end = struct.pack(f"={len(sums)}I", *sums) + about
+    end += TAIL.pack(MAGIC, len(order), len(repeated), len(about), 0)[:-4]
+    return body + end + struct.pack("=I", crc32(end))
 
 
 def _repeats(
@@ -170,58 +171,24 @@ def _repeats(
     return found
 
 
-def _encoded(
-    hashes: NDArray[np.uint64],
-    offsets: NDArray[np.int64],
-    repeated: NDArray[np.int64],
-    about: dict[str, str],
-) -> bytes:
-    pages = [
-        hashes[start : start + PAGE].tobytes() + offsets[start : start + PAGE].tobytes()
-        for start in range(0, len(hashes), PAGE)
-    ]
-    directory = hashes[::PAGE].tobytes() + struct.pack(f"={len(pages)}I", *map(crc32, pages))
-    directory += b"\0" * (4 * (len(pages) % 2))
-    repeats = repeated.tobytes()
-    facts = {
-        "entries": len(hashes), "rows": len(hashes) + len(repeated), "byteorder": sys.byteorder,
-        "directory": crc32(directory), "repeats": crc32(repeats),
-    }  # fmt: skip
-    header = "\0".join(f"{key}={value}" for key, value in {**about, **facts}.items()).encode()
-    header += b" " * (-len(header) % 8)
-    return b"".join(
-        [MAGIC, struct.pack("<II", len(header), crc32(header)), header, directory, *pages, repeats]
-    )
-
-
-def _folder(kind: str, variable: str, usual: str) -> str | None:
-    """Return attn's folder for this kind of file; None where the user has no home."""
+def user_folder(kind: str) -> str | None:
+    """Return attn's folder of vectors in the user's `cache` or `data`; None where the user has no home."""
     if not sys.platform.startswith("linux"):
         import platformdirs  # on Linux its answer is these few lines, without ten milliseconds of import
 
         return os.path.join(getattr(platformdirs, f"user_{kind}_dir")("attn", False), "vectors")
+    variable, usual, _ = FOLDERS[kind]
     given = os.environ.get(variable, "")
     base = given if os.path.isabs(given) else os.path.expanduser(usual)
     return os.path.join(base, "attn", "vectors") if os.path.isabs(base) else None
 
 
-def cache_folder() -> str | None:
-    """Return where indexes are kept."""
-    return _folder("cache", "XDG_CACHE_HOME", "~/.cache")
+def usable_folder(kind: str) -> str:
+    """Return the user's folder of that kind, made if missing, without what killed runs left in it.
 
-
-def data_folder() -> str | None:
-    """Return where names of imported files are kept, and what was unpacked for them."""
-    return _folder("data", "XDG_DATA_HOME", "~/.local/share")
-
-
-def check_usable() -> None:
-    """Raise CreateError if no index can be kept; call it before a file is read through."""
-    usable_folder(cache_folder(), "The cache", "XDG_CACHE_HOME")
-
-
-def usable_folder(folder: str | None, what: str, variable: str) -> str:
-    """Return `folder`, created if missing; CreateError if it cannot be written to."""
+    Raises CreateError if it cannot be written to.
+    """
+    folder, (variable, _, what) = user_folder(kind), FOLDERS[kind]
     if folder is None:
         raise CreateError(f"{what} has no place: there is no home folder.", f"Set {variable} to a folder.")
     with contextlib.suppress(OSError):
@@ -230,38 +197,28 @@ def usable_folder(folder: str | None, what: str, variable: str) -> str:
         raise CreateError(
             f"{what} {visible(folder)} cannot be written to.", f"Set {variable} to a folder that can."
         )
-    _remove_abandoned(folder)
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for left in entries:
+            if left.name.startswith(".") and left.name.endswith(".part"):
+                remove_unlocked(left.path)
     return folder
 
 
-def identity(source: SourceFile, kind: str) -> dict[str, str]:
-    """Return what the header of an index must say to be of this very file."""
-    path = os.fsencode(os.path.realpath(source.path)).hex()
-    return {"path": path, "size": str(source.size), "changed": str(source.changed), "format": kind}
+def identity(source: SourceFile, kind: str) -> bytes:
+    """Return what an index must say to be of this very file."""
+    return os.fsencode(f"{source.size} {source.changed} {kind} {os.path.realpath(source.path)}")
 
 
 def index_path(path: str) -> str | None:
     """Return where the index of a file is kept."""
-    folder = cache_folder()
+    folder = user_folder("cache")
     named = word_hash(os.fsencode(os.path.realpath(path)))
     return None if folder is None else os.path.join(folder, f"{named:016x}.index")
 
 
-def index_of(source: SourceFile, kind: str) -> Index | None:
-    """Return the kept index of a file as it is now; None if there is none."""
-    path = index_path(source.path)
-    try:
-        stored = _IndexFile(path) if path else None
-        index = Index(stored.read, stored.size) if stored else None
-    except (StaleIndex, OSError, ValueError, KeyError, TypeError):  # a damaged one fails in many ways
-        return None
-    wanted = identity(source, kind)
-    return index if index and {key: index.about.get(key) for key in wanted} == wanted else None
-
-
 def keep_index(source: SourceFile, encoded: bytes) -> None:
     """Keep an index; CreateError or WriteError where that is not possible."""
-    check_usable()
+    usable_folder("cache")
     with written(str(index_path(source.path))) as stream:
         stream.write(encoded)
 
@@ -272,28 +229,3 @@ def forget_index(of: str) -> None:
     with contextlib.suppress(OSError):
         if path:
             os.unlink(path)
-
-
-def _remove_abandoned(folder: str) -> None:
-    """Remove unfinished files of a killed run: those that no process holds locked."""
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        for left in entries:
-            if left.name.startswith(".") and left.name.endswith(".part"):
-                remove_unlocked(left.path)
-
-
-class _IndexFile:
-    """An open file that lives as long as its index, even when another replaces it on disk."""
-
-    def __init__(self, path: str) -> None:
-        self.file = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0))
-        self.size = os.fstat(self.file).st_size
-
-    def read(self, offset: int, count: int) -> bytes:
-        """Return at most `count` bytes from `offset`."""
-        os.lseek(self.file, offset, os.SEEK_SET)
-        return os.read(self.file, count)
-
-    def __del__(self) -> None:
-        with contextlib.suppress(AttributeError, OSError):
-            os.close(self.file)

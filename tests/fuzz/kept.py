@@ -1,5 +1,6 @@
 """The index that is kept in the cache, damaged: it is seen, or nothing comes of it."""
 
+import itertools
 import re
 import struct
 from random import Random
@@ -12,7 +13,7 @@ from attn_cli.errors import AttnError
 from attn_cli.vectors import word_index as cache
 from attn_cli.vectors.formats.detect import open_file
 from attn_cli.vectors.open_vectors import FileVectors
-from attn_cli.vectors.word_index import index_in_memory
+from attn_cli.vectors.word_index import MAGIC, TAIL
 from tests.fuzz.cases import Asked, Bench, Broken, check_found
 from tests.fuzz.mutate import digits, mutated
 from tests.fuzz.scaled import scaled
@@ -20,7 +21,7 @@ from tests.fuzz.seeds import ABSENT, KNOWN, WORDS, binary, text
 
 PIECE = 96
 MANY = (*WORDS, ABSENT)
-MODULES = ("vectors/index.py", "vectors/cache.py")
+MODULES = ("vectors/word_index.py",)
 
 
 class Kept(NamedTuple):
@@ -69,25 +70,21 @@ def drawn(kepts: list[Kept], seed: int, number: int) -> tuple[Kept, bytes, bool,
 
 def forged(encoded: bytes, rng: Random) -> bytes:
     """Damage an index, and let all its checksums say that it is sound."""
-    with scaled(PIECE):
-        index = index_in_memory(encoded)
-    header, firsts = encoded[16 : index.directory], encoded[index.directory :][: 8 * index.pages]
-    body, repeats = encoded[index.start :][: 16 * index.entries], encoded[index.start + 16 * index.entries :]
+    entries, repeats, length = TAIL.unpack(encoded[-TAIL.size :])[1:4]
+    count = 2 * entries + repeats
+    bounds = (0, 8 * entries, 16 * entries, 8 * count)
+    parts = [encoded[start:stop] for start, stop in itertools.pairwise(bounds)]
+    about = encoded[-TAIL.size - length : -TAIL.size]
     which = rng.randrange(4)
-    firsts, body, repeats = (
-        _scratched(part, rng) if which == at else part for at, part in enumerate((firsts, body, repeats))
-    )
-    checks = [crc32(body[at : at + 64]) for at in range(0, len(body), 64)]
-    directory = firsts + struct.pack(f"={len(checks)}I", *checks) + b"\0" * (4 * (index.pages % 2))
-    for before, now in (
-        (encoded[index.directory : index.start], directory),
-        (encoded[-len(repeats) :], repeats),
-    ):
-        header = header.replace(b"%d" % crc32(before), b"%d" % crc32(now))
-    if which == 3:
-        header = _lied(header, rng)
-    header += b" " * (-len(header) % 8)
-    return encoded[:8] + struct.pack("<II", len(header), crc32(header)) + header + directory + body + repeats
+    body = b"".join(_scratched(part, rng) if which == at else part for at, part in enumerate(parts))
+    counts = [entries, repeats, len(about)]
+    if which == 3 and rng.random() < 0.5:
+        about = _lied(about, rng)
+    elif which == 3:
+        counts[rng.randrange(3)] = rng.choice((0, 1, 11, 13, 2**31, 2**32 - 1))
+    sums = [crc32(body[at : at + 32]) for at in range(0, len(body), 32)]
+    end = struct.pack(f"={len(sums)}I", *sums) + about + TAIL.pack(MAGIC, *counts, 0)[:-4]
+    return body + end + struct.pack("=I", crc32(end))
 
 
 def _scratched(part: bytes, rng: Random) -> bytes:

@@ -28,7 +28,7 @@ from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors
 from attn_cli.vectors.source_file import SourceFile
 from attn_cli.vectors.spelling import closest, near_words
 from attn_cli.vectors.table import as_bytes
-from attn_cli.vectors.word_index import PAGE, build, hash_words, index_in_memory, word_hash
+from attn_cli.vectors.word_index import PAGE, WordIndex, build, hash_words, word_hash
 from tests.alike import assert_alike
 from tests.shell import here
 from tests.thorough import often, takes_long
@@ -369,7 +369,7 @@ def test_without_a_cache_the_file_is_searched_and_that_is_told_once(file, own, m
     assert told.code == 0 and told.err.startswith("attn: No index of") and told.err.count("\n") == 1
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/no/good")
-    assert cache.cache_folder() is None or os.path.isabs(cache.cache_folder())
+    assert cache.user_folder("cache") is None or os.path.isabs(cache.user_folder("cache"))
 
 
 def test_the_hash_of_many_words_is_that_of_each_and_is_fnv_1a():
@@ -383,14 +383,14 @@ def test_words_of_one_hash_are_told_apart_and_repeats_are_left_out(pairs):
     """Each pair is (hash, word): few hashes, so that all collide."""
     hashes = np.array([word_hash(b"%d" % h) for h, _ in pairs], np.uint64)
     offsets = np.arange(len(pairs)) * 10
-    encoded = build([(hashes, offsets)], lambda at: b"%d %d" % pairs[at // 10], {"x": "1"})
-    index = index_in_memory(encoded)
+    encoded = build([(hashes, offsets)], lambda at: b"%d %d" % pairs[at // 10], b"x")
+    index = WordIndex(encoded)
     firsts = {pair: at for at, pair in reversed(list(enumerate(pairs)))}
     assert index.entries == len(firsts)
     assert index.repeats().tolist() == [at * 10 for at, pair in enumerate(pairs) if firsts[pair] != at]
     for wanted in range(6):
         expected = sorted(at * 10 for (h, _), at in firsts.items() if h == wanted)
-        assert list(index.offsets(b"%d" % wanted)) == expected
+        assert index.offsets(b"%d" % wanted) == expected
 
 
 def test_a_run_of_one_hash_may_go_over_pages():
@@ -398,9 +398,9 @@ def test_a_run_of_one_hash_may_go_over_pages():
     hashes = np.concatenate(
         [np.full(count, word_hash(b"x"), np.uint64), [np.uint64(0), np.uint64(2**64 - 1)]]
     )
-    index = index_in_memory(build([(hashes, np.arange(count + 2))], lambda at: b"%d" % at, {}))
-    assert list(index.offsets(b"x")) == list(range(count))
-    assert index.doubled == 0 and list(index.offsets(b"y")) == []
+    index = WordIndex(build([(hashes, np.arange(count + 2))], lambda at: b"%d" % at, b""))
+    assert index.offsets(b"x") == list(range(count))
+    assert index.doubled == 0 and index.offsets(b"y") == []
 
 
 # Doubled words, odd words
@@ -729,7 +729,8 @@ def test_damaged_repeats_of_an_index_are_made_anew(file, own):
     assert "1 doubled" in keep_index(vectors)
     kept = Path(cache.index_path(vectors.form.source.path))
     sound = kept.read_bytes()
-    kept.write_bytes(sound[:-1] + bytes([sound[-1] ^ 1]))
+    at = 16 * vectors.index.entries
+    kept.write_bytes(sound[:at] + bytes([sound[at] ^ 1]) + sound[at + 1 :])
     told = here("vectors", "nearest", "fox", "-e", path, "--top", "1")
     assert told.code == 0 and told.err == ""
     assert here("vectors", "nearest", "fox", "-e", path, "--top", "1").err.startswith("attn: Indexed")
@@ -817,7 +818,7 @@ def test_an_import_that_fails_leaves_the_name_as_it_was(file, own):
         with pytest.raises(InputError, match=r"bad\.txt\.gz"):
             import_file(file(gzip.compress(bad, 1), "bad.txt.gz"), "x")
         check_all(open_table("x"))
-    unpacked, name = sorted(os.listdir(cache.data_folder()))
+    unpacked, name = sorted(os.listdir(cache.user_folder("data")))
     assert name == "x.json" and re.fullmatch(r"x\.[0-9a-f]{8}\.vectors", unpacked)
 
 
@@ -866,19 +867,21 @@ def test_a_name_is_removed_with_what_was_unpacked_for_it_and_never_the_file(file
     assert here("vectors", "remove", "plain").err.count("attn: removed") == 2
     assert here("vectors", "remove", "packed").err.count("attn: removed") == 3
     assert os.path.exists(plain) and os.path.exists(packed) and names.all_names() == []
-    assert os.listdir(cache.data_folder()) == os.listdir(cache.cache_folder()) == []
+    assert os.listdir(cache.user_folder("data")) == os.listdir(cache.user_folder("cache")) == []
     assert here("vectors", "remove", "packed").code == 2
     assert here("vectors", "import", plain).code == 0
     os.unlink(plain)
-    assert here("vectors", "remove", "plain").code == 0 and os.listdir(cache.cache_folder()) == []
+    assert here("vectors", "remove", "plain").code == 0 and os.listdir(cache.user_folder("cache")) == []
     import_file(packed, "x")
     import_file(file(lines(), "small.txt"), "x")
-    assert os.listdir(cache.data_folder()) == ["x.json"] and os.listdir(cache.cache_folder()) == []
+    assert (
+        os.listdir(cache.user_folder("data")) == ["x.json"] and os.listdir(cache.user_folder("cache")) == []
+    )
 
 
 def test_a_name_whose_record_is_damaged_is_told(file, own):
     assert here("vectors", "import", file(lines(), "mine.txt")).code == 0
-    (Path(cache.data_folder()) / "mine.json").write_text("{broken")
+    (Path(cache.user_folder("data")) / "mine.json").write_text("{broken")
     told = here("self", "fox", "-e", "mine")
     assert told.code == 65 and "The name mine is damaged" in told.err
     assert "unreadable" in here("vectors", "list").out
@@ -941,7 +944,7 @@ def test_a_name_whose_file_is_gone_is_told(file, own):
 
 def test_a_packed_import_is_unpacked_once_and_the_unfinished_are_tidied_away(file, own):
     import_file(file(gzip.compress(LARGE_TEXT, 1), "packed.txt.gz"))
-    folder = Path(cache.data_folder())
+    folder = Path(cache.user_folder("data"))
     (unpacked,) = folder.glob("packed.*.vectors")
     assert unpacked.read_bytes() == LARGE_TEXT
     assert open_table("packed").index is not None
@@ -1031,7 +1034,7 @@ def test_where_no_index_can_be_kept_an_import_is_told_so_and_has_its_name(file, 
 
 def test_an_import_whose_name_cannot_be_stored_leaves_the_vectors_behind_it(file, own, monkeypatch):
     import_file(file(gzip.compress(b"fox 1 2\n"), "good.txt.gz"), "x")
-    before = os.listdir(cache.data_folder())
+    before = os.listdir(cache.user_folder("data"))
     real = os.replace
 
     def replace(old, new):
@@ -1044,4 +1047,4 @@ def test_an_import_whose_name_cannot_be_stored_leaves_the_vectors_behind_it(file
         with pytest.raises(WriteError, match="Nothing was changed"):
             import_file(file(gzip.compress(b"fox 3 4\n"), "other.txt.gz"), name)
     assert open_table("x").find(["fox"])["fox"].tolist() == [1, 2]
-    assert os.listdir(cache.data_folder()) == before
+    assert os.listdir(cache.user_folder("data")) == before
