@@ -61,8 +61,8 @@ class FileVectors:
         with self.form.source.opened() as file:
             if self.index is not None and not self.form.packed:
                 try:
-                    places = {word: self._at(file, self.index, raw) for raw, word in wanted.items()}
-                    return {word: vector for word, vector in places.items() if vector is not None}
+                    places = self.index.offsets(wanted)
+                    return {wanted[raw]: self._at(file, some, raw) for raw, some in places.items() if some}
                 except StaleIndex:
                     self._drop_index()
             return {wanted[raw]: vector for raw, vector in self.search(file, wanted, report).items()}
@@ -87,15 +87,12 @@ class FileVectors:
         cache.forget_index(self.form.source.path)
         self.index = None
 
-    def _at(self, file: IO[bytes], index: WordIndex, word: bytes) -> Array | None:
+    def _at(self, file: IO[bytes], places: list[int], word: bytes) -> Array:
         """Return the vector of a word; StaleIndex if it stands at none of the places that the index proposes."""
-        places = index.offsets(word)
         for offset in places:
             if (vector := self.form.at(file, offset, word)) is not None:
                 return vector
-        if places:
-            raise StaleIndex("another word stands there")
-        return None
+        raise StaleIndex("another word stands there")
 
     def indexed(self, report: OnProgress = no_progress) -> WordIndex:
         """Return the index; where there is none yet, read the file through and build it, in memory."""

@@ -35,7 +35,7 @@ MAGIC = 0x6174746E69647832  # read back as another number on a machine of anothe
 MOST_COLLISIONS = 16  # different words of one hash that are compared
 
 # FNV-1a (Fowler, Noll, Vo), 64 bits.
-BASIS, PRIME, ALL = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
+BASIS, PRIME = 0xCBF29CE484222325, 0x100000001B3
 
 # The user's folders: the variable that names where they lie, where they lie without it, what they are called.
 FOLDERS = {
@@ -48,16 +48,8 @@ class StaleIndex(Exception):
     """The index is damaged, or is of another file, another time, another version."""
 
 
-def word_hash(word: bytes) -> int:
-    """Return a word's hash, FNV-1a of its bytes."""
-    h = BASIS
-    for byte in word:
-        h = (h ^ byte) * PRIME & ALL
-    return h
-
-
 def hash_words(words: list[bytes]) -> NDArray[np.uint64]:
-    """Return the words' hashes."""
+    """Return the words' hashes, FNV-1a of their bytes."""
     data = np.frombuffer(b"".join(words), np.uint8)
     lengths = np.fromiter(map(len, words), np.int64, len(words))
     order = np.argsort(-lengths)
@@ -104,27 +96,27 @@ class WordIndex:
             return None
         return index if index.about == identity(source, kind) else None
 
-    def offsets(self, word: bytes) -> list[int]:
-        """Return the offsets where the word may stand, ascending; StaleIndex if what tells them is damaged."""
-        wanted, hashes = word_hash(word), self._numbers[: self.entries]
-        low = bisect_left(hashes, wanted)
-        high = bisect_right(hashes, wanted, low)
-        # With the numbers around them sound, none of the word's own can be elsewhere.
-        self._check(max(0, low - 1), min(self.entries, high + 1))
-        return self._checked(self.entries + low, self.entries + high).tolist()
+    def offsets(self, words: Iterable[bytes]) -> dict[bytes, list[int]]:
+        """Return, for each word, the offsets where it may stand, ascending; StaleIndex on damage."""
+        named, hashes = list(words), self._numbers[: self.entries]
+        found = {}
+        for word, wanted in zip(named, hash_words(named).tolist(), strict=True):
+            low = bisect_left(hashes, wanted)
+            high = bisect_right(hashes, wanted, low)
+            # With the numbers around them sound, none of the word's own can be elsewhere.
+            self._checked(max(0, low - 1), min(self.entries, high + 1))
+            found[word] = self._checked(self.entries + low, self.entries + high).tolist()
+        return found
 
     def repeats(self) -> Ints:
         """Return the offsets, ascending, of the rows whose word stood in an earlier row."""
         return np.array(self._checked(2 * self.entries, len(self._numbers)), np.int64)
 
     def _checked(self, start: int, stop: int) -> memoryview:
-        self._check(start, stop)
-        return self._numbers[start:stop]
-
-    def _check(self, start: int, stop: int) -> None:
         for page in range(start // PAGE, -(-stop // PAGE)):
             if crc32(self._numbers[page * PAGE : (page + 1) * PAGE]) != self._sums[page]:
                 raise StaleIndex("a damaged page")
+        return self._numbers[start:stop]
 
 
 def build(
@@ -139,7 +131,8 @@ def build(
     del collected
     order = np.argsort(hashes)
     repeated = np.empty(0, np.int64)
-    if (np.diff(hashes[order]) == 0).any():
+    ordered = hashes[order]
+    if (ordered[1:] == ordered[:-1]).any():
         order = np.argsort(hashes, kind="stable")  # twice as slow, and rarely needed
         kept = np.ones(len(order), bool)
         kept[_repeats(hashes[order], offsets[order], word_at)] = False
@@ -212,7 +205,7 @@ def identity(source: SourceFile, kind: str) -> bytes:
 def index_path(path: str) -> str | None:
     """Return where the index of a file is kept."""
     folder = user_folder("cache")
-    named = word_hash(os.fsencode(os.path.realpath(path)))
+    (named,) = hash_words([os.fsencode(os.path.realpath(path))]).tolist()
     return None if folder is None else os.path.join(folder, f"{named:016x}.index")
 
 
