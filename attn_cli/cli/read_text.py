@@ -148,7 +148,7 @@ def prepare_index(embedding: str | None, others: str = "") -> None:
         return
     from attn_cli.io.console import say
     from attn_cli.vectors.lookup import open_table
-    from attn_cli.vectors.names import keep_index
+    from attn_cli.vectors.open_vectors import keep_index
 
     with Progress("Indexing") as progress:
         note = keep_index(open_table(str(embedding), others), progress)

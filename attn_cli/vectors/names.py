@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from attn_cli.errors import (
     AttnError,
-    CreateError,
     FileError,
     InputError,
     UsageError,
@@ -26,10 +25,9 @@ from attn_cli.io.signals import cleaned_up
 from attn_cli.vectors import catalogue as gensim_data
 from attn_cli.vectors import word_index as cache
 from attn_cli.vectors.formats.detect import open_file, start_of
-from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors
+from attn_cli.vectors.open_vectors import FileVectors, keep_index
 from attn_cli.vectors.source_file import SourceFile
 from attn_cli.vectors.table import BUNDLED, OnProgress, bundled, no_progress
-from attn_cli.vectors.word_index import WordIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
 MAX_RECORD_BYTES = 1 << 16
 UNPACKED = ".vectors"
 TAKEN = (BUNDLED, "random")
-TRIES = 100  # of a name whose file is replaced again and again
 
 
 class Record(NamedTuple):
@@ -63,19 +60,24 @@ class ListEntry(NamedTuple):
 
 def imported() -> list[str]:
     """Return the names under which files were imported."""
-    folder = cache.user_folder("data")
     try:
-        found = os.listdir(folder) if folder else []
+        found = os.listdir(cache.user_folder("data") or "")
     except OSError:
         return []
     stems = (name.removesuffix(".json") for name in found if name.endswith(".json"))
     return sorted(name for name in stems if gensim_data.is_name(name))
 
 
+def _record_path(name: str) -> str:
+    """Return where the record of a name is, or would be; an empty text where there is no home."""
+    folder = cache.user_folder("data")
+    return os.path.join(folder, f"{name}.json") if folder and gensim_data.is_name(name) else ""
+
+
 def read_record(name: str) -> Record | None:
     """Return the record of an imported name, None if there is none; InputError if it is damaged."""
-    path = _path(name) if gensim_data.is_name(name) else None
-    if path is None or not os.path.exists(path):
+    path = _record_path(name)
+    if not os.path.exists(path):
         return None
     try:
         with open(path, "rb") as file:
@@ -95,32 +97,9 @@ def read_record(name: str) -> Record | None:
 
 def _store(name: str, record: Record) -> None:
     """Store a file's name; CreateError or WriteError where that is not possible."""
-    folder = cache.usable_folder("data")
-    with written(os.path.join(folder, f"{name}.json")) as stream:
-        stream.write(json.dumps({**record._asdict(), "path": os.path.realpath(record.path)}).encode())
-
-
-def keep_index(vectors: OpenVectors, report: OnProgress = no_progress) -> str:
-    """Build and keep the index of a large file that has none; return a sentence on it, or nothing.
-
-    Where it cannot be kept, the sentence says why; a packed file can have none.
-    """
-    if not isinstance(vectors, FileVectors):
-        return ""
-    if vectors.form.packed:
-        again = f"attn vectors import {vectors.form.source.quoted()}"
-        return f"{vectors.name} is packed, so each use unpacks it; {again} does so once."
-    if vectors.index is not None or vectors.form.source.size < INDEXED_FROM:
-        return ""
-    try:
-        cache.usable_folder("cache")
-        encoded = vectors.encoded_index(report)
-        vectors.index = index = WordIndex(encoded)
-        cache.keep_index(vectors.form.source, encoded)
-    except (CreateError, WriteError) as error:
-        return f"No index of {vectors.name} is kept, so each use searches the file. {error.message}"
-    doubled = f"; {index.doubled:,} doubled, the first of each counts" if index.doubled else ""
-    return f"Indexed {vectors.name}: {index.entries:,} words of {vectors.dim:,} numbers{doubled}."
+    cache.usable_folder("data")
+    with written(_record_path(name)) as stream:
+        stream.write(json.dumps(record._asdict()).encode())
 
 
 def import_file(
@@ -135,20 +114,20 @@ def import_file(
     name = _checked(_stem(path) if name is None else name, given=name is not None)
     with source.opened() as file:
         packed = packing(file.read(6))
-    before = None
+    before = ""
     with contextlib.suppress(AttnError):
-        record = read_record(name)
-        before = record.path if record else None
+        before = record.path if (record := read_record(name)) else ""
     notes = []
     with contextlib.ExitStack() as until_named:
         target = until_named.enter_context(_unpacked(source, packed, name, report)) if packed else path
         vectors = open_file(target, name)
         note = keep_index(vectors, report)
-        _store(name, Record(target, vectors.n_words, vectors.dim))
-        if packed:
-            notes.append(f"unpacked to {visible(target)}, {os.path.getsize(target):,} bytes.")
-    _collect(before or "")
-    if before is not None and before != os.path.realpath(target):
+        real = os.path.realpath(target)
+        _store(name, Record(real, vectors.n_words, vectors.dim))
+    if packed:
+        notes.append(f"unpacked to {visible(target)}, {os.path.getsize(target):,} bytes.")
+    _collect(before)
+    if before not in ("", real):
         notes.append(f"{name} stood for {visible(before)} before.")
     if note.startswith("No index"):
         notes.append(note)
@@ -183,35 +162,26 @@ def _unpacked(source: SourceFile, packed: str, name: str, report: OnProgress) ->
     """
     start_of(source, packed)  # refuses what is neither text nor binary
     target = os.path.join(cache.usable_folder("data"), f"{name}.{os.urandom(4).hex()}{UNPACKED}")
-    lock = -1
-    with cleaned_up(lambda: _forget_unnamed(target)):
+    with cleaned_up(lambda: _let_go(target)):
         try:
             with source.opened() as file, written(target) as stream:
                 for piece in pieces(file, packed, source.name):
                     stream.write(piece)
                     report(file.tell() / max(1, source.size))
-                lock = os.dup(stream.fileno())  # keeps the lock of the unfinished file
+                _held[target] = os.dup(stream.fileno())  # with the lock of the unfinished file
             open_file(target, source.name).describe()
             yield target
-            with contextlib.suppress(ImportError, OSError):
-                import fcntl
-
-                fcntl.flock(lock, fcntl.LOCK_SH)  # others may read it, too
-            _held[target], lock = lock, -1
         except BaseException:
-            _forget_unnamed(target)
+            _let_go(target)
             raise
-        finally:
-            if lock >= 0:
-                os.close(lock)
+    _share(_held[target])  # others may read it, too
 
 
-def _forget_unnamed(unpacked: str) -> None:
-    """Remove an unpacked file and its index, unless a name stands for it by now."""
-    with contextlib.suppress(OSError, AttnError):
-        if _is_unnamed(unpacked):
-            cache.forget_index(unpacked)
-            os.unlink(unpacked)
+def _let_go(path: str) -> None:
+    """Hold a file no longer, and remove it unless a name stands for it."""
+    if path in _held:
+        os.close(_held.pop(path))
+    _collect()
 
 
 def _collect(before: str = "") -> list[str]:
@@ -246,8 +216,8 @@ def _is_unnamed(path: str) -> bool:
 
 def remove(name: str) -> list[str]:
     """Remove an imported name, its index and its unpacked file (never the user's); return the removed paths."""
-    path = _path(name) if name in imported() else None
-    if path is None:
+    path = _record_path(name)
+    if name not in imported():
         there = gensim_data.local(name)
         hint = (
             f"It was downloaded, and lies in {visible(str(there.parent))}."
@@ -255,13 +225,12 @@ def remove(name: str) -> list[str]:
             else f"{did_you_mean(name, imported())}See attn vectors list."
         )
         raise UsageError(f"There is no imported name {visible(name)!r}.", hint)
-    index, before = None, ""
+    before = ""
     with contextlib.suppress(AttnError):
-        if record := read_record(name):
-            index, before = cache.index_path(record.path), record.path
+        before = record.path if (record := read_record(name)) else ""
     # The name goes first: what is left after an error stands for nothing, and the next import takes it away.
     removed: list[str] = []
-    for one in (path, index):
+    for one in (path, cache.index_path(before) if before else None):
         if one and os.path.exists(one):
             try:
                 os.unlink(one)
@@ -283,11 +252,11 @@ def path_of(name: str) -> str | None:
 
     A file that was unpacked for the name stays as long as this process, whatever others import and remove.
     """
-    tries = TRIES
-    while (
-        (record := read_record(name)) and record.path.endswith(UNPACKED) and not _hold(record.path) and tries
-    ):
-        tries -= 1  # it was replaced between the two calls: the name says by what
+    record = read_record(name)
+    while record and record.path.endswith(UNPACKED) and not _hold(record.path):
+        tried, record = record, read_record(name)
+        if record == tried:
+            break  # it is gone; else it was replaced meanwhile, and the name says by what
     if record is None:
         there = gensim_data.local(name)
         return None if there is None else str(there)
@@ -306,18 +275,23 @@ def _hold(path: str) -> bool:
     """Lock a file against being collected, for as long as this process runs; return whether it is there."""
     if path not in _held:
         try:
-            import fcntl
-
             descriptor = os.open(path, os.O_RDONLY)
-        except (ImportError, OSError):
+        except OSError:
             return os.path.exists(path)
         _held[path] = descriptor
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        _share(descriptor)
     if os.fstat(_held[path]).st_nlink:
         return True
     os.close(_held.pop(path))
     return False
+
+
+def _share(descriptor: int) -> None:
+    """Lock a file for reading, where there are locks."""
+    with contextlib.suppress(ImportError, OSError):
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
 
 
 def all_names() -> list[str]:
@@ -348,8 +322,3 @@ def _listed(name: str, source: str) -> ListEntry:
     return ListEntry(
         name, source, vectors.index.entries if vectors.index else counted, vectors.dim, form, path
     )
-
-
-def _path(name: str) -> str | None:
-    folder = cache.user_folder("data")
-    return None if folder is None else os.path.join(folder, f"{name}.json")

@@ -7,6 +7,7 @@ from typing import IO, TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from attn_cli.errors import CreateError, WriteError
 from attn_cli.vectors import word_index as cache
 from attn_cli.vectors.formats.text import TextFormat
 from attn_cli.vectors.formats.word2vec_binary import BinaryFormat
@@ -156,6 +157,29 @@ class FileVectors:
         digest.update(b"\n")
         digest.update(b"".join(kept))
         return digest.hexdigest()
+
+
+def keep_index(vectors: OpenVectors, report: OnProgress = no_progress) -> str:
+    """Build and keep the index of a large file that has none; return a sentence on it, or nothing.
+
+    Where it cannot be kept, the sentence says why; a packed file can have none.
+    """
+    if not isinstance(vectors, FileVectors):
+        return ""
+    if vectors.form.packed:
+        again = f"attn vectors import {vectors.form.source.quoted()}"
+        return f"{vectors.name} is packed, so each use unpacks it; {again} does so once."
+    if vectors.index is not None or vectors.form.source.size < INDEXED_FROM:
+        return ""
+    try:
+        cache.usable_folder("cache")
+        encoded = vectors.encoded_index(report)
+        vectors.index = index = WordIndex(encoded)
+        cache.keep_index(vectors.form.source, encoded)
+    except (CreateError, WriteError) as error:
+        return f"No index of {vectors.name} is kept, so each use searches the file. {error.message}"
+    doubled = f"; {index.doubled:,} doubled, the first of each counts" if index.doubled else ""
+    return f"Indexed {vectors.name}: {index.entries:,} words of {vectors.dim:,} numbers{doubled}."
 
 
 def _without(repeats: Ints, offsets: Ints, rows: Rows) -> Rows:

@@ -21,7 +21,7 @@ ROUNDS = {"text": 5, "binary": 3}
 OPEN = "import sys; from attn_cli.vectors.formats.detect import open_file as o; v = o(sys.argv[1]); "
 FIND = [sys.executable, "-c", OPEN + "v.find(sys.argv[2:])"]
 BUILD = [sys.executable, "-c", OPEN + "v.encoded_index()"]
-KEEP = [sys.executable, "-c", OPEN + "from attn_cli.vectors.names import keep_index as k; k(v)"]
+KEEP = [sys.executable, "-c", OPEN + "from attn_cli.vectors.open_vectors import keep_index as k; k(v)"]
 READ = [sys.executable, "-c", OPEN + "[*v.rows()]"]
 PEAK = "; print([line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')][0])"
 
