@@ -200,7 +200,7 @@ def output_words(trace: Trace, inputs: Inputs) -> tuple[tuple[tuple[str, float],
         return None
     if len(trace.output) > MOST_NAMED:
         return None
-    from attn_cli.vectors.nearest import nearest_each
+    from attn_cli.vectors.lookup import nearest_each
 
     also = dict.fromkeys((*trace.query_tokens, *trace.key_tokens))
     return tuple(

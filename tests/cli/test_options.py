@@ -22,8 +22,7 @@ from attn_cli.settings.declare import declared
 from attn_cli.settings.output import PALETTES, View
 from attn_cli.settings.settings import HEADS, Settings
 from attn_cli.settings.training import ModelTraining, VectorTraining
-from attn_cli.vectors.lookup import look_up
-from attn_cli.vectors.nearest import nearest
+from attn_cli.vectors.lookup import look_up, nearest
 from attn_cli.vectors.table import bundled
 from tests.alike import assert_alike
 from tests.shell import here

@@ -14,8 +14,7 @@ import pytest
 
 from attn_cli.errors import CreateError, FileError, InputError, UsageError
 from attn_cli.settings.training import VectorTraining as TrainSettings
-from attn_cli.vectors.lookup import open_table
-from attn_cli.vectors.nearest import nearest
+from attn_cli.vectors.lookup import nearest, open_table
 from attn_cli.vectors.train import finish, fit, train_file
 from tests.shell import COMMAND, attn, surroundings
 from tests.thorough import takes_long

@@ -5,7 +5,7 @@ import pytest
 
 from attn_cli import Settings
 from attn_cli.pipeline.sources.text import trace_text
-from attn_cli.vectors.nearest import nearest, nearest_each
+from attn_cli.vectors.lookup import nearest, nearest_each
 from attn_cli.vectors.table import VectorTable
 
 

@@ -12,8 +12,7 @@ from attn_cli.models.model_file import named
 from attn_cli.settings.training import SubwordTraining
 from attn_cli.vectors.export import export
 from attn_cli.vectors.formats.detect import open_file
-from attn_cli.vectors.lookup import embed
-from attn_cli.vectors.nearest import nearest
+from attn_cli.vectors.lookup import embed, nearest
 from attn_cli.vectors.spelling import guess, ngrams
 from attn_cli.vectors.table import NGrams, bundled, table_of
 from attn_cli.vectors.train import subwords_file

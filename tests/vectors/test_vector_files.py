@@ -21,9 +21,8 @@ from attn_cli.vectors.export import export
 from attn_cli.vectors.formats.detect import open_file
 from attn_cli.vectors.formats.text import text_format
 from attn_cli.vectors.formats.word2vec_binary import binary_format
-from attn_cli.vectors.lookup import look_up, look_up_all, open_table
+from attn_cli.vectors.lookup import analogy, look_up, look_up_all, nearest, open_table
 from attn_cli.vectors.names import import_file
-from attn_cli.vectors.nearest import analogy, nearest
 from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors, keep_index
 from attn_cli.vectors.source_file import SourceFile
 from attn_cli.vectors.spelling import closest, near_words

@@ -91,7 +91,7 @@ def nearest(
     """
     from attn_cli.io.console import say
     from attn_cli.vectors.lookup import look_up, look_up_all
-    from attn_cli.vectors.nearest import nearest as find
+    from attn_cli.vectors.lookup import nearest as find
     from attn_cli.vectors.spelling import closest, did_you_mean
 
     view, table = _opened(embedding, view, top, precision)
@@ -130,8 +130,8 @@ def analogy(
 
     Example: attn vectors analogy man king woman
     """
+    from attn_cli.vectors.lookup import analogy as find
     from attn_cli.vectors.lookup import look_up_all
-    from attn_cli.vectors.nearest import analogy as find
     from attn_cli.vectors.spelling import did_you_mean
 
     view, table = _opened(embedding, view, top, precision)
