@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING, TypeAlias
 
@@ -98,7 +99,7 @@ class FileVectors:
     def indexed(self, report: OnProgress = no_progress) -> WordIndex:
         """Return the index; where there is none yet, read the file through and build it, in memory."""
         if self.index is None:
-            self.index = WordIndex(self.encoded_index(report))
+            self.index = WordIndex(io.BytesIO(self.encoded_index(report)))
         return self.index
 
     def encoded_index(self, report: OnProgress = no_progress) -> bytes:
@@ -174,7 +175,7 @@ def keep_index(vectors: OpenVectors, report: OnProgress = no_progress) -> str:
     try:
         cache.usable_folder("cache")
         encoded = vectors.encoded_index(report)
-        vectors.index = index = WordIndex(encoded)
+        vectors.index = index = WordIndex(io.BytesIO(encoded))
         cache.keep_index(vectors.form.source, encoded)
     except (CreateError, WriteError) as error:
         return f"No index of {vectors.name} is kept, so each use searches the file. {error.message}"

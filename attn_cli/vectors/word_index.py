@@ -8,13 +8,12 @@ It holds no word and no vector. A hash only proposes an offset: the reader compa
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import struct
 import sys
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 from zlib import crc32
 
 import numpy as np
@@ -65,23 +64,31 @@ def hash_words(words: list[bytes]) -> NDArray[np.uint64]:
 
 
 class WordIndex:
-    """An index: the bytes that `build` returned, in memory or mapped; StaleIndex where they are not what they were."""
+    """An index as `build` returned it, in an open file or in memory, of which only what is asked for is read.
 
-    def __init__(self, data: bytes | mmap.mmap) -> None:
-        if len(data) < TAIL.size:
+    Raises StaleIndex where its bytes are not what they were.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        size = file.seek(0, os.SEEK_END)
+        if size < TAIL.size:
             raise StaleIndex("no index")
         self.entries: int
         self.doubled: int
-        magic, self.entries, self.doubled, length, checksum = TAIL.unpack(data[-TAIL.size :])
-        count = 2 * self.entries + self.doubled
-        sums, about = 8 * count, 8 * count + 4 * -(-count // PAGE)
-        if magic != MAGIC or len(data) != about + length + TAIL.size:
+        magic, self.entries, self.doubled, length, checksum = TAIL.unpack(self._read(size - TAIL.size, size))
+        self._count = 2 * self.entries + self.doubled
+        sums, about = 8 * self._count, 8 * self._count + 4 * -(-self._count // PAGE)
+        if magic != MAGIC or size != about + length + TAIL.size:
             raise StaleIndex("of another version, machine or length")
-        if crc32(data[sums:-4]) != checksum:
+        end = self._read(sums, size)
+        if crc32(end[:-4]) != checksum:
             raise StaleIndex("a damaged end")
-        self.about = data[about : about + length]
-        self._numbers = memoryview(data)[:sums].cast("Q")
-        self._sums = memoryview(data)[sums:about].cast("I")
+        self._sums = memoryview(end)[: about - sums].cast("I")
+        self.about = end[about - sums : -TAIL.size]
+
+    def __del__(self) -> None:
+        self._file.close()
 
     @staticmethod
     def of(source: SourceFile, kind: str) -> WordIndex | None:
@@ -90,33 +97,44 @@ class WordIndex:
         try:
             if path is None or not os.path.isfile(path):
                 return None
-            with open(path, "rb") as file:
-                index = WordIndex(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        except (StaleIndex, OSError, ValueError):
+            index = WordIndex(open(path, "rb", buffering=0))  # noqa: SIM115 - closed with the index
+        except (StaleIndex, OSError):
             return None
         return index if index.about == identity(source, kind) else None
 
     def offsets(self, words: Iterable[bytes]) -> dict[bytes, list[int]]:
-        """Return, for each word, the offsets where it may stand, ascending; StaleIndex on damage."""
-        named, hashes = list(words), self._numbers[: self.entries]
+        """Return, for those words that may stand in the file, their offsets, ascending; StaleIndex on damage."""
+        named, hashes = list(words), range(self.entries)
         found = {}
         for word, wanted in zip(named, hash_words(named).tolist(), strict=True):
-            low = bisect_left(hashes, wanted)
-            high = bisect_right(hashes, wanted, low)
+            low = high = bisect_left(hashes, wanted, key=self._number)
+            while high < self.entries and self._number(high) == wanted:
+                high += 1
             # With the numbers around them sound, none of the word's own can be elsewhere.
             self._checked(max(0, low - 1), min(self.entries, high + 1))
-            found[word] = self._checked(self.entries + low, self.entries + high).tolist()
+            if low < high:
+                found[word] = self._checked(self.entries + low, self.entries + high).tolist()
         return found
 
     def repeats(self) -> Ints:
         """Return the offsets, ascending, of the rows whose word stood in an earlier row."""
-        return np.array(self._checked(2 * self.entries, len(self._numbers)), np.int64)
+        return np.array(self._checked(2 * self.entries, self._count), np.int64)
+
+    def _read(self, start: int, stop: int) -> bytes:
+        self._file.seek(start)
+        return self._file.read(stop - start)
+
+    def _number(self, at: int) -> int:
+        return int.from_bytes(self._read(8 * at, 8 * at + 8), sys.byteorder)
 
     def _checked(self, start: int, stop: int) -> memoryview:
-        for page in range(start // PAGE, -(-stop // PAGE)):
-            if crc32(self._numbers[page * PAGE : (page + 1) * PAGE]) != self._sums[page]:
+        """Return the numbers from `start` to `stop`, once the checksums of their pages are right."""
+        pages = range(start // PAGE, -(-stop // PAGE))
+        data = memoryview(self._read(8 * PAGE * pages.start, 8 * min(PAGE * pages.stop, self._count)))
+        for at, page in enumerate(pages):
+            if crc32(data[8 * PAGE * at : 8 * PAGE * (at + 1)]) != self._sums[page]:
                 raise StaleIndex("a damaged page")
-        return self._numbers[start:stop]
+        return data.cast("Q")[start - PAGE * pages.start : stop - PAGE * pages.start]
 
 
 def build(

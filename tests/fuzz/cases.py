@@ -15,7 +15,7 @@ import numpy as np
 
 from attn_cli.errors import AttnError
 from attn_cli.io.json_text import dumps
-from attn_cli.vectors import lookup, nearest, spelling
+from attn_cli.vectors import lookup, spelling
 from attn_cli.vectors.formats.detect import open_file
 from attn_cli.vectors.open_vectors import FileVectors, Vectors
 from attn_cli.vectors.table import VectorTable, as_text
@@ -142,7 +142,7 @@ def check(vectors: Vectors, asked: Asked, path: str) -> None:
         spelling.near_words(["cats"], vectors)
         sound = [vector for vector in found.values() if np.isfinite(vector).all()]
         if sound:
-            nearest.nearest(vectors, sound[0], 3, ["cat"])
+            lookup.nearest(vectors, sound[0], 3, ["cat"])
 
 
 def check_found(found: dict[str, np.ndarray], words: Iterable[str], vectors: Vectors) -> None:

@@ -7,6 +7,7 @@ its reader. What is promised: the user's file is as it was, and the cache holds 
 import argparse
 import contextlib
 import hashlib
+import io
 import itertools
 import json
 import os
@@ -151,7 +152,7 @@ def _may_be_there(name: str) -> bool:
 def _index_wrong(on: Stage, path: Path) -> str:
     """Tell what is wrong with a kept index; of one that is of a file as it is now, every place is compared."""
     try:
-        index = WordIndex(path.read_bytes())
+        index = WordIndex(io.BytesIO(path.read_bytes()))
         places = sorted(index._checked(0, 2 * index.entries)[index.entries :])
         index.repeats()
     except (StaleIndex, ValueError) as error:
