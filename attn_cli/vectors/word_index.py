@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from attn_cli.io.array_types import Ints
 
-PAGE = 4096  # numbers of eight bytes that one checksum is of
+PAGE = 512  # numbers of eight bytes that one checksum is of
 TAIL = struct.Struct("=QQQII")  # magic, words, repeats, bytes that tell which file, checksum
 MAGIC = 0x6174746E69647832  # read back as another number on a machine of another byte order
 MOST_COLLISIONS = 16  # different words of one hash that are compared
@@ -148,19 +148,19 @@ def build(
     hashes, offsets = (np.concatenate(some) for some in zip(*collected, strict=True))
     del collected
     order = np.argsort(hashes)
-    repeated = np.empty(0, np.int64)
-    ordered = hashes[order]
-    if (ordered[1:] == ordered[:-1]).any():
-        order = np.argsort(hashes, kind="stable")  # twice as slow, and rarely needed
-        kept = np.ones(len(order), bool)
-        kept[_repeats(hashes[order], offsets[order], word_at)] = False
-        repeated = np.sort(offsets[order[~kept]])
-        order = order[kept]
-    body = b"".join([hashes[order].tobytes(), offsets[order].tobytes(), repeated.tobytes()])
-    sums = [crc32(memoryview(body)[at : at + 8 * PAGE]) for at in range(0, len(body), 8 * PAGE)]
+    hashes, offsets, repeated = hashes[order], offsets[order], np.empty(0, np.int64)
+    if (hashes[1:] == hashes[:-1]).any():
+        offsets = offsets[np.lexsort((offsets, hashes))]
+        kept = np.ones(len(hashes), bool)
+        kept[_repeats(hashes, offsets, word_at)] = False
+        hashes, offsets, repeated = hashes[kept], offsets[kept], np.sort(offsets[~kept])
+    entries, numbers = len(hashes), np.concatenate([hashes.view(np.int64), offsets, repeated])
+    del hashes, offsets, order  # of millions of words
+    data = numbers.data.cast("B")
+    sums = [crc32(data[at : at + 8 * PAGE]) for at in range(0, len(data), 8 * PAGE)]
     end = struct.pack(f"={len(sums)}I", *sums) + about
-    end += TAIL.pack(MAGIC, len(order), len(repeated), len(about), 0)[:-4]
-    return body + end + struct.pack("=I", crc32(end))
+    end += TAIL.pack(MAGIC, entries, len(repeated), len(about), 0)[:-4]
+    return b"".join([data, end, struct.pack("=I", crc32(end))])
 
 
 def _repeats(
