@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SUFFIXES = (".csv", ".tsv")
-BLANKS = {"": "nan", "nan": "nan", "null": "nan", "none": "nan", "na": "nan"} | {
+BLANKS = dict.fromkeys(("", "nan", "null", "none", "na"), "nan") | {
     sign + word: f"{sign}inf" for sign in ("", "+", "-") for word in ("inf", "infinity", "∞")
 }
 CORNERS = ("query", "query\\key")  # what attn writes above its labels
@@ -34,6 +34,8 @@ ONE_MATRIX = "A file holds one matrix: numbers alone, or with labels in the firs
 
 # Signs with which a spreadsheet begins a formula; fullwidth ones count in Japanese and Chinese.
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "＝", "＋", "－", "＠")
+_NUMBER = re.compile(r"\s*[-+]?(?:[0-9]+(?:\.([0-9]*))?|\.([0-9]+))(?:[eE]([-+]?[0-9]+))?\s*")
+MOST_DECIMALS = 400  # a double has no more decimals worth counting
 
 
 class Line(NamedTuple):
@@ -52,9 +54,9 @@ class Sheet(NamedTuple):
     columns: list[str] | None
 
 
-def is_csv(path: str | Path) -> bool:
+def is_csv(name: str | Path) -> bool:
     """Tell by its name whether a file holds one matrix as CSV or TSV."""
-    return os.path.splitext(path)[1].lower() in SUFFIXES
+    return os.path.splitext(name)[1].lower() in SUFFIXES
 
 
 def read_csv(path: str | Path) -> tuple[Array, list[str] | None, list[str] | None]:
@@ -83,17 +85,17 @@ def by_separator(data: bytes, name: str, parse: Callable[[list[Line]], T]) -> T:
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise InputError(f"{name} looks like UTF-16.", "Save it as UTF-8.")
     text = data.decode("utf-8-sig", "replace")
-    is_tsv = os.path.splitext(name)[1].lower() == ".tsv"
-    problem = None
-    for separator in "\t" if is_tsv else ",;\t":
-        if problem is not None and separator not in text:
-            continue
-        try:
-            return parse(_lines(text, separator, name))
-        except InputError as error:
-            problem = problem or error
-    assert problem is not None
-    raise problem
+    first, *others = "\t" if name.lower().endswith(".tsv") else ",;\t"
+    try:
+        return parse(_lines(text, first, name))
+    except InputError as problem:
+        for separator in others:
+            if separator in text:
+                try:
+                    return parse(_lines(text, separator, name))
+                except InputError:
+                    continue
+        raise problem from None
 
 
 def _lines(text: str, separator: str, name: str) -> list[Line]:
@@ -116,47 +118,44 @@ def _lines(text: str, separator: str, name: str) -> list[Line]:
 
 def sheet_of(table: list[Line], name: str) -> Sheet:
     """Return the numbers of a table's lines as they are written, and its labels."""
-    lines = [(line.number, [_with_point(cell, line) for cell in line.cells]) for line in table]
-    header = lines[0][1] if _is_header([cells for _, cells in lines]) else None
+    lines = [line._replace(cells=[_with_point(cell, line) for cell in line.cells]) for line in table]
+    header = lines[0].cells if _is_header([line.cells for line in lines]) else None
     body = lines[1:] if header is not None else lines
     if not body:
         raise InputError(f"{name} holds no numbers.", ONE_MATRIX)
-    width = len(body[0][1])
-    for number, cells in body:
-        if len(cells) != width:
-            held = count(len(cells), "cell", "cells")
+    start, width = body[0].number, len(body[0].cells)
+    for line in body:
+        if len(line.cells) != width:
+            held = count(len(line.cells), "cell", "cells")
             raise InputError(
-                f"{name}, line {number}: the row has {held}, line {body[0][0]} has {width}.",
+                f"{name}, line {line.number}: the row has {held}, line {start} has {width}.",
                 "Give rows of equally many numbers.",
             )
-    labelled = _has_labels(header, [cells for _, cells in body])
-    first = 1 if labelled else 0
+    first = 1 if _has_labels(header, [line.cells for line in body]) else 0
     if width == first:
-        raise InputError(f"{name}, line {body[0][0]}: {_quoted(body[0][1][0])} is not a number.", ONE_MATRIX)
-    for number, cells in body:
-        for column, cell in enumerate(cells[first:], first):
-            if not _is_plain(cell):
-                place = f"{name}, line {number}, column {column + 1}"
-                raise InputError(f"{place}: {_quoted(cell)} is not a number.", ONE_MATRIX)
-    columns = None if header is None else [unguarded(cell) for cell in header[len(header) - width + first :]]
+        raise InputError(f"{name}, line {start}: {_quoted(body[0].cells[0])} is not a number.", ONE_MATRIX)
+    cells = [[_checked(line, column, name) for column in range(first, width)] for line in body]
     if header is not None and len(header) not in (width, width - first):
         raise InputError(
-            f"{name}, line {lines[0][0]}: there are {len(header)} headings over {width} columns.", ONE_MATRIX
+            f"{name}, line {lines[0].number}: there are {len(header)} headings over {width} columns.",
+            ONE_MATRIX,
         )
-    return Sheet(
-        [[BLANKS.get(cell.lower(), cell) for cell in cells[first:]] for _, cells in body],
-        [unguarded(cells[0]) for _, cells in body] if labelled else None,
-        columns,
-    )
+    columns = None if header is None else list(map(unguarded, header[len(header) - width + first :]))
+    return Sheet(cells, [unguarded(line.cells[0]) for line in body] if first else None, columns)
 
 
 def number_in(line: Line, column: int, name: str) -> float:
     """Return the number in a cell, NaN in an empty one; InputError, with the place, where it is none."""
+    return float(_checked(line, column, name))
+
+
+def _checked(line: Line, column: int, name: str) -> str:
+    """Return a cell as float() takes it."""
     cell = _with_point(line.cells[column], line)
     if not _is_plain(cell):
         place = f"{name}, line {line.number}, column {column + 1}"
         raise InputError(f"{place}: {_quoted(cell)} is not a number.", ONE_MATRIX)
-    return float(BLANKS.get(cell.lower(), cell))
+    return BLANKS.get(cell.lower(), cell)
 
 
 def _with_point(cell: str, line: Line) -> str:
@@ -173,14 +172,12 @@ def _is_header(rows: list[list[str]]) -> bool:
     first = rows[0]
     if len(rows) == 1:
         return False
-    if any(not _is_plain(cell) for cell in first[1:]) or first[0] in CORNERS:
+    if not all(map(_is_plain, first[1:] or first)) or first[0] in CORNERS:
         return True
-    if len(first) == 1:
-        return not _is_plain(first[0])
     if first[0] == "":  # a masked cell, or nothing above a column of numbers 0, 1, 2 that pandas writes
-        return first[1:] == [str(n) for n in range(len(first) - 1)] and all(row[0] != "" for row in rows[1:])
+        return first[1:] == list(map(str, range(len(first) - 1))) and all(row[0] for row in rows[1:])
     # Words below, a number above and one fewer in all: the labels' column has no heading.
-    return len(first) == len(rows[1]) - 1 and all(not _is_plain(row[0]) for row in rows[1:])
+    return 1 < len(first) == len(rows[1]) - 1 and not any(_is_plain(row[0]) for row in rows[1:])
 
 
 def _has_labels(header: list[str] | None, body: list[list[str]]) -> bool:
@@ -198,23 +195,6 @@ def _quoted(cell: str) -> str:
     return repr(visible(cell[:40]))
 
 
-_NUMBER = re.compile(r"\s*[-+]?(?:[0-9]+(?:\.([0-9]*))?|\.([0-9]+))(?:[eE]([-+]?[0-9]+))?\s*")
-MOST = 400  # a double has no more decimals worth counting
-
-
-class WrittenNumber(float):
-    """A number with the decimals that it was written with."""
-
-    __slots__ = ("decimals",)
-    decimals: int
-
-    def __new__(cls, text: str) -> WrittenNumber:
-        """Read a number from its text; ValueError where it is none."""
-        made = super().__new__(cls, text)
-        made.decimals = decimals(text)
-        return made
-
-
 def is_number(text: str) -> bool:
     """Tell whether a text is a number in figures; `nan`, `inf` and `1_000` are none.
 
@@ -224,15 +204,20 @@ def is_number(text: str) -> bool:
     return _NUMBER.fullmatch(text) is not None
 
 
-def decimals(text: str) -> int:
-    """Return how many decimals the text of a number shows; none where it is not written in figures.
+class WrittenNumber(float):
+    """A number with the decimals that its text shows; none where it is not written in figures.
 
-    >>> decimals("0.30"), decimals("12"), decimals("1.5e-3"), decimals("1.25e1"), decimals("NaN")
-    (2, 0, 4, 1, 0)
+    >>> [WrittenNumber(text).decimals for text in ("0.30", "12", "1.5e-3", "1.25e1", "NaN")]
+    [2, 0, 4, 1, 0]
     """
-    found = _NUMBER.fullmatch(text)
-    if found is None:
-        return 0
-    exponent = found[3] or "0"
-    power = int(exponent) if len(exponent) < 6 else (-MOST if exponent[0] == "-" else MOST)
-    return min(MOST, max(0, len(found[1] or found[2] or "") - power))
+
+    __slots__ = ("decimals",)
+    decimals: int
+
+    def __new__(cls, text: str) -> WrittenNumber:
+        """Read a number from its text; ValueError where it is none."""
+        made, found = super().__new__(cls, text), _NUMBER.fullmatch(text)
+        fraction, exponent = ("", "0") if found is None else (found[1] or found[2] or "", found[3] or "0")
+        power = int(exponent[:6])  # of a longer one all digits would be too many
+        made.decimals = min(MOST_DECIMALS, max(0, len(fraction) - power))
+        return made

@@ -9,19 +9,19 @@ import numpy as np
 
 from attn_cli.core.arguments import check_fit
 from attn_cli.errors import InputError, UsageError
+from attn_cli.inputs.record import as_array
 from attn_cli.io.escape import visible
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
 
-PACKED = {"in_proj_weight": ("W_q", "W_k", "W_v"), "in_proj_bias": ("b_q", "b_k", "b_v")}
-
 # Weights as torch.nn.Linear keeps them, (out, in): of MultiheadAttention, and of most models in transformers.
-LINEAR = {f"{letter}_proj_weight": f"W_{letter}" for letter in "qkv"}
-LINEAR |= {f"{letter}_proj.weight": f"W_{letter}" for letter in "qkvo"} | {"out_proj.weight": "W_o"}
-BIASES = {f"{letter}_proj.bias": f"b_{letter}" for letter in "qkvo"} | {"out_proj.bias": "b_o"}
-SAME = {"bias": "position_scores"}  # as `attend` calls it
-TORCH = frozenset({*PACKED, *LINEAR, *BIASES})
+TORCH = {"in_proj_weight": ("W_q", "W_k", "W_v"), "in_proj_bias": ("b_q", "b_k", "b_v")}
+TORCH |= {f"{letter}_proj_weight": (f"W_{letter}",) for letter in "qkv"}
+TORCH |= {f"{letter}_proj.weight": (f"W_{letter}",) for letter in "qkvo"}
+TORCH |= {f"{letter}_proj.bias": (f"b_{letter}",) for letter in "qkvo"}
+TORCH |= {"out_proj.weight": ("W_o",), "out_proj.bias": ("b_o",)}
+BIAS = "bias"  # as `attend` calls the position scores
 _AS_SCORES = "Add it up, and give it as position_scores, which are added to the scaled scores."
 _AS_ROWS = "Give it as one more row of K and of V."
 _TURNED = "Give Q and K after the rotary embedding has been applied."
@@ -54,10 +54,9 @@ def with_own_names(record: Mapping[str, object], name: str) -> dict[str, object]
     is_torch = False
     for key, value in record.items():
         own = _own_names(key)
-        is_torch |= bool(own) and key not in SAME
-        parts = (
-            _thirds(value, key, name) if len(own) == 3 and value is not None else [value] * max(1, len(own))
-        )
+        is_torch |= bool(own) and key != BIAS
+        is_packed = len(own) == 3 and value is not None
+        parts = _thirds(value, key, name) if is_packed else [value] * max(1, len(own))
         for one, part in zip(own or (key,), parts, strict=True):
             if own and (one in found or record.get(one) is not None):
                 raise InputError(f"{name} gives {one} twice, once in {visible(key)}.", "Give it once.")
@@ -74,21 +73,15 @@ def with_own_names(record: Mapping[str, object], name: str) -> dict[str, object]
 
 def _own_names(key: str) -> tuple[str, ...]:
     """Return the names that attn has for a key of another program; none where it is no such key."""
-    if key in SAME:
-        return (SAME[key],)
+    if key == BIAS:
+        return ("position_scores",)
     parts = key.split(".")
-    for foreign in (".".join(parts[-2:]), parts[-1]):
-        if foreign in TORCH:
-            return PACKED.get(foreign) or ((LINEAR | BIASES)[foreign],)
-    return ()
+    return TORCH.get(".".join(parts[-2:])) or TORCH.get(parts[-1], ())
 
 
 def _thirds(value: object, key: str, name: str) -> list[object]:
     """Return the parts for queries, keys and values, one below the other in one array."""
-    try:
-        packed: Array = np.asarray(value)
-    except ValueError:
-        packed = np.array(0)
+    packed: Array = as_array(value)
     if packed.ndim < 1 or len(packed) % 3 or not len(packed):
         raise InputError(
             f"{name}: {visible(key)} has shape {packed.shape}; it should have the rows of W_q, W_k and W_v, "
@@ -100,7 +93,8 @@ def _thirds(value: object, key: str, name: str) -> list[object]:
 def refuse_unsupported(record: Mapping[str, object], known: frozenset[str], name: str) -> None:
     """Raise InputError for a key that would change the result, and that attn does not support."""
     for key, value in record.items():
-        if key in known or value is None or value is False or _is_zero(value):
+        is_off = value is None or (isinstance(value, (int, float)) and not value)
+        if key in known or is_off:
             continue
         for part in (key, key.removesuffix(".weight").rpartition(".")[2]):
             what = REFUSED.get(part.replace("_", "").replace("-", "").lower())
@@ -109,10 +103,6 @@ def refuse_unsupported(record: Mapping[str, object], known: frozenset[str], name
                     f"{name}: attn does not support {visible(key)}, and ignoring it would change the result.",
                     what,
                 )
-
-
-def _is_zero(value: object) -> bool:
-    return isinstance(value, (int, float)) and value == 0
 
 
 SCORES = ("masked_scores", "scaled_scores", "scores")  # the one that is computed first is taken
@@ -135,10 +125,8 @@ def read_scores(record: Mapping[str, object], name: str) -> dict[str, Array]:
 
     null and -Infinity are masked. Raises InputError for what is not a number.
     """
-    if any(record.get(key) is not None for key in ("Q", "X")):
-        return {}
-    key = next((key for key in SCORES if record.get(key) is not None), None)
-    if key is None:
+    key = next((key for key in ("Q", "X", *SCORES) if record.get(key) is not None), "Q")
+    if key in ("Q", "X"):
         return {}
     values = _numbers(record[key], f"{name}: {key}")
     if values.ndim not in (2, 3, 4) or 0 in values.shape:
@@ -160,13 +148,11 @@ def taken_scores(arrays: dict[str, Array]) -> GivenScores | None:
 
 def _numbers(value: object, where: str) -> Array:
     """Return numbers as float64; null becomes -inf."""
-    try:
-        written = np.asarray(value)
-    except ValueError:
-        written = np.array("")
-    if written.dtype.kind == "O" and all(_is_cell(cell) for cell in written.ravel().tolist()):
+    written = as_array(value)
+    if written.dtype.kind == "O" and written.ndim:
         cells = [-np.inf if cell is None else cell for cell in written.ravel().tolist()]
-        written = np.array(cells, dtype=np.float64).reshape(written.shape)
+        if all(isinstance(cell, (int, float)) and not isinstance(cell, bool) for cell in cells):
+            written = np.array(cells, dtype=np.float64).reshape(written.shape)
     if written.dtype.kind not in "iufb":
         raise InputError(f"{where} is not a matrix of numbers.", "Give rows of equally many numbers.")
     numbers = written.astype(np.float64)
@@ -176,10 +162,6 @@ def _numbers(value: object, where: str) -> Array:
             f"{where} holds a number that is not finite, at {place}.", "null or -Infinity masks a key."
         )
     return numbers
-
-
-def _is_cell(cell: object) -> bool:
-    return cell is None or (isinstance(cell, (int, float)) and not isinstance(cell, bool))
 
 
 # How many axes each has where a batch comes first.
@@ -193,13 +175,11 @@ def item_of_batch(arrays: Mapping[str, Array], batch: int | None, name: str) -> 
     Raises InputError for a batch of several where none is chosen, UsageError for an item that there is not.
     """
     batched = {key: each for key, each in arrays.items() if each.ndim == BATCHED.get(key)}
-    if not batched:
-        if batch is not None:
-            shapes = ", ".join(
-                f"{key} has shape {each.shape}" for key, each in arrays.items() if key in BATCHED
-            )
-            raise UsageError(f"--batch {batch}: {name} has no batch ({shapes}).", option="--batch")
+    if not batched and batch is None:
         return dict(arrays)
+    if not batched:
+        shapes = ", ".join(f"{key} has shape {each.shape}" for key, each in arrays.items() if key in BATCHED)
+        raise UsageError(f"--batch {batch}: {name} has no batch ({shapes}).", option="--batch")
     largest = max(batched, key=lambda key: len(batched[key]))
     size = len(batched[largest])
     for key, each in batched.items():
@@ -228,38 +208,39 @@ def heads_side_by_side(
     axis of its own.
     """
     made, found = dict(arrays), None
-    for names in (("Q", "K", "V"), PROJECTIONS):
-        stacks = {key: arrays[key] for key in names if key in arrays and arrays[key].ndim == 3}
-        if not stacks:
-            continue
-        found = _head_counts({key: arrays[key] for key in names if key in arrays}, name)
-        if names != PROJECTIONS:
+    for names in (("Q", "K", "V"), ("W_q", "W_k", "W_v")):
+        given = {key: arrays[key] for key in names if key in arrays}
+        stacks = {key: each for key, each in given.items() if each.ndim == 3}
+        if stacks:
+            found = _head_counts(given, stacks, name)
+        if names[0] == "Q":
             if len(stacks) == 3:
                 check_fit(*stacks.values())
             made |= {key: np.concatenate(list(each), axis=-1) for key, each in stacks.items()}
     return made, found
 
 
-def _head_counts(stacks: Mapping[str, Array], name: str) -> tuple[int, int]:
+def _head_counts(given: Mapping[str, Array], stacks: Mapping[str, Array], name: str) -> tuple[int, int]:
     """Return how many heads there are of queries, and of keys and values."""
-    (first, one), *others = stacks.items()
-    single = next((key for key, each in stacks.items() if each.ndim != 3), None)
+    single = next((key for key in given if key not in stacks), None)
     if single is not None:
-        other, stack = next((key, each) for key, each in stacks.items() if each.ndim == 3)
+        other, stack = next(iter(stacks.items()))
         raise InputError(
-            f"{name}: {other} has shape {stack.shape}, one matrix a head, and {single} {stacks[single].shape}: "
+            f"{name}: {other} has shape {stack.shape}, one matrix a head, and {single} {given[single].shape}: "
             "give all alike."
         )
-    heads, shared = len(one), len(others[0][1]) if others else len(one)
+    (first, one), *others = stacks.items()
+    second, two = others[0] if others else (first, one)
     for key, each in others:
-        if heads % len(each):
-            raise InputError(
-                f"{name}: {first} has shape {one.shape} and {key} {each.shape}: both need one matrix for each head.",
-                f"Heads of {first} may share {key}, if they are a multiple of its heads.",
-            )
-        if len(each) != shared:
-            other, its = others[0]
-            raise InputError(
-                f"{name}: {other} has shape {its.shape} and {key} {each.shape}: both need one matrix for each head."
-            )
-    return heads, shared
+        is_shared = len(one) % len(each) == 0
+        if is_shared and len(each) == len(two):
+            continue
+        whose, hint = second, ""
+        if not is_shared:
+            whose, hint = first, f"Heads of {first} may share {key}, if they are a multiple of its heads."
+        raise InputError(
+            f"{name}: {whose} has shape {stacks[whose].shape} and {key} {each.shape}: "
+            "both need one matrix for each head.",
+            hint,
+        )
+    return len(one), len(two)

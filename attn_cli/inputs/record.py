@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from attn_cli.errors import InputError
 from attn_cli.inputs.csv_matrix import WrittenNumber, is_csv, read_csv, read_sheet
 from attn_cli.io.array_files import is_safetensors, read_npz, read_safetensors
@@ -27,28 +29,26 @@ def read_record(path: str | Path, as_written: bool = False) -> dict[str, object]
     A CSV file is named after its matrix: Q.csv, weights.csv. With `as_written`, numbers from text know how many
     decimals they were written with.
     """
-    start = first_bytes(path)
+    start, name = first_bytes(path), visible(str(path))
     if start[:2] == b"PK":
-        return {name: to_python(array, visible(str(path))) for name, array in read_npz(path).items()}
+        return {key: to_python(array, name) for key, array in read_npz(path).items()}
     if is_safetensors(start):
         return dict(read_safetensors(path)[0])
     if is_csv(path):
         return _csv_record(path, as_written)
-    record = json_of(read_bytes(path), visible(str(path)), as_written)
+    record = json_of(read_bytes(path), name, as_written)
     if not isinstance(record, dict):
-        raise InputError(f"{visible(str(path))} is not a JSON object of named matrices.")
+        raise InputError(f"{name} is not a JSON object of named matrices.")
     return record
 
 
 def _csv_record(path: str | Path, as_written: bool) -> dict[str, object]:
     """Return the one matrix of a CSV file under the file's name, and its labels as tokens."""
     name = Path(path).stem
-    if as_written:
-        cells, rows, columns = read_sheet(path)
-        record: dict[str, object] = {name: [[WrittenNumber(cell) for cell in row] for row in cells]}
-    else:
-        record = {}
-        record[name], rows, columns = read_csv(path)
+    matrix, rows, columns = read_sheet(path) if as_written else read_csv(path)
+    record: dict[str, object] = {name: matrix}
+    if isinstance(matrix, list):
+        record[name] = [list(map(WrittenNumber, row)) for row in matrix]
     if rows is not None and name in (*ROWS_OF_TEXT, *ROWS_OF_KEYS):
         record["tokens" if name in ROWS_OF_TEXT else "context_tokens"] = rows
     if columns is not None and name in COLUMNS_OF_KEYS:
@@ -62,6 +62,14 @@ def to_python(array: NDArray[Any], where: str) -> object:
         return array.tolist() if array.ndim == 0 or array.dtype.kind in "SU" else array
     except (SystemError, ValueError):  # code points beyond Unicode
         raise InputError(f"{where} holds characters that do not exist.") from None
+
+
+def as_array(value: object) -> NDArray[Any]:
+    """Return a value as an array; one of None, without an axis, where lists have rows of several lengths."""
+    try:
+        return np.asarray(value)
+    except ValueError:
+        return np.array(None)
 
 
 def json_of(data: bytes, name: str, as_written: bool = False) -> object:

@@ -1,29 +1,33 @@
-"""Attention weights saved by other programs: which array of a file, which axes, which tokens; attn's own JSON too."""
+"""Attention weights of other programs, saved or in memory: which array, axes and tokens; attn's own JSON too."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError, did_you_mean
-from attn_cli.inputs.record import json_of, to_python
+from attn_cli.inputs.record import as_array, json_of, to_python
 from attn_cli.inputs.weight_axes import (
+    LABELS,
+    Typed,
     block,
     heads_of_layers,
     is_block,
+    labels_of,
     listed,
     numbered_layers,
     one_text,
     stacked,
+    strings,
     texts,
     with_axes,
 )
 from attn_cli.inputs.weight_tables import is_table, read_table
 from attn_cli.io.array_files import is_safetensors, npy_in, npz_in, safetensors_in
-from attn_cli.io.escape import count, visible
+from attn_cli.io.escape import visible
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,11 +36,9 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 1 << 30
 MOST_TEXT = 1 << 28
-Typed = tuple[tuple[str, ...] | None, tuple[str, ...] | None]  # tokens of queries and of keys
 PADDING = "attention_mask"  # of a tokenizer: 1 for a token, 0 for padding
 NAMES = ("weights", "attention", "attentions")
-TYPED = tuple(f"{name} holds" for name in ("--tokens", "--context-tokens", "tokens", "context_tokens"))
-LABELS = (("query_tokens", "tokens"), ("key_tokens", "context_tokens"))
+IN_MEMORY = "the array"
 _RECIPE = "Where it was made: numpy.savez('attention.npz', attentions=torch.stack(attentions).cpu().numpy())"
 
 
@@ -55,6 +57,11 @@ class Saved(NamedTuple):
     notes: tuple[str, ...] = ()
     record: Mapping[str, object] | None = None
     shows_layers: bool = False  # whether all layers are to be shown where nobody says which
+
+    def labelled(self, typed: Typed, record: Mapping[str, object], batch: int | None = None) -> Saved:
+        """Return the same with its tokens, as typed or as the record holds them."""
+        queries, keys = labels_of(self.weights.shape, self.name, record, batch, typed)
+        return self._replace(query_tokens=queries, key_tokens=keys)
 
     @property
     def has_text(self) -> bool:
@@ -89,21 +96,21 @@ def read_saved(
     `array` names the array to take, `batch` the text of several; `tokens` and `context` overrule the file's own
     tokens. Raises InputError (a ValueError) for a file without weights, and for pickles, which are never read.
     """
-    typed = (tokens, context)
+    typed = Typed(tokens, context)
+    option = "--batch" if array is None else "--array"
+    is_chosen = array is not None or batch is not None
     if not _is_binary(data) and is_table(data, name):
-        if array is not None or batch is not None:
-            option = "--batch" if array is None else "--array"
+        if is_chosen:
             raise UsageError(f"{option} applies only to arrays; {name} is a table.", option=option)
         return _of_table(data, name, typed)
     record = _record(data, name)
     if record.get("schema") == "attn/1":
-        if array is not None or batch is not None:
-            option = "--batch" if array is None else "--array"
+        if is_chosen:
             raise UsageError(f"{option} applies only to arrays; {name} is attn's own JSON.", option=option)
-        return _labelled_by(_own(record, name), record, (("query_tokens",), ("key_tokens",)), None, typed)
+        return _own(record, name).labelled(typed, record)
     weights, keys = _chosen(record, name, array, batch)
     padded = _padded(record.get(PADDING), weights.shape[-1], batch)
-    known = {*keys, *LABELS[0], *LABELS[1], "mask", *(() if padded is None else (PADDING,))}
+    known = {*keys, *sum(LABELS, ()), "mask", *(() if padded is None else (PADDING,))}
     ignored = [other for other in record if other not in known]
     saved = Saved(
         name,
@@ -113,7 +120,62 @@ def read_saved(
         padded=padded,
         notes=(f"Ignored in {name}: {listed(ignored)}.",) if ignored else (),
     )
-    return _labelled_by(saved, record, LABELS, batch, typed)
+    return saved.labelled(typed, record, batch)
+
+
+def weights_in_memory(
+    weights: object,
+    tokens: str | Sequence[str] | None,
+    context_tokens: str | Sequence[str] | None,
+    batch: int | None = None,
+) -> Saved:
+    """Return weights with their tokens, checked as those of a file are; of several heads and layers all are shown.
+
+    Weights are an array, lists, or a tensor of any library, or a tuple or a list of those of the layers.
+    """
+    found = with_axes(_as_block(weights), "weights", IN_MEMORY, batch)
+    layers, heads = found.shape[:2]
+    names, head = tuple(map(str, range(heads))), "all" if heads > 1 else None
+    saved = Saved(IN_MEMORY, found, names, head=head, shows_layers=layers > 1)
+    typed = Typed(
+        _typed(tokens, "tokens"), _typed(context_tokens, "context_tokens"), ("tokens", "context_tokens")
+    )
+    return saved.labelled(typed, {})
+
+
+def _as_block(value: object) -> NDArray[Any]:
+    if isinstance(value, (list, tuple)) and value and _is_array(value[0]):
+        parts = [block(_alone(part), "weights", IN_MEMORY) for part in value]
+        return stacked(parts, [f"layer {n}" for n in range(len(parts))], IN_MEMORY)
+    return block(_alone(value), "weights", IN_MEMORY)
+
+
+def _is_array(value: object) -> bool:
+    return hasattr(value, "detach") or hasattr(value, "__array__")
+
+
+def _alone(value: object) -> object:
+    """Return a tensor as an array: without its gradient, from its device, and bfloat16 as float32."""
+    detach: Any = getattr(value, "detach", None)
+    if callable(detach):
+        tensor = detach()
+        if "bfloat16" in str(getattr(tensor, "dtype", "")):  # NumPy has no such type
+            tensor = tensor.float()
+        return tensor.cpu().numpy()
+    if _is_array(value):
+        found = np.asarray(value)
+        return found.astype(np.float32) if found.dtype.name == "bfloat16" else found
+    return value
+
+
+def _typed(value: str | Sequence[str] | None, name: str) -> tuple[str, ...] | None:
+    """Return tokens: those of a list, or words between spaces."""
+    if value is None:
+        return None
+    found = strings(value.split() if isinstance(value, str) else list(value), name)
+    if not found:
+        raise InputError(f"{name} holds no token.", "Give one for each query.")
+    return found
 
 
 def _is_binary(data: bytes) -> bool:
@@ -125,20 +187,16 @@ def _of_table(data: bytes, name: str, typed: Typed) -> Saved:
     if len(data) > MOST_TEXT:
         raise InputError(f"{name}: {len(data):,} bytes of text are too many.", "Save it as .npy.")
     table = read_table(data, name)
-    mask = table.mask
     weights = np.where(np.isnan(table.weights), 0.0, table.weights)
     layers, heads = weights.shape[:2]
     head = "all" if heads > 1 else "mean" if table.heads == ("mean",) else None
-    saved = Saved(name, weights, table.heads, head=head, mask=mask, shows_layers=layers > 1)
-    return _labelled_by(saved, {"tokens": table.queries, "context_tokens": table.keys}, LABELS, None, typed)
+    saved = Saved(name, weights, table.heads, head=head, mask=table.mask, shows_layers=layers > 1)
+    return saved.labelled(typed, {"tokens": table.queries, "context_tokens": table.keys})
 
 
 def _padded(value: object, n_k: int, batch: int | None) -> Bools | None:
     """Return which keys an attention mask of ones and zeros hides; None where it does not fit."""
-    try:
-        found = np.asarray(value)
-    except ValueError:
-        return None
+    found = as_array(value)
     if found.ndim == 2 and (len(found) == 1 or batch is not None) and 0 <= (batch or 0) < len(found):
         found = found[batch or 0]
     if found.shape != (n_k,) or found.dtype.kind not in "iufb" or not np.isin(found, (0, 1)).all():
@@ -147,74 +205,20 @@ def _padded(value: object, n_k: int, batch: int | None) -> Bools | None:
     return None if hidden.all() else hidden
 
 
-def _labelled_by(
-    saved: Saved,
-    record: Mapping[str, object],
-    labels: tuple[tuple[str, ...], tuple[str, ...]],
-    batch: int | None,
-    typed: Typed,
-) -> Saved:
-    """Label queries and keys as typed, and where nothing was typed by the labels that the record holds for them."""
-    tokens, context = typed
-    n_q, n_k = saved.weights.shape[-2:]
-    overruled = (tokens is not None, context is not None or (tokens is not None and n_q == n_k))
-    own: list[tuple[str, ...] | None] = [None, None]
-    for side, names in enumerate(labels):
-        key = next((key for key in names if record.get(key) is not None), None)
-        if key is not None and not overruled[side]:
-            own[side] = texts(record, key, saved.name, batch)
-    saved = labelled(saved, own[0], own[1], f"{saved.name} holds")
-    saved = labelled(saved, tokens, None, "--tokens holds")
-    return labelled(saved, None, context, "--context-tokens holds")
-
-
-def labelled(
-    saved: Saved, tokens: tuple[str, ...] | None, context: tuple[str, ...] | None, whose: str
-) -> Saved:
-    """Label the queries and the keys; without `context`, a square matrix has the same tokens on both sides.
-
-    `whose` begins the message of the InputError for a wrong number of tokens.
-    """
-    n_q, n_k = saved.weights.shape[-2:]
-    if tokens is not None and context is None and n_q == n_k:
-        context = tokens
-    sides = (
-        (tokens, n_q, "query (row)", "queries (rows)", "--tokens"),
-        (context, n_k, "key (column)", "keys (columns)", "--context-tokens"),
-    )
-    for given, n, one, many, option in sides:
-        if given is not None and len(given) != n:
-            raise InputError(
-                f"{whose} {count(len(given), 'token', 'tokens')}; {saved.name} has {count(n, one, many)}.",
-                _advice(len(given) < n, None if whose in TYPED else option),
-            )
-    return saved._replace(
-        query_tokens=saved.query_tokens if tokens is None else tokens,
-        key_tokens=saved.key_tokens if context is None else context,
-    )
-
-
-def _advice(is_short: bool, option: str | None) -> str:
-    """Return what to do about a wrong number of tokens; `option` overrules those of a file."""
-    if not is_short:
-        return "Give one token a row." if option is None else f"{option} overrules them."
-    whole = "Give all that the model saw, special tokens such as [CLS] included"
-    return f"{whole}." if option is None else f"{whole}; {option} overrules the file's."
-
-
 def _record(data: bytes, name: str) -> dict[str, object]:
     """Return a file's named values; a lone array or list is named weights."""
     file = io.BytesIO(data)
+    if data[:1] == b"\x80" or (data[:2] == b"PK" and b"data.pkl" in data[:4096]):
+        raise InputError(
+            f"{name} is a pickle, as torch.save writes: pickles can run code, so attn never reads them.",
+            _RECIPE,
+        )
+    if data[:2] == b"PK":
+        return {key: to_python(array, name) for key, array in npz_in(file, name, MOST_BYTES).items()}
     if data[:6] == b"\x93NUMPY":
         return {"weights": npy_in(file, name)}
-    if data[:2] == b"PK":
-        if b"data.pkl" in data[:4096]:
-            raise _pickle(name)
-        return {key: to_python(array, name) for key, array in npz_in(file, name, MOST_BYTES).items()}
     if is_safetensors(data):
         return dict(safetensors_in(file, name)[0])
-    if data[:1] == b"\x80":
-        raise _pickle(name)
     start = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
     if not start:
         raise InputError(f"{name} is empty.", "Give JSON, CSV, .npy, .npz or .safetensors.")
@@ -222,25 +226,14 @@ def _record(data: bytes, name: str) -> dict[str, object]:
         raise InputError(f"{name} is neither JSON nor CSV, .npy, .npz or .safetensors.", _RECIPE)
     if len(data) > MOST_TEXT:
         raise InputError(f"{name}: {len(data):,} bytes of JSON are too many.", "Save it as .npy.")
-    _check_alone(data, name)
-    content = json_of(data, name)
-    return content if isinstance(content, dict) else {"weights": content}
-
-
-def _check_alone(data: bytes, name: str) -> None:
-    """Raise InputError for JSON Lines of several records."""
     first, _, rest = data.strip().partition(b"\n")
     if first[:1] == b"{" and first.rstrip()[-1:] == b"}" and rest.lstrip()[:1] == b"{":
         lines = sum(bool(line.strip()) for line in data.splitlines())
         raise InputError(
             f"{name} holds {lines:,} records, a line each.", "Give one: sed -n 1p FILE | attn show -"
         )
-
-
-def _pickle(name: str) -> InputError:
-    return InputError(
-        f"{name} is a pickle, as torch.save writes: pickles can run code, so attn never reads them.", _RECIPE
-    )
+    content = json_of(data, name)
+    return content if isinstance(content, dict) else {"weights": content}
 
 
 def _chosen(

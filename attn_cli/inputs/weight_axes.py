@@ -1,4 +1,4 @@
-"""The axes of saved weights: layers, a batch, heads, queries and keys; blocks of numbers, checked."""
+"""The axes of saved weights: layers, a batch, heads, queries and keys; and the tokens that label them."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError
-from attn_cli.inputs.record import json_of
-from attn_cli.io.escape import as_utf8, visible
+from attn_cli.inputs.record import as_array, json_of
+from attn_cli.io.escape import as_utf8, count, visible
 from attn_cli.io.files import looks_like_file, read_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+MOST_BYTES = 1 << 28
+# The names under which a record holds tokens, of queries and of keys; attn's own JSON has the first alone.
+LABELS = (("query_tokens", "tokens"), ("key_tokens", "context_tokens"))
+_SIDES = (("query (row)", "queries (rows)"), ("key (column)", "keys (columns)"))
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,6})")
 
 
@@ -120,10 +124,7 @@ def heads_of_layers(labels: Sequence[tuple[object, str]], name: str) -> tuple[in
 
 def block(value: object, key: str, name: str) -> NDArray[Any]:
     """Return numbers as an array; raise InputError, with the place, where they are not one."""
-    try:
-        found = np.asarray(value)
-    except ValueError:
-        found = np.array(None)
+    found = as_array(value)
     if found.dtype.kind not in "iufb":
         place = _crooked(value)
         raise InputError(
@@ -145,7 +146,46 @@ def _crooked(value: object, at: str = "") -> str:
     return next(filter(None, (_crooked(part, f"{at}[{i}]") for i, part in enumerate(value))), "")
 
 
-MOST_BYTES = 1 << 28
+class Typed(NamedTuple):
+    """Tokens of queries and of keys as the user gave them, and where."""
+
+    queries: tuple[str, ...] | None
+    keys: tuple[str, ...] | None
+    options: tuple[str, str] = ("--tokens", "--context-tokens")
+
+
+def labels_of(
+    shape: tuple[int, ...], name: str, record: Mapping[str, object], batch: int | None, typed: Typed
+) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
+    """Return the tokens of queries and keys: those typed, else those that a record holds.
+
+    A square matrix whose queries alone are labelled has the same tokens on both sides. Raises InputError for a wrong
+    number of tokens.
+    """
+    is_square = shape[-2] == shape[-1]
+    labels = [typed[0], typed[0] if typed[1] is None and is_square else typed[1]]
+    for side, n in enumerate(shape[-2:]):
+        is_typed = labels[side] is not None
+        names = LABELS[side][:1] if record.get("schema") == "attn/1" else LABELS[side]
+        key = next((key for key in names if record.get(key) is not None), None)
+        if not is_typed and key is not None:
+            labels[side] = texts(record, key, name, batch)
+        found = labels[side]
+        if found is not None and len(found) != n:
+            whose, held = typed.options[side] if is_typed else name, count(len(found), "token", "tokens")
+            raise InputError(
+                f"{whose} holds {held}; {name} has {count(n, *_SIDES[side])}.",
+                _advice(len(found) < n, None if is_typed else typed.options[side]),
+            )
+    return labels[0], labels[0] if labels[1] is None and is_square else labels[1]
+
+
+def _advice(is_short: bool, option: str | None) -> str:
+    """Return what to do about a wrong number of tokens; `option` overrules those of a file."""
+    if not is_short:
+        return "Give one token a row." if option is None else f"{option} overrules them."
+    whole = "Give all that the model saw, special tokens such as [CLS] included"
+    return f"{whole}." if option is None else f"{whole}; {option} overrules the file's."
 
 
 def typed_tokens(value: str, option: str, batch: int | None = None) -> tuple[str, ...]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby
-from math import isqrt
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, groupby
+from math import isqrt, nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,9 +12,9 @@ import numpy as np
 from attn_cli.errors import InputError
 from attn_cli.inputs.csv_matrix import (
     ONE_MATRIX,
-    SUFFIXES,
     Line,
     by_separator,
+    is_csv,
     is_number,
     number_in,
     sheet_of,
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 TIDY = ["query", "key", "weight"]
 STRONGEST = [*TIDY, "query_row", "key_column"]
+TOLERANCE = 1e-2
+Link = tuple[str, str, float]
 
 
 class WeightTable(NamedTuple):
@@ -41,16 +43,23 @@ class WeightTable(NamedTuple):
     @property
     def mask(self) -> object:
         """What empty cells say: causal, or booleans with True for a cell that is filled; None where all are."""
-        n_q, n_k = self.weights.shape[-2:]
         allowed = ~np.isnan(self.weights[0, 0])
         if allowed.all():
             return None
-        return "causal" if np.array_equal(allowed, np.tri(n_q, n_k)) and n_q == n_k else allowed
+        return "causal" if np.array_equal(allowed, np.tri(len(allowed))) else allowed
+
+
+class Grid(NamedTuple):
+    """A matrix with its labels; NaN is a pair without a link."""
+
+    queries: list[str]
+    keys: list[str]
+    weights: list[list[float]]
 
 
 def is_table(data: bytes, name: str) -> bool:
     """Tell by a file's name, or by its first line, whether it is CSV or TSV."""
-    if name.lower().endswith(SUFFIXES):
+    if is_csv(name):
         return True
     start = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
     first = start.partition(b"\n")[0].decode("utf-8", "replace")
@@ -69,24 +78,28 @@ def read_table(data: bytes, name: str) -> WeightTable:
 
 
 def _table(lines: list[Line], name: str) -> WeightTable:
+    """Return the weights of one head, or of several, whose rows begin with the head, or the layer and the head."""
     header = lines[0].cells
     at = next((n for n in (1, 2) if header[: n + 1] == ["layer", "head", "query"][2 - n :]), 0)
     if at:
         parts: dict[tuple[str, ...], list[Line]] = {}
         for line in lines[1:]:
             _check_width(line, header, name)
-            label = tuple(map(unguarded, line.cells[:at]))
-            part = parts.setdefault(label, [lines[0]._replace(cells=header[at:])])
+            part = parts.setdefault(tuple(map(unguarded, line.cells[:at])), [])
             part.append(line._replace(cells=line.cells[at:]))
-        return _of_heads({label: _one(part, name) for label, part in parts.items()}, name)
+        first = lines[0]._replace(cells=header[at:])
+        return _of_heads({label: _head([first, *part], name) for label, part in parts.items()}, name)
     if header[0] == "query":
-        return _one(lines, name)
+        return _one(_head(lines, name))
     cells, queries, keys = sheet_of(lines, name)
-    weights = np.array([[float(cell) for cell in row] for row in cells])
-    return WeightTable(weights[np.newaxis, np.newaxis], ("0",), queries, keys)
+    return _one((queries, keys, [list(map(float, row)) for row in cells]))
 
 
-def _one(lines: list[Line], name: str) -> WeightTable:
+def _one(grid: tuple[list[str] | None, list[str] | None, list[list[float]]]) -> WeightTable:
+    return WeightTable(np.array(grid[2])[np.newaxis, np.newaxis], ("0",), grid[0], grid[1])
+
+
+def _head(lines: list[Line], name: str) -> Grid:
     """Return one head's weights, in attn's own form: wide or tidy."""
     header, body = lines[0].cells, lines[1:]
     for line in body:
@@ -99,12 +112,13 @@ def _one(lines: list[Line], name: str) -> WeightTable:
             "Make it without --top; above a million weights, with --full.",
         )
     if header == TIDY and not _is_wide(body):
-        links = [(*map(unguarded, line.cells[:2]), number_in(line, 2, name)) for line in body]
-        queries, keys, rows = grid_of(links, name)  # type: ignore[arg-type]  # map of two is two
-    else:
-        rows = [[number_in(line, j, name) for j in range(1, len(header))] for line in body]
-        queries, keys = [unguarded(line.cells[0]) for line in body], list(map(unguarded, header[1:]))
-    return WeightTable(np.array(rows)[np.newaxis, np.newaxis], ("0",), queries, keys)
+        names = ([unguarded(cell) for cell in line.cells[:2]] for line in body)
+        links = [
+            (query, key, number_in(line, 2, name)) for (query, key), line in zip(names, body, strict=True)
+        ]
+        return grid_of(links, name)
+    rows = [[number_in(line, j, name) for j in range(1, len(header))] for line in body]
+    return Grid([unguarded(line.cells[0]) for line in body], list(map(unguarded, header[1:])), rows)
 
 
 def _is_wide(body: list[Line]) -> bool:
@@ -113,18 +127,18 @@ def _is_wide(body: list[Line]) -> bool:
     return are_numbers and [line.cells[0] for line in body] == TIDY[1:]
 
 
-def _of_heads(parts: dict[tuple[str, ...], WeightTable], name: str) -> WeightTable:
+def _of_heads(grids: dict[tuple[str, ...], Grid], name: str) -> WeightTable:
     """Return the tables of several heads, by their names behind those of their layers, as one."""
-    first = next(iter(parts.values()), None)
+    first = next(iter(grids.values()), None)
     if first is None:
         raise InputError(f"{name} holds no numbers.", ONE_MATRIX)
-    for label, part in parts.items():
-        if part[2:] != first[2:]:
+    for label, grid in grids.items():
+        if grid[:2] != first[:2]:
             head = visible(".".join(label))[:40]
             raise InputError(f"{name}: head {head!r} has other tokens than the first head.")
-    layers, heads = heads_of_layers([(label[:-1], label[-1]) for label in parts], name)
-    weights = np.concatenate([part.weights for part in parts.values()], axis=1)
-    return WeightTable(weights.reshape(layers, len(heads), *weights.shape[-2:]), heads, *first[2:])
+    layers, heads = heads_of_layers([(label[:-1], label[-1]) for label in grids], name)
+    weights = np.array([grid.weights for grid in grids.values()])
+    return WeightTable(weights.reshape(layers, len(heads), *weights.shape[1:]), heads, *first[:2])
 
 
 def _check_width(line: Line, header: list[str], name: str) -> None:
@@ -136,30 +150,17 @@ def _check_width(line: Line, header: list[str], name: str) -> None:
         )
 
 
-TOLERANCE = 1e-2
-NAN = float("nan")
-Link = tuple[str, str, float]
-
-
-class Grid(NamedTuple):
-    """A matrix with its labels; NaN is a pair without a link."""
-
-    queries: list[str]
-    keys: list[str]
-    weights: list[list[float]]
-
-
 def grid_of(links: Sequence[Link], name: str) -> Grid:
     """Return the matrix that links are the rows of, one after the other.
 
     Words that are repeated are told apart by the order. Of several ways to read it, one whose rows sum to one is
     taken, and one with the same words on both sides. Raises InputError where there are several still, or none.
     """
-    found = read = [*_whole(links), *_causal(links)]
+    found = read = list(_whole_or_causal(links))
     if len(found) > 1:
         found = [grid for grid in found if _sums_to_one(grid)]
     if len(found) > 1:
-        found = [grid for grid in found if _is_square(grid)]
+        found = [grid for grid in found if grid.queries == grid.keys]
     if not read and (merged := _by_runs(links)) is not None:
         found = [merged]
     if len(found) != 1:
@@ -170,34 +171,30 @@ def grid_of(links: Sequence[Link], name: str) -> Grid:
     return found[0]
 
 
-def _whole(links: Sequence[Link]) -> list[Grid]:
-    """Return the readings in which every query has a link to every key."""
-    queries, keys = [link[0] for link in links], [link[1] for link in links]
-    total, found = len(links), []
-    divisors = {
-        n for small in range(1, isqrt(total) + 1) if total % small == 0 for n in (small, total // small)
-    }
-    for n_k in sorted(divisors):
-        rows = total // n_k
-        if keys == keys[:n_k] * rows and queries == [query for query in queries[::n_k] for _ in range(n_k)]:
-            weights = [[link[2] for link in links[n_k * i : n_k * (i + 1)]] for i in range(rows)]
-            found.append(Grid(queries[::n_k], keys[:n_k], weights))
-    return found
+def _whole_or_causal(links: Sequence[Link]) -> Iterator[Grid]:
+    """Yield the readings in which every query has a link to every key, then that with the keys up to itself."""
+    total = len(links)
+    small = [n for n in range(1, isqrt(total) + 1) if total % n == 0]
+    for n_k in sorted({*small, *(total // n for n in small)}):
+        if grid := _read_as(links, [n_k] * (total // n_k)):
+            yield grid
+    n = (isqrt(8 * total + 1) - 1) // 2
+    if n >= 2 and n * (n + 1) // 2 == total:
+        grid = _read_as(links, range(1, n + 1))
+        if grid is not None and grid.queries == grid.keys:
+            yield grid
 
 
-def _causal(links: Sequence[Link]) -> list[Grid]:
-    """Return the reading in which each query has links to the keys up to itself, if it is one."""
-    n = (isqrt(8 * len(links) + 1) - 1) // 2
-    if n < 2 or n * (n + 1) // 2 != len(links):
-        return []
-    tokens = [link[1] for link in links[-n:]]
-    weights = []
-    for i in range(n):
-        row = links[i * (i + 1) // 2 : (i + 1) * (i + 2) // 2]
-        if [link[1] for link in row] != tokens[: i + 1] or {link[0] for link in row} != {tokens[i]}:
-            return []
-        weights.append([*(link[2] for link in row), *[NAN] * (n - i - 1)])
-    return [Grid(tokens, tokens, weights)]
+def _read_as(links: Sequence[Link], lengths: Sequence[int]) -> Grid | None:
+    """Return the matrix whose rows have so many links each, to the first keys of the last row; None if it is none."""
+    rows = [links[end - n : end] for n, end in zip(lengths, accumulate(lengths), strict=True)]
+    queries, keys = [row[0][0] for row in rows], [link[1] for link in rows[-1]]
+    for query, row in zip(queries, rows, strict=True):
+        if any(link[0] != query or link[1] != key for link, key in zip(row, keys, strict=False)):
+            return None
+    return Grid(
+        queries, keys, [[*(link[2] for link in row), *[nan] * (len(keys) - len(row))] for row in rows]
+    )
 
 
 def _by_runs(links: Sequence[Link]) -> Grid | None:
@@ -209,11 +206,10 @@ def _by_runs(links: Sequence[Link]) -> Grid | None:
     for keys in (queries, list(dict.fromkeys(link[1] for link in links))):
         places = [_places([link[1] for link in row], keys) for row in rows]
         if all(places):
-            weights = [[NAN] * len(keys) for _ in rows]
-            for i, (row, columns) in enumerate(zip(rows, places, strict=True)):
-                for link, j in zip(row, columns, strict=True):
-                    weights[i][j] = link[2]
-            return Grid(queries, keys, weights)
+            weights = np.full((len(rows), len(keys)), nan)
+            for to, row, columns in zip(weights, rows, places, strict=True):
+                to[columns] = [link[2] for link in row]
+            return Grid(queries, keys, weights.tolist())
     return None
 
 
@@ -235,8 +231,4 @@ def _leftmost(row: list[str], keys: list[str]) -> list[int]:
 
 
 def _sums_to_one(grid: Grid) -> bool:
-    return all(abs(sum(w for w in row if w == w) - 1) <= TOLERANCE for row in grid.weights)
-
-
-def _is_square(grid: Grid) -> bool:
-    return grid.queries == grid.keys
+    return bool((abs(np.nansum(grid.weights, axis=1) - 1) <= TOLERANCE).all())

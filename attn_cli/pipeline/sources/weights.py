@@ -17,7 +17,7 @@ from attn_cli.core.heads import HeadInput, checked_attention
 from attn_cli.core.scores import GIVEN, SCORES, position_scale_of, scale_of
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.matrices import array
-from attn_cli.inputs.weights_in_memory import weights_in_memory
+from attn_cli.inputs.saved_weights import weights_in_memory
 from attn_cli.models.projection import Projection, in_out
 from attn_cli.pipeline.attend import ReadyWeights, mean_output, split_content_and_distance
 from attn_cli.pipeline.derived import rolled_weights, rollout_formula
