@@ -85,7 +85,7 @@ def by_separator(data: bytes, name: str, parse: Callable[[list[Line]], T]) -> T:
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise InputError(f"{name} looks like UTF-16.", "Save it as UTF-8.")
     text = data.decode("utf-8-sig", "replace")
-    first, *others = "\t" if name.lower().endswith(".tsv") else ",;\t"
+    first, others = ("\t", "") if name.lower().endswith(".tsv") else (",", ";\t")
     try:
         return parse(_lines(text, first, name))
     except InputError as problem:

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
 
 # Weights as torch.nn.Linear keeps them, (out, in): of MultiheadAttention, and of most models in transformers.
-TORCH = {"in_proj_weight": ("W_q", "W_k", "W_v"), "in_proj_bias": ("b_q", "b_k", "b_v")}
+TORCH: dict[str, tuple[str, ...]] = {
+    "in_proj_weight": ("W_q", "W_k", "W_v"),
+    "in_proj_bias": ("b_q", "b_k", "b_v"),
+}
 TORCH |= {f"{letter}_proj_weight": (f"W_{letter}",) for letter in "qkv"}
 TORCH |= {f"{letter}_proj.weight": (f"W_{letter}",) for letter in "qkvo"}
 TORCH |= {f"{letter}_proj.bias": (f"b_{letter}",) for letter in "qkvo"}
