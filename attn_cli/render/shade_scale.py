@@ -97,9 +97,10 @@ def sharing_scale(parts: Sequence[Matrix]) -> list[Matrix]:
 
 
 class Legend(NamedTuple):
-    """What the shades mean: the least and the largest value; both "" where everything is masked."""
+    """What the shades mean: the least, the middle and the largest value; all "" where everything is masked."""
 
     low: str
+    middle: str
     high: str
     more: str = ""  # how the range was chosen, where it is not that of the values
     has_masked: bool = False
@@ -111,10 +112,10 @@ def legend(block: Matrix | Maps) -> Legend:
     if isinstance(block, Maps):
         scale, form = block.scale, map_format(block)
     elif masked.all():
-        return Legend("", "", has_masked=True)
+        return Legend("", "", "", has_masked=True)
     else:
         scale, form = shade_range(block), exact(block._replace(digits=None))
-    low, high = form.row([scale.least, scale.most])
+    low, middle, high = form.row([scale.least, (scale.least + scale.most) / 2, scale.most])
     more = "full scale" if scale.is_full else ""
     if scale.held is not None:
         first, last = form.row(scale.held)
@@ -122,4 +123,4 @@ def legend(block: Matrix | Maps) -> Legend:
             low, high = first, last
         else:
             more = f"weights: {first} to {last}"
-    return Legend(low, high, more, bool(masked.any()))
+    return Legend(low, middle, high, more, bool(masked.any()))

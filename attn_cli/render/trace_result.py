@@ -48,7 +48,7 @@ def trace_result(trace: Trace, view: View, walk: Walk | None = None, texts: Sequ
         return weight_rows(trace, view.tidy)
 
     def drawing(view: View) -> tuple[Drawing, Sequence[str]]:
-        from attn_cli.render.figures.subjects import other_rows, subject
+        from attn_cli.render.figures import other_rows, subject
 
         is_ignored = shown(view).steps and view.figure != "steps"
         ignored = ["--steps takes no effect here: --figure steps draws the steps of a row."] * is_ignored

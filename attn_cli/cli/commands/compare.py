@@ -67,7 +67,7 @@ def _result(comparison: Comparison) -> Result:
     from attn_cli.render.views.comparison import comparison_rows, record, screen_of, talk_of
 
     def drawing(view: View) -> tuple[Drawing, Sequence[str]]:
-        from attn_cli.render.figures.subjects import compared  # only for a figure
+        from attn_cli.render.figures.heatmap import compared  # only for a figure
 
         return compared(comparison, view), talk_of(comparison)
 

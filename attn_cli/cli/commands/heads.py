@@ -110,7 +110,7 @@ def _result(measured: EveryHead) -> Result:
     from attn_cli.render.views.heads import heads_screen
 
     def drawing(view: View) -> tuple[Drawing, Sequence[str]]:
-        from attn_cli.render.figures.subjects import every_head  # only for a figure
+        from attn_cli.render.figures.heads import every_head  # only for a figure
 
         return every_head(measured, view), measured.notes
 

@@ -7,24 +7,59 @@ import io
 import logging
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from attn_cli.errors import ConfigError, MissingExtra, UsageError
 from attn_cli.io.escape import visible
+from attn_cli.render.figures.heads import heads
+from attn_cli.render.figures.heatmap import heatmap
+from attn_cli.render.figures.links import links
+from attn_cli.render.figures.one_row import bars, steps
 from attn_cli.render.figures.pen import missing_note, pen_for
-from attn_cli.render.figures.sheet import Area, Drawing, Sheet, draw_title
-from attn_cli.render.figures.subjects import other_rows, subject
+from attn_cli.render.figures.sheet import Area, Drawing, Sheet
 from attn_cli.settings.declare import area_of
 from attn_cli.settings.output import View
-from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from attn_cli.trace.trace import Trace
+
+FIGURES: dict[str, Callable[[Trace, View], Drawing]] = {
+    "heatmap": heatmap,
+    "links": links,
+    "bars": bars,
+    "heads": heads,
+    "steps": steps,
+}
 DPI = 150
 MOST_DOTS, LONGEST_SIDE = 150_000_000, 65_000  # of a picture: more, and memory or Matplotlib gives out
+INSTALL = "Install it: pip install 'attn-cli[figures]'"
+LEAST = (3, 11)  # the first that shapes Arabic and joins Indic letters, and embeds any font in PDF
+SETTINGS = {
+    "text.parse_math": False,  # a token may hold $ and \
+    "pdf.fonttype": 42,  # whole letters, which can be searched and copied
+    "svg.fonttype": "none",  # text stays text
+    "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"],  # what a reader of SVG may have
+    "svg.hashsalt": "attn",  # the same figure is the same file
+    "hatch.linewidth": 0.6,
+    "path.simplify": False,
+}
+
+
+def subject(trace: Trace, view: View) -> Drawing:
+    """Return what the view's figure shows of a trace; UsageError where it cannot be drawn."""
+    return FIGURES[view.figure or "heatmap"](trace, view)
+
+
+def other_rows(trace: Trace, view: View) -> list[str]:
+    """Return what to say where several rows were asked for, and the figure has room for one."""
+    if view.figure not in ("bars", "steps") or len(trace.focus) == 1:
+        return []
+    rows = ", ".join(str(i) for i in trace.focus[1:4]) + (", ..." if len(trace.focus) > 4 else "")
+    return [f"The figure shows row {trace.focus[0]} of those that match; -q {rows} would be another."]
 
 
 def figure(
@@ -61,7 +96,12 @@ def picture(shown: Drawing, view: View) -> tuple[bytes, list[str]]:
         made, notes = _drawn(shown, view, None, form == "svg")
         _check_dots(made.get_size_inches().tolist(), dpi)
         data = io.BytesIO()
-        made.savefig(data, format=form, dpi=dpi, metadata=_about(form, shown.title))
+        made.savefig(
+            data,
+            format=form,
+            dpi=dpi,
+            metadata=_about(form, shown.title),
+        )
     return data.getvalue(), notes
 
 
@@ -69,28 +109,26 @@ def _drawn(shown: Drawing, view: View, ax: Axes | None, keeps_all: bool = False)
     """Return the figure of a drawing, and what has to be said of it."""
     from matplotlib.figure import Figure
 
-    if view.title is not None:
-        shown = shown._replace(title=view.title)
-    tokens = list(shown.texts())
-    pen = pen_for(view, [*tokens, shown.title], keeps_all)
+    title = shown.title if view.title is None else view.title
+    pen = pen_for(view, [*shown.texts, title], keeps_all)
     if ax is None:
-        area = Area(*(area_of(view.size) or ())) if view.size else Area()
-        plan = shown.plan(pen, area)
-        width, height = area.width or plan.width, area.height or plan.height
+        size = area_of(view.size)
+        plan = shown.plan(title, pen, size and Area(*size))
+        width, height = size or (plan.width, plan.height)
         made = Figure(figsize=(width, height), facecolor=pen.paper)
         ax = made.add_axes((0, 0, 1, 1))
     else:
         made = ax.figure.get_figure(root=True)
         box = ax.get_window_extent()
         width, height = box.width / made.dpi, box.height / made.dpi
-        plan = shown.plan(pen, Area(width, height))
+        plan = shown.plan(title, pen, Area(width, height))
     ax.set_axis_off()
     ax.set(xlim=(0, width), ylim=(height, 0), autoscale_on=False)
     sheet = Sheet(ax, pen, [], width, height)
-    draw_title(sheet, plan.title)
-    shown.draw(sheet, plan)
+    sheet.title(plan.title)
+    plan.draw(sheet)
     ax.set(xlim=(0, width), ylim=(height, 0))
-    return made, [*sheet.notes, *missing_note(pen, tokens)]
+    return made, [*sheet.notes, *missing_note(pen, shown.texts)]
 
 
 def _check_dots(inches: list[float], dpi: int) -> None:
@@ -108,19 +146,6 @@ def _about(form: str, title: str) -> dict[str, Any]:
     if form == "pdf":
         return {"Creator": "attn", "Producer": None, "CreationDate": None, "Title": visible(title)}
     return {"Creator": "attn", "Date": None, "Title": visible(title)}
-
-
-INSTALL = "Install it: pip install 'attn-cli[figures]'"
-LEAST = (3, 11)  # the first that shapes Arabic and joins Indic letters, and embeds any font in PDF
-SETTINGS = {
-    "text.parse_math": False,  # a token may hold $ and \
-    "pdf.fonttype": 42,  # whole letters, which can be searched and copied
-    "svg.fonttype": "none",  # text stays text
-    "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"],  # what a reader of SVG may have
-    "svg.hashsalt": "attn",  # the same figure is the same file
-    "hatch.linewidth": 0.6,
-    "path.simplify": False,
-}
 
 
 def not_installed() -> MissingExtra:

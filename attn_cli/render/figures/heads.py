@@ -3,159 +3,156 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.render.blocks import Maps
-from attn_cli.render.figures.cells import Key, draw_cells, draw_key, key_for
-from attn_cli.render.figures.pen import INCH, LINE, Pen
-from attn_cli.render.figures.sheet import (
-    EDGE,
-    GAP,
-    LEAST_FONT,
-    SMALL,
-    Area,
-    Box,
-    Labels,
-    Sheet,
-    draw_rows,
-    font_of,
-    row_labels,
-    title_height,
-    title_lines,
-    too_small,
-)
-from attn_cli.render.numbers import map_format
-from attn_cli.render.shade_scale import legend
+from attn_cli.errors import UsageError
+from attn_cli.io.escape import count
+from attn_cli.render.blocks import Maps, ShadeRange
+from attn_cli.render.figures.cells import Key, draw_cells
+from attn_cli.render.figures.pen import EDGE, GAP, INCH, LEAST_FONT, LINE, SMALL, Labels, Pen, font_of
+from attn_cli.render.figures.sheet import Area, Box, Drawing, Plan, Sheet, fitted
+from attn_cli.render.figures.subject import refuse_top
+from attn_cli.render.shade_scale import FULL, legend
+from attn_cli.render.views.heads import KINDS, WORDS
+from attn_cli.render.views.overview import largest_weight, listed_weights
+from attn_cli.render.views.wording import kind_of
 
+if TYPE_CHECKING:
+    from attn_cli.pipeline.every_head import EveryHead
+    from attn_cli.settings.output import View
+    from attn_cli.trace.trace import Trace
+
+MOST_ACROSS = 6
 LARGEST_MAP, LEAST_MAP, ACROSS = 2.0, 0.75, 13.0  # inches of a map; of all of them beside each other
 WIDEST_CELL, BETWEEN, NARROWEST = 0.3, 0.16, 3.4
 LEAST_FITTED = 0.25  # inches of a map in a given size
-ROUNDS = 8
 NAME = LINE * SMALL / INCH
 
 
-class Multiples(NamedTuple):
+class _Multiples(NamedTuple):
     """Small maps, and how they stand: so many across, each line of them with a name at its left or none."""
 
-    title: str
     maps: Maps
     across: int
     measure: str = "weight"
     has_tokens: bool = True  # whether rows and columns are tokens, and not blocks of them
 
-    def texts(self) -> Iterable[str]:
-        """Return the tokens at the edges."""
-        return [*self.maps.rows, *self.maps.columns] if self.has_tokens else []
-
-    def plan(self, pen: Pen, area: Area) -> _Plan:
-        """Return where everything stands."""
-        return _plan(self, pen, area)
-
-    def draw(self, sheet: Sheet, plan: _Plan) -> None:
-        """Draw the maps, their names and what explains the shades."""
-        spare = max(0.0, sheet.width - plan.width) / 2
-        for n, (name, values) in enumerate(zip(self.maps.names, self.maps.values, strict=True)):
-            down, across = divmod(n, self.across)
-            box = Box(
-                spare + plan.left + across * (plan.box.width + BETWEEN),
-                plan.top + down * (NAME + plan.box.height + BETWEEN) + NAME,
-                plan.box.width,
-                plan.box.height,
-            )
-            draw_cells(sheet, values, self.maps.scale, box)
-            sheet.text(box.x, box.y - NAME / 2, _cut(sheet.pen, name, box.width), SMALL)
-            if across == 0 and plan.rows is not None:
-                draw_rows(sheet, plan.rows, box.x - GAP, box.y)
-            if across == 0 and self.maps.bands:
-                sheet.text(spare + EDGE, box.y + box.height / 2, self.maps.bands[down], SMALL, weight="bold")
-            if n + self.across >= len(self.maps.names) and plan.columns is not None:
-                _draw_foot(sheet, plan.columns, box)
-        top = plan.top + NAME
-        room = sheet.height - EDGE - top
-        draw_key(sheet, plan.key, spare + plan.right, top, max(plan.box.height, min(plan.key.height(), room)))
+    def drawing(self, title: str) -> Drawing:
+        texts = [*self.maps.rows, *self.maps.columns] if self.has_tokens else []
+        return Drawing(title, texts, partial(_plan, self))
 
 
-class _Plan(NamedTuple):
-    box: Box  # the size of a map
-    rows: Labels | None
-    columns: Labels | None
-    key: Key
-    title: Sequence[str]
-    left: float
-    top: float
-    right: float
-    width: float
-    height: float
+def heads(trace: Trace, view: View) -> Drawing:
+    """Return every head's weights."""
+    refuse_top(trace, "heads")
+    if trace.condensed:
+        what = "There are too many weights for a figure of all heads."
+        raise UsageError(what, "Give fewer tokens.", "--figure")
+    if len(trace.heads) < len(trace.head_names):
+        hint = 'Compute all of them: --head all, or Settings(head="all").'
+        raise UsageError(f"One head of {len(trace.head_names)} was computed.", hint, "--head")
+    names = [f"head {head.name}" if head.name.isdigit() else head.name for head in trace.heads]
+    values = [listed_weights(trace, head) for head in trace.heads]
+    largest = max(largest_weight(trace, trace.listed), *(float(np.nan_to_num(one).max()) for one in values))
+    scale = FULL if view.shades == "full" else ShadeRange(0.0, largest)
+    queries = [trace.query_tokens[i] for i in trace.listed]
+    layers = list(dict.fromkeys(head.layer for head in trace.heads)) if trace.has_layers else []
+    maps = Maps(names, queries, trace.key_tokens, values, scale, list(trace.listed), is_weights=True)
+    if not layers:
+        across = min(MOST_ACROSS, math.ceil(math.sqrt(len(names) * 1.5)))
+        return _Multiples(maps, across).drawing(f"{kind_of(trace)}, {count(len(names), 'head', 'heads')}")
+    maps, across = maps._replace(bands=[f"layer {layer}" for layer in layers]), len(names) // len(layers)
+    each = f"{count(across, 'head', 'heads')} in each of {count(len(layers), 'layer', 'layers')}"
+    return _Multiples(maps, across).drawing(f"{kind_of(trace)}, {each}")
 
 
-def _plan(of: Multiples, pen: Pen, area: Area) -> _Plan:
-    """Return where everything stands, with cells as large as the area lets them be."""
+def every_head(found: EveryHead, view: View) -> Drawing:
+    """Return all layers and heads, a line for each layer, each named by what it does."""
+    heads = len(found.layers[0].heads)
+    names = [
+        f"{head} {WORDS[role.name][0]}"
+        for layer in found.layers
+        for head, role in zip(layer.heads, layer.roles, strict=True)
+    ]
+    values = [one for layer in found.layers for one in layer.maps]
+    rows, columns = values[0].shape
+    queries, keys = found.source.query_tokens, found.source.key_tokens
+    has_tokens = (rows, columns) == (len(queries), len(keys))
+    if not has_tokens:
+        queries = keys = ()
+    most = max(float(np.nan_to_num(one).max(initial=0.0)) for one in values)
+    scale = FULL if view.shades == "full" else ShadeRange(0.0, most)
+    bands = [f"layer {layer.number}" for layer in found.layers]
+    maps = Maps(names, queries, keys, values, scale, list(range(rows)), is_weights=has_tokens, bands=bands)
+    layers = count(len(found.layers), "layer", "layers")
+    title = f"{KINDS[found.source.kind]}: {layers}, {count(heads, 'head', 'heads')} each"
+    return _Multiples(maps, heads, "weight" if has_tokens else "mean weight", has_tokens).drawing(title)
+
+
+def _plan(of: _Multiples, title: str, pen: Pen, area: Area | None) -> Plan:
     rows, columns = of.maps.values[0].shape
-    lines = math.ceil(len(of.maps.names) / of.across)
     most = max(rows, columns)
-    wanted = min(LARGEST_MAP, max(LEAST_MAP, ACROSS / of.across))
-    cell = min(WIDEST_CELL, wanted / most)
-    key = _key(of)
-    plan = _placed(of, pen, area, cell, key)
-    if area.width is None or area.height is None:
-        return plan
-    plan = _placed(of, pen, area, cell, key, is_fitted=True)
-    for _ in range(ROUNDS):
-        wide = (area.width - (plan.width - of.across * columns * cell)) / (of.across * columns)
-        high = (area.height - (plan.height - lines * rows * cell)) / (lines * rows)
-        cell = max(LEAST_FITTED / most, (cell + min(wide, high)) / 2)
-        plan = _placed(of, pen, area, cell, key, is_fitted=True)
-    while plan.width > area.width or plan.height > area.height:
-        cell *= 0.97
-        if cell * most < LEAST_FITTED:
-            raise too_small(area)
-        plan = _placed(of, pen, area, cell, key, is_fitted=True)
-    return plan
+    cell = min(WIDEST_CELL, min(LARGEST_MAP, max(LEAST_MAP, ACROSS / of.across)) / most)
+    cells = (of.across * columns, math.ceil(len(of.maps.names) / of.across) * rows)
+    place = partial(_placed, of, title, pen, area, Key(of.measure, legend(of.maps)))
+    return fitted(place, cell, cells, LEAST_FITTED / most, LEAST_FITTED / most, area)
 
 
-def _placed(of: Multiples, pen: Pen, area: Area, cell: float, key: Key, is_fitted: bool = False) -> _Plan:
+def _placed(
+    of: _Multiples, title: str, pen: Pen, area: Area | None, key: Key, cell: float, is_fitted: bool
+) -> Plan:
     """Return where everything stands with cells of so many inches; a given area may cut the bar of shades short."""
     rows, columns = of.maps.values[0].shape
-    lines = math.ceil(len(of.maps.names) / of.across)
-    box = Box(0, 0, columns * cell, rows * cell)
+    wide, high = columns * cell, rows * cell
     beside = below = None
     if of.has_tokens and font_of(cell) >= LEAST_FONT:
-        beside = row_labels(pen, [pen.shown(token) for token in of.maps.rows], cell)
-        below = row_labels(pen, [pen.shown(token) for token in of.maps.columns], cell)
+        beside, below = (pen.rows(tokens, cell) for tokens in (of.maps.rows, of.maps.columns))
     left = EDGE + (beside.extent if beside else 0.0)
     left += max((pen.width(band, SMALL, "bold") + 2 * GAP for band in of.maps.bands), default=0.0)
-    right = left + of.across * (box.width + BETWEEN) + GAP
+    right = left + of.across * (wide + BETWEEN) + GAP
     width = max(right + key.width(pen) + EDGE, 0.0 if is_fitted else NARROWEST)
-    title = title_lines(pen, of.title, area.width or width)
-    top = EDGE + title_height(title)
+    lines, top = pen.headed(title, area.width if area else width)
     foot = below.extent if below else 0.0
-    height = top + lines * (NAME + box.height + BETWEEN) - BETWEEN + foot + EDGE
+    down = math.ceil(len(of.maps.names) / of.across)
+    height = top + down * (NAME + high + BETWEEN) - BETWEEN + foot + EDGE
     least = 0.0 if is_fitted else top + NAME + key.height() + EDGE
-    return _Plan(box, beside, below, key, title, left, top, right, width, max(height, least))
+
+    def draw(sheet: Sheet) -> None:
+        spare = max(0.0, sheet.width - width) / 2
+        for n in range(len(of.maps.names)):
+            line, place = divmod(n, of.across)
+            x, y = spare + left + place * (wide + BETWEEN), top + line * (NAME + high + BETWEEN) + NAME
+            _draw_map(sheet, of, n, Box(x, y, wide, high), beside, below)
+            if place == 0 and of.maps.bands:
+                sheet.text(spare + EDGE, y + high / 2, of.maps.bands[line], SMALL, weight="bold")
+        room = sheet.height - EDGE - (top + NAME)
+        key.draw(sheet, spare + right, top + NAME, max(high, min(key.height(), room)))
+
+    return Plan(lines, width, max(height, least), draw)
 
 
-def _key(of: Multiples) -> Key:
-    said = legend(of.maps)._replace(has_masked=any(np.isnan(values).any() for values in of.maps.values))
-    middle = map_format(of.maps)((of.maps.scale.least + of.maps.scale.most) / 2)
-    ticks = (said.low, middle, said.high) if said.low != said.high else (said.low,)
-    return key_for(said, of.measure, ticks)
+def _draw_map(
+    sheet: Sheet, of: _Multiples, n: int, box: Box, beside: Labels | None, below: Labels | None
+) -> None:
+    """Draw a map, its name, its queries where it is the first of a line, and its keys where it is the last below."""
+    draw_cells(sheet, of.maps.values[n], of.maps.scale, box)
+    sheet.text(box.x, box.y - NAME / 2, _cut(sheet.pen, of.maps.names[n], box.width), SMALL)
+    if beside is not None and n % of.across == 0:
+        sheet.rows(beside, box.x - GAP, box.y)
+    if below is not None and n + of.across >= len(of.maps.names):
+        for j in below.places():
+            x = box.x + (j + 0.5) * below.pitch
+            sheet.text(x, box.y + box.height + GAP, below.texts[j], below.font, "right", turned=90)
 
 
 def _cut(pen: Pen, name: str, width: float) -> str:
     """Return a name that is no wider than its map."""
-    name = pen.drawable(name)
-    if pen.width(name, SMALL) <= width + BETWEEN / 2:
+    name, most = pen.drawable(name), width + BETWEEN / 2
+    if pen.width(name, SMALL) <= most:
         return name
-    while len(name) > 1 and pen.width(f"{name}…", SMALL) > width + BETWEEN / 2:
+    while len(name) > 1 and pen.width(f"{name}…", SMALL) > most:
         name = name[:-1]
     return f"{name}…"
-
-
-def _draw_foot(sheet: Sheet, labels: Labels, box: Box) -> None:
-    """Write the columns' tokens below a map, upright."""
-    for j in labels.places():
-        x = box.x + (j + 0.5) * labels.pitch
-        sheet.text(x, box.y + box.height + GAP, labels.texts[j], labels.font, "right", turned=90)

@@ -2,141 +2,141 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
+from attn_cli.errors import UsageError
 from attn_cli.render.blocks import Matrix
-from attn_cli.render.figures.cells import Key, draw_cells, draw_key, draw_numbers, key_of
-from attn_cli.render.figures.pen import INCH, LINE, Pen
-from attn_cli.render.figures.sheet import (
-    EDGE,
-    GAP,
-    SMALL,
-    Area,
-    Box,
-    Labels,
-    Sheet,
-    column_labels,
-    draw_columns,
-    draw_rows,
-    note_step,
-    row_labels,
-    title_height,
-    title_lines,
-    too_small,
+from attn_cli.render.figures.cells import Key, draw_cells, draw_numbers
+from attn_cli.render.figures.pen import EDGE, GAP, INCH, LINE, SMALL, Pen
+from attn_cli.render.figures.sheet import Area, Box, Drawing, Plan, Sheet, fitted, natural
+from attn_cli.render.figures.subject import head_title, refuse_long, refuse_top
+from attn_cli.render.shade_scale import (
+    FULL,
+    FULL_DIFFERENCE,
+    legend,
+    shade_range,
+    sharing_scale,
+    weight_range,
 )
-from attn_cli.render.shade_scale import shade_range
+from attn_cli.render.views.comparison import names_of
+from attn_cli.render.views.overview import weight_matrix
+from attn_cli.render.views.wording import kind_of
 
-WIDEST_CELL, LEAST_CELL = 0.55, 0.085  # inches of a cell, where the size is free
-WANTED, LONGEST = 8.0, 17.0  # inches of a matrix: of one of middling size, and at most
-LEAST_FITTED, FEW = 0.04, 20  # inches of a cell in a given size; of many cells, as many are so large
-NARROWEST = 3.4
-BETWEEN = 0.3
-ROUNDS = 8  # of fitting cells and labels into a given size
+if TYPE_CHECKING:
+    from attn_cli.settings.output import View
+    from attn_cli.teach.compare import Comparison
+    from attn_cli.trace.trace import Trace
+
+WIDEST_CELL, LEAST_FITTED = 0.55, 0.04  # inches of a cell: where the size is free, and in a given one
+FEW = 20  # cells that are so large at least; of more, as many are
+NARROWEST, BETWEEN = 3.4, 0.3  # inches
 NAME = LINE * SMALL / INCH + GAP
 
 
-class Heat(NamedTuple):
+class _Heat(NamedTuple):
     """Matrices with the same number of rows; `names` stand above them where they are several."""
 
-    title: str
     parts: Sequence[Matrix]
     names: Sequence[str] = ()
     measure: str = "weight"
     axes: tuple[str, str] = ("query", "key")
 
-    def texts(self) -> Iterable[str]:
-        """Return the tokens at the edges."""
-        return [token for part in self.parts for token in (*part.rows, *part.columns)]
-
-    def plan(self, pen: Pen, area: Area) -> _Plan:
-        """Return where everything stands."""
-        return _plan(self, pen, area)
-
-    def draw(self, sheet: Sheet, plan: _Plan) -> None:
-        """Draw the matrices, their labels and what explains the shades."""
-        spare = max(0.0, sheet.width - plan.width) / 2
-        x, bottom, right = spare + plan.left, plan.top, spare + plan.right
-        for n, (part, labels) in enumerate(zip(self.parts, plan.columns, strict=True)):
-            box = Box(x, plan.top, plan.cell * len(part.columns), plan.cell * len(part.rows))
-            shades = draw_cells(sheet, part.values, shade_range(part), box, part.is_difference)
-            draw_numbers(sheet, part, shades, box)
-            draw_columns(sheet, labels, x, plan.top)
-            above = plan.top - labels.extent - NAME / 2
-            sheet.text(x + box.width / 2, above, self.axes[1], SMALL, "center", color=sheet.pen.faint)
-            if self.names:
-                sheet.text(x + box.width / 2, above - NAME, self.names[n], SMALL + 1, "center", weight="bold")
-            x += box.width + BETWEEN + labels.overhang
-            bottom = plan.top + box.height
-        draw_rows(sheet, plan.rows, spare + plan.left - GAP, plan.top)
-        middle = (plan.top + bottom) / 2
-        sheet.text(spare + EDGE + NAME / 2, middle, self.axes[0], SMALL, "center", 90, sheet.pen.faint)
-        room = sheet.height - EDGE - plan.top
-        for key in plan.keys:
-            draw_key(sheet, key, right, plan.top, max(bottom - plan.top, min(key.height(), room)))
-            right += key.width(sheet.pen) + BETWEEN
-        note_step(sheet, max(plan.rows.step, *(labels.step for labels in plan.columns)), "token")
+    def drawing(self, title: str) -> Drawing:
+        texts = [token for part in self.parts for token in (*part.rows, *part.columns)]
+        return Drawing(title, texts, partial(_plan, self))
 
 
-class _Plan(NamedTuple):
-    cell: float
-    rows: Labels
-    columns: Sequence[Labels]
-    keys: Sequence[Key]  # what explains the shades: of all parts that share a scale, and of a difference
-    title: Sequence[str]
-    left: float
-    top: float
-    right: float
-    width: float
-    height: float
+def heatmap(trace: Trace, view: View) -> Drawing:
+    """Return the weights of the shown head; of a text too long for them, the means of blocks."""
+    refuse_top(trace, "heatmap")
+    title = f"{kind_of(trace)}{head_title(trace, trace.shown)}"
+    if not trace.condensed or trace.asked:
+        matrix = weight_matrix(trace, trace.shown).fixed(view.precision)
+        return _Heat([matrix._replace(scale=FULL) if view.shades == "full" else matrix]).drawing(title)
+    found = trace.long_view
+    if found is None:
+        raise UsageError("There are too many weights for a heat map.", "Give fewer tokens.", "--figure")
+    edges = (found.query_edges, found.key_edges)
+    rows, columns = ([f"{edge:,}" for edge in some[:-1]] for some in edges)
+    query, key = (f"in blocks of up to {int(np.diff(some).max()):,}" for some in edges)
+    known = found.means[~np.isnan(found.means)]
+    scale = weight_range(float(known.min()), float(known.max()), float(known.mean()))
+    means = Matrix(rows, columns, found.means, shaded=True, scale=scale)
+    return _Heat([means], measure="mean weight", axes=(f"query, {query}", f"key, {key}")).drawing(title)
 
 
-def _plan(heat: Heat, pen: Pen, area: Area) -> _Plan:
-    """Return where everything stands, with cells as large as the area lets them be."""
+def compared(comparison: Comparison, view: View) -> Drawing:
+    """Return the sides of a comparison beside each other, in one scale of shades, and the difference of two."""
+    first = comparison.traces[0]
+    if not comparison.same_tokens:
+        raise UsageError("The tokens differ between the sides.", "Draw one attn self for each.", "--figure")
+    refuse_top(first, "heatmap")
+    refuse_long("heatmap of a comparison", len(first.listed), len(first.key_tokens))
+    if first.condensed:
+        raise UsageError("There are too many weights for a heat map.", "Give fewer tokens.", "--figure")
+    sides = [weight_matrix(trace, trace.shown).fixed(view.precision) for trace in comparison.traces]
+    sides = [side._replace(scale=FULL) for side in sides] if view.shades == "full" else sharing_scale(sides)
+    names = list(names_of(comparison))
+    if len(sides) == 2:
+        change = sides[0]._replace(values=comparison.changes[0].difference, is_difference=True)
+        sides.append(change._replace(scale=FULL_DIFFERENCE if view.shades == "full" else None))
+        names.append(f"{names[1]} minus {names[0]}")
+    return _Heat(sides, names).drawing(f"{kind_of(first)} by {comparison.option.replace('_', '-')}")
+
+
+def _plan(heat: _Heat, title: str, pen: Pen, area: Area | None) -> Plan:
     rows, columns = len(heat.parts[0].rows), sum(len(part.columns) for part in heat.parts)
     most = max(rows, columns / len(heat.parts))
-    cell = min(WIDEST_CELL, max(WANTED / most, LEAST_CELL), LONGEST / most)
-    keys = _keys(heat)
-    plan = _placed(heat, pen, area, cell, keys)
-    if area.width is None or area.height is None:
-        return plan
-    plan = _placed(heat, pen, area, cell, keys, is_fitted=True)
-    for _ in range(ROUNDS):
-        across = (area.width - (plan.width - cell * columns)) / columns
-        down = (area.height - (plan.height - cell * rows)) / rows
-        cell = max(LEAST_FITTED, (cell + min(across, down)) / 2)
-        plan = _placed(heat, pen, area, cell, keys, is_fitted=True)
-    while plan.width > area.width or plan.height > area.height:
-        cell *= 0.97
-        if cell < LEAST_FITTED / most * min(most, FEW):
-            raise too_small(area)
-        plan = _placed(heat, pen, area, cell, keys, is_fitted=True)
-    return plan
-
-
-def _keys(heat: Heat) -> list[Key]:
-    """Return what explains the shades: once for all parts that share a scale, and for a difference."""
-    return [
-        key_of(part, "difference" if part.is_difference else heat.measure)
+    # What explains the shades: once for all parts that share a scale, and for a difference.
+    keys = [
+        Key("difference" if part.is_difference else heat.measure, legend(part), part.is_difference)
         for n, part in enumerate(heat.parts)
         if n == 0 or part.is_difference
     ]
+    place = partial(_placed, heat, title, pen, area, keys)
+    smallest = LEAST_FITTED / most * min(most, FEW)
+    return fitted(place, natural(most, WIDEST_CELL), (columns, rows), LEAST_FITTED, smallest, area)
 
 
 def _placed(
-    heat: Heat, pen: Pen, area: Area, cell: float, keys: Sequence[Key], is_fitted: bool = False
-) -> _Plan:
+    heat: _Heat, title: str, pen: Pen, area: Area | None, keys: Sequence[Key], cell: float, is_fitted: bool
+) -> Plan:
     """Return where everything stands with cells of so many inches; a given area may cut the bar of shades short."""
-    rows = row_labels(pen, [pen.shown(token) for token in heat.parts[0].rows], cell)
-    columns = [column_labels(pen, [pen.shown(token) for token in part.columns], cell) for part in heat.parts]
+    rows = pen.rows(heat.parts[0].rows, cell)
+    columns = [pen.columns(part.columns, cell) for part in heat.parts]
     left = EDGE + NAME + rows.extent
     body = sum(cell * len(part.columns) for part in heat.parts) + BETWEEN * (len(heat.parts) - 1)
     right = left + body + sum(labels.overhang for labels in columns[:-1]) + 2 * GAP
     explained = sum(key.width(pen) for key in keys) + BETWEEN * (len(keys) - 1)
     width = max(right + max(explained, columns[-1].overhang) + EDGE, 0.0 if is_fitted else NARROWEST)
-    title = title_lines(pen, heat.title, area.width or width)
-    top = EDGE + title_height(title) + NAME * (2 if heat.names else 1) + max(one.extent for one in columns)
-    high = cell * len(heat.parts[0].rows)
-    if not is_fitted:
-        high = max(high, *(key.height() for key in keys))
-    return _Plan(cell, rows, columns, keys, title, left, top, right, width, top + high + EDGE)
+    lines, top = pen.headed(title, area.width if area else width)
+    top = top + NAME * (2 if heat.names else 1) + max(one.extent for one in columns)
+    bottom = top + cell * len(heat.parts[0].rows)
+    high = bottom - top
+    least = 0.0 if is_fitted else max(key.height() for key in keys)
+
+    def draw(sheet: Sheet) -> None:
+        spare = max(0.0, sheet.width - width) / 2
+        x, beside = spare + left, spare + right
+        for n, (part, labels) in enumerate(zip(heat.parts, columns, strict=True)):
+            box = Box(x, top, cell * len(part.columns), cell * len(part.rows))
+            shades = draw_cells(sheet, part.values, shade_range(part), box, part.is_difference)
+            draw_numbers(sheet, part, shades, box)
+            sheet.columns(labels, x, top)
+            middle, above = x + box.width / 2, top - labels.extent - NAME / 2
+            sheet.text(middle, above, heat.axes[1], SMALL, "center", color=pen.faint)
+            if heat.names:
+                sheet.text(middle, above - NAME, heat.names[n], SMALL + 1, "center", weight="bold")
+            x += box.width + BETWEEN + labels.overhang
+        sheet.rows(rows, spare + left - GAP, top)
+        sheet.text(spare + EDGE + NAME / 2, (top + bottom) / 2, heat.axes[0], SMALL, "center", 90, pen.faint)
+        for key in keys:
+            key.draw(sheet, beside, top, max(high, min(key.height(), sheet.height - EDGE - top)))
+            beside += key.width(pen) + BETWEEN
+        sheet.note_step(max(rows.step, *(labels.step for labels in columns)), "token")
+
+    return Plan(lines, width, top + max(high, least) + EDGE, draw)

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.render.figures.pen import INCH, LINE, Pen, on_paper
-from attn_cli.render.figures.sheet import (
-    EDGE,
-    GAP,
-    SMALL,
-    Area,
-    Labels,
-    Sheet,
-    draw_rows,
-    note_step,
-    row_labels,
-    title_height,
-    title_lines,
-    too_small,
-)
+from attn_cli.render.figures.pen import EDGE, GAP, INCH, LINE, SMALL, Pen, on_paper
+from attn_cli.render.figures.sheet import Area, Drawing, Plan, Sheet, check_room, row_pitch
+from attn_cli.render.figures.subject import head_title, refuse_long
 from attn_cli.render.numbers import share
-from attn_cli.render.palette import SHADES
+from attn_cli.render.palette import SHADES, strong
+from attn_cli.render.views.overview import listed_weights
+from attn_cli.render.views.wording import kind_of
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
+    from attn_cli.settings.output import View
+    from attn_cli.trace.trace import Trace
 
-HIGHEST_ROW, LEAST_ROW, WANTED, LONGEST = 0.36, 0.085, 8.0, 17.0  # inches
+HIGHEST_ROW = 0.36  # inches
 LEAST_SPAN, LARGEST_SPAN, NARROWEST = 2.4, 6.0, 4.2  # of the lines, across; of the figure
 LABEL = 0.3  # of a given width, for either column of tokens
 LEAST_FITTED = 0.5  # of the lines, across and down, in a given size
@@ -37,10 +30,9 @@ SAMPLES = (1.0, 0.5, 0.25)  # of the widest line, below the figure
 SAMPLE, ROW = 0.45, LINE * SMALL / INCH
 
 
-class Linked(NamedTuple):
+class _Linked(NamedTuple):
     """Queries and keys, and the weights (rows, keys) of some queries; NaN is a link that is not there."""
 
-    title: str
     queries: Sequence[str]
     keys: Sequence[str]
     rows: Sequence[int]  # the queries whose links are drawn
@@ -48,105 +40,88 @@ class Linked(NamedTuple):
     most: float  # the weight of the widest line
     has_masked: bool
 
-    def texts(self) -> Iterable[str]:
-        """Return the tokens of both columns."""
-        return [*self.queries, *self.keys]
 
-    def plan(self, pen: Pen, area: Area) -> _Plan:
-        """Return where everything stands."""
-        return _plan(self, pen, area)
-
-    def draw(self, sheet: Sheet, plan: _Plan) -> None:
-        """Draw both columns, the lines between them, and what their widths mean."""
-        left, right = plan.left, plan.left + plan.span
-        for x, name, align in ((left, "query", "right"), (right, "key", "left")):
-            sheet.text(x, plan.top - ROW / 2 - GAP, name, SMALL, align, color=sheet.pen.faint)
-        draw_rows(
-            sheet, plan.queries, left - GAP, plan.top, faint=set(range(len(self.queries))) - {*self.rows}
-        )
-        draw_rows(sheet, plan.keys, right + GAP, plan.top, "left")
-        thinnest = _draw_lines(self, sheet, plan)
-        _draw_samples(self, sheet, plan, thinnest)
-        note_step(sheet, plan.queries.step, "token")
+def links(trace: Trace, view: View) -> Drawing:
+    """Return the links of the listed queries, with --top the strongest of each."""
+    refuse_long("links", len(trace.query_tokens), len(trace.key_tokens))
+    weights = listed_weights(trace, trace.shown)
+    has_masked = bool(np.isnan(weights).any())
+    if (top := trace.settings.top) is not None and top < weights.shape[1]:
+        least = -np.sort(-np.nan_to_num(weights), axis=1)[:, top - 1 : top]
+        weights = np.where(weights >= least, weights, np.nan)
+    most = 1.0 if view.shades == "full" else float(np.nan_to_num(weights).max(initial=0.0)) or 1.0
+    shown = _Linked(trace.query_tokens, trace.key_tokens, trace.listed, weights, most, has_masked)
+    title = f"{kind_of(trace)}{head_title(trace, trace.shown)}"
+    return Drawing(title, [*shown.queries, *shown.keys], partial(_plan, shown))
 
 
-class _Plan(NamedTuple):
-    queries: Labels
-    keys: Labels
-    left: float
-    span: float
-    top: float
-    bottom: float
-    full: float  # points of the widest line
-    title: Sequence[str]
-    width: float
-    height: float
-
-
-def _plan(of: Linked, pen: Pen, area: Area) -> _Plan:
-    """Return where everything stands."""
+def _plan(of: _Linked, title: str, pen: Pen, area: Area | None) -> Plan:
     n = max(len(of.queries), len(of.keys))
-    natural = min(HIGHEST_ROW, max(WANTED / n, LEAST_ROW), LONGEST / n)
-    pitch = natural
-    for _ in range(2):  # the title may break differently once the width is known
-        least, most = pen.width("query", SMALL), LABEL * area.width if area.width else None
-        queries = row_labels(pen, [pen.shown(token) for token in of.queries], pitch, least, most)
-        keys = row_labels(pen, [pen.shown(token) for token in of.keys], pitch, least, most)
-        labels = queries.extent + keys.extent + 2 * EDGE
-        span = min(LARGEST_SPAN, LEAST_SPAN + 0.04 * n)
-        width = area.width or max(labels + span, NARROWEST)
-        span = width - labels
-        if span < LEAST_FITTED:
-            raise too_small(area)
-        title = title_lines(pen, of.title, width)
-        top = EDGE + title_height(title) + ROW + 2 * GAP
-        below = 2 * GAP + 2 * ROW + EDGE
-        if area.height is not None:
-            pitch = (area.height - top - below) / n
-            if pitch * n < LEAST_FITTED:
-                raise too_small(area)
+    below = 2 * GAP + 2 * ROW + EDGE
+    pitch = row_pitch(n, (LEAST_FITTED / n, HIGHEST_ROW), area, pen, title, ROW + 2 * GAP + below)
+    least, most = pen.width("query", SMALL), area and LABEL * area.width
+    queries, keys = (pen.rows(tokens, pitch, least, most) for tokens in (of.queries, of.keys))
+    labels = queries.extent + keys.extent + 2 * EDGE
+    width = area.width if area else max(labels + min(LARGEST_SPAN, LEAST_SPAN + 0.04 * n), NARROWEST)
+    check_room(area, width - labels >= LEAST_FITTED)
+    lines, top = pen.headed(title, width)
+    top = top + ROW + 2 * GAP
+    left = EDGE + queries.extent
+    right = left + (width - labels)
     bottom = top + n * pitch
-    full = min(WIDEST, max(pitch * INCH * 0.8, 1.0))
-    return _Plan(queries, keys, EDGE + queries.extent, span, top, bottom, full, title, width, bottom + below)
+    full = min(WIDEST, max(pitch * INCH * 0.8, 1.0))  # points of the widest line
+
+    def draw(sheet: Sheet) -> None:
+        for x, name, align in ((left, "query", "right"), (right, "key", "left")):
+            sheet.text(x, top - ROW / 2 - GAP, name, SMALL, align, color=pen.faint)
+        sheet.rows(queries, left - GAP, top, faint=set(range(len(of.queries))) - {*of.rows})
+        sheet.rows(keys, right + GAP, top, "left")
+        heights = [top + (np.arange(len(side)) + 0.5) * pitch for side in (of.queries, of.keys)]
+        thinnest = of.most * FAINTEST / full
+        _draw_lines(of, sheet, (left, right), heights, full, thinnest)
+        _draw_samples(of, sheet, bottom + 2 * GAP + ROW / 2, full, thinnest)
+        sheet.note_step(queries.step, "token")
+
+    return Plan(lines, width, bottom + below, draw)
 
 
-def _draw_lines(of: Linked, sheet: Sheet, plan: _Plan) -> float:
-    """Draw the lines, the widest last; return the weight below which none is drawn."""
+def _draw_lines(
+    of: _Linked,
+    sheet: Sheet,
+    sides: tuple[float, float],
+    heights: Sequence[Array],
+    full: float,
+    thinnest: float,
+) -> None:
+    """Draw the lines, the widest last, and none for a weight below the thinnest."""
     from matplotlib.collections import LineCollection
 
-    thinnest = of.most * FAINTEST / plan.full
     rows, keys = np.nonzero(np.nan_to_num(of.weights) >= max(thinnest, 1e-300))
-    weights = of.weights[rows, keys]
-    order = np.argsort(weights, kind="stable")
-    rows, keys, weights = rows[order], keys[order], weights[order]
-    starts = plan.top + (np.asarray(of.rows)[rows] + 0.5) * plan.queries.pitch
-    ends = plan.top + (keys + 0.5) * plan.keys.pitch
-    left, right = np.full(len(rows), plan.left), np.full(len(rows), plan.left + plan.span)
-    lines = np.stack([np.stack([left, starts], -1), np.stack([right, ends], -1)], 1)
-    colors = np.array([on_paper(rgb) for rgb in sheet.pen.strong()])
-    places = (weights / of.most * (SHADES - 1)).astype(int).clip(0, SHADES - 1)
-    drawn = LineCollection(
-        list(lines), linewidths=weights / of.most * plan.full, colors=colors[places], capstyle="butt"
-    )
+    order = np.argsort(of.weights[rows, keys], kind="stable")
+    rows, keys = rows[order], keys[order]
+    weights = of.weights[rows, keys] / of.most
+    ends = heights[0][np.asarray(of.rows)[rows]], heights[1][keys]
+    lines = np.stack([np.stack([np.full(len(y), x), y], -1) for x, y in zip(sides, ends, strict=True)], 1)
+    colors = np.array([on_paper(rgb) for rgb in strong(sheet.pen.palette)])
+    shades = colors[(weights * (SHADES - 1)).astype(int).clip(0, SHADES - 1)]
+    drawn = LineCollection(list(lines), linewidths=weights * full, colors=shades, capstyle="butt")
     sheet.axes.add_collection(drawn, autolim=False)
-    return thinnest
 
 
-def _draw_samples(of: Linked, sheet: Sheet, plan: _Plan, thinnest: float) -> None:
+def _draw_samples(of: _Linked, sheet: Sheet, y: float, full: float, thinnest: float) -> None:
     """Draw a few lines with their weights, and say what has none."""
-    x, y = EDGE, plan.bottom + 2 * GAP + ROW / 2
-    sheet.text(x, y, "weight", SMALL)
-    x += sheet.pen.width("weight", SMALL) + 2 * GAP
-    colors = sheet.pen.strong()
+    sheet.text(EDGE, y, "weight", SMALL)
+    x = EDGE + sheet.pen.width("weight", SMALL) + 2 * GAP
+    colors = strong(sheet.pen.palette)
     for part in SAMPLES:
         text = share(part * of.most)
-        if x + SAMPLE + GAP + sheet.pen.width(text, SMALL) > plan.width:
+        wide = sheet.pen.width(text, SMALL)
+        if x + SAMPLE + GAP + wide > sheet.width:
             break
-        color = on_paper(colors[int(part * (SHADES - 1))])
-        width = part * plan.full
+        color, width = on_paper(colors[int(part * (SHADES - 1))]), part * full
         sheet.axes.plot([x, x + SAMPLE], [y, y], color=color, linewidth=width, solid_capstyle="butt")
         sheet.text(x + SAMPLE + GAP, y, text, SMALL)
-        x += SAMPLE + GAP + sheet.pen.width(text, SMALL) + 2 * GAP
+        x += SAMPLE + GAP + wide + 2 * GAP
     said = ["Masked links have no line."] if of.has_masked else []
     if (np.nan_to_num(of.weights, nan=np.inf) < thinnest).any():
         said.append(f"Weights below {share(thinnest)} are not drawn.")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from attn_cli.io.escape import visible
-from attn_cli.render.palette import PAPER, RGB, page_colors, ramp, strong
+from attn_cli.render.palette import PAPER, RGB, page_colors
 
 if TYPE_CHECKING:
     from attn_cli.settings.output import View
@@ -16,6 +17,45 @@ if TYPE_CHECKING:
 LONGEST = 24  # characters of a label
 LINE = 1.25  # a line's height in font sizes
 INCH = 72.0  # points
+EDGE = 0.12  # inches of white around everything
+GAP = 0.07  # between a label and what it names
+HEADLINE, SMALL = 12.0, 8.5  # points
+LEAST_FONT, LARGEST_FONT, LARGEST_OF_ALL = 4.0, 11.0, 18.0
+GROWTH = 20.0  # points per inch, of labels in lines of more than half an inch: a slide
+SLANT = math.sqrt(0.5)
+FIRST = "DejaVu Sans"
+
+# Asked before the others: fonts of many letters, in one style, that systems bring along.
+WIDELY_MADE = (
+    *("Noto Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Emoji", "Symbola", "Arial Unicode MS"),
+    *("Hiragino Sans", "PingFang SC", "Apple SD Gothic Neo", "Microsoft YaHei", "Yu Gothic", "Malgun Gothic"),
+    *("Segoe UI", "Segoe UI Symbol", "Segoe UI Emoji", "Nirmala UI", "FreeSans", "FreeSerif", "Unifont"),
+)
+NO_FONT = "Last Resort"  # Matplotlib's own, which draws a box for every letter there is
+UNDRAWN = frozenset("\ufe0e\ufe0f\u200d")  # say how their neighbours look, and have no picture of their own
+
+
+class Fonts(NamedTuple):
+    """The families that draw some texts, in the order in which they are asked, and the characters that none has."""
+
+    families: tuple[str, ...]
+    missing: frozenset[str]
+
+
+class Labels(NamedTuple):
+    """Labels of rows or columns that are `pitch` inches apart; every `step`-th is written."""
+
+    texts: Sequence[str]
+    pitch: float
+    font: float
+    step: int
+    turned: int = 0
+    extent: float = 0.0  # inches across the rows, or above the columns
+    overhang: float = 0.0  # inches by which a slanted one stands out beyond the last column
+
+    def places(self) -> range:
+        """Return which of them are written."""
+        return range(0, len(self.texts), self.step)
 
 
 class Pen(NamedTuple):
@@ -48,13 +88,60 @@ class Pen(NamedTuple):
         """Return the inches of the widest of these texts; 0 if there are none."""
         return max((self.width(text, size) for text in dict.fromkeys(texts)), default=0.0)
 
-    def ramp(self, is_difference: bool = False) -> list[RGB]:
-        """Return the colours of shaded cells, from the least value to the largest."""
-        return ramp(self.palette, is_difference)
+    def headed(self, title: str, width: float) -> tuple[list[str], float]:
+        """Return the title in lines that fit between the edges, and the inches from the top to what is below it."""
+        lines = self.folded(self.drawable(title), width, HEADLINE, "bold") if title else []
+        return lines, EDGE + (len(lines) * HEADLINE * LINE / INCH + (GAP if lines else 0.0))
 
-    def strong(self) -> list[RGB]:
-        """Return the colours of lines and bars, which stand out from the paper."""
-        return strong(self.palette)
+    def folded(self, text: str, width: float, size: float, weight: str = "normal") -> list[str]:
+        """Return a text in lines that fit between the edges, broken between words."""
+        lines: list[str] = []
+        for word in text.split(" "):
+            longer = f"{lines[-1]} {word}" if lines else word
+            if lines and self.width(longer, size, weight) <= width - 2 * EDGE:
+                lines[-1] = longer
+            else:
+                lines.append(word)
+        return lines
+
+    def _labels(self, tokens: Sequence[str], pitch: float) -> Labels:
+        """Return the labels at this pitch: where there is no room for each of them, every so many-th."""
+        step = max(1, math.ceil(LEAST_FONT * LINE / (pitch * INCH)))
+        return Labels(
+            [self.shown(token) for token in tokens], pitch, font_of(pitch * step) or LEAST_FONT, step
+        )
+
+    def rows(
+        self, tokens: Sequence[str], pitch: float, least: float = 0.0, most: float | None = None
+    ) -> Labels:
+        """Return the labels of rows, which take `least` inches at least, and `most` where letters can be so small."""
+        labels = self._labels(tokens, pitch)
+        font, shown = labels.font, labels.texts[:: labels.step]
+        extent = self.widest(shown, font) + GAP
+        if most is not None and extent > most:
+            font = max(LEAST_FONT, font * most / extent)
+            extent = self.widest(shown, font) + GAP
+        return labels._replace(font=font, extent=max(least, extent))
+
+    def columns(self, tokens: Sequence[str], pitch: float) -> Labels:
+        """Return the labels of columns: level where they fit, else slanted, else upright."""
+        labels = self._labels(tokens, pitch)
+        room, line = pitch * labels.step, LINE * labels.font / INCH
+        widths = [self.width(text, labels.font) for text in labels.texts[:: labels.step]]
+        widest = max(widths)
+        if widest <= room * 0.9:
+            return labels._replace(extent=line + GAP)
+        if room * SLANT < line:
+            return labels._replace(turned=90, extent=widest + GAP)
+        ends = [place * pitch + wide * SLANT for place, wide in zip(labels.places(), widths, strict=True)]
+        overhang = max(0.0, max(ends) + pitch / 2 - len(tokens) * pitch)
+        return labels._replace(turned=45, extent=SLANT * (widest + line) + GAP, overhang=overhang)
+
+
+def font_of(pitch: float) -> float:
+    """Return the size of labels whose lines are so many inches apart; 0 where none can be read."""
+    points = min(LARGEST_FONT + max(0.0, pitch - 0.55) * GROWTH, LARGEST_OF_ALL, pitch * INCH * 0.78)
+    return points if points >= LEAST_FONT else 0.0
 
 
 @lru_cache(maxsize=4096)
@@ -72,18 +159,10 @@ def pen_for(view: View, tokens: Iterable[str], keeps_all: bool = False) -> Pen:
     """Return the pen that draws these tokens in the view's palette."""
     name = view.palette or ("greys" if view.color == "never" else PAPER)
     paper, ink, faint = page_colors(name)
-    texts = list(dict.fromkeys(tokens))
-    fonts = fonts_for(map(visible, texts))
+    fonts = fonts_for(map(visible, dict.fromkeys(tokens)))
     if keeps_all:
         fonts = fonts._replace(families=(*fonts.families, "sans-serif"))
     return Pen(ink, paper, faint, name, fonts, keeps_all)
-
-
-def missing_note(pen: Pen, tokens: Iterable[str]) -> list[str]:
-    """Return what to say of characters that no font has."""
-    if pen.keeps_all or not pen.fonts.missing:
-        return []
-    return [advice(pen.fonts.missing, list(map(visible, tokens)))]
 
 
 def on_paper(rgb: RGB) -> tuple[float, float, float]:
@@ -96,38 +175,17 @@ def on_paper(rgb: RGB) -> tuple[float, float, float]:
     return (red / 255, green / 255, blue / 255)
 
 
-FIRST = "DejaVu Sans"
-
-# Asked before the others: fonts of many letters, in one style, that systems bring along.
-WIDELY_MADE = (
-    *("Noto Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Emoji", "Symbola", "Arial Unicode MS"),
-    *("Hiragino Sans", "PingFang SC", "Apple SD Gothic Neo", "Microsoft YaHei", "Yu Gothic", "Malgun Gothic"),
-    *("Segoe UI", "Segoe UI Symbol", "Segoe UI Emoji", "Nirmala UI", "FreeSans", "FreeSerif", "Unifont"),
-)
-NO_FONT = "Last Resort"  # Matplotlib's own, which draws a box for every letter there is
-UNDRAWN = frozenset("\ufe0e\ufe0f\u200d")  # say how their neighbours look, and have no picture of their own
-
-
-class Fonts(NamedTuple):
-    """The families that draw some texts, in the order in which they are asked, and the characters that none has."""
-
-    families: tuple[str, ...]
-    missing: frozenset[str]
-
-
 def fonts_for(texts: Iterable[str]) -> Fonts:
     """Return the fonts that draw all characters of these texts, as far as there are any."""
-    wanted = {ord(char) for text in texts for char in text if char not in UNDRAWN}
     from matplotlib import font_manager
 
+    wanted = {ord(char) for text in texts for char in text if char not in UNDRAWN}
     wanted -= _letters(font_manager.findfont(FIRST))
     families = [FIRST]
     for name, path in _files() if wanted else ():
         if found := wanted & _letters(path):
             families.append(name)
             wanted -= found
-        if not wanted:
-            break
     return Fonts(tuple(families), frozenset(map(chr, wanted)))
 
 
@@ -138,9 +196,8 @@ def _files() -> Sequence[tuple[str, str]]:
 
     files: dict[str, str] = {}
     for one in font_manager.fontManager.ttflist:
-        if one.name.startswith(NO_FONT):
-            continue
-        if one.style == "normal" and one.weight in (400, "normal", "regular", "book"):
+        is_upright = one.style == "normal" and one.weight in (400, "normal", "regular", "book")
+        if is_upright and not one.name.startswith(NO_FONT):
             files.setdefault(one.name, one.fname)
     order = {name: n for n, name in enumerate(WIDELY_MADE)}
     return sorted(files.items(), key=lambda file: (order.get(file[0], len(order)), file[0]))
@@ -158,16 +215,17 @@ def _letters(path: str) -> frozenset[int]:
         return frozenset()
 
 
-def advice(missing: Iterable[str], tokens: Sequence[str]) -> str:
-    """Return a sentence on the characters that no font has: the first of them, their token, what to install."""
-    chars = sorted(missing)
-    char = chars[0]
-    token = next((token for token in tokens if char in token), char)
+def missing_note(pen: Pen, tokens: Iterable[str]) -> list[str]:
+    """Return a sentence on the characters that no font has: the first of them, its token, what to install."""
+    if pen.keeps_all or not pen.fonts.missing:
+        return []
+    char, *others = sorted(pen.fonts.missing)
+    token = next((shown for shown in map(visible, tokens) if char in shown), char)
     name = unicodedata.name(char, "").lower()
-    more = f", nor {len(chars) - 1} more" if len(chars) > 1 else ""
+    more = f", nor {len(others)} more" if others else ""
     if unicodedata.category(char) == "So":
         hint = "Install one with outlines, such as Symbola or Noto Emoji; colour fonts cannot be drawn."
     else:
         hint = f"Install one of its script{f' ({name.split()[0]})' if name else ''}, such as Noto Sans."
     about = f"U+{ord(char):04X}{f' ({name})' if name else ''}"
-    return f"No font here has {about} of {token[:40]!r}{more}: the figure shows its code. {hint}"
+    return [f"No font here has {about} of {token[:40]!r}{more}: the figure shows its code. {hint}"]

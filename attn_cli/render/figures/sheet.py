@@ -3,72 +3,45 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attn_cli.errors import UsageError
-from attn_cli.render.figures.pen import INCH, LINE, Pen
+from attn_cli.render.figures.pen import EDGE, GAP, HEADLINE, INCH, LINE, Labels, Pen
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-EDGE = 0.12  # inches of white around everything
-GAP = 0.07  # between a label and what it names
-HEADLINE, SMALL = 12.0, 8.5  # points
-LEAST_FONT, LARGEST_FONT, LARGEST_OF_ALL = 4.0, 11.0, 18.0
-GROWTH = 20.0  # points per inch, of labels in lines of more than half an inch: a slide
 LETTER = 0.35  # of the font size: half the height of a letter, which a label is centred by
+LEAST_ROW, WANTED, LONGEST = 0.085, 8.0, 17.0  # inches of a row; of rows of middling number, and at most
+ROUNDS = 8  # of fitting cells and labels into a given size
 
 
 class Area(NamedTuple):
-    """The inches that a sheet has; None is as many as are needed."""
+    """The inches that a sheet has, where that is given."""
 
-    width: float | None = None
-    height: float | None = None
-
-
-class Plan(Protocol):
-    """Where everything stands in a figure: what every kind has of it."""
-
-    @property
-    def title(self) -> Sequence[str]:
-        """The title's lines."""
-        ...
-
-    @property
-    def width(self) -> float:
-        """The inches that it takes across."""
-        ...
-
-    @property
-    def height(self) -> float:
-        """The inches that it takes from top to bottom."""
-        ...
+    width: float
+    height: float
 
 
-class Drawing(Protocol):
-    """What one kind of figure shows: it knows where everything stands, and how it is drawn."""
+class Plan(NamedTuple):
+    """Where everything stands: the title's lines, the inches that all takes, and what draws all but the title."""
 
-    @property
-    def title(self) -> str:
-        """What stands above it; nothing if empty."""
-        ...
+    title: Sequence[str]
+    width: float
+    height: float
+    draw: Callable[[Sheet], None]
 
-    def _replace(self, *, title: str) -> Drawing:
-        """Return it with another title."""
-        ...
 
-    def texts(self) -> Iterable[str]:
-        """Return the tokens that are written."""
-        ...
+class Drawing(NamedTuple):
+    """What a figure shows: its title, the tokens that are written, and how a place is found for everything.
 
-    def plan(self, pen: Pen, area: Area) -> Plan:
-        """Return where everything stands, or raise UsageError where the area has no room for it."""
-        ...
+    Without an area it takes as many inches as are needed; `plan` raises UsageError where one has no room for it.
+    """
 
-    def draw(self, sheet: Sheet, plan: Any) -> None:
-        """Draw it on a sheet as its own plan says; the title stands there already."""
-        ...
+    title: str
+    texts: Sequence[str]
+    plan: Callable[[str, Pen, Area | None], Plan]
 
 
 class Box(NamedTuple):
@@ -101,82 +74,40 @@ class Sheet(NamedTuple):
         weight: str = "normal",
     ) -> None:
         """Write a text whose letters are centred on the point; `turned` is in degrees, against the clock."""
-        down = LETTER * size / INCH
-        angle = math.radians(turned)
-        self.axes.text(
-            x + down * math.sin(angle),
-            y + down * math.cos(angle),
-            text,
-            size=size,
-            ha=align,
-            va="baseline",
-            rotation=turned,
-            rotation_mode="anchor",
-            color=color or self.pen.ink,
-            weight=weight,
-            family=list(self.pen.fonts.families),
-            parse_math=False,
-        )
+        down, angle = LETTER * size / INCH, math.radians(turned)
+        look: dict[str, Any] = {"ha": align, "va": "baseline", "rotation": turned, "rotation_mode": "anchor"}
+        look |= {"family": list(self.pen.fonts.families), "size": size, "weight": weight}
+        x, y = x + down * math.sin(angle), y + down * math.cos(angle)
+        self.axes.text(x, y, text, color=color or self.pen.ink, parse_math=False, **look)
 
+    def title(self, lines: Sequence[str]) -> None:
+        """Write the title at the top left."""
+        step = HEADLINE * LINE / INCH
+        for n, line in enumerate(lines):
+            self.text(EDGE, EDGE + (n + 0.5) * step, line, HEADLINE, weight="bold")
 
-def font_of(pitch: float) -> float:
-    """Return the size of labels whose lines are so many inches apart; 0 where none can be read."""
-    points = min(LARGEST_FONT + max(0.0, pitch - 0.55) * GROWTH, LARGEST_OF_ALL, pitch * INCH * 0.78)
-    return points if points >= LEAST_FONT else 0.0
+    def rows(
+        self, labels: Labels, x: float, y: float, align: str = "right", faint: Collection[int] = ()
+    ) -> None:
+        """Write labels beside rows that begin at y; they end, or with `align` left begin, at x; some stand back."""
+        for i in labels.places():
+            color = self.pen.faint if i in faint else self.pen.ink
+            self.text(x, y + (i + 0.5) * labels.pitch, labels.texts[i], labels.font, align, color=color)
 
+    def columns(self, labels: Labels, x: float, y: float) -> None:
+        """Write labels above columns that begin at x; y is the upper edge of the matrix."""
+        for j in labels.places():
+            middle = x + (j + 0.5) * labels.pitch
+            if labels.turned:
+                self.text(middle, y - GAP, labels.texts[j], labels.font, turned=labels.turned)
+            else:
+                self.text(middle, y - labels.extent / 2, labels.texts[j], labels.font, "center")
 
-def label_step(pitch: float) -> int:
-    """Return 1 where every label has room at this pitch, 3 where every third has."""
-    return max(1, math.ceil(LEAST_FONT * LINE / (pitch * INCH)))
-
-
-def label_font(pitch: float) -> float:
-    """Return the size of labels at this pitch: where there is no room for each of them, that of every so many-th."""
-    return font_of(pitch * label_step(pitch)) or LEAST_FONT
-
-
-def title_lines(pen: Pen, title: str, width: float) -> list[str]:
-    """Return the title in lines that fit between the edges."""
-    return folded(pen, pen.drawable(title), width, HEADLINE, "bold") if title else []
-
-
-def folded(pen: Pen, text: str, width: float, size: float, weight: str = "normal") -> list[str]:
-    """Return a text in lines that fit between the edges, broken between words."""
-    lines: list[str] = []
-    for word in text.split(" "):
-        longer = f"{lines[-1]} {word}" if lines else word
-        if lines and pen.width(longer, size, weight) <= width - 2 * EDGE:
-            lines[-1] = longer
-        else:
-            lines.append(word)
-    return lines
-
-
-def title_height(lines: Sequence[str]) -> float:
-    """Return the inches that the title takes."""
-    return len(lines) * HEADLINE * LINE / INCH + (GAP if lines else 0.0)
-
-
-def draw_title(sheet: Sheet, lines: Sequence[str]) -> None:
-    """Write the title at the top left."""
-    step = HEADLINE * LINE / INCH
-    for n, line in enumerate(lines):
-        sheet.text(EDGE, EDGE + (n + 0.5) * step, line, HEADLINE, weight="bold")
-
-
-def note_step(sheet: Sheet, step: int, what: str) -> None:
-    """Say that only every so many-th label is written."""
-    if step > 1:
-        sheet.notes.append(f"Every {step}{ordinal(step)} {what} is named; a larger --size has room for more.")
-
-
-def too_small(area: Area) -> UsageError:
-    """Return the error of an area that has no room for a figure."""
-    return UsageError(
-        f"{area.width:g} x {area.height:g} inches are too few for this figure.",
-        "Give a larger --size.",
-        "--size",
-    )
+    def note_step(self, step: int, what: str) -> None:
+        """Say that only every so many-th label is written."""
+        if step > 1:
+            said = f"Every {step}{ordinal(step)} {what} is named; a larger --size has room for more."
+            self.notes.append(said)
 
 
 def ordinal(number: int) -> str:
@@ -190,72 +121,57 @@ def ordinal(number: int) -> str:
     return {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
 
 
-SLANT = math.sqrt(0.5)
+def natural(n: float, most: float) -> float:
+    """Return the inches of each of n rows where the size is free, `most` at the most."""
+    return min(most, max(WANTED / n, LEAST_ROW), LONGEST / n)
 
 
-class Labels(NamedTuple):
-    """Labels of rows or columns that are `pitch` inches apart; every `step`-th is written."""
+def row_pitch(
+    n: int, sizes: tuple[float, float], area: Area | None, pen: Pen, title: str, rest: float
+) -> float:
+    """Return the inches of each of n rows: what an area leaves below its title, without `rest`, else what suits them.
 
-    texts: Sequence[str]
-    pitch: float
-    font: float
-    step: int
-    turned: int = 0
-    extent: float = 0.0  # inches across the rows, or above the columns
-    overhang: float = 0.0  # inches by which a slanted one stands out beyond the last column
-
-    def places(self) -> range:
-        """Return which of them are written."""
-        return range(0, len(self.texts), self.step)
-
-
-def row_labels(
-    pen: Pen, texts: Sequence[str], pitch: float, least: float = 0.0, most: float | None = None
-) -> Labels:
-    """Return the labels of rows, which take `least` inches at least, and `most` where letters can be so small."""
-    font, step = label_font(pitch), label_step(pitch)
-    extent = pen.widest(texts[::step], font) + GAP
-    if most is not None and extent > most:
-        font = max(LEAST_FONT, font * most / extent)
-        extent = pen.widest(texts[::step], font) + GAP
-    return Labels(texts, pitch, font, step, 0, max(least, extent))
+    `sizes` are the least in an area and the most without one.
+    """
+    least, most = sizes
+    if area is None:
+        return natural(n, most)
+    pitch = (area.height - pen.headed(title, area.width)[1] - rest) / n
+    check_room(area, pitch >= least)
+    return pitch
 
 
-def column_labels(pen: Pen, texts: Sequence[str], pitch: float) -> Labels:
-    """Return the labels of columns: level where they fit, else slanted, else upright."""
-    font, step = label_font(pitch), label_step(pitch)
-    widths = [pen.width(text, font) for text in texts[::step]]
-    widest, line = max(widths), LINE * font / INCH
-    labels = Labels(texts, pitch, font, step)
-    if widest <= pitch * step * 0.9:
-        return labels._replace(extent=line + GAP)
-    if pitch * step * SLANT < line:
-        return labels._replace(turned=90, extent=widest + GAP)
-    places = [place * pitch for place in labels.places()]
-    ends = [place + wide * SLANT for place, wide in zip(places, widths, strict=True)]
-    overhang = max(0.0, max(ends) + pitch / 2 - len(texts) * pitch)
-    return labels._replace(turned=45, extent=SLANT * (widest + line) + GAP, overhang=overhang)
+def check_room(area: Area | None, is_enough: bool) -> None:
+    """Raise UsageError for an area that has no room for a figure."""
+    if area is not None and not is_enough:
+        what = f"{area.width:g} x {area.height:g} inches are too few for this figure."
+        raise UsageError(what, "Give a larger --size.", "--size")
 
 
-def draw_rows(
-    sheet: Sheet,
-    labels: Labels,
-    x: float,
-    y: float,
-    align: str = "right",
-    faint: Collection[int] = (),
-) -> None:
-    """Write labels beside rows that begin at y; they end, or with `align` left begin, at x; some stand back."""
-    for i in labels.places():
-        color = sheet.pen.faint if i in faint else sheet.pen.ink
-        sheet.text(x, y + (i + 0.5) * labels.pitch, labels.texts[i], labels.font, align, color=color)
+def fitted(
+    place: Callable[[float, bool], Plan],
+    cell: float,
+    cells: tuple[int, int],
+    least: float,
+    smallest: float,
+    area: Area | None,
+) -> Plan:
+    """Return the plan whose cells, (across, down) of them, are as large as the area lets them be.
 
-
-def draw_columns(sheet: Sheet, labels: Labels, x: float, y: float) -> None:
-    """Write labels above columns that begin at x; y is the upper edge of the matrix."""
-    for j in labels.places():
-        middle = x + (j + 0.5) * labels.pitch
-        if labels.turned:
-            sheet.text(middle, y - GAP, labels.texts[j], labels.font, turned=labels.turned)
-        else:
-            sheet.text(middle, y - labels.extent / 2, labels.texts[j], labels.font, "center")
+    `place` makes the plan for cells of so many inches, and may be told to leave out what the area has no room for.
+    They begin at `cell`, seek a size of at least `least`, and then shrink, if need be, to no less than `smallest`.
+    """
+    if area is None:
+        return place(cell, False)
+    across, down = cells
+    plan = place(cell, True)
+    for _ in range(ROUNDS):
+        wide = (area.width - (plan.width - cell * across)) / across
+        high = (area.height - (plan.height - cell * down)) / down
+        cell = max(least, (cell + min(wide, high)) / 2)
+        plan = place(cell, True)
+    while plan.width > area.width or plan.height > area.height:
+        cell *= 0.97
+        check_room(area, cell >= smallest)
+        plan = place(cell, True)
+    return plan

@@ -18,9 +18,9 @@ from matplotlib.patches import PathPatch, Rectangle  # noqa: E402
 
 import attn_cli  # noqa: E402
 from attn_cli import AttnError, Settings, figure, trace_cross, trace_masked, trace_self  # noqa: E402
-from attn_cli.render.figures import drawing, picture  # noqa: E402
+from attn_cli.render.figures import FIGURES as DRAWN  # noqa: E402
+from attn_cli.render.figures import drawing, picture, subject  # noqa: E402
 from attn_cli.render.figures import pen as fonts  # noqa: E402
-from attn_cli.render.figures.subjects import KINDS, subject  # noqa: E402
 from attn_cli.settings.output import FIGURES, View  # noqa: E402
 from attn_cli.teach.examples import load  # noqa: E402
 from tests.thorough import like_cases  # noqa: E402
@@ -255,7 +255,7 @@ def test_drawing_leaves_matplotlibs_settings_as_they_were():
     before = dict(matplotlib.rcParams)
     figure(trace_self("the cat", RANDOM))
     assert dict(matplotlib.rcParams) == before
-    assert set(KINDS) == set(FIGURES) and attn_cli.figure is figure
+    assert set(DRAWN) == set(FIGURES) and attn_cli.figure is figure
 
 
 def test_settings_of_the_user_change_nothing():
