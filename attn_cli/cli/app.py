@@ -21,7 +21,7 @@ COMMANDS: dict[str, tuple[str, Any]] = {
     "exercise": ("exercise", "exercise"),
     "compare": ("compare", "compare"),
     "show": ("show", "show_"),
-    "page": ("page", "page"),
+    "page": ("attend", "page"),
     "heads": ("heads", "heads"),
     "live": ("live", "live"),
     "example": ("example", "example"),
@@ -44,14 +44,11 @@ COMMANDS: dict[str, tuple[str, Any]] = {
     "learn": (
         "Learned attention: train a layer of heads on a treebank, score any model.\n\n"
         "Example: attn learn score roles en_ewt-ud-dev.conllu",
-        {
-            "score": ("learn", "score"),
-            "train": ("learn", "train"),
-        },
+        {"score": ("learn", "score"), "train": ("learn", "train")},
     ),
     "batch": ("batch", "batch"),
     "config": ("config", "config"),
-    "schema": ("schema", "schema"),
+    "schema": ("config", "schema"),
 }
 EPILOG = (
     'Start with:  attn explain "The quick brown fox jumped over the lazy dog"\n\n'

@@ -1,7 +1,7 @@
 """Options for Typer, made of the settings that settings/settings.py and settings/output.py declare.
 
-A command whose parameters are `settings: Settings` and `view: View` has all of them. Options and arguments that several
-commands share and that are not settings stand here too.
+A command whose parameters are `settings: Settings` and `view: View` has all of them, or those that `takes` names.
+Options and arguments that several commands share and that are not settings stand here too.
 """
 
 import inspect
@@ -17,50 +17,65 @@ from attn_cli.cli.origins import Command
 from attn_cli.io.escape import as_utf8
 from attn_cli.render.formats import is_given
 from attn_cli.render.result import OF_RECORD
-from attn_cli.settings.declare import HELP, OUTPUT, TEXT, Setting, declared
+from attn_cli.settings.declare import HELP, OUTPUT, TEXT, Group, Setting, declared, now
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
 Function = Callable[..., None]
 RECORDS = ("settings", "view")  # parameters that stand for the options that their classes declare
-OF_FIGURES = ("figure", "dpi", "size", "title")  # what a command without figures does not take
 SETTINGS: dict[str, Setting] = declared(Settings) | declared(View)
+TOGETHER = {  # what many commands take
+    "TOKENS": "tokenizer keep_punctuation max_text max_word",
+    "VECTORS": "embedding dim seed oov",
+    "MODEL": "model projection layer join_pieces hide_special renormalize",
+    "COMPUTED": "heads head layout score temperature mask mask_true without round threads",
+    "PLACED": "pad pad_side positions",
+    "ROWS": "query versus top full dtype",
+    "SCREEN": "format output steps by_hand fields precision color palette shades width",
+    "FIGURE": "figure dpi size title",
+}
 
 
-def offers(*values: str) -> Callable[[str], list[str]] | None:
+def _offers(values: Sequence[str]) -> Callable[[str], list[str]] | None:
     """Return a completion function that offers these values; the shell itself completes file names."""
-    return (
-        (lambda incomplete: [value for value in values if value.startswith(incomplete)]) if values else None
-    )
+    if not values:
+        return None
+    return lambda incomplete: [value for value in values if value.startswith(incomplete)]
 
 
-def argument(metavar: str, help: str, *values: str) -> Any:
+def argument(metavar: str, help: str, *values: str, default: Any = ...) -> Any:
     """Return Typer's description of an argument; the shell offers `values`."""
-    return typer.Argument(metavar=metavar, help=help, show_default=False, autocompletion=offers(*values))
+    offered = _offers(values)
+    return typer.Argument(default, metavar=metavar, help=help, show_default=False, autocompletion=offered)
 
 
-def own(metavar: str, help: str, *names: str, group: str = "", values: Sequence[str] = ()) -> Any:
-    """Return Typer's description of a command's own option; without `names` it bears its parameter's.
+def own(
+    metavar: str,
+    help: str,
+    group: Group | None = None,
+    *names: str,
+    default: Any = None,
+    values: Sequence[str] = (),
+    **more: Any,
+) -> Any:
+    """Return Typer's description of a command's own option; without `names` it bears its parameter's."""
+    about = {"metavar": metavar or None, "rich_help_panel": group, "autocompletion": _offers(values), **more}
+    return typer.Option(default, *names, help=help, **about)
 
-    `group` is one of GROUPS: the heading above it in --help.
-    """
-    return typer.Option(
-        *names, metavar=metavar, help=help, rich_help_panel=group or None, autocompletion=offers(*values)
-    )
 
-
-def option(one: Setting, help: str = "", has_variable: bool = True) -> Any:
+def option(one: Setting, help: str = "", default: Any = ..., has_variable: bool = True) -> Any:
     """Return Typer's description of a declared setting; `help` is for a command that takes a narrower one."""
     unset = f"  [default: {one.unset}]" if one.unset else ""
-    return typer.Option(
+    return own(
+        one.metavar or "",
+        help or one.help_text() + unset,
+        one.group,
         f"{one.option}/--no-{one.option[2:]}" if one.type is bool else one.option,
-        *([one.short] if one.short else []),
-        help=help or one.help_text() + unset,
-        metavar=one.metavar,
+        *filter(None, [one.short]),
+        default=default,
+        values=(one.names() or now(one.examples)) if one.metavar else (),
         envvar=one.variable if has_variable else None,
         show_envvar=bool(help),
-        autocompletion=offers(*one.completions()) if one.metavar else None,
-        rich_help_panel=one.group or None,
     )
 
 
@@ -68,31 +83,19 @@ class Takes(NamedTuple):
     """Which options of its records of settings a command takes, and which formats it can be asked for."""
 
     function: Function
-    left_out: tuple[str, ...] = ()  # settings that keep their defaults
-    taken: tuple[str, ...] = ()  # if any, these alone are taken
+    names: Collection[str] = ()  # those of settings; all if there are none here
     typed: bool = False  # no variable and no configuration file changes what is computed
     can: Collection[str] = ()  # what its result has, where -f offers only the formats of that
-    help: str = ""  # of -f
-
-    def takes(self, one: Setting) -> bool:
-        """Tell whether the command has the option of a setting."""
-        return one.name in self.taken if self.taken else one.name not in self.left_out
+    help: str = ""  # of -f, which then no variable sets
 
 
-def without(*names: str, typed: bool = False) -> Callable[[Function], Takes]:
-    """Let a command take the options of its records of settings without these, which keep their defaults.
+def takes(names: str, **more: Any) -> Callable[[Function], Takes]:
+    """Let a command take these options of its records of settings alone, or those TOGETHER has under a name.
 
-    With `typed`, no variable and no configuration file changes what is computed.
+    `more` are further fields of Takes.
     """
-    return lambda function: Takes(function, left_out=names, typed=typed)
-
-
-def only(*names: str, can: Collection[str] = (), help: str = "") -> Callable[[Function], Takes]:
-    """Let a command take these options of its records of settings alone; -f those formats that it can give.
-
-    With `help` for -f, no variable sets that.
-    """
-    return lambda function: Takes(function, taken=names, can=can, help=help)
+    listed = tuple(" ".join(TOGETHER.get(name, name) for name in names.split()).split())
+    return lambda function: Takes(function, listed, **more)
 
 
 def _with_options(of: Takes) -> Function:
@@ -100,24 +103,26 @@ def _with_options(of: Takes) -> Function:
 
     It is made when it is asked for, because score functions, mask rules and formats can be added to a running program.
     """
-    parameters, records, repeated = [], {}, []
+    parameters, records = [], {}
     for name, given in inspect.signature(of.function, eval_str=True).parameters.items():
         if name not in RECORDS:
             parameters.append(given)
             continue
-        taken = [one for one in declared(given.annotation).values() if of.takes(one)]
-        records[name] = given.annotation, [one.name for one in taken]
-        repeated += [one.name for one in taken if one.is_repeated]
-        parameters += [_parameter(one, of, of.typed and name == "settings") for one in taken]
+        taken = [one for one in declared(given.annotation).values() if not of.names or one.name in of.names]
+        records[name] = given.annotation, taken
+        is_typed = name == "settings" and (of.typed or given.annotation is not Settings)
+        parameters += [_parameter(one, of, is_typed) for one in taken]
 
     @wraps(of.function)
     def run(**values: Any) -> None:
         if values.get("query") is not None:
             values["query"] = as_utf8(values["query"])
-        for name in repeated:
-            values[name] = tuple(map(as_utf8, values[name] or ()))
-        for name, (record, names) in records.items():
-            values[name] = record(**{one: values.pop(one) for one in names})
+        for name, (record, taken) in records.items():
+            given = {one.name: values.pop(one.name) for one in taken}
+            given |= {
+                one.name: tuple(map(as_utf8, given[one.name] or ())) for one in taken if one.is_repeated
+            }
+            values[name] = record(**given)
         of.function(**values)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -151,18 +156,21 @@ def single_command(name: str, function: Function | Takes) -> Any:
 
 def common_options() -> list[TyperOption]:
     """Return the options of every command and group: -h for the short help, --help for the full one, --no-pager."""
-    no_pager = TyperOption(  # main() obeys it before anything is parsed, for --help acts at once
-        param_decls=["--no-pager"],
-        is_flag=True,
-        expose_value=False,
-        help="Print a long screen, or help, without a pager.",
-        rich_help_panel=OUTPUT,
-    )
+    about = "Print a long screen, or help, without a pager."
+    no_pager = _flag(
+        "--no-pager", about, OUTPUT
+    )  # main() obeys it before anything is parsed, for --help acts at once
     return [
         no_pager,
         _help_option("-h", "Show what people use most, and an example.", "short_help"),
         _help_option("--help", "Show all options.", "full_help"),
     ]
+
+
+def _flag(name: str, help: str, group: Group, **more: Any) -> TyperOption:
+    return TyperOption(
+        param_decls=[name], is_flag=True, expose_value=False, help=help, rich_help_panel=group, **more
+    )
 
 
 def _help_option(name: str, help: str, which: str) -> TyperOption:
@@ -174,32 +182,18 @@ def _help_option(name: str, help: str, which: str) -> TyperOption:
             put_screen(getattr(helping, which)(ctx, sys.stdout))
             ctx.exit()
 
-    return TyperOption(
-        param_decls=[name],
-        is_flag=True,
-        is_eager=True,
-        expose_value=False,
-        callback=show,
-        help=help,
-        rich_help_panel=HELP,
-    )
+    return _flag(name, help, HELP, is_eager=True, callback=show)
 
 
-Texts = Annotated[list[str] | None, argument("TEXT", "The text, in quotes; - is standard input.")]
-Context = Annotated[
-    str | None, own("TEXT", "Keys and values come from this second text.", "--context", group=TEXT)
-]
-Pause = Annotated[
-    bool,
-    typer.Option(
-        "--pause",
-        help="Show one part at a time on a cleared screen and wait for a key; ? lists the keys.",
-        rich_help_panel=OUTPUT,
-    ),
-]
+TEXT_HELP = "The text, in quotes; - is standard input."
+PAUSE_HELP = "Show one part at a time on a cleared screen and wait for a key; ? lists the keys."
+CONTEXT_HELP = "Keys and values come from this second text."
+Texts = Annotated[list[str] | None, argument("TEXT", TEXT_HELP)]
+Context = Annotated[str | None, own("TEXT", CONTEXT_HELP, TEXT, "--context", default=...)]
+Pause = Annotated[bool, own("", PAUSE_HELP, OUTPUT, "--pause", default=...)]
 
 # Options of the commands that answer with a small record.
 SOURCES = "word2vec (bundled), a file, or an imported name."
 NameOrFile = Annotated[str | None, argument("[NAME|FILE]", SOURCES)]
 Vectors = Annotated[str | None, option(SETTINGS["embedding"], f"{SOURCES}  [default: word2vec]")]
-of_record = only("format", "output", can=OF_RECORD)  # what such a command takes of a View
+of_record = takes("format output", can=OF_RECORD)  # what such a command takes of a View

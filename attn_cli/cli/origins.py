@@ -12,13 +12,13 @@ from typer.core import TyperCommand
 
 from attn_cli.cli.read_text import NoText
 from attn_cli.errors import AttnError, ConfigError, SettingError, UsageError
-from attn_cli.render.formats import formats
 from attn_cli.settings.output import is_json
 from attn_cli.settings.settings import CONFLICTS_WITH_MODEL, WITH_MODEL, Settings
 
 HERE = "attn.toml"
 TYPED, VARIABLE, FILE = "COMMANDLINE", "ENVIRONMENT", "DEFAULT_MAP"  # Click's names
 NOT_TYPED = (VARIABLE, FILE)
+DEFAULTS = Settings()
 # Options that, set by a variable or file, are ignored where they do not apply: tidy, meant for CSV, must not make a
 # table fail.
 IGNORED_IF_UNSUPPORTED = {"tidy": False, "fields": None, "figure": None, "dpi": None, "size": None}
@@ -61,7 +61,9 @@ class Command(TyperCommand):
         """Parse what was typed; configuration files give the defaults of the options that have a variable."""
         ctx.meta["typed"] = tuple(args)  # help is asked for before --width is read
         if not ctx.resilient_parsing and (paths := config_files()):
-            ctx.default_map = _file_values(self, ctx, paths)
+            from attn_cli.cli.config_files import FileDefaults  # most users have no such file
+
+            ctx.default_map = FileDefaults(self, ctx, paths)
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
@@ -69,20 +71,19 @@ class Command(TyperCommand):
         output = ctx.params.get("output")
         if output not in (None, "-") and origin(ctx, "format") in NOT_TYPED:
             ctx.params["format"] = None  # the file's suffix was typed, the format was not
+        is_told = True
         try:
             _resolve_model_conflicts(ctx)
             _reset_model_options(ctx)
-            result = self._run(ctx)
-        except AttnError as error:
+            return self._run(ctx)
+        except BaseException as error:  # a SystemExit is a verdict; a ConfigError names the file itself
             is_object = is_json(ctx.params.get("format"), output, ctx.info_name)
-            if not is_object and not isinstance(error, ConfigError):  # which names the file itself
+            is_known = isinstance(error, AttnError) and not isinstance(error, ConfigError)
+            is_told = isinstance(error, SystemExit) or (is_known and not is_object)
+            raise
+        finally:
+            if is_told:
                 _name_settings(ctx)
-            raise
-        except SystemExit:  # a verdict
-            _name_settings(ctx)
-            raise
-        _name_settings(ctx)
-        return result
 
     def _run(self, ctx: Any) -> Any:
         """Run the command; a general preference that does not fit this command gives way."""
@@ -95,11 +96,9 @@ class Command(TyperCommand):
         except UsageError as error:
             name = error.option.removeprefix("--")
             is_bad = isinstance(error, SettingError)  # it fits no command
-            if name in IGNORED_IF_UNSUPPORTED and not is_bad and origin(ctx, name) in NOT_TYPED:
-                ctx.params[name] = IGNORED_IF_UNSUPPORTED[name]
-                return self._run(ctx)
-            if error.option == "--format" and origin(ctx, "format") == FILE and ctx.params["format"]:
-                ctx.params["format"] = None
+            is_ignored = name in IGNORED_IF_UNSUPPORTED and not is_bad and origin(ctx, name) in NOT_TYPED
+            if is_ignored or (name == "format" and origin(ctx, name) == FILE and ctx.params[name]):
+                ctx.params[name] = IGNORED_IF_UNSUPPORTED.get(name)
                 return self._run(ctx)
             raise with_origin(error, ctx) from None
 
@@ -115,13 +114,12 @@ def _resolve_model_conflicts(ctx: Any) -> None:
     typed = [name for name in CONFLICTS_WITH_MODEL if origin(ctx, name) == TYPED]
     if typed and origin(ctx, "model") != TYPED:
         ctx.params["model"] = None
-        return
-    if typed:
+    elif typed:
         from attn_cli.settings.validate import beside_model  # only for help with a mistake
 
         raise beside_model(typed[0])
-    for name in CONFLICTS_WITH_MODEL:
-        ctx.params[name] = getattr(Settings(), name)
+    else:
+        ctx.params.update((name, getattr(DEFAULTS, name)) for name in CONFLICTS_WITH_MODEL)
 
 
 def _reset_model_options(ctx: Any) -> None:
@@ -129,9 +127,7 @@ def _reset_model_options(ctx: Any) -> None:
     waits = WITH_MODEL if "model" in ctx.params and not ctx.params["model"] else ()
     if not ctx.params.get("hide_special"):
         waits = (*waits, "renormalize")
-    for name in waits:
-        if origin(ctx, name) in NOT_TYPED:
-            ctx.params[name] = getattr(Settings(), name)
+    ctx.params.update((name, getattr(DEFAULTS, name)) for name in waits if origin(ctx, name) in NOT_TYPED)
 
 
 def with_origin(error: UsageError, ctx: Any) -> AttnError:
@@ -149,38 +145,17 @@ def with_origin(error: UsageError, ctx: Any) -> AttnError:
 def prefer_given(ctx: Any, settings: Settings, **given: object) -> Settings:
     """Let what a file of matrices says beat a variable or a configuration file; only a typed option beats it."""
     names = [name for name, value in given.items() if value is not None and origin(ctx, name) in NOT_TYPED]
-    for name in names:
-        ctx.params[name] = None  # so that it is not reported as used
-    return replace(settings, **{name: getattr(Settings(), name) for name in names})
-
-
-def _file_values(command: TyperCommand, ctx: Any, paths: list[str]) -> Any:
-    """Return the files' defaults for a command: of the options that have a variable."""
-    from attn_cli.settings.config_file import FileValue, FileValues, in_force  # most users have no such file
-
-    command_name = ctx.command_path.split(" ")[1]  # of a verb, its noun
-    root = ctx.find_root()
-    options = {str(option.name): option for option in command.params if option.envvar}
-    own = getattr(getattr(options.get("format"), "type", None), "choices", ())
-    for_others = {*formats()} - {*own}  # asked for in general, and meant for other commands
-
-    def read() -> dict[str, FileValue]:
-        found = in_force(paths, command_name, root.command.list_commands(root))
-        if "format" in found and found["format"].value in for_others:
-            del found["format"]
-        return found
-
-    return FileValues(options, read)
+    ctx.params.update(dict.fromkeys(names))  # so that it is not reported as used
+    return replace(settings, **{name: getattr(DEFAULTS, name) for name in names})
 
 
 def _name_settings(ctx: Any) -> None:
     """Say on standard error which settings of attn.toml the command used, if any."""
+    from_files = {name: value for name, value in ctx.params.items() if origin(ctx, name) == FILE}
     used = [
         name.replace("_", "-")
-        for name, value in ctx.params.items()
-        if origin(ctx, name) == FILE
-        and value == ctx.default_map.get(name)
-        and ctx.default_map.origin(name).path == HERE
+        for name, value in from_files.items()
+        if (found := ctx.default_map.origin(name)).value == value and found.path == HERE
     ]
     if used:
         from attn_cli.io.console import say

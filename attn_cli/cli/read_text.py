@@ -42,6 +42,18 @@ def text_and_context(
     return text, None if context is None else read_text(context, command, settings)
 
 
+def two_texts(texts: Sequence[str], settings: Settings) -> list[str]:
+    """Return the two texts of attn cross: TEXT, which may be standard input, and CONTEXT."""
+    if len(texts) > 2:
+        said = f"{len(texts)} texts were given where two are wanted: put quotes round each."
+        raise UsageError(said, 'Try: attn cross "she" "likes coffee"')
+    if texts.count("-") > 1 or [*texts] == ["-"]:
+        raise UsageError(*ONE_STANDARD_INPUT)
+    if not texts:
+        raise NoText("cross")
+    return [read_text(text, "cross", settings) for text in (texts if len(texts) == 2 else (None, *texts))]
+
+
 def read_text(text: str | None, command: str, settings: Settings) -> str:
     """Return `text`, or all of standard input where it is `-` or left out; no more is read than a text may have."""
     if text is not None and text != "-":

@@ -163,7 +163,7 @@ def _format_from_files(command: str) -> str:
 
     if not (paths := config_files()):
         return ""
-    from attn_cli.settings.config_file import in_force
+    from attn_cli.cli.config_files import in_force
 
     try:
         found = in_force(paths, command, None).get("format")

@@ -1,6 +1,6 @@
 """How a setting is declared: type, default, choices, range and help in one place, which everything else reads.
 
-Each field of Settings, View and the settings of training is made by `Setting.field`. Command line, ATTN_* variables,
+Each field of Settings, View and the settings of training is made by a Group. Command line, ATTN_* variables,
 attn.toml, JSON files, checks and the reference page read `declared(Settings)`.
 """
 
@@ -21,24 +21,14 @@ Value: TypeAlias = bool | int | float | str
 Names: TypeAlias = Sequence[str] | Callable[[], Sequence[str]]
 
 TYPES: dict[str, type[Value]] = {"str": str, "int": int, "float": float, "bool": bool}
-# The groups of options, in the order of --help; each option names its own where it is declared.
-GROUPS = (
-    *(INPUT := "Input", COMPARED := "What is compared", MEASURED := "What is measured"),
-    *(
-        TEXT := "Text",
-        VECTORS := "Vectors",
-        ATTENTION := "Attention",
-        MODEL := "Model",
-        TRAINING := "Training",
-    ),
-    *(SHOWN := "What is shown", OUTPUT := "Output", HELP := "Help"),
-)
+UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
+SHORTEST, LONGEST = 1, 50  # inches
 
 
 class Setting(NamedTuple):
     """One setting: its name, type and default are those of its field."""
 
-    group: str  # the heading above its option in --help
+    group: Group  # the heading above its option in --help
     help: str | Callable[[], str]
     short: str = ""  # the option's one-letter form
     metavar: str | None = None  # what stands for the value in --help where there are no choices
@@ -46,21 +36,16 @@ class Setting(NamedTuple):
     examples: Names = ()  # some of the values there are, for completion
     parts: Names = ()  # the names that a value is a list of, with commas between them
     bounds: tuple[float, float] | None = None  # of a number, both included
-    words: Names = ()  # what may stand in the place of that number
-    is_size: bool = False  # a number of bytes, as size_of reads it
-    is_area: bool = False  # width x height in inches, as area_of reads it
+    words: Sequence[str] = ()  # what may stand in the place of that number
+    form: Callable[[object], object] | None = None  # gives None for a text that the setting cannot have
     is_repeated: bool = False  # given once for each of its values, which it has as a tuple
-    hint: str = ""  # what to give instead of a value out of range
+    hint: str = ""  # what to give instead of a value that is refused
     unset: str = ""  # what None stands for, in words
-    has_variable: bool = True  # whether ATTN_* sets it
-    in_files: bool = True  # whether attn.toml sets it
+    has_variable: bool = True  # whether ATTN_* sets it, and with it attn.toml
+    in_files: bool = True  # whether that does
     name: str = ""
     type: type[Value] = str
     default: object = None
-
-    def field(self, default: T) -> T:
-        """Return the field of a dataclass that this setting declares."""
-        return dataclasses.field(default=default, metadata={"setting": self})
 
     @property
     def option(self) -> str:
@@ -74,11 +59,7 @@ class Setting(NamedTuple):
 
     def names(self) -> tuple[str, ...]:
         """Return all values there are, or nothing where they cannot be counted."""
-        return _now(self.choices)
-
-    def completions(self) -> tuple[str, ...]:
-        """Return the values that a shell offers."""
-        return self.names() or _now(self.examples)
+        return now(self.choices)
 
     def help_text(self) -> str:
         """Return the help of its option, without the default."""
@@ -87,7 +68,7 @@ class Setting(NamedTuple):
     def read(self, value: Any) -> Any:
         """Return the value as the setting holds it: the number that digits stand for, where words are taken too.
 
-        >>> Setting("", "", bounds=(0, 9), words=("all",)).read("7")
+        >>> Setting(TEXT, "", bounds=(0, 9), words=("all",)).read("7")
         7
         """
         is_number = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10
@@ -97,29 +78,47 @@ class Setting(NamedTuple):
         """Raise SettingError if the setting cannot have this value."""
         if value is None and self.default is None:
             return
+        refused, hint = value, self.hint
         if names := self.names():
-            if value not in names:
-                hint = f"{did_you_mean(str(value), names)}Choose {', '.join(names)}."
-                raise SettingError(self.name, _quoted(value), hint)
-        elif parts := _now(self.parts):
-            self._check_parts(str(value), parts)
-        elif self.bounds is not None and value not in _now(self.words):
+            is_right, hint = value in names, f"{did_you_mean(str(value), names)}Choose {', '.join(names)}."
+        elif parts := now(self.parts):
+            wrong = [part for part in split(str(value)) if part not in parts]
+            is_right, refused = not wrong, (*wrong, "")[0]
+            hint = did_you_mean(refused, parts) + hint if wrong else hint
+        elif self.bounds is not None and value not in self.words:
             least, most = self.bounds
             is_number = hasattr(value, "__float__" if self.type is float else "__index__")
-            if not (is_number and least <= value <= most and math.isfinite(value)):  # type: ignore[operator, arg-type]
-                hint = self.hint or f"Give a whole number from {least} to {most:,}."
-                raise SettingError(self.name, _quoted(value), hint)
-        elif self.is_size and size_of(value) is None:
-            raise SettingError(self.name, _quoted(value), "Give a number of bytes, as 500000, 512kB or 64MB.")
-        elif self.is_area and area_of(value) is None:
-            hint = f"Give the width and the height, each from {SHORTEST} to {LONGEST} inches, as 8x4.5."
-            raise SettingError(self.name, _quoted(value), hint)
+            is_right = is_number and least <= value <= most and math.isfinite(value)  # type: ignore[operator, arg-type]
+            hint = hint or f"Give a whole number from {least} to {most:,}."
+        else:
+            is_right = self.form is None or self.form(value) is not None
+        if not is_right:
+            raise SettingError(
+                self.name,
+                repr(visible(refused[:60])) if isinstance(refused, str) else visible(str(refused)[:60]),
+                hint,
+            )
 
-    def _check_parts(self, value: str, parts: Sequence[str]) -> None:
-        """Raise SettingError if the value is not a list of these names."""
-        for part in split(value):
-            if part not in parts:
-                raise SettingError(self.name, _quoted(part), f"{did_you_mean(part, parts)}{self.hint}")
+
+class Group(str):
+    """The heading above options in --help; called in a dataclass, it declares a field that is one of them."""
+
+    def __call__(self, help: str | Callable[[], str], default: T = None, **about: Any) -> T:  # type: ignore[assignment]
+        """Return the field of a setting; `about` are further fields of Setting."""
+        return dataclasses.field(default=default, metadata={"setting": Setting(self, help, **about)})
+
+
+GROUPS = (  # in the order of --help
+    *(INPUT := Group("Input"), COMPARED := Group("What is compared"), MEASURED := Group("What is measured")),
+    *(TEXT := Group("Text"), VECTORS := Group("Vectors"), ATTENTION := Group("Attention")),
+    *(MODEL := Group("Model"), TRAINING := Group("Training"), SHOWN := Group("What is shown")),
+    *(OUTPUT := Group("Output"), HELP := Group("Help")),
+)
+
+
+def now(names: Names) -> tuple[str, ...]:
+    """Return the names that there are at this moment."""
+    return tuple(names() if callable(names) else names)
 
 
 def split(value: str) -> list[str]:
@@ -129,9 +128,6 @@ def split(value: str) -> list[str]:
     ['weights', 'summary']
     """
     return [name.strip() for name in value.split(",")]
-
-
-UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 
 
 def size_of(value: object) -> int | None:
@@ -147,37 +143,22 @@ def size_of(value: object) -> int | None:
     return int(digits) * UNITS[unit] or None if is_number else None
 
 
-SHORTEST, LONGEST = 1, 50  # inches
-
-
 def area_of(value: object) -> tuple[float, float] | None:
     """Return a width and a height in inches, each within SHORTEST and LONGEST; None if these are none.
 
     >>> area_of("8x4.5"), area_of("16 x 9"), area_of("8"), area_of("0x9")
     ((8.0, 4.5), (16.0, 9.0), None, None)
     """
-    sides = str(value).lower().split("x")
-    if len(sides) != 2:
-        return None
     try:
-        width, height = map(float, sides)
+        width, height = map(float, str(value).lower().split("x"))
     except ValueError:
         return None
-    fits = all(SHORTEST <= side <= LONGEST for side in (width, height))
-    return (width, height) if fits else None
-
-
-def _now(names: Names) -> tuple[str, ...]:
-    return tuple(names() if callable(names) else names)
-
-
-def _quoted(value: object) -> str:
-    return repr(visible(value[:60])) if isinstance(value, str) else visible(str(value)[:60])
+    return (width, height) if all(SHORTEST <= side <= LONGEST for side in (width, height)) else None
 
 
 @cache
 def declared(record: type) -> dict[str, Setting]:
-    """Return the settings that a dataclass declares, by name.
+    """Return the settings that a dataclass declares, by name; its other fields the library alone sets.
 
     >>> from attn_cli.settings.settings import Settings
     >>> declared(Settings)["pad_side"].names()
@@ -185,12 +166,10 @@ def declared(record: type) -> dict[str, Setting]:
     """
     found = {}
     for one in dataclasses.fields(record):
-        about: Setting | None = one.metadata.get("setting")
-        if about is None:
-            continue  # the library alone sets it
-        kind = TYPES["str" if about.is_repeated else str(one.type).partition(" ")[0]]
-        metavar = about.metavar or ("N" if kind is int else None)
-        found[one.name] = about._replace(name=one.name, type=kind, default=one.default, metavar=metavar)
+        if (about := one.metadata.get("setting")) is not None:
+            kind = TYPES["str" if about.is_repeated else str(one.type).partition(" ")[0]]
+            metavar = about.metavar or ("N" if kind is int else None)
+            found[one.name] = about._replace(name=one.name, type=kind, default=one.default, metavar=metavar)
     return found
 
 
@@ -198,8 +177,6 @@ def check(record: object) -> None:
     """Raise SettingError for the first value of Settings or View that cannot be; keep each as `Setting.read` has it."""
     kind: type = type(record)
     for name, one in declared(kind).items():
-        given = getattr(record, name)
-        value = one.read(given)
-        if value is not given:
-            object.__setattr__(record, name, value)
+        value = one.read(getattr(record, name))
+        object.__setattr__(record, name, value)
         one.check(value)

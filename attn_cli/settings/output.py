@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from attn_cli.core.scores import SCORES
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import visible
-from attn_cli.settings.declare import OUTPUT, Setting, check, split
+from attn_cli.settings.declare import LONGEST, OUTPUT, SHORTEST, area_of, check, split
 
 if TYPE_CHECKING:
     from attn_cli.io.terminal import Terminal
@@ -21,6 +21,7 @@ FIGURES = ("heatmap", "links", "bars", "heads", "steps")
 PALETTES = ("viridis", "cividis", "blues", "greys")
 MOST_DIGITS = 17  # a double has no more
 NARROWEST, WIDEST = 20, 10_000  # columns
+AREA = f"Give the width and the height, each from {SHORTEST} to {LONGEST} inches, as 8x4.5."
 
 
 def _formats() -> tuple[str, ...]:
@@ -29,81 +30,54 @@ def _formats() -> tuple[str, ...]:
     return attn_cli.formats()
 
 
-def _every_key() -> tuple[str, ...]:
-    return every_key()
-
-
 @dataclass(frozen=True)
 class View:
     """How to show a result; None leaves the choice to attn."""
 
-    format: str | None = Setting(OUTPUT, "Output format.", short="-f", choices=_formats, unset="table").field(
-        None
+    format: str | None = OUTPUT("Output format.", short="-f", choices=_formats, unset="table")
+    # A forgotten attn.toml must never make attn write a file.
+    output: str | None = OUTPUT(
+        "Write to FILE; its suffix chooses the format.", short="-o", metavar="FILE", has_variable=False
     )
-    output: str | None = Setting(
-        OUTPUT,
-        "Write to FILE; its suffix chooses the format.",
-        short="-o",
-        metavar="FILE",
-        has_variable=False,
-        in_files=False,  # a forgotten attn.toml must never make attn write a file
-    ).field(None)
-    tidy: bool = Setting(OUTPUT, "Rows of query,key,weight instead of a matrix (csv and tsv).").field(False)
-    steps: bool = Setting(OUTPUT, "Also output the matrices of every step.").field(False)
-    by_hand: str = Setting(
-        OUTPUT,
+    tidy: bool = OUTPUT("Rows of query,key,weight instead of a matrix (csv and tsv).", False)
+    steps: bool = OUTPUT("Also output the matrices of every step.", False)
+    by_hand: str = OUTPUT(
         "With -q, write out the products of the winner and its rivals, or of all keys.",
+        "two",
         choices=("two", "all"),
-    ).field("two")
-    fields: str | None = Setting(
-        OUTPUT,
+    )
+    fields: str | None = OUTPUT(
         "Only these keys of the JSON, such as weights,summary.",
         metavar="KEYS",
-        parts=_every_key,
+        parts=lambda: every_key(),
         hint="attn schema names them all.",
         unset="all",
-    ).field(None)
-    precision: int | None = Setting(
-        OUTPUT, "Digits in matrices and bars.", bounds=(0, MOST_DIGITS), unset="what fits"
-    ).field(None)
-    color: str = Setting(OUTPUT, "When to use colour.", choices=("auto", "always", "never")).field("auto")
-    palette: str | None = Setting(
-        OUTPUT,
-        "Shades: viridis or cividis for dark backgrounds, blues or greys for light ones.",
-        choices=PALETTES,
-    ).field(None)
-    shades: str = Setting(
-        OUTPUT,
+    )
+    precision: int | None = OUTPUT("Digits in matrices and bars.", bounds=(0, MOST_DIGITS), unset="what fits")
+    color: str = OUTPUT("When to use colour.", "auto", choices=("auto", "always", "never"))
+    palette: str | None = OUTPUT(
+        "Shades: viridis or cividis for dark backgrounds, blues or greys for light ones.", choices=PALETTES
+    )
+    shades: str = OUTPUT(
         "Colour scale of weights: auto follows the matrix's own range; full is always 0 to 1, so pictures are "
         "comparable.",
+        "auto",
         choices=("auto", "full"),
-    ).field("auto")
-    figure: str | None = Setting(
-        OUTPUT,
+    )
+    figure: str | None = OUTPUT(
         "Kind of figure for a .png, .pdf or .svg; without it, a .svg is a picture of the terminal screen.",
         choices=FIGURES,
         unset="heatmap in .png and .pdf",
-    ).field(None)
-    dpi: int | None = Setting(
-        OUTPUT, "Dots an inch of a figure; 200 suits slides.", bounds=(30, 1200), unset="150"
-    ).field(None)
-    size: str | None = Setting(
-        OUTPUT, "Size of a figure in inches, as 8x4.5.", metavar="WxH", is_area=True, unset="what it needs"
-    ).field(None)
-    title: str | None = Setting(
-        OUTPUT,
-        'Title of a figure; "" leaves it out.',
-        metavar="TEXT",
-        has_variable=False,
-        in_files=False,
-        unset="what it shows",
-    ).field(None)
-    width: int | None = Setting(
-        OUTPUT, "Columns to use.", bounds=(NARROWEST, WIDEST), unset="the terminal's"
-    ).field(None)
-    as_bars: bool = (
-        False  # the bars of -f bars, drawn in another format: in a file that is a page or a picture
     )
+    dpi: int | None = OUTPUT("Dots an inch of a figure; 200 suits slides.", bounds=(30, 1200), unset="150")
+    size: str | None = OUTPUT(
+        "Size of a figure in inches, as 8x4.5.", metavar="WxH", form=area_of, hint=AREA, unset="what it needs"
+    )
+    title: str | None = OUTPUT(
+        'Title of a figure; "" leaves it out.', metavar="TEXT", has_variable=False, unset="what it shows"
+    )
+    width: int | None = OUTPUT("Columns to use.", bounds=(NARROWEST, WIDEST), unset="the terminal's")
+    as_bars: bool = False  # of -f bars, in a file that is a page or a picture
 
     @property
     def has_bars(self) -> bool:
@@ -137,11 +111,8 @@ class View:
 
 def is_json(format: str | None, output: str | None, command: str = "") -> bool:
     """Tell whether a command's result is JSON: then an error is one object too."""
-    if command == "batch":
-        return True
-    return format in ("json", "jsonl") or (
-        not format and (output or "").lower().endswith((".json", ".jsonl"))
-    )
+    by_suffix = not format and (output or "").lower().endswith((".json", ".jsonl"))
+    return command == "batch" or by_suffix or format in ("json", "jsonl")
 
 
 SCHEMA = Path(__file__).parents[1] / "schema.json"
@@ -152,11 +123,6 @@ NO_TRACES = ("compare", "examples")  # kinds with keys of their own
 
 # Keys that a record has only if an option of the command adds them.
 ADDED = {"mask_views": "--show mask"}
-
-
-def _no_key(name: str, kind: str) -> UsageError:
-    hint = f"{did_you_mean(name, keys_of(kind))}attn schema names the keys of each kind."
-    return UsageError(f"JSON of kind {kind} has no key {visible(name)!r}.", hint, "--fields")
 
 
 def schema_text() -> str:
@@ -199,11 +165,9 @@ def chosen_keys(fields: str | None, kind: str, added: tuple[str, ...] = ()) -> t
         if name in ADDED and name in keys and name not in added:
             raise UsageError(f"{name} is there with {ADDED[name]} only.", option="--fields")
         if name not in keys:
-            raise _no_key(name, kind)
+            hint = f"{did_you_mean(name, keys)}attn schema names the keys of each kind."
+            raise UsageError(f"JSON of kind {kind} has no key {visible(name)!r}.", hint, "--fields")
     if set(names) <= set(ALWAYS):
-        raise UsageError(
-            "--fields names no key but schema and kind, which are always there.",
-            "Try: --fields weights,summary",
-            "--fields",
-        )
+        said = "--fields names no key but schema and kind, which are always there."
+        raise UsageError(said, "Try: --fields weights,summary", "--fields")
     return tuple(key for key in keys if key in ALWAYS or key in names)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from attn_cli.core.mask_rules import mask_examples, mask_forms
 from attn_cli.core.scores import SCORES
-from attn_cli.settings.declare import ATTENTION, SHOWN, TEXT, VECTORS, Setting, check
+from attn_cli.settings.declare import ATTENTION, SHOWN, TEXT, VECTORS, check, size_of
 
 # Heads of the default model; a model's file says what its own are.
 HEADS = (
@@ -24,10 +24,7 @@ PIECES = ("join_pieces", "hide_special", "renormalize")
 WITH_MODEL = (*PIECES, "next", "next_at")  # where a text is read, they need a pretrained model
 # They choose rows, links, speed and what is refused, and change no number.
 SHOWN_ONLY = ("query", "versus", "top", "full", "next", "next_at", "threads", "max_text", "max_word")
-
-
-def _score_help() -> str:
-    return ", ".join(score.help for score in SCORES.values()) + "."
+SIZE = "Give a number of bytes, as 500000, 512kB or 64MB."
 
 
 @dataclass(frozen=True)
@@ -39,142 +36,123 @@ class Settings:
     attn_cli.errors.SettingError: score cannot be 'dto'. Did you mean dot? Choose scaled, dot, cosine.
     """
 
-    tokenizer: str = Setting(
-        TEXT,
+    tokenizer: str = TEXT(
         "How to split the text: English words, at spaces only, or characters.",
+        "words",
         choices=("words", "whitespace", "characters"),
-    ).field("words")
-    keep_punctuation: bool = Setting(TEXT, "Keep punctuation (tokenizer words only).").field(False)
-    max_text: str = Setting(TEXT, "Refuse a longer text.", metavar="SIZE", is_size=True).field("64MB")
-    max_word: str = Setting(TEXT, "Refuse a longer token.", metavar="SIZE", is_size=True).field("1MB")
-    join_pieces: bool = Setting(
-        TEXT, "Join a model's word pieces (##ing, Ġthe, ▁the) to words: sums over keys, means over queries."
-    ).field(False)
-    hide_special: bool = Setting(TEXT, "Leave out [CLS], [SEP], <s>, padding and their like.").field(False)
-    renormalize: bool = Setting(TEXT, "Rescale each row to sum to one after tokens are hidden.").field(False)
-    embedding: str | None = Setting(
-        VECTORS,
+    )
+    keep_punctuation: bool = TEXT("Keep punctuation (tokenizer words only).", False)
+    max_text: str = TEXT("Refuse a longer text.", "64MB", metavar="SIZE", form=size_of, hint=SIZE)
+    max_word: str = TEXT("Refuse a longer token.", "1MB", metavar="SIZE", form=size_of, hint=SIZE)
+    join_pieces: bool = TEXT(
+        "Join a model's word pieces (##ing, Ġthe, ▁the) to words: sums over keys, means over queries.", False
+    )
+    hide_special: bool = TEXT("Leave out [CLS], [SEP], <s>, padding and their like.", False)
+    renormalize: bool = TEXT("Rescale each row to sum to one after tokens are hidden.", False)
+    embedding: str | None = VECTORS(
         "Word vectors: word2vec (bundled), random, a file (text, .bin, .kv and others), or an imported name.",
         short="-e",
         metavar="NAME|FILE",
         examples=("word2vec", "random"),
         unset="word2vec",
-    ).field(None)
-    dim: int | None = Setting(VECTORS, "Numbers in a random vector.", bounds=(1, 100_000), unset="4").field(
-        None
     )
-    seed: int = Setting(VECTORS, "Seed of everything random.", bounds=(0, 2**63 - 1)).field(0)
-    oov: str | None = Setting(
-        VECTORS,
+    dim: int | None = VECTORS("Numbers in a random vector.", bounds=(1, 100_000), unset="4")
+    seed: int = VECTORS("Seed of everything random.", 0, bounds=(0, 2**63 - 1))
+    oov: str | None = VECTORS(
         "For a token without a vector: use the learned model's vector, guess one from parts of its spelling, use "
         "zeros, a random vector or that of the closest spelling, drop the token, or stop.",
         choices=("model", "subword", "zero", "random", "nearest", "skip", "error"),
         unset="model with a learned projection, else zero",
-    ).field(None)
-    model: str | None = Setting(
-        VECTORS,
+    )
+    model: str | None = VECTORS(
         "A pretrained model: its folder, or its name in the local Hugging Face cache; it brings its own tokens, "
         "vectors and heads.",
         short="-m",
         metavar="DIR|NAME",
-    ).field(None)
-    projection: str | None = Setting(
-        ATTENTION,
+    )
+    projection: str | None = ATTENTION(
         "W_q, W_k, W_v: roles, roles-deep or language (learned), identity, random, or a file.",
         short="-p",
         metavar="NAME|FILE",
         examples=("roles", "roles-deep", "language", "identity", "random"),
         unset="roles with word2vec, random with random vectors, else identity",
-    ).field(None)
-    heads: int | None = Setting(
-        ATTENTION, "Split the projection's columns into N heads.", bounds=(1, 100_000), unset="1"
-    ).field(None)
-    layer: str | int | None = Setting(
-        ATTENTION,
+    )
+    heads: int | None = ATTENTION(
+        "Split the projection's columns into N heads.", bounds=(1, 100_000), unset="1"
+    )
+    layer: str | int | None = ATTENTION(
         "Layer to show: a number (0 is the first layer) or all; for saved weights also mean.",
         metavar="N|all|mean",
         bounds=(0, 100_000),
         words=(ALL, MEAN),
         hint="Give a number from 0 to 100,000, all, or mean.",
         unset="the last; with -p language that of a named --head",
-    ).field(None)
-    head: str | None = Setting(
-        ATTENTION,
+    )
+    head: str | None = ATTENTION(
         "Which head to show: its name or number, mean, all, or rollout (through a model's layers).",
         metavar="NAME",
         examples=HEADS,
         unset="relations; previous with -p language; else the first",
-    ).field(None)
-    layout: str | None = Setting(
-        ATTENTION,
+    )
+    layout: str | None = ATTENTION(
         "Layout of weights from files: in-out is x W, out-in W x.",
         choices=("in-out", "out-in"),
         unset="in-out",
-    ).field(None)
-    score: str | None = Setting(ATTENTION, _score_help, choices=lambda: tuple(SCORES), unset="scaled").field(
-        None
     )
-    temperature: float = Setting(
-        ATTENTION,
+    score: str | None = ATTENTION(
+        lambda: f"{', '.join(score.help for score in SCORES.values())}.",
+        choices=lambda: tuple(SCORES),
+        unset="scaled",
+    )
+    temperature: float = ATTENTION(
         "Divide scores by T > 0 before the softmax.",
+        1.0,
         short="-t",
         metavar="T",
         bounds=(1e-6, math.inf),
         hint="Give a number above 0 (at least 1e-6): below 1 sharpens, above 1 flattens.",
-    ).field(1.0)
-    mask: str | None = Setting(
-        ATTENTION,
+    )
+    mask: str | None = ATTENTION(
         lambda: f"{', '.join(mask_forms())}, or a file.",
         metavar="NAME|FILE",
-        examples=lambda: list(mask_examples()),
+        examples=lambda: [*mask_examples()],
         unset="causal in masked, else none",
-    ).field(None)
-    mask_true: str | None = Setting(
-        ATTENTION, "What True means in a mask file; required with one.", choices=("allowed", "blocked")
-    ).field(None)
-    without: tuple[str, ...] = Setting(
-        ATTENTION,
+    )
+    mask_true: str | None = ATTENTION(
+        "What True means in a mask file; required with one.", choices=("allowed", "blocked")
+    )
+    # A forgotten attn.toml must never take words away.
+    without: tuple[str, ...] = ATTENTION(
         "Hide this token from every query: all its occurrences, or the one at this index. Repeatable.",
+        (),
         metavar="TOKEN",
         is_repeated=True,
         has_variable=False,
-        in_files=False,  # a forgotten attn.toml must never take words away
-    ).field(())
-    pad: int | None = Setting(
-        ATTENTION, "Add N padding tokens, which no token may attend to.", bounds=(1, 10_000)
-    ).field(None)
-    pad_side: str = Setting(
-        ATTENTION, "Where padding goes: after the text, or before it.", choices=("right", "left")
-    ).field("right")
-    positions: str | None = Setting(
-        VECTORS,
-        "What is added to X for each token's position.",
-        choices=("none", "sinusoidal"),
-        unset="none",
-    ).field(None)
-    round: int | None = Setting(
-        ATTENTION, "Round the inputs (vectors and weights) to N digits, then compute.", bounds=(0, 4)
-    ).field(None)
-    query: str | None = Setting(
-        SHOWN,
+    )
+    pad: int | None = ATTENTION("Add N padding tokens, which no token may attend to.", bounds=(1, 10_000))
+    pad_side: str = ATTENTION(
+        "Where padding goes: after the text, or before it.", "right", choices=("right", "left")
+    )
+    positions: str | None = VECTORS(
+        "What is added to X for each token's position.", choices=("none", "sinusoidal"), unset="none"
+    )
+    round: int | None = ATTENTION(
+        "Round the inputs (vectors and weights) to N digits, then compute.", bounds=(0, 4)
+    )
+    query: str | None = SHOWN(
         "Only this token's rows (or the row of this number), by hand.",
         short="-q",
         metavar="TOKEN",
         in_files=False,
-    ).field(None)
-    versus: str | None = Setting(
-        SHOWN,
+    )
+    versus: str | None = SHOWN(
         "Explain why a row prefers its strongest key to this one (in explain, or with -q).",
         metavar="TOKEN",
         has_variable=False,
-        in_files=False,
-    ).field(None)
-    top: int | None = Setting(
-        SHOWN, "Keep the K strongest links of each row.", metavar="K", bounds=(1, 1_000_000)
-    ).field(None)
-    full: bool = Setting(SHOWN, "Keep the whole matrix, even above a million weights.").field(False)
-    next: int | None = Setting(
-        SHOWN,
+    )
+    top: int | None = SHOWN("Keep the K strongest links of each row.", metavar="K", bounds=(1, 1_000_000))
+    full: bool = SHOWN("Keep the whole matrix, even above a million weights.", False)
+    next: int | None = SHOWN(
         lambda: (
             f"With -p language or --model: the K likeliest next tokens (at most {MOST_NEXT}), or fillers of [MASK], "
             "with their probabilities; with -p language, all words without a vector are pooled as [unknown]."
@@ -182,20 +160,20 @@ class Settings:
         metavar="K",
         bounds=(0, MOST_NEXT),
         unset="5 in masked and with --next-at all, else 0",
-    ).field(None)
-    next_at: str = Setting(
-        SHOWN,
+    )
+    next_at: str = SHOWN(
         "Predict the next token after the last token only, or after every token.",
+        "last",
         choices=("last", "all"),
-    ).field("last")
-    dtype: str = Setting(
-        ATTENTION,
+    )
+    dtype: str = ATTENTION(
         "Number type to compute with; float32 is faster and takes half the memory.",
+        "float64",
         choices=("float64", "float32"),
-    ).field("float64")
-    threads: int | None = Setting(
-        ATTENTION, "Threads for large work, at most.", bounds=(1, 1024), unset="one per processor"
-    ).field(None)
+    )
+    threads: int | None = ATTENTION(
+        "Threads for large work, at most.", bounds=(1, 1024), unset="one per processor"
+    )
 
     every_head: bool = False  # compute all heads, whichever is shown: a page has them to choose from
 

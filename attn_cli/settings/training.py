@@ -5,33 +5,26 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from attn_cli.settings.declare import MODEL, TRAINING, VECTORS, Setting, T
+from attn_cli.settings.declare import MODEL, TRAINING, VECTORS, Group, T
 
 MOST = 2**31 - 1
 
 
-def number(default: T, group: str, help: str, most: int = MOST, least: int = 1, unset: str = "") -> T:
+def number(default: T, group: Group, help: str, most: int = MOST, least: int = 1, unset: str = "") -> T:
     """Declare a whole number from `least` to `most`."""
-    hint = f"Give {least} to {most:,}."
-    about = Setting(group, help, bounds=(least, most), hint=hint, unset=unset, has_variable=False)
-    return about.field(default)
+    return group(help, default, bounds=(least, most), hint=f"Give {least} to {most:,}.", unset=unset)
 
 
-def other(default: T, group: str, help: str, metavar: str, unset: str = "", hint: str = "") -> T:
-    """Declare names or a decimal number; one with a `hint` lies above 0, up to 1."""
-    bounds = (math.ulp(0), 1) if hint else None
-    about = Setting(group, help, metavar=metavar, bounds=bounds, hint=hint, unset=unset, has_variable=False)
-    return about.field(default)
+def step_size(default: T, unset: str = "") -> T:
+    """Declare a step size of training: a number above 0, up to 1."""
+    hint = "Give a number above 0, up to 1."
+    return TRAINING("Step size.", default, metavar="F", bounds=(math.ulp(0), 1), hint=hint, unset=unset)
 
 
 def bits_a_number(default: str) -> str:
     """Declare how many bits a number of the file has."""
-    about = Setting(
-        MODEL, "Bits of a number in the file; 8 halve it, and cost up to 1/127 of the largest number in a row.",
-        choices=("16", "8"),
-        has_variable=False,
-    )  # fmt: skip
-    return about.field(default)
+    about = "Bits of a number in the file; 8 halve it, and cost up to 1/127 of the largest number in a row."
+    return MODEL(about, default, choices=("16", "8"))
 
 
 @dataclass(frozen=True)
@@ -42,16 +35,15 @@ class VectorTraining:
     window: int = number(5, TRAINING, "Words on each side that count as context.")
     negative: int = number(8, TRAINING, "Negative samples per true context word.")
     epochs: int = number(6, TRAINING, "Passes over the text.")
-    sample: float = other(
-        1e-4,
-        TRAINING,
+    sample: float = TRAINING(
         "Subsampling threshold: words more frequent than this share of the text are dropped at random.",
-        "F",
+        1e-4,
+        metavar="F",
     )
     words: int = number(40_000, VECTORS, "Keep at most N words.")
     min_count: int = number(10, VECTORS, "Leave out words seen less often.")
     remove: int = number(1, VECTORS, "Shared directions to remove from the vectors.", least=0)
-    length: float = other(4.0, VECTORS, "The length that every vector is given.", "L")
+    length: float = VECTORS("The length that every vector is given.", 4.0, metavar="L")
     seed: int = number(0, TRAINING, "Seed; with one worker, the same vectors again.", least=0)
     workers: int = number(1, TRAINING, "Threads; more than one is not repeatable.")
 
@@ -73,21 +65,20 @@ class SubwordTraining:
 class ModelTraining:
     """How a model of one layer is trained."""
 
-    relations: str | None = other(
-        None, MODEL, "The heads to learn, between commas.", "NAMES", "all that the texts teach"
+    relations: str | None = MODEL(
+        "The heads to learn, between commas.", metavar="NAMES", unset="all that the texts teach"
     )
     epochs: int = number(12, TRAINING, "Passes over the sentences.", 10_000)
-    rate: float = other(0.003, TRAINING, "Step size.", "F", hint="Give a number above 0, up to 1.")
+    rate: float = step_size(0.003)
     dim: int = number(32, MODEL, "Numbers in a query of the last layer, d_k.", 1024)
     reach: int = number(12, MODEL, "Largest relative distance; longer ones are clipped to it.", 1000)
     bits: str = bits_a_number("16")
     seed: int = number(0, TRAINING, "Seed; the same gives the same model.", least=0)
-    balance: str = other(
-        "1",
-        TRAINING,
+    balance: str = TRAINING(
         "Loss weight of words without the relation, relative to those with it; lower values find more links and "
         "invent more. For single heads: 2,object=1.",
-        "F,...",
+        "1",
+        metavar="F,...",
     )
     # The rest is not an option.
     endings: int = 600

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 
 from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.escape import visible
@@ -19,15 +18,15 @@ from attn_cli.settings.settings import (
     Settings,
 )
 
+DEFAULTS = Settings()
+NEXT_WORDS = 5  # that a pretrained model says, where the command is about the next one
 # Of a text without a pretrained model; its own tokens are words already, and none of them frames it.
 NEEDED = {
     "join_pieces": "a model whose tokens are word pieces",
     "hide_special": "a model that adds special tokens",
     "renormalize": "a model whose special tokens are hidden",
-    "next": "a model that says what comes next",
-    "next_at": "a model that says what comes next",
+    **dict.fromkeys(("next", "next_at"), "a model that says what comes next"),
 }
-
 # Why these change nothing beside a pretrained model.
 WHY_NO_EFFECT = {
     "dim": "it has vectors of its own",
@@ -37,16 +36,9 @@ WHY_NO_EFFECT = {
     "layout": "its files say how its weights are laid out",
     "positions": "it encodes positions in its own way",
     "round": "it is computed with the numbers in its files",
-    "pad": "one text is read, without padding",
-    "pad_side": "one text is read, without padding",
+    **dict.fromkeys(("pad", "pad_side"), "one text is read, without padding"),
 }
 PURPOSES = {"--query": "look from", "--versus": "look at", "--swap": "replace", "--without": "switch off"}
-
-
-@cache
-def default_settings() -> Settings:
-    """Return the settings of whoever sets nothing."""
-    return Settings()
 
 
 def text_limit(settings: Settings) -> int:
@@ -57,10 +49,8 @@ def text_limit(settings: Settings) -> int:
 def check_length(size: int, settings: Settings) -> None:
     """Raise InputError if a text of so many bytes is too long."""
     if size > text_limit(settings):
-        raise InputError(
-            f"The text has more than {text_limit(settings):,} bytes.",
-            "Give a part of it, or allow more with --max-text.",
-        )
+        said = f"The text has more than {text_limit(settings):,} bytes."
+        raise InputError(said, "Give a part of it, or allow more with --max-text.")
 
 
 def check_words(tokens: Sequence[str], settings: Settings) -> None:
@@ -68,26 +58,22 @@ def check_words(tokens: Sequence[str], settings: Settings) -> None:
     most = size_of(settings.max_word) or 0
     for place, token in enumerate(tokens):
         if 4 * len(token) > most and len(token.encode("utf-8", "surrogatepass")) > most:
-            raise InputError(
-                f"Token {place} ({visible(token[:20])}...) has more than {most:,} bytes.",
-                "Are there spaces between the words? Allow more with --max-word.",
-            )
+            said = f"Token {place} ({visible(token[:20])}...) has more than {most:,} bytes."
+            raise InputError(said, "Are there spaces between the words? Allow more with --max-word.")
 
 
 def check_model(settings: Settings) -> None:
     """Raise UsageError if a setting was made whose place a pretrained model takes."""
-    defaults = default_settings()
     for name in (*NO_EFFECT_WITH_MODEL, *REPLACED_BY_MODEL):  # positions come with a projection of their own
-        if getattr(settings, name) != getattr(defaults, name):
+        if getattr(settings, name) != getattr(DEFAULTS, name):
             raise beside_model(name)
 
 
 def check_without_model(settings: Settings, says_words: bool = False) -> None:
     """Raise UsageError if something was asked for that only a pretrained model has, or one that `says_words`."""
-    defaults = default_settings()
     for name in WITH_MODEL:
         is_next = name in ("next", "next_at")
-        if getattr(settings, name) not in (getattr(defaults, name), 0) and not (is_next and says_words):
+        if getattr(settings, name) not in (getattr(DEFAULTS, name), 0) and not (is_next and says_words):
             option = "--" + name.replace("_", "-")
             hint = "Give one with -p language or --model." if is_next else "Give one with --model."
             raise UsageError(f"{option} needs {NEEDED[name]}.", hint, option)
@@ -96,27 +82,18 @@ def check_without_model(settings: Settings, says_words: bool = False) -> None:
 def check_next(settings: Settings) -> None:
     """Raise UsageError if no next words are to be shown, and these after each token."""
     if settings.next == 0 and settings.next_at == ALL:
-        raise UsageError(
-            "--next-at all has nothing to show with --next 0.",
-            "Try --next 3, or leave out --next-at.",
-            "--next-at",
-        )
+        said = "--next-at all has nothing to show with --next 0."
+        raise UsageError(said, "Try --next 3, or leave out --next-at.", "--next-at")
 
 
 def check_layered(settings: Settings) -> None:
     """Raise UsageError if all layers were asked for where there are none, or the mean of layers that are computed."""
-    if settings.layer == MEAN:
-        raise UsageError(
-            "--layer mean applies only to saved weights.",
-            "Try --layer all, or attn show FILE --layer mean.",
-            "--layer",
-        )
+    said = "--layer mean applies only to saved weights.", "Try --layer all, or attn show FILE --layer mean."
     if settings.layer == ALL:
-        raise UsageError(
-            "--layer all needs a model that has layers.",
-            "Give one with --model, or -p roles-deep or language.",
-            "--layer",
-        )
+        hint = "Give one with --model, or -p roles-deep or language."
+        said = "--layer all needs a model that has layers.", hint
+    if settings.layer in (ALL, MEAN):
+        raise UsageError(*said, "--layer")
 
 
 def check_shaping(settings: Settings) -> None:
@@ -144,21 +121,20 @@ def unused(settings: Settings, words: bool = True, learned: bool = False, has_x:
     from_file = settings.projection not in (None, "identity", "random") and not learned
     by_default = settings.embedding in (None, "word2vec") and settings.projection is None and words
     mask_file = settings.mask is not None and looks_like_file(settings.mask)
-    defaults = default_settings()
     idle = {
         "--dim has an effect only with random vectors.": settings.dim is not None and not drawn,
         "--layout has an effect only with weights from a file.": words and settings.layout and not from_file,
         "--pad-side has an effect only with --pad.": not settings.pad
-        and settings.pad_side != defaults.pad_side,
+        and settings.pad_side != DEFAULTS.pad_side,
         "--mask-true has an effect only with a mask from a file.": settings.mask_true and not mask_file,
-        "--tokenizer has an effect only with a text.": not words and settings.tokenizer != defaults.tokenizer,
+        "--tokenizer has an effect only with a text.": not words and settings.tokenizer != DEFAULTS.tokenizer,
         "--heads splits the identity projection; the heads of roles, the default, are its own.": by_default
         and settings.heads is not None,
         "--layer has an effect only with a learned model.": settings.layer is not None and not learned,
         "--positions has an effect only where X is known, not with Q, K and V.": settings.positions
         == "sinusoidal"
         and not has_x,
-        "--oov has an effect only with word vectors.": (drawn or not words) and settings.oov != defaults.oov,
+        "--oov has an effect only with word vectors.": (drawn or not words) and settings.oov != DEFAULTS.oov,
         "--keep-punctuation has an effect only with --tokenizer words.": settings.keep_punctuation
         and (not words or settings.tokenizer != "words"),
     }
@@ -174,14 +150,8 @@ def find_rows(query: str, tokens: Sequence[str], option: str = "--query") -> tup
     if query.isascii() and query.isdigit() and len(query) < 10 and int(query) < len(tokens):
         return (int(query),)
     near = "" if query.isdigit() else did_you_mean(query, tokens[:2000])
-    raise UsageError(
-        f"There is no token {visible(query[:60])!r} to {PURPOSES[option]}.",
-        f"{near}Give a token of the text, or its number from 0 to {len(tokens) - 1}.",
-        option,
-    )
-
-
-NEXT_WORDS = 5  # that a pretrained model says, where the command is about the next one
+    hint = f"{near}Give a token of the text, or its number from 0 to {len(tokens) - 1}."
+    raise UsageError(f"There is no token {visible(query[:60])!r} to {PURPOSES[option]}.", hint, option)
 
 
 def settings_for_masked(settings: Settings) -> Settings:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from attn_cli.cli.commands.learn import TREEBANK, say_epoch, say_trained
 from attn_cli.cli.options import Vectors, argument, own
 from attn_cli.cli.read_text import prepare_index
@@ -13,24 +11,17 @@ from data.making.settings import DeepTraining, LanguageTraining, Pretraining
 
 
 def train(
-    treebanks: Annotated[list[str], argument("TREEBANK...", TREEBANK)],
-    output: Annotated[
-        str, own("FILE", "Where the model goes (.safetensors).", "--output", "-o", group=OUTPUT)
-    ],
-    dev: Annotated[
-        list[str] | None,
-        own(
-            "TREEBANK", "Sentences held back: accuracy is measured on them. May be repeated.", group=TRAINING
-        ),
-    ] = None,
-    teacher: Annotated[
-        list[str] | None,
-        own("MODEL", "A model whose weights are learned on --text as well. May be repeated.", group=TRAINING),
-    ] = None,
-    text: Annotated[
-        list[str] | None,
-        own("TEXT", "Running text to learn from --teacher on. May be repeated.", group=TRAINING),
-    ] = None,
+    treebanks: list[str] = argument("TREEBANK...", TREEBANK),
+    output: str = own("FILE", "Where the model goes (.safetensors).", OUTPUT, "--output", "-o", default=...),
+    dev: list[str] | None = own(
+        "TREEBANK", "Sentences held back: accuracy is measured on them. May be repeated.", TRAINING
+    ),
+    teacher: list[str] | None = own(
+        "MODEL", "A model whose weights are learned on --text as well. May be repeated.", TRAINING
+    ),
+    text: list[str] | None = own(
+        "TEXT", "Running text to learn from --teacher on. May be repeated.", TRAINING
+    ),
     embedding: Vectors = None,
     *,
     settings: DeepTraining,
@@ -62,11 +53,10 @@ def train(
 
 
 def passages(
-    texts: Annotated[list[str], argument("TEXT...", "A sentence a line, or CoNLL-U: plain, .gz or .xz.")],
-    output: Annotated[
-        str,
-        own("FILE", "Where the passages go (.jsonl, also .gz or .xz).", "--output", "-o", group=OUTPUT),
-    ],
+    texts: list[str] = argument("TEXT...", "A sentence a line, or CoNLL-U: plain, .gz or .xz."),
+    output: str = own(
+        "FILE", "Where the passages go (.jsonl, also .gz or .xz).", OUTPUT, "--output", "-o", default=...
+    ),
 ) -> None:
     """Make passages from running text: the last time that a line names a thing, it says "it".
 
@@ -87,10 +77,8 @@ def passages(
 
 
 def pretrain(
-    texts: Annotated[list[str], argument("TEXT...", "A sentence on each line: plain, .gz or .xz.")],
-    output: Annotated[
-        str, own("FILE", "Where the layers go (.safetensors).", "--output", "-o", group=OUTPUT)
-    ],
+    texts: list[str] = argument("TEXT...", "A sentence on each line: plain, .gz or .xz."),
+    output: str = own("FILE", "Where the layers go (.safetensors).", OUTPUT, "--output", "-o", default=...),
     embedding: Vectors = None,
     *,
     settings: Pretraining,
@@ -121,14 +109,11 @@ def pretrain(
 
 
 def language(
-    texts: Annotated[list[str], argument("TEXT...", "A sentence a line, or CoNLL-U: plain, .gz or .xz.")],
-    output: Annotated[
-        str, own("FILE", "Where the model goes (.safetensors).", "--output", "-o", group=OUTPUT)
-    ],
-    dev: Annotated[
-        str | None,
-        own("TREEBANK", "Sentences on which heads are measured, and named for what they do.", group=TRAINING),
-    ] = None,
+    texts: list[str] = argument("TEXT...", "A sentence a line, or CoNLL-U: plain, .gz or .xz."),
+    output: str = own("FILE", "Where the model goes (.safetensors).", OUTPUT, "--output", "-o", default=...),
+    dev: str | None = own(
+        "TREEBANK", "Sentences on which heads are measured, and named for what they do.", TRAINING
+    ),
     embedding: Vectors = None,
     *,
     settings: LanguageTraining,

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable, regular
-from attn_cli.settings.declare import MODEL, TRAINING, Setting, check
-from attn_cli.settings.training import bits_a_number, number, other
+from attn_cli.settings.declare import MODEL, TRAINING, check
+from attn_cli.settings.training import bits_a_number, number, step_size
 from data.making.layers import pytorch
 
 
@@ -17,32 +17,19 @@ from data.making.layers import pytorch
 class DeepTraining:
     """How a model of several layers is trained; None means the default, with pretrained layers or without."""
 
-    relations: str | None = other(
-        None, MODEL, "The heads to learn, between commas.", "NAMES", "all that the texts teach"
+    relations: str | None = MODEL(
+        "The heads to learn, between commas.", metavar="NAMES", unset="all that the texts teach"
     )
-    pretrained: str | None = other(
-        None, TRAINING, "A model, or layers (python -m data.making pretrain), to go on from.", "FILE", "none"
+    pretrained: str | None = TRAINING(
+        "A model, or layers (python -m data.making pretrain), to go on from.", metavar="FILE", unset="none"
     )
-    freeze: bool = Setting(
-        TRAINING, "Keep what --pretrained has as it is: only heads that are new learn.", has_variable=False
-    ).field(False)
+    freeze: bool = TRAINING("Keep what --pretrained has as it is: only heads that are new learn.", False)
     layers: int = number(5, MODEL, "Layers.", 50, 2)
     heads: int = number(8, MODEL, "Heads in each layer below the last.", 64)
     epochs: int | None = number(
-        None,
-        TRAINING,
-        "Passes over the sentences.",
-        10_000,
-        unset="18, with pretrained layers 12",
+        None, TRAINING, "Passes over the sentences.", 10_000, unset="18, with pretrained layers 12"
     )
-    rate: float | None = other(
-        None,
-        TRAINING,
-        "Step size.",
-        "F",
-        "0.0015, with pretrained layers 0.001",
-        "Give a number above 0, up to 1.",
-    )
+    rate: float | None = step_size(None, "0.0015, with pretrained layers 0.001")
     dim: int = number(32, MODEL, "Numbers in a query of the last layer, d_k.", 1024)
     reach: int = number(
         12,
@@ -55,18 +42,18 @@ class DeepTraining:
     bits: str = bits_a_number("16")
     seed: int = number(0, TRAINING, "Seed; the same gives the same model.", least=0)
     threads: int = number(1, TRAINING, "Threads for several layers; the last digits depend on it.", 256)
-    dropout: float = Setting(
-        TRAINING, "Share of the numbers between several layers that is left out at random.", metavar="F",
-        bounds=(0, 0.99), hint="Give a number from 0 to 0.99.", has_variable=False,
-    ).field(0.2)  # fmt: skip
-    balance: str | None = other(
-        None,
-        TRAINING,
+    dropout: float = TRAINING(
+        "Share of the numbers between several layers that is left out at random.",
+        0.2,
+        metavar="F",
+        bounds=(0, 0.99),
+        hint="Give a number from 0 to 0.99.",
+    )
+    balance: str | None = TRAINING(
         "Loss weight of words without the relation, relative to those with it; lower values find more links and "
-        "invent more. "
-        "For single heads: 2,object=1.",
-        "F,...",
-        "2",
+        "invent more. For single heads: 2,object=1.",
+        metavar="F,...",
+        unset="2",
     )
     # The rest is not an option.
     endings: int = 600
@@ -81,12 +68,7 @@ class DeepTraining:
 
     def with_defaults(self) -> DeepTraining:
         """Return the settings with what depends on pretrained layers filled in."""
-        usual = {
-            "epochs": (18, 12),
-            "rate": (0.0015, 0.001),
-            "balance": ("2", "2"),
-            "itself": (1000, 1000),
-        }
+        usual = {"epochs": (18, 12), "rate": (0.0015, 0.001), "balance": ("2", "2"), "itself": (1000, 1000)}
         missing = {
             name: each[bool(self.pretrained)] for name, each in usual.items() if getattr(self, name) is None
         }
@@ -102,7 +84,7 @@ class Pretraining:
         5, MODEL, "Layers of the model to come; the last one's heads are not learned here.", 50, 2
     )
     heads: int = number(8, MODEL, "Heads in each layer.", 64)
-    rate: float = other(0.001, TRAINING, "Step size.", "F", hint="Give a number above 0, up to 1.")
+    rate: float = step_size(0.001)
     reach: int = number(12, MODEL, "Longer distances count as this one.", 1000)
     width: int = number(192, MODEL, "Numbers per word between the layers.", 4096)
     wide: int = number(512, MODEL, "Hidden units of each word's own network.", 16384)
@@ -133,7 +115,7 @@ class LanguageTraining:
     corrected: int = number(7_500, MODEL, "The commonest words whose vectors are corrected.", least=0)
     reach: int = number(16, MODEL, "Longer distances count as this one.", 1000)
     bits: str = bits_a_number("8")
-    rate: float = other(0.004, TRAINING, "Step size.", "F", hint="Give a number above 0, up to 1.")
+    rate: float = step_size(0.004)
     seed: int = number(0, TRAINING, "Seed; the same gives the same model.", least=0)
     threads: int = number(1, TRAINING, "Threads; the last digits depend on it.", 256)
     # The rest is not an option.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import tempfile
 import tomllib
 from pathlib import Path
 
@@ -12,9 +13,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from attn_cli.cli import app as cli
+from attn_cli.cli import config_files as config
 from attn_cli.cli.options import SETTINGS
 from attn_cli.cli.origins import HERE
-from attn_cli.settings import config_file as config
 from tests.cli.test_startup import imported
 from tests.docs import ROOT
 from tests.shell import Ran, attn, here, terminal
@@ -131,8 +132,8 @@ def test_a_suffix_that_was_typed_beats_a_format_in_a_file(place):
 
 def test_every_option_with_a_variable_can_stand_in_a_file_but_those_that_are_typed_anew():
     with_variable = {name for name, setting in SETTINGS.items() if setting.variable}
-    assert set(config.SETTINGS) == with_variable - {"query"}
-    assert {setting.type for setting in config.SETTINGS.values()} <= set(config.TAKES)
+    assert set(config.IN_FILES) == with_variable - {"query"}
+    assert {setting.type for setting in config.IN_FILES.values()} <= set(config.TAKES)
 
 
 # Being told
@@ -282,7 +283,7 @@ def test_help_shows_the_programs_own_defaults(place):
 
 
 def test_without_a_file_nothing_is_imported_for_it():
-    assert not imported("self", "a b") & {"attn_cli.settings.config_file", "tomllib"}
+    assert not imported("self", "a b") & {"attn_cli.cli.config_files", "tomllib"}
 
 
 def test_no_home_is_no_mistake(at):
@@ -312,8 +313,9 @@ def test_the_line_of_each_key_is_known_however_it_is_written(statements, headers
         lines += ["# seed = 9", "", "  "][:gap]
         wanted.append((len(lines) + 1, tomllib.loads(f"{key} = {value}")))
         lines += f"{key} = {value}  # top = 3".split("\n")
-    text = end.join(lines)
-    found = [(line, keys) for line, keys, value in config._entries(text.replace("\r\n", "\n")) if value != {}]
+    with tempfile.NamedTemporaryFile() as file:
+        Path(file.name).write_text(end.join(lines), newline="")
+        found = [(line, keys) for line, keys, value in config._entries(file.name) if value != {}]
     assert [line for line, _ in found] == [line for line, _ in wanted]
     assert [keys[-1] for _, keys in found] == [last_key(said) for _, said in wanted]
 

@@ -1,7 +1,5 @@
 """Help in two lengths: -h fits a screen, --help has everything; both fit their width."""
 
-from typing import Annotated
-
 import pytest
 
 from attn_cli.cli.app import COMMANDS
@@ -96,7 +94,7 @@ def test_every_option_stands_under_the_heading_of_its_group(words):
 
 
 def test_an_option_without_a_group_is_found_and_shown_all_the_same():
-    def some(bare: Annotated[str | None, own("X", "Something.")] = None) -> None:
+    def some(bare: str | None = own("X", "Something.")) -> None:
         """Nothing."""
 
     command = single_command("some", some)

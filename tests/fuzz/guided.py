@@ -84,7 +84,7 @@ def _model() -> Callable[[str, bytes], object]:
 
 
 def _config() -> Callable[[str, bytes], object]:
-    from attn_cli.settings.config_file import read_config
+    from attn_cli.cli.config_files import read_config
 
     return lambda path, data: read_config(path, ("self", "masked"))
 

@@ -1,22 +1,13 @@
-"""attn self, masked, cross, explain: attention of a text."""
+"""attn self, masked, cross, explain, page: attention of a text."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Literal
-
-import typer
+from typing import Literal
 
 from attn_cli.cli.deliver import choose, deliver, settings_for
-from attn_cli.cli.options import Context, Pause, Texts, argument, own
-from attn_cli.cli.read_text import (
-    ONE_STANDARD_INPUT,
-    NoText,
-    attention_progress,
-    one_text,
-    read_text,
-    text_and_context,
-)
+from attn_cli.cli.options import Context, Pause, Texts, argument, own, takes
+from attn_cli.cli.read_text import attention_progress, one_text, text_and_context, two_texts
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import as_utf8
 from attn_cli.render.formats.json import keys_in, needs_weights
@@ -27,20 +18,13 @@ from attn_cli.settings.output import View
 from attn_cli.settings.settings import ALL, Settings
 from attn_cli.trace.steps import chosen_steps
 
-if TYPE_CHECKING:
-    from attn_cli.trace.trace import Trace
-
-ShowMask = Annotated[
-    Literal["mask"] | None,
-    typer.Option(
-        "--show",
-        help="Show the mask itself: in words, as frameworks write it, and what it does.",
-        rich_help_panel=SHOWN,
-    ),
-]
+MOST_WORDS = 100_000  # that a page carries
+Part = Literal["mask"] | None
+MASK_HELP = "Show the mask itself: in words, as frameworks write it, and what it does."
+SHOW = own("", MASK_HELP, SHOWN, "--show")
 
 
-def self_(texts: Texts = None, part: ShowMask = None, *, settings: Settings, view: View) -> None:
+def self_(texts: Texts = None, part: Part = SHOW, *, settings: Settings, view: View) -> None:
     """Self-attention: every word of a text looks at every word.
 
     Queries, keys and values all come from the same text.
@@ -50,7 +34,7 @@ def self_(texts: Texts = None, part: ShowMask = None, *, settings: Settings, vie
     _attend("self", texts, part, settings, view)
 
 
-def masked(texts: Texts = None, part: ShowMask = None, *, settings: Settings, view: View) -> None:
+def masked(texts: Texts = None, part: Part = SHOW, *, settings: Settings, view: View) -> None:
     """Masked self-attention: each word attends only to itself and to earlier words.
 
     With --show mask, the mask in words, as each framework writes it, and what it does to the numbers.
@@ -61,13 +45,12 @@ def masked(texts: Texts = None, part: ShowMask = None, *, settings: Settings, vi
 
 
 def cross(
-    texts: Annotated[
-        list[str] | None,
-        argument(
-            "[TEXT] CONTEXT", "Queries come from TEXT, keys and values from CONTEXT; - is standard input."
-        ),
-    ] = None,
-    part: ShowMask = None,
+    texts: list[str] | None = argument(
+        "[TEXT] CONTEXT",
+        "Queries come from TEXT, keys and values from CONTEXT; - is standard input.",
+        default=None,
+    ),
+    part: Part = SHOW,
     *,
     settings: Settings,
     view: View,
@@ -84,20 +67,11 @@ def cross(
 def explain(
     texts: Texts = None,
     context: Context = None,
-    only: Annotated[
-        str | None, own("STEPS", "Only these steps, such as scores,weights.", group=SHOWN)
-    ] = None,
-    start: Annotated[
-        str | None, own("STEP", "From this step on, such as softmax.", "--from", group=SHOWN)
-    ] = None,
-    swap: Annotated[
-        list[str] | None,
-        own(
-            "OLD=NEW",
-            "What changes when a word is replaced, side by side; may be given again.",
-            group=SHOWN,
-        ),
-    ] = None,
+    only: str | None = own("STEPS", "Only these steps, such as scores,weights.", SHOWN),
+    start: str | None = own("STEP", "From this step on, such as softmax.", SHOWN, "--from"),
+    swap: list[str] | None = own(
+        "OLD=NEW", "What changes when a word is replaced, side by side; may be given again.", SHOWN
+    ),
     pause: Pause = False,
     *,
     settings: Settings,
@@ -142,9 +116,8 @@ def _swap(
     view = choose(view, {"blocks", "bars", "record", "rows"}, "--swap", "compare")
     for option, value in (others | {"--versus": settings.versus, "--model": settings.model}).items():
         if value:
-            raise UsageError(
-                f"--swap has a screen of its own, without {option}.", f"Leave out {option}.", option
-            )
+            said = f"--swap has a screen of its own, without {option}."
+            raise UsageError(said, f"Leave out {option}.", option)
     text, second = text_and_context(texts, context, "explain", settings)
     from attn_cli.teach.swap import parse_swaps, swap  # NumPy is loaded once there is something to compute
 
@@ -174,36 +147,56 @@ def _attend(kind: str, texts: list[str] | None, part: str | None, settings: Sett
         if settings.next is None and settings.next_at != ALL:
             settings = replace(settings, next=0)  # the mask alone is shown
     settings = settings_for(settings, view)
-    read = _two_texts(texts or [], settings) if kind == "cross" else [one_text(texts, kind, settings)]
-    from attn_cli.pipeline.sources import (
-        text as of_text,  # NumPy is loaded once there is something to compute
-    )
+    read = two_texts(texts or [], settings) if kind == "cross" else [one_text(texts, kind, settings)]
+    from attn_cli.pipeline.sources import text as of_text  # loads NumPy
 
     with attention_progress(settings.embedding) as progress:
         compute = getattr(of_text, f"trace_{kind}")
-        trace: Trace = compute(*read, settings, progress, keep_weights=needs_weights(view, kind))
-    deliver(trace_result(trace, view, texts=read) if part is None else _mask_result(trace), view)
-
-
-def _mask_result(trace: Trace) -> Result:
+        trace = compute(*read, settings, progress, keep_weights=needs_weights(view, kind))
+    if part is None:
+        deliver(trace_result(trace, view, texts=read), view)
+        return
     from attn_cli.render.views.mask import mask_lab, mask_views
 
-    return Result(
+    result = Result(
         trace.kind,
         blocks=lambda view: mask_lab(trace, view),
         record=lambda view: trace.to_dict(view.steps) | {"mask_views": mask_views(trace)},
     )
+    deliver(result, view)
 
 
-def _two_texts(texts: list[str], settings: Settings) -> list[str]:
-    """Return TEXT, which may be standard input, and CONTEXT."""
-    if len(texts) > 2:
-        raise UsageError(
-            f"{len(texts)} texts were given where two are wanted: put quotes round each.",
-            'Try: attn cross "she" "likes coffee"',
-        )
-    if texts.count("-") > 1 or texts == ["-"]:
-        raise UsageError(*ONE_STANDARD_INPUT)
-    if not texts:
-        raise NoText("cross")
-    return [read_text(text, "cross", settings) for text in (texts if len(texts) == 2 else (None, *texts))]
+@takes("TOKENS VECTORS MODEL COMPUTED PLACED query output")
+def page(
+    texts: Texts = None,
+    context: Context = None,
+    words: int = own(
+        "N", "Carry the N commonest words, so that another sentence can be typed.", SHOWN, default=3000
+    ),
+    exact: str | None = own(
+        "HEADS",
+        "In a large page, store these heads at full precision: a head of every layer (3, subject) or LAYER/HEAD "
+        "(5/11).",
+        SHOWN,
+    ),
+    *,
+    settings: Settings,
+    view: View,
+) -> None:
+    """Interactive page: the matrix, each cell's arithmetic, links, the steps, and controls that recompute everything.
+
+    The page is one file: it opens with a double click, loads nothing and sends nothing.
+
+    Example: attn page "The quick brown fox jumped over the lazy dog" -o fox.html
+    """
+    view = choose(replace(view, format="page"), {"page"})
+    if not 0 <= words <= MOST_WORDS:
+        raise UsageError(f"--words cannot be {words}.", f"Give a number from 0 to {MOST_WORDS:,}.", "--words")
+    text, second = text_and_context(texts, context, "page", settings)
+    kind = "cross" if second is not None else "masked" if (settings.mask or "none") != "none" else "self"
+    from attn_cli.pipeline.for_page import page_of
+
+    with attention_progress(settings.embedding) as progress:
+        found = page_of(kind, text, second, settings, words, progress)
+    heads = () if exact is None else tuple(name.strip() for name in exact.split(","))
+    deliver(Result(page=lambda: found._replace(exact=heads)), view)

@@ -1,65 +1,82 @@
-"""attn batch: lines in, JSON Lines out, in order and in constant memory."""
+"""attn batch: lines in, JSON Lines out, in order and in constant memory; or a folder of parts."""
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
-import typer
-
-from attn_cli.cli.batch_run import CONNECT_TIMEOUT, DEFAULT_FIELDS, BatchOptions, check_text, run_batch
-from attn_cli.cli.options import OF_FIGURES, SETTINGS, argument, option, own, without
-from attn_cli.errors import InputError
-from attn_cli.io.escape import count
+from attn_cli.cli.deliver import byte_stream, check_fields, with_format
+from attn_cli.cli.options import SETTINGS, argument, option, own, takes
+from attn_cli.cli.read_text import NoText, prepare_index, wait_for_input
+from attn_cli.errors import InputError, UsageError, did_you_mean
+from attn_cli.io.escape import count, shell_quote, visible
+from attn_cli.io.progress import Progress
+from attn_cli.render.result import OF_RECORD
 from attn_cli.settings.declare import ATTENTION, OUTPUT
-from attn_cli.settings.output import View
+from attn_cli.settings.output import ALL_KEYS, View
 from attn_cli.settings.settings import Settings
 
+if TYPE_CHECKING:
+    from attn_cli.batch.folder import Folder
+    from attn_cli.batch.job import Job
+    from attn_cli.batch.lines import Input
+    from attn_cli.batch.run import Engine, LinesReport
+
+DEFAULT_FIELDS = "query_tokens,key_tokens,weights,summary"
+DASK = "dask"
+CONNECT_TIMEOUT = 30.0  # seconds to wait for a scheduler
+SHORTEST, LONGEST = 0.1, 86_400
 MOST_WORKERS = 256
+FILES_HELP = "A text a line: plain, .gz or .xz, or a URL; - is standard input."
+KIND_HELP = "Which attention; for cross a line is TEXT, a tab, CONTEXT."
+GOING_HELP = "Write an error object for a bad line, and go on."
+FORM_HELP = "JSON Lines, or for a file: jsonl.gz, jsonl.zst, parquet, arrow, or npz (into a folder)."
+WORKERS_HELP = "Processes that compute; the output does not depend on it.  [default: one per processor]"
+ENGINE_HELP = "What computes the parts of -o DIR/: this program, or Dask."
+ADDRESS_HELP = "Address of a Dask scheduler, as tcp://host:8786.  [default: start a local cluster]"
+TIMEOUT_HELP = f"How long to wait for the scheduler to answer.  [default: {CONNECT_TIMEOUT:g}]"
 FIELDS_HELP = (
     f"Only these keys of the JSON, or all.  [default: {DEFAULT_FIELDS}; with --top links, not weights]"
 )
-written = partial(typer.Option, rich_help_panel=OUTPUT)
-of_output = partial(own, group=OUTPUT)
-
-Files = Annotated[
-    list[str] | None,
-    argument("[FILE]...", "A text a line: plain, .gz or .xz, or a URL; - is standard input."),
-]
-Kind = Annotated[
-    Literal["self", "masked", "cross"],
-    written(help="Which attention; for cross a line is TEXT, a tab, CONTEXT.", rich_help_panel=ATTENTION),
-]
-KeepGoing = Annotated[bool, written("--keep-going", help="Write an error object for a bad line, and go on.")]
-FORM_HELP = "JSON Lines, or for a file: jsonl.gz, jsonl.zst, parquet, arrow, or npz (into a folder)."
-Form = Annotated[str | None, of_output("FORM", FORM_HELP, "--format", "-f")]
-WORKERS_HELP = "Processes that compute; the output does not depend on it.  [default: one per processor]"
-Workers = Annotated[
-    int | None, written(metavar="N", min=1, max=MOST_WORKERS, help=WORKERS_HELP, show_default=False)
-]
-Engine = Annotated[
-    Literal["local", "dask"], written(help="What computes the parts of -o DIR/: this program, or Dask.")
-]
-ADDRESS_HELP = "Address of a Dask scheduler, as tcp://host:8786.  [default: start a local cluster]"
-TIMEOUT_HELP = f"How long to wait for the scheduler to answer.  [default: {CONNECT_TIMEOUT:g}]"
-Scheduler = Annotated[str | None, of_output("ADDRESS", ADDRESS_HELP)]
-ConnectTimeout = Annotated[float | None, of_output("SECONDS", TIMEOUT_HELP)]
-Force = Annotated[bool, written("--force", help="Start a run into a folder anew.")]
+Fields = Annotated[str | None, option(SETTINGS["fields"], FIELDS_HELP)]
+Kind = Literal["self", "masked", "cross"]
 
 
-@without("format", "fields", "tidy", "precision", "color", "palette", "shades", "width", *OF_FIGURES)
+class Asked(NamedTuple):
+    """What was asked for, beside the settings and the view."""
+
+    files: Sequence[str]
+    kind: str
+    form: str | None
+    workers: int | None
+    engine: str
+    scheduler: str | None
+    seconds: float | None
+    force: bool
+    output: str  # the file or folder; nothing for standard output
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether parts are written into a folder."""
+        return self.output.endswith(("/", os.sep)) or os.path.isdir(self.output)
+
+
+@takes("TOKENS VECTORS MODEL COMPUTED PLACED ROWS next next_at output steps by_hand")
 def batch(
-    files: Files = None,
-    kind: Kind = "self",
-    keep_going: KeepGoing = False,
-    written_as: Form = None,
-    workers: Workers = None,
-    engine: Engine = "local",
-    scheduler: Scheduler = None,
-    connect_timeout: ConnectTimeout = None,
-    force: Force = False,
-    fields: Annotated[str | None, option(SETTINGS["fields"], FIELDS_HELP)] = None,
+    files: list[str] | None = argument("[FILE]...", FILES_HELP, default=None),
+    kind: Kind = own("", KIND_HELP, ATTENTION, default="self"),
+    keep_going: bool = own("", GOING_HELP, OUTPUT, "--keep-going", default=False),
+    written_as: str | None = own("FORM", FORM_HELP, OUTPUT, "--format", "-f"),
+    workers: int | None = own("N", WORKERS_HELP, OUTPUT, min=1, max=MOST_WORKERS, show_default=False),
+    engine: Literal["local", "dask"] = own("", ENGINE_HELP, OUTPUT, default="local"),
+    scheduler: str | None = own("ADDRESS", ADDRESS_HELP, OUTPUT),
+    connect_timeout: float | None = own("SECONDS", TIMEOUT_HELP, OUTPUT),
+    force: bool = own("", "Start a run into a folder anew.", OUTPUT, "--force", default=False),
+    fields: Fields = None,
     *,
     settings: Settings,
     view: View,
@@ -71,13 +88,170 @@ def batch(
 
     Example: attn batch sentences.txt | jq -c .summary
     """
-    check_text(files or [])
-    asked = BatchOptions(
-        files or [], kind, keep_going, written_as, workers, force, engine, scheduler, connect_timeout
-    )
-    lines, refused = run_batch(asked, settings, replace(view, fields=fields))
+    files = files or []
+    if files in ([], ["-"]) and (sys.stdin is None or (not files and sys.stdin.isatty())):
+        raise NoText("batch")
+    if fields is None:  # all with --steps; links, not weights, with --top
+        usual = DEFAULT_FIELDS if settings.top is None else DEFAULT_FIELDS.replace("weights", "links")
+        fields = ALL_KEYS if view.steps else usual
+    view = replace(view, fields=fields)
+    output = "" if view.to_standard_output else str(view.output)
+    asked = Asked(files, kind, written_as, workers, engine, scheduler, connect_timeout, force, output)
+    form = _form(view, asked)
+    _check(asked, settings)
+    lines, refused = _run(asked, settings, view, form, keep_going)
     if refused:
-        raise InputError(
-            f"{refused:,} of {count(lines, 'line', 'lines')} {'was' if refused == 1 else 'were'} refused.",
-            "An error object stands in the place of each.",
-        )
+        said = f"{refused:,} of {count(lines, 'line', 'lines')} {'was' if refused == 1 else 'were'} refused."
+        raise InputError(said, "An error object stands in the place of each.")
+
+
+# What is asked for
+
+
+def _refuse(is_wrong: bool, said: str, hint: str = "", option: str = "") -> None:
+    if is_wrong:
+        raise UsageError(said, hint, option)
+
+
+def _form(view: View, asked: Asked) -> str:
+    """Return the form that is asked for by -f, or by a file's suffix.
+
+    UsageError for one that there is not, that does not fit the output, or where the input would be replaced.
+    """
+    from attn_cli.batch.forms import FORMS, form_of
+
+    output, is_folder = asked.output, asked.is_folder
+    name, suffix = visible(output), form_of(output)
+    form = asked.form or suffix or "jsonl"
+    is_url = "://" in output and not is_folder
+    _refuse(is_url, f"{name} is one file.", "Give a folder: a URL that ends in /", "--output")
+    if output and not is_folder and view.to_ordinary_file:
+        form = asked.form or suffix or str(with_format(View(output=output), OF_RECORD).format)
+        is_another = suffix is not None and suffix != form and form in FORMS
+        hint = "Leave out -f, or give another suffix."
+        _refuse(is_another, f"{name} cannot hold {form}.", hint, "--output")
+    if form not in FORMS:
+        said = f"attn batch has no {visible(form)} form" + (f" for {name}." if output else ".")
+        known = f"Its forms are {', '.join(FORMS)}; -f names one, or the suffix of -o."
+        option = "--output" if asked.form is None else "--format"
+        raise UsageError(said, f"{did_you_mean(form, FORMS)}{known}", option)
+    said = f"{form} is written in parts, each of which is held in memory."
+    _refuse(FORMS[form].is_whole and not is_folder, said, "Give a folder: -o DIR/", "--output")
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    hint = f"Write it to a file: -o records.{form}"
+    _refuse(form != "jsonl" and not output and is_terminal, f"-f {form} is not text.", hint, "--format")
+    for file in asked.files or ("-",):
+        is_same = os.path.exists(file) and os.path.exists(output) and os.path.samefile(file, output)
+        said = f"{visible(file)} is the file that is read: it would be replaced."
+        _refuse(is_same, said, "Write to another.", "--output")
+    check_fields(replace(view, format="jsonl"), asked.kind)
+    return form
+
+
+def _check(asked: Asked, settings: Settings) -> None:
+    """Refuse options that do not go together."""
+    is_dask, has_scheduler, is_folder = asked.engine == DASK, asked.scheduler is not None, asked.is_folder
+    own_workers = "--workers is for a cluster of this machine: a scheduler has its own."
+    no_pipe = "A run into a folder must be able to reread its input to resume, and a pipe cannot be reread."
+    file = "Give a file, or write to one."
+    dash = "Standard input (-) cannot be read beside files."
+    _refuse(asked.force and not is_folder, "--force requires -o DIR/, a folder of parts.", "", "--force")
+    no_folder = "--engine dask writes a folder of parts."
+    _refuse(is_dask and not is_folder, no_folder, "Give one: -o DIR/", "--output")
+    _refuse(is_folder and "-" in (asked.files or "-"), no_pipe, file, "--output")
+    _refuse("-" in asked.files and len(asked.files) > 1, dash, "Give - alone, or files.")
+    if asked.seconds is not None:
+        said = f"--connect-timeout cannot be {asked.seconds:g}."
+        hint = f"Give seconds from {SHORTEST:g} to {LONGEST:,}."
+        _refuse(not SHORTEST <= asked.seconds <= LONGEST, said, hint, "--connect-timeout")
+        _refuse(not has_scheduler, "--connect-timeout requires --scheduler.", "", "--connect-timeout")
+    if has_scheduler:
+        _refuse(not is_dask, "--scheduler requires --engine dask.", "", "--scheduler")
+        _refuse(asked.workers is not None, own_workers, "", "--workers")
+        for path in (settings.embedding, settings.projection, settings.mask, settings.model):
+            is_relative = path is not None and os.path.exists(path) and not os.path.isabs(path)
+            name, whole = visible(str(path)), shell_quote(os.path.abspath(str(path)))
+            said = f"The workers of a scheduler may be in another folder: {name} is not the same there."
+            _refuse(is_relative, said, f"Give the whole path: {whole}")
+
+
+# The run
+
+
+def _run(asked: Asked, settings: Settings, view: View, form: str, keep_going: bool) -> tuple[int, int]:
+    """Write a stream or a folder; return how many lines there were, and how many of them were refused."""
+    inputs: list[Input] = []  # none for standard input
+    if asked.files and asked.files != ["-"]:
+        from attn_cli.batch.lines import inputs_of
+
+        inputs = inputs_of(asked.files)
+    else:
+        wait_for_input()
+    prepare_index(settings.embedding, "random, ")
+    job = _job(asked.kind, settings, view, form, keep_going, bool(inputs))
+    if asked.is_folder:
+        return _into_folder(asked, job, inputs)
+    from attn_cli.batch.run import write_stream  # NumPy is loaded once there is something to compute
+    from attn_cli.core.threads import processors
+
+    # Progress must be seen, and must not stand between the records on one terminal.
+    is_seen = bool(asked.output) or sys.stdout is None or not sys.stdout.isatty()
+    with Progress("Attending", is_seen) as progress, byte_stream(view) as stream:
+        return write_stream(job, inputs, asked.workers or processors(), stream, _shown(progress))
+
+
+def _shown(progress: Progress) -> LinesReport:
+    return lambda lines, share: progress.rate(lines, "lines", share)
+
+
+def _job(kind: str, settings: Settings, view: View, form: str, keep_going: bool, is_whole: bool) -> Job:
+    """Return what is to be done with every line."""
+    from attn_cli.batch.forms import FORMS
+    from attn_cli.batch.job import Job
+    from attn_cli.render.formats.json import keys_in, needs_weights
+    from attn_cli.trace.trace import KEYS, OF_STEPS
+
+    keys = keys_in(view, kind) or tuple(key for key in KEYS if view.steps or key not in OF_STEPS)
+    if FORMS[form].has_extra:
+        from attn_cli.batch.tables import columns_of  # only those who ask for columns need pyarrow
+
+        if FORMS[form].pack is None:
+            keys = columns_of(keys, keys_in(view, kind) is None)
+    ascii_only = not view.terminal().unicode
+    keep_weights = needs_weights(view, kind)
+    return Job(kind, settings, keys, view.steps, keep_going, form, ascii_only, keep_weights, is_whole)
+
+
+def _into_folder(asked: Asked, job: Job, files: Sequence[Input]) -> tuple[int, int]:
+    """Write parts into a folder, or go on where a run that was ended has left off."""
+    from attn_cli.batch.folder import absolute, folder_of  # loads NumPy
+    from attn_cli.batch.run import write_folder
+
+    if asked.engine == DASK:
+        files = [file._replace(path=absolute(file.path)) for file in files]
+    folder = folder_of(asked.output)
+    with _engine(asked, job, folder) as engine, Progress("Attending") as progress:
+        return write_folder(job, files, folder, engine, asked.force, _shown(progress))
+
+
+@contextmanager
+def _engine(asked: Asked, job: Job, folder: Folder) -> Iterator[Engine]:
+    """Yield what computes the parts."""
+    from attn_cli.core.threads import processors
+
+    workers = asked.workers or processors()
+    if asked.engine != DASK:
+        from attn_cli.batch.workers import Local
+
+        yield Local(workers)
+        return
+    from attn_cli.batch.cluster import Dask
+    from attn_cli.batch.compute import Computer
+
+    with Computer(job):  # what would be wrong with every line is said before anything is started
+        pass
+    try:
+        with Dask(workers, asked.scheduler, asked.seconds or CONNECT_TIMEOUT) as dask:
+            yield dask
+    finally:
+        folder.tidy()  # of what its workers were writing when they were ended

@@ -3,60 +3,38 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from attn_cli.cli.deliver import choose, deliver
-from attn_cli.cli.options import OF_FIGURES, argument, own, without
-from attn_cli.errors import DIFFERENT, AttnError, FileError, InputError, UsageError
+from attn_cli.cli.options import argument, own, takes
+from attn_cli.errors import DIFFERENT, FileError, InputError, UsageError
 from attn_cli.io.escape import as_utf8, visible
 from attn_cli.render.result import OF_BLOCKS, Result
 from attn_cli.settings.declare import COMPARED
 from attn_cli.settings.output import View
-from attn_cli.settings.settings import WITH_MODEL, Settings
+from attn_cli.settings.settings import Settings
 
 if TYPE_CHECKING:
     from attn_cli.teach.answer_key import AnswerKey
     from attn_cli.teach.grade import Verdict
 
-# Settings of a text, and of a matrix that is shown.
-WITHOUT = (
-    *("tokenizer", "keep_punctuation", "embedding", "dim", "seed", "oov", "model", "projection", "layer"),
-    *(
-        "pad",
-        "pad_side",
-        "positions",
-        "query",
-        "top",
-        "full",
-        *WITH_MODEL,
-        "tidy",
-        "steps",
-        "fields",
-        "precision",
-    ),
-    *("palette", "shades"),
-)
 MOST_NAMED = 5
 
 
-@without(*WITHOUT, *OF_FIGURES, typed=True)  # a verdict must not depend on who runs the check
+# A verdict must not depend on who runs the check.
+@takes("COMPUTED max_text max_word versus dtype format output by_hand color width", typed=True)
 def check(
-    files: Annotated[
-        list[str], argument("FILE...", "Answers: JSON, .npz, .safetensors, or a .csv named after its matrix.")
-    ],
-    expect: Annotated[
-        str,
-        typer.Option(
-            "--expect",
-            metavar="FILE",
-            help="The answer key: inputs to compute the answer from, or the correct results.",
-            show_default=False,
-            rich_help_panel=COMPARED,
-        ),
-    ],
-    tol: Annotated[float, own("F", "Largest difference that still counts as equal.", group=COMPARED)] = 0.001,
+    files: list[str] = argument(
+        "FILE...", "Answers: JSON, .npz, .safetensors, or a .csv named after its matrix."
+    ),
+    expect: str = own(
+        "FILE",
+        "The answer key: inputs to compute the answer from, or the correct results.",
+        COMPARED,
+        default=...,
+        show_default=False,
+    ),
+    tol: float = own("F", "Largest difference that still counts as equal.", COMPARED, default=0.001),
     *,
     settings: Settings,
     view: View,
@@ -82,7 +60,11 @@ def check(
         raise verdicts[0].error
     deliver(_result(verdicts, right, tol), view)
     if unread := [verdict for verdict in verdicts if verdict.error is not None]:
-        raise _unread(unread, len(verdicts))
+        names = ", ".join(visible(verdict.file) for verdict in unread[:MOST_NAMED])
+        more = f" and {len(unread) - MOST_NAMED} more" if len(unread) > MOST_NAMED else ""
+        kind = FileError if isinstance(unread[0].error, FileError) else InputError
+        message = f"{len(unread)} of {len(verdicts)} answers could not be read: {names}{more}."
+        raise kind(message, "The verdicts on the others stand.")
     if not all(verdict.ok for verdict in verdicts):
         raise SystemExit(DIFFERENT)
 
@@ -131,12 +113,3 @@ def _result(verdicts: list[Verdict], right: AnswerKey, tol: float) -> Result:
         record=lambda view: {"schema": "attn/1", "kind": "checks", **summary},
         records=records,
     )
-
-
-def _unread(unread: list[Verdict], total: int) -> AttnError:
-    """Return the error to end with: it has the exit code of the first file that could not be read."""
-    names = ", ".join(visible(verdict.file) for verdict in unread[:MOST_NAMED])
-    more = f" and {len(unread) - MOST_NAMED} more" if len(unread) > MOST_NAMED else ""
-    message = f"{len(unread)} of {total} answers could not be read: {names}{more}."
-    kind = FileError if isinstance(unread[0].error, FileError) else InputError
-    return kind(message, "The verdicts on the others stand.")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from attn_cli.cli.deliver import choose, deliver
-from attn_cli.cli.options import Context, Texts, own, without
+from attn_cli.cli.options import Context, Texts, own, takes
+from attn_cli.cli.origins import TYPED, origin
 from attn_cli.cli.read_text import NoText, attention_progress, prepare_index, text_and_context
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import visible
@@ -24,18 +25,15 @@ if TYPE_CHECKING:
 HINT = 'Try: attn compare "The cat sat on the mat" --vary score=scaled,dot'
 
 
-@without("tidy", "next", "next_at")
+@takes("TOKENS VECTORS MODEL COMPUTED PLACED ROWS SCREEN FIGURE")
 def compare(
     context: typer.Context,
     texts: Texts = None,
-    vary: Annotated[
-        list[str] | None,
-        own(
-            "OPTION=A,B[,C]",
-            "The option to vary, and two or three values of it; default is its own default.",
-            group=COMPARED,
-        ),
-    ] = None,
+    vary: list[str] | None = own(
+        "OPTION=A,B[,C]",
+        "The option to vary, and two or three values of it; default is its own default.",
+        COMPARED,
+    ),
     second: Context = None,
     *,
     settings: Settings,
@@ -88,32 +86,26 @@ def _varied(context: typer.Context, texts: list[str], vary: list[str]) -> tuple[
     if not vary:
         raise UsageError("Say what to vary: --vary OPTION=A,B.", HINT, "--vary")
     if len(vary) > 1:
-        raise UsageError(
-            "One option is varied at a time: with two, it would not be clear which of them changed a number.",
-            "Run attn compare once for each.",
-            "--vary",
+        said = (
+            "One option is varied at a time: with two, it would not be clear which of them changed a number."
         )
+        raise UsageError(said, "Run attn compare once for each.", "--vary")
     name, _, listed = vary[0].partition("=")
+    given = visible(vary[0][:60])
     written = [value.strip() for value in listed.split(",")]
     if not all(written) or not 2 <= len(written) <= 3:
         found = len(written) if all(written) else "an empty one" if "," in listed else "none"
-        raise UsageError(
-            f"--vary takes an option and two or three values of it; {visible(vary[0][:60])!r} has {found}.",
-            HINT,
-            "--vary",
-        )
+        said = f"--vary takes an option and two or three values of it; {given!r} has {found}."
+        raise UsageError(said, HINT, "--vary")
     parameter = _parameter(context, name.strip().lstrip("-"))
     option = str(parameter.name)
-    if context.get_parameter_source(option).name == "COMMANDLINE":  # type: ignore[union-attr]
-        raise UsageError(
-            f"--{option.replace('_', '-')} is both set and varied.", "Leave one of the two out.", "--vary"
-        )
+    if origin(context, option) == TYPED:
+        said = f"--{option.replace('_', '-')} is both set and varied."
+        raise UsageError(said, "Leave one of the two out.", "--vary")
     values = tuple(None if text == "default" else _typed(context, parameter, text) for text in written)
     usual = getattr(Settings(), option)
     if len({usual if value is None else value for value in values}) < len(values):
-        raise UsageError(
-            f"--vary {visible(vary[0][:60])} has the same value twice.", "Give different ones.", "--vary"
-        )
+        raise UsageError(f"--vary {given} has the same value twice.", "Give different ones.", "--vary")
     return option, values
 
 
@@ -122,8 +114,7 @@ def _parameter(context: typer.Context, name: str) -> Any:
     by_name: dict[str, Any] = {}
     for parameter in context.command.params:
         if parameter.name in declared(Settings):
-            by_name |= {written.lstrip("-"): parameter for written in parameter.opts}
-            by_name[str(parameter.name)] = parameter
+            by_name |= {written.lstrip("-"): parameter for written in (*parameter.opts, parameter.name)}
     if name in by_name and by_name[name].name not in SHOWN_ONLY:
         return by_name[name]
     options = [option.replace("_", "-") for option in declared(Settings) if option not in SHOWN_ONLY]
@@ -131,24 +122,21 @@ def _parameter(context: typer.Context, name: str) -> Any:
     what = "how long it takes" if name == "threads" else "what is shown"
     why = f"changes {what}, and no number" if name in others else "is not an option"
     swap = "attn explain TEXT --swap OLD=NEW varies a word of the text. " if name == "text" else ""
-    raise UsageError(
-        f"--vary cannot vary {visible(name[:40])!r}: it {why}.",
-        f"{swap or did_you_mean(name, options)}Options are {', '.join(options)}.",
-        "--vary",
-    )
+    hint = f"{swap or did_you_mean(name, options)}Options are {', '.join(options)}."
+    raise UsageError(f"--vary cannot vary {visible(name[:40])!r}: it {why}.", hint, "--vary")
 
 
 def _typed(context: typer.Context, parameter: Any, text: str) -> Value:
     """Return a value as the option itself would read it, with the option's own error."""
-    name = str(parameter.name).replace("_", "-")
+    name = str(parameter.name)
     if parameter.multiple:
         return text
     try:
-        value: Value = declared(Settings)[str(parameter.name)].read(parameter.type_cast_value(context, text))
+        value: Value = declared(Settings)[name].read(parameter.type_cast_value(context, text))
     except typer.BadParameter as error:
         from attn_cli.cli.report_error import nearest_choice  # only for help with a mistake
 
         message = error.message.partition(" Recognized values")[0]  # of a switch: many ways to say yes
         hint = "Give yes or no." if message != error.message else nearest_choice(error, parameter).rstrip()
-        raise UsageError(f"--vary {name}: {message}", hint, "--vary") from None
+        raise UsageError(f"--vary {name.replace('_', '-')}: {message}", hint, "--vary") from None
     return value

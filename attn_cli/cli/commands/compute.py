@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from attn_cli.cli.deliver import choose, deliver, settings_for
-from attn_cli.cli.options import argument, own, without
+from attn_cli.cli.options import argument, own, takes
 from attn_cli.cli.origins import TYPED, origin, prefer_given
 from attn_cli.cli.read_text import piped_in
 from attn_cli.errors import FileError, InputError, UsageError
@@ -18,38 +18,24 @@ from attn_cli.render.result import OF_TRACE
 from attn_cli.render.trace_result import trace_result
 from attn_cli.settings.declare import INPUT
 from attn_cli.settings.output import View
-from attn_cli.settings.settings import WITH_MODEL, Settings
+from attn_cli.settings.settings import Settings
 
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
 
 LABELS = ("tokens", "context_tokens")
-OF_TEXT = (
-    "tokenizer",
-    "keep_punctuation",
-    "max_text",
-    "max_word",
-    "embedding",
-    "dim",
-    "oov",
-    "model",
-    *WITH_MODEL,
-    "layer",
-)
 
 
-@without(*OF_TEXT)
+@takes("seed projection COMPUTED PLACED ROWS SCREEN tidy FIGURE")
 def compute(
     context: typer.Context,
-    files: Annotated[
-        list[str] | None,
-        argument(
-            "FILE...",
-            "JSON, .npz or .safetensors with Q, K, V, or X, W_q, W_k, W_v; or one CSV a matrix, named after it "
-            "(Q.csv K.csv V.csv). - is JSON on standard input.",
-        ),
-    ] = None,
-    batch: Annotated[int | None, own("N", "Which item of a batch, from 0.", group=INPUT)] = None,
+    files: list[str] | None = argument(
+        "FILE...",
+        "JSON, .npz or .safetensors with Q, K, V, or X, W_q, W_k, W_v; or one CSV a matrix, named after it "
+        "(Q.csv K.csv V.csv). - is JSON on standard input.",
+        default=None,
+    ),
+    batch: int | None = own("N", "Which item of a batch, from 0.", INPUT),
     *,
     settings: Settings,
     view: View,
@@ -67,15 +53,8 @@ def compute(
     given = _given(files or (["-"] if is_piped else []), batch)
     if origin(context, "temperature") == TYPED:
         given = given._replace(temperature=None)
-    settings = prefer_given(
-        context,
-        settings,
-        score=given.score,
-        mask=given.mask,
-        heads=given.heads,
-        layout=given.layout,
-        temperature=given.temperature,
-    )
+    names = ("score", "mask", "heads", "layout", "temperature")
+    settings = prefer_given(context, settings, **{name: getattr(given, name) for name in names})
     settings = settings_for(settings, view)
     from attn_cli.pipeline.sources.matrices import trace_matrices  # loads NumPy
 

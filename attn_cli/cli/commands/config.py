@@ -1,54 +1,43 @@
-"""attn config: the settings in force, and where each comes from."""
+"""attn config: the settings in force, and where each comes from; attn schema: the JSON Schema of what attn prints."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from attn_cli.cli.deliver import choose, deliver
-from attn_cli.cli.options import SETTINGS, argument, of_record, single_command, without
+from attn_cli.cli.options import SETTINGS, argument, of_record, single_command, takes
 from attn_cli.cli.origins import FILE, HERE, VARIABLE, origin, user_config, with_origin
 from attn_cli.errors import SettingError, UsageError, did_you_mean, near_names
-from attn_cli.io.console import WIDEST
+from attn_cli.io.console import WIDEST, put_plain
 from attn_cli.io.escape import visible
 from attn_cli.render.result import OF_RECORD, record_result
-from attn_cli.settings.output import View
+from attn_cli.settings.output import View, schema_text
 from attn_cli.settings.settings import Settings
 
 if TYPE_CHECKING:
     from attn_cli.io.terminal import Terminal
 
+Record = dict[str, Any]  # of the JSON
 OTHER_VARIABLES = ("ATTN_MIRROR", "ATTN_PAGER")  # that no option has
 NARROWEST = 12  # cells for a value, below which names stand above their values
 
 
-class InForce(NamedTuple):
-    """A setting: its value (None where the command chooses, as `default` says), and where that comes from."""
+def schema() -> None:
+    """Print the JSON Schema of all that attn prints as JSON.
 
-    name: str
-    value: object
-    source: str  # default, environment or file
-    variable: str | None
-    file: str | None
-    line: int | None
-    default: str | None
-
-
-class ConfigFile(NamedTuple):
-    """A configuration file: whether it exists, and the commands that have a table in it."""
-
-    path: str
-    exists: bool
-    tables: tuple[str, ...]
+    Example: attn schema > attn.schema.json
+    """
+    put_plain(schema_text())
 
 
 @of_record
 def config(
     context: typer.Context,
-    command: Annotated[str | None, argument("[COMMAND]", "Show the settings of this command only.")] = None,
+    command: str | None = argument("[COMMAND]", "Show the settings of this command only.", default=None),
     *,
     view: View,
 ) -> None:
@@ -63,24 +52,17 @@ def config(
     root: Any = context.find_root()
     commands = root.command.list_commands(root)
     if command is not None and command not in commands:
-        raise UsageError(
-            f"There is no command {visible(command[:60])!r}.",
-            f"{did_you_mean(command, commands)}Commands are {', '.join(commands)}.",
-            "COMMAND",
-        )
-    settings = _in_force(root, command)
-    files = [_config_file(path, commands) for path in (HERE, user_config()) if path is not None]
-    unknown = _unknown_variables(root)
+        hint = f"{did_you_mean(command, commands)}Commands are {', '.join(commands)}."
+        raise UsageError(f"There is no command {visible(command[:60])!r}.", hint, "COMMAND")
     record = {
         "command": command,
-        "settings": [one._asdict() for one in settings],
-        "files": [one._asdict() for one in files],
-        "unknown_variables": [{"name": name, "meant": near} for name, near in unknown],
+        "settings": _in_force(root, command),
+        "files": [_config_file(path, commands) for path in (HERE, user_config()) if path is not None],
+        "unknown_variables": _unknown_variables(root, commands),
     }
 
     def table(terminal: Terminal) -> str:
-        lines = _screen(settings, files, unknown, command, terminal.width or WIDEST)
-        return "".join(f"{line}\n" for line in lines)
+        return "".join(f"{line}\n" for line in _screen(record, terminal.width or WIDEST))
 
     deliver(record_result("config", record, table), view)
 
@@ -88,12 +70,12 @@ def config(
 # What is in force
 
 
-@without("output")
+@takes(" ".join(name for name in SETTINGS if name != "output"))
 def _all_settings(*, settings: Settings, view: View) -> None:
     """Take every setting, and check its value."""
 
 
-def _in_force(root: Any, command: str | None) -> list[InForce]:
+def _in_force(root: Any, command: str | None) -> list[Record]:
     """Return each setting of a command, or of all commands, as a run without options has it."""
     every: Any = single_command("config", _all_settings)
     ctx = every.make_context(command or "", [], parent=root)
@@ -109,17 +91,20 @@ def _in_force(root: Any, command: str | None) -> list[InForce]:
     return [_setting(ctx, option) for option in options.values()]
 
 
-def _setting(ctx: Any, option: Any) -> InForce:
-    source = origin(ctx, option.name)
-    value = ctx.params[option.name] if source in (VARIABLE, FILE) else option.default
-    unset = SETTINGS[option.name].unset or None if option.default is None else None
-    found = InForce(option.name.replace("_", "-"), value, "default", None, None, None, unset)
-    if source == VARIABLE:
-        return found._replace(source="environment", variable=option.envvar)
-    if source == FILE:
-        line = ctx.default_map.origin(option.name)
-        return found._replace(source="file", file=line.path, line=line.line)
-    return found
+def _setting(ctx: Any, option: Any) -> Record:
+    """Return a setting: its value (None where the command chooses, as `default` says), and where that comes from."""
+    name = str(option.name)
+    source = {VARIABLE: "environment", FILE: "file"}.get(origin(ctx, name), "default")
+    line = ctx.default_map.origin(name) if source == "file" else None
+    return {
+        "name": name.replace("_", "-"),
+        "value": option.default if source == "default" else ctx.params[name],
+        "source": source,
+        "variable": option.envvar if source == "environment" else None,
+        "file": line and line.path,
+        "line": line and line.line,
+        "default": SETTINGS[name].unset or None if source == "default" and option.default is None else None,
+    }
 
 
 def _parameters(root: Any, command: str) -> list[Any]:
@@ -129,56 +114,49 @@ def _parameters(root: Any, command: str) -> list[Any]:
     return [option for one in (found, *verbs) for option in one.params]
 
 
-def _config_file(path: str, commands: Sequence[str]) -> ConfigFile:
-    from attn_cli.settings.config_file import read_config
+def _config_file(path: str, commands: Sequence[str]) -> Record:
+    """Return whether a configuration file exists, and the commands that have a table in it."""
+    from attn_cli.cli.config_files import read_config
 
-    if not os.path.exists(path):
-        return ConfigFile(path, False, ())
-    tables = dict.fromkeys(table for table, _ in read_config(path, commands) if table)
-    return ConfigFile(path, True, tuple(tables))
+    exists = os.path.exists(path)
+    tables = [table for table, _ in read_config(path, commands)] if exists else []
+    return {"path": path, "exists": exists, "tables": [*dict.fromkeys(filter(None, tables))]}
 
 
-def _unknown_variables(root: Any) -> list[tuple[str, str | None]]:
+def _unknown_variables(root: Any, commands: Sequence[str]) -> list[Record]:
     """Return each variable that begins with ATTN_ and is not an option's, with the one that was probably meant."""
-    commands = root.command.list_commands(root)
     known = {str(option.envvar) for name in commands for option in _parameters(root, name) if option.envvar}
     known |= set(OTHER_VARIABLES)
     found = sorted(name for name in os.environ if name.startswith("ATTN_") and os.environ[name])
-    return [(name, next(iter(near_names(name, sorted(known))), None)) for name in found if name not in known]
+    return [
+        {"name": name, "meant": next(iter(near_names(name, sorted(known))), None)}
+        for name in found
+        if name not in known
+    ]
 
 
 # How it is shown
 
 
-def _screen(
-    settings: Sequence[InForce],
-    files: Sequence[ConfigFile],
-    unknown: Sequence[tuple[str, str | None]],
-    command: str | None,
-    width: int,
-) -> Iterator[str]:
-    from attn_cli.settings.config_file import FileValue, short_path
+def _screen(record: Record, width: int) -> Iterator[str]:
+    from attn_cli.cli.config_files import FileValue, short_path
 
-    def written(one: InForce) -> tuple[str, str, str]:
-        value = str(one.value).lower() if isinstance(one.value, bool) else visible(str(one.value))
-        source = one.variable or "default"
-        if one.file is not None and one.line is not None:
-            source = FileValue("", one.file, one.line).place
-        return one.name, (one.default or "not set") if one.value is None else value, source
-
-    rows = [written(one) for one in settings]
-    yield from (
-        _table([("setting", "value", "from"), *rows], width) if rows else ["This command has no settings."]
-    )
+    rows = [("setting", "value", "from")]
+    for one in record["settings"]:
+        value = str(one["value"]).lower() if isinstance(one["value"], bool) else visible(str(one["value"]))
+        place = FileValue("", one["file"], one["line"]).place if one["file"] else one["variable"]
+        unset = one["default"] or "not set"
+        rows.append((one["name"], unset if one["value"] is None else value, place or "default"))
+    yield from _table(rows, width) if len(rows) > 1 else ["This command has no settings."]
     yield ""
-    for file in files:
-        yield from _paragraph(f"{short_path(file.path)}: {'read' if file.exists else 'not there'}.", width)
-        others = [f"[{table}]" for table in file.tables if table != command]
-        if others:
+    for file in record["files"]:
+        said = "read" if file["exists"] else "not there"
+        yield from _paragraph(f"{short_path(file['path'])}: {said}.", width)
+        if others := [f"[{table}]" for table in file["tables"] if table != record["command"]]:
             yield from _paragraph(f"Tables for single commands: {', '.join(others)}.", width, "  ")
-    for name, near in unknown:
-        meant = f" Did you mean {near}?" if near else ""
-        yield from _paragraph(f"{visible(name)} is not a variable of attn.{meant}", width)
+    for one in record["unknown_variables"]:
+        meant = f" Did you mean {one['meant']}?" if one["meant"] else ""
+        yield from _paragraph(f"{visible(one['name'])} is not a variable of attn.{meant}", width)
 
 
 def _table(rows: Sequence[tuple[str, str, str]], width: int) -> Iterator[str]:

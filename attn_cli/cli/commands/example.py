@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from attn_cli.cli.deliver import choose, deliver, settings_for
-from attn_cli.cli.options import Pause, argument, without
+from attn_cli.cli.options import Pause, argument, takes
 from attn_cli.cli.origins import prefer_given
 from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import UsageError, did_you_mean
@@ -17,7 +17,7 @@ from attn_cli.io.escape import visible
 from attn_cli.render.result import OF_RECORD, OF_TRACE, record_result
 from attn_cli.render.trace_result import trace_result
 from attn_cli.settings.output import View
-from attn_cli.settings.settings import WITH_MODEL, Settings
+from attn_cli.settings.settings import Settings
 from attn_cli.teach.examples import EXAMPLES, load
 
 if TYPE_CHECKING:
@@ -26,12 +26,10 @@ if TYPE_CHECKING:
     from attn_cli.trace.trace import Trace
 
 
-@without("model", *WITH_MODEL)
+@takes("TOKENS VECTORS projection layer COMPUTED PLACED ROWS SCREEN tidy FIGURE")
 def example(
     context: typer.Context,
-    name: Annotated[
-        str | None, argument("[NAME]", "Which one; without it, they are listed.", *EXAMPLES)
-    ] = None,
+    name: str | None = argument("[NAME]", "Which one; without it, they are listed.", *EXAMPLES, default=None),
     pause: Pause = False,
     *,
     settings: Settings,
@@ -48,11 +46,8 @@ def example(
         _list(view, pause)
         return
     if name not in EXAMPLES:
-        raise UsageError(
-            f"There is no example {visible(name)!r}.",
-            f"{did_you_mean(name, EXAMPLES)}Examples are {', '.join(EXAMPLES)}.",
-            "NAME",
-        )
+        hint = f"{did_you_mean(name, EXAMPLES)}Examples are {', '.join(EXAMPLES)}."
+        raise UsageError(f"There is no example {visible(name)!r}.", hint, "NAME")
     chosen = load(name)
     figures = {"drawing"} if chosen.acts is None and not pause else set()
     what = "--pause" if pause else f"The example {name}"

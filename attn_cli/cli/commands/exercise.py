@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal
-
-import typer
+from typing import TYPE_CHECKING, Literal
 
 from attn_cli.cli.deliver import deliver
-from attn_cli.cli.options import only, own
+from attn_cli.cli.options import own, takes
 from attn_cli.errors import CreateError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.render.result import Result
@@ -28,36 +26,24 @@ WHOLE = "exercise.json"  # written last: the checksums of the others, which belo
 
 # These options are narrower than those of the same names elsewhere. No ATTN_* variable reaches them: whoever types the
 # command that stands on a sheet gets that sheet.
-@only("format", can=(*FORMS.values(), "record"), help="What to print.  [default: markdown]")
+@takes("format", can=(*FORMS.values(), "record"), help="What to print.  [default: markdown]")
 def exercise(
-    seed: Annotated[int, own("N", "Which exercise: another one for every seed.", group=TEXT)] = 0,
-    dim: Annotated[
-        int, own("D", "Numbers in a word, a query, a key and a value: 2, 3 or 4.", group=VECTORS)
-    ] = 2,
-    words: Annotated[int, own("N", "Words in the sentence: 2, 3 or 4.", group=TEXT)] = 3,
-    mask: Annotated[
-        Literal["none", "causal"],
-        typer.Option(help="Whether words look back only.", rich_help_panel=ATTENTION),
-    ] = "none",
-    score: Annotated[
-        Literal["scaled", "dot"],
-        typer.Option(help="scaled is q.k / sqrt(d), dot is q.k.", rich_help_panel=ATTENTION),
-    ] = "scaled",
-    key: Annotated[
-        bool,
-        typer.Option(
-            "--key", help="Print the key in place of the worksheet (json holds both).", rich_help_panel=OUTPUT
-        ),
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace files in DIR.", rich_help_panel=OUTPUT)
-    ] = False,
+    seed: int = own("N", "Which exercise: another one for every seed.", TEXT, default=0),
+    dim: int = own("D", "Numbers in a word, a query, a key and a value: 2, 3 or 4.", VECTORS, default=2),
+    words: int = own("N", "Words in the sentence: 2, 3 or 4.", TEXT, default=3),
+    mask: Literal["none", "causal"] = own("", "Whether words look back only.", ATTENTION, default="none"),
+    score: Literal["scaled", "dot"] = own(
+        "", "scaled is q.k / sqrt(d), dot is q.k.", ATTENTION, default="scaled"
+    ),
+    key: bool = own(
+        "", "Print the key in place of the worksheet (json holds both).", OUTPUT, "--key", default=False
+    ),
+    force: bool = own("", "Replace files in DIR.", OUTPUT, "--force", default=False),
     *,
     view: View,
-    output: Annotated[
-        str | None,
-        own("DIR", "Write the sheet, its key and their data into DIR.", "--output", "-o", group=OUTPUT),
-    ] = None,
+    output: str | None = own(
+        "DIR", "Write the sheet, its key and their data into DIR.", OUTPUT, "--output", "-o"
+    ),
 ) -> None:
     """A worksheet to do by hand, and its key.
 
@@ -88,14 +74,12 @@ def _check(folder: str | None, key: bool, force: bool, format: str | None) -> No
         return
     if key or format:
         given = "--key" if key else "-f"
-        raise UsageError(
-            f"{given} is for printing: -o writes sheet and key in every form.", "Leave one out.", option=given
-        )
+        said = f"{given} is for printing: -o writes sheet and key in every form."
+        raise UsageError(said, "Leave one out.", given)
     if folder.lower().endswith(ENDINGS) and not os.path.isdir(folder):
+        said = f"-o takes a folder here, and {visible(folder)!r} looks like a file."
         raise UsageError(
-            f"-o takes a folder here, and {visible(folder)!r} looks like a file.",
-            "To print one form into a file: attn exercise -f html > sheet.html",
-            "--output",
+            said, "To print one form into a file: attn exercise -f html > sheet.html", "--output"
         )
 
 
@@ -109,7 +93,6 @@ def _sheet(made: Exercise, format: str, key: bool, terminal: Terminal | None = N
 
         page = worksheet_html(parts(made, key))
         return page if terminal is None else portable(page, terminal)
-
     if format == "latex":
         from attn_cli.render.worksheet.latex import worksheet_latex
 
@@ -129,22 +112,15 @@ def _record(made: Exercise) -> dict[str, object]:
         {"question": question.replace("`", ""), "answer": answer.replace("`", "")}
         for question, answer in questions(made, trace)
     ]
-    return {
-        "schema": "attn/1",
-        "kind": "exercise",
-        "seed": made.seed,
-        "dim": made.dim,
-        "mask": made.mask,
-        "score": made.score,
-        "tokens": list(made.tokens),
-        "inputs": inputs(made),
-        "answers": answers(trace),
-        "questions": asked,
-    }
+    about = {name: getattr(made, name) for name in ("seed", "dim", "mask", "score")}
+    results = {"inputs": inputs(made), "answers": answers(trace), "questions": asked}
+    return {"schema": "attn/1", "kind": "exercise", **about, "tokens": list(made.tokens), **results}
 
 
 def _write(made: Exercise, folder: str, force: bool) -> None:
     """Write all files of an exercise into a folder, or none where one would replace something else."""
+    from hashlib import sha256
+
     from attn_cli.io.atomic import write_together
     from attn_cli.io.console import say
     from attn_cli.io.files import reason
@@ -157,7 +133,8 @@ def _write(made: Exercise, folder: str, force: bool) -> None:
         "inputs.json": dumps(inputs(made)),
         "answer.json": dumps(unanswered(made)),
     }
-    contents[WHOLE] = dumps({"files": {file: _checksum(text) for file, text in contents.items()}})
+    checksums = {file: sha256(text.encode()).hexdigest() for file, text in contents.items()}
+    contents[WHOLE] = dumps({"files": checksums})
     name = visible(folder) or "''"
     if os.path.exists(folder) and not os.path.isdir(folder):
         raise CreateError(f"Cannot write into {name}: it is not a folder.", "Choose another place.")
@@ -172,19 +149,11 @@ def _write(made: Exercise, folder: str, force: bool) -> None:
         there = set(os.listdir(folder))
         taken = [file for file in contents if file in there and not _holds(folder, file, contents[file])]
         if taken and not force:
-            raise CreateError(
-                f"{name} holds another {taken[0]}, and nothing was written.",
-                "Choose another folder, or replace what is there with --force.",
-            )
+            hint = "Choose another folder, or replace what is there with --force."
+            raise CreateError(f"{name} holds another {taken[0]}, and nothing was written.", hint)
 
     write_together(folder, {file: text.encode() for file, text in contents.items()}, WHOLE, check)
     say(f"attn: wrote {', '.join(contents)} to {name}.")
-
-
-def _checksum(text: str) -> str:
-    from hashlib import sha256
-
-    return sha256(text.encode()).hexdigest()
 
 
 def _holds(folder: str, file: str, text: str) -> bool:

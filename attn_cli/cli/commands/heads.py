@@ -3,65 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
-
-import typer
+from typing import TYPE_CHECKING, Literal
 
 from attn_cli.cli.deliver import choose, deliver
-from attn_cli.cli.options import Context, Texts, own, without
+from attn_cli.cli.options import Context, Texts, own, takes
 from attn_cli.cli.read_text import labelled_weights, text_and_context
 from attn_cli.errors import UsageError
 from attn_cli.io.progress import Progress
 from attn_cli.render.result import OF_BLOCKS, Result
-from attn_cli.settings.declare import ATTENTION, INPUT, SHOWN, TEXT, declared
+from attn_cli.settings.declare import ATTENTION, INPUT, SHOWN, TEXT
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from attn_cli.pipeline.every_head import EveryHead
     from attn_cli.render.figures.sheet import Drawing
 
-TAKEN = ("model", "projection", "max_text", "max_word")  # the other settings are the model's own
+KIND_HELP = (
+    "With --model: which attention; of an encoder and a decoder self is the encoder's, masked and cross "
+    "the decoder's.  [default: cross with --context, else self]"
+)
+ROLLOUT_HELP = "Attention rollout too: over all layers, or those up to --layer."
 
 
-@without(*(name for name in declared(Settings) if name not in TAKEN), "tidy", "steps", "by_hand", "fields")
+@takes("max_text max_word model projection format output precision color palette shades width FIGURE")
 def heads(
     texts: Texts = None,
-    weights: Annotated[
-        str | None,
-        own(
-            "FILE", "Saved weights of all layers, as attn show reads them; - is standard input.", group=INPUT
-        ),
-    ] = None,
-    tokens: Annotated[
-        str | None,
-        own("TOKENS|FILE", "With --weights: the tokens, as attn show takes them.", group=TEXT),
-    ] = None,
+    weights: str | None = own(
+        "FILE", "Saved weights of all layers, as attn show reads them; - is standard input.", INPUT
+    ),
+    tokens: str | None = own("TOKENS|FILE", "With --weights: the tokens, as attn show takes them.", TEXT),
     context: Context = None,
-    kind: Annotated[
-        Literal["self", "masked", "cross"] | None,
-        typer.Option(
-            help="With --model: which attention; of an encoder and a decoder self is the encoder's, masked and cross "
-            "the decoder's.  [default: cross with --context, else self]",
-            rich_help_panel=ATTENTION,
-        ),
-    ] = None,
-    array: Annotated[
-        str | None, own("NAME", "With --weights: which array, where a file holds several.", group=INPUT)
-    ] = None,
-    batch: Annotated[
-        int | None, own("N", "With --weights: which text of a batch, from 0.", group=INPUT)
-    ] = None,
-    layer: Annotated[
-        int | None,
-        own("N", "Show this layer only, with each head's share for every pattern.", group=ATTENTION),
-    ] = None,
-    rollout: Annotated[
-        bool,
-        typer.Option(
-            help="Attention rollout too: over all layers, or those up to --layer.", rich_help_panel=SHOWN
-        ),
-    ] = False,
+    kind: Literal["self", "masked", "cross"] | None = own("", KIND_HELP, ATTENTION),
+    array: str | None = own("NAME", "With --weights: which array, where a file holds several.", INPUT),
+    batch: int | None = own("N", "With --weights: which text of a batch, from 0.", INPUT),
+    layer: int | None = own(
+        "N", "Show this layer only, with each head's share for every pattern.", ATTENTION
+    ),
+    rollout: bool = own("", ROLLOUT_HELP, SHOWN, default=False),
     *,
     settings: Settings,
     view: View,
@@ -78,59 +56,51 @@ def heads(
     """
     view = choose(view, {*OF_BLOCKS, "drawing"}, "heads")
     if view.figure not in (None, "heads", "heatmap"):
-        raise UsageError(
-            f"attn heads has no figure of {view.figure}.", "--figure heads is its own.", "--figure"
-        )
+        said = f"attn heads has no figure of {view.figure}."
+        raise UsageError(said, "--figure heads is its own.", "--figure")
     if layer is not None and layer < 0:
         raise UsageError(f"--layer cannot be {layer}.", "Layers count from 0.", "--layer")
-    if weights is None:
-        _check_model({"--tokens": tokens, "--array": array, "--batch": batch}, settings)
-    else:
-        _check_weights(texts or [], {"--context": context, "--kind": kind})
-    from attn_cli.pipeline.every_head import checkpoint_layers, measure_heads, saved_layers, stack_layers
-    from attn_cli.render.views.heads import map_size, whole_maps
+    _check(texts, weights, {"--tokens": tokens, "--array": array, "--batch": batch}, settings)
+    if weights is not None:
+        _refuse({"--context": context, "--kind": kind}, "--model")
+    from attn_cli.pipeline import every_head
+    from attn_cli.render.views.heads import heads_screen, map_size, whole_maps
 
     if weights is not None:
-        found = saved_layers(labelled_weights(weights, "heads", tokens, array, batch))
+        found = every_head.saved_layers(labelled_weights(weights, "heads", tokens, array, batch))
     else:
         text, second = text_and_context(texts, context, "heads", settings)
         kind = kind or ("self" if second is None else "cross")
         if settings.model is None:
-            found = stack_layers(kind, text, second, settings)
+            found = every_head.stack_layers(kind, text, second, settings)
         else:
-            found = checkpoint_layers(kind, text, second, settings, settings.model)
+            found = every_head.checkpoint_layers(kind, text, second, settings, settings.model)
     size = whole_maps if view.figure is not None else map_size(view.with_width(), layer is not None)
     with Progress("Attending"):
-        measured = measure_heads(found, size, layer, rollout)
-    deliver(_result(measured), view)
-
-
-def _result(measured: EveryHead) -> Result:
-    from attn_cli.pipeline.every_head import record
-    from attn_cli.render.views.heads import heads_screen
+        measured = every_head.measure_heads(found, size, layer, rollout)
 
     def drawing(view: View) -> tuple[Drawing, Sequence[str]]:
-        from attn_cli.render.figures.heads import every_head  # only for a figure
+        from attn_cli.render.figures.heads import every_head as drawn  # only for a figure
 
-        return every_head(measured, view), measured.notes
+        return drawn(measured, view), measured.notes
 
-    return Result(
+    result = Result(
         "heads",
         blocks=lambda view: heads_screen(measured, view),
-        record=lambda view: record(measured),
+        record=lambda view: every_head.record(measured),
         drawing=drawing,
     )
+    deliver(result, view)
 
 
-def _check_weights(texts: list[str], of_model: Mapping[str, object]) -> None:
-    """Refuse what goes with a text, where there is a file of weights."""
-    if texts:
-        raise UsageError("--weights brings its own tokens: leave out the text.", option="--weights")
-    _refuse(of_model, "--model")
-
-
-def _check_model(of_file: Mapping[str, object], settings: Settings) -> None:
-    """Refuse what goes with a file of weights, and a text without a model."""
+def _check(
+    texts: Sequence[str] | None, weights: str | None, of_file: Mapping[str, object], settings: Settings
+) -> None:
+    """Refuse a text beside a file of weights, options of a file without one, and a text without a model."""
+    if weights is not None:
+        if texts:
+            raise UsageError("--weights brings its own tokens: leave out the text.", option="--weights")
+        return
     _refuse(of_file, "--weights")
     if settings.model is None and settings.projection is None:
         raise UsageError(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from functools import partial
+from typing import TYPE_CHECKING
 
 from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import Vectors, argument, of_record, own
@@ -28,11 +29,22 @@ if TYPE_CHECKING:
 
 TREEBANK = "CoNLL-U, or passages (.jsonl: tokens, pronoun, antecedents); plain, .gz or .xz."
 
+COLUMNS = (  # what those of the screen of a score are
+    "",
+    "right: of the words that have the relation, the share whose strongest link is one of the right words.",
+    "Two baselines without a model, each tuned on these texts. distance: always the word at one fixed offset; "
+    "nearest: the nearest word with one part of speech, on one side.",
+    "precision: of the strongest links that go to another word, the share that are right.",
+    "hard: right among the words for which that distance is wrong.",
+    "content: right where the head's term for the distance is left out.",
+    "of two: where two names compete, the share in which the right one gets more weight.",
+)
+
 
 @of_record
 def score(
-    model: Annotated[str, argument("MODEL", "roles, roles-deep, language, or a file.")],
-    treebank: Annotated[str, argument("TREEBANK", TREEBANK)],
+    model: str = argument("MODEL", "roles, roles-deep, language, or a file."),
+    treebank: str = argument("TREEBANK", TREEBANK),
     embedding: Vectors = None,
     *,
     view: View,
@@ -81,38 +93,19 @@ def _screen(scores: Sequence[Score]) -> Iterator[Block]:
     rows = []
     for one in scores:
         found = [one.accuracy, one.baseline, one.nearest, one.precision, one.hard, one.content]
-        shares = [
-            "–" if x is None else f"{x:.3f}" for x in (*found, *([one.candidates] if has_candidates else []))
-        ]
+        shares = ["–" if x is None else f"{x:.3f}" for x in (*found, *[one.candidates] * has_candidates)]
         rows.append([one.name, *shares, f"{one.count:,}"])
-    names = ["right", "distance", "nearest", "precision", "hard", "content"]
-    yield Columns(["head", *names, *(["of two"] if has_candidates else []), "words"], rows)
-    yield Say("")
-    yield Say(
-        "right: of the words that have the relation, the share whose strongest link is one of the right words."
-    )
-    yield Say(
-        "Two baselines without a model, each tuned on these texts. distance: always the word at one fixed offset; "
-        "nearest: the nearest word with one part of speech, on one side."
-    )
-    yield Say("precision: of the strongest links that go to another word, the share that are right.")
-    yield Say("hard: right among the words for which that distance is wrong.")
-    yield Say("content: right where the head's term for the distance is left out.")
-    if has_candidates:
-        yield Say("of two: where two names compete, the share in which the right one gets more weight.")
+    names = ["right", "distance", "nearest", "precision", "hard", "content", *["of two"] * has_candidates]
+    yield Columns(["head", *names, "words"], rows)
+    yield from map(Say, COLUMNS if has_candidates else COLUMNS[:-1])
 
 
 def train(
-    treebanks: Annotated[list[str], argument("TREEBANK...", TREEBANK)],
-    output: Annotated[
-        str, own("FILE", "Where the model goes (.safetensors).", "--output", "-o", group=OUTPUT)
-    ],
-    dev: Annotated[
-        list[str] | None,
-        own(
-            "TREEBANK", "Sentences held back: accuracy is measured on them. May be repeated.", group=TRAINING
-        ),
-    ] = None,
+    treebanks: list[str] = argument("TREEBANK...", TREEBANK),
+    output: str = own("FILE", "Where the model goes (.safetensors).", OUTPUT, "--output", "-o", default=...),
+    dev: list[str] | None = own(
+        "TREEBANK", "Sentences held back: accuracy is measured on them. May be repeated.", TRAINING
+    ),
     embedding: Vectors = None,
     *,
     settings: ModelTraining,
@@ -129,15 +122,8 @@ def train(
 
     prepare_index(embedding)
     with TrainingBar() as bar, raised():
-        made = train_file(
-            treebanks,
-            output,
-            dev or [],
-            embedding or "word2vec",
-            settings,
-            bar,
-            lambda epoch: say_epoch(bar, epoch),
-        )
+        tell = partial(say_epoch, bar)
+        made = train_file(treebanks, output, dev or [], embedding or "word2vec", settings, bar, tell)
     say_trained(made)
 
 

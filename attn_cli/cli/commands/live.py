@@ -6,11 +6,11 @@ import os
 import sys
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from attn_cli.cli.options import argument, own, without
+from attn_cli.cli.options import argument, own, takes
 from attn_cli.cli.read_text import labelled_weights, one_text, prepare_index
 from attn_cli.errors import MissingExtra, UsageError
 from attn_cli.settings.declare import INPUT, OUTPUT
@@ -21,31 +21,23 @@ if TYPE_CHECKING:
     from attn_cli.live.sources import LiveSource
 
 EXAMPLE = "The quick brown fox jumped over the lazy dog"
-OF_FILES = ("format", "output", "tidy", "steps", "fields", "width")
-OF_ROWS = ("query", "versus", "top", "next", "next_at", "full")
 
 
-@without(*OF_ROWS, *OF_FILES)
+@takes("TOKENS VECTORS MODEL COMPUTED PLACED dtype by_hand precision color palette shades FIGURE")
 def live(
     context: typer.Context,
-    texts: Annotated[
-        list[str] | None, argument("TEXT", "The text, in quotes; without one, an example to start with.")
-    ] = None,
-    matrices: Annotated[
-        str | None,
-        own("FILE", "Given Q, K, V, or X, W_q, W_k, W_v, as attn compute reads them.", group=INPUT),
-    ] = None,
-    weights: Annotated[
-        str | None, own("FILE", "Saved weights, as attn show reads them.", group=INPUT)
-    ] = None,
-    record: Annotated[
-        str | None, own("FILE", "Write every key with its time to FILE, one a line.", group=OUTPUT)
-    ] = None,
-    replay: Annotated[str | None, own("FILE", "Press the keys that --record wrote.", group=INPUT)] = None,
-    pace: Annotated[
-        float | None,
-        own("N", "With --replay: speed-up factor (2 is twice as fast).  [default: 1]", group=INPUT),
-    ] = None,
+    texts: list[str] | None = argument(
+        "TEXT", "The text, in quotes; without one, an example to start with.", default=None
+    ),
+    matrices: str | None = own(
+        "FILE", "Given Q, K, V, or X, W_q, W_k, W_v, as attn compute reads them.", INPUT
+    ),
+    weights: str | None = own("FILE", "Saved weights, as attn show reads them.", INPUT),
+    record: str | None = own("FILE", "Write every key with its time to FILE, one a line.", OUTPUT),
+    replay: str | None = own("FILE", "Press the keys that --record wrote.", INPUT),
+    pace: float | None = own(
+        "N", "With --replay: speed-up factor (2 is twice as fast).  [default: 1]", INPUT
+    ),
     *,
     settings: Settings,
     view: View,
@@ -60,7 +52,13 @@ def live(
     _check_screen()
     if pace is not None and (replay is None or not 0 < pace <= 1000):
         raise UsageError("--pace requires --replay and a number above 0, at most 1000.", option="--pace")
-    _check_one_input(texts or [], matrices, weights)
+    given = {"TEXT": texts, "--matrices": matrices, "--weights": weights}
+    named = [name for name, value in given.items() if value]
+    if len(named) > 1:
+        raise UsageError(f"{' and '.join(named)} are more than one input.", "Give one of them.", named[-1])
+    if texts == ["-"]:
+        said = "attn live reads the keyboard from standard input, so the text cannot come from there."
+        raise UsageError(said, "Type the text in quotes.")
     from attn_cli.live.guest import run
     from attn_cli.live.recording import Recording, Replay, read_recording
     from attn_cli.live.session import begin
@@ -77,33 +75,16 @@ def live(
 def _check_screen() -> None:
     """Refuse where there is no keyboard or no screen, or where Textual is not installed."""
     if sys.stdin is None or not sys.stdin.isatty():
-        raise UsageError(
-            "attn live reads keys, and standard input is not a terminal.", "For a text in a pipe: attn self -"
-        )
+        said = "attn live reads keys, and standard input is not a terminal."
+        raise UsageError(said, "For a text in a pipe: attn self -")
     if sys.stdout is None or not sys.stdout.isatty():
-        raise UsageError(
-            "attn live draws on the screen, and standard output is not a terminal.",
-            "For a file: attn self TEXT -o FILE",
-        )
+        said = "attn live draws on the screen, and standard output is not a terminal."
+        raise UsageError(said, "For a file: attn self TEXT -o FILE")
     if sys.platform == "win32" or os.environ.get("TERM", "") in ("", "dumb", "unknown"):
-        raise UsageError(
-            "attn live needs a terminal that can be drawn on.", "attn explain TEXT shows the same in lines."
-        )
+        said = "attn live needs a terminal that can be drawn on."
+        raise UsageError(said, "attn explain TEXT shows the same in lines.")
     if find_spec("textual") is None:
         raise MissingExtra("attn live needs Textual: pip install 'attn-cli[live]'")
-
-
-def _check_one_input(texts: list[str], matrices: str | None, weights: str | None) -> None:
-    """Refuse two inputs at once, and a text on standard input, where the keys come from."""
-    given = {"TEXT": texts, "--matrices": matrices, "--weights": weights}
-    named = [name for name, value in given.items() if value]
-    if len(named) > 1:
-        raise UsageError(f"{' and '.join(named)} are more than one input.", "Give one of them.", named[-1])
-    if texts == ["-"]:
-        raise UsageError(
-            "attn live reads the keyboard from standard input, so the text cannot come from there.",
-            "Type the text in quotes.",
-        )
 
 
 def _source(
@@ -119,9 +100,8 @@ def _source(
         from attn_cli.inputs.matrices import read_given
 
         given = read_given(matrices)
-        settings = prefer_given(
-            context, settings, score=given.score, mask=given.mask, heads=given.heads, layout=given.layout
-        )
+        names = ("score", "mask", "heads", "layout")
+        settings = prefer_given(context, settings, **{name: getattr(given, name) for name in names})
         return MatricesSource(given, matrices), settings
     if weights is not None:
         return WeightsSource(labelled_weights(weights, "show", None, None, None), weights), settings

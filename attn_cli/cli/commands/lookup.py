@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from attn_cli.cli.deliver import choose, deliver, settings_for
-from attn_cli.cli.options import OF_FIGURES, argument, own, without
+from attn_cli.cli.options import argument, own, takes
 from attn_cli.cli.read_text import NoText, attention_progress, read_text
 from attn_cli.inputs.key_value_pairs import Pairs, dictionary, pairs_from, pairs_in
 from attn_cli.io.escape import as_utf8, visible
@@ -14,7 +14,7 @@ from attn_cli.render.result import OF_TRACE, Result
 from attn_cli.render.trace_result import trace_result
 from attn_cli.settings.declare import ATTENTION, INPUT
 from attn_cli.settings.output import View
-from attn_cli.settings.settings import WITH_MODEL, Settings
+from attn_cli.settings.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -23,35 +23,24 @@ if TYPE_CHECKING:
     from attn_cli.teach.examples import Acts
     from attn_cli.teach.soft_dictionary import DictionaryExample, Lookup
 
-# A dictionary's keys have no order, and there is one query. Its projection is an option of its own, with another
-# default.
-NOT_OFFERED = (
-    *("model", *WITH_MODEL, "projection", "layer", "query", "full", "pad", "pad_side", "positions"),
-)
 
-
-@without(*NOT_OFFERED, *OF_FIGURES)
+# A dictionary's keys have no order, and there is one query.
+@takes("TOKENS VECTORS COMPUTED versus top dtype SCREEN tidy")
 def lookup(
-    words: Annotated[
-        list[str] | None,
-        argument(
-            "[QUERY] KEY=VALUE...", "What to look for, and the dictionary; - as QUERY is standard input."
-        ),
-    ] = None,
-    source: Annotated[
-        str | None, own("FILE", "More pairs, from a JSON object of keys and values.", "--from", group=INPUT)
-    ] = None,
-    own_projection: Annotated[
-        str | None,
-        own(
-            "NAME|FILE",
-            "W_q and W_k: identity, random, or a file.  [default: identity]",
-            "--projection",
-            "-p",
-            group=ATTENTION,
-            values=("identity", "random"),
-        ),
-    ] = None,
+    words: list[str] | None = argument(
+        "[QUERY] KEY=VALUE...",
+        "What to look for, and the dictionary; - as QUERY is standard input.",
+        default=None,
+    ),
+    source: str | None = own("FILE", "More pairs, from a JSON object of keys and values.", INPUT, "--from"),
+    own_projection: str | None = own(
+        "NAME|FILE",
+        "W_q and W_k: identity, random, or a file.  [default: identity]",
+        ATTENTION,
+        "--projection",
+        "-p",
+        values=("identity", "random"),
+    ),
     *,
     settings: Settings,
     view: View,

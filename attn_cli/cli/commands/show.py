@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from attn_cli.cli.deliver import choose, deliver, settings_for
-from attn_cli.cli.options import argument, own, without
+from attn_cli.cli.options import argument, own, takes
 from attn_cli.cli.read_text import labelled_weights
 from attn_cli.render.result import OF_TRACE
 from attn_cli.render.trace_result import trace_result
@@ -16,47 +16,27 @@ from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import check_shaping
 
 if TYPE_CHECKING:
-    from attn_cli.inputs.saved_weights import Saved
     from attn_cli.pipeline.for_page import Page
 
-# Settings of how weights are computed; these are given.
-COMPUTED = (
-    *("model", "next", "next_at"),
-    *("tokenizer", "keep_punctuation", "max_text", "max_word", "embedding", "dim", "seed", "oov"),
-    *(
-        "projection",
-        "heads",
-        "layout",
-        "score",
-        "temperature",
-        "pad",
-        "pad_side",
-        "positions",
-        "round",
-        "without",
-    ),
-)
 
-
-@without(*COMPUTED)
+# The weights are given: no setting of how they are computed.
+@takes("join_pieces hide_special renormalize layer head mask mask_true ROWS threads SCREEN tidy FIGURE")
 def show_(
-    file: Annotated[
-        str | None,
-        argument("FILE", "JSON or CSV (also attn's own), .npy, .npz or .safetensors; - is standard input."),
-    ] = None,
-    tokens: Annotated[
-        str | None,
-        own(
-            "TOKENS|FILE",
-            "The tokens, between spaces, as a JSON list, or in a file (a JSON list, or one a line).",
-            group=TEXT,
-        ),
-    ] = None,
-    context_tokens: Annotated[
-        str | None, own("TOKENS|FILE", "Those of the keys, where they differ from the queries'.", group=TEXT)
-    ] = None,
-    array: Annotated[str | None, own("NAME", "Which array, where a file holds several.", group=INPUT)] = None,
-    batch: Annotated[int | None, own("N", "Which text of a batch, from 0.", group=INPUT)] = None,
+    file: str | None = argument(
+        "FILE",
+        "JSON or CSV (also attn's own), .npy, .npz or .safetensors; - is standard input.",
+        default=None,
+    ),
+    tokens: str | None = own(
+        "TOKENS|FILE",
+        "The tokens, between spaces, as a JSON list, or in a file (a JSON list, or one a line).",
+        TEXT,
+    ),
+    context_tokens: str | None = own(
+        "TOKENS|FILE", "Those of the keys, where they differ from the queries'.", TEXT
+    ),
+    array: str | None = own("NAME", "Which array, where a file holds several.", INPUT),
+    batch: int | None = own("N", "Which text of a batch, from 0.", INPUT),
     *,
     settings: Settings,
     view: View,
@@ -76,11 +56,9 @@ def show_(
     saved = labelled_weights(file, "show", tokens, array, batch, context_tokens)
     from attn_cli.pipeline.sources.weights import trace_weights
 
-    result = trace_result(trace_weights(saved, settings), view)
-    deliver(replace(result, page=lambda: _page(saved, settings)), view)
+    def page() -> Page:
+        from attn_cli.pipeline.for_page import page_of_weights  # only for a page
 
+        return page_of_weights(saved, settings)
 
-def _page(saved: Saved, settings: Settings) -> Page:
-    from attn_cli.pipeline.for_page import page_of_weights  # only for a page
-
-    return page_of_weights(saved, settings)
+    deliver(replace(trace_result(trace_weights(saved, settings), view), page=page), view)

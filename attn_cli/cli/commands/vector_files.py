@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from attn_cli.cli.options import NameOrFile, argument, own
 from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import CreateError, UsageError, WriteError
-from attn_cli.io.escape import shell_quote, visible
+from attn_cli.io.console import put_plain, say
+from attn_cli.io.escape import count, shell_quote, visible
 from attn_cli.io.progress import Progress
 from attn_cli.render.screen.aligned import aligned
+from attn_cli.render.screen.training_bar import TrainingBar
 from attn_cli.settings.declare import OUTPUT, VECTORS
 from attn_cli.settings.training import SubwordTraining, VectorTraining
 
 if TYPE_CHECKING:
     from attn_cli.vectors.open_vectors import Vectors as WordVectors
-
-
 USUAL = ("king", "coffee", "fox")
+OUTPUT_FILE = own("FILE", "Where the vectors go (.safetensors).", OUTPUT, "--output", "-o", default=...)
 
 
 def import_(
-    file: Annotated[str, argument("FILE", "A file of word vectors, in any format.")],
-    name: Annotated[str | None, own("NAME", "The name.  [default: the file's own]", group=VECTORS)] = None,
+    file: str = argument("FILE", "A file of word vectors, in any format."),
+    name: str | None = own("NAME", "The name.  [default: the file's own]", VECTORS),
 ) -> None:
     """Register a file of word vectors under a name and index it for fast lookup.
 
@@ -32,8 +33,6 @@ def import_(
 
     Example: attn vectors import glove.6B.50d.txt --name glove
     """
-    from attn_cli.io.console import say
-    from attn_cli.io.escape import count
     from attn_cli.vectors.names import import_file
 
     with Progress("Importing") as progress:
@@ -45,10 +44,9 @@ def import_(
     size = f"{count(vectors.n_words, 'word', 'words')} of {count(vectors.dim, 'number', 'numbers')}"
     say(f"attn: imported {imported}: {size}{counted}.")
     word = _some_word(vectors)
-    typed = (
-        [shell_quote(word), "-e", imported] if word[:1] != "-" else ["-e", imported, "--", shell_quote(word)]
-    )
-    say(f"attn: try: attn vectors nearest {' '.join(typed)}")
+    quoted = shell_quote(word)
+    typed = f"{quoted} -e {imported}" if word[:1] != "-" else f"-e {imported} -- {quoted}"
+    say(f"attn: try: attn vectors nearest {typed}")
 
 
 def _some_word(vectors: WordVectors) -> str:
@@ -62,16 +60,13 @@ def _some_word(vectors: WordVectors) -> str:
     return next((word for word in first if word.isalpha() and len(word) > 3), first[0])
 
 
-def remove(
-    name: Annotated[str, argument("NAME", "An imported name.")],
-) -> None:
+def remove(name: str = argument("NAME", "An imported name.")) -> None:
     """Forget an imported name.
 
     Its index, and what was unpacked for it, go with it. The file that was imported stays where it is.
 
     Example: attn vectors remove glove
     """
-    from attn_cli.io.console import say
     from attn_cli.vectors.names import remove as forget
 
     for path in forget(name):
@@ -79,11 +74,11 @@ def remove(
 
 
 def export(
-    output: Annotated[
-        str, own("FILE", "Where to: .txt, .vec, .bin or .safetensors.", "--output", "-o", group=OUTPUT)
-    ],
+    output: str = own(
+        "FILE", "Where to: .txt, .vec, .bin or .safetensors.", OUTPUT, "--output", "-o", default=...
+    ),
     source: NameOrFile = None,
-    words: Annotated[int | None, own("N", "Only the first N words.  [default: all]", group=VECTORS)] = None,
+    words: int | None = own("N", "Only the first N words.  [default: all]", VECTORS),
 ) -> None:
     """Write word vectors as text, binary or a table.
 
@@ -91,8 +86,6 @@ def export(
 
     Example: attn vectors export -o word2vec.bin
     """
-    from attn_cli.io.console import say
-    from attn_cli.io.escape import count
     from attn_cli.vectors.export import export as write
     from attn_cli.vectors.lookup import open_table
 
@@ -111,17 +104,12 @@ def _refuse_same(source: str, output: str) -> None:
     from attn_cli.vectors.lookup import path_for
 
     if source != "word2vec" and os.path.exists(output) and os.path.samefile(path_for(source), output):
-        raise UsageError(
-            f"{visible(output)} is the file that is read: it would be replaced.",
-            "Write to another file.",
-            "--output",
-        )
+        said = f"{visible(output)} is the file that is read: it would be replaced."
+        raise UsageError(said, "Write to another file.", "--output")
 
 
 def download(
-    name: Annotated[
-        str | None, argument("[NAME]", "A set of gensim-data; without one, all are listed.")
-    ] = None,
+    name: str | None = argument("[NAME]", "A set of gensim-data; without one, all are listed.", default=None),
 ) -> None:
     """Download pretrained vectors of gensim-data, and import them.
 
@@ -130,7 +118,6 @@ def download(
 
     Example: attn vectors download glove-wiki-gigaword-50
     """
-    from attn_cli.io.console import put_plain, say
     from attn_cli.io.signals import raised
     from attn_cli.vectors import catalogue as gensim_data
     from attn_cli.vectors import names
@@ -171,12 +158,8 @@ def _catalogue() -> str:
 
 
 def train(
-    corpora: Annotated[
-        list[str], argument("CORPUS...", "Text files, one sentence per line: plain, .gz or .xz.")
-    ],
-    output: Annotated[
-        str, own("FILE", "Where the vectors go (.safetensors).", "--output", "-o", group=OUTPUT)
-    ],
+    corpora: list[str] = argument("CORPUS...", "Text files, one sentence per line: plain, .gz or .xz."),
+    output: str = OUTPUT_FILE,
     *,
     settings: VectorTraining,
 ) -> None:
@@ -186,25 +169,15 @@ def train(
 
     Example: attn vectors train corpus.txt.xz -o my.safetensors
     """
-    from attn_cli.io.console import say
-    from attn_cli.render.screen.training_bar import TrainingBar
     from attn_cli.vectors.train import train_file
 
     with TrainingBar() as bar:
         made = train_file(corpora, output, settings, bar)
-    say(
-        f"attn: wrote {made['file']}: {made['words']:,} words of {made['dim']} numbers, {made['bytes']:,} bytes."
-    )
+    size = f"{made['words']:,} words of {made['dim']} numbers, {made['bytes']:,} bytes"
+    say(f"attn: wrote {made['file']}: {size}.")
 
 
-def subwords(
-    output: Annotated[
-        str, own("FILE", "Where the vectors go (.safetensors).", "--output", "-o", group=OUTPUT)
-    ],
-    source: NameOrFile = None,
-    *,
-    settings: SubwordTraining,
-) -> None:
+def subwords(output: str = OUTPUT_FILE, source: NameOrFile = None, *, settings: SubwordTraining) -> None:
     """Add character n-grams to word vectors, so that vectors of unknown words can be guessed from their spelling.
 
     The file that is written has the same words and vectors, and n-grams beside them: --oov subword needs them. The
@@ -212,8 +185,6 @@ def subwords(
 
     Example: attn vectors subwords glove.6B.50d.txt -o glove.safetensors
     """
-    from attn_cli.io.console import say
-    from attn_cli.render.screen.training_bar import TrainingBar
     from attn_cli.vectors.lookup import open_table
     from attn_cli.vectors.train import subwords_file
 

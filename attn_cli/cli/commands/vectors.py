@@ -76,7 +76,7 @@ def _described(about: dict[str, object], width: int) -> str:
 
 @of_record
 def nearest(
-    word: Annotated[str, argument("WORD", "The word whose neighbours are wanted.")],
+    word: str = argument("WORD", "The word whose neighbours are wanted."),
     embedding: Vectors = None,
     top: Top = 10,
     precision: Precision = 3,
@@ -115,9 +115,9 @@ def nearest(
 
 @of_record
 def analogy(
-    a: Annotated[str, argument("A", "As A is ...")],
-    b: Annotated[str, argument("B", "... to B, ...")],
-    c: Annotated[str, argument("C", "... so is C to what?")],
+    a: str = argument("A", "As A is ..."),
+    b: str = argument("B", "... to B, ..."),
+    c: str = argument("C", "... so is C to what?"),
     embedding: Vectors = None,
     top: Top = 10,
     precision: Precision = 3,
