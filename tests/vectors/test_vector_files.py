@@ -94,7 +94,7 @@ def on_file(path, binary=False):
     start = gzip.decompress(data) if packed == "gzip" else lzma.decompress(data) if packed else data
     if binary:
         return FileVectors(binary_format(source, start))
-    return FileVectors(text_format(source, packed, start))
+    return FileVectors(text_format(source, packed, start, is_all=True))
 
 
 def check_all(vectors, words=WORDS, matrix=MATRIX):

@@ -14,8 +14,7 @@ from attn_cli.io.array_files import Entry, is_safetensors, read_npz, safetensors
 from attn_cli.io.escape import shell_quote, visible
 from attn_cli.io.files import packing, pieces, read_bytes
 from attn_cli.vectors.formats.text import text_format
-from attn_cli.vectors.formats.text_lines import is_number
-from attn_cli.vectors.formats.word2vec_binary import LONGEST_HEADER, binary_format
+from attn_cli.vectors.formats.word2vec_binary import LONGEST_HEADER, binary_format, is_number
 from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors
 from attn_cli.vectors.source_file import FileRows, SourceFile, npy_rows, read_exactly
 from attn_cli.vectors.table import DIRECTIONS, NGRAMS, SAFETENSORS, NGrams, VectorTable, as_bytes, table_of

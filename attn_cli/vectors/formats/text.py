@@ -1,7 +1,7 @@
 """Files of GloVe, word2vec (text) and fastText (.vec): a word and its numbers on each line, with a header or without.
 
-A word may hold spaces: its numbers are counted from the right. Spaces or tabs, CRLF, a byte-order mark and
-a missing last newline are all fine.
+Fields are parted by spaces and tabs, and by nothing else that looks like space. A word may hold spaces: its numbers
+are counted from the right. CRLF, a byte-order mark and a missing last newline are all fine.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,16 +17,7 @@ import numpy as np
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import pieces
-from attn_cli.vectors.formats.text_lines import (
-    BLANK,
-    BOM,
-    fields_of,
-    first_rows,
-    is_number,
-    is_plain,
-    measured,
-    parsed_block,
-)
+from attn_cli.vectors.formats.word2vec_binary import FIRST_ROWS, MOST_NUMBERS, header_of, is_number
 from attn_cli.vectors.source_file import SourceFile, read_exactly
 from attn_cli.vectors.table import LONGEST_WORD, OnProgress, WordBlock, no_progress
 
@@ -34,6 +26,9 @@ if TYPE_CHECKING:
 
 LONGEST_LINE = 1 << 22
 FEW = 3  # with so many wanted words, blocks without them are skipped
+BOM = b"\xef\xbb\xbf"
+BLANK = b" \t\r"
+_BLANK_LINE = re.compile(rb"\n[ \t\r]*(?=\n)")
 
 
 class TextFormat(NamedTuple):
@@ -51,7 +46,7 @@ class TextFormat(NamedTuple):
         return "text" if self.claimed is None else "word2vec text"
 
     def blocks(self, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-        """Yield (offset, whole lines) until the end; every line ends in a newline."""
+        """Yield (offset, whole lines) from the first row to the end; every line ends in a newline."""
         rest, at = b"", 0
         for piece in pieces(file, self.packed, self.source.name):
             cut = piece.rfind(b"\n") + 1
@@ -61,18 +56,15 @@ class TextFormat(NamedTuple):
                 rest, at = b"", at + len(block)
             rest += piece[cut:]
             if len(rest) > LONGEST_LINE:
-                raise InputError(
-                    f"{self.where(at)}: a line of more than {LONGEST_LINE:,} bytes.",
-                    "Is this a text of word vectors?",
-                )
+                size = f"a line of more than {LONGEST_LINE:,} bytes"
+                raise InputError(f"{self.where(at)}: {size}.", "Is this a text of word vectors?")
         if rest:
             yield from self._behind_start(at, rest + b"\n")
 
     def _behind_start(self, at: int, block: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yield a block without what stands before the first row."""
         skip = max(0, self.start - at)
         if skip < len(block):
-            yield at + skip, block[skip:] if skip else block
+            yield at + skip, block[skip:]
 
     def words(
         self, file: IO[bytes], report: OnProgress = no_progress, wanted: set[bytes] | None = None
@@ -84,11 +76,9 @@ class TextFormat(NamedTuple):
         rows = 0
         for offset, block in self.blocks(file):
             if wanted is not None and not _may_hold(block, wanted):
-                rows += (
-                    1 if self.claimed is None else _count_filled(block)
-                )  # without a header, any count is right
+                rows += block.count(b"\n") - len(_BLANK_LINE.findall(b"\n" + block)) if self.claimed else 1
             else:
-                offsets, words = self._split(offset, block)
+                offsets, words = self._words(offset, block)
                 rows += len(words)
                 yield WordBlock(offsets, words, partial(self._vector_in, block, offset))
             report(file.tell() / max(1, self.source.size))
@@ -104,10 +94,18 @@ class TextFormat(NamedTuple):
         if rows == 0:
             raise InputError(f"{self.source.name} holds no words.")
 
-    def _split(self, offset: int, block: bytes) -> tuple[Ints, list[bytes]]:
-        """Return where the rows of a block stand in the file, and their words.
+    def _words(self, offset: int, block: bytes) -> tuple[Ints, list[bytes]]:
+        """Return where the rows of a block stand in the file, and their words."""
+        if (cuts := self._cuts(block)) is None:
+            lines = list(_lines(offset, block))
+            return np.array([at for at, _ in lines], np.int64), [self.word(line, at) for at, line in lines]
+        starts, ends, _ = cuts
+        return starts + offset, _slices(block, starts, ends)
 
-        Quick where every line has the same marks: a space or a tab before each number, one at a time.
+    def _cuts(self, block: bytes) -> tuple[Ints, Ints, Ints] | None:
+        """Return where each line's word starts and ends, and where the line's last number ends.
+
+        None where they have not all the same marks: a space or a tab before each number, one at a time.
         """
         data = np.frombuffer(block, np.uint8)
         ends = np.flatnonzero(data == 10)
@@ -115,21 +113,21 @@ class TextFormat(NamedTuple):
         if b"\t" in block:
             is_mark |= data == 9
         marks = np.flatnonzero(is_mark)
-        is_trailing = block[int(ends[0]) - 1 : int(ends[0])] == b" "
+        starts = np.concatenate([np.zeros(1, np.intp), ends[:-1] + 1])
+        stops = ends - (b"\r" in block)
+        is_trailing = bool(is_mark[stops[0] - 1])  # as fastText writes every line
         each = self.dim + is_trailing
-        if len(marks) == each * len(ends) and is_plain(data, len(ends)):
-            starts, rows = _starts(ends), marks.reshape(len(ends), each)
-            lengths = rows[:, 0] - starts
-            if (
-                (np.diff(marks) > 1).all()
-                and ((rows[:, -1] == ends - 1) == is_trailing).all()
-                and (rows[:, -1] < ends).all()
-                and 0 < lengths.min() <= lengths.max() <= LONGEST_WORD
-            ):
-                cuts = zip(starts.tolist(), rows[:, 0].tolist(), strict=True)
-                return starts + offset, [block[start:end] for start, end in cuts]
-        lines = list(_lines(offset, block))
-        return np.array([at for at, _ in lines], np.int64), [self.word(line, at) for at, line in lines]
+        if len(marks) != each * len(ends) or not _is_plain(data, len(ends)):
+            return None
+        rows = marks.reshape(len(ends), each)
+        lengths = rows[:, 0] - starts
+        is_usual = (
+            (np.diff(marks) > 1).all()
+            and ((rows[:, -1] == stops - 1) == is_trailing).all()
+            and (rows[:, -1] < stops).all()
+            and 0 < lengths.min() <= lengths.max() <= LONGEST_WORD
+        )
+        return (starts, rows[:, 0], stops) if is_usual else None
 
     def _vector_in(self, block: bytes, offset: int, at: int) -> Array:
         """Return the numbers of the line at `at` in the file, of a block that stands at `offset`."""
@@ -157,18 +155,33 @@ class TextFormat(NamedTuple):
     def rows(self, file: IO[bytes], dtype: type[np.floating]) -> Iterator[tuple[Ints, list[bytes], Array]]:
         """Yield (offsets, words, matrix) block by block, in order."""
         for offset, block in self.blocks(file):
-            if (quick := parsed_block(block, self.dim, dtype)) is not None:
-                starts = _starts(np.flatnonzero(np.frombuffer(block, np.uint8) == 10))
-                yield starts + offset, *quick
+            cuts = self._cuts(block)
+            matrix = cuts and self._matrix(block, cuts[1], cuts[2], dtype)
+            if cuts and matrix is not None:
+                yield cuts[0] + offset, _slices(block, cuts[0], cuts[1]), matrix
             elif lines := list(_lines(offset, block)):
                 read = [(self.word(line, at), self.vector(line, at)) for at, line in lines]
                 with np.errstate(over="ignore"):
                     matrix = np.array([vector for _, vector in read], dtype)
                 yield np.array([at for at, _ in lines]), [word for word, _ in read], matrix
 
+    def _matrix(self, block: bytes, starts: Ints, stops: Ints, dtype: type[np.floating]) -> Array | None:
+        """Return the numbers between these places of each line; None if a closer look is needed."""
+        lines = _slices(block, starts, stops)
+        if not block.isascii() and not all(map(bytes.isascii, lines)):  # NumPy takes some letters for space
+            return None
+        try:
+            with np.errstate(
+                over="ignore"
+            ):  # what is too large becomes infinity, which is told where it matters
+                matrix = np.loadtxt(lines, dtype, comments=None, ndmin=2)
+        except ValueError:
+            return None
+        return matrix if matrix.shape == (len(lines), self.dim) else None
+
     def word(self, line: bytes, offset: int) -> bytes:
         """Return the word of a line, which stands at `offset`: what is left of its numbers; it may hold spaces."""
-        fields = fields_of(line)
+        fields = _fields(line)
         spare = len(fields) - self.dim
         if spare == 1 and len(fields[0]) <= LONGEST_WORD:
             return fields[0]
@@ -189,7 +202,7 @@ class TextFormat(NamedTuple):
 
     def vector(self, line: bytes, offset: int) -> Array:
         """Return the numbers of a line, float64 (dim,); NaN and infinity are numbers here."""
-        fields = fields_of(line)[-self.dim :]
+        fields = _fields(line)[-self.dim :]
         for field in fields:
             if not is_number(field):
                 raise InputError(
@@ -210,31 +223,56 @@ class TextFormat(NamedTuple):
         return f"{self.source.name}, line {lines}"
 
 
-def text_format(source: SourceFile, packed: str, start: bytes, is_all: bool = False) -> TextFormat:
+def text_format(source: SourceFile, packed: str, start: bytes, is_all: bool) -> TextFormat:
     """Return how a text is laid out, from its first bytes: `start`, cut off anywhere, or all of it."""
     name = source.name
     lines = start.split(b"\n")
-    is_all = is_all or (len(start) == source.size and not packed)
     if len(lines) > 1 and not is_all:
-        lines = lines[:-1]  # it may be cut off
+        lines.pop()  # it may be cut off
     if len(lines) == 1 and len(lines[0]) >= LONGEST_LINE:
-        raise InputError(
-            f"{name}, line 1: a line of more than {LONGEST_LINE:,} bytes.", "Is this a text of vectors?"
-        )
+        size = f"a line of more than {LONGEST_LINE:,} bytes"
+        raise InputError(f"{name}, line 1: {size}.", "Is this a text of vectors?")
     bom = len(BOM) if start.startswith(BOM) else 0
     lines[0] = lines[0][bom:]
-    rows = first_rows(lines)
-    claimed, dim = measured(rows, name, is_all)
-    if claimed is None:
-        return TextFormat(source, packed, bom, dim, None)
+    filled = ((number, _fields(line)) for number, line in enumerate(lines, 1) if line.strip(BLANK))
+    rows = list(islice(filled, FIRST_ROWS))
+    if not rows:
+        raise InputError(f"{name} is empty.", "Type a word and its numbers on each line.")
+    header = header_of([fields for _, fields in rows], name)
+    if header is None:
+        return TextFormat(source, packed, bom, _usual_numbers(rows, name), None)
+    claimed, dim = header
+    if dim > MOST_NUMBERS:
+        raise InputError(f"{name}, line 1: {dim:,} numbers a word; {MOST_NUMBERS:,} are the limit.")
+    if len(rows) == 1 and is_all:
+        raise InputError(f"{name}, line 1: the header claims {claimed:,} words; there are none below.")
     room = source.size // (2 * dim + 1) if not packed else claimed
     if claimed > room + 1:
         raise InputError(
             f"{name}, line 1: the header claims {claimed:,} words; the file has room for {room:,} at most.",
             "Is the file complete?",
         )
-    header = start.find(b"\n", start.find(rows[0][1][0]))
-    return TextFormat(source, packed, header + 1 if header >= 0 else len(start), dim, claimed)
+    end = start.find(b"\n", start.find(rows[0][1][0]))
+    return TextFormat(source, packed, end + 1 if end >= 0 else len(start), dim, claimed)
+
+
+def _usual_numbers(rows: list[tuple[int, list[bytes]]], name: str) -> int:
+    """Return how many numbers most of the first rows have; those of the first row, where all differ."""
+    lengths = [len(fields) for _, fields in rows]
+    usual = max(lengths, key=lengths.count)
+    if lengths.count(usual) == 1 or usual < 2:
+        usual = lengths[0]
+    if usual < 2:
+        is_csv = b"," in rows[0][1][0]
+        hint = (
+            "Part the word and its numbers by spaces, not by commas."
+            if is_csv
+            else "Type them after the word."
+        )
+        raise InputError(f"{name}, line {rows[0][0]}: a word without numbers.", hint)
+    if usual > MOST_NUMBERS + 1:
+        raise InputError(f"{name}: {usual - 1:,} numbers a word; {MOST_NUMBERS:,} are the limit.")
+    return usual - 1
 
 
 def _lines(offset: int, block: bytes) -> Iterator[tuple[int, bytes]]:
@@ -245,28 +283,33 @@ def _lines(offset: int, block: bytes) -> Iterator[tuple[int, bytes]]:
         offset += len(line) + 1
 
 
-def _starts(ends: Ints) -> Ints:
-    """Return where lines start, from where they end."""
-    return np.concatenate([np.zeros(1, np.intp), ends[:-1] + 1])
+def _slices(text: bytes, starts: Ints, ends: Ints) -> list[bytes]:
+    return [text[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
+def _is_plain(data: Array, n_lines: int) -> bool:
+    """Tell whether whole lines hold no control characters but tabs, and newlines of one kind."""
+    controls = np.count_nonzero(data < 32)
+    if controls == n_lines:
+        return True
+    returns = np.flatnonzero(data == 13)
+    if len(returns) not in (0, n_lines) or (data[returns + 1] != 10).any():
+        return False
+    return bool(controls == n_lines + len(returns) + np.count_nonzero(data == 9))
 
 
 def _may_hold(block: bytes, wanted: set[bytes]) -> bool:
     """Tell whether a line of the block may begin with a wanted word; True where a closer look is as quick."""
     if len(wanted) > FEW:
         return True
-    fields = b"|".join(re.escape(_first_field(word)) for word in wanted)
-    start = rb"(?:%s)?[ \t]" % fields  # indented lines are looked at too
-    return bool(re.match(start, block) or re.search(rb"\n" + start, block))
+    start = rb"(?:%s)?[ \t]" % b"|".join(re.escape(_first_field(word)) for word in wanted)
+    return bool(re.match(start, block) or re.search(rb"\n" + start, block))  # indented lines, too
 
 
 def _first_field(word: bytes) -> bytes:
     return word.replace(b"\t", b" ").partition(b" ")[0]
 
 
-def _count_filled(block: bytes) -> int:
-    """Count the lines that are not blank."""
-    data = np.frombuffer(block, np.uint8)
-    starts = _starts(np.flatnonzero(data == 10))
-    if not np.isin(data[starts], np.frombuffer(BLANK + b"\n", np.uint8)).any():
-        return len(starts)
-    return sum(1 for _ in _lines(0, block))
+def _fields(line: bytes) -> list[bytes]:
+    """Return what stands between spaces and tabs."""
+    return [field for field in line.rstrip(BLANK).replace(b"\t", b" ").split(b" ") if field]

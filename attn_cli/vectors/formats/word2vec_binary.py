@@ -1,6 +1,6 @@
 """Files of word2vec (binary, .bin): a header line, then records of a word, a space, and float32 numbers.
 
-Some writers put a newline after each record, some do not: both are read.
+Some writers put a newline after each record, some do not: both are read. Its texts begin with the same header.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.errors import InputError
+from attn_cli.io.escape import visible
 from attn_cli.io.files import PIECE
-from attn_cli.vectors.formats.text_lines import MOST_NUMBERS, bad_header
 from attn_cli.vectors.source_file import SourceFile, read_exactly
 from attn_cli.vectors.table import LONGEST_WORD, OnProgress, WordBlock, as_float64, no_progress
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Ints
 
+MOST_NUMBERS = 100_000
+FIRST_ROWS = 100  # of a text, which tell whether it has a header
 LONGEST_HEADER = 64
 FEW = 16  # with so many wanted words, records without them are skipped
 WORD = rb"\n?([^ \n]{1,%d}+) " % LONGEST_WORD
@@ -49,9 +51,9 @@ class BinaryFormat(NamedTuple):
 
         InputError if the records are not what the header claims.
         """
-        rows = 0
+        rows, record = 0, re.compile(rb"%s(?s:.{%d})" % (WORD, self.size))
         for offset, data, end in self._blocks(file, wanted):
-            words = self._words.findall(data, 0, end)
+            words = record.findall(data, 0, end)
             rows += len(words)
             if rows > self.claimed:
                 break
@@ -59,21 +61,22 @@ class BinaryFormat(NamedTuple):
                 starts = self._starts(data, end, words)
                 yield WordBlock(offset + starts, words, partial(self._vector_in, data, offset))
             report(file.tell() / max(1, self.source.size))
-        if wanted is None or rows > self.claimed:
-            self.check_count(rows)
-
-    def check_count(self, rows: int) -> None:
-        """Refuse another number of records than the header claims."""
-        if rows != self.claimed:
+        if rows != self.claimed and (wanted is None or rows > self.claimed):
             raise InputError(
                 f"{self.source.name}, line 1: the header claims {self.claimed:,} words; "
                 f"there are {'more' if rows > self.claimed else f'{rows:,}'}.",
                 "Is the file complete, and are there as many numbers a word as the header says?",
             )
 
-    @property
-    def _words(self) -> re.Pattern[bytes]:
-        return re.compile(rb"%s(?s:.{%d})" % (WORD, self.size))
+    def rows(self, file: IO[bytes], dtype: type[np.floating]) -> Iterator[tuple[Ints, list[bytes], Array]]:
+        """Yield (offsets, words, matrix) of some records after the other, in order."""
+        both = re.compile(rb"%s((?s:.{%d}))" % (WORD, self.size))
+        for offset, data, end in self._blocks(file):
+            if pairs := both.findall(data, 0, end):
+                words = [word for word, _ in pairs]
+                matrix = np.frombuffer(b"".join([numbers for _, numbers in pairs]), "<f4")
+                offsets = offset + self._starts(data, end, words)
+                yield offsets, words, matrix.reshape(-1, self.dim).astype(dtype, copy=False)
 
     def _blocks(
         self, file: IO[bytes], wanted: set[bytes] | None = None
@@ -92,7 +95,12 @@ class BinaryFormat(NamedTuple):
             filled = left + came
             skipped = _end(some, buffer, 0, filled) if some else 0
             used = _end(every, buffer, skipped, filled)
-            self._check(offset, buffer, used, filled)
+            if filled - used > LONGEST_WORD + 1 and not _WORD.match(buffer, used, filled):
+                raise InputError(  # whatever bytes follow
+                    f"{self.source.name}, byte {offset + used:,}: "
+                    f"no word of 1 to {LONGEST_WORD:,} bytes stands here.",
+                    f"The header says {self.dim:,} numbers a word: is that so?",
+                )
             yield offset, buffer, 0 if 0 < skipped == used else used
             offset, left = offset + used, filled - used
             view[:left] = view[used:filled]
@@ -107,21 +115,14 @@ class BinaryFormat(NamedTuple):
         stop = rb"(?!\n?(?:%s) )" % b"|".join(map(re.escape, sorted(wanted))) if wanted else b""
         return re.compile(rb"(?:%s%s(?s:.{%d}))*+" % (stop, WORD, self.size))
 
-    def _check(self, offset: int, data: bytearray, used: int, filled: int) -> None:
-        """Refuse what cannot become a record whatever bytes follow."""
-        if filled - used > LONGEST_WORD + 1 and not _WORD.match(data, used, filled):
-            raise InputError(
-                f"{self.source.name}, byte {offset + used:,}: no word of 1 to {LONGEST_WORD:,} bytes stands here.",
-                f"The header says {self.dim:,} numbers a word: is that so?",
-            )
-
     def _starts(self, data: bytearray, end: int, words: list[bytes]) -> Ints:
         """Return where the words of whole records stand in `data`."""
         sizes = np.fromiter(map(len, words), np.int64, len(words)) + 1 + self.size
         before = np.full(len(sizes), end > sizes.sum())
         before[0] = data[0] == 10
         if end != sizes.sum() + before.sum():  # some have a newline, some have none
-            return np.array([record.start(1) for record in self._words.finditer(data, 0, end)], np.int64)
+            record = re.compile(rb"%s(?s:.{%d})" % (WORD, self.size))
+            return np.array([found.start(1) for found in record.finditer(data, 0, end)], np.int64)
         starts: Ints = np.cumsum(sizes + before) - sizes
         return starts
 
@@ -145,16 +146,6 @@ class BinaryFormat(NamedTuple):
             return None
         return as_float64(np.frombuffer(data, "<f4", self.dim, len(wanted) + 1))
 
-    def rows(self, file: IO[bytes], dtype: type[np.floating]) -> Iterator[tuple[Ints, list[bytes], Array]]:
-        """Yield (offsets, words, matrix) of some records after the other, in order."""
-        both = re.compile(rb"%s((?s:.{%d}))" % (WORD, self.size))
-        for offset, data, end in self._blocks(file):
-            if pairs := both.findall(data, 0, end):
-                words = [word for word, _ in pairs]
-                matrix = np.frombuffer(b"".join([numbers for _, numbers in pairs]), "<f4")
-                offsets = offset + self._starts(data, end, words)
-                yield offsets, words, matrix.reshape(-1, self.dim).astype(dtype, copy=False)
-
 
 def _end(pattern: re.Pattern[bytes], data: bytearray, start: int, stop: int) -> int:
     """Return where a match of the pattern at `start` ends."""
@@ -166,8 +157,8 @@ def binary_format(source: SourceFile, start: bytes) -> BinaryFormat:
     """Return how a binary file is laid out, from its first bytes."""
     line, newline, _ = start[:LONGEST_HEADER].partition(b"\n")
     fields = line.split()
-    plain = len(fields) == 2 and all(field.isdigit() and len(field) < 16 for field in fields)
-    if not newline or not plain or not all(map(int, fields)):
+    is_whole = len(fields) == 2 and all(field.isdigit() and len(field) < 16 for field in fields)
+    if not newline or not is_whole or not all(map(int, fields)):
         raise bad_header(line, source.name)
     claimed, dim = map(int, fields)
     if dim > MOST_NUMBERS:
@@ -180,3 +171,40 @@ def binary_format(source: SourceFile, start: bytes) -> BinaryFormat:
             "Is the file complete?",
         )
     return BinaryFormat(source, len(line) + 1, dim, claimed)
+
+
+def bad_header(line: bytes, name: str) -> InputError:
+    """Return the error for a first line that is meant as a header and is none."""
+    shown = visible(line[:40].decode("utf-8", "replace"))
+    return InputError(
+        f"{name}, line 1: the header {shown!r} is not two whole numbers above 0.",
+        "Write how many words there are, and how many numbers each has, as 400000 50.",
+    )
+
+
+def header_of(rows: list[list[bytes]], name: str) -> tuple[int, int] | None:
+    """Return (words, dim) if the first row of a text is a header: two whole numbers, unlike the rows below."""
+    first = rows[0]
+    if len(first) != 2:
+        return None
+    below = len(rows[1]) if len(rows) > 1 else 0
+    is_whole = all(field.isdigit() and len(field) < 16 for field in first)
+    if below > 2 and not is_whole and all(is_number(field, underscore=True) for field in first):
+        raise bad_header(b" ".join(first), name)
+    if not is_whole:
+        return None
+    words, dim = int(first[0]), int(first[1])
+    if (below > 2 or not below) and (words < 1 or dim < 1):
+        raise bad_header(b" ".join(first), name)
+    is_many = len(rows) == FIRST_ROWS and words >= FIRST_ROWS  # there are more rows than were looked at
+    is_header = not below or below > 2 or (dim == 1 and (is_many or words == len(rows) - 1))
+    return (words, dim) if is_header else None
+
+
+def is_number(field: bytes, underscore: bool = False) -> bool:
+    """Tell whether a field is a number; with `underscore` also one that only Python writes, as 1_0 or 0x5."""
+    try:
+        float(field)
+    except ValueError:
+        return field[:2].lower() == b"0x" and underscore
+    return underscore or b"_" not in field
