@@ -50,7 +50,7 @@ def open_table(embedding: str, others: str = "") -> OpenVectors:
     if embedding == BUNDLED:
         return bundled()
     # Only those who give vectors of their own pay for it.
-    from attn_cli.vectors.formats.detect import open_file
+    from attn_cli.vectors.detect import open_file
 
     path = path_for(embedding, others)
     return open_file(path, None if path == embedding else visible(embedding))

@@ -24,7 +24,7 @@ from attn_cli.io.files import SUFFIXES, looks_like_file, packing, pieces, reason
 from attn_cli.io.signals import cleaned_up
 from attn_cli.vectors import catalogue as gensim_data
 from attn_cli.vectors import word_index as cache
-from attn_cli.vectors.formats.detect import open_file, start_of
+from attn_cli.vectors.detect import open_file, start_of
 from attn_cli.vectors.open_vectors import FileVectors, keep_index
 from attn_cli.vectors.source_file import SourceFile
 from attn_cli.vectors.table import BUNDLED, OnProgress, bundled, no_progress

@@ -10,8 +10,6 @@ import numpy as np
 
 from attn_cli.errors import CreateError, WriteError
 from attn_cli.vectors import word_index as cache
-from attn_cli.vectors.formats.text import TextFormat
-from attn_cli.vectors.formats.word2vec_binary import BinaryFormat
 from attn_cli.vectors.table import (
     OnProgress,
     Rows,
@@ -23,6 +21,8 @@ from attn_cli.vectors.table import (
     fingerprint_rows,
     no_progress,
 )
+from attn_cli.vectors.text_file import TextFormat
+from attn_cli.vectors.word2vec_binary import BinaryFormat
 from attn_cli.vectors.word_index import StaleIndex, WordIndex, build, hash_words
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from tests.bench.startup import cpu
 TEXT, BINARY = (400_000, 50), (3_000_000, 300)
 PART = 20_000
 ROUNDS = {"text": 5, "binary": 3}
-OPEN = "import sys; from attn_cli.vectors.formats.detect import open_file as o; v = o(sys.argv[1]); "
+OPEN = "import sys; from attn_cli.vectors.detect import open_file as o; v = o(sys.argv[1]); "
 FIND = [sys.executable, "-c", OPEN + "v.find(sys.argv[2:])"]
 BUILD = [sys.executable, "-c", OPEN + "v.encoded_index()"]
 KEEP = [sys.executable, "-c", OPEN + "from attn_cli.vectors.open_vectors import keep_index as k; k(v)"]

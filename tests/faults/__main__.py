@@ -20,7 +20,7 @@ from pathlib import Path
 from tests.faults.commands import COMMANDS, vector_lines
 from tests.faults.inject import KILLS
 from tests.faults.judge import baseline, faults, tried
-from tests.vectors.download.test_download import NAME, Mirror, entry, index
+from tests.vectors.test_download import NAME, Mirror, entry, index
 
 
 def main() -> int:

@@ -14,7 +14,7 @@ from tests.faults.forked import run
 from tests.learn.test_learn import little_language, little_vectors
 from tests.models.checkpoints.by_hand import GPT2, gpt2, saved
 from tests.parsed import conllu
-from tests.vectors.download.test_download import NAME
+from tests.vectors.test_download import NAME
 
 WORDS = "The quick brown fox jumped over the lazy dog"
 State = dict[str, bytes]

@@ -16,7 +16,7 @@ import numpy as np
 from attn_cli.errors import AttnError
 from attn_cli.io.json_text import dumps
 from attn_cli.vectors import lookup, spelling
-from attn_cli.vectors.formats.detect import open_file
+from attn_cli.vectors.detect import open_file
 from attn_cli.vectors.open_vectors import FileVectors, Vectors
 from attn_cli.vectors.table import VectorTable, as_text
 from tests.fuzz.scaled import scale

@@ -40,7 +40,7 @@ class Target(NamedTuple):
 
 
 def _vectors() -> Callable[[str, bytes], object]:
-    from attn_cli.vectors.formats import detect
+    from attn_cli.vectors import detect
     from attn_cli.vectors.open_vectors import FileVectors
     from tests.fuzz.cases import check_found, check_rows
     from tests.fuzz.scaled import scale

@@ -11,7 +11,7 @@ import numpy as np
 
 from attn_cli.errors import AttnError
 from attn_cli.vectors import word_index as cache
-from attn_cli.vectors.formats.detect import open_file
+from attn_cli.vectors.detect import open_file
 from attn_cli.vectors.open_vectors import FileVectors
 from attn_cli.vectors.word_index import MAGIC, TAIL
 from tests.fuzz.cases import Asked, Bench, Broken, check_found

@@ -173,7 +173,7 @@ def _line_starts(file: Path) -> list[int]:
 
 def _lookup_wrong(on: Stage) -> list[str]:
     """Look two words up as the next run of attn would."""
-    from attn_cli.vectors.formats.detect import open_file
+    from attn_cli.vectors.detect import open_file
 
     words = (f"w{on.lines // 2}", f"w{on.lines - 1}", f"w{on.lines}")
     with on.home():

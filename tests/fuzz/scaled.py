@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterator
 from types import ModuleType
 
-from attn_cli.vectors.formats import detect as formats
-from attn_cli.vectors.formats import gensim_pickle as pickled
+from attn_cli.vectors import detect as formats
+from attn_cli.vectors import gensim_pickle as pickled
 
 LONGEST_WORD = 40
 _WORD = rb"\n?([^ \n]{1,%d}+) " % LONGEST_WORD

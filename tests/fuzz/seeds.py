@@ -416,6 +416,6 @@ def _bins(newline: bytes) -> list[Files]:
 
 _FORMATS = _readers()
 EVERY = [files[MAIN] for reader in _FORMATS for files in reader.seeds[:7]]
-_MIXED = Reader("mixed", ("vectors/formats.py",), [{MAIN: b"", ".words": _word_list()}], _mixed)
+_MIXED = Reader("mixed", ("vectors/detect.py",), [{MAIN: b"", ".words": _word_list()}], _mixed)
 READERS = {reader.name: reader for reader in (*_FORMATS, _MIXED)}
 INDEX = "kept index"

@@ -18,16 +18,16 @@ from hypothesis import strategies as st
 from attn_cli.errors import FileError, InputError, UsageError, WriteError
 from attn_cli.vectors import names
 from attn_cli.vectors import word_index as cache
+from attn_cli.vectors.detect import open_file
 from attn_cli.vectors.export import export
-from attn_cli.vectors.formats.detect import open_file
-from attn_cli.vectors.formats.text import text_format
-from attn_cli.vectors.formats.word2vec_binary import binary_format
 from attn_cli.vectors.lookup import analogy, look_up, look_up_all, nearest, open_table
 from attn_cli.vectors.names import import_file
 from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors, keep_index
 from attn_cli.vectors.source_file import SourceFile
 from attn_cli.vectors.spelling import closest, near_words
 from attn_cli.vectors.table import as_bytes
+from attn_cli.vectors.text_file import text_format
+from attn_cli.vectors.word2vec_binary import binary_format
 from attn_cli.vectors.word_index import PAGE, WordIndex, build, hash_words
 from tests.alike import assert_alike
 from tests.shell import here

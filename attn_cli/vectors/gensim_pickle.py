@@ -10,7 +10,7 @@ import numpy as np
 
 from attn_cli.errors import FileError, InputError
 from attn_cli.io.escape import visible
-from attn_cli.vectors.formats.safe_unpickle import SAVE_AGAIN, Name, StandIn, safe_unpickle
+from attn_cli.vectors.safe_unpickle import SAVE_AGAIN, Name, StandIn, safe_unpickle
 from attn_cli.vectors.source_file import FileRows, SourceFile, npy_rows, read_exactly
 from attn_cli.vectors.spelling import BLOCK, with_ngrams
 from attn_cli.vectors.table import VectorTable, table_of

@@ -17,11 +17,13 @@ import numpy as np
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import pieces
-from attn_cli.vectors.formats.word2vec_binary import FIRST_ROWS, MOST_NUMBERS, header_of, is_number
 from attn_cli.vectors.source_file import SourceFile, read_exactly
 from attn_cli.vectors.table import LONGEST_WORD, OnProgress, WordBlock, no_progress
+from attn_cli.vectors.word2vec_binary import FIRST_ROWS, MOST_NUMBERS, header_of, is_number
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from attn_cli.io.array_types import Array, Ints
 
 LONGEST_LINE = 1 << 22
@@ -287,7 +289,7 @@ def _slices(text: bytes, starts: Ints, ends: Ints) -> list[bytes]:
     return [text[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
-def _is_plain(data: Array, n_lines: int) -> bool:
+def _is_plain(data: NDArray[np.uint8], n_lines: int) -> bool:
     """Tell whether whole lines hold no control characters but tabs, and newlines of one kind."""
     controls = np.count_nonzero(data < 32)
     if controls == n_lines:

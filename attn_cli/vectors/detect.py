@@ -13,11 +13,11 @@ from attn_cli.errors import InputError
 from attn_cli.io.array_files import Entry, is_safetensors, read_npz, safetensors_entries
 from attn_cli.io.escape import shell_quote, visible
 from attn_cli.io.files import packing, pieces, read_bytes
-from attn_cli.vectors.formats.text import text_format
-from attn_cli.vectors.formats.word2vec_binary import LONGEST_HEADER, binary_format, is_number
 from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors
 from attn_cli.vectors.source_file import FileRows, SourceFile, npy_rows, read_exactly
 from attn_cli.vectors.table import DIRECTIONS, NGRAMS, SAFETENSORS, NGrams, VectorTable, as_bytes, table_of
+from attn_cli.vectors.text_file import text_format
+from attn_cli.vectors.word2vec_binary import LONGEST_HEADER, binary_format, is_number
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
@@ -85,7 +85,7 @@ def open_file(path: str, name: str | None = None) -> OpenVectors:
     if start.startswith(ZIP):
         return _npz(source, start)
     if start[:1] == PICKLE and start[1:2] in PROTOCOLS:
-        from attn_cli.vectors.formats.gensim_pickle import read_gensim  # only gensim's own files need it
+        from attn_cli.vectors.gensim_pickle import read_gensim  # only gensim's own files need it
 
         return read_gensim(source)
     return _lines(source, packing(start))

@@ -1,1 +1,0 @@
-"""Files of word vectors: which format one has, and how it is read."""
