@@ -18,8 +18,7 @@ from attn_cli.core.mask_rules import MASKS, MaskRule
 from attn_cli.core.scores import SCORES, ByHand, Lines, Score, Terms
 from attn_cli.errors import UsageError
 from attn_cli.io.terminal import Terminal
-from attn_cli.render.formats import FORMATS
-from attn_cli.render.trace_result import render
+from attn_cli.render.formats import FORMATS, render
 from attn_cli.settings.output import View, schema_text
 from tests.browser import Opened, chromium
 

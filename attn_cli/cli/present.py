@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from attn_cli.errors import UsageError
 from attn_cli.io.console import put_plain, say
 from attn_cli.io.signals import cleaned_up
-from attn_cli.render.trace_result import render_blocks
+from attn_cli.render.formats import render_blocks
 
 if TYPE_CHECKING:
     from attn_cli.io.raw_terminal import RawTerminal

@@ -107,8 +107,7 @@ def _numbering(session: Session) -> Prompt:
 def save(trace: Trace, view: View, path: str) -> str:
     """Write a trace to a file, all or nothing, and return what was done; raise UsageError for another suffix."""
     from attn_cli.io.atomic import written
-    from attn_cli.render.formats import FORMATS, suffixes
-    from attn_cli.render.trace_result import render
+    from attn_cli.render.formats import FORMATS, render, suffixes
 
     suffix = os.path.splitext(path)[1].lower()
     format = suffixes().get(suffix, "")

@@ -1,10 +1,12 @@
-"""What a command has to give, from which every format is written."""
+"""What a command has to give, from which every format is written; and what a trace gives of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NoReturn
+
+from attn_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from attn_cli.io.terminal import Terminal
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from attn_cli.render.blocks import Block
     from attn_cli.render.figures.sheet import Drawing
     from attn_cli.settings.output import View
+    from attn_cli.trace.steps import Walk
     from attn_cli.trace.trace import Trace
 
 Record = dict[str, object]
@@ -27,7 +30,10 @@ def _lacks(*_: object) -> NoReturn:
 
 @dataclass(frozen=True)
 class Result:
-    """What a command has to give; a format needs one of these. What there is not raises ValueError."""
+    """What a command has to give; a format needs one of these. What there is not raises ValueError.
+
+    `drawing` gives that of --figure, and what to say beside it; `texts` are laid out already, by format.
+    """
 
     kind: str = ""  # of its record
     blocks: Callable[[View], Iterable[Block]] = _lacks
@@ -36,12 +42,8 @@ class Result:
     rows: Callable[[View], Iterable[Sequence[object]]] = _lacks  # of cells: text, numbers, "" for none
     trace: Callable[[], Trace] = _lacks
     page: Callable[[], Page] = _lacks
-    drawing: Callable[[View], tuple[Drawing, Sequence[str]]] = (
-        _lacks  # of --figure, and what to say beside it
-    )
-    texts: Mapping[str, Callable[[Terminal], str]] = field(
-        default_factory=dict
-    )  # laid out already, by format
+    drawing: Callable[[View], tuple[Drawing, Sequence[str]]] = _lacks
+    texts: Mapping[str, Callable[[Terminal], str]] = field(default_factory=dict)
     remarks: Sequence[str] = ()  # what rows have no room for
     has_steps: Callable[[View], bool] = lambda view: (
         False
@@ -54,3 +56,104 @@ def record_result(
     """Return the result of a small record: its JSON, and the text of its table if that is laid out already."""
     texts = {} if table is None else {"table": table}
     return Result(kind, record=lambda view: {"schema": "attn/1", "kind": kind, **record}, texts=texts)
+
+
+def keys_in(view: View, kind: str) -> tuple[str, ...] | None:
+    """Return the keys that the view chooses of a record of this kind, in their order; None for all."""
+    if view.fields is None:
+        return None
+    from attn_cli.settings.output import ADDED, chosen_keys  # only those who choose keys need them
+
+    return chosen_keys(view.fields, kind, tuple(ADDED))
+
+
+def needs_weights(view: View, kind: str) -> bool:
+    """Return whether the view shows what a layer projects with: every step, or a key of the JSON that --steps adds."""
+    if view.steps or view.fields is None:
+        return view.steps
+    from attn_cli.trace.trace import OF_STEPS, OF_WEIGHTS  # only those who choose keys need them
+
+    return not {*(keys_in(view, kind) or ())}.isdisjoint((*OF_STEPS, *OF_WEIGHTS))
+
+
+def trace_result(trace: Trace, view: View, walk: Walk | None = None, texts: Sequence[str] = ()) -> Result:
+    """Return the result of a trace; with a walk, its steps as `attn explain` shows them.
+
+    A page names the command that makes it from `texts`, the text and its context as they were typed.
+    Raises UsageError where the view asks about scores, and there are none.
+    """
+    from attn_cli.render.views.closing import talk
+
+    if trace.settings.versus is not None and walk is None and not trace.asked:
+        hint = "Choose the query row with -q WORD."
+        raise UsageError("--versus requires -q, or attn explain.", hint, "--versus")
+    if not trace.is_scored:
+        trace = _without_scores(trace, view, walk)
+
+    def shown(view: View) -> View:
+        return view if trace.is_scored or walk is not None else replace(view, steps=False)
+
+    def has_steps(view: View) -> bool:
+        return shown(view).steps or walk is not None
+
+    def record(view: View) -> Record:
+        return trace.to_dict(has_steps(view), walk is not None, keys_in(view, trace.kind))
+
+    def rows(view: View) -> Iterable[Sequence[object]]:
+        from attn_cli.render.views.rows import weight_rows
+
+        return weight_rows(trace, view.tidy)
+
+    def drawing(view: View) -> tuple[Drawing, Sequence[str]]:
+        from attn_cli.render.figures import other_rows, subject
+
+        is_ignored = shown(view).steps and view.figure != "steps"
+        ignored = ["--steps takes no effect here: --figure steps draws the steps of a row."] * is_ignored
+        return subject(trace, view), [*talk(trace), *other_rows(trace, view), *ignored]
+
+    def page() -> Page:
+        from attn_cli.pipeline.for_page import Page
+
+        return Page([trace], text=(*texts, None)[0], context=(*texts, None, None)[1])
+
+    return Result(
+        trace.kind,
+        lambda view: trace_blocks(trace, shown(view), walk),
+        record,
+        rows=rows,
+        trace=lambda: trace,
+        page=page,
+        drawing=drawing,
+        remarks=talk(trace),
+        has_steps=has_steps,
+    )
+
+
+def _without_scores(trace: Trace, view: View, walk: Walk | None) -> Trace:
+    """Return a trace of weights that have no scores, with a note on the steps; refuse what is about scores alone."""
+    from attn_cli.render.views.wording import no_arithmetic
+
+    what, hint = no_arithmetic(trace)
+    if walk is not None and walk.only:
+        raise UsageError(what, hint)
+    if trace.settings.versus is not None:
+        raise UsageError(what, hint, "--versus")
+    if not view.steps or walk is not None:
+        return trace
+    came = "came ready" if trace.kind == "show" else "were made of others"
+    return replace(trace, notes=(*trace.notes, f"There are no steps to show: the weights {came}."))
+
+
+def trace_blocks(trace: Trace, view: View, walk: Walk | None = None) -> Iterator[Block]:
+    """Return the blocks of a screen: bars, the table of weights, the story of `attn explain`, or its walk."""
+    if view.has_bars or walk is None:
+        from attn_cli.render.views import overview
+
+        return overview.bars(trace, view) if view.has_bars else overview.table(trace, view)
+    if walk.has_steps or view.steps:
+        from attn_cli.render.views.explain import explain
+
+        return explain(trace, view, walk)
+    from attn_cli.render.views.story import story
+
+    return story(trace, view)

@@ -6,7 +6,7 @@ import pytest
 
 from attn_cli import Settings, trace_self
 from attn_cli.io.terminal import Terminal
-from attn_cli.render.trace_result import render
+from attn_cli.render.formats import render
 from attn_cli.settings.output import View
 from tests.shell import SGR, Ran, attn, here, plain, terminal
 

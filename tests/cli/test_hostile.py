@@ -22,7 +22,7 @@ from attn_cli.io.escape import visible
 from attn_cli.io.files import data_path
 from attn_cli.io.terminal import Terminal
 from attn_cli.pipeline.sources.matrices import trace_matrices
-from attn_cli.render.trace_result import render
+from attn_cli.render.formats import render
 from attn_cli.settings.output import View
 from attn_cli.trace.steps import Walk
 from tests.shell import SGR, Ran, attn, here, terminal

@@ -13,7 +13,7 @@ from attn_cli.inputs.matrices import given_from, read_given
 from attn_cli.inputs.record import read_record
 from attn_cli.io.terminal import Terminal
 from attn_cli.pipeline.sources.matrices import trace_matrices
-from attn_cli.render.trace_result import render
+from attn_cli.render.formats import render
 from attn_cli.settings.output import View
 from tests.thorough import often
 

@@ -10,7 +10,7 @@ from attn_cli.io.files import data_path
 from attn_cli.io.terminal import Terminal
 from attn_cli.learn.language_score import measure_heads
 from attn_cli.models.model_file import bundled
-from attn_cli.render.trace_result import render
+from attn_cli.render.formats import render
 from attn_cli.settings.output import View
 from attn_cli.trace.steps import Walk
 from attn_cli.vectors.table import bundled as vectors

@@ -97,7 +97,7 @@ def test_another_mask_is_tried_in_the_layer_that_is_shown(gpt2_folder):
 @like_cases
 def test_it_is_shown_in_every_format(format, gpt2_folder):
     from attn_cli.io.terminal import Terminal
-    from attn_cli.render.trace_result import render
+    from attn_cli.render.formats import render
     from attn_cli.settings.output import View
 
     trace = trace_checkpoint("self", "dabca", None, Settings(), gpt2_folder)

@@ -26,8 +26,8 @@ from attn_cli.inputs.matrices import Given
 from attn_cli.io.terminal import Terminal
 from attn_cli.pipeline.long_text import merged, spread, strongest_links
 from attn_cli.pipeline.sources.matrices import trace_matrices
+from attn_cli.render.formats import render
 from attn_cli.render.numbers import share
-from attn_cli.render.trace_result import render
 from attn_cli.settings.output import View
 from attn_cli.trace.steps import Walk
 from attn_cli.trace.trace import LARGE

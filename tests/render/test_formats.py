@@ -16,8 +16,7 @@ from attn_cli.render.blocks import (
     Say,
     ShadeRange,
 )
-from attn_cli.render.formats import FORMATS, formats, suffixes
-from attn_cli.render.trace_result import render_blocks
+from attn_cli.render.formats import FORMATS, formats, render_blocks, suffixes
 from attn_cli.settings.declare import declared
 from attn_cli.settings.output import View
 

@@ -17,9 +17,10 @@ from attn_cli import Settings, Trace, trace_cross, trace_masked, trace_self
 from attn_cli.io.escape import visible
 from attn_cli.io.terminal import Terminal
 from attn_cli.render.blocks import Bars, Beside, Columns, Formula, Heading, Maps, Matrix, Say
+from attn_cli.render.formats import render
 from attn_cli.render.numbers import share
+from attn_cli.render.result import trace_blocks
 from attn_cli.render.screen.draw import draw
-from attn_cli.render.trace_result import render, trace_blocks
 from attn_cli.settings.output import View
 from attn_cli.trace.steps import Walk
 from tests.shell import COMMAND, surroundings

@@ -10,9 +10,7 @@ from attn_cli.cli.options import Context, Pause, Texts, argument, own, takes
 from attn_cli.cli.read_text import attention_progress, one_text, text_and_context, two_texts
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import as_utf8
-from attn_cli.render.formats.json import keys_in, needs_weights
-from attn_cli.render.result import OF_BLOCKS, OF_TRACE, Result
-from attn_cli.render.trace_result import trace_result
+from attn_cli.render.result import OF_BLOCKS, OF_TRACE, Result, keys_in, needs_weights, trace_result
 from attn_cli.settings.declare import SHOWN
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import ALL, Settings

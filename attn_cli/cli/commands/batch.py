@@ -208,7 +208,7 @@ def _job(kind: str, settings: Settings, view: View, form: str, keep_going: bool,
     """Return what is to be done with every line."""
     from attn_cli.batch.forms import FORMS
     from attn_cli.batch.job import Job
-    from attn_cli.render.formats.json import keys_in, needs_weights
+    from attn_cli.render.result import keys_in, needs_weights
     from attn_cli.trace.trace import KEYS, OF_STEPS
 
     keys = keys_in(view, kind) or tuple(key for key in KEYS if view.steps or key not in OF_STEPS)

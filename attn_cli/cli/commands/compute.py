@@ -14,8 +14,7 @@ from attn_cli.cli.read_text import piped_in
 from attn_cli.errors import FileError, InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.io.progress import Progress
-from attn_cli.render.result import OF_TRACE
-from attn_cli.render.trace_result import trace_result
+from attn_cli.render.result import OF_TRACE, trace_result
 from attn_cli.settings.declare import INPUT
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings

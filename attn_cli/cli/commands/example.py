@@ -14,8 +14,7 @@ from attn_cli.cli.origins import prefer_given
 from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import visible
-from attn_cli.render.result import OF_RECORD, OF_TRACE, record_result
-from attn_cli.render.trace_result import trace_result
+from attn_cli.render.result import OF_RECORD, OF_TRACE, record_result, trace_result
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 from attn_cli.teach.examples import EXAMPLES, load

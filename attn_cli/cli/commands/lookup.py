@@ -10,8 +10,7 @@ from attn_cli.cli.options import argument, own, takes
 from attn_cli.cli.read_text import NoText, attention_progress, read_text
 from attn_cli.inputs.key_value_pairs import Pairs, dictionary, pairs_from, pairs_in
 from attn_cli.io.escape import as_utf8, visible
-from attn_cli.render.result import OF_TRACE, Result
-from attn_cli.render.trace_result import trace_result
+from attn_cli.render.result import OF_TRACE, Result, trace_result
 from attn_cli.settings.declare import ATTENTION, INPUT
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings

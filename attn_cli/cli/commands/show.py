@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from attn_cli.cli.deliver import choose, deliver, settings_for
 from attn_cli.cli.options import argument, own, takes
 from attn_cli.cli.read_text import labelled_weights
-from attn_cli.render.result import OF_TRACE
-from attn_cli.render.trace_result import trace_result
+from attn_cli.render.result import OF_TRACE, trace_result
 from attn_cli.settings.declare import INPUT, TEXT
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings

@@ -12,11 +12,15 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
+from attn_cli.render.result import Result, trace_result
+
 if TYPE_CHECKING:
     from attn_cli.io.terminal import Terminal
-    from attn_cli.render.result import Result
+    from attn_cli.render.blocks import Block
     from attn_cli.settings.output import View
     from attn_cli.settings.settings import Settings
+    from attn_cli.trace.steps import Walk
+    from attn_cli.trace.trace import Trace
 
 
 class Written(NamedTuple):
@@ -44,13 +48,13 @@ class Format(NamedTuple):
     is_screen: bool = False  # for people at a terminal; the other formats are for files and programs
     is_typed: bool = True  # whether -f names it
     not_on_terminal: tuple[str, ...] = ()  # the message, and the hint, where it would go to a terminal
-    settings: Callable[[Settings, View], Settings] = (
-        unchanged  # those that it needs; refuses what it cannot be of
-    )
+    settings: Callable[[Settings, View], Settings] = unchanged  # what it needs; refuses what it cannot be of
 
 
 FORMATS: dict[str, Format] = {}
-IN_ORDER = ("table", "json", "csv", "documents", "npy", "page", "code")  # as --help lists them; others follow
+_DOCUMENTS = ("markdown", "latex", "html", "svg")
+_CODE = ("code:numpy", "code:torch", "code:keras")
+IN_ORDER = ("table", "bars", "json", "jsonl", "csv", "tsv", *_DOCUMENTS, "npy", "page", *_CODE)  # in --help
 DRAWN = (".svg", ".html", ".htm")  # files into which tables and bars are drawn
 NEUTRAL = (".txt", "")  # such a file may hold any format; so may one whose suffix says nothing to attn
 FOREIGN = (".jpg", ".jpeg", ".gif", ".npz")  # files that attn does not write
@@ -89,16 +93,31 @@ def write(result: Result, view: View, terminal: Terminal) -> Written:
     return FORMATS[name].write(result, view, terminal)
 
 
+def render(trace: Trace, view: View, terminal: Terminal, walk: Walk | None = None) -> str:
+    """Return the trace as text in the view's format; with a walk, its steps as `attn explain` shows them."""
+    return _text(trace_result(trace, view, walk), view, terminal)
+
+
+def render_blocks(blocks: Iterable[Block], view: View, terminal: Terminal) -> str:
+    """Return blocks as text in the view's format; ValueError for one that is not made of blocks."""
+    return _text(Result(blocks=lambda view: blocks), view, terminal)
+
+
+def _text(result: Result, view: View, terminal: Terminal) -> str:
+    data = write(result, view, terminal).data
+    if not isinstance(data, str):
+        raise ValueError(f"{view.format} is not text")
+    return data
+
+
 def portable(page: str, terminal: Terminal) -> str:
     """Return a page, which is UTF-8, in ASCII where the output is not: its characters by their numbers."""
     is_utf8 = terminal.encoding.lower().replace("_", "-") in ("utf-8", "utf8")
     return page if is_utf8 else page.encode("ascii", "xmlcharrefreplace").decode()
 
 
-def _load() -> None:
-    here = {name[:-3] for name in os.listdir(os.path.dirname(__file__)) if name.endswith(".py")}
-    for name in (*IN_ORDER, *sorted(here - {"__init__", *IN_ORDER})):
-        import_module(f"{__name__}.{name}")
-
-
-_load()
+for _file in sorted(os.listdir(os.path.dirname(__file__))):
+    if _file.endswith(".py") and _file != "__init__.py":
+        import_module(f"{__name__}.{_file[:-3]}")
+for _name in sorted(FORMATS, key=lambda name: (*IN_ORDER, name).index(name)):  # others follow
+    FORMATS[_name] = FORMATS.pop(_name)

@@ -66,6 +66,5 @@ def settings_of_figure(settings: Settings, view: View) -> Settings:
     return replace(settings, head="all") if is_every else settings
 
 
-FORMATS["figure"] = Format(
-    "drawing", write, (".png", ".pdf"), also=(".svg",), is_typed=False, settings=settings_of_figure
-)
+OF_FIGURE = Format("drawing", write, (".png", ".pdf"), (".svg",), is_typed=False, settings=settings_of_figure)
+FORMATS["figure"] = OF_FIGURE

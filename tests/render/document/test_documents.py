@@ -20,7 +20,7 @@ from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.render.blocks import Bars, Columns, Formula, Heading, Links, Maps, Matrix, Say, ShadeRange
 from attn_cli.render.documents.svg import ALONG, CELL, UP
 from attn_cli.render.documents.tex_escape import HELPERS, arithmetic, escape, prose
-from attn_cli.render.trace_result import render, render_blocks
+from attn_cli.render.formats import render, render_blocks
 from attn_cli.settings.output import View
 from tests import latex
 from tests.cli.test_hostile import TOKENS

@@ -11,7 +11,7 @@ from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.inputs.matrices import Given
 from attn_cli.io.terminal import Terminal
 from attn_cli.pipeline.sources.matrices import trace_matrices
-from attn_cli.render.trace_result import render
+from attn_cli.render.formats import render
 from attn_cli.settings.output import View
 from tests.cli.test_hostile import HOSTILE, given_tokens, unsafe
 from tests.shell import attn, plain, terminal

@@ -5,8 +5,8 @@ import pytest
 
 from attn_cli.io.terminal import Terminal
 from attn_cli.render.blocks import Columns, Formula, Heading, Matrix, Say
+from attn_cli.render.formats import render_blocks
 from attn_cli.render.screen.draw import parts_of, screenfuls
-from attn_cli.render.trace_result import render_blocks
 from attn_cli.settings.output import View
 from tests.thorough import like_cases
 

@@ -1,15 +1,22 @@
-"""Blocks as documents: markdown, latex, html and svg."""
+"""Blocks on a screen, and in documents: table, bars, markdown, latex, html and svg."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attn_cli.render.formats import FORMATS, Format, Written, portable
+from attn_cli.render.formats import DRAWN, FORMATS, Format, Written, portable
 
 if TYPE_CHECKING:
     from attn_cli.io.terminal import Terminal
     from attn_cli.render.result import Result
     from attn_cli.settings.output import View
+
+
+def screen(result: Result, view: View, terminal: Terminal) -> Written:
+    """Return the blocks as lines of the terminal."""
+    from attn_cli.render.screen.draw import draw
+
+    return Written(terminal.paint(draw(result.blocks(view), view, terminal)))
 
 
 def markdown(result: Result, view: View, terminal: Terminal) -> Written:
@@ -40,6 +47,8 @@ def svg(result: Result, view: View, terminal: Terminal) -> Written:
     return Written(portable(svg(result.blocks(view), view), terminal))
 
 
+FORMATS["table"] = Format("blocks", screen, (".txt",), also=DRAWN, is_screen=True)
+FORMATS["bars"] = Format("bars", screen, also=(".txt", *DRAWN), is_screen=True)
 FORMATS["markdown"] = Format("blocks", markdown, (".md", ".markdown"))
 FORMATS["latex"] = Format("blocks", latex, (".tex",))
 FORMATS["html"] = Format("blocks", html, (".html", ".htm"))

@@ -1,0 +1,122 @@
+"""Results for programs: the record as JSON, rows as CSV and TSV, weights as a NumPy file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from attn_cli.errors import UsageError
+from attn_cli.render.formats import FORMATS, Format, Written
+from attn_cli.render.result import keys_in
+
+if TYPE_CHECKING:
+    from attn_cli.io.terminal import Terminal
+    from attn_cli.render.result import Result
+    from attn_cli.settings.output import View
+    from attn_cli.settings.settings import Settings
+    from attn_cli.trace.trace import Trace
+
+STEPS_ELSEWHERE = "the weights alone; the steps show in table, markdown and json."
+
+
+def json(result: Result, view: View, terminal: Terminal) -> Written:
+    """Return the record over several lines, or what --fields chooses of it."""
+    return _dumped([result.record(view)], result.kind, view, terminal)
+
+
+def jsonl(result: Result, view: View, terminal: Terminal) -> Written:
+    """Return each record on a line."""
+    return _dumped(result.records or [result.record(view)], result.kind, view, terminal)
+
+
+def _dumped(records: list[dict[str, object]], kind: str, view: View, terminal: Terminal) -> Written:
+    from attn_cli.io.json_text import dumps
+
+    keys = keys_in(view, kind)
+    chosen = [record if keys is None else {key: record.get(key) for key in keys} for record in records]
+    return Written("".join(dumps(record, view.format == "jsonl", not terminal.unicode) for record in chosen))
+
+
+def csv(result: Result, view: View, terminal: Terminal) -> Written:
+    """Return rows with commas between their cells, or tabs for tsv; no cell is a formula to a spreadsheet."""
+    import csv
+    import io
+
+    out = io.StringIO()
+    rows = ([_cell(value) for value in row] for row in result.rows(view))
+    csv.writer(out, delimiter="\t" if view.format == "tsv" else ",", lineterminator="\n").writerows(rows)
+    alone = [f"csv and tsv hold {STEPS_ELSEWHERE}"] if result.has_steps(view) else []
+    return Written(out.getvalue(), [*result.remarks, *alone])
+
+
+def _cell(value: object) -> object:
+    """Return text as a cell that nothing obeys: control characters spelled out, and no formula."""
+    if not isinstance(value, str):
+        return value
+    from attn_cli.inputs.csv_matrix import FORMULA_STARTS
+    from attn_cli.io.escape import visible
+
+    return ("'" if value[:1] in FORMULA_STARTS else "") + visible(value)
+
+
+def npy(result: Result, view: View, terminal: Terminal) -> Written:
+    """Return the weights of the result's trace, and its remarks but for the one that not all weights are kept."""
+    from attn_cli.pipeline.notes import kept_note
+
+    trace = result.trace()
+    held = kept_note(len(trace.query_tokens), len(trace.key_tokens))  # here all are written
+    alone = [f"npy holds {STEPS_ELSEWHERE}"] if view.steps and trace.is_scored else []
+    return Written(npy_parts(trace), [*(line for line in result.remarks if line != held), *alone])
+
+
+def check_npy(settings: Settings, view: View | None = None) -> Settings:
+    """Return the settings; raise UsageError for some that leave no matrix to write."""
+    if settings.top is not None:
+        what = "--top does not apply to -f npy: a matrix has all links."
+        raise UsageError(what, "Leave out --top, or use -f csv.", "--top")
+    return settings
+
+
+def npy_parts(trace: Trace) -> Iterator[memoryview]:
+    """Yield the parts of an .npy file: weights (n_q, n_k), or (heads, n_q, n_k) with --head all; 0 where masked.
+
+    With --layer all they are (layers, heads, n_q, n_k), of one head a layer where one was asked for.
+
+    `numpy.load(file, mmap_mode="r")` reads a row of it without the rest.
+    """
+    import io
+
+    import numpy as np
+
+    from attn_cli.io.progress import Progress
+
+    check_npy(trace.settings)
+    several = trace.has_layers or trace.settings.head == "all"
+    heads = trace.heads if several else (trace.shown,)
+    layers = len({head.layer for head in heads})
+    stacked = (layers, len(heads) // layers) if trace.has_layers else (len(heads),) if several else ()
+    shape = (*stacked, len(trace.listed), len(trace.key_tokens))
+    kind, opening = np.lib.format.dtype_to_descr(trace.weights.dtype), io.BytesIO()
+    header = {"descr": kind, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(opening, header)
+    yield opening.getbuffer()
+    done = 0
+    with Progress("Writing") as progress:
+        for head in heads:
+            blocks = iter([head.weights])
+            if trace.asked:
+                blocks = iter([head.weights[[trace.row_in_arrays(i) for i in trace.listed]]])
+            elif trace.condensed and trace.source is not None:
+                blocks = trace.source.blocks(head.name)
+            for weights in blocks:
+                yield np.ascontiguousarray(weights).data.cast("B")
+                done += len(weights)
+                progress(done / (len(trace.listed) * len(heads)))
+
+
+FORMATS["json"] = Format("record", json, (".json",))
+FORMATS["jsonl"] = Format("record", jsonl, (".jsonl",), also=(".json",))  # one line of JSON is JSON
+FORMATS["csv"] = Format("rows", csv, (".csv",))
+FORMATS["tsv"] = Format("rows", csv, (".tsv",))
+NOT_TEXT = ("-f npy is not text.", "Write it to a file: -o weights.npy")
+FORMATS["npy"] = Format("trace", npy, (".npy",), not_on_terminal=NOT_TEXT, settings=check_npy)
