@@ -18,7 +18,7 @@ from attn_cli.core import streaming as streams
 from attn_cli.core.attend import strongest_links
 from attn_cli.core.heads import checked_attention
 from attn_cli.core.masks import named, with_padding
-from attn_cli.trace.diagnostics import entropy
+from attn_cli.trace.row import entropy
 
 TOLERANCE = {"float32": 1e-6, "float64": 1e-12}  # times the largest score, where that is above 1
 DTYPES = tuple(TOLERANCE)

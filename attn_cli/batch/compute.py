@@ -18,10 +18,10 @@ from attn_cli.errors import AttnError, InputError, UsageError
 from attn_cli.io.files import looks_like_file
 from attn_cli.pipeline.attend import attend_group, ready_heads
 from attn_cli.pipeline.embed import Shared, open_shared
-from attn_cli.pipeline.inputs import Inputs
+from attn_cli.pipeline.inputs import Inputs, Layer
 from attn_cli.pipeline.mask import stated_mask
-from attn_cli.pipeline.project import Layer, project_inputs, project_with_model
-from attn_cli.pipeline.record import record_trace
+from attn_cli.pipeline.project import project_inputs, project_with_model
+from attn_cli.pipeline.record import Attended, record_trace
 from attn_cli.pipeline.sources.text import read_inputs, trace_text
 from attn_cli.settings.settings import ALL
 from attn_cli.settings.validate import settings_for_masked, text_limit
@@ -134,10 +134,10 @@ class Computer:
         assert inputs.query.X is not None
         self.words = WordTable(settings, self.shared, inputs.query.X.shape[1])
         if stack is None:
-            layer, self.more_notes = project_inputs(inputs, probe, None, self.shared.weights)
+            layer = project_inputs(inputs, probe, None, self.shared.weights)
         else:
             mask = stated_mask(probe, None, 1, 1, "")
-            _, layer, self.more_notes = project_with_model(inputs, stack, probe, mask, None)
+            _, layer = project_with_model(inputs, stack, probe, mask, None)
         self.layer = layer._replace(root_head=None)  # no record needs the sentence's root word
         heads = [head.W for head in layer.heads if head.W is not None]
         if self.is_quick and layer.shown != "mean":
@@ -226,8 +226,7 @@ class Computer:
         done: dict[int, Record] = {}
         for text, work, ready in zip(texts, group.texts(settings.top), fields, strict=True):
             assert text.inputs is not None
-            inputs = text.inputs._replace(notes=(*text.inputs.notes, *self.more_notes))
-            trace = record_trace(job.kind, inputs, layer, settings, work, None)
+            trace = record_trace(Attended(job.kind, text.inputs, layer, settings), work)
             done[text.at] = full_record(trace, job, ready)
         return done
 

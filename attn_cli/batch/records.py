@@ -9,9 +9,8 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from attn_cli.errors import AttnError
-from attn_cli.pipeline.attend import rows_of_all
 from attn_cli.settings.validate import check_model, check_shaping
-from attn_cli.trace.diagnostics import diagnose
+from attn_cli.trace.row import diagnose
 
 if TYPE_CHECKING:
     from attn_cli.batch.job import Job
@@ -100,7 +99,7 @@ def _diagnostics(group: Group, texts: Pairs, temperature: float) -> list[list[Re
     """Return the diagnostics of each text, computed together."""
     steps = group.heads[0].steps
     B, n_q, n_k = steps.weights.shape
-    allowed, scores = rows_of_all(group.allowed(n_q), B), steps.masked_scores.reshape(-1, n_k)
+    allowed, scores = group.allowed(B, n_q, n_k), steps.masked_scores.reshape(-1, n_k)
     rows = iter(diagnose(steps.weights.reshape(-1, n_k), allowed, scores, temperature))
     return [[{"query": query, **next(rows)._asdict()} for query in queries] for queries, _ in texts]
 

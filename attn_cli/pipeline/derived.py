@@ -10,10 +10,8 @@ import numpy as np
 
 from attn_cli.core.masks import Mask
 from attn_cli.errors import UsageError
-from attn_cli.models.projection import Projection
-from attn_cli.pipeline.attend import ReadyWeights
-from attn_cli.pipeline.inputs import Inputs, Side
-from attn_cli.pipeline.project import Layer, wanted_layer
+from attn_cli.inputs.saved_weights import Saved
+from attn_cli.pipeline.inputs import Inputs, Side, wanted_layer
 from attn_cli.pipeline.ready_weights import (
     SelectedWeights,
     joins_or_hides,
@@ -21,12 +19,11 @@ from attn_cli.pipeline.ready_weights import (
     select_weights,
 )
 from attn_cli.pipeline.record import Attended
-from attn_cli.settings.settings import ROLLOUT, Settings
+from attn_cli.settings.settings import ALL, ROLLOUT, Settings
 from attn_cli.trace.head_roles import rolled_out
 from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
-    from attn_cli.inputs.saved_weights import Saved
     from attn_cli.io.array_types import Array, Bools
 
 FEW = 4  # layers that a formula names one by one
@@ -85,11 +82,10 @@ def rolled_weights(saved: Saved, settings: Settings, mask: Mask | None, is_state
     last = wanted_layer(settings, len(saved.weights), saved.name)
     if len(saved.weights) < 2:
         raise UsageError(f"--head rollout goes through layers, and {saved.name} has one.", option="--head")
-    record = saved.record or {}
-    check_one_text(saved.query_tokens == saved.key_tokens and record.get("kind") != "cross", saved.name)
+    check_one_text(is_one_text(saved), saved.name)
     rolled, notes = Rolled(), dict[str, None]()
     for layer in range(last + 1):
-        asked = replace(settings, layer=layer, head="all", join_pieces=False, hide_special=False)
+        asked = replace(settings, layer=layer, head=ALL, join_pieces=False, hide_special=False)
         found = select_weights(saved, asked, mask, is_stated)
         check_one_text(found.weights.shape[1] == found.weights.shape[2], saved.name)
         rolled = rolled.through(found.weights, found.allowed)
@@ -97,11 +93,17 @@ def rolled_weights(saved: Saved, settings: Settings, mask: Mask | None, is_state
     return rolled.instead_of(found._replace(notes=tuple(notes)), settings)
 
 
-def check_one_text(is_one: bool, name: str) -> None:
+def is_one_text(saved: Saved) -> bool:
+    """Tell whether the queries of saved weights are their keys, as far as the file says."""
+    return saved.query_tokens == saved.key_tokens and (saved.record or {}).get("kind") != "cross"
+
+
+def check_one_text(is_one: bool, name: str, option: str = "--head") -> None:
     """Raise UsageError where queries and keys are two texts: no layer hands its keys to the next one's queries."""
     if not is_one:
+        asked = "--head rollout" if option == "--head" else option
         raise UsageError(
-            f"--head rollout needs self-attention; in {name} queries and keys are two texts.", option="--head"
+            f"{asked} needs self-attention; in {name} queries and keys are two texts.", option=option
         )
 
 
@@ -113,12 +115,11 @@ def without_selection(settings: Settings) -> Settings:
 def between_words(trace: Trace, settings: Settings) -> Attended:
     """Return a trace's weights with word pieces joined and special tokens hidden, as `settings` ask.
 
-    The trace holds every row. What it becomes has no scores: a score belongs to two pieces, and to no word.
+    The trace holds every row. What it becomes has no scores: a score belongs to two pieces, not to two words.
     """
     what = "joined to words" if settings.join_pieces else "without special tokens"
-    return made_of(
-        trace, pieces_joined_or_hidden(selected(trace), settings), settings, f"the model's weights, {what}"
-    )
+    found = pieces_joined_or_hidden(selected(trace), settings)
+    return made_of(trace, found, settings, f"the model's weights, {what}")
 
 
 def selected(trace: Trace) -> SelectedWeights:
@@ -139,12 +140,14 @@ def selected(trace: Trace) -> SelectedWeights:
 
 def made_of(trace: Trace, found: SelectedWeights, settings: Settings, derived: str) -> Attended:
     """Return other weights than those of `trace`, made of them; `derived` says how, as a formula would."""
-    query = Side(found.query_tokens)
-    key = query if trace.is_self else Side(found.key_tokens)
     inputs = Inputs(
-        query, key, True, trace.embedding, notes=found.notes, has_second_input=trace.has_second_input
+        Side(found.query_tokens),
+        Side(found.key_tokens),
+        True,
+        trace.embedding,
+        notes=found.notes,
+        has_second_input=trace.has_second_input,
     )
-    layer = Layer(found.head_names, found.head, (), Projection(trace.projection, ()))
-    ready, layers = ReadyWeights(found.kept, found.weights, found.mask), trace.stack_layers
+    layer, layers = found.layer_of(trace.projection), trace.stack_layers
     finish = partial(replace, derived=derived, stack_layers=layers)
-    return Attended(trace.kind, inputs, layer, settings, ready=ready, layers=layers or 1, finish=finish)
+    return Attended(trace.kind, inputs, layer, settings, found.mask, layers or 1, finish=finish)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from attn_cli.vectors.open_vectors import OpenVectors, Vectors
 
 RANDOM_DIM = 4
+SHOWN = 8  # words in a note
 NOT_UTF8 = "Bytes that are not UTF-8 were read as U+FFFD."
 
 
@@ -89,54 +90,51 @@ def embed_tokens(
     A learned model (`stack`) must have been learned on these very vectors, and has its own for unknown words.
     `table` are the vectors where they are open already, and known to fit.
     """
-    if settings.oov == "model" and stack is None:
+    oov = settings.oov or ("zero" if stack is None else "model")
+    if oov == "model" and stack is None:
         raise UsageError(
             "--oov model needs a learned projection.",
             "Choose subword, zero, random, nearest, skip or error.",
             "--oov",
         )
-    oov = settings.oov or ("zero" if stack is None else "model")
-    notes: tuple[str, ...] = ()
-    vectors: Callable[[Sequence[str]], Embedded]
+    look_up: Callable[[Sequence[str]], Embedded]
     if settings.embedding == "random":
         if stack is not None:
             raise wrong_pairing(stack, "random vectors")
-        dim = settings.dim or RANDOM_DIM
-        about = Embedding("random", "random", dim, None, settings.seed)
-        vectors = partial(random_vectors, dim=dim, seed=settings.seed)
+        about = Embedding("random", "random", settings.dim or RANDOM_DIM, None, settings.seed)
+        look_up = partial(random_vectors, dim=settings.dim or RANDOM_DIM, seed=settings.seed)
     else:
         table = _table(settings, stack) if table is None else table
-        seed = settings.seed if oov == "random" else None
-        about = Embedding(table.source, table.name, table.dim, oov, seed, table.length)
-        spelling = None if stack is None else stack.spelling
-        vectors = partial(
-            embed, table=table, oov=oov, seed=settings.seed, spelling=spelling, report=report or no_progress
+        about = Embedding(
+            table.source, table.name, table.dim, oov, settings.seed if oov == "random" else None, table.length
         )
-    query = vectors(tokens)
-    key = query if context is None else vectors(context)
-    if table is not None and (doubled := table.about.get("doubled")):
-        text = count(int(doubled), "doubled word", "doubled words")
-        notes = (f"{text} in {table.name}: the first of each counts.",)
-    replaced = {**query.replaced, **key.replaced}
+        spelling, report = None if stack is None else stack.spelling, report or no_progress
+        look_up = partial(embed, table=table, oov=oov, seed=settings.seed, spelling=spelling, report=report)
+    query = look_up(tokens)
+    key = query if context is None else look_up(context)
     query_tokens = tuple(tokens[i] for i in query.kept)
     key_tokens = query_tokens if context is None else tuple(context[i] for i in key.kept)
-    unknown = tuple(dict.fromkeys(query.unknown + key.unknown))
     if not query_tokens or not key_tokens:
         side = "token" if context is None else "query" if not query_tokens else "key"
         raise InputError(
             f"No {side} is left: {about.name} has a vector for none of them, and --oov skip leaves such out.",
             "Choose --oov random or zero, or other vectors.",
         )
-    notes += _replaced_notes(replaced)
-    texts = Side(query_tokens, query.X)
-    other = texts if context is None else Side(key_tokens, key.X)
+    replaced = {**query.replaced, **key.replaced}
+    unknown = tuple(dict.fromkeys(query.unknown + key.unknown))
+    notes = _replaced_notes(replaced)
+    if table is not None and (doubled := table.about.get("doubled")):
+        text = count(int(doubled), "doubled word", "doubled words")
+        notes.insert(0, f"{text} in {table.name}: the first of each counts.")
     starts = dict(zip((*query_tokens, *key_tokens), (*query.X, *key.X), strict=True))
     same = _same_start(unknown, starts) if oov == "model" else []
     strange = tuple(word for word in unknown if oov == "subword" and not starts[word].any())
     read = tuple(word for word in unknown if word not in strange)
-    notes += _unknown_notes(read, {*query_tokens, *key_tokens}, oov, stack is not None, same)
-    notes += _unknown_notes(strange, set(), "strange", stack is not None, [])
-    return Inputs(texts, other, True, about, unknown, (), notes, table, replaced, context is not None)
+    notes += _unknown_notes(read, starts.keys(), oov, stack is not None, same)
+    notes += _unknown_notes(strange, (), "strange", stack is not None, [])
+    texts = Side(query_tokens, query.X)
+    other = texts if context is None else Side(key_tokens, key.X)
+    return Inputs(texts, other, True, about, unknown, (), tuple(notes), table, replaced, context is not None)
 
 
 def check_pairing(stack: EncoderStack, table: Vectors) -> None:
@@ -158,12 +156,12 @@ def wrong_pairing(stack: EncoderStack, vectors: str) -> InputError:
     )
 
 
-def _replaced_notes(replaced: Mapping[str, str]) -> tuple[str, ...]:
+def _replaced_notes(replaced: Mapping[str, str]) -> list[str]:
     if not replaced:
-        return ()
-    pairs = ", ".join(f"{visible(word)} ({visible(used)})" for word, used in list(replaced.items())[:8])
-    more = f" and {len(replaced) - 8} more" if len(replaced) > 8 else ""
-    return (f"No vector of its own; the closest spelling stands in: {pairs}{more}.",)
+        return []
+    pairs = ", ".join(f"{visible(word)} ({visible(used)})" for word, used in list(replaced.items())[:SHOWN])
+    more = f" and {len(replaced) - SHOWN} more" if len(replaced) > SHOWN else ""
+    return [f"No vector of its own; the closest spelling stands in: {pairs}{more}."]
 
 
 def _same_start(unknown: tuple[str, ...], starts: Mapping[str, Array]) -> list[list[str]]:
@@ -175,14 +173,13 @@ def _same_start(unknown: tuple[str, ...], starts: Mapping[str, Array]) -> list[l
 
 
 def _unknown_notes(
-    unknown: tuple[str, ...], tokens: set[str], oov: str, learned: bool, same: Sequence[Sequence[str]]
-) -> tuple[str, ...]:
+    unknown: tuple[str, ...], tokens: Iterable[str], oov: str, learned: bool, same: Sequence[Sequence[str]]
+) -> list[str]:
     if not unknown:
-        return ()
-    words = ", ".join(visible(word) for word in unknown[:8]) + (", ..." if len(unknown) > 8 else "")
-    like, its = (
-        ("word is spelled like it", "its") if len(unknown) == 1 else ("words are spelled like them", "their")
-    )
+        return []
+    words = ", ".join(map(visible, unknown[:SHOWN])) + (", ..." if len(unknown) > SHOWN else "")
+    is_one = len(unknown) == 1
+    like, its = ("word is spelled like it", "its") if is_one else ("words are spelled like them", "their")
     done = {
         "zero": "zeros stand in" if learned else "zeros stand in, so each scores 0 with every word",
         "nearest": f"no known {like}, so zeros stand in",
@@ -192,9 +189,9 @@ def _unknown_notes(
         "skip": "left out",
         "model": f"the model builds a vector from features of {its} spelling (shape, endings){_identical_starts(same)}",
     }[oov]
-    notes: tuple[str, ...] = (f"No vector for {words}: {done}.",)
-    if oov in ("zero", "nearest") and tokens <= set(unknown) and not learned:
-        notes += ("No token has a vector: all weights are equal and mean nothing. Try --oov random.",)
+    notes = [f"No vector for {words}: {done}."]
+    if oov in ("zero", "nearest") and set(tokens) <= set(unknown) and not learned:
+        notes.append("No token has a vector: all weights are equal and mean nothing. Try --oov random.")
     return notes
 
 
@@ -202,7 +199,7 @@ def _identical_starts(groups: Sequence[Sequence[str]]) -> str:
     """Return `, which are the same for zwx and qxz`, for each group of words; nothing where there is none."""
     texts = []
     for group in groups:
-        named = list(map(visible, group[:8]))
-        last = named.pop() if len(group) <= 8 else f"{len(group) - 8} more"
+        named = list(map(visible, group[:SHOWN]))
+        last = named.pop() if len(group) <= SHOWN else f"{len(group) - SHOWN} more"
         texts.append(f"{', '.join(named)} and {last}")
     return f", which are the same for {'; for '.join(texts)}" if texts else ""

@@ -13,6 +13,7 @@ from attn_cli.io.escape import shell_quote, visible
 from attn_cli.models.checkpoints.open_model import open_model
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.models.model_file import load_model
+from attn_cli.pipeline.derived import check_one_text, is_one_text
 from attn_cli.pipeline.embed import open_shared
 from attn_cli.pipeline.mask import MASK_HINT, stated_mask
 from attn_cli.pipeline.ready_weights import select_weights
@@ -55,13 +56,13 @@ class WeightsOrigin(NamedTuple):
 
 
 class LayerWeights(NamedTuple):
-    """One layer's heads: weights (h, n_q, n_k), and what they may look at (n_q, n_k)."""
+    """One layer's heads: weights (h, n_q, n_k), and what they may look at (n_q, n_k); None for everything."""
 
     source: WeightsOrigin
     number: int
     heads: tuple[str, ...]
     weights: Array
-    allowed: Bools
+    allowed: Bools | None
     notes: tuple[str, ...] = ()
 
 
@@ -97,7 +98,7 @@ def measure_heads(
         source, count = one.source, count + 1
         notes.update(dict.fromkeys(one.notes))
         if with_rollout:
-            _check_rollout(one)
+            check_one_text(one.source.text.is_one, source.name, "--rollout")
             rollout = rolled_out(rollout, one.weights)
         if layer in (None, one.number):
             kept.append(_layer_roles(one, size))
@@ -109,20 +110,11 @@ def measure_heads(
 
 
 def _layer_roles(one: LayerWeights, size: MapSize) -> LayerRoles:
-    patterns = find_patterns(one.source.text, one.allowed)
-    roles = tuple(measure(head, one.allowed, patterns) for head in one.weights)
-    rows, columns = size(*one.weights.shape)
-    return LayerRoles(
-        one.number, one.heads, roles, patterns, block_means(one.weights, one.allowed, rows, columns)
-    )
-
-
-def _check_rollout(one: LayerWeights) -> None:
-    if not one.source.text.is_one:
-        raise UsageError(
-            f"--rollout needs self-attention; in {one.source.name} queries and keys are two texts.",
-            option="--rollout",
-        )
+    allowed = np.ones(one.weights.shape[1:], np.bool_) if one.allowed is None else one.allowed
+    patterns = find_patterns(one.source.text, allowed)
+    roles = tuple(measure(head, allowed, patterns) for head in one.weights)
+    maps = block_means(one.weights, allowed, *size(*one.weights.shape))
+    return LayerRoles(one.number, one.heads, roles, patterns, maps)
 
 
 def checkpoint_layers(
@@ -139,13 +131,12 @@ def checkpoint_layers(
         of = Text(queries, keys, reading.asked != "cross")
         source = WeightsOrigin(opened.name, reading.asked, queries, keys, of)
         for steps in reading.layers():
-            weights, mask = reading.own(steps)
+            weights, allowed = reading.own(steps)
             if not np.isfinite(weights).all():
                 raise InputError(
                     f"{opened.name}: the weights of layer {steps.layer} are not numbers.",
                     "Is the file whole?",
                 )
-            allowed = np.ones((len(queries), len(keys)), np.bool_) if mask is None else mask
             heads = tuple(map(str, range(len(weights))))
             yield LayerWeights(source, steps.layer, heads, weights, allowed, opened.checkpoint.model.notes)
 
@@ -153,19 +144,69 @@ def checkpoint_layers(
 def saved_layers(saved: Saved) -> Iterator[LayerWeights]:
     """Yield each layer of a file of weights, checked, with its mask as the file or its zeros say."""
     n_q, n_k = saved.weights.shape[-2:]
-    record = saved.record or {}
-    is_one = n_q == n_k and saved.query_tokens == saved.key_tokens and record.get("kind") != "cross"
+    is_one = n_q == n_k and is_one_text(saved)
+    text = Text(saved.query_tokens, saved.key_tokens, is_one)
     mask = stated_mask(Settings(), saved.mask, n_q, n_k, saved.name)
     for number in range(len(saved.weights)):
-        chosen = Settings(layer=number, head="all")
-        found = select_weights(saved, chosen, mask, saved.mask is not None)
-        allowed = np.ones((n_q, n_k), np.bool_) if found.allowed is None else found.allowed
-        kind = "cross" if not is_one else "self" if allowed[np.triu_indices(n_q, 1)].any() else "masked"
-        text = Text(saved.query_tokens, saved.key_tokens, is_one)
+        found = select_weights(saved, Settings(layer=number, head=ALL), mask, saved.mask is not None)
+        kind, ahead = "cross", np.triu_indices(n_q, 1)
+        if is_one:
+            looks_ahead = len(ahead[0]) if found.allowed is None else found.allowed[ahead].any()
+            kind = "self" if looks_ahead else "masked"
         source = WeightsOrigin(saved.name, kind, found.query_tokens, found.key_tokens, text)
         of_file = number if len(saved.weights) > 1 else saved.layer or 0
         notes = tuple(note.replace(MASK_HINT, "") for note in found.notes)  # that option is not here
-        yield LayerWeights(source, of_file, saved.heads, found.weights, allowed, notes)
+        yield LayerWeights(source, of_file, saved.heads, found.weights, found.allowed, notes)
+
+
+def stack_layers(kind: str, text: str, context: str | None, settings: Settings) -> Iterator[LayerWeights]:
+    """Yield each layer of the learned model that the settings name, over a text; `kind` is self, masked or cross."""
+    if load_model(settings) is None:
+        raise UsageError(
+            f"{visible(str(settings.projection))} has no heads of its own.",
+            "Give -p language, roles-deep or roles, or a file that attn learn wrote.",
+            "--projection",
+        )
+    shared = open_shared(settings)
+    stack = shared.stack
+    assert stack is not None
+    sizes = [len(stack.head_names(layer)) for layer in range(stack.layers)]
+    if len(set(sizes)) > 1:
+        raise UsageError(
+            f"The layers of {stack.name} have {min(sizes)} and {max(sizes)} heads: they do not fit on one map.",
+            f"Try attn self TEXT -p {shell_quote(str(settings.projection))} --head all --layer 0.",
+            "--projection",
+        )
+    settings = settings_for_masked(settings) if kind == "masked" else settings
+    settings = replace(settings, layer=ALL, head=ALL, next=0, full=True)
+    for layer, one in enumerate(layers_of_text(kind, text, context, settings, shared=shared)):
+        yield _of_trace(recorded(one), layer, stack)
+
+
+def _of_trace(trace: Trace, layer: int, stack: EncoderStack) -> LayerWeights:
+    queries, keys = trace.query_tokens, trace.key_tokens
+    if len(queries) * len(keys) > LARGE:
+        raise UsageError(
+            f"{len(queries):,} x {len(keys):,} weights of every head are too many.", "Give a part of it."
+        )
+    kind = "masked" if trace.mask is not None and trace.kind == "self" else trace.kind
+    source = WeightsOrigin(stack.name, kind, queries, keys, Text(queries, keys, not trace.has_second_input))
+    weights = np.stack([head.weights for head in trace.heads])
+    names = tuple(head.name for head in trace.heads)
+    known = [note for name in names if (note := _known(stack, layer, name)) is not None]
+    return LayerWeights(source, layer, names, weights, trace.mask, (*trace.notes, *known))
+
+
+def _known(stack: EncoderStack, layer: int, head: str) -> str | None:
+    """Return what is known of a head on any text, if anything: what it was named for, and how often it does that."""
+    facts = stack.learned(layer, head)
+    if facts.about is None or facts.accuracy is None or facts.baseline is None:
+        return None
+    how = "was taught to look" if facts.taught else "is named for looking"
+    note = f"Head {visible(head)} of layer {layer} {how} {facts.about}: its strongest link is there in"
+    where = f" on held-out text, {visible(facts.scored_on.partition('.')[0])}" if facts.scored_on else ""
+    beside = f" (best fixed distance: {facts.baseline:.0%})" if facts.baseline < 1 else ""
+    return f"{note} {facts.accuracy:.0%}{where}{beside}."
 
 
 def named_heads(found: EveryHead) -> list[tuple[int, str, Role]]:
@@ -201,70 +242,9 @@ def record(found: EveryHead) -> dict[str, object]:
 
 
 def _layer_record(layer: LayerRoles) -> dict[str, object]:
-    return {
-        "layer": layer.number,
-        "patterns": {
-            name: {"rows": int(one.rows.sum()), "even": one.even} for name, one in layer.patterns.items()
-        },
-        "heads": [
-            {
-                "head": head,
-                "name": role.name,
-                "share": role.share,
-                "entropy": role.entropy,
-                "shares": role.shares,
-            }
-            for head, role in zip(layer.heads, layer.roles, strict=True)
-        ],
-    }
-
-
-def stack_layers(kind: str, text: str, context: str | None, settings: Settings) -> Iterator[LayerWeights]:
-    """Yield each layer of the learned model that the settings name, over a text; `kind` is self, masked or cross."""
-    if load_model(settings) is None:
-        raise UsageError(
-            f"{visible(str(settings.projection))} has no heads of its own.",
-            "Give -p language, roles-deep or roles, or a file that attn learn wrote.",
-            "--projection",
-        )
-    shared = open_shared(settings)
-    stack = shared.stack
-    assert stack is not None
-    sizes = [len(stack.attention(layer).heads) for layer in range(stack.layers)]
-    if len(set(sizes)) > 1:
-        raise UsageError(
-            f"The layers of {stack.name} have {min(sizes)} and {max(sizes)} heads: they do not fit on one map.",
-            f"Try attn self TEXT -p {shell_quote(str(settings.projection))} --head all --layer 0.",
-            "--projection",
-        )
-    settings = settings_for_masked(settings) if kind == "masked" else settings
-    settings = replace(settings, layer=ALL, head=ALL, next=0, full=True)
-    for layer, one in enumerate(layers_of_text(kind, text, context, settings, shared=shared)):
-        yield _layer(recorded(one), layer, stack)
-
-
-def _layer(trace: Trace, layer: int, stack: EncoderStack) -> LayerWeights:
-    queries, keys = trace.query_tokens, trace.key_tokens
-    if len(queries) * len(keys) > LARGE:
-        raise UsageError(
-            f"{len(queries):,} x {len(keys):,} weights of every head are too many.", "Give a part of it."
-        )
-    kind = "masked" if trace.mask is not None and trace.kind == "self" else trace.kind
-    source = WeightsOrigin(stack.name, kind, queries, keys, Text(queries, keys, not trace.has_second_input))
-    allowed = np.ones((len(queries), len(keys)), np.bool_) if trace.mask is None else trace.mask
-    weights = np.stack([head.weights for head in trace.heads])
-    names = tuple(head.name for head in trace.heads)
-    known = [note for name in names if (note := _known(stack, layer, name)) is not None]
-    return LayerWeights(source, layer, names, weights, allowed, (*trace.notes, *known))
-
-
-def _known(stack: EncoderStack, layer: int, head: str) -> str | None:
-    """Return what is known of a head on any text, if anything: what it was named for, and how often it does that."""
-    facts = stack.learned(layer, head)
-    if facts.about is None or facts.accuracy is None or facts.baseline is None:
-        return None
-    how = "was taught to look" if facts.taught else "is named for looking"
-    note = f"Head {visible(head)} of layer {layer} {how} {facts.about}: its strongest link is there in"
-    where = f" on held-out text, {visible(facts.scored_on.partition('.')[0])}" if facts.scored_on else ""
-    beside = f" (best fixed distance: {facts.baseline:.0%})" if facts.baseline < 1 else ""
-    return f"{note} {facts.accuracy:.0%}{where}{beside}."
+    patterns = {name: {"rows": int(one.rows.sum()), "even": one.even} for name, one in layer.patterns.items()}
+    heads = [
+        {"head": head, "name": role.name, "share": role.share, "entropy": role.entropy, "shares": role.shares}
+        for head, role in zip(layer.heads, layer.roles, strict=True)
+    ]
+    return {"layer": layer.number, "patterns": patterns, "heads": heads}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,11 +12,11 @@ import numpy as np
 
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.pipeline.embed import open_projection, settings_for_positions
-from attn_cli.pipeline.project import wanted_layer
-from attn_cli.pipeline.record import record
+from attn_cli.pipeline.inputs import wanted_layer
+from attn_cli.pipeline.record import Attended, record
 from attn_cli.pipeline.sources.text import layers_of_text, trace_text
 from attn_cli.settings.settings import ALL, Settings
-from attn_cli.settings.validate import check_model, settings_for_masked
+from attn_cli.settings.validate import settings_for_masked
 from attn_cli.vectors.lookup import look_up_all, open_table
 from attn_cli.vectors.spelling import SpellingFeatures
 from attn_cli.vectors.table import as_float64, as_text
@@ -61,53 +62,38 @@ def page_of(
     """Return what a page of this text holds; with `words` commonest words of the vectors, if they can be typed."""
     settings = replace(settings_for_masked(settings) if kind == "masked" else settings, every_head=True)
     settings = replace(settings, layer=None) if isinstance(settings.layer, str) else settings  # all are there
+    every = replace(settings, layer=ALL)
     if settings.model is not None:
-        return _of_model(kind, text, context, settings)
+        layers = layers_of_text(kind, text, context, replace(every, next=0), report)
+        return _of_layers(layers, settings)._replace(text=text, context=context)
     shared = open_projection(settings_for_positions(settings))
     stack = shared.stack
+    about = {} if stack is None else _taught(stack)
     if stack is None or stack.layers == 1:
         trace = trace_text(kind, text, context, settings, report, shared=shared)
-        about = {} if stack is None else _taught(stack, 0)
         return Page([trace], 1, 0, about, _words(trace, settings, words, stack), text, context)
-    shown = wanted_layer(settings, stack.layers, stack.name)
-    layers = layers_of_text(kind, text, context, replace(settings, layer=ALL), report, shared)
-    about = _taught(stack, stack.layers - 1)
-    return Page(map(record, layers), stack.layers, shown, about, text=text, context=context)
-
-
-def _of_model(kind: str, text: str, context: str | None, settings: Settings) -> Page:
-    """Return the page of every layer of a pretrained model, which is read while the page is made."""
-    # Only for a model on disk.
-    from attn_cli.models.checkpoints.open_model import open_model
-    from attn_cli.pipeline.sources.checkpoint import read_texts
-
-    assert settings.model is not None
-    check_model(settings)
-    with open_model(settings.model) as opened:
-        stack = read_texts(kind, text, context, settings, opened).stack
-        shown = wanted_layer(settings, len(stack.layers), opened.name)
-
-    def traces(model: str) -> Iterator[Trace]:
-        with open_model(model) as opened:
-            reading = read_texts(kind, text, context, settings, opened)
-            yield from map(record, reading.attended(replace(settings, layer=ALL, next=0)))
-
-    return Page(traces(settings.model), len(stack.layers), shown, text=text, context=context)
+    page = _of_layers(layers_of_text(kind, text, context, every, report, shared), settings, stack.name)
+    return page._replace(about=about, text=text, context=context)
 
 
 def page_of_weights(saved: Saved, settings: Settings) -> Page:
     """Return the page of every layer of saved weights."""
     from attn_cli.pipeline.sources.weights import layers_of_weights  # only for weights that came ready
 
-    shown = wanted_layer(settings, len(saved.weights), saved.name)
-    layers = layers_of_weights(saved, replace(settings, layer=ALL, every_head=True))
-    return Page(map(record, layers), len(saved.weights), shown)
+    return _of_layers(layers_of_weights(saved, replace(settings, layer=ALL, every_head=True)), settings)
 
 
-def _taught(stack: EncoderStack, layer: int) -> dict[str, str]:
-    """Return what each head of a layer was taught, where that is known."""
-    names = [head.name for head in stack.attention(layer).heads]
-    return {name: about for name in names if (about := stack.learned(layer, name).about)}
+def _of_layers(layers: Iterator[Attended], settings: Settings, name: str | None = None) -> Page:
+    """Return the page of layers, each of which is computed while the page is made."""
+    first = next(layers)
+    shown = wanted_layer(settings, first.layers, name or str(first.inputs.embedding.name))
+    return Page(map(record, chain((first,), layers)), first.layers, shown)
+
+
+def _taught(stack: EncoderStack) -> dict[str, str]:
+    """Return what each head of the last layer was taught, where that is known."""
+    last = stack.layers - 1
+    return {name: about for name in stack.head_names(last) if (about := stack.learned(last, name).about)}
 
 
 def why_not_typed(trace: Trace, settings: Settings) -> str:

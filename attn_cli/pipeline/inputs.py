@@ -1,24 +1,32 @@
-"""Both sides of attention before projection: tokens and their vectors, from text, phrases or given matrices."""
+"""What attends: tokens and their vectors on both sides, and a layer's heads; which layer and head are asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.io.escape import count
-from attn_cli.models.projection import to_digits
-from attn_cli.settings.settings import Settings
+from attn_cli.core.masks import Mask
+from attn_cli.errors import UsageError, did_you_mean
+from attn_cli.io.escape import count, visible
+from attn_cli.models.projection import Projection, to_digits
+from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings
+from attn_cli.settings.validate import check_layered
 from attn_cli.trace.computation import Embedding
+from attn_cli.trace.head import Head, Learned
 
 if TYPE_CHECKING:
+    from attn_cli.core.head_weights import HeadWeights
     from attn_cli.io.array_types import Array
     from attn_cli.vectors.open_vectors import Vectors
 
 BASE = 10_000.0  # of the wavelengths of position encodings
 PAD = "<pad>"
+MOST_HEADS = 12  # named in a hint
+LISTED = 4  # heads by number; more are shown as a range
 
 
 class Side(NamedTuple):
@@ -129,3 +137,81 @@ def round_inputs(inputs: Inputs, settings: Settings) -> Inputs:
     """Round the vectors, and what was added to them for their places, where that is asked for."""
     digits = settings.round
     return inputs if digits is None else inputs.both(lambda side: side.rounded(digits))
+
+
+class Layer(NamedTuple):
+    """The heads to attend with, and the projection that says where they came from and joins them."""
+
+    names: tuple[str, ...]
+    shown: str
+    heads: tuple[Head, ...]
+    projection: Projection
+    learned: Learned | None = None
+    root_head: HeadWeights | None = None  # tells the word that the sentence turns on, if that is wanted
+    score: str | None = None  # where it is not the settings'
+    notes: tuple[str, ...] = ()  # on how it was made
+    # The same in the other layout, where W fits in both and nobody said which it is in.
+    other_layout: Callable[[], Layer] | None = None
+
+
+def wanted_layer(settings: Settings, layers: int, name: str) -> int:
+    """Return the number of the layer that is asked for: the last one if not said."""
+    check_layered(settings)
+    last = layers - 1
+    if isinstance(settings.layer, int) and settings.layer > last:
+        raise UsageError(
+            f"There is no layer {settings.layer} in {name}.",
+            f"Its layers are 0 to {last}." if last else "It has one layer, 0.",
+            option="--layer",
+        )
+    return settings.layer if isinstance(settings.layer, int) else last
+
+
+def shown_head(head: str | None, names: tuple[str, ...], has_layers: bool = False) -> str:
+    """Return the name of the head to show: by its name, or its number, or mean; the first if not said.
+
+    `has_layers` says whether there is a rollout to offer, too.
+    """
+    if head in (None, ALL):
+        return names[0]
+    if head == MEAN or head in names:
+        return str(head)
+    if head is not None and head.isascii() and head.isdigit() and len(head) < 7 and int(head) < len(names):
+        return names[int(head)]
+    if head == ROLLOUT:
+        raise UsageError(
+            "--head rollout goes through the layers of a pretrained model.",
+            "Give one with --model, or a file of several layers to attn show.",
+            "--head",
+        )
+    others = [MEAN, ALL, *([ROLLOUT] if has_layers else [])]
+    are_numbers = len(names) > LISTED and names == tuple(map(str, range(len(names))))
+    listed = f"0 to {len(names) - 1}" if are_numbers else listed_heads(names)
+    near = did_you_mean(str(head), [*map(visible, names), *others])
+    hint = f"{near}Heads are {listed}, {', '.join(others[:-1])} and {others[-1]}."
+    raise UsageError(f"There is no head {visible(str(head))!r}.", hint, "--head")
+
+
+def listed_heads(heads: Sequence[str]) -> str:
+    """Return the names of heads as a hint has them: all, or the first."""
+    return ", ".join([*map(visible, heads[:MOST_HEADS]), *(["..."] if len(heads) > MOST_HEADS else [])])
+
+
+def with_masks(layer: Layer, masks: Sequence[Mask | None]) -> tuple[Layer, Mask | None]:
+    """Return the layer with a mask for each head, and the mask of what is shown; one mask is for all heads.
+
+    Where the mean is shown, its mask allows what some head may look at.
+    """
+    if len(masks) == 1:
+        return layer, masks[0]
+    own = dict(zip(layer.names, masks, strict=True))
+    layer = layer._replace(heads=tuple(replace(head, mask=own[head.name]) for head in layer.heads))
+    said = "Each head has a mask of its own"
+    if layer.shown != MEAN:
+        said += f"; what is said of the mask is true of head {layer.shown}."
+        return layer._replace(notes=(*layer.notes, said)), own[layer.shown]
+    given = [mask for mask in masks if mask is not None]
+    n_q, n_k = given[0].n_q, given[0].n_k
+    either = np.logical_or.reduce([mask.rows(range(n_q)) for mask in given])
+    said += "; their mean may look at what any of them may look at."
+    return layer._replace(notes=(*layer.notes, said)), Mask(given[0].name, n_q, n_k, either)

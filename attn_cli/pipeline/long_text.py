@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.core.heads import Links, strongest
+from attn_cli.core.heads import BLOCK_CELLS, Links, strongest
 from attn_cli.trace.computation import LongView
-from attn_cli.trace.diagnostics import entropy
 from attn_cli.trace.head import Head
+from attn_cli.trace.row import entropy
 from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
     from attn_cli.core.streaming import Survey
     from attn_cli.io.array_types import Array, Bools, Ints
 
+    SomeRows = tuple[Array, Array | None, Bools | None]  # of one head: weights (rows, n_k), output, mask
+
 MAP = 40  # blocks a side
-ROOM = 1 << 20  # weights that are worked on at once, where all are at hand
 
 
 class HeadSummary(NamedTuple):
@@ -35,45 +36,42 @@ def summary_of_survey(survey: Survey, n_k: int) -> HeadSummary:
     return HeadSummary(Links(survey.keys, survey.weights), survey.output, view)
 
 
-class SomeRows(NamedTuple):
-    """Some rows of one head, from the row `start` on: weights and mask (rows, n_k), output (rows, d_v)."""
-
-    start: int
-    weights: Array
-    output: Array | None
-    allowed: Bools | None
-
-
 def summary_of_rows(blocks: Iterable[SomeRows], n_q: int, n_k: int, k: int) -> HeadSummary:
-    """Return the same summary, summed up from the weights of one block of rows after the other."""
+    """Return the same summary, with the k strongest links, from the weights of one block of rows after the other."""
     rows, columns = blocks_of_map(n_q, n_k)
     row_block = np.arange(n_q) * rows // n_q
     column_block = np.arange(n_k)[:, np.newaxis] * columns // n_k == np.arange(columns)
     sums, counts = np.zeros((rows, columns)), np.zeros((rows, columns))
     links, outputs, entropies, seen = [], [], [], []
-    for start, weights, output, allowed in blocks:
+    start = 0
+    for weights, output, allowed in blocks:
         links.append(strongest(weights, k, allowed))
         entropies.append(np.maximum(entropy(weights), 0))  # given weights may be a little above 1
-        if output is not None:
-            outputs.append(output)
+        outputs += [] if output is None else [output]
         in_column = column_block.astype(weights.dtype)
         may = (np.ones(weights.shape, np.bool_) if allowed is None else allowed) @ in_column
         seen.append(may.sum(axis=1))
         at = row_block[start : start + len(weights)]
         np.add.at(sums, at, weights @ in_column)
         np.add.at(counts, at, may)
+        start += len(weights)
     view = _view(np.concatenate(entropies), np.concatenate(seen), sums, counts, n_k)
     top = Links(*(np.concatenate(column) for column in zip(*links, strict=True)))
     return HeadSummary(top, np.concatenate(outputs) if outputs else None, view)
 
 
-def summary_of_weights(weights: Array, allowed: Bools | None, k: int) -> HeadSummary:
-    """Return the summary of weights (n_q, n_k) in memory, computed some rows at a time to save memory."""
+def rows_of(weights: Array, allowed: Bools | None) -> Iterator[SomeRows]:
+    """Yield weights (n_q, n_k) that are at hand some rows at a time, to save memory."""
+    size = max(1, BLOCK_CELLS // weights.shape[1])
+    for start in range(0, len(weights), size):
+        at = slice(start, start + size)
+        yield weights[at], None, None if allowed is None else allowed[at]
+
+
+def view_of(weights: Array, allowed: Bools | None) -> LongView:
+    """Return the long view of weights (n_q, n_k) that are at hand."""
     n_q, n_k = weights.shape
-    size = max(1, ROOM // n_k)
-    parts = (slice(start, start + size) for start in range(0, n_q, size))
-    blocks = (SomeRows(at.start, weights[at], None, None if allowed is None else allowed[at]) for at in parts)
-    return summary_of_rows(blocks, n_q, n_k, k)
+    return summary_of_rows(rows_of(weights, allowed), n_q, n_k, 1).view
 
 
 def blocks_of_map(n_q: int, n_k: int) -> tuple[int, int]:
@@ -101,7 +99,7 @@ class Spread(NamedTuple):
     lowest: float
     median: float
     highest: float
-    ranked: Ints  # these rows: first the one whose entropy is the least share of the most that it could be
+    ranked: Ints  # these rows; first the one whose entropy is the smallest share of its maximum
 
 
 class Strongest(NamedTuple):
@@ -112,23 +110,19 @@ class Strongest(NamedTuple):
 
 
 def merged(view: LongView, rows: int, columns: int) -> LongView:
-    """Return the view with a map of at most `rows` x `columns` blocks, each of neighbouring ones of like number.
+    """Return the view with a map of at most `rows` x `columns` blocks, each made of as many neighbouring blocks.
 
-    A mean of several blocks is that of all their allowed links: each block counts as often as it has such links.
+    The mean of several blocks is that of all their allowed links: each block counts as often as it has such links.
     """
     sums = np.where(view.counts > 0, view.means * view.counts, 0.0)
     counts, edges = view.counts, []
     for axis, most, old in ((0, rows, view.query_edges), (1, columns, view.key_edges)):
-        starts = _starts(len(old) - 1, most)
-        sums, counts = (np.add.reduceat(blocks, starts, axis=axis) for blocks in (sums, counts))
+        blocks = len(old) - 1
+        groups = blocks // -(-blocks // max(1, most))
+        starts = [group * blocks // groups for group in range(groups)]
+        sums, counts = (np.add.reduceat(of_blocks, starts, axis=axis) for of_blocks in (sums, counts))
         edges.append((*(old[start] for start in starts), old[-1]))
     return view._replace(means=_means(sums, counts), counts=counts, query_edges=edges[0], key_edges=edges[1])
-
-
-def _starts(blocks: int, most: int) -> list[int]:
-    """Return the first of each group of blocks, so that there are at most so many groups, as alike as they can be."""
-    groups = blocks // -(-blocks // max(1, most))
-    return [group * blocks // groups for group in range(groups)]
 
 
 def spread(trace: Trace, view: LongView) -> Spread | None:
@@ -144,7 +138,7 @@ def spread(trace: Trace, view: LongView) -> Spread | None:
 
 
 def first_of_each(tokens: Sequence[str], places: Sequence[int], most: int) -> list[int]:
-    """Return the first so many of these places that hold different words, however they are written."""
+    """Return the first `most` of these places that hold different words, whatever their capitals."""
     found: dict[str, int] = {}
     for place in places:
         found.setdefault(tokens[place].casefold(), int(place))
@@ -154,12 +148,15 @@ def first_of_each(tokens: Sequence[str], places: Sequence[int], most: int) -> li
 
 
 def strongest_links(trace: Trace, head: Head, most: int) -> Strongest:
-    """Return a head's strongest links between differently written words, each pair of words at its strongest.
+    """Return a head's strongest links between different words, each pair of words at its strongest.
 
-    They are looked for among the links that are kept of each row.
+    The candidates are the links that are kept of each row.
     """
     numbers: dict[str, int] = {}
-    queries, keys = (_numbered(tokens, numbers) for tokens in (trace.query_tokens, trace.key_tokens))
+    queries, keys = (  # words that differ in capitals alone have one number
+        np.array([numbers.setdefault(token.casefold(), len(numbers)) for token in tokens], np.intp)
+        for tokens in (trace.query_tokens, trace.key_tokens)
+    )
     top, weights = head.links.keys, head.links.weights
     is_other = (top >= 0) & (keys[top] != queries[:, np.newaxis])
     is_other[list(trace.pad_queries)] = False
@@ -173,11 +170,6 @@ def strongest_links(trace: Trace, head: Head, most: int) -> Strongest:
             break
     links = list(found.values())
     return Strongest(links, _unseen(trace, top, weights) <= (links[-1][2] if len(links) == most else 0.0))
-
-
-def _numbered(tokens: Sequence[str], numbers: dict[str, int]) -> Ints:
-    """Return a number for each token, the same for words that differ in capitals alone."""
-    return np.array([numbers.setdefault(token.casefold(), len(numbers)) for token in tokens], np.intp)
 
 
 def _unseen(trace: Trace, top: Ints, weights: Array) -> float:

@@ -14,7 +14,7 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.io.array_files import is_safetensors, read_npy
 from attn_cli.io.escape import count, shortened, visible
 from attn_cli.io.files import looks_like_file, read_bytes, regular
-from attn_cli.pipeline.inputs import Inputs, Side
+from attn_cli.pipeline.inputs import Inputs
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import find_rows
 from attn_cli.text.wordpieces import is_padding, is_special
@@ -26,11 +26,14 @@ if TYPE_CHECKING:
 
 
 def wanted_mask(settings: Settings, given: object, inputs: Inputs, name: str = "") -> masks.Mask | None:
-    """Return the mask that is wanted, joined with padding and --without; a stated one states the text's own tokens."""
+    """Return the mask that is wanted, joined with padding and --without; a stated one is over the text's own tokens."""
     query, key = inputs.query, inputs.key
     mask = stated_mask(settings, given, len(query.own), len(key.own), name)
     if key.padding:
-        mask = _padded(mask, query, key)
+        n_q, n_k = len(query.tokens), len(key.tokens)
+        if mask is not None and mask.array is not None:
+            mask = masks.widened(mask, n_q, n_k, query.own, key.own)
+        mask = masks.with_padding(mask and mask._replace(n_q=n_q, n_k=n_k), n_q, n_k, key.padding)
     return without_keys(mask, settings, query.tokens, key.tokens)
 
 
@@ -43,16 +46,6 @@ def without_keys(
     return masks.with_excluded(mask, len(queries), len(keys), tuple(excluded))
 
 
-def _padded(mask: masks.Mask | None, query: Side, key: Side) -> masks.Mask:
-    """Return the mask over all tokens that also hides the padding."""
-    n_q, n_k = len(query.tokens), len(key.tokens)
-    if mask is not None and mask.array is None:
-        mask = mask._replace(n_q=n_q, n_k=n_k)
-    elif mask is not None:
-        mask = masks.widened(mask, n_q, n_k, query.own, key.own)
-    return masks.with_padding(mask, n_q, n_k, key.padding)
-
-
 def wanted_masks(
     settings: Settings, given: object, inputs: Inputs, name: str, heads: int
 ) -> list[masks.Mask | None]:
@@ -63,11 +56,9 @@ def wanted_masks(
 
 def _by_heads(given: object, name: str, heads: int) -> list[object]:
     """Return what a mask (heads, n_q, n_k) says of each head; any other is one for all."""
-    if given is None or isinstance(given, str):
-        return [given]
     try:
         array = np.asarray(given)
-    except ValueError:  # later an InputError says what it is
+    except ValueError:  # rows of different lengths, which `mask_from_values` refuses
         return [given]
     if array.ndim != 3:
         return [given]
@@ -178,103 +169,88 @@ class Inferred(NamedTuple):
     notes: tuple[str, ...]
 
 
-def infer_mask(
-    weights: NDArray[Any], layer: NDArray[Any], tokens: tuple[str, ...], padded: Bools | None = None
-) -> Inferred:
-    """Return the mask of one layer, (heads, n_q, n_k), of all `weights`, (layers, heads, n_q, n_k).
+def weighted_links(weights: NDArray[Any]) -> Bools:
+    """Return which links (n_q, n_k) get weight in any layer or head of (..., n_q, n_k); NaN is no weight."""
+    used = np.zeros(weights.shape[-2:], np.bool_)
+    for matrix in weights.reshape(-1, *used.shape):
+        used |= np.nan_to_num(matrix) != 0
+    return used
 
-    `padded` (n_k) tells the keys that an attention mask hides, where the file has one.
+
+def infer_mask(
+    used: Bools, in_layer: Bools, tokens: tuple[str, ...], padded: Bools | None = None
+) -> Inferred:
+    """Return the mask that the exact zeros of saved weights imply.
+
+    `used` (n_q, n_k) tells the links that get weight in any layer, `in_layer` those of the layer that is shown, and
+    `padded` (n_k) the keys that an attention mask hides, where the file has one.
     """
-    n_q, n_k = layer.shape[-2:]
+    n_q, n_k = used.shape
     notes, name = [], "exact zeros"
-    hidden, where = _padding(weights, tokens), "as padding does"
+    hidden, where = _padding(used, tokens), "as padding does"
     lead = 0
-    if padded is not None and _is_obeyed(weights, padded):
-        hidden, lead = np.flatnonzero(padded), left_padding(weights, tokens, padded)
+    if (
+        padded is not None
+        and not used[np.ix_(~padded if n_q == n_k else np.ones(n_q, np.bool_), padded)].any()
+    ):
+        hidden, lead = np.flatnonzero(padded), left_padding(used, tokens, padded)
         where = "and attention_mask says that it is padding"
     elif padded is not None:
         notes.append("The file's attention_mask hides keys that get weight, and is not used")
-    elif (found := left_padding(weights, tokens)) and _is_causal(weights[..., found:, found:]):
+    elif (found := left_padding(used, tokens)) and _is_causal(used[found:, found:]):
         lead, hidden = found, np.union1d(hidden, np.arange(found))
         where = "as padding on the left does"
     allowed = np.ones((n_q, n_k), np.bool_)
-    if _is_causal(weights[..., lead:, lead:]):
+    if _is_causal(used[lead:, lead:]):
         allowed, name = np.tri(n_q, dtype=np.bool_), "causal"
         behind = "Behind the padding, all weights" if lead else "All weights"
         notes.append(
             f"{behind} above the diagonal are exactly 0, so they are treated as causally masked{MASK_HINT}"
         )
     allowed[:, hidden] = False
-    idle = padding_rows(layer, allowed)
+    idle = padding_rows(in_layer, allowed)
     if len(hidden):
         rows = "; its own rows are meaningless and shown as zeros" if len(idle) else ""
         notes.append(f"{shortened(tokens[hidden[0]])} gets exactly 0, {where}: masked{rows}{MASK_HINT}")
-    fully_masked = _fully_masked_rows(layer)
+    fully_masked = ~in_layer.any(axis=1)
     allowed[fully_masked] = False
     allowed[idle] = False
     name = "exact zeros" if len(hidden) or fully_masked.any() else name
     return Inferred(None if allowed.all() else allowed, name, idle, tuple(f"{note}." for note in notes))
 
 
-def left_padding(weights: NDArray[Any], tokens: tuple[str, ...], padded: Bools | None = None) -> int:
-    """Return how many tokens pad a text on the left: nothing to their right, in any layer and head, looks at them.
+def left_padding(used: Bools, tokens: tuple[str, ...], padded: Bools | None = None) -> int:
+    """Return how many tokens pad a text on the left: no link of `used` (n_q, n_k) leads to them from their right.
 
-    Such tokens are one special token, several times or named for padding, or those that `padded` tells. What they
-    look at themselves means nothing: under a causal mask they see padding alone.
+    Such tokens are one special token, repeated or named for padding, or those that `padded` tells. What they look at
+    themselves means nothing: under a causal mask they see padding alone.
     """
-    *_, n_q, n_k = weights.shape
+    n_q, n_k = used.shape
     if n_q != n_k:
         return 0
     is_candidate = [is_special(token) and token == tokens[0] for token in tokens]
     run = int(np.argmin([*(is_candidate if padded is None else padded), False]))
-    seen = np.zeros((n_q, run), np.bool_)
-    for matrix in weights.reshape(-1, n_q, n_k):
-        seen |= np.nan_to_num(matrix[:, :run]) != 0
-    last = np.where(seen, np.arange(n_q)[:, np.newaxis], -1).max(axis=0, initial=-1)
+    last = np.where(used[:, :run], np.arange(n_q)[:, np.newaxis], -1).max(axis=0, initial=-1)
     ends = np.flatnonzero(np.maximum.accumulate(last) <= np.arange(run)) + 1
     count = int(ends[-1]) if len(ends) else 0
     is_plain = padded is None and count == 1 and not is_padding(tokens[0])
     return 0 if is_plain or count == n_q else count
 
 
-def padding_rows(layer: NDArray[Any], allowed: Bools) -> Ints:
-    """Return the rows of a layer, (heads, n_q, n_k), with weight where the mask (n_q, n_k) allows none."""
-    found: Ints = np.flatnonzero((np.nan_to_num(layer).any(axis=0) & ~allowed).any(axis=1))
+def padding_rows(in_layer: Bools, allowed: Bools) -> Ints:
+    """Return the rows of a layer with weight where the mask (n_q, n_k) allows none."""
+    found: Ints = np.flatnonzero((in_layer & ~allowed).any(axis=1))
     return found
 
 
-def _is_obeyed(weights: NDArray[Any], padded: Bools) -> bool:
-    """Tell whether nothing but padding looks at the keys that an attention mask hides."""
-    *_, n_q, n_k = weights.shape
-    rows = ~padded if n_q == n_k else np.ones(n_q, np.bool_)
-    return not any(np.nan_to_num(one[np.ix_(rows, padded)]).any() for one in weights.reshape(-1, n_q, n_k))
+def _is_causal(used: Bools) -> bool:
+    """Tell whether no weight lies above the diagonal, and some below it."""
+    n_q, n_k = used.shape
+    return n_q == n_k > 1 and not np.triu(used, 1).any() and bool(np.tril(used, -1).any())
 
 
-def _is_causal(weights: NDArray[Any]) -> bool:
-    """Tell whether all layers and heads, (..., n_q, n_k), have zeros above the diagonal and others below it."""
-    *_, n_q, n_k = weights.shape
-    if n_q != n_k or n_q == 1:
-        return False
-    above, below = np.triu_indices(n_q, 1), np.tril_indices(n_q, -1)
-    matrices = weights.reshape(-1, n_q, n_k)
-    if any(np.nan_to_num(matrix[above]).any() for matrix in matrices):
-        return False
-    return any(np.nan_to_num(matrix[below]).any() for matrix in matrices)
-
-
-def _padding(weights: NDArray[Any], tokens: tuple[str, ...]) -> Ints:
-    """Return the keys that are special tokens and get nothing in any layer and head, (..., n_q, n_k).
-
-    A word may get nothing without a mask, as weights too small for a number become zero.
-    """
+def _padding(used: Bools, tokens: tuple[str, ...]) -> Ints:
+    """Return the special tokens that get no weight; a word may get none unmasked, as tiny weights become zero."""
     special = np.flatnonzero([is_special(token) for token in tokens])
-    axes = tuple(range(weights.ndim - 1))
-    used = np.nan_to_num(weights[..., special]).any(axis=axes)
-    unused: Ints = special[np.logical_not(used)]
+    unused: Ints = special[~used[:, special].any(axis=0)]
     return unused if len(unused) < len(tokens) else unused[:0]
-
-
-def _fully_masked_rows(layer: NDArray[Any]) -> Bools:
-    """Return which queries of a layer, (heads, n_q, n_k), have only zeros or NaN in every head."""
-    unseeing: Bools = np.logical_not(np.nan_to_num(layer).any(axis=(0, 2)))
-    return unseeing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,22 +28,23 @@ if TYPE_CHECKING:
     from attn_cli.models.checkpoints.run import Run
     from attn_cli.models.checkpoints.tokenizer import TextEncoder
 
-
-class Read(NamedTuple):
-    """What the model's last side reads: ids, and which of them frame the text."""
-
-    ids: Sequence[int]
-    special: Sequence[bool]
+ROWS = 256  # places whose words are scored at once
 
 
 def find_next_words(
-    run: Run, side: str, read: Read, encoder: TextEncoder, count: int, name: str
+    run: Run,
+    side: str,
+    special: Sequence[bool],
+    ids: Sequence[int],
+    encoder: TextEncoder,
+    count: int,
+    name: str,
 ) -> tuple[NextWords | None, list[str]]:
     """Return the `count` likeliest tokens, or None, and notes on them. All layers of the model are computed.
 
-    A causal stack says what follows the text's last token, another what fills the text's first mask. `side` is the
-    one whose attention is shown: where a decoder follows it and does not run, nothing is said. `name` is the model's,
-    as notes show it.
+    A causal stack predicts what follows the text's last token, another what fills the text's first mask. The model's
+    last side reads `ids`, of which the `special` ones frame the text. `side` is the one whose attention is shown: where
+    a decoder follows it and does not run, nothing is predicted. `name` is the model's, as notes show it.
     """
     last_side, stack = list(run.model.stacks.items())[-1]
     if side != last_side:
@@ -53,12 +54,12 @@ def find_next_words(
     if not run.has_head():
         return None, [f"{name} has no language-model head in its files: it names no next words."]
     if stack.causal:
-        at = max((i for i, is_frame in enumerate(read.special) if not is_frame), default=len(read.ids) - 1)
-        return _likeliest(run, read.ids, at, encoder, count, name, fills=False), []
+        at = max((i for i, is_frame in enumerate(special) if not is_frame), default=len(ids) - 1)
+        return _likeliest(run, ids, at, encoder, count, name, fills=False), []
     mask, id_ = encoder.mask()
     if mask is None:
         return None, [f"{name} is not causal and has no mask token, so it cannot fill in words."]
-    masks = [i for i, one in enumerate(read.ids) if one == id_]
+    masks = [i for i, one in enumerate(ids) if one == id_]
     if not masks:
         return None, [
             f'--next: {name} is not causal: it fills gaps. Put {mask} into the text, as in "the {mask} sat".'
@@ -66,19 +67,18 @@ def find_next_words(
     notes = []
     if len(masks) > 1:
         notes.append(f"The text has {mask} {len(masks)} times: the first, token {masks[0]}, is filled.")
-    return _likeliest(run, read.ids, masks[0], encoder, count, name, fills=True), notes
+    return _likeliest(run, ids, masks[0], encoder, count, name, fills=True), notes
 
 
 def find_at_each(
-    run: Run, read: Read, encoder: TextEncoder, count: int, name: str
+    run: Run, ids: Sequence[int], encoder: TextEncoder, count: int, name: str
 ) -> tuple[tuple[NextWords, ...] | None, list[str]]:
     """Return the `count` likeliest tokens after each token, or None, and notes on them."""
     if not list(run.model.stacks.values())[-1].causal:
         return None, [
             f"--next-at all: {name} is not causal: it already sees the words it would have to predict."
         ]
-    places = range(len(read.ids))
-    return tuple(_likeliest(run, read.ids, at, encoder, count, name, fills=False) for at in places), []
+    return tuple(_likeliest(run, ids, at, encoder, count, name, fills=False) for at in range(len(ids))), []
 
 
 def _likeliest(
@@ -93,9 +93,6 @@ def _likeliest(
     words = tuple((encoder.text(n), float(shares[n])) for n in best)
     actual = float(shares[ids[place + 1]]) if not fills and place + 1 < len(ids) else None
     return NextWords(words, place, fills, encoder.token(ids[place]), actual)
-
-
-ROWS = 256  # places whose words are scored at once
 
 
 def settings_for(
@@ -127,7 +124,7 @@ def settings_for(
         settings = replace(settings, keep_punctuation=True)  # its words too
     if (
         settings.layer is None and not settings.every_head
-    ):  # by its name, a head is found in whatever layer it is
+    ):  # a head that has a name is found in whatever layer
         main = stack.facts.get("main")
         head = str(main) if settings.head is None and isinstance(main, str) else settings.head
         layer = stack.layer_of(head)
@@ -137,10 +134,8 @@ def settings_for(
 
 def _shows_the_next(mask: str) -> bool:
     """Return whether a word may look at the next one under a mask that has a name."""
-    if find_rule(mask) is None:
-        return False
-    found = named(mask, 2, 2)
-    return found is None or bool(found.rows(range(1))[0, 1])
+    found = None if find_rule(mask) is None else named(mask, 2, 2)
+    return mask == "none" or (found is not None and bool(found.rows(range(1))[0, 1]))
 
 
 def with_next(
@@ -157,18 +152,15 @@ def with_next(
     H = stack.last_rows(X, causal(len(X)), report=report if is_long else None)
     words = [word for block in table.word_blocks() for word in block]
     places = range(len(tokens)) if settings.next_at == ALL else range(len(tokens) - 1, len(tokens))
-    vectors, found = matrix_of(table), []
+    vectors, found = matrix_of(table), list[NextWords]()
     rows = {word: n for n, word in enumerate(words)} if len(places) > 1 else {}
     for start in range(places.start, places.stop, ROWS):
         some = range(start, min(start + ROWS, places.stop))
         shares = stack.words.probabilities(H[some.start : some.stop], vectors)
         for place, row in zip(some, shares, strict=True):
-            actual = row[word_number(tokens[place + 1], rows)] if place + 1 < len(tokens) else None
-            likeliest = _likeliest_words(row, words, settings.next)
-            at = side.own.start + place
-            found.append(
-                NextWords(likeliest, at, False, tokens[place], None if actual is None else float(actual))
-            )
+            actual = float(row[word_number(tokens[place + 1], rows)]) if place + 1 < len(tokens) else None
+            likeliest, at = _likeliest_words(row, words, settings.next), side.own.start + place
+            found.append(NextWords(likeliest, at, False, tokens[place], actual))
     every = tuple(found) if settings.next_at == ALL else None
     return replace(trace, next_words=found[-1], next_words_at=every)
 

@@ -11,20 +11,39 @@ from attn_cli.pipeline.inputs import Inputs
 
 if TYPE_CHECKING:
     from attn_cli.core.masks import Mask
-    from attn_cli.trace.head import Head
+    from attn_cli.trace.head import Head, Learned
     from attn_cli.trace.trace import Trace
 
 MOST_EXCLUDED = 20
 CLEAR_LEAD = 3.0  # e^3: twenty times less than the words before
 
 
-def excluded_note(mask: Mask | None, inputs: Inputs) -> list[str]:
-    """Return the note on tokens that --without takes out of what may be looked at."""
-    if mask is None or not mask.excluded:
-        return []
-    names = [f"{visible(inputs.key.tokens[key])} ({key})" for key in mask.excluded[:MOST_EXCLUDED]]
-    more = f" and {len(mask.excluded) - MOST_EXCLUDED:,} more" if len(mask.excluded) > MOST_EXCLUDED else ""
-    return [f"Hidden from every query: {', '.join(names)}{more} (--without)."]
+def notes_on_rows(
+    head: Head, inputs: Inputs, mask: Mask | None, is_scored: bool, learned: Learned | None
+) -> list[str]:
+    """Return the notes on fully masked rows, a single key, keys that are hidden, and a head without its match.
+
+    `learned` tells of the head where each row is shown, and of no model otherwise.
+    """
+    notes = []
+    shut = np.flatnonzero(head.links.keys[:, 0] < 0)
+    if len(shut):
+        names = ", ".join(f"{visible(inputs.query.tokens[i])} ({i})" for i in shut[:5])
+        more = f" and {len(shut) - 5} more" if len(shut) > 5 else ""
+        notes.append(f"A fully masked row: {names}{more} may look at nothing, so its weights are zeros.")
+    if is_scored and len(inputs.key.tokens) == 1:
+        notes.append("One key: its weight is 1 whatever the numbers are.")
+    if learned and learned.layers == 1 and mask is not None and mask.label.startswith("causal"):
+        notes += _trained_unmasked(head, inputs)
+    if mask is not None and mask.excluded:
+        names = ", ".join(
+            f"{visible(inputs.key.tokens[key])} ({key})" for key in mask.excluded[:MOST_EXCLUDED]
+        )
+        more = (
+            f" and {len(mask.excluded) - MOST_EXCLUDED:,} more" if len(mask.excluded) > MOST_EXCLUDED else ""
+        )
+        notes.append(f"Hidden from every query: {names}{more} (--without).")
+    return notes
 
 
 def layout_note(trace: Trace, there: Trace) -> str:
@@ -53,23 +72,19 @@ def kept_note(n_q: int, n_k: int) -> str:
 
 def condensed_notes(n_q: int, n_k: int, asked: int, kept: int, mask: Mask | None) -> list[str]:
     """Return the notes on a matrix that is too large to hold: what is kept of it, and which mask it has."""
-    notes = [kept_note(n_q, n_k)]
-    if asked > kept:
-        notes.append(f"{asked:,} rows were asked for: the first {kept:,} are kept.")
-    if mask is not None:
-        notes.append(f"The mask is {mask.label}.")
-    return notes
+    cut = [f"{asked:,} rows were asked for: the first {kept:,} are kept."] if asked > kept else []
+    return [kept_note(n_q, n_k), *cut, *([] if mask is None else [f"The mask is {mask.label}."])]
 
 
-def note_trained_unmasked(head: Head, layers: int, inputs: Inputs) -> list[str]:
+def _trained_unmasked(head: Head, inputs: Inputs) -> list[str]:
     """Return a note on what a head that was trained without a mask does where the word that it looks for is hidden.
 
-    Its distance terms tell: whether it looks ahead at all, and whether it shuns or prefers a word's own place.
+    Its distance terms tell whether it looks ahead at all, and whether it avoids or prefers a word's own position.
     """
     P = head.position_scores
     n = len(head.weights)
     own = inputs.query.own
-    if P is None or layers > 1 or P.shape != (n, n) or own.stop - own.start < 3:
+    if P is None or P.shape != (n, n) or own.stop - own.start < 3:
         return []
     first, second, last = own.start, own.start + 1, own.stop
     inner = range(second, last - 1)
@@ -89,20 +104,7 @@ def note_trained_unmasked(head: Head, layers: int, inputs: Inputs) -> list[str]:
 
 
 def _median(numbers: list[float]) -> float:
-    """Return the median; NumPy's own imports its masked arrays, which takes longer than all that is computed here."""
+    """Return the median; numpy.median imports masked arrays, which takes longer than all that is computed here."""
     ordered = sorted(numbers)
     middle = len(ordered) // 2
     return float((ordered[~middle] + ordered[middle]) / 2)
-
-
-def row_notes(head: Head, inputs: Inputs, n_k: int) -> list[str]:
-    """Return the notes on rows that are fully masked, and on a single key."""
-    notes = []
-    shut = np.flatnonzero(head.links.keys[:, 0] < 0)
-    if len(shut):
-        names = ", ".join(f"{visible(inputs.query.tokens[i])} ({i})" for i in shut[:5])
-        more = f" and {len(shut) - 5} more" if len(shut) > 5 else ""
-        notes.append(f"A fully masked row: {names}{more} may look at nothing, so its weights are zeros.")
-    if n_k == 1:
-        notes.append("One key: its weight is 1 whatever the numbers are.")
-    return notes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,10 +15,9 @@ from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.escape import count, visible
 from attn_cli.models import projection as model
 from attn_cli.models.encoder import EncoderStack, weights_as_trained
-from attn_cli.pipeline.inputs import Inputs, Side, round_inputs
+from attn_cli.pipeline.inputs import Inputs, Layer, Side, listed_heads, round_inputs, shown_head, wanted_layer
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings
-from attn_cli.settings.validate import check_layered
-from attn_cli.trace.head import Head, Learned
+from attn_cli.trace.head import Head
 from attn_cli.trace.trace import LARGE
 
 if TYPE_CHECKING:
@@ -26,26 +25,8 @@ if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
     from attn_cli.io.array_types import Array
 
-MOST_HEADS = 12  # named in a hint
-LISTED = 4  # heads by number; more are told as a range
-
-
 ROOT_HEAD = "head"
 LEFT_OUT = "Distances between two texts mean nothing: the heads' position term is left out."
-
-
-class Layer(NamedTuple):
-    """The heads to attend with, and the projection that says where they came from and joins them."""
-
-    names: tuple[str, ...]
-    shown: str
-    heads: tuple[Head, ...]
-    projection: model.Projection
-    learned: Learned | None = None
-    root_head: HeadWeights | None = None  # tells the word that the sentence turns on, if that is wanted
-    score: str | None = None  # where it is not the settings'
-    # Reads it in the other layout, where W fits in both and nobody said which it is in.
-    other_layout: Callable[[], tuple[Layer, list[str]]] | None = None
 
 
 def project_with_model(
@@ -54,10 +35,9 @@ def project_with_model(
     settings: Settings,
     mask: Mask | None,
     report: Callable[[float], None] | None,
-) -> tuple[Inputs, Layer, list[str]]:
+) -> tuple[Inputs, Layer]:
     """Take both sides up to the layer that is asked for, and make Q, K and V of its heads."""
     layer = wanted_layer(settings, stack.layers, stack.name)
-    notes = []
     query, key, is_self = inputs.query, inputs.key, inputs.is_self
 
     def layer_input(side: Side, below: Mask | None) -> Side:
@@ -67,8 +47,6 @@ def project_with_model(
         return side if X is side.X else side._replace(X=X, words=None, encodings=None)
 
     made = layer_input(query, mask if is_self else None)
-    if query.words is not None and made.words is None:
-        notes.append(f"The positions were added to the word vectors, below what {stack.name} shows here.")
     inputs = inputs._replace(query=made, key=made)
     if not is_self:
         n_k = len(key.tokens)
@@ -78,19 +56,22 @@ def project_with_model(
     projection = stack.attention(layer)
     if settings.round is not None:
         projection = model.rounded(projection, settings.round)
-    if not is_self:
-        notes.append(LEFT_OUT)
-    if mask is not None and is_self and layer:
-        notes.append("The mask also applies in all lower layers, as in a decoder.")
+    notes = {
+        f"The positions were added to the word vectors, below what {stack.name} shows here.": query.words
+        is not None
+        and made.words is None,
+        LEFT_OUT: not is_self,
+        "The mask also applies in all lower layers, as in a decoder.": mask is not None and is_self and layer,
+    }
     names = stack.head_names(layer)
     shown = _head_of_stack(settings.head, stack, layer)
     heads = _heads(_wanted(projection, settings, shown), inputs, {})
-    learned = stack.learned(layer, shown)
-    is_chosen = settings.query is None and shown in (names[0], "mean")
-    root_head = (
-        next((head for head in projection.heads if head.name == ROOT_HEAD), None) if is_chosen else None
-    )
-    return inputs, Layer(names, shown, heads, projection, learned, root_head), notes
+    found = Layer(names, shown, heads, projection, stack.learned(layer, shown))
+    if settings.query is None and shown in (names[0], MEAN):
+        found = found._replace(
+            root_head=next((head for head in projection.heads if head.name == ROOT_HEAD), None)
+        )
+    return inputs, found._replace(notes=tuple(note for note, is_true in notes.items() if is_true))
 
 
 def sentence_root(root_head: HeadWeights, inputs: Inputs) -> int | None:
@@ -115,50 +96,6 @@ def _wanted(projection: model.Projection, settings: Settings, shown: str) -> mod
     return projection._replace(heads=tuple(one for one in projection.heads if one.name == shown))
 
 
-def wanted_layer(settings: Settings, layers: int, name: str) -> int:
-    """Return the number of the layer that is asked for: the last one if not said."""
-    check_layered(settings)
-    last = layers - 1
-    if isinstance(settings.layer, int) and settings.layer > last:
-        raise UsageError(
-            f"There is no layer {settings.layer} in {name}.",
-            f"Its layers are 0 to {last}." if last else "It has one layer, 0.",
-            option="--layer",
-        )
-    return settings.layer if isinstance(settings.layer, int) else last
-
-
-def shown_head(head: str | None, names: tuple[str, ...], has_layers: bool = False) -> str:
-    """Return the name of the head to show: by its name, or its number, or mean; the first if not said.
-
-    `has_layers` says whether there is a rollout to offer, too.
-    """
-    if head in (None, "all"):
-        return names[0]
-    if head == "mean" or head in names:
-        return str(head)
-    if head is not None and head.isascii() and head.isdigit() and len(head) < 7 and int(head) < len(names):
-        return names[int(head)]
-    if head == ROLLOUT:
-        raise UsageError(
-            "--head rollout goes through the layers of a pretrained model.",
-            "Give one with --model, or a file of several layers to attn show.",
-            "--head",
-        )
-    known = [*map(visible, names), "mean", "all", *([ROLLOUT] if has_layers else [])]
-    are_numbers = len(names) > LISTED and names == tuple(map(str, range(len(names))))
-    first = f"0 to {len(names) - 1}" if are_numbers else ", ".join(known[: len(names)][:MOST_HEADS])
-    first += ", ..." if len(names) > MOST_HEADS and not are_numbers else ""
-    joined = f"mean, all and {ROLLOUT}" if has_layers else "mean and all"
-    hint = f"{did_you_mean(str(head), known)}Heads are {first}, {joined}."
-    raise UsageError(f"There is no head {visible(str(head))!r}.", hint, "--head")
-
-
-def _listed(heads: Sequence[str]) -> str:
-    """Return the names of heads as a hint has them: all, or the first."""
-    return ", ".join([*map(visible, heads[:MOST_HEADS]), *(["..."] if len(heads) > MOST_HEADS else [])])
-
-
 def _head_of_stack(head: str | None, stack: EncoderStack, layer: int) -> str:
     """Return the name of the head to show of a layer; the error tells of the heads of every layer."""
     names = stack.head_names(layer)
@@ -167,65 +104,47 @@ def _head_of_stack(head: str | None, stack: EncoderStack, layer: int) -> str:
     except UsageError:
         if stack.layers == 1 or head is None or head == ROLLOUT:
             raise
-    elsewhere = stack.layer_of(head)
+    message, elsewhere = f"There is no head {visible(head)!r} in", stack.layer_of(head)
     if elsewhere is not None:
-        message = f"There is no head {visible(head)!r} in layer {layer} of {stack.name}."
-        hint = f"It is in layer {elsewhere}: try --layer {elsewhere}. Layer {layer} has {_listed(names)}."
-        raise UsageError(message, hint, "--head")
+        hint = (
+            f"It is in layer {elsewhere}: try --layer {elsewhere}. Layer {layer} has {listed_heads(names)}."
+        )
+        raise UsageError(f"{message} layer {layer} of {stack.name}.", hint, "--head")
     named = [name for n in range(stack.layers) for name in stack.head_names(n) if not name.isdigit()]
     named.sort(key=lambda name: name.rpartition("-")[2].isdigit())  # previous before previous-2
+    near, first = did_you_mean(head, [*named, MEAN, ALL]), f"{listed_heads(named)}, " if named else ""
     hint = (
-        f"{did_you_mean(head, [*named, MEAN, ALL])}Heads are {_listed(named) + ', ' if named else ''}{MEAN}, {ALL}, "
-        f"and 0 to {len(names) - 1} of layer {layer}; --layer 0 to {stack.layers - 1} chooses another."
+        f"{near}Heads are {first}{MEAN}, {ALL}, and 0 to {len(names) - 1} of layer {layer}; --layer 0 to "
+        f"{stack.layers - 1} chooses another."
     )
-    raise UsageError(f"There is no head {visible(head)!r} in {stack.name}.", hint, "--head")
+    raise UsageError(f"{message} {stack.name}.", hint, "--head")
 
 
-def project_inputs(
-    inputs: Inputs, settings: Settings, given: Given | None, weights: Given | None
-) -> tuple[Layer, list[str]]:
-    """Choose a projection that was not learned, and make Q, K and V; return also notes.
+def project_inputs(inputs: Inputs, settings: Settings, given: Given | None, weights: Given | None) -> Layer:
+    """Choose a projection that was not learned, and make Q, K and V.
 
     `given` are the matrices that X came with, if it did; `weights` those of the file that --projection names.
     """
     X = inputs.query.X
     assert X is not None
-    d = X.shape[1]
-    name, notes = settings.projection, []
-    other_layout: Callable[[], tuple[Layer, list[str]]] | None = None
-    if name is None and given is None:
-        name = "random" if inputs.embedding.source == "random" else "identity"
-    elif name is None and given is not None and not {"W_q", "W_k", "W_v"} & given.arrays.keys():
-        name = "identity"
+    name, notes = settings.projection, list[str]()
+    other_layout: Callable[[], Layer] | None = None
+    if name is None and (given is None or not {"W_q", "W_k", "W_v"} & given.arrays.keys()):
+        name = "random" if given is None and inputs.embedding.source == "random" else "identity"
     if name in ("identity", "random"):
-        if given is not None and given.kv_heads is not None:
-            raise InputError(
-                f"{given.name}: kv_heads is {given.kv_heads}, but no W_k and W_v make fewer heads of keys and values.",
-                "Give W_q, W_k and W_v, or leave out kv_heads.",
-            )
-        heads = settings.heads or 1 if given is None else head_count(settings, given, ("X",), 1)
-    if name == "identity":
-        projection = model.identity(d, heads)
-    elif name == "random":
-        projection = model.random(d, heads, settings.seed)
+        heads = settings.heads or 1 if given is None else _heads_of_x(settings, given)
+        d = X.shape[1]
+        projection = model.identity(d, heads) if name == "identity" else model.random(d, heads, settings.seed)
     else:
-        source = "given" if name is None else "file"
-        weights = given if name is None else weights
-        assert weights is not None  # a name that is not a file was refused when the file was to be read
-        fitting = _fitting(d, weights)
-        layout = settings.layout or weights.layout or (fitting[0] if fitting else "in-out")
-        if len(fitting) > 1 and weights.layout is None:
-            other = replace(settings, layout="out-in" if layout == "in-out" else "in-out")
-            other_layout = partial(project_inputs, inputs, other, given, weights)
-        if fitting == ["out-in"] and settings.layout is None and weights.layout is None:
-            shapes = f"W_q has shape {weights.arrays['W_q'].shape} and X {X.shape}"
-            notes.append(f"{shapes}: only W x fits, so the layout was read as out-in.")
-        weights = weights.laid_out(layout)
-        _check_projection(inputs, weights, layout)
-        heads = head_count(settings, weights, ("W_q", "W_k", "W_v"), 1 if layout == "in-out" else 0)
-        projection = model.from_given(weights, heads, layout, source)
-        notes += sharing_note(weights, heads)
-        notes += weights.note_of_ignored(weights.beside_weights) if source == "file" else []
+        used = given if name is None else weights
+        assert used is not None  # a name that is not a file was refused when the file was to be read
+        projection, notes, fits_both = _from_weights(
+            used, inputs, settings, "given" if name is None else "file"
+        )
+        if fits_both:
+            layout = "in-out" if projection.about.layout == "out-in" else "out-in"
+            other = replace(settings, layout=layout)
+            other_layout = partial(project_inputs, inputs, other, given, used)
     names = tuple(head.name for head in projection.heads)
     shown = shown_head(settings.head, names)
     shape = (len(names), len(inputs.query.tokens), len(inputs.key.tokens))
@@ -235,7 +154,45 @@ def project_inputs(
     if not inputs.is_self and projection.heads[0].position is not None:
         notes.append(LEFT_OUT)
     made = _heads(_wanted(projection, settings, shown), inputs, dict(zip(names, biases, strict=True)))
-    return Layer(names, shown, made, projection, other_layout=other_layout), notes
+    return Layer(names, shown, made, projection, notes=tuple(notes), other_layout=other_layout)
+
+
+def _heads_of_x(settings: Settings, given: Given) -> int:
+    """Return how many heads share the columns of X itself."""
+    if given.kv_heads is not None:
+        raise InputError(
+            f"{given.name}: kv_heads is {given.kv_heads}, but no W_k and W_v make fewer heads of keys and values.",
+            "Give W_q, W_k and W_v, or leave out kv_heads.",
+        )
+    return head_count(settings, given, ("X",), 1)
+
+
+def _from_weights(
+    weights: Given, inputs: Inputs, settings: Settings, source: str
+) -> tuple[model.Projection, list[str], bool]:
+    """Return the projection of W_q, W_k and W_v, notes, and whether W fits in both layouts and the file states none."""
+    X = inputs.query.X
+    assert X is not None
+    fitting, notes = _fitting(X.shape[1], weights), []
+    layout = settings.layout or weights.layout or (fitting[0] if fitting else "in-out")
+    if fitting == ["out-in"] and settings.layout is None and weights.layout is None:
+        shapes = f"W_q has shape {weights.arrays['W_q'].shape} and X {X.shape}"
+        notes.append(f"{shapes}: only W x fits, so the layout was read as out-in.")
+    weights = weights.laid_out(layout)
+    axis, side = (0, "rows") if layout == "in-out" else (1, "columns")
+    for name, M in (("W_q", X), ("W_k", inputs.key.X), ("W_v", inputs.key.X)):
+        W = weights.get(name)
+        if W is not None and M is not None and W.shape[axis] != M.shape[1]:
+            raise InputError(
+                f"X has shape {M.shape} and {name} {W.shape}: with layout {layout}, {name} needs as many "
+                f"{side} as X has columns.",
+                "Change the vectors, the weights or --layout.",
+            )
+    heads = head_count(settings, weights, ("W_q", "W_k", "W_v"), 1 - axis)
+    projection = model.from_given(weights, heads, layout, source)
+    notes += sharing_note(weights, heads)
+    notes += weights.note_of_ignored(weights.beside_weights) if source == "file" else []
+    return projection, notes, len(fitting) > 1 and weights.layout is None
 
 
 def sharing_note(given: Given, heads: int) -> list[str]:
@@ -272,29 +229,6 @@ def given_biases(given: Given, settings: Settings, shape: tuple[int, int, int]) 
     for one in made:
         one.setflags(write=False)
     return made if one_each else made * heads
-
-
-def with_masks(layer: Layer, masks: Sequence[Mask | None]) -> tuple[Layer, Mask | None, list[str]]:
-    """Return the layer with a mask for each head, the mask of what is shown, and notes; one mask is for all heads.
-
-    Where the mean is shown, its mask allows what some head may look at.
-    """
-    if len(masks) == 1:
-        return layer, masks[0], []
-    own = dict(zip(layer.names, masks, strict=True))
-    heads = tuple(replace(head, mask=own[head.name]) for head in layer.heads)
-    said = "Each head has a mask of its own"
-    if layer.shown != "mean":
-        return (
-            layer._replace(heads=heads),
-            own[layer.shown],
-            [f"{said}; what is said of the mask is true of head {layer.shown}."],
-        )
-    given = [mask for mask in masks if mask is not None]
-    n_q, n_k = given[0].n_q, given[0].n_k
-    either = np.logical_or.reduce([mask.rows(range(n_q)) for mask in given])
-    note = f"{said}; their mean may look at what any of them may look at."
-    return layer._replace(heads=heads), Mask(given[0].name, n_q, n_k, either), [note]
 
 
 def _fitting(d: int, weights: Given) -> list[str]:
@@ -346,6 +280,7 @@ def _heads(
     X, context = inputs.query.X, inputs.key.X
     assert X is not None and context is not None
     made = []
+    layout = projection.about.layout or "in-out"
     for W in projection.heads:
         with np.errstate(over="ignore", invalid="ignore"):
             q, k, v = W.project(X, context)
@@ -355,20 +290,5 @@ def _heads(
                     f"{name} times the vectors is more than a number can hold.", "Scale them down."
                 )
         position = W.position if inputs.is_self else None
-        made.append(
-            Head(W.name, W, q, k, v, biases.get(W.name), position, projection.about.layout or "in-out")
-        )
+        made.append(Head(W.name, W, q, k, v, biases.get(W.name), position, layout))
     return tuple(made)
-
-
-def _check_projection(inputs: Inputs, weights: Given, layout: str) -> None:
-    axis, side = (0, "rows") if layout == "in-out" else (1, "columns")
-    sides = (("W_q", inputs.query.X), ("W_k", inputs.key.X), ("W_v", inputs.key.X))
-    for name, X in sides:
-        W = weights.get(name)
-        if W is not None and X is not None and W.shape[axis] != X.shape[1]:
-            raise InputError(
-                f"X has shape {X.shape} and {name} {W.shape}: with layout {layout}, {name} needs as many "
-                f"{side} as X has columns.",
-                "Change the vectors, the weights or --layout.",
-            )

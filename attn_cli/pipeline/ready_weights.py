@@ -1,4 +1,4 @@
-"""One layer of saved weights made ready to show: checked, masked, pieces joined, special tokens hidden."""
+"""One layer's weights without scores: checked and masked, pieces joined to words, special tokens hidden."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ import numpy as np
 
 from attn_cli.core import masks
 from attn_cli.core.mask_rules import find_rule
+from attn_cli.core.scores import GIVEN
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.saved_weights import Saved
 from attn_cli.io.escape import count, fixed, shortened
-from attn_cli.pipeline.mask import infer_mask, left_padding, padding_rows
-from attn_cli.pipeline.project import shown_head, wanted_layer
-from attn_cli.settings.settings import Settings
+from attn_cli.models.projection import Projection
+from attn_cli.pipeline.inputs import Layer, shown_head, wanted_layer
+from attn_cli.pipeline.mask import infer_mask, left_padding, padding_rows, weighted_links
+from attn_cli.settings.settings import ALL, Settings
 from attn_cli.text import wordpieces as pieces
+from attn_cli.trace.head import Head, Projected
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,7 +42,7 @@ class SelectedWeights(NamedTuple):
     mask_name: str
     layer: int | None  # where there are several, or were when the weights were computed
     notes: tuple[str, ...] = ()
-    is_joined_or_hidden: bool = False  # tokens were joined or hidden
+    is_joined_or_hidden: bool = False
 
     @property
     def mask(self) -> masks.Mask | None:
@@ -54,18 +57,27 @@ class SelectedWeights(NamedTuple):
             return rule
         return masks.Mask(f"{self.mask_name} of all tokens", n_q, n_k, self.allowed)
 
+    def with_notes(self, *notes: str) -> SelectedWeights:
+        """Return the same with these notes too."""
+        return self._replace(notes=(*self.notes, *notes))
+
+    def layer_of(self, about: Projected) -> Layer:
+        """Return the layer of these heads, with nothing left to compute."""
+        heads = (Head(name, ready=one) for name, one in zip(self.kept, self.weights, strict=True))
+        return Layer(self.head_names, self.head, tuple(heads), Projection(about, ()), score=GIVEN)
+
 
 def select_weights(
     saved: Saved, settings: Settings, mask: masks.Mask | None, is_stated: bool
 ) -> SelectedWeights:
     """Return one layer of saved weights, masked, joined and renormalized as asked.
 
-    Where nobody stated a mask, one is read off zeros that only a mask leaves; where somebody did
-    (`is_stated`), `mask` is it, and every weight that it shuts out must be zero.
+    Where nobody stated a mask, one is inferred from exact zeros; where somebody did (`is_stated`), it is `mask`, and
+    every weight that it hides must be zero.
     """
     layer = wanted_layer(settings, len(saved.weights), saved.name)
     head = shown_head(settings.head, saved.heads)
-    chosen = head in saved.heads and settings.head != "all" and not settings.every_head
+    chosen = head in saved.heads and settings.head != ALL and not settings.every_head
     kept = [saved.heads.index(head)] if chosen else list(range(len(saved.heads)))
     names = tuple(saved.heads[h] for h in kept)
     weights, notes = _sound(saved.weights[layer, kept].astype(np.float64), saved.name, names)
@@ -84,12 +96,12 @@ def select_weights(
         layer if len(saved.weights) > 1 else saved.layer,
         tuple(notes),
     )
-    if not is_stated:
-        found = _with_inferred_mask(found, saved, saved.weights[layer])
-    elif found.allowed is not None:
-        found = _with_given_mask(found, found.allowed, saved, saved.weights[layer])
-    tolerance = COARSE if _is_bfloat16(saved.weights) else SUM_TOLERANCE
-    found = found._replace(notes=(*found.notes, *_sums(found, tolerance)))
+    if not is_stated or mask is not None:
+        with_mask = _with_given_mask if is_stated else _with_inferred_mask
+        found = with_mask(
+            found, weighted_links(saved.weights), weighted_links(saved.weights[layer]), saved.padded
+        )
+    found = found.with_notes(*_sums(found, COARSE if _is_bfloat16(saved.weights) else SUM_TOLERANCE))
     if not joins_or_hides(settings):
         return found
     if saved.query_tokens is None and saved.key_tokens is None:
@@ -102,8 +114,7 @@ def _sound(weights: Array, name: str, heads: tuple[str, ...]) -> tuple[Array, li
     """Return weights without NaN, and notes; refuse numbers that no softmax gives, naming their place."""
     missing = np.isnan(weights)
     fully_masked = missing.all(axis=-1, keepdims=True)
-    bad = (missing & ~fully_masked) | np.isinf(weights)
-    bad |= (weights < 0) | (weights > 1 + SUM_TOLERANCE)
+    bad = (missing & ~fully_masked) | np.isinf(weights) | (weights < 0) | (weights > 1 + SUM_TOLERANCE)
     if bad.any():
         h, i, j = (int(n) for n in np.argwhere(bad)[0])
         raise InputError(
@@ -118,43 +129,32 @@ def _sound(weights: Array, name: str, heads: tuple[str, ...]) -> tuple[Array, li
     return np.minimum(np.where(missing, 0.0, weights), 1.0) + 0.0, notes  # and no -0.0
 
 
-def _with_inferred_mask(found: SelectedWeights, saved: Saved, layer: NDArray[Any]) -> SelectedWeights:
-    """Read a mask off the zeros, and off the file's attention_mask where it has one."""
-    inferred = infer_mask(saved.weights, layer, found.key_tokens, saved.padded)
-    return _without_padding_rows(found, inferred.padding_rows)._replace(
-        allowed=inferred.allowed, mask_name=inferred.name, notes=(*found.notes, *inferred.notes)
-    )
+def _with_inferred_mask(
+    found: SelectedWeights, used: Bools, in_layer: Bools, padded: Bools | None
+) -> SelectedWeights:
+    """Infer a mask from the zeros, and from the file's attention_mask where it has one."""
+    allowed, name, padding, notes = infer_mask(used, in_layer, found.key_tokens, padded)
+    return _zeroed(found, padding)._replace(allowed=allowed, mask_name=name).with_notes(*notes)
 
 
 def _with_given_mask(
-    found: SelectedWeights, allowed: Bools, saved: Saved, layer: NDArray[Any]
+    found: SelectedWeights, used: Bools, in_layer: Bools, padded: Bools | None
 ) -> SelectedWeights:
-    """Check a stated mask; the rows of padding on the left need not obey it."""
-    padding = left_padding(saved.weights, found.key_tokens, saved.padded)
-    idle = padding_rows(layer, allowed)
+    """Check that the weights obey a stated mask; the rows of padding on the left need not."""
+    allowed = found.allowed
+    assert allowed is not None  # the mask that was stated
+    padding = left_padding(used, found.key_tokens, padded)
+    idle = padding_rows(in_layer, allowed)
     if padding and len(idle) and idle[-1] < padding:
         allowed = allowed.copy()
         allowed[:, :padding] = False
-        idle = padding_rows(layer, allowed)
+        idle = padding_rows(in_layer, allowed)
         allowed[idle] = False
         token = shortened(found.key_tokens[0])
-        note = f"{token} pads the text on the left: masked; its own rows mean nothing, and zeros stand in."
-        found = _without_padding_rows(found, idle)._replace(
-            allowed=allowed, mask_name="exact zeros", notes=(*found.notes, note)
+        found = _zeroed(found, idle)._replace(allowed=allowed, mask_name="exact zeros")
+        found = found.with_notes(
+            f"{token} pads the text on the left: masked; its own rows mean nothing, and zeros stand in."
         )
-    _check_mask_obeyed(found, allowed)
-    return found
-
-
-def _without_padding_rows(found: SelectedWeights, padding: Ints) -> SelectedWeights:
-    """Put zeros for the weights of rows that mean nothing."""
-    weights = found.weights.copy()
-    weights[:, padding] = 0.0
-    return found._replace(weights=weights) if len(padding) else found
-
-
-def _check_mask_obeyed(found: SelectedWeights, allowed: Bools) -> None:
-    """Refuse a mask that the weights do not obey."""
     wrong = np.argwhere(found.weights.any(axis=0) & ~allowed)
     if len(wrong):
         i, j = (int(n) for n in wrong[0])
@@ -163,6 +163,13 @@ def _check_mask_obeyed(found: SelectedWeights, allowed: Bools) -> None:
             f"({shortened(found.key_tokens[j])}), but its weight there is {found.weights[:, i, j].max():.3g}.",
             "Leave out --mask, or give the mask under which the weights were made.",
         )
+    return found
+
+
+def _zeroed(found: SelectedWeights, rows: Ints) -> SelectedWeights:
+    weights = found.weights.copy()
+    weights[:, rows] = 0.0
+    return found._replace(weights=weights)
 
 
 def _is_bfloat16(weights: NDArray[Any]) -> bool:
@@ -198,27 +205,25 @@ def pieces_joined_or_hidden(found: SelectedWeights, settings: Settings) -> Selec
     if marks is not None:
         found = _joined(found, queries, keys)
     elif settings.join_pieces:
-        note = "No token has the mark of a word piece (##, Ġ, ▁, @@ or </w>): none is joined."
-        found = found._replace(notes=(*found.notes, note))
+        found = found.with_notes(
+            "No token has the mark of a word piece (##, Ġ, ▁, @@ or </w>): none is joined."
+        )
     if settings.hide_special:
         found = _without_special(found, queries, keys, settings.renormalize)
     return found._replace(is_joined_or_hidden=True)
 
 
 def _joined(found: SelectedWeights, queries: list[pieces.Word], keys: list[pieces.Word]) -> SelectedWeights:
-    """Join word pieces to words on both sides."""
     sizes = ((len(found.query_tokens), len(queries)), (len(found.key_tokens), len(keys)))
     text = ", ".join(
         f"{old:,} tokens made {count(new, 'word', 'words')}" for old, new in dict.fromkeys(sizes)
     )
-    note = f"Word pieces are joined ({text}): sums over a key's pieces, means over a query's."
     return found._replace(
         query_tokens=tuple(word.name for word in queries),
         key_tokens=tuple(word.name for word in keys),
         weights=np.minimum(pieces.join(found.weights, queries, keys), 1.0),
         allowed=None if found.allowed is None else pieces.join_mask(found.allowed, queries, keys),
-        notes=(*found.notes, note),
-    )
+    ).with_notes(f"Word pieces are joined ({text}): sums over a key's pieces, means over a query's.")
 
 
 def _without_special(
@@ -240,8 +245,7 @@ def _without_special(
         key_tokens=tuple(found.key_tokens[j] for j in columns),
         weights=weights,
         allowed=None if found.allowed is None else found.allowed[np.ix_(rows, columns)],
-        notes=(*found.notes, *_hiding(hidden, float((sums - left[..., 0]).mean()), empty, renormalize)),
-    )
+    ).with_notes(*_hiding(hidden, float((sums - left[..., 0]).mean()), empty, renormalize))
 
 
 def _hiding(hidden: list[str], share: float, empty: int, renormalize: bool) -> list[str]:

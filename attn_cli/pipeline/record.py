@@ -1,4 +1,4 @@
-"""The last step of every way in: the heads attend, and the result becomes a Trace."""
+"""The last step of every way in: the heads attend, and the result becomes a Trace, of one layer or of all."""
 
 from __future__ import annotations
 
@@ -14,60 +14,49 @@ from attn_cli.core.heads import Links
 from attn_cli.core.masks import Mask
 from attn_cli.errors import InputError, NotFinite
 from attn_cli.io.escape import visible
-from attn_cli.pipeline.attend import LINKS, ReadyWeights, Work, mean_head
-from attn_cli.pipeline.inputs import Inputs
-from attn_cli.pipeline.notes import (
-    condensed_notes,
-    excluded_note,
-    layout_note,
-    note_trained_unmasked,
-    row_notes,
-)
-from attn_cli.pipeline.project import Layer, sentence_root
-from attn_cli.settings.settings import ALL, ROLLOUT, Settings
+from attn_cli.pipeline.attend import LINKS, Work, mean_head
+from attn_cli.pipeline.inputs import Inputs, Layer
+from attn_cli.pipeline.notes import condensed_notes, layout_note, notes_on_rows
+from attn_cli.pipeline.project import sentence_root
+from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings
 from attn_cli.settings.validate import find_rows
 from attn_cli.trace.computation import Placed
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import LARGE, Trace
 
 if TYPE_CHECKING:
-    from attn_cli.io.array_types import Bools
+    from attn_cli.io.array_types import Bools, Ints
     from attn_cli.io.progress import OnPart
-    from attn_cli.pipeline.attend import HeadsOfText
+    from attn_cli.pipeline.long_text import HeadSummary
 
-NAMED_WORDS = 3
-COMMONEST = 10_000
-MOST_NAMED = 200
 ROLLOUTS = "weights up to layer n = An ... A1 A0, each A = (mean of the heads + I) / 2"
 MOST_CELLS = 1 << 25  # of all heads together: with every step, a gigabyte
 
 
 class Attended(NamedTuple):
-    """What a source gives of one layer: both sides, the heads and their mask, or weights that came ready."""
+    """What a source gives of one layer: both sides, the heads that attend or have their weights, and their mask."""
 
     kind: str
     inputs: Inputs
     layer: Layer
     settings: Settings
     mask: Mask | None = None
-    ready: ReadyWeights | None = None
     layers: int = 1  # how many there are, of which this is one
     report: OnPart | None = None
     finish: Callable[[Trace], Trace] = lambda trace: trace  # adds what this source alone knows
 
 
 def record(one: Attended) -> Trace:
-    """Attend with a layer's heads, and keep the record: here alone a Trace is born."""
-    kind, inputs, layer, settings, mask, ready, _, report, finish = one
-    score = layer.score or settings.score or "scaled"
-    heads = tuple(_in_dtype(head, settings.dtype) for head in layer.heads)
-    work = ready or Work(heads, mask, score, settings.temperature, settings.threads)
+    """Attend with a layer's heads, and keep the record."""
+    settings, inputs = one.settings, one.inputs
+    score = one.layer.score or settings.score or "scaled"
+    heads = tuple(_in_dtype(head, settings.dtype) for head in one.layer.heads)
     try:
-        trace = record_trace(kind, inputs, layer, settings, work, report)
+        trace = record_trace(one, Work(heads, one.mask, score, settings.temperature, settings.threads))
     except NotFinite as error:
         names = [tuple(map(visible, side.tokens)) for side in (inputs.query, inputs.key)]
         raise NotFinite(error.query, error.key, *names) from None
-    return finish(_with_layout_note(trace, one))
+    return one.finish(_with_layout_note(trace, one))
 
 
 def _with_layout_note(trace: Trace, one: Attended) -> Trace:
@@ -75,21 +64,11 @@ def _with_layout_note(trace: Trace, one: Attended) -> Trace:
     if one.layer.other_layout is None or trace.condensed:
         return trace
     try:
-        other, _ = one.layer.other_layout()
-        there = record(one._replace(layer=other._replace(other_layout=None), report=None))
+        other = one.layer.other_layout()._replace(other_layout=None)
+        there = record(one._replace(layer=other, report=None))
     except InputError:  # W_o or a bias fits in one layout alone
         return trace
     return replace(trace, notes=(*trace.notes, layout_note(trace, there)))
-
-
-def record_layers(layers: Iterator[Attended], settings: Settings) -> Trace:
-    """Return the trace of the one layer that a source yields, or of all of them (--layer all)."""
-    first = next(layers)
-    if settings.layer != ALL:
-        return record(first)
-    n_q, n_k = len(first.inputs.query.tokens), len(first.inputs.key.tokens)
-    check_all_fit(n_q, n_k, first.layers, len(first.layer.names), settings)
-    return _together((record(one) for one in chain((first,), layers)), settings)
 
 
 def _in_dtype(head: Head, dtype: str) -> Head:
@@ -102,43 +81,50 @@ def _in_dtype(head: Head, dtype: str) -> Head:
     return replace(head, q=q, k=k, v=v, bias=bias, rotated=rotated)
 
 
-def record_trace(
-    kind: str,
-    inputs: Inputs,
-    layer: Layer,
-    settings: Settings,
-    work: Work | ReadyWeights | HeadsOfText,
-    report: OnPart | None,
-) -> Trace:
-    """Let the heads work, by blocks of rows where the matrix is large, and keep the record."""
-    query, key = inputs.query, inputs.key
-    n_q, n_k = len(query.tokens), len(key.tokens)
-    shown = layer.shown
-    asked = () if settings.query is None else find_rows(settings.query, query.tokens)
+class Held(NamedTuple):
+    """Which rows a trace holds, and what it keeps of all where they are too many."""
+
+    rows: Ints
+    focus: tuple[int, ...]  # the queries asked for; where rows are too many, the most worthwhile one at least
+    summaries: dict[str, HeadSummary]  # of each head; empty where all rows are held
+    notes: list[str]
+
+
+def _held(one: Attended, work: Work, links: int) -> Held:
+    inputs, settings, shown = one.inputs, one.settings, one.layer.shown
+    n_q, n_k = len(inputs.query.tokens), len(inputs.key.tokens)
+    asked = () if settings.query is None else find_rows(settings.query, inputs.query.tokens)
     if settings.versus is not None:  # every format refuses a token that there is not
-        find_rows(settings.versus, key.tokens, "--versus")
-    wanted = max(LINKS, settings.top or 0)
-    rows, focus, summaries, notes = np.arange(n_q), asked, {}, list(inputs.notes)
-    if condensed := n_q * n_k > LARGE and not settings.full:
-        summaries = work.summaries(wanted, shown == "mean", report)
-        focus = asked or (_row_of_strongest_link(summaries[shown].links, inputs),)
-        focus = focus[: max(1, LARGE // n_k)]
-        rows = np.array(focus, dtype=np.intp)
-        notes += condensed_notes(n_q, n_k, len(asked), len(focus), work.mask)
+        find_rows(settings.versus, inputs.key.tokens, "--versus")
+    if n_q * n_k <= LARGE or settings.full:
+        return Held(np.arange(n_q), asked, {}, [])
+    summaries = work.summaries(links, shown == MEAN, one.report)
+    focus = asked or (_row_of_strongest_link(summaries[shown].links, inputs),)
+    focus = focus[: max(1, LARGE // n_k)]
+    notes = condensed_notes(n_q, n_k, len(asked), len(focus), work.mask)
+    return Held(np.array(focus, dtype=np.intp), focus, summaries, notes)
+
+
+def record_trace(one: Attended, work: Work) -> Trace:
+    """Let the heads work, by blocks of rows where the matrix is large, and keep the record: here a Trace is born."""
+    inputs, layer, settings = one.inputs, one.layer, one.settings
+    query, key = inputs.query, inputs.key
+    links = max(LINKS, settings.top or 0)
+    rows, focus, summaries, notes = _held(one, work, links)
     allowed = None if work.mask is None else work.mask.rows(rows)
-    heads = work.attended(rows, allowed, wanted, summaries)
-    mean = mean_head(heads, allowed, wanted, summaries.get("mean")) if shown == "mean" else None
-    top = mean or next(head for head in heads if head.name == shown)
-    focus = focus or (_default_query(top, layer, inputs),)
-    notes += row_notes(top, inputs, n_k if heads[0].scores is not None else 0)
-    is_causal = work.mask is not None and work.mask.label.startswith("causal")
-    if is_causal and layer.learned and not (condensed or asked):
-        notes += note_trained_unmasked(top, layer.learned.layers, inputs)
-    notes += excluded_note(work.mask, inputs)
-    outputs = [head.output for head in heads if head.output is not None]
+    heads = work.attended(rows, allowed, links, summaries)
+    mean = mean_head(heads, allowed, links, summaries.get(MEAN)) if layer.shown == MEAN else None
+    shown = mean or next(head for head in heads if head.name == layer.shown)
+    trained = None if summaries or settings.query is not None else layer.learned
+    notes = [
+        *inputs.notes,
+        *layer.notes,
+        *notes,
+        *notes_on_rows(shown, inputs, work.mask, heads[0].scores is not None, trained),
+    ]
     numbers = {token: n for n, token in enumerate(dict.fromkeys((*query.tokens, *key.tokens)))}
     return Trace(
-        kind=kind,
+        kind=one.kind,
         settings=settings,
         query_tokens=query.tokens,
         key_tokens=key.tokens,
@@ -159,61 +145,32 @@ def record_trace(
         mask_name="none" if work.mask is None else work.mask.label,
         mask=allowed,
         rows=rows,
-        focus=focus,
+        focus=focus or (_default_query(shown, layer, inputs),),
         head_names=layer.names,
         heads=tuple(heads),
-        shown=top,
+        shown=shown,
         learned=layer.learned,
         W_o=layer.projection.output_weights_as_given,
         b_o=layer.projection.b_o,
-        layer_output=layer.projection.joined(outputs),
-        output_words=None,
-        condensed=condensed,
+        layer_output=layer.projection.joined([head.output for head in heads if head.output is not None]),
+        condensed=bool(summaries),
         notes=tuple(dict.fromkeys(notes)),
         has_second_input=inputs.has_second_input,
         pad_queries=query.padding,
         pad_keys=key.padding,
-        long_view=summaries[shown].view if condensed else None,
+        long_view=summaries[layer.shown].view if summaries else None,
         source=work,
     )
 
 
 def _default_query(head: Head, layer: Layer, inputs: Inputs) -> int:
-    """Choose the default row: the sentence's root word if known, else the query of the strongest link of two words."""
+    """Choose the sentence's root if it is known, else the query of the strongest link between two words."""
     found = None if layer.root_head is None else sentence_root(layer.root_head, inputs)
     return _row_of_strongest_link(head.links, inputs) if found is None else found
 
 
-def _placed(inputs: Inputs) -> Placed | None:
-    query, key = inputs.query, inputs.key
-    if query.words is None or query.encodings is None:
-        return None
-    assert key.words is not None and key.encodings is not None
-    return Placed(query.words, key.words, query.encodings, key.encodings)
-
-
-def output_words(trace: Trace, inputs: Inputs) -> tuple[tuple[tuple[str, float], ...], ...] | None:
-    """Return the words nearest to each output, where values are word vectors: W_v leaves or restores them."""
-    values = trace.learned.values if trace.learned else "learned"
-    alone = trace.projection.source == "identity" and len(trace.head_names) == 1
-    if inputs.table is None or trace.output is None or not (alone or values == "words"):
-        return None
-    if len(trace.output) > MOST_NAMED:
-        return None
-    from attn_cli.vectors.lookup import nearest_each
-
-    also = dict.fromkeys((*trace.query_tokens, *trace.key_tokens))
-    return tuple(
-        tuple(found)
-        for found in nearest_each(inputs.table, trace.output, NAMED_WORDS, COMMONEST, tuple(also))
-    )
-
-
 def _row_of_strongest_link(links: Links, inputs: Inputs) -> int:
-    """Return the query whose link to a differently written word is the strongest of all.
-
-    Words without a vector do not count: zeros score alike with everything.
-    """
+    """Return the query of the strongest link to another word; zeros, for words without a vector, score all alike."""
     best, row = -1.0, 0
     unknown = set(inputs.unknown)
     for i, token in enumerate(inputs.query.tokens):
@@ -228,22 +185,31 @@ def _row_of_strongest_link(links: Links, inputs: Inputs) -> int:
     return row
 
 
-def check_all_fit(n_q: int, n_k: int, layers: int, heads: int, settings: Settings) -> None:
-    """Raise InputError if all layers' heads are too many numbers to hold at once."""
-    drawn = heads if settings.head == ALL else 1
-    cells = n_q * n_k * layers * drawn
-    if n_q * n_k > LARGE or cells > MOST_CELLS:
+def _placed(inputs: Inputs) -> Placed | None:
+    query, key = inputs.query, inputs.key
+    if query.words is None or query.encodings is None:
+        return None
+    assert key.words is not None and key.encodings is not None
+    return Placed(query.words, key.words, query.encodings, key.encodings)
+
+
+def record_layers(layers: Iterator[Attended], settings: Settings) -> Trace:
+    """Return the trace of the one layer that a source yields, or of all of them (--layer all)."""
+    first = next(layers)
+    if settings.layer != ALL:
+        return record(first)
+    n_q, n_k = len(first.inputs.query.tokens), len(first.inputs.key.tokens)
+    drawn = first.layers * (len(first.layer.names) if settings.head == ALL else 1)
+    if n_q * n_k > LARGE or n_q * n_k * drawn > MOST_CELLS:
         raise InputError(
-            f"{n_q:,} x {n_k:,} weights of {layers * drawn:,} heads are too many to show at once.",
+            f"{n_q:,} x {n_k:,} weights of {drawn:,} heads are too many to show at once.",
             "Give --layer N, or a shorter text; attn heads shows every head of a long one.",
         )
+    return _together((record(one) for one in chain((first,), layers)), settings)
 
 
 def _together(traces: Iterable[Trace], settings: Settings) -> Trace:
-    """Return the trace of the last layer with the heads of every layer, each of which says its layer.
-
-    The masks of the layers may differ: each head then holds its own.
-    """
+    """Return the trace of the last layer with the heads of every layer; where masks differ, each head has its own."""
     heads: list[Head] = []
     masks: list[Bools | None] = []
     notes: list[tuple[int | None, str]] = []
@@ -260,11 +226,14 @@ def _together(traces: Iterable[Trace], settings: Settings) -> Trace:
         named = last.projection.layer
         notes.append((None, f"The layers' masks differ: the one that is named is that of layer {named}."))
     shown = next(head for head in reversed(heads) if head.name == last.shown.name)
-    derived = "the mean of each layer's heads" if last.shown.name == "mean" else last.derived
-    if settings.head == ROLLOUT:
-        derived = ROLLOUTS
+    derived = "the mean of each layer's heads" if last.shown.name == MEAN else last.derived
+    derived = ROLLOUTS if settings.head == ROLLOUT else derived
     merged = _merged_notes(notes)
     return replace(last, settings=settings, heads=tuple(heads), shown=shown, notes=merged, derived=derived)
+
+
+def _same(one: Bools | None, other: Bools | None) -> bool:
+    return one is other or (one is not None and other is not None and np.array_equal(one, other))
 
 
 def _merged_notes(notes: list[tuple[int | None, str]]) -> tuple[str, ...]:
@@ -277,7 +246,3 @@ def _merged_notes(notes: list[tuple[int | None, str]]) -> tuple[str, ...]:
         note if None in given or set(given) == layers else f"Layer {', '.join(map(str, given))}: {note}"
         for note, given in found.items()
     )
-
-
-def _same(one: Bools | None, other: Bools | None) -> bool:
-    return one is other or (one is not None and other is not None and np.array_equal(one, other))

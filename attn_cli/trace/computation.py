@@ -13,15 +13,13 @@ from attn_cli.core.scores import score_named
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import find_rows
 from attn_cli.trace.head import Frozen, Head
-from attn_cli.trace.row import Row
 
 if TYPE_CHECKING:  # NumPy is loaded by what computes; reading an option's default needs none
     from collections.abc import Iterator, Sequence
 
     from attn_cli.io.array_types import Array, Bools, Ints
-    from attn_cli.trace.diagnostics import Diagnosis
     from attn_cli.trace.head import Learned, Projected
-    from attn_cli.trace.row import Because
+    from attn_cli.trace.row import Because, Diagnosis, Row
 
 FIRST_TOKENS = 6
 
@@ -112,9 +110,9 @@ class Computation(Frozen):
     W_o: Array | None  # (heads x d_v, d_model)
     b_o: Array | None  # (d_model,)
     layer_output: Array | None  # (n_q, d_model), the heads' outputs side by side, times W_o
-    output_words: tuple[tuple[tuple[str, float], ...], ...] | None  # a query: words near its output, cosines
     condensed: bool
     notes: tuple[str, ...]
+    output_words: tuple[tuple[tuple[str, float], ...], ...] | None = None  # near each output, with cosines
     has_second_input: bool = False  # whether keys come from a second text or a second X
     pad_queries: range = range(0)  # the queries that are padding
     pad_keys: range = range(0)
@@ -225,6 +223,7 @@ class Computation(Frozen):
         if head.scores is None or head.scaled_scores is None or head.masked_scores is None:
             return None
         from attn_cli.core.heads import rounding_of  # with NumPy, which is loaded where there are scores
+        from attn_cli.trace.row import Row
 
         at = self.row_in_arrays(i)
         masked = head.masked_scores[at].tolist()
@@ -260,19 +259,18 @@ class Computation(Frozen):
     def diagnoses(self, rows: Sequence[int] | None = None, with_temperature: bool = True) -> list[Diagnosis]:
         """Return the diagnostics of each listed row (or each of `rows`), for the shown head.
 
-        With heated=False, temperature_95 is not computed: it is most of the work.
+        Without `with_temperature`, temperature_95 is not computed: it is most of the work.
         """
-        from attn_cli.trace.diagnostics import diagnose  # only those who ask pay for it
+        from attn_cli.trace.row import diagnose  # only those who ask pay for it
 
         head = self.shown
         held = [self.row_in_arrays(i) for i in (self.listed if rows is None else rows)]
         allowed = None if self.mask is None else self.mask[held]
         masked = None if head.masked_scores is None else head.masked_scores[held]
-        if not with_temperature or (
-            head.position_scores is not None and not self.temperature_scales_distance
-        ):
+        has_distance = head.position_scores is not None
+        if not with_temperature or (has_distance and not self.temperature_scales_distance):
             masked = None  # the sum does not scale with the temperature
-        plain = head.k is not None and score_named(self.score).is_dot and head.position_scores is None
+        plain = head.k is not None and score_named(self.score).is_dot and not has_distance
         dots = head.scores[held] if plain and head.scores is not None else None
         return diagnose(head.weights[held], allowed, masked, self.temperature, dots, head.k)
 
@@ -288,9 +286,9 @@ class Computation(Frozen):
         ]
 
     def __repr__(self) -> str:
-        n_q, n_k, heads = len(self.query_tokens), len(self.key_tokens), len(self.head_names)
         from attn_cli.io.escape import visible
 
+        n_q, n_k, heads = len(self.query_tokens), len(self.key_tokens), len(self.head_names)
         first = " ".join(map(visible, self.query_tokens[:FIRST_TOKENS])) + " ..." * (n_q > FIRST_TOKENS)
         head = f"head {self.shown.name}" + (f" (one of {heads})" if heads > 1 else "")
         return f"<Trace {self.kind}: {n_q:,} queries x {n_k:,} keys, {head}; {first}>"

@@ -17,6 +17,11 @@ QK_NORM = ("q_gain", "k_gain")
 ROTATED = ("q_turned", "k_turned")
 WEIGHTS = (*MATRICES, "b_q", "b_k", "b_v", "position_vectors", "position_biases")
 SCORES = ("scores", "scaled_scores", "position_scores", "capped_scores", "masked_scores")
+# Where each of these is kept: a field of the head, and a field in it.
+PARTS = {name: ("W", name) for name in WEIGHTS} | {name: ("steps", name) for name in SCORES}
+PARTS |= {"position_vectors": ("position", "R"), "position_biases": ("position", "b")}
+PARTS |= {"position_scores": ("steps", "bias")}
+PARTS |= {name: ("qk_norm", name[0]) for name in QK_NORM} | {name: ("rotated", name[0]) for name in ROTATED}
 
 
 class Frozen:
@@ -102,21 +107,13 @@ class Head(Frozen):
 
     def __getattr__(self, name: str) -> Array | None:
         """Return a part by the name that it has in the JSON."""
-        if name not in (*WEIGHTS, *SCORES, *QK_NORM, *ROTATED):
+        if name not in PARTS:
             raise AttributeError(f"a head has no {name!r}")
-        if name.startswith("position_") and name in WEIGHTS:
-            R_and_b = self.position or (None, None)
-            return R_and_b[0] if name == "position_vectors" else R_and_b[1]
-        if name in SCORES:
-            if self.steps is None or (name == "capped_scores" and self.softcap is None):
-                return None
-            steps: Array | None = getattr(self.steps, name.replace("position_scores", "bias"))
-            return steps
-        if name in ROTATED:
-            return None if self.rotated is None else self.rotated[ROTATED.index(name)]
-        if name in QK_NORM:
-            return None if self.qk_norm is None else self.qk_norm[QK_NORM.index(name)]
-        found: Array | None = None if self.W is None else getattr(self.W, name)
+        owner, field = PARTS[name]
+        part = getattr(self, owner)
+        if part is None or (name == "capped_scores" and self.softcap is None):
+            return None
+        found: Array | None = getattr(part, field)
         return found.T if found is not None and name in MATRICES and self.layout == "out-in" else found
 
 

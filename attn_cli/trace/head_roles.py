@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.text.wordpieces import is_special
-from attn_cli.trace.diagnostics import entropy
+from attn_cli.trace.row import entropy
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools, Ints

@@ -8,7 +8,7 @@ from attn_cli.trace.computation import Computation
 from attn_cli.trace.head import QK_NORM, ROTATED, SCORES, WEIGHTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
 
     from attn_cli.io.array_types import Array
     from attn_cli.trace.head import Head
@@ -24,10 +24,17 @@ class Trace(Computation):
     ) -> dict[str, object]:
         """Return the trace as the JSON of schema attn/1: plain lists and numbers, null where masked.
 
-        With `steps` it holds every step's matrices; with `walked`, why the rows in focus look where they look.
-        With `keys`, only these are made: one that --steps adds needs no `steps` then, one that no trace has is null.
+        With `steps` it holds every step's matrices; with `walked`, or where rows were asked for, why each row in focus
+        looks where it looks. With `keys`, only these are made: one that --steps adds needs no `steps` then, one that no
+        trace has is null.
         """
-        return as_json(self, steps, walked, keys)
+        listed = list(self.listed)
+        held = [self.row_in_arrays(i) for i in listed] if self.whole else []
+        steps = steps and self.is_scored
+        shown = Shown(self, listed, held, steps, walked or self.asked)
+        if keys is None:
+            return {key: make(shown) for key, make in KEYS.items() if steps or key not in OF_STEPS}
+        return {key: KEYS[key](shown) if key in KEYS else None for key in keys}
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the package hands over what draws it, as a trace knows no renderer."""
@@ -49,26 +56,17 @@ class Shown(NamedTuple):
         """Return the listed rows of a matrix, as lists."""
         return _lists(matrix if matrix is None else matrix[self.listed])
 
+    def some(self, values: Sequence[object] | None) -> list[object] | None:
+        """Return the listed queries' values."""
+        return None if values is None else [values[i] for i in self.listed]
+
+    def weights(self, weights: Array) -> list[object] | None:
+        """Return the listed rows of weights, as lists; None where links stand in for them."""
+        return weights[self.held].tolist() if self.trace.whole else None
+
     def placed(self, name: str) -> list[object] | None:
         """Return a part of what X is the sum of, where positions were added."""
         return _lists(self.trace.placed and getattr(self.trace.placed, name))
-
-
-def as_json(
-    trace: Trace, steps: bool = False, walked: bool = False, keys: Collection[str] | None = None
-) -> dict[str, object]:
-    """Return the trace as the JSON of schema attn/1: plain lists and numbers, null where masked.
-
-    With `walked`, or where rows were asked for, it says why each row in focus looks where it looks.
-    With `keys`, only these are made: one that --steps adds needs no `steps` then, one that no trace has is null.
-    """
-    listed = list(trace.listed)
-    held = [trace.row_in_arrays(i) for i in listed] if trace.whole else []
-    steps = steps and trace.is_scored
-    shown = Shown(trace, listed, held, steps, walked or trace.asked)
-    if keys is None:
-        return {key: make(shown) for key, make in KEYS.items() if steps or key not in OF_STEPS}
-    return {key: KEYS[key](shown) if key in KEYS else None for key in keys}
 
 
 def _learned(shown: Shown) -> object:
@@ -82,19 +80,15 @@ def _mask(shown: Shown) -> object:
 
 
 def _summaries(shown: Shown) -> object:
-    return [_summary(shown.trace, i) for i in shown.listed]
-
-
-def _summary(trace: Trace, i: int) -> dict[str, object]:
-    j = int(trace.shown.links.keys[i, 0])
-    found = j >= 0
-    return {
-        "query": trace.query_tokens[i],
-        "key": trace.key_tokens[j] if found else None,
-        "weight": float(trace.shown.links.weights[i, 0]) if found else None,
-        "query_index": i,
-        "key_index": j if found else None,
-    }
+    trace, (keys, weights) = shown.trace, shown.trace.shown.links
+    found = []
+    for i in shown.listed:
+        j = int(keys[i, 0])
+        is_link = j >= 0
+        key, weight = (trace.key_tokens[j], float(weights[i, 0])) if is_link else (None, None)
+        index = {"query_index": i, "key_index": j if is_link else None}
+        found.append({"query": trace.query_tokens[i], "key": key, "weight": weight, **index})
+    return found
 
 
 def _because(shown: Shown) -> object:
@@ -166,13 +160,12 @@ def _heads(shown: Shown) -> object:
 
 
 def _head(shown: Shown, head: Head) -> dict[str, object]:
+    own = head.mask if shown.trace.whole else None
     record: dict[str, object] = {
         "name": head.name,
         "layer": shown.trace.projection.layer if head.layer is None else head.layer,
-        "mask": head.mask.rows(shown.listed).tolist()
-        if head.mask is not None and shown.trace.whole
-        else None,
-        "weights": _held(shown, head.weights),
+        "mask": own and own.rows(shown.listed).tolist(),
+        "weights": shown.weights(head.weights),
         "output": shown.rows(head.output),
     }
     if shown.steps:
@@ -185,8 +178,8 @@ def _head(shown: Shown, head: Head) -> dict[str, object]:
     return record
 
 
-def _held(shown: Shown, weights: Array) -> object:
-    return weights[shown.held].tolist() if shown.trace.whole else None
+def _listed(values: Sequence[int] | None) -> list[int] | None:
+    return None if values is None else list(values)
 
 
 def _lists(matrix: Array | None) -> list[object] | None:
@@ -201,20 +194,12 @@ def _finite(matrix: Array) -> list[list[float | None]]:
 KEYS: dict[str, Callable[[Shown], object]] = {
     "schema": lambda shown: "attn/1",
     "kind": lambda shown: shown.trace.kind,
-    "query_tokens": lambda shown: [shown.trace.query_tokens[i] for i in shown.listed],
+    "query_tokens": lambda shown: shown.some(shown.trace.query_tokens),
     "key_tokens": lambda shown: list(shown.trace.key_tokens),
-    "query_ids": lambda shown: (
-        None if shown.trace.query_ids is None else [shown.trace.query_ids[i] for i in shown.listed]
-    ),
-    "key_ids": lambda shown: None if shown.trace.key_ids is None else list(shown.trace.key_ids),
-    "query_input_ids": lambda shown: (
-        None
-        if shown.trace.query_input_ids is None
-        else [shown.trace.query_input_ids[i] for i in shown.listed]
-    ),
-    "key_input_ids": lambda shown: (
-        None if shown.trace.key_input_ids is None else list(shown.trace.key_input_ids)
-    ),
+    "query_ids": lambda shown: shown.some(shown.trace.query_ids),
+    "key_ids": lambda shown: _listed(shown.trace.key_ids),
+    "query_input_ids": lambda shown: shown.some(shown.trace.query_input_ids),
+    "key_input_ids": lambda shown: _listed(shown.trace.key_input_ids),
     "query_rows": lambda shown: shown.listed if shown.trace.asked else None,
     "unknown": lambda shown: list(shown.trace.unknown),
     "replaced": lambda shown: dict(shown.trace.replaced),
@@ -233,7 +218,7 @@ KEYS: dict[str, Callable[[Shown], object]] = {
     "padding": lambda shown: list(shown.trace.pad_keys) or None,
     "mask_convention": lambda shown: "true = may attend",
     "head": lambda shown: shown.trace.shown.name,
-    "weights": lambda shown: _held(shown, shown.trace.shown.weights),
+    "weights": lambda shown: shown.weights(shown.trace.shown.weights),
     "output": lambda shown: shown.rows(shown.trace.output),
     "layer_output": lambda shown: shown.rows(shown.trace.layer_output),
     "output_words": _output_words,

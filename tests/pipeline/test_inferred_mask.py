@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from attn_cli.pipeline.mask import infer_mask, left_padding
 from tests.inputs.test_saved_weights import close, record, refused, saved
 
 N, PADS = 6, 2
@@ -66,17 +65,26 @@ def test_a_batch_takes_its_own_attention_mask(tmp_path):
     assert record(path, "--batch", "1")["mask"] is None
 
 
-def test_one_token_of_padding_is_known_by_its_name_or_by_the_attention_mask():
-    weights = left_padded("everything")[..., 1:, 1:]
-    weights[..., 0, :] = 1 / (N - 1)
-    assert left_padding(weights, ("[PAD]", *WORDS)) == 1
-    assert left_padding(weights, ("[CLS]", *WORDS)) == 0
-    assert left_padding(weights, ("x", *WORDS), np.arange(N - 1) < 1) == 1
+ONE = {"weights": left_padded("everything")[..., 1:, 1:]}  # token of padding
+SAME = ("<|endoftext|>",) * 3 + ("a", "b", "c")
 
 
-def test_a_start_that_is_the_same_token_as_padding_is_kept():
-    weights = left_padded("padding")
-    assert left_padding(weights, ("<|endoftext|>",) * 3 + ("a", "b", "c")) == PADS
+@pytest.mark.parametrize(
+    ("weights", "tokens", "pads", "beside"),
+    [
+        (ONE["weights"], ("[PAD]", *WORDS), 1, {}),
+        (ONE["weights"], ("[CLS]", *WORDS), 0, {}),  # a start of the text, not padding
+        (ONE["weights"], ("x", *WORDS), 1, {"attention_mask": np.arange(N - 1) > 0}),
+        (left_padded("padding"), SAME, PADS, {}),  # the text starts with the same token
+    ],
+)
+def test_tokens_of_padding_are_told_from_the_start_of_a_text(weights, tokens, pads, beside, tmp_path):
+    n = len(tokens)
+    weights = weights.copy()
+    weights[..., :1, :] = 1 / n if pads == 1 else weights[..., :1, :]
+    found = record(saved(tmp_path / "a.npz", {"attentions": weights, "tokens": np.array(tokens), **beside}))
+    shown = np.ones((n, n), bool) if found["mask"] is None else np.array(found["mask"])
+    assert (~shown.any(axis=0)).sum() == pads
 
 
 def test_a_stated_causal_mask_excuses_the_rows_of_padding(tmp_path):
@@ -105,9 +113,13 @@ def test_an_attention_mask_that_does_not_fit_is_ignored_and_said_to_be(stated, t
     assert any("Ignored" in note and "attention_mask" in note for note in found["notes"])
 
 
-def test_attention_from_each_token_to_itself_is_no_padding():
-    weights = np.eye(3)[None, None]
-    assert infer_mask(weights, weights[0], ("[CLS]", "a", "[SEP]")).allowed is None
+def test_attention_from_each_token_to_itself_is_no_padding(tmp_path):
+    assert (
+        record(
+            saved(tmp_path / "a.npz", {"weights": np.eye(3), "tokens": np.array(["[CLS]", "a", "[SEP]"])})
+        )["mask"]
+        is None
+    )
 
 
 def test_padding_on_the_right_under_a_causal_mask_stays_as_it_was(tmp_path):

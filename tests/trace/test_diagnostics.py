@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 
 from attn_cli import Settings, trace_masked, trace_self
 from attn_cli.core.attention import softmax
-from attn_cli.trace.diagnostics import decided_by_length, entropy, temperatures
+from attn_cli.trace.row import decided_by_length, entropy, temperatures
 from tests.shell import here
 
 SCORES = some.lists(some.floats(-50, 50, allow_subnormal=False), min_size=2, max_size=12)

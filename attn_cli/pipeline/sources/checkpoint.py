@@ -1,4 +1,4 @@
-"""From a text and a pretrained model's folder to a Trace: one layer's heads, with the model's own tokens and mask."""
+"""From a text and a pretrained model to layers: the heads of each, with the model's own tokens and mask."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.core import masks
+from attn_cli.core.attend import output_of
 from attn_cli.core.head_weights import Rotated
 from attn_cli.core.scores import scale_of
-from attn_cli.errors import UsageError
-from attn_cli.models.checkpoints.blocks import BeforeRotation, Ready
 from attn_cli.models.checkpoints.layers import LayerSteps
-from attn_cli.models.checkpoints.run import Checkpoint, Run, texts
+from attn_cli.models.checkpoints.run import Run, texts
 from attn_cli.models.projection import Projection
 from attn_cli.pipeline.attend import Work
 from attn_cli.pipeline.derived import (
@@ -29,19 +28,19 @@ from attn_cli.pipeline.derived import (
     selected,
     without_selection,
 )
-from attn_cli.pipeline.inputs import Inputs, Side
+from attn_cli.pipeline.inputs import Inputs, Layer, Side, shown_head, wanted_layer
 from attn_cli.pipeline.mask import stated_mask, without_keys
-from attn_cli.pipeline.project import Layer, shown_head, wanted_layer
 from attn_cli.pipeline.ready_weights import joins_or_hides
 from attn_cli.pipeline.record import Attended, record
 from attn_cli.pipeline.sources.checkpoint_text import (
     Tokens,
     shift_note,
     shifted,
+    side_of,
     tokens_of,
     unknown_words,
 )
-from attn_cli.settings.settings import ALL, ROLLOUT, Settings
+from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings
 from attn_cli.trace.computation import Embedding
 from attn_cli.trace.head import Head, Projected
 from attn_cli.trace.trace import Trace
@@ -51,8 +50,10 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools
     from attn_cli.models.checkpoints.describe import Stack
     from attn_cli.models.checkpoints.open_model import OpenModel
+    from attn_cli.models.checkpoints.run import LayerWeights
 
-KINDS = {"self": ("encoder", "self"), "masked": ("decoder", "masked"), "cross": ("decoder", "cross")}
+
+UNDER_MASK = "The mask applies in the layer that is shown; the layers below it used the model's own mask."
 
 
 class Reading(NamedTuple):
@@ -93,14 +94,14 @@ class Reading(NamedTuple):
     def _rollouts(self, settings: Settings, number: int | None) -> Iterator[tuple[int, Attended]]:
         """Yield the rollout up to layer `number`, or up to each.
 
-        A mask or a temperature that `settings` try holds in the layer that is shown; those below keep their own.
+        A mask or a temperature of `settings` applies to the layer that is shown; those below keep their own.
         """
         check_one_text(self.asked != "cross", self.model.name)
         below = Rolled()
         for steps in self.layers(number):
             own = None
             if number in (None, steps.layer):
-                mean = record(self._attended(steps, without_selection(replace(settings, head="mean")), True))
+                mean = record(self._attended(steps, without_selection(replace(settings, head=MEAN)), True))
                 rolled = below.through(mean.weights[np.newaxis], mean.mask)
                 found = rolled.instead_of(selected(mean), settings)
                 yield steps.layer, made_of(mean, found, settings, rollout_formula(steps.layer))
@@ -115,19 +116,18 @@ class Reading(NamedTuple):
         one = self._as_asked(steps, asked)
 
         def finish(trace: Trace) -> Trace:
-            if len(trace.heads) == len(trace.head_names) and _is_own(asked):
-                steps.keep(
-                    np.array([[head.output for head in trace.heads]])
-                )  # layers above need not attend again
+            if len(trace.heads) == len(trace.head_names) and _is_own(
+                asked
+            ):  # layers above need not attend again
+                steps.keep(np.array([[head.output for head in trace.heads]]))
             notes = tuple(dict.fromkeys((*self.notes, *trace.notes)))
             ids, key_ids = self.query.ids, self.key.ids
-            trace = replace(trace, query_input_ids=ids, key_input_ids=key_ids, notes=notes)
-            trace = replace(trace, stack_layers=one.layers)
+            trace = replace(
+                trace, query_input_ids=ids, key_input_ids=key_ids, notes=notes, stack_layers=one.layers
+            )
             if is_shaped:
                 return record(between_words(trace, settings))
-            return (
-                _with_weights(trace, self, steps, one.mask) if self.keep_weights and not is_plain else trace
-            )
+            return self._with_weights(trace, steps, one.mask) if self.keep_weights and not is_plain else trace
 
         return one._replace(finish=finish)
 
@@ -137,40 +137,40 @@ class Reading(NamedTuple):
         d_k, score, scale = about.q.shape[-1], settings.score, None
         if score is None:
             score = "dot" if about.scale == 1 and d_k > 1 else "scaled"
-            if not isclose(about.scale, scale_of(score, d_k), rel_tol=1e-6):
-                scale = about.scale
-        n_q, n_k = about.q.shape[2], about.k.shape[2]
-        mask = self.own_mask(steps) if settings.mask is None else stated_mask(settings, None, n_q, n_k, name)
-        if settings.mask is not None and steps.layer:
-            notes.append(
-                "The mask applies in the layer that is shown; the layers below it used the model's own mask."
-            )
+            scale = None if isclose(about.scale, scale_of(score, d_k), rel_tol=1e-6) else about.scale
+        mask = self.own_mask(steps)
+        if settings.mask is not None:
+            mask = stated_mask(settings, None, about.q.shape[2], about.k.shape[2], name)
+            notes += [UNDER_MASK] if steps.layer else []
         mask = without_keys(mask, settings, self.query.spelled, self.key.spelled)
         names = tuple(map(str, range(about.q.shape[1])))
         shown = shown_head(settings.head, names, has_layers=True)
-        wanted = names if settings.every_head or settings.head in ("all", "mean") else (shown,)
+        wanted = names if settings.every_head or settings.head in (ALL, MEAN) else (shown,)
         heads = tuple(_head(steps, int(head), scale, settings.temperature) for head in wanted)
         query = Side(self.query.spelled)
-        key = query if self.key is self.query else Side(self.key.spelled)
-        embedding = Embedding("given", name, None, None, None)
         inputs = Inputs(
-            query, key, True, embedding, notes=tuple(notes), has_second_input=steps.kind == "cross"
+            query,
+            query if self.key is self.query else Side(self.key.spelled),
+            True,
+            Embedding("given", name, None, None, None),
+            notes=tuple(notes),
+            has_second_input=steps.kind == "cross",
         )
-        projected = Projected("given", name, None, None, steps.layer)
-        layer = Layer(names, shown, heads, Projection(projected, ()))
-        layers = len(self.stack.layers)
-        return Attended(steps.kind, inputs, layer, replace(settings, score=score), mask, layers=layers)
+        layer = Layer(names, shown, heads, Projection(Projected("given", name, None, None, steps.layer), ()))
+        return Attended(
+            steps.kind, inputs, layer, replace(settings, score=score), mask, len(self.stack.layers)
+        )
 
     def _with_words(self, trace: Trace, finish: Callable[[Trace], Trace]) -> Trace:
         """Return the trace with what the model says, at the end or at each place."""
-        from attn_cli.pipeline.next_words import Read, find_at_each, find_next_words  # only those who ask pay
+        from attn_cli.pipeline.next_words import find_at_each, find_next_words  # only those who ask pay
 
         trace, settings, model = finish(trace), trace.settings, self.model
-        read, count = Read(self.query.ids, self.query.special), settings.next or 0
-        words, more = find_next_words(self.run, self.side, read, model.encoder, count, model.name)
+        asked = (self.query.ids, model.encoder, settings.next or 0, model.name)
+        words, more = find_next_words(self.run, self.side, self.query.special, *asked)
         every = None
         if settings.next_at == ALL and words is not None:
-            every, said = find_at_each(self.run, read, model.encoder, count, model.name)
+            every, said = find_at_each(self.run, *asked)
             more = [*more, *said]
         return replace(trace, next_words=words, next_words_at=every, notes=(*trace.notes, *more))
 
@@ -203,14 +203,62 @@ class Reading(NamedTuple):
         array = (behind >= 0) & (behind < (n_q if window is None else window))
         return masks.Mask(f"causal, the last {window} keys", n_q, n_k, array)
 
+    def _with_weights(self, trace: Trace, steps: LayerSteps, mask: Mask | None) -> Trace:
+        """Return the trace with X, its heads' weights and biases, W_o, and the layer's output (n_q, d)."""
+        stack, words = self.stack, self.stack.words
+        kept = self.run.weights_of(steps, [int(head.name) for head in trace.heads])
+        heads = tuple(
+            replace(head, W=kept.heads[int(head.name)], qk_norm=kept.qk_norm) for head in trace.heads
+        )
+        X, context = (M[0].astype(trace.settings.dtype) for M in (steps.projected, steps.context))
+        parts = {
+            "its token": True,
+            "its place": words.positions or words.sinusoids,
+            "its segment": words.types,
+        }
+        about = trace.projection._replace(
+            layout="in-out",
+            x_is_normed=steps.projected is not steps.x,
+            kv_heads=stack.kv_heads if stack.kv_heads < stack.heads else None,
+        )
+        return replace(
+            trace,
+            heads=heads,
+            shown=next((head for head in heads if head.name == trace.shown.name), trace.shown),
+            x_parts=tuple(part for part, is_there in parts.items() if is_there),
+            x_query=X,
+            x_key=X if steps.context is steps.projected else context,
+            embedding=trace.embedding._replace(dim=X.shape[1]),
+            projection=about,
+            W_o=kept.W_o,
+            b_o=kept.b_o,
+            layer_output=self._joined(trace, steps, mask, kept),
+        )
+
+    def _joined(self, trace: Trace, steps: LayerSteps, mask: Mask | None, kept: LayerWeights) -> Array | None:
+        """Return what W_o makes of all heads of the layer (n_q, d), which attend anew if not as the model does."""
+        settings = trace.settings
+        is_scaled = isclose(trace.scale, steps.ready.scale, rel_tol=1e-6) and trace.score != "cosine"
+        joined: Array
+        if is_scaled and _is_own(replace(settings, score=None)):
+            joined = self.run.joined(steps)[0]
+            return joined
+        if kept.W_o is None:
+            return None
+        heads = (_head(steps, h, trace.own_scale, trace.temperature) for h in range(self.stack.heads))
+        work = Work(tuple(heads), mask, trace.score, trace.temperature, settings.threads)
+        outputs = [output_of(work.head_input(head), work.threads, None) for head in work.heads]
+        joined = np.concatenate(outputs, axis=1) @ kept.W_o
+        return joined if kept.b_o is None else joined + kept.b_o
+
 
 def read_texts(kind: str, text: str, context: str | None, settings: Settings, model: OpenModel) -> Reading:
     """Let the model read a text, and a `context` where it has an encoder and a decoder; nothing is computed yet."""
     checkpoint, encoder = model.checkpoint, model.encoder
-    side, asked = _side_of(checkpoint, kind, context)
+    side, asked = side_of(checkpoint.model, kind, context)
     source = target = read = tokens_of(encoder, text, settings)
     if side == "decoder" and checkpoint.model.encoder is not None:
-        assert context is not None  # _side_of has seen to it
+        assert context is not None  # side_of has seen to it
         source, target = (
             tokens_of(encoder, context, settings),
             shifted(encoder, target, checkpoint.model.start),
@@ -226,31 +274,6 @@ def read_texts(kind: str, text: str, context: str | None, settings: Settings, mo
     return Reading(run, side, asked, target, key, model, notes=tuple(notes))
 
 
-def _side_of(checkpoint: Checkpoint, kind: str, context: str | None) -> tuple[str, str]:
-    """Return the side and the kind of attention that is asked for, as the model has them."""
-    stacks, family = checkpoint.model.stacks, checkpoint.model.family
-    side, asked = ("decoder", "masked") if "encoder" not in stacks and kind == "self" else KINDS[kind]
-    if asked == "cross" and len(stacks) < 2:
-        raise UsageError(
-            f"A model of the type {family} reads one text.",
-            "Leave out the second text: attn self TEXT -m DIR, or attn heads TEXT -m DIR.",
-        )
-    if side not in stacks:
-        raise UsageError(
-            f"This model (of the type {family}) is not causal: its words look at all others.",
-            "Use attn self TEXT -m DIR; with --mask causal it tries that mask.",
-        )
-    if (context is not None) != (side == "decoder" and len(stacks) == 2):
-        wanted = "a second text, which its encoder reads" if context is None else "one text"
-        raise UsageError(
-            f"For {kind} attention, a model of the type {family} takes {wanted}.",
-            f"Try: attn heads TEXT --context CONTEXT --kind {kind}, or attn cross TEXT CONTEXT."
-            if context is None
-            else "Leave out the second text.",
-        )
-    return side, asked
-
-
 def _is_own(settings: Settings) -> bool:
     """Tell whether a layer attends as the model itself does."""
     tried = (settings.mask, settings.score, settings.without or None)
@@ -258,7 +281,7 @@ def _is_own(settings: Settings) -> bool:
 
 
 def _head(steps: LayerSteps, h: int, scale: float | None, temperature: float) -> Head:
-    """Return head h of the layer, ready to attend; of turned vectors q and k are what was turned.
+    """Return head h of the layer, ready to attend; q and k are as before the rotation where there is one.
 
     What the model adds for distances is part of its scores, so the temperature divides it too.
     """
@@ -274,22 +297,6 @@ def _head(steps: LayerSteps, h: int, scale: float | None, temperature: float) ->
         softcap=about.softcap,
         rotated=None if before_rotation is None else Rotated(*before_rotation.rotated(h)),
     )
-
-
-def _with_weights(trace: Trace, reading: Reading, steps: LayerSteps, mask: Mask | None) -> Trace:
-    """Return the trace with the layer's matrices, and what W_o makes of all its heads."""
-    from attn_cli.pipeline.sources import checkpoint_weights as kept  # only those who ask pay for it
-
-    run, stack, settings = reading.run, reading.stack, trace.settings
-    weights = run.weights_of(steps, [int(head.name) for head in trace.heads])
-    is_scaled = isclose(trace.scale, steps.ready.scale, rel_tol=1e-6) and trace.score != "cosine"
-    if settings.mask is not None or settings.without or settings.temperature != 1 or not is_scaled:
-        heads = [_head(steps, h, trace.own_scale, trace.temperature) for h in range(stack.heads)]
-        work = Work(tuple(heads), mask, trace.score, trace.temperature, settings.threads)
-        made = kept.joined_anew(work, weights)
-    else:
-        made = run.joined(steps)[0]
-    return kept.with_weights(trace, kept.Read(steps, weights, stack), made)
 
 
 def can_be_grouped(settings: Settings, keep_weights: bool) -> bool:
@@ -310,19 +317,23 @@ def traces_of_group(readings: Sequence[Reading], settings: Settings) -> Iterator
 
 
 def _of_text(steps: LayerSteps, at: int) -> LayerSteps:
-    """Return the attention of one of the texts."""
-    own = slice(at, at + 1)
+    """Return the attention of one of the texts; what all texts share has one entry."""
 
     def part(M: Array) -> Array:
-        return M[own] if len(M) > 1 else M  # what all texts share has one entry
+        return M[at : at + 1] if len(M) > 1 else M
 
-    q, k, v, scale, position, softcap, mask = steps.ready
+    q, k, v, _, position, _, mask = steps.ready
     position = None if position is None else part(position)
-    mask = mask[own] if mask is not None and len(mask) > 1 else mask
-    ready = Ready(part(q), part(k), part(v), scale, position, softcap, mask)
+    mask = mask if mask is None or len(mask) == 1 else mask[at : at + 1]
     before = steps.before_rotation
     if before is not None:
-        places = before.places[own] if len(before.places) > 1 else before.places
-        before = BeforeRotation(part(before.q), part(before.k), before.rotary, places)
-    made = (part(steps.x), part(steps.projected), part(steps.context))
-    return LayerSteps(steps.side, steps.layer, steps.kind, *made, ready, before, steps.where)
+        places = before.places if len(before.places) == 1 else before.places[at : at + 1]
+        before = before._replace(q=part(before.q), k=part(before.k), places=places)
+    return replace(
+        steps,
+        x=part(steps.x),
+        projected=part(steps.projected),
+        context=part(steps.context),
+        ready=steps.ready._replace(q=part(q), k=part(k), v=part(v), position=position, mask=mask),
+        before_rotation=before,
+    )

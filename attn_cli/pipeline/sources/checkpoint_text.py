@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
 from attn_cli.models.checkpoints.tokenizer import TextEncoder
 from attn_cli.settings.settings import Settings
-from attn_cli.settings.validate import check_length, check_words
+from attn_cli.settings.validate import check_length, check_words, find_rows
+
+if TYPE_CHECKING:
+    from attn_cli.models.checkpoints.describe import Model
 
 LONGEST, MOST_UNKNOWN, MOST_LISTED = 24, 8, 12
+KINDS = {"self": ("encoder", "self"), "masked": ("decoder", "masked"), "cross": ("decoder", "cross")}
 
 
 class Tokens(NamedTuple):
@@ -56,18 +60,48 @@ def shift_note(target: Tokens) -> str:
     )
 
 
-def piece_help(error: UsageError, settings: Settings, read: Tokens, encoder: TextEncoder) -> str:
-    """Return what helps where --query or --versus names no token: a word's pieces, or the few tokens that there are."""
-    word = {"--query": settings.query, "--versus": settings.versus}.get(error.option)
-    if word is None or settings.join_pieces or not error.message.startswith("There is no token"):
-        return ""
+def side_of(model: Model, kind: str, context: str | None) -> tuple[str, str]:
+    """Return the side and the kind of attention that is asked for, as the model has them."""
+    stacks, family = model.stacks, model.family
+    side, asked = ("decoder", "masked") if "encoder" not in stacks and kind == "self" else KINDS[kind]
+    if asked == "cross" and len(stacks) < 2:
+        raise UsageError(
+            f"A model of the type {family} reads one text.",
+            "Leave out the second text: attn self TEXT -m DIR, or attn heads TEXT -m DIR.",
+        )
+    if side not in stacks:
+        raise UsageError(
+            f"This model (of the type {family}) is not causal: its words look at all others.",
+            "Use attn self TEXT -m DIR; with --mask causal it tries that mask.",
+        )
+    if (context is not None) != (side == "decoder" and len(stacks) == 2):
+        wanted, hint = "one text", "Leave out the second text."
+        if context is None:
+            wanted = "a second text, which its encoder reads"
+            hint = f"Try: attn heads TEXT --context CONTEXT --kind {kind}, or attn cross TEXT CONTEXT."
+        raise UsageError(f"For {kind} attention, a model of the type {family} takes {wanted}.", hint)
+    return side, asked
+
+
+def check_named(settings: Settings, query: Tokens, key: Tokens, encoder: TextEncoder) -> None:
+    """Raise UsageError where --query or --versus names no token: the hint has a word's pieces, or a few tokens."""
+    named = {"--query": (settings.query, query.spelled), "--versus": (settings.versus, key.spelled)}
+    for option, (word, tokens) in named.items():
+        if word is None or settings.join_pieces:
+            continue
+        try:
+            find_rows(word, tokens, option)
+        except UsageError as error:
+            raise UsageError(error.message, _help(word, query.spelled, encoder, error.hint), option) from None
+
+
+def _help(word: str, tokens: tuple[str, ...], encoder: TextEncoder, hint: str) -> str:
     for spelled in (word, f" {word}"):
         found = encoder.encode(spelled)
         own = [token for token, special in zip(found.tokens, found.special, strict=True) if not special]
-        runs = (list(read.spelled[at : at + len(own)]) for at in range(len(read.spelled)))
+        runs = (list(tokens[at : at + len(own)]) for at in range(len(tokens)))
         if len(own) > 1 and own in runs:
-            pieces = ", ".join(map(visible, own))
-            return f"{visible(word)} is the pieces {pieces}: --join-pieces joins them."
-    if len(read.spelled) > MOST_LISTED:
-        return ""
-    return f"The tokens are {', '.join(map(visible, read.spelled))}; {error.hint[:1].lower()}{error.hint[1:]}"
+            return f"{visible(word)} is the pieces {', '.join(map(visible, own))}: --join-pieces joins them."
+    if len(tokens) > MOST_LISTED:
+        return hint
+    return f"The tokens are {', '.join(map(visible, tokens))}; {hint[:1].lower()}{hint[1:]}"

@@ -1,13 +1,17 @@
-"""From given matrices to a Trace."""
+"""From given matrices to a Trace: X with or without W, or Q, K and V, or scores."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from math import isclose
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from attn_cli.core.arguments import check_fit
-from attn_cli.core.scores import scale_of
+from attn_cli.core.masks import Mask
+from attn_cli.core.scores import GIVEN, scale_of
 from attn_cli.errors import InputError, UsageError
 from attn_cli.models.model_file import load_model, read_weights
 from attn_cli.models.projection import (
@@ -21,18 +25,9 @@ from attn_cli.models.projection import (
     to_digits,
 )
 from attn_cli.pipeline.embed import wrong_pairing
-from attn_cli.pipeline.inputs import Inputs, Side, prepare_inputs
+from attn_cli.pipeline.inputs import Inputs, Layer, Side, prepare_inputs, shown_head, with_masks
 from attn_cli.pipeline.mask import wanted_masks
-from attn_cli.pipeline.project import (
-    Layer,
-    given_biases,
-    head_count,
-    labels,
-    project_inputs,
-    sharing_note,
-    shown_head,
-    with_masks,
-)
+from attn_cli.pipeline.project import given_biases, head_count, labels, project_inputs, sharing_note
 from attn_cli.pipeline.record import Attended, record
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import unused
@@ -41,85 +36,66 @@ from attn_cli.trace.head import Head, Projected
 from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from attn_cli.core.masks import Mask
+    from attn_cli.inputs.foreign_arrays import GivenScores
     from attn_cli.inputs.matrices import Given
     from attn_cli.io.array_types import Array
     from attn_cli.io.progress import OnPart
 
+UNKNOWN = 'The scores are used unscaled, because d_k is unknown. Add "scale" to the file to scale them.'
+Taken = tuple[Inputs, Layer, list[str]]  # what one way of giving attention comes to, and notes
+
 
 def trace_matrices(kind: str, given: Given, settings: Settings, report: OnPart | None = None) -> Trace:
-    """Turn given matrices, Q, K, V or X with or without W, into a Trace."""
+    """Turn given matrices into a Trace: X with or without W, or Q, K and V, or scores."""
     if given.temperature is not None and settings.temperature == Settings().temperature:
         settings = replace(settings, temperature=given.temperature)
-    if given.scores is not None:
-        from attn_cli.pipeline.sources.scores import attend_scores  # only for scores that are given
-
-        return record(attend_scores(kind, given, given.scores, settings, report))
     has_qkv = given.get("Q") is not None
-    notes = [
-        *given.note_of_ignored(),
-        *[
-            f"{given.name} does not give the number of heads; its weights were read as one head. --heads N splits them."
-        ]
-        * (given.lacks_head_count and settings.heads is None and not has_qkv),
-    ]
-    notes += unused(settings, words=False, has_x=not has_qkv)
-    settings = replace(
-        settings,
-        positions=None if has_qkv else settings.positions,
-        layout=settings.layout or given.layout,
-        score=settings.score or given.score,
-    )
-    stack = None if settings.projection is None else load_model(settings)
-    if stack is not None:
-        raise wrong_pairing(stack, f"given by {given.name}")
-    if has_qkv:
-        inputs, layer = _take_qkv(given, settings)
-    else:
-        weights = read_weights(settings)
-        inputs = prepare_inputs(_take_x(given), settings)
-        layer, more = project_inputs(inputs, settings, given, weights)
-        notes += more
+    take = _take_scores if given.scores is not None else _take_qkv if has_qkv else _take_x
+    if given.scores is None:
+        layout, score = settings.layout or given.layout, settings.score or given.score
+        settings = replace(settings, layout=layout, score=score)
+        stack = None if settings.projection is None else load_model(settings)
+        if stack is not None:
+            raise wrong_pairing(stack, f"given by {given.name}")
+    inputs, layer, notes = take(given, settings)
     masks = wanted_masks(settings, given.mask, inputs, given.name, len(layer.names))
-    layer, mask, more = with_masks(_with_scale(layer, given, settings), masks)
+    if given.scores is not None:
+        masks = _with_blanks(masks, given.scores.values, given.name)
+    layer, mask = with_masks(_with_scale(layer, given, settings), masks)
     if (other_layout := layer.other_layout) is not None:
-        layer = layer._replace(other_layout=lambda: _with_other_layout(other_layout, given, settings, masks))
-    inputs = inputs._replace(notes=(*inputs.notes, *notes, *more))
-    return record(Attended(kind, inputs, layer, settings, mask, report=report))
+        layer = layer._replace(
+            other_layout=lambda: with_masks(_with_scale(other_layout(), given, settings), masks)[0]
+        )
+    inputs = inputs._replace(notes=(*inputs.notes, *notes))
+    settings = replace(settings, positions=None) if has_qkv else settings
+    one = Attended(kind, inputs, layer, settings, mask, report=report)
+    if given.scores is not None:
+        one = one._replace(finish=partial(_bare, has_values=given.get("V") is not None))
+    return record(one)
 
 
 def _with_scale(layer: Layer, given: Given, settings: Settings) -> Layer:
     """Return the layer with the scale and the softcap that were given; a scale is noted if it is not the score's."""
+    is_scaled = given.scores is not None and not given.scores.is_raw  # already
 
     def own(head: Head) -> float | None:
         assert head.q is not None  # it is about to attend
-        usual = scale_of(settings.score or "scaled", head.q.shape[1])
-        return None if given.scale is None or isclose(given.scale, usual) else given.scale
+        usual = scale_of(layer.score or settings.score or "scaled", head.q.shape[1])
+        return None if is_scaled or given.scale is None or isclose(given.scale, usual) else given.scale
 
     heads = tuple(replace(head, scale=own(head), softcap=given.softcap) for head in layer.heads)
     return layer._replace(heads=heads)
 
 
-def _with_other_layout(
-    other_layout: Callable[[], tuple[Layer, list[str]]],
-    given: Given,
-    settings: Settings,
-    masks: Sequence[Mask | None],
-) -> tuple[Layer, list[str]]:
-    """Return the layer as the other layout of W makes it, with the same masks and the same scale."""
-    layer, notes = other_layout()
-    return with_masks(_with_scale(layer, given, settings), masks)[0], notes
-
-
-def _take_x(given: Given) -> Inputs:
-    """Take X, and the context where there is one, from given matrices."""
-    X = given.get("X")
+def _take_x(given: Given, settings: Settings) -> Taken:
+    """Take X, and the context where there is one, and project them."""
+    weights, X = read_weights(settings), given.get("X")
     if X is None:
-        weights = " attn show draws ready weights." if "weights" in given.ignored else ""
+        shown = " attn show draws ready weights." if "weights" in given.ignored else ""
         raise InputError(
-            f"{given.name} holds neither Q, K, V nor X.", f"Give Q, K and V, or X and W, or scores.{weights}"
+            f"{given.name} holds neither Q, K, V nor X.", f"Give Q, K and V, or X and W, or scores.{shown}"
         )
     context = given.get("context")
     x_key = X if context is None else context
@@ -128,15 +104,34 @@ def _take_x(given: Given) -> Inputs:
             f"X has shape {X.shape} and context {x_key.shape}: both need equally many columns.",
             "Where W_q, W_k and W_v fit each, give Q = X W_q, K = context W_k and V = context W_v instead.",
         )
-    query = Side(labels(given.tokens, len(X), "q", given.name), X)
-    key = query
+    query = key = Side(labels(given.tokens, len(X), "q", given.name), X)
     if context is not None:
         key = Side(labels(given.context_tokens, len(context), "k", given.name), context)
     about = Embedding("given", given.name, X.shape[1], None, None)
-    return Inputs(query, key, given.tokens is not None, about, has_second_input=context is not None)
+    inputs = Inputs(query, key, given.tokens is not None, about, has_second_input=context is not None)
+    inputs = prepare_inputs(inputs, settings)
+    notes = given.note_of_ignored()
+    if given.lacks_head_count and settings.heads is None:
+        notes.append(
+            f"{given.name} does not give the number of heads; its weights were read as one head. --heads N splits them."
+        )
+    layer = project_inputs(inputs, settings, given, weights)
+    return inputs, layer, [*notes, *unused(settings, words=False)]
 
 
-def _take_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
+def _side_by_side(given: Given, n_q: int, n_k: int, has_second_input: bool) -> Inputs:
+    """Return both sides where no X is known: their tokens alone."""
+    own = given.context_tokens or (given.tokens if n_q == n_k else None)
+    return Inputs(
+        Side(labels(given.tokens, n_q, "q", given.name)),
+        Side(labels(own, n_k, "k", given.name)),
+        given.tokens is not None,
+        Embedding("given", given.name, None, None, None),
+        has_second_input=has_second_input,
+    )
+
+
+def _take_qkv(given: Given, settings: Settings) -> Taken:
     """Take Q, K and V as given, their columns split among the heads."""
     if settings.pad:
         raise UsageError(
@@ -160,15 +155,7 @@ def _take_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
         Head(str(h), q=q, k=k, v=v, bias=biases[h], position=positions[h] if positions else None)
         for h, (q, k, v) in enumerate(zip(*parts, strict=True))
     )
-    own = given.context_tokens or (given.tokens if len(K) == len(Q) else None)
-    inputs = Inputs(
-        Side(labels(given.tokens, len(Q), "q", given.name)),
-        Side(labels(own, len(K), "k", given.name)),
-        given.tokens is not None,
-        Embedding("given", given.name, None, None, None),
-        has_second_input=given.has_second_input,
-        notes=tuple(sharing_note(given, count)),
-    )
+    inputs = _side_by_side(given, len(Q), len(K), given.has_second_input)
     W_o = given.get("W_o")
     layout = None if W_o is None else settings.layout or given.layout or "in-out"
     joining = Projection(Projected("given", given.name, layout, None, None), ())
@@ -177,7 +164,12 @@ def _take_qkv(given: Given, settings: Settings) -> tuple[Inputs, Layer]:
     if settings.round is not None:
         joining = rounded(joining, settings.round)
     names = tuple(head.name for head in heads)
-    return inputs, Layer(names, shown_head(settings.head, names), heads, joining)
+    notes = [
+        *sharing_note(given, count),
+        *given.note_of_ignored(),
+        *unused(settings, words=False, has_x=False),
+    ]
+    return inputs, Layer(names, shown_head(settings.head, names), heads, joining), notes
 
 
 def _check_columns(given: Given, Q: Array, K: Array, V: Array, heads: int) -> None:
@@ -197,3 +189,106 @@ def _check_columns(given: Given, Q: Array, K: Array, V: Array, heads: int) -> No
         )
     elif len(K) != len(V):
         raise InputError(f"K has shape {K.shape} and V {V.shape}: each key needs one value, row by row.")
+
+
+def _take_scores(given: Given, settings: Settings) -> Taken:
+    """Take scores as given: heads without queries and keys, with values only where they were given."""
+    scores = given.scores
+    assert scores is not None  # that is why it is asked
+    _refuse_settings(given, scores, settings)
+    values = scores.values if settings.round is None else to_digits(scores.values, settings.round)
+    heads, n_q, n_k = values.shape
+    names = tuple(map(str, range(heads)))
+    is_second = given.context_tokens is not None and given.context_tokens != given.tokens
+    inputs = _side_by_side(given, n_q, n_k, is_second)
+    biases, V = given_biases(given, settings, values.shape), _values(given, settings, heads, n_k)
+    no_keys = np.zeros((n_k, 1))  # the scores stand where queries do: see core.scores.GIVEN
+    made = tuple(Head(name, q=values[h], k=no_keys, v=V[h], bias=biases[h]) for h, name in enumerate(names))
+    joining = Projection(Projected("given", given.name, None, None, None), ())
+    layer = Layer(names, shown_head(settings.head, names), made, joining, score=GIVEN)
+    return inputs, layer, [*unused(settings, words=False, has_x=False), *_notes(given, scores)]
+
+
+def _refuse_settings(given: Given, scores: GivenScores, settings: Settings) -> None:
+    """Raise an error for what cannot be where the scores are given."""
+    heads = len(scores.values)
+    if settings.pad:
+        raise UsageError(
+            f"{given.name} gives scores: there are no vectors to add padding to.",
+            "Leave out --pad.",
+            "--pad",
+        )
+    if settings.score is not None:
+        raise UsageError(
+            f"{given.name} gives the scores: --score {settings.score} would need Q and K.",
+            "Leave out --score.",
+            "--score",
+        )
+    if given.score is not None:
+        raise InputError(
+            f"{given.name} gives the scores: score {given.score} would need Q and K.", "Leave it out."
+        )
+    said = given.heads if given.heads != given.stacked else None  # those of V may be shared
+    wanted = settings.heads or said or heads
+    if wanted != heads:
+        raise InputError(
+            f"{given.name}: {scores.name} has shape {scores.values.shape}, for {heads} heads, and heads is {wanted}.",
+            "Scores of several heads are (heads, n_q, n_k).",
+        )
+    if given.get("W_o") is not None:
+        raise InputError(f"{given.name} gives scores and W_o: heads are joined only where Q and K are known.")
+
+
+def _notes(given: Given, scores: GivenScores) -> list[str]:
+    notes = given.note_of_ignored()
+    if scores.is_raw and given.scale is None:
+        notes.append(UNKNOWN)
+    if not scores.is_raw and given.scale is not None:
+        notes.append(f"{scores.name} are scaled already: the scale {given.scale:.12g} was not applied again.")
+    if given.get("V") is None:
+        notes.append(f"{given.name} holds no V: there is no output.")
+    return notes
+
+
+def _values(given: Given, settings: Settings, heads: int, n_k: int) -> list[Array]:
+    """Return each head's values: their own, shared ones, or rows without numbers where none were given."""
+    V = given.get("V")
+    if V is None:
+        return [np.zeros((n_k, 0))] * heads
+    if len(V) != n_k:
+        raise InputError(f"V has shape {V.shape}, but the scores have {n_k} keys: each key needs one value.")
+    apart = given.stacked or 1
+    if heads % apart:
+        raise InputError(f"{given.name}: V is given for {apart} heads, and the scores for {heads}.")
+    if settings.round is not None:
+        V = to_digits(V, settings.round)
+    return shared(split(V, apart, 1), heads)
+
+
+def _with_blanks(masks: Sequence[Mask | None], scores: Array, name: str) -> list[Mask | None]:
+    """Return the masks with what is -inf in the scores masked too, one for all heads where one will do."""
+    blank = np.isneginf(scores)
+    if not blank.any():
+        return list(masks)
+    n_q, n_k = scores.shape[1:]
+    alike = len(masks) == 1 and bool((blank == blank[0]).all())
+    found: list[Mask | None] = []
+    for h in range(1 if alike else len(scores)):
+        mask = masks[h if len(masks) > 1 else 0]
+        stated = np.ones((n_q, n_k), np.bool_) if mask is None else mask.rows(range(n_q))
+        allowed = stated & ~blank[h]
+        is_told = mask is not None and np.array_equal(allowed, stated)
+        found.append(mask if is_told else Mask(name, n_q, n_k, allowed))
+    return found
+
+
+def _bare(trace: Trace, has_values: bool) -> Trace:
+    """Return the trace without what stood in for queries, keys and values."""
+
+    def bare(head: Head) -> Head:
+        head = replace(head, q=None, k=None)
+        return head if has_values else replace(head, v=None, output=None)
+
+    heads = tuple(map(bare, trace.heads))
+    shown = next((head for head in heads if head.name == trace.shown.name), None)
+    return replace(trace, heads=heads, shown=shown or bare(trace.shown))

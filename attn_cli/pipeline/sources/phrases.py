@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
     from attn_cli.io.progress import OnPart
 
+VALUES_GIVEN = "The values are given: the projection makes queries and keys alone."
+
 
 def attend_phrases(
     query: str,
@@ -54,16 +56,15 @@ def attend_phrases(
     inputs = round_inputs(_embed_phrases(query, keys, settings, report), settings)
     odd = any("\ufffd" in phrase for phrase in (query, *keys))
     notes = [*([NOT_UTF8] if odd else []), *unused(settings)]
-    layer, more = project_inputs(inputs, settings, None, weights)
-    if settings.projection != "identity":
-        more.append("The values are given: the projection makes queries and keys alone.")
-    inputs = inputs._replace(notes=(*notes, *inputs.notes, *more))
+    layer = project_inputs(inputs, settings, None, weights)
+    more = () if settings.projection == "identity" else (VALUES_GIVEN,)
+    inputs = inputs._replace(notes=(*notes, *inputs.notes))
     V = values(inputs.key.tokens)
     # W is left out of the record: with a W_v it would claim values that these are not.
     heads = tuple(Head(head.name, q=head.q, k=head.k, v=V) for head in layer.heads)
-    layer = layer._replace(heads=heads, projection=Projection(layer.projection.about, ()), other_layout=None)
-    mask = wanted_mask(settings, None, inputs)
-    return Attended("lookup", inputs, layer, settings, mask, report=report)
+    bare = Projection(layer.projection.about, ())
+    layer = layer._replace(heads=heads, projection=bare, notes=(*layer.notes, *more), other_layout=None)
+    return Attended("lookup", inputs, layer, settings, wanted_mask(settings, None, inputs), report=report)
 
 
 def _embed_phrases(

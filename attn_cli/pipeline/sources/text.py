@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from attn_cli.errors import InputError, UsageError
+from attn_cli.core.fast import part_of
+from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
 from attn_cli.pipeline.embed import NOT_UTF8, Shared, embed_tokens, open_projection, settings_for_positions
 from attn_cli.pipeline.inputs import Inputs, prepare_inputs
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.project import project_inputs, project_with_model
-from attn_cli.pipeline.record import Attended, output_words, record_layers
+from attn_cli.pipeline.record import Attended, record_layers
 from attn_cli.settings.settings import ALL, Settings
 from attn_cli.settings.validate import (
     check_layered,
@@ -40,6 +41,9 @@ OTHER_VECTORS = (
     "Give vectors of its language with -e.",
     "Give vectors that are aligned across both languages with -e, such as fastText's.",
 )
+NAMED_WORDS = 3
+COMMONEST = 10_000
+MOST_NAMED = 200
 Text = str | Sequence[str]  # a text, or tokens that are already cut
 
 
@@ -93,12 +97,11 @@ def trace_text(
     With `keep_weights`, the trace of a pretrained model has the layer's matrices, as that of any other has.
     `shared` is what `embed.open_shared` opened, where many texts are read with the same settings.
     """
-    if settings.model is not None:
-        return _of_model(
-            kind, text, context, with_words_at_each(settings), shared and shared.model, keep_weights
-        )
-    layers = layers_of_text(kind, text, context, settings, report, shared, name_outputs)
-    return record_layers(layers, settings)
+    settings = settings if settings.model is None else with_words_at_each(settings)
+    with closing(
+        layers_of_text(kind, text, context, settings, report, shared, name_outputs, keep_weights)
+    ) as layers:
+        return record_layers(layers, settings)
 
 
 def layers_of_text(
@@ -109,8 +112,12 @@ def layers_of_text(
     report: OnPart | None = None,
     shared: Shared | None = None,
     name_outputs: bool = False,
-) -> Iterator[Attended]:
-    """Yield the layer that is asked for, or each (--layer all), of vectors and a projection, learned or not."""
+    keep_weights: bool = False,
+) -> Generator[Attended, None, None]:
+    """Yield the layer that is asked for, or each (--layer all), of a model on disk, or of vectors and a projection."""
+    if settings.model is not None:
+        yield from _layers_of_model(kind, text, context, settings, shared and shared.model, keep_weights)
+        return
     before, settings = settings, settings_for_positions(settings)
     shared = shared or open_projection(settings)
     stack, notes = shared.stack, list[str]()
@@ -123,40 +130,33 @@ def layers_of_text(
         before = settings
     if settings.layer == ALL and stack is None:
         check_layered(settings)
-    inputs = _inputs_of(text, context, before, settings, shared, report)
+    inputs = read_inputs(text, context, before, shared, report)
     inputs = inputs._replace(notes=(*inputs.notes, *notes))
-    finish = partial(_finished, inputs=inputs, shared=shared, name_outputs=name_outputs, report=report)
     each = range(stack.layers) if stack is not None and settings.layer == ALL else [settings.layer]
     for layer in each:
-        one = replace(settings, layer=layer)
-        is_last = layer == each[-1]
-        yield _attended(kind, inputs, one, shared, report, finish if is_last else lambda trace: trace)
+        one = _attended(kind, inputs, replace(settings, layer=layer), shared, report)
+        if layer == each[-1]:
+            finish = partial(
+                _finished, inputs=inputs, shared=shared, name_outputs=name_outputs, report=report
+            )
+            one = one._replace(finish=finish)
+        yield one
 
 
 def _attended(
-    kind: str,
-    inputs: Inputs,
-    settings: Settings,
-    shared: Shared,
-    report: OnPart | None,
-    finish: Callable[[Trace], Trace],
+    kind: str, inputs: Inputs, settings: Settings, shared: Shared, report: OnPart | None
 ) -> Attended:
     """Return one layer: of a learned model, above what the layers below make of the inputs."""
     stack = shared.stack
     mask = wanted_mask(settings, None, inputs)
     if stack is None:
-        layer, more = project_inputs(inputs, settings, None, shared.weights)
+        layer = project_inputs(inputs, settings, None, shared.weights)
     else:
         is_long = len(inputs.query.tokens) * len(inputs.key.tokens) > LARGE
-        inputs, layer, more = project_with_model(inputs, stack, settings, mask, report if is_long else None)
+        inputs, layer = project_with_model(inputs, stack, settings, mask, report if is_long else None)
         below = layer.projection.about.layer or 0  # the layers whose work is done
-        if report is not None and below:
-            from attn_cli.core.fast import part_of  # only for several layers
-
-            report = part_of(report, below, below + 1)
-    inputs = inputs._replace(notes=(*inputs.notes, *more))
-    layers = 1 if stack is None else stack.layers
-    return Attended(kind, inputs, layer, settings, mask, None, layers, report, finish)
+        report = part_of(report, below, below + 1)
+    return Attended(kind, inputs, layer, settings, mask, 1 if stack is None else stack.layers, report)
 
 
 def _finished(
@@ -170,48 +170,33 @@ def _finished(
     return replace(trace, output_words=output_words(trace, inputs)) if name_outputs else trace
 
 
-def read_inputs(text: str, context: str | None, settings: Settings, shared: Shared) -> Inputs:
-    """Return both sides of attention before projection, as `trace_text` has them, with its notes up to there."""
-    return _inputs_of(text, context, settings, settings_for_positions(settings), shared, None)
+def output_words(trace: Trace, inputs: Inputs) -> tuple[tuple[tuple[str, float], ...], ...] | None:
+    """Return the words nearest to each output, where values are word vectors: W_v leaves or restores them."""
+    values = trace.learned.values if trace.learned else "learned"
+    alone = trace.projection.source == "identity" and len(trace.head_names) == 1
+    if inputs.table is None or trace.output is None or not (alone or values == "words"):
+        return None
+    if len(trace.output) > MOST_NAMED:
+        return None
+    from attn_cli.vectors.lookup import nearest_each
+
+    also = tuple(dict.fromkeys((*trace.query_tokens, *trace.key_tokens)))
+    return tuple(map(tuple, nearest_each(inputs.table, trace.output, NAMED_WORDS, COMMONEST, also)))
 
 
-def _inputs_of(
-    text: Text,
-    context: Text | None,
-    before: Settings,
-    settings: Settings,
-    shared: Shared,
-    report: OnPart | None,
-) -> Inputs:
-    """Cut, look up and prepare both sides; `before` are the settings as they were given."""
-    stack, table = shared.stack, shared.table
-    query = _tokens(text, "text", settings)
-    key = query if context is None else _tokens(context, "context", settings)
-    inputs = embed_tokens(
-        query.tokens, None if context is None else key.tokens, settings, stack, report, table
-    )
-    dropped = query.dropped if context is None else query.dropped + key.dropped
-    is_odd = any("\ufffd" in token for found in (query, key) for tokens in found for token in tokens)
-    notes = [NOT_UTF8] if is_odd else []
-    notes += _about_language(query, None if context is None else key, inputs, settings)
-    notes += _about_positions(before, settings, stack) + unused(settings, learned=stack is not None)
-    inputs = inputs._replace(dropped=dropped, notes=(*notes, *inputs.notes))
-    return prepare_inputs(inputs, settings, stack is None)
-
-
-def _of_model(
+def _layers_of_model(
     kind: str,
     text: Text,
     context: Text | None,
     settings: Settings,
     opened: OpenModel | None,
     keep_weights: bool,
-) -> Trace:
-    """Return the trace of a pretrained model's layer, which has its own tokens, vectors and heads."""
+) -> Iterator[Attended]:
+    """Yield the layers of a pretrained model, which has its own tokens, vectors and heads."""
     # Only for a model on disk.
     from attn_cli.models.checkpoints.open_model import open_model
     from attn_cli.pipeline.sources.checkpoint import read_texts
-    from attn_cli.pipeline.sources.checkpoint_text import piece_help
+    from attn_cli.pipeline.sources.checkpoint_text import check_named
 
     assert settings.model is not None
     check_model(settings)
@@ -220,13 +205,28 @@ def _of_model(
         raise InputError("A model cuts its text itself.", "Give a text, not tokens.")
     with nullcontext(opened) if opened is not None else open_model(settings.model) as model:
         reading = read_texts(kind, text, context, settings, model)._replace(keep_weights=keep_weights)
-        try:
-            with closing(reading.run):
-                return record_layers(reading.attended(settings), settings)
-        except UsageError as error:
-            if more := piece_help(error, settings, reading.query, model.encoder):
-                raise UsageError(error.message, more, error.option) from None
-            raise
+        check_named(settings, reading.query, reading.key, model.encoder)
+        with closing(reading.run):
+            yield from reading.attended(settings)
+
+
+def read_inputs(
+    text: Text, context: Text | None, before: Settings, shared: Shared, report: OnPart | None = None
+) -> Inputs:
+    """Cut, look up and prepare both sides of attention; `before` are the settings as they were given."""
+    settings, stack = settings_for_positions(before), shared.stack
+    query = _tokens(text, "text", settings)
+    key = None if context is None else _tokens(context, "context", settings)
+    inputs = embed_tokens(query.tokens, key and key.tokens, settings, stack, report, shared.table)
+    sides = (query,) if key is None else (query, key)
+    is_odd = any("\ufffd" in token for found in sides for tokens in found for token in tokens)
+    notes = [NOT_UTF8] if is_odd else []
+    notes += _about_language(query, key, inputs, settings)
+    notes += _about_positions(before, settings, stack) + unused(settings, learned=stack is not None)
+    dropped = tuple(mark for found in sides for mark in found.dropped)
+    return prepare_inputs(
+        inputs._replace(dropped=dropped, notes=(*notes, *inputs.notes)), settings, stack is None
+    )
 
 
 def _tokens(text: Text, side: str, settings: Settings) -> Tokens:

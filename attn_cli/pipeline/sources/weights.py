@@ -7,29 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attn_cli.core.attention import project
 from attn_cli.core.head_weights import HeadWeights, Position, QKNorm, Rotated
-from attn_cli.core.heads import HeadInput, checked_attention
+from attn_cli.core.heads import checked_attention, spread
 from attn_cli.core.scores import GIVEN, SCORES, position_scale_of, scale_of
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.matrices import array
 from attn_cli.inputs.saved_weights import weights_in_memory
-from attn_cli.models.projection import Projection, in_out
-from attn_cli.pipeline.attend import ReadyWeights, mean_output, split_content_and_distance
+from attn_cli.models.projection import in_out
+from attn_cli.pipeline.attend import mean_output, split_content_and_distance
 from attn_cli.pipeline.derived import rolled_weights, rollout_formula
 from attn_cli.pipeline.inputs import Inputs, Side
 from attn_cli.pipeline.mask import stated_mask
-from attn_cli.pipeline.project import Layer
 from attn_cli.pipeline.ready_weights import select_weights
 from attn_cli.pipeline.record import Attended, record, record_layers
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings
 from attn_cli.settings.validate import check_shaping, unused
 from attn_cli.trace.computation import Embedding
-from attn_cli.trace.head import Head, Projected
+from attn_cli.trace.head import QK_NORM, ROTATED, Head, Projected
 from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from attn_cli.inputs.saved_weights import Saved
     from attn_cli.io.array_types import Array
 
+Record = Mapping[str, object]  # attn's own JSON, or a head in it
 WHOSE = "attn's JSON"
 HOTTEST = 1e300
 
@@ -81,7 +82,7 @@ def _attended(saved: Saved, settings: Settings) -> Attended:
     is_stated = settings.mask is not None or saved.mask is not None
     is_rollout = settings.head == ROLLOUT and ROLLOUT not in saved.heads
     found = (rolled_weights if is_rollout else select_weights)(saved, settings, mask, is_stated)
-    saved_record = saved.record or {}
+    record = saved.record or {}
     inputs = Inputs(
         Side(found.query_tokens),
         Side(found.key_tokens),
@@ -89,26 +90,18 @@ def _attended(saved: Saved, settings: Settings) -> Attended:
         Embedding("given", saved.name, None, None, None),
         *saved.looked_up,
         notes=(*saved.notes, *found.notes, *unused(settings, words=False, learned=True)),
-        has_second_input=saved_record.get("kind") == "cross",
+        has_second_input=record.get("kind") == "cross",
     )
-    about = Projected("given", saved.name, None, None, found.layer)
-    layer = Layer(found.head_names, found.head, (), Projection(about, ()))
-    ready = ReadyWeights(found.kept, found.weights, found.mask)
-
-    def finish(trace: Trace) -> Trace:
-        if is_rollout:
-            return replace(trace, derived=rollout_formula(found.layer or 0))
-        return (
-            trace
-            if found.is_joined_or_hidden or saved.shows_layers
-            else _with_saved_steps(trace, saved_record)
-        )
-
-    layers = len(saved.weights)
-    return Attended("show", inputs, layer, settings, ready=ready, layers=layers, finish=finish)
+    layer = found.layer_of(Projected("given", saved.name, None, None, found.layer))
+    one = Attended("show", inputs, layer, settings, found.mask, len(saved.weights))
+    if is_rollout:
+        return one._replace(finish=partial(replace, derived=rollout_formula(found.layer or 0)))
+    if found.is_joined_or_hidden or saved.shows_layers:
+        return one
+    return one._replace(finish=partial(_with_saved_steps, record=record))
 
 
-def _with_saved_steps(trace: Trace, record: Mapping[str, object]) -> Trace:
+def _with_saved_steps(trace: Trace, record: Record) -> Trace:
     """Return the trace of a record's weights with the record's own steps, where it has them.
 
     Steps that do not follow from each other, as in a file changed by hand, are left out, and a note says so.
@@ -119,9 +112,8 @@ def _with_saved_steps(trace: Trace, record: Mapping[str, object]) -> Trace:
         for head in (listed if isinstance(listed, list) else [])
         if isinstance(head, dict) and head.get("scores") is not None
     }
-    if record.get("score") == GIVEN:  # there are no queries and keys to check them with
-        return trace
-    if trace.condensed or not all(head.name in steps for head in trace.heads):
+    is_given = record.get("score") == GIVEN  # there are no queries and keys to check them with
+    if is_given or trace.condensed or not all(head.name in steps for head in trace.heads):
         return trace
     try:
         return _with_steps(_with_rule(trace, record), record, steps)
@@ -131,10 +123,11 @@ def _with_saved_steps(trace: Trace, record: Mapping[str, object]) -> Trace:
         return replace(trace, notes=(*trace.notes, f"{note.rstrip('.')}."))
 
 
-def _with_rule(trace: Trace, record: Mapping[str, object]) -> Trace:
+def _with_rule(trace: Trace, record: Record) -> Trace:
     """Return the trace with the score, the scale, the temperature and the layout that the record says it has."""
-    projection = record.get("projection")
-    layout = projection.get("layout") if isinstance(projection, dict) else None
+    saved = record.get("projection")
+    projection: Record = saved if isinstance(saved, dict) else {}
+    layout = projection.get("layout")
     score, scale, temperature = (record.get(name) for name in ("score", "scale", "temperature"))
     if score not in SCORES or layout not in (None, "in-out", "out-in"):
         raise InputError("its score or its layout is none that attn has")
@@ -142,21 +135,18 @@ def _with_rule(trace: Trace, record: Mapping[str, object]) -> Trace:
         raise InputError("its scale or its temperature is not a number")
     if not (0 < scale < HOTTEST and 0 < temperature < HOTTEST):
         raise InputError("its scale or its temperature is out of range")
-    about = trace.projection._replace(layout=layout or "in-out")
-    if isinstance(projection, dict):
-        is_normed, kv_heads = projection.get("x_is_normed"), projection.get("kv_heads")
-        shared = kv_heads if isinstance(kv_heads, int) and 0 < kv_heads <= len(trace.head_names) else None
-        about = about._replace(
-            x_is_normed=is_normed if isinstance(is_normed, bool) else None, kv_heads=shared
-        )
+    is_normed, kv_heads = projection.get("x_is_normed"), projection.get("kv_heads")
+    about = trace.projection._replace(
+        layout=str(layout or "in-out"),
+        x_is_normed=is_normed if isinstance(is_normed, bool) else None,
+        kv_heads=kv_heads if isinstance(kv_heads, int) and 0 < kv_heads <= len(trace.head_names) else None,
+    )
     return replace(
         trace, score=str(score), scale=float(scale), temperature=float(temperature), projection=about
     )
 
 
-def _with_steps(
-    trace: Trace, record: Mapping[str, object], steps: Mapping[str, Mapping[str, object]]
-) -> Trace:
+def _with_steps(trace: Trace, record: Record, steps: Mapping[str, Record]) -> Trace:
     X, context = (_optional(record, name, 2) for name in ("x_query", "x_key"))
     softcap = record.get("softcap")
     if softcap is not None and not (isinstance(softcap, (int, float)) and 0 < softcap < HOTTEST):
@@ -177,52 +167,61 @@ def _with_steps(
     )
 
 
-def _optional(record: Mapping[str, object], name: str, axes: int) -> Array | None:
+def _optional(record: Record, name: str, axes: int) -> Array | None:
     value = record.get(name)
     return None if value is None else array(value, name, (axes,), WHOSE)
 
 
+def _pair(record: Record, names: tuple[str, str], axes: int) -> tuple[Array, Array] | None:
+    one, other = (_optional(record, name, axes) for name in names)
+    return None if one is None or other is None else (one, other)
+
+
 def _head(
-    trace: Trace, bare: Head, record: Mapping[str, object], X: Array | None, context: Array | None,
-    softcap: float | None,
-) -> Head:  # fmt: skip
+    trace: Trace, bare: Head, record: Record, X: Array | None, context: Array | None, softcap: float | None
+) -> Head:
     """Return a head with its steps, each checked against the formula."""
     q, k, v = (array(record.get(name), name, (2,), WHOSE) for name in "qkv")
-    layout = trace.projection.layout or "in-out"
-    W = _weights(bare.name, record, layout)
-    qk_norm = [_optional(record, name, 1) for name in ("q_gain", "k_gain")]
-    own = scale_of(trace.score, q.shape[1])
-    scale = None if abs(trace.scale - own) <= 1e-9 else trace.scale
+    W = _weights(bare.name, record, trace.projection.layout or "in-out")
     for M, name, made in ((X, "q", q), (context, "k", k), (context, "v", v)):
         if M is not None and len(M) != len(made):
             raise InputError(f"X has {len(M)} rows, {name} has {len(made)}")
         if M is not None and W is not None and (name == "v" or record.get("q_gain") is None):
             _agree(project(M, getattr(W, f"W_{name}"), getattr(W, f"b_{name}")), made, name)
-    bias = _optional(record, "position_scores", 2)
+    bias, norm, rotated = (
+        _optional(record, "position_scores", 2),
+        _pair(record, QK_NORM, 1),
+        _pair(record, ROTATED, 2),
+    )
+    if rotated is not None and (rotated[0].shape, rotated[1].shape) != (q.shape, k.shape):
+        raise InputError("its turned queries and keys have other shapes than q and k")
+    is_usual = abs(trace.scale - scale_of(trace.score, q.shape[1])) <= 1e-9
     head = Head(
         bare.name,
         W,
         q,
         k,
         v,
-        layout=layout,
-        scale=scale,
+        position=None if bias is None or len(q) != len(k) else _distances(trace, record, q, bias),
+        layout=trace.projection.layout or "in-out",
+        scale=None if is_usual else trace.scale,
         softcap=softcap,
-        qk_norm=None if qk_norm[0] is None or qk_norm[1] is None else QKNorm(qk_norm[0], qk_norm[1]),
-        rotated=_rotated(record, q, k),
+        qk_norm=norm and QKNorm(*norm),
+        rotated=rotated and Rotated(*rotated),
+        top=bare.top,
     )
     found = _steps(trace, head, bias)
-    _agree(found.weights, bare.weights, "weights")
     capped = () if softcap is None else ("capped_scores",)
+    _agree(found.weights, bare.weights, "weights")
     for name in ("scores", "scaled_scores", *capped, "output"):
         _agree(getattr(found, name), array(record.get(name), name, (2,), WHOSE), name)
-    found = found._replace(weights=bare.weights)  # as saved, to the last bit
-    position = None if bias is None or len(q) != len(k) else _distances(trace, record, q, bias)
-    return replace(head, position=position, steps=found, output=found.output, top=bare.top)
+    return replace(
+        head, steps=found._replace(weights=bare.weights), output=found.output
+    )  # as saved, to the last bit
 
 
 def _steps(trace: Trace, head: Head, bias: Array | None) -> Steps:
-    """Return what attention makes of a head's queries, keys and values, as the record says that it was made."""
+    """Return what attention makes of a head's queries, keys and values by the rule that the record states."""
     assert head.q is not None and head.k is not None and head.v is not None
     q, k = head.rotated or (head.q, head.k)
     scale, cap = trace.scale / trace.temperature, head.softcap and head.softcap / trace.temperature
@@ -231,17 +230,7 @@ def _steps(trace: Trace, head: Head, bias: Array | None) -> Steps:
     return split_content_and_distance(head, steps, np.arange(len(q)), trace.score, scale)
 
 
-def _rotated(record: Mapping[str, object], q: Array, k: Array) -> Rotated | None:
-    """Return a head's queries and keys rotated by position, where it has them."""
-    rotated = [_optional(record, name, 2) for name in ("q_turned", "k_turned")]
-    if rotated[0] is None or rotated[1] is None:
-        return None
-    if rotated[0].shape != q.shape or rotated[1].shape != k.shape:
-        raise InputError("its turned queries and keys have other shapes than q and k")
-    return Rotated(rotated[0], rotated[1])
-
-
-def _weights(name: str, record: Mapping[str, object], layout: str) -> HeadWeights | None:
+def _weights(name: str, record: Record, layout: str) -> HeadWeights | None:
     """Return a head's W and b, as in x W; None where it has none."""
     W = [_optional(record, f"W_{letter}", 2) for letter in "qkv"]
     W_q, W_k, W_v = (None if M is None else in_out(M, layout) for M in W)
@@ -257,15 +246,15 @@ def _agree(found: Array, stated: Array, name: str) -> None:
         raise InputError(f"{name} is not what the formula gives")
 
 
-def _distances(trace: Trace, record: Mapping[str, object], q: Array, given: Array) -> Position | None:
+def _distances(trace: Trace, record: Record, q: Array, given: Array) -> Position | None:
     """Return a learned head's vectors and numbers for distances, if they give its position scores."""
     R, b = _optional(record, "position_vectors", 2), _optional(record, "position_biases", 1)
     if R is None or b is None or R.shape != (len(b), q.shape[1]):
         return None
     along = Position(R, b)
     by_distance = along.by_distance(q, position_scale_of(trace.score, q.shape[1]) / trace.temperature)
-    scores = HeadInput(q, q, q, by_distance=by_distance).added(np.arange(len(q)))
-    return along if scores is not None and np.allclose(scores, given, rtol=1e-5, atol=1e-6) else None
+    scores = spread(by_distance, np.arange(len(q)), len(q))
+    return along if np.allclose(scores, given, rtol=1e-5, atol=1e-6) else None
 
 
 def show(

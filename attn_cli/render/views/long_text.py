@@ -50,9 +50,9 @@ def long_view(trace: Trace, head: Head, view: View) -> Iterator[Block]:
 
 
 def _long_view(trace: Trace, head: Head) -> LongView:
-    from attn_cli.pipeline.long_text import summary_of_weights
+    from attn_cli.pipeline.long_text import view_of
 
-    return trace.long_view or summary_of_weights(head.weights, trace.mask, 1).view
+    return trace.long_view or view_of(head.weights, trace.mask)
 
 
 def block_map(trace: Trace, kept: LongView, view: View, is_mask: bool = False) -> Iterator[Block]:

@@ -15,8 +15,8 @@ from attn_cli.render.views.closing import closing
 from attn_cli.render.views.long_text import asked_rows, links_of, long_view, row_links, strongest_named
 from attn_cli.render.views.wording import MOST_CELLS, formula, is_large, no_arithmetic, quoted, short, title
 from attn_cli.settings.output import View
-from attn_cli.trace.diagnostics import Diagnosis
 from attn_cli.trace.head import Head
+from attn_cli.trace.row import Diagnosis
 from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
