@@ -30,7 +30,7 @@ def run() -> None:
 
     gc.disable()  # imports make no garbage worth a search; main() turns it on again
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a second thread only spins on small matrices
-    from attn_cli.io.streams import check_standard_streams
+    from attn_cli.io.console import check_standard_streams
 
     check_standard_streams()
     from attn_cli.cli.app import main

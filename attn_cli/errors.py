@@ -15,9 +15,7 @@ INPUT = 65  # InputError, NotFinite: the input was refused
 NO_FILE = 66  # FileError: a file is missing or unreadable
 NO_EXTRA = 69  # MissingExtra: an optional part is not installed
 BUG = 70  # AttnError itself, and any exception that is not one of these
-NO_MEMORY = (
-    71  # NoMemory, MachineError: the machine refused memory, or the machines of a cluster are not there
-)
+NO_MEMORY = 71  # NoMemory, MachineError: no memory, or the machines of a cluster are not there
 CANNOT_CREATE = 73  # CreateError: an output file cannot be created
 CANNOT_WRITE = 74  # WriteError: writing failed
 CONFIG = 78  # ConfigError: a bad ATTN_* variable or configuration file
@@ -55,8 +53,7 @@ class AttnError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        hint, _, _ = self.hint.partition("\n")
-        return f"{self.message} {hint}".rstrip()
+        return f"{self.message} {self.hint.partition(chr(10))[0]}".rstrip()
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle it as it is: some kinds are made of other things than their message."""
@@ -64,8 +61,8 @@ class AttnError(Exception):
 
     def as_record(self) -> dict[str, object]:
         """Return the error as the JSON of schema attn/1."""
-        hint, _, _ = self.hint.partition("\n")
-        error = {"code": self.code, "message": self.message, "hint": hint or None, "line": self.line}
+        hint = self.hint.partition("\n")[0] or None
+        error = {"code": self.code, "message": self.message, "hint": hint, "line": self.line}
         return {"schema": "attn/1", "error": error}
 
 
@@ -155,18 +152,15 @@ class NotFinite(InputError):
         self, query: int | None, key: int, queries: Sequence[str] = (), keys: Sequence[str] = ()
     ) -> None:
         self.query, self.key = query, key
-        k = f"key {key} ({keys[key]})" if keys else f"key {key}"
+        said = f"key {key} ({keys[key]})" if keys else f"key {key}"
         if query is None:
-            super().__init__(
-                f"The value vector of {k} holds NaN or infinity, and it is attended to.",
-                "In float32, numbers beyond 3e38 are infinite.",
-            )
-            return
-        q = f"query {query} ({queries[query]})" if queries else f"query {query}"
-        super().__init__(
-            f"The score of {q} and {k} is not a finite number.",
-            "Look for NaN, infinity or numbers beyond 1e150 (in float32, 1e18) in what was given.",
-        )
+            said = f"The value vector of {said} holds NaN or infinity, and it is attended to."
+            hint = "In float32, numbers beyond 3e38 are infinite."
+        else:
+            q = f"query {query} ({queries[query]})" if queries else f"query {query}"
+            said = f"The score of {q} and {said} is not a finite number."
+            hint = "Look for NaN, infinity or numbers beyond 1e150 (in float32, 1e18) in what was given."
+        super().__init__(said, hint)
 
     def among(self, rows: Sequence[int]) -> NotFinite:
         """Return the error of a block of rows that are, in the whole, `rows`."""

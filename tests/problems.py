@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from attn_cli import attend
-from attn_cli.core import fast, tiles
+from attn_cli.core import heads, tiles
 from attn_cli.core import streaming as streams
-from attn_cli.core.attend import strongest_links
-from attn_cli.core.heads import checked_attention
+from attn_cli.core.attend import small, strongest_links
+from attn_cli.core.heads import checked_attention, fits
 from attn_cli.core.masks import named, with_padding
 from attn_cli.trace.row import entropy
 
@@ -88,7 +88,7 @@ class Problem(NamedTuple):
 
     @property
     def is_fast(self):
-        return fast.fits(self.Q, self.K, self.V, self.bias, self.by_distance, scale=self.scale)
+        return fits(self.Q, self.K, self.V, self.bias, self.by_distance, scale=self.scale)
 
 
 def made(kind):
@@ -177,7 +177,7 @@ def tiled(rows=None, wide=None) -> Iterator[None]:
             patch.setattr(streams, "ROW_BLOCK_BYTES", 1)
             patch.setattr(streams, "MOST_ROWS", rows)
             patch.setattr(streams, "FEWEST_ROWS", 1)
-            patch.setattr(fast, "SMALL", 0)
+            patch.setattr(heads, "SMALL", 0)
             patch.setattr(streams, "MIN_THREADED_SCORES", 0)
         yield
 
@@ -215,7 +215,7 @@ def compared(problem, k=3, blocks=(2, 3), threads=1):
     yield "strongest_links: output", strays(output)
     yield "strongest_links: weights", share(*_linked(links, core.weights, seen, k))
     check_order(links, Q, K, scale, added, seen, cap)
-    if added is None and cap is None and (done := fast.small(Q, K, V, scale, allowed)):
+    if added is None and cap is None and (done := small(Q, K, V, scale, allowed)):
         yield "small: weights", share(done[0], core.weights)
         yield "small: output", strays(done[1])
     if not problem.is_fast:

@@ -14,7 +14,7 @@ import pytest
 
 import attn_cli
 from attn_cli import Settings, attend, trace_masked, trace_self
-from attn_cli.core.mask_rules import MASKS, MaskRule
+from attn_cli.core.masks import MASKS, MaskRule
 from attn_cli.core.scores import SCORES, ByHand, Lines, Score, Terms
 from attn_cli.errors import UsageError
 from attn_cli.io.terminal import Terminal

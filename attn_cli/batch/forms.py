@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from attn_cli.batch.job import ChunkOutput, Job
 from attn_cli.errors import AttnError
-from attn_cli.io.json_text import json_line
+from attn_cli.io.escape import json_line
 
 if TYPE_CHECKING:
     from attn_cli.batch.compute import Computer

@@ -1,19 +1,21 @@
 """Attention for programs: `attend` and `strongest_links`, and the choice between the readable and the fast way.
 
-The readable way is attention.py, by blocks of rows where there are many. The fast way, streaming.py, gives the same
-numbers to the last few bits, and is imported for large matrices alone. Commands and programs choose between them with
-the functions of this module.
+The readable way is attention.py, by blocks of rows where there are many. The fast way gives the same numbers to the
+last few bits: of small matrices here, of large ones in streaming.py, which is imported for them alone. It returns
+weights and output, or, without an n_q x n_k array, the output alone or a survey (each row's strongest links).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
 
-from attn_cli.core import fast
-from attn_cli.core.heads import HeadInput, Links, blocks_of_rows, joined_mask, readable_blocks, strongest
+from attn_cli.core import heads as one_head
+from attn_cli.core.heads import HeadInput, Links, blocks_of_rows
 from attn_cli.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,10 +25,14 @@ if TYPE_CHECKING:
     from attn_cli.core.attention import Steps
     from attn_cli.core.streaming import Survey
     from attn_cli.core.tiles import Tiles
-    from attn_cli.io.array_types import Array
+    from attn_cli.io.array_types import Array, Bools
     from attn_cli.io.progress import OnPart
 
 FAST_BLOCK_CELLS = 1 << 23  # weights that the fast way holds at once, where rows are wanted block by block
+MODEST = 60.0  # exp of this does not overflow float32, and exp of its negative does not underflow
+MODEST_SQUARES = MODEST**2
+NARROW = 16
+MANY = 32  # links a row above which a search of whole rows is faster than one by tiles
 
 
 @overload
@@ -86,17 +92,16 @@ def attend(
     is_sound = scale is None or isinstance(scale, (int, float))
     is_sound &= threads is None or (isinstance(threads, int) and threads > 0)
     is_plain = mask is bias is softcap is lengths is None and not (grouped or steps)
-    if is_plain and is_sound and (done := fast.at_once(Q, K, V, scale)):
+    if is_plain and is_sound and (done := at_once(Q, K, V, scale)):
         return done if return_weights else (None, done[1])
     from attn_cli.core.arguments import read_heads, read_threads  # the commands check their own
 
-    given = read_heads(Q, K, V, mask, bias, scale, grouped, softcap, lengths)
+    given, threads = read_heads(Q, K, V, mask, bias, scale, grouped, softcap, lengths), read_threads(threads)
     if steps:
         if not return_weights:
             raise InputError("With steps=True the weights are returned: leave out return_weights=False.")
-        read_threads(threads)
         return given.steps()
-    weights, output = _attended(given.heads, return_weights, read_threads(threads))
+    weights, output = _attended(given.heads, return_weights, threads)
     return None if weights is None else given.together(weights), given.together(output)
 
 
@@ -134,7 +139,7 @@ def strongest_links(
     for rows in blocks_of_rows(head):
         weights, output = weigh(head, tiles, rows, threads)
         bias_rows = None if head.bias is None else head.bias[rows.start : rows.stop]
-        links.append(strongest(weights, k, joined_mask(head.allowed(rows), bias_rows)))
+        links.append(one_head.strongest(weights, k, one_head.joined_mask(head.allowed(rows), bias_rows)))
         outputs.append(output)
     keys, strengths = (np.concatenate(column) for column in zip(*links, strict=True))
     return Links(keys, given.returned(strengths)), given.returned(np.concatenate(outputs))
@@ -155,7 +160,7 @@ def output_of(head: HeadInput, threads: int | None, report: OnPart | None) -> Ar
     """Return the output (n_q, d_v) alone; there is never an n_q x n_k array where the fast way will do."""
     tiles = head.tiles()
     if tiles is None:
-        return np.concatenate([steps.output for steps in readable_blocks(head)])
+        return np.concatenate([steps.output for steps in one_head.readable_blocks(head)])
     from attn_cli.core.streaming import output
 
     made: Array = output([tiles], [head.V], threads, report)[0]
@@ -170,7 +175,7 @@ def survey_of(
     report: OnPart | None = None,
 ) -> Survey | None:
     """Return each row's k strongest links and more, as streaming.py does; None where whole rows must be gone over."""
-    tiles = head.tiles() if k <= fast.MANY else None
+    tiles = head.tiles() if k <= MANY else None
     if tiles is None:
         return None
     from attn_cli.core.streaming import survey
@@ -197,10 +202,10 @@ def _attended(
 
 def _small_or_readable(head: HeadInput, with_weights: bool) -> tuple[Array | None, Array]:
     """Return one head's weights, where they are wanted, and its output."""
-    is_small = len(head.Q) * len(head.K) <= fast.SMALL
+    is_small = len(head.Q) * len(head.K) <= one_head.SMALL
     if is_small and head.bias is None and head.softcap is None and head.scale is not None:
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-            done = fast.small(head.Q, head.K, head.V, head.scale, head.allowed(range(len(head.Q))))
+            done = small(head.Q, head.K, head.V, head.scale, head.allowed(range(len(head.Q))))
         if done is not None:
             return done if with_weights else (None, done[1])
     n_q, n_k = len(head.Q), len(head.K)
@@ -212,3 +217,57 @@ def _small_or_readable(head: HeadInput, with_weights: bool) -> tuple[Array | Non
         if weights is not None:
             weights[rows.start : rows.stop] = steps.weights
     return weights, output
+
+
+def at_once(Q: object, K: object, V: object, scale: float | None) -> tuple[Array, Array] | None:
+    """Return (weights, output) of one small head, given as plain arrays; None where anything must be checked."""
+    if not (type(Q) is type(K) is type(V) is np.ndarray and Q.dtype is K.dtype is V.dtype):
+        return None
+    if not Q.ndim == K.ndim == V.ndim == 2:
+        return None
+    (n_q, d_k), (n_k, d) = Q.shape, K.shape
+    if d != d_k or len(V) != n_k or not 0 < n_q * n_k <= one_head.SMALL or not d_k * V.shape[1]:
+        return None
+    try:
+        return small(Q, K, V, 1 / math.sqrt(d_k) if scale is None else scale)
+    except (RuntimeWarning, FloatingPointError):  # if the caller raises them; errstate is too slow
+        return None
+
+
+def small(
+    Q: Array, K: Array, V: Array, scale: float, allowed: Bools | None = None
+) -> tuple[Array, Array] | None:
+    """Return (weights, output) of one head of up to about 128 x 128; None where the readable core must do it.
+
+    Q (n_q, d_k), K (n_k, d_k), V (n_k, d_v), all of one dtype. Scores of modest size need no shift before exp;
+    the sum of their squares shows that they are, and that all are finite.
+    """
+    char = Q.dtype.char
+    if char not in "fd":
+        return None
+    weights: Array = Q.dot(K.T)
+    n_k = weights.shape[1]
+    factor, ones = _constants(scale, n_k, char)
+    weights *= factor
+    if not np.vdot(weights, weights) < MODEST_SQUARES and not np.abs(weights).max() < MODEST:
+        return None
+    np.exp(weights, out=weights)
+    if allowed is not None:
+        weights *= allowed
+    total = weights.dot(ones)
+    if allowed is not None:
+        total[total == 0] = 1
+    weights /= total
+    output: Array = weights.dot(V)
+    return (weights, output) if np.vdot(output, output) < math.inf else None
+
+
+@lru_cache
+def _constants(scale: float, n_k: int, char: str) -> tuple[Array, Array]:
+    """Return the scale as an array, which NumPy multiplies by faster than by a Python float, and ones.
+
+    A product with a column of ones sums rows; a product with a square of ones also broadcasts the sums.
+    """
+    with np.errstate(over="ignore"):  # a scale that is infinite in float32 is refused by the score check
+        factor = np.array(scale, char)
+    return factor, np.ones((n_k, n_k if n_k <= NARROW else 1), char)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from attn_cli.core import fast
 from attn_cli.core.attention import Steps, attention
 from attn_cli.core.masks import AnyMask
 from attn_cli.core.scores import scale_of, score_named
@@ -18,6 +17,12 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools, Ints
 
 BLOCK_CELLS = 1 << 20  # scores that the readable way holds at once
+SMALL = 128 * 128  # scores of a head up to which whole matrices are fastest
+# By a number's bytes:
+MAX_ELEMENT = {4: 1e15, 8: 1e140}  # sums of products of numbers up to this are finite
+MAX_SCORE = {4: 1e6, 8: 1e14}  # the exponential of a larger score has no correct digit
+SHORT = 256  # keys up to which a whole row is sorted more quickly than its candidates are found
+TIED = 0.78  # weights tie within the dtype's precision to this power: 6e-13, in float32 4e-6
 
 
 class HeadInput(NamedTuple):
@@ -54,15 +59,9 @@ class HeadInput(NamedTuple):
         """Return every step of these rows, the readable way."""
         at = np.asarray(rows, dtype=np.intp)
         try:
+            mask, bias = self.allowed(at), self.added(at)
             return checked_attention(
-                self.Q[at],
-                self.K,
-                self.V,
-                self.allowed(at),
-                self.added(at),
-                self.scale,
-                self.score,
-                self.softcap,
+                self.Q[at], self.K, self.V, mask, bias, self.scale, self.score, self.softcap
             )
         except NotFinite as error:
             raise error.among(at.tolist()) from None
@@ -70,15 +69,42 @@ class HeadInput(NamedTuple):
     def tiles(self) -> Tiles | None:
         """Return the head ready for the fast way; None where it is small, or only the readable way will do."""
         rows_as_dot = score_named(self.score).as_dot
-        if rows_as_dot is None or len(self.Q) * len(self.K) <= fast.SMALL:
+        if rows_as_dot is None or len(self.Q) * len(self.K) <= SMALL:
             return None
         scale = scale_of(self.score, self.Q.shape[1]) if self.scale is None else self.scale
         Q, K = rows_as_dot(self.Q), rows_as_dot(self.K)
-        if not fast.fits(Q, K, self.V, self.bias, self.by_distance, scale=scale):
+        if not fits(Q, K, self.V, self.bias, self.by_distance, scale=scale):
             return None
         from attn_cli.core.tiles import Tiles
 
         return Tiles(Q, K, scale, self.mask, self.bias, self.by_distance, self.softcap)
+
+
+def fits(Q: Array, K: Array, V: Array, *terms: Array | None, scale: float = 1.0) -> bool:
+    """Tell whether the fast way gives what attention.py does: float32 or float64, finite, and not too large.
+
+    A term is what is added to the scores of Q and K times `scale`, and may hold -inf, which masks.
+    """
+    if Q.dtype.char not in "fd":
+        return False
+    most, max_score = MAX_ELEMENT[Q.dtype.itemsize], MAX_SCORE[Q.dtype.itemsize]
+    q, k = _largest(Q), _largest(K)
+    if not max(q, k, 1) * max(1, abs(scale)) < most:  # NaN is not less
+        return False
+    near = q * k * Q.shape[1] * abs(scale) < max_score and _largest(V) < max_score
+    return near and all(_is_sound(term, max_score) for term in terms if term is not None)
+
+
+def _largest(M: Array) -> float:
+    """Return the largest magnitude, or NaN where there is one."""
+    return max(-float(M.min()), float(M.max()))
+
+
+def _is_sound(term: Array, most: float) -> bool:
+    """Tell whether a term's numbers are all below `most` in magnitude, or -inf."""
+    if not float(term.max()) < most:  # NaN is not less
+        return False
+    return float(term.min()) > -most or bool(((term > -most) | np.isneginf(term)).all())
 
 
 def spread(by_distance: Array, rows: Ints, n_k: int) -> Array:
@@ -97,9 +123,8 @@ def blocks_of_rows(head: HeadInput, cells: int | None = None) -> Iterator[range]
 
 
 def readable_blocks(head: HeadInput) -> Iterator[Steps]:
-    """Yield the steps of some rows after the other, the readable way."""
-    for rows in blocks_of_rows(head):
-        yield head.steps(rows)
+    """Yield the steps of one block of rows after the other, the readable way."""
+    yield from map(head.steps, blocks_of_rows(head))
 
 
 def checked_attention(
@@ -142,10 +167,6 @@ def joined_mask(mask: Bools | None, bias: Array | None) -> Bools | None:
     return ~hidden if mask is None else mask & ~hidden
 
 
-SHORT = 256  # keys up to which a whole row is sorted more quickly than its candidates are found
-TIED = 0.78  # weights tie within the dtype's precision to this power: 6e-13, in float32 4e-6
-
-
 class Links(NamedTuple):
     """Each query's strongest keys, (n_q, k), strongest first; key -1 and weight 0 where there is none."""
 
@@ -161,12 +182,11 @@ def strongest(weights: Array, k: int, mask: Bools | None = None) -> Links:
     """
     n_q, n_k = weights.shape
     k = min(k, n_k)
-    kept = np.where(mask, weights, -1) if mask is not None else weights
+    kept = weights if mask is None else np.where(mask, weights, -1)  # below 0: a masked key
     if k == 1:  # the first of those that tie with the largest
         least = kept.max(axis=-1, keepdims=True) * (1 - rounding_of(kept.dtype))
         keys = (kept >= least).argmax(axis=-1)[:, np.newaxis]
-        return _links(kept, keys, weights.dtype)
-    if n_k > SHORT and k < n_k // 4:
+    elif n_k > SHORT and k < n_k // 4:
         # The k-th largest weight bounds the candidates; sorting those alone is quicker.
         bound = np.partition(kept, n_k - k, axis=-1)[:, n_k - k]
         with np.errstate(under="ignore"):
@@ -177,13 +197,8 @@ def strongest(weights: Array, k: int, mask: Bools | None = None) -> Links:
             keys[i] = candidates[_in_order(row[candidates])[:k]]
     else:
         keys = _in_order(kept)[:, :k]
-    return _links(kept, keys, weights.dtype)
-
-
-def _links(kept: Array, keys: Ints, dtype: np.dtype[Any]) -> Links:
-    """Return the links to these keys, (n_q, k); a weight below 0 is that of a masked key."""
     found = np.take_along_axis(kept, keys, axis=-1)
-    return Links(np.where(found < 0, -1, keys), np.where(found < 0, 0, found).astype(dtype))
+    return Links(np.where(found < 0, -1, keys), np.where(found < 0, 0, found).astype(weights.dtype))
 
 
 def _in_order(weights: Array) -> Ints:

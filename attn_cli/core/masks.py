@@ -1,20 +1,153 @@
-"""Boolean masks: which query may attend to which key. True = may attend.
+"""Masks: which query may attend to which key. True = may attend; rows are queries, columns are keys.
 
-Rows are queries, columns are keys. A mask is kept as a rule and made row by row, so that a long text
-never needs all of it at once.
+A rule is computed from positions alone: query i, key j, and how many there are of each; a new rule is a new entry of
+MASKS. A mask is kept as a rule and made row by row, so that a long text never needs all of it at once. NumPy is
+imported where a mask is made, because the command line reads the names before it needs NumPy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
-from attn_cli.core.mask_rules import EVERYWHERE, Reach, rule_named
+from attn_cli.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Bools, Ints
+
+Reach = tuple[int | None, int | None]
+EVERYWHERE: Reach = (None, None)
+
+
+class MaskRule(NamedTuple):
+    """One rule. Its callables take, after what is named here, the numbers that its name holds (N of `window:N`)."""
+
+    words: Callable[..., str]  # (is_self): one sentence, what query i may look at
+    comment: str  # the same in a script, with {} for each number
+    lines: Mapping[str, str]  # by framework: an expression for the mask, of n_q and n_k, with {} as above
+    # (n_q, n_k): how far to the left and to the right of its own place a query sees; None is without end.
+    reach: Callable[..., Reach] = lambda n_q, n_k, *numbers: EVERYWHERE
+    # (i, j, n_q, n_k), i a column and j a row of places: who may attend to whom, where reach does not say it all.
+    allowed: Callable[..., Bools] | None = None
+    form: str = ""  # how a name with numbers is typed
+    numbers: int = 0
+    javascript: str = ""  # an expression of i, j, n_q, n_k and its numbers a and b; without, no page has it
+    corner: str = ""  # of a causal rule: from which corner of the matrix it starts
+    keras_argument: str = ""  # of keras.layers.Attention, where the layer knows the rule
+
+    def rows(self, i: Ints, j: Ints, n_q: int, n_k: int, *numbers: int) -> Bools:
+        """Return the mask of the queries i (rows, 1) over the keys j (columns,)."""
+        left, right = self.reach(n_q, n_k, *numbers)
+        if self.allowed is not None:
+            allowed: Bools = (i == i) & (j == j) & self.allowed(i, j, n_q, n_k, *numbers)  # (rows, columns)
+            return allowed
+        if left is None:
+            return (i == i) & (j == j) if right is None else j <= i + right
+        return j >= i - left if right is None else (j >= i - left) & (j <= i + right)
+
+
+MASKS: dict[str, MaskRule] = {  # by name up to the first colon; rules that share it differ in their numbers
+    "none": MaskRule(
+        words=lambda is_self: "Every query may look at every key.",
+        comment="No mask.",
+        lines={},
+        javascript="true",
+    ),
+    "causal": MaskRule(
+        words=lambda is_self: f"Query i may look at the keys 0 to i{': at itself and back' * is_self}.",
+        comment="Causal mask, from the top left corner: each query sees the keys up to its own position.",
+        lines={
+            "numpy": "np.tril(np.ones((n_q, n_k), dtype=bool))",
+            "torch": "torch.ones(n_q, n_k, dtype=torch.bool).tril()",
+            "keras": "ops.tril(ops.ones((n_q, n_k))) > 0",
+        },
+        reach=lambda n_q, n_k: (None, 0),
+        javascript="j <= i",
+        corner="top-left",
+        keras_argument="use_causal_mask=True",
+    ),
+    "causal-bottom-right": MaskRule(
+        words=lambda is_self: (
+            "The last query may look at every key, and each query before it at one key less."
+        ),
+        comment="Causal mask, from the bottom right corner: the last query sees every key.",
+        lines={
+            "numpy": "np.tril(np.ones((n_q, n_k), dtype=bool), n_k - n_q)",
+            "torch": "torch.ones(n_q, n_k, dtype=torch.bool).tril(n_k - n_q)",
+            "keras": "ops.tril(ops.ones((n_q, n_k)), n_k - n_q) > 0",
+        },
+        reach=lambda n_q, n_k: (None, n_k - n_q),
+        javascript="j <= i + n_k - n_q",
+        corner="bottom-right",
+    ),
+    "window": MaskRule(
+        words=lambda is_self, n: (
+            f"A query may look at keys that stand at most {n:,} place{'s' * (n != 1)} away."
+        ),
+        comment="Window mask: each query sees the keys whose positions differ from its own by at most {}.",
+        lines={
+            "numpy": "np.abs(np.arange(n_q)[:, None] - np.arange(n_k)) <= {}",
+            "torch": "(torch.arange(n_q)[:, None] - torch.arange(n_k)).abs() <= {}",
+            "keras": "ops.abs(ops.arange(n_q)[:, None] - ops.arange(n_k)) <= {}",
+        },
+        reach=lambda n_q, n_k, n: (n, n),
+        javascript="Math.abs(i - j) <= a",
+        form="window:N",
+        numbers=1,
+    ),
+    "window:L:R": MaskRule(
+        words=lambda is_self, left, right: (
+            f"A query may look at the keys from {_places(left, 'before its own')} to {_places(right, 'after it')}."
+        ),
+        comment="Window mask: each query sees the keys from {} before its own position to {} after it.",
+        lines={
+            "numpy": "np.triu(np.tril(np.ones((n_q, n_k), dtype=bool), {1}), -{0})",
+            "torch": "torch.ones(n_q, n_k, dtype=torch.bool).tril({1}).triu(-{0})",
+            "keras": "ops.triu(ops.tril(ops.ones((n_q, n_k)), {1}), -{0}) > 0",
+        },
+        reach=lambda n_q, n_k, left, right: (left, right),
+        javascript="j >= i - a && j <= i + b",
+        form="window:L:R",
+        numbers=2,
+    ),
+}
+
+
+def _places(n: int, side: str) -> str:
+    return f"{n:,} place{'s' * (n != 1)} {side}" if n else "its own place"
+
+
+def mask_forms() -> tuple[str, ...]:
+    """Return how each rule is typed: none, causal, window:N."""
+    return tuple(rule.form or name for name, rule in MASKS.items())
+
+
+def mask_examples() -> tuple[str, ...]:
+    """Return a name of each rule: none, causal, window:1."""
+    return tuple(re.sub(":[A-Z]", ":1", form) for form in mask_forms())
+
+
+def find_rule(name: str) -> tuple[MaskRule, tuple[int, ...]] | None:
+    """Return the rule of that name and the numbers in it; None if there is none."""
+    stem, *numbers = name.split(":")
+    if not all(re.fullmatch("[0-9]{1,9}", n) for n in numbers):
+        return None
+    for key, rule in MASKS.items():
+        if key.partition(":")[0] == stem and rule.numbers == len(numbers):
+            return rule, tuple(map(int, numbers))
+    return None
+
+
+def rule_named(name: str) -> tuple[MaskRule, tuple[int, ...]]:
+    """Return the rule of that name and the numbers in it; raise UsageError if none has it."""
+    found = find_rule(name)
+    if found is None:
+        numbers = dict.fromkeys(letter for form in mask_forms() for letter in form.split(":")[1:])
+        near = did_you_mean(name, mask_forms())
+        hint = f"{near}Masks are {', '.join(mask_forms())} ({', '.join(numbers)}: 0 or more), or a file."
+        raise UsageError(f"There is no mask {name!r}.", hint, "--mask")
+    return found
 
 
 PADDING, EXCLUDED = "padding", "words off"
@@ -41,17 +174,17 @@ class Mask(NamedTuple):
 
     def rows(self, rows: Sequence[int] | Ints, low: int = 0, high: int | None = None) -> Bools:
         """Return the mask of these queries over the keys from `low` up to `high`, else over all n_k."""
-        high = self.n_k if high is None else high
-        allowed = self._by_rule(np.asarray(rows, dtype=np.intp), low, high)
+        import numpy as np
+
+        high, at = self.n_k if high is None else high, np.asarray(rows, dtype=np.intp)
+        if self.array is not None:
+            allowed: Bools = self.array[at, low:high]
+        else:
+            rule, numbers = rule_named(self.name)
+            allowed = rule.rows(at[:, np.newaxis], np.arange(low, high), self.n_q, self.n_k, *numbers)
         allowed[:, max(0, self.padding.start - low) : max(0, self.padding.stop - low)] = False
         allowed[:, [key - low for key in self.excluded if low <= key < high]] = False
         return allowed
-
-    def _by_rule(self, rows: Ints, low: int, high: int) -> Bools:
-        if self.array is not None:
-            return self.array[rows, low:high]
-        rule, numbers = rule_named(self.name)
-        return rule.rows(rows[:, np.newaxis], np.arange(low, high), self.n_q, self.n_k, *numbers)
 
     def span(self, start: int, stop: int) -> tuple[int, int]:
         """Return the keys, from and up to, outside which the queries from `start` up to `stop` see nothing."""
@@ -67,12 +200,9 @@ class Mask(NamedTuple):
     def range_ends(self, start: int, stop: int) -> tuple[int, ...]:
         """Return the possible boundaries of key ranges that every query from `start` up to `stop` sees."""
         left, right = self._reach()
-        found = [self.padding.start, self.padding.stop] if self.padding else []
-        if left is not None:
-            found.append(stop - left - 1)
-        if right is not None:
-            found.append(start + right + 1)
-        return tuple(found)
+        ends = [self.padding.start, self.padding.stop] if self.padding else []
+        ends += [] if left is None else [stop - left - 1]
+        return (*ends, *([] if right is None else [start + right + 1]))
 
     def hidden(self, start: int, stop: int, low: int, high: int) -> Bools | None:
         """Return what is masked in a tile: queries from `start` up to `stop`, keys from `low` up to `high`.
@@ -90,7 +220,6 @@ class Mask(NamedTuple):
         return hidden if hidden.any() else None
 
     def _reach(self) -> Reach:
-        """Return how far a query sees to the left and to the right of its own number; None is without end."""
         if self.array is not None:
             return EVERYWHERE
         rule, numbers = rule_named(self.name)
@@ -104,8 +233,9 @@ class AllOf(NamedTuple):
 
     def rows(self, rows: Sequence[int] | Ints, low: int = 0, high: int | None = None) -> Bools:
         """Return the mask of these queries over the keys from `low` up to `high`, as `Mask.rows`."""
-        high = max(mask.n_k for mask in self.masks) if high is None else high
-        allowed: Bools = np.logical_and.reduce([mask.rows(rows, low, high) for mask in self.masks])
+        allowed = self.masks[0].rows(rows, low, high)
+        for mask in self.masks[1:]:
+            allowed &= mask.rows(rows, low, high)
         return allowed
 
     def span(self, start: int, stop: int) -> tuple[int, int]:
@@ -114,7 +244,7 @@ class AllOf(NamedTuple):
         return max(lows), max(*lows, min(highs))
 
     def range_ends(self, start: int, stop: int) -> tuple[int, ...]:
-        """Return the keys at which a part that all of these queries see may end, as `Mask.cuts`."""
+        """Return the possible boundaries of key ranges that every query sees, as `Mask.range_ends`."""
         return tuple(cut for mask in self.masks for cut in mask.range_ends(start, stop))
 
     def hidden(self, start: int, stop: int, low: int, high: int) -> Bools | None:
@@ -163,6 +293,8 @@ def with_excluded(mask: Mask | None, n_q: int, n_k: int, keys: tuple[int, ...]) 
 
 def widened(mask: Mask, n_q: int, n_k: int, queries: range, keys: range) -> Mask:
     """Return a mask over n_q x n_k whose part at `queries` and `keys` is `mask`; the rest is allowed."""
+    import numpy as np
+
     array = np.ones((n_q, n_k), dtype=np.bool_)
     array[queries.start : queries.stop, keys.start : keys.stop] = mask.rows(range(mask.n_q))
     return Mask(mask.name, n_q, n_k, array)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -81,42 +81,6 @@ def _products(held: Array, V: Array, block: Block) -> Array:
     return total
 
 
-def output(
-    heads: Sequence[Tiles], values: Sequence[Array], threads: int | None = None, report: OnPart | None = None
-) -> Array:
-    """Return the output (heads, n_q, d_v) alone, with memory for it and a tile."""
-    n_q, d_v, dtype = heads[0].n_q, values[0].shape[1], heads[0].Q.dtype
-    made = np.empty((len(heads), n_q, d_v), dtype)
-    rows, wide = _tile(n_q, dtype.itemsize)
-
-    def worker() -> Do:
-        tile, part, ones = np.empty((rows, wide), dtype), np.empty((rows, d_v), dtype), np.ones(wide, dtype)
-
-        def do(head: int, block: Block) -> None:
-            held, V = made[head, block.start : block.stop], values[head]
-
-            def fill() -> Array:
-                """Sum up exponentials times values; return the sums of the exponentials."""
-                total = np.zeros(len(held), dtype)
-                held[:] = 0
-                for piece in block.pieces(wide):
-                    exps = tile[: len(held), : piece.high - piece.low]
-                    block.power(exps, exps, block.scores(piece, exps))
-                    held[:] += np.matmul(exps, V[piece.low : piece.high], out=part[: len(held)])
-                    np.add(total, exps @ ones[: exps.shape[1]], out=total)
-                return total
-
-            total = fill()
-            if block.rescale_underflowed_rows(total, tile):
-                total = fill()
-            held *= _inverse(total)
-
-        return do
-
-    _run(heads, range(n_q), rows, worker, threads, report)
-    return made
-
-
 class Survey(NamedTuple):
     """What streaming leaves of one head: everything but the matrix.
 
@@ -135,15 +99,6 @@ class Survey(NamedTuple):
     counts: Array
 
 
-class Workspace(NamedTuple):
-    """One thread's buffers: a tile of scores, its exponentials (the same array unless entropy is wanted), outputs."""
-
-    scores: Array
-    exps: Array
-    part: Array
-    ones: Array
-
-
 class BlockFindings(NamedTuple):
     """What streaming over one block of rows finds, before it is divided by the rows' sums."""
 
@@ -160,6 +115,15 @@ class BlockFindings(NamedTuple):
         return total
 
 
+def output(
+    heads: Sequence[Tiles], values: Sequence[Array], threads: int | None = None, report: OnPart | None = None
+) -> Array:
+    """Return the output (heads, n_q, d_v) alone, with memory for it and a tile."""
+    made = np.empty((len(heads), heads[0].n_q, values[0].shape[1]), values[0].dtype)
+    _survey(heads, values, [_nothing_yet(one, 0, None, one.dtype) for one in made], threads, report)
+    return made
+
+
 def survey(
     tiles: Tiles, V: Array, k: int, blocks: tuple[int, int] | None = None,
     threads: int | None = None, report: OnPart | None = None,
@@ -168,71 +132,84 @@ def survey(
 
     With `blocks`, the rows and columns of a map, also the map, each row's entropy, and how many keys it may see.
     """
-    n_q, n_k, d_v, dtype = tiles.n_q, tiles.n_k, V.shape[1], V.dtype
-    rows, wide = _tile(n_q, dtype.itemsize)
-    k, shape = min(k, n_k), blocks or (1, 1)
-    kept = Survey(
-        np.empty((n_q, k), np.intp),
-        np.empty((n_q, k), dtype),
-        np.empty((n_q, d_v), dtype),
-        np.zeros(n_q if blocks else 0),
-        np.zeros(n_q if blocks else 0),
-        np.zeros(shape),
-        np.zeros(shape),
-    )
-    parts: dict[int, tuple[Array, Array]] = {}
-
-    def worker() -> Do:
-        scores = np.empty((rows, wide), dtype)
-        exps = np.empty((rows, wide), dtype) if blocks else scores
-        workspace = Workspace(scores, exps, np.empty((rows, d_v), dtype), np.ones(wide, dtype))
-
-        def do(head: int, block: Block) -> None:
-            found = _found(block, V, kept, workspace)
-            if block.rescale_underflowed_rows(found.total, scores):
-                found = _found(block, V, kept, workspace)
-            parts[block.start] = _put(found, block, kept)
-
-        return do
-
-    _run([tiles], range(n_q), rows, worker, threads, report)
-    for start in sorted(parts):  # in order, so that the sums do not depend on which thread was first
-        first = start * shape[0] // n_q
-        for whole, part in zip((kept.sums, kept.counts), parts[start], strict=True):
-            whole[first : first + len(part)] += part
+    made = np.empty((tiles.n_q, V.shape[1]), V.dtype)
+    kept = _nothing_yet(made, min(k, tiles.n_k), blocks, np.dtype(np.float64))
+    _survey([tiles], [V], [kept], threads, report)
     return kept
 
 
-def _found(block: Block, V: Array, kept: Survey, workspace: Workspace) -> BlockFindings:
-    """Go over a block's tiles; the output, before it is divided, goes into `kept`."""
+def _nothing_yet(
+    output: Array, k: int, blocks: tuple[int, int] | None, of_sums: np.dtype[np.floating[Any]]
+) -> Survey:
+    """Return a survey to fill; without `blocks` it has no entropy, and its map is one number of type `of_sums`."""
+    n_q, shape = len(output), blocks or (1, 1)
+    links = np.empty((n_q, k), np.intp), np.empty((n_q, k), output.dtype)
+    rows = np.zeros((2, n_q if blocks else 0))
+    return Survey(*links, output, *rows, *np.zeros((2, *shape), of_sums))
+
+
+def _survey(
+    heads: Sequence[Tiles], values: Sequence[Array], kept: Sequence[Survey],
+    threads: int | None, report: OnPart | None,
+) -> None:  # fmt: skip
+    """Fill the surveys of several heads of one shape."""
+    n_q, dtype, with_map = heads[0].n_q, values[0].dtype, len(kept[0].entropy) > 0
+    rows = min(n_q, TILE // (TILE_KEYS * dtype.itemsize))  # few rows leave room for more keys
+    wide = min(TILE // (rows * dtype.itemsize), LONGEST)
+    parts: dict[tuple[int, int], tuple[Array, Array]] = {}
+
+    def worker() -> Do:
+        scores, part = np.empty((rows, wide), dtype), np.empty((rows, values[0].shape[1]), dtype)
+        buffers = scores, np.empty((rows, wide), dtype) if with_map else scores, part, np.ones(wide, dtype)
+
+        def do(head: int, block: Block) -> None:
+            found = _found(block, values[head], kept[head], buffers)
+            if block.rescale_underflowed_rows(found.total, scores):
+                found = _found(block, values[head], kept[head], buffers)
+            parts[head, block.start] = _put(found, block, kept[head])
+
+        return do
+
+    _run(heads, range(n_q), rows, worker, threads, report)
+    for head, start in sorted(parts):  # in order, so that the sums do not depend on which thread was first
+        sums, counts = kept[head].sums, kept[head].counts
+        first = start * len(sums) // n_q
+        for whole, one in zip((sums, counts), parts[head, start], strict=True):
+            whole[first : first + len(one)] += one
+
+
+def _found(block: Block, V: Array, kept: Survey, buffers: tuple[Array, Array, Array, Array]) -> BlockFindings:
+    """Go over a block's tiles; the output, before it is divided, goes into `kept`.
+
+    The buffers are for a tile of scores, its exponentials (the same array unless entropy is wanted), a part of the
+    output, and ones.
+    """
     output = kept.output[block.start : block.stop]
     n_k, rows, k, columns = block.tiles.n_k, len(output), kept.keys.shape[1], kept.sums.shape[1]
-    with_map = len(kept.entropy) > 0
     found = BlockFindings(
         np.full((rows, k), -1, np.intp),
         np.full((rows, k), LOWEST, V.dtype),
         np.zeros(rows),
-        np.zeros((rows, columns)),
-        np.zeros((rows, columns)),
+        *np.zeros((2, rows, columns), kept.sums.dtype),
     )
     output[:] = 0
-    for piece in block.pieces(workspace.scores.shape[1]):
+    for piece in block.pieces(buffers[0].shape[1]):
         low, high, _ = piece
-        scores, exps = workspace.scores[:rows, : high - low], workspace.exps[:rows, : high - low]
+        scores, exps = (tile[:rows, : high - low] for tile in buffers[:2])
+        part, ones = buffers[2][:rows], buffers[3][: high - low]
         hidden = block.scores(piece, scores)
         if k:
             if hidden is not None:
                 np.copyto(scores, LOWEST, where=hidden)
             _keep_strongest(scores, low, found, block)
         block.power(scores, exps, hidden)
-        np.matmul(exps, V[low:high], out=workspace.part[:rows])
-        output += workspace.part[:rows]
-        if with_map:
+        output += np.matmul(exps, V[low:high], out=part)
+        if len(kept.entropy):
             _add_to_map(exps, hidden, low * columns // n_k, np.arange(low, high) * columns // n_k, found)
             scores *= exps
-            found.spread[:] += scores @ workspace.ones[: high - low]
+            found.spread[:] += scores @ ones
         else:
-            found.sums[:, 0] += exps @ workspace.ones[: high - low]
+            found.sums[:, 0] += exps @ ones
     return found
 
 
@@ -301,12 +278,6 @@ def _put(found: BlockFindings, block: Block, kept: Survey) -> tuple[Array, Array
     in_block = np.arange(start, stop) * len(kept.sums) // block.tiles.n_q
     which = (np.arange(in_block[0], in_block[-1] + 1)[:, np.newaxis] == in_block).astype(np.float64)
     return which @ (found.sums * inverse), which @ found.counts
-
-
-def _tile(n_q: int, itemsize: int) -> tuple[int, int]:
-    """Return the rows and keys of a tile: few rows leave room for more keys."""
-    rows = min(n_q, TILE // (TILE_KEYS * itemsize))
-    return rows, min(TILE // (rows * itemsize), LONGEST)
 
 
 def _run(

@@ -97,9 +97,8 @@ if hasattr(os, "register_at_fork"):
 def one_blas_thread(alone: bool = True) -> Iterator[None]:
     """Hold BLAS to one thread; `alone` has callers in other threads wait for each other.
 
-    The number is the whole process's, and threadpoolctl has it set back only by the thread that set it: of two
-    overlapping callers, the first may restore the limit while the second still needs it, and the second then restores
-    the wrong value. Where OpenBLAS is built on OpenMP, each thread has a number of its own, so each of ours sets it.
+    The number is the whole process's: of two overlapping callers, the first may restore it while the second still
+    needs it. Where OpenBLAS is built on OpenMP, each thread has a number of its own, so each of ours sets it.
     """
     if os.environ.get("OPENBLAS_NUM_THREADS") == "1":  # as the program sets it, before NumPy is loaded
         yield

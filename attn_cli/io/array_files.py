@@ -35,7 +35,7 @@ BFLOAT16 = np.dtype([("upper half of a float32", "<u2")])  # NumPy has none of i
 _HEADER_LIMIT = 100_000_000
 MOST_AXES = 32
 
-# A matrix may be all zeros, which packs far more tightly than text.
+# Of an archive's size, and from what size on: a matrix may be all zeros, which packs more tightly than text.
 MOST_GROWTH, GROWTH_COUNTS_FROM = 100, 1 << 26
 
 
@@ -73,7 +73,14 @@ def read_safetensors(path: str | Path, mapped: bool = False) -> tuple[Arrays, di
 def safetensors_in(file: IO[bytes], name: str) -> tuple[Arrays, dict[str, str]]:
     """Return the arrays of an open safetensors file, bfloat16 as float32, and its metadata."""
     entries, metadata = safetensors_entries(file, name, bfloat16=True)
-    return {key: _array(_part(file, entry, name), entry, 0) for key, entry in entries.items()}, metadata
+    arrays = {}
+    for key, entry in entries.items():
+        file.seek(entry.offset)
+        data = file.read(entry.size)
+        if len(data) != entry.size:
+            raise InputError(f"{name} changed while it was read.", "Try again when it is complete.")
+        arrays[key] = _array(data, entry, 0)
+    return arrays, metadata
 
 
 def _array(data: bytes | mmap, entry: Entry, offset: int) -> NDArray[Any]:
@@ -86,14 +93,6 @@ def from_bfloat16(halves: NDArray[Any]) -> NDArray[Any]:
     wide = halves.view("<u2").astype("<u4")
     wide <<= 16
     return wide.view("<f4")
-
-
-def _part(file: IO[bytes], entry: Entry, name: str) -> bytes:
-    file.seek(entry.offset)
-    data = file.read(entry.size)
-    if len(data) != entry.size:
-        raise InputError(f"{name} changed while it was read.", "Try again when it is complete.")
-    return data
 
 
 def safetensors_entries(
@@ -109,12 +108,11 @@ def safetensors_entries(
     if len(start) < 8:
         raise InputError(f"{name} is too short for a safetensors file: {size} bytes.")
     (length,) = struct.unpack("<Q", start)
+    claim = f"{name}, byte 0: the header claims {length:,} bytes"
     if length > size - 8:
-        raise InputError(f"{name}, byte 0: the header claims {length:,} bytes; the file has {size:,}.")
+        raise InputError(f"{claim}; the file has {size:,}.")
     if length > most_header:
-        raise InputError(
-            f"{name}, byte 0: the header claims {length:,} bytes, above the limit of {most_header:,}."
-        )
+        raise InputError(f"{claim}, above the limit of {most_header:,}.")
     import json  # a lookup in a text file does without
 
     try:
@@ -128,9 +126,7 @@ def safetensors_entries(
     if bfloat16:
         dtypes["BF16"] = BFLOAT16
     begin = 8 + length
-    entries = {}
-    for key, described in header.items():
-        entries[key] = _entry(described, key, name, begin, size - begin, dtypes)
+    entries = {key: _entry(about, key, name, begin, size - begin, dtypes) for key, about in header.items()}
     taken = [(entry.offset, entry.offset + entry.size) for entry in entries.values()]
     edges = sorted([(begin, begin), *taken, (size, size)])
     if any(stop != start for (_, stop), (start, _) in pairwise(edges)):
@@ -154,33 +150,25 @@ def _entry(
     described: object, key: str, name: str, begin: int, available: int, dtypes: Mapping[str, np.dtype[Any]]
 ) -> Entry:
     """Return where an array lies. A header may have thousands: its name is spelled only where it is refused."""
-    if not isinstance(described, dict):
-        raise _malformed(key, name)
-    code, shape, offsets = (described.get(part) for part in ("dtype", "shape", "data_offsets"))
-    if not isinstance(code, str) or not isinstance(shape, list):
-        raise _malformed(key, name)
-    if code in UNREAD and code not in dtypes:
-        raise InputError(
-            f"{_where(key, name)} holds numbers of the type {code}.", "Save it again as F32 (float32)."
-        )
-    if code not in dtypes or not isinstance(offsets, list) or len(offsets) != 2:
-        raise _malformed(key, name)
-    if len(shape) > MOST_AXES or not all(type(n) is int and 0 <= n < 1 << 48 for n in (*shape, *offsets)):
-        raise _malformed(key, name)
+    about = described if isinstance(described, dict) else {}
+    parts: list[Any] = [about.get(part) for part in ("dtype", "shape", "data_offsets")]
+    code, shape, offsets = parts
+    is_sound = isinstance(code, str) and isinstance(shape, list) and len(shape) <= MOST_AXES
+    if is_sound and code in UNREAD and code not in dtypes:
+        said = f"{_where(key, name)} holds numbers of the type {code}."
+        raise InputError(said, "Save it again as F32 (float32).")
+    is_sound = is_sound and code in dtypes and isinstance(offsets, list) and len(offsets) == 2
+    if not is_sound or not all(type(n) is int and 0 <= n < 1 << 48 for n in (*shape, *offsets)):
+        raise InputError(f"{_where(key, name)} has a malformed header entry.")
     dtype, (start, stop) = dtypes[code], offsets
     if not start <= stop <= available or stop - start != math.prod(shape) * dtype.itemsize:
-        raise InputError(
-            f"{_where(key, name)} claims bytes {start:,} to {stop:,}, which do not fit its shape or the file."
-        )
+        claim = f"{_where(key, name)} claims bytes {start:,} to {stop:,}"
+        raise InputError(f"{claim}, which do not fit its shape or the file.")
     return Entry(begin + start, dtype, tuple(shape))
 
 
 def _where(key: str, name: str) -> str:
     return f"{name}: array {visible(key)!r}"
-
-
-def _malformed(key: str, name: str) -> InputError:
-    return InputError(f"{_where(key, name)} has a malformed header entry.")
 
 
 def write_safetensors(stream: IO[bytes], arrays: Arrays, metadata: Mapping[str, str]) -> None:
@@ -207,11 +195,17 @@ def read_npy(path: str | Path) -> NDArray[Any]:
         return npy_in(file, visible(str(path)))
 
 
-def npy_in(file: IO[bytes], name: str) -> NDArray[Any]:
-    """Return the array of an open .npy file; object arrays (pickles) are refused."""
-    size = file.seek(0, 2)
-    file.seek(0)
-    return _npy(file, size, name)
+def npy_in(file: IO[bytes], name: str, size: int | None = None) -> NDArray[Any]:
+    """Return the array of an open .npy file, of `size` bytes if it has no end of its own; pickles are refused."""
+    if size is None:
+        size = file.seek(0, 2)
+        file.seek(0)
+    shape, is_fortran, dtype = npy_header(file, size, name)
+    claimed = math.prod(shape) * dtype.itemsize
+    data = file.read(claimed)
+    if len(data) != claimed:
+        raise _too_little(name, claimed, size)
+    return np.frombuffer(data, dtype).reshape(shape, order="F" if is_fortran else "C")
 
 
 def read_npz(path: str | Path, limit: int = 1 << 29) -> Arrays:
@@ -231,20 +225,16 @@ def npz_in(file: IO[bytes], name: str, limit: int = 1 << 29) -> Arrays:
         with zipfile.ZipFile(file) as archive:
             total = sum(item.file_size for item in archive.infolist())
             if total > limit:
-                raise InputError(
-                    f"{name} unpacks to {total:,} bytes, above the limit of {limit:,}.",
-                    "Save its arrays one by one, as .npy.",
-                )
+                said = f"{name} unpacks to {total:,} bytes, above the limit of {limit:,}."
+                raise InputError(said, "Save its arrays one by one, as .npy.")
             if total > GROWTH_COUNTS_FROM and total > MOST_GROWTH * packed:
-                raise InputError(
-                    f"{name} unpacks from {packed:,} to {total:,} bytes, more than {MOST_GROWTH} times its size.",
-                    "Save it again with numpy.savez, without compression, if it is sound.",
-                )
+                said = f"{name} unpacks from {packed:,} to {total:,} bytes, more than {MOST_GROWTH} times its size."
+                raise InputError(said, "Save it again with numpy.savez, without compression, if it is sound.")
             arrays: Arrays = {}
             for item in archive.infolist():
                 with archive.open(item) as member:
                     key = item.filename.removesuffix(".npy")
-                    arrays[key] = _npy(member, item.file_size, f"{name}: array {visible(key)!r}")
+                    arrays[key] = npy_in(member, _where(key, name), item.file_size)
             return arrays
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError, ValueError) as error:
         if isinstance(error, AttnError):
@@ -270,9 +260,8 @@ def npy_header(stream: IO[bytes], size: int, where: str) -> tuple[tuple[int, ...
     if dtype.hasobject:
         raise InputError(f"{where} holds Python objects, which could run code.", "Save plain numbers.")
     if dtype.kind == "f" and dtype.itemsize > 8:
-        raise InputError(
-            f"{where} holds numbers of {dtype.itemsize} bytes.", "Save it again as float32 or float64."
-        )
+        said = f"{where} holds numbers of {dtype.itemsize} bytes."
+        raise InputError(said, "Save it again as float32 or float64.")
     sound = len(shape) <= MOST_AXES and all(type(n) is int and n >= 0 for n in shape)
     if not sound or dtype.itemsize == 0 or dtype.subdtype is not None:
         raise InputError(f"{where} is not a sound .npy file: its shape or its type makes no array.")
@@ -284,12 +273,3 @@ def npy_header(stream: IO[bytes], size: int, where: str) -> tuple[tuple[int, ...
 
 def _too_little(where: str, claimed: int, size: int) -> InputError:
     return InputError(f"{where} claims {claimed:,} bytes of numbers; the file has {size:,} bytes in all.")
-
-
-def _npy(stream: IO[bytes], size: int, where: str) -> NDArray[Any]:
-    shape, fortran, dtype = npy_header(stream, size, where)
-    claimed = math.prod(shape) * dtype.itemsize
-    data = stream.read(claimed)
-    if len(data) != claimed:
-        raise _too_little(where, claimed, size)
-    return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import io
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from string import hexdigits
+from contextlib import ExitStack, contextmanager, suppress
 from typing import IO, TYPE_CHECKING
 
 from attn_cli.errors import AttnError, CreateError, WriteError
+from attn_cli.io.console import CheckedStream
 from attn_cli.io.escape import visible
 from attn_cli.io.files import is_regular, reason
 from attn_cli.io.signals import cleaned_up
-from attn_cli.io.streams import CheckedStream
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 TRIES = 100  # of a new name beside the file
 UNSYNCED = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EROFS)  # of folders, on some file systems
+LONGEST_NAME = 255  # bytes
+BINARY = getattr(os, "O_BINARY", 0)
 
 
-@contextlib.contextmanager
+@contextmanager
 def written(path: str | Path, follow: bool = True) -> Iterator[IO[bytes]]:
     """Open `path` for writing so that it holds all or nothing: written beside, synced, then renamed.
 
@@ -39,17 +41,12 @@ def written(path: str | Path, follow: bool = True) -> Iterator[IO[bytes]]:
         with _direct(path, name) as stream:
             yield stream
         return
-    try:
+    with _creating(name):
         part = StagedFile(_target(path, follow))
-    except (OSError, ValueError) as error:
-        raise CreateError(f"Cannot create {name}: {reason(error)}.", "Choose another place.") from None
     with cleaned_up(part.remove):
         try:
-            stream = part.open()
-        except OSError as error:
-            part.remove()
-            raise CreateError(f"Cannot create {name}: {reason(error)}.", "Choose another place.") from None
-        try:
+            with _creating(name):
+                stream = part.open()
             with stream:
                 yield stream
                 part.sync(stream)
@@ -62,16 +59,44 @@ def written(path: str | Path, follow: bool = True) -> Iterator[IO[bytes]]:
     try:
         sync_folder(os.path.dirname(part.target))
     except OSError as error:
-        raise WriteError(
-            f"{name} is written, but its folder cannot be synced: {reason(error)}.",
-            "It may not outlast a loss of power.",
-        ) from None
+        said = f"{name} is written, but its folder cannot be synced: {reason(error)}."
+        raise WriteError(said, "It may not outlast a loss of power.") from None
+
+
+@contextmanager
+def _creating(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise CreateError(f"Cannot create {name}: {reason(error)}.", "Choose another place.") from None
+
+
+@contextmanager
+def _direct(target: str | Path, name: str) -> Iterator[IO[bytes]]:
+    """Open a device or a pipe, whose writes are checked like all others."""
+    number = _opened_already(str(target))
+    with _creating(name):
+        descriptor = os.open(target, os.O_WRONLY) if number is None else os.dup(number)
+    try:
+        with CheckedStream(descriptor, owned=True) as stream:
+            yield stream  # type: ignore[misc]
+    except (BrokenPipeError, AttnError):
+        raise
+    except OSError as error:
+        raise WriteError(f"Cannot write {name}: {reason(error)}.") from None
+
+
+def _opened_already(path: str) -> int | None:
+    """Return the number of a descriptor that a path such as /dev/fd/3 names; a shell has opened its file."""
+    standard = {"/dev/stdout": 1, "/dev/stderr": 2}
+    found = re.fullmatch("/(?:dev|proc/self)/fd/([0-9]{1,7})", path)
+    return int(found[1]) if found else standard.get(path)
 
 
 def growing(path: str | Path, resumed: bool = False) -> IO[bytes]:
     """Open a file that is whole only later, as a download's: from its start, or behind what is there."""
     how = os.O_APPEND if resumed else os.O_TRUNC
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | how | getattr(os, "O_BINARY", 0), 0o666)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | how | BINARY, 0o666)
     return io.BufferedWriter(CheckedStream(descriptor, owned=True))
 
 
@@ -130,19 +155,18 @@ class StagedFile:
         self.mode = _mode(target)
         self.was_there = os.path.lexists(target)
         self.path = self.old = ""
-        self.lock = self.old_lock = -1
+        self.locks = ExitStack()  # descriptors that are locked while they are open
 
     def open(self) -> IO[bytes]:
         """Create the file, after sweeping what killed runs have left."""
         sweep(self.target)
         for _ in range(TRIES):
             self.path = _beside(self.target)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-            descriptor = os.open(self.path, flags, 0o600)
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o600)
             try:
                 _wait_for_lock(descriptor)
                 if os.fstat(descriptor).st_nlink:  # not swept before it was locked
-                    self.lock = os.dup(descriptor)
+                    self.locks.callback(os.close, os.dup(descriptor))
                     return io.BufferedWriter(CheckedStream(descriptor, owned=True))
             except BaseException:
                 os.close(descriptor)
@@ -166,8 +190,9 @@ class StagedFile:
     def set_aside(self) -> None:
         """Move the target of before out of the way, where it can be restored from."""
         if self.was_there:
-            self.old_lock = os.open(self.target, os.O_RDONLY)
-            _wait_for_lock(self.old_lock)
+            descriptor = os.open(self.target, os.O_RDONLY)
+            self.locks.callback(os.close, descriptor)
+            _wait_for_lock(descriptor)
             self.old = _beside(self.target)
             os.replace(self.target, self.old)
 
@@ -184,22 +209,21 @@ class StagedFile:
 
     def forget_old(self) -> None:
         """Remove the target of before."""
-        if self.old:
-            _remove(self.old)
-        self._unlock()
+        self._remove(self.old)
 
     def remove(self) -> None:
         """Remove the unfinished file, if it is there."""
-        if self.path and os.path.lexists(self.path):
-            _remove(self.path)
+        self._remove(self.path)
+
+    def _remove(self, path: str) -> None:
+        with suppress(OSError):
+            if path:
+                os.unlink(path)
         self._unlock()
 
     def _unlock(self) -> None:
-        locks, self.lock, self.old_lock = (self.lock, self.old_lock), -1, -1
-        for lock in locks:
-            if lock >= 0:
-                with contextlib.suppress(OSError):
-                    os.close(lock)
+        with suppress(OSError):
+            self.locks.close()
 
 
 def _beside(target: str) -> str:
@@ -210,12 +234,10 @@ def _beside(target: str) -> str:
 def sweep(target: str) -> None:
     """Remove what killed runs have left beside `target`: unfinished files that no process holds locked."""
     folder, name = os.path.split(target)
-    start, end = f".{name[:40]}.", ".part"
-    length = len(start) + 8 + len(end)
-    with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
+    ours = re.compile(re.escape(f".{name[:40]}.") + "[0-9a-f]{8}[.]part")
+    with suppress(OSError), os.scandir(folder or ".") as entries:
         for entry in entries:
-            is_ours = len(entry.name) == length and entry.name.startswith(start) and entry.name.endswith(end)
-            if is_ours and set(entry.name[len(start) : -len(end)]) <= set(hexdigits):
+            if ours.fullmatch(entry.name):
                 remove_unlocked(entry.path)
 
 
@@ -249,25 +271,21 @@ def remove_unlocked(
 
 def _wait_for_lock(descriptor: int) -> None:
     """Lock an unfinished file, for as long as it is open; a sweep may hold it for a moment."""
-    with contextlib.suppress(ImportError, OSError):  # a system, or a file system, without locks
+    with suppress(ImportError, OSError):  # a system, or a file system, without locks
         import fcntl
 
         fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
-@contextlib.contextmanager
+@contextmanager
 def _locked_folder(folder: str) -> Iterator[None]:
     """Let one process at a time replace the files of a folder."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:  # one that may not be read, or a system that opens none
+    with ExitStack() as opened:
+        with suppress(OSError):  # one that may not be read, or a system that opens none
+            descriptor = os.open(folder, os.O_RDONLY)
+            opened.callback(os.close, descriptor)
+            _wait_for_lock(descriptor)
         yield
-        return
-    try:
-        _wait_for_lock(descriptor)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def sync_folder(folder: str) -> None:
@@ -291,14 +309,17 @@ def _target(path: str | Path, follow: bool = True) -> str:
     target = os.path.realpath(path) if follow else os.path.join(os.path.realpath(folder), name)
     if not follow and os.path.lexists(target) and not is_regular(target):
         raise OSError(errno.EEXIST, "what is there is not a regular file")
+    wrong = 0
     if os.path.islink(target):  # what realpath returns of a loop
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-    if len(os.fsencode(os.path.basename(target))) > 255:
-        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
-    if os.path.isdir(target):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if os.path.exists(target) and not os.access(target, os.W_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        wrong = errno.ELOOP
+    elif len(os.fsencode(os.path.basename(target))) > LONGEST_NAME:
+        wrong = errno.ENAMETOOLONG
+    elif os.path.isdir(target):
+        wrong = errno.EISDIR
+    elif os.path.exists(target) and not os.access(target, os.W_OK):
+        wrong = errno.EACCES
+    if wrong:
+        raise OSError(wrong, os.strerror(wrong))
     return target
 
 
@@ -309,40 +330,3 @@ def _mode(target: str) -> int:
     mask = os.umask(0)
     os.umask(mask)
     return 0o666 & ~mask
-
-
-def _remove(path: str) -> None:
-    with contextlib.suppress(OSError):
-        os.unlink(path)
-
-
-@contextlib.contextmanager
-def _direct(target: str | Path, name: str) -> Iterator[IO[bytes]]:
-    """Open a device or a pipe, whose writes are checked like all others."""
-    number = _opened_already(str(target))
-    try:
-        descriptor = os.open(target, os.O_WRONLY) if number is None else os.dup(number)
-        stream = CheckedStream(descriptor, owned=True)
-    except OSError as error:
-        raise CreateError(f"Cannot create {name}: {reason(error)}.", "Choose another place.") from None
-    try:
-        with stream:
-            yield stream  # type: ignore[misc]
-    except BrokenPipeError:
-        raise
-    except AttnError:
-        raise
-    except OSError as error:
-        raise WriteError(f"Cannot write {name}: {reason(error)}.") from None
-
-
-def _opened_already(path: str) -> int | None:
-    """Return the number of a descriptor that a path such as /dev/fd/3 names; a shell has opened its file."""
-    standard = {"/dev/stdout": 1, "/dev/stderr": 2}
-    if path in standard:
-        return standard[path]
-    folder, _, number = path.rpartition("/")
-    is_one = (
-        folder in ("/dev/fd", "/proc/self/fd") and number.isascii() and number.isdigit() and len(number) < 8
-    )
-    return int(number) if is_one else None

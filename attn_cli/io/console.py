@@ -1,57 +1,137 @@
-"""Text and bytes to standard output and standard error, without Rich."""
+"""Standard output and standard error, without Rich: streams that lose nothing, text and bytes that go to them."""
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
-from typing import IO, TYPE_CHECKING
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
 from attn_cli.errors import WriteError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-if TYPE_CHECKING:
-    Buffer = bytes | memoryview
+MOST = 1 << 30  # bytes in one call: Linux takes at most 2 GiB
 NARROWEST, WIDEST = 20, 10_000  # columns
 USUAL_WIDTH = 80  # of a terminal that does not know its own
 HANGING = 2  # spaces before the further lines of a message
 
 
-def put_plain(text: str) -> int:
-    """Write text to standard output now, and return 0; raise WriteError if nothing can be written."""
+class CheckedStream(io.RawIOBase):
+    """A raw stream over a descriptor whose write() takes every byte, or raises OSError.
+
+    Python's own raw streams return how many bytes were taken, and whoever does not look loses the rest: on a disk
+    that fills up, in a non-blocking pipe, in a pipe whose writer was stopped and continued.
+    """
+
+    def __init__(self, descriptor: int, owned: bool = False, replaced: object = None) -> None:
+        self.descriptor, self.owned = descriptor, owned
+        self.replaced = replaced  # kept, for it would close the descriptor when it goes
+
+    def writable(self) -> bool:
+        """Return True: this is what it is for."""
+        return True
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        return self.descriptor
+
+    def isatty(self) -> bool:
+        """Tell whether the descriptor is a terminal."""
+        return os.isatty(self.descriptor)
+
+    def seekable(self) -> bool:
+        """Tell whether the descriptor has a position."""
+        try:
+            self.tell()
+        except OSError:
+            return False
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Move to a position, and return it."""
+        return os.lseek(self.descriptor, offset, whence)
+
+    def write(self, data: Any, /) -> int:
+        """Write all of `data`, bytes of any kind, and return how many; wait where the descriptor is full for now."""
+        view = memoryview(data).cast("B")
+        at = 0
+        while at < len(view):
+            try:
+                count = os.write(self.descriptor, view[at : at + MOST])
+            except InterruptedError:
+                continue
+            except BlockingIOError:
+                _wait(self.descriptor)
+                continue
+            if not count:
+                raise OSError(errno.EIO, "No byte was taken")
+            at += count
+        return len(view)
+
+    def close(self) -> None:
+        """Close the descriptor if it is owned; an error of that call is raised, for it may mean lost bytes."""
+        if not self.closed:
+            super().close()
+            if self.owned:
+                os.close(self.descriptor)
+
+
+def _wait(descriptor: int) -> None:
+    import select  # only where a stream does not block
+
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    poll.poll()
+
+
+def check_standard_streams() -> None:
+    """Replace standard output and standard error by streams that take everything, whatever the environment says.
+
+    Nothing is buffered beneath the text: after a failed write no rest waits to be written a second time.
+    """
+    for name in ("stdout", "stderr"):
+        stream: TextIO | None = getattr(sys, name)
+        if stream is not None and os.name == "posix":
+            raw = cast("IO[bytes]", CheckedStream(stream.fileno(), replaced=stream))
+            setattr(sys, name, io.TextIOWrapper(raw, stream.encoding, stream.errors, newline="\n"))
+
+
+@contextmanager
+def _standard_output() -> Iterator[TextIO]:
+    """Give standard output; WriteError where it is closed, or where it cannot be written to."""
     if sys.stdout is None:
         raise WriteError("Standard output is closed.", "Write to a file with -o.")
     try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
+        yield sys.stdout
+    except (BrokenPipeError, UnicodeEncodeError):
         raise
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise WriteError(f"Cannot write to standard output: {why}.", "Write to a file with -o.") from None
+
+
+def put_plain(text: str) -> int:
+    """Write text to standard output now, and return 0; raise WriteError if nothing can be written."""
+    try:
+        with _standard_output() as stream:
+            stream.write(text)
+            stream.flush()
     except UnicodeEncodeError:
         encoding = sys.stdout.encoding or "ascii"
         return put_plain(text.encode(encoding, "backslashreplace").decode(encoding))
-    except (OSError, ValueError) as error:
-        raise _unwritten(error) from None
     return 0
 
 
-def put_bytes(parts: Iterable[Buffer]) -> None:
+def put_bytes(parts: Iterable[bytes | memoryview]) -> None:
     """Write bytes to standard output, one part after the other; raise WriteError if they cannot be written."""
-    if sys.stdout is None:
-        raise WriteError("Standard output is closed.", "Write to a file with -o.")
     for part in parts:
-        try:
-            sys.stdout.buffer.write(part)
-        except BrokenPipeError:
-            raise
-        except (OSError, ValueError) as error:
-            raise _unwritten(error) from None
+        with _standard_output() as stream:
+            stream.buffer.write(part)
     put_plain("")
-
-
-def _unwritten(error: Exception) -> WriteError:
-    why = getattr(error, "strerror", None) or str(error)
-    return WriteError(f"Cannot write to standard output: {why}.", "Write to a file with -o.")
 
 
 def columns(text: str) -> int | None:
@@ -70,7 +150,7 @@ def stream_width(environ: Mapping[str, str], stream: IO[str] | None) -> int | No
         now = os.get_terminal_size(stream.fileno()).columns
     except (OSError, ValueError):
         now = 0
-    return min(max(now, NARROWEST), WIDEST) if now else USUAL_WIDTH
+    return columns(str(now)) or USUAL_WIDTH
 
 
 def folded(text: str, width: int, hanging: int = 0) -> list[str]:
@@ -96,7 +176,6 @@ def folded(text: str, width: int, hanging: int = 0) -> list[str]:
 
 
 def _cells(text: str) -> int:
-    """Return how many columns a text takes."""
     if text.isascii():
         return len(text)
     from unicodedata import combining, east_asian_width  # only text beyond ASCII needs the tables

@@ -1,11 +1,20 @@
-"""Make any text safe to print: what would be obeyed or unseen is spelled out instead."""
+"""Make any text safe to print, JSON too: what would be obeyed or unseen is spelled out instead."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from typing import Any
+
 # Cc are C0, DEL and C1; Cf are the bidi controls, zero-width characters and tags; Zl and Zp break
-# lines; Cs are lone surrogates, which no encoding accepts; Co and Cn have no agreed picture.
-_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+# lines; Cs are lone surrogates, which no encoding accepts; Co and Cn have no agreed picture; Zs are spaces.
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
 _ZWJ = "\u200d"
+_SUSPECT = re.compile(
+    "[\x7f-\xa0\xad\u0300-\U0010ffff]"
+)  # among which are all the hidden ones of a JSON text
+_BEYOND_ASCII = re.compile("[^\x00-\x7f]")
+_LINE = 88  # columns of an object that JSON text has on one line
 
 # Drawn as nothing although Unicode calls them letters or marks: fillers, the grapheme joiner, selectors.
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u2800\u3164\uffa0")
@@ -47,7 +56,6 @@ def shell_quote(word: str, double: bool = False) -> str:
 
 
 def _as_bytes(char: str) -> str:
-    """Return a character for `$'...'`: as it is, or as the bytes of its UTF-8, which need no locale."""
     if visible(char) == char and char not in _ENDING:
         return char
     if char == "\0" or ("\ud800" <= char <= "\udfff" and not "\udc80" <= char <= "\udcff"):
@@ -73,24 +81,17 @@ def _spell(text: str, i: int) -> str:
         return char
     if 0xFE00 <= code <= 0xFE0F:
         return char if i and unicodedata.category(text[i - 1])[0] in "LNPS" else f"<U+{code:04X}>"
-    if 0xE0100 <= code <= 0xE01EF or char in _BLANK:
-        return f"<U+{code:04X}>"
-    category = unicodedata.category(char)
-    if category in _HIDDEN or category == "Zs":
-        return f"<U+{code:04X}>"
-    return char
+    is_hidden = 0xE0100 <= code <= 0xE01EF or char in _BLANK or unicodedata.category(char) in _HIDDEN
+    return f"<U+{code:04X}>" if is_hidden else char
 
 
 def _joins_emoji(text: str, i: int) -> bool:
     """Tell whether the joiner at i stands between two pictures, a selector after the first allowed."""
+    from unicodedata import category
+
     before = i - 2 if i >= 2 and text[i - 1] == "\ufe0f" else i - 1
-    return before >= 0 and i + 1 < len(text) and _is_picture(text[before]) and _is_picture(text[i + 1])
-
-
-def _is_picture(char: str) -> bool:
-    import unicodedata
-
-    return unicodedata.category(char) == "So" or "\U0001f3fb" <= char <= "\U0001f3ff"
+    sides = (text[before : before + 1] if before >= 0 else "", text[i + 1 : i + 2])
+    return all(one and (category(one) == "So" or "\U0001f3fb" <= one <= "\U0001f3ff") for one in sides)
 
 
 def as_utf8(argument: str) -> str:
@@ -119,3 +120,72 @@ def unsigned_zero(text: str) -> str:
     ('0.00', '-0.01', '0')
     """
     return text[1:] if text[:1] in ("+", "-") and not text.strip("+-0.e%") else text
+
+
+def json_line(record: Mapping[str, Any], ascii_only: bool = False) -> bytes:
+    r"""Return the record as one inert line of JSON. NumPy arrays in it are lists; what is not finite is null.
+
+    >>> json_line({"token": chr(27) + "[31m", "weights": [0.5, float("-inf")]})
+    b'{"token":"\\u001b[31m","weights":[0.5,null]}\n'
+    """
+    import orjson  # only those who write many records pay for it
+
+    options = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
+    try:
+        data: bytes = orjson.dumps(record, option=options)
+    except TypeError:  # half a character, as of a file's name that is not UTF-8
+        data = orjson.dumps(_without_halves(record), option=options)
+    if data.isascii() and b"\x7f" not in data:
+        return data
+    text = _inert(data.decode())
+    return (_BEYOND_ASCII.sub(_numbered, text) if ascii_only else text).encode()
+
+
+def dumps(record: Mapping[str, object], lines: bool = False, ascii_only: bool = False) -> str:
+    """Return the record as inert JSON text ending in a newline; with `lines`, all on one line."""
+    return _inert(_as_json(record, ascii_only) if lines else _laid_out(record, "", ascii_only)) + "\n"
+
+
+def _as_json(value: object, ascii_only: bool) -> str:
+    import json
+
+    return json.dumps(value, allow_nan=False, ensure_ascii=ascii_only)
+
+
+def _laid_out(value: object, indent: str, ascii_only: bool) -> str:
+    inner = indent + "  "
+    if isinstance(value, Mapping) and value:
+        items = value.items()
+        parts = [f"{_as_json(key, ascii_only)}: {_laid_out(one, inner, ascii_only)}" for key, one in items]
+        joined = ", ".join(parts)
+        if len(joined) <= _LINE and "\n" not in joined:
+            return "{" + joined + "}"
+        return "{\n" + ",\n".join(inner + part for part in parts) + "\n" + indent + "}"
+    if isinstance(value, list) and value and isinstance(value[0], (list, Mapping)):
+        parts = [_laid_out(item, inner, ascii_only) for item in value]
+        return "[\n" + ",\n".join(inner + part for part in parts) + "\n" + indent + "]"
+    return _as_json(value, ascii_only)
+
+
+def _inert(text: str) -> str:
+    """Return JSON text with each character that a terminal would obey or hide as its number, which means the same."""
+    from unicodedata import category
+
+    return _SUSPECT.sub(lambda found: _numbered(found) if category(found[0]) in _HIDDEN else found[0], text)
+
+
+def _numbered(found: re.Match[str]) -> str:
+    r"""Return a character as \uXXXX, beyond the first 65,536 as two of them."""
+    units = found[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[n : n + 2].hex()}" for n in range(0, len(units), 2))
+
+
+def _without_halves(value: Any) -> Any:
+    """Return the value with each lone surrogate in its texts as U+FFFD, and arrays whose rows lie apart as lists."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, Mapping):
+        return {_without_halves(key): _without_halves(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_halves(item) for item in value]
+    return value.tolist() if hasattr(value, "tolist") else value

@@ -14,10 +14,8 @@ from attn_cli.io.escape import visible
 if TYPE_CHECKING:
     from pathlib import Path
 
-SUFFIXES = (
-    *(".txt", ".vec", ".bin", ".json", ".npy", ".npz", ".safetensors", ".csv", ".tsv"),
-    *(".gz", ".xz", ".kv", ".model", ".conllu", ".vectors"),
-)
+NUMBERS = (".bin", ".json", ".npy", ".npz", ".safetensors", ".csv", ".tsv", ".kv", ".model", ".vectors")
+SUFFIXES = (*NUMBERS, ".txt", ".vec", ".gz", ".xz", ".conllu")
 
 # How a file that others may have replaced is opened, where the system knows these flags.
 UNFOLLOWED = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY", "O_CLOEXEC"))
@@ -76,13 +74,11 @@ def open_regular(path: str) -> Iterator[IO[bytes]]:
     """
     name = visible(path)
     try:
-        descriptor = os.open(path, os.O_RDONLY | UNFOLLOWED) if is_regular(path) else -1
-        # It may have been replaced between the two looks.
-        if descriptor < 0 or not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            if descriptor >= 0:
-                os.close(descriptor)
+        if not is_regular(path):
             raise FileError(f"Cannot read {name}: it is not a regular file.")
-        with open(descriptor, "rb") as stream:
+        with open(os.open(path, os.O_RDONLY | UNFOLLOWED), "rb") as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):  # it was replaced between the two looks
+                raise FileError(f"Cannot read {name}: it is not a regular file.")
             yield stream
     except (FileNotFoundError, FileError):
         raise
@@ -141,16 +137,17 @@ def unpacked_lines(raw: IO[bytes], name: str) -> Iterator[bytes]:
 
 def creatable(path: str | Path) -> None:
     """Raise CreateError if no file can be created at `path`: checked before hours of work, not after."""
-    name = visible(str(path))
+    folder, why = os.path.dirname(os.path.realpath(path)), ""
     if os.path.isdir(path):
-        raise CreateError(f"Cannot create {name}: it is a directory.")
-    if len(os.fsencode(os.path.basename(path))) > 255:
-        raise CreateError(f"Cannot create {name}: File name too long.")
-    folder = os.path.dirname(os.path.realpath(path))
-    if not os.path.isdir(folder):
-        raise CreateError(f"Cannot create {name}: there is no such folder.")
-    if not os.access(folder, os.W_OK):
-        raise CreateError(f"Cannot create {name}: its folder cannot be written to.")
+        why = "it is a directory"
+    elif len(os.fsencode(os.path.basename(path))) > 255:
+        why = "File name too long"
+    elif not os.path.isdir(folder):
+        why = "there is no such folder"
+    elif not os.access(folder, os.W_OK):
+        why = "its folder cannot be written to"
+    if why:
+        raise CreateError(f"Cannot create {visible(str(path))}: {why}.")
 
 
 def reason(error: Exception) -> str:
@@ -189,16 +186,14 @@ def pieces(file: IO[bytes], packed: str, name: str) -> Iterator[bytes]:
         for piece in _unpacked(file, packed):
             grown += len(piece)
             if grown > GROWTH_COUNTS_FROM and grown > MOST_GROWTH * file.tell():
-                raise InputError(
-                    f"{name} unpacks to more than {MOST_GROWTH} times its size: that is not a text of words.",
-                    "Unpack it yourself if it is sound.",
+                said = (
+                    f"{name} unpacks to more than {MOST_GROWTH} times its size: that is not a text of words."
                 )
+                raise InputError(said, "Unpack it yourself if it is sound.")
             yield piece
     except (EOFError, zlib.error, lzma.LZMAError, MemoryError) as error:
-        reason = str(error) or type(error).__name__
-        raise InputError(
-            f"{name} cannot be unpacked: {visible(reason)}.", f"Test it with {packed} -t, and fetch it again."
-        ) from None
+        said = f"{name} cannot be unpacked: {visible(str(error) or type(error).__name__)}."
+        raise InputError(said, f"Test it with {packed} -t, and fetch it again.") from None
 
 
 def _unpacked(file: IO[bytes], packed: str) -> Iterator[bytes]:

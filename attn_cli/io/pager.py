@@ -21,11 +21,8 @@ if TYPE_CHECKING:
 
 VARIABLES = ("ATTN_PAGER", "PAGER")
 NONE = ("", "cat")  # what these are where nobody wants a pager
-USUAL, USUAL_LESS, USUAL_LV = (
-    "less",
-    "FIRX",
-    "-c",
-)  # quit if it fits, search in any case, colours, screen left as is
+USUAL = "less"
+OPTIONS = {"LESS": "FIRX", "LV": "-c"}  # quit if it fits, search in any case, colours, screen left as is
 NOT_FOUND = (2, 126, 127)  # what a shell ends with where it cannot read the line, or cannot run the program
 FOR_A_SHELL = frozenset("|&;<>()$`\\\"'*?[#~=%")  # as git has it: a pager with one of these is a shell's line
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
@@ -43,8 +40,8 @@ def unused() -> Iterator[None]:
         _is_unused = before
 
 
-def page(text: str) -> None:
-    """Write a screen to standard output, which is a terminal: through the pager if the screen is longer."""
+def put_screen(text: str) -> None:
+    """Write a screen to standard output: on a terminal that is too small for it, through the user's pager."""
     variable, command = _pager() if _is_too_long(text) else ("", "")
     if not command or not _paged(command, text):
         put_plain(text)
@@ -55,6 +52,8 @@ def page(text: str) -> None:
 def _is_too_long(text: str) -> bool:
     """Tell whether the terminal can page, and cannot show all of this."""
     if _is_unused or os.name != "posix" or os.environ.get("TERM", "") in ("", "dumb"):
+        return False
+    if sys.stdout is None or not sys.stdout.isatty():
         return False
     try:
         columns, lines = os.get_terminal_size(sys.stdout.fileno())
@@ -67,10 +66,9 @@ def _is_too_long(text: str) -> bool:
 
 def _pager() -> tuple[str, str]:
     """Return the variable that names the pager, and the pager; nothing in the place of one that is missing."""
-    for variable in VARIABLES:
-        if (value := os.environ.get(variable)) is not None:
-            return variable, "" if value.strip() in NONE else value.strip()
-    return "", USUAL
+    variable = next((name for name in VARIABLES if name in os.environ), "")
+    command = os.environ[variable].strip() if variable else USUAL
+    return variable, "" if command in NONE else command
 
 
 def _paged(command: str, text: str) -> bool:
@@ -91,8 +89,7 @@ def _paged(command: str, text: str) -> bool:
 
 
 def _environment(text: str) -> dict[str, str]:
-    """Return the environment of the pager: that of attn, with options of less and lv where the user has none."""
-    mine = {"LESS": USUAL_LESS, "LV": USUAL_LV} | dict(os.environ)
+    mine = OPTIONS | dict(os.environ)  # the user's own options count more
     if not text.isascii() and "LESSCHARSET" not in mine:
         mine["LESSCHARSET"] = "utf-8"  # in a C locale less spells UTF-8 out
     if "LESS" in os.environ and _COLOUR.search(text):
@@ -105,13 +102,10 @@ def _interrupts_left_to_it() -> Iterator[None]:
     """Let Ctrl-C mean inside this block what the pager makes of it, and nothing to attn."""
     import signal
 
-    def heard(number: int, frame: object) -> None:
-        """Do nothing; a signal that is handled, unlike one that is ignored, is not ignored by the pager too."""
-
     numbers = (signal.SIGINT, signal.SIGQUIT)
     before = {one: signal.getsignal(one) for one in numbers if signal.getsignal(one) != signal.SIG_IGN}
-    for one in before:
-        signal.signal(one, heard)
+    for one in before:  # handled, by nothing: what is ignored would be ignored by the pager too
+        signal.signal(one, lambda number, frame: None)
     try:
         yield
     finally:
@@ -128,11 +122,3 @@ def _end(process: Popen[bytes]) -> None:
         if os.waitpid(process.pid, os.WNOHANG)[0]:
             return
         time.sleep(0.01)
-
-
-def put_screen(text: str) -> None:
-    """Write a screen to standard output: on a terminal that is too small for it, through the user's pager."""
-    if sys.stdout is not None and sys.stdout.isatty():
-        page(text)
-    else:
-        put_plain(text)

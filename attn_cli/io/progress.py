@@ -9,7 +9,6 @@ from time import monotonic
 from typing import NamedTuple
 
 BAR = 30  # cells of a progress bar
-STEP = 50  # a count is shown after so many
 INTERVAL = 0.1  # seconds between two lines that show a rate
 
 
@@ -25,6 +24,11 @@ class Stage(NamedTuple):
 
 OnPart = Callable[[float], None]  # gets the part that is done, 0 to 1
 StageReport = Callable[[Stage], None]
+
+
+def part_of(report: OnPart | None, done: int, parts: int) -> OnPart | None:
+    """Return a report for one of several equal parts of some work, when `done` of them are complete."""
+    return None if report is None else lambda part: report((done + part) / parts)
 
 
 class Progress:
@@ -60,11 +64,6 @@ class Progress:
         if self.watched and percent != self.said:
             self.said = percent
             self._show(f"{self.label} {self._bar(done)} {percent:3d} %" if percent < 100 else "")
-
-    def count(self, done: int, what: str) -> None:
-        """Show how many are done, where the total is not known."""
-        if self.watched and done % STEP == 0:
-            self._show(f"{self.label} {done:,} {what}")
 
     def rate(self, done: int, what: str, share: float | None) -> None:
         """Show how many are done, how many a second and, where the share that is done is known, the time left."""

@@ -13,7 +13,6 @@ import select
 import signal
 import sys
 import termios
-from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -24,8 +23,8 @@ ESCAPE_WAIT = 0.05  # seconds in which the rest of a key follows its first byte,
 REDRAW, GONE = "redraw", "gone"  # what key() returns besides keys
 CLEAR = "\x1b[2J\x1b[H"
 SECOND_SCREEN, FIRST_SCREEN = (
-    "\x1b[?1049h\x1b[?25l",
-    "\x1b[0m\x1b[?25h\x1b[?1049l",
+    b"\x1b[?1049h\x1b[?25l",
+    b"\x1b[0m\x1b[?25h\x1b[?1049l",
 )  # without, and with, a cursor
 _FALLBACK = os.terminal_size((80, 24))
 
@@ -67,10 +66,12 @@ class RawTerminal:
         # A signal that comes just before the wait for a key would else be acted upon after that key only.
         before = signal.set_wakeup_fd(self.wake, warn_on_full_buffer=False)
         self.undo.callback(signal.set_wakeup_fd, before)
-        self._handle(signal.SIGTSTP, self._stop)
-        self._handle(signal.SIGCONT, self._go_on)
-        self._handle(signal.SIGQUIT, self._quit)
-        self._handle(signal.SIGWINCH, self._call_for_drawing)
+        acts = {signal.SIGTSTP: self._stop, signal.SIGCONT: self._go_on, signal.SIGQUIT: self._quit}
+        for number, act in {**acts, signal.SIGWINCH: self._call_for_drawing}.items():
+            handler = signal.getsignal(number)
+            if handler != signal.SIG_IGN:
+                self.undo.callback(signal.signal, number, handler)
+                signal.signal(number, act)
         try:
             self._take()
         except (OSError, termios.error):  # it has just gone
@@ -128,9 +129,7 @@ class RawTerminal:
         modes[3] &= ~(termios.ICANON | termios.ECHO)
         modes[6] = list(self.before[6])
         modes[6][termios.VMIN], modes[6][termios.VTIME] = 1, 0
-        modes[6][termios.VQUIT] = bytes(
-            [os.fpathconf(self.keyboard, "PC_VDISABLE") & 0xFF]
-        )  # Ctrl-\ dumps core
+        modes[6][termios.VQUIT] = bytes([os.fpathconf(self.keyboard, "PC_VDISABLE") & 0xFF])  # it dumps core
         self._set(modes)
         if self.second_screen:
             _write(self.screen, SECOND_SCREEN)
@@ -158,22 +157,13 @@ class RawTerminal:
 
     # Signals
 
-    def _handle(self, number: signal.Signals, act: Callable[[int, FrameType | None], None]) -> None:
-        """Let `act` handle a signal inside the block, unless it was ignored."""
-        before = signal.getsignal(number)
-        if before != signal.SIG_IGN:
-            self.undo.callback(signal.signal, number, before)
-            signal.signal(number, act)
-
     def _stop(self, number: int, frame: FrameType | None) -> None:
         """Give the terminal back, stop as Ctrl-Z wants it, and take the terminal again when it goes on."""
         self._give_back()
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)
         signal.signal(signal.SIGTSTP, self._stop)
-        self._go_on(
-            number, frame
-        )  # the signal to go on does so too, and is not sent where nothing can be stopped
+        self._go_on(number, frame)  # SIGCONT does so too, and is not sent where nothing can be stopped
 
     def _quit(self, number: int, frame: FrameType | None) -> None:
         """Give the terminal back, and end as the signal wants it."""
@@ -191,26 +181,18 @@ class RawTerminal:
             os.write(self.wake, b"!")
 
 
-def _write(descriptor: int, text: str) -> None:
+def _write(descriptor: int, data: bytes) -> None:
     """Write to a terminal past the stream, which a signal may have interrupted."""
-    data = text.encode("ascii")
     while data:
         data = data[os.write(descriptor, data) :]
 
 
-_KEY = re.compile(
-    "\x1b{1,2}(?:\\[\\[?[0-?]*[ -/]*[@-~]?|O.?)|\x1b[^\x1b[O]|.", re.DOTALL
-)  # two: with Alt held down
+# A key is one character, or Esc and what follows it; two Escs where Alt is held down.
+_KEY = re.compile("\x1b{1,2}(?:\\[\\[?[0-?]*[ -/]*[@-~]?|O.?)|\x1b[^\x1b[O]|.", re.DOTALL)
 _UNFINISHED = re.compile("\x1b(\\[\\[?[0-?]*[ -/]*|O)?$")
 _MODIFIER = re.compile("1?;[0-9]+(?=.$)")  # Shift, Alt or Control, held down with a named key
-_NAMES = {
-    "\x0c": "redraw",
-    "\r": "enter",
-    "\n": "enter",
-    "\x7f": "backspace",
-    "\b": "backspace",
-    "\x1b": "escape",
-}
+_NAMES = {"\x0c": "redraw", "\x1b": "escape"}
+_NAMES |= dict.fromkeys("\r\n", "enter") | dict.fromkeys("\x7f\b", "backspace")
 _NAMES |= {"\x1b[5~": "pageup", "\x1b[6~": "pagedown"}
 _NAMES |= {f"\x1b[{code}~": "home" for code in (1, 7)} | {f"\x1b[{code}~": "end" for code in (4, 8)}
 for _letter, _name in zip("ABCDHF", ("up", "down", "right", "left", "home", "end"), strict=True):

@@ -2,21 +2,28 @@
 
 No exception is raised: one that comes out of an import or out of a callback in C may be swallowed there, or be
 reported as something else. Work that can use an interrupt (a training that writes what it has learned) says so.
+Beside it, a separate process for work that may never end, or end the process: it ends with attn.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+LONGEST_ANSWER = 1 << 28  # bytes
 _cleanups: dict[int, Callable[[], object]] = {}
 _catching = 0
 received = 0  # the signal that was raised as a KeyboardInterrupt
 
 
-@contextlib.contextmanager
+@contextmanager
 def cleaned_up(undo: Callable[[], object]) -> Iterator[None]:
     """Call `undo` if a signal ends the process inside this block; errors are the block's own business."""
     key = id(undo)
@@ -27,7 +34,7 @@ def cleaned_up(undo: Callable[[], object]) -> Iterator[None]:
         _cleanups.pop(key, None)
 
 
-@contextlib.contextmanager
+@contextmanager
 def raised() -> Iterator[None]:
     """Raise KeyboardInterrupt for a signal inside this block, for work that ends well by itself."""
     global _catching
@@ -52,6 +59,103 @@ def end(signum: int) -> None:
     for one in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         signal.signal(one, signal.SIG_IGN)
     for undo in reversed(list(_cleanups.values())):
-        with contextlib.suppress(Exception):
+        with suppress(Exception):
             undo()
     os._exit(128 + signum)
+
+
+class DiedError(Exception):
+    """The separate process has ended before its answer; `is_late`: because there was no more time."""
+
+    def __init__(self, is_late: bool) -> None:
+        super().__init__("late" if is_late else "dead")
+        self.is_late = is_late
+
+
+class SeparateProcess:
+    """A Python script that runs beside attn, and reads and writes JSON by the line.
+
+    It is killed when attn ends, when it is late, and when whoever waits for an answer is interrupted.
+    """
+
+    def __init__(self, script: str, arguments: list[str], seconds: float) -> None:
+        import atexit  # with the other imports here, for a tokenizer alone
+
+        self.seconds, self._owner, self._is_late = seconds, os.getpid(), False
+        self.running = _started([script, *arguments])
+        atexit.register(self.end)
+
+    def is_running(self) -> bool:
+        """Tell whether the process can be asked."""
+        return self.running.poll() is None
+
+    def ask(self, question: dict[str, Any], data: bytes = b"") -> Any:
+        """Return the answer to a question, and the bytes that belong to it; one thread at a time may ask."""
+        import json
+
+        with cleaned_up(self._kill):
+            try:
+                return json.loads(self._answer(json.dumps(question).encode() + b"\n" + data))
+            except BaseException:  # an interrupt, too: what is asked next must not get this answer
+                self.end()
+                raise
+
+    def _answer(self, question: bytes) -> bytes:
+        from threading import Timer
+
+        to, of = self.running.stdin, self.running.stdout
+        assert to is not None and of is not None
+        timer = Timer(self.seconds, self._kill, [True])
+        timer.daemon = True
+        timer.start()
+        try:
+            to.write(question)
+            to.flush()
+            line = of.readline(LONGEST_ANSWER)
+        except BrokenPipeError:
+            line = b""
+        finally:
+            timer.cancel()
+        if line.endswith(b"\n"):
+            return line
+        self._kill()
+        is_late = self.running.wait() == -getattr(signal, "SIGXCPU", 0)
+        raise DiedError(is_late or self._is_late)
+
+    def _kill(self, is_late: bool = False) -> None:
+        self._is_late |= is_late
+        if self._owner == os.getpid():  # a fork of attn leaves it to its parent
+            self.running.kill()
+
+    def end(self) -> None:
+        """End the process."""
+        import atexit
+
+        atexit.unregister(self.end)
+        if self._owner != os.getpid():
+            return
+        self._kill()
+        self.running.wait()
+        for pipe in (self.running.stdin, self.running.stdout):
+            with suppress(OSError):
+                assert pipe is not None
+                pipe.close()
+
+
+def _started(command: list[str]) -> Popen[bytes]:
+    """Start a script that imports nothing from the folder that attn runs in, or from PYTHONPATH (-I)."""
+    import subprocess
+
+    from attn_cli.errors import MachineError
+
+    try:
+        return subprocess.Popen(
+            [sys.executable or "python", "-I", *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for attn, which then kills it
+            env={**os.environ, "MALLOC_ARENA_MAX": "1"},  # else each thread takes 64 MB of what it may have
+        )
+    except OSError as error:
+        raise MachineError(f"A separate process cannot be started: {error.strerror}.") from None

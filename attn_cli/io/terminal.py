@@ -78,11 +78,10 @@ def detect(
 ) -> Terminal:
     """Return the terminal that `stream` and the environment describe; a flag beats both."""
     is_tty = stream is not None and stream.isatty()
-    colored = _wants_color(environ, is_tty, color)
     background = environ.get("COLORFGBG", "").rpartition(";")[2]
     return Terminal(
         width=width or stream_width(environ, stream),
-        colors=_color_count(environ) if colored else 0,
+        colors=_color_count(environ) if _wants_color(environ, is_tty, color) else 0,
         encoding=getattr(stream, "encoding", None) or "utf-8",
         dark=background not in ("7", "15"),
     )

@@ -9,7 +9,7 @@ from functools import partial
 
 from textual.binding import Binding
 
-from attn_cli.core.mask_rules import mask_examples
+from attn_cli.core.masks import mask_examples
 from attn_cli.core.scores import SCORES
 from attn_cli.live.state import (
     BEFORE,

@@ -13,19 +13,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.core import fast
 from attn_cli.core.attend import output_of
 from attn_cli.core.attention import project
 from attn_cli.core.head_weights import HeadWeights
 from attn_cli.core.heads import HeadInput, readable_blocks
 from attn_cli.core.masks import Mask
 from attn_cli.errors import InputError
+from attn_cli.io.progress import OnPart, part_of
 from attn_cli.models.projection import Projection
 from attn_cli.trace.head import Learned
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
-    from attn_cli.io.progress import OnPart
     from attn_cli.models.language import WordLayer
     from attn_cli.vectors.spelling import SpellingFeatures
 
@@ -63,7 +62,7 @@ class EncoderLayer(NamedTuple):
         """Return what the layer makes of X (n, d): the next layer's input."""
         heads = self.attention.heads
         outputs = [
-            output_of(_head_input(X, head, mask), threads, fast.part_of(report, n, len(heads)))
+            output_of(_head_input(X, head, mask), threads, part_of(report, n, len(heads)))
             for n, head in enumerate(heads)
         ]
         attended = self.attention.joined(outputs)
@@ -141,7 +140,7 @@ class EncoderStack(NamedTuple):
             if self.W_in is not None:
                 X = project(X, self.W_in, self.b_in)
             for done, encoder in enumerate(self.encoders[:layer]):
-                X = encoder.of(X, mask, fast.part_of(report, done, layer + 1), threads)
+                X = encoder.of(X, mask, part_of(report, done, layer + 1), threads)
         if not np.isfinite(X).all():
             raise InputError(f"{self.name}: what its layers make is more than a number can hold.")
         return X

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from attn_cli.core import fast
 from attn_cli.core.attend import FAST_BLOCK_CELLS, survey_of, weigh
 from attn_cli.core.attention import Steps
 from attn_cli.core.head_weights import HeadWeights, Position
@@ -24,13 +23,13 @@ from attn_cli.core.heads import (
 from attn_cli.core.masks import Mask
 from attn_cli.core.scores import position_scale_of, scale_of, score_named
 from attn_cli.errors import InputError
+from attn_cli.io.progress import OnPart, part_of
 from attn_cli.trace.head import Head
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from attn_cli.io.array_types import Array, Bools, Ints
-    from attn_cli.io.progress import OnPart
     from attn_cli.pipeline.long_text import HeadSummary, SomeRows
     from attn_cli.settings.settings import Settings
 
@@ -83,7 +82,7 @@ class Work(NamedTuple):
         parts = len(self.heads) * (1 + with_mean)
         n_q, n_k = shape = self._shape
         for done, head in enumerate(self.heads):
-            part, survey = fast.part_of(report, done, parts), None
+            part, survey = part_of(report, done, parts), None
             if head.ready is None:
                 survey = survey_of(self.head_input(head), k, blocks_of_map(n_q, n_k), self.threads, part)
             found[head.name] = (
@@ -92,7 +91,7 @@ class Work(NamedTuple):
                 else summary_of_survey(survey, n_k)
             )
         if with_mean:
-            mean = summary_of_rows(self._rows("mean", fast.part_of(report, 1, 2)), *shape, k)
+            mean = summary_of_rows(self._rows("mean", part_of(report, 1, 2)), *shape, k)
             found["mean"] = mean._replace(output=mean_output([summary.output for summary in found.values()]))
         return found
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_cli.core.attention import softmax
-from attn_cli.core.mask_rules import find_rule
-from attn_cli.core.masks import named
+from attn_cli.core.masks import find_rule, named
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import shell_quote
 from attn_cli.models.encoder import EncoderStack

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attn_cli.core import masks
-from attn_cli.core.mask_rules import find_rule
+from attn_cli.core.masks import find_rule
 from attn_cli.core.scores import GIVEN
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.saved_weights import Saved

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from attn_cli.core.mask_rules import mask_examples, mask_forms
+from attn_cli.core.masks import mask_examples, mask_forms
 from attn_cli.core.scores import SCORES
 from attn_cli.settings.declare import ATTENTION, SHOWN, TEXT, VECTORS, check, size_of
 

@@ -6,7 +6,7 @@ import pytest
 import typer.main
 
 from attn_cli.cli import app
-from attn_cli.core.mask_rules import MASKS
+from attn_cli.core.masks import MASKS
 from attn_cli.core.scores import SCORES
 from attn_cli.errors import SettingError
 from attn_cli.inputs.matrices import given_from

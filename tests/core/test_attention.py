@@ -236,10 +236,7 @@ def test_what_hides_in_the_future_of_a_causal_mask_does_not_matter():
 
 
 @pytest.mark.parametrize("return_weights", [True, False])
-@pytest.mark.parametrize(
-    ("where", "bad"),
-    [*product("QKV", (nan, inf, -inf)), ("bias", nan), ("bias", inf)],
-)
+@pytest.mark.parametrize(("where", "bad"), [*product("QKV", (nan, inf, -inf)), ("bias", nan), ("bias", inf)])
 @pytest.mark.parametrize("mask", [None, "causal", [[True, False], [True, True]]])
 def test_nan_and_infinity_that_are_attended_to_are_refused(where, bad, mask, return_weights):
     given = {name: np.ones((2, 2)) for name in ("Q", "K", "V", "bias")}

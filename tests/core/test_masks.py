@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attn_cli import Settings, trace_masked, trace_self
-from attn_cli.core.mask_rules import rule_named
-from attn_cli.core.masks import AllOf, Mask, joined, named, with_padding
+from attn_cli.core.masks import AllOf, Mask, joined, named, rule_named, with_padding
 from attn_cli.errors import InputError, UsageError
 from attn_cli.pipeline.mask import mask_from_values
 from tests.thorough import often

@@ -16,7 +16,7 @@ import pytest
 
 from attn_cli.io import signals
 from attn_cli.io.atomic import written
-from attn_cli.io.streams import CheckedStream
+from attn_cli.io.console import CheckedStream
 from tests.shell import COMMAND, attn, here, shell, surroundings, terminal
 from tests.thorough import often
 

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("textual")
 
-from attn_cli.core.mask_rules import mask_examples
+from attn_cli.core.masks import mask_examples
 from attn_cli.core.scores import SCORES
 from attn_cli.io.terminal import Terminal
 from attn_cli.live.keys import ACTIONS, KEYS, NUMBERS, SLIDER, TEMPERATURES, temperature_at

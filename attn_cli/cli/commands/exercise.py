@@ -123,8 +123,8 @@ def _write(made: Exercise, folder: str, force: bool) -> None:
 
     from attn_cli.io.atomic import write_together
     from attn_cli.io.console import say
+    from attn_cli.io.escape import dumps
     from attn_cli.io.files import reason
-    from attn_cli.io.json_text import dumps
     from attn_cli.teach.exercises import inputs, unanswered
 
     contents = {

@@ -10,7 +10,7 @@ import threading
 from typing import Any, NamedTuple
 
 from attn_cli.errors import InputError
-from attn_cli.io.separate_process import DiedError, SeparateProcess
+from attn_cli.io.signals import DiedError, SeparateProcess
 
 SECONDS = 30  # for each question
 MEMORY = 4 << 30

@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from attn_cli.core.fast import part_of
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
+from attn_cli.io.progress import part_of
 from attn_cli.pipeline.embed import NOT_UTF8, Shared, embed_tokens, open_projection, settings_for_positions
 from attn_cli.pipeline.inputs import Inputs, prepare_inputs
 from attn_cli.pipeline.mask import wanted_mask

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attn_cli.core.mask_rules import rule_named
+from attn_cli.core.masks import rule_named
 from attn_cli.core.scores import score_named
 from attn_cli.render.code.literals import call_lines, comment_lines
 from attn_cli.render.code.plan import ScriptPlan

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.core.mask_rules import rule_named
-from attn_cli.core.masks import named
+from attn_cli.core.masks import named, rule_named
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import count
 from attn_cli.render.code.literals import safe_name

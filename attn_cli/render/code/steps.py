@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attn_cli.core.mask_rules import rule_named
+from attn_cli.core.masks import rule_named
 from attn_cli.core.scores import score_named
 from attn_cli.render.code.frameworks import Framework, Names
 from attn_cli.render.code.literals import comment_lines, safe_name

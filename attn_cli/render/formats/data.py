@@ -30,7 +30,7 @@ def jsonl(result: Result, view: View, terminal: Terminal) -> Written:
 
 
 def _dumped(records: list[dict[str, object]], kind: str, view: View, terminal: Terminal) -> Written:
-    from attn_cli.io.json_text import dumps
+    from attn_cli.io.escape import dumps
 
     keys = keys_in(view, kind)
     chosen = [record if keys is None else {key: record.get(key) for key in keys} for record in records]

@@ -75,7 +75,7 @@ export function positionTerm(Q, R, b, factor, n_k) {
   return made;
 }
 
-/** The mask rules of core/mask_rules.py, by how many numbers follow their name: whether query i may look at key j. */
+/** The mask rules of core/masks.py, by how many numbers follow their name: whether query i may look at key j. */
 export const MASKS = {/* masks */};
 
 /** Return the rule of a name such as `window:2`; undefined where there is none. */

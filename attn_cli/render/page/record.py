@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.core.mask_rules import MASKS, find_rule
-from attn_cli.core.masks import rule_in
+from attn_cli.core.masks import MASKS, find_rule, rule_in
 from attn_cli.core.scores import SCORES
 from attn_cli.errors import InputError, UsageError
 from attn_cli.render.page.script import Numbers, Stored

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.core.mask_rules import MASKS
+from attn_cli.core.masks import MASKS
 from attn_cli.core.scores import SCORES
 
 if TYPE_CHECKING:

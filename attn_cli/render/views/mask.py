@@ -12,7 +12,7 @@ import numpy as np
 
 from attn_cli.core import masks
 from attn_cli.core.attention import softmax
-from attn_cli.core.mask_rules import MASKS, find_rule
+from attn_cli.core.masks import MASKS, find_rule
 from attn_cli.io.escape import count
 from attn_cli.render.blocks import Beside, Block, Formula, Heading, Matrix, Say
 from attn_cli.render.numbers import share
