@@ -17,12 +17,11 @@ from textual.widgets import Input
 from attn_cli.errors import AttnError
 from attn_cli.io.escape import visible
 from attn_cli.live.command_line import command_line, osc52
-from attn_cli.live.keys import KEYS
+from attn_cli.live.keys import COMMAND, KEYS
 from attn_cli.live.panes import Paper
 from attn_cli.live.recording import Event, Recorder, Replay
 from attn_cli.live.scene import Hit, Scene, compose
 from attn_cli.live.sources import computed
-from attn_cli.live.state import COMMAND
 from attn_cli.live.text_line import TextLine, prompt_for
 
 if TYPE_CHECKING:
@@ -46,9 +45,7 @@ class Board(Widget, can_focus=True):
         self.strips: list[Strip] = []
 
     def show(self, scene: Scene) -> None:
-        """Show a scene in place of the one before."""
-        self.scene = scene
-        width = self.size.width
+        self.scene, width = scene, self.size.width
         strips = [Strip(line, width) for line in scene.lines]
         for y in range(max(len(strips), len(self.strips))):
             if self.strips[y : y + 1] != strips[y : y + 1]:
@@ -56,13 +53,10 @@ class Board(Widget, can_focus=True):
         self.strips = strips
 
     def render_line(self, y: int) -> Strip:
-        """Return a line of the scene."""
-        if y < len(self.strips):
-            return self.strips[y].adjust_cell_length(self.size.width)
-        return Strip.blank(self.size.width)
+        width = self.size.width
+        return self.strips[y].adjust_cell_length(width) if y < len(self.strips) else Strip.blank(width)
 
     def on_resize(self) -> None:
-        """Draw for the new size."""
         self.strips = []
         self.app.draw()
 
@@ -72,7 +66,6 @@ class Board(Widget, can_focus=True):
         return (scene and scene.hit(x, scene.status if y is None else y)) or Hit("")
 
     def on_click(self, event: events.Click) -> None:
-        """Do what the place means; a cell that is clicked again is opened."""
         hit = self.hit(event.x, event.y)
         if hit.action not in ("", "slider"):
             self.app.click(hit)
@@ -80,27 +73,22 @@ class Board(Widget, can_focus=True):
             self.app.click(Hit("open"))
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Begin to move the slider."""
         if self.hit(event.x, event.y).action == "slider":
             self.capture_mouse()
             self.on_mouse_move(event)
 
     def on_mouse_move(self, event: events.MouseEvent) -> None:
-        """Move the slider."""
         hit = self.hit(event.x)
         if self.app.mouse_captured is self and hit.action == "slider":
             self.app.click(hit)
 
     def on_mouse_up(self) -> None:
-        """Let the slider go."""
         self.release_mouse()
 
     def on_mouse_scroll_down(self) -> None:
-        """Move down."""
         self.app.click(Hit("down"))
 
     def on_mouse_scroll_up(self) -> None:
-        """Move up."""
         self.app.click(Hit("up"))
 
 
@@ -140,7 +128,6 @@ class LiveApp(App[int]):
     # Life
 
     def compose(self) -> ComposeResult:
-        """Return the text line and the board."""
         yield self.line
         yield self.board
 
@@ -157,7 +144,6 @@ class LiveApp(App[int]):
             self.run_worker(self.replay.run(self._do, lambda: self.is_calm))
 
     def action_exit(self, code: int) -> None:
-        """Leave with an exit code."""
         self.exit(code)
 
     def _fatal_error(self) -> None:
@@ -178,7 +164,6 @@ class LiveApp(App[int]):
         return not self.session.is_behind and not any(node.message_queue_size for node in nodes)
 
     def draw(self) -> None:
-        """Draw the state as it is."""
         width, height = self.board.size
         session = self.session
         if width and height:
@@ -256,7 +241,6 @@ class LiveApp(App[int]):
             self.news = f"The recording has ended: {error.strerror or error}."
 
     def click(self, hit: Hit) -> None:
-        """Obey a click."""
         self._record(hit)
         self.action_press(hit.action, hit.numbers)
 
@@ -289,7 +273,6 @@ class LiveApp(App[int]):
     # The line
 
     def action_leave_line(self) -> None:
-        """Come back to the keys."""
         self.screen.set_focus(self.board)
         self.settle()
 
@@ -301,7 +284,6 @@ class LiveApp(App[int]):
             self.settle()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Take what was typed."""
         take = self.line.prompt.take
         try:
             again = take(event.value, self.replay.is_on) if take else ""

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attn_cli.io.escape import shell_quote
+from attn_cli.live.keys import COMMAND, ROW, STEPS, WEIGHTS, Seen, State
 from attn_cli.live.sources import Question
-from attn_cli.live.state import COMMAND, ROW, STEPS, WEIGHTS, Seen, State
 from attn_cli.settings.declare import declared
 from attn_cli.settings.settings import Settings
 from attn_cli.trace.steps import NAMES

@@ -9,7 +9,7 @@ import signal
 import sys
 import termios
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from attn_cli.io.console import put_plain
 from attn_cli.io.signals import cleaned_up
 from attn_cli.io.terminal import Terminal, detect
 from attn_cli.live.app import INTERRUPTED, LiveApp
-from attn_cli.live.recording import Replay, recorded
+from attn_cli.live.recording import Recorder, Replay
 
 if TYPE_CHECKING:
     from attn_cli.live.session import Session
@@ -51,14 +51,12 @@ class Gate:
         return len(text)
 
     def flush(self) -> None:
-        """Do nothing: all is written at once."""
+        return
 
     def fileno(self) -> int:
-        """Return the descriptor."""
         return self.descriptor
 
     def isatty(self) -> bool:
-        """Tell whether it is a terminal."""
         return os.isatty(self.descriptor)
 
     def shut(self, last: str) -> None:
@@ -127,13 +125,10 @@ class GuestDriver(LinuxDriver):
         return size.columns or 80, size.lines or 24
 
     def start_application_mode(self) -> None:
-        """Take the terminal."""
         self.guest.has_screen = True
-        start: Callable[[], None] = super().start_application_mode  # Textual left it without types
-        start()
+        super().start_application_mode()  # type: ignore[no-untyped-call]
 
     def close(self) -> None:
-        """Write what waits, then let the terminal go."""
         super().close()
         self.guest.has_screen = False
 
@@ -185,7 +180,8 @@ def run(session: Session, record: str | None, replay: Replay) -> None:
         session.said = "This locale is not UTF-8, so shades are digits. LC_ALL=C.UTF-8 has blocks."
     guest = Guest("utf-8" if terminal.unicode else "ascii")
     text = session.state.question.text if session.source.has_text else None
-    with recorded(record, text) as recorder, guest.visiting():
+    recording = Recorder(record, text) if record is not None else contextlib.nullcontext()
+    with recording as recorder, guest.visiting():
         app = LiveApp(session, terminal, recorder, replay, partial(GuestDriver, guest))
         code = app.run()
     if app.failure is not None:

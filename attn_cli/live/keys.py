@@ -1,31 +1,35 @@
-"""Every key: what it does to the state, and how the footer and the help name it. Nothing here computes or draws."""
+"""What is on the screen, and every key: what it does to that, and how the footer and the help name it.
+
+Nothing here computes or draws.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from textual.binding import Binding
 
 from attn_cli.core.masks import mask_examples
 from attn_cli.core.scores import SCORES
-from attn_cli.live.state import (
-    BEFORE,
-    COMMAND,
-    DIFFERENCE,
-    HELP,
-    MATRICES,
-    OFF,
-    ROW,
-    STEPS,
-    WEIGHTS,
-    Seen,
-    State,
-)
+from attn_cli.errors import UsageError
+from attn_cli.live.sources import LiveSource, Question
 from attn_cli.render.numbers import plain
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT
+
+if TYPE_CHECKING:
+    from attn_cli.io.array_types import Array
+    from attn_cli.trace.trace import Trace
+
+WEIGHTS, ROW, STEPS, MATRICES, HELP, COMMAND = "weights", "row", "steps", "matrices", "help", "command"
+OFF, DIFFERENCE, BEFORE = "", "difference", "before"
+ORDER = (  # of the steps; those of one pane together
+    *(("tokens",), ("x_query",), ("encodings_query",), ("q", "k", "v"), ("scores",), ("scaled_scores",)),
+    *(("position_scores",), ("masked_scores",), ("weights",), ("output",)),
+)
 
 TEMPERATURES = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0)
 SLIDER = 11  # cells
@@ -36,8 +40,69 @@ PAGE = 10  # lines, rows or columns that a page key moves by
 SCROLLED = (HELP, COMMAND, STEPS, ROW)  # panes that have the whole screen, and may be longer than it
 
 
-class Refused(Exception):
-    """A key has nothing to do here; the message says why."""
+@dataclass(frozen=True)
+class State:
+    """The question, the chosen cell, and which pane is shown."""
+
+    question: Question
+    row: int = 0
+    column: int = 0
+    pane: str = WEIGHTS
+    under: str = WEIGHTS  # the pane that help and the command line cover
+    step: int = 0  # of the steps' pane
+    matrix: int = 0  # of the pane of given matrices
+    compared: str = OFF  # whether the view before is shown, or the difference from it
+    is_large: bool = False
+    scrolled: int = 0
+
+    def setting(self, **changes: object) -> State:
+        """Return the state with other settings; raises SettingError for a value that one cannot have."""
+        settings = replace(self.question.settings, **changes)  # type: ignore[arg-type]
+        return replace(self, question=self.question._replace(settings=settings))
+
+    def at(self, row: int, column: int, size: tuple[int, int]) -> State:
+        """Return the state with a cell chosen, the nearest one inside a matrix of this size."""
+        row, column = max(0, min(row, size[0] - 1)), max(0, min(column, size[1] - 1))
+        return replace(self, row=row, column=column)
+
+    def showing(self, pane: str) -> State:
+        """Return the state with another pane, from its top."""
+        return replace(self, pane=pane, scrolled=0)
+
+
+class Seen(NamedTuple):
+    """What is on the screen while a key is pressed."""
+
+    trace: Trace
+    source: LiveSource
+    before: Trace | None = None  # of the view before
+    copied: tuple[str, ...] = ()  # the command lines that were copied
+
+    def size(self, state: State) -> tuple[int, int]:
+        """Return the size of the matrix that the arrows move in."""
+        if state.pane == MATRICES:
+            shape = self.matrix(state)[1].shape
+            return (1, shape[0]) if len(shape) == 1 else (shape[0], shape[1])
+        return len(self.trace.query_tokens), len(self.trace.key_tokens)
+
+    def matrix(self, state: State) -> tuple[str, Array]:
+        """Return the given matrix that the state shows, and its name."""
+        given = list(self.source.matrices(state.question).items())
+        return given[state.matrix % len(given)]
+
+    @property
+    def steps(self) -> tuple[tuple[str, ...], ...]:
+        """The names of the steps that the trace has, Q, K and V together."""
+        trace, head = self.trace, self.trace.stepped_head
+        there = {
+            "tokens": trace.query_ids is not None,
+            "x_query": trace.x_query is not None,
+            "encodings_query": trace.placed is not None,
+            "masked_scores": trace.mask is not None,
+        }
+        return tuple(
+            names for names in ORDER if there.get(names[0], getattr(head, names[0], None) is not None)
+        )
 
 
 def _key(keys: str, action: str, label: str = "", help: str = "", typed: str = "") -> Binding:
@@ -84,12 +149,8 @@ KEYS = [
     _key("escape", "close", "", "Out of a pane, back to the matrix.", "Esc"),
     _key("ctrl+l", "redraw"),
 ]
-NUMBERS = {str(key.id): 0 for key in KEYS} | {
-    "slider": 1,
-    "end": 1,
-    "choose": 2,
-    "move": 2,
-}  # that actions take
+# How many numbers each action takes.
+NUMBERS = {str(key.id): 0 for key in KEYS} | {"slider": 1, "end": 1, "choose": 2, "move": 2}
 
 
 def _next(names: Sequence[str], now: str, by: int) -> str:
@@ -98,13 +159,13 @@ def _next(names: Sequence[str], now: str, by: int) -> str:
 
 def _need_scores(seen: Seen, what: str) -> None:
     if not seen.trace.is_scored:
-        raise Refused(f"These weights have no scores, so {what}.")
+        raise UsageError(f"These weights have no scores, so {what}.")
 
 
 def _head(state: State, seen: Seen, by: int = 1) -> State:
     names = seen.trace.head_names
     if len(names) < 2:
-        raise Refused("There is one head.")
+        raise UsageError("There is one head.")
     asked = state.question.settings.head
     now = asked if asked in TOGETHER else seen.trace.shown.name
     together = TOGETHER if seen.source.has_rollout(seen.trace) else TOGETHER[:2]
@@ -114,7 +175,7 @@ def _head(state: State, seen: Seen, by: int = 1) -> State:
 def _layer(state: State, seen: Seen, by: int = 1) -> State:
     count = seen.source.layers(seen.trace)
     if count < 2:
-        raise Refused("There is one layer here; -p roles-deep has more, and so has a model (-m).")
+        raise UsageError("There is one layer here; -p roles-deep has more, and so has a model (-m).")
     now = seen.trace.projection.layer
     return state.setting(layer=((count - 1 if now is None else now) + by) % count, head=None)
 
@@ -138,10 +199,10 @@ def with_temperature(state: State, seen: Seen, to: float = 1.0) -> State:
 
 def _step_temperature(state: State, seen: Seen, by: int = 1) -> State:
     now = state.question.settings.temperature
-    others = [one for one in TEMPERATURES if (one > now if by > 0 else one < now)]
+    others = [one for one in TEMPERATURES if (one - now) * by > 0]
     if not others:
         end = "highest" if by > 0 else "lowest"
-        raise Refused(f"The temperature, {plain(now)}, is already the {end} available.")
+        raise UsageError(f"The temperature, {plain(now)}, is already the {end} available.")
     return with_temperature(state, seen, others[0] if by > 0 else others[-1])
 
 
@@ -168,7 +229,7 @@ def _move(state: State, seen: Seen, rows: int, columns: int) -> State:
 def _compare(state: State, seen: Seen) -> State:
     """Show the difference, the view before, and now again, in turn."""
     if seen.before is None:
-        raise Refused("There is no view before this one: change something, then compare.")
+        raise UsageError("There is no view before this one: change something, then compare.")
     compared = _next((OFF, DIFFERENCE, BEFORE), state.compared, 1)
     return replace(state, compared=compared, pane=WEIGHTS)
 
@@ -185,7 +246,7 @@ def _edit(state: State, seen: Seen) -> State:
     """Show the given matrices, one after the other, then the weights again."""
     given = seen.source.matrices(state.question)
     if not given:
-        raise Refused("Only small matrices that are given (--matrices FILE) can be edited.")
+        raise UsageError("Only small matrices that are given (--matrices FILE) can be edited.")
     number = state.matrix + 1 if state.pane == MATRICES else 0
     pane = MATRICES if number < len(given) else WEIGHTS
     return replace(state, pane=pane, matrix=number % len(given), row=0, column=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import dropwhile, islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,9 +11,8 @@ import numpy as np
 
 from attn_cli.io.terminal import Line, Terminal
 from attn_cli.live.command_line import command_line, copied, unsaid
-from attn_cli.live.keys import KEYS
-from attn_cli.live.state import BEFORE, DIFFERENCE, Seen, State
-from attn_cli.render.blocks import Bars, Block, Columns, Formula, Heading, Maps, Matrix, Say
+from attn_cli.live.keys import BEFORE, COMMAND, DIFFERENCE, HELP, KEYS, ROW, STEPS, Seen, State
+from attn_cli.render.blocks import Block, Columns, Formula, Heading, Maps, Matrix, Say
 from attn_cli.render.screen.draw import draw
 from attn_cli.render.screen.matrix_pane import MatrixPart, large_blocks, matrix_part
 from attn_cli.render.shade_scale import weight_range
@@ -24,7 +23,6 @@ from attn_cli.render.views.steps import walk
 from attn_cli.render.views.whys import reasons
 from attn_cli.render.views.wording import is_large, quoted_at
 from attn_cli.settings.output import View
-from attn_cli.trace.row import Row
 from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -127,9 +125,8 @@ def _all_heads(trace: Trace, paper: Paper) -> Iterator[Block]:
     rows, columns = _map_size(len(weights), n_q, n_k, paper)
     values = list(block_means(weights, allowed, rows, columns))
     known = np.concatenate([one[~np.isnan(one)] for one in values] or [np.zeros(1)])
-    scale = weight_range(
-        float(known.min(initial=1)), float(known.max(initial=0)), float(known.mean()) if known.size else 0
-    )
+    mean = float(known.mean()) if known.size else 0
+    scale = weight_range(float(known.min(initial=1)), float(known.max(initial=0)), mean)
     names = [head.name for head in trace.heads]
     empty = [""] * rows, [""] * columns
     yield Maps(names, *empty, values, scale, list(range(rows)), list(range(columns)), bands=[""])
@@ -154,9 +151,8 @@ def given_pane(state: State, seen: Seen, paper: Paper) -> Pane:
     given = seen.source.matrices(state.question)
     name, values = seen.matrix(state)
     values = np.atleast_2d(values)
-    block = Matrix(
-        _labels(seen.trace, name, values), [str(n) for n in range(values.shape[1])], values, name, shaded=True
-    )
+    columns = [str(n) for n in range(values.shape[1])]
+    block = Matrix(_labels(seen.trace, name, values), columns, values, name, shaded=True)
     after = "the next matrix" if state.matrix + 1 < len(given) else "the weights"
     note = f"{name} as given. Arrows choose a number, Enter types another one, e: {after}."
     return _matrix_pane(replace(state, is_large=False), block, [note], paper)
@@ -177,13 +173,13 @@ def row_pane(state: State, seen: Seen, paper: Paper) -> Pane:
     trace, state = _looked_at(state, seen)
     if trace.condensed and state.row not in trace.focus:
         return Pane(paper.draw([Say("A long text: only the row in focus has its arithmetic.")]))
-    row = _Row.of(trace, state)
+    blocks = _row_blocks(trace, state)
     lines: list[Line] = []
     for is_brief in (False, True):
         fixed = 4 if is_brief else 8  # lines that are not keys': title, heads, sums, reasons
         most = max(1, min(MOST_KEYS, (paper.height - fixed) // 2 + 1))
         while most > 0:
-            lines = paper.draw(row.blocks(most, is_brief))
+            lines = paper.draw(blocks(most, is_brief))
             if len(lines) <= paper.height:
                 return Pane(lines)
             if not is_brief and most < FEW_KEYS:
@@ -198,42 +194,30 @@ def _looked_at(state: State, seen: Seen) -> tuple[Trace, State]:
     return trace, state.at(state.row, state.column, (len(trace.query_tokens), len(trace.key_tokens)))
 
 
-class _Row(NamedTuple):
-    """The chosen row: its bars, the heaviest first in `order`, its arithmetic, and why its winner won."""
+def _row_blocks(trace: Trace, state: State) -> Callable[[int, bool], Iterator[Block]]:
+    """Return what makes the blocks of a state's row: its bars, its arithmetic, and why its winner won."""
+    i, column, trace = state.row, state.column, _versus(trace, state.column)
+    bars = row_bars(trace, trace.shown, i, largest_weight(trace, [i]))._replace(title=_title(trace, state))
+    order = np.argsort(-trace.shown.weights[trace.row_in_arrays(i)], kind="stable").tolist()
+    row = trace.row(i, trace.stepped_head)
+    why = [] if row is None or row.total == 0 else list(reasons(trace, row, row.because()))
 
-    trace: Trace
-    column: int
-    bars: Bars
-    order: list[int]
-    row: Row | None
-    reasons: list[str]
-
-    @classmethod
-    def of(cls, trace: Trace, state: State) -> _Row:
-        """Return the row of a state's cell."""
-        i, trace = state.row, _versus(trace, state.column)
-        bars = row_bars(trace, trace.shown, i, largest_weight(trace, [i]))._replace(
-            title=_title(trace, state)
-        )
-        order = np.argsort(-trace.shown.weights[trace.row_in_arrays(i)], kind="stable").tolist()
-        row = trace.row(i, trace.stepped_head)
-        why = [] if row is None or row.total == 0 else list(reasons(trace, row, row.because()))
-        return cls(trace, state.column, bars, order, row, why)
-
-    def blocks(self, count: int, is_brief: bool) -> Iterator[Block]:
+    def blocks(count: int, is_brief: bool) -> Iterator[Block]:
         """Yield the bars, the table and the reasons, of so many keys; a brief one leaves out the sums."""
-        keys = sorted({*self.order[:count], self.column})
-        is_whole = len(self.bars.items) == len(self.order)
-        yield self.bars._replace(items=[self.bars.items[key] for key in keys]) if is_whole else self.bars
-        if self.row is None:
+        keys = sorted({*order[:count], column})
+        is_whole = len(bars.items) == len(order)
+        yield bars._replace(items=[bars.items[key] for key in keys]) if is_whole else bars
+        if row is None:
             yield Say("These weights have no scores, so there is no arithmetic to show.", quiet=True)
-        elif self.row.total == 0:
-            query = quoted_at(self.trace.query_tokens, self.row.query)
+        elif row.total == 0:
+            query = quoted_at(trace.query_tokens, row.query)
             yield Say(f"{query} may look at nothing: its weights are zeros.")
         else:
-            table = row_table(self.trace, self.row, keys)
+            table = row_table(trace, row, keys)
             yield Columns(table.header, table.rows[: len(keys)]) if is_brief else table
-            yield from map(Say, self.reasons[:1] if is_brief else self.reasons)
+            yield from map(Say, why[:1] if is_brief else why)
+
+    return blocks
 
 
 def _versus(trace: Trace, j: int) -> Trace:
@@ -277,13 +261,9 @@ def steps_pane(state: State, seen: Seen, paper: Paper) -> Pane:
 def command_pane(state: State, seen: Seen, paper: Paper) -> Pane:
     """Return the command line that makes again what the pane covers."""
     line = command_line(state, seen)
-    said = [
-        unsaid(line, state.question, seen.source.layers(seen.trace)),
-        copied() if line in seen.copied else "",
-    ]
-    return Pane(
-        paper.draw([Heading("The command of this view"), Formula(line), *map(Say, filter(None, said))])
-    )
+    more = unsaid(line, state.question, seen.source.layers(seen.trace))
+    said = filter(None, [more, copied() if line in seen.copied else ""])
+    return Pane(paper.draw([Heading("The command of this view"), Formula(line), *map(Say, said)]))
 
 
 def help_pane(state: State, seen: Seen, paper: Paper) -> Pane:
@@ -291,3 +271,7 @@ def help_pane(state: State, seen: Seen, paper: Paper) -> Pane:
     said = "The mouse: a click chooses a cell, a second one opens its arithmetic; names below are keys."
     rows = [Formula(f"{key.key_display:<9}{key.tooltip}") for key in KEYS if key.tooltip]
     return Pane(paper.draw([Heading("Keys", 1), *rows, Say(said)]))
+
+
+# Each on a whole screen.
+LONG_PANES = {HELP: help_pane, COMMAND: command_pane, STEPS: steps_pane, ROW: by_hand_pane}

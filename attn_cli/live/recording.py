@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeGuard
 
 from attn_cli.errors import CreateError, InputError
@@ -52,6 +52,12 @@ class Recorder:
             reason = f"Cannot create {visible(path)}: {error.strerror}."
             raise CreateError(reason, "Choose another place.") from None
 
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stream.close()
+
     def write(self, kind: str, value: str, **more: object) -> None:
         """Write one event; raises OSError where there is no room for it."""
         self._put({"at": round(time.monotonic() - self.began, 3), kind: value, **more})
@@ -59,17 +65,6 @@ class Recorder:
     def _put(self, record: dict[str, object]) -> None:
         self.stream.write(json.dumps(record, allow_nan=False).encode() + b"\n")
         self.stream.flush()
-
-
-@contextlib.contextmanager
-def recorded(path: str | None, text: str | None) -> Iterator[Recorder | None]:
-    """Give what records into a file, if there is one, and close it at the end."""
-    if path is None:
-        yield None
-        return
-    recorder = Recorder(path, text)
-    with contextlib.closing(recorder.stream):
-        yield recorder
 
 
 class Replay:
@@ -127,10 +122,10 @@ def _event(line: str, place: str, last: float) -> Event:
     if not last <= at <= last + LONGEST_WAIT:
         raise InputError(f"{place}: its time, {at:g}, does not follow {last:g}.")
     value = str(record[kind])
-    if not (
-        isinstance(numbers, list)
-        and all(_is_number(n) for n in numbers)
-        and isinstance(character, str | None)
+    if (
+        not isinstance(numbers, list)
+        or not isinstance(character, str | None)
+        or not all(map(_is_number, numbers))
     ):
         raise InputError(f"{place}: no event that attn live knows.")
     if kind == "do" and NUMBERS.get(value) != len(numbers):

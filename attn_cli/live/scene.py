@@ -8,19 +8,8 @@ from typing import NamedTuple
 
 from attn_cli.core.masks import EXCLUDED
 from attn_cli.io.terminal import Line, Terminal
-from attn_cli.live.keys import KEYS, SLIDER, TEMPERATURES, TOGETHER
-from attn_cli.live.panes import (
-    Pane,
-    Paper,
-    by_hand_pane,
-    command_pane,
-    given_pane,
-    help_pane,
-    row_pane,
-    steps_pane,
-    weights_pane,
-)
-from attn_cli.live.state import COMMAND, HELP, MATRICES, ROW, STEPS, Seen, State
+from attn_cli.live.keys import KEYS, MATRICES, SLIDER, TEMPERATURES, TOGETHER, Seen, State
+from attn_cli.live.panes import LONG_PANES, Pane, Paper, given_pane, row_pane, weights_pane
 from attn_cli.render.blocks import Say
 from attn_cli.render.numbers import plain
 from attn_cli.render.screen.text import abreast, cells, filled, fitted, listed, words
@@ -34,12 +23,6 @@ LEAST_SHARE = 4  # of the screen: what a remark may take is one part of so many
 LEAST_ROW = 10  # lines of the row's pane that the matrix leaves
 RULE = 3  # cells between two panes
 LEAST, SHORT, LONG, COUNTED = range(4)  # how much the status says: a slider from SHORT, whole words from LONG
-LONG_PANES = {
-    HELP: help_pane,
-    COMMAND: command_pane,
-    STEPS: steps_pane,
-    ROW: by_hand_pane,
-}  # each on a whole screen
 MOST_OFF = 2  # words that are named
 
 
@@ -112,16 +95,13 @@ def _footer(seen: Seen, state: State, paper: Paper) -> list[list[Part]]:
     """Return the labels that fit the footer; help and quit are always among them."""
     left_out = {"text" if seen.source.matrices(state.question) else "edit"}
     left_out |= {"layer"} if seen.source.layers(seen.trace) < 2 else set()
-    shown = [
-        [
-            Part(str(key.key_display), "bold", Hit(str(key.id))),
-            Part(f" {key.description}", hit=Hit(str(key.id))),
-        ]
-        for key in KEYS
-        if key.description and key.id not in left_out
-    ]
-    ends = [label for label in shown if label[0].hit in (Hit("help"), Hit("quit"))]
-    others = [label for label in shown if label not in ends]
+    shown = {str(key.id): key for key in KEYS if key.description and key.id not in left_out}
+    labels = {
+        name: [Part(str(key.key_display), "bold", Hit(name)), Part(f" {key.description}", hit=Hit(name))]
+        for name, key in shown.items()
+    }
+    ends = [labels.pop(name) for name in ("help", "quit")]
+    others = [*labels.values()]
     most = 2 if paper.height >= TALL else 1
     counts = range(len(others), -1, -1)
     footers = (_laid_out([*others[:count], *ends], paper.width) for count in counts)

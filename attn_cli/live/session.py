@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from attn_cli.errors import AttnError
-from attn_cli.live.keys import ACTIONS, Refused
+from attn_cli.live.keys import ACTIONS, MATRICES, WEIGHTS, Seen, State
 from attn_cli.live.sources import LiveSource, Question, edited
-from attn_cli.live.state import MATRICES, WEIGHTS, Seen, State
 
 if TYPE_CHECKING:
     from attn_cli.settings.output import View
@@ -93,7 +92,7 @@ class Session:
     def _become(self, act: Callable[[], State]) -> None:
         try:
             state = act()
-        except (Refused, AttnError) as error:
+        except AttnError as error:
             self.said = str(error)
             return
         if state.question != self.state.question:

@@ -72,13 +72,11 @@ class TextSource(LiveSource):
         self.shared: Shared = open_shared(settings)
 
     def compute(self, question: Question) -> Trace:
-        """Return the trace of the text."""
         from attn_cli.pipeline.sources.text import trace_text
 
         return trace_text("self", question.text, None, question.settings, shared=self.shared)
 
     def layers(self, trace: Trace) -> int:
-        """Return how many layers the learned model has."""
         return trace.learned.layers if trace.learned is not None else 1
 
 
@@ -93,13 +91,11 @@ class ModelSource(TextSource):
         self.shared = Shared(model=self.opened.enter_context(open_model(str(settings.model))))
 
     def layers(self, trace: Trace) -> int:
-        """Return how many layers the side of the model has that reads the text."""
         assert self.shared.model is not None
         stacks = self.shared.model.checkpoint.model.stacks
         return len(stacks["encoder" if "encoder" in stacks else "decoder"].layers)
 
     def has_rollout(self, trace: Trace) -> bool:
-        """Tell whether there is more than one layer."""
         return self.layers(trace) > 1
 
 
@@ -113,7 +109,6 @@ class MatricesSource(LiveSource):
         self.start = ("compute", path)
 
     def compute(self, question: Question) -> Trace:
-        """Return the trace of the matrices as they are now."""
         from attn_cli.pipeline.sources.matrices import trace_matrices
 
         given = self.given._replace(arrays=self.given.arrays | self.matrices(question))
@@ -122,11 +117,8 @@ class MatricesSource(LiveSource):
     def matrices(self, question: Question) -> dict[str, Array]:
         """Return the small matrices, in the order of the computation, with the numbers that were typed."""
         arrays = self.given.arrays
-        found = {
-            name: arrays[name].copy()
-            for name in EDITABLE
-            if name in arrays and arrays[name].ndim <= 2 and arrays[name].size <= MOST_EDITED
-        }
+        small = [name for name, one in arrays.items() if one.ndim <= 2 and one.size <= MOST_EDITED]
+        found = {name: arrays[name].copy() for name in EDITABLE if name in small}
         for edit in question.edits:
             matrix = found[edit.matrix]
             rows = matrix.reshape(1, -1) if matrix.ndim == 1 else matrix
@@ -144,7 +136,6 @@ class WeightsSource(LiveSource):
         self.start = ("show", path)
 
     def compute(self, question: Question) -> Trace:
-        """Return the trace of the weights."""
         from attn_cli.pipeline.sources.weights import trace_weights
 
         plain = replace(question.settings, score=None, temperature=1.0, without=())
@@ -153,11 +144,9 @@ class WeightsSource(LiveSource):
         return trace_weights(self.saved, question.settings)
 
     def layers(self, trace: Trace) -> int:
-        """Return how many layers the file holds."""
         return int(self.saved.weights.shape[0])
 
     def has_rollout(self, trace: Trace) -> bool:
-        """Tell whether there are several layers of self-attention."""
         return self.layers(trace) > 1 and len(trace.query_tokens) == len(trace.key_tokens)
 
 

@@ -13,7 +13,7 @@ from textual.widgets import Input
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.io.terminal import Terminal
-from attn_cli.live.state import MATRICES
+from attn_cli.live.keys import MATRICES
 
 if TYPE_CHECKING:
     from attn_cli.live.session import Session
@@ -86,8 +86,8 @@ def _writing(session: Session) -> Prompt:
         session.said = save(session.trace, session.view, path)
         return ""
 
-    numbers = ["", *(f"-{n}" for n in range(1, 1000))]
-    free = next(name for n in numbers if not os.path.lexists(name := f"{NAME}{n}.svg"))
+    names = (f"{NAME}{f'-{n}' if n else ''}.svg" for n in range(1000))
+    free = next(name for name in names if not os.path.lexists(name))
     return Prompt("Write the view to this file: .svg, .html, .json and others. Esc: do not.", free, take)
 
 

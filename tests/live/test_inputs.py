@@ -8,8 +8,8 @@ import pytest
 pytest.importorskip("textual")
 
 from attn_cli.inputs.matrices import read_given
+from attn_cli.live.keys import MATRICES, WEIGHTS
 from attn_cli.live.sources import MatricesSource, ModelSource, WeightsSource
-from attn_cli.live.state import MATRICES, WEIGHTS
 from attn_cli.settings.settings import Settings
 from tests.alike import FLOAT32
 from tests.live.stage import made, play

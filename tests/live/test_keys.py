@@ -10,10 +10,21 @@ pytest.importorskip("textual")
 from attn_cli.core.masks import mask_examples
 from attn_cli.core.scores import SCORES
 from attn_cli.io.terminal import Terminal
-from attn_cli.live.keys import ACTIONS, KEYS, NUMBERS, SLIDER, TEMPERATURES, temperature_at
+from attn_cli.live.keys import (
+    ACTIONS,
+    COMMAND,
+    HELP,
+    KEYS,
+    NUMBERS,
+    ROW,
+    SLIDER,
+    STEPS,
+    TEMPERATURES,
+    WEIGHTS,
+    temperature_at,
+)
 from attn_cli.live.scene import slider
 from attn_cli.live.sources import TextSource
-from attn_cli.live.state import COMMAND, HELP, ROW, STEPS, WEIGHTS
 from attn_cli.settings.settings import Settings
 from tests.live.stage import FOX, made, numbers_of, play, same, traced
 

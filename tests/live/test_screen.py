@@ -6,10 +6,10 @@ import pytest
 pytest.importorskip("textual")
 
 from attn_cli.io.terminal import Terminal
+from attn_cli.live.keys import DIFFERENCE, ROW, Seen, State
 from attn_cli.live.panes import Paper
 from attn_cli.live.scene import compose
 from attn_cli.live.sources import Question, TextSource
-from attn_cli.live.state import DIFFERENCE, ROW, Seen, State
 from attn_cli.render.numbers import four
 from attn_cli.render.screen.matrix_pane import matrix_part
 from attn_cli.render.views.overview import weight_matrix
