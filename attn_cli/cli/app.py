@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Iterable
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Any
 
 import attn_cli
 
@@ -152,6 +152,7 @@ def _group(listed: dict[str, tuple[str, Any]]) -> Any:
 def _app() -> Any:
     import typer
 
+    from attn_cli.cli.options import own
     from attn_cli.settings.declare import HELP
 
     app = typer.Typer(
@@ -169,30 +170,19 @@ def _app() -> Any:
     @app.callback()
     def root(
         context: typer.Context,
-        version: Annotated[
-            bool, typer.Option("--version", "-V", help="Show the version.", rich_help_panel=HELP)
-        ] = False,
-        show_completion: Annotated[
-            str | None,
-            typer.Option(
-                metavar="SHELL",
-                help="Print the completion script for bash, zsh, fish, powershell.",
-                rich_help_panel=HELP,
-            ),
-        ] = None,
-        install_completion: Annotated[
-            str | None,
-            typer.Option(metavar="SHELL", help="Install completion for that shell.", rich_help_panel=HELP),
-        ] = None,
+        version: bool = own("", "Show the version.", HELP, "--version", "-V", default=False),
+        show_completion: str | None = own(
+            "SHELL", "Print the completion script for bash, zsh, fish, powershell.", HELP
+        ),
+        install_completion: str | None = own("SHELL", "Install completion for that shell.", HELP),
     ) -> None:
         from attn_cli.errors import USAGE
         from attn_cli.io.console import put_plain, say
 
-        if version:
-            put_plain(f"attn {attn_cli.__version__}\n")
-            raise typer.Exit
-        if show_completion or install_completion:
-            put_plain(_completion(show_completion or install_completion or "", bool(install_completion)))
+        if version or show_completion or install_completion:
+            shell = show_completion or install_completion or ""
+            said = f"attn {attn_cli.__version__}\n"
+            put_plain(said if version else _completion(shell, is_installed=not show_completion))
             raise typer.Exit
         if context.invoked_subcommand is None:
             from attn_cli.cli.help import short_help

@@ -35,10 +35,10 @@ def install(shell: str) -> str:
     try:
         if shell == "bash":
             path = _stored(".bash_completions/attn.sh", code)
-            _add(_home(".bashrc"), b"source " + os.fsencode(shlex.quote(path)))
+            _add(os.path.expanduser("~/.bashrc"), b"source " + os.fsencode(shlex.quote(path)))
         elif shell == "zsh":
             path = _stored(".zfunc/_attn", code)
-            _add(_home(".zshrc"), *ZSH_SETUP)
+            _add(os.path.expanduser("~/.zshrc"), *ZSH_SETUP)
         elif shell == "fish":
             path = _stored(".config/fish/completions/attn.fish", code)
         else:
@@ -54,13 +54,9 @@ def install(shell: str) -> str:
     return path
 
 
-def _home(name: str) -> str:
-    return os.path.join(os.path.expanduser("~"), name)
-
-
 def _stored(name: str, code: bytes) -> str:
     """Write a file below the home folder, and return its path."""
-    path = _home(name)
+    path = os.path.expanduser(f"~/{name}")
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with written(path) as stream:
         stream.write(code)
@@ -74,9 +70,8 @@ def _add(path: str, *lines: bytes) -> None:
         with open(path, "rb") as file:
             before = file.read()
     there = {one.strip() for one in before.split(b"\n")}
-    missing = [
-        line for line in lines if line not in there and not (line.startswith(STYLE) and STYLE in before)
-    ]
+    has_style = STYLE in before
+    missing = [line for line in lines if line not in there and not (line.startswith(STYLE) and has_style)]
     if not missing:
         return
     with written(path) as stream:

@@ -77,21 +77,15 @@ def _check_suffix(format: str | None, suffix: str, path: str, can: Collection[st
     names = suffixes()
     known = [one for one, name in names.items() if is_given(name, can)]
     if format is None and suffix not in names:
-        raise UsageError(
-            f"No format is known by the suffix of {visible(path)!r}.",
-            f"{did_you_mean(suffix, known)}Use {' '.join(known)}, or choose one with -f.",
-            "--output",
-        )
+        hint = f"{did_you_mean(suffix, known)}Use {' '.join(known)}, or choose one with -f."
+        raise UsageError(f"No format is known by the suffix of {visible(path)!r}.", hint, "--output")
     if format is None or fits(format, suffix):
         return
     right = (*FORMATS[format].suffixes, *FORMATS[format].also)[0]
     named = "a figure" if names.get(suffix) == "figure" else names.get(suffix)
     other = f", or leave out -f for {named}" if suffix in known else ""
-    raise UsageError(
-        f"{visible(path)!r} cannot hold {format}.",
-        f"Type -o {shell_quote(path.removesuffix(path[-len(suffix) :]) + right)}{other}.",
-        "--output",
-    )
+    hint = f"Type -o {shell_quote(path[: -len(suffix)] + right)}{other}."
+    raise UsageError(f"{visible(path)!r} cannot hold {format}.", hint, "--output")
 
 
 def check_fields(view: View, kind: str, added: tuple[str, ...] = ()) -> None:
@@ -124,34 +118,25 @@ def deliver(result: Result, view: View, pause: bool = False) -> None:
         present(result.blocks, view)
         return
     data, remarks = write(result, view.with_width(), view.terminal())
-    if isinstance(data, str):
-        deliver_text(data, view)
+    is_screen = FORMATS[view.format or "table"].is_screen and view.output is None
+    if isinstance(data, str) and is_screen:
+        from attn_cli.io.pager import put_screen
+
+        put_screen(data)
+    elif isinstance(data, str) and view.to_standard_output:
+        put_plain(data)
     else:
         with byte_stream(view) as stream:
-            for part in data:
+            for part in [data.encode("utf-8", "backslashreplace")] if isinstance(data, str) else data:
                 stream.write(part)
     for line in remarks:
         say(f"attn: {line}")
 
 
-def deliver_text(text: str, view: View) -> None:
-    """Write text to the view's file, or to standard output; a long screen goes through the pager."""
-    if not view.to_standard_output:
-        with byte_stream(view) as stream:
-            stream.write(text.encode("utf-8", "backslashreplace"))
-    elif FORMATS[view.format or "table"].is_screen and view.output is None:
-        from attn_cli.io.pager import put_screen
-
-        put_screen(text)
-    else:
-        put_plain(text)
-
-
 class _StandardOutput(io.RawIOBase):
     """Standard output as a stream of bytes, each write of which is complete when it returns."""
 
-    def __init__(self) -> None:
-        self.done = 0
+    done = 0
 
     def writable(self) -> bool:
         return True

@@ -25,10 +25,8 @@ def one_text(texts: Sequence[str] | None, command: str, settings: Settings) -> s
     texts = texts or []
     if len(texts) > 1:
         whole = " ".join(texts)[:120]
-        raise UsageError(
-            f"{len(texts)} texts were given where one is wanted: put quotes round it.",
-            f"Try: attn {command} {'-- ' * whole.startswith('-')}{shell_quote(whole, double=True)}",
-        )
+        hint = f"Try: attn {command} {'-- ' * whole.startswith('-')}{shell_quote(whole, double=True)}"
+        raise UsageError(f"{len(texts)} texts were given where one is wanted: put quotes round it.", hint)
     return read_text(texts[0] if texts else None, command, settings)
 
 
@@ -85,21 +83,6 @@ class NoText(UsageError):
         super().__init__(f"There is no {what}.", f"Try: attn {command} {arguments.get(command, ONE_TEXT)}")
 
 
-def _weights_file(file: str | None, command: str) -> tuple[bytes, str]:
-    """Return the bytes of a file of weights, or of standard input, and what to call it."""
-    from attn_cli.inputs.saved_weights import MOST_BYTES
-    from attn_cli.io.files import read_bytes
-
-    if file is not None and file != "-":
-        return read_bytes(file, MOST_BYTES), visible(as_utf8(file))
-    if sys.stdin is None or (file is None and sys.stdin.isatty()):
-        raise NoText(command)
-    data = piped_in(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise InputError(f"Standard input holds more than {MOST_BYTES:,} bytes.", "Save one layer alone.")
-    return data, "standard input"
-
-
 def labelled_weights(
     file: str | None,
     command: str,
@@ -109,10 +92,18 @@ def labelled_weights(
     context_tokens: str | None = None,
 ) -> Saved:
     """Return the weights in a file, or in standard input, with the tokens that were typed for them."""
-    data, name = _weights_file(file, command)
-    from attn_cli.inputs.saved_weights import read_saved
-    from attn_cli.inputs.weight_axes import typed_tokens  # NumPy is loaded once there is something to show
+    from attn_cli.inputs.saved_weights import MOST_BYTES, read_saved
+    from attn_cli.inputs.weight_axes import typed_tokens
+    from attn_cli.io.files import read_bytes
 
+    if file is not None and file != "-":
+        data, name = read_bytes(file, MOST_BYTES), visible(as_utf8(file))
+    elif sys.stdin is None or (file is None and sys.stdin.isatty()):
+        raise NoText(command)
+    else:
+        data, name = piped_in(MOST_BYTES + 1), "standard input"
+    if len(data) > MOST_BYTES:
+        raise InputError(f"Standard input holds more than {MOST_BYTES:,} bytes.", "Save one layer alone.")
     queries = None if tokens is None else typed_tokens(tokens, "--tokens", batch)
     keys = None if context_tokens is None else typed_tokens(context_tokens, "--context-tokens", batch)
     return read_saved(data, name, array, batch, queries, keys)

@@ -9,35 +9,28 @@ import re
 import sys
 from typing import Any
 
-from attn_cli.errors import (
-    USAGE,
-    AttnError,
-    ConfigError,
-    InputError,
-    NoMemory,
-    UsageError,
-    WriteError,
-    did_you_mean,
-)
+from attn_cli import errors
+from attn_cli.errors import AttnError, ConfigError, NoMemory, UsageError, WriteError, did_you_mean
 from attn_cli.io.console import say
 from attn_cli.io.escape import visible
 from attn_cli.settings.output import is_json
 
+_MAKING = "python -m data.making"
+_DEEP = "pretrained freeze layers heads width wide threads dropout teacher text"  # options of training
 MOVED = {  # what left the program, and what does it in a copy of the repository
     "attn bench": "python -m tests.bench",
-    "attn learn passages": "python -m data.making passages",
-    "attn learn pretrain": "python -m data.making pretrain",
-    "attn learn language": "python -m data.making language",
+    **{f"attn learn {name}": f"{_MAKING} {name}" for name in ("passages", "pretrain", "language")},
+    **{f"attn learn train --{name}": f"{_MAKING} train --{name}" for name in _DEEP.split()},
 }
-_DEEP = "pretrained freeze layers heads width wide threads dropout teacher text"  # options of training
-MOVED |= {f"attn learn train --{name}": f"python -m data.making train --{name}" for name in _DEEP.split()}
 LONGEST = 600  # characters of a message: what was typed may be longer than any screen
+# All that the loader of compiled modules says of a want of memory.
+NO_ROOM = ("Cannot allocate memory", "failed to map segment", "cannot map zero-fill")
 
 
 def report(error: BaseException, args: list[str]) -> int:
     """Say what went wrong on standard error and return the exit code."""
     if isinstance(error, SystemExit):
-        return error.code if isinstance(error.code, int) else USAGE
+        return error.code if isinstance(error.code, int) else errors.USAGE
     exit_code = getattr(error, "exit_code", None) if type(error).__name__ == "Exit" else None
     if exit_code is not None and (exit_code or sys.stdout is not None):
         return int(exit_code)
@@ -70,34 +63,34 @@ def _known(error: BaseException) -> AttnError:
         return WriteError(f"Cannot use {visible(os.fsdecode(error.filename))}: {error.strerror}.")
     if isinstance(error, OSError):  # files are guarded where they are opened: this is help being printed
         return WriteError(f"Cannot write to standard output: {error.strerror or error}.")
-    if isinstance(error, MemoryError) or (isinstance(error, ImportError) and _lacks_memory(str(error))):
+    is_unloaded = isinstance(error, ImportError) and any(words in str(error) for words in NO_ROOM)
+    if isinstance(error, MemoryError) or is_unloaded:
         return NoMemory()
     if isinstance(error, RecursionError):
-        return InputError("The input is nested too deeply.")
+        return errors.InputError("The input is nested too deeply.")
+    from traceback import extract_tb  # only for a bug
+
     text = visible(f"{type(error).__name__}: {error}"[:200])
+    last = extract_tb(error.__traceback__)[-1:]
+    where = [f"{os.path.basename(frame.filename)}, line {frame.lineno}" for frame in last]
     hint = "Please report it with the command that you typed."
-    return AttnError(f"A bug in attn: {text} ({_where(error)}).", hint)
-
-
-def _lacks_memory(message: str) -> bool:
-    """Tell whether a compiled module could not be loaded for want of memory: the loader only says so in words."""
-    return any(
-        words in message
-        for words in ("Cannot allocate memory", "failed to map segment", "cannot map zero-fill")
-    )
+    return AttnError(f"A bug in attn: {text} ({(*where, 'place unknown')[0]}).", hint)
 
 
 def _usage(error: Any) -> AttnError:
     """Return a mistake that Typer found: an unknown option, a value that does not fit."""
-    said = error.message if hasattr(error, "possibilities") else error.format_message()  # Typer's own guess
-    message = visible(" ".join(str(said).split())).rstrip(".") + "."
-    message = message.replace("?.", "?")
+    is_unknown = hasattr(error, "possibilities")
+    said = error.message if is_unknown else error.format_message()  # Typer's own guess
+    message = (visible(" ".join(str(said).split())).rstrip(".") + ".").replace("?.", "?")
     message = re.sub(r" Recognized values: .*", " Give 1 or 0.", message)
-    context = getattr(error, "ctx", None)
-    parameter = getattr(error, "param", None)
+    context, parameter = getattr(error, "ctx", None), getattr(error, "param", None)
     if moved := where_it_went(f"{getattr(context, 'command_path', '')} {getattr(error, 'option_name', '')}"):
         return moved
-    near = nearest_option(error) or nearest_choice(error, parameter)
+    near = nearest_choice(error, parameter)
+    if is_unknown:
+        options = [one for one in error.ctx.command.get_params(error.ctx) if one.param_type_name == "option"]
+        known = [name for one in options for name in (*one.opts, *one.secondary_opts)]
+        near = did_you_mean(error.option_name, known)
     if parameter is not None and context is not None:
         from attn_cli.cli.origins import VARIABLE, origin, place
 
@@ -118,15 +111,6 @@ def where_it_went(typed: str) -> UsageError | None:
     if typed not in MOVED:
         return None
     return UsageError(f"{typed} has left the program.", f"In a copy of the repository: {MOVED[typed]}")
-
-
-def nearest_option(error: Any) -> str:
-    """Return the question which option of the command an unknown one was meant to be, or nothing."""
-    if not hasattr(error, "possibilities"):
-        return ""
-    options = [one for one in error.ctx.command.get_params(error.ctx) if one.param_type_name == "option"]
-    known = [name for one in options for name in (*one.opts, *one.secondary_opts)]
-    return did_you_mean(error.option_name, known)
 
 
 def nearest_choice(error: Any, parameter: Any) -> str:
@@ -170,10 +154,3 @@ def _format_from_files(command: str) -> str:
     except (ConfigError, RecursionError):
         return ""
     return "" if found is None else str(found.value)
-
-
-def _where(error: BaseException) -> str:
-    from traceback import extract_tb  # only for a bug
-
-    frames = extract_tb(error.__traceback__)
-    return f"{os.path.basename(frames[-1].filename)}, line {frames[-1].lineno}" if frames else "place unknown"
