@@ -11,8 +11,10 @@ from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import Vectors, argument, of_record, own
 from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import InputError
-from attn_cli.io.escape import visible
+from attn_cli.io.console import say
+from attn_cli.io.escape import count, visible
 from attn_cli.render.result import OF_RECORD, record_result
+from attn_cli.render.screen.training_bar import TrainingBar
 from attn_cli.settings.declare import OUTPUT, TRAINING
 from attn_cli.settings.output import View
 from attn_cli.settings.training import ModelTraining
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from attn_cli.learn.treebank import Sentence
     from attn_cli.models.encoder import EncoderStack
     from attn_cli.render.blocks import Block
-    from attn_cli.render.screen.training_bar import TrainingBar
     from attn_cli.vectors.open_vectors import OpenVectors
 
 TREEBANK = "CoNLL-U, or passages (.jsonl: tokens, pronoun, antecedents); plain, .gz or .xz."
@@ -56,13 +57,11 @@ def score(
 
     Example: attn learn score roles en_ewt-ud-dev.conllu
     """
-    from attn_cli.io.escape import count
     from attn_cli.learn.passages import read_sentences
     from attn_cli.learn.score import score as measure
     from attn_cli.models.model_file import named
     from attn_cli.pipeline.embed import check_pairing
     from attn_cli.render.blocks import Say
-    from attn_cli.render.screen.training_bar import TrainingBar
     from attn_cli.vectors.lookup import open_table
 
     view = choose(view, OF_RECORD)
@@ -81,8 +80,7 @@ def score(
     heads = [one._asdict() for one in scores]
     record = {"model": stack.name, "treebank": treebank, "sentences": len(sentences), "heads": heads}
     source = f"Model {stack.name}, treebank {treebank}, {count(len(sentences), 'sentence', 'sentences')}."
-    blocks = [*_screen(scores), Say(visible(source))]
-    deliver(replace(record_result("score", record), blocks=lambda view: blocks), view)
+    _deliver("score", record, [*_screen(scores), Say(visible(source))], view)
 
 
 def _screen(scores: Sequence[Score]) -> Iterator[Block]:
@@ -118,7 +116,6 @@ def train(
     """
     from attn_cli.io.signals import raised
     from attn_cli.learn.train import train_file
-    from attn_cli.render.screen.training_bar import TrainingBar
 
     prepare_index(embedding)
     with TrainingBar() as bar, raised():
@@ -135,7 +132,6 @@ def say_epoch(bar: TrainingBar, epoch: Epoch) -> None:
 
 def say_trained(made: Trained) -> None:
     """Say which heads learned nothing, and what was written; raise KeyboardInterrupt where that was asked for."""
-    from attn_cli.io.console import say
     from attn_cli.learn.relations import RELATIONS
 
     for one in made.scores:
@@ -151,37 +147,34 @@ def say_trained(made: Trained) -> None:
         raise KeyboardInterrupt
 
 
+def _deliver(kind: str, record: dict[str, object], blocks: Sequence[Block], view: View) -> None:
+    deliver(replace(record_result(kind, record), blocks=lambda view: blocks), view)
+
+
 def score_language(
     stack: EncoderStack, table: OpenVectors, sentences: Sequence[Sentence], treebank: str, view: View
 ) -> None:
     """Write a language model's perplexity on a treebank, and what its heads do."""
     from attn_cli.learn.language_score import measure_heads, names_of, perplexity
-    from attn_cli.render.screen.training_bar import TrainingBar
 
     with TrainingBar(quiet=True) as bar:
         told = perplexity(stack, table, [sentence.words for sentence in sentences], bar)
         measured = measure_heads(stack, table, sentences, treebank, 0, bar)
     names = names_of(measured)
-    record = {
-        "model": stack.name,
-        "treebank": treebank,
-        "sentences": len(sentences),
-        "perplexity": told.perplexity,
-        "words": told.words,
-        "unknown": told.unknown,
-        "heads": [
-            {
-                "layer": one.layer,
-                "number": one.number,
-                "name": names[one.layer, one.number],
-                "pattern": one.pattern,
-                "measures": {name: found._asdict() for name, found in one.measures.items()},
-            }
-            for one in measured
-        ],
-    }
+    heads = [
+        {
+            "layer": one.layer,
+            "number": one.number,
+            "name": names[one.layer, one.number],
+            "pattern": one.pattern,
+            "measures": {name: found._asdict() for name, found in one.measures.items()},
+        }
+        for one in measured
+    ]
+    record = {"model": stack.name, "treebank": treebank, "sentences": len(sentences)}
+    record |= {**told._asdict(), "heads": heads}
     blocks = list(_language_screen(stack.name, treebank, told, measured, names))
-    deliver(replace(record_result("language-score", record), blocks=lambda view: blocks), view)
+    _deliver("language-score", record, blocks, view)
 
 
 def _language_screen(
@@ -195,20 +188,17 @@ def _language_screen(
     from attn_cli.learn.language_score import PATTERNS, RANDOM
     from attn_cli.render.blocks import Columns, Say
 
+    first = measured[0].measures
     shown = [name for name in PATTERNS if any(name in one.measures for one in measured)]
-    rows = [
-        [
-            f"{one.layer}.{one.number}",
-            names[one.layer, one.number],
-            *(f"{one.measures[name].accuracy:.2f}" for name in shown),
-        ]
-        for one in measured
-    ]
-    best = [f"{measured[0].measures[name].baseline:.2f}" for name in shown]
-    yield Columns(["head", "name", *shown], [*rows, ["", "best fixed distance", *best]])
+    rows = []
+    for one in measured:
+        shares = [f"{one.measures[name].accuracy:.2f}" for name in shown]
+        rows.append([f"{one.layer}.{one.number}", names[one.layer, one.number], *shares])
+    rows.append(["", "best fixed distance", *(f"{first[name].baseline:.2f}" for name in shown)])
+    yield Columns(["head", "name", *shown], rows)
     yield Say("")
     for name in shown:
-        on = f" ({RANDOM})" if measured[0].measures[name].on == RANDOM else ""
+        on = f" ({RANDOM})" if first[name].on == RANDOM else ""
         yield Say(f"{name}: {PATTERNS[name].about}{on}.")
     yield Say("A share is of the words that have such a place before them: their strongest link falls on it.")
     yield Say(

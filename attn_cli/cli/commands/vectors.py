@@ -12,8 +12,8 @@ from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import SETTINGS, NameOrFile, Vectors, argument, of_record, option
 from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import InputError
-from attn_cli.io.console import WIDEST
-from attn_cli.io.escape import visible
+from attn_cli.io.console import WIDEST, say
+from attn_cli.io.escape import fixed, visible
 from attn_cli.io.progress import Progress
 from attn_cli.render.result import OF_RECORD, record_result
 from attn_cli.render.screen.aligned import aligned
@@ -59,19 +59,18 @@ def info(source: NameOrFile = None, *, view: View) -> None:
     view = choose(view, OF_RECORD)
     prepare_index(source)
     about = open_table(source or "word2vec").describe()
-    deliver(
-        record_result("vectors", about, lambda terminal: _described(about, terminal.width or WIDEST)), view
-    )
+    described = partial(_described, about)
+    deliver(record_result("vectors", about, lambda terminal: described(terminal.width or WIDEST)), view)
 
 
 def _described(about: dict[str, object], width: int) -> str:
-    lines = [(key, value) for key, value in about.items() if value is not None and key != "about"]
-    noted = about["about"]
-    lines += [(key, _parsed(value)) for key, value in noted.items()] if isinstance(noted, dict) else []
-    wrapped = (
-        wrap(visible(f"{key:<12} {_plain(value)}"), width, subsequent_indent=" " * 13) for key, value in lines
+    noted = about["about"] if isinstance(about["about"], dict) else {}
+    told = {key: value for key, value in about.items() if value is not None and key != "about"}
+    texts = [f"{key:<12} {_plain(value)}" for key, value in told.items()]
+    texts += [f"{key:<12} {_plain(_parsed(value))}" for key, value in noted.items()]
+    return "".join(
+        f"{line}\n" for text in texts for line in wrap(visible(text), width, subsequent_indent=" " * 13)
     )
-    return "".join(line + "\n" for part in wrapped for line in part)
 
 
 @of_record
@@ -89,7 +88,6 @@ def nearest(
 
     Example: attn vectors nearest colour
     """
-    from attn_cli.io.console import say
     from attn_cli.vectors.lookup import look_up, look_up_all
     from attn_cli.vectors.lookup import nearest as find
     from attn_cli.vectors.spelling import closest, did_you_mean
@@ -101,9 +99,8 @@ def nearest(
         found = found or (look_up(near[word], table) if near else None)
         hint = "" if found else did_you_mean([word], table, progress)
     if found is None:
-        raise InputError(
-            f"{table.name} has no vector for {visible(word)!r}.", hint.strip() or "Check its spelling."
-        )
+        said = f"{table.name} has no vector for {visible(word)!r}."
+        raise InputError(said, hint.strip() or "Check its spelling.")
     if near:
         say(f"attn: no vector for {visible(word)!r} in {table.name}: {visible(found[0])!r} is taken instead.")
     form, vector = found
@@ -167,8 +164,6 @@ def _answer(
     view: View,
     precision: int,
 ) -> None:
-    from attn_cli.io.escape import fixed
-
     rows = [(near, fixed(cosine, precision)) for near, cosine in neighbours]
     listed = [{"word": near, "cosine": cosine} for near, cosine in neighbours]
     deliver(record_result(kind, {**asked, "neighbours": listed}, lambda terminal: aligned(rows)), view)
