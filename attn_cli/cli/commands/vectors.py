@@ -16,7 +16,7 @@ from attn_cli.io.console import WIDEST, say
 from attn_cli.io.escape import fixed, visible
 from attn_cli.io.progress import Progress
 from attn_cli.render.result import OF_RECORD, record_result
-from attn_cli.render.screen.aligned import aligned
+from attn_cli.render.screen.text import aligned
 from attn_cli.settings.output import View
 
 if TYPE_CHECKING:

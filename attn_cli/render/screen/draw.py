@@ -12,7 +12,16 @@ from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Headin
 from attn_cli.render.numbers import bar_numbers, fitting, largest
 from attn_cli.render.palette import BOLD, SHADES, styles_on
 from attn_cli.render.screen.grid import LABEL, Grid
-from attn_cli.render.screen.text import UNLIMITED, cells, cut, labels, padded, padded_left, wrapped
+from attn_cli.render.screen.text import (
+    UNLIMITED,
+    cells,
+    cut,
+    labels,
+    line_width,
+    padded,
+    padded_left,
+    wrapped,
+)
 from attn_cli.render.shade_scale import on_scale
 from attn_cli.settings.output import View
 
@@ -37,18 +46,10 @@ def draw(blocks: Iterable[Block], view: View, terminal: Terminal) -> Iterator[Li
                 yield from wrapped(joined, terminal.width, "  ", hanging=4)
             case Matrix():
                 yield from _matrix(block, view, terminal)
-            case Beside():
-                from attn_cli.render.screen.side_by_side import draw_beside  # rarely needed, like the next
+            case Beside() | Maps():
+                from attn_cli.render.screen.side_by_side import draw_several  # rarely needed
 
-                yield from draw_beside(block, view, terminal)
-            case Maps() if block.bands:
-                from attn_cli.render.screen.side_by_side import draw_thumbnails
-
-                yield from draw_thumbnails(block, view, terminal)
-            case Maps():
-                from attn_cli.render.screen.side_by_side import draw_maps
-
-                yield from draw_maps(block, view, terminal)
+                yield from draw_several(block, view, terminal)
             case Columns():
                 yield from _columns(block, terminal)
             case Links():
@@ -177,7 +178,7 @@ def screenfuls(part: Iterable[Block], view: View, terminal: Terminal, columns: i
     screens: list[list[Line]] = [[]]
     used = 0
     for piece in _pieces(part, view, terminal):
-        heights = [_rows(line, columns) for line in piece]
+        heights = [max(1, -(-line_width(line) // columns)) for line in piece]  # in rows of the terminal
         starts_anew = rows // 2 < used and sum(heights) <= rows < used + sum(heights)
         for line, height in zip(piece, heights, strict=True):
             if used and (starts_anew or used + height > rows):
@@ -200,8 +201,3 @@ def _pieces(part: Iterable[Block], view: View, terminal: Terminal) -> Iterator[l
                 piece = []
             piece.append(line)
         yield piece
-
-
-def _rows(line: Line, columns: int) -> int:
-    """Return how many rows of the terminal a line takes."""
-    return max(1, -(-sum(cells(segment.text) for segment in line) // columns))

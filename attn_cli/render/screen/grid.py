@@ -20,14 +20,13 @@ from attn_cli.render.screen.text import (
     cells,
     cut,
     labels,
+    line_width,
     masked_mark,
     padded,
     padded_left,
-    patch,
-    shade_line,
     wrapped,
 )
-from attn_cli.render.shade_scale import legend, shade_range, shading
+from attn_cli.render.shade_scale import Legend, legend, shade_range, shading
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Ints
@@ -100,7 +99,7 @@ class Grid(NamedTuple):
         if block.shaded and block.marks is None:
             ramp = SIGNS if block.is_difference else bars(terminal)
             styles = self._styles(matrix, terminal)
-            patches = styles if block.is_difference else [patch(style) for style in styles]
+            patches = styles if block.is_difference else [_patch(style) for style in styles]
             yield from shade_line(legend(block), ramp, patches, terminal)
         condensed = [matrix.rung.name] if matrix.rung.name else []
         if pages[0].numbered and not matrix.rung.block:
@@ -118,19 +117,20 @@ class Grid(NamedTuple):
         """
         shade = shading(self.block.values, shade_range(self.block))
         ways = self.ways or rungs(self.block)
-        if self._can_number:  # else the last rung with room for words is looked for below
+        can_number = self.block.row_numbers is not None
+        if can_number:  # else the last rung with room for words is looked for below
             ways = (*(rung for rung in ways[:-1] if self._may_fit(rung, shade, terminal)), ways[-1])
         made: list[Drawn] = []
-        for numbered in (False, True) if self._can_number else (False,):
+        for numbered in (False, True) if can_number else (False,):
             for place, rung in enumerate(ways):
                 if place == len(made):
                     made.append(drawn(rung, self.block.values, shade, terminal))
                 pages = self._pages(made[place], terminal, numbered)
                 if len(pages) == 1 and (numbered or self._has_room(made[place])):
                     return made[place], pages
-        if not self._can_number:  # narrow columns have no room for a word
+        if not can_number:  # narrow columns have no room for a word
             made = [one for one in made if self._has_room(one)] or made
-        numbered = self._can_number and (bool(self.block.marks) or not self._has_room(made[-1]))
+        numbered = can_number and (bool(self.block.marks) or not self._has_room(made[-1]))
         return made[-1], self._pages(made[-1], terminal, numbered)
 
     def _may_fit(self, rung: Rung, shade: Ints, terminal: Terminal) -> bool:
@@ -138,15 +138,10 @@ class Grid(NamedTuple):
         least = drawn(rung, self.block.values[:1], shade[:1], terminal).width + rung.gap
         return len(self.block.columns) * least < (terminal.width or UNLIMITED)
 
-    @property
-    def _can_number(self) -> bool:
-        return self.block.row_numbers is not None
-
     def _has_room(self, matrix: Drawn) -> bool:
         """Tell whether columns are headed by whole labels; numbers may stand in narrow ones digit below digit."""
-        columns = self.block.columns
         is_wide = not matrix.rung.block or self._heads_are_numbers
-        return is_wide or all(cells(visible(name)) <= matrix.width for name in columns)
+        return is_wide or all(cells(visible(name)) <= matrix.width for name in self.block.columns)
 
     @property
     def _heads_are_numbers(self) -> bool:
@@ -167,9 +162,7 @@ class Grid(NamedTuple):
         # On a narrow terminal the labels of a row and of a column share what the numbers leave.
         most = min(LABEL, max(matrix.width, (room - tail - gap) // 2))
         names = labels(self.block.columns, terminal, most)
-        least = matrix.width
-        if numbered and gap:
-            least = max(least, len(str(len(names) - 1)))
+        least = max(matrix.width, len(str(len(names) - 1)) if numbered and gap else 0)
         if numbered or matrix.rung.block or (not gap and self._heads_are_numbers):
             needed = [least + gap] * len(names)
         else:
@@ -232,9 +225,9 @@ def _headers(matrix: Drawn, page: _Page) -> list[str]:
     names = [str(j) for j in range(page.start, page.stop)] if page.numbered else page.names
     most = 4 if min(page.widths) > 2 else LABEL
     stacks = [_stacked(name, width, most) for name, width in zip(names, page.widths, strict=True)]
-    height = max(map(len, stacks))
+    height, gap = max(map(len, stacks)), " " * matrix.rung.gap
     columns = [
-        [" " * matrix.rung.gap + padded_left(piece, width) for piece in [""] * (height - len(stack)) + stack]
+        [gap + padded_left(piece, width) for piece in [""] * (height - len(stack)) + stack]
         for stack, width in zip(stacks, page.widths, strict=True)
     ]
     return ["".join(pieces) for pieces in zip(*columns, strict=True)]
@@ -268,15 +261,39 @@ def _widths(names: Sequence[str], matrix: Drawn, room: int) -> list[int]:
 
 def _stacked(name: str, width: int, most: int) -> list[str]:
     """Cut a label into pieces of `width` cells, one below the other, `most` at the most."""
-    if cells(name) <= width:
-        return [name]
-    pieces, piece = [], ""
+    pieces = [""]
     for char in name:
-        if cells(piece + char) > width and piece:
-            pieces.append(piece)
-            piece = ""
-        piece += char
-    pieces.append(piece)
+        if pieces[-1] and cells(pieces[-1] + char) > width:
+            pieces.append("")
+        pieces[-1] += char
     if len(pieces) > most:
         pieces = [*pieces[: most - 1], cut("".join(pieces[most - 1 :]), width)]
     return [piece if cells(piece) <= width else "?" for piece in pieces]
+
+
+def shade_line(
+    legend: Legend, ramp: str, styles: Sequence[Style | None], terminal: Terminal
+) -> Iterator[Line]:
+    """Yield the legend of shades: a patch of each, from the least value to the largest, where there is room."""
+    masked = f"{masked_mark(terminal)} masked" if legend.has_masked else ""
+    if not legend.low:
+        yield from wrapped(masked, terminal.width)
+        return
+    tail = "".join(f"   {part}" for part in (legend.more, masked) if part)
+    if legend.low == legend.high:
+        yield from wrapped(f"shades: all are {legend.low}{tail}", terminal.width)
+        return
+    inks = [styles[i * (SHADES - 1) // (len(ramp) - 1)] for i in range(len(ramp))]
+    patches = map(Segment, ramp, inks)
+    line = [Segment(f"shades: {legend.low} "), *patches, Segment(f" {legend.high}{tail}")]
+    if terminal.width is None or line_width(line) <= terminal.width:
+        yield line
+    else:
+        yield from wrapped(f"shades: {legend.low} to {legend.high}{tail}", terminal.width)
+
+
+def _patch(style: Style | None) -> Style | None:
+    """Return the style of a patch in the legend: a cell's background, without its text."""
+    if style is None or style.bgcolor is None:
+        return style
+    return Style(color=style.bgcolor, bgcolor=style.bgcolor)

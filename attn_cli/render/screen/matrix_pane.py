@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 from rich.segment import Segment
@@ -13,7 +12,7 @@ from attn_cli.render.blocks import Matrix
 from attn_cli.render.numbers import PERCENT, bars, rungs, signed, weight
 from attn_cli.render.palette import BOLD, SHADES, styles_on
 from attn_cli.render.screen.grid import Grid
-from attn_cli.render.screen.text import UNLIMITED, cells, labels, masked_mark, padded, padded_left
+from attn_cli.render.screen.text import UNLIMITED, cells, labels, line_width, masked_mark, padded, padded_left
 from attn_cli.render.shade_scale import shade_range, shading
 
 MARKED = Style(reverse=True, bold=True)  # in no shade, so that it stands out from all of them
@@ -56,7 +55,10 @@ def matrix_part(
     """
     row, column = chosen or (0, 0)
     near = _window(len(block.rows), max(1, height), row)  # no more rows than these can be seen
-    block = _rows_of(block._replace(scale=shade_range(block), sums=()), near)
+    some = slice(near.start, near.stop)
+    numbers = None if block.row_numbers is None else block.row_numbers[some]
+    block = block._replace(scale=shade_range(block), sums=(), row_numbers=numbers)
+    block = block._replace(rows=block.rows[some], values=block.values[some])
     n = block.values.shape[1]
     columns, fits = range(n), False
     if n < (terminal.width or UNLIMITED):
@@ -70,12 +72,6 @@ def matrix_part(
     return part if chosen is None else part._replace(lines=_marked(part, row, column))
 
 
-def _rows_of(block: Matrix, rows: range) -> Matrix:
-    some = slice(rows.start, rows.stop)
-    numbers = None if block.row_numbers is None else block.row_numbers[some]
-    return block._replace(rows=block.rows[some], values=block.values[some], row_numbers=numbers)
-
-
 def _narrowed(
     block: Matrix, palette: str | None, terminal: Terminal, column: int
 ) -> tuple[range, list[Line], list[Line]]:
@@ -86,11 +82,8 @@ def _narrowed(
     across = min(n - 1, (terminal.width or UNLIMITED) // NARROWEST) or 1
     while True:
         columns = _window(n, across, column)
-        few = block._replace(
-            columns=block.columns[columns.start : columns.stop],
-            values=block.values[:, columns.start : columns.stop],
-            row_numbers=None,
-        )
+        some = slice(columns.start, columns.stop)
+        few = block._replace(columns=block.columns[some], values=block.values[:, some], row_numbers=None)
         body, legend, fits = Grid(few, palette, (way,)).parts(terminal)
         if fits or across == 1:
             return columns, body, legend
@@ -107,26 +100,21 @@ def _window(n: int, most: int, around: int) -> range:
 def _marked(part: MatrixPart, row: int, column: int) -> list[Line]:
     """Return the lines with the chosen cell and the labels of its row and its column reversed."""
     lines = list(part.lines)
-    if row in part.rows and column in part.columns:
-        at = part.top + row - part.rows.start
-        line = list(lines[at])
-        for place in (0, 1 + column - part.columns.start):
-            line[place] = Segment(line[place].text, MARKED)
-        lines[at] = line
-        start = sum(cells(segment.text) for segment in line[: 1 + column - part.columns.start])
-        width = cells(line[1 + column - part.columns.start].text)
-        lines[part.top - 1] = _marked_head(lines[part.top - 1], start, width)
-    return lines
-
-
-def _marked_head(line: Line, start: int, width: int) -> Line:
-    """Return a line of heads with the one at a place reversed, but not the gap before it."""
-    edge, heads, *rest = line
-    before, after = heads.split_cells(start - cells(edge.text))
-    head, after = after.split_cells(width)
+    if row not in part.rows or column not in part.columns:
+        return lines
+    at, place = part.top + row - part.rows.start, 1 + column - part.columns.start
+    line = list(lines[at])
+    for marked in (0, place):
+        line[marked] = Segment(line[marked].text, MARKED)
+    lines[at] = line
+    # Its head, too, but not the gap before that.
+    edge, heads, *rest = lines[part.top - 1]
+    before, after = heads.split_cells(line_width(line[:place]) - cells(edge.text))
+    head, after = after.split_cells(cells(line[place].text))
     name = head.text.lstrip()
     gap = Segment(head.text[: len(head.text) - len(name)], head.style)
-    return [edge, before, gap, Segment(name, MARKED), after, *rest]
+    lines[part.top - 1] = [edge, before, gap, Segment(name, MARKED), after, *rest]
+    return lines
 
 
 LABEL = 12
@@ -148,44 +136,30 @@ def large_blocks(
         return None
     heads = [padded_left(name, wide) for name in labels(block.columns, terminal, wide - 1)]
     lines: list[Line] = [[Segment(padded("", edge)), *(Segment(name, BOLD) for name in heads)]]
-    for i, name in enumerate(rows):
-        lines += _band(block, i, name, (edge, wide, tall), terminal, palette, chosen)
-    return MatrixPart(lines, range(n_q), range(n_k), [], tall)
-
-
-def _band(
-    block: Matrix,
-    i: int,
-    name: str,
-    size: tuple[int, int, int],
-    terminal: Terminal,
-    palette: str | None,
-    chosen: tuple[int, int],
-) -> list[Line]:
-    """Return the lines of one row of blocks, its numbers on the middle one."""
-    edge, wide, tall = size
     styles = styles_on(terminal, palette, False, block.is_difference)
-    places = shading(block.values[i], shade_range(block)).tolist()
+    shades = shading(block.values, shade_range(block)).tolist()
     form = weight(2) if wide >= DECIMAL else PERCENT
-    numbers = (signed(form) if block.is_difference else form).row(block.values[i].tolist())
-    lines: list[Line] = []
-    for line in range(tall):
-        is_middle = line == tall // 2
-        label = Segment(
-            padded(name if is_middle else "", edge), MARKED if is_middle and i == chosen[0] else BOLD
-        )
-        made: Line = [label]
-        for j, place in enumerate(places):
-            is_masked = math.isnan(float(block.values[i, j]))
-            text = masked_mark(terminal) if is_masked else numbers[j]
-            fill = (
-                " " if terminal.colors or place < 0 else bars(terminal)[place * len(bars(terminal)) // SHADES]
-            )
-            style = (styles[place] if place >= 0 else None) or Style()
-            is_chosen = (i, j) == chosen
-            made.append(Segment(_cell(text if is_middle else "", wide, fill), MARKED if is_chosen else style))
-        lines.append(made)
-    return lines
+    form = signed(form) if block.is_difference else form
+    for i, name in enumerate(rows):
+        numbers = form.row(block.values[i].tolist())
+        texts = [
+            masked_mark(terminal) if place < 0 else text
+            for text, place in zip(numbers, shades[i], strict=True)
+        ]
+        for line in range(tall):
+            is_middle = line == tall // 2  # which has the numbers
+            is_marked = is_middle and i == chosen[0]
+            made = [Segment(padded(name if is_middle else "", edge), MARKED if is_marked else BOLD)]
+            for j, place in enumerate(shades[i]):
+                fill = (
+                    " "
+                    if terminal.colors or place < 0
+                    else bars(terminal)[place * len(bars(terminal)) // SHADES]
+                )
+                style = MARKED if (i, j) == chosen else (styles[place] if place >= 0 else None) or Style()
+                made.append(Segment(_cell(texts[j] if is_middle else "", wide, fill), style))
+            lines.append(made)
+    return MatrixPart(lines, range(n_q), range(n_k), [], tall)
 
 
 def _cell(text: str, wide: int, fill: str) -> str:

@@ -10,17 +10,17 @@ from rich.segment import Segment
 
 from attn_cli.io.terminal import Line, Terminal
 from attn_cli.render.blocks import Beside, Maps
-from attn_cli.render.numbers import NUMBERED, bars, rungs
+from attn_cli.render.numbers import NUMBERED, Rung, bars, rungs
 from attn_cli.render.palette import BOLD, SHADES, styles_on
-from attn_cli.render.screen.grid import Grid
+from attn_cli.render.screen.grid import Grid, shade_line
 from attn_cli.render.screen.text import (
     UNLIMITED,
     cells,
     cut,
     labels,
+    line_width,
     masked_mark,
     padded,
-    shade_line,
     wrapped,
 )
 from attn_cli.render.shade_scale import legend, shading, sharing_scale
@@ -33,6 +33,14 @@ APART = 3  # cells between two
 FINE = 2  # rungs with digits that are worth reading beside each other; coarser ones go below each other
 LABEL, SHORT, LONGEST, WIDTH = 10, 5, 16, 100  # of maps
 NUMBERED_EVERY = (5, 10, 20)  # columns between two numbers above a map of blocks
+CLOSE = 1  # cells between two thumbnails
+
+
+def draw_several(block: Beside | Maps, view: View, terminal: Terminal) -> Iterator[Line]:
+    """Yield matrices with their numbers, thumbnails in bands, or maps."""
+    if isinstance(block, Beside):
+        return draw_beside(block, view, terminal)
+    return (draw_thumbnails if block.bands else draw_maps)(block, view, terminal)
 
 
 def draw_beside(block: Beside, view: View, terminal: Terminal) -> Iterator[Line]:
@@ -42,30 +50,27 @@ def draw_beside(block: Beside, view: View, terminal: Terminal) -> Iterator[Line]
     """
     parts = [part.fixed(view.precision) for part in sharing_scale(block.parts)]
     ways = rungs(parts[0]._replace(values=np.concatenate([part.values for part in parts])))
-    grids = [Grid(part, view.palette, ways) for part in parts]
+
+    def written(way: Rung) -> list[Grid]:
+        return [Grid(part, view.palette, (way,)) for part in parts]
+
     room = terminal
     if terminal.width is not None:
-        room = terminal._replace(width=(terminal.width - APART * (len(grids) - 1)) // len(grids))
-    for rung in ways[:FINE]:
-        tried = [grid._replace(ways=(rung,)) for grid in grids]
-        if (room.width is None or room.width > 1) and all(grid.fits(room, named=True) for grid in tried):
-            yield from _abreast(block.titles, tried, room, terminal)
-            yield from _legend_grid(tried).legend(terminal, room)
+        room = terminal._replace(width=(terminal.width - APART * (len(parts) - 1)) // len(parts))
+    for way in ways[:FINE]:
+        grids = written(way)
+        if (room.width is None or room.width > 1) and all(grid.fits(room, named=True) for grid in grids):
+            yield from _abreast(block.titles, grids, room, terminal)
+            yield from _legend_grid(grids).legend(terminal, room)
             return
-    together = next(
-        (
-            way
-            for named in (True, False)
-            for way in ways
-            if all(grid._replace(ways=(way,)).fits(terminal, named) for grid in grids)
-        ),
-        ways[-1],
-    )
+    tried = ((named, written(way)) for named in (True, False) for way in ways)
+    fitting = (grids for named, grids in tried if all(grid.fits(terminal, named) for grid in grids))
+    grids = next(fitting, written(ways[-1]))
     for title, grid in zip(block.titles, grids, strict=True):
         yield []
         yield from wrapped(terminal.text(title), terminal.width, style=BOLD)
-        yield from grid._replace(ways=(together,)).body(terminal)
-    yield from _legend_grid(grids)._replace(ways=(together,)).legend(terminal)
+        yield from grid.body(terminal)
+    yield from _legend_grid(grids).legend(terminal)
 
 
 def _legend_grid(grids: Sequence[Grid]) -> Grid:
@@ -78,12 +83,11 @@ def _abreast(
 ) -> Iterator[Line]:
     """Yield the lines of all grids joined, each under its title."""
     bodies = [list(grid.body(room)) for grid in grids]
-    widths = [max(_width(line) for line in body) for body in bodies]
-    heads = [
-        wrapped(terminal.text(title), max(width, room.width or 0) if room.width else None, style=BOLD)
-        for title, width in zip(titles, widths, strict=True)
-    ]
-    widths = [max([width, *map(_width, head)]) for width, head in zip(widths, heads, strict=True)]
+    heads = []
+    for title, body in zip(titles, bodies, strict=True):
+        width = max([room.width, *map(line_width, body)]) if room.width else None
+        heads.append(wrapped(terminal.text(title), width, style=BOLD))
+    widths = [max(map(line_width, [*head, *body])) for head, body in zip(heads, bodies, strict=True)]
     height = max(map(len, heads))
     empty: Line = []
     columns = [[empty] * (height - len(head)) + head + body for head, body in zip(heads, bodies, strict=True)]
@@ -91,12 +95,8 @@ def _abreast(
     for lines in zip(*columns, strict=True):
         joined: Line = []
         for line, width in zip(lines, widths, strict=True):
-            joined += [*line, Segment(" " * (width - _width(line) + APART))]
+            joined += [*line, Segment(" " * (width - line_width(line) + APART))]
         yield joined[:-1]
-
-
-def _width(line: Line) -> int:
-    return sum(cells(segment.text) for segment in line)
 
 
 def draw_maps(block: Maps, view: View, terminal: Terminal) -> Iterator[Line]:
@@ -112,20 +112,27 @@ def draw_maps(block: Maps, view: View, terminal: Terminal) -> Iterator[Line]:
                 yield from wrapped(terminal.text(f"Head {name}"), terminal.width, style=BOLD)
             yield from Grid(matrix, view.palette).lines(terminal)
         return
-    across = max(1, (layout.width - layout.edge) // (layout.wide + APART))
+    margin, spare = " " * layout.edge, layout.wide - layout.cell * len(block.columns)
+    across = max(1, ((terminal.width or WIDTH) - layout.edge) // (layout.wide + APART))
+    heads = [Segment(padded(label, layout.edge), BOLD) for label in layout.rows]
+    numbers = " " * APART + _numbers(block, layout.cell) + " " * spare
     styles = styles_on(terminal, view.palette, is_ink=not terminal.is_picture)
     for start in range(0, len(block.names), across):
+        span = range(start, min(start + across, len(block.names)))
         yield []
-        yield from _band(block, range(start, min(start + across, len(block.names))), layout, styles, terminal)
+        if any(block.names):
+            named = " " * APART + (" " * APART).join(_names(block, span, layout.wide, terminal))
+            yield [Segment((margin + named).rstrip(), BOLD)]
+        yield [Segment((margin + numbers * len(span)).rstrip())]
+        yield from _rows(block, span, heads, (APART, APART + spare), layout.cell, styles, terminal)
     if block.column_numbers is None:
-        named = [f"{j} {name}" for j, name in enumerate(labels(block.columns, terminal, LABEL))]
+        named = ", ".join(f"{j} {name}" for j, name in enumerate(labels(block.columns, terminal, LABEL)))
         is_square = list(block.rows) == list(block.columns)
-        yield from wrapped(NUMBERED if is_square else f"columns: {', '.join(named)}", terminal.width)
+        yield from wrapped(NUMBERED if is_square else f"columns: {named}", terminal.width)
     yield from shade_line(legend(block), bars(terminal), styles, terminal)
 
 
 class _Layout(NamedTuple):
-    width: int
     rows: list[str]  # labels
     edge: int  # their width
     cell: int  # a cell's width
@@ -144,32 +151,8 @@ def _layout(block: Maps, terminal: Terminal) -> _Layout | None:
         edge = max(map(cells, rows))
         if edge + APART + cell * n <= width:
             name = max(cells(terminal.text(name)) for name in block.names)
-            return _Layout(width, rows, edge, cell, max(cell * n, min(name, width - edge - APART, LONGEST)))
+            return _Layout(rows, edge, cell, max(cell * n, min(name, width - edge - APART, LONGEST)))
     return None
-
-
-def _band(
-    block: Maps, span: range, layout: _Layout, styles: Sequence[Style | None], terminal: Terminal
-) -> Iterator[Line]:
-    ramp, masked = bars(terminal), masked_mark(terminal)
-    cell, wide, spare = layout.cell, layout.wide, layout.wide - layout.cell * len(block.columns)
-    names = [padded(cut(terminal.text(block.names[m]), wide), wide) for m in span]
-    margin = " " * layout.edge
-    if any(block.names):
-        yield [Segment((margin + "".join(f"{'':{APART}}{name}" for name in names)).rstrip(), BOLD)]
-    numbers = _numbers(block, cell)
-    yield [Segment(margin + "".join(" " * APART + numbers + " " * spare for _ in span).rstrip())]
-    shade = [shading(block.values[m], block.scale).tolist() for m in span]
-    for i, label in enumerate(layout.rows):
-        line = [Segment(padded(label, layout.edge), BOLD)]
-        for m, places in enumerate(shade):
-            line.append(Segment(" " * (APART + (spare if m else 0))))
-            for place in places[i]:
-                if place < 0:
-                    line.append(Segment(masked.rjust(cell)))
-                else:
-                    line.append(Segment(ramp[place * len(ramp) // SHADES] * cell, styles[place]))
-        yield line
 
 
 def _numbers(block: Maps, cell: int) -> str:
@@ -185,44 +168,49 @@ def _numbers(block: Maps, cell: int) -> str:
     return f"{line:{len(block.column_numbers)}}"
 
 
-MAPS_APART = 1  # cells between two maps
-
-
 def draw_thumbnails(block: Maps, view: View, terminal: Terminal) -> Iterator[Line]:
     """Yield the maps of each band on as few lines as fit it, of like length, and the legend of all."""
     styles = styles_on(terminal, view.palette, is_ink=not terminal.is_picture)
     edge = max(map(cells, block.bands)) + 1
     width = terminal.width or UNLIMITED
-    wide = max([len(block.columns), *(cells(terminal.text(name)) for name in block.names)])
-    wide = max(len(block.columns), min(wide, width - edge))
-    across = max(1, (width - edge + MAPS_APART) // (wide + MAPS_APART))
-    each = len(block.names) // len(block.bands)
+    n, each = len(block.columns), len(block.names) // len(block.bands)
+    wide = max([n, *(cells(terminal.text(name)) for name in block.names)])
+    wide = max(n, min(wide, width - edge))
+    across = max(1, (width - edge + CLOSE) // (wide + CLOSE))
     across = -(-each // -(-each // across))  # no line is nearly empty
     for band, title in enumerate(block.bands):
         start, stop = band * each, (band + 1) * each
         for first in range(start, stop, across):
-            yield []
+            span = range(first, min(first + across, stop))
             label = padded(title if first == start else "", edge)
-            yield from _line_of_maps(
-                block, range(first, min(first + across, stop)), label, wide, styles, terminal
-            )
+            yield []
+            yield [Segment((label + (" " * CLOSE).join(_names(block, span, wide, terminal))).rstrip(), BOLD)]
+            heads = [Segment(" " * cells(label))] * len(block.rows)
+            yield from _rows(block, span, heads, (0, wide - n + CLOSE), 1, styles, terminal)
     yield from shade_line(legend(block), bars(terminal), styles, terminal)
 
 
-def _line_of_maps(
-    block: Maps, span: range, label: str, wide: int, styles: Sequence[Style | None], terminal: Terminal
+def _names(block: Maps, span: range, wide: int, terminal: Terminal) -> list[str]:
+    return [padded(cut(terminal.text(block.names[m]), wide), wide) for m in span]
+
+
+def _rows(
+    block: Maps,
+    span: range,
+    heads: Sequence[Segment],
+    gaps: tuple[int, int],
+    cell: int,
+    styles: Sequence[Style | None],
+    terminal: Terminal,
 ) -> Iterator[Line]:
-    ramp, masked = bars(terminal), masked_mark(terminal)
-    names = [padded(cut(terminal.text(block.names[m]), wide), wide) for m in span]
-    yield [Segment((label + (" " * MAPS_APART).join(names)).rstrip(), BOLD)]
+    """Yield the rows of some maps beside each other: their heads, a gap before the first map and before the others."""
+    ramp, masked = bars(terminal), masked_mark(terminal).rjust(cell)
     shade = [shading(block.values[m], block.scale).tolist() for m in span]
-    gap = " " * (wide - len(block.columns) + MAPS_APART)
-    for i in range(len(block.rows)):
-        line = [Segment(" " * cells(label))]
+    for i, head in enumerate(heads):
+        line = [head]
         for m, places in enumerate(shade):
-            line += [Segment(gap)] if m else []
+            line.append(Segment(" " * gaps[m > 0]))
             for place in places[i]:
-                is_masked = place < 0
-                text = masked if is_masked else ramp[place * len(ramp) // SHADES]
-                line.append(Segment(text, None if is_masked else styles[place]))
+                text = masked if place < 0 else ramp[place * len(ramp) // SHADES] * cell
+                line.append(Segment(text, None if place < 0 else styles[place]))
         yield line

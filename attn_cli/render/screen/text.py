@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Sequence
 
 from rich.segment import Segment
 from rich.style import Style
 
+from attn_cli.io.escape import visible
 from attn_cli.io.terminal import Line, Terminal
-from attn_cli.render.palette import SHADES
-
-if TYPE_CHECKING:
-    from attn_cli.render.shade_scale import Legend
 
 UNLIMITED = 1 << 30  # cells, where a width is needed and there is none
+LEAST_ROOM = 20  # characters of the last column of aligned rows
 
 # Letters that are written from right to left (Unicode's blocks of R and AL); beside them numbers change places.
 LEFTWARD = "\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefe\U00010800-\U00010fff\U0001e800-\U0001efff"
@@ -32,6 +29,11 @@ def cells(text: str) -> int:
     from rich.cells import cell_len  # only text beyond ASCII needs the width tables
 
     return cell_len(text)
+
+
+def line_width(line: Line) -> int:
+    """Return how many terminal cells a line takes."""
+    return sum(cells(segment.text) for segment in line)
 
 
 def cut(text: str, width: int, mark: str = "~") -> str:
@@ -107,6 +109,29 @@ def _head(word: str, room: int) -> str:
     return head[:place] if place > 0 and head[:place].strip() else head
 
 
+def aligned(rows: Iterable[Sequence[str]], right: Collection[int] = (), width: int | None = None) -> str:
+    """Return rows as lines of columns, two spaces apart; those numbered in `right` are right-aligned.
+
+    Where the lines would be wider than `width`, the last column shows the ends of its texts, as of paths.
+
+    >>> print(aligned([("word", "n"), ("cat", "12")], right=(1,)), end="")
+    word   n
+    cat   12
+    """
+    table = [[visible(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    room = max([0, *widths[-1:]])
+    if width is not None:
+        room = max(LEAST_ROOM, width - sum(widths[:-1]) - 2 * len(widths[:-1]))
+    lines = []
+    for *cells, last in table:
+        cells.append(last if len(last) <= room else f"…{last[1 - room :]}")
+        sized = enumerate(zip(cells, widths, strict=True))
+        padded = [cell.rjust(size) if n in right else cell.ljust(size) for n, (cell, size) in sized]
+        lines.append("  ".join(padded).rstrip() + "\n")
+    return "".join(lines)
+
+
 def listed(words: Sequence[str], most: int = 8) -> str:
     """Join words for a sentence, at most so many of them."""
     more = f" and {len(words) - most} more" if len(words) > most else ""
@@ -150,32 +175,3 @@ def abreast(left: Sequence[Line], right: Sequence[Line], terminal: Terminal) -> 
     """Return the lines of two panes of one height beside each other, with a rule between them."""
     rule = Segment(f" {RULE if terminal.unicode else ASCII_RULE} ", LOOKS["dim"])
     return [[*one, rule, *other] for one, other in zip(left, right, strict=True)]
-
-
-def shade_line(
-    legend: Legend, ramp: str, styles: Sequence[Style | None], terminal: Terminal
-) -> Iterator[Line]:
-    """Yield the legend of shades: a patch of each, from the least value to the largest, where there is room."""
-    masked = f"{masked_mark(terminal)} masked" if legend.has_masked else ""
-    if not legend.low:
-        yield from wrapped(masked, terminal.width)
-        return
-    tail = "".join(f"   {part}" for part in (legend.more, masked) if part)
-    if legend.low == legend.high:
-        yield from wrapped(f"shades: all are {legend.low}{tail}", terminal.width)
-        return
-    steps = [(i * (SHADES - 1)) // (len(ramp) - 1) for i in range(len(ramp))]
-    line = [Segment(f"shades: {legend.low} ")]
-    line += [Segment(char, styles[step]) for char, step in zip(ramp, steps, strict=True)]
-    line.append(Segment(f" {legend.high}{tail}"))
-    if terminal.width is None or sum(cells(part.text) for part in line) <= terminal.width:
-        yield line
-    else:
-        yield from wrapped(f"shades: {legend.low} to {legend.high}{tail}", terminal.width)
-
-
-def patch(style: Style | None) -> Style | None:
-    """Return the style of a patch in the legend: a cell's background, without its text."""
-    if style is None or style.bgcolor is None:
-        return style
-    return Style(color=style.bgcolor, bgcolor=style.bgcolor)

@@ -7,7 +7,7 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 from attn_cli.io.console import say
-from attn_cli.io.progress import Stage
+from attn_cli.io.progress import Stage, clock
 from attn_cli.io.signals import cleaned_up
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class TrainingBar:
         rate = stage.words / stage.seconds if stage.seconds else 0.0
         left = stage.seconds * (1 - stage.done) / stage.done if stage.done else 0.0
         note = f"  {stage.note}" if stage.note else ""
-        status = f"{stage.done:4.0%}{note}  {rate:,.0f} words/s  {_clock(left)} left in this pass"
+        status = f"{stage.done:4.0%}{note}  {rate:,.0f} words/s  {clock(left)} left in this pass"
         if self.bar is not None:
             with suppress(OSError):  # the terminal may be gone: the work goes on
                 self.bar.update(self.task, description=stage.phase, completed=stage.done, status=status)
@@ -68,9 +68,3 @@ class TrainingBar:
                 self.bar.console.print(line, markup=False, highlight=False)
         else:
             say(line)
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}"
