@@ -61,20 +61,13 @@ def html(blocks: Iterable[Block], view: View) -> str:
     listed = list(on_scale(blocks, view))
     body = [line for block in pages.without_maps(listed, view) for line in _lines(block, view)]
     look = ("dark", "#101418", "#eceff1") if name in DARK else ("light", "#fff", "#111")
-    page = dict(zip(("scheme", "back", "ink"), look, strict=True))
     text = "\n".join(body)
-    return "\n".join(
-        [
-            "<!doctype html>",
-            '<html lang="en">',
-            "<head>",
-            '<meta charset="utf-8"/>',
-            '<meta name="viewport" content="width=device-width, initial-scale=1"/>',
-            f"<title>{escape(visible(pages.title(listed)))}</title>",
-            f"<style>{STYLE % page}{_shade_rules(text, name)}</style>",
-            "</head>",
-            f"<body>\n{text}\n</body>\n</html>\n",
-        ]
+    style = STYLE % dict(zip(("scheme", "back", "ink"), look, strict=True)) + _shade_rules(text, name)
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8"/>\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"/>\n'
+        f"<title>{escape(visible(pages.title(listed)))}</title>\n<style>{style}</style>\n"
+        f"</head>\n<body>\n{text}\n</body>\n</html>\n"
     )
 
 
@@ -115,15 +108,16 @@ def _lines(block: Block, view: View) -> Iterator[str]:
         case Beside(titles, parts):
             yield '<div class="beside">'
             for title, part in zip(titles, sharing_scale(parts), strict=True):
-                yield "<div>"
-                yield from _lines(Heading(title, 3), view)
+                yield f"<div>\n<h3>{_text(title)}</h3>"
                 yield from _matrix(part, view)
                 yield "</div>"
             yield "</div>"
         case Maps():
             yield from _maps(block)
-        case Columns():
-            yield from _columns(block)
+        case Columns(header, rows):
+            heads = "".join(f'<th scope="col">{_text(name)}</th>' for name in header)
+            made = (_row(row[0], [f"<td>{_text(text)}</td>" for text in row[1:]]) for row in rows)
+            yield from _table(f"><thead><tr>{heads}</tr></thead><tbody>", made)
         case Links():
             yield from _links(block)
         case Bars():
@@ -140,32 +134,35 @@ def _matrix(block: Matrix, view: View) -> Iterator[str]:
     layout = pages.laid_out(block, view, lambda name: float(len(pages.label(name))))
     coloured = pages.is_coloured(block, view)
     kind = "d" if block.is_difference else "s"
+    looks = "tight weights" if layout.bare else "weights" if block.is_weights else "numbers"
     for table in layout.tables:
-        yield from _matrix_table(table, block, layout, kind if coloured else "")
+        caption = f"<caption>{_text(table.caption.capitalize())}</caption>\n" if table.caption else ""
+        tail = '<th scope="col">sum</th>' if table.sums else ""
+        heads = f'<th scope="col">{_label(block.corner)}</th>{_heads(table.columns, layout.turned)}{tail}'
+        rows = _rows(table, layout.bare, kind if coloured else "")
+        yield from _table(f' class="{looks}">\n{caption}<thead><tr>{heads}</tr></thead><tbody>', rows)
     if coloured and block.marks is None:
         yield _legend(legend(block), kind)
     for note in layout.notes:
         yield f'<p class="aside">{_text(note)}</p>'
 
 
-def _matrix_table(table: pages.Table, block: Matrix, layout: pages.Layout, kind: str) -> Iterator[str]:
-    looks = "tight weights" if layout.bare else "weights" if block.is_weights else "numbers"
-    yield f'<div class="wide"><table class="{looks}">'
-    if table.caption:
-        yield f"<caption>{_text(table.caption.capitalize())}</caption>"
-    tail = '<th scope="col">sum</th>' if table.sums else ""
-    heads = _heads(table.columns, layout.turned)
-    yield f'<thead><tr><th scope="col">{_label(block.corner)}</th>{heads}{tail}</tr></thead><tbody>'
-    for i, (name, texts, places) in enumerate(zip(table.rows, table.texts, table.shades, strict=True)):
-        cells = [_cell(text, place, layout.bare, kind) for text, place in zip(texts, places, strict=True)]
-        cells += [f'<td class="sum">{escape(total)}</td>' for total in table.sums[i : i + 1]]
-        yield _row(name, cells)
+def _table(opening: str, rows: Iterable[str]) -> Iterator[str]:
+    """Yield a table that may be wider than the window; its rows follow the opening."""
+    yield f'<div class="wide"><table{opening}'
+    yield from rows
     yield "</tbody></table></div>"
 
 
 def _heads(names: Iterable[str], turned: bool) -> str:
     look = '<th scope="col" class="up"><span>{}</span></th>' if turned else '<th scope="col">{}</th>'
     return "".join(look.format(_label(name)) for name in names)
+
+
+def _rows(table: pages.Table, bare: bool, kind: str) -> Iterator[str]:
+    for name, cells, total in table.lines():
+        sums = [f'<td class="sum">{escape(text)}</td>' for text in total]
+        yield _row(name, [*(_cell(text, place, bare, kind) for text, place in cells), *sums])
 
 
 def _row(name: str, cells: Iterable[str]) -> str:
@@ -198,9 +195,7 @@ def _maps(block: Maps) -> Iterator[str]:
         caption = f"<caption>{_label(table.caption)}</caption>" if table.caption else ""
         heads = _heads(table.columns if turned else (name[-1] for name in table.columns), turned)
         yield f"<table>{caption}<thead><tr><td></td>{heads}</tr></thead><tbody>"
-        for name, texts, places in zip(table.rows, table.texts, table.shades, strict=True):
-            cells = [_cell(text, place, True, "s") for text, place in zip(texts, places, strict=True)]
-            yield _row(name, cells)
+        yield from _rows(table, True, "s")
         yield "</tbody></table>"
     yield "</div>"
     if columns := pages.map_columns(block):
@@ -208,29 +203,22 @@ def _maps(block: Maps) -> Iterator[str]:
     yield _legend(legend(block))
 
 
-def _columns(block: Columns) -> Iterator[str]:
-    heads = "".join(f'<th scope="col">{_text(name)}</th>' for name in block.header)
-    yield f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody>'
-    yield from (_row(row[0], [f"<td>{_text(text)}</td>" for text in row[1:]]) for row in block.rows)
-    yield "</tbody></table></div>"
-
-
 def _links(block: Links) -> Iterator[str]:
     most = max([1, *(len(links) for _, links in block.rows)])
-    yield '<div class="wide"><table><tbody>'
+    rows = []
     for query, links in block.rows:
         cells = [f'<td class="text">{_label(key)}</td><td>{_text(weight)}</td>' for key, weight in links]
         cells = cells or [f'<td class="text">{_text(block.none)}</td><td></td>']
-        yield _row(query, [*cells, *["<td></td><td></td>"] * (most - len(cells))])
-    yield "</tbody></table></div>"
+        rows.append(_row(query, [*cells, *["<td></td><td></td>"] * (most - len(cells))]))
+    return _table("><tbody>", rows)
 
 
 def _bars(block: Bars, view: View) -> Iterator[str]:
-    yield '<div class="wide"><table>' + (f"<caption>{_text(block.title)}</caption>" if block.title else "")
-    yield "<tbody>"
+    rows = []
     for (name, value), text in zip(block.items, bar_numbers(block, view.precision), strict=True):
         part = block.length(value)
         place = SHADES // 2 if view.color == "never" else round(part * (SHADES - 1))
         bar = f'<span class="bar b{place}" style="width:{20 * part:.2f}em"></span>' if part else ""
-        yield _row(name, [f'<td>{text}</td><td class="text">{bar}</td>'])
-    yield "</tbody></table></div>"
+        rows.append(_row(name, [f'<td>{text}</td><td class="text">{bar}</td>']))
+    caption = f"<caption>{_text(block.title)}</caption>" if block.title else ""
+    return _table(f">{caption}\n<tbody>", rows)

@@ -105,12 +105,20 @@ def _lines(block: Block, view: View) -> Iterator[str]:
 
 
 def _matrix(block: Matrix, view: View) -> Iterator[str]:
+    """Yield the tables of a matrix, each made smaller where it is wider than the line."""
     layout = pages.laid_out(block, view, _width, TALL)
     colours = ramp(view.palette or PAPER, block.is_difference) if pages.is_coloured(block, view) else None
+    kind, gap = "c" if layout.bare or block.is_weights else "r", "0pt" if layout.bare else "3pt"
     for table in layout.tables:
         if table.caption:
             yield rf"{{\small {escape(table.caption.capitalize())}:\par}}\nobreak"
-        yield _table(table, _label(block.corner), layout, colours, block.is_weights)
+        heads = [rf"\attnturn{_label(name)}" if layout.turned else _label(name) for name in table.columns]
+        tail = ["sum"] if table.sums else []
+        lines = [_row([_label(block.corner), *heads, *tail]), r"\midrule"]
+        for name, cells, total in table.lines():
+            shown = [_cell(text, place, layout.bare, colours) for text, place in cells]
+            lines.append(_row([rf"\textbf{_label(name)}", *shown, *map(_number, total)]))
+        yield _tabular(r"l@{\enspace}" + kind * len(heads) + (r"@{\quad}r" if tail else ""), lines, gap)
     if colours and block.marks is None:
         yield _legend(legend(block), colours)
     for note in layout.notes:
@@ -126,29 +134,10 @@ def _label(name: str) -> str:
     return f"{{{escape(pages.label(name))}}}"  # in braces: after a line's end, [ and * would be commands
 
 
-def _table(
-    table: pages.Table, corner: str, layout: pages.Layout, colours: Sequence[RGB] | None, is_weights: bool
-) -> str:
-    """Return one table, made smaller where it is wider than the line."""
-    heads = [rf"\attnturn{_label(name)}" if layout.turned else _label(name) for name in table.columns]
-    tail = ["sum"] if table.sums else []
-    lines = [_row([corner, *heads, *tail]), r"\midrule"]
-    for i, (name, texts, places) in enumerate(zip(table.rows, table.texts, table.shades, strict=True)):
-        cells = [_cell(text, place, layout.bare, colours) for text, place in zip(texts, places, strict=True)]
-        lines.append(_row([rf"\textbf{_label(name)}", *cells, *map(_number, table.sums[i : i + 1])]))
-    kind = "c" if layout.bare or is_weights else "r"
-    spec = r"l@{\enspace}" + kind * len(heads) + (r"@{\quad}r" if tail else "")
-    return _tabular(spec, lines, "0pt" if layout.bare else "3pt")
-
-
 def _tabular(spec: str, lines: Sequence[str], gap: str) -> str:
     """Return a booktabs table that is never wider than the line."""
-    body = "\n".join([r"\toprule", *lines, r"\bottomrule"])
-    return (
-        rf"\attnfit{{\setlength{{\tabcolsep}}{{{gap}}}\begin{{tabular}}{{{spec}}}"
-        f"\n{body}\n"
-        r"\end{tabular}}\par"
-    )
+    opening = rf"\attnfit{{\setlength{{\tabcolsep}}{{{gap}}}\begin{{tabular}}{{{spec}}}"
+    return "\n".join([opening, r"\toprule", *lines, r"\bottomrule", r"\end{tabular}}\par"])
 
 
 def _row(cells: Sequence[str]) -> str:
@@ -195,13 +184,12 @@ def _maps(block: Maps, view: View) -> Iterator[str]:
             heads = [rf"\attnturn{{\tiny {name}}}" for name in table.columns]
         title = rf"& \multicolumn{{{len(heads)}}}{{l@{{}}}}{{\bfseries {_label(table.caption)}}} \\"
         lines = [*([title] if table.caption else []), _row(["", *heads])]
-        for name, places in zip(table.rows, table.shades, strict=True):
-            cells = [_cell("", place, True, colours) for place in places]
-            lines.append(_row([rf"\scriptsize {_label(name)}", *cells]))
-        body = "\n".join(lines)
-        spec = rf"r@{{\enspace}}{'c' * len(heads)}"
+        for name, cells, _ in table.lines():
+            shown = [_cell("", place, True, colours) for _, place in cells]
+            lines.append(_row([rf"\scriptsize {_label(name)}", *shown]))
         setting = r"\scriptsize\setlength{\tabcolsep}{0pt}"
-        yield rf"\attnfit{{{setting}\begin{{tabular}}[t]{{{spec}}}" f"\n{body}\n" r"\end{tabular}}\quad"
+        opening = rf"\attnfit{{{setting}\begin{{tabular}}[t]{{r@{{\enspace}}{'c' * len(heads)}}}"
+        yield "\n".join([opening, *lines, r"\end{tabular}}\quad"])
     columns = pages.map_columns(block)
     yield r"\par}" + (rf"{{\small {prose(columns)}\par}}" if columns else "")
     yield _legend(legend(block), colours)

@@ -66,19 +66,18 @@ def _lines(block: Block, view: View) -> Iterator[str]:
             yield from (f"{prose(before)} {code(text)}" if before else code(text), "")
         case Matrix():
             yield from _matrix(block.fixed(view.precision))
-        case Beside(titles, parts):
-            for title, part in zip(titles, parts, strict=True):
-                yield from _lines(Heading(title, 3), view)
-                yield from _matrix(part.fixed(view.precision))
         case Maps() if block.column_numbers is not None:
             for sheet in map_tables(block):
                 texts = [["–" if text == "nan" else text for text in row] for row in sheet.texts]
                 rows = [[name, *row] for name, row in zip(sheet.rows, texts, strict=True)]
                 yield from table(["query\\key", *sheet.columns], rows)
-        case Maps():
-            for name, matrix in block.matrices():
-                yield from _lines(Heading(name, 3), view)
-                yield from _matrix(matrix._replace(corner="").fixed(view.precision))
+        case Beside() | Maps():
+            titled = (
+                block.matrices() if isinstance(block, Maps) else zip(block.titles, block.parts, strict=True)
+            )
+            for title, part in titled:
+                yield from _lines(Heading(title, 3), view)
+                yield from _lines(part._replace(corner="") if isinstance(block, Maps) else part, view)
         case Columns(header, rows):
             yield from table(header, rows)
         case Links():

@@ -37,6 +37,11 @@ class Table(NamedTuple):
     sums: Sequence[str] = ()
     caption: str = ""  # which part of the matrix this is
 
+    def lines(self) -> Iterator[tuple[str, list[tuple[str, int]], Sequence[str]]]:
+        """Yield each row: its label, its cells' texts and shades, and its sum if it has one."""
+        for i, (name, texts, shades) in enumerate(zip(self.rows, self.texts, self.shades, strict=True)):
+            yield name, list(zip(texts, shades, strict=True)), self.sums[i : i + 1]
+
 
 class Layout(NamedTuple):
     """All tables of a matrix, and how to draw them; `bare` cells show their shade alone."""
@@ -61,7 +66,11 @@ def laid_out(block: Matrix, view: View, width: Width, tall: int | None = None) -
     coloured = is_coloured(block, view)
     room = (view.width or PAGE) - max(map(width, [block.corner, *block.rows]), default=0.0)
     room = max(10.0, room - (TAIL if block.sums else 0.0))
-    block = _fitted(block.fixed(view.precision), width, room)
+    block = block.fixed(view.precision)
+    if block.fits and block.values.shape[1] > UNFITTED:  # those columns alone that fit
+        some = block.nearby(64)
+        widest = max(_widest(exact(block), block.values[:, some]), *map(width, block.columns[some]))
+        block = block.narrowed(max(1, int(room / (widest + GAP))))
     ways = [rung for rung in rungs(block) if rung.block < 2 and (rung.format is not None or coloured)]
     rung, turned, across = _columns_that_fit(ways, block, width, room)
     form = rung.format or next(way.format for way in ways if way.format is not None)
@@ -80,15 +89,6 @@ def laid_out(block: Matrix, view: View, width: Width, tall: int | None = None) -
         notes.append(f"The columns stand in {len(spans(len(block.columns), across))} tables.")
     notes += [f"… {block.more}"] if block.more else []
     return Layout(tables, turned, rung.format is None, notes)
-
-
-def _fitted(block: Matrix, width: Width, room: float) -> Matrix:
-    """Return the matrix with the columns to show: a `fits` matrix shows those alone that fit."""
-    if not block.fits or block.values.shape[1] <= UNFITTED:
-        return block
-    some = block.nearby(64)
-    widest = max(_widest(exact(block), block.values[:, some]), *map(width, block.columns[some]))
-    return block.narrowed(max(1, int(room / (widest + GAP))))
 
 
 def _widest(form: Format, values: Array) -> int:
@@ -119,19 +119,13 @@ def spans(n: int, most: int | None) -> list[tuple[int, int]]:
 def _table(
     block: Matrix, texts: list[list[str]], shades: list[list[int]], down: slice, along: slice
 ) -> Table:
-    caption = [
+    caption = ", ".join(
         f"{name} {part.start} to {part.stop - 1} of {n}"
         for name, part, n in (("rows", down, len(texts)), ("columns", along, len(block.columns)))
         if part.stop - part.start < n
-    ]
-    return Table(
-        block.rows[down],
-        block.columns[along],
-        [row[along] for row in texts[down]],
-        [row[along] for row in shades[down]],
-        block.sums[down],
-        ", ".join(caption),
     )
+    some, shaded = [row[along] for row in texts[down]], [row[along] for row in shades[down]]
+    return Table(block.rows[down], block.columns[along], some, shaded, block.sums[down], caption)
 
 
 def title(blocks: Iterable[Block]) -> str:
@@ -158,16 +152,10 @@ def map_tables(block: Maps) -> list[Table]:
     form = map_format(block)
     rows = [f"{i} {name}".rstrip() for i, name in zip(block.row_numbers, block.rows, strict=True)]
     columns = [str(j) for j in block.column_numbers or range(len(block.columns))]
-    return [
-        Table(
-            rows,
-            columns,
-            [form.row(row) for row in values.tolist()],
-            shading(values, block.scale).tolist(),
-            caption=name,
-        )
-        for name, values in zip(block.names, block.values, strict=True)
-    ]
+    shaded = [shading(values, block.scale).tolist() for values in block.values]
+    texts = [[form.row(row) for row in values.tolist()] for values in block.values]
+    made = zip(block.names, texts, shaded, strict=True)
+    return [Table(rows, columns, text, shades, caption=name) for name, text, shades in made]
 
 
 def map_columns(block: Maps) -> str:
