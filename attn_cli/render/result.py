@@ -82,7 +82,7 @@ def trace_result(trace: Trace, view: View, walk: Walk | None = None, texts: Sequ
     A page names the command that makes it from `texts`, the text and its context as they were typed.
     Raises UsageError where the view asks about scores, and there are none.
     """
-    from attn_cli.render.views.closing import talk
+    from attn_cli.render.views.origins import talk
 
     if trace.settings.versus is not None and walk is None and not trace.asked:
         hint = "Choose the query row with -q WORD."
@@ -100,7 +100,7 @@ def trace_result(trace: Trace, view: View, walk: Walk | None = None, texts: Sequ
         return trace.to_dict(has_steps(view), walk is not None, keys_in(view, trace.kind))
 
     def rows(view: View) -> Iterable[Sequence[object]]:
-        from attn_cli.render.views.rows import weight_rows
+        from attn_cli.render.views.overview import weight_rows
 
         return weight_rows(trace, view.tidy)
 
@@ -150,10 +150,6 @@ def trace_blocks(trace: Trace, view: View, walk: Walk | None = None) -> Iterator
         from attn_cli.render.views import overview
 
         return overview.bars(trace, view) if view.has_bars else overview.table(trace, view)
-    if walk.has_steps or view.steps:
-        from attn_cli.render.views.explain import explain
+    from attn_cli.render.views.explain import explain, story
 
-        return explain(trace, view, walk)
-    from attn_cli.render.views.story import story
-
-    return story(trace, view)
+    return explain(trace, view, walk) if walk.has_steps or view.steps else story(trace, view)

@@ -13,10 +13,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from attn_cli.inputs.matrices import read_given
-from attn_cli.render.worksheet.content import parts
-from attn_cli.render.worksheet.html import worksheet_html
-from attn_cli.render.worksheet.latex import sentence, worksheet_latex
-from attn_cli.render.worksheet.markdown import worksheet_markdown
+from attn_cli.render.worksheet import parts
+from attn_cli.render.worksheet.writers import latex_text, worksheet_html, worksheet_latex, worksheet_markdown
 from attn_cli.teach.exercises import make
 from tests.shell import ROOT, attn, here, shell
 from tests.thorough import like_cases, often
@@ -444,7 +442,7 @@ def test_the_latex_of_sheet_and_key_hold_the_same_tables_one_blank_one_filled():
     ],
 )
 def test_nothing_in_a_token_is_obeyed_by_latex(text, shown):
-    assert sentence(text) == shown
+    assert latex_text(text) == shown
 
 
 def test_nothing_in_a_token_is_obeyed_by_markdown_or_a_terminal():

@@ -85,26 +85,20 @@ def _check(folder: str | None, key: bool, force: bool, format: str | None) -> No
 
 def _sheet(made: Exercise, format: str, key: bool, terminal: Terminal | None = None) -> str:
     """Return the worksheet or its key; without a terminal, for a file."""
-    from attn_cli.render.worksheet.content import parts
+    from attn_cli.render.formats import portable
+    from attn_cli.render.worksheet import parts, writers
 
     if format == "html":
-        from attn_cli.render.formats import portable
-        from attn_cli.render.worksheet.html import worksheet_html
-
-        page = worksheet_html(parts(made, key))
+        page = writers.worksheet_html(parts(made, key))
         return page if terminal is None else portable(page, terminal)
     if format == "latex":
-        from attn_cli.render.worksheet.latex import worksheet_latex
-
-        return worksheet_latex(parts(made, key))
-    from attn_cli.render.worksheet.markdown import worksheet_markdown
-
-    return worksheet_markdown(parts(made, key), terminal is None or terminal.unicode)
+        return writers.worksheet_latex(parts(made, key))
+    return writers.worksheet_markdown(parts(made, key), terminal is None or terminal.unicode)
 
 
 def _record(made: Exercise) -> dict[str, object]:
     """Return the exercise as JSON: what is given, every answer in full precision, the questions with theirs."""
-    from attn_cli.render.worksheet.content import questions
+    from attn_cli.render.worksheet import questions
     from attn_cli.teach.exercises import answers, inputs, solve
 
     trace = solve(made)

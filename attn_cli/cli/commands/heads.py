@@ -64,7 +64,7 @@ def heads(
     if weights is not None:
         _refuse({"--context": context, "--kind": kind}, "--model")
     from attn_cli.pipeline import every_head
-    from attn_cli.render.views.heads import heads_screen, map_size, whole_maps
+    from attn_cli.render.views.heads import heads_screen, map_size
 
     if weights is not None:
         found = every_head.saved_layers(labelled_weights(weights, "heads", tokens, array, batch))
@@ -75,7 +75,7 @@ def heads(
             found = every_head.stack_layers(kind, text, second, settings)
         else:
             found = every_head.checkpoint_layers(kind, text, second, settings, settings.model)
-    size = whole_maps if view.figure is not None else map_size(view.with_width(), layer is not None)
+    size = map_size(view.with_width(), layer is not None)
     with Progress("Attending"):
         measured = every_head.measure_heads(found, size, layer, rollout)
 

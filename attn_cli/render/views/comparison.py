@@ -11,41 +11,36 @@ from attn_cli.io.escape import count
 from attn_cli.render.blocks import Beside, Block, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import share
 from attn_cli.render.screen.text import listed
-from attn_cli.render.views.closing import dropped
-from attn_cli.render.views.origins import learned, setting_parts
+from attn_cli.render.views.origins import dropped, learned, setting_parts
 from attn_cli.render.views.overview import labelled_matrix, weight_matrix
 from attn_cli.render.views.wording import formula, quoted, quoted_at, short, size
 from attn_cli.settings.output import View
 from attn_cli.teach.compare import SAME, Change, Comparison, Mover
 from attn_cli.trace.trace import Trace
 
-MOST_CELLS = 4_000
-MOVERS = 10
-NAMED = 4
+MOST_CELLS, MOVERS, NAMED = 4_000, 10, 4
 
 
 def screen_of(comparison: Comparison, view: View) -> Iterator[Block]:
     """Yield the matrices side by side, their difference where there are two, and what changed, in a sentence."""
-    first = comparison.traces[0]
-    labels = names_of(comparison)
-    titles = [f"{_name(comparison)} {label}" for label in labels]
+    traces, labels, name = comparison.traces, names_of(comparison), _name(comparison)
+    first, titles = traces[0], [f"{name} {label}" for label in labels]
     cells = len(first.listed) * len(first.key_tokens)
     is_crowded = view.width is not None and view.precision is None and cells > MOST_CELLS
     common_size = f"; {size(first)}" if comparison.same_tokens else ""
-    yield Heading(f"Compare {_name(comparison)}: {', '.join(labels[:-1])} and {labels[-1]}{common_size}", 1)
-    formulas = [formula(trace) for trace in comparison.traces]
+    yield Heading(f"Compare {name}: {', '.join(labels[:-1])} and {labels[-1]}{common_size}", 1)
+    formulas = [formula(trace) for trace in traces]
     if len(set(formulas)) == 1:
         yield Formula(formulas[0])
     else:
         yield from (Formula(text, f"{label}:") for label, text in zip(labels, formulas, strict=True))
     if not comparison.same_tokens:
-        for title, trace in zip(titles, comparison.traces, strict=True):
-            yield Heading(title)
-            yield _matrix(trace)
+        for title, trace in zip(titles, traces, strict=True):
+            yield from (Heading(title), _matrix(trace))
     elif first.settings.top is not None or is_crowded:
         yield from _movers(comparison)
     else:
-        yield Beside(titles, [_matrix(trace) for trace in comparison.traces])
+        yield Beside(titles, list(map(_matrix, traces)))
         if len(labels) == 2:
             yield from _difference(comparison)
     yield Say("")
@@ -66,7 +61,6 @@ def names_of(comparison: Comparison) -> list[str]:
 
 
 def _matrix(trace: Trace) -> Matrix:
-    """Return a side's weights over the rows shown, NaN where masked."""
     return weight_matrix(trace, trace.shown)._replace(sums=())
 
 
@@ -76,33 +70,25 @@ def _difference(comparison: Comparison) -> Iterator[Block]:
     yield Heading(f"The difference: {after} minus {before}")
     yield labelled_matrix(comparison.traces[0], change.difference)._replace(is_difference=True)
     if change.only_before or change.only_after:
-        yield Say(
-            "No difference is shown where one side is masked: masked is not a weight of zero.", quiet=True
-        )
+        text = "No difference is shown where one side is masked: masked is not a weight of zero."
+        yield Say(text, quiet=True)
 
 
 def _movers(comparison: Comparison) -> Iterator[Block]:
     """Yield the links that changed most, where the matrices are too large to draw or --top asks for a few."""
-    first = comparison.traces[0]
-    most = first.settings.top or MOVERS
-    if first.settings.top is None:
-        n_q, n_k = len(first.listed), len(first.key_tokens)
-        yield Say(
-            f"{n_q:,} x {n_k:,} weights are too many to draw side by side; --precision 2 draws them anyway."
-        )
-    names = names_of(comparison)
+    first, names = comparison.traces[0], names_of(comparison)
+    top, queries, keys = first.settings.top, first.query_tokens, first.key_tokens
+    if top is None:
+        cells = f"{len(first.listed):,} x {len(keys):,} weights"
+        yield Say(f"{cells} are too many to draw side by side; --precision 2 draws them anyway.")
     for change in comparison.changes:
-        rows = [
-            (_numbered(first.query_tokens, m.query), [(_numbered(first.key_tokens, m.key), _moved(m))])
-            for m in change.movers[:most]
-        ]
-        if rows:
+        moved = change.movers[: top or MOVERS]
+        if moved:
             yield Say(f"What moved most from {names[comparison.reference]} to {names[change.to]}:")
-            yield Links(rows)
+            yield Links([(_numbered(queries, m.query), [(_numbered(keys, m.key), _moved(m))]) for m in moved])
 
 
 def _numbered(tokens: Sequence[str], i: int) -> str:
-    """Return a token for a label, preceded by its place if it occurs more than once."""
     return f"{i} {tokens[i]}" if tokens.count(tokens[i]) > 1 else tokens[i]
 
 
@@ -139,8 +125,7 @@ def _sentence(comparison: Comparison, change: Change) -> str:
         parts.append("no link that is unmasked on both sides changed")
     parts.append(_strongest_changed(trace, change))
     for n, label in ((change.only_before, before), (change.only_after, after)):
-        if n:
-            parts.append(f"{count(n, 'link is', 'links are')} masked with {label} alone")
+        parts += [f"{count(n, 'link is', 'links are')} masked with {label} alone"] * bool(n)
     return f"With {_name(comparison)} {after} instead of {before}, {'; '.join(parts)}."
 
 
@@ -154,77 +139,67 @@ def _entropy(before: float | None, after: float | None) -> str:
 
 
 def _strongest_changed(trace: Trace, change: Change) -> str:
-    n = len(trace.listed)
-    if not change.strongest_changed:
+    n, changed = len(trace.listed), change.strongest_changed
+    if not changed:
         return "every query keeps its strongest key" if n > 1 else "its strongest key stays"
-    named = listed([quoted_at(trace.query_tokens, i) for i in change.strongest_changed], NAMED)
-    has = "has" if len(change.strongest_changed) == 1 else "have"
-    return f"{len(change.strongest_changed)} of {count(n, 'query', 'queries')} {has} another strongest key ({named})"
+    named = listed([quoted_at(trace.query_tokens, i) for i in changed], NAMED)
+    has = "has" if len(changed) == 1 else "have"
+    return f"{len(changed)} of {count(n, 'query', 'queries')} {has} another strongest key ({named})"
 
 
 def _why_unchanged(comparison: Comparison, change: Change) -> str:
-    """Return why the option changes nothing here, where that is known."""
     sides = (comparison.traces[comparison.reference], comparison.traces[change.to])
-    flag = f"--{_name(comparison)} "
-    notes = [note for trace in sides for note in trace.notes if note.startswith(flag)]
-    if notes:
-        return f" {notes[0]}"
+    for note in (note for trace in sides for note in trace.notes):
+        if note.startswith(f"--{_name(comparison)} "):
+            return f" {note}"
     drawn = any(trace.embedding.seed is not None or trace.projection.seed is not None for trace in sides)
     if comparison.option == "seed" and not drawn:
         return " Nothing here is drawn at random: -e random or -p random is."
     if comparison.option == "oov" and not any(trace.unknown or trace.replaced for trace in sides):
         return " Every word has a vector of its own."
-    if len(sides[0].key_tokens) == 1:
-        return " There is one key, and it gets all the weight."
-    return ""
+    return " There is one key, and it gets all the weight." if len(sides[0].key_tokens) == 1 else ""
 
 
 def _other_tokens(comparison: Comparison) -> str:
-    """Return which tokens one side has and the other lacks."""
-    start = comparison.reference
-    first = comparison.traces[start]
-    differences = []
-    names = names_of(comparison)
-    others = [(names[n], trace) for n, trace in enumerate(comparison.traces) if n != start]
-    for label, trace in others:
+    start, names = comparison.reference, names_of(comparison)
+    first, differences = comparison.traces[start], []
+    for n, trace in enumerate(comparison.traces):
         old, new = (Counter((*t.query_tokens, *(() if t.is_self else t.key_tokens))) for t in (first, trace))
-        for only, where in (((old - new), names[start]), ((new - old), label)):
+        for only, where in ((old - new, names[start]), (new - old, names[n])):
             if only:
-                differences.append(f"only with {where}: {listed([quoted(t) for t in only], NAMED)}")
+                differences.append(f"only with {where}: {listed([quoted(token) for token in only], NAMED)}")
         if old == new and (first.query_tokens, first.key_tokens) != (trace.query_tokens, trace.key_tokens):
-            differences.append(f"{label} has them in another order")
+            differences.append(f"{names[n]} has them in another order")
     return f"The tokens differ, so the cells cannot be compared one by one: {'; '.join(differences)}."
 
 
-def ending(comparison: Comparison, summary: str) -> Iterator[Block]:
+def ending(comparison: Comparison, summary: str) -> Iterator[Say]:
     """Yield the settings that all sides share, then those of each side, and the notes that `summary` lacks."""
     traces, labels = comparison.traces, names_of(comparison)
     parts = [setting_parts(trace) for trace in traces]
     shared = [part for part in parts[0] if all(part in other for other in parts[1:])]
-    if shared:
-        yield Say(f"{'All' if len(traces) > 2 else 'Both'}: {'; '.join(shared)}.", quiet=True)
-    for label, own in zip(labels, parts, strict=True):
-        different = [part for part in own if part not in shared]
-        if different:
-            yield Say(f"{label}: {'; '.join(different)}.", quiet=True)
-    yield from _once(labels, [learned(trace)[:1] for trace in traces])
-    yield from _once(labels, [dropped(trace) for trace in traces])
+    everyone = "All" if len(traces) > 2 else "Both"
+    own = ([part for part in side if part not in shared] for side in parts)
+    for whose, said in ((everyone, shared), *zip(labels, own, strict=True)):
+        if said:
+            yield Say(f"{whose}: {'; '.join(said)}.", quiet=True)
     notes = [[note for note in trace.notes if note not in summary] for trace in traces]
-    yield from _once(labels, notes, "Note: ")
-
-
-def _once(labels: Sequence[str], sides: Sequence[Sequence[str]], before: str = "") -> Iterator[Block]:
-    """Yield each sentence once, with the names of its sides unless all have it."""
-    for text in dict.fromkeys(text for side in sides for text in side):
-        whose = [label for label, side in zip(labels, sides, strict=True) if text in side]
-        yield Say(before + ("" if len(whose) == len(labels) else f"({', '.join(whose)}) ") + text)
+    for before, sides in (
+        ("", [learned(trace)[:1] for trace in traces]),
+        ("", [dropped(trace) for trace in traces]),
+        ("Note: ", notes),
+    ):
+        for text in dict.fromkeys(
+            text for side in sides for text in side
+        ):  # once, with whose it is unless all have it
+            whose = ", ".join(label for label, side in zip(labels, sides, strict=True) if text in side)
+            yield Say(before + (f"({whose}) " if any(text not in side for side in sides) else "") + text)
 
 
 def talk_of(comparison: Comparison, summary: str | None = None) -> list[str]:
     """Return what is printed on standard error where the output has no room for sentences."""
     said = sentences(comparison) if summary is None else [summary]
-    blocks = [*map(Say, said), *ending(comparison, " ".join(said))]
-    return [block.text for block in blocks if isinstance(block, Say) and not block.quiet]
+    return [*said, *(say.text for say in ending(comparison, " ".join(said)) if not say.quiet)]
 
 
 def record(
@@ -237,7 +212,6 @@ def record(
     changes = [_change_record(comparison, change) for change in comparison.changes]
     is_pair = len(changes) == 1
     rows = comparison.changes[0].difference.tolist() if is_pair else []
-    difference = [[None if math.isnan(x) else x for x in row] for row in rows]
     return {
         "schema": "attn/1",
         "kind": "compare",
@@ -245,7 +219,7 @@ def record(
         "values": list(comparison.values),
         "reference": comparison.reference,
         "records": [trace.to_dict(steps) for trace in comparison.traces],
-        "difference": difference if is_pair else None,
+        "difference": [[None if math.isnan(x) else x for x in row] for row in rows] if is_pair else None,
         "entropy": list(comparison.entropy),
         "largest_mover": changes[0]["largest_mover"] if is_pair else None,
         "changes": changes,
@@ -259,10 +233,9 @@ def _change_record(comparison: Comparison, change: Change) -> dict[str, object]:
     rows = {i: place for place, i in enumerate(trace.listed)}
     mover = None
     if change.movers:
-        most = change.movers[0]
-        query, key = trace.query_tokens[most.query], trace.key_tokens[most.key]
-        place = [rows[most.query], most.key]
-        mover = {"query": query, "key": key, "cell": place, "from": most.before, "to": most.after}
+        i, j, before, after = change.movers[0]
+        ends = {"query": trace.query_tokens[i], "key": trace.key_tokens[j]}
+        mover = {**ends, "cell": [rows[i], j], "from": before, "to": after}
     return {
         "value": comparison.values[change.to],
         "largest_mover": mover,
@@ -278,13 +251,10 @@ def comparison_rows(comparison: Comparison) -> Iterator[Sequence[object]]:
     A masked weight is empty, and so is a difference that has a masked side. Raises UsageError where the tokens differ.
     """
     if not comparison.same_tokens:
-        raise UsageError(
-            "The tokens differ between the sides: no row has all its cells.",
-            "Use -f json, or one attn self for each.",
-            "--format",
-        )
-    names = [f"{comparison.option}={label}" for label in comparison.labels]
+        what = "The tokens differ between the sides: no row has all its cells."
+        raise UsageError(what, "Use -f json, or one attn self for each.", "--format")
     first = comparison.traces[0]
+    names = [f"{comparison.option}={label}" for label in comparison.labels]
     sides = [_matrix(trace).values for trace in comparison.traces]
     if len(sides) == 2:
         names.append("difference")

@@ -1,44 +1,167 @@
-"""The screen of `attn explain`."""
+"""The screens of `attn explain`: the story, one row and why it came out so; and the walk, every matrix."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from attn_cli.render.blocks import Bars, Block, Columns, Formula, Heading, Say
+from attn_cli.io.escape import count
+from attn_cli.io.terminal import Terminal
+from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Matrix, Say
 from attn_cli.render.numbers import number
-from attn_cli.render.views.closing import closing
+from attn_cli.render.screen.text import listed
+from attn_cli.render.views import overview, wording
 from attn_cli.render.views.long_text import links_of, long_view
-from attn_cli.render.views.one_row import one_row
-from attn_cli.render.views.origins import learned
-from attn_cli.render.views.overview import MOST_FOCUS, MOST_ROWS, drawn_heads, largest_weight, remarks
+from attn_cli.render.views.one_row import hand_work, one_row, query_vectors, row_and_reasons
+from attn_cli.render.views.origins import closing, learned, learned_briefly, next_words, notes
+from attn_cli.render.views.overview import MOST_FOCUS, MOST_ROWS
+from attn_cli.render.views.step_sentences import shown_ids
 from attn_cli.render.views.steps import walk
-from attn_cli.render.views.wording import (
-    formula,
-    head_of_layer,
-    may_look_at,
-    no_arithmetic,
-    quoted,
-    short,
-    shown_part,
-    title,
-)
+from attn_cli.render.views.whys import Walked, heads, mixture, walked, why
+from attn_cli.render.views.wording import formula, may_look_at, no_arithmetic, quoted, short
 from attn_cli.settings.output import View
 from attn_cli.trace.head import Head
 from attn_cli.trace.steps import Walk
 from attn_cli.trace.trace import Trace
 
-MOST_DIAGNOSED = 12
+if TYPE_CHECKING:
+    from attn_cli.io.array_types import Array
+
+MOST_DIAGNOSED, MOST_TOKENS = 12, 24
+MOST_LINES, WIDTH = 60, 80
+MOST_SMALL = 32  # numbers in X of an input whose every matrix may fit
 TWO = number(2)
+
+
+def story(trace: Trace, view: View) -> Iterator[Block]:
+    """Yield what attention does, a row by hand with its because, where the numbers come from, and all the rows.
+
+    A small input has its every matrix too, as long as the screen stays within MOST_LINES lines.
+    """
+    if not trace.is_scored:
+        yield Heading(_text(trace), 1)
+        yield Formula(formula(trace))
+        yield Say(" ".join(no_arithmetic(trace)))
+        yield from overview.all_weights(trace, view)
+        yield from closing(trace)
+        return
+    matrices = _matrices(trace)
+    whole = list(_story(trace, view, matrices))
+    if matrices:
+        from attn_cli.render.screen.draw import draw
+
+        lines = draw(whole, view, Terminal(view.width or WIDTH))
+        whole = whole if sum(1 for _ in lines) <= MOST_LINES else list(_story(trace, view, []))
+    yield from whole
+
+
+def _story(trace: Trace, view: View, matrices: list[Block]) -> Iterator[Block]:
+    yield Heading(_text(trace), 1)
+    if trace.of_model:
+        yield Say(wording.shown_part(trace), quiet=True)
+    yield Say(_what(trace))
+    rows, is_whole = trace.focus[:MOST_FOCUS], view.by_hand == "all"
+    for i in rows:
+        yield from row_and_reasons(trace, i, is_whole)
+    if more := len(trace.focus) - len(rows):
+        matches = count(more, "more row matches", "more rows match")
+        yield Say(f"{matches}: give a number with -q for one of them.")
+    of = next(filter(None, (walked(trace, i) for i in rows)), None)
+    if of is not None:
+        yield Heading("Where these numbers come from" + f": the row of {of.query}" * (len(rows) > 1))
+        yield from _numbers(of, is_whole)
+    if matrices:
+        yield Heading("Every matrix")
+        yield from matrices
+    if not trace.asked:
+        yield Heading("All the rows: who looks at whom")
+        yield from overview.all_weights(trace, view)
+    if of is not None:
+        yield from _meaning(of)
+    yield from next_words(trace)
+    other = "attn heads TEXT -m DIR (all layers and heads)"  # of a model, which may read one text alone
+    other = other if trace.of_model else "attn cross TEXT CONTEXT (rows: TEXT looks; columns: CONTEXT)"
+    yield Say(
+        "Next: attn explain TEXT --versus WORD (why not it?), attn explain TEXT --steps (every matrix), "
+        f"{other}."
+    )
+    yield from notes(trace)
+
+
+def _text(trace: Trace) -> str:
+    texts = [trace.query_tokens, trace.key_tokens] if trace.has_second_input else [trace.query_tokens]
+    shown = [" ".join(map(short, text[:MOST_TOKENS])) + " ..." * (len(text) > MOST_TOKENS) for text in texts]
+    return f"{wording.kind_of(trace)}: {' -> '.join(shown)}"
+
+
+def _what(trace: Trace) -> str:
+    words = "all the words of the text" if trace.is_self else "the words of the context"
+    words = words if trace.mask is None else "the words that it may look at"
+    is_apart = trace.heads[0].position_scores is not None
+    has_place = trace.placed is not None or (trace.of_model and not is_apart)
+    match = f"its match{', its place included' * has_place} (content){' and its place (distance)' * is_apart}"
+    mix = f"Attention gives each word a new vector, a mix of {words}."
+    return f"{mix} A word's weight in it comes from {match}."
+
+
+def _numbers(of: Walked, every_key: bool) -> Iterator[Block]:
+    """Yield where the numbers of the row come from: tokens, vectors, q and k, and why each step is there."""
+    trace = of.trace
+    if trace.query_ids is not None:
+        ids = shown_ids(trace) or ((), ())
+        sides = [(trace.query_tokens, ids[0]), (trace.key_tokens, ids[1])][: 1 + trace.has_second_input]
+        pairs = dict.fromkeys(pair for side in sides for pair in zip(*side, strict=True))
+        numbered = listed([f"{short(token)} {number}" for token, number in pairs], MOST_TOKENS)
+        yield Say(f"Tokens and ids: {numbered}. {why('tokens', of)}")
+    yield Say(f"{why('W_q', of)} {wording.shared_with(trace, of.head)}".rstrip())
+    if of.head.q is not None:
+        vectors = query_vectors(trace, of.head, of.row.query)
+        yield from vectors if trace.placed is not None or trace.of_model else vectors[-1:]
+    yield from hand_work(of, every_key)
+    reasons = (why(step, of) for step in ("position_scores", "scaled_scores", "capped_scores", "weights"))
+    yield from map(Say, filter(None, reasons))
+
+
+def _meaning(of: Walked) -> Iterator[Block]:
+    if of.trace.shown.scores is not None:  # the mean of heads has other weights than this row
+        yield from map(Say, filter(None, (mixture(of), why("masked_scores", of))))
+    yield Say(" ".join([*learned_briefly(of.trace), heads(of)]))
+
+
+def _matrices(trace: Trace) -> list[Block]:
+    """Return every matrix of a small input, those of one shape side by side; nothing for a larger one."""
+    head, queries, keys = trace.stepped_head, trace.query_tokens, trace.key_tokens
+    if trace.condensed or trace.asked or trace.x_query is None or trace.x_query.size > MOST_SMALL:
+        return []
+    found: list[tuple[str, Sequence[str], Array | None]] = [("X", queries, trace.x_query)]
+    if trace.has_second_input:
+        found.append(("context", keys, trace.x_key))
+    for name, tokens in (("q", queries), ("k", keys), ("v", keys)):
+        W = None if trace.projection.source == "identity" else getattr(head, f"W_{name}")
+        found.append((f"W_{name}", () if W is None else [str(n) for n in range(len(W))], W))
+        found.append((name.upper(), tokens, getattr(head, name)))
+    found += [("scores", queries, head.scores), ("scaled", queries, head.scaled_scores)]
+    groups: dict[tuple[object, ...], dict[str, Matrix]] = {}
+    for name, rows, values in found:
+        if values is not None:
+            is_square = name in ("scores", "scaled")
+            columns = keys if is_square else [str(n) for n in range(values.shape[1])]
+            matrix = Matrix(rows, columns, values, digits=trace.settings.round)
+            groups.setdefault((*rows, is_square, len(columns)), {})[name] = matrix
+    return [Beside(list(group), list(group.values())) for group in groups.values()]
+
+
+# The walk
 
 
 def explain(trace: Trace, view: View, parts: Walk) -> Iterator[Block]:
     """Yield the walk: one row by hand, every matrix, the mask, how sharp it is, and who attends to whom."""
-    yield Heading(title(trace), 1)
+    yield Heading(wording.title(trace), 1)
     yield Formula(formula(trace))
     if not trace.is_scored:
         yield Say(" ".join(no_arithmetic(trace)))
     elif trace.of_model:
-        yield Say(shown_part(trace), quiet=True)
+        yield Say(wording.shown_part(trace), quiet=True)
     if trace.is_scored and parts.by_hand:
         yield from map(Say, learned(trace))
         for i in trace.focus[:MOST_FOCUS]:
@@ -48,72 +171,62 @@ def explain(trace: Trace, view: View, parts: Walk) -> Iterator[Block]:
             yield Heading("The whole matrix, step by step")
         yield from walk(trace, parts.only, each=not parts.ending)
         if parts.by_hand:
-            yield from _mask(trace)
-    if not parts.ending:
-        yield from closing(trace, with_learned=False)
-        return
-    yield from _sharpness(trace)
-    is_long = trace.condensed and not trace.asked
-    for head in drawn_heads(trace):
-        yield Heading(f"Who attends to whom{_of_head(trace, head)}")
-        yield from long_view(trace, head, view) if is_long else _who(trace, head)
+            yield Heading(f"Who may look at whom{_of_head(trace, trace.shown)}")
+            yield from map(Say, _mask(trace))
+    if parts.ending:
+        yield from _sharpness(trace)
+        is_long = trace.condensed and not trace.asked
+        for head in overview.drawn_heads(trace):
+            yield Heading(f"Who attends to whom{_of_head(trace, head)}")
+            yield from long_view(trace, head, view) if is_long else _who(trace, head)
     yield from closing(trace, with_learned=False)
 
 
 def _of_head(trace: Trace, head: Head) -> str:
-    """Return which head is meant, where there are several."""
     n = len(trace.head_names)
     if head.name == "mean":
         return f": mean of {n} heads" + ("" if head.layer is None else f" of layer {head.layer}")
-    return "" if n == 1 and head.layer is None else f": {head_of_layer(head)}"
+    return "" if n == 1 and head.layer is None else f": {wording.head_of_layer(head)}"
 
 
-def _mask(trace: Trace) -> Iterator[Block]:
-    yield Heading(f"Who may look at whom{_of_head(trace, trace.shown)}")
+def _mask(trace: Trace) -> Iterator[str]:
+    """Yield whom the mask lets a word look at; without one, what a causal mask would change."""
     if trace.mask is not None:
-        for i in trace.listed[:MOST_ROWS]:
-            if not trace.condensed or i in trace.focus:
-                yield Say(may_look_at(trace, i))
-        yield Say("A masked key gets no weight; the other keys of the row share all of it.")
+        rows = trace.listed[:MOST_ROWS]
+        yield from (may_look_at(trace, i) for i in rows if not trace.condensed or i in trace.focus)
+        yield "A masked key gets no weight; the other keys of the row share all of it."
         return
     n_k, i = len(trace.key_tokens), trace.focus[0]
-    if n_k == 1:
-        yield Say("There is one key, so a mask could only hide everything.")
-        return
     query = quoted(trace.query_tokens[i])
-    if not trace.is_self:
-        yield Say(f"No mask: {query} may look at all {n_k:,} keys.")
-        return
-    if i == n_k - 1 and not trace.condensed:
-        last, i = query, i // 2
-        query = quoted(trace.query_tokens[i])
-        yield Say(f"{last} is last, so a causal mask hides nothing from it; take {query}.")
-    yield Say(f"No mask: {query} may look at all {n_k:,} words, including those after it.")
-    if not trace.condensed:
-        yield Say(f"Under a causal mask (attn masked) it could only look back, {_if_causal(trace, i)}")
+    if n_k == 1:
+        yield "There is one key, so a mask could only hide everything."
+    elif not trace.is_self:
+        yield f"No mask: {query} may look at all {n_k:,} keys."
+    else:
+        if i == n_k - 1 and not trace.condensed:
+            last, i = query, i // 2
+            query = quoted(trace.query_tokens[i])
+            yield f"{last} is last, so a causal mask hides nothing from it; take {query}."
+        yield f"No mask: {query} may look at all {n_k:,} words, including those after it."
+        if not trace.condensed:
+            yield f"Under a causal mask (attn masked) it could only look back, {_if_causal(trace, i)}"
 
 
 def _if_causal(trace: Trace, i: int) -> str:
-    """Return what a causal mask would do to the weights of query i."""
     if trace.projection.layer:
         return "and so could every word in the layers below: all the numbers would change."
     weights = trace.shown.weights[i].tolist()
     past = sum(weights[: i + 1])
     if past < 0.001:
         return "at words that get less than 0.001 now."
-    parts = [
-        f"{quoted(trace.key_tokens[j])} {weights[j]:.4g}/{past:.4g} = {weights[j] / past:.3f}"
-        for j in range(max(0, i - 5), i + 1)
-    ]
-    return (
-        f"and the remaining weights, {past:.4g} together, would be rescaled to sum to one: "
-        f"{'... ' if i > 5 else ''}{', '.join(parts)}."
-    )
+    last = [(quoted(trace.key_tokens[j]), weights[j]) for j in range(max(0, i - 5), i + 1)]
+    parts = ", ".join(f"{key} {weight:.4g}/{past:.4g} = {weight / past:.3f}" for key, weight in last)
+    rescaled = f"and the remaining weights, {past:.4g} together, would be rescaled to sum to one"
+    return f"{rescaled}: {'... ' * (i > 5)}{parts}."
 
 
 def _sharpness(trace: Trace) -> Iterator[Block]:
-    """Yield each row's entropy, and the temperature at which its strongest key would have 95 %."""
-    rows = trace.listed if not trace.condensed else trace.focus
+    rows = trace.focus if trace.condensed else trace.listed
     if len(trace.key_tokens) < 2 or not rows:
         return
     diagnosed = list(zip(rows, trace.diagnoses(rows), strict=True))
@@ -125,28 +238,28 @@ def _sharpness(trace: Trace) -> Iterator[Block]:
             cells = [TWO(found.entropy), TWO(found.most), "–" if t is None else f"{t:.3g}"]
         lines.append([short(trace.query_tokens[i]), *cells])
     yield Columns(["query", "entropy", "at most", "95 % at -t"], lines)
-    if len(diagnosed) > MOST_DIAGNOSED:
-        yield Say(f"{len(diagnosed) - MOST_DIAGNOSED:,} more rows: -q WORD shows one.", quiet=True)
+    yield from _more_rows(diagnosed, lines)
     yield Say(
         "Entropy is in bits: 0 where one key has all, log2 of the number of keys where all have the same. At the "
         "temperature in the last column (-t) the strongest key would have 95 %."
     )
-    yield from map(Say, remarks(trace, diagnosed))
+    yield from map(Say, overview.remarks(trace, diagnosed))
+
+
+def _more_rows(rows: Sequence[object], shown: Sequence[object]) -> Iterator[Say]:
+    if len(rows) > len(shown):
+        yield Say(f"{len(rows) - len(shown):,} more rows: -q WORD shows one.", quiet=True)
 
 
 def _who(trace: Trace, head: Head) -> Iterator[Block]:
-    rows = trace.listed[:MOST_ROWS]
-    items: list[tuple[str, float | None]] = []
-    for i in rows:
-        name = f"{short(trace.query_tokens[i])} -> {_looks_at(trace, head, i)}"
-        items.append((name, float(head.links.weights[i, 0])))
-    yield Bars("", items, largest_weight(trace, rows))
-    others = _strongest_others(trace, head, rows)
-    if others:
+    rows, words = trace.listed[:MOST_ROWS], [short(token) for token in trace.query_tokens]
+    largest = overview.largest_weight(trace, rows)
+    weights = head.links.weights[:, 0].tolist()
+    yield Bars("", [(f"{words[i]} -> {_looks_at(trace, head, i)}", weights[i]) for i in rows], largest)
+    if others := _strongest_others(trace, head, rows):
         yield Say("Each word's strongest link to a different word:")
-        yield Bars("", others, largest_weight(trace, rows))
-    if len(rows) < len(trace.listed):
-        yield Say(f"{len(trace.listed) - len(rows):,} more rows: -q WORD shows one.", quiet=True)
+        yield Bars("", others, largest)
+    yield from _more_rows(trace.listed, rows)
 
 
 def _strongest_others(trace: Trace, head: Head, rows: tuple[int, ...]) -> list[tuple[str, float | None]]:
@@ -154,15 +267,14 @@ def _strongest_others(trace: Trace, head: Head, rows: tuple[int, ...]) -> list[t
     items: list[tuple[str, float | None]] = []
     own = 0
     for i in rows:
-        if i in trace.pad_queries:
-            continue
-        token = trace.query_tokens[i].casefold()
+        query = trace.query_tokens[i]
         links = [(trace.key_tokens[j], weight) for j, weight in links_of(head, i)]
-        own += bool(links) and links[0][0].casefold() == token
-        for key, weight in links:
-            if key.casefold() != token and key not in trace.unknown:
-                items.append((f"{short(trace.query_tokens[i])} -> {short(key)}", weight))
-                break
+        if i in trace.pad_queries or not links:
+            continue
+        own += links[0][0].casefold() == query.casefold()
+        others = [link for link in links if link[0].casefold() != query.casefold()]
+        others = [link for link in others if link[0] not in trace.unknown]
+        items += [(f"{short(query)} -> {short(key)}", weight) for key, weight in others[:1]]
     return items if 2 * own > len(rows) else []
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from attn_cli.errors import AttnError
 from attn_cli.io.escape import count, visible
 from attn_cli.render.blocks import Block, Columns, Heading, Say
 from attn_cli.render.numbers import number, plain, scientific
@@ -55,92 +54,80 @@ def several(verdicts: Sequence[Verdict], right: AnswerKey, width: int | None = N
     """Yield the table of several answers, and what the mistakes in it mean."""
     good = sum(verdict.ok for verdict in verdicts)
     yield Heading(f"Right: {good} of {count(len(verdicts), 'answer', 'answers')}", 1)
-    rows = []
+    rows, details = [], []
     for n, verdict in enumerate(verdicts, 1):
-        first, status = verdict.first, _status(verdict)
+        first, status = verdict.first, "right" if verdict.ok else "differs"
+        if verdict.error:
+            status = "unreadable"
+        elif first is not None and first.is_unfinished:
+            status = "unfinished"
         where = "-" if first is None else first.step + ("" if first.cell is None else f" {list(first.cell)}")
         guess = verdict.likely or ("?" if status == "differs" else "-")
         guess = "several" if len(verdict.candidates) > 1 else guess
         rows.append([str(n), visible(_ends(verdict.file, width or LONGEST)), status, where, guess])
+        candidates = f"{' or '.join(verdict.candidates)}; these numbers do not tell which."
+        told = [*_message(verdict), *[candidates] * (len(verdict.candidates) > 1), *_others(verdict)]
+        details += [f"{n}: {text}" for text in told]
     yield Columns(["", "file", "verdict", "first difference", "likely"], rows)
     for code in dict.fromkeys(code for verdict in verdicts for code in verdict.candidates):
         yield Say(f"{code}: {MEANINGS[code]}.", quiet=True)
     if any(not verdict.ok and verdict.guessed and not verdict.candidates for verdict in verdicts):
         yield Say("?: no usual mistake alone explains it.", quiet=True)
-    for n, verdict in enumerate(verdicts, 1):
-        if verdict.error is not None:
-            yield Say(f"{n}: {_message(verdict.error)}")
-        if len(verdict.candidates) > 1:
-            yield Say(f"{n}: {' or '.join(verdict.candidates)}; these numbers do not tell which.")
-        if verdict.others:
-            yield Say(f"{n}: {_others(verdict)}")
+    yield from map(Say, details)
     yield from (Say(f"Note: {note}", quiet=True) for note in right.notes)
 
 
-def _status(verdict: Verdict) -> str:
-    if verdict.error:
-        return "unreadable"
-    if verdict.ok:
-        return "right"
-    return "unfinished" if verdict.first is not None and verdict.first.is_unfinished else "differs"
-
-
 def _ends(name: str, width: int) -> str:
-    """Return a file's name, shortened in the middle if it is very long."""
     most = max(SHORTEST, min(LONGEST, width - 8))
     return name if len(name) <= most else f"{name[: most // 2 - 2]}...{name[1 - most // 2 :]}"
 
 
+def _message(verdict: Verdict) -> list[str]:
+    return [f"{verdict.error.message} {verdict.error.hint}".strip()] if verdict.error else []
+
+
+def _others(verdict: Verdict) -> list[str]:
+    return [f"Not compared: {listed(list(verdict.others))}."] if verdict.others else []
+
+
 def sentences(verdict: Verdict, right: AnswerKey) -> list[str]:
     """Return the verdict on one answer in sentences."""
+    first, others = verdict.first, _others(verdict)
     if verdict.error is not None:
-        return [_message(verdict.error)]
-    first = verdict.first
-    others = [_others(verdict)] if verdict.others else []
+        return _message(verdict)
     if first is None:
         return [f"Right: {listed([step.step for step in verdict.compared], 9)}.", *others]
-    unfinished = [
+    found = [
         f"Of {step.cells} cells in {step.step}, {count(step.unfilled, 'cell is', 'cells are')} not filled in."
         for step in verdict.compared
         if step.is_unfinished
     ]
     if first.is_unfinished:
-        return [*unfinished, "What is filled in is right.", *others]
-    found = [*unfinished, _difference(first, verdict, right)]
+        return [*found, "What is filled in is right.", *others]
+    found.append(f"The first difference is in {_difference(first, verdict, right)}")
     if first.right_if_transposed:
         found.append("Transposed, it would be right.")
     if first.empty:
         found.append("This query may look at nothing, so its weights and its output are zeros.")
     if follows := listed([step.step for step in verdict.compared if step.status == "follows"]):
-        if all(step.status != "differs" for step in verdict.compared if step is not first):
-            found.append(f"The steps after it follow correctly: {follows}.")
-        else:
-            found.append(f"{follows}: this follows correctly from the steps given before.")
-    return [*found, *_guess(verdict), *others]
+        is_only = all(step.status != "differs" for step in verdict.compared if step is not first)
+        after, before = f"The steps after it follow correctly: {follows}.", "from the steps given before."
+        found.append(after if is_only else f"{follows}: this follows correctly {before}")
+    return [*found, *_guess(verdict, first), *others]
 
 
-def _message(error: AttnError) -> str:
-    return f"{error.message} {error.hint}".strip()
-
-
-def _others(verdict: Verdict) -> str:
-    return f"Not compared: {listed(list(verdict.others))}."
-
-
-def _guess(verdict: Verdict) -> list[str]:
+def _guess(verdict: Verdict, first: StepResult) -> list[str]:
     if verdict.likely is not None:
         return [f"It looks like {verdict.likely}: {MEANINGS[verdict.likely]}."]
     if verdict.candidates:
         each = "; ".join(f"{code} ({MEANINGS[code]})" for code in verdict.candidates)
         return [f"Several mistakes explain it, and these numbers do not tell them apart: {each}."]
-    is_shape = verdict.first is not None and verdict.first.shapes is not None
-    return ["No usual mistake alone explains all of it."] if verdict.guessed and not is_shape else []
+    return ["No usual mistake alone explains all of it."] * (verdict.guessed and first.shapes is None)
 
 
 def _difference(first: StepResult, verdict: Verdict, right: AnswerKey) -> str:
     if first.shapes is not None:
-        right_shape, shape = first.shapes
-        return f"The first difference is in {first.step}: its shape is {shape}, and {right_shape} is right."
+        return f"{first.step}: its shape is {first.shapes[1]}, and {first.shapes[0]} is right."
     wanted = given = ""
     digits = verdict.digits.get(first.step, FEWEST)
     for n in range(max(FEWEST, min(digits, USUAL)), FINEST + 1):  # as given, or more if that tells them apart
@@ -148,16 +135,14 @@ def _difference(first: StepResult, verdict: Verdict, right: AnswerKey) -> str:
         given = "no number" if first.got is None else _fixed(first.got, n)
         if wanted != given:
             break
-    place = f"{first.step}, at {_place(first, right)}"
-    return f"The first difference is in {place}: {wanted} is right, {given} was given."
+    return f"{first.step}, at {_place(first, right)}: {wanted} is right, {given} was given."
 
 
 def _fixed(value: float, digits: int) -> str:
-    return number(digits)(value) if abs(value) < LARGE else scientific(digits)(value)
+    return (number if abs(value) < LARGE else scientific)(digits)(value)
 
 
 def _place(first: StepResult, right: AnswerKey) -> str:
-    """Return where a cell is, by the tokens of its row and column."""
     assert first.cell is not None
     *head, i, j = first.cell
     rows = ("key", right.key_tokens) if first.step in ("k", "v") else ("query", right.query_tokens)
@@ -172,33 +157,27 @@ def _place(first: StepResult, right: AnswerKey) -> str:
 def record(verdict: Verdict, right: AnswerKey, tolerance: float) -> dict[str, object]:
     """Return the JSON of one verdict."""
     first, error = verdict.first, verdict.error
+    found = {} if first is None else first._asdict()
+    shapes = found.get("shapes") or (None, None)
+    compared = [step._asdict() | ({"wrong": None} if step.shapes else {}) for step in verdict.compared]
     return {
         "schema": "attn/1",
         "kind": "check",
         "file": verdict.file,
         "ok": verdict.ok,
-        "step": None if first is None else first.step,
-        "cell": None if first is None or first.cell is None else list(first.cell),
-        "expected": None if first is None else first.expected,
-        "got": None if first is None else first.got,
-        "expected_shape": None if first is None or first.shapes is None else list(first.shapes[0]),
-        "got_shape": None if first is None or first.shapes is None else list(first.shapes[1]),
+        **{key: found.get(key) for key in ("step", "cell", "expected", "got")},
+        "expected_shape": shapes[0],
+        "got_shape": shapes[1],
         "likely": verdict.likely,
-        "candidates": list(verdict.candidates),
+        "candidates": verdict.candidates,
         "message": " ".join(sentences(verdict, right)),
         "compared": [
-            {
-                "step": step.step,
-                "status": step.status,
-                "largest": step.largest,
-                "wrong": None if step.shapes else step.wrong,
-                "unfilled": step.unfilled,
-            }
-            for step in verdict.compared
+            {key: step[key] for key in ("step", "status", "largest", "wrong", "unfilled")}
+            for step in compared
         ],
-        "not_compared": list(verdict.others),
+        "not_compared": verdict.others,
         "head": None if error else verdict.head,
         "tolerance": tolerance,
-        "notes": list(right.notes),
+        "notes": right.notes,
         "error": None if error is None else error.as_record()["error"],
     }

@@ -1,6 +1,6 @@
 """What replaces a matrix that is too large to draw: a map of its blocks, entropies, and the strongest links.
 
-What a long text alone needs is loaded where one is shown.
+What a long text alone needs (`pipeline.long_text`) is loaded where one is shown.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ NUMERIC = 10  # rows and columns of a map that is written as numbers
 WORDED = 60  # characters of a screen from which words fit beside a map
 EDGES, BARE = 20, 10  # characters beside a map, with words and without
 TABLED = 40  # characters from which links are a table: in a narrower one, labels would lose their numbers
-MOST_LINKS, OTHER_LINKS, FIRST_ROWS, FEW_LINKS, EXTREMES = 10, 5, 12, 3, 3
+MOST_LINKS, OTHER_LINKS, FIRST_ROWS, FEW_LINKS, EXTREMES, MOST_ASKED = 10, 5, 12, 3, 3, 40
 ALIKE = 1e-5  # means that differ by less than this share of them are alike
-MOST_ASKED = 40
 TWO, ONE = number(2), number(1)
 
 
@@ -37,19 +36,23 @@ def long_view(trace: Trace, head: Head, view: View) -> Iterator[Block]:
     if head.name != trace.shown.name:
         yield from _strongest(trace, head, view, OTHER_LINKS)
         return
-    level = 3 if trace.settings.head == "all" else 2
-    kept = _long_view(trace, head)
+    level, top = 3 if trace.settings.head == "all" else 2, trace.settings.top
+    kept = _kept(trace, head)
     yield Say(f"{len(trace.query_tokens):,} x {len(trace.key_tokens):,} weights are too many to draw.")
     yield from block_map(trace, kept, view)
     yield Heading("How spread out the rows are", level)
     yield from _spread(trace, kept)
     yield Heading("The strongest links", level)
     yield from _strongest(trace, head, view, MOST_LINKS)
-    yield Heading("The first rows" if trace.settings.top is None else "Every row", level)
-    yield from _first_rows(trace, head, view)
+    yield Heading("The first rows" if top is None else "Every row", level)
+    rows, k = trace.listed if top is not None else trace.listed[:FIRST_ROWS], top or FEW_LINKS
+    yield from row_links(trace, head, view, rows, k)
+    if (more := len(trace.listed) - len(rows)) > 0:
+        keeps = "each row's strongest links, -o FILE.npy every weight" if trace.condensed else "every weight"
+        yield Say(f"{more:,} more rows: -q WORD shows one, --top {k} lists all; -o FILE.json keeps {keeps}.")
 
 
-def _long_view(trace: Trace, head: Head) -> LongView:
+def _kept(trace: Trace, head: Head) -> LongView:
     from attn_cli.pipeline.long_text import view_of
 
     return trace.long_view or view_of(head.weights, trace.mask)
@@ -66,32 +69,26 @@ def block_map(trace: Trace, kept: LongView, view: View, is_mask: bool = False) -
     starts, columns = kept.query_edges[:-1], kept.key_edges[:-1]
     sizes = np.outer(np.diff(kept.query_edges), np.diff(kept.key_edges))
     values = np.where(kept.counts > 0, kept.counts / sizes, np.nan) if is_mask else kept.means
-    is_roomy = view.width is None or view.width >= WORDED
     known = values[~np.isnan(values)]
     is_flat = is_mask or not known.size or known.max() - known.min() <= ALIKE * known.max()
-    yield Maps(
-        [""],
-        [_word(trace.query_tokens, i) if is_roomy else "" for i in starts],
-        [trace.key_tokens[j] for j in columns],
-        [values],
-        ShadeRange(
-            0.0 if is_flat else float(known.min()), 1.0 if is_mask else float(np.nanmax(values, initial=0.0))
-        ),
-        starts,
-        columns if len(columns) < len(trace.key_tokens) else None,
-    )
-    of = f"{_times(kept.query_edges, 'query', 'queries')} x {_times(kept.key_edges, 'key', 'keys')}"
-    about = "" if (sizes == sizes[0, 0]).all() else "about "
+    least, most = 0.0 if is_flat else float(known.min()), 1.0 if is_mask else float(known.max(initial=0.0))
+    is_roomy = view.width is None or view.width >= WORDED
+    rows = [_word(trace.query_tokens, i) if is_roomy else "" for i in starts]
+    numbers = columns if len(columns) < len(trace.key_tokens) else None
+    keys = [trace.key_tokens[j] for j in columns]
+    yield Maps([""], rows, keys, [values], ShadeRange(least, most), starts, numbers)
+    down, across = (round(edges[-1] / (len(edges) - 1)) for edges in (kept.query_edges, kept.key_edges))
+    of = f"{count(down, 'query', 'queries')} x {count(across, 'key', 'keys')}"
+    of = of if (sizes == sizes[0, 0]).all() else f"about {of}"
     if is_mask:
-        yield Say(f"Each cell is the share of {about}{of} that may be looked at.")
+        yield Say(f"Each cell is the share of {of} that may be looked at.")
     else:
         hidden = " that may be looked at" if (kept.counts < sizes).any() else ""
-        yield Say(f"Each cell is the mean weight of {about}{of}{hidden}.")
+        yield Say(f"Each cell is the mean weight of {of}{hidden}.")
     yield Say("Rows and columns are numbered by their first query and key.", quiet=True)
 
 
 def _size(trace: Trace, view: View) -> tuple[int, int]:
-    """Return how many rows and columns a map may have."""
     from attn_cli.pipeline.long_text import MAP
 
     if view.format == "markdown" or (view.format in ("html", "latex") and view.color == "never"):
@@ -102,11 +99,6 @@ def _size(trace: Trace, view: View) -> tuple[int, int]:
     across = next((size for size in (MAP, MAP // 2) if size <= room), max(1, min(NUMERIC, room)))
     # A character is twice as tall as it is wide. Where each row is one query, all are shown.
     return MAP if len(trace.query_tokens) <= MAP else max(NUMERIC, across // 2), across
-
-
-def _times(edges: Sequence[int], one: str, many: str) -> str:
-    """Return how many queries or keys a block has, on average."""
-    return count(round(edges[-1] / (len(edges) - 1)), one, many)
 
 
 def _named(tokens: Sequence[str], i: int) -> str:
@@ -120,27 +112,30 @@ def _word(tokens: Sequence[str], i: int) -> str:
 
 
 def _spread(trace: Trace, kept: LongView) -> Iterator[Block]:
-    """Yield the lowest, the median and the highest entropy, and the rows at both ends."""
-    from attn_cli.pipeline.long_text import spread
+    from attn_cli.pipeline.long_text import first_of_each, spread
 
     found = spread(trace, kept)
     if found is None:
         yield Say("No row may look at more than one key.")
         return
-    most = int(kept.allowed[found.ranked].max())
-    own = len(trace.query_tokens) - len(trace.pad_queries)
-    whose = "of a row" if len(found.ranked) == own else "of a row that may look at several keys"
+    allowed, ranked = kept.allowed[found.ranked], found.ranked.tolist()
+    most, own = int(allowed.max()), len(trace.query_tokens) - len(trace.pad_queries)
+    whose = "of a row" if len(ranked) == own else "of a row that may look at several keys"
     yield Say(
         f"The entropy {whose} lies between {TWO(found.lowest)} and {TWO(found.highest)} bits, with a median of "
         f"{TWO(found.median)}; the maximum is {TWO(math.log2(most))}, log2 of {most:,} equally weighted keys."
     )
+    ends = ranked
+    if len(ranked) > 2 * EXTREMES:  # each word once
+        focused = first_of_each(trace.query_tokens, ranked, EXTREMES)
+        others = [i for i in reversed(ranked) if i not in focused]
+        ends = [*focused, *reversed(first_of_each(trace.query_tokens, others, EXTREMES))]
     rows = []
-    for i in _ends(trace, found.ranked.tolist()):
+    for i in ends:
         bits, maximum = float(kept.entropy[i]), math.log2(kept.allowed[i])
         rows.append([_named(trace.query_tokens, i), TWO(bits), TWO(maximum), _many(2**bits)])
     yield Columns(["query", "entropy", "at most", "2^entropy"], rows)
-    is_alike = len(set(kept.allowed[found.ranked].tolist())) == 1
-    order = "" if is_alike else ", by entropy as a share of its maximum"
+    order = ", by entropy as a share of its maximum" if len(set(allowed.tolist())) > 1 else ""
     yield Say(
         f"The most focused rows first, the most spread ones last{order}; 2^entropy is the number of equally weighted "
         "keys with the same entropy.",
@@ -148,32 +143,19 @@ def _spread(trace: Trace, kept: LongView) -> Iterator[Block]:
     )
 
 
-def _ends(trace: Trace, ranked: list[int]) -> list[int]:
-    """Return the most focused rows and the most spread ones, each word once; all where there are few."""
-    from attn_cli.pipeline.long_text import first_of_each
-
-    if len(ranked) <= 2 * EXTREMES:
-        return ranked
-    focused = first_of_each(trace.query_tokens, ranked, EXTREMES)
-    others = [i for i in reversed(ranked) if i not in focused]
-    return [*focused, *reversed(first_of_each(trace.query_tokens, others, EXTREMES))]
-
-
 def _many(keys: float) -> str:
     return f"{keys:,.0f}" if keys >= 100 else ONE(keys)
 
 
 def _strongest(trace: Trace, head: Head, view: View, most: int) -> Iterator[Block]:
-    """Yield the strongest links of all to different words."""
     from attn_cli.pipeline.long_text import strongest_links
 
     found = strongest_links(trace, head, most)
-    k = head.links.keys.shape[1]
+    kept = f"{count(head.links.keys.shape[1], 'link', 'links')} kept of each row"
     if not found.links:
-        yield Say(f"None of the {count(k, 'link', 'links')} kept of each row leads to a different word.")
+        yield Say(f"None of the {kept} leads to a different word.")
         return
-    kept = f"Of the {count(k, 'link', 'links')} kept of each row, the strongest"
-    those = "The strongest links" if found.is_sure else kept
+    those = "The strongest links" if found.is_sure else f"Of the {kept}, the strongest"
     yield Say(f"{those} to a different word, each pair of words once:")
     ends = [(_named(trace.query_tokens, i), _named(trace.key_tokens, j), share(w)) for i, j, w in found.links]
     if view.width is None or view.width >= TABLED:
@@ -182,18 +164,16 @@ def _strongest(trace: Trace, head: Head, view: View, most: int) -> Iterator[Bloc
         yield from (Say(f"{query} -> {key} {weight}") for query, key, weight in ends)
 
 
-def _first_rows(trace: Trace, head: Head, view: View) -> Iterator[Block]:
-    """Yield the strongest links of the first rows and how to see the others; with --top, those of all rows."""
-    top = trace.settings.top
-    rows = trace.listed if top is not None else trace.listed[:FIRST_ROWS]
-    k = top or FEW_LINKS
-    yield from row_links(trace, head, view, rows, k)
-    if len(rows) < len(trace.listed):
-        kept = "each row's strongest links, -o FILE.npy every weight" if trace.condensed else "every weight"
-        yield Say(
-            f"{len(trace.listed) - len(rows):,} more rows: -q WORD shows one, --top {k} lists all; -o FILE.json keeps "
-            f"{kept}."
-        )
+def strongest_named(trace: Trace, head: Head) -> list[tuple[str, float]]:
+    """Return the strongest links of all to different words: `your -> ability`, and the weight."""
+    from attn_cli.pipeline.long_text import strongest_links
+
+    found, queries, keys = (
+        strongest_links(trace, head, MOST_LINKS).links,
+        trace.query_tokens,
+        trace.key_tokens,
+    )
+    return [(f"{short(queries[i])} -> {short(keys[j])}", weight) for i, j, weight in found]
 
 
 def links_of(head: Head, i: int, most: int | None = None) -> list[tuple[int, float]]:
@@ -205,14 +185,12 @@ def links_of(head: Head, i: int, most: int | None = None) -> list[tuple[int, flo
 def row_links(trace: Trace, head: Head, view: View, rows: Sequence[int], k: int) -> Iterator[Block]:
     """Yield the k strongest links of some rows; in a large text, repeated keys are told apart by their places."""
     numbered = is_large(trace) and (view.width is None or view.width >= TABLED)
-    is_named = is_large(trace) and trace.asked
+    is_named, keys = is_large(trace) and trace.asked, trace.key_tokens
     table = []
     for i in rows:
-        links = [
-            (placed(trace.key_tokens, j) if numbered else trace.key_tokens[j], share(weight))
-            for j, weight in links_of(head, i, k)
-        ]
-        table.append((_named(trace.query_tokens, i) if is_named else trace.query_tokens[i], links))
+        query = _named(trace.query_tokens, i) if is_named else trace.query_tokens[i]
+        links = [(placed(keys, j) if numbered else keys[j], share(w)) for j, w in links_of(head, i, k)]
+        table.append((query, links))
     yield Say(f"The {k} strongest keys of each query:" if k > 1 else "The strongest key of each query:")
     yield Links(table)
 
@@ -221,18 +199,14 @@ def asked_rows(trace: Trace, head: Head, view: View) -> Iterator[Block]:
     """Yield how spread out the requested rows are, and their strongest links."""
     rows = trace.listed[:MOST_ASKED] if trace.settings.top is None else trace.listed
     if is_large(trace) and head.name == trace.shown.name:
-        kept = _long_view(trace, head)
-        for i in rows[:EXTREMES]:
-            yield Say(_of_row(trace, kept, i))
+        kept = _kept(trace, head)
+        yield from (Say(_of_row(trace, kept, i)) for i in rows[:EXTREMES])
     yield from row_links(trace, head, view, rows, trace.settings.top or 5)
-    if len(rows) < len(trace.listed):
-        yield Say(
-            f"{len(trace.listed) - len(rows):,} more rows: -q NUMBER shows one, -o FILE.json keeps them."
-        )
+    if (more := len(trace.listed) - len(rows)) > 0:
+        yield Say(f"{more:,} more rows: -q NUMBER shows one, -o FILE.json keeps them.")
 
 
 def _of_row(trace: Trace, kept: LongView, i: int) -> str:
-    """Return a sentence on how far one row spreads its attention."""
     query, allowed = f"{quoted(trace.query_tokens[i])} ({i})", int(kept.allowed[i])
     if allowed < 2:
         return f"{query} may look at {'one key only' if allowed else 'nothing'}."
@@ -241,13 +215,3 @@ def _of_row(trace: Trace, kept: LongView, i: int) -> str:
         f"The row of {query} has an entropy of {TWO(bits)} bits, like {_many(2**bits)} equally weighted keys; "
         f"the maximum for {allowed:,} keys is log2 {allowed:,} = {TWO(math.log2(allowed))}."
     )
-
-
-def strongest_named(trace: Trace, head: Head) -> list[tuple[str, float]]:
-    """Return the strongest links of all to different words: `your -> ability`, and the weight."""
-    from attn_cli.pipeline.long_text import strongest_links
-
-    return [
-        (f"{short(trace.query_tokens[i])} -> {short(trace.key_tokens[j])}", weight)
-        for i, j, weight in strongest_links(trace, head, MOST_LINKS).links
-    ]

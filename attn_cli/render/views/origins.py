@@ -1,59 +1,171 @@
-"""Where the numbers come from: vectors, weights, scale, mask, and what a learned head was trained for."""
+"""What stands below the numbers of a screen: a model's next words, where the numbers come from, and notes."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 
 from attn_cli.core.scores import GIVEN, score_named
 from attn_cli.io.escape import count, visible
 from attn_cli.models.model_file import BUNDLED
-from attn_cli.render.numbers import plain
+from attn_cli.render.blocks import Bars, Block, Columns, Heading, Say
+from attn_cli.render.numbers import plain, share
 from attn_cli.render.screen.text import listed
-from attn_cli.render.views.wording import GLOSSES, ON_DISTANCE, ON_WORDS, d_k, head_named, of_layers, short
+from attn_cli.render.views import wording
+from attn_cli.render.views.wording import joined, quoted, short
+from attn_cli.trace.computation import NextWords
 from attn_cli.trace.head import Learned
 from attn_cli.trace.trace import Trace
+
+MOST_MARKS = 20
+# A head relies on distance if it is right for less than this share of its score where the best fixed distance is
+# wrong, and on the words if it keeps this share of its score without its term for the distance.
+ON_DISTANCE, ON_WORDS = 0.5, 0.8
+# Terms of grammar in what a head was taught, explained where they stand.
+GLOSSES = {
+    "its governor": "the word it depends on",
+    "determiner": "the, a, this",
+    "possessor": "whose it is",
+    "joined word": "as after and",
+}
+
+
+def closing(trace: Trace, with_learned: bool = True) -> Iterator[Block]:
+    """Yield what follows the numbers: a model's words, settings, what the head was taught, dropped marks, notes."""
+    yield from next_words(trace)
+    yield Say("; ".join(setting_parts(trace)) + ".", quiet=True)
+    if with_learned:
+        yield from (Say(sentence, quiet=True) for sentence in learned(trace)[:1])
+    yield from notes(trace)
+
+
+def notes(trace: Trace) -> Iterator[Say]:
+    """Yield the marks that the tokenizer dropped, and the notes."""
+    yield from (Say(sentence, quiet=True) for sentence in dropped(trace))
+    yield from (Say(f"Note: {note}") for note in trace.notes)
+
+
+def dropped(trace: Trace) -> list[str]:
+    """Return a line with the marks that the tokenizer dropped, if any."""
+    marks = list(dict.fromkeys(short(mark) for mark in trace.dropped))
+    more = " ..." if len(marks) > MOST_MARKS else ""
+    return [f"Dropped: {' '.join(marks[:MOST_MARKS])}{more}"] if marks else []
+
+
+def talk(trace: Trace) -> list[str]:
+    """Return the notes for standard error, where the output has no room for them."""
+    words, found = [], trace.next_words
+    if found is not None:
+        likeliest = ", ".join(f"{quoted(word)} {share(probability)}" for word, probability in found.words)
+        words = [f"{_after_which(trace, found)} {likeliest}."]
+    marks = listed(list(dict.fromkeys(trace.dropped)), MOST_MARKS)
+    return [*words, *trace.notes, *([f"Dropped: {marks}"] if marks else [])]
+
+
+# What a model says
+
+
+def next_words(trace: Trace) -> Iterator[Block]:
+    """Yield the likeliest tokens with their probabilities, and a sentence on what they are; nothing without any."""
+    found = trace.next_words
+    if found is None:
+        return
+    yield Heading("What the model says")
+    together = share(sum(probability for _, probability in found.words))
+    yield Bars(_after_which(trace, found), _labelled(found.words), found.words[0][1], "probability")
+    yield Say(
+        f"The whole vocabulary shares a probability of 1, these tokens {together} of it. All layers of the model were "
+        f"computed for them.{_unchanged(trace)}",
+        quiet=True,
+    )
+    if trace.next_words_at is not None:
+        yield from _after_each(trace, trace.next_words_at)
+
+
+def _after_each(trace: Trace, found: Sequence[NextWords]) -> Iterator[Block]:
+    """Yield a row per prefix: its last token, the probability of the one that really comes, the likeliest words."""
+    digits = len(str(found[-1].place))
+    rows = []
+    for one in found:
+        likeliest = [f"{word} {share(probability)}" for word, probability in _labelled(one.words)]
+        actual = "–" if one.actual is None else share(one.actual)
+        rows.append(
+            [f"{one.place:>{digits}} {one.token}", actual, *likeliest]
+        )  # a label, repeated in each part
+    yield Heading("After each token", 2)
+    yield Columns([f"{'':{digits}} after", "actual", *(f"{n}." for n in range(1, len(rows[0]) - 1))], rows)
+    if any(one.actual is not None for one in found):
+        is_shared = trace.learned is not None and trace.unknown
+        unknown = " A word that the model does not know has that of all unknown ones together."
+        told = f"actual: the probability of the token that really comes next.{unknown if is_shared else ''}"
+        yield Say(told, quiet=True)
+
+
+def _after_which(trace: Trace, found: NextWords) -> str:
+    is_there = trace.query_tokens[found.place : found.place + 1] == (found.token,)  # pieces may be joined
+    token = wording.quoted_at(trace.query_tokens, found.place) if is_there else quoted(found.token)
+    return f"Likeliest to {'fill' if found.fills else 'come after'} {token}:"
+
+
+def _unchanged(trace: Trace) -> str:
+    """Return which options change the layer that is shown, and not the model's words."""
+    settings = trace.settings
+    is_own = trace.learned is not None and settings.mask == "causal"  # the mask of a language model
+    changed = {
+        "--mask": settings.mask is not None and not is_own,
+        "--without": bool(settings.without),
+        "--score": trace.learned is not None and settings.score not in (None, "scaled"),
+        "--temperature": settings.temperature != 1,
+        "--positions": settings.positions == "sinusoidal",
+        "--round": settings.round is not None,
+    }
+    names = [option for option, is_set in changed.items() if is_set]
+    where = "for the weights" if trace.learned is not None else "in the layer shown"
+    holds = "holds" if len(names) == 1 else "hold"
+    return f" {joined(names)} {holds} {where}, not for them." if names else ""
+
+
+def _labelled(words: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Return the words as labels: in quotation marks where a space in front tells a new word from a piece."""
+    is_spaced = any(word != word.strip() for word, _ in words)
+    return [(quoted(word) if is_spaced else word, probability) for word, probability in words]
+
+
+# Settings
 
 
 def setting_parts(trace: Trace) -> list[str]:
     """Return the settings behind the numbers, each in a few words."""
-    parts = _score_parts(trace) if trace.is_scored else [_origin(trace)]
+    layer, n, about = trace.projection.layer, len(trace.head_names), trace.learned
+    parts = [f"Made of the weights of {trace.projection.name}"]
+    if trace.is_scored:
+        parts = _score_parts(trace)
+    elif trace.kind == "show":
+        parts = [f"Weights given by {trace.embedding.name}"]
     parts.append("no mask" if trace.mask_name == "none" else f"mask {trace.mask_name}")
     if trace.has_layers:
-        parts.append(f"layers 0 to {trace.projection.layer}")
-    elif trace.projection.source == "given" and trace.projection.layer is not None:
-        parts.append(f"layer {trace.projection.layer}" + of_layers(trace.stack_layers))
-    elif trace.learned is not None and trace.learned.layers > 1:
-        parts.append(f"layer {trace.projection.layer}" + of_layers(trace.learned.layers))
-    if len(trace.head_names) > 1:
-        n = len(trace.head_names)
-        shown = {
-            "all": f"all {n} heads",
-            "mean": f"mean of {n} heads",
-            "rollout": f"rollout, from the mean of {n} heads",
-        }
-        if trace.has_layers:
-            shown = {name: f"{text} of each" for name, text in shown.items()}
-        parts.append(shown.get(trace.settings.head or "", f"{head_named(trace.shown.name)} (one of {n})"))
+        parts.append(f"layers 0 to {layer}")
+    elif trace.projection.source == "given" and layer is not None:
+        parts.append(f"layer {layer}{wording.of_layers(trace.stack_layers)}")
+    elif about is not None and about.layers > 1:
+        parts.append(f"layer {layer}{wording.of_layers(about.layers)}")
+    named = wording.head_named(trace.shown.name)
+    if n > 1:
+        mean = f"mean of {n} heads"
+        several = {"all": f"all {n} heads", "mean": mean, "rollout": f"rollout, from the {mean}"}
+        shown = several.get(trace.settings.head or "")
+        parts.append(shown + " of each" * trace.has_layers if shown else f"{named} (one of {n})")
     elif trace.kind == "show" and trace.shown.name not in ("0", "mean"):
-        parts.append(head_named(trace.shown.name))
+        parts.append(named)
     return parts
 
 
-def _origin(trace: Trace) -> str:
-    """Return whose the weights are, where no scores made them."""
-    if trace.kind == "show":
-        return f"Weights given by {trace.embedding.name}"
-    return f"Made of the weights of {trace.projection.name}"
-
-
 def _score_parts(trace: Trace) -> list[str]:
-    """Return what the scores were made from: vectors, weights, scale."""
+    score = score_named(trace.score)
     parts = [_vectors(trace), projection(trace)]
     if trace.score == GIVEN:
         parts = [f"Scores given by {trace.embedding.name}"]
-    score = score_named(trace.score)
     is_root = score.is_scaled and trace.own_scale is None
-    parts.append(
-        f"scale 1/sqrt({d_k(trace)}) = {plain(trace.scale)}" if is_root else f"scale {plain(trace.scale)}"
-    )
+    parts.append(f"scale {f'1/sqrt({wording.d_k(trace)}) = ' if is_root else ''}{plain(trace.scale)}")
     if trace.softcap is not None:
         parts.append(f"scores capped at {plain(trace.softcap)}")
     if trace.temperature != 1:
@@ -80,31 +192,25 @@ def _vectors(trace: Trace) -> str:
 def projection(trace: Trace) -> str:
     """Return where W_q, W_k and W_v come from, and their layout."""
     about = trace.projection
+    split = ", columns split" if len(trace.head_names) > 1 else ""
     if trace.heads[0].W_q is None:
         if about.source == "given":
             return "Q, K and V as it makes them" if trace.of_model else "Q, K and V as given"
         if about.source == "identity":
-            split = ", columns split" if len(trace.head_names) > 1 else ""
             return f"Q and K are the vectors themselves{split}; V are the values"
         seed = "" if about.seed is None else f", seed {about.seed}"
         return f"W_q and W_k: {about.name}{seed}, layout {about.layout}; V are the values"
-    rule = "x W" if about.layout == "in-out" else "W x"
     if about.source == "identity":
-        if len(trace.head_names) > 1:
-            return "W: identity, columns split"
-        return f"W: identity, so Q = {'X and K = V = the context' if trace.has_second_input else 'K = V = X'}"
+        of_one = f", so Q = {'X and K = V = the context' if trace.has_second_input else 'K = V = X'}"
+        return f"W: identity{split or of_one}"
     if about.source == "random":
         return f"W: random, seed {about.seed}, layout in-out (x W)"
     if about.source == "learned":
         return f"W: {about.name}, learned, layout in-out (x W)"
-    return f"W: {about.name}, layout {about.layout} ({rule})"
+    return f"W: {about.name}, layout {about.layout} ({'x W' if about.layout == 'in-out' else 'W x'})"
 
 
-def _glossed(about: str) -> str:
-    """Return what a head was taught, its terms explained."""
-    for term, meaning in GLOSSES.items():
-        about = about.replace(term, f"{term} ({meaning})", 1)
-    return about
+# What a learned head was trained for
 
 
 def learned(trace: Trace) -> list[str]:
@@ -112,31 +218,15 @@ def learned(trace: Trace) -> list[str]:
     facts = trace.learned
     if facts is None:
         return []
-    whose = "by this project" if facts.model in BUNDLED else "with attn learn train"
-    if not facts.taught:
-        whose = whose.replace("train", "language")
-        origin = f"{facts.model} was trained {whose} to guess the next word of running text: a small language model."
-        taught = [] if trace.shown.name == "mean" else [f"{_taught(trace, facts)}."]
-        return [*taught, origin, *(_accuracy(trace, facts) if taught else ())]
-    origin = f"{facts.model} was trained {whose} on {_sources(facts)}, and is not a large language model."
+    how = f"with attn learn {'train' if facts.taught else 'language'}"
+    how = "by this project" if facts.model in BUNDLED else how
+    what = "to guess the next word of running text: a small language model."
+    if facts.taught:
+        what = f"on {_sources(facts)}, and is not a large language model."
+    origin = f"{facts.model} was trained {how} {what}"
     if trace.shown.name == "mean":
         return [origin]
     return [f"{_taught(trace, facts)}.", origin, *_accuracy(trace, facts)]
-
-
-def _sources(facts: Learned) -> str:
-    """Return the treebanks that a model was trained on, and the passages with marked pronouns."""
-    passages = [name for name in facts.trained_on if ".jsonl" in name.lower()]
-    treebanks = [name for name in facts.trained_on if name not in passages]
-    kinds = []
-    for one, several, names in (
-        ("a treebank", "treebanks", treebanks),
-        ("passages with marked pronouns", "passages with marked pronouns", passages),
-    ):
-        if names or not (treebanks or passages):
-            listing = listed([visible(name.partition(".")[0]) for name in names])
-            kinds.append(f"{one if len(names) == 1 else several} ({listing})")
-    return " and ".join(kinds)
 
 
 def learned_briefly(trace: Trace) -> list[str]:
@@ -144,67 +234,80 @@ def learned_briefly(trace: Trace) -> list[str]:
     facts = trace.learned
     if facts is None or trace.shown.name == "mean":
         return []
+    taught = _taught(trace, facts)
     if facts.about is None:
-        return [f"{_taught(trace, facts)}."]
+        return [f"{taught}."]
     if _untested(trace) or facts.accuracy is None or facts.baseline is None:
-        return [f"{_taught(trace, facts)}: how often it is right here was not measured."]
-    right = f"in unseen text, right for {facts.accuracy:.1%} (best fixed distance: {facts.baseline:.1%})"
-    return [f"{_taught(trace, facts)}: {right}."]
+        return [f"{taught}: how often it is right here was not measured."]
+    right = f"right for {facts.accuracy:.1%} (best fixed distance: {facts.baseline:.1%})"
+    return [f"{taught}: in unseen text, {right}."]
+
+
+def _sources(facts: Learned) -> str:
+    passages = [name for name in facts.trained_on if ".jsonl" in name.lower()]
+    treebanks = [name for name in facts.trained_on if name not in passages]
+    kinds = []
+    if treebanks or not passages:
+        kinds.append(("a treebank" if len(treebanks) == 1 else "treebanks", treebanks))
+    if passages or not treebanks:
+        kinds.append(("passages with marked pronouns", passages))
+    return " and ".join(f"{kind} ({listed(list(map(_named, names)))})" for kind, names in kinds)
+
+
+def _named(file: str) -> str:
+    return visible(file.partition(".")[0])
 
 
 def _taught(trace: Trace, facts: Learned) -> str:
-    """Return what a head was taught, without the full stop."""
-    n = len(trace.head_names)
-    head = f"Head {short(trace.shown.name)}, one of {n}," if n > 1 else f"Head {short(trace.shown.name)}"
-    if facts.about is not None and facts.taught:
-        return f"{head} was taught to look {_glossed(facts.about)}"
-    if facts.about is not None:
-        head = head.replace(",", f" of layer {trace.projection.layer},", 1)
-        return f"{head} was not trained for any relation; it was found to look {facts.about}, and is named after that"
-    head = head.replace(",", f" of layer {trace.projection.layer},", 1)
+    n, name, about = len(trace.head_names), short(trace.shown.name), facts.about
+    one_of = f", one of {n}," if n > 1 else ""
+    if about is not None and facts.taught:
+        for term, meaning in GLOSSES.items():
+            about = about.replace(term, f"{term} ({meaning})", 1)
+        return f"Head {name}{one_of} was taught to look {about}"
+    head = f"Head {name}" + (f" of layer {trace.projection.layer}{one_of}" if one_of else "")
+    if about is not None:
+        found = f"it was found to look {about}, and is named after that"
+        return f"{head} was not trained for any relation; {found}"
     return f"{head} was given no relation to find: it learned what helps the layers above it"
 
 
 def _accuracy(trace: Trace, facts: Learned) -> list[str]:
-    """Return how often a learned head is right, where it was measured."""
     if facts.accuracy is None or facts.baseline is None or facts.scored_on is None:
         return ["How often it is right was not measured."]
     if untested := _untested(trace):
         return [f"How often it is right {' and '.join(untested)} was not measured."]
     sentences = [
-        f"On held-out text ({visible(facts.scored_on.partition('.')[0])}), its strongest link is right for "
-        f"{facts.accuracy:.1%} of the words that have the relation; the best fixed distance is right for "
-        f"{facts.baseline:.1%}."
+        f"On held-out text ({_named(facts.scored_on)}), its strongest link is right for {facts.accuracy:.1%} of the "
+        f"words that have the relation; the best fixed distance is right for {facts.baseline:.1%}."
     ]
     if facts.precision is not None:
         sentences.append(f"Of its strongest links to another word, {facts.precision:.1%} are right.")
     if facts.content is not None:
-        sentences.append(_lives_on(facts.accuracy, facts.hard, facts.content))
+        sentences.append(_relies_on(facts.accuracy, facts.hard, facts.content))
     return sentences
 
 
-def _lives_on(accuracy: float, hard: float | None, content: float) -> str:
-    """Return whether a head finds its words by what they are, by their distance, or by both, and how that shows."""
-    without = f"without what it adds for the distance, it is right for {content:.1%}"
+def _relies_on(accuracy: float, hard: float | None, content: float) -> str:
+    without = f"ithout what it adds for the distance, it is right for {content:.1%}"
     if hard is None:
-        return f"{without[0].upper()}{without[1:]}: it relies mainly on distance."
+        return f"W{without}: it relies mainly on distance."
+    what = "it needs both, the words and their distance"
     if hard < ON_DISTANCE * accuracy:
         what = "it relies mainly on distance"
     elif content >= ON_WORDS * accuracy:
         what = "it relies mainly on the words themselves"
-    else:
-        what = "it needs both, the words and their distance"
-    return f"Where that distance is wrong, it is right for {hard:.1%}; {without}: {what}."
+    return f"Where that distance is wrong, it is right for {hard:.1%}; w{without}: {what}."
 
 
 def _untested(trace: Trace) -> list[str]:
     """Return under which of this trace's conditions heads are not scored."""
-    is_taught = trace.learned is None or trace.learned.taught
+    is_taught, mask = trace.learned is None or trace.learned.taught, trace.mask_name
     conditions = {
         "across two texts": not trace.is_self,
-        "under a mask": is_taught and trace.mask_name != "none",
-        "under this mask": not is_taught and trace.mask_name not in ("none", "causal"),
-        "without a mask": not is_taught and trace.mask_name == "none",
+        "under a mask": is_taught and mask != "none",
+        "under this mask": not is_taught and mask not in ("none", "causal"),
+        "without a mask": not is_taught and mask == "none",
         f"with {trace.score} scores": trace.score != "scaled",
         f"on {trace.settings.tokenizer}": trace.settings.tokenizer == "characters",
     }

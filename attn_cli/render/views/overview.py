@@ -1,9 +1,9 @@
-"""The main screens: the table of weights, maps of several heads, and bars."""
+"""The main screens: the table of weights, maps of several heads, and bars; and the weights as rows of cells."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,8 +11,8 @@ import numpy as np
 from attn_cli.io.escape import count
 from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Maps, Matrix, Say, ShadeRange
 from attn_cli.render.numbers import plain, share
-from attn_cli.render.views.closing import closing
 from attn_cli.render.views.long_text import asked_rows, links_of, long_view, row_links, strongest_named
+from attn_cli.render.views.origins import closing
 from attn_cli.render.views.wording import MOST_CELLS, formula, is_large, no_arithmetic, quoted, short, title
 from attn_cli.settings.output import View
 from attn_cli.trace.head import Head
@@ -22,12 +22,8 @@ from attn_cli.trace.trace import Trace
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
 
-MOST_ROWS = 40
-FEW_ROWS = 8  # of a long text, as bars
-MOST_FOCUS = 3
-MOST_MAPPED = 60
-MOST_FOUND = 4
-MOST_NAMED = 3
+MOST_ROWS, FEW_ROWS = 40, 8  # FEW_ROWS of a long text, as bars
+MOST_FOCUS, MOST_MAPPED, MOST_FOUND, MOST_NAMED = 3, 60, 4, 3
 HALF = 0.5
 PAGES = ("latex", "html", "svg")  # shaded as on a terminal, and limited in width
 
@@ -36,10 +32,17 @@ def table(trace: Trace, view: View) -> Iterator[Block]:
     """Yield the weight matrix (of each head shown), or each row's strongest links where it is too large."""
     yield Heading(title(trace), 1)
     yield Formula(formula(trace))
-    if trace.asked:
-        yield from _asked_rows(trace, view)
+    if trace.asked and trace.is_scored:
+        from attn_cli.render.views.one_row import one_row  # most tables need neither this nor the walk
+
+        for i in trace.focus[:MOST_FOCUS]:
+            yield from one_row(trace, i, view.by_hand == "all")
+        if (more := len(trace.focus) - MOST_FOCUS) > 0:
+            yield Say(f"{more} more rows match: their weights follow, without arithmetic.")
+    elif trace.asked:
+        yield Say(" ".join(no_arithmetic(trace)))
     if view.steps and trace.is_scored:
-        from attn_cli.render.views.steps import walk  # most tables need neither this nor rows by hand
+        from attn_cli.render.views.steps import walk
 
         yield from walk(trace)
     if view.steps or trace.asked:
@@ -48,40 +51,41 @@ def table(trace: Trace, view: View) -> Iterator[Block]:
     yield from closing(trace, with_learned=len(drawn_heads(trace)) == 1)
 
 
+def drawn_heads(trace: Trace) -> tuple[Head, ...]:
+    """Return the heads whose matrices are drawn: the mean as one, else all that are shown."""
+    is_mean = trace.settings.head == "mean" and not trace.has_layers
+    return (trace.shown,) if is_mean else trace.shown_heads
+
+
 def all_weights(trace: Trace, view: View) -> Iterator[Block]:
     """Yield the weights of every head that is shown: as small maps where there are several, else as a matrix."""
     drawn = drawn_heads(trace)
-    if len(drawn) > 1 and _fits_maps(trace, view):
-        yield from _multiples(trace)
+    is_small = len(trace.key_tokens) <= MOST_MAPPED and len(trace.listed) <= MOST_ROWS
+    is_shaded = view.format in (None, "table", *PAGES) and view.precision is None
+    if len(drawn) > 1 and trace.whole and is_small and is_shaded:
+        yield from _maps(trace, drawn)
         return
     for head in drawn:
-        if len(drawn) > 1:
-            yield Heading(_titled(head), 2)
+        yield from _heading(head, drawn)
         yield from _weights(trace, head, view)
     if trace.whole and len(drawn) == 1 and len(trace.listed) <= MOST_ROWS:
         rows = list(zip(trace.listed, trace.diagnoses(with_temperature=False), strict=True))
         yield from map(Say, remarks(trace, rows, least=max(2, len(rows) // 2)))
 
 
-def _titled(head: Head) -> str:
-    """Return `Head 7`, or `Layer 3, head 7` where there are several layers."""
-    return f"Head {head.name}" if head.layer is None else f"Layer {head.layer}, head {head.name}"
+def _heading(head: Head, drawn: Sequence[Head]) -> Iterator[Heading]:
+    if len(drawn) > 1:
+        layer = "Head" if head.layer is None else f"Layer {head.layer}, head"
+        yield Heading(f"{layer} {head.name}", 2)
 
 
-def _multiples(trace: Trace) -> Iterator[Block]:
-    """Yield every head as a small map, and the links that it finds."""
-    drawn = drawn_heads(trace)
+def _maps(trace: Trace, drawn: Sequence[Head]) -> Iterator[Block]:
     if trace.has_layers:
         yield Say("Each map is named by its layer and its head: 0.1 is head 1 of layer 0, nearest the words.")
-    yield Maps(
-        [head.label for head in drawn],
-        [trace.query_tokens[i] for i in trace.listed],
-        trace.key_tokens,
-        [listed_weights(trace, head) for head in drawn],
-        ShadeRange(0.0, largest_weight(trace, trace.listed)),
-        trace.listed,
-        is_weights=True,
-    )
+    values, scale = [listed_weights(trace, head) for head in drawn], largest_weight(trace, trace.listed)
+    names, queries = [head.label for head in drawn], [trace.query_tokens[i] for i in trace.listed]
+    shades = ShadeRange(0.0, scale)
+    yield Maps(names, queries, trace.key_tokens, values, shades, trace.listed, is_weights=True)
     yield Heading("What each head finds")
     yield Say("Each head's strongest links to other words, each at least half of a word's attention:")
     found = [(head.label, _found(trace, head)) for head in drawn]
@@ -103,38 +107,10 @@ def _found(trace: Trace, head: Head) -> list[tuple[str, str]]:
     return [(name, share(weight)) for weight, name in found[:MOST_FOUND]]
 
 
-def _fits_maps(trace: Trace, view: View) -> bool:
-    """Return whether to draw the heads as small maps: not in a format without shades, or with --precision."""
-    is_drawn = view.format in (None, "table", *PAGES) and view.precision is None
-    is_small = len(trace.key_tokens) <= MOST_MAPPED and len(trace.listed) <= MOST_ROWS
-    return is_drawn and trace.whole and is_small
-
-
-def _asked_rows(trace: Trace, view: View) -> Iterator[Block]:
-    if not trace.is_scored:
-        yield Say(" ".join(no_arithmetic(trace)))
-        return
-    from attn_cli.render.views.one_row import one_row
-
-    for i in trace.focus[:MOST_FOCUS]:
-        yield from one_row(trace, i, view.by_hand == "all")
-    if len(trace.focus) > MOST_FOCUS:
-        yield Say(
-            f"{len(trace.focus) - MOST_FOCUS} more rows match: their weights follow, without arithmetic."
-        )
-
-
-def drawn_heads(trace: Trace) -> tuple[Head, ...]:
-    """Return the heads whose matrices are drawn: the mean as one, else all that are shown."""
-    is_mean = trace.settings.head == "mean" and not trace.has_layers
-    return (trace.shown,) if is_mean else trace.shown_heads
-
-
 def _weights(trace: Trace, head: Head, view: View) -> Iterator[Block]:
-    cells = len(trace.listed) * len(trace.key_tokens)
-    is_bounded = view.width is not None or view.format in PAGES
-    is_crowded = cells > MOST_CELLS or (trace.asked and is_large(trace))
-    if trace.whole and not (is_bounded and is_crowded and view.precision is None):
+    is_bounded = (view.width is not None or view.format in PAGES) and view.precision is None
+    is_crowded = len(trace.listed) * len(trace.key_tokens) > MOST_CELLS or (trace.asked and is_large(trace))
+    if trace.whole and not (is_bounded and is_crowded):
         yield weight_matrix(trace, head)
     elif trace.asked:
         yield from asked_rows(trace, head, view)
@@ -152,15 +128,8 @@ def weight_matrix(trace: Trace, head: Head) -> Matrix:
 
 def labelled_matrix(trace: Trace, values: Array) -> Matrix:
     """Return a matrix of the listed rows, labelled with the trace's tokens."""
-    return Matrix(
-        [trace.query_tokens[i] for i in trace.listed],
-        trace.key_tokens,
-        values,
-        corner="query\\key",
-        is_weights=True,
-        shaded=True,
-        row_numbers=trace.listed,
-    )
+    matrix = Matrix([trace.query_tokens[i] for i in trace.listed], trace.key_tokens, values, "query\\key")
+    return matrix._replace(is_weights=True, shaded=True, row_numbers=trace.listed)
 
 
 def listed_weights(trace: Trace, head: Head) -> Array:
@@ -172,39 +141,27 @@ def listed_weights(trace: Trace, head: Head) -> Array:
 
 def remarks(trace: Trace, diagnosed: list[tuple[int, Diagnosis]], least: int = 1) -> Iterator[str]:
     """Yield remarks: rows that are nearly uniform, and, if at least `least`, rows decided by a key's length."""
-    uniform = [i for i, d in diagnosed if d.nearly_uniform]
+    uniform = [quoted(trace.query_tokens[i]) for i, found in diagnosed if found.nearly_uniform]
     if uniform:
-        yield f"{_rows_named(trace, uniform, len(diagnosed))} nearly uniform: all keys get almost the same."
+        which = f"The row of {uniform[0]} is"
+        if len(uniform) > 1:
+            named = ", ".join(uniform[:MOST_NAMED]) + ", ..." * (len(uniform) > MOST_NAMED)
+            which = f"{len(uniform):,} of {len(diagnosed):,} rows ({named}) are"
+            which = "Every row is" if len(uniform) == len(diagnosed) else which
+        yield f"{which} nearly uniform: all keys get almost the same."
     found = [(i, d.longer, d.nearer) for i, d in diagnosed if d.longer is not None and d.nearer is not None]
-    if found and len(found) >= least:
-        yield from _lengths(trace, found)
+    if found and len(found) >= least and trace.shown.k is not None:
+        yield _length_decides(trace, *found[0], len(found) - 1, trace.shown.k)
 
 
-def _rows_named(trace: Trace, some: list[int], of: int) -> str:
-    """Return `The row of "she" is`, `Every row is` or `3 of 9 rows are`, with the first few named."""
-    if len(some) == 1:
-        return f"The row of {quoted(trace.query_tokens[some[0]])} is"
-    if len(some) == of:
-        return "Every row is"
-    named = ", ".join(quoted(trace.query_tokens[i]) for i in some[:MOST_NAMED])
-    more = ", ..." if len(some) > MOST_NAMED else ""
-    return f"{len(some):,} of {of:,} rows ({named}{more}) are"
-
-
-def _lengths(trace: Trace, found: list[tuple[int, int, int]]) -> Iterator[str]:
-    """Yield a sentence on the first of these (query, longer key, nearer key)."""
-    K = trace.shown.k
-    if K is None:
-        return
-    i, longer, nearer = found[0]
+def _length_decides(trace: Trace, i: int, longer: int, nearer: int, others: int, K: Array) -> str:
     times = math.hypot(*K[longer].tolist()) / math.hypot(*K[nearer].tolist())
-    more = count(len(found) - 1, "other row", "other rows")
-    others = f" The same holds in {more}." if len(found) > 1 else ""
     query, far = quoted(trace.query_tokens[i]), quoted(trace.key_tokens[longer])
     near = "itself" if trace.is_self and nearer == i else quoted(trace.key_tokens[nearer])
-    yield (
+    more = f" The same holds in {count(others, 'other row', 'other rows')}." if others else ""
+    return (
         f"Vector length decides here: {query} has the smaller angle to {near}, but the key of {far} is "
-        f"{plain(times, 2)} times as long and scores higher. --score cosine compares directions alone.{others}"
+        f"{plain(times, 2)} times as long and scores higher. --score cosine compares directions alone.{more}"
     )
 
 
@@ -216,11 +173,9 @@ def bars(trace: Trace, view: View) -> Iterator[Block]:
     strongest = [strongest_named(trace, head) if is_long else [] for head in drawn]
     largest = max([largest_weight(trace, rows), *(weight for items in strongest for _, weight in items)])
     for head, items in zip(drawn, strongest, strict=True):
-        if len(drawn) > 1:
-            yield Heading(_titled(head), 2)
+        yield from _heading(head, drawn)
         if items:
-            yield Bars("The strongest links to another word:", items, largest)
-            yield Say("")
+            yield from (Bars("The strongest links to another word:", items, largest), Say(""))
         for i in rows:
             if i != rows[0]:
                 yield Say("")
@@ -234,20 +189,50 @@ def bars(trace: Trace, view: View) -> Iterator[Block]:
 def row_bars(trace: Trace, head: Head, i: int, largest: float) -> Bars:
     """Return the bars of query i: one for each key, or for the strongest where they are many."""
     name = f"{short(trace.query_tokens[i])} attending to"
-    if not trace.whole or len(trace.key_tokens) > MOST_ROWS * 3:
-        k = trace.settings.top or 5
-        name += f", the {k} strongest of {len(trace.key_tokens):,}:"
-        return Bars(name, [(trace.key_tokens[j], weight) for j, weight in links_of(head, i, k)], largest)
-    at = trace.row_in_arrays(i)
-    mask = trace.mask_of(head)
-    allowed = np.ones(len(trace.key_tokens), bool) if mask is None else mask[at]
-    items = [
-        (token, float(weight) if may else None)
-        for token, weight, may in zip(trace.key_tokens, head.weights[at], allowed, strict=True)
-    ]
-    return Bars(f"{name}:", items, largest)
+    items: list[tuple[str, float | None]]
+    if trace.whole and len(trace.key_tokens) <= MOST_ROWS * 3:
+        items = list(zip(trace.key_tokens, *_masked_rows(trace, head, [i]), strict=True))
+        return Bars(f"{name}:", items, largest)
+    k = trace.settings.top or 5
+    items = [(trace.key_tokens[j], weight) for j, weight in links_of(head, i, k)]
+    return Bars(f"{name}, the {k} strongest of {len(trace.key_tokens):,}:", items, largest)
 
 
 def largest_weight(trace: Trace, rows: Sequence[int]) -> float:
     """Return the largest weight in these rows of the drawn heads."""
     return max(float(head.links.weights[list(rows)].max()) for head in drawn_heads(trace))
+
+
+def _masked_rows(trace: Trace, head: Head, rows: Iterable[int]) -> Iterator[list[float | None]]:
+    """Yield the weights of some queries, None where masked."""
+    mask = trace.mask_of(head)
+    for at in map(trace.row_in_arrays, rows):
+        weights = head.weights[at].tolist()
+        if mask is not None:
+            weights = [w if may else None for w, may in zip(weights, mask[at].tolist(), strict=True)]
+        yield weights
+
+
+def weight_rows(trace: Trace, tidy: bool = False) -> Iterator[list[object]]:
+    """Yield a row of names, then the weights: wide, "" where masked, or `query, key, weight` rows.
+
+    Several heads get a first column `head`, and those of several layers one before it, `layer`. Where only the
+    strongest links are kept, the rows are tidy; those of a long text, whose words are repeated, also have the
+    positions of query and key.
+    """
+    heads, keys = drawn_heads(trace), trace.key_tokens
+    is_tidy, is_named = tidy or not trace.whole, len(heads) > 1 or trace.has_layers
+    names = ["layer"] * trace.has_layers + ["head"] * is_named
+    names += ["query", "key", "weight"] if is_tidy else ["query", *keys]
+    yield [*names, *(["query_row", "key_column"] if trace.condensed else [])]
+    for head in heads:
+        of_head: list[object] = [*[head.layer] * trace.has_layers, *[head.name] * is_named]
+        for i, j, weight in () if trace.whole else trace.links(head):
+            yield [*of_head, trace.query_tokens[i], keys[j], weight, *((i, j) if trace.condensed else ())]
+        rows = trace.listed if trace.whole else ()
+        for i, weights in zip(rows, _masked_rows(trace, head, rows), strict=True):
+            row = [*of_head, trace.query_tokens[i]]
+            if is_tidy:
+                yield from ([*row, key, w] for key, w in zip(keys, weights, strict=True) if w is not None)
+            else:
+                yield row + ["" if w is None else w for w in weights]

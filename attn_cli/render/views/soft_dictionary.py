@@ -11,16 +11,14 @@ from attn_cli.io.escape import count, fixed
 from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import plain, share
 from attn_cli.render.screen.text import listed
-from attn_cli.render.views.closing import closing
 from attn_cli.render.views.one_row import one_row, row_table
+from attn_cli.render.views.origins import closing
 from attn_cli.render.views.wording import formula, head_named, quoted
 from attn_cli.settings.output import View
 from attn_cli.teach.examples import Acts
 from attn_cli.teach.soft_dictionary import DictionaryExample, Lookup
 
-MOST_KEYS = 12
-MOST_TERMS = 8
-LONGEST_VALUE = 200
+MOST_KEYS, MOST_TERMS, LONGEST_VALUE = 12, 8, 200
 MILLION = 1e6
 MAX_PLAIN_NUMBER = 1e15  # beyond it, numbers are written with eight digits
 EXACT, NEAR, SOFT = (
@@ -34,9 +32,7 @@ def lookup(found: Lookup, view: View) -> Iterator[Block]:
     """Yield the three acts for one query, and the weights from soft to hard."""
     keys = count(len(found.values), "key", "keys")
     yield Heading(f"{quoted(found.query)} in a dictionary of {keys}", 1)
-    yield Heading(EXACT)
-    yield Say(_exact(found))
-    yield Heading(NEAR)
+    yield from (Heading(EXACT), Say(_exact(found)), Heading(NEAR))
     yield from _near(found)
     yield Heading(SOFT)
     yield from _soft(found, view)
@@ -49,10 +45,7 @@ def story(example: DictionaryExample, acts: Acts, view: View) -> Iterator[Block]
     yield Heading("Attention as a dictionary", 1)
     pairs = [f"{quoted(key)}: {value(one)}" for key, one in acts.pairs.items()]
     yield Say(f"d = {{{', '.join(pairs)}}}")
-    yield Heading(EXACT)
-    yield Say(_exact(example.exact))
-    yield Heading(NEAR)
-    yield Say(_exact(example.near))
+    yield from (Heading(EXACT), Say(_exact(example.exact)), Heading(NEAR), Say(_exact(example.near)))
     yield from _near(example.near)
     yield Heading(SOFT)
     yield Say("These keys come without values: each stands for itself.")
@@ -62,7 +55,8 @@ def story(example: DictionaryExample, acts: Acts, view: View) -> Iterator[Block]
 
 
 def _ending(found: Lookup, view: View) -> Iterator[Block]:
-    yield from _ladder(found)
+    if len(found.values) > 1 and found.nearest is not None and any(found.weights):
+        yield from _ladder(found)
     if view.steps:
         yield from one_row(found.trace, 0, every_key=True)
     yield from closing(found.trace)
@@ -83,20 +77,19 @@ def _exact(found: Lookup) -> str:
 
 
 def _near(found: Lookup) -> Iterator[Block]:
-    query = quoted(found.query)
+    query, trace = quoted(found.query), found.trace
+    keys, most = trace.key_tokens, trace.settings.top or MOST_KEYS
     if found.nearest is None:
-        side = query if not np.any(found.trace.x_query) else "any key"
+        side = "any key" if np.any(trace.x_query) else query
         yield Say(f"There is no vector for {side}, so no key is near.")
         return
-    keys = found.trace.key_tokens
-    most = found.trace.settings.top or MOST_KEYS
     cosines = [(keys[j], "no vector" if c is None else fixed(c, 3)) for j, c in found.nearness]
     yield Say(f"The cosines of {query} with the keys, nearest first:")
     yield Links([(found.query, cosines[:most])])
     if len(cosines) > most:
         yield Say(f"{len(cosines) - most:,} more keys are farther away.")
-    key = keys[found.nearest]
-    yield Say(f"{query} -> {quoted(key)} -> {value(found.values[found.nearest])}: the nearest key answers.")
+    nearest = f"{quoted(keys[found.nearest])} -> {value(found.values[found.nearest])}"
+    yield Say(f"{query} -> {nearest}: the nearest key answers.")
 
 
 def _soft(found: Lookup, view: View) -> Iterator[Block]:
@@ -104,57 +97,56 @@ def _soft(found: Lookup, view: View) -> Iterator[Block]:
     yield Formula(formula(trace))
     if len(trace.head_names) > 1 and trace.settings.head == "all":
         yield Say(f"This is {head_named(trace.shown.name)}; --head shows another.")
-    row, keys = trace.row(0), _keys(found)
+    row, keys, hidden = trace.row(0), _keys(found), _masked(found)
     if row is not None and row.total == 0:
         yield Say(f"{quoted(found.query)} may look at no key, so it gets no value.")
         return
     if view.has_bars or row is None:
-        items = [(trace.key_tokens[j], None if _is_masked(found, j) else found.weights[j]) for j in keys]
+        items = [(trace.key_tokens[j], None if j in hidden else found.weights[j]) for j in keys]
         yield Bars("", items, max(found.weights))
     else:
         yield row_table(trace, row, keys)
     if found.answer is not None:
         yield Say("The answer is every value times its weight:")
-        yield Formula(_sum(found))
+        yield Formula(_sum(found, found.answer))
         return
     for one in found.shares:
         if len(one.keys) > 1:
-            keys_of_it = listed(list(map(quoted, one.keys)))
-            yield Say(f"Equal values add up: {value(one.value)} is the value of {keys_of_it}.")
-    hidden = {trace.key_tokens[j] for j in range(len(found.values)) if _is_masked(found, j)}
-    shares = [one for one in found.shares if not hidden.issuperset(one.keys)]
-    parts = [f"{share(one.weight)} of {value(one.value)}" for one in shares[:MOST_TERMS]]
+            alike = listed(list(map(quoted, one.keys)))
+            yield Say(f"Equal values add up: {value(one.value)} is the value of {alike}.")
+    hidden_keys = {trace.key_tokens[j] for j in hidden}
+    shares = [one for one in found.shares if not hidden_keys.issuperset(one.keys)]
+    parts = ", ".join(f"{share(one.weight)} of {value(one.value)}" for one in shares[:MOST_TERMS])
     more = len(shares) - MOST_TERMS
-    rest = f" and {count(more, 'value', 'values')} more" if more > 0 else ""
-    yield Say(f"The answer is {', '.join(parts)}{rest}; the strongest is {value(found.shares[0].value)}.")
+    parts += f" and {count(more, 'value', 'values')} more" if more > 0 else ""
+    yield Say(f"The answer is {parts}; the strongest is {value(found.shares[0].value)}.")
 
 
 def _keys(found: Lookup) -> list[int]:
-    """Return the keys to list: all, or the strongest in the order of the dictionary."""
     order = sorted(range(len(found.values)), key=lambda j: -found.weights[j])
     return sorted(order[: found.trace.settings.top or MOST_KEYS])
 
 
-def _is_masked(found: Lookup, j: int) -> bool:
-    return found.trace.mask is not None and not found.trace.mask[0, j]
+def _masked(found: Lookup) -> set[int]:
+    mask = found.trace.mask
+    return set() if mask is None else set(np.flatnonzero(~mask[0]).tolist())
 
 
-def _sum(found: Lookup) -> str:
+def _sum(found: Lookup, answer: float) -> str:
     """Return the weighted value as a sum: all terms up to eight, else the strongest and the rest."""
-    assert found.numbers is not None and found.answer is not None
-    weights, numbers = found.weights, found.numbers
+    weights, numbers, hidden = found.weights, found.numbers or (), _masked(found)
     digits, decimals = _digits(found)
-    order = [j for j in range(len(weights)) if not _is_masked(found, j)]
-    kept = sorted(sorted(order, key=lambda j: -weights[j])[:MOST_TERMS])
+    order = sorted((j for j in range(len(weights)) if j not in hidden), key=lambda j: -weights[j])
+    kept, rest = sorted(order[:MOST_TERMS]), sorted(order[MOST_TERMS:])
     terms = []
     for j in kept:
         weight, shown = weights[j], f"{numbers[j]:.15g}"
-        share_of_it = f"{weight:.{digits}f}" if weight == 0 or weight >= 10.0**-digits else f"{weight:.1e}"
-        terms.append(f"{share_of_it}×{shown if numbers[j] >= 0 else f'({shown})'}")
-    if len(order) > len(kept):
-        rest = sum(weights[j] * numbers[j] for j in order if j not in set(kept))
-        terms.append(f"({len(order) - len(kept):,} more: {_rounded(rest, decimals)})")
-    return f"{' + '.join(terms)} = {_rounded(found.answer, decimals)}"
+        written = f"{weight:.{digits}f}" if weight == 0 or weight >= 10.0**-digits else f"{weight:.1e}"
+        terms.append(f"{written}×{shown if numbers[j] >= 0 else f'({shown})'}")
+    if rest:
+        total = sum(weights[j] * numbers[j] for j in rest)
+        terms.append(f"({len(rest):,} more: {_rounded(total, decimals)})")
+    return f"{' + '.join(terms)} = {_rounded(answer, decimals)}"
 
 
 def _digits(found: Lookup) -> tuple[int, int]:
@@ -166,7 +158,6 @@ def _digits(found: Lookup) -> tuple[int, int]:
 
 
 def _rounded(number: float, decimals: int) -> str:
-    """Return a weighted value with these decimals; a huge one with eight digits."""
     if abs(number) >= MAX_PLAIN_NUMBER:
         return f"{number:.8g}"
     return plain(number, decimals) if abs(number) < MILLION else f"{number:.{decimals}f}"
@@ -174,31 +165,18 @@ def _rounded(number: float, decimals: int) -> str:
 
 def _ladder(found: Lookup) -> Iterator[Block]:
     """Yield the weights at falling temperatures, a column each, down to the hard choice."""
-    trace, keys = found.trace, _keys(found)
-    if len(found.values) < 2 or found.nearest is None or not any(found.weights):
-        return
+    trace, keys, ladder = found.trace, _keys(found), found.ladder
     yield Heading("From soft to hard: the temperature")
-    cells = np.array([[rung.weights[j] for rung in found.ladder] for j in keys])
-    cells[[_is_masked(found, j) for j in keys]] = np.nan
-    yield Matrix(
-        [trace.key_tokens[j] for j in keys],
-        [plain(T) + "*" * (trace.temperature == T) for T in (rung.temperature for rung in found.ladder)],
-        cells,
-        corner="key\\T",
-        is_weights=True,
-        shaded=True,
-        more=f"{left:,} more keys" if (left := len(found.values) - len(keys)) else "",
-    )
+    cells = np.array([[rung.weights[j] for rung in ladder] for j in keys])
+    cells[[j in _masked(found) for j in keys]] = np.nan
+    names = [f"{plain(rung.temperature)}{'*' * (rung.temperature == trace.temperature)}" for rung in ladder]
+    more = f"{left:,} more keys" if (left := len(found.values) - len(keys)) else ""
+    matrix = Matrix([trace.key_tokens[j] for j in keys], names, cells, "key\\T", is_weights=True, shaded=True)
+    yield matrix._replace(more=more)
     if found.answer is not None:
-        decimals = _digits(found)[1]
-        answers = [
-            f"{_rounded(rung.answer, decimals)} at {plain(rung.temperature)}"
-            for rung in found.ladder
-            if rung.answer is not None
-        ]
-        yield Say(f"The answers: {', '.join(answers)}.")
-    winners = [quoted(trace.key_tokens[j]) for j in np.flatnonzero(found.ladder[-1].weights)]
-    all_goes = f"all {'is shared by' if len(winners) > 1 else 'goes to'} {listed(winners)}"
-    yield Say(
-        f"* marks the temperature in use. The lower it is, the harder the choice: at 0, the limit, {all_goes}."
-    )
+        answers = [(rung.answer, plain(rung.temperature)) for rung in ladder if rung.answer is not None]
+        written = [f"{_rounded(answer, _digits(found)[1])} at {T}" for answer, T in answers]
+        yield Say(f"The answers: {', '.join(written)}.")
+    winners = [quoted(trace.key_tokens[j]) for j in np.flatnonzero(ladder[-1].weights)]
+    limit = f"at 0, the limit, all {'is shared by' if len(winners) > 1 else 'goes to'} {listed(winners)}"
+    yield Say(f"* marks the temperature in use. The lower it is, the harder the choice: {limit}.")

@@ -1,4 +1,4 @@
-"""What every screen says of its numbers: title, settings, notes."""
+"""Words of every screen: tokens in a sentence, titles, which head is meant, the terms of a score as formulas."""
 
 from __future__ import annotations
 
@@ -13,14 +13,11 @@ from attn_cli.render.screen.text import listed
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Trace
 
+MEAN = "the mean of the heads' "
 KINDS = {"self": "self-attention", "masked": "self-attention", "cross": "cross-attention"}
 LONGEST = 24
 MOST_CELLS = 20_000  # of a matrix that is drawn
 FEW_KEYS = 36  # this many always fit in a row or a list
-
-# A head lives on the distance if it is right for less than this share of its score where that distance is wrong, and
-# on the words if it keeps this share of its score without the distance.
-ON_DISTANCE, ON_WORDS = 0.5, 0.8
 MOST_NAMED, FIRST_NAMED, LAST_NAMED = 12, 6, 4  # keys named in a sentence
 
 
@@ -44,23 +41,23 @@ def placed(tokens: Sequence[str], i: int) -> str:
     return f"{i} {short(tokens[i])}" if tokens.count(tokens[i]) > 1 else short(tokens[i])
 
 
+def joined(words: Sequence[str]) -> str:
+    """Return `a`, `a and b`, or `a, b and c`."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
 def may_look_at(trace: Trace, i: int) -> str:
     """Return which keys the mask allows to query i, in a sentence."""
     query, n_k = quoted_at(trace.query_tokens, i), len(trace.key_tokens)
-    allowed = (
-        list(range(n_k))
-        if trace.mask is None
-        else np.flatnonzero(trace.mask[trace.row_in_arrays(i)]).tolist()
-    )
+    allowed = list(range(n_k))
+    if trace.mask is not None:
+        allowed = np.flatnonzero(trace.mask[trace.row_in_arrays(i)]).tolist()
     if not allowed:
         return f"{query} may look at nothing."
     is_long = len(allowed) > MOST_NAMED
-    names = [
-        quoted_at(trace.key_tokens, j)
-        for j in ([*allowed[:FIRST_NAMED], *allowed[-LAST_NAMED:]] if is_long else allowed)
-    ]
-    if is_long:
-        names.insert(FIRST_NAMED, "...")
+    shown = [*allowed[:FIRST_NAMED], *allowed[-LAST_NAMED:]] if is_long else allowed
+    names = [quoted_at(trace.key_tokens, j) for j in shown]
+    names[FIRST_NAMED:FIRST_NAMED] = ["..."] * is_long
     return f"{query} may look at {', '.join(names)} ({len(allowed):,} of {n_k:,})."
 
 
@@ -89,30 +86,6 @@ def kind_of(trace: Trace) -> str:
     return f"Masked {kind}" if trace.mask_name != "none" else kind.capitalize()
 
 
-def formula(trace: Trace) -> str:
-    """Return the formula of the weights, with this trace's own numbers in it."""
-    found = _of_each_head(trace)
-    if trace.is_scored and trace.shown.name == "mean" and len(trace.head_names) > 1:
-        return found.replace("weights = ", "weights = the mean of the heads' ", 1)
-    return found
-
-
-def _of_each_head(trace: Trace) -> str:
-    """Return the formula of a head's weights."""
-    if not trace.is_scored:
-        return trace.derived
-    head, scores = trace.heads[0], score_named(trace.score).symbol + root_divisor(trace)
-    distance, heat = "" if head.position_scores is None else " + distance", temperature_divisor(trace)
-    if trace.softcap is not None:
-        cap = plain(trace.softcap)
-        if head.rotated is None:  # what was given is added to what the cap leaves
-            return f"weights = softmax({cap} tanh({scores} / {cap}){heat}{distance})"
-        return f"weights = softmax({cap} tanh(({scores}{distance}) / {cap}){heat})"
-    if trace.temperature_scales_distance and heat:
-        return f"weights = softmax(({scores}{distance}){heat})"
-    return f"weights = softmax({scores}{heat}{distance})"
-
-
 def no_arithmetic(trace: Trace) -> tuple[str, str]:
     """Return why weights without scores have no arithmetic, and where there is some."""
     if trace.kind == "show":
@@ -124,8 +97,72 @@ def no_arithmetic(trace: Trace) -> tuple[str, str]:
         "--hide-special": trace.settings.hide_special,
         f"--head {trace.settings.head}": trace.settings.head in ("mean", "rollout"),
     }
-    options = [option for option, is_set in made.items() if is_set]
-    return why, f"Leave out {' and '.join(filter(None, [', '.join(options[:-1]), options[-1]]))}."
+    return why, f"Leave out {joined([option for option, is_set in made.items() if is_set])}."
+
+
+# The heads
+
+
+def head_named(name: str) -> str:
+    """Return `head "subject"`, or `head 3`."""
+    return f"head {name}" if name.isdigit() else f'head "{name}"'
+
+
+def head_of_layer(head: Head) -> str:
+    """Return `head 3`, or `head 3 of layer 1` where there are several layers."""
+    return head_named(head.name) + ("" if head.layer is None else f" of layer {head.layer}")
+
+
+def of_layers(layers: int | None) -> str:
+    """Return ` of 0 to 11`, where a layer is one of several."""
+    return f" of 0 to {layers - 1}" if layers and layers > 1 else ""
+
+
+def shown_part(trace: Trace) -> str:
+    """Return which layer and head of a pretrained model a screen shows, in a sentence."""
+    layer, n = trace.projection.layer, len(trace.head_names)
+    where = f"Layers 0 to {layer}" if trace.has_layers else f"Layer {layer}{of_layers(trace.stack_layers)}"
+    head = {"all": f"all {n} heads", "mean": f"the mean of {n} heads"}.get(trace.settings.head or "")
+    head = head or f"{head_named(trace.shown.name)} of 0 to {n - 1}"
+    return f"{where}, {head}, of {trace.embedding.name}; --layer and --head show others."
+
+
+def shared_with(trace: Trace, head: Head) -> str:
+    """Return with which heads a head shares its keys and values, in a sentence; empty where with none."""
+    kv_heads, n = trace.projection.kv_heads, len(trace.head_names)
+    if kv_heads is None or not (head.name.isascii() and head.name.isdigit()):
+        return ""
+    each = n // kv_heads
+    own = int(head.name) // each
+    others = [str(h) for h in range(own * each, (own + 1) * each) if str(h) != head.name]
+    return (
+        f"Head {head.name} shares W_k and W_v, so keys and values too, with "
+        f"{'head' if len(others) == 1 else 'heads'} {listed(others)} "
+        f"(grouped queries: key head {own} of 0 to {kv_heads - 1})."
+    )
+
+
+# The terms of a score
+
+
+def formula(trace: Trace) -> str:
+    """Return the formula of the weights, with this trace's own numbers in it."""
+    if not trace.is_scored:
+        return trace.derived
+    head, scores = trace.heads[0], score_named(trace.score).symbol + root_divisor(trace)
+    distance, heat = "" if head.position_scores is None else " + distance", temperature_divisor(trace)
+    of_what = f"{scores}{heat}{distance}"
+    if trace.softcap is not None:
+        cap, after = plain(trace.softcap), f"{heat}{distance}"
+        if (
+            head.rotated is not None
+        ):  # what was given is added to what the cap leaves, a rotation comes before it
+            scores, after = f"({scores}{distance})", heat
+        of_what = f"{cap} tanh({scores} / {cap}){after}"
+    elif trace.temperature_scales_distance and heat:
+        of_what = f"({scores}{distance}){heat}"
+    is_mean = trace.shown.name == "mean" and len(trace.head_names) > 1
+    return f"weights = {is_mean * MEAN}softmax({of_what})"
 
 
 def root_divisor(trace: Trace) -> str:
@@ -140,31 +177,20 @@ def temperature_divisor(trace: Trace) -> str:
     return f" / {trace.temperature:.12g}" if trace.temperature != 1 else ""
 
 
+def divisor(trace: Trace) -> str:
+    """Return what scores are divided by, root and temperature; empty where by nothing."""
+    return root_divisor(trace) + temperature_divisor(trace)
+
+
 def position_term(trace: Trace, numerator: str = "q·r + b") -> str:
     """Return what a learned head adds for a distance: the numerator, divided as the scores are."""
     root = f" / √{d_k(trace)}" if score_named(trace.score).is_position_scaled else ""
     return f"({numerator}){root}{temperature_divisor(trace)}"
 
 
-def shared_with(trace: Trace, head: Head) -> str:
-    """Return with which heads a head shares its keys and values, in a sentence; empty where with none."""
-    kv_heads, n = trace.projection.kv_heads, len(trace.head_names)
-    if kv_heads is None or not (head.name.isascii() and head.name.isdigit()):
-        return ""
-    each = n // kv_heads
-    own = int(head.name) // each
-    others = [str(h) for h in range(own * each, (own + 1) * each) if str(h) != head.name]
-    with_whom = f"{'head' if len(others) == 1 else 'heads'} {listed(others)}"
-    return (
-        f"Head {head.name} shares W_k and W_v, so keys and values too, with {with_whom} "
-        f"(grouped queries: key head {own} of 0 to {kv_heads - 1})."
-    )
-
-
 def rotated_term(trace: Trace, content: str = "content") -> str:
-    """Return what a head that turns its vectors adds for a distance: the turned score less the content."""
-    rotated = rotated_symbol(score_named(trace.score).symbol)
-    return f"{rotated}{root_divisor(trace)}{temperature_divisor(trace)} - {content}"
+    """Return what rotation by position adds for a distance: the score of the rotated vectors less the content."""
+    return f"{rotated_symbol(score_named(trace.score).symbol)}{divisor(trace)} - {content}"
 
 
 def rotated_symbol(symbol: str) -> str:
@@ -182,38 +208,3 @@ def d_k(trace: Trace) -> int:
     """Return how many numbers a query has."""
     q = trace.heads[0].q
     return 0 if q is None else int(q.shape[1])
-
-
-def of_layers(layers: int | None) -> str:
-    """Return ` of 0 to 11`, where a layer is one of several."""
-    return f" of 0 to {layers - 1}" if layers and layers > 1 else ""
-
-
-def shown_part(trace: Trace) -> str:
-    """Return which layer and head of a pretrained model a screen shows, in a sentence."""
-    whose = "Layers" if trace.has_layers else "Layer"
-    layer = f"{whose} {'0 to ' if trace.has_layers else ''}{trace.projection.layer}"
-    layer += "" if trace.has_layers else of_layers(trace.stack_layers)
-    n = len(trace.head_names)
-    head = {"all": f"all {n} heads", "mean": f"the mean of {n} heads"}.get(trace.settings.head or "")
-    head = head or f"{head_named(trace.shown.name)} of 0 to {n - 1}"
-    return f"{layer}, {head}, of {trace.embedding.name}; --layer and --head show others."
-
-
-def head_named(name: str) -> str:
-    """Return `head "subject"`, or `head 3`."""
-    return f"head {name}" if name.isdigit() else f'head "{name}"'
-
-
-def head_of_layer(head: Head) -> str:
-    """Return `head 3`, or `head 3 of layer 1` where there are several layers."""
-    return head_named(head.name) + ("" if head.layer is None else f" of layer {head.layer}")
-
-
-# Terms of grammar in what a head was taught, explained where they stand.
-GLOSSES = {
-    "its governor": "the word it depends on",
-    "determiner": "the, a, this",
-    "possessor": "whose it is",
-    "joined word": "as after and",
-}

@@ -1,0 +1,281 @@
+"""A worksheet as an HTML page to print, as LaTeX and as Markdown: one page of A4 at the usual size."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from html import escape as html_escape
+
+from attn_cli.io.escape import visible
+from attn_cli.render.blocks import Heading, Say
+from attn_cli.render.documents import markdown as md
+from attn_cli.render.documents.tex_escape import HELPERS, arithmetic, escape
+from attn_cli.render.worksheet import Question, SheetPart, Tables, WorkTable
+
+COMMAND = "attn "  # what is between backticks is a formula, unless it begins so
+
+
+def _spoken(text: str, plain: Callable[[str], str], code: Callable[[str], str]) -> str:
+    """Return a sentence, written by `plain`, with what is between backticks written by `code`."""
+    return "".join(code(part) if n % 2 else plain(part) for n, part in enumerate(text.split("`")))
+
+
+def _is_blank(parts: Iterable[SheetPart]) -> bool:
+    return any(isinstance(part, Question) and part.answer is None for part in parts)
+
+
+# HTML: a box for every blank, nothing torn at the edges of a page
+
+STYLE = """
+@page { size: A4; margin: 11mm 15mm; }
+:root { color-scheme: light; }
+body { font: 16px/1.4 system-ui, sans-serif; max-width: 50em; margin: 2em auto; padding: 0 1em;
+  background: #fff; color: #000; }
+header { display: flex; justify-content: space-between; align-items: baseline; gap: 2em; }
+h1 { font-size: 1.4em; margin: 0 0 .3em; }
+h2, caption { font-size: 1em; font-weight: bold; margin: .7em 0 .2em; text-align: left; }
+p { margin: .35em 0; }
+code, sup { white-space: nowrap; }
+code { font: .92em ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace; }
+code.command { white-space: normal; }
+sup { font-size: .75em; line-height: 1; }
+.name { white-space: nowrap; }
+.name span { display: inline-block; width: 14em; border-bottom: 1px solid; }
+.tables { display: flex; flex-wrap: wrap; align-items: flex-start; gap: .3em 1.8em; }
+table { border-collapse: collapse; margin: .2em 0 .5em; }
+caption { margin: 0; padding: 0 0 .15em; white-space: nowrap; }
+th { font-weight: normal; padding: .1em .45em; }
+tbody th { text-align: right; }
+.given td { text-align: right; padding: .1em .45em; }
+.given thead tr { border-top: 1.5px solid; border-bottom: 1px solid; }
+.given tbody { border-bottom: 1.5px solid; }
+.given tbody th { text-align: left; }
+.boxes thead th { text-align: center; }
+.boxes td { border: 1px solid; width: 3.1em; height: 1.9em; padding: 0 .2em; text-align: center; }
+.filled td { height: 1.4em; }
+.line { height: 1.9em; border-bottom: 1px solid; margin-left: 1.4em; }
+.answer { font-style: italic; margin-left: 1.4em; }
+.aside { font-size: .85em; }
+@media print {
+  body { font-size: 9.5pt; line-height: 1.3; max-width: none; margin: 0; padding: 0; }
+  body.key { font-size: 9pt; }
+  p { margin: .25em 0; }
+  h1, h2, caption, p:has(+ .tables) { break-after: avoid; }
+  table, .question { break-inside: avoid; }
+}
+"""
+
+
+def worksheet_html(parts: Iterable[SheetPart]) -> str:
+    """Return the worksheet as an HTML page, with nothing from elsewhere, that is well-formed XML too."""
+    parts = list(parts)
+    is_blank = _is_blank(parts)
+    title = next(part.text for part in parts if isinstance(part, Heading))
+    lines = [
+        "<!doctype html>",
+        '<html lang="en">',
+        "<head>",
+        '<meta charset="utf-8"/>',
+        '<meta name="viewport" content="width=device-width, initial-scale=1"/>',
+        f"<title>{_plain(title)}</title>",
+        f"<style>{STYLE}</style>",
+        "</head>",
+        "<body>" if is_blank else '<body class="key">',
+        *(line for part in parts for line in _html(part, is_blank)),
+        "</body>",
+        "</html>",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _html(part: SheetPart, is_blank: bool) -> Iterator[str]:
+    match part:
+        case Heading(text, level):
+            name = '<p class="name">Name: <span></span></p>' if is_blank else ""
+            title = f"<header><h1>{_html_text(text)}</h1>{name}</header>"
+            yield title if level == 1 else f"<h2>{_html_text(text)}</h2>"
+        case Say(text, quiet):
+            yield f'<p class="aside">{_html_text(text)}</p>' if quiet else f"<p>{_html_text(text)}</p>"
+        case Tables(tables):
+            yield '<div class="tables">'
+            for table in tables:
+                yield from _html_table(table, is_blank)
+            yield "</div>"
+        case Question(number, text, answer):
+            line = f'<p class="answer">{_html_text(answer)}</p>' if answer else '<div class="line"></div>'
+            yield f'<div class="question"><p>{number}. {_html_text(text)}</p>'
+            yield f"{line}</div>"
+
+
+def _html_table(table: WorkTable, is_blank: bool) -> Iterator[str]:
+    formula, corner = f"<code>{_raised(table.formula)}</code>", "<th></th>"
+    look = "given" if table.is_given else "boxes" if is_blank else "boxes filled"
+    yield f'<table class="{look}">'
+    if table.is_given:
+        corner = f"<th>{formula}</th>"
+    else:
+        title = _html_text(table.title.partition(":")[0])
+        yield f"<caption>{' '.join(filter(None, [title, formula]))}</caption>"
+    heads = "".join(f'<th scope="col">{_plain(name)}</th>' for name in table.columns)
+    yield f"<thead><tr>{corner}{heads}</tr></thead><tbody>"
+    for label, *cells in table.rows:
+        texts = "".join(f"<td>{_plain(cell)}</td>" for cell in cells)
+        yield f'<tr><th scope="row">{_html_text(label)}</th>{texts}</tr>'
+    yield "</tbody></table>"
+
+
+def _html_text(text: str) -> str:
+    """Return a sentence with formulas and commands as code.
+
+    >>> print(_html_text("Each `e^-0.7` < 1: run `attn check`."))
+    Each <code>e<sup>-0.7</sup></code> &lt; 1: run <code class="command">attn check</code>.
+    """
+
+    def code(part: str) -> str:
+        command = f'<code class="command">{_plain(part)}</code>'
+        return command if part.startswith(COMMAND) else f"<code>{_raised(part)}</code>"
+
+    return _spoken(text, _plain, code)
+
+
+def _raised(text: str) -> str:
+    return re.sub(r"e\^(-?[\w.]+)", r"e<sup>\1</sup>", _plain(text))
+
+
+def _plain(text: str) -> str:
+    return html_escape(visible(text))
+
+
+# LaTeX, with packages that every TeX has
+
+PREAMBLE = r"""\documentclass[a4paper,10pt]{article}
+\usepackage[hmargin=17mm,vmargin=11mm]{geometry}
+\usepackage{amsmath,array,booktabs}
+\pagestyle{empty}
+\setlength{\parindent}{0pt}
+\setlength{\parskip}{0.8mm}
+\raggedright
+\raggedbottom
+% A cell of a table to write in, and a line to write on.
+\newcommand{\cell}[1]{\makebox[WIDTH]{STRUT\small #1}}
+\newcommand{\answerline}{\par\vspace{3.5mm}\hspace*{5mm}\rule{165mm}{0.2pt}}
+"""
+ROOMY, LARGE, TIGHT = r"\rule[-2.4mm]{0pt}{6.8mm}", r"\rule[-2.2mm]{0pt}{6.2mm}", r"\rule[-1.2mm]{0pt}{4.3mm}"
+_QUOTE = re.escape(escape('"'))
+
+
+def worksheet_latex(parts: Iterable[SheetPart]) -> str:
+    """Return the worksheet as a LaTeX document that needs amsmath, array, booktabs and geometry."""
+    parts = list(parts)
+    is_blank = _is_blank(parts)
+    lines = [line for part in parts for line in _latex(part, is_blank)]
+    # Cells are of the size that keeps the worksheet on one page.
+    tables = [table for part in parts if isinstance(part, Tables) for table in part.tables]
+    is_large = any(len(table.columns) > 4 for table in tables if not table.is_given)
+    row = TIGHT if not is_blank else LARGE if is_large else ROOMY
+    preamble = PREAMBLE.replace("STRUT", row).replace("WIDTH", "10mm" if is_large else "11mm") + HELPERS
+    return "\n".join([preamble, r"\begin{document}", *lines, r"\end{document}", ""])
+
+
+def _latex(part: SheetPart, is_blank: bool) -> Iterator[str]:
+    match part:
+        case Heading(text, 1):
+            name = r"\hfill Name: \rule{55mm}{0.2pt}" if is_blank else ""
+            yield rf"{{\Large\bfseries {latex_text(text)}}}{name}\par"
+        case Heading(text):
+            yield rf"\par\smallskip\textbf{{{latex_text(text)}}}\par"
+        case Say(text, quiet):
+            yield rf"{{\footnotesize {latex_text(text)}\par}}" if quiet else rf"{latex_text(text)}\par"
+        case Tables(tables):
+            # A table to read begins with its rule, which needs no room above it.
+            is_given = tables[0].is_given
+            yield r"\par\vspace{-1.5mm}" if is_given else r"\par\smallskip"
+            gap = "\\qquad\n" if is_given else "\\quad\n"
+            yield gap.join("\n".join(_latex_table(table)) for table in tables) + r"\par\smallskip"
+        case Question(number, text, answer):
+            yield rf"{number}. {latex_text(text)}"
+            yield (rf"\quad\emph{{{latex_text(answer)}}}" if answer else r"\answerline") + r"\par"
+
+
+def _latex_table(table: WorkTable) -> Iterator[str]:
+    n, formula = len(table.columns), arithmetic(table.formula)
+    names = list(map(_number, table.columns))
+    # A label is in braces: after a line's end, [ and * would be commands.
+    rows = [(f"{{{latex_text(label)}}}", list(map(_number, cells))) for label, *cells in table.rows]
+    yield r"\begin{tabular}[t]{@{}l@{}}"
+    if table.is_given:
+        yield rf"\begin{{tabular}}[t]{{@{{}}l*{{{n}}}{{r}}@{{}}}}"
+        yield rf"\toprule {formula} & {' & '.join(names)} \\ \midrule"
+        yield from (rf"{label} & {' & '.join(cells)} \\" for label, cells in rows)
+        yield r"\bottomrule"
+    else:
+        title, rule = latex_text(table.title.partition(":")[0]), rf"\cline{{2-{n + 1}}}"
+        yield " ".join(filter(None, [rf"\textbf{{{title}}}\ " if title else "", formula])) + r"\\[1mm]"
+        yield rf"\begin{{tabular}}[t]{{@{{}}r@{{\ }}|*{{{n}}}{{@{{}}c@{{}}|}}}}"
+        heads = " & ".join(rf"\multicolumn{{1}}{{@{{}}c@{{}}}}{{\small {name}}}" for name in names)
+        yield rf"\multicolumn{{1}}{{@{{}}r@{{\ }}}}{{}} & {heads} \\ {rule}"
+        for label, cells in rows:
+            filled = " & ".join(rf"\cell{{{cell}}}" for cell in cells)
+            yield rf"{label} & {filled} \\ {rule}"
+    yield from [r"\end{tabular}"] * 2
+
+
+def _number(text: str) -> str:
+    return f"${text}$" if re.fullmatch(r"-?[0-9.]+", text) else escape(text)
+
+
+def latex_text(text: str) -> str:
+    r"""Return a sentence with typographic quotation marks, its formulas and commands typeset.
+
+    >>> print(latex_text('Of "50 %" each `e^-0.7`: run `attn check`.'))
+    Of ``50 \%'' each $e^{-0.7}$: run \texttt{attn check}.
+    """
+
+    def plain(part: str) -> str:
+        return re.sub(rf"{_QUOTE}(.*?){_QUOTE}", r"``\1''", escape(part))
+
+    def code(part: str) -> str:
+        return rf"\texttt{{{escape(part)}}}" if part.startswith(COMMAND) else arithmetic(part)
+
+    return _spoken(text, plain, code)
+
+
+# Markdown (GitHub's): tables with blanks, formulas as code
+
+BLANK = "______"
+ASCII = {"×": "*", "·": ".", "≈": "~", "–": "-", "ᵀ": "^T"}
+
+
+def worksheet_markdown(parts: Iterable[SheetPart], unicode: bool = True) -> str:
+    """Return the worksheet as a Markdown document; without `unicode`, formulas are spelled in ASCII."""
+    text = "\n".join(line for part in parts for line in _markdown(part))
+    if not unicode:
+        text = re.sub(r"√(\d+)", r"sqrt(\1)", text)
+        text = "".join(ASCII.get(char, char) for char in text)
+    return text.rstrip("\n") + "\n"
+
+
+def _markdown(part: SheetPart) -> Iterator[str]:
+    match part:
+        case Heading(text, level):
+            yield from (f"{'#' * level} {md.prose(text)}", "")
+        case Say(text, _):
+            yield from (_markdown_text(text), "")
+        case Tables(tables):
+            for work in tables:
+                if work.title:
+                    yield from _markdown(Heading(work.title))
+                if work.formula and not work.is_given:
+                    yield from (f"{md.code(work.formula)}:", "")
+                header = [f"`{work.formula}`" if work.is_given else "", *work.columns]
+                yield from md.table(
+                    header, work.rows, _markdown_text, lambda text: md.cell(text) if text else BLANK
+                )
+        case Question(number, text, answer):
+            yield from (f"{number}. {_markdown_text(text)}", "")
+            yield from (f"   {_markdown_text(answer) if answer else f'Answer: {BLANK * 10}'}", "")
+
+
+def _markdown_text(text: str) -> str:
+    # Escaped as inside a line: a full stop does harm at the start of a line alone.
+    return _spoken(text, lambda part: md.prose(f" {part}")[1:], md.code)
