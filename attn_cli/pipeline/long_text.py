@@ -80,17 +80,15 @@ def blocks_of_map(n_q: int, n_k: int) -> tuple[int, int]:
 
 
 def _view(entropies: Array, allowed: Array, sums: Array, counts: Array, n_k: int) -> LongView:
-    rows, columns = (_edges(n, blocks) for n, blocks in zip((len(entropies), n_k), sums.shape, strict=True))
+    rows, columns = (  # where each block starts, and n: item j lies in block j * blocks // n
+        tuple(-(-i * n // blocks) for i in range(blocks + 1))
+        for n, blocks in zip((len(entropies), n_k), sums.shape, strict=True)
+    )
     return LongView(entropies, allowed, _means(sums, counts), counts, rows, columns)
 
 
 def _means(sums: Array, counts: Array) -> Array:
     return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
-
-
-def _edges(n: int, blocks: int) -> tuple[int, ...]:
-    """Return where each block starts, and n: item j lies in block j * blocks // n."""
-    return tuple(-(-i * n // blocks) for i in range(blocks + 1))
 
 
 class Spread(NamedTuple):

@@ -132,7 +132,12 @@ def project_inputs(inputs: Inputs, settings: Settings, given: Given | None, weig
     if name is None and (given is None or not {"W_q", "W_k", "W_v"} & given.arrays.keys()):
         name = "random" if given is None and inputs.embedding.source == "random" else "identity"
     if name in ("identity", "random"):
-        heads = settings.heads or 1 if given is None else _heads_of_x(settings, given)
+        if given is not None and given.kv_heads is not None:
+            raise InputError(
+                f"{given.name}: kv_heads is {given.kv_heads}, but no W_k and W_v make fewer heads of keys and values.",
+                "Give W_q, W_k and W_v, or leave out kv_heads.",
+            )
+        heads = settings.heads or 1 if given is None else head_count(settings, given, ("X",), 1)
         d = X.shape[1]
         projection = model.identity(d, heads) if name == "identity" else model.random(d, heads, settings.seed)
     else:
@@ -155,16 +160,6 @@ def project_inputs(inputs: Inputs, settings: Settings, given: Given | None, weig
         notes.append(LEFT_OUT)
     made = _heads(_wanted(projection, settings, shown), inputs, dict(zip(names, biases, strict=True)))
     return Layer(names, shown, made, projection, notes=tuple(notes), other_layout=other_layout)
-
-
-def _heads_of_x(settings: Settings, given: Given) -> int:
-    """Return how many heads share the columns of X itself."""
-    if given.kv_heads is not None:
-        raise InputError(
-            f"{given.name}: kv_heads is {given.kv_heads}, but no W_k and W_v make fewer heads of keys and values.",
-            "Give W_q, W_k and W_v, or leave out kv_heads.",
-        )
-    return head_count(settings, given, ("X",), 1)
 
 
 def _from_weights(
@@ -221,14 +216,7 @@ def given_biases(given: Given, settings: Settings, shape: tuple[int, int, int]) 
         )
     if settings.round is not None:
         bias = model.to_digits(bias, settings.round)
-    one_each = bias.ndim == 3 and len(bias) > 1
-    made = [
-        np.broadcast_to(one, (n_q, n_k)).copy()
-        for one in (bias if one_each else bias.reshape(1, *bias.shape[-2:]))
-    ]
-    for one in made:
-        one.setflags(write=False)
-    return made if one_each else made * heads
+    return [*np.broadcast_to(bias, shape)]
 
 
 def _fitting(d: int, weights: Given) -> list[str]:

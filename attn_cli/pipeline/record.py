@@ -115,6 +115,9 @@ def record_trace(one: Attended, work: Work) -> Trace:
     heads = work.attended(rows, allowed, links, summaries)
     mean = mean_head(heads, allowed, links, summaries.get(MEAN)) if layer.shown == MEAN else None
     shown = mean or next(head for head in heads if head.name == layer.shown)
+    if not focus:
+        root = None if layer.root_head is None else sentence_root(layer.root_head, inputs)
+        focus = (_row_of_strongest_link(shown.links, inputs) if root is None else root,)
     trained = None if summaries or settings.query is not None else layer.learned
     notes = [
         *inputs.notes,
@@ -145,7 +148,7 @@ def record_trace(one: Attended, work: Work) -> Trace:
         mask_name="none" if work.mask is None else work.mask.label,
         mask=allowed,
         rows=rows,
-        focus=focus or (_default_query(shown, layer, inputs),),
+        focus=focus,
         head_names=layer.names,
         heads=tuple(heads),
         shown=shown,
@@ -161,12 +164,6 @@ def record_trace(one: Attended, work: Work) -> Trace:
         long_view=summaries[layer.shown].view if summaries else None,
         source=work,
     )
-
-
-def _default_query(head: Head, layer: Layer, inputs: Inputs) -> int:
-    """Choose the sentence's root if it is known, else the query of the strongest link between two words."""
-    found = None if layer.root_head is None else sentence_root(layer.root_head, inputs)
-    return _row_of_strongest_link(head.links, inputs) if found is None else found
 
 
 def _row_of_strongest_link(links: Links, inputs: Inputs) -> int:
@@ -218,10 +215,10 @@ def _together(traces: Iterable[Trace], settings: Settings) -> Trace:
         heads += (replace(head, layer=last.projection.layer) for head in of_layer)
         masks += [last.mask] * len(of_layer)
         notes += ((last.projection.layer, note) for note in last.notes)
-    if any(not _same(mask, last.mask) for mask in masks):
-        n_q, n_k = len(last.rows), len(last.key_tokens)
-        whole = np.ones((n_q, n_k), np.bool_)
-        own = (Mask("its layer's", n_q, n_k, whole if mask is None else mask) for mask in masks)
+    n_q, n_k = len(last.rows), len(last.key_tokens)
+    whole = [np.ones((n_q, n_k), np.bool_) if mask is None else mask for mask in masks]
+    if any(not np.array_equal(mask, whole[-1]) for mask in whole):
+        own = (Mask("its layer's", n_q, n_k, mask) for mask in whole)
         heads = [replace(head, mask=mask) for head, mask in zip(heads, own, strict=True)]
         named = last.projection.layer
         notes.append((None, f"The layers' masks differ: the one that is named is that of layer {named}."))
@@ -230,10 +227,6 @@ def _together(traces: Iterable[Trace], settings: Settings) -> Trace:
     derived = ROLLOUTS if settings.head == ROLLOUT else derived
     merged = _merged_notes(notes)
     return replace(last, settings=settings, heads=tuple(heads), shown=shown, notes=merged, derived=derived)
-
-
-def _same(one: Bools | None, other: Bools | None) -> bool:
-    return one is other or (one is not None and other is not None and np.array_equal(one, other))
 
 
 def _merged_notes(notes: list[tuple[int | None, str]]) -> tuple[str, ...]:
