@@ -2,10 +2,7 @@
 
 import csv
 import io
-import json
-from pathlib import Path
 
-import jsonschema
 import numpy as np
 import pytest
 
@@ -16,9 +13,9 @@ from tests.alike import FLOAT32, assert_alike
 from tests.models.checkpoints.by_hand import gpt2, small_bert, small_gpt2, word_pieces
 from tests.models.checkpoints.test_parity import CASES, made
 from tests.models.checkpoints.test_run import by_loops
+from tests.pipeline.records import record
 from tests.shell import attn, here
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "attn_cli" / "schema.json").read_text(encoding="utf-8"))
 TEXT = "dabca"
 
 
@@ -26,14 +23,6 @@ TEXT = "dabca"
 def folder(tokenizers, tmp_path):
     """A GPT-2 of six letters."""
     return small_gpt2(tmp_path / "gpt2")
-
-
-def record(*args):
-    ran = attn(*args, "-f", "json")
-    assert ran.code == 0, ran.err
-    found = json.loads(ran.out)
-    jsonschema.validate(found, {**SCHEMA, "oneOf": [{"$ref": "#/$defs/complete"}]})
-    return found
 
 
 def test_every_head_of_every_layer_is_in_the_trace(folder):

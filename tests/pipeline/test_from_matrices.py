@@ -1,7 +1,5 @@
 """Given matrices with axes for heads and a batch, shared keys, masks and biases a head: as `attend` has them."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -9,6 +7,7 @@ from attn_cli import Settings, attend
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.matrices import given_from
 from attn_cli.pipeline.sources.matrices import trace_matrices
+from tests.pipeline.records import record, told, written
 from tests.shell import here
 
 DRAW = np.random.default_rng(11)
@@ -17,10 +16,11 @@ X, W = DRAW.standard_normal((3, 4)), [DRAW.standard_normal(shape) for shape in (
 MASK = DRAW.random((4, 3, 5)) < 0.6
 MASK[:, :, 0] = True
 BIAS = DRAW.standard_normal((4, 3, 5))
+GIVEN = {"Q": Q, "K": K, "V": V, "mask": MASK, "bias": BIAS}
 
 
-def traced(head="all", **record):
-    return trace_matrices("compute", given_from(record, "given"), Settings(head=head))
+def traced(head="all", **given):
+    return trace_matrices("compute", given_from(given, "given"), Settings(head=head))
 
 
 def agrees(trace, weights, output):
@@ -28,9 +28,9 @@ def agrees(trace, weights, output):
     assert np.allclose([head.output for head in trace.heads], output, atol=1e-12)
 
 
-def refusal(**record):
+def refusal(**given):
     with pytest.raises(InputError) as error:
-        traced(**record)
+        traced(**given)
     return f"{error.value.message} {error.value.hint}"
 
 
@@ -86,26 +86,14 @@ def test_a_batch_of_one_is_taken_and_a_larger_one_names_the_option():
 
 
 def test_an_item_that_there_is_not_is_wrong_usage():
-    for record, batch in (({"X": X[None]}, 1), ({"X": X[None]}, -1), ({"X": X}, 0)):
+    for given, batch in (({"X": X[None]}, 1), ({"X": X[None]}, -1), ({"X": X}, 0)):
         with pytest.raises(UsageError) as error:
-            given_from(record, "given", batch)
+            given_from(given, "given", batch)
         assert error.value.option == "--batch"
 
 
 @pytest.mark.parametrize(
-    "shape",
-    [
-        (4, 3, 5),
-        (4, 1, 5),
-        (4, 3, 1),
-        (1, 3, 5),
-        (1, 1, 5),
-        (3, 5),
-        (1, 5),
-        (3, 1),
-        (1, 1, 1, 5),
-        (1, 4, 3, 5),
-    ],
+    "shape", [(4, 3, 5), (4, 1, 5), (1, 3, 5), (1, 1, 5), (3, 5), (1, 5), (3, 1), (1, 1, 1, 5), (1, 4, 3, 5)]
 )
 def test_masks_and_biases_stretch_as_in_attend(shape):
     mask = DRAW.random(shape) < 0.7
@@ -140,23 +128,17 @@ def test_padding_is_hidden_beside_a_mask_of_each_head():
 
 
 def test_masks_and_biases_of_each_head_come_back_out_of_the_json(at):
-    (at / "given.json").write_text(
-        json.dumps(
-            {"Q": Q.tolist(), "K": K.tolist(), "V": V.tolist(), "mask": MASK.tolist(), "bias": BIAS.tolist()}
-        )
-    )
-    first = here("compute", "given.json", "--head", "all", "-f", "json", "--steps")
-    (at / "own.json").write_text(first.out)
-    again = here("compute", "own.json", "--head", "all", "-f", "json")
-    one, other = json.loads(first.out), json.loads(again.out)
+    given = written(at / "given.json", GIVEN)
+    one = record("compute", given, "--head", "all", "--steps")
+    other = record("compute", written(at / "own.json", one), "--head", "all")
     assert [head["mask"] for head in one["heads"]] == MASK.tolist()
-    weights = [np.array([head["weights"] for head in record["heads"]]) for record in (one, other)]
+    weights = [np.array([head["weights"] for head in found["heads"]]) for found in (one, other)]
     assert np.allclose(weights[0], attend(Q, K, V, MASK, BIAS)[0])
     assert np.allclose(*weights)
 
 
 @pytest.mark.parametrize(
-    ("record", "told"),
+    ("given", "parts"),
     [
         ({"Q": Q, "K": K[:3], "V": V[:3]}, ("Q has shape (4, 3, 2)", "K (3, 5, 2)")),
         ({"Q": Q, "K": K[:2], "V": V}, ("K has shape (2, 5, 2)", "V (4, 5, 3)")),
@@ -185,47 +167,30 @@ def test_masks_and_biases_of_each_head_come_back_out_of_the_json(at):
         ({"X": X[None, None]}, ("X has shape (1, 1, 3, 4)", "2 to 3 axes")),
     ],
 )
-def test_what_does_not_fit_is_refused_with_both_shapes(record, told):
-    message = refusal(**record)
-    assert all(part in message for part in told), message
+def test_what_does_not_fit_is_refused_with_both_shapes(given, parts):
+    message = refusal(**given)
+    assert all(part in message for part in parts), message
 
 
 def test_the_option_takes_an_item_on_the_command_line(at):
-    (at / "given.json").write_text(json.dumps({"X": [X.tolist(), (2 * X).tolist()]}))
-    assert here("compute", "given.json").code == 65
-    ran = here("compute", "given.json", "--batch", "1", "-f", "json")
-    assert np.allclose(json.loads(ran.out)["weights"], attend(2 * X, 2 * X, 2 * X)[0])
-    assert here("compute", "given.json", "--batch", "2").code == 2
+    given = written(at / "given.json", {"X": [X.tolist(), (2 * X).tolist()]})
+    assert here("compute", given).code == 65 and here("compute", given, "--batch", "2").code == 2
+    assert np.allclose(record("compute", given, "--batch", "1")["weights"], attend(2 * X, 2 * X, 2 * X)[0])
 
 
 def test_a_script_of_heads_that_differ_in_their_mask_is_refused_and_one_of_them_runs(at):
-    (at / "given.json").write_text(
-        json.dumps(
-            {"Q": Q.tolist(), "K": K.tolist(), "V": V.tolist(), "mask": MASK.tolist(), "bias": BIAS.tolist()}
-        )
-    )
-    ran = here("compute", "given.json", "--head", "all", "-f", "code:numpy")
+    given = written(at / "given.json", GIVEN)
+    ran = here("compute", given, "--head", "all", "-f", "code:numpy")
     assert ran.code == 2 and "--head NAME" in ran.err
     names = {}
-    exec(here("compute", "given.json", "--head", "2", "-f", "code:numpy").out, names)  # a script of ours
+    exec(told("compute", given, "--head", "2", "-f", "code:numpy"), names)  # a script of ours
     assert np.allclose(names["weights"], attend(Q, K, V, MASK, BIAS)[0][2])
 
 
-def test_records_of_heads_with_their_own_masks_and_of_given_scores_fit_the_schema(at):
-    jsonschema = pytest.importorskip("jsonschema")
-    schema = json.loads(here("schema").out)
-    plain = {
-        "Q": Q.tolist(),
-        "K": K.tolist(),
-        "V": V.tolist(),
-        "mask": MASK.tolist(),
-        "scale": 2.5,
-        "softcap": 3,
-    }
+@pytest.mark.parametrize("options", [(), ("--head", "all"), ("--head", "mean"), ("--head", "1", "-q", "q1")])
+def test_records_of_heads_with_their_own_masks_and_of_given_scores_fit_the_schema(options, at):
     scores = np.where(MASK, Q @ K.swapaxes(-1, -2), None).tolist()
-    for record in (plain, {"masked_scores": scores}, {"masked_scores": scores, "V": V.tolist()}):
-        (at / "given.json").write_text(json.dumps(record))
-        for options in ((), ("--head", "all"), ("--head", "mean"), ("--head", "1", "-q", "q1")):
-            for steps in ((), ("--steps",)):
-                ran = here("compute", "given.json", *options, *steps, "-f", "json")
-                jsonschema.Draft202012Validator(schema).validate(json.loads(ran.out))
+    plain = {"Q": Q, "K": K, "V": V, "mask": MASK, "scale": 2.5, "softcap": 3}
+    for given in (plain, {"masked_scores": scores}, {"masked_scores": scores, "V": V}):
+        for steps in ((), ("--steps",)):
+            record("compute", written(at / "given.json", given), *options, *steps)

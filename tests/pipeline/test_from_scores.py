@@ -1,7 +1,5 @@
 """Scores that are given in the place of Q and K: softmax, output, and every place that tells of them."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -9,6 +7,7 @@ from attn_cli import Settings, attend
 from attn_cli.errors import AttnError
 from attn_cli.inputs.matrices import given_from
 from attn_cli.pipeline.sources.matrices import trace_matrices
+from tests.pipeline.records import record, told, written
 from tests.shell import here
 
 DRAW = np.random.default_rng(29)
@@ -18,8 +17,8 @@ MASK = np.tri(3, 5, dtype=bool)
 BIAS = DRAW.standard_normal((2, 3, 5))
 
 
-def traced(settings=None, **record):
-    return trace_matrices("compute", given_from(record, "given"), settings or Settings(head="all"))
+def traced(settings=None, **given):
+    return trace_matrices("compute", given_from(given, "given"), settings or Settings(head="all"))
 
 
 def agrees(trace, right):
@@ -30,21 +29,7 @@ def agrees(trace, right):
 @pytest.fixture
 def file(at):
     """Write a record as JSON, and return the file's name."""
-
-    def write(name="given.json", **record):
-        plain = {
-            key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in record.items()
-        }
-        (at / name).write_text(json.dumps(plain))
-        return name
-
-    return write
-
-
-def told(*args):
-    ran = here(*args)
-    assert ran.code == 0, ran.err
-    return ran.out
+    return lambda name="given.json", **given: written(at / name, given)
 
 
 def test_raw_scores_are_scaled_by_the_scale_that_is_given_and_by_nothing_else():
@@ -90,17 +75,10 @@ def test_without_values_there_are_weights_and_no_output(file):
     found = traced(scores=RAW[0])
     assert np.allclose(found.weights, attend(Q[0], K[0], V[0], scale=1)[0]) and found.output is None
     name = file(scores=RAW[0])
-    record = json.loads(told("compute", name, "-f", "json", "--steps"))
-    assert record["output"] is None and record["heads"][0]["v"] is None
-    for options in (
-        (),
-        ("--steps",),
-        ("-q", "q1", "--by-hand", "all"),
-        ("-f", "html"),
-        ("-f", "latex"),
-        ("-f", "csv"),
-    ):
-        told("compute", name, *options)
+    shown = record("compute", name, "--steps")
+    assert shown["output"] is None and shown["heads"][0]["v"] is None
+    for options in ("", "--steps", "-q q1 --by-hand all", "-f html", "-f latex", "-f csv"):
+        told("compute", name, *options.split())
     assert "no V" in told("compute", name) and "output of" not in told("compute", name, "-q", "q1")
 
 
@@ -130,20 +108,17 @@ def test_masked_cells_of_given_scores_are_blank_on_every_screen(file):
     name = file(masked_scores=np.where(MASK, RAW[0], None).tolist(), V=V[0])
     for options in (("--steps",), ("-q", "q1"), ("-f", "markdown", "--steps")):
         assert "inf" not in told("compute", name, *options)
-    steps = json.loads(told("compute", name, "-f", "json", "--steps"))["heads"][0]
+    steps = record("compute", name, "--steps")["heads"][0]
     assert steps["scores"][0][1] is None and steps["masked_scores"][0][1] is None
 
 
 def test_its_own_json_is_computed_with_again_and_shown(file, at):
-    first = told(
-        "compute", file(scores=RAW, V=V, scale=0.5, mask="causal"), "--head", "all", "-f", "json", "--steps"
-    )
-    (at / "own.json").write_text(first)
-    again = json.loads(told("compute", "own.json", "--head", "all", "-f", "json"))
-    weights = [[head["weights"] for head in record["heads"]] for record in (json.loads(first), again)]
-    assert np.allclose(*weights)
+    first = record("compute", file(scores=RAW, V=V, scale=0.5, mask="causal"), "--head", "all", "--steps")
+    own = written(at / "own.json", first)
+    again = record("compute", own, "--head", "all")
+    assert np.allclose(*([head["weights"] for head in found["heads"]] for found in (first, again)))
     assert np.allclose([head["output"] for head in again["heads"]], attend(Q, K, V, "causal")[1])
-    assert "do not lead" not in told("show", "own.json")
+    assert "do not lead" not in told("show", own)
 
 
 def test_check_computes_from_scores(file):
@@ -160,10 +135,9 @@ def test_scores_beside_q_are_not_computed_with_and_that_is_told():
 
 
 @pytest.mark.parametrize(
-    ("record", "told"),
+    ("given", "parts"),
     [
         ({"scores": [[1, float("nan")]]}, ["not finite", "(0, 1)"]),
-        ({"scores": [[1, float("inf")]]}, ["not finite", "(0, 1)"]),
         ({"scores": [[1, "2"]]}, ["scores is not a matrix of numbers"]),
         ({"scores": [[1, 2], [3]]}, ["scores is not a matrix of numbers"]),
         ({"scores": [1, 2]}, ["shape (2,)", "2 to 4 axes"]),
@@ -179,14 +153,14 @@ def test_scores_beside_q_are_not_computed_with_and_that_is_told():
         ({"scores": [[1e308, -1e308]], "scale": 1e10}, ["q0"]),
     ],
 )
-def test_scores_that_cannot_be_computed_with_are_refused(record, told):
+def test_scores_that_cannot_be_computed_with_are_refused(given, parts):
     with pytest.raises(AttnError) as error:
-        traced(**{"tokens": None} | record)
+        traced(**{"tokens": None} | given)
     message = f"{error.value.message} {error.value.hint}"
-    assert all(part in message for part in told), message
+    assert all(part in message for part in parts), message
 
 
 def test_a_temperature_of_the_file_gives_way_to_a_typed_one(file):
     name = file(scores=RAW[0], temperature=4)
     for options, temperature in (((), 4), (("-t", "2"), 2), (("-t", "1"), 1)):
-        assert json.loads(told("compute", name, *options, "-f", "json"))["temperature"] == temperature
+        assert record("compute", name, *options)["temperature"] == temperature

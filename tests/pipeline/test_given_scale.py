@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from attn_cli import attend
+from tests.pipeline.records import record, told, written
 from tests.shell import here
 
 DRAW = np.random.default_rng(23)
@@ -17,48 +18,32 @@ RIGHT, OUTPUT = attend(Q, K, V, scale=0.3, softcap=1.5)
 @pytest.fixture
 def file(at):
     """Write a record, and return the file's name."""
-
-    def write(**changed):
-        record = {key: value for key, value in (RECORD | changed).items() if value is not None}
-        (at / "given.json").write_text(json.dumps(record))
-        return "given.json"
-
-    return write
-
-
-def told(*args):
-    ran = here(*args)
-    assert ran.code == 0, ran.err
-    return ran.out
+    return lambda **changed: written(at / "given.json", RECORD | changed)
 
 
 def test_scale_and_cap_are_computed_with_and_are_in_the_json(file):
-    record = json.loads(told("compute", file(), "-f", "json"))
-    assert np.allclose(record["weights"], RIGHT) and np.allclose(record["output"], OUTPUT)
-    assert (record["scale"], record["softcap"]) == (0.3, 1.5)
+    found = record("compute", file())
+    assert np.allclose(found["weights"], RIGHT) and np.allclose(found["output"], OUTPUT)
+    assert (found["scale"], found["softcap"]) == (0.3, 1.5)
 
 
 def test_the_json_is_computed_with_again_and_shown(file, at):
-    (at / "own.json").write_text(told("compute", file(), "-f", "json", "--steps"))
-    again = json.loads(told("compute", "own.json", "-f", "json"))
+    again = record("compute", written(at / "own.json", record("compute", file(), "--steps")))
     assert np.allclose(again["weights"], RIGHT) and (again["scale"], again["softcap"]) == (0.3, 1.5)
     shown = told("show", "own.json")
     assert "× 0.3" in shown and "do not lead" not in shown
 
 
 def test_a_usual_scale_of_our_own_json_gives_way_to_another_score(file, at):
-    (at / "own.json").write_text(told("compute", file(scale=None, softcap=None), "-f", "json", "--steps"))
-    record = json.loads(told("compute", "own.json", "--score", "dot", "-f", "json"))
-    assert record["scale"] == 1 and np.allclose(record["weights"], attend(Q, K, V, scale=1)[0])
+    own = written(at / "own.json", record("compute", file(scale=None, softcap=None), "--steps"))
+    found = record("compute", own, "--score", "dot")
+    assert found["scale"] == 1 and np.allclose(found["weights"], attend(Q, K, V, scale=1)[0])
 
 
 def test_the_screen_the_walk_and_the_row_tell_the_scale_and_the_cap(file):
     name = file()
-    for screen in (
-        told("compute", name),
-        told("compute", name, "-q", "q0"),
-        told("compute", name, "-f", "markdown"),
-    ):
+    for options in ((), ("-q", "q0"), ("-f", "markdown")):
+        screen = told("compute", name, *options)
         assert "scale 0.3; scores capped at 1.5" in " ".join(screen.split())
         assert "√4" not in screen and "sqrt(4)" not in screen
     row = told("compute", name, "-q", "q0", "--by-hand", "all")
@@ -69,7 +54,7 @@ def test_the_screen_the_walk_and_the_row_tell_the_scale_and_the_cap(file):
 def test_the_numpy_script_gives_the_same(file, options):
     name, found = file(), {}
     exec(told("compute", name, *options, "-f", "code:numpy"), found)  # a script of ours
-    right = json.loads(told("compute", name, *options, "-f", "json"))
+    right = record("compute", name, *options)
     assert np.allclose(found["weights"], right["weights"]) and np.allclose(found["output"], right["output"])
 
 
@@ -85,8 +70,7 @@ def test_check_takes_the_scale_and_the_cap_into_account(file, at):
 def test_the_other_layout_is_told_with_the_same_scale(file, at):
     X, W = Q[:, :2], DRAW.standard_normal((3, 2, 2))
     names = dict(zip(("W_q", "W_k", "W_v"), W.tolist(), strict=True))
-    (at / "xw.json").write_text(json.dumps({"X": X.tolist(), **names, "scale": 0.01}))
-    note = json.loads(told("compute", "xw.json", "-f", "json"))["notes"][-1]
+    note = record("compute", written(at / "xw.json", {"X": X, **names, "scale": 0.01}))["notes"][-1]
     other = attend(X @ W[0].T, X @ W[1].T, X @ W[2].T, scale=0.01)[0]
     assert any(f"would be {weight:.3f}, not" in note for weight in other.ravel())
 
@@ -101,7 +85,7 @@ def test_what_is_no_number_above_zero_is_refused(file, key, value):
 def test_a_number_saved_as_an_array_is_a_number(at):
     arrays = {"Q": Q, "K": K, "V": V, "scale": np.array(0.3), "softcap": np.array([1.5])}
     np.savez(at / "given.npz", **arrays)
-    assert np.allclose(json.loads(told("compute", "given.npz", "-f", "json"))["weights"], RIGHT)
+    assert np.allclose(record("compute", "given.npz")["weights"], RIGHT)
 
 
 def test_a_scale_beside_weights_for_a_text_is_not_used_and_that_is_told(at):

@@ -2,9 +2,7 @@
 
 import json
 import re
-from pathlib import Path
 
-import jsonschema
 import numpy as np
 import pytest
 
@@ -17,10 +15,11 @@ from attn_cli.models.model_file import BUNDLED, bundled
 from attn_cli.vectors.lookup import embed
 from attn_cli.vectors.table import bundled as vectors
 from tests.alike import FLOAT32, assert_alike
+from tests.pipeline.records import record
 from tests.shell import attn
 
-ROOT = Path(__file__).parents[2]
 LANGUAGE = Settings(projection="language")
+MODEL = ("-p", "language")
 TEXT = "The cat sat on the mat, and the dog"
 SENTENCES = (
     "The old man sat down at the table and began to eat his bread .",
@@ -32,15 +31,6 @@ SENTENCES = (
     "I do n't know what you want me to do .",
     "The school was built in the early part of the century .",
 )
-
-
-def record_of(*args):
-    ran = attn(*args, "-p", "language", "-f", "json")
-    assert ran.code == 0, ran.err
-    record = json.loads(ran.out)
-    schema = json.loads((ROOT / "attn_cli" / "schema.json").read_text())
-    jsonschema.validate(record, {**schema, "oneOf": [{"$ref": "#/$defs/complete"}]})
-    return record
 
 
 def test_the_files_are_as_small_as_was_promised():
@@ -92,16 +82,16 @@ def test_the_probabilities_are_the_softmax_over_all_words_and_the_unknown():
 
 
 def test_five_words_follow_the_text_and_after_every_prefix_if_asked():
-    record = record_of("masked", TEXT)
-    assert len(record["next_words"]) == 5 and record["next_words_at"] is None
-    assert record["query_tokens"].count(",") == 1 and record["mask_name"] == MASK
-    every = record_of("masked", TEXT, "--next-at", "all", "--next", "3")
+    plain = record("masked", TEXT, *MODEL)
+    assert len(plain["next_words"]) == 5 and plain["next_words_at"] is None
+    assert plain["query_tokens"].count(",") == 1 and plain["mask_name"] == MASK
+    every = record("masked", TEXT, *MODEL, "--next-at", "all", "--next", "3")
     assert [one["token"] for one in every["next_words_at"]] == every["query_tokens"]
     assert (
         every["next_words_at"][-1]["words"] == every["next_words"]
         and every["next_words_at"][-1]["came"] is None
     )
-    shorter = record_of("masked", "The cat sat on", "--next", "3")
+    shorter = record("masked", "The cat sat on", *MODEL, "--next", "3")
     for one, other in zip(every["next_words_at"][3]["words"], shorter["next_words"], strict=True):
         assert one["word"] == other["word"] and one["probability"] == pytest.approx(
             other["probability"], rel=1e-4

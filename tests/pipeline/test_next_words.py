@@ -2,9 +2,7 @@
 
 import json
 import math
-from pathlib import Path
 
-import jsonschema
 import numpy as np
 import pytest
 
@@ -26,9 +24,9 @@ from tests.models.checkpoints.by_hand import (
     word_pieces,
 )
 from tests.models.checkpoints.test_run import by_loops
+from tests.pipeline.records import record as record_of
 from tests.shell import attn, here
 
-ROOT = Path(__file__).parents[2]
 PIECES = (*FRAMES, "the", "cat", "##s", "sat", "\x1b[31mred")
 FRAMED = "the [MASK] sat"
 pytestmark = pytest.mark.usefixtures("tokenizers")
@@ -54,15 +52,6 @@ def likeliest(logits, names, count):
 def same(found, names, shares):
     assert [word for word, _ in found.words] == names
     np.testing.assert_allclose([share for _, share in found.words], shares, atol=1e-5)
-
-
-def record_of(*args, **more):
-    ran = attn(*args, "-f", "json", **more)
-    assert ran.code == 0, ran.err
-    record = json.loads(ran.out)
-    schema = json.loads((ROOT / "attn_cli" / "schema.json").read_text())
-    jsonschema.validate(record, {**schema, "oneOf": [{"$ref": "#/$defs/complete"}]})
-    return record
 
 
 def test_a_causal_model_says_what_follows_the_last_token(tmp_path):

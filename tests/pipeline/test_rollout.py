@@ -1,9 +1,5 @@
 """--head rollout: attention through the layers of a model, or of a file of weights (Abnar and Zuidema 2020)."""
 
-import json
-from pathlib import Path
-
-import jsonschema
 import numpy as np
 import pytest
 
@@ -12,9 +8,9 @@ from tests.alike import FLOAT32
 from tests.models.checkpoints.by_hand import gpt2, small_bert, small_gpt2, word_pieces
 from tests.models.checkpoints.test_parity import CASES, PAIRS, made
 from tests.models.checkpoints.test_run import by_loops
+from tests.pipeline.records import record
 from tests.shell import attn, here
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "attn_cli" / "schema.json").read_text(encoding="utf-8"))
 TEXT = "dabca"
 NAMES = ["[CLS]", "walk", "##ing", "home"]
 
@@ -42,14 +38,6 @@ def file(tmp_path):
     weights /= weights.sum(axis=-1, keepdims=True)
     np.savez(tmp_path / "all.npz", attentions=weights, tokens=NAMES)
     return str(tmp_path / "all.npz"), weights
-
-
-def record(*args):
-    ran = attn(*args, "-f", "json")
-    assert ran.code == 0, ran.err
-    found = json.loads(ran.out)
-    jsonschema.validate(found, {**SCHEMA, "oneOf": [{"$ref": "#/$defs/complete"}]})
-    return found
 
 
 def test_a_model_s_rollout_is_that_of_its_layers(folder):

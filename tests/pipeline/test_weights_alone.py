@@ -1,19 +1,17 @@
 """Weights that a pretrained model's own are made into: between words, without special tokens."""
 
 import json
-from pathlib import Path
 
-import jsonschema
 import numpy as np
 import pytest
 
 from attn_cli import Settings, trace_self
 from tests.alike import FLOAT32, assert_alike
 from tests.models.checkpoints.by_hand import byte_pairs, small_bert, small_gpt2
+from tests.pipeline.records import record
 from tests.shell import attn, here
 from tests.thorough import like_cases
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "attn_cli" / "schema.json").read_text(encoding="utf-8"))
 TEXT = "the cats walking home"
 TOKENS = ("[CLS]", "the", "cat", "##s", "walk", "##ing", "home", "[SEP]")
 WORDS = ("[CLS]", "the", "cats", "walking", "home", "[SEP]")
@@ -25,14 +23,6 @@ pytestmark = pytest.mark.usefixtures("tokenizers")
 def folder(tmp_path):
     """A BERT of word pieces."""
     return small_bert(tmp_path / "bert")
-
-
-def record(*args, **more):
-    ran = attn(*args, "-f", "json", **more)
-    assert ran.code == 0, ran.err
-    found = json.loads(ran.out)
-    jsonschema.validate(found, {**SCHEMA, "oneOf": [{"$ref": "#/$defs/complete"}]})
-    return found
 
 
 def joined(weights):
