@@ -63,19 +63,24 @@ def read_answer_key(path: str | Path, settings: Settings) -> AnswerKey:
     from_scores = given.scores is not None and not {"weights", "output"} & record.keys()
     if given.get("X") is None and any(given.get(letter) is None for letter in "QKV") and not from_scores:
         return _from_results(record, given, settings)
-    if is_own and settings.temperature == 1:
-        settings = replace(settings, temperature=_temperature(record, name))
+    return _from_trace(record, given, settings) if is_own else _from_inputs(given, settings)
+
+
+def _from_trace(record: Mapping[str, object], given: Given, settings: Settings) -> AnswerKey:
+    """Compute all steps of attn's own JSON, under its temperature, with the names of its heads."""
+    if settings.temperature == 1:
+        settings = replace(settings, temperature=_temperature(record, given.name))
         given = given._replace(ignored=())  # the temperature was all that is ignored in attn's own JSON
-    heads = record.get("heads") if is_own else None
+    heads, shown = record.get("heads"), record.get("head")
     parts = heads if isinstance(heads, list) else []
     names = tuple(str(head.get("name")) for head in parts if isinstance(head, dict))
-    if settings.head in names:
-        settings = replace(settings, head=str(names.index(settings.head)))
+    asked = settings.head
+    if asked in names:
+        settings = replace(settings, head=str(names.index(asked)))
     key = _from_inputs(given, settings)
     if len(names) == len(key.head_names):
         key = key._replace(head_names=names)
-    head = record.get("head") if is_own and settings.head is None else None
-    return key.of_head(head) if isinstance(head, str) else key
+    return key.of_head(shown) if isinstance(shown, str) and asked is None else key
 
 
 def _given_from_trace(record: Mapping[str, object], name: str) -> Given:
@@ -83,9 +88,9 @@ def _given_from_trace(record: Mapping[str, object], name: str) -> Given:
     is_cross = record.get("x_key") is not None and record.get("x_key") != record.get("x_query")
     inputs = {"X": record.get("x_query"), "context": record.get("x_key") if is_cross else None}
     given = given_from({**record, **inputs}, name)
-    left_out: tuple[str, ...] = ("X", "context")
     has_W = all(given.get(W) is not None for W in ("W_q", "W_k", "W_v"))
-    if has_W and given.get("X") is not None and record.get("query_rows") is None:
+    left_out: tuple[str, ...] = ("X", "context")
+    if given.get("X") is not None and has_W and record.get("query_rows") is None:
         left_out = ("Q", "K", "V")
     arrays = {key: array for key, array in given.arrays.items() if key not in left_out}
     inner = 1 if given.layout == "out-in" else 0
@@ -112,21 +117,11 @@ def _from_inputs(given: Given, settings: Settings) -> AnswerKey:
     trace = trace_matrices("check", given, replace(settings, head="mean"))
     problem = problem_from(trace, target == "mean")
     if given.scores is not None:  # what came before them is not known
-        before = SCORE_STEPS[: SCORE_STEPS.index(given.scores.name)]
-        problem = problem._replace(
-            steps={name: step for name, step in problem.steps.items() if name not in before}
-        )
-    return AnswerKey(
-        given.name,
-        problem,
-        target,
-        trace.head_names,
-        trace.query_tokens,
-        trace.key_tokens,
-        {},
-        True,
-        trace.notes,
-    )
+        unknown = SCORE_STEPS[: SCORE_STEPS.index(given.scores.name)]
+        known = {name: step for name, step in problem.steps.items() if name not in unknown}
+        problem = problem._replace(steps=known)
+    tokens = (trace.query_tokens, trace.key_tokens)
+    return AnswerKey(given.name, problem, target, trace.head_names, *tokens, {}, True, trace.notes)
 
 
 def _from_results(record: Mapping[str, object], given: Given, settings: Settings) -> AnswerKey:
@@ -135,9 +130,8 @@ def _from_results(record: Mapping[str, object], given: Given, settings: Settings
         raise UsageError(
             f"{given.name} holds results alone, and not by heads.", "Leave out --head.", option="--head"
         )
-    if not any(name in record for name in (*GRADED_STEPS, *"QKV")) and not isinstance(
-        record.get("heads"), list
-    ):
+    has_heads = isinstance(record.get("heads"), list)
+    if not has_heads and not record.keys() & {*GRADED_STEPS, *"QKV"}:
         raise InputError(
             f"{given.name} holds nothing to compare with.",
             "Give Q, K and V, or X with W_q, W_k and W_v, or right results such as weights.",
@@ -151,9 +145,9 @@ def _from_results(record: Mapping[str, object], given: Given, settings: Settings
         problem = problem._replace(scale=scale, sqrt_d_k=sqrt_d_k)
     half_units = {step: matrix.half_unit for step, matrix in results.items()}
     guesses = problem.heads == 1 and _explain_each_other(problem, half_units)
-    idle = [
-        option for option in ("score", "heads", "layout", "round") if getattr(settings, option) is not None
-    ]
+    options = ("score", "heads", "layout", "round")
+    idle = [option for option in options if getattr(settings, option) is not None]
+    which = "not every mistake" if guesses else "no mistake"
     return AnswerKey(
         given.name,
         problem,
@@ -164,8 +158,7 @@ def _from_results(record: Mapping[str, object], given: Given, settings: Settings
         half_units,
         guesses,
         (
-            f"{given.name} holds results alone: without the inputs "
-            f"{'not every mistake' if guesses else 'no mistake'} can be identified.",
+            f"{given.name} holds results alone: without the inputs {which} can be identified.",
             *(f"--{option} has an effect only with inputs." for option in idle),
         ),
     )

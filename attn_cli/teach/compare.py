@@ -1,4 +1,4 @@
-"""The same text under several values of one option: every trace, and what changed between them."""
+"""A text under several values of one option, or with words swapped: every trace, and what changed between them."""
 
 from __future__ import annotations
 
@@ -25,6 +25,13 @@ SAME = 1e-12  # weights that differ by less count as equal
 MOST_MOVERS = 100  # kept, unless --top asks for more
 VARIED = tuple(field.name for field in fields(Settings) if field.name not in SHOWN_ONLY)
 Value = str | float | bool | None  # None is the default
+
+
+class Swap(NamedTuple):
+    """A token, and what stands in its place."""
+
+    old: str
+    new: str
 
 
 class Mover(NamedTuple):
@@ -66,9 +73,7 @@ class Comparison:
     @property
     def labels(self) -> tuple[str, ...]:
         """The values as the user types them; texts are too long for labels."""
-        if self.swaps:
-            return ("before", "after")
-        return tuple(written(value) for value in self.values)
+        return ("before", "after") if self.swaps else tuple(map(written, self.values))
 
     @property
     def same_tokens(self) -> bool:
@@ -82,10 +87,8 @@ def written(value: Value) -> str:
     >>> written(0.5), written(2.0), written(True), written(None)
     ('0.5', '2', 'yes', 'default')
     """
-    if value is None:
-        return "default"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
+    if value is None or isinstance(value, bool):
+        return {None: "default", True: "yes", False: "no"}[value]
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -108,8 +111,7 @@ def compare(
         raise UsageError(f"--vary cannot vary {option!r}.", f"Choose one of {', '.join(VARIED)}.", "--vary")
     if settings.model is not None and option in CONFLICTS_WITH_MODEL:
         raise beside_model(option)
-    if settings.head == "all" or (option == "head" and "all" in values):
-        raise UsageError("One head is compared at a time.", "Give a head's name, or mean.", "--head")
+    check_one_head(settings, values if option == "head" else ())
     if settings.layer == ALL or (option == "layer" and ALL in values):
         raise UsageError("One layer is compared at a time.", "Give a layer's number.", "--layer")
     traces: list[Trace] = []
@@ -122,6 +124,12 @@ def compare(
         left_out = _trace(text, context, settings, option, None, report) if of_model else traces[0]
         reference = _default_among(option, values, settings, left_out)
     return between(option, tuple(values), tuple(traces), reference)
+
+
+def check_one_head(settings: Settings, values: Sequence[Value] = ()) -> None:
+    """Raise UsageError where all heads are asked for."""
+    if "all" in (settings.head, *values):
+        raise UsageError("One head is compared at a time.", "Give a head's name, or mean.", "--head")
 
 
 def _check_size(trace: Trace) -> None:
@@ -146,22 +154,19 @@ def between(
     if not (comparison.same_tokens or swaps):
         return comparison
     others = [(to, trace) for to, trace in enumerate(traces) if to != reference]
-    changes = tuple(_change(traces[reference], trace, to) for to, trace in others)
-    return replace(comparison, changes=changes)
+    return replace(comparison, changes=tuple(_change(traces[reference], trace, to) for to, trace in others))
 
 
 def _default_among(option: str, values: Sequence[Value], settings: Settings, trace: Trace) -> int:
     """Return the index of the value that the option has where it is left out; 0 if it is not among them."""
     declared_as = declared(Settings)[option]
-    learned = trace.learned
+    projections = {None: "roles", "word2vec": "roles", "random": "random"}
     depends = {  # defaults that depend on the command, the model or the vectors
         "mask": "none",
         "head": trace.shown.name,
         "layer": str(trace.projection.layer),
-        "oov": "model" if learned is not None else "zero",
-        "projection": {None: "roles", "word2vec": "roles", "random": "random"}.get(
-            settings.embedding, "identity"
-        ),
+        "oov": "model" if trace.learned is not None else "zero",
+        "projection": projections.get(settings.embedding, "identity"),
     }
     usual = declared_as.default
     names = {None, usual if usual is not None else depends.get(option, declared_as.unset)}
@@ -194,9 +199,7 @@ def mean_entropy(trace: Trace) -> float | None:
     """
     weights = trace.weights[[trace.row_in_arrays(i) for i in trace.listed]]
     weights = weights[weights.any(axis=1)]
-    if not len(weights):
-        return None
-    return max(0.0, float(bits(weights).mean()))
+    return max(0.0, float(bits(weights).mean())) if len(weights) else None
 
 
 def _change(before: Trace, after: Trace, to: int) -> Change:
@@ -207,7 +210,6 @@ def _change(before: Trace, after: Trace, to: int) -> Change:
     order = np.argsort(-size, axis=None, kind="stable")
     most = min(int(np.count_nonzero(size > SAME)), max(MOST_MOVERS, before.settings.top or 0))
     cells = [divmod(int(place), size.shape[1]) for place in order[:most]]
-    movers = tuple(Mover(before.listed[i], j, float(old[i, j]), float(new[i, j])) for i, j in cells)
     hidden_before, hidden_after = np.isnan(old), np.isnan(new)
     largest = None
     if before.output is not None and after.output is not None and before.output.shape == after.output.shape:
@@ -215,7 +217,7 @@ def _change(before: Trace, after: Trace, to: int) -> Change:
     return Change(
         to,
         difference,
-        movers,
+        tuple(Mover(before.listed[i], j, float(old[i, j]), float(new[i, j])) for i, j in cells),
         tuple(i for at, i in enumerate(before.listed) if _has_other_strongest(old[at], new[at])),
         int((hidden_before & ~hidden_after).sum()),
         int((hidden_after & ~hidden_before).sum()),
@@ -235,10 +237,3 @@ def _has_other_strongest(old: Array, new: Array) -> bool:
         return False
     strongest = (old >= np.nanmax(old) - SAME) & (new >= np.nanmax(new) - SAME)
     return not strongest.any()
-
-
-class Swap(NamedTuple):
-    """A token, and what stands in its place."""
-
-    old: str
-    new: str

@@ -171,10 +171,7 @@ def _matrices_differ(W: Ints) -> Bools:
 
 
 def _words_choose(scores: Ints) -> Bools:
-    """Tell for which scores, (b, n, n), each row has one largest key, not the same in all rows.
-
-    Under every mask, each row has one largest key, and for some word it is another word.
-    """
+    """Tell for which scores, (b, n, n), each row has one largest key under every mask, for some row another word."""
     n = scores.shape[1]
     choices = scores.argmax(2)
     chosen: Bools = np.any(choices != choices[:, :1], axis=1)

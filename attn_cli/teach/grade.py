@@ -114,15 +114,14 @@ def grade(submission: Submission, key: AnswerKey, tol: float, head_asked: bool =
         return verdict
     # What fits to the digits given goes before what fits within the tolerance alone.
     exact = grading._replace(tolerance=0.0)
+    verdict = verdict._replace(guessed=True)
     found = _explanations(exact, first.step) or _explanations(grading, first.step)
-    compared = _all_following(verdict.compared) if found else verdict.compared
-    return verdict._replace(candidates=found, guessed=True, compared=compared)
-
-
-def _all_following(compared: tuple[StepResult, ...]) -> tuple[StepResult, ...]:
-    """Mark all steps after the first that differs as following: the one mistake explains them too."""
-    differs = [result.step for result in compared if result.status == "differs" and not result.is_unfinished]
-    return tuple(one._replace(status="follows") if one.step in differs[1:] else one for one in compared)
+    if not found:
+        return verdict
+    # The one mistake explains all steps after the first that differs.
+    apart = [one.step for one in verdict.compared if one.status == "differs" and not one.is_unfinished][1:]
+    compared = (one._replace(status="follows") if one.step in apart else one for one in verdict.compared)
+    return verdict._replace(candidates=found, compared=tuple(compared))
 
 
 def _explanations(grading: Grading, wrong: str) -> tuple[str, ...]:
@@ -140,16 +139,12 @@ def _explains(grading: Grading, procedure: Procedure, wrong: str) -> bool:
             continue
         if step in grading.given and _compare(grading, procedure, step, arrays).status != "right":
             return False
-        earlier[step] = arrays + _students_own(grading, step, arrays)
+        earlier[step] = arrays + (_submitted(grading, step, arrays) or rounded(arrays, grading.digits))
     return bool(earlier[wrong])
 
 
-def _students_own(grading: Grading, step: str, arrays: list[Array]) -> list[Array]:
-    """Return what the student may have computed the next step from, besides the arrays: one array, or none."""
-    return _submitted(grading, step, arrays) or rounded(arrays, grading.digits)
-
-
 def _submitted(grading: Grading, step: str, arrays: list[Array]) -> list[Array]:
+    """Return the student's own numbers, to compute the next step from: one array, or none."""
     if step not in grading.given:
         return []
     return submitted_heads(grading.given[step].values, step, arrays, grading.key.target, grading.digits)
@@ -165,7 +160,8 @@ def _results(grading: Grading) -> Iterator[StepResult]:
             continue
         arrays = correct[step] = possible_arrays(problem, CORRECT, step, correct)
         after = following[step] = possible_arrays(problem, CORRECT, step, following)
-        own = _students_own(grading, step, arrays)
+        submitted = _submitted(grading, step, arrays)
+        own = submitted or rounded(arrays, grading.digits)
         status = ""
         if step in grading.given:
             result = _compare(grading, CORRECT, step, arrays)
@@ -175,8 +171,7 @@ def _results(grading: Grading) -> Iterator[StepResult]:
             yield result
         if status in ("", "right"):
             correct[step] = arrays + own
-        replaces = status == "differs" and _submitted(grading, step, arrays)
-        following[step] = own if replaces else after + own
+        following[step] = own if status == "differs" and submitted else after + own
 
 
 def _compare(grading: Grading, procedure: Procedure, step: str, arrays: list[Array]) -> StepResult:
@@ -196,10 +191,9 @@ def _compare(grading: Grading, procedure: Procedure, step: str, arrays: list[Arr
         first = first or result
     wanted = usual[0].shape
     first = first or StepResult(step, "differs", shapes=(wanted, matrix.values.shape))
-    transposed = (
-        fit_shape(matrix.values.T, wanted) if matrix.values.ndim == 2 and procedure == CORRECT else None
-    )
-    if transposed is None or matrix.values.shape == (1, 1):
+    is_matrix = matrix.values.ndim == 2 and matrix.values.shape != (1, 1)
+    transposed = fit_shape(matrix.values.T, wanted) if is_matrix and procedure == CORRECT else None
+    if transposed is None:
         return first
     fits = _compare_cells(problem, procedure, step, transposed, usual, reach).status == "right"
     return first._replace(right_if_transposed=fits)
@@ -248,11 +242,7 @@ def _compare_cells(
 
 
 def _unfilled(problem: Problem, step: str, given: Array) -> Bools:
-    """Return which cells are not filled in yet, in a matrix that holds something.
-
-    Under a mask, a blank cell may mean masked: there only a row that is all blank counts, of a query that may
-    look at something.
-    """
+    """Return which cells are not filled in yet; under a mask only rows that are blank, of a query with keys."""
     empty: Bools = np.isnan(given)
     if empty.all():
         return np.zeros_like(empty)

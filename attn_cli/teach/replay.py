@@ -84,10 +84,8 @@ def problem_from(trace: Trace, wants_mean: bool) -> Problem:
         W[letter] = np.concatenate([part.T if out_in else part for part in parts], axis=1)
         if getattr(heads[0], f"b_{letter}") is not None:
             b[letter] = np.concatenate([getattr(head, f"b_{letter}") for head in heads])
-    if trace.W_o is not None:
-        W["o"] = trace.W_o.T if out_in else trace.W_o
-    if trace.b_o is not None:
-        b["o"] = trace.b_o
+    W |= {} if trace.W_o is None else {"o": trace.W_o.T if out_in else trace.W_o}
+    b |= {} if trace.b_o is None else {"o": trace.b_o}
     x = None
     if is_projected and trace.x_query is not None and trace.x_key is not None:
         x = (trace.x_query, trace.x_key)
@@ -178,7 +176,7 @@ def _transposed(problem: Problem) -> Iterator[Procedure]:
 
 
 def _swaps(problem: Problem) -> tuple[str, ...]:
-    """Return the ways to use keys as values and values as keys, or to give each under the other's name."""
+    """Return the ways to use keys and values for each other, or to give each under the other's name."""
     k, v = problem.steps.get("k"), problem.steps.get("v")
     if k is None or v is None:
         return ()
@@ -232,10 +230,8 @@ def _projected(problem: Problem, procedure: Procedure, step: str, earlier: Earli
 
 def _keys_and_values(procedure: Procedure) -> tuple[str, str]:
     """Return the steps that serve as keys and as values."""
-    only_once = {"in-scores": ("v", "v"), "in-output": ("k", "k")}
-    return only_once.get(
-        procedure.swapped, ("v", "k") if procedure.swapped in ("used", "named") else ("k", "v")
-    )
+    exchanged = {"in-scores": ("v", "v"), "in-output": ("k", "k"), "used": ("v", "k"), "named": ("v", "k")}
+    return exchanged.get(procedure.swapped, ("k", "v"))
 
 
 def _scores(problem: Problem, procedure: Procedure, step: str, earlier: Earlier) -> list[Array]:
@@ -305,9 +301,7 @@ def _layer_output(problem: Problem, procedure: Procedure, step: str, earlier: Ea
 # How each step is computed, and from which. Scores without q and k, or weights without scores, are a beginning.
 _Compute = Callable[[Problem, Procedure, str, Earlier], list["Array"]]
 _COMPUTED: dict[str, tuple[_Compute, tuple[str, ...]]] = {
-    "q": (_projected, ()),
-    "k": (_projected, ()),
-    "v": (_projected, ()),
+    **dict.fromkeys(("q", "k", "v"), (_projected, ())),
     "scores": (_scores, ("q", "k")),
     "scaled_scores": (_scaled, ("scores",)),
     "masked_scores": (_masked, ("scaled_scores",)),

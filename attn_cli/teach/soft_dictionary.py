@@ -96,12 +96,7 @@ class Lookup:
         }
 
 
-def look_up(
-    query: str,
-    pairs: Pairs,
-    settings: Settings,
-    report: OnPart | None = None,
-) -> Lookup:
+def look_up(query: str, pairs: Pairs, settings: Settings, report: OnPart | None = None) -> Lookup:
     """Look a query up in a dictionary: exactly, by the nearest key, and softly.
 
     >>> from attn_cli.inputs.key_value_pairs import dictionary
@@ -149,10 +144,8 @@ def _cosines(trace: Trace) -> tuple[float | None, ...]:
 
 def _nearest(trace: Trace, query: str, cosines: Sequence[float | None]) -> int | None:
     """Return the key with the largest cosine; of several the one that equals the query, or the first."""
-    known = [j for j, cosine in enumerate(cosines) if cosine is not None]
-    if not known:
-        return None
-    return max(known, key=lambda j: (cosines[j] or 0.0, trace.key_tokens[j] == query, -j))
+    known = (j for j, cosine in enumerate(cosines) if cosine is not None)
+    return max(known, key=lambda j: (cosines[j] or 0.0, trace.key_tokens[j] == query, -j), default=None)
 
 
 def _shares(trace: Trace, values: Sequence[str], numeric: bool) -> tuple[Share, ...]:

@@ -113,11 +113,9 @@ def matrix_from(value: object, where: str) -> Matrix:
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in "iuf":
             raise InputError(f"{where} is not a matrix of numbers: it holds {value.dtype}.")
-        decimals = _array_decimals(value)
-        values = value.astype(np.float64)
-        if decimals < MOST_DIGITS:  # 0.1 in float32 means 0.1, not 0.10000000149
-            values = np.round(values, decimals)
-        return _with_digits(values, decimals)
+        decimals, values = _array_decimals(value), value.astype(np.float64)
+        # 0.1 in float32 means 0.1, not 0.10000000149.
+        return _with_digits(np.round(values, decimals) if decimals < MOST_DIGITS else values, decimals)
     try:
         values = np.array(_numbers(value), dtype=np.float64)
     except (ValueError, OverflowError):
@@ -152,18 +150,13 @@ def _array_decimals(array: NDArray[np.generic]) -> int:
     numbers = array[np.isfinite(array)] if array.dtype.kind == "f" else array[:0]
     wide = numbers.astype(np.float64)
     with np.errstate(all="ignore"):
-        fits = (
-            n for n in range(MOST_DIGITS) if np.array_equal(np.round(wide, n).astype(array.dtype), numbers)
-        )
-        return next(fits, MOST_DIGITS)
+        shown = (np.round(wide, n).astype(array.dtype) for n in range(MOST_DIGITS))
+        return next((n for n, one in enumerate(shown) if np.array_equal(one, numbers)), MOST_DIGITS)
 
 
 def _with_digits(values: Array, decimals: int) -> Matrix:
-    """Return a matrix with the digits that it was given to.
-
-    0.5 may be 0.50, and 1 may be 1.00, as programs drop trailing zeros: a single digit is believed only where
-    three different numbers show it, and whole numbers never show any.
-    """
+    """Return a matrix with its digits; one alone is believed only where three different numbers show it."""
+    # Programs drop trailing zeros: 0.5 may be 0.50, and 1 may be 1.00.
     fractions = values[np.isfinite(values) & (values != np.round(values))]
     if decimals == 1 and len(np.unique(fractions)) > FEWEST_DIGITS:
         return Matrix(values, 1)
@@ -209,13 +202,11 @@ def accepted_layouts(
 def _usual_layouts(problem: Problem, step: str, target: str) -> tuple[str, ...]:
     if problem.heads == 1 or step == "layer_output":
         return ("0",)
-    is_projected = step in ("q", "k", "v")
+    is_projected, is_score = step in ("q", "k", "v"), step in SCORE_STEPS
     if target not in ("mean", "all"):
-        return (target, *(("stack", "side") if is_projected else ("stack",) if step in SCORE_STEPS else ()))
-    if is_projected:
-        return ("side", "stack")
-    if step in SCORE_STEPS:
-        return ("stack", "mean")
+        return (target, *["stack"] * (is_projected or is_score), *["side"] * is_projected)
+    if is_projected or is_score:
+        return ("side", "stack") if is_projected else ("stack", "mean")
     if target == "mean":
         return ("mean",)
     return ("stack", "side") if step == "output" else ("stack",)

@@ -11,7 +11,7 @@ from attn_cli.io.escape import visible
 from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import find_rows
-from attn_cli.teach.compare import Comparison, Swap, between
+from attn_cli.teach.compare import Comparison, Swap, between, check_one_head
 from attn_cli.text.tokenize import tokenize
 from attn_cli.trace.trace import Trace
 
@@ -24,7 +24,7 @@ Both = tuple[float, float]  # before and after
 
 
 class KeyChange(NamedTuple):
-    """What one query gives one key, before and after; None where masked or where there is no such term."""
+    """What one query gives one key, before and after a swap; None where masked or where there is no such term."""
 
     key: int
     is_swapped: bool
@@ -43,14 +43,14 @@ class KeyChange(NamedTuple):
         return None if self.weights is None else self.weights[0] - (self.followed_place or 0.0)
 
 
-def parse_swaps(written: Sequence[str]) -> tuple[Swap, ...]:
+def parse_swaps(typed: Sequence[str]) -> tuple[Swap, ...]:
     """Return the swaps that were written as OLD=NEW.
 
     >>> parse_swaps(["fox=rock"])
     (Swap(old='fox', new='rock'),)
     """
     swaps = []
-    for text in written:
+    for text in typed:
         old, equals, new = (part.strip() for part in text.partition("="))
         if not (old and equals and new):
             raise UsageError(f"--swap takes OLD=NEW; {visible(text[:60])!r} is not that.", HINT, OPTION)
@@ -71,8 +71,7 @@ def swap(
     Each swap is of all occurrences of a token, or of the place that has this number. Raises UsageError for a token
     that is not there, and for one that is to be replaced by several tokens.
     """
-    if settings.head == "all":
-        raise UsageError("One head is compared at a time.", "Give a head's name, or mean.", "--head")
+    check_one_head(settings)
     texts = [text] if context is None else [text, context]
     sides = [tokenize(side, settings.tokenizer, settings.keep_punctuation).tokens for side in texts]
     swapped, done = _swapped(sides, swaps, settings)
@@ -118,35 +117,30 @@ def _swapped(
 
 def _places(token: str, sides: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
     """Return where a token stands: (side, place) of each occurrence; a number is a place of the text."""
-    found = []
-    for side, tokens in enumerate(sides):
-        written = token in tokens or token.casefold() in (other.casefold() for other in tokens)
-        if written:
-            found += [(side, place) for place in find_rows(token, tokens, OPTION)]
-    if found:
-        return found
-    every = [other for tokens in sides for other in tokens]
-    if not (token.isdigit() and token.isascii()):
-        find_rows(token, every, OPTION)  # refuses it, with the nearest
-    return [(0, place) for place in find_rows(token, sides[0], OPTION)]
+    holding = [n for n, tokens in enumerate(sides) if token.casefold() in map(str.casefold, tokens)]
+    if not holding and not (token.isdigit() and token.isascii()):
+        find_rows(
+            token, [other for tokens in sides for other in tokens], OPTION
+        )  # refuses it, with the nearest
+    return [(n, place) for n in holding or [0] for place in find_rows(token, sides[n], OPTION)]
 
 
 def key_changes(comparison: Comparison, i: int) -> list[KeyChange]:
     """Return what query i gives each key before and after the swap."""
     before, after = comparison.traces
-    rows = [trace.row(i) for trace in comparison.traces]
-    weights = [trace.weights[trace.row_in_arrays(i)].tolist() for trace in comparison.traces]
+    first, second = (trace.row(i) for trace in comparison.traces)
+    at = before.row_in_arrays(i)
+    old, new = (trace.weights[trace.row_in_arrays(i)].tolist() for trace in comparison.traces)
     found = []
-    for j, (old, new) in enumerate(zip(before.key_tokens, after.key_tokens, strict=True)):
-        may = before.mask is None or bool(before.mask[before.row_in_arrays(i), j])
+    for j, tokens in enumerate(zip(before.key_tokens, after.key_tokens, strict=True)):
         content = distance = None
-        first, second = rows
         if first is not None and second is not None:
             content = (first.scaled[j], second.scaled[j])
             if first.position is not None and second.position is not None:
                 distance = (first.position[j], second.position[j])
-        both = (weights[0][j], weights[1][j])
-        found.append(KeyChange(j, old != new, both if may else None, content, distance))
+        may = before.mask is None or bool(before.mask[at, j])
+        weights = (old[j], new[j]) if may else None
+        found.append(KeyChange(j, tokens[0] != tokens[1], weights, content, distance))
     return found
 
 
