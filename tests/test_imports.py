@@ -182,18 +182,7 @@ def named(requirements):
 
 
 def test_nothing_that_computes_prints():
-    quiet = {
-        "core",
-        "text",
-        "settings",
-        "vectors",
-        "inputs",
-        "trace",
-        "models",
-        "learn",
-        "pipeline",
-        "teach",
-    }
+    quiet = {"core", "text", "settings", "vectors", "inputs", "trace", "models", "learn", "pipeline", "teach"}
     assert quiet <= set(map(unit, trees()))
     for name, tree in trees().items():
         names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}

@@ -431,10 +431,7 @@ def test_the_latex_of_sheet_and_key_hold_the_same_tables_one_blank_one_filled():
     [
         ("\\input{x}", r"\textbackslash{}input\{x\}"),
         ("50% & $5 #1 a_b", r"50\% \& \$5 \#1 a\_b"),
-        (
-            "^~|<b>",
-            r"\textasciicircum{}\textasciitilde{}\textbar{}\textless{}b\textgreater{}",
-        ),
+        ("^~|<b>", r"\textasciicircum{}\textasciitilde{}\textbar{}\textless{}b\textgreater{}"),
         ("\x1b[31m", r"\textasciicircum{}[[31m"),
         ("--key", r"-\kern0pt{}-key"),
         ('say "x" twice', "say ``x'' twice"),

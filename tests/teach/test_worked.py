@@ -31,7 +31,7 @@ BLOCKS = [
     ("a2", "scaled", "--score scaled"),
 ]
 ELSEWHERE = {  # blocks that a test of its own holds
-    "coffee": {"q", "k", "v", "two heads (columns 0-1 and 2-3)", "two heads, mean of weights", CROSS},
+    "coffee": {"q", "k", "v", "two heads (columns 0-1 and 2-3)", "two heads, mean of weights", CROSS}
 }
 PARTS = {"scores", "scaled_scores", "weights", "output"}
 
