@@ -26,7 +26,7 @@ from attn_cli.io.escape import visible
 if TYPE_CHECKING:
     from attn_cli.batch.cut import Plan
     from attn_cli.batch.folder import Folder
-    from attn_cli.batch.job import Job
+    from attn_cli.batch.lines import Job
     from attn_cli.batch.manifest import Manifest, PartEntry
 
 TICK = 0.5  # seconds between two looks whether the scheduler is there
@@ -79,10 +79,10 @@ class Dask:
     def map(self, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
         """Return what the function returned for each task, in order; raise the first task's error that raised one."""
         found = dict(self.results(function, tasks))
-        for _, one in sorted(found.items(), key=lambda item: item[0]):
-            if isinstance(one, AttnError):
-                raise one
-        return [found[number] for number in range(len(found))]
+        in_order = [found[number] for number in range(len(found))]
+        if errors := [one for one in in_order if isinstance(one, AttnError)]:
+            raise errors[0]
+        return in_order
 
     def parts(
         self, job: Job, folder: Folder, plan: Plan, manifest: Manifest, report: Callable[[int], None]
@@ -90,8 +90,11 @@ class Dask:
         """Write the parts that the manifest does not name, and yield each; raise the error of the first bad line."""
         errors: dict[int, AttnError] = {}  # of bad lines, by their tasks: those before them may have others
         owner = claim(folder)
+        files = {} if self.scheduler is None else manifest.run["files"]
+        whole = pickle.dumps(job), files, absolute(folder.path), owner
+        cuts = plan.parts(frozenset(manifest.parts))
         try:
-            tasks = self._tasks(job, folder, owner, plan, manifest)
+            tasks = ((PartTask(attn_cli.__version__, manifests.LINES, *whole, cut),) for cut in cuts)
             for number, found in self.results(compute_part, tasks, errors):
                 if isinstance(found, AttnError) and found.line is None:
                     raise found
@@ -108,20 +111,6 @@ class Dask:
         if errors:
             raise errors[min(errors)]
 
-    def _tasks(
-        self, job: Job, folder: Folder, owner: str, plan: Plan, manifest: Manifest
-    ) -> Iterator[tuple[PartTask]]:
-        files = {} if self.scheduler is None else manifest.run["files"]
-        about = (
-            attn_cli.__version__,
-            manifests.LINES,
-            pickle.dumps(job),
-            files,
-            absolute(folder.path),
-            owner,
-        )
-        return ((PartTask(*about, cut),) for cut in plan.parts(frozenset(manifest.parts)))
-
     def results(
         self, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], stop: object = ()
     ) -> Iterator[tuple[int, Any]]:
@@ -133,11 +122,14 @@ class Dask:
         coming = enumerate(tasks)
         is_more = True
         while is_more or self.pending:
-            while is_more and len(self.pending) < self._ahead():
+            while is_more and len(self.pending) < max(AHEAD * self._threads(), LEAST_AHEAD):
                 number, task = next(coming, (-1, ()))
                 is_more = number >= 0 and not stop
                 if is_more:
-                    self._hand_out(function, number, task)
+                    with self._connected():
+                        future = self.client.submit(on_a_worker, function, *task, pure=False)
+                    self.pending[future.key] = number, future
+                    future.add_done_callback(self.ended.put)
             if self.pending:
                 yield from self._next()
 
@@ -148,12 +140,6 @@ class Dask:
                 del self.pending[key]
                 with suppress(Exception):
                     future.cancel()
-
-    def _hand_out(self, function: Callable[..., Any], number: int, task: tuple[Any, ...]) -> None:
-        with self._connected():
-            future = self.client.submit(on_a_worker, function, *task, pure=False)
-        self.pending[future.key] = number, future
-        future.add_done_callback(self.ended.put)
 
     def _next(self) -> Iterator[tuple[int, Any]]:
         """Wait for a moment, or until a task has ended, and yield what it returned."""
@@ -220,9 +206,6 @@ class Dask:
     def _lost(self) -> MachineError:
         hint = "Start it anew: the same command goes on where this run was."
         return MachineError(f"{self.name} was lost.", hint)
-
-    def _ahead(self) -> int:
-        return max(AHEAD * self._threads(), LEAST_AHEAD)
 
     def _threads(self) -> int:
         """Return how many tasks the workers can do at a time, as far as is known here."""

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.batch.job import Job
-from attn_cli.batch.lines import LONGEST_LINE, Line
+from attn_cli.batch.lines import LONGEST_LINE, Job, Line
 from attn_cli.batch.records import QUICK, Record, full_record, group_fields, records_of_model
-from attn_cli.batch.words import WordTable
 from attn_cli.errors import AttnError, InputError, UsageError
 from attn_cli.io.files import looks_like_file
 from attn_cli.pipeline.attend import attend_group, ready_heads
@@ -23,9 +21,11 @@ from attn_cli.pipeline.mask import stated_mask
 from attn_cli.pipeline.project import project_inputs, project_with_model
 from attn_cli.pipeline.record import Attended, record_trace
 from attn_cli.pipeline.sources.text import read_inputs, trace_text
+from attn_cli.settings.declare import size_of
 from attn_cli.settings.settings import ALL
 from attn_cli.settings.validate import settings_for_masked, text_limit
 from attn_cli.text.tokenize import tokenize
+from attn_cli.vectors.lookup import embed, random_vectors
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
@@ -37,9 +37,68 @@ MAX_GROUPED_WEIGHTS = 1 << 14  # weights of a text that is computed in a group
 CELLS = 1 << 15  # weights of a group: what is worked on stays near the processor
 TOKEN_OPTIONS = ("--query", "--without")  # they name a token: an error in one concerns this line only
 PROBE = "x"  # a dummy text: if it fails, every line would
+MOST_BYTES = 1 << 26  # of the vectors of a table of words; then it is emptied
+FIRST_ROWS = 256  # of it
+LONGEST_WORD = 64  # letters; a text with a longer word is computed by itself
 OF_NEXT_WORDS = {"next_words", "next_words_at", "notes"}  # fields that tell of the words that come next
 
 Row = Record | AttnError  # what becomes of a line
+
+
+class WordTable:
+    """The rows X of the words met so far, as `embed_tokens` makes them, in `matrix`."""
+
+    def __init__(self, settings: Settings, shared: Shared, dim: int) -> None:
+        self.settings, self.shared = settings, shared
+        self.oov = settings.oov or ("zero" if shared.stack is None else "model")
+        self.longest = min(LONGEST_WORD, (size_of(settings.max_word) or 0) // 4)
+        self.most = max(FIRST_ROWS, MOST_BYTES // (8 * dim))
+        self.matrix: Array = np.empty((FIRST_ROWS, dim))
+        self.places: dict[str, int] = {}  # of words; -1 where --oov error or skip has to do with one
+        self.used = 0  # rows of `matrix`
+
+    def add(self, texts: Sequence[Sequence[str]]) -> None:
+        """Look up the words that are new, all at once; where one of them is refused, each text by itself.
+
+        If there are too many, all others are forgotten first: their rows no longer hold.
+        """
+        if len(self.places) > self.most:
+            self.places.clear()
+            self.used = 0
+        new = {token for tokens in texts for token in tokens if token not in self.places}
+        try:
+            self._add(sorted(new))
+        except AttnError:
+            for tokens in texts:
+                with suppress(AttnError):  # said when the text is computed by itself
+                    self._add([token for token in dict.fromkeys(tokens) if token not in self.places])
+
+    def rows(self, tokens: Sequence[str]) -> list[int] | None:
+        """Return each token's row in `matrix`; None where a token is long, or --oov error or skip has to do with it."""
+        found = [self.places.get(token, -1) for token in tokens]
+        return None if -1 in found else found
+
+    def _add(self, words: Sequence[str]) -> None:
+        """Look up words, and hold them unless they are long."""
+        new = [word for word in words if len(word) <= self.longest]
+        if not new:
+            return
+        settings, stack, table = self.settings, self.shared.stack, self.shared.table
+        if settings.embedding == "random":
+            X = random_vectors(new, self.matrix.shape[1], settings.seed).X
+        else:
+            assert table is not None  # open_shared has opened it
+            oov = "skip" if self.oov == "error" else self.oov
+            found = embed(new, table, oov, settings.seed, None if stack is None else stack.spelling)
+            X = found.X
+            if self.oov in ("error", "skip"):
+                self.places |= dict.fromkeys(found.unknown, -1)
+                new = [token for token in new if token not in found.unknown]
+        start, self.used = self.used, self.used + len(new)
+        while self.used > len(self.matrix):
+            self.matrix = np.concatenate([self.matrix, np.empty_like(self.matrix)])
+        self.matrix[start : self.used] = X
+        self.places |= {token: start + n for n, token in enumerate(new)}
 
 
 class Text(NamedTuple):
@@ -60,16 +119,16 @@ class Text(NamedTuple):
         return len(self.query), len(self.key)
 
 
-class Computer:
+class Computer(ExitStack):
     """Computes the records of lines; what lines share is opened once. Use it in a `with` statement.
 
     Raises at once what would be wrong with every line.
     """
 
     def __init__(self, job: Job) -> None:
+        super().__init__()
         settings = settings_for_masked(job.settings) if job.kind == "masked" else job.settings
         self.job, self.settings = job, settings
-        self.opened = ExitStack()
         self.is_self = job.kind != "cross"
         self.is_quick = QUICK.issuperset(job.keys)
         self.most_bytes = text_limit(settings)
@@ -79,26 +138,19 @@ class Computer:
         else:
             from attn_cli.models.checkpoints.open_model import open_model  # only for a model on disk
 
-            self.shared = Shared(model=self.opened.enter_context(open_model(settings.model)))
+            self.shared = Shared(model=self.enter_context(open_model(settings.model)))
         is_told = not OF_NEXT_WORDS.isdisjoint(job.keys)
         if not is_told and (self._is_language_model or (settings.model is not None and settings.next)):
             self.settings = replace(settings, next=0, next_at="last")
         if settings.model is None:
             self._prepare()
 
-    def __enter__(self) -> Computer:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.opened.close()
-
     # What all lines share
 
     def _prepare(self) -> None:
         """Try a text, and make what groups share where there are groups."""
         settings = self.settings
-        oov = "zero" if settings.oov in ("error", "skip") else settings.oov
-        probe = replace(settings, oov=oov)
+        probe = replace(settings, oov="zero" if settings.oov in ("error", "skip") else settings.oov)
         # A mask's shape may fit only some lines, and some may have no such token.
         mask = None if self._has_mask_file else settings.mask
         alone = replace(probe, query=None, without=(), mask=mask)
@@ -170,21 +222,14 @@ class Computer:
                 done |= self._of_group(texts[start : start + size], layer)
         return done
 
-    def _sides(self, line: bytes) -> tuple[str, str, str]:
-        """Return a line's text, the tab after it and the context, which only `cross` has."""
-        text = line.decode("utf-8", "replace")
-        return (text, "", "") if self.is_self else text.partition("\t")
-
     def _plain(self, lines: Sequence[Line]) -> Iterator[tuple[int, tuple[str, ...]]]:
         """Yield the place and the sides of each line that may be computed in a group."""
         for at, line in enumerate(lines):
             if line is None or len(line) > MAX_GROUPED_WEIGHTS or 3 * len(line) > self.most_bytes:
                 continue
-            text, tab, context = self._sides(line)
-            if self.is_self:
-                yield at, (text,)
-            elif tab and "\t" not in context:
-                yield at, (text, context)
+            sides = tuple(line.decode("utf-8", "replace").split("\t", 0 if self.is_self else -1))
+            if self.is_self or len(sides) == 2:
+                yield at, sides
 
     def _full_texts(self, lines: Sequence[Line]) -> Iterator[Text]:
         """Yield the texts with all that a trace says of them."""
@@ -260,10 +305,9 @@ class Computer:
         whole, tokenizer = line.decode("utf-8", "replace"), self.settings.tokenizer
         if len(whole) > MOST_TOKENS and len(tokenize(whole, tokenizer, True).tokens) > MOST_TOKENS:
             raise InputError(f"This line has more than {MOST_TOKENS:,} tokens.", hint)
-        text, tab, context = self._sides(line)
-        if not self.is_self and (not tab or "\t" in context):
-            said = f"{'No tab' if not tab else 'More than one tab'} in this line."
+        text, *context = whole.split("\t", 0 if self.is_self else -1)
+        if not self.is_self and len(context) != 1:
+            said = f"{'More than one' if context else 'No'} tab in this line."
             raise InputError(said, "Give TEXT, one tab, CONTEXT.")
-        second = None if self.is_self else context
-        keep = self.job.keep_weights
+        second, keep = context[0] if context else None, self.job.keep_weights
         return trace_text(self.job.kind, text, second, self.settings, shared=self.shared, keep_weights=keep)

@@ -13,17 +13,8 @@ from itertools import accumulate, chain, islice
 from typing import Any, NamedTuple
 
 from attn_cli.batch import manifest
-from attn_cli.batch.lines import (
-    LINES,
-    LONGEST_MAGIC,
-    UTF_8,
-    Chunk,
-    Input,
-    Line,
-    check_text,
-    chunks_of,
-    split_lines,
-)
+from attn_cli.batch.lines import LINES, UTF_8, Chunk, Line, check_text, chunks_of, split_lines
+from attn_cli.batch.storage import LONGEST_MAGIC, Input
 from attn_cli.errors import FileError, InputError
 from attn_cli.io.files import packing
 
@@ -72,8 +63,7 @@ class Cut(NamedTuple):
             left -= len(chunk.lines)
             yield chunk
         if left:
-            said = f"The input has {left:,} fewer lines than it had."
-            raise FileError(said, "Rerun when it is complete.")
+            raise FileError(f"The input has {left:,} fewer lines than it had.", "Rerun when it is complete.")
 
 
 def blocks_of(files: Sequence[Input]) -> list[tuple[Input, int, int]]:
@@ -139,35 +129,20 @@ class Plan:
 
     def _pieces(self, n: int, left: int) -> Iterator[tuple[int, Place | list[Line]]]:
         """Yield the pieces of a file, and how many lines are in each; the first has up to `left`, others a part's."""
+        file, scans, ends = self.files[n], self.scans[n], self.ends[n]
         if self.is_packed[n]:
-            yield from _unpacked(self.files[n], left)
-            return
-        at, count = 0, self._count(n)
+            with file.open() as stream:
+                lines = chain.from_iterable(split_lines(file.unpacked(stream), file.name))
+                while found := _limited(islice(lines, left), file.name):
+                    yield len(found), found
+                    left = manifest.LINES
+        is_empty = not scans or (file.size == len(UTF_8) and scans[0].start == UTF_8)
+        at, count = 0, 0 if is_empty or self.is_packed[n] else ends[-1] + (scans[-1].end != b"\n")
         while at < count:
             taken = min(left, count - at)
-            yield taken, self._place(n, at)
+            piece = max(0, bisect_left(ends, at) - 1)  # the one that has the end of the line before
+            yield taken, Place(file, piece * PIECE, at - ends[piece])
             at, left = at + taken, manifest.LINES
-
-    def _count(self, n: int) -> int:
-        """Return how many lines a plain file has."""
-        found = self.scans[n]
-        if not found or (self.files[n].size == len(UTF_8) and found[0].start == UTF_8):
-            return 0
-        return self.ends[n][-1] + (found[-1].end != b"\n")
-
-    def _place(self, n: int, line: int) -> Place:
-        """Return where a line of a plain file is, counted from 0: in the piece that has the end of the one before."""
-        piece = max(0, bisect_left(self.ends[n], line) - 1)
-        return Place(self.files[n], piece * PIECE, line - self.ends[n][piece])
-
-
-def _unpacked(file: Input, left: int) -> Iterator[tuple[int, list[Line]]]:
-    """Yield the lines of a packed file, up to `left` of them and then a part's."""
-    with file.open() as stream:
-        lines = chain.from_iterable(split_lines(file.unpacked(stream), file.name))
-        while found := _limited(islice(lines, left), file.name):
-            yield len(found), found
-            left = manifest.LINES
 
 
 def _limited(lines: Iterator[Line], name: str) -> list[Line]:

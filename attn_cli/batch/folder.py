@@ -51,13 +51,11 @@ class LocalFolder:
 
     def read(self, name: str, most: int) -> bytes | None:
         """Return what a regular file holds; None if it is not there, InputError if it is more than so many bytes."""
-        try:
-            with open_regular(self._at(name)) as stream:
-                found = stream.read(most + 1)
-        except FileNotFoundError:
-            return None
-        _check_size(len(found), most, visible(self._at(name)))
-        return found
+        with suppress(FileNotFoundError), open_regular(self._at(name)) as stream:
+            found = stream.read(most + 1)
+            _check_size(len(found), most, visible(self._at(name)))
+            return found
+        return None
 
     def put(self, name: str, write: Write) -> tuple[int, str]:
         """Write a file beside its place, sync and rename it; return its bytes and their hash."""
@@ -165,25 +163,22 @@ class RemoteFolder:
                 said = f"Cannot write a temporary file: {reason(error)}."
                 raise WriteError(said, "TMPDIR may name another place.") from None
             with storage_errors(self._url(name), "write"):
-                self._send(stream, self._at(name))
+                path = self._at(name)
+                at = path if self.is_store else path + BESIDE
+                if not self.is_store:  # a link that lies there would be followed
+                    self._drop(at)
+                with self.system.open(at, "wb") as remote:
+                    shutil.copyfileobj(stream, remote, BLOCK)
+                if not self.is_store:
+                    self._drop(path)
+                    self.system.mv(at, path)
         return size, found
-
-    def _send(self, stream: IO[bytes], path: str) -> None:
-        at = path if self.is_store else path + BESIDE
-        if not self.is_store:  # a link that lies there would be followed
-            self._drop(at)
-        with self.system.open(at, "wb") as remote:
-            shutil.copyfileobj(stream, remote, BLOCK)
-        if not self.is_store:
-            self._drop(path)
-            self.system.mv(at, path)
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove files."""
         with storage_errors(self.path, "write"):
             for name in names:
-                self._drop(self._at(name))
-                self._drop(self._at(name) + BESIDE)
+                self._drop(self._at(name), self._at(name) + BESIDE)
 
     def size(self, name: str) -> int | None:
         """Return the bytes of a regular file; None for what is none."""
@@ -202,10 +197,11 @@ class RemoteFolder:
         about = self.system.info(path)
         return int(about["size"]) if _is_file(about) else None
 
-    def _drop(self, path: str) -> None:
-        """Remove a file, if it is there."""
-        with suppress(FileNotFoundError):
-            self.system.rm_file(path)
+    def _drop(self, *paths: str) -> None:
+        """Remove files that are there."""
+        for path in paths:
+            with suppress(FileNotFoundError):
+                self.system.rm_file(path)
 
     def _at(self, name: str) -> str:
         return f"{self.root}/{name}"
@@ -248,18 +244,16 @@ def _check_size(size: int, most: int, name: str) -> None:
 
 def _lock(descriptor: int, name: str) -> None:
     """Lock a folder; a run that was killed may hold it for another moment."""
-    try:
-        import fcntl
-    except ImportError:  # a system without locks
-        return
     end = time.monotonic() + PATIENCE
     while True:
         try:
+            import fcntl
+
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
             if time.monotonic() > end:
                 raise CreateError(f"Another run is writing into {name}.", "Wait for its end.") from None
             time.sleep(0.05)
-        except OSError:  # a file system without locks
+        except (ImportError, OSError):  # a system, or a file system, without locks
             return

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from hashlib import blake2b
-from typing import IO, TYPE_CHECKING, Any
+from hashlib import blake2b, file_digest
+from typing import IO, TYPE_CHECKING, Any, get_type_hints
 
 import attn_cli
 from attn_cli.batch.forms import FORMS
@@ -18,7 +18,7 @@ from attn_cli.io.files import reason
 from attn_cli.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from attn_cli.batch.job import Job
+    from attn_cli.batch.lines import Job
 
 MANIFEST = "manifest.json"
 SCHEMA = "attn-batch/1"
@@ -29,11 +29,9 @@ BESIDE = ".new"  # behind the name of a file with a URL that is not in its place
 OURS = re.compile(rf"(?:{PART.pattern}|{re.escape(MANIFEST)}|{re.escape(OWNER)})(?:{re.escape(BESIDE)})?")
 MAX_MANIFEST_BYTES = 1 << 26  # bytes of a manifest
 ROOM, ENTRY = 1 << 22, 512  # bytes that it has for the settings, and for each part
-HASH = re.compile("[0-9a-f]{32}")
 MOST_NAMES, LONGEST_NAME = 8, 200  # of settings that a message lists, and characters of each
 ANEW = "Give another folder, or --force to start anew."
 NEUTRAL_SETTINGS = ("threads",)  # they change no number
-PIECE = 1 << 20
 OF_A_MODEL = (".json", ".txt", ".model", ".safetensors")  # files of its folder
 
 
@@ -89,17 +87,12 @@ TYPES = {
     "run": dict,
     "parts": list,
 }
-OF_PART = {"file": str, "first": int, "lines": int, "refused": int, "bytes": int, "blake2b": str}
+OF_PART = get_type_hints(PartEntry)
 
 
 def most_bytes(lines: int) -> int:
     """Return how many bytes the manifest of so many lines has at most: JSON takes 23 times as much when it is read."""
-    return min(MAX_MANIFEST_BYTES, ROOM + ENTRY * count_parts(lines))
-
-
-def count_parts(lines: int) -> int:
-    """Return how many parts so many lines are."""
-    return -(-lines // LINES)
+    return min(MAX_MANIFEST_BYTES, ROOM + ENTRY * -(-lines // LINES))
 
 
 def read_manifest(
@@ -134,15 +127,15 @@ def _is_of(record: Any, types: Mapping[str, type]) -> bool:
 
 def _contradiction(record: Mapping[str, Any], form: str, lines: int) -> str:
     """Return in words what is wrong in a manifest of a run over so many lines; nothing where all fits together."""
-    parts = record["parts"]
+    parts, count = record["parts"], -(-lines // LINES)
     for n, about in enumerate(parts):
         if not _is_of(about, OF_PART) or not _is_possible(PartEntry(**about), form, lines):
             return f"entry {n} of its parts is not of this input"
     numbers = [PartEntry(**about).number for about in parts]
     if numbers != sorted(set(numbers)):
         return "its parts are not in order"
-    if record["complete"] and len(parts) != count_parts(lines):
-        return f"it says complete, and names {len(parts):,} of {count_parts(lines):,} parts"
+    if record["complete"] and len(parts) != count:
+        return f"it says complete, and names {len(parts):,} of {count:,} parts"
     if any(record[key] != sum(about[key] for about in parts) for key in ("lines", "refused")):
         return "its counts are not those of its parts"
     return ""
@@ -153,11 +146,8 @@ def _is_possible(part: PartEntry, form: str, lines: int) -> bool:
     start = part.number * LINES
     wanted = (part_name(part.number, form), 1 + start, min(LINES, lines - start))
     is_ours = 0 <= start < lines and (part.file, part.first, part.lines) == wanted
-    return is_ours and 0 <= part.refused <= part.lines and part.bytes >= 0 and _is_hash(part.blake2b)
-
-
-def _is_hash(text: str) -> bool:
-    return HASH.fullmatch(text) is not None
+    is_hash = re.fullmatch("[0-9a-f]{32}", part.blake2b) is not None
+    return is_ours and 0 <= part.refused <= part.lines and part.bytes >= 0 and is_hash
 
 
 def part_name(number: int, form: str) -> str:
@@ -200,50 +190,43 @@ def hashes_of_files(settings: Settings) -> dict[str, str]:
         path = None if settings.embedding in ("word2vec", "random") else path_of(settings.embedding)
         found |= {} if path is None else {settings.embedding: hash_of_file(path)[1]}
     if settings.model is not None:
-        found[settings.model] = _hash_of_model(settings.model)
+        from attn_cli.models.checkpoints.config import find_folder  # only for a model on disk
+
+        folder, digest = find_folder(settings.model), blake2b(digest_size=16)
+        for name in sorted(os.listdir(folder)):
+            path = os.path.join(folder, name)
+            if name.endswith(OF_A_MODEL) and os.path.isfile(path):
+                digest.update(f"{name} {hash_of_file(path)[1]} ".encode())
+        found[settings.model] = digest.hexdigest()
     return found
-
-
-def _hash_of_model(model: str) -> str:
-    from attn_cli.models.checkpoints.config import find_folder  # only for a model on disk
-
-    folder, digest = find_folder(model), blake2b(digest_size=16)
-    for name in sorted(os.listdir(folder)):
-        path = os.path.join(folder, name)
-        if name.endswith(OF_A_MODEL) and os.path.isfile(path):
-            digest.update(f"{name} {hash_of_file(path)[1]} ".encode())
-    return digest.hexdigest()
 
 
 def _differences(found: Mapping[str, Any], source: Mapping[str, Any], run: Mapping[str, Any]) -> str:
     """Return in words what is not as it was; nothing where all is."""
-    if _as_json(found["input"]) != _as_json(source):
+    if not _same(found["input"], source):
         return "its input was another"
-    if _as_json(found["run"]) == _as_json(run):
+    if _same(found["run"], run):
         return ""
     was, now = ({**one, **_dict(one.get("settings"))} for one in (found["run"], run))
-    names = [name[:LONGEST_NAME] for name in sorted(_different(was, now))[:MOST_NAMES]]
+    before, after = _dict(was.get("files")), _dict(now.get("files"))
+    changed = [
+        name for name in {*was, *now} - {"settings", "files"} if not _same(was.get(name), now.get(name))
+    ]
+    changed += [f"{path} was changed" for path in after if path in before and before[path] != after[path]]
+    names = [name[:LONGEST_NAME] for name in sorted(changed)[:MOST_NAMES]]
     return f"it was made with other settings ({visible(', '.join(names) or 'settings')})"
 
 
-def _as_json(value: Any) -> str:
-    """Return a value as text, in which True is not 1, as it is in Python; nothing for one that is nested too deep."""
+def _same(found: Any, ours: Any) -> bool:
+    """Tell whether two values are the same JSON, in which True is not 1; what is nested too deep is not ours."""
     try:
-        return json.dumps(value, sort_keys=True)
+        return json.dumps(found, sort_keys=True) == json.dumps(ours, sort_keys=True)
     except RecursionError:
-        return ""
+        return False
 
 
 def _dict(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _different(was: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
-    for name in {*was, *now} - {"settings", "files"}:
-        if _as_json(was.get(name)) != _as_json(now.get(name)):
-            yield name
-    before, after = _dict(was.get("files")), _dict(now.get("files"))
-    yield from (f"{path} was changed" for path in after if path in before and before[path] != after[path])
 
 
 def hash_of_file(path: str) -> tuple[int, str]:
@@ -257,8 +240,6 @@ def hash_of_file(path: str) -> tuple[int, str]:
 
 def hash_of(stream: IO[bytes]) -> tuple[int, str]:
     """Return the bytes that are left in a stream, and their hash."""
-    digest, size = blake2b(digest_size=16), 0
-    while piece := stream.read(PIECE):
-        digest.update(piece)
-        size += len(piece)
-    return size, digest.hexdigest()
+    start = stream.tell()
+    digest = file_digest(stream, lambda: blake2b(digest_size=16))  # type: ignore[arg-type]
+    return stream.tell() - start, digest.hexdigest()

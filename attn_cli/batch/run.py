@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from typing import IO, TYPE_CHECKING
 
 from attn_cli.batch.cut import Plan, blocks_of, scan_block
 from attn_cli.batch.folder import Folder, absolute
 from attn_cli.batch.forms import FORMS
-from attn_cli.batch.lines import Feed, Input, chunks_of
+from attn_cli.batch.lines import Feed, chunks_of
 from attn_cli.batch.manifest import (
     ANEW,
     BESIDE,
@@ -30,7 +30,7 @@ from attn_cli.batch.manifest import (
     output_identity,
     read_manifest,
 )
-from attn_cli.batch.storage import is_url
+from attn_cli.batch.storage import Input, is_url
 from attn_cli.batch.workers import OWNER_BYTES, holds, outputs, release
 from attn_cli.errors import AttnError, InputError, UsageError
 from attn_cli.io.console import say
@@ -39,13 +39,11 @@ from attn_cli.io.signals import cleaned_up
 
 if TYPE_CHECKING:
     from attn_cli.batch.cluster import Dask
-    from attn_cli.batch.job import Job
+    from attn_cli.batch.lines import Job
     from attn_cli.batch.workers import Local
 
     Engine = Local | Dask  # who computes the parts of a folder
-    LinesReport = Callable[
-        [int, float | None], None
-    ]  # gets the lines that are written, and the share that is done
+    LinesReport = Callable[[int, float | None], None]  # gets the lines that are written, and the share done
 
 OWNER_NAME = re.compile(rb"[0-9a-f]{%d}" % OWNER_BYTES)
 SHARE = 0.05  # of the time, at most, goes into writing the manifest
@@ -88,40 +86,30 @@ def write_folder(
             return 0, 0
         if manifest.parts:
             say(f"attn: {folder.name} already holds {done}: resuming.")
-        _fill(job, folder, plan, manifest, engine, report)
+        written, total = manifest.lines, plan.lines
+
+        def add_lines(more: int) -> None:
+            nonlocal written
+            written += more
+            report(written, written / total if total else None)
+
+        with ManifestWriter(folder, manifest) as writer:
+            for part in engine.parts(job, folder, plan, manifest, add_lines):
+                writer.add(part)
     return manifest.lines, manifest.refused
 
 
-def _fill(
-    job: Job, folder: Folder, plan: Plan, manifest: Manifest, engine: Engine, report: LinesReport
-) -> None:
-    """Let an engine write the parts that are missing, and name them in the manifest."""
-    done, total = manifest.lines, plan.lines
-
-    def add_lines(more: int) -> None:
-        nonlocal done
-        done += more
-        report(done, done / total if total else None)
-
-    writer = ManifestWriter(folder, manifest)
-    with writer.opened():
-        for part in engine.parts(job, folder, plan, manifest, add_lines):
-            writer.add(part)
-
-
-def _check_inputs(folder: Folder, files: Iterable[Input]) -> None:
+def _check_inputs(folder: Folder, files: Sequence[Input]) -> None:
     """Refuse to write into a folder where a file that is read has the name of one that is written."""
-    place = _real(folder.path)
-    for file in files:
-        at, name = os.path.split(_real(file.path))
+    place, *paths = [
+        path.rstrip("/") if is_url(path) else os.path.realpath(path)
+        for path in (one.path.removeprefix("file://") for one in (folder, *files))
+    ]
+    for file, path in zip(files, paths, strict=True):
+        at, name = os.path.split(path)
         if at == place and OURS.fullmatch(name):
             said = f"{file.name} is a file that is read: it would be replaced."
             raise UsageError(said, "Write into another folder.", "--output")
-
-
-def _real(path: str) -> str:
-    path = path.removeprefix("file://")
-    return path.rstrip("/") if is_url(path) else os.path.realpath(path)
 
 
 def _open_run(folder: Folder, job: Job, plan: Plan, engine: Engine, force: bool) -> Manifest:
@@ -167,25 +155,29 @@ def _manifest(folder: Folder, names: Mapping[str, bool], new: Manifest, plan: Pl
 
 
 class ManifestWriter:
-    """Writes the manifest of a folder; of many parts not after each, for it grows with them."""
+    """Writes the manifest of a folder: at the start, complete at the end, and with the parts there after an error.
+
+    Of many parts it is not written after each, for it grows with them.
+    """
 
     def __init__(self, folder: Folder, manifest: Manifest) -> None:
         self.folder, self.manifest = folder, manifest
         self.next = 0.0  # when it is to be written again
         self.is_behind = False  # whether it was not written after the last part
+        self.at_a_signal = ExitStack()
 
-    @contextmanager
-    def opened(self) -> Iterator[None]:
-        """Write the manifest at the start, complete at the end, and with the parts that are there after an error."""
-        try:
-            with cleaned_up(self.end):
-                self.store()  # from now on the folder is known to be a run's
-                yield
-        except BaseException:
+    def __enter__(self) -> ManifestWriter:
+        self.at_a_signal.enter_context(cleaned_up(self.end))
+        self.store()  # from now on the folder is known to be a run's
+        return self
+
+    def __exit__(self, kind: object, *raised: object) -> None:
+        self.at_a_signal.close()
+        if kind is not None:
             self.leave()
-            raise
-        self.manifest.complete = True
-        self.store()
+        else:
+            self.manifest.complete = True
+            self.store()
 
     def add(self, part: PartEntry) -> None:
         """Name a part that is there."""
@@ -199,8 +191,8 @@ class ManifestWriter:
         start = time.monotonic()
         text = self.manifest.text().encode()
         if len(text) > MAX_MANIFEST_BYTES:
-            hint = "Cut the input, and give each a folder."
-            raise InputError("A manifest cannot name so many parts.", hint)
+            said = "A manifest cannot name so many parts."
+            raise InputError(said, "Cut the input, and give each a folder.")
         self.folder.put(MANIFEST, lambda stream: stream.write(text))
         end = time.monotonic()
         self.next, self.is_behind = end + (end - start) / SHARE, False

@@ -13,10 +13,12 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from tempfile import mkdtemp
 from typing import Any, TypeVar
 
+from attn_cli.batch.storage import one_line
 from attn_cli.errors import MachineError, MissingExtra, UsageError
 from attn_cli.io.console import say
 from attn_cli.io.escape import count, visible
@@ -67,36 +69,32 @@ def local_cluster(dask: Any, workers: int) -> Iterator[Any]:
     """Start processes of this machine, which only this one can talk to; they end with it, whatever ends it."""
     from dask import config
 
-    folder = mkdtemp(prefix="attn-dask-")
-    sys.warnoptions.append(NO_WARNING)
-    try:
-        with cleaned_up(lambda: shutil.rmtree(folder, ignore_errors=True)), config.set(SETTINGS):
-            cluster = _started(dask, workers, folder)
-            try:
-                yield cluster
-            finally:
-                cluster.close(timeout=START)
-    finally:
-        sys.warnoptions.remove(NO_WARNING)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _started(dask: Any, workers: int, folder: str) -> Any:
-    try:
-        return dask.LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-            scheduler_kwargs={"dashboard": False},
-            memory_limit=None,
-            local_directory=folder,
-            security=True,  # the keys of this run: nobody else on this machine can send it work
-            silence_logs=logging.CRITICAL,
-        )
-    except (RuntimeError, OSError) as error:
-        hint = f"Try fewer than {count(workers, 'worker', 'workers')}."
-        raise MachineError(f"The local cluster cannot start: {_message(error)}.", hint) from None
+    with ExitStack() as undo:
+        folder = mkdtemp(prefix="attn-dask-")
+        remove = partial(shutil.rmtree, folder, ignore_errors=True)
+        undo.callback(remove)
+        sys.warnoptions.append(NO_WARNING)
+        undo.callback(sys.warnoptions.remove, NO_WARNING)
+        undo.enter_context(cleaned_up(remove))
+        undo.enter_context(config.set(SETTINGS))
+        try:
+            cluster = dask.LocalCluster(
+                n_workers=workers,
+                threads_per_worker=1,
+                host="127.0.0.1",
+                dashboard_address="127.0.0.1:0",
+                scheduler_kwargs={"dashboard": False},
+                memory_limit=None,
+                local_directory=folder,
+                security=True,  # the keys of this run: nobody else on this machine can send it work
+                silence_logs=logging.CRITICAL,
+            )
+        except (RuntimeError, OSError) as error:
+            hint = f"Try fewer than {count(workers, 'worker', 'workers')}."
+            said = f"The local cluster cannot start: {one_line(error, LONGEST)}."
+            raise MachineError(said, hint) from None
+        undo.callback(cluster.close, timeout=START)
+        yield cluster
 
 
 @contextmanager
@@ -169,14 +167,14 @@ def _place(comm: Any, address: str) -> tuple[str, int] | None:
         comm.registry.get_backend(scheme)
         host, port = comm.addressing.parse_host_port(place) if scheme in ("tcp", "tls") else ("", 0)
     except ValueError as error:
-        said = f"--scheduler cannot be {visible(address)}: {_message(error)}."
+        said = f"--scheduler cannot be {visible(address)}: {one_line(error, LONGEST)}."
         raise UsageError(said, EXAMPLE, "--scheduler") from None
     return (host, port) if port else None
 
 
 def _failed(error: BaseException, name: str, place: tuple[str, int] | None, seconds: float) -> Exception:
     """Return in the place of Dask's error what it means."""
-    said = _message(error)
+    said = one_line(error, LONGEST)
     if isinstance(error, FileNotFoundError) or any(word in said for word in OF_SETTINGS):
         hint = "Its certificates are those of Dask's own settings: distributed.comm.tls."
         return UsageError(f"--scheduler cannot be {name}: {said}.", hint, "--scheduler")
@@ -195,7 +193,7 @@ def _reason(error: BaseException | None) -> str:
         if not isinstance(error, TimeoutError) and getattr(error, "strerror", None):
             found = visible(str(error.strerror))  # type: ignore[attr-defined]
         elif isinstance(error, ImportError):
-            found = _message(error)
+            found = one_line(error, LONGEST)
         error = error.__cause__ or error.__context__
     return found
 
@@ -210,7 +208,3 @@ def _refusal(place: tuple[str, int] | None) -> str:
     except OSError as error:
         return reason(error)
     return ""
-
-
-def _message(error: BaseException) -> str:
-    return visible(" ".join(str(error).split())[:LONGEST]).rstrip(".") or type(error).__name__

@@ -1,13 +1,15 @@
-"""Files that are named by URLs (s3://, gs://, hdfs://), through fsspec."""
+"""Files on this machine, or named by URLs (s3://, gs://, hdfs://) and reached through fsspec: what a run reads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 from attn_cli.errors import AttnError, CreateError, FileError, MissingExtra, UsageError, WriteError
 from attn_cli.io.escape import visible
+from attn_cli.io.files import check_regular, packing, pieces, reason
 
 PACKAGES = {  # what fsspec needs for a protocol
     **dict.fromkeys(("s3", "s3a"), "s3fs"),
@@ -22,6 +24,9 @@ OBJECT_STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss")
 OF_ONE_PROCESS = ("memory",)
 LONGEST = 300  # characters of what a library says
 ERRORS: dict[str, type[AttnError]] = {"read": FileError, "create": CreateError, "write": WriteError}
+PIECE = 1 << 16  # bytes that are read at a time
+LONGEST_MAGIC = 6  # bytes that tell how a file is packed
+WILD = "*?["
 
 
 def is_url(path: str) -> bool:
@@ -46,8 +51,9 @@ def file_system(url: str) -> tuple[Any, str]:
     except ImportError:
         raise MissingExtra(f"{name} needs fsspec.", "pip install 'attn-cli[dask]'") from None
     if protocol in OF_ONE_PROCESS:
-        hint = "Give a path that all processes can see."
-        raise UsageError(f"{name} is in the memory of one process.", hint)
+        raise UsageError(
+            f"{name} is in the memory of one process.", "Give a path that all processes can see."
+        )
     try:
         system, path = fsspec.url_to_fs(url)
     except ImportError:
@@ -59,26 +65,113 @@ def file_system(url: str) -> tuple[Any, str]:
         raise UsageError(f"{name} cannot be used: {visible(str(error))}.", hint) from None
     except Exception as error:  # what the file system's library raises: no credentials, no such host
         hint = "Check the address and the credentials."
-        raise FileError(f"Cannot reach {name}: {_message(error)}.", hint) from None
+        raise FileError(f"Cannot reach {name}: {one_line(error)}.", hint) from None
     return system, path
 
 
 @contextmanager
-def storage_errors(url: str, verb: str = "read") -> Iterator[None]:
-    """Say of whatever a file system's library raises that the URL cannot be read (FileError), or written."""
+def storage_errors(path: str, verb: str = "read") -> Iterator[None]:
+    """Say of whatever the system, or a file system's library, raises that the path cannot be read, or written."""
+    said = f"Cannot {verb} {visible(path)}"
     try:
         yield
     except (AttnError, MemoryError):
         raise
-    except FileNotFoundError:
-        said = f"Cannot {verb} {visible(url)}: there is no such file."
-        raise ERRORS[verb](said, "Check the path.") from None
     except Exception as error:  # each library has its own
-        hint = "Check the path and the credentials."
-        raise ERRORS[verb](f"Cannot {verb} {visible(url)}: {_message(error)}.", hint) from None
+        if not is_url(path):
+            if isinstance(error, OSError):
+                raise FileError(f"{said}: {reason(error)}.") from None
+            raise
+        if isinstance(error, FileNotFoundError):
+            raise ERRORS[verb](f"{said}: there is no such file.", "Check the path.") from None
+        raise ERRORS[verb](f"{said}: {one_line(error)}.", "Check the path and the credentials.") from None
 
 
-def _message(error: Exception) -> str:
+def one_line(error: BaseException, longest: int = LONGEST) -> str:
     """Return what an error says, in one short line."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return visible(text[:LONGEST]).rstrip(".")
+    return visible(" ".join(str(error).split())[:longest]).rstrip(".") or type(error).__name__
+
+
+class Input(NamedTuple):
+    """A file of lines, and its size in bytes."""
+
+    path: str
+    size: int
+
+    @property
+    def name(self) -> str:
+        """The path as messages show it."""
+        return visible(self.path)
+
+    @contextmanager
+    def open(self) -> Iterator[IO[bytes]]:
+        """Open it; FileError where it cannot be opened."""
+        with storage_errors(self.path):
+            if is_url(self.path):
+                system, path = file_system(self.path)
+                stream: IO[bytes] = system.open(path, "rb")
+            else:
+                check_regular(self.path)
+                stream = open(self.path, "rb")  # noqa: SIM115  # closed below
+        with stream:
+            yield stream
+
+    def pieces(
+        self, stream: IO[bytes], start: int = 0, size: int | None = None, most: int | None = None
+    ) -> Iterator[bytes]:
+        """Yield the bytes that lie in the file from `start` on, at most `size` of them; FileError where fewer do."""
+        most = most or PIECE
+        with storage_errors(self.path):
+            stream.seek(start)
+            while size != 0 and (piece := stream.read(min(most, size or most))):
+                size = None if size is None else size - len(piece)
+                yield piece
+        if size:
+            hint = "Rerun when it is complete."
+            raise FileError(f"Cannot read {self.name}: it was truncated during the run.", hint)
+
+    def unpacked(self, stream: IO[bytes]) -> Iterator[bytes]:
+        """Yield the bytes of the file, unpacked where it is packed; InputError where the packing is damaged."""
+        with storage_errors(self.path):
+            stream.seek(0)
+            packed = packing(stream.read(LONGEST_MAGIC))
+            yield from pieces(stream, packed, self.name) if packed else self.pieces(stream)
+
+
+def inputs_of(names: Sequence[str]) -> list[Input]:
+    """Return the files that paths and patterns name, each pattern's in the order of their names."""
+    return [found for name in names for found in (_remote(name) if is_url(name) else _local(name))]
+
+
+def _local(name: str) -> list[Input]:
+    paths = [name]
+    if any(sign in name for sign in WILD) and not os.path.lexists(name):
+        from glob import glob  # only for patterns
+
+        paths = sorted(path for path in glob(name, recursive=True) if not os.path.isdir(path))
+        _check_found(paths, name)
+    for path in paths:
+        check_regular(path)
+    return [Input(path, os.path.getsize(path)) for path in paths]
+
+
+def _remote(name: str) -> list[Input]:
+    with storage_errors(name):
+        system, path = file_system(name)
+        if any(sign in path for sign in WILD):
+            about = system.glob(path, detail=True).values()
+            found = sorted((one for one in about if one["type"] == "file"), key=lambda one: str(one["name"]))
+            _check_found(found, name)
+        else:
+            found = [system.info(path)]
+            if found[0]["type"] != "file":
+                raise FileError(f"Cannot read {visible(name)}: it is a directory.", "Give its files: DIR/*")
+        # The protocol, with a host where one is named.
+        before = name.removesuffix(path) if name.endswith(path) else ""
+        urls = [before + one["name"] if before else system.unstrip_protocol(one["name"]) for one in found]
+        return [Input(url, int(one["size"])) for url, one in zip(urls, found, strict=True)]
+
+
+def _check_found(paths: Sequence[object], name: str) -> None:
+    if not paths:
+        raise FileError(f"Cannot read {visible(name)}: no file is named like that.", "Check the pattern.")

@@ -10,7 +10,6 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
 from functools import cache
 from itertools import chain, groupby
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -30,13 +29,13 @@ from attn_cli.io.files import reason
 if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
 
-    from attn_cli.batch.job import ChunkOutput, Job
+    from attn_cli.batch.lines import ChunkOutput, Job
 
 OWNER_BYTES = 16  # of a run's name in its folder
-AHEAD = 2  # chunks a process that may be computed, or be under way, before the one that is written next
+AHEAD = 2  # chunks per process that may be computed, or be under way, before the one that is written next
 _of_thread = (
     threading.local()
-)  # a worker of a cluster may have several, and a Computer does one thing at a time
+)  # a worker of a cluster may have several threads, and a Computer does one thing at a time
 
 
 class Local:
@@ -56,13 +55,7 @@ class Local:
         cuts = plan.parts(frozenset(manifest.parts))
         found = outputs(job, chain.from_iterable(cut.chunks() for cut in cuts), self.workers)
         for number, chunks in groupby(found, lambda chunk: (chunk.first - 1) // manifests.LINES):
-            yield write_part(folder, job, number, _reported(chunks, report))
-
-
-def _reported(chunks: Iterable[ChunkOutput], report: Callable[[int], None]) -> Iterator[ChunkOutput]:
-    for chunk in chunks:
-        yield chunk
-        report(chunk.lines)
+            yield write_part(folder, job, number, chunks, report)
 
 
 def outputs(
@@ -73,20 +66,23 @@ def outputs(
     Other processes are started once there is more than one chunk to do: lines that come one by one, or are few, are
     computed here. A chunk that is not ready is waited for where nothing else is left to do.
     """
+    for found in _outputs(job, chunks, workers, is_ready):
+        yield found
+        if found.error is not None:
+            return
+
+
+def _outputs(
+    job: Job, chunks: Iterator[Chunk], workers: int, is_ready: Callable[[], bool]
+) -> Iterator[ChunkOutput]:
     with Computer(job) as computer:
         for chunk in chunks:
             if workers > 1 and len(chunk.lines) == LINES:
                 break
-            found = write_chunk(computer, chunk)
-            yield found
-            if found.error is not None:
-                return
+            yield write_chunk(computer, chunk)
         else:
             return
-    for found in _of_processes(job, chain([chunk], chunks), workers, is_ready):
-        yield found
-        if found.error is not None:
-            return
+    yield from _of_processes(job, chain([chunk], chunks), workers, is_ready)
 
 
 def _of_processes(
@@ -122,8 +118,7 @@ def _pool(workers: int) -> ProcessPoolExecutor:
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    context = get_context("fork" if sys.platform == "linux" else "spawn")
-    pool = ProcessPoolExecutor(workers, context, _begin)
+    pool = ProcessPoolExecutor(workers, get_context("fork" if sys.platform == "linux" else "spawn"), _begin)
     with warnings.catch_warnings():  # NumPy's own threads are none of Python's, and wait
         warnings.simplefilter("ignore", DeprecationWarning)
         pool.submit(os.getpid)
@@ -147,13 +142,10 @@ def _end_with_parent() -> None:
 
 
 def _output(job: Job, chunk: Chunk) -> ChunkOutput:
-    """Return what a chunk becomes, in a process of the pool."""
     return write_chunk(_computer(job), chunk)
 
 
-@cache
-def _computer(job: Job) -> Computer:
-    return Computer(job)
+_computer = cache(Computer)  # of a process of the pool
 
 
 # Parts
@@ -164,11 +156,12 @@ def write_part(
     job: Job,
     number: int,
     chunks: Iterable[ChunkOutput],
+    report: Callable[[int], None] = lambda lines: None,
     check: Callable[[], None] = lambda: None,
 ) -> PartEntry:
     """Write the chunks of one part, and return what the manifest says of it; raise the error of a bad line.
 
-    `check` is called before the part takes its place, and may raise.
+    `report` gets the lines of each chunk. `check` is called before the part takes its place, and may raise.
     """
     lines = refused = 0
 
@@ -180,6 +173,7 @@ def write_part(
                     raise chunk.error
                 put(chunk.data)
                 lines, refused = lines + chunk.lines, refused + chunk.refused
+                report(chunk.lines)
         check()
 
     name = part_name(number, job.form)
@@ -233,11 +227,14 @@ def compute_part(task: PartTask) -> PartEntry:
         said = f"A worker has attn {attn_cli.__version__}, and this is {task.version}."
         raise MachineError(said, "Install the same version on all machines.")
     manifests.LINES = task.lines_a_part
-    job, computer = _prepared(task)
-    folder, number = folder_of(task.folder), task.cut.number
+    computer, folder = _prepared(task), folder_of(task.folder)
     chunks = (write_chunk(computer, chunk) for chunk in task.cut.chunks())
+
+    def check() -> None:
+        check_owner(folder, task.owner)
+
     with one_blas_thread():  # with more, a long line's last bits would be others than on one machine
-        return write_part(folder, job, number, chunks, lambda: check_owner(folder, task.owner))
+        return write_part(folder, computer.job, task.cut.number, chunks, check=check)
 
 
 def on_a_worker(function: Callable[..., Any], *task: Any) -> Any:
@@ -252,23 +249,18 @@ def on_a_worker(function: Callable[..., Any], *task: Any) -> Any:
         raise WriteError(f"A worker cannot go on: {reason(error)}.") from None
 
 
-def _prepared(task: PartTask) -> tuple[Job, Computer]:
-    """Return the job and what computes it: models, vectors, tables of words are kept for the parts that follow."""
-    if getattr(_of_thread, "of", None) != task.job:
-        if hasattr(_of_thread, "opened"):
-            _of_thread.of = None
-            _of_thread.opened.close()
+def _prepared(task: PartTask) -> Computer:
+    """Return what computes the job: models, vectors, tables of words are kept for the parts that follow."""
+    if getattr(_of_thread, "job", None) != task.job:
+        if hasattr(_of_thread, "computer"):
+            _of_thread.job = None
+            _of_thread.computer.close()
         job: Job = pickle.loads(task.job)
-        _check_files(job, task.files)
-        _of_thread.opened = ExitStack()
-        _of_thread.computer = _of_thread.opened.enter_context(Computer(job))
-        _of_thread.job, _of_thread.of = job, task.job
-    return _of_thread.job, _of_thread.computer
-
-
-def _check_files(job: Job, wanted: dict[str, str]) -> None:
-    """Refuse to compute with another file of vectors, or another model, than where the run was started."""
-    for name, found in (hashes_of_files(job.settings) if wanted else {}).items():
-        if wanted.get(name, found) != found:
-            said = f"A worker has another {name} than this machine."
-            raise InputError(said, "Give all machines the same files.")
+        for name, found in (hashes_of_files(job.settings) if task.files else {}).items():
+            if task.files.get(name, found) != found:
+                said = f"A worker has another {name} than this machine."
+                raise InputError(said, "Give all machines the same files.")
+        _of_thread.computer = Computer(job)
+        _of_thread.job = task.job
+    computer: Computer = _of_thread.computer
+    return computer

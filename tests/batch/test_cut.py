@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from attn_cli.batch import cut
-from attn_cli.batch import lines as reading
 from attn_cli.batch import manifest as manifests
+from attn_cli.batch import storage as reading
 from attn_cli.batch.cut import Plan, blocks_of, scan_block
-from attn_cli.batch.lines import Feed, chunks_of, inputs_of
+from attn_cli.batch.lines import Feed, chunks_of
+from attn_cli.batch.storage import inputs_of
 from attn_cli.errors import FileError, InputError
 from tests.thorough import like_cases
 

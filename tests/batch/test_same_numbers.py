@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies
 from attn_cli import Settings
 from attn_cli.batch import compute
 from attn_cli.batch.compute import Computer, Row
-from attn_cli.batch.job import Job
+from attn_cli.batch.lines import Job
 from attn_cli.errors import AttnError
 from attn_cli.io.escape import json_line
 from attn_cli.pipeline.sources.text import trace_text
@@ -141,7 +141,7 @@ def test_so_it_is_whatever_the_lines(lines):
 
 
 def test_a_table_of_words_that_is_full_is_emptied_and_nothing_changes(monkeypatch):
-    from attn_cli.batch import words
+    words = compute
 
     monkeypatch.setattr(words, "FIRST_ROWS", 4)
     monkeypatch.setattr(words, "MOST_BYTES", 800)

@@ -19,8 +19,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from attn_cli import Settings
-from attn_cli.batch.job import Job
-from attn_cli.batch.lines import LONGEST_LINE, Feed, chunks_of, inputs_of
+from attn_cli.batch.lines import LONGEST_LINE, Feed, Job, chunks_of
+from attn_cli.batch.storage import inputs_of
 from attn_cli.batch.workers import outputs
 from attn_cli.vectors import open_vectors as remembered
 from attn_cli.vectors.open_vectors import VectorMemo

@@ -22,9 +22,9 @@ from attn_cli.settings.settings import Settings
 
 if TYPE_CHECKING:
     from attn_cli.batch.folder import Folder
-    from attn_cli.batch.job import Job
-    from attn_cli.batch.lines import Input
+    from attn_cli.batch.lines import Job
     from attn_cli.batch.run import Engine, LinesReport
+    from attn_cli.batch.storage import Input
 
 DEFAULT_FIELDS = "query_tokens,key_tokens,weights,summary"
 DASK = "dask"
@@ -182,7 +182,7 @@ def _run(asked: Asked, settings: Settings, view: View, form: str, keep_going: bo
     """Write a stream or a folder; return how many lines there were, and how many of them were refused."""
     inputs: list[Input] = []  # none for standard input
     if asked.files and asked.files != ["-"]:
-        from attn_cli.batch.lines import inputs_of
+        from attn_cli.batch.storage import inputs_of
 
         inputs = inputs_of(asked.files)
     else:
@@ -206,17 +206,13 @@ def _shown(progress: Progress) -> LinesReport:
 
 def _job(kind: str, settings: Settings, view: View, form: str, keep_going: bool, is_whole: bool) -> Job:
     """Return what is to be done with every line."""
-    from attn_cli.batch.forms import FORMS
-    from attn_cli.batch.job import Job
+    from attn_cli.batch.forms import keys_of_form
+    from attn_cli.batch.lines import Job
     from attn_cli.render.result import keys_in, needs_weights
     from attn_cli.trace.trace import KEYS, OF_STEPS
 
     keys = keys_in(view, kind) or tuple(key for key in KEYS if view.steps or key not in OF_STEPS)
-    if FORMS[form].has_extra:
-        from attn_cli.batch.tables import columns_of  # only those who ask for columns need pyarrow
-
-        if FORMS[form].pack is None:
-            keys = columns_of(keys, keys_in(view, kind) is None)
+    keys = keys_of_form(form, keys, keys_in(view, kind) is None)
     ascii_only = not view.terminal().unicode
     keep_weights = needs_weights(view, kind)
     return Job(kind, settings, keys, view.steps, keep_going, form, ascii_only, keep_weights, is_whole)
