@@ -39,12 +39,9 @@ def _is_plain(text: str) -> bool:
     """Tell whether text can stand in source as it is: nothing unseen, and no accent on the quotation mark."""
     if text.isascii():
         return text.isprintable()
-    if visible(text) != text:
-        return False
     kinds = " " + "".join(unicodedata.category(char)[0] for char in text)
-    return set(kinds[1:]) <= set("LMNPSZ") and not any(
-        now == "M" and before not in "LM" for before, now in pairwise(kinds)
-    )
+    has_stray_accent = any(now == "M" and before not in "LM" for before, now in pairwise(kinds))
+    return visible(text) == text and set(kinds[1:]) <= set("LMNPSZ") and not has_stray_accent
 
 
 def row_label(token: str) -> str:
@@ -56,32 +53,26 @@ def row_label(token: str) -> str:
 
 def safe_name(name: str) -> str:
     """Return a name for a docstring: ASCII, on one line, and without what could end the docstring."""
-    chars = [_escaped(char).replace('"', "'") for char in name.rpartition("/")[2][:LONGEST]]
+    name = name.rpartition("/")[2]
+    chars = [_escaped(char).replace('"', "'") for char in name[:LONGEST]]
     while len("".join(chars)) > LONGEST - 3:
         chars.pop()
-    return "".join(chars) + ("" if len(chars) == len(name.rpartition("/")[2]) else "...")
+    return "".join(chars) + ("" if len(chars) == len(name) else "...")
 
 
 def comment_lines(text: str) -> list[str]:
     """Return a sentence as lines of comment."""
-    return textwrap.wrap(
-        text,
-        LINE,
-        initial_indent="# ",
-        subsequent_indent="# ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    wrapper = textwrap.TextWrapper(LINE, "# ", "# ", break_long_words=False, break_on_hyphens=False)
+    return wrapper.wrap(text)
 
 
 def call_lines(before: str, arguments: Sequence[str], after: str = "") -> list[str]:
     """Return a call, on a line if it fits, else with its arguments on lines of their own."""
-    line = f"{before}({', '.join(arguments)}){after}"
-    if len(line) <= LINE:
+    joined = ", ".join(arguments)
+    if len(line := f"{before}({joined}){after}") <= LINE:
         return [line]
-    if len(inner := f"    {', '.join(arguments)}") <= LINE:
-        return [f"{before}(", inner, f"){after}"]
-    return [f"{before}(", *(f"    {argument}," for argument in arguments), f"){after}"]
+    inner = [f"    {joined}"] if len(joined) <= LINE - 4 else [f"    {one}," for one in arguments]
+    return [f"{before}(", *inner, f"){after}"]
 
 
 def number(value: float) -> str:
@@ -129,31 +120,28 @@ def matrix(name: str, array: Array | Bools, around: tuple[str, str], labels: Seq
     """
     opener, closer = around
     rows = [[number(x) + "," for x in row] for row in array.tolist()]
-    texts = [f"        [{' '.join(row)[:-1]}]," for row in rows]
-    marks = [f"  # {label}" if label else "" for label in labels]
-    if max(map(cells, texts)) > LINE:
-        lines = []
+    lines = [f"        [{' '.join(row)[:-1]}]," for row in rows]
+    marked = [f"{text}  # {label}" if label else text for text, label in zip(lines, labels, strict=True)]
+    end = ""
+    if max(map(cells, lines)) > LINE:
+        lines, end = [], "  # fmt: skip"
         for row, label in zip(rows, labels, strict=True):
-            first, *rest = _filled(row, "         ")
-            whole = [f"        [{first.strip()}", *rest]
+            filled = _filled(row, "         ")
+            filled[0] = f"        [{filled[0].strip()}"
             lines += [f"        # {label}"] if label else []
-            lines += [*whole[:-1], whole[-1][:-1] + "],"]
-    else:
-        fits = all(cells(text + mark) <= LINE for text, mark in zip(texts, marks, strict=True))
-        lines = [text + (mark if fits else "") for text, mark in zip(texts, marks, strict=True)]
-    end = "  # fmt: skip" if max(map(cells, texts)) > LINE else ""
-    if closer == ")":
-        return [f"{name} = {opener}", "    [", *lines, "    ]", f"){end}"]
-    return [f"{name} = {opener}", "    [", *lines, "    ],", f"    {closer[2:-1]},", f"){end}"]
+            lines += [*filled[:-1], filled[-1][:-1] + "],"]
+    elif max(map(cells, marked)) <= LINE:
+        lines = marked
+    after = ["    ]"] if closer == ")" else ["    ],", f"    {closer[2:-1]},"]
+    return [f"{name} = {opener}", "    [", *lines, *after, f"){end}"]
 
 
 def _filled(items: Sequence[str], indent: str) -> list[str]:
     """Return lines that hold as many items as fit."""
-    lines: list[str] = []
-    line = indent
-    for item in items:
-        if line != indent and cells(line) + 1 + cells(item) > LINE:
-            lines.append(line)
-            line = indent
-        line += item if line == indent else " " + item
-    return [*lines, line]
+    lines = [indent + items[0]]
+    for item in items[1:]:
+        if cells(lines[-1]) + 1 + cells(item) > LINE:
+            lines.append(indent + item)
+        else:
+            lines[-1] += " " + item
+    return lines

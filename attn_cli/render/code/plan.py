@@ -74,18 +74,17 @@ def plan_script(trace: Trace, framework: str) -> ScriptPlan:
         raise UsageError("A script recomputes one layer.", "Give --layer N.", "--format")
     is_one = trace.settings.head not in ("all", "mean") and not joins_heads(trace)
     heads = (trace.shown,) if is_one else trace.heads
-    _check_size(max(len(trace.query_tokens), len(trace.key_tokens)), MOST_TOKENS, "tokens")
+    longest = max(len(trace.query_tokens), len(trace.key_tokens))
+    _check_size(longest, MOST_TOKENS, "tokens")
     queries_and_keys = [M for head in heads for M in (head.q, head.k) if M is not None]
     if trace.condensed or len(queries_and_keys) < 2 * len(heads):
-        raise UsageError(
-            "There are no queries and keys here to compute these weights from.", "Use -f json.", "--format"
-        )
+        what = "There are no queries and keys here to compute these weights from."
+        raise UsageError(what, "Use -f json.", "--format")
     _refuse_own_terms(heads)
     start, rule = _start(trace, heads), _rule(trace, framework)
     shared = len(heads) > 1 and start == "QKV" and all(_equal(head.v, heads[0].v) for head in heads)
     biases = heads[0].position_biases
-    furthest = max(len(trace.query_tokens), len(trace.key_tokens)) - 1
-    reach = None if biases is None else min(len(biases) // 2, furthest)
+    reach = None if biases is None else min(len(biases) // 2, longest - 1)
     arrays = [*(_vectors(trace, heads, shared) if start == "QKV" else _inputs(trace, heads, start))]
     arrays += _positions(trace, heads, reach)
     if trace.mask is not None and rule is None:
@@ -98,24 +97,15 @@ def plan_script(trace: Trace, framework: str) -> ScriptPlan:
     fewer = "one head (--head NAME), " if many and not joins_heads(trace) else ""
     _check_size(sum(one.array.size for one in arrays), MOST_NUMBERS, "numbers", here, fewer)
     sizes = np.concatenate([np.abs(M).max(axis=-1) for M in queries_and_keys]).astype(np.float64)
+    is_extreme = bool(((sizes > 0) & (sizes < TINY) | (sizes > HUGE)).any())
+    has_empty_row = any(not head.weights.any(axis=-1).all() for head in heads)
     return ScriptPlan(
-        trace=trace,
-        heads=heads,
-        arrays=tuple(arrays),
-        start=start,
-        shared_values=shared,
-        reach=reach,
-        rule=rule,
-        has_empty_row=any(not head.weights.any(axis=-1).all() for head in heads),
-        is_extreme=bool(((sizes > 0) & (sizes < TINY) | (sizes > HUGE)).any()),
+        trace, heads, tuple(arrays), start, shared, reach, rule, has_empty_row, is_extreme=is_extreme
     )
 
 
 def _refuse_own_terms(heads: tuple[Head, ...]) -> None:
-    """Raise UsageError for several heads with masks, or given position scores, of their own.
-
-    Position scores that the script makes of vectors, learned or turned, may differ.
-    """
+    """Raise UsageError for several heads with masks of their own, or position scores that are not made of vectors."""
     given = [head for head in heads if head.position_vectors is None and head.rotated is None]
     alike = all(_equal(head.position_scores, given[0].position_scores) for head in given)
     if len(heads) > 1 and not (alike and all(head.mask is None for head in heads)):
@@ -166,16 +156,14 @@ def joins_heads(trace: Trace) -> bool:
 def _inputs(trace: Trace, heads: tuple[Head, ...], start: str) -> Iterator[InputArray]:
     """Yield X, the context's vectors, and the weights and biases, those of several heads side by side."""
     assert trace.x_query is not None and trace.x_key is not None
-    below = _below(trace)
-    text = "" if _has_one_x(trace) else " of the text"
+    below, text = _below(trace), "" if _has_one_x(trace) else " of the text"
     yield InputArray("X", trace.x_query, f"A vector for each token{text}.{below and ' ' + below}", "queries")
     if not _has_one_x(trace):
         yield InputArray("context", trace.x_key, "A vector for each token of the context.", "keys")
     if start == "identity":
         return
     axis = 1 if trace.projection.layout == "in-out" else 0
-    shape = "(in, out)" if axis else "(out, in)"
-    about = f"The weights{_whose(trace, heads)}, as {shape}."
+    about = f"The weights{_whose(trace, heads)}, as {'(in, out)' if axis else '(out, in)'}."
     for name in ("W_q", "W_k", "W_v"):
         yield InputArray(name, np.concatenate([getattr(head, name) for head in heads], axis=axis), about)
         about = ""
@@ -189,35 +177,32 @@ def _inputs(trace: Trace, heads: tuple[Head, ...], start: str) -> Iterator[Input
 def _vectors(trace: Trace, heads: tuple[Head, ...], shared: bool) -> Iterator[InputArray]:
     """Yield Q, K and V, those of several heads side by side."""
     about = _origin(trace, heads)
-    for name, field, rows in (("Q", "q", "queries"), ("K", "k", "keys"), ("V", "v", "keys")):
-        kept = heads[:1] if shared and name == "V" else heads
-        parts = [
-            getattr(head, f"{field}_turned") if head.rotated and name != "V" else getattr(head, field)
-            for head in kept
-        ]
-        yield InputArray(name, np.concatenate(parts, axis=1), about, rows)
+    for name, rows in (("q", "queries"), ("k", "keys"), ("v", "keys")):
+        kept = heads[:1] if shared and name == "v" else heads
+        fields = [f"{name}_turned" if head.rotated and name != "v" else name for head in kept]
+        parts = [getattr(head, field) for head, field in zip(kept, fields, strict=True)]
+        yield InputArray(name.upper(), np.concatenate(parts, axis=1), about, rows)
         about = ""
 
 
 def _origin(trace: Trace, heads: tuple[Head, ...]) -> str:
     """Return where Q, K and V come from, and why they are written out."""
-    head = heads[0]
+    head, whose = heads[0], _whose(trace, heads)
     if head.rotated is not None:
-        return f"Queries and keys (rotated by their positions) and values{_whose(trace, heads)}."
+        return f"Queries and keys (rotated by their positions) and values{whose}."
     if head.W_q is None or head.W_v is None:
-        return f"Queries, keys and values{_whose(trace, heads)}, as {made_by(trace)}."
+        return f"Queries, keys and values{whose}, as {made_by(trace)}."
     mark = "^T" if trace.projection.layout == "out-in" else ""
-    same = _equal(head.W_v, np.eye(len(head.W_v)))
     other = "X" if _has_one_x(trace) else "context"
     made = [
         f"{letter.upper()} = {x} W_{letter}{mark}{'' if getattr(head, f'b_{letter}') is None else f' + b_{letter}'}"
         for letter, x in (("q", "X"), ("k", other), ("v", other))
     ]
-    if same and head.b_v is None:
+    if head.b_v is None and _equal(head.W_v, np.eye(len(head.W_v))):
         made[2] = f"V = {other}"
     rows, columns = head.W_q.shape
     return (
-        f"Queries, keys and values{_whose(trace, heads)}: {', '.join(made)}. They are written out because W_q and W_k "
+        f"Queries, keys and values{whose}: {', '.join(made)}. They are written out because W_q and W_k "
         f"({safe_name(trace.projection.name or 'the model')}) have {rows} x {columns} numbers each. {_below(trace)}"
     ).strip()
 
@@ -230,9 +215,7 @@ def made_by(trace: Trace) -> str:
 def _below(trace: Trace) -> str:
     """Return what X is where it is not the words' vectors themselves."""
     layer = trace.projection.layer or 0
-    if not layer:
-        return ""
-    return f"X is the output of layer {layer - 1}."
+    return f"X is the output of layer {layer - 1}." if layer else ""
 
 
 def _whose(trace: Trace, heads: tuple[Head, ...]) -> str:
@@ -264,6 +247,4 @@ def _has_one_x(trace: Trace) -> bool:
 
 def _equal(one: Array | Bools | None, other: Array | Bools | None) -> bool:
     """Tell whether two arrays are the same, or both are missing."""
-    if one is None or other is None:
-        return one is other
-    return np.array_equal(one, other)
+    return one is other if one is None or other is None else np.array_equal(one, other)

@@ -35,17 +35,10 @@ def script(trace: Trace, framework_name: str) -> str:
     if framework_name not in score_named(trace.score).lines:
         raise UsageError(f"The score {trace.score} has no lines for {framework.title}.", option="--format")
     plan = plan_script(trace, framework_name)
-    return _spaced(
-        [
-            _docstring(plan, framework),
-            # Of Keras, only the layer needs more than ops.
-            [line for line in framework.imports if line != "import keras" or has_layer(plan)],
-            *_helper(plan, framework),
-            *_data(plan, framework),
-            *steps(plan, framework),
-            *_printing(plan, framework),
-        ]
-    )
+    # Of Keras, only the layer needs more than ops.
+    imports = [line for line in framework.imports if line != "import keras" or has_layer(plan)]
+    head = [_docstring(plan, framework), imports, *_helper(plan, framework), *_data(plan, framework)]
+    return _spaced([*head, *steps(plan, framework), *_printing(plan, framework)])
 
 
 def _spaced(blocks: Sequence[list[str]]) -> str:
@@ -53,8 +46,8 @@ def _spaced(blocks: Sequence[list[str]]) -> str:
     text, before = "", False
     for block in blocks:
         is_function = block[0].startswith("def ")
-        gap = "" if not text else "\n\n" if is_function or before else "\n"
-        text += gap + "\n".join(block) + "\n"
+        text += "" if not text else "\n\n" if is_function or before else "\n"
+        text += "\n".join(block) + "\n"
         before = is_function
     return text
 
@@ -170,9 +163,9 @@ def _printing(plan: ScriptPlan, framework: Framework) -> Iterator[list[str]]:
     of_weights = "links" if trace.settings.top is not None else "show"
     lines = [f'print("keys:", {keys})']
     if trace.settings.head == "all" and plan.several:
-        lines += strings("names", [head.name for head in plan.heads])
-        lines += ["for name, of_head, made in zip(names, head_weights, head_outputs):"]
         lines += [
+            *strings("names", [head.name for head in plan.heads]),
+            "for name, of_head, made in zip(names, head_weights, head_outputs):",
             f'    {of_weights}(f"weights of {{name!r}}", of_head{mask})',
             '    show(f"output of {name!r}", made)',
         ]
@@ -193,31 +186,24 @@ def _printers(plan: ScriptPlan, framework: Framework) -> Iterator[list[str]]:
     rows = "rows" if trace.asked else f"range(len({queries}))"
     row = framework.to_list.format("matrix[i]")
     is_masked, top = trace.mask is not None, trace.settings.top
-    yield _show(rows, row, label, is_masked and top is None)
-    if top is not None:
-        yield _links(rows, row, label, keys, top, is_masked)
-
-
-def _show(rows: str, row: str, label: str, is_masked: bool) -> list[str]:
-    lines = [
-        f"def show(name, matrix{', mask=None' if is_masked else ''}):",
+    masked = [
+        "        if mask is not None:",
+        '            cells = [cell if may else "  masked" for cell, may in zip(cells, mask[i])]',
+    ]
+    has_mask = is_masked and top is None
+    yield [
+        f"def show(name, matrix{', mask=None' if has_mask else ''}):",
         '    """Print a row of numbers for each query."""',
         "    print(name)",
         f"    for i in {rows}:",
         f'        cells = [f"{{number:8.4f}}" for number in {row}]',
+        *(masked if has_mask else ()),
+        f"        print({label}, *cells)",
     ]
-    if is_masked:
-        lines += [
-            "        if mask is not None:",
-            '            cells = [cell if may else "  masked" for cell, may in zip(cells, mask[i])]',
-        ]
-    return [*lines, f"        print({label}, *cells)"]
-
-
-def _links(rows: str, row: str, label: str, keys: str, top: int, is_masked: bool) -> list[str]:
-    seen = f"range(len({keys}))"
-    seen = f"[j for j in {seen} if mask[i][j]]" if is_masked else seen
-    return [
+    if top is None:
+        return
+    seen = f"[j for j in range(len({keys})) if mask[i][j]]" if is_masked else f"range(len({keys}))"
+    yield [
         f"def links(name, matrix{', mask' if is_masked else ''}):",
         f'    """Print the strongest keys of each query, at most {top}."""',
         "    print(name)",
