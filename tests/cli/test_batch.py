@@ -25,6 +25,7 @@ from attn_cli.batch.workers import outputs
 from attn_cli.vectors import open_vectors as remembered
 from attn_cli.vectors.open_vectors import VectorMemo
 from attn_cli.vectors.table import bundled
+from tests.cli.tables import apart, told
 from tests.docs import ROOT
 from tests.shell import COMMAND, attn, here, shell, surroundings
 from tests.thorough import like_cases, takes_long
@@ -53,6 +54,11 @@ def parsed(text: str) -> list[list[tuple[str, object]]]:
     return [json.loads(line, object_pairs_hook=list) for line in text.splitlines()]
 
 
+def alone(command: str, lines: list[list[str]], *options: str) -> list[list[tuple[str, object]]]:
+    """Return what a command prints for each line by itself."""
+    return parsed("".join(here(command, *texts, "-f", "jsonl", *options).out for texts in lines))
+
+
 def error_of(text: str) -> dict[str, object]:
     """Return what the one JSON object of an error says."""
     assert text.count("\n") == 1 and "Traceback" not in text, text
@@ -67,38 +73,32 @@ def error_of(text: str) -> dict[str, object]:
 
 @pytest.mark.parametrize(
     "options",
-    [
-        (),
-        ("--steps", "-t", "0.5", "--score", "dot"),
-        ("--head", "mean", "--top", "2"),
-        ("-e", "random", "--dim", "3", "--heads", "3", "--head", "all"),
-        ("-p", "roles-deep", "--layer", "2", "--oov", "zero"),
-        ("--tokenizer", "characters", "-p", "identity", "--mask", "window:1"),
-        ("--oov", "nearest", "-q", "0"),
-        ("-e", "v.txt", "--keep-punctuation"),
-    ],
-    ids=" ".join,
+    apart(
+        """
+
+        --steps -t 0.5 --score dot | --head mean --top 2 | -e random --dim 3 --heads 3 --head all
+        -p roles-deep --layer 2 --oov zero | --tokenizer characters -p identity --mask window:1
+        --oov nearest -q 0 | -e v.txt --keep-punctuation
+        """
+    ),
 )
 @like_cases
 def test_a_record_is_to_the_last_bit_what_the_command_prints_for_the_line(options, at):
+    options = options.split()
     Path("v.txt").write_text("she 1 2 3\nlikes 4 5 6\nthe 7 8 9\n")
     lines = LINES[:4] if "characters" in options else LINES
     got = here("batch", write(lines), *options, *ALL)
     assert (got.code, got.err) == (0, "")
-    assert parsed(got.out) == parsed(
-        "".join(here("self", line, "-f", "jsonl", *options).out for line in lines)
-    )
+    assert parsed(got.out) == alone("self", [[line] for line in lines], *options)
     assert "\x1b" not in got.out and "\u202e" not in got.out
 
 
 def test_masked_and_cross_are_to_the_last_bit_theirs_too(at):
     got = here("batch", write(LINES), "--kind", "masked", *RANDOM, *ALL)
-    assert parsed(got.out) == parsed(
-        "".join(here("masked", line, "-f", "jsonl", *RANDOM).out for line in LINES)
-    )
+    assert parsed(got.out) == alone("masked", [[line] for line in LINES], *RANDOM)
     pairs = [(LINES[n], LINES[n - 1]) for n in range(len(LINES))]
     got = here("batch", write(["\t".join(pair) for pair in pairs]), "--kind", "cross", *ALL)
-    assert parsed(got.out) == parsed("".join(here("cross", *pair, "-f", "jsonl").out for pair in pairs))
+    assert parsed(got.out) == alone("cross", pairs)
 
 
 def test_where_only_ascii_can_be_written_the_record_is_the_same(at):
@@ -106,25 +106,20 @@ def test_where_only_ascii_can_be_written_the_record_is_the_same(at):
     got = attn("batch", write(LINES), *RANDOM, *ALL, env=ascii_only).out
     assert got.isascii()
     plain = here("batch", "lines.txt", *RANDOM, *ALL).out
-    assert [json.loads(line) for line in got.splitlines()] == [
-        json.loads(line) for line in plain.splitlines()
-    ]
+    assert parsed(got) == parsed(plain)
 
 
 @pytest.mark.parametrize(
     ("options", "keys"),
-    [
-        ((), "query_tokens key_tokens weights summary"),
-        (("--top", "2"), "query_tokens key_tokens summary links"),
-        (("--fields", "unknown,summary"), "unknown summary"),
-        (("--steps",), None),
-    ],
-    ids=str,
+    told(
+        "=> query_tokens key_tokens weights summary | --top 2 => query_tokens key_tokens summary links"
+        " | --fields unknown,summary => unknown summary | --steps =>"
+    ),
 )
 def test_a_record_has_the_fields_that_are_asked_for_or_the_usual_ones(options, keys, at):
     record = json.loads(here("batch", write(["she likes coffee"]), *options).out)
     whole = json.loads(here("self", "she likes coffee", "-f", "jsonl", *options).out)
-    assert list(record) == (list(whole) if keys is None else ["schema", "kind", *keys.split()])
+    assert list(record) == (["schema", "kind", *keys.split()] if keys else list(whole))
     assert record == {key: whole[key] for key in record}
     got = here("batch", "lines.txt", "--fields", "wights")
     assert got.code == 2 and "weights" in str(error_of(got.err)["hint"])
@@ -203,20 +198,16 @@ def test_with_keep_going_line_k_of_the_output_is_line_k_of_the_input(at):
 
 
 @pytest.mark.parametrize(
-    ("code", "options", "line"),
+    ("options", "code", "line"),
     [
-        (65, ("--oov", "error"), "zzxq"),
-        (65, ("--oov", "skip"), "zzxq"),
-        (2, ("-q", "dog"), "cat"),
-        (65, ("--kind", "cross"), "no tab"),
-        (65, ("--kind", "cross"), "a\tb\tc"),
-        (65, ("--kind", "cross"), "a\t"),
-        (65, ("--mask", "m.txt", "--mask-true", "allowed"), "two words"),
-        (65, (), "a" * (LONGEST_LINE + 1)),
+        *(("--oov error", 65, "zzxq"), ("--oov skip", 65, "zzxq"), ("-q dog", 2, "cat")),
+        *(("--kind cross", 65, "no tab"), ("--kind cross", 65, "a\tb\tc"), ("--kind cross", 65, "a\t")),
+        *(("--mask m.txt --mask-true allowed", 65, "two words"), ("", 65, "a" * (LONGEST_LINE + 1))),
     ],
-    ids=str,
+    ids=range(8),
 )
-def test_what_is_wrong_with_one_line_is_told_with_its_number(code, options, line, at):
+def test_what_is_wrong_with_one_line_is_told_with_its_number(options, code, line, at):
+    options = options.split()
     Path("m.txt").write_text("1\n")
     good = "dog\tdog" if "cross" in options else "dog"
     write([good, line, good])
@@ -230,9 +221,8 @@ def test_what_is_wrong_with_one_line_is_told_with_its_number(code, options, line
 
 
 def test_an_error_object_is_inert(at):
-    got = here(
-        "batch", write(["a", "\x1b[31m\u202e"]), "--oov", "error", "--keep-going", "--keep-punctuation"
-    )
+    options = ("--oov", "error", "--keep-going", "--keep-punctuation")
+    got = here("batch", write(["a", "\x1b[31m\u202e"]), *options)
     assert "\x1b" not in got.out + got.err and "\u202e" not in got.out + got.err
     assert got.out.count("\n") == 2
 
@@ -265,19 +255,13 @@ def test_a_variable_is_blamed_with_the_line(at):
     assert (got.code, error["line"]) == (78, 2) and str(error["message"]).startswith("ATTN_QUERY")
 
 
-@pytest.mark.parametrize(
-    ("code", "data", "said"),
-    [
-        (65, "a b\n".encode("utf-16"), "UTF-16"),
-        (65, gzip.compress(b"a b\n")[:-6], "cut off"),
-        (65, b"\x1f\x8bnonsense", "cannot be unpacked"),
-    ],
-    ids=["UTF-16", "cut off", "no gzip"],
-)
-def test_a_file_that_holds_no_lines_is_refused_as_a_whole(code, data, said, at):
-    got = here("batch", write(data), "--keep-going", *RANDOM)
-    assert got.code == code and said in str(error_of(got.err)["message"])
-    assert error_of(got.err)["line"] is None
+def test_a_file_that_holds_no_lines_is_refused_as_a_whole(at):
+    packed = gzip.compress(b"a b\n")[:-6]
+    files = {"UTF-16": "a b\n".encode("utf-16"), "cut off": packed, "cannot be unpacked": b"\x1f\x8bnonsense"}
+    for said, data in files.items():
+        got = here("batch", write(data), "--keep-going", *RANDOM)
+        assert got.code == 65 and said in str(error_of(got.err)["message"])
+        assert error_of(got.err)["line"] is None
 
 
 def test_what_is_packed_in_a_pipe_and_what_is_no_file_is_told():

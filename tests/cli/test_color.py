@@ -8,7 +8,8 @@ from attn_cli import Settings, trace_self
 from attn_cli.io.terminal import Terminal
 from attn_cli.render.formats import render
 from attn_cli.settings.output import View
-from tests.shell import SGR, Ran, attn, here, plain, terminal
+from tests.cli.tables import apart, typed
+from tests.shell import SGR, Ran, here, plain, terminal
 
 FOX = "The quick brown fox jumped over the lazy dog"
 MUCH = " ".join(f"word{i}" for i in range(30))
@@ -30,55 +31,47 @@ def codes(text: str) -> set[str]:
 # When
 
 
-@pytest.mark.parametrize(
-    ("env", "flag", "expected"),
-    [
-        ({}, None, False),
-        ({}, "always", True),
-        ({}, "never", False),
-        ({"NO_COLOR": "1"}, "always", True),
-        ({"NO_COLOR": "1", "CLICOLOR_FORCE": "1", "FORCE_COLOR": "1"}, None, False),
-        ({"NO_COLOR": ""}, None, False),
-        ({"NO_COLOR": "", "FORCE_COLOR": "1"}, None, True),
-        ({"CLICOLOR_FORCE": "1"}, None, True),
-        ({"CLICOLOR_FORCE": "0"}, None, False),
-        ({"CLICOLOR_FORCE": "1"}, "never", False),
-        ({"FORCE_COLOR": "1"}, None, True),
-        ({"FORCE_COLOR": "3"}, None, True),
-        ({"FORCE_COLOR": "0"}, None, False),
-        ({"FORCE_COLOR": ""}, None, False),
-        ({"FORCE_COLOR": "1", "CLICOLOR": "0", "TERM": "dumb"}, None, True),
-        ({"CLICOLOR_FORCE": "1", "FORCE_COLOR": "0"}, None, True),
-        ({"CLICOLOR": "1"}, None, False),
-        ({"TERM": "dumb"}, "always", True),
-        ({"ATTN_COLOR": "always"}, None, True),
-        ({"ATTN_COLOR": "always", "NO_COLOR": "1"}, None, True),
-        ({"ATTN_COLOR": "always"}, "never", False),
-    ],
-)
-def test_in_a_pipe_colour_comes_only_when_it_is_forced(env, flag, expected):
-    assert colored(attn("self", FOX, *(["--color", flag] if flag else []), env=env)) is expected
+def looks(case: str) -> tuple[list[str], dict[str, str | None], bool]:
+    """Return --color and its value, the variables, and whether colour is seen; ? stands for a variable taken away."""
+    *words, seen = case.split()
+    flags = [word for word in words if "=" not in word]
+    env = {name: value for name, _, value in (word.partition("=") for word in words if "=" in word)}
+    return (
+        (["--color", *flags] if flags else []),
+        {n: None if v == "?" else v for n, v in env.items()},
+        seen == "yes",
+    )
 
 
 @pytest.mark.parametrize(
-    ("env", "flag", "expected"),
-    [
-        ({}, None, True),
-        ({}, "never", False),
-        ({"NO_COLOR": "1"}, None, False),
-        ({"NO_COLOR": ""}, None, True),
-        ({"CLICOLOR": "0"}, None, False),
-        ({"CLICOLOR": "1"}, None, True),
-        ({"FORCE_COLOR": "0"}, None, False),
-        ({"CLICOLOR_FORCE": "0"}, None, True),
-        ({"CLICOLOR": "0", "CLICOLOR_FORCE": "1"}, None, True),
-        ({"TERM": "dumb"}, None, False),
-        ({"TERM": "dumb"}, "always", True),
-        ({"TERM": None}, None, True),
-    ],
+    "case",
+    apart(
+        """
+        no | always yes | never no | NO_COLOR=1 always yes | NO_COLOR=1 CLICOLOR_FORCE=1 FORCE_COLOR=1 no | NO_COLOR= no
+        NO_COLOR= FORCE_COLOR=1 yes | CLICOLOR_FORCE=1 yes | CLICOLOR_FORCE=0 no | CLICOLOR_FORCE=1 never no
+        FORCE_COLOR=1 yes | FORCE_COLOR=3 yes | FORCE_COLOR=0 no | FORCE_COLOR= no | CLICOLOR=1 no
+        FORCE_COLOR=1 CLICOLOR=0 TERM=dumb yes | CLICOLOR_FORCE=1 FORCE_COLOR=0 yes | TERM=dumb always yes
+        ATTN_COLOR=always yes | ATTN_COLOR=always NO_COLOR=1 yes | ATTN_COLOR=always never no
+        """
+    ),
 )
-def test_on_a_terminal_colour_comes_unless_it_is_refused(env, flag, expected):
-    assert colored(terminal("self", FOX, *(["--color", flag] if flag else []), env=env)) is expected
+def test_in_a_pipe_colour_comes_only_when_it_is_forced(case):
+    options, env, expected = looks(case)
+    assert colored(here("self", FOX, *options, env=env)) is expected
+
+
+@pytest.mark.parametrize(
+    "case",
+    apart(
+        """
+        yes | never no | NO_COLOR=1 no | NO_COLOR= yes | CLICOLOR=0 no | CLICOLOR=1 yes | FORCE_COLOR=0 no
+        CLICOLOR_FORCE=0 yes | CLICOLOR=0 CLICOLOR_FORCE=1 yes | TERM=dumb no | TERM=dumb always yes | TERM=? yes
+        """
+    ),
+)
+def test_on_a_terminal_colour_comes_unless_it_is_refused(case):
+    options, env, expected = looks(case)
+    assert colored(terminal("self", FOX, *options, env=env)) is expected
 
 
 def test_a_file_gets_colour_only_by_the_flag(tmp_path):
@@ -98,23 +91,21 @@ def test_machine_formats_and_help_are_never_coloured():
 
 
 @pytest.mark.parametrize(
-    ("env", "kind"),
+    ("terms", "kind"),
     [
-        ({"TERM": "xterm"}, SIXTEEN),
-        ({"TERM": "linux"}, SIXTEEN),
-        ({"TERM": None}, SIXTEEN),
-        ({"TERM": "xterm-256color"}, INDEXED),
-        ({"TERM": "screen-256color", "COLORTERM": "no"}, INDEXED),
-        ({"TERM": "xterm", "COLORTERM": "truecolor"}, TRUE),
-        ({"TERM": "xterm-256color", "COLORTERM": "24bit"}, TRUE),
-        ({"TERM": "xterm-direct"}, TRUE),
+        ("xterm | linux | ?", SIXTEEN),
+        ("xterm-256color | screen-256color no", INDEXED),
+        ("xterm truecolor | xterm-256color 24bit | xterm-direct", TRUE),
     ],
 )
-def test_the_terminal_gets_as_many_colours_as_it_says_it_has(env, kind):
-    found = set()
-    for format in ("table", "bars"):
-        found |= codes(attn("self", FOX, "-f", format, "--color", "always", env=env).out)
-    assert len(found) > 2 and all(kind.fullmatch(code) for code in found), found
+def test_the_terminal_gets_as_many_colours_as_it_says_it_has(terms, kind):
+    for term, colorterm in ((*one.split(), None)[:2] for one in apart(terms)):
+        env = {"TERM": None if term == "?" else term, "COLORTERM": colorterm}
+        shown = [
+            here("self", FOX, "-f", name, "--color", "always", env=env).out for name in ("table", "bars")
+        ]
+        found = codes("".join(shown))
+        assert len(found) > 2 and all(kind.fullmatch(code) for code in found), (term, found)
 
 
 def test_two_terminals_in_one_process_get_their_own_colours():
@@ -128,19 +119,15 @@ def test_two_terminals_in_one_process_get_their_own_colours():
 # Nothing but colour
 
 SCREENS = [
-    ["self", FOX],
-    ["self", FOX, "-f", "bars"],
-    ["explain", FOX],
-    ["explain", FOX, "--context", "she likes coffee", "-q", "fox"],
-    ["masked", FOX, "-q", "jumped", "--steps"],
-    ["masked", MUCH, "-e", "random", "--width", "80"],
-    ["self", MUCH, "-e", "random", "--width", "60"],
-    ["self", FOX, "-e", "random", "--heads", "2", "--head", "all"],
-    ["self", FOX, "--head", "all"],
-    ["masked", FOX, "--head", "all", "--width", "60"],
-    ["self", FOX, "-p", "identity"],
-    ["self", FOX, "--top", "2"],
-    ["example", "coffee", "--steps"],
+    [{"FOX": FOX, "MUCH": MUCH}.get(word, word) for word in words]
+    for words in typed(
+        """
+        self FOX | self FOX -f bars | explain FOX | explain FOX --context "she likes coffee" -q fox
+        masked FOX -q jumped --steps | masked MUCH -e random --width 80 | self MUCH -e random --width 60
+        self FOX -e random --heads 2 --head all | self FOX --head all | masked FOX --head all --width 60
+        self FOX -p identity | self FOX --top 2 | example coffee --steps
+        """
+    )
 ]
 
 
@@ -155,7 +142,7 @@ def test_colour_adds_only_colour(args):
 
 def test_a_terminal_shows_what_a_pipe_of_its_width_shows():
     for args in (["self", FOX], ["explain", FOX]):
-        assert plain(terminal(*args, columns=72).out) == attn(*args, "--width", "72").out
+        assert plain(terminal(*args, columns=72).out) == here(*args, "--width", "72").out
 
 
 def test_every_coloured_line_is_reset_before_it_ends():
@@ -170,7 +157,7 @@ def test_every_coloured_line_is_reset_before_it_ends():
 
 def test_each_palette_has_colours_of_its_own():
     shown = {
-        name: attn("self", FOX, "--color", "always", "--palette", name, env={"TERM": "xterm-direct"}).out
+        name: here("self", FOX, "--color", "always", "--palette", name, env={"TERM": "xterm-direct"}).out
         for name in ("viridis", "cividis", "blues", "greys")
     }
     assert len({frozenset(codes(text)) for text in shown.values()}) == 4
@@ -180,7 +167,7 @@ def test_each_palette_has_colours_of_its_own():
 def test_a_light_background_gets_a_ramp_that_is_light_where_weights_are_low():
     def least_and_most(background: str) -> list[int]:
         env = {"COLORFGBG": background, "TERM": "xterm", "COLORTERM": "truecolor"}
-        line = attn("self", "a b", "-e", "random", "--color", "always", env=env).out
+        line = here("self", "a b", "-e", "random", "--color", "always", env=env).out
         legend = next(text for text in line.splitlines() if "shades" in plain(text))
         found = re.findall(r"48;2;(\d+);(\d+);(\d+)m", legend)
         return [sum(map(int, found[i])) for i in (0, -1)]
@@ -195,7 +182,7 @@ def test_a_light_background_gets_a_ramp_that_is_light_where_weights_are_low():
 
 def test_a_palette_that_was_asked_for_beats_the_background():
     asked = ["self", FOX, "--color", "always", "--palette", "viridis"]
-    assert attn(*asked, env={"COLORFGBG": "0;15"}).out == attn(*asked, env={"COLORFGBG": "15;0"}).out
+    assert here(*asked, env={"COLORFGBG": "0;15"}).out == here(*asked, env={"COLORFGBG": "15;0"}).out
 
 
 def _luminance(rgb: tuple[int, ...]) -> float:
@@ -206,7 +193,7 @@ def _luminance(rgb: tuple[int, ...]) -> float:
 @pytest.mark.parametrize("palette", ["viridis", "cividis", "blues", "greys"])
 def test_every_number_stands_out_from_its_shade_and_shades_are_ordered_by_lightness(palette):
     """Contrast of at least 4.5 to 1, and steadily rising or falling luminance (WCAG 2.2, 1.4.3)."""
-    shown = attn(
+    shown = here(
         "self", MUCH, "-e", "random", "--color", "always", "--palette", palette, env={"TERM": "xterm-direct"}
     )
     numbers = "\n".join(line for line in shown.out.splitlines() if "shades:" not in plain(line))

@@ -54,25 +54,20 @@ def test_the_script_is_sound_in_its_own_shell(shell, check, tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_commands_are_completed():
-    assert completed("attn se") == ["self"]
+OFFERED = {  # of a line, and what is offered for its last word
+    "attn se": "self", "attn vectors n": "nearest", "attn learn ": "score train", "attn zz": "",
+    "attn self --mas": "--mask --mask-true", "attn explain --c": "--color --context", "attn self -f j": "json jsonl",
+    "attn self --score ": "cosine dot scaled", "attn self -p r": "random roles roles-deep",
+    "attn self --head su": "subject", "attn self --la": "--layer --layout", "attn vectors nearest --to": "--top",
+}  # fmt: skip
+
+
+def test_commands_options_and_their_values_are_completed():
+    for line, offered in OFFERED.items():
+        assert sorted(completed(line)) == offered.split(), line
     commands = {"explain", "self", "masked", "cross", "lookup", "example", "vectors", "learn", "schema"}
     assert set(completed("attn ")) >= commands
-    assert completed("attn vectors n") == ["nearest"]
     assert set(completed("attn vectors ")) >= {"info", "nearest", "train"}
-    assert set(completed("attn learn ")) == {"score", "train"}
-    assert completed("attn zz") == []
-
-
-def test_options_and_their_values_are_completed():
-    assert set(completed("attn self --mas")) == {"--mask", "--mask-true"}
-    assert set(completed("attn explain --c")) == {"--context", "--color"}
-    assert completed("attn self --score ") == ["scaled", "dot", "cosine"]
-    assert completed("attn self -f j") == ["json", "jsonl"]
-    assert completed("attn self -p r") == ["roles", "roles-deep", "random"]
-    assert completed("attn self --head su") == ["subject"]
-    assert set(completed("attn self --la")) == {"--layer", "--layout"}
-    assert completed("attn vectors nearest --to") == ["--top"]
     assert "--version" in completed("attn --v")
 
 

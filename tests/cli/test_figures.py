@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.cli.tables import told, typed
 from tests.cli.test_completion import blocked
 from tests.shell import attn
 from tests.thorough import like_cases
@@ -15,21 +16,18 @@ TEXT = ("self", "the cat sat", "-e", "random", "--heads", "2")
 
 @pytest.mark.parametrize(
     ("args", "said"),
-    [
-        (["--figure", "links"], "ends in .png, .pdf or .svg"),
-        (["--figure", "links", "-o", "x.txt"], "not into 'x.txt'. Type -o links.png."),
-        (["--figure", "bars", "-o", "x.png", "-f", "table"], "Leave out -f"),
-        (["--figure", "lnks", "-o", "x.png"], "Did you mean links?"),
-        (["-f", "csv", "-o", "x.png"], "cannot hold csv"),
-        (["-o", "x.jpg"], ".png"),
-        (["--dpi", "300"], "--dpi applies only to figures"),
-        (["--size", "8x4", "-o", "x.svg"], "--size applies only to figures"),
-        (["--title", "", "-f", "json"], "--title applies only to figures"),
-        (["--dpi", "29", "-o", "x.png"], "30 to 1,200"),
-        (["--size", "8", "-o", "x.png"], "as 8x4.5"),
-        (["--size", "0x4", "-o", "x.png"], "1 to 50 inches"),
-        (["--show", "mask", "-o", "x.png"], "--show mask has no figure"),
-    ],
+    told(
+        """
+        --figure links => ends in .png, .pdf or .svg
+        --figure links -o x.txt => not into 'x.txt'. Type -o links.png.
+        --figure bars -o x.png -f table => Leave out -f | --figure lnks -o x.png => Did you mean links?
+        -f csv -o x.png => cannot hold csv | -o x.jpg => .png | --dpi 300 => --dpi applies only to figures
+        --size 8x4 -o x.svg => --size applies only to figures
+        --title '' -f json => --title applies only to figures | --dpi 29 -o x.png => 30 to 1,200
+        --size 8 -o x.png => as 8x4.5 | --size 0x4 -o x.png => 1 to 50 inches
+        --show mask -o x.png => --show mask has no figure
+        """
+    ),
 )
 def test_what_is_no_figure_is_refused_in_one_line(args, said, at):
     ran = attn(*TEXT, *args)
@@ -44,15 +42,13 @@ def test_an_error_of_a_json_file_is_an_object(at):
 
 @pytest.mark.parametrize(
     "args",
-    [
-        ["explain", "the cat", "--only", "scores", "-o", "x.png"],
-        ["explain", "the cat", "--swap", "cat=dog", "-o", "x.png"],
-        ["explain", "the cat", "--pause", "-o", "x.png"],
-        ["example", "-o", "x.png"],
-        ["example", "dictionary", "-o", "x.png"],
-        ["lookup", "cat", "dog=1", "-o", "x.png"],
-        ["compare", "the cat", "--vary", "score=scaled,dot", "--figure", "links", "-o", "x.png"],
-    ],
+    typed(
+        """
+        explain "the cat" --only scores -o x.png | explain "the cat" --swap cat=dog -o x.png
+        explain "the cat" --pause -o x.png | example -o x.png | example dictionary -o x.png
+        lookup cat dog=1 -o x.png | compare "the cat" --vary score=scaled,dot --figure links -o x.png
+        """
+    ),
 )
 def test_what_has_no_figure_says_so(args, at):
     ran = attn(*args)
@@ -119,14 +115,13 @@ def test_a_preference_in_a_file_gives_way_where_there_is_no_figure():
 @needed
 @pytest.mark.parametrize(
     "args",
-    [
-        ["explain", "the cat sat", "--figure", "steps"],
-        ["masked", "the cat sat", "--figure", "steps", "-q", "cat"],
-        ["cross", "she", "likes coffee", "--figure", "links"],
-        ["example", "coffee", "--figure", "bars"],
-        ["compare", "the cat sat", "--vary", "score=scaled,dot"],
-        ["compare", "the cat sat", "--vary", "mask=none,causal,window:1"],
-    ],
+    typed(
+        """
+        explain "the cat sat" --figure steps | masked "the cat sat" --figure steps -q cat
+        cross she "likes coffee" --figure links | example coffee --figure bars
+        compare "the cat sat" --vary score=scaled,dot | compare "the cat sat" --vary mask=none,causal,window:1
+        """
+    ),
 )
 @like_cases
 def test_every_command_of_attention_draws(args):

@@ -25,6 +25,7 @@ from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.render.formats import render
 from attn_cli.settings.output import View
 from attn_cli.trace.steps import Walk
+from tests.cli.tables import told, typed
 from tests.shell import SGR, Ran, attn, here, terminal
 from tests.thorough import often
 
@@ -39,13 +40,8 @@ UNSEEN = [
     )
 ]
 SEQUENCES = [
-    "\x1b[31mred",
-    "\x1b]0;title\x07",
-    "\x1b]52;c;aGk=\x07",
-    "\x1b]8;;http://x\x1b\\y",
-    "\x9b31m",
-    "\x1b[2J",
-    "\x1bPq",
+    *("\x1b[31mred", "\x1b]0;title\x07", "\x1b]52;c;aGk=\x07", "\x1b]8;;http://x\x1b\\y", "\x9b31m"),
+    *("\x1b[2J", "\x1bPq"),
 ]
 MARKUP = [
     "[red]",
@@ -133,17 +129,9 @@ def test_hostile_tokens_are_inert_in_every_format(format):
 @pytest.mark.parametrize("tokenizer", ["words", "characters", "whitespace"])
 def test_hostile_tokens_are_inert_from_every_tokenizer_and_in_every_note(tokenizer):
     few = " ".join(["\x1b[31mred", "a\x9bb", "x\u202ey", "[/b]", "\x07", "\x00", "zz\u200bqq", "\x7f"])
-    for args in (
-        ["explain"],
-        ["self", "-f", "csv"],
-        ["self", "-f", "json"],
-        ["masked", "--keep-punctuation"],
-    ):
-        ran = attn(
-            *args, "--tokenizer", tokenizer, input=few
-        )  # word2vec: some have no vector, and a note says so
-        assert ran.code == 0
-        inert(ran)
+    for args in typed("explain | self -f csv | self -f json | masked --keep-punctuation"):
+        # word2vec: some have no vector, and a note says so
+        assert inert(attn(*args, "--tokenizer", tokenizer, input=few)).code == 0
 
 
 def test_hostile_tokens_are_inert_on_a_terminal():
@@ -159,18 +147,13 @@ def test_the_few_characters_that_are_obeyed_are_spelled_out_so_that_each_can_be_
     assert all(text.isprintable() for text in shown)
 
 
-@pytest.mark.parametrize("lines", [False, True])
-def test_json_gives_back_every_token_exactly(lines):
-    ran = attn(
-        "self", "-f", "jsonl" if lines else "json", "--tokenizer", "whitespace", "-e", "random", input=TEXT
-    )
+@pytest.mark.parametrize("format", ["json", "jsonl"])
+def test_json_gives_back_every_token_exactly(format):
+    ran = attn("self", "-f", format, "--tokenizer", "whitespace", "-e", "random", input=TEXT)
     record = json.loads(ran.out)
     assert record["query_tokens"] == record["key_tokens"] == TOKENS
     assert [item["query"] for item in record["summary"]] == TOKENS
-    assert not lines or ran.out.count("\n") == 1
-
-
-def test_json_gives_back_lone_surrogates_and_newlines():
+    assert format == "json" or ran.out.count("\n") == 1
     tokens = [
         "\ud800",
         "a\udfff",
@@ -182,10 +165,9 @@ def test_json_gives_back_lone_surrogates_and_newlines():
         "é",
         "e\u0301",
     ]
-    for lines in (False, True):
-        text = render(given_tokens(tokens), View(format="jsonl" if lines else "json", steps=True), Terminal())
-        assert json.loads(text)["query_tokens"] == tokens
-        assert not unsafe(text) and text.encode("utf-8")
+    text = render(given_tokens(tokens), View(format=format, steps=True), Terminal())
+    assert json.loads(text)["query_tokens"] == tokens
+    assert not unsafe(text) and text.encode("utf-8")
 
 
 @pytest.mark.parametrize(("format", "delimiter"), [("csv", ","), ("tsv", "\t")])
@@ -264,53 +246,28 @@ EVIL = "x\x1b]0;t\x07\x9b31m\u202ey\u200b"
 
 @pytest.mark.parametrize(
     "args",
-    [
-        ["self", "a b", "-q", EVIL],
-        ["self", "a", EVIL],
-        ["self", EVIL, "b", "c"],
-        ["self", "a", "--head", EVIL],
-        ["self", "a", "--mask", EVIL],
-        ["self", "a", "--mask", f"{EVIL}.json", "--mask-true", "allowed"],
-        ["self", "a", "-e", f"{EVIL}.txt"],
-        ["self", "a", "-e", EVIL],
-        ["self", "a", "-p", f"{EVIL}.json"],
-        ["self", "a", "-p", EVIL],
-        ["self", "a", "-p", f"{EVIL}.safetensors"],
-        ["self", "a", "--layer", EVIL],
-        ["learn", EVIL],
-        ["learn", "score", EVIL, "x.conllu"],
-        ["learn", "score", f"{EVIL}.safetensors", "x.conllu"],
-        ["learn", "score", "roles", f"{EVIL}.conllu"],
-        ["learn", "score", "roles", "x.conllu", "-e", EVIL],
-        ["learn", "train", f"{EVIL}.conllu", "-o", "x.safetensors"],
-        ["learn", "train", "x.conllu", "--relations", EVIL, "-o", "x.safetensors"],
-        ["self", "a", "-o", f"{EVIL}.doc"],
-        ["self", "a", "-o", f"x.{EVIL}"],
-        ["self", "a", "-o", f"{EVIL}/x.csv"],
-        ["self", "a", "--score", EVIL],
-        ["self", "a", "--seed", EVIL],
-        ["self", "a", "-t", EVIL],
-        ["self", "a", f"--{EVIL}"],
-        ["self", EVIL, "--oov", "error", "--tokenizer", "whitespace"],
-        [EVIL],
-        ["example", EVIL],
-        ["vectors", EVIL],
-        ["vectors", "nearest", EVIL],
-        ["vectors", "info", f"{EVIL}.txt"],
-        ["vectors", "train", f"{EVIL}.txt", "-o", "x.safetensors"],
-        ["--show-completion", EVIL],
-    ],
-    ids=lambda args: ascii(" ".join(args).replace(EVIL, "EVIL")),
+    typed(
+        """
+        self "a b" -q EVIL | self a EVIL | self EVIL b c | self a --head EVIL | self a --mask EVIL | self a -e EVIL.txt
+        self a --mask EVIL.json --mask-true allowed | self a -e EVIL | self a -p EVIL.json | self a -p EVIL
+        self a -p EVIL.safetensors | self a --layer EVIL | learn EVIL | learn score EVIL x.conllu
+        learn score EVIL.safetensors x.conllu | learn score roles EVIL.conllu | learn score roles x.conllu -e EVIL
+        learn train EVIL.conllu -o x.safetensors | learn train x.conllu --relations EVIL -o x.safetensors
+        self a -o EVIL.doc | self a -o x.EVIL | self a -o EVIL/x.csv | self a --score EVIL | self a --seed EVIL
+        self a -t EVIL | self a --EVIL | self EVIL --oov error --tokenizer whitespace | EVIL | example EVIL
+        vectors EVIL | vectors nearest EVIL | vectors info EVIL.txt | vectors train EVIL.txt -o x.safetensors
+        --show-completion EVIL
+        """
+    ),
+    ids=" ".join,
 )
-def test_hostile_arguments_are_inert_in_errors(args, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_hostile_arguments_are_inert_in_errors(args, at):
+    args = [arg.replace("EVIL", EVIL) for arg in args]
     ran = inert(here(*args))
     assert ran.code in (2, 65, 66, 73) and ran.err.count("\n") == 1
-    if "-o" in args:
-        return
-    ran = inert(here(*args, "-f", "json"))
-    record = json.loads(ran.err)
-    assert "\x1b" not in record["error"]["message"] and "\u202e" not in str(record["error"]["hint"])
+    if "-o" not in args:
+        error = json.loads(inert(here(*args, "-f", "json")).err)["error"]
+        assert "\x1b" not in error["message"] and "\u202e" not in str(error["hint"])
 
 
 @pytest.mark.parametrize("name", ["COLOR", "SEED", "QUERY", "EMBEDDING", "MASK", "HEAD", "PROJECTION"])
@@ -319,42 +276,33 @@ def test_hostile_variables_are_inert_in_errors(name):
     assert ran.code in (66, 78) and ran.err.count("\n") == 1
 
 
-def test_hostile_files_are_inert_in_errors_and_reports(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_hostile_files_are_inert_in_errors_and_reports(at):
     Path("v.txt").write_text(f"a 1 {EVIL}\n", encoding="utf-8")
     Path("m.txt").write_text(f"1 {EVIL}\n", encoding="utf-8")
     eye = [[1.0, 0], [0, 1.0]]
     Path("p.json").write_text(json.dumps({"W_q": eye, "W_k": eye, "W_v": eye, EVIL: 1}))
     Path("q.json").write_text(json.dumps({"W_q": [[EVIL]], "W_k": eye, "W_v": eye, "layout": EVIL}))
+    size = len(EVIL.encode())
     header = {
         "__metadata__": {"format": "attn-vectors/1", "settings": json.dumps({EVIL: EVIL}), EVIL: EVIL},
         "vectors": {"dtype": "F64", "shape": [1, 2], "data_offsets": [0, 16]},
-        "words": {
-            "dtype": "U8",
-            "shape": [len(EVIL.encode())],
-            "data_offsets": [16, 16 + len(EVIL.encode())],
-        },
+        "words": {"dtype": "U8", "shape": [size], "data_offsets": [16, 16 + size]},
     }
     packed = json.dumps(header).encode()
     Path("t.safetensors").write_bytes(len(packed).to_bytes(8, "little") + packed + bytes(16) + EVIL.encode())
-    random = ["-e", "random", "--dim", "2"]
-    for args, code in (
-        (["self", "a b", "-e", "v.txt"], 65),
-        (["self", "a b", "--mask", "m.txt", "--mask-true", "allowed"], 65),
-        (["self", "a b", "-p", "p.json", *random], 0),
-        (["self", "a b", "-p", "p.json", "-f", "csv", *random], 0),
-        (["self", "a b", "-p", "q.json", *random], 65),
-        (["vectors", "info", "t.safetensors"], 0),
-        (["vectors", "info", "t.safetensors", "-f", "json"], 0),
-        (["vectors", "nearest", EVIL, "-e", "t.safetensors"], 0),
+    for args, code in told(
+        """
+        self "a b" -e v.txt => 65 | self "a b" --mask m.txt --mask-true allowed => 65
+        self "a b" -p p.json -e random --dim 2 => 0 | self "a b" -p p.json -f csv -e random --dim 2 => 0
+        self "a b" -p q.json -e random --dim 2 => 65 | vectors info t.safetensors => 0
+        vectors info t.safetensors -f json => 0 | vectors nearest EVIL -e t.safetensors => 0
+        """
     ):
-        ran = inert(here(*args))
-        assert ran.code == code, (args, ran)
+        assert inert(here(*(arg.replace("EVIL", EVIL) for arg in args))).code == int(code), args
 
 
-def test_a_hostile_model_is_inert_whatever_it_says_of_itself(tmp_path, monkeypatch):
+def test_a_hostile_model_is_inert_whatever_it_says_of_itself(at):
     """Names of heads, what they were taught, and treebanks' names come from the file, so anybody wrote them."""
-    monkeypatch.chdir(tmp_path)
     arrays, about = read_safetensors(str(data_path("roles.safetensors")))
     names = [f"{token} {n}" for n, token in enumerate([EVIL, *SEQUENCES, *MARKUP, *MARKDOWN])]
     names = names[: len(json.loads(str(about["heads"])))]
@@ -368,36 +316,25 @@ def test_a_hostile_model_is_inert_whatever_it_says_of_itself(tmp_path, monkeypat
     name = f"{EVIL}.safetensors"
     with Path(name).open("wb") as stream:
         write_safetensors(stream, arrays, about | {"heads": json.dumps(names), "facts": json.dumps(facts)})
-    for args in (
-        ["self"],
-        ["explain"],
-        ["explain", "-q", "likes"],
-        ["self", "-f", "bars"],
-        ["self", "--head", "all"],
-        ["self", "--head", "all", "--precision", "3"],
-        ["self", "--head", "all", "-f", "bars"],
-        ["self", "--head", "mean"],
-        ["self", "--steps"],
-        ["self", "-f", "csv"],
-        ["self", "--head", names[1]],
-        ["cross", "coffee"],
-    ):
-        ran = inert(here(*args, "she likes coffee", "-p", name))
-        assert ran.code == 0, (args, ran)
-        assert not unsafe(terminal_text(*args, "she likes coffee", "-p", name))
+    shown = typed(
+        "self | explain | explain -q likes | self -f bars | self --head all | self --head all --precision 3"
+        " | self --head all -f bars | self --head mean | self --steps | self -f csv | cross coffee"
+    )
+    for args in [*shown, ["self", "--head", names[1]]]:
+        assert inert(here(*args, "she likes coffee", "-p", name)).code == 0, args
+        assert not unsafe(SGR.sub("", here(*args, "she likes coffee", "-p", name, "--color", "always").out))
     for args in (["self", "-f", "markdown"], ["explain", "-f", "markdown"], ["self", "--head", "all"]):
         text = inert(here(*args, "she likes coffee", "-p", name, "-f", "markdown")).out
         assert not set("<>") & set(re.sub("`[^`]*`", "", text).replace("-&gt;", ""))
     record = json.loads(inert(here("self", "she likes coffee", "-p", name, "-f", "json")).out)
     assert record["head"] == names[0] and record["learned"]["about"] == EVIL
-    for args, code in (
-        (["self", "she", "-p", name, "--head", "nosuch"], 2),
-        (["self", "she", "-p", name, "--layer", "5"], 2),
-        (["self", "she", "-p", name, "--heads", "2"], 2),
-        (["self", "she", "-p", name, "-e", "random"], 65),
-        (["learn", "score", name, "none.conllu"], 66),
+    for args, code in told(
+        """
+        self she -p MODEL --head nosuch => 2 | self she -p MODEL --layer 5 => 2 | self she -p MODEL --heads 2 => 2
+        self she -p MODEL -e random => 65 | learn score MODEL none.conllu => 66
+        """
     ):
-        assert inert(here(*args)).code == code, args
+        assert inert(here(*(name if arg == "MODEL" else arg for arg in args))).code == int(code), args
     Path(f"{EVIL}.conllu").write_text(f"1\t{EVIL}\t_\tX\t_\t_\t0\t{EVIL}\t_\t_\n\n", encoding="utf-8")
     for args in ([], ["-f", "json"]):
         ran = inert(here("learn", "score", "roles", f"{EVIL}.conllu", *args))
@@ -407,13 +344,7 @@ def test_a_hostile_model_is_inert_whatever_it_says_of_itself(tmp_path, monkeypat
         assert inert(here("learn", "score", "roles", "bad.conllu")).code == 65
 
 
-def terminal_text(*args: str) -> str:
-    """Return what a coloured run shows, without its colours."""
-    return SGR.sub("", here(*args, "--color", "always").out)
-
-
-def test_a_hostile_file_name_is_inert_where_it_is_reported(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_hostile_file_name_is_inert_where_it_is_reported(at):
     name = f"{EVIL}.txt"
     Path(name).write_text("a 1 2\nb 3 4\n")
     for args in (["self", "a b", "-e", name], ["explain", "a b", "-e", name], ["vectors", "info", name]):

@@ -20,10 +20,7 @@ from tests.thorough import like_cases, some
 
 FOX = "The quick brown fox jumped over the lazy dog"
 LONG = " ".join(f"word{i}" for i in range(400))
-ASCII = (
-    {"PYTHONIOENCODING": "ascii"},
-    {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-)
+ASCII = ({"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"})
 
 
 # Readers

@@ -38,79 +38,47 @@ def headings(lines):
 # Keys
 
 
-@pytest.mark.parametrize(
-    ("on", "back"),
-    [
-        *((" ", "b"), ("\r", "\x7f"), ("n", "p"), (RIGHT, LEFT), (PAGE_DOWN, PAGE_UP)),
-        *((ESC + "OC", ESC + "OD"), (ESC + "[1;5C", ESC + "[1;2D")),
-    ],
-)
-def test_keys_go_on_and_back(on, back):
+STORY_KEYS = [  # what is pressed one after the other, and the part that is shown then; None is the last
+    *(
+        (key, part)
+        for on, back in ((" ", "b"), ("\r", "\x7f"), ("n", "p"))
+        for key, part in ((on, 2), (back, 1))
+    ),
+    *((RIGHT, 2), (LEFT, 1), (PAGE_DOWN, 2), (PAGE_UP, 1), (ESC + "OC", 2), (ESC + "OD", 1)),
+    *((ESC + "[1;5C", 2), (ESC + "[1;2D", 1), ("bb ", 2)),  # before the first part there is none
+    *(("G", None), ("g", 1), (END, None), (HOME, 1), (ESC + "[4~", None), (ESC + "[1~", 1)),
+    *(("3", 3), ("g", 1)),  # a number that nothing can follow is taken at once
+    *((f"xé{ESC}[15~{ESC}x{ESC}[[A\x0cn", 2), ("\x1cn", 3)),  # what means nothing changes nothing
+]
+WALK_KEYS = [  # of more than ten parts
+    *(("2\r\r", 3), ("11", 11)),  # an Enter right after a number that needed none goes no further
+    *(("1\r", 1), ("n", 2), ("1", 1)),  # one that may go on is taken at Enter, or after a second
+    *(("1\x7f2", 2), (f"1{ESC}", 2), ("1n", 3)),  # it can be changed and dropped
+]
+
+
+@pytest.mark.parametrize(("typed", "keys"), [(STORY, STORY_KEYS), (WALK, WALK_KEYS)], ids=["story", "walk"])
+def test_keys_go_on_and_back_and_to_a_part(typed, keys):
+    with Stage(*typed) as stage:
+        count = stage.count()
+        assert (count > 10) == (typed is WALK)
+        for pressed, number in keys:
+            stage.press(*re.findall(f"{ESC}\\[\\[?[\\d;]*[~A-Z]|{ESC}O[A-Z]|{ESC}x|.", pressed, re.DOTALL))
+            stage.wait_for(part(number or count, stage))
+
+
+def test_the_parts_have_their_headings_on_a_cleared_screen_and_numbers_are_shown():
     with Stage(*STORY) as stage:
         first = stage.wait_for(part(1, stage))
-        stage.press(on)
+        stage.press(" ")
         second = stage.wait_for(part(2, stage))
-        assert headings(second) == ["1. A dictionary: the key as written"]
-        assert first[0] not in second  # the screen was cleared
-        stage.press(back)
-        assert stage.wait_for(part(1, stage))[0] == first[0]
-
-
-def test_before_the_first_part_there_is_none():
-    with Stage(*STORY) as stage:
-        stage.wait_for(part(1, stage))
-        stage.press("b", "b", " ")
-        stage.wait_for(part(2, stage))
-
-
-@pytest.mark.parametrize(("first", "last"), [("g", "G"), (HOME, END), (ESC + "[1~", ESC + "[4~")])
-def test_keys_go_to_the_last_part_and_to_the_first(first, last):
-    with Stage(*STORY) as stage:
-        count = stage.count()
-        stage.press(last)
-        stage.wait_for(part(count, stage))
-        stage.press(first)
-        stage.wait_for(part(1, stage))
-
-
-def test_a_number_that_nothing_can_follow_is_taken_at_once():
-    with Stage(*STORY) as stage:
-        assert stage.count() < 10
-        stage.press("3")
-        assert headings(stage.wait_for(part(3, stage)))[0].startswith("2. ")
+        assert headings(second) == ["1. A dictionary: the key as written"] and first[0] not in second
         stage.press("0", "9")
         assert "There are" in stage.wait_for(lambda s: "There are" in s.screen()[-1])[-1]
-
-
-def test_an_enter_right_after_a_number_that_needed_none_goes_no_further():
     with Stage(*WALK) as stage:
-        assert stage.count() > 10
-        stage.press("2", "\r", "\r")
-        stage.wait_for(part(3, stage))
-
-
-def test_a_number_that_may_go_on_is_taken_at_enter_or_after_a_while():
-    with Stage(*WALK) as stage:
-        assert stage.count() > 10
-        stage.press("1", "1")
-        stage.wait_for(part(11, stage))
+        stage.wait_for(part(1, stage))
         stage.press("1")
-        assert stage.wait_for(lambda s: s.screen()[-1].startswith("part: 1 "))[-1].endswith(part(11, stage))
-        stage.press("\r")
-        stage.wait_for(part(1, stage))
-        stage.press("n", "1")
-        stage.wait_for(part(1, stage))  # after a second
-
-
-def test_a_number_can_be_changed_and_dropped():
-    with Stage(*WALK) as stage:
-        stage.wait_for(part(1, stage))
-        stage.press("1", "\x7f", "2")
-        stage.wait_for(part(2, stage))
-        stage.press("1", ESC)
-        stage.wait_for(lambda s: s.screen()[-1].lstrip() == part(2, s))
-        stage.press("1", "n")  # another key is itself
-        stage.wait_for(part(3, stage))
+        assert stage.wait_for(lambda s: s.screen()[-1].startswith("part: 1 "))[-1].endswith(part(1, stage))
 
 
 def test_the_keys_are_listed_and_any_key_goes_back():
@@ -122,13 +90,6 @@ def test_the_keys_are_listed_and_any_key_goes_back():
         assert all(len(line) <= 60 for line in listed) and any("Home" in line for line in listed)
         stage.press("q")
         assert stage.wait_for(part(1, stage))[0] == first[0]
-
-
-def test_keys_that_mean_nothing_change_nothing():
-    with Stage(*STORY) as stage:
-        stage.wait_for(part(1, stage))
-        stage.press("x", "é", ESC + "[15~", ESC + "x", ESC + "[[A", "\x0c", "n")
-        stage.wait_for(part(2, stage))
 
 
 @pytest.mark.parametrize("half", ["[", "O", "[1;"])
@@ -145,24 +106,7 @@ def test_a_key_that_arrives_in_halves_is_no_esc(half):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_is_pressed_and_whatever_the_size_the_terminal_is_given_back(seed):
-    keys = [
-        " ",
-        "b",
-        "3",
-        "12",
-        ESC + "[",
-        ESC + "[C",
-        "?",
-        "g",
-        "G",
-        "é",
-        "\x00",
-        "0",
-        "\x7f",
-        "\x0c",
-        UP,
-        DOWN,
-    ]
+    keys = [*" b3?gGé0\x00\x7f\x0c", "12", ESC + "[", ESC + "[C", UP, DOWN]
     rng = Random(seed)
     with Stage(*STORY) as stage:
         stage.wait_for(part(1, stage))
@@ -278,13 +222,6 @@ def test_a_signal_gives_the_terminal_back(how, code):
         assert stage.code() == code
         assert stage.modes() == stage.before
         assert stage.shown.endswith(FIRST_SCREEN_AGAIN) and b"Traceback" not in stage.shown
-
-
-def test_the_key_that_dumps_core_does_nothing_meanwhile():
-    with Stage(*STORY) as stage:
-        stage.wait_for(part(1, stage))
-        stage.press("\x1c", "n")
-        stage.wait_for(part(2, stage))
 
 
 def test_a_terminal_that_has_gone_ends_it():

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from tests.cli.tables import apart, typed
 from tests.cli.test_completion import blocked
 from tests.shell import COMMAND, attn, shell, surroundings
 from tests.thorough import like_cases
@@ -28,19 +29,10 @@ def imported(*args: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "line",
-    [
-        *(
-            "--version",
-            "-V",
-            "-h",
-            "--help",
-            "self --help",
-            "explain -h",
-            "vectors -h",
-            "vectors train --help",
-        ),
-        *("learn --help", "learn train --help", "learn score --help"),
-    ],
+    apart(
+        "--version | -V | -h | --help | self --help | explain -h | vectors -h | vectors train --help | learn --help"
+        " | learn train --help | learn score --help"
+    ),
 )
 @like_cases
 def test_help_and_version_need_no_numpy_and_no_rich(line, tmp_path):
@@ -68,14 +60,12 @@ def test_wrong_usage_is_told_without_numpy(args, tmp_path):
 
 @pytest.mark.parametrize(
     "args",
-    [
-        ["self", "the cat sat"],
-        ["explain", "the cat sat", "-q", "cat"],
-        ["masked", "the quick brown fox"],
-        ["self", "the cat sat", "-e", "random", "--heads", "2", "-f", "json"],
-        ["example", "coffee"],
-        ["vectors", "nearest", "cat"],
-    ],
+    typed(
+        """
+        self "the cat sat" | explain "the cat sat" -q cat | masked "the quick brown fox"
+        self "the cat sat" -e random --heads 2 -f json | example coffee | vectors nearest cat
+        """
+    ),
 )
 @like_cases
 def test_attention_imports_no_training_and_no_validation_library(args):
@@ -85,18 +75,10 @@ def test_attention_imports_no_training_and_no_validation_library(args):
     assert "numpy" in tops or args[0] == "vectors"
 
 
-def test_json_and_csv_are_written_without_rich():
-    for format in ("json", "csv"):
-        assert "rich.console" not in imported("self", "the cat", "-f", format)
-
-
-def test_a_table_is_drawn_without_the_console_of_rich():
-    assert not imported("self", "the cat sat") & {
-        "rich.console",
-        "rich.table",
-        "rich.markdown",
-        "rich.progress",
-    }
+def test_no_console_of_rich_is_loaded_to_write_or_to_draw():
+    consoles = {"rich.console", "rich.table", "rich.markdown", "rich.progress"}
+    for options in (["-f", "json"], ["-f", "csv"], []):
+        assert not imported("self", "the cat", *options) & consoles
 
 
 def test_importing_the_package_imports_nothing_else():
@@ -138,17 +120,10 @@ def test_optimized_python_and_warnings_as_errors_give_the_same():
 
 
 @pytest.mark.parametrize(
-    "env",
-    [
-        {"TZ": "Asia/Kathmandu"},
-        {"PYTHONHASHSEED": "7"},
-        {"HOME": None},
-        {"LC_ALL": "tr_TR.UTF-8"},
-        {"HOME": "/nowhere"},
-    ],
-    ids=str,
+    "set_to", apart("TZ=Asia/Kathmandu | PYTHONHASHSEED=7 | HOME= | LC_ALL=tr_TR.UTF-8 | HOME=/nowhere")
 )
 @like_cases
-def test_surroundings_change_nothing(env):
+def test_surroundings_change_nothing(set_to):
     args = ["self", "I sat with him", "-e", "random", "-f", "json"]
-    assert attn(*args, env=env)[:2] == attn(*args)[:2]
+    name, _, value = set_to.partition("=")
+    assert attn(*args, env={name: value or None})[:2] == attn(*args)[:2]

@@ -9,6 +9,7 @@ from attn_cli.cli.report_error import MOVED
 from attn_cli.core.attend import attend
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.settings.settings import Settings
+from tests.cli.tables import told
 from tests.docs import ROOT, commands
 from tests.shell import attn, here
 from tests.thorough import like_cases
@@ -23,36 +24,22 @@ def asked(ran, code, meant):
 
 @pytest.mark.parametrize(
     ("args", "meant"),
-    [
-        (["slef", "a b"], "self"),
-        (["Self", "a b"], "self"),
-        (["vectors", "neerest"], "nearest"),
-        (["learn", "trian"], "train"),
-        (["--versoin"], "--version"),
-        (["self", "a b", "--tempratur", "2"], "--temperature"),
-        (["self", "a b", "--TEMPERATURE", "2"], "--temperature"),
-        (["self", "a b", "--no-tdy"], "--no-tidy"),
-        (["vectors", "nearest", "the", "--topp", "3"], "--top"),
-        (["learn", "train", "x.conllu", "--epoch", "3"], "--epochs"),
-        (["self", "a b", "--mask", "casual"], "causal"),
-        (["self", "a b", "--mask", "windw:2"], "window:N"),
-        (["self", "a b", "--head", "sbject"], "subject"),
-        (["self", "a b", "-e", "random", "--heads", "2", "--head", "al"], "all"),
-        (["self", "a b", "-p", "role"], "roles"),
-        (["self", "a b", "-e", "wrd2vec"], "word2vec"),
-        (["self", "a b", "-q", "aa"], "a"),
-        (["self", "a b", "-o", "weights.jsn"], ".json"),
-        (["explain", "a b", "--only", "tokens,sofmax"], "softmax"),
-        (["explain", "a b", "--from", "quries"], "queries"),
-        (["example", "cofee"], "coffee"),
-        (["compare", "a b", "--vary", "scor=scaled,dot"], "score"),
-        (["compare", "a b", "--vary", "head=subject,objct"], "object"),
-        (["learn", "score", "rols", "x.conllu"], "roles"),
-        (["vectors", "info", "wrd2vec"], "word2vec"),
-        (["vectors", "export", "-o", "vectors.vc"], ".vec"),
-        (["config", "maskd"], "masked"),
-        (["--show-completion", "bsh"], "bash"),
-    ],
+    told(
+        """
+        slef "a b" => self | Self "a b" => self | vectors neerest => nearest | learn trian => train
+        --versoin => --version | self "a b" --tempratur 2 => --temperature
+        self "a b" --TEMPERATURE 2 => --temperature | self "a b" --no-tdy => --no-tidy
+        vectors nearest the --topp 3 => --top | learn train x.conllu --epoch 3 => --epochs
+        self "a b" --mask casual => causal | self "a b" --mask windw:2 => window:N
+        self "a b" --head sbject => subject | self "a b" -e random --heads 2 --head al => all
+        self "a b" -p role => roles | self "a b" -e wrd2vec => word2vec | self "a b" -q aa => a
+        self "a b" -o weights.jsn => .json | explain "a b" --only tokens,sofmax => softmax
+        explain "a b" --from quries => queries | example cofee => coffee
+        compare "a b" --vary scor=scaled,dot => score | compare "a b" --vary head=subject,objct => object
+        learn score rols x.conllu => roles | vectors info wrd2vec => word2vec
+        vectors export -o vectors.vc => .vec | config maskd => masked | --show-completion bsh => bash
+        """
+    ),
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_mistyped_name_is_2_and_the_nearest_is_asked_for(args, meant, at):
