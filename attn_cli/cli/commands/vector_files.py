@@ -11,7 +11,6 @@ from attn_cli.errors import CreateError, UsageError, WriteError
 from attn_cli.io.console import put_plain, say
 from attn_cli.io.escape import count, shell_quote, visible
 from attn_cli.io.progress import Progress
-from attn_cli.render.screen.text import aligned
 from attn_cli.render.screen.training_bar import TrainingBar
 from attn_cli.settings.declare import OUTPUT, VECTORS
 from attn_cli.settings.training import SubwordTraining, VectorTraining
@@ -146,6 +145,7 @@ def download(
 
 def _catalogue() -> str:
     """Return what gensim-data has, one set per line."""
+    from attn_cli.render.screen.text import aligned  # loads Rich
     from attn_cli.vectors.catalogue import fetch_index
 
     found = sorted(fetch_index().packages.values(), key=lambda package: package.bytes or 0)

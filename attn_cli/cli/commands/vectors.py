@@ -16,10 +16,10 @@ from attn_cli.io.console import WIDEST, say
 from attn_cli.io.escape import fixed, visible
 from attn_cli.io.progress import Progress
 from attn_cli.render.result import OF_RECORD, record_result
-from attn_cli.render.screen.text import aligned
 from attn_cli.settings.output import View
 
 if TYPE_CHECKING:
+    from attn_cli.io.terminal import Terminal
     from attn_cli.vectors.open_vectors import Vectors as WordVectors
 
 Top = Annotated[int, option(SETTINGS["top"], "How many words.")]
@@ -44,8 +44,7 @@ def list_(*, view: View) -> None:
         path = "comes with attn" if one.source == "bundled" else one.path or ""
         rows.append((one.name, count, dim, one.format.partition(":")[0], path))
     record = {"vectors": [one._asdict() for one in listed]}
-    table = partial(aligned, rows, (1, 2))
-    deliver(record_result("vectors-list", record, lambda terminal: table(terminal.width)), view)
+    deliver(record_result("vectors-list", record, lambda terminal: _aligned(rows, terminal, (1, 2))), view)
 
 
 @of_record
@@ -166,7 +165,15 @@ def _answer(
 ) -> None:
     rows = [(near, fixed(cosine, precision)) for near, cosine in neighbours]
     listed = [{"word": near, "cosine": cosine} for near, cosine in neighbours]
-    deliver(record_result(kind, {**asked, "neighbours": listed}, lambda terminal: aligned(rows)), view)
+    deliver(record_result(kind, {**asked, "neighbours": listed}, lambda terminal: _aligned(rows)), view)
+
+
+def _aligned(
+    rows: Sequence[Sequence[str]], terminal: Terminal | None = None, right: Sequence[int] = ()
+) -> str:
+    from attn_cli.render.screen.text import aligned  # loads Rich
+
+    return aligned(rows, right, terminal and terminal.width)
 
 
 def _parsed(noted: object) -> object:
