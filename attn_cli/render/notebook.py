@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ import numpy as np
 
 from attn_cli.io.escape import count, visible
 from attn_cli.render.blocks import Matrix
-from attn_cli.render.documents.page_tables import label
+from attn_cli.render.documents import label
 from attn_cli.render.numbers import share, weight
 from attn_cli.render.page import page
 from attn_cli.render.page.script import read
@@ -22,7 +22,6 @@ from attn_cli.render.views.origins import setting_parts
 from attn_cli.render.views.wording import head_named, title
 
 if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
     from attn_cli.trace.head import Head
     from attn_cli.trace.trace import Trace
 
@@ -86,31 +85,29 @@ def _name(token: str) -> str:
 def _links(trace: Trace) -> Iterator[str]:
     """Yield the strongest links of each row as one table."""
     links = trace.links()
-    rows = "".join(
-        _row(
-            f"<th>{_name(trace.query_tokens[i])}</th><td>{_name(trace.key_tokens[j])}</td><td>{share(w)}</td>"
-        )
+    rows = [
+        f"<th>{_name(trace.query_tokens[i])}</th><td>{_name(trace.key_tokens[j])}</td><td>{share(w)}</td>"
         for i, j, w in links[:MOST_LINKS]
-    )
+    ]
     more = f" (the first {MOST_LINKS} of {len(links):,})" if len(links) > MOST_LINKS else ""
-    yield _table(f"Each row's strongest links{more}", _row("<th>query</th><th>key</th><th>weight</th>"), rows)
+    yield _table(f"Each row's strongest links{more}", "<th>query</th><th>key</th><th>weight</th>", rows)
 
 
 def _matrices(trace: Trace) -> Iterator[str]:
     """Yield a table for each shown head, as long as they are not too many."""
-    rows, columns = list(trace.listed)[:MOST_ROWS], range(len(trace.key_tokens))[:MOST_ROWS]
-    fit = max(1, MOST_CELLS // max(1, len(rows) * len(columns)))
-    heads = trace.shown_heads if trace.shown in trace.heads else (trace.shown,)  # a mean is none of the heads
-    if len(heads) > fit:
+    n_q, n_k = len(trace.listed), len(trace.key_tokens)
+    rows, columns = list(trace.listed)[:MOST_ROWS], range(min(n_k, MOST_ROWS))
+    has_head = trace.shown in trace.heads  # a mean is none of them
+    heads = trace.shown_heads if has_head else (trace.shown,)
+    if len(heads) > max(1, MOST_CELLS // max(1, len(rows) * len(columns))):
         heads = (trace.shown,)
     for head in heads:
         yield _matrix(trace, head, rows, columns, len(heads) > 1)
-    n_q, n_k = len(trace.listed), len(trace.key_tokens)
     left_out = []
     if (len(rows), len(columns)) != (n_q, n_k):
         sides = f"{count(len(rows), 'row', 'rows')} and {count(len(columns), 'column', 'columns')}"
         left_out.append(f"The first {sides} of {n_q:,} x {n_k:,}.")
-    if len(heads) == 1 < len(trace.shown_heads) and trace.shown in trace.heads:
+    if len(heads) == 1 < len(trace.shown_heads) and has_head:
         left_out.append(f"One of {len(trace.shown_heads):,} heads.")
     if left_out:
         yield f"<p>{' '.join(left_out)}</p>"
@@ -118,30 +115,23 @@ def _matrices(trace: Trace) -> Iterator[str]:
 
 def _matrix(trace: Trace, head: Head, rows: Sequence[int], columns: range, is_one_of_many: bool) -> str:
     """Return a head's weights as a table; a masked one is a dash."""
-    values = _values(trace, head, [trace.row_in_arrays(i) for i in rows])[:, : len(columns)]
-    shown = Matrix([], [], values, is_weights=True)
-    shades = shading(values, shade_range(shown)).tolist()
+    held = [trace.row_in_arrays(i) for i in rows]
+    values, allowed = head.weights[held], trace.mask_of(head)
+    if allowed is not None:
+        values = np.where(allowed[held], values, np.nan)
+    values = values[:, : len(columns)]
+    shades = shading(values, shade_range(Matrix([], [], values, is_weights=True))).tolist()
     form = weight(2 if is_one_of_many else 3)
     lines = []
     for i, numbers, places in zip(rows, values.tolist(), shades, strict=True):
-        cells = [_cell(form(w), place) for w, place in zip(numbers, places, strict=True)]
-        lines.append(_row(f"<th>{_name(trace.query_tokens[i])}</th>{''.join(cells)}"))
+        cells = "".join(_cell(form(w), place) for w, place in zip(numbers, places, strict=True))
+        lines.append(f"<th>{_name(trace.query_tokens[i])}</th>{cells}")
     heads = "".join(f"<th>{_name(trace.key_tokens[j])}</th>" for j in columns)
-    size = "11px" if is_one_of_many else "13px"  # so that two and more stand beside each other
-    return _table(_caption(trace, head), _row(f"<th>query\\key</th>{heads}"), "".join(lines), size)
-
-
-def _caption(trace: Trace, head: Head) -> str:
     layer = f"layer {head.layer}, " if head.layer is not None else ""
     name = f"{layer}{head_named(head.name)}" if len(trace.head_names) > 1 or layer else "the weights"
-    return f"{name[:1].upper()}{name[1:]}: rows are queries, columns are keys"
-
-
-def _values(trace: Trace, head: Head, held: Sequence[int]) -> Array:
-    """Return a head's weights in these rows, NaN where masked."""
-    values: Array = head.weights[held]
-    allowed = trace.mask_of(head)
-    return values if allowed is None else np.where(allowed[held], values, np.nan)
+    caption = f"{name[:1].upper()}{name[1:]}: rows are queries, columns are keys"
+    size = "11px" if is_one_of_many else "13px"  # so that two and more stand beside each other
+    return _table(caption, f"<th>query\\key</th>{heads}", lines, size)
 
 
 def _shade(rgb: RGB) -> str:
@@ -156,16 +146,13 @@ def _cell(text: str, place: int) -> str:
     return f'<td style="{_SHADES[place]}">{text}</td>' if place >= 0 else "<td>–</td>"
 
 
-def _row(cells: str) -> str:
-    """Return a row with colours of its own: notebooks have some for every second row."""
-    return f'<tr style="{ON_CARD}">{cells}</tr>'
-
-
-def _table(caption: str, head: str, rows: str, size: str = "13px") -> str:
+def _table(caption: str, head: str, rows: Iterable[str], size: str = "13px") -> str:
+    """Return a table whose rows have colours of their own: notebooks have some for every second row."""
+    head, *made = (f'<tr style="{ON_CARD}">{row}</tr>' for row in (head, *rows))
     return (
         f'<table style="{ON_CARD};{TABLE};font-size:{size}">'
         f'<caption style="{ON_CARD};text-align:left">{_text(caption)}</caption>'
-        f"<thead>{head}</thead><tbody>{rows}</tbody></table>"
+        f"<thead>{head}</thead><tbody>{''.join(made)}</tbody></table>"
     )
 
 
@@ -208,7 +195,8 @@ def live(trace: Trace) -> str:
     from attn_cli.pipeline.for_page import Page
 
     layers = [*_layers(trace)]
-    shown = next(n for n, layer in enumerate(layers) if layer.projection.layer == _shown_layer(trace))
+    number = trace.shown.layer if trace.has_layers else trace.projection.layer
+    shown = next(n for n, layer in enumerate(layers) if layer.projection.layer == number)
     found = page(Page(layers, len(layers), shown, most_exact=MOST_EXACT), _look())
     fitting = AROUND + ROW * len(trace.query_tokens) + (PICTURES if len(trace.heads) > 1 else 0)
     height = min(HIGHEST, max(LOWEST, fitting))
@@ -219,10 +207,6 @@ def live(trace: Trace) -> str:
         f'onload="{TELL}" title="{escape(visible(title(trace)))}" style="height: {height}px" '
         f"srcdoc='{source}'></iframe>"
     )
-
-
-def _shown_layer(trace: Trace) -> int | None:
-    return trace.shown.layer if trace.has_layers else trace.projection.layer
 
 
 def _layers(trace: Trace) -> Iterator[Trace]:

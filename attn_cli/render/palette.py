@@ -75,8 +75,9 @@ def _spread(styles: Sequence[Style]) -> tuple[Style, ...]:
 def inks(name: str, colors: int) -> tuple[Style, ...]:
     """Return SHADES text styles for bars and blocks; the ramp's faint end is left out."""
     if colors == 16:
-        order = (4, 6, 2, 3) if name in DARK else (6, 4, 0)
-        return _spread([Style(color=Color.from_ansi(number)) for number in order])
+        return _spread(
+            [Style(color=Color.from_ansi(n)) for n in ((4, 6, 2, 3) if name in DARK else (6, 4, 0))]
+        )
     return tuple(Style(color=Color.from_rgb(*rgb)) for rgb in strong(name))
 
 
@@ -96,14 +97,12 @@ def ramp(name: str, is_difference: bool = False) -> list[RGB]:
     if is_difference:
         codes = DIVERGING_DARK if name in DARK else DIVERGING_LIGHT
     anchors = [bytes.fromhex(code) for code in codes.split()]
-    colors = []
+    colors: list[RGB] = []
     for i in range(SHADES):
         place = i * (len(anchors) - 1) / (SHADES - 1)
         low = min(int(place), len(anchors) - 2)
-        share = place - low
-        red, green, blue = (
-            round(a + (b - a) * share) for a, b in zip(anchors[low], anchors[low + 1], strict=True)
-        )
+        sides = zip(anchors[low], anchors[low + 1], strict=True)
+        red, green, blue = (round(a + (b - a) * (place - low)) for a, b in sides)
         colors.append((red, green, blue))
     return colors
 

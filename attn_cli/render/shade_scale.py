@@ -25,18 +25,17 @@ def on_scale(blocks: Iterable[Block], view: View) -> Iterator[Block]:
 
     Scores and vectors have no bounds: their shades run from the least to the largest number in any case.
     """
-    for block in blocks:
-        yield _fully_scaled(block) if view.shades == "full" else block
+    return map(_fully_scaled, blocks) if view.shades == "full" else iter(blocks)
 
 
 def _fully_scaled(block: Block) -> Block:
     match block:
         case Matrix():
             return _full(block)
-        case Maps() if block.is_weights:
+        case Maps(is_weights=True):
             return block._replace(scale=FULL)
         case Beside(_, parts):
-            return block._replace(parts=[_full(part) for part in parts])
+            return block._replace(parts=[*map(_full, parts)])
         case _:
             return block
 

@@ -57,7 +57,7 @@ def test_what_has_no_figure_says_so(args, at):
 
 
 def test_without_matplotlib_the_message_is_the_line_that_installs_it(at, monkeypatch):
-    import attn_cli.render.formats.figure as on_command_line
+    import attn_cli.render.formats.trace as on_command_line
     from tests.shell import here
 
     monkeypatch.setattr(on_command_line, "find_spec", lambda name: None)

@@ -295,7 +295,7 @@ def test_what_the_distance_adds_depends_on_the_distance_alone(transformers, tmp_
     [("llama", {}), ("gemma2", {}), ("gemma2", {"temperature": 0.5, "head": "mean"}), ("modernbert", {})],
 )
 def test_a_script_recomputes_a_models_head(name, settings, framework, transformers, tmp_path, capsys):
-    from attn_cli.render.code.script import script
+    from attn_cli.render.code import script
 
     made(transformers, CASES[name], 0, tmp_path)
     word_pieces(tmp_path)

@@ -1,1 +1,214 @@
-"""Scripts that recompute a trace in NumPy, PyTorch or Keras."""
+"""A trace as a short script that recomputes it, in NumPy, PyTorch or Keras.
+
+Its numbers have all their digits, so its weights and output are the trace's own.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from attn_cli.core.scores import score_named
+from attn_cli.errors import UsageError
+from attn_cli.render.code.frameworks import FRAMEWORKS, Framework, has_layer
+from attn_cli.render.code.literals import (
+    LINE,
+    comment_lines,
+    matrix,
+    number,
+    row_label,
+    safe_name,
+    strings,
+    vector,
+)
+from attn_cli.render.code.plan import ScriptPlan, joins_heads, made_by, plan_script
+from attn_cli.render.code.steps import steps
+from attn_cli.render.views.wording import d_k, title
+from attn_cli.trace.trace import Trace
+
+WIDEST = 20  # cells for a token before its row
+
+
+def script(trace: Trace, framework_name: str) -> str:
+    """Return the script for `numpy`, `torch` or `keras`; raise UsageError if there can be none."""
+    framework = FRAMEWORKS[framework_name]
+    if framework_name not in score_named(trace.score).lines:
+        raise UsageError(f"The score {trace.score} has no lines for {framework.title}.", option="--format")
+    plan = plan_script(trace, framework_name)
+    # Of Keras, only the layer needs more than ops.
+    imports = [line for line in framework.imports if line != "import keras" or has_layer(plan)]
+    head = [_docstring(plan, framework), imports, *_helper(plan, framework), *_data(plan, framework)]
+    return _spaced([*head, *steps(plan, framework), *_printing(plan, framework)])
+
+
+def _spaced(blocks: Sequence[list[str]]) -> str:
+    """Join blocks with a blank line between them, two around functions."""
+    text, before = "", False
+    for block in blocks:
+        is_function = block[0].startswith("def ")
+        text += "" if not text else "\n\n" if is_function or before else "\n"
+        text += "\n".join(block) + "\n"
+        before = is_function
+    return text
+
+
+def _docstring(plan: ScriptPlan, framework: Framework) -> list[str]:
+    trace = plan.trace
+    summary = f"This recomputes what attn {trace.kind} shows, from the same numbers: {_formula(trace)}."
+    facts = list(_facts(plan))
+    wide = max(len(name) for name, _ in facts) + 2
+    lines = [f'"""{title(trace)}, in {framework.title}.', "", *textwrap.wrap(summary, LINE), ""]
+    for name, fact in facts:
+        lines += textwrap.wrap(
+            fact, LINE, initial_indent=name.ljust(wide), subsequent_indent=" " * wide, break_on_hyphens=False
+        )
+    return [*lines, '"""']
+
+
+def _formula(trace: Trace) -> str:
+    score = score_named(trace.score)
+    scores = score.ascii_matrix + (f" / sqrt({d_k(trace)})" if score.is_scaled else "")
+    if trace.own_scale is not None:
+        scores = f"{score.ascii_matrix} x {trace.own_scale!r}"
+    if trace.softcap is not None:
+        scores = f"{trace.softcap!r} tanh({scores} / {trace.softcap!r})"
+    scores += "" if trace.temperature == 1 else f" / {trace.temperature!r}"
+    is_apart = trace.heads[0].position_scores is not None and trace.heads[0].rotated is None
+    scores += " + position" if is_apart else ""
+    if trace.shown.name == "mean" and len(trace.head_names) > 1:
+        return (
+            f"in each head weights = softmax({scores}) and output = weights V, and then the mean of the heads"
+        )
+    return f"weights = softmax({scores}) and output = weights V"
+
+
+def _facts(plan: ScriptPlan) -> Iterator[tuple[str, str]]:
+    """Yield the settings behind the numbers, each with its name."""
+    trace = plan.trace
+    about, W = trace.embedding, trace.projection
+    numbers = f", {about.dim} numbers each" if about.dim is not None else ""
+    seed = "" if about.seed is None else f", seed {about.seed}"
+    by = "given by " if about.source == "given" and not trace.of_model else ""
+    what = "model" if trace.of_model else "matrices" if by else "vectors"
+    yield what, f"{by}{safe_name(about.name or '')}{numbers}{seed}"
+    if trace.heads[0].W_q is None:
+        yield "Q, K, V", f"as {made_by(trace)}"
+    else:
+        seed = "" if W.seed is None else f", seed {W.seed}"
+        layer = "" if trace.learned is None else f", learned, layer {W.layer}"
+        rule = "W x" if W.layout == "out-in" else "x W"
+        by = {"given": "given by ", "file": "from "}.get(W.source, "")
+        yield "weights", f"{by}{safe_name(W.name or W.source)}{seed}{layer}, layout {W.layout} ({rule})"
+    score = score_named(trace.score)
+    how = "divided by the square root of d_k" if score.is_scaled else "not scaled"
+    how = how if trace.own_scale is None else f"times {trace.own_scale!r}"
+    yield "score", f"{score.noun}s, {how}{'' if trace.softcap is None else f', capped at {trace.softcap!r}'}"
+    if trace.temperature != 1:
+        yield "temperature", repr(trace.temperature)
+    yield "mask", "none" if trace.mask is None else f"{safe_name(trace.mask_name)}; True = may attend"
+    if len(trace.head_names) > 1:
+        n = len(trace.head_names)
+        shown = {"mean": f"the mean of {n}", "all": f"all {n}"}.get(trace.settings.head or "")
+        yield "head", shown or f"{safe_name(trace.shown.name)}, one of {n}"
+    if trace.W_o is not None and not joins_heads(trace):
+        rows, columns = trace.W_o.shape
+        yield "left out", f"the layer's output: W_o has {rows} x {columns} numbers"
+
+
+def _helper(plan: ScriptPlan, framework: Framework) -> Iterator[list[str]]:
+    lines = score_named(plan.trace.score).lines[framework.name]
+    if lines.helper:
+        start, about, *rest = lines.helper
+        body = [about, *(lines.careful if plan.is_extreme else ()), *rest]
+        yield [start, *(f"    {line}" for line in body)]
+
+
+def _data(plan: ScriptPlan, framework: Framework) -> Iterator[list[str]]:
+    trace = plan.trace
+    if plan.one_text:
+        yield strings("tokens", trace.query_tokens)
+    else:
+        yield [*strings("queries", trace.query_tokens), *strings("keys", trace.key_tokens)]
+    reach = plan.reach or 0
+    labels = {
+        "": [],
+        "queries": [row_label(token) for token in trace.query_tokens],
+        "keys": [row_label(token) for token in trace.key_tokens],
+        "distances": [str(away) for away in range(-reach, reach + 1)],
+    }
+    block: list[str] = []
+    for one in plan.arrays:
+        if one.about and block:
+            yield block
+            block = []
+        about = f"{one.about} {framework.polarity}" if one.name == "mask" else one.about
+        around = (f"{framework.array}(", f"{framework.dtypes[one.array.dtype == bool]})")
+        rows = labels[one.rows] or [""] * len(one.array)
+        block += comment_lines(about)
+        if one.array.ndim == 1:
+            block += vector(one.name, [number(x) + "," for x in one.array.tolist()], around)
+        else:
+            block += matrix(one.name, one.array, around, rows)
+    yield block
+
+
+def _printing(plan: ScriptPlan, framework: Framework) -> Iterator[list[str]]:
+    """Yield the functions that print, and their calls for weights and output."""
+    trace = plan.trace
+    keys = "tokens" if plan.one_text else "keys"
+    if trace.asked:
+        yield ["# The rows that were asked for.", *vector("rows", [f"{i}," for i in trace.listed])]
+    yield from _printers(plan, framework)
+    mask = "" if trace.mask is None else ", mask"
+    of_weights = "links" if trace.settings.top is not None else "show"
+    lines = [f'print("keys:", {keys})']
+    if trace.settings.head == "all" and plan.several:
+        lines += [
+            *strings("names", [head.name for head in plan.heads]),
+            "for name, of_head, made in zip(names, head_weights, head_outputs):",
+            f'    {of_weights}(f"weights of {{name!r}}", of_head{mask})',
+            '    show(f"output of {name!r}", made)',
+        ]
+    else:
+        lines += [f'{of_weights}("weights", weights{mask})', 'show("output", output)']
+    lines += ['show("layer output", layer_output)'] if joins_heads(trace) else []
+    if framework.title == "Keras" and has_layer(plan):
+        lines.append('print(f"keras.layers.Attention gives these weights to within {difference:.0e}.")')
+    yield lines
+
+
+def _printers(plan: ScriptPlan, framework: Framework) -> Iterator[list[str]]:
+    """Yield the functions that print: a matrix row by row, and the strongest links where --top asks for them."""
+    trace = plan.trace
+    queries, keys = ("tokens", "tokens") if plan.one_text else ("queries", "keys")
+    wide = min(WIDEST, max(len(repr(token)) for token in trace.query_tokens))
+    label = f'f"{{{queries}[i]!r:>{wide}}}"'
+    rows = "rows" if trace.asked else f"range(len({queries}))"
+    row = framework.to_list.format("matrix[i]")
+    is_masked, top = trace.mask is not None, trace.settings.top
+    masked = [
+        "        if mask is not None:",
+        '            cells = [cell if may else "  masked" for cell, may in zip(cells, mask[i])]',
+    ]
+    has_mask = is_masked and top is None
+    yield [
+        f"def show(name, matrix{', mask=None' if has_mask else ''}):",
+        '    """Print a row of numbers for each query."""',
+        "    print(name)",
+        f"    for i in {rows}:",
+        f'        cells = [f"{{number:8.4f}}" for number in {row}]',
+        *(masked if has_mask else ()),
+        f"        print({label}, *cells)",
+    ]
+    if top is None:
+        return
+    seen = f"[j for j in range(len({keys})) if mask[i][j]]" if is_masked else f"range(len({keys}))"
+    yield [
+        f"def links(name, matrix{', mask' if is_masked else ''}):",
+        f'    """Print the strongest keys of each query, at most {top}."""',
+        "    print(name)",
+        f"    for i in {rows}:",
+        f"        row = {row}",
+        f"        strongest = sorted({seen}, key=lambda j: -row[j])[:{top}]",
+        f'        print({label}, *(f"{{{keys}[j]!r}} {{row[j]:.4f}}" for j in strongest))',
+    ]

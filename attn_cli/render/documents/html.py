@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from html import escape
 
 from attn_cli.io.escape import visible
+from attn_cli.render import documents as pages
 from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
-from attn_cli.render.documents import page_tables as pages
 from attn_cli.render.numbers import bar_numbers
 from attn_cli.render.palette import DARK, PAPER, RGB, SHADES, ramp, strong, text_on
 from attn_cli.render.screen.text import LEFTWARD

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from attn_cli.render import documents as pages
 from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
-from attn_cli.render.documents import page_tables as pages
 from attn_cli.render.documents.tex_escape import HELPERS, arithmetic, escape, is_shown, prose
 from attn_cli.render.numbers import bar_numbers
 from attn_cli.render.palette import PAPER, RGB, SHADES, ramp, strong, text_on

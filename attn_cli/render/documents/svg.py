@@ -15,7 +15,7 @@ from rich.style import Style
 from attn_cli.io.escape import visible
 from attn_cli.io.terminal import TRUECOLOR, Line, Terminal
 from attn_cli.render.blocks import Block
-from attn_cli.render.documents.page_tables import PAGE, title
+from attn_cli.render.documents import PAGE, title
 from attn_cli.render.palette import DARK, PAPER, page_colors
 from attn_cli.render.screen.draw import draw
 from attn_cli.render.screen.text import LEFTWARD, cells

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -25,34 +24,28 @@ def page(of: Page, look: str = "") -> str:
     numbers = Numbers()
     trace, made = record(of, numbers)
     data = json.dumps(made, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    style, code = read("page.css") + look, script()
-    body = read("page.html")
-    for name, text in {
-        "title": escape(visible(title(trace))),
-        "about": escape(
-            visible(f"{'; '.join(setting_parts(trace))}. {' '.join(learned_briefly(trace))}".strip())
-        ),
-        "notes": _notes([*trace.notes, *_about_bytes(made)]),
-    }.items():
-        body = body.replace(f"@{name}@", text)
-    return "\n".join(
-        [
-            "<!doctype html>",
-            '<html lang="en">',
-            "<head>",
-            '<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{policy(code, style)}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{escape(visible(title(trace)))}</title>",
-            f"<style>{style}</style>",
-            "</head>",
-            f"<body>\n{body}",
-            *numbers.elements,
-            f'<script type="application/json" id="record">{_inert(data)}</script>',
-            f'<script type="module">{code}</script>',
-            "</body>\n</html>\n",
-        ]
-    )
+    style, code, head = read("page.css") + look, script(), escape(visible(title(trace)))
+    about = f"{'; '.join(setting_parts(trace))}. {' '.join(learned_briefly(trace))}".strip()
+    notes = "".join(f"<li>{escape(visible(note))}</li>" for note in [*trace.notes, *_about_bytes(made)])
+    body = read("page.html").replace("@title@", head).replace("@about@", escape(visible(about)))
+    body = body.replace("@notes@", f"<ul>{notes}</ul>" if notes else "<p>None.</p>")
+    parts = [
+        "<!doctype html>",
+        '<html lang="en">',
+        "<head>",
+        '<meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy(code, style)}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>{head}</title>",
+        f"<style>{style}</style>",
+        "</head>",
+        f"<body>\n{body}",
+        *numbers.elements,
+        f'<script type="application/json" id="record">{_inert(data)}</script>',
+        f'<script type="module">{code}</script>',
+        "</body>\n</html>\n",
+    ]
+    return "\n".join(parts)
 
 
 def _about_bytes(made: dict[str, Any]) -> list[str]:
@@ -66,11 +59,6 @@ def _about_bytes(made: dict[str, Any]) -> list[str]:
         f"{len(heads) - len(full)} of {len(heads)} heads are held as 8-bit weights, right to 0.002 of the largest in "
         f"their row; {held} (--exact)."
     ]
-
-
-def _notes(notes: Iterable[str]) -> str:
-    items = "".join(f"<li>{escape(visible(note))}</li>" for note in notes)
-    return f"<ul>{items}</ul>" if items else "<p>None.</p>"
 
 
 def _inert(text: str) -> str:

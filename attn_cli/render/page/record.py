@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,15 +59,15 @@ def record(page: Page, numbers: Numbers) -> tuple[Trace, dict[str, object]]:
 def _of_trace(trace: Trace, numbers: Numbers) -> dict[str, object]:
     """Return what the shown trace says of tokens and settings, and the words of the walk."""
     if trace.score in SCORES and SCORES[trace.score].javascript is None:
-        raise UsageError(
-            f"The score {trace.score} has no JavaScript, so no page can compute it.", option="--score"
-        )
-    padding = trace.pad_keys
+        what = f"The score {trace.score} has no JavaScript, so no page can compute it."
+        raise UsageError(what, option="--score")
+    padding, tokens = trace.pad_keys, trace.query_tokens
+    facts = walk_facts(trace, trace.stepped_head) if trace.is_scored else {}
     off = sorted({key for one in trace.settings.without for key in find_rows(one, trace.key_tokens)})
     return {
         "schema": "attn-page/1",
         "kind": trace.kind,
-        "queries": trace.query_tokens,
+        "queries": tokens,
         "keys": trace.key_tokens,
         "ids": trace.query_input_ids,
         "apart": trace.has_second_input,
@@ -85,9 +84,11 @@ def _of_trace(trace: Trace, numbers: Numbers) -> dict[str, object]:
         "scores": {name: _score(name) for name, score in SCORES.items() if score.javascript is not None},
         "masks": _masks(trace),
         "steps": [{key: getattr(step, key) for key in STEP_KEYS} for step in STEPS if _has(trace, step.name)],
-        "facts": _facts(trace),
-        "repeats": _repeats(trace),
-        "sources": _sources(trace),
+        # What the sentences of the walk say that no setting of the page changes.
+        "facts": {name: facts[name] for name in SENT_FACTS if trace.is_scored},
+        # Of q, k and v those that only repeat X: of these the walk shows the query's own row.
+        "repeats": [name for name in "qkv" if trace.is_scored and repeats_x(trace, trace.stepped_head, name)],
+        "sources": {} if trace.x_query is None else {one: source(trace, i) for i, one in enumerate(tokens)},
         "ramps": _ramps(),
     }
 
@@ -96,18 +97,8 @@ def _has(trace: Trace, step: str) -> bool:
     """Tell whether there can be numbers for a step of the walk; the mask can be changed, and is always there."""
     if step in ("masked_scores", "weights"):
         return trace.is_scored or step == "weights"
-    if step in ("tokens", "encodings_query", "x_query"):
-        return (trace.query_ids, trace.placed, trace.x_query)[
-            ("tokens", "encodings_query", "x_query").index(step)
-        ] is not None
-    return getattr(trace.stepped_head, step) is not None
-
-
-def _sources(trace: Trace) -> dict[str, str]:
-    """Return where each token's vector comes from, in words."""
-    if trace.x_query is None:
-        return {}
-    return {token: source(trace, i) for i, token in enumerate(trace.query_tokens)}
+    of_text = {"tokens": trace.query_ids, "encodings_query": trace.placed, "x_query": trace.x_query}
+    return (of_text[step] if step in of_text else getattr(trace.stepped_head, step)) is not None
 
 
 def _mask(trace: Trace, numbers: Numbers) -> dict[str, object]:
@@ -137,27 +128,12 @@ def _score(name: str) -> dict[str, object]:
     }
 
 
-def _facts(trace: Trace) -> Mapping[str, object]:
-    """Return what the sentences of the walk say that no setting of the page changes."""
-    if not trace.is_scored:
-        return {}
-    found = walk_facts(trace, trace.stepped_head)
-    return {name: found[name] for name in SENT_FACTS}
-
-
-def _repeats(trace: Trace) -> list[str]:
-    """Return which of q, k and v only repeat X: of these the walk shows the query's own row."""
-    return [name for name in "qkv" if trace.is_scored and repeats_x(trace, trace.stepped_head, name)]
-
-
 def _ramps() -> dict[str, str]:
-    chosen = {
-        "light": (PAPER, False),
-        "lightSigned": (PAPER, True),
-        "dark": (DARK_PAPER, False),
-        "darkSigned": (DARK_PAPER, True),
+    return {
+        f"{scheme}{'Signed' * signed}": "".join(bytes(colour).hex() for colour in ramp(name, signed))
+        for scheme, name in (("light", PAPER), ("dark", DARK_PAPER))
+        for signed in (False, True)
     }
-    return {name: "".join(bytes(colour).hex() for colour in ramp(*of)) for name, of in chosen.items()}
 
 
 # Heads
@@ -165,7 +141,10 @@ def _ramps() -> dict[str, str]:
 
 def _layer(trace: Trace, page: Page, place: int, numbers: Numbers) -> dict[str, object]:
     """Return a layer: its input, its mask and its heads."""
-    size = sum(sum(M.size for M in _full_numbers(head)) for head in trace.heads)
+    made_of = [
+        [M for M in (head.q, head.k, head.v) if M is not None] or [head.weights] for head in trace.heads
+    ]
+    size = sum(M.size for arrays in made_of for M in arrays)
     is_small = size * page.n_layers <= page.most_exact
     number = trace.projection.layer or 0
     made = []
@@ -204,12 +183,6 @@ def _head(trace: Trace, head: Head, numbers: Numbers, exact: bool, with_weights:
     return made | {name: numbers.add(getattr(head, name)) for name in "qkv"} | _position(head, numbers, False)
 
 
-def _full_numbers(head: Head) -> list[Array]:
-    """Return what a head is computed from: q, k and v, or its weights where they came ready."""
-    found = [M for M in (head.q, head.k, head.v) if M is not None]
-    return found or [head.weights]
-
-
 def _weights(head: Head, numbers: Numbers) -> dict[str, Stored | None]:
     """Return W and b of a head as in x W; an identity is left out."""
     W = head.W
@@ -233,9 +206,8 @@ def _position(head: Head, numbers: Numbers, whole: bool) -> dict[str, Stored | N
         return {"R": numbers.add(R), "b": numbers.add(b)}
     reach = len(b) // 2
     distances = np.arange(len(head.k)) - np.arange(len(head.q))[:, np.newaxis]
-    term = np.take_along_axis(
-        head.position.by_distance(head.q), np.clip(distances, -reach, reach) + reach, axis=1
-    )
+    places = np.clip(distances, -reach, reach) + reach
+    term = np.take_along_axis(head.position.by_distance(head.q), places, axis=1)
     return {"distance": numbers.add(term)}
 
 
@@ -281,24 +253,8 @@ def _command(page: Page, trace: Trace) -> dict[str, object] | None:
 
 
 # What the page itself chooses, or what changes no weight.
-LIVE = (
-    *(
-        "head",
-        "layer",
-        "score",
-        "temperature",
-        "mask",
-        "mask_true",
-        "without",
-        "query",
-        "versus",
-        "top",
-        "full",
-        "next",
-        "next_at",
-    ),
-    "threads",
-)
+OF_PAGE = ("head", "layer", "score", "temperature", "mask", "mask_true", "without", "query", "versus")
+LIVE = (*OF_PAGE, "top", "full", "next", "next_at", "threads")
 
 
 def _options(settings: Settings) -> list[str]:

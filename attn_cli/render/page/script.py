@@ -18,8 +18,6 @@ from attn_cli.core.scores import SCORES
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools
 
-HERE = Path(__file__).parent
-MAIN = "main.js"
 _IMPORT = re.compile(r'^import \{ (.*?) \} from "\./(\w+)\.js";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|let|class) ([\w$]+))", re.MULTILINE)
 _COMMENT = re.compile(r"^ *//[^\n]*\n|^ */\*\*.*?\*/\n", re.MULTILINE | re.DOTALL)
@@ -35,7 +33,7 @@ def script() -> str:
     Comments are left out. A module may import by name alone, from its neighbours, and not in a circle.
     """
     parts: dict[str, str] = {}
-    _add(MAIN.removesuffix(".js"), parts, ())
+    _add("main", parts, ())
     return '"use strict";\n' + "\n".join(parts.values())
 
 
@@ -45,18 +43,13 @@ def _add(name: str, parts: dict[str, str], above: tuple[str, ...]) -> None:
         return
     if name in above:
         raise ValueError(f"modules of the page import in a circle: {' -> '.join((*above, name))}")
-    source = (
-        _COMMENT.sub("", read(f"{name}.js"))
-        .replace("/* scores */", _scores())
-        .replace("/* masks */", _masks())
-    )
+    source = _COMMENT.sub("", read(f"{name}.js"))
+    source = source.replace("/* scores */", _scores()).replace("/* masks */", _masks())
     for _, other in _IMPORT.findall(source):
         _add(other, parts, (*above, name))
     body = _IMPORT.sub(lambda found: f"const {{ {found[1].replace(' as ', ': ')} }} = {found[2]}_js;", source)
-    names = ", ".join(_EXPORT.findall(body))
-    parts[name] = (
-        f"const {name}_js = (() => {{\n{_EXPORT.sub('', body).strip()}\nreturn {{ {names} }};\n}})();"
-    )
+    names, body = ", ".join(_EXPORT.findall(body)), _EXPORT.sub("", body).strip()
+    parts[name] = f"const {name}_js = (() => {{\n{body}\nreturn {{ {names} }};\n}})();"
 
 
 def _scores() -> str:
@@ -74,26 +67,21 @@ def _masks() -> str:
     stems: dict[str, str] = {}
     for name, rule in MASKS.items():
         if rule.javascript:
-            stem = name.partition(":")[0]
-            stems[stem] = (
-                stems.get(stem, "") + f"{rule.numbers}: (i, j, n_q, n_k, a, b) => {rule.javascript}, "
-            )
+            stem, made = name.partition(":")[0], f"(i, j, n_q, n_k, a, b) => {rule.javascript}"
+            stems[stem] = f"{stems.get(stem, '')}{rule.numbers}: {made}, "
     return "".join(f"\n  {dumps(stem)}: {{ {rules}}}," for stem, rules in stems.items())
 
 
 @cache
 def read(name: str) -> str:
     """Return the text of a file beside this one."""
-    return (HERE / name).read_text(encoding="utf-8")
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
 
 
 def policy(script: str, style: str) -> str:
     """Return the policy that lets this script and this style run, and nothing else load or leave."""
-    return POLICY.format(script=_hash(script), style=_hash(style))
-
-
-def _hash(text: str) -> str:
-    return b64encode(sha256(text.encode()).digest()).decode()
+    one, other = (b64encode(sha256(text.encode()).digest()).decode() for text in (script, style))
+    return POLICY.format(script=one, style=other)
 
 
 Stored = dict[str, object]  # where an array lies in the page, its type and its shape
@@ -123,9 +111,7 @@ class Numbers:
         head = full.astype("<f4")
         with np.errstate(under="ignore"):
             rest = ((full - head) * REST).astype("<f2")
-        if not (
-            np.isfinite(head).all() and np.isfinite(rest).all()
-        ):  # beyond what float32 or the rest can hold
+        if not (np.isfinite(head).all() and np.isfinite(rest).all()):  # beyond what these can hold
             return self._hold("f64", full.tobytes(), full.shape)
         return self._hold("f48", head.tobytes() + rest.tobytes(), full.shape)
 

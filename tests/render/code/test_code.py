@@ -25,8 +25,8 @@ from attn_cli.inputs.matrices import given_from
 from attn_cli.io.escape import visible
 from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.pipeline.sources.text import trace_cross, trace_masked, trace_self
+from attn_cli.render.code import script
 from attn_cli.render.code.literals import number, string
-from attn_cli.render.code.script import script
 from attn_cli.render.screen.text import cells
 from tests.models.checkpoints.by_hand import small_gpt2
 from tests.shell import attn, here, shell
