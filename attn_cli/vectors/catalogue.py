@@ -1,4 +1,8 @@
-"""The index of gensim-data, a collection of pretrained word vectors, and which of them have been downloaded."""
+"""gensim-data, a collection of pretrained word vectors: its index, what has been downloaded of it, and HTTP to it.
+
+HTTP is urllib's, to http and https alone, with a time limit per operation. pooch (with requests) would save some 60
+lines, but cannot resume, reads the page of a redirection into memory, and ignores the machine's own certificates.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,15 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from attn_cli.errors import (
     AttnError,
     ConfigError,
     CreateError,
+    FileError,
     InputError,
     UsageError,
     WriteError,
@@ -22,17 +27,26 @@ from attn_cli.errors import (
 from attn_cli.io.atomic import written
 from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes
-from attn_cli.vectors.http import body_of, host_of
+
+if TYPE_CHECKING:
+    from http.client import HTTPMessage, HTTPResponse
+    from urllib.request import OpenerDirector, Request
 
 INDEX_URL = "https://raw.githubusercontent.com/RaRe-Technologies/gensim-data/master/list.json"
 FILES_URL = "https://github.com/RaRe-Technologies/gensim-data/releases/download"
 CACHED_INDEX = "information.json"  # gensim's name for it
 INDEX_LIMIT = 1 << 24
-MOST_PARTS = 64
 MOST_BYTES = 1 << 40
 LONGEST_TEXT = 2000
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,119}")
 _MD5 = re.compile(r"[0-9a-f]{32}")
+
+CHUNK = 1 << 18
+KEPT = "Try again: what has arrived is kept."
+NO_NETWORK = (
+    "Is there a network? ATTN_MIRROR names another place. A file fetched otherwise: attn vectors import FILE."
+)
+TIMEOUT = 20.0  # seconds for one network operation
 
 
 class Package(NamedTuple):
@@ -44,19 +58,7 @@ class Package(NamedTuple):
     dim: int | None
     description: str
     licence: str
-    checksums: tuple[str, ...]  # MD5, one per part
-
-    @property
-    def file(self) -> str:
-        """The name of its data file."""
-        return f"{self.name}.gz"
-
-    @property
-    def parts(self) -> list[str]:
-        """The names of the files that it is sent in, numbered as gensim numbers them."""
-        if len(self.checksums) == 1:
-            return [self.file]
-        return [f"{self.file}_0{i}" for i in range(len(self.checksums))]
+    checksum: str  # MD5
 
 
 class Index(NamedTuple):
@@ -80,10 +82,8 @@ def folder() -> Path:
 
 def local(name: str) -> Path | None:
     """Return the data file of the model `name` if it has been downloaded, else None."""
-    if not is_name(name):
-        return None
     path = folder() / name / f"{name}.gz"
-    return path if path.is_file() else None
+    return path if is_name(name) and path.is_file() else None
 
 
 def installed() -> list[str]:
@@ -153,34 +153,29 @@ def _read_index(raw: bytes, source: str) -> Index:
         raise InputError(f"The index from {visible(source)} names no models.", "Check ATTN_MIRROR.")
     read = {name: _package(name, entry) for name, entry in models.items()}
     packages = {name: package for name, package in read.items() if package is not None}
-    malformed = frozenset(name for name, package in read.items() if package is None)
-    return Index(raw, packages, frozenset(_mapping(index, "corpora")), malformed)
+    return Index(raw, packages, frozenset(_mapping(index, "corpora")), frozenset(read) - frozenset(packages))
 
 
 def _package(name: str, entry: object) -> Package | None:
-    """Return what an entry of the index says, or None if it cannot be right."""
-    if not is_name(name) or not isinstance(entry, dict):
+    """Return what an entry of the index says, or None if it cannot be right; models come whole, corpora in parts."""
+    if not isinstance(entry, dict):
         return None
-    file, parts, size = entry.get("file_name", f"{name}.gz"), entry.get("parts", 1), entry.get("file_size")
-    if not isinstance(file, str) or not is_name(file):
-        return None
-    if type(parts) is not int or not 1 <= parts <= MOST_PARTS:
-        return None
-    if size is not None and (type(size) is not int or not 1 <= size <= MOST_BYTES):
-        return None
-    keys = ["checksum"] if parts == 1 else [f"checksum-{i}" for i in range(parts)]
-    checksums = tuple(value.lower() for key in keys if isinstance(value := entry.get(key), str))
-    if len(checksums) != parts or not all(map(_MD5.fullmatch, checksums)):
-        return None
-    return Package(
-        name,
-        size,
-        _count(entry.get("num_records")),
-        _count(_mapping(entry, "parameters").get("dimension")),
-        _text(entry.get("description")),
-        _text(entry.get("license")),
-        checksums,
+    file, checksum, size = entry.get("file_name", f"{name}.gz"), entry.get("checksum"), entry.get("file_size")
+    parts = entry.get("parts", 1)
+    is_right = (
+        isinstance(file, str)
+        and is_name(name)
+        and is_name(file)
+        and isinstance(checksum, str)
+        and _MD5.fullmatch(checksum.lower())
+        and (type(parts) is int and parts == 1)
+        and (size is None or _count(size))
     )
+    if not is_right:
+        return None
+    words, dim = _count(entry.get("num_records")), _count(_mapping(entry, "parameters").get("dimension"))
+    description, licence = _text(entry.get("description")), _text(entry.get("license"))
+    return Package(name, size, words, dim, description, licence, str(checksum).lower())
 
 
 def _mapping(entry: Mapping[str, object], key: str) -> Mapping[str, object]:
@@ -189,7 +184,7 @@ def _mapping(entry: Mapping[str, object], key: str) -> Mapping[str, object]:
 
 
 def _count(value: object) -> int | None:
-    return value if type(value) is int and 0 < value < MOST_BYTES else None
+    return value if type(value) is int and 0 < value <= MOST_BYTES else None
 
 
 def _text(value: object) -> str:
@@ -208,12 +203,107 @@ def find_package(index: Index, name: str) -> Package:
     if name in index.malformed:
         raise InputError(f"What the index says of {shown!r} cannot be right.", "Check ATTN_MIRROR.")
     short = sorted((known for known in index.packages if known[0] != "_"), key=len)[:3]
-    near = did_you_mean(name, index.packages, 3).rstrip()
-    hint = near or (f"Try {_or(short)}." if short else "")
+    listed = " or ".join(filter(None, [", ".join(short[:-1]), *short[-1:]]))
+    hint = did_you_mean(name, index.packages, 3).rstrip() or (f"Try {listed}." if short else "")
     if name in index.corpora:
         raise UsageError(f"{shown!r} is a corpus, not a set of word vectors.", hint)
     raise UsageError(f"There are no word vectors named {shown!r}.", hint)
 
 
-def _or(names: list[str]) -> str:
-    return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+class RefusalError(FileError):
+    """The server answered, but not with the file; `status` is the HTTP status."""
+
+    def __init__(self, url: str, status: int, reason: str) -> None:
+        hint = "Try again later, or set ATTN_MIRROR to a mirror."
+        super().__init__(_failure(url, f"{status} {reason}"), hint)
+        self.status = status
+
+
+def _opener() -> OpenerDirector:
+    """Return urllib's opener, with the environment's proxies, which follows redirections to http and https only."""
+    from urllib import parse, request
+
+    class Redirects(request.HTTPRedirectHandler):
+        def http_error_302(
+            self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage
+        ) -> HTTPResponse | None:
+            fp.close()  # the page that comes with a redirection may be endless
+            target = parse.urljoin(req.full_url, headers.get("Location", ""))
+            if not target.lower().startswith(("http://", "https://")):
+                raise ValueError(f"it redirects to {target}")
+            answer: HTTPResponse | None = super().http_error_302(req, fp, code, msg, headers)
+            return answer
+
+        http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
+
+    opener = request.build_opener(Redirects())
+    opener.addheaders = [("User-Agent", "attn")]
+    return opener
+
+
+def ask(url: str, headers: Mapping[str, str] | None = None) -> HTTPResponse:
+    """Open an http or https address; raise FileError if it cannot be reached or does not answer with the file."""
+    from http.client import HTTPException
+    from urllib.error import HTTPError
+    from urllib.request import Request
+
+    try:
+        answer: HTTPResponse = _opener().open(Request(url, headers=dict(headers or {})), timeout=TIMEOUT)
+    except HTTPError as error:
+        error.close()
+        raise RefusalError(url, error.code, error.reason) from None
+    except (OSError, HTTPException, ValueError) as error:
+        raise _unreachable(url, error, NO_NETWORK) from None
+    if answer.status != 200 and not (answer.status == 206 and headers):
+        answer.close()
+        raise RefusalError(url, answer.status, answer.reason)
+    return answer
+
+
+def arriving(answer: HTTPResponse, url: str) -> Iterator[bytes]:
+    """Yield the body of an answer as it arrives; raise FileError if it ends before its announced end."""
+    from http.client import HTTPException
+
+    left = answer.length
+    while left is None or left > 0:
+        try:
+            piece = answer.read1(CHUNK if left is None else min(CHUNK, left))
+        except (OSError, HTTPException, ValueError) as error:
+            raise _unreachable(url, error) from None
+        if not piece and left:
+            raise _unreachable(url, f"the connection ended {left:,} bytes too early")
+        if not piece:
+            return
+        left = None if left is None else left - len(piece)
+        yield piece
+
+
+def body_of(url: str, limit: int) -> bytes:
+    """Return the whole of a small file."""
+    body = bytearray()
+    with contextlib.closing(ask(url)) as answer:
+        for piece in arriving(answer, url):
+            body += piece
+            if len(body) > limit:
+                name = url.rpartition("/")[2]
+                raise InputError(f"{name} from {host_of(url)} is above the limit of {limit:,} bytes.")
+    return bytes(body)
+
+
+def _unreachable(url: str, why: Exception | str, hint: str = KEPT) -> FileError:
+    reason = getattr(why, "reason", why)  # a URLError holds the error that caused it
+    reason = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
+    return FileError(_failure(url, str(reason)), hint)
+
+
+def _failure(url: str, reason: str) -> str:
+    """Return the line that says why a download failed; a server's words are made printable and cut."""
+    printable = visible(" ".join(reason.split())[:300]).rstrip(".")
+    return f"Cannot download {url.rpartition('/')[2]} from {host_of(url)}: {printable}."
+
+
+def host_of(url: str) -> str:
+    """Return an address's host, printable."""
+    from urllib.parse import urlsplit
+
+    return visible(urlsplit(url).netloc)

@@ -20,15 +20,19 @@ from attn_cli.io.atomic import growing, sync_folder, written
 from attn_cli.io.escape import visible
 from attn_cli.vectors.catalogue import (
     Package,
+    RefusalError,
     addresses,
+    arriving,
+    ask,
+    body_of,
     cached_index,
     fetch_index,
     find_package,
     folder,
+    host_of,
     local,
     store_index,
 )
-from attn_cli.vectors.http import CHUNK, RefusalError, arriving, ask, body_of, host_of
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse
@@ -53,7 +57,7 @@ def download(
     path = local(name)
     index = cached_index() if path else None
     known = index.packages.get(name) if index else None
-    if not (path and known and _is_right(path, known)):
+    if not (path and known and _md5(path) == known.checksum):
         try:
             index = fetch_index()
         except (FileError, InputError) as error:
@@ -69,24 +73,18 @@ def download(
 
 def _ensure(package: Package, report: Callable[[float], None], say: Callable[[str], None]) -> Path:
     """Return the data file of a package; fetch it unless the right one is there."""
-    path = folder() / package.name / package.file
+    home = folder() / package.name
+    path = home / f"{package.name}.gz"
     if path.is_file():
-        if _is_right(path, package):
+        if _md5(path) == package.checksum:
             return path
         say(f"{package.name} is there, but is not what the index announces: it is downloaded anew.")
     with _storing(folder(), CreateError):
         folder().mkdir(parents=True, exist_ok=True)
     with _lock(package.name, say), _storing(path, WriteError):
-        if not (path.is_file() and _is_right(path, package)):  # another process may have fetched it meanwhile
-            _fetch_package(package, report)
+        if not (path.is_file() and _md5(path) == package.checksum):  # another process may have fetched it
+            _fetch_package(package, home, report)
     return path
-
-
-def _is_right(path: Path, package: Package) -> bool:
-    """Tell whether a file is the package's: by its checksum, or by its size where only parts have checksums."""
-    if len(package.checksums) == 1:
-        return _md5(path) == package.checksums[0]
-    return package.bytes in (None, path.stat().st_size)
 
 
 def _md5(path: Path) -> str:
@@ -97,37 +95,47 @@ def _md5(path: Path) -> str:
         raise FileError(f"Cannot read {visible(str(path))}: {error.strerror}.") from None
 
 
-def _fetch_package(package: Package, report: Callable[[float], None]) -> None:
-    """Fetch a package's files beside its folder, and move them there when all are right."""
-    base = f"{addresses()[1]}/{package.name}"
-    stage = folder() / f"{package.name}~part"
+def _fetch_package(package: Package, home: Path, report: Callable[[float], None]) -> None:
+    """Fetch a package's files beside its folder, and move them there, at once, when they are right."""
+    url, stage = f"{addresses()[1]}/{package.name}", folder() / f"{package.name}~part"
+    data, reader = stage / f"{package.name}.gz", stage / "__init__.py"
     with _storing(stage, CreateError):
         stage.mkdir(exist_ok=True)
-    before = 0  # bytes of the parts that are there
-
-    def arrived(have: int, announced: int) -> None:
-        whole = package.bytes or announced * len(package.parts)
-        report(min(1.0, (before + have) / max(1, whole)))
-
     try:
-        _check_space(package, stage)
-        _fetch_reader(f"{base}/__init__.py", stage)
-        for part, checksum in zip(package.parts, package.checksums, strict=True):
-            _fetch(f"{base}/{part}", checksum, package.bytes, stage / part, arrived)
-            before += (stage / part).stat().st_size
-        if len(package.parts) > 1:
-            with growing(stage / package.file) as joined:
-                for part in package.parts:
-                    with (stage / part).open("rb") as file:
-                        shutil.copyfileobj(file, joined, CHUNK)
-        _publish(package, stage)
+        _check_space(package, data)
+        _fetch_reader(f"{url}/{reader.name}", reader)
+        _fetch(f"{url}/{data.name}", package, data, report)
+        for path in stage.iterdir():
+            if path not in (data, reader):
+                path.unlink()
+        with data.open("r+b") as file:
+            os.fsync(file.fileno())
+        if home.is_dir():  # with a file that is missing or wrong
+            if reader.exists() and not (home / reader.name).exists():
+                reader.replace(home / reader.name)
+            data.replace(home / data.name)
+            shutil.rmtree(stage, ignore_errors=True)
+        else:
+            stage.rename(home)
+        sync_folder(str(folder()))
     except BaseException:
-        if not any(path.stat().st_size for path in stage.glob(f"{package.file}*")):
+        if not (data.exists() and data.stat().st_size):
             shutil.rmtree(stage, ignore_errors=True)
         raise
 
 
-def _fetch_reader(url: str, stage: Path) -> None:
+def _check_space(package: Package, data: Path) -> None:
+    """Raise WriteError if the disk has no room for what is missing of a package."""
+    needed = (package.bytes or 0) - (data.stat().st_size if data.exists() else 0)
+    free = shutil.disk_usage(folder()).free
+    if needed > free:
+        raise WriteError(
+            f"Cannot write {visible(str(data.parent))}: {needed:,} bytes are needed, {free:,} are free.",
+            "Make room, or set GENSIM_DATA_DIR to a folder on a larger disk.",
+        )
+
+
+def _fetch_reader(url: str, path: Path) -> None:
     """Store gensim's code to read the file, if the server has it; attn never runs it."""
     try:
         code = body_of(url, READER_LIMIT)
@@ -135,31 +143,28 @@ def _fetch_reader(url: str, stage: Path) -> None:
         if not 400 <= error.status < 500:
             raise
     else:
-        with written(stage / "__init__.py") as stream:
+        with written(path) as stream:
             stream.write(code)
 
 
-def _fetch(
-    url: str, checksum: str, most: int | None, path: Path, arrived: Callable[[int, int], None]
-) -> None:
-    """Fetch a file of at most `most` bytes to `path`, resuming what is there; InputError if its MD5 is wrong."""
-    if path.exists() and _md5(path) == checksum:
+def _fetch(url: str, package: Package, path: Path, report: Callable[[float], None]) -> None:
+    """Fetch a package's file to `path`, resuming what is there; InputError if its MD5 is wrong."""
+    if path.exists() and _md5(path) == package.checksum:
         return
-    is_resumed = _store(url, most, path, arrived)
+    is_resumed = _store(url, package.bytes, path, report)
     got = _md5(path)
-    if got == checksum:
+    if got == package.checksum:
         return
     path.unlink()
-    if is_resumed:  # what was there was of something else: fetch all of it
-        _fetch(url, checksum, most, path, arrived)
-        return
-    raise InputError(
-        f"{path.name} from {host_of(url)} is damaged: its MD5 is {got}, not {checksum}.",
-        "Try again: it begins anew.",
-    )
+    if not is_resumed:
+        raise InputError(
+            f"{path.name} from {host_of(url)} is damaged: its MD5 is {got}, not {package.checksum}.",
+            "Try again: it begins anew.",
+        )
+    _fetch(url, package, path, report)  # what was there was of something else: fetch all of it
 
 
-def _store(url: str, most: int | None, path: Path, arrived: Callable[[int, int], None]) -> bool:
+def _store(url: str, most: int | None, path: Path, report: Callable[[float], None]) -> bool:
     """Write a file to `path`; return whether it was resumed. InputError if there is more than was announced."""
     answer, have = _ask_from(url, path.stat().st_size if path.exists() else 0)
     is_resumed, host = have > 0, host_of(url)
@@ -179,7 +184,7 @@ def _store(url: str, most: int | None, path: Path, arrived: Callable[[int, int],
                     path.unlink()
                     raise too_much
                 file.write(piece)
-                arrived(have, announced or limit)
+                report(min(1.0, have / max(1, most or announced or limit)))
     return is_resumed
 
 
@@ -198,38 +203,6 @@ def _ask_from(url: str, start: int) -> tuple[HTTPResponse, int]:
                 return answer, start
             answer.close()
     return ask(url), 0
-
-
-def _check_space(package: Package, stage: Path) -> None:
-    """Raise WriteError if the disk has no room for a package: one in parts needs it twice, to be joined."""
-    if package.bytes is None:
-        return
-    there = sum((stage / part).stat().st_size for part in package.parts if (stage / part).exists())
-    needed = package.bytes * (1 if len(package.parts) == 1 else 2) - there
-    free = shutil.disk_usage(stage.parent).free
-    if needed > free:
-        raise WriteError(
-            f"Cannot write {visible(str(stage))}: {needed:,} bytes are needed, {free:,} are free.",
-            "Make room, or set GENSIM_DATA_DIR to a folder on a larger disk.",
-        )
-
-
-def _publish(package: Package, stage: Path) -> None:
-    """Move a package to its place, at once: a rename is the last thing that can fail."""
-    data, reader, home = stage / package.file, stage / "__init__.py", folder() / package.name
-    for path in stage.iterdir():
-        if path not in (data, reader):
-            path.unlink()
-    with data.open("r+b") as file:
-        os.fsync(file.fileno())
-    if home.is_dir():  # with a file that is missing or wrong
-        if reader.exists() and not (home / reader.name).exists():
-            reader.replace(home / reader.name)
-        data.replace(home / data.name)
-        shutil.rmtree(stage, ignore_errors=True)
-    else:
-        stage.rename(home)
-    sync_folder(str(folder()))
 
 
 @contextlib.contextmanager

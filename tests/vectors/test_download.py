@@ -37,7 +37,6 @@ from attn_cli.errors import (
     WriteError,
 )
 from attn_cli.vectors import catalogue as gensim_data
-from attn_cli.vectors import http as web
 from attn_cli.vectors.catalogue import Package, fetch_index, folder, installed, local
 from attn_cli.vectors.download import download
 from tests.shell import attn, surroundings
@@ -623,55 +622,6 @@ def test_a_system_without_file_locks_downloads_as_well(mirror, monkeypatch):
     assert download(NAME).read_bytes() == DATA
 
 
-# In parts
-
-
-@pytest.fixture
-def in_parts(mirror):
-    """The same data in three parts, as large files are kept."""
-    third = len(DATA) // 3
-    pieces = [DATA[:third], DATA[third : 2 * third], DATA[2 * third :]]
-    del mirror.files[GZ]
-    mirror.files |= {f"{GZ}_0{i}": piece for i, piece in enumerate(pieces)}
-    checksums = {f"checksum-{i}": md5(piece) for i, piece in enumerate(pieces)}
-    mirror.lists(index(**{NAME: entry(parts=3, checksum=None, **checksums)}))
-    return mirror
-
-
-def test_parts_are_joined_in_order(in_parts):
-    seen = []
-    path = download(NAME, seen.append)
-    assert path.read_bytes() == DATA
-    assert names(path.parent) == ["__init__.py", f"{NAME}.gz"]
-    assert seen == sorted(seen) and seen[-1] == 1
-    in_parts.asked.clear()
-    assert download(NAME) == path and in_parts.asked == []
-
-
-def test_a_wrong_part_is_told_and_only_that_part_is_fetched_again(in_parts):
-    sound = in_parts.files[f"{GZ}_01"]
-    in_parts.files[f"{GZ}_01"] = sound[::-1]
-    error = refused()
-    assert isinstance(error, InputError) and md5(sound) in error.message and md5(sound[::-1]) in error.message
-    in_parts.files[f"{GZ}_01"] = sound
-    in_parts.asked.clear()
-    assert download(NAME).read_bytes() == DATA
-    assert [path for path in in_parts.paths() if ".gz" in path] == [f"{GZ}_01", f"{GZ}_02"]
-
-
-def test_a_part_that_was_cut_goes_on_where_it_stopped(in_parts):
-    in_parts.acts[f"{GZ}_02"] = cut
-    assert isinstance(refused(), FileError)
-    del in_parts.acts[f"{GZ}_02"]
-    assert download(NAME).read_bytes() == DATA
-    assert in_parts.asked[-1][1]["Range"] == f"bytes={len(DATA) // 6}-"
-
-
-def test_no_part_may_be_larger_than_the_whole(in_parts):
-    in_parts.acts[f"{GZ}_01"] = endless
-    assert isinstance(refused(), InputError)
-
-
 # What is not what was announced
 
 
@@ -705,7 +655,7 @@ def test_a_file_announced_larger_than_the_index_says_is_refused_before_it_comes(
         handler.wfile.flush()
         handler.server.go_on.wait(20)
 
-    monkeypatch.setattr(web, "TIMEOUT", 1)
+    monkeypatch.setattr(gensim_data, "TIMEOUT", 1)
     mirror.acts[GZ] = announce
     assert refused().code == 65
     assert names(folder()) == []
@@ -828,14 +778,14 @@ def test_a_cut_connection_says_that_what_has_arrived_is_kept(mirror):
 
 @pytest.mark.parametrize(("path", "act"), [(LIST, silent), (GZ, silent), (GZ, pause)])
 def test_a_silent_server_is_left_after_a_while(mirror, monkeypatch, path, act):
-    monkeypatch.setattr(web, "TIMEOUT", 0.2)
+    monkeypatch.setattr(gensim_data, "TIMEOUT", 0.2)
     mirror.acts[path] = act
     error = refused()
     assert isinstance(error, FileError) and "timed out" in error.message
 
 
 def test_one_operation_of_the_network_may_take_20_seconds():
-    assert web.TIMEOUT == 20
+    assert gensim_data.TIMEOUT == 20
 
 
 def test_a_server_without_tls_is_no_https_server(mirror, monkeypatch):
@@ -930,7 +880,7 @@ def test_the_catalogue_says_what_the_index_says(mirror):
             5,
             "Pre-trained vectors, uncased.",
             "http://opendatacommons.org/licenses/pddl/",
-            (md5(DATA),),
+            md5(DATA),
         )
     }
     assert not folder().exists()
@@ -939,9 +889,7 @@ def test_the_catalogue_says_what_the_index_says(mirror):
 def test_what_the_index_does_not_say_is_none_or_empty(mirror):
     testing = {"checksum": md5(DATA), "parameters": {"dimensions": 50}, "num_records": -1, "description": 7}
     mirror.lists(index(__testing=testing))
-    assert fetch_index().packages == {
-        "__testing": Package("__testing", None, None, None, "", "", (md5(DATA),))
-    }
+    assert fetch_index().packages == {"__testing": Package("__testing", None, None, None, "", "", md5(DATA))}
 
 
 @pytest.mark.parametrize(
