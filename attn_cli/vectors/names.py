@@ -10,14 +10,7 @@ import json
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from attn_cli.errors import (
-    AttnError,
-    FileError,
-    InputError,
-    UsageError,
-    WriteError,
-    did_you_mean,
-)
+from attn_cli.errors import AttnError, FileError, InputError, UsageError, WriteError, did_you_mean
 from attn_cli.io.atomic import remove_unlocked, sync_folder, written
 from attn_cli.io.escape import visible
 from attn_cli.io.files import SUFFIXES, looks_like_file, packing, pieces, reason
@@ -95,11 +88,12 @@ def read_record(name: str) -> Record | None:
     return Record(kept["path"], words, dim)
 
 
-def _store(name: str, record: Record) -> None:
-    """Store a file's name; CreateError or WriteError where that is not possible."""
-    cache.usable_folder("data")
-    with written(_record_path(name)) as stream:
-        stream.write(json.dumps(record._asdict()).encode())
+def _stood_for(name: str) -> str:
+    """Return the file that a name stands for until now, an empty text if there is none, or that cannot be read."""
+    with contextlib.suppress(AttnError):
+        if record := read_record(name):
+            return record.path
+    return ""
 
 
 def import_file(
@@ -111,47 +105,40 @@ def import_file(
     error it stands for the same file as before.
     """
     source = SourceFile.at(path)
-    name = _checked(_stem(path) if name is None else name, given=name is not None)
+    name = _new_name(path, name)
     with source.opened() as file:
         packed = packing(file.read(6))
-    before = ""
-    with contextlib.suppress(AttnError):
-        before = record.path if (record := read_record(name)) else ""
-    notes = []
+    before, notes = _stood_for(name), []
     with contextlib.ExitStack() as until_named:
         target = until_named.enter_context(_unpacked(source, packed, name, report)) if packed else path
         vectors = open_file(target, name)
         note = keep_index(vectors, report)
-        real = os.path.realpath(target)
-        _store(name, Record(real, vectors.n_words, vectors.dim))
+        record = Record(os.path.realpath(target), vectors.n_words, vectors.dim)
+        cache.usable_folder("data")
+        with written(_record_path(name)) as stream:
+            stream.write(json.dumps(record._asdict()).encode())
     if packed:
         notes.append(f"unpacked to {visible(target)}, {os.path.getsize(target):,} bytes.")
     _collect(before)
-    if before not in ("", real):
+    if before not in ("", record.path):
         notes.append(f"{name} stood for {visible(before)} before.")
     if note.startswith("No index"):
         notes.append(note)
     return name, vectors, notes
 
 
-def _stem(path: str) -> str:
-    """Return a file's name without the suffixes that tell its format."""
+def _new_name(path: str, given: str | None) -> str:
+    """Return the name that is given, else the file's without the suffixes that tell its format."""
     stem, suffix = os.path.splitext(os.path.basename(path))
     while suffix.lower() in SUFFIXES:
         stem, suffix = os.path.splitext(stem)
-    return stem + suffix
-
-
-def _checked(name: str, given: bool) -> str:
+    name = stem + suffix if given is None else given
     if gensim_data.is_name(name) and name not in TAKEN and not looks_like_file(name):
         return name
     reason = "is taken" if name in TAKEN else "cannot be the name of imported vectors"
     rule = ": letters from A to z, digits, - _ . + and no file's suffix."
-    raise UsageError(
-        f"{visible(name[:60])!r} {reason}.",
-        ("Choose another" if given else "Choose one with --name") + rule,
-        "--name",
-    )
+    choose = "Choose one with --name" if given is None else "Choose another"
+    raise UsageError(f"{visible(name[:60])!r} {reason}.", choose + rule, "--name")
 
 
 @contextlib.contextmanager
@@ -169,7 +156,7 @@ def _unpacked(source: SourceFile, packed: str, name: str, report: OnProgress) ->
                     stream.write(piece)
                     report(file.tell() / max(1, source.size))
                 _held[target] = os.dup(stream.fileno())  # with the lock of the unfinished file
-            open_file(target, source.name).describe()
+            _ = open_file(target, source.name).n_words  # reads all of it
             yield target
         except BaseException:
             _let_go(target)
@@ -178,7 +165,7 @@ def _unpacked(source: SourceFile, packed: str, name: str, report: OnProgress) ->
 
 
 def _let_go(path: str) -> None:
-    """Hold a file no longer, and remove it unless a name stands for it."""
+    """Stop holding a file, and remove it unless a name stands for it."""
     if path in _held:
         os.close(_held.pop(path))
     _collect()
@@ -218,16 +205,12 @@ def remove(name: str) -> list[str]:
     """Remove an imported name, its index and its unpacked file (never the user's); return the removed paths."""
     path = _record_path(name)
     if name not in imported():
-        there = gensim_data.local(name)
-        hint = (
-            f"It was downloaded, and lies in {visible(str(there.parent))}."
-            if there
-            else f"{did_you_mean(name, imported())}See attn vectors list."
-        )
+        if there := gensim_data.local(name):
+            hint = f"It was downloaded, and lies in {visible(str(there.parent))}."
+        else:
+            hint = f"{did_you_mean(name, imported())}See attn vectors list."
         raise UsageError(f"There is no imported name {visible(name)!r}.", hint)
-    before = ""
-    with contextlib.suppress(AttnError):
-        before = record.path if (record := read_record(name)) else ""
+    before = _stood_for(name)
     # The name goes first: what is left after an error stands for nothing, and the next import takes it away.
     removed: list[str] = []
     for one in (path, cache.index_path(before) if before else None):
@@ -259,12 +242,10 @@ def path_of(name: str) -> str | None:
             break  # it is gone; else it was replaced meanwhile, and the name says by what
     if record is None:
         there = gensim_data.local(name)
-        return None if there is None else str(there)
+        return str(there) if there else None
     if not os.path.exists(record.path):
-        raise FileError(
-            f"{name} stands for {visible(record.path)}, which is gone.",
-            f"Import it anew: attn vectors import FILE --name {name}",
-        )
+        what = f"{name} stands for {visible(record.path)}, which is gone."
+        raise FileError(what, f"Import it anew: attn vectors import FILE --name {name}")
     return record.path
 
 
@@ -301,10 +282,9 @@ def all_names() -> list[str]:
 
 def listing() -> list[ListEntry]:
     """Return the bundled set and every named one, without reading any of them through."""
-    table = bundled()
-    listed = [ListEntry(BUNDLED, "bundled", table.n_words, table.dim, "safetensors", None)]
-    ours = set(imported())
-    return listed + [_listed(name, "imported" if name in ours else "downloaded") for name in all_names()]
+    table, ours = bundled(), set(imported())
+    first = ListEntry(BUNDLED, "bundled", table.n_words, table.dim, "safetensors", None)
+    return [first, *(_listed(name, "imported" if name in ours else "downloaded") for name in all_names())]
 
 
 def _listed(name: str, source: str) -> ListEntry:
@@ -315,10 +295,8 @@ def _listed(name: str, source: str) -> ListEntry:
         vectors = open_file(path, name)
     except AttnError as error:
         return ListEntry(name, source, None, None, f"unreadable: {error.message}", path)
-    form = vectors.about.get("format", "")
-    if not isinstance(vectors, FileVectors):
-        return ListEntry(name, source, vectors.n_words, vectors.dim, form, path)
-    counted = record.words if record and record.dim == vectors.dim else vectors.form.claimed
-    return ListEntry(
-        name, source, vectors.index.entries if vectors.index else counted, vectors.dim, form, path
-    )
+    if isinstance(vectors, FileVectors) and vectors.index is None:
+        words = record.words if record and record.dim == vectors.dim else vectors.form.claimed
+    else:
+        words = vectors.n_words
+    return ListEntry(name, source, words, vectors.dim, vectors.about.get("format", ""), path)

@@ -1,4 +1,4 @@
-"""Word vectors that stay in a large text or binary file: a few are found by index, without reading the rest."""
+"""Open word vectors: a table, or a large text or binary file, whose words are found without reading the rest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from attn_cli.vectors.table import (
     VectorTable,
     as_bytes,
     as_float64,
-    description,
     fingerprint_of,
     fingerprint_rows,
     no_progress,
@@ -39,8 +38,9 @@ class FileVectors:
     ngrams = None
 
     def __init__(self, form: TextFormat | BinaryFormat, name: str | None = None) -> None:
-        self.form = form
+        self.form, self.size = form, form.source.size
         self.name, self.dim = name or form.source.name, form.dim
+        self.dtype = "float32" if isinstance(form, BinaryFormat) else "float64"
         self.index: WordIndex | None = None if form.packed else WordIndex.of(form.source, form.kind)
 
     @property
@@ -58,16 +58,23 @@ class FileVectors:
     def find(self, words: Iterable[str], report: OnProgress = no_progress) -> dict[str, Array]:
         """Return the float64 vectors (dim,) of those words that the file has, of each the first; they may hold NaN."""
         wanted = {as_bytes(word): word for word in words if word}
-        if self.index is None and not self.form.packed and self.form.source.size < INDEXED_FROM:
+        if self.index is None and not self.form.packed and self.size < INDEXED_FROM:
             self.indexed()
         with self.form.source.opened() as file:
             if self.index is not None and not self.form.packed:
                 try:
                     places = self.index.offsets(wanted)
-                    return {wanted[raw]: self._at(file, some, raw) for raw, some in places.items() if some}
+                    return {wanted[raw]: self._at(file, some, raw) for raw, some in places.items()}
                 except StaleIndex:
                     self._drop_index()
             return {wanted[raw]: vector for raw, vector in self.search(file, wanted, report).items()}
+
+    def _at(self, file: IO[bytes], places: list[int], word: bytes) -> Array:
+        """Return the vector of a word; StaleIndex if it stands at none of the places that the index proposes."""
+        for offset in places:
+            if (vector := self.form.at(file, offset, word)) is not None:
+                return vector
+        raise StaleIndex("another word stands there")
 
     def search(
         self, file: IO[bytes], wanted: Iterable[bytes], report: OnProgress = no_progress
@@ -85,21 +92,10 @@ class FileVectors:
                 break
         return found
 
-    def _drop_index(self) -> None:
-        cache.forget_index(self.form.source.path)
-        self.index = None
-
-    def _at(self, file: IO[bytes], places: list[int], word: bytes) -> Array:
-        """Return the vector of a word; StaleIndex if it stands at none of the places that the index proposes."""
-        for offset in places:
-            if (vector := self.form.at(file, offset, word)) is not None:
-                return vector
-        raise StaleIndex("another word stands there")
-
-    def indexed(self, report: OnProgress = no_progress) -> WordIndex:
+    def indexed(self) -> WordIndex:
         """Return the index; where there is none yet, read the file through and build it, in memory."""
         if self.index is None:
-            self.index = WordIndex(io.BytesIO(self.encoded_index(report)))
+            self.index = WordIndex(io.BytesIO(self.encoded_index()))
         return self.index
 
     def encoded_index(self, report: OnProgress = no_progress) -> bytes:
@@ -114,29 +110,23 @@ class FileVectors:
             parts = ((hash_words(words), offsets) for offsets, words, _ in form.words(file, report))
             return build(parts, word_at, cache.identity(form.source, form.kind))
 
+    def _drop_index(self) -> None:
+        cache.forget_index(self.form.source.path)
+        self.index = None
+
     def rows(self, report: OnProgress = no_progress) -> Iterator[Rows]:
         """Yield the words and vectors (n, dim), some after the other, in the file's order; doubles are left out."""
-        repeats = self._repeats()
+        try:
+            repeats = self.indexed().repeats()
+        except StaleIndex:
+            self._drop_index()
+            repeats = self.indexed().repeats()
         with self.form.source.opened() as file:
             for offsets, words, matrix in self.form.rows(file, np.float32):
                 rows = _without(repeats, offsets, Rows(words, matrix))
                 if rows.words:
                     yield rows
-                report(file.tell() / max(1, self.form.source.size))
-
-    def _repeats(self) -> Ints:
-        try:
-            return self.indexed().repeats()
-        except StaleIndex:
-            self._drop_index()
-            return self.indexed().repeats()
-
-    def describe(self) -> dict[str, object]:
-        """Return what is known of the file: its size and format."""
-        self.indexed()  # counts the doubled words
-        dtype = "float32" if isinstance(self.form, BinaryFormat) else "float64"
-        about = (dtype, self.length, self.form.source.size, None, self.about)
-        return description(self.source, self.name, self.n_words, self.dim, *about)
+                report(file.tell() / max(1, self.size))
 
     def word_blocks(self, report: OnProgress = no_progress) -> Iterator[list[bytes]]:
         """Yield all words, some after the other, in the file's order; doubled ones more than once."""
@@ -145,19 +135,43 @@ class FileVectors:
 
     def fingerprint(self) -> str:
         """Return what tells these vectors from others, as a table of the same words and numbers would."""
-        n_words = self.n_words
-        wanted = fingerprint_rows(n_words)
-        digest = fingerprint_of((n_words, self.dim))
-        kept, before = [], 0
+        wanted, before = fingerprint_rows(self.n_words), 0
+        blocks, parts = [], []
         for words, matrix in self.rows():
-            digest.update(b"\n" + b"\n".join(words))
-            here = wanted[(wanted >= before) & (wanted < before + len(words))] - before
-            with np.errstate(all="ignore"):
-                kept.append(np.ascontiguousarray(matrix[here], dtype="<f4").tobytes())
+            blocks.append(b"\n".join(words))
+            parts.append(matrix[wanted[(wanted >= before) & (wanted < before + len(words))] - before])
             before += len(words)
-        digest.update(b"\n")
-        digest.update(b"".join(kept))
-        return digest.hexdigest()
+        return fingerprint_of((before, self.dim), b"\n%b\n" % b"\n".join(blocks), np.concatenate(parts))
+
+
+def _without(repeats: Ints, offsets: Ints, rows: Rows) -> Rows:
+    """Return those rows, which stand at these offsets, whose word did not come before."""
+    low, high = np.searchsorted(repeats, [offsets[0], offsets[-1] + 1])
+    if low == high:
+        return rows
+    kept = np.flatnonzero(~np.isin(offsets, repeats[low:high]))
+    return Rows([rows.words[at] for at in kept.tolist()], rows.matrix[kept])
+
+
+OpenVectors: TypeAlias = (
+    "VectorTable | FileVectors"  # a matrix, in memory or in a file; text or a word2vec binary
+)
+
+
+def describe(vectors: OpenVectors) -> dict[str, object]:
+    """Return what is known of vectors: their size and what their maker noted; `bytes` are those of their files."""
+    import json  # those who look words up do without
+
+    words = vectors.n_words  # counts the doubled words, which `about` tells
+    about = {key: value for key, value in vectors.about.items() if key != "length"}
+    try:
+        settings = json.loads(about.pop("settings", "null"))
+        json.dumps(settings, allow_nan=False)
+    except (ValueError, RecursionError):
+        settings = None
+    size = {"words": words, "dim": vectors.dim, "dtype": vectors.dtype, "length": vectors.length}
+    of = {"source": vectors.source, "name": vectors.name, **size, "bytes": vectors.size}
+    return {**of, "settings": settings, "about": about}
 
 
 def keep_index(vectors: OpenVectors, report: OnProgress = no_progress) -> str:
@@ -167,34 +181,23 @@ def keep_index(vectors: OpenVectors, report: OnProgress = no_progress) -> str:
     """
     if not isinstance(vectors, FileVectors):
         return ""
+    source = vectors.form.source
     if vectors.form.packed:
-        again = f"attn vectors import {vectors.form.source.quoted()}"
+        again = f"attn vectors import {source.quoted()}"
         return f"{vectors.name} is packed, so each use unpacks it; {again} does so once."
-    if vectors.index is not None or vectors.form.source.size < INDEXED_FROM:
+    if vectors.index is not None or vectors.size < INDEXED_FROM:
         return ""
     try:
         cache.usable_folder("cache")
         encoded = vectors.encoded_index(report)
         vectors.index = index = WordIndex(io.BytesIO(encoded))
-        cache.keep_index(vectors.form.source, encoded)
+        cache.keep_index(source, encoded)
     except (CreateError, WriteError) as error:
         return f"No index of {vectors.name} is kept, so each use searches the file. {error.message}"
     doubled = f"; {index.doubled:,} doubled, the first of each counts" if index.doubled else ""
     return f"Indexed {vectors.name}: {index.entries:,} words of {vectors.dim:,} numbers{doubled}."
 
 
-def _without(repeats: Ints, offsets: Ints, rows: Rows) -> Rows:
-    """Return those rows, which stand at these offsets, whose word did not come before."""
-    low, high = np.searchsorted(repeats, [offsets[0], offsets[-1] + 1])
-    if low == high:
-        return rows
-    kept = ~np.isin(offsets, repeats[low:high])
-    return Rows([word for word, is_kept in zip(rows.words, kept, strict=True) if is_kept], rows.matrix[kept])
-
-
-OpenVectors: TypeAlias = (
-    "VectorTable | FileVectors"  # a matrix, in memory or in a file; text or a word2vec binary
-)
 Vectors: TypeAlias = "VectorTable | FileVectors | VectorMemo"
 MOST_BYTES = 1 << 24
 LEAST_BYTES = 1 << 9  # of an entry, also of a word without a vector
@@ -238,10 +241,10 @@ class VectorMemo:
     def _fresh(self, words: list[str], report: OnProgress) -> dict[str, Array]:
         """Return the vectors of words that are not in the cache."""
         self.searched += len(words)
-        if isinstance(self.table, VectorTable) and self.searched > SINGLY and not self.places:
-            self.places = self.table.word_rows() if len(self.table.block) <= MOST_WORDS else {}
-        if not self.places or not isinstance(self.table, VectorTable):
-            return self.table.find(words, report)
+        table = self.table
+        if not isinstance(table, VectorTable) or self.searched <= SINGLY or len(table.block) > MOST_WORDS:
+            return table.find(words, report)
+        self.places = self.places or table.word_rows()
         rows = {word: self.places[name] for word in words if (name := as_bytes(word)) in self.places}
-        vectors = as_float64(self.table.matrix[np.array(list(rows.values()), dtype=np.intp)])
+        vectors = as_float64(table.matrix[np.array(list(rows.values()), dtype=np.intp)])
         return dict(zip(rows, vectors, strict=True))

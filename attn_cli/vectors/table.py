@@ -14,8 +14,6 @@ from attn_cli.io.escape import visible
 from attn_cli.io.files import data_path
 
 if TYPE_CHECKING:
-    from hashlib import blake2b
-
     from numpy.typing import NDArray
 
     from attn_cli.io.array_types import Array, Ints
@@ -28,7 +26,6 @@ SAFETENSORS = {"format": "safetensors"}
 NGRAMS, DIRECTIONS = "ngrams", "ngrams.directions"
 MOST_AT_ONCE = 1 << 25  # bytes
 LONGEST_WORD = 4096
-INFO = ("source", "name", "words", "dim", "dtype", "length", "bytes", "settings", "about")
 OnProgress: TypeAlias = Callable[[float], None]  # gets the share that is done, 0 to 1
 
 
@@ -79,13 +76,17 @@ def as_float64(numbers: Array) -> Array:
         return numbers.astype(np.float64)
 
 
-def fingerprint_of(shape: tuple[int, ...]) -> blake2b:
-    """Return the hash object of a fingerprint, with the shape already in it."""
+def fingerprint_of(shape: tuple[int, ...], words: bytes, rows: Array) -> str:
+    """Return a hash of the shape, the words between newlines and some rows as float32: the same in every format."""
     try:
         from _blake2 import blake2b  # hashlib's own; hashlib itself takes two milliseconds, for OpenSSL
     except ImportError:
         from hashlib import blake2b
-    return blake2b(f"{shape}".encode(), digest_size=16)
+    digest = blake2b(f"{shape}".encode(), digest_size=16)
+    digest.update(words)
+    with np.errstate(all="ignore"):
+        digest.update(np.ascontiguousarray(rows, dtype="<f4").tobytes())
+    return digest.hexdigest()
 
 
 def fingerprint_rows(count: int) -> NDArray[np.intp]:
@@ -98,10 +99,6 @@ class NGrams(NamedTuple):
 
     rows: Array | FileRows  # (buckets, r), int8
     directions: Array | FileRows  # (r + 1, dim), floats, the last row the mean of all vectors
-
-    def arrays(self) -> dict[str, Array]:
-        """Return them by the names that they have in a file."""
-        return {NGRAMS: np.asarray(self.rows[:]), DIRECTIONS: np.asarray(self.directions[:])}
 
 
 class VectorTable(NamedTuple):
@@ -139,27 +136,33 @@ class VectorTable(NamedTuple):
             return None
         return length if 0 < length < float("inf") else None
 
+    @property
+    def dtype(self) -> str:
+        """The type of its numbers."""
+        return self.matrix.dtype.newbyteorder("=").name
+
     def fingerprint(self) -> str:
-        """Return a hash of the shape, the words and some rows as float32: the same in every format."""
-        with np.errstate(all="ignore"):
-            rows = np.ascontiguousarray(self.matrix[fingerprint_rows(len(self.matrix))], dtype="<f4")
-        digest = fingerprint_of(self.matrix.shape)
-        digest.update(self.block)
-        digest.update(rows.tobytes())
-        return digest.hexdigest()
+        """Return what tells these vectors from others, in whatever format they are."""
+        rows = self.matrix[fingerprint_rows(len(self.matrix))]
+        return fingerprint_of(self.matrix.shape, self.block, rows)
 
     def words(self) -> list[str]:
         """Return every word, in order."""
         return as_text(self.block[1:-1]).split("\n")
 
     def rows(self, report: OnProgress = no_progress) -> Iterator[Rows]:
-        """Yield all words and vectors, some after the other, in order."""
+        """Yield all words and vectors, some after the other, in order; doubles are left out."""
         words = self.block[1:-1].split(b"\n")
         seen: set[bytes] = set()
         step = max(1, min(BLOCK, MOST_AT_ONCE // (self.dim * self.matrix.dtype.itemsize)))
         for start in range(0, len(self.matrix), step):
             rows = Rows(words[start : start + step], self.matrix[start : start + step])
-            yield _without_seen(rows, seen) if "doubled" in self.about else rows
+            if "doubled" in self.about:
+                first = {word: at for at, word in reversed([*enumerate(rows.words)]) if word not in seen}
+                kept = sorted(first.values())
+                rows = Rows([rows.words[at] for at in kept], rows.matrix[kept])
+                seen.update(first)
+            yield rows
             report(min(1.0, (start + step) / len(self.matrix)))
 
     def word_blocks(self, report: OnProgress = no_progress) -> Iterator[list[bytes]]:
@@ -180,74 +183,39 @@ class VectorTable(NamedTuple):
         words = self.block[1:-1].split(b"\n")
         return dict(zip(reversed(words), range(len(words) - 1, -1, -1), strict=True))
 
-    def describe(self) -> dict[str, object]:
-        """Return what is known of the table: its size and what its maker noted."""
-        noted = {key: value for key, value in self.about.items() if key != "length"}
-        import json  # those who look words up do without
-
-        try:
-            settings = json.loads(noted.pop("settings", "null"))
-            json.dumps(settings, allow_nan=False)
-        except (ValueError, RecursionError):
-            settings = None
-        dtype = self.matrix.dtype.newbyteorder("=").name
-        about = (dtype, self.length, self.size, settings, noted)
-        return description(self.source, self.name, self.n_words, self.dim, *about)
-
-
-def description(*values: object) -> dict[str, object]:
-    """Return what `attn vectors info` says of word vectors, by the names of INFO; `bytes` are those of their files."""
-    return dict(zip(INFO, values, strict=True))
-
-
-def _without_seen(rows: Rows, seen: set[bytes]) -> Rows:
-    """Return the rows whose word is not in `seen`, and add it."""
-    kept = []
-    for at, word in enumerate(rows.words):
-        if word not in seen:
-            seen.add(word)
-            kept.append(at)
-    return Rows([rows.words[at] for at in kept], rows.matrix[kept])
-
 
 def bundled() -> VectorTable:
     """Return the vectors that come with the program."""
     path = str(data_path("word2vec.safetensors"))
     arrays, about = read_safetensors(path, mapped=True)
-    size = os.path.getsize(path)
-    words, matrix = arrays["words"].tobytes(), arrays["vectors"]
-    ngrams = NGrams(arrays[NGRAMS], arrays[DIRECTIONS])
-    return _table("word2vec", BUNDLED, words, matrix, {**about, **SAFETENSORS}, size, ngrams)
-
-
-def _table(
-    source: str, name: str, words: bytes, matrix: Array | FileRows, about: dict[str, str], size: int,
-    ngrams: NGrams | None,
-) -> VectorTable:  # fmt: skip
-    block = b"\n" + words + b"\n"
-    n_words = block.count(b"\n") - 1
-    if n_words != len(matrix):
-        raise InputError(f"{name} has {n_words:,} words but {len(matrix):,} vectors.")
-    if matrix.ndim != 2 or matrix.shape[1] == 0 or matrix.dtype.kind != "f":
-        raise InputError(f"{name}: its vectors hold no decimal numbers, a row for each word.")
-    about = {key: value for key, value in about.items() if isinstance(value, str)}
-    return VectorTable(source, name, block, matrix, about, size, ngrams)
+    block, ngrams = b"\n%b\n" % arrays["words"].tobytes(), NGrams(arrays[NGRAMS], arrays[DIRECTIONS])
+    about, size = {**about, **SAFETENSORS}, os.path.getsize(path)
+    return VectorTable("word2vec", BUNDLED, block, arrays["vectors"], about, size, ngrams)
 
 
 def table_of(
     name: str, words: list[bytes], matrix: Array | FileRows, about: dict[str, str], size: int,
     ngrams: NGrams | None = None,
 ) -> VectorTable:  # fmt: skip
-    """Return a table of words and their rows; InputError for words that are empty, too long or hold a newline."""
+    """Return a table of words and their rows.
+
+    InputError for words that are empty, too long or hold a newline, for another number of rows, and for rows that hold
+    no floats.
+    """
     for number, word in enumerate(words):
         if not word or b"\n" in word or len(word) > LONGEST_WORD:
             reason = (
                 f"is longer than {LONGEST_WORD:,} bytes" if len(word) > LONGEST_WORD else "holds a newline"
             )
             raise InputError(f"{name}: word {number:,} {reason if word else 'is empty'}.", "Leave it out.")
+    if not words or len(words) != len(matrix):
+        raise InputError(f"{name} has {len(words):,} words but {len(matrix):,} vectors.")
+    if matrix.ndim != 2 or matrix.shape[1] == 0 or matrix.dtype.kind != "f":
+        raise InputError(f"{name}: its vectors hold no decimal numbers, a row for each word.")
+    about = {key: value for key, value in about.items() if isinstance(value, str)}
     if doubled := len(words) - len(set(words)):
-        about = {**about, "doubled": str(doubled)}
-    return _table("file", name, b"\n".join(words), matrix, about, size, ngrams)
+        about["doubled"] = str(doubled)
+    return VectorTable("file", name, b"\n%b\n" % b"\n".join(words), matrix, about, size, ngrams)
 
 
 def write_table(
@@ -256,7 +224,7 @@ def write_table(
 ) -> None:  # fmt: skip
     """Write a table: safetensors with the arrays `vectors` and `words`, one a line, n-grams if any, and metadata."""
     block = b"\n".join(word if isinstance(word, bytes) else word.encode() for word in words)
-    arrays = {"vectors": matrix, "words": np.frombuffer(block, np.uint8)} | (
-        ngrams.arrays() if ngrams else {}
-    )
+    arrays = {"vectors": matrix, "words": np.frombuffer(block, np.uint8)}
+    if ngrams:
+        arrays |= {NGRAMS: np.asarray(ngrams.rows[:]), DIRECTIONS: np.asarray(ngrams.directions[:])}
     write_safetensors(stream, arrays, {"format": "attn-vectors/1", **about})

@@ -17,7 +17,7 @@ from attn_cli.errors import AttnError
 from attn_cli.io.escape import dumps
 from attn_cli.vectors import lookup, spelling
 from attn_cli.vectors.detect import open_file
-from attn_cli.vectors.open_vectors import FileVectors, Vectors
+from attn_cli.vectors.open_vectors import FileVectors, Vectors, describe
 from attn_cli.vectors.table import VectorTable, as_text
 from tests.fuzz.scaled import scale
 from tests.fuzz.seeds import ABSENT, KNOWN, MAIN, Files, Reader
@@ -134,7 +134,7 @@ def check(vectors: Vectors, asked: Asked, path: str) -> None:
         check_index(vectors, asked, found)
     if asked.more < 0.25:
         check_rows(vectors, found)
-        dumps(vectors.describe())
+        dumps(describe(vectors))
     if asked.more < 0.12 and isinstance(vectors, FileVectors) and asked.piece is not None:
         check_whole(vectors, asked, path, found)
     if 0.12 < asked.more < 0.18:

@@ -12,7 +12,7 @@ import numpy as np
 from attn_cli.errors import AttnError
 from attn_cli.vectors import word_index as cache
 from attn_cli.vectors.detect import open_file
-from attn_cli.vectors.open_vectors import FileVectors
+from attn_cli.vectors.open_vectors import FileVectors, describe
 from attn_cli.vectors.word_index import MAGIC, TAIL
 from tests.fuzz.cases import Asked, Bench, Broken, check_found
 from tests.fuzz.mutate import digits, mutated
@@ -135,7 +135,7 @@ def run(kept: Kept, bench: Bench, index: bytes, is_forged: bool, asked: Asked) -
                 words = [word for block in vectors.rows() for word in block.words]
                 if not is_forged and words != kept.words:
                     raise Broken(f"its rows are {words!r}")
-                vectors.describe()
+                describe(vectors)
         except AttnError:
             if is_forged:
                 return True

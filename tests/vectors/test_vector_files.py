@@ -22,7 +22,7 @@ from attn_cli.vectors.detect import open_file
 from attn_cli.vectors.export import export
 from attn_cli.vectors.lookup import analogy, look_up, look_up_all, nearest, open_table
 from attn_cli.vectors.names import import_file
-from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors, keep_index
+from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors, describe, keep_index
 from attn_cli.vectors.source_file import SourceFile
 from attn_cli.vectors.spelling import closest, near_words
 from attn_cli.vectors.table import as_bytes
@@ -107,7 +107,7 @@ def check_all(vectors, words=WORDS, matrix=MATRIX):
     assert [word for part in parts for word in part.words] == [as_bytes(word) for word in words]
     np.testing.assert_array_equal(np.concatenate([part.matrix for part in parts]).astype(np.float32), matrix)
     assert [word for block in vectors.word_blocks() for word in block] == [as_bytes(word) for word in words]
-    about = vectors.describe()
+    about = describe(vectors)
     assert (about["words"], about["dim"]) == (len(words), matrix.shape[1])
 
 
@@ -425,7 +425,7 @@ def test_the_first_of_doubled_words_wins_and_the_count_is_told(form, file, own):
             "she": [0.5, 1.5], "he": [2.5, 3.5], "it": [6.5, 7.5],
         }  # fmt: skip
         assert [word for part in vectors.rows() for word in part.words] == [b"she", b"he", b"it"]
-        assert vectors.describe()["words"] == 3 and vectors.about["doubled"] == "3"
+        assert describe(vectors)["words"] == 3 and vectors.about["doubled"] == "3"
     shown = here("self", "she", "-e", file(data, "d.txt"), "-f", "json")
     assert "3 doubled words" in shown.out
 
@@ -489,7 +489,7 @@ def test_a_bad_text_is_refused_in_one_line(what, file, own):
         with pytest.raises(InputError) as caught:
             vectors = opened(file(data, "bad.txt"))
             look_up_all(["she", "he", "it", "absent", FOLD.decode(), "5"], vectors)
-            vectors.describe()
+            describe(vectors)
         assert re.search(told, caught.value.message) and "bad.txt" in caught.value.message
         assert "\n" not in caught.value.message
 
@@ -521,7 +521,7 @@ def test_a_bad_binary_file_is_refused_in_one_line(what, file, own):
     with pytest.raises(InputError) as caught:
         vectors = open_file(file(data, "bad.bin"))
         vectors.find([*WORDS, "absent"])
-        vectors.describe()
+        describe(vectors)
     assert re.search(told, caught.value.message), caught.value.message
     assert "bad.bin" in caught.value.message and "\n" not in caught.value.message
 

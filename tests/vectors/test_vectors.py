@@ -9,6 +9,7 @@ import pytest
 from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.errors import InputError
 from attn_cli.vectors.lookup import embed, look_up, nearest, open_table, random_vector, random_vectors
+from attn_cli.vectors.open_vectors import describe
 from attn_cli.vectors.table import VectorTable, bundled, write_table
 from tests.alike import assert_alike
 from tests.thorough import like_cases
@@ -121,7 +122,7 @@ def test_a_table_that_is_written_is_read_as_it_was(tmp_path):
     np.testing.assert_array_equal(found.matrix, matrix)
     np.testing.assert_array_equal(found.find(["naïve"])["naïve"], matrix[1].astype(float))
     assert found.find(["naïv", "aïve", "", "the\nnaïve"]) == {}
-    about = found.describe()
+    about = describe(found)
     assert (about["words"], about["dim"], about["dtype"], about["length"]) == (3, 4, "float16", 2.0)
     json.dumps(about, allow_nan=False)
 

@@ -54,10 +54,11 @@ def info(source: NameOrFile = None, *, view: View) -> None:
     Example: attn vectors info
     """
     from attn_cli.vectors.lookup import open_table
+    from attn_cli.vectors.open_vectors import describe
 
     view = choose(view, OF_RECORD)
     prepare_index(source)
-    about = open_table(source or "word2vec").describe()
+    about = describe(open_table(source or "word2vec"))
     described = partial(_described, about)
     deliver(record_result("vectors", about, lambda terminal: described(terminal.width or WIDEST)), view)
 
