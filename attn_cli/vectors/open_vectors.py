@@ -46,7 +46,7 @@ class FileVectors:
     @property
     def n_words(self) -> int:
         """How many words there are; doubled ones count once."""
-        return self.indexed().entries
+        return int(self.indexed().entries)
 
     @property
     def about(self) -> dict[str, str]:

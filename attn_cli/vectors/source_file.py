@@ -20,8 +20,6 @@ from attn_cli.io.files import check_regular
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
     from attn_cli.io.array_types import Array, Ints
 
 
@@ -50,7 +48,12 @@ class SourceFile(NamedTuple):
     @contextlib.contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
         """Open the file unbuffered; InputError if it is not, or does not stay, what it was."""
-        with self._file() as file:
+        check_regular(self.path)
+        try:
+            file = open(self.path, "rb", buffering=0)  # noqa: SIM115 - closed below
+        except OSError as error:
+            raise FileError(f"Cannot read {self.name}: {error.strerror}.") from None
+        with file:
             self._check(file)
             try:
                 yield file
@@ -59,13 +62,6 @@ class SourceFile(NamedTuple):
                     raise  # of what is written meanwhile
                 raise InputError(f"{self.name} cannot be read: {error.strerror}.") from None
             self._check(file)
-
-    def _file(self) -> IO[bytes]:
-        check_regular(self.path)
-        try:
-            return open(self.path, "rb", buffering=0)
-        except OSError as error:
-            raise FileError(f"Cannot read {self.name}: {error.strerror}.") from None
 
     def _check(self, file: IO[bytes]) -> None:
         now = os.fstat(file.fileno())
@@ -92,30 +88,19 @@ class FileRows:
     ndim = 2
 
     def __init__(self, source: SourceFile, offset: int, dtype: np.dtype[Any], shape: tuple[int, int]) -> None:
-        self.source = source
-        self.offset = offset
-        self.dtype = dtype
-        self.shape = shape
-        self.nbytes = shape[0] * shape[1] * dtype.itemsize
+        self.source, self.offset, self.dtype, self.shape = source, offset, dtype, shape
 
     def __len__(self) -> int:
         return self.shape[0]
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.asarray(self[:], dtype)
 
     def __getitem__(self, rows: int | slice | Ints) -> Array:
         with self.source.opened() as file:
             if isinstance(rows, slice):
                 start, stop, step = rows.indices(len(self))
                 return self._read(file, start, max(0, stop - start))[::step]
-            if isinstance(rows, np.ndarray):
-                parts = [self._read(file, int(row), 1) for row in rows]
-                return np.concatenate(parts) if parts else np.empty((0, self.shape[1]), self.dtype)
-            if not 0 <= rows < len(self):
-                raise IndexError(rows)
-            one: Array = self._read(file, int(rows), 1)[0]
-            return one
+            none = np.empty((0, self.shape[1]), self.dtype)
+            found = np.concatenate([none, *(self._read(file, int(row), 1) for row in np.atleast_1d(rows))])
+        return found if isinstance(rows, np.ndarray) else found[0]
 
     def _read(self, file: IO[bytes], start: int, count: int) -> Array:
         width = self.shape[1] * self.dtype.itemsize

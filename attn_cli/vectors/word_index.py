@@ -51,12 +51,11 @@ def hash_words(words: list[bytes]) -> NDArray[np.uint64]:
     """Return the words' hashes, FNV-1a of their bytes."""
     data = np.frombuffer(b"".join(words), np.uint8)
     lengths = np.fromiter(map(len, words), np.int64, len(words))
-    order = np.argsort(-lengths)
-    at, left = (np.cumsum(lengths) - lengths)[order], len(order)
-    shrinking = lengths[order]
-    h = np.full(len(order), BASIS, np.uint64)
-    for length in range(int(shrinking[0]) if left else 0):
-        left = int(np.searchsorted(-shrinking[:left], -length))  # words longer than this
+    order = np.argsort(-lengths)  # the longest first
+    at, shrinking = (np.cumsum(lengths) - lengths)[order], -lengths[order]
+    h = np.full(len(words), BASIS, np.uint64)
+    for length in range(int(lengths.max(initial=0))):
+        left = int(np.searchsorted(shrinking, -length))  # words longer than this
         h[:left] = (h[:left] ^ data[at[:left] + length]) * np.uint64(PRIME)
     hashes = np.empty_like(h)
     hashes[order] = h
@@ -74,8 +73,6 @@ class WordIndex:
         size = file.seek(0, os.SEEK_END)
         if size < TAIL.size:
             raise StaleIndex("no index")
-        self.entries: int
-        self.doubled: int
         magic, self.entries, self.doubled, length, checksum = TAIL.unpack(self._read(size - TAIL.size, size))
         self._count = 2 * self.entries + self.doubled
         sums, about = 8 * self._count, 8 * self._count + 4 * -(-self._count // PAGE)
@@ -163,17 +160,14 @@ def build(
     return b"".join([data, end, struct.pack("=I", crc32(end))])
 
 
-def _repeats(
-    hashes: NDArray[np.uint64], offsets: NDArray[np.int64], word_at: Callable[[int], bytes]
-) -> list[int]:
+def _repeats(hashes: NDArray[np.uint64], offsets: Ints, word_at: Callable[[int], bytes]) -> list[int]:
     """Return the positions of words that also stand at an earlier offset."""
     found: list[int] = []
     words: list[bytes] = []  # the different words of one hash
-    of = -1  # the position of the first
-    for position in (np.flatnonzero(hashes[1:] == hashes[:-1]) + 1).tolist():
-        if of < 0 or hashes[of] != hashes[position]:
-            of = position - 1
-            words = [word_at(int(offsets[of]))]
+    same, of = np.flatnonzero(hashes[1:] == hashes[:-1]), None
+    for position in np.union1d(same, same + 1).tolist():
+        if hashes[position] != of:
+            of, words = hashes[position], []
         word = word_at(int(offsets[position]))
         if word in words:
             found.append(position)
