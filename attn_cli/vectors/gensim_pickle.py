@@ -27,25 +27,21 @@ def read_gensim(source: SourceFile) -> VectorTable:
     The matrix is a view of the file's bytes, or lies in a .npy file beside it. Raises InputError where the file holds
     code, is damaged or has no word vectors, and FileError where it or a file beside it cannot be read.
     """
-    try:
-        return _read(source)
-    except MemoryError:
-        raise InputError(f"{source.name} is larger than the memory that is free.", SAVE_AGAIN) from None
-
-
-def _read(source: SourceFile) -> VectorTable:
     if source.size > MAX_PICKLE_BYTES:
         size = f"{source.size:,} bytes is above the limit of {MAX_PICKLE_BYTES:,}"
         raise FileError(f"Cannot read {source.name}: {size}.", SAVE_AGAIN)
-    with source.opened() as file:
-        data = read_exactly(file, 0, source.size, source.name)
-    made = safe_unpickle(data, source.name)
-    fields, prefix = _fields(made), source.path
-    if isinstance(fields.get("wv"), StandIn):  # a model holds its vectors as an object of their own
-        fields, prefix = _fields(fields["wv"]), f"{prefix}.wv"
-    saved = _SavedObject(fields, prefix, source.name, data)
-    words = _words(saved)
-    matrix = _vectors(saved, words)
+    try:
+        with source.opened() as file:
+            data = read_exactly(file, 0, source.size, source.name)
+        made = safe_unpickle(data, source.name)
+        fields, prefix = _fields(made), source.path
+        if isinstance(fields.get("wv"), StandIn):  # a model holds its vectors as an object of their own
+            fields, prefix = _fields(fields["wv"]), f"{prefix}.wv"
+        saved = _SavedObject(fields, prefix, source.name, data)
+        words = _words(saved)
+        matrix = _vectors(saved, words)
+    except MemoryError:
+        raise InputError(f"{source.name} is larger than the memory that is free.", SAVE_AGAIN) from None
     beside = matrix.source.size if isinstance(matrix, FileRows) else 0
     about = {"format": "gensim", "class": _class_of(made)}
     return table_of(source.name, words, matrix, about, source.size + beside)
@@ -110,10 +106,11 @@ def _key(word: object, row: int, name: str) -> str:
         return word
     if type(word) is int and -(1 << 63) <= word < 1 << 64:
         return str(word)
+    what, hint = "neither text nor a whole number", SAVE_AGAIN
     if word is None:
+        what = "missing (None)"
         hint = "gensim leaves such holes after a word that came twice: remove doubles and save it again."
-        raise InputError(f"{name}: word {row:,} is missing (None).", hint)
-    raise InputError(f"{name}: word {row:,} is neither text nor a whole number.", SAVE_AGAIN)
+    raise InputError(f"{name}: word {row:,} is {what}.", hint)
 
 
 def _vectors(saved: _SavedObject, words: list[bytes]) -> Array | FileRows:
@@ -121,8 +118,8 @@ def _vectors(saved: _SavedObject, words: list[bytes]) -> Array | FileRows:
     for field in _VECTORS:
         if (found := _numbers(saved, field)) is not None:
             return found
-    if "vectors_vocab" in saved.fields or _apart(saved, "vectors_vocab"):
-        return _composed(saved, words)
+    if (own := _numbers(saved, "vectors_vocab")) is not None or "vectors_vocab" in saved.fields:
+        return _composed(saved, words, own)
     raise InputError(f"{saved.name} holds words but no vectors.", SAVE_AGAIN)
 
 
@@ -130,13 +127,9 @@ def _numbers(saved: _SavedObject, field: str) -> Array | FileRows | None:
     """Return an array, or where it lies in a file of its own; None if there is none of that name."""
     if saved.fields.get(field) is not None:
         return _array(saved.fields[field], saved)
-    return npy_rows(SourceFile.at(_beside(saved, field))) if _apart(saved, field) else None
-
-
-def _apart(saved: _SavedObject, field: str) -> bool:
-    """Tell whether gensim stored an array in a file of its own."""
-    names = saved.fields.get("__numpys")
-    return isinstance(names, list) and field in names[:_MOST_FIELDS]
+    apart = saved.fields.get("__numpys")
+    is_apart = isinstance(apart, list) and field in apart[:_MOST_FIELDS]
+    return npy_rows(SourceFile.at(_beside(saved, field))) if is_apart else None
 
 
 def _beside(saved: _SavedObject, field: str) -> str:
@@ -178,11 +171,9 @@ def _array(made: object, saved: _SavedObject) -> Array:
         raise unsound
     claimed = math.prod(shape) * code.itemsize
     if claimed != len(numbers):
-        raise InputError(
-            f"{name}: its vectors claim {claimed:,} bytes; there are {len(numbers):,}.", SAVE_AGAIN
-        )
-    array: Array = np.frombuffer(numbers, code).reshape(shape, order="F" if order == "F" else "C")
-    return array
+        claim = f"its vectors claim {claimed:,} bytes; there are {len(numbers):,}"
+        raise InputError(f"{name}: {claim}.", SAVE_AGAIN)
+    return np.frombuffer(numbers, code).reshape(shape, order="F" if order == "F" else "C")
 
 
 def _dtype(made: object) -> np.dtype[np.floating] | None:
@@ -217,22 +208,21 @@ _MOST_WORK = 100  # additions to a byte of the file
 _HASHING = 16  # additions that the hashing of one n-gram takes the time of
 
 
-def _composed(saved: _SavedObject, words: list[bytes]) -> Array:
+def _composed(saved: _SavedObject, words: list[bytes], own_rows: Array | FileRows | None) -> Array:
     """Return the vectors of FastText's words: the mean of a word's own vector and those of its n-grams.
 
     That is FastTextKeyedVectors.adjust_vectors of gensim 4.
     """
-    own = _own_array(saved, "vectors_vocab")
+    own = _floats(saved, "vectors_vocab", own_rows)
     bucket, least, most = (saved.fields.get(field) for field in ("bucket", "min_n", "max_n"))
     if bucket == 0 or len(own) != len(words):
         return own
-    grams = _own_array(saved, "vectors_ngrams")
+    grams = _floats(saved, "vectors_ngrams", _numbers(saved, "vectors_ngrams"))
     if not isinstance(bucket, int) or not isinstance(least, int) or not isinstance(most, int):
         raise InputError(f"{saved.name}: it does not say how long its n-grams are.", SAVE_AGAIN)
     if saved.fields.get("compatible_hash") is not True:
-        raise InputError(
-            f"{saved.name} is of a gensim before 3.8, which hashed n-grams otherwise.", SAVE_AGAIN
-        )
+        before = "of a gensim before 3.8, which hashed n-grams otherwise"
+        raise InputError(f"{saved.name} is {before}.", SAVE_AGAIN)
     if grams.shape != (bucket, own.shape[1]) or bucket >= 1 << 32:
         raise InputError(f"{saved.name}: its n-grams' vectors do not fit its words'.", SAVE_AGAIN)
     letters = sum(map(len, words))
@@ -243,8 +233,7 @@ def _composed(saved: _SavedObject, words: list[bytes]) -> Array:
         return with_ngrams(own, grams, words, (max(least, 1), most))
 
 
-def _own_array(saved: _SavedObject, field: str) -> Array:
-    rows = _numbers(saved, field)
+def _floats(saved: _SavedObject, field: str, rows: Array | FileRows | None) -> Array:
     if rows is None or rows.dtype.kind != "f":
         raise InputError(f"{saved.name}: its {field} are not a sound array of decimal numbers.", SAVE_AGAIN)
     return rows[:]
