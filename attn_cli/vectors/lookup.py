@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
@@ -17,6 +17,7 @@ from attn_cli.vectors.spelling import did_you_mean as words_meant
 from attn_cli.vectors.table import (
     BUNDLED,
     OnProgress,
+    Rows,
     as_bytes,
     as_text,
     bundled,
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
     from attn_cli.vectors.open_vectors import OpenVectors, Vectors
     from attn_cli.vectors.spelling import SpellingFeatures
-
-# Candidates are chosen in single precision, whose error is far smaller, and then computed in full.
-MARGIN = 1e-4
 
 
 class Embedded(NamedTuple):
@@ -174,43 +172,9 @@ def nearest(
     Ties go to the word that stands earlier; the words `without` are left out, and vectors that hold NaN or
     infinity. The vectors are read in blocks. Zeros have the cosine 0 with everything.
     """
-    unit = _units(vector[np.newaxis])[0]
     left_out = {as_bytes(word) for word in without}
-    kept = k + len(left_out)
-    best: list[tuple[float, int, bytes]] = []
-    before = 0
-    for words, matrix in vectors.rows(report):
-        rough = _rough(matrix, unit)
-        few = np.flatnonzero(rough >= _threshold(rough, best, kept))
-        exact = np.clip(_units(matrix[few].astype(np.float64)) @ unit, -1, 1)
-        best += [
-            (-cosine, before + i, words[i]) for i, cosine in zip(few.tolist(), exact.tolist(), strict=True)
-        ]
-        best = sorted(best)[:kept]
-        before += len(words)
-    return [(as_text(word), -minus) for minus, _, word in best if word not in left_out][:k]
-
-
-def _threshold(rough: Array, best: list[tuple[float, int, bytes]], kept: int) -> float:
-    """Return below which rough cosine a word cannot be among the `kept` best."""
-    least = -best[-1][0] - MARGIN if len(best) == kept else -2.0
-    known = rough[~np.isnan(rough)]
-    if len(known) > kept:
-        least = max(least, float(np.partition(known, -kept)[-kept]) - MARGIN)
-    return least
-
-
-def _rough(matrix: Array, unit: Array) -> Array:
-    """Return the cosines in single precision; NaN where a vector holds NaN or infinity."""
-    rows = matrix.astype(np.float32) if matrix.dtype == np.float16 else matrix
-    with np.errstate(all="ignore"):
-        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-        cosines: Array = (rows @ unit.astype(rows.dtype)) / lengths
-        odd = np.flatnonzero(~((lengths > 1e-15) & (lengths < 1e15)))  # zeros, tiny, huge or not finite
-        if len(odd):
-            cosines[odd] = _units(rows[odd].astype(np.float64)) @ unit
-            cosines[odd[~np.isfinite(rows[odd]).all(axis=1)]] = np.nan
-    return cosines
+    (found,) = _nearest(vectors.rows(report), vector[np.newaxis], k + len(left_out))
+    return [(as_text(word), cosine) for word, cosine in found if word not in left_out][:k]
 
 
 def analogy(
@@ -237,36 +201,65 @@ def nearest_each(
     The `commonest` first words are searched, and those of `also` that have a vector: rare words are often near, and
     mean little to a reader. Ties go to the word that stands earlier; zeros have no neighbours.
     """
-    words, rows = _first(vectors, commonest)
-    known = set(words)
-    found = {form: vector for form, vector in look_up_all(also, vectors).values() if form not in known}
-    words += found
-    if found:
-        rows = np.vstack([rows, np.array([*found.values()], dtype=rows.dtype)])
-    with np.errstate(invalid="ignore"):
-        cosines = (_units(outputs).astype(np.float32) @ _units(rows).astype(np.float32).T).astype(np.float64)
-    cosines[np.isnan(cosines)] = -2  # of vectors that hold NaN or infinity
-    named = []
-    for vector, row in zip(outputs, cosines, strict=True):
-        # Single precision chose a few; their cosines are computed in full.
-        few = np.sort(np.argsort(-row, kind="stable")[: 2 * k + 2])
-        few = few[row[few] > -2]
-        exact = np.clip(_units(rows[few].astype(np.float64)) @ _units(vector[np.newaxis])[0], -1, 1)
-        order = np.argsort(-exact, kind="stable")[: k if vector.any() else 0].tolist()
-        named.append([(words[few[i]], float(exact[i])) for i in order])
-    return named
+    found = _nearest(_some_rows(vectors, commonest, also), outputs, k)
+    return [
+        [(as_text(word), cosine) for word, cosine in near] if vector.any() else []
+        for vector, near in zip(outputs, found, strict=True)
+    ]
 
 
-def _first(vectors: Vectors, count: int) -> tuple[list[str], Array]:
-    """Return the first `count` words and their vectors."""
-    words: list[str] = []
-    parts = []
-    for block, matrix in vectors.rows():
-        words += map(as_text, block)
-        parts.append(matrix)
-        if len(words) >= count:
+def _some_rows(vectors: Vectors, count: int, also: Sequence[str]) -> Iterator[Rows]:
+    """Yield the first `count` words and their vectors, then those of `also` that are not among them."""
+    known: set[bytes] = set()
+    for words, matrix in vectors.rows():
+        left = count - len(known)
+        known.update(words[:left])
+        yield Rows(words[:left], matrix[:left])
+        if left <= len(words):
             break
-    return words[:count], np.concatenate(parts)[:count]
+    found = {as_bytes(form): vector for form, vector in look_up_all(also, vectors).values()}
+    if others := [word for word in found if word not in known]:
+        yield Rows(others, np.array([found[word] for word in others], dtype=matrix.dtype))
+
+
+# Candidates are chosen in single precision, whose error is far smaller, and then computed in full.
+MARGIN = 1e-4
+
+
+def _nearest(blocks: Iterable[Rows], vectors: Array, k: int) -> list[list[tuple[bytes, float]]]:
+    """Return, for each of the vectors (n, dim), the k words of `blocks` with the largest cosine, largest first."""
+    units, before = _units(vectors), 0
+    best: list[list[tuple[float, int, bytes]]] = [[] for _ in units]
+    for words, matrix in blocks:
+        for n, (unit, rough) in enumerate(zip(units, _rough(matrix, units), strict=True)):
+            few = np.flatnonzero(rough >= _threshold(rough, best[n], k))
+            exact = np.clip(_units(matrix[few].astype(np.float64)) @ unit, -1, 1)
+            near = [(-cosine, i) for i, cosine in zip(few.tolist(), exact.tolist(), strict=True)]
+            best[n] = sorted(best[n] + [(minus, before + i, words[i]) for minus, i in near])[:k]
+        before += len(words)
+    return [[(word, -minus) for minus, _, word in near] for near in best]
+
+
+def _threshold(rough: Array, best: list[tuple[float, int, bytes]], k: int) -> float:
+    """Return below which rough cosine a word cannot be among the k best."""
+    least = -best[-1][0] - MARGIN if len(best) == k else -2.0
+    known = rough[~np.isnan(rough)]
+    if len(known) > k:
+        least = max(least, float(np.partition(known, -k)[-k]) - MARGIN)
+    return least
+
+
+def _rough(matrix: Array, units: Array) -> Array:
+    """Return the cosines (n, words) in single precision; NaN where a vector holds NaN or infinity."""
+    rows = matrix.astype(np.float32) if matrix.dtype == np.float16 else matrix
+    with np.errstate(all="ignore"):
+        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        cosines: Array = (units.astype(rows.dtype) @ rows.T) / lengths
+        odd = np.flatnonzero(~((lengths > 1e-15) & (lengths < 1e15)))  # zeros, tiny, huge or not finite
+        if len(odd):
+            cosines[:, odd] = units @ _units(rows[odd].astype(np.float64)).T
+            cosines[:, odd[~np.isfinite(rows[odd]).all(axis=1)]] = np.nan
+    return cosines
 
 
 def _units(rows: Array) -> Array:
