@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,13 +13,13 @@ from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.atomic import written
 from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable
-from attn_cli.vectors.table import OnProgress, Rows, no_progress, write_table
+from attn_cli.vectors.table import OnProgress, Rows, as_text, kept_about, no_progress, write_table
 
 if TYPE_CHECKING:
     from attn_cli.vectors.open_vectors import OpenVectors
 
-TEXT, BINARY, TABLE = (".txt", ".vec"), (".bin",), (".safetensors",)
-SUFFIXES = (*TEXT, *BINARY, *TABLE)
+TEXT = (".txt", ".vec")
+SUFFIXES = (*TEXT, ".bin", ".safetensors")
 WHITE = b" \t\n\r\x0b\x0c"
 
 
@@ -42,8 +43,10 @@ def export(
     count = vectors.n_words if most is None else min(most, vectors.n_words)
     parts = _first(vectors, count, report)
     with written(output) as stream:
-        if suffix in TABLE:
-            _table(stream, parts, vectors)
+        if suffix == ".safetensors":
+            words, matrices = zip(*parts, strict=True)
+            matrix, about = np.concatenate(matrices), kept_about(vectors.about)
+            write_table(stream, [*itertools.chain(*words)], matrix, about, vectors.ngrams)
         else:
             stream.write(b"%d %d\n" % (count, vectors.dim))
             for rows in parts:
@@ -54,32 +57,27 @@ def export(
 
 
 def _first(vectors: OpenVectors, count: int, report: OnProgress) -> Iterator[Rows]:
+    """Yield the first `count` words and their vectors as float32, which all must hold."""
     for words, matrix in vectors.rows(report):
         kept = min(count, len(words))
         with np.errstate(over="ignore"):
             numbers = matrix[:kept].astype(np.float32)
-        _refuse_unsound(words, matrix[:kept], numbers, vectors.name)
+        for row in np.flatnonzero(~np.isfinite(numbers).all(axis=1)).tolist():
+            what = "is too large for float32" if np.isfinite(matrix[row]).all() else "holds NaN or infinity"
+            word = visible(as_text(words[row]))
+            raise InputError(f"{vectors.name}: the vector of {word!r} {what}.", "Replace or remove its row.")
         yield Rows(words[:kept], numbers)
         count -= kept
         if not count:
             return
 
 
-def _refuse_unsound(words: list[bytes], matrix: np.ndarray, numbers: np.ndarray, name: str) -> None:
-    unsound = np.flatnonzero(~np.isfinite(numbers).all(axis=1))
-    if len(unsound):
-        row = int(unsound[0])
-        what = "is too large for float32" if np.isfinite(matrix[row]).all() else "holds NaN or infinity"
-        word = visible(words[row].decode("utf-8", "surrogateescape"))
-        raise InputError(f"{name}: the vector of {word!r} {what}.", "Replace or remove its row.")
-
-
 def _refuse_white(words: list[bytes], name: str) -> None:
     for word in words:
         if word.translate(None, WHITE) != word:
-            shown = visible(word.decode("utf-8", "surrogateescape"))
             raise InputError(
-                f"{name}: the word {shown!r} holds a space, and would be read back as something else.",
+                f"{name}: the word {visible(as_text(word))!r} holds a space, "
+                "and would be read back as something else.",
                 "Export to .safetensors, which keeps it.",
             )
 
@@ -92,15 +90,5 @@ def _lines(rows: Rows) -> bytes:
 
 
 def _records(rows: Rows) -> bytes:
-    numbers, size = rows.matrix.astype("<f4").tobytes(), 4 * rows.matrix.shape[1]
-    return b"".join(word + b" " + numbers[at * size : (at + 1) * size] for at, word in enumerate(rows.words))
-
-
-def _table(stream: IO[bytes], parts: Iterator[Rows], vectors: OpenVectors) -> None:
-    words: list[bytes] = []
-    matrices = []
-    for rows in parts:
-        words += rows.words
-        matrices.append(rows.matrix)
-    about = {key: value for key, value in vectors.about.items() if key not in ("format", "doubled")}
-    write_table(stream, words, np.concatenate(matrices), about, vectors.ngrams)
+    numbers = rows.matrix.astype("<f4")
+    return b"".join(word + b" " + row.tobytes() for word, row in zip(rows.words, numbers, strict=True))

@@ -16,6 +16,7 @@ from attn_cli.vectors.table import OnProgress, as_bytes, as_text, no_progress
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Ints
     from attn_cli.vectors.open_vectors import Vectors
+    from attn_cli.vectors.source_file import FileRows
 
 SHORTEST, LONGEST = 2, 5  # characters of an n-gram; a word stands in angle brackets
 
@@ -33,11 +34,6 @@ def check_has_ngrams(table: Vectors) -> None:
 def normal(word: str) -> bytes:
     """Return a word as its n-grams are taken from it: in small letters, with composed accents."""
     return as_bytes(forms(word)[-1])
-
-
-def letters(words: Iterable[bytes]) -> str:
-    """Return the distinct characters of words, sorted."""
-    return "".join(sorted(set(as_text(b"".join(words)))))
 
 
 def guessable(words: Iterable[str], table: Vectors) -> list[str]:
@@ -59,10 +55,7 @@ def guess(words: Sequence[str], table: Vectors) -> dict[str, Array]:
     assert table.ngrams is not None
     rows, directions = table.ngrams
     sums = np.zeros((len(words), rows.shape[1]))
-    counts = np.zeros(len(words))
-    for owner, row in ngrams([normal(word) for word in words], SHORTEST, LONGEST, len(rows)):
-        np.add.at(sums, owner, rows[row])
-        counts += np.bincount(owner, minlength=len(words))
+    counts = _add_ngrams(sums, [normal(word) for word in words], (SHORTEST, LONGEST), rows)
     out = np.asarray(directions[:], np.float64)
     if not np.isfinite(out).all():
         raise InputError(
@@ -84,26 +77,31 @@ def with_ngrams(own: Array, grams: Array, words: list[bytes], lengths: tuple[int
 
     `own` is (words, dim), `grams` (buckets, dim); `lengths` are the fewest and the most characters of an n-gram.
     """
-    vectors = own.astype(np.float32)
-    for first, last in _blocks(words):
-        part = vectors[first:last]
-        counts = np.ones(len(part), np.float32)
-        for owner, row in ngrams(words[first:last], *lengths, len(grams)):
-            counts += np.bincount(owner, minlength=len(part)).astype(np.float32)
-            _add(part, owner, grams, row)
-        part /= counts[:, None]
-    return vectors
-
-
-def _blocks(words: list[bytes]) -> Iterator[tuple[int, int]]:
-    """Yield the first and last row, exclusive, of blocks of words with about a BLOCK of bytes each."""
+    vectors, first = own.astype(np.float32), 0
     ends = np.cumsum([len(word) + 2 for word in words])
-    first = 0
     while first < len(words):
         before = int(ends[first - 1]) if first else 0
         last = max(first + 1, int(np.searchsorted(ends, before + BLOCK, side="right")))
-        yield first, last
+        part = vectors[first:last]
+        part /= 1 + _add_ngrams(part, words[first:last], lengths, grams)[:, None]
         first = last
+    return vectors
+
+
+def _add_ngrams(
+    vectors: Array, words: list[bytes], lengths: tuple[int, int], table: Array | FileRows
+) -> Array:
+    """Add to each word's vector the rows of its n-grams, and return how many it has, in the vectors' type."""
+    counts = np.zeros(len(words), vectors.dtype)
+    step = max(1, BLOCK // table.shape[1])
+    for owner, row in ngrams(words, *lengths, len(table)):
+        counts += np.bincount(owner, minlength=len(words)).astype(vectors.dtype)
+        for start in range(0, len(row), step):
+            owners = owner[start : start + step]  # they ascend
+            first = np.flatnonzero(np.diff(owners, prepend=-1))
+            rows = table[row[start : start + step]].astype(vectors.dtype, copy=False)
+            vectors[owners[first]] += np.add.reduceat(rows, first, axis=0)
+    return counts
 
 
 def ngrams(words: list[bytes], least: int, most: int, bucket: int) -> Iterator[tuple[Ints, Ints]]:
@@ -128,25 +126,13 @@ def ngrams(words: list[bytes], least: int, most: int, bucket: int) -> Iterator[t
             byte = starts[at + length - 1] + step
             more = byte < ends[at + length - 1]
             hashes[at[more]] = (hashes[at[more]] ^ signed[byte[more]]) * np.uint32(16777619)
-        found = at if length > 1 else _inner(word_of)
+        if length == 1:
+            same = np.diff(word_of) == 0
+            found = np.flatnonzero(same[1:] & same[:-1]) + 1  # a bracket alone is not an n-gram
+        else:
+            found = at
         if length >= least:
             yield word_of[found], (hashes[found] % np.uint32(bucket)).astype(np.intp)
-
-
-def _inner(word_of: Ints) -> Ints:
-    """Return the characters between a word's brackets: a bracket alone is not an n-gram."""
-    same = word_of[1:] == word_of[:-1]
-    inner: Ints = np.flatnonzero(same[1:] & same[:-1]) + 1
-    return inner
-
-
-def _add(vectors: Array, owner: Ints, table: Array, rows: Ints) -> None:
-    """Add to the vector of each owner, which ascend, the row of the table that stands beside it."""
-    step = max(1, BLOCK // table.shape[1])
-    for start in range(0, len(rows), step):
-        owners = owner[start : start + step]
-        first = np.flatnonzero(np.diff(owners, prepend=-1))
-        vectors[owners[first]] += np.add.reduceat(table[rows[start : start + step]], first, axis=0)
 
 
 LONGEST_ENDING = 4
@@ -202,23 +188,24 @@ def forms(token: str) -> list[str]:
     return list(dict.fromkeys((token, lower, normalize("NFC", lower).replace("’", "'"))))
 
 
+SHOWN = 3
 MOST_MISTAKES = 3
 LONG = 8  # letters from which two mistakes are few
-SHOWN = 3
 
 
 def near_words(
     words: Sequence[str],
     vectors: Vectors,
     k: int = SHOWN,
-    most: int = MOST_MISTAKES,
+    few: bool = False,
     report: OnProgress = no_progress,
 ) -> dict[str, list[str]]:
     """Return, for each of `words`, at most k known words spelled most like it, case apart.
 
     Those with the fewest mistakes come first, then the commonest (which stand first). A mistake is a letter missing,
-    added or wrong, or two neighbours swapped (optimal string alignment distance); there may be at most `most`, and
-    fewer than half the word's letters. The vectors' words are gone through once.
+    added or wrong, or two neighbours swapped (optimal string alignment distance); there may be at most MOST_MISTAKES,
+    with `few` one, in a long word two, and fewer than half the word's letters. The vectors' words are gone through
+    once.
     """
     # Imported only for a mistyped word.
     from rapidfuzz.distance import OSA
@@ -230,6 +217,7 @@ def near_words(
         known = list(dict.fromkeys(as_text(one) for one in block))
         lower = [one.lower() for one in known]
         for word, near in best.items():
+            most = MOST_MISTAKES if not few else 1 + (len(word) >= LONG)
             allowed = near[-1][0] if len(near) == k else min(most, (len(word) - 1) // 2)
             new = extract(word.lower(), lower, scorer=OSA.distance, limit=2 * k, score_cutoff=allowed)
             had = {found for _, _, found in near}  # a doubled word is one word
@@ -244,11 +232,7 @@ def closest(words: Sequence[str], vectors: Vectors, report: OnProgress = no_prog
 
     It is one mistake away, of a long word two; what holds a space is not a mistyped word.
     """
-    short = [word for word in words if len(word) < LONG and " " not in word]
-    long = [word for word in words if len(word) >= LONG and " " not in word]
-    near = near_words(short, vectors, 1, 1, report) | (
-        near_words(long, vectors, 1, 2, report) if long else {}
-    )
+    near = near_words([word for word in words if " " not in word], vectors, 1, True, report)
     return {word: found[0] for word, found in near.items() if found}
 
 

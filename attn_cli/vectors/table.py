@@ -218,6 +218,11 @@ def table_of(
     return VectorTable("file", name, b"\n%b\n" % b"\n".join(words), matrix, about, size, ngrams)
 
 
+def kept_about(about: dict[str, str]) -> dict[str, str]:
+    """Return what a copy of vectors keeps of what is known of them."""
+    return {key: value for key, value in about.items() if key not in ("format", "doubled")}
+
+
 def write_table(
     stream: IO[bytes], words: Sequence[str | bytes], matrix: Array, about: dict[str, str],
     ngrams: NGrams | None = None,

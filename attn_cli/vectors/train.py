@@ -20,8 +20,8 @@ from attn_cli.io.progress import Stage, StageReport
 from attn_cli.settings.declare import check
 from attn_cli.settings.training import SubwordTraining, VectorTraining
 from attn_cli.text.tokenize import tokenize
-from attn_cli.vectors.spelling import LONGEST, SHORTEST, letters, ngrams, normal
-from attn_cli.vectors.table import NGrams, as_text, write_table
+from attn_cli.vectors.spelling import LONGEST, SHORTEST, ngrams, normal
+from attn_cli.vectors.table import NGrams, as_text, kept_about, write_table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -119,6 +119,11 @@ def train_file(
     """Train on the texts and write the table to `output`, all or nothing; return what was written."""
     paths = [regular(path) for path in corpora]
     _check(settings, output)
+    if settings.remove >= settings.dim:
+        raise UsageError(f"--remove cannot be {settings.remove}.", f"Give less than --dim {settings.dim}.")
+    if not (0 < settings.length < 1e4 and 0 <= settings.sample <= 1):
+        raise UsageError("--length must lie between 0 and 10,000, and --sample between 0 and 1.")
+    _word2vec()
     words, vectors = fit(paths, settings, report)
     about = {
         "length": f"{settings.length:g}",
@@ -131,17 +136,12 @@ def train_file(
     return {"file": output, "words": len(words), "dim": settings.dim, "bytes": os.path.getsize(output)}
 
 
-def _check(settings: VectorTraining, output: str) -> None:
+def _check(settings: VectorTraining | SubwordTraining, output: str) -> None:
     """Refuse before hours of work what could only fail after them."""
     check(settings)
-    if settings.remove >= settings.dim:
-        raise UsageError(f"--remove cannot be {settings.remove}.", f"Give less than --dim {settings.dim}.")
-    if not (0 < settings.length < 1e4 and 0 <= settings.sample <= 1):
-        raise UsageError("--length must lie between 0 and 10,000, and --sample between 0 and 1.")
     if not output.lower().endswith(".safetensors"):
         raise UsageError(f"Vectors are written as .safetensors, not as {visible(output)}.", option="--output")
     creatable(output)
-    _word2vec()
 
 
 if TYPE_CHECKING:
@@ -167,19 +167,16 @@ def subwords_file(table: OpenVectors, output: str, settings: SubwordTraining, re
     They are learned twice: without a tenth of the rarer words, to measure how near a guess comes to a word's own
     vector once the mean of all is taken off both, and with all.
     """
-    check(settings)
-    if not output.lower().endswith(".safetensors"):
-        raise UsageError(f"Vectors are written as .safetensors, not as {visible(output)}.", option="--output")
-    creatable(output)
+    _check(settings, output)
     _scipy()
     parts = list(table.rows())
     names = [word for words, _ in parts for word in words]
-    matrix = np.concatenate([numbers for _, numbers in parts])
-    words, vectors = names[: settings.words], matrix[: settings.words].astype(np.float64)
-    if not np.isfinite(vectors).all():
+    matrix = np.concatenate([rows for _, rows in parts])
+    words, numbers = names[: settings.words], matrix[: settings.words].astype(np.float64)
+    if not np.isfinite(numbers).all():
         raise InputError(f"{table.name} holds NaN or infinity.", "Replace or remove such rows.")
-    scale = float(np.sqrt(np.mean(vectors**2))) or 1.0
-    vectors = vectors / scale
+    scale = float(np.sqrt(np.mean(numbers**2))) or 1.0
+    vectors = numbers / scale
     normals = [normal(as_text(word)) for word in words]
     counted = _counts(normals, settings.buckets)
     draw = np.random.default_rng(settings.seed)
@@ -192,24 +189,20 @@ def subwords_file(table: OpenVectors, output: str, settings: SubwordTraining, re
         found = _learned(counted[is_kept], vectors[is_kept], settings, "words held back", report)
         guessed = (counted[held_back] @ found.rows) @ found.directions[:-1] + found.directions[-1]
         mean = found.directions[-1]  # which any guess has right
-        cosine = float(np.mean(_cosines(guessed - mean, vectors[held_back] - mean)))
+        A, B = guessed - mean, vectors[held_back] - mean
+        lengths = np.linalg.norm(A, axis=1) * np.linalg.norm(B, axis=1)
+        cosine = float(np.mean((A * B).sum(axis=1) / np.maximum(lengths, 1e-9)))
     made = _learned(counted, vectors, settings, "all words", report)
     with np.errstate(over="ignore"):
         directions = (np.asarray(made.directions[:]) * scale).astype(np.float32)
     if not np.isfinite(directions).all():
         raise InputError(f"The numbers of {table.name} are too large.", "Divide them all by one number.")
     made = NGrams(made.rows, directions)
-    size = dict(zip(("rows", "numbers"), made.rows.shape, strict=True))
-    noted = {
-        **size,
-        "words": len(words),
-        "cosine": cosine,
-        "held_back": len(held_back),
-        "letters": letters(normals),
-    }
-    about = {key: value for key, value in table.about.items() if key not in ("format", "doubled")}
+    noted = {"rows": len(made.rows), "numbers": made.rows.shape[1], "words": len(words), "cosine": cosine}
+    noted |= {"held_back": len(held_back), "letters": "".join(sorted(set(as_text(b"".join(normals)))))}
+    about = {**kept_about(table.about), "ngrams": json.dumps(noted, allow_nan=False)}
     with written(output) as stream:
-        write_table(stream, names, matrix, {**about, "ngrams": json.dumps(noted, allow_nan=False)}, made)
+        write_table(stream, names, matrix, about, made)
     return Made(output, os.path.getsize(output), len(words), cosine, len(held_back))
 
 
@@ -224,11 +217,8 @@ def _scipy() -> Any:
 
 def _counts(words: list[bytes], buckets: int) -> Matrix:
     """Return how many n-grams a word has in each row, over the square root of all that it has, (words, buckets)."""
-    owners, rows = [], []
-    for owner, row in ngrams(words, SHORTEST, LONGEST, buckets):
-        owners.append(owner)
-        rows.append(row)
-    owner, row = np.concatenate(owners), np.concatenate(rows)
+    found = list(ngrams(words, SHORTEST, LONGEST, buckets))
+    owner, row = (np.concatenate(some) for some in zip(*found, strict=True))
     shares = 1 / np.sqrt(np.bincount(owner, minlength=len(words)))
     return _scipy().csr_array((shares[owner], (owner, row)), (len(words), buckets))
 
@@ -253,9 +243,3 @@ def _learned(
     size = np.maximum(np.abs(rows).max(axis=0), 1e-9) / LARGEST_BYTE
     out = np.vstack([size[:, None] * strongest.T, mean])
     return NGrams(np.rint(rows / size).astype(np.int8), out)
-
-
-def _cosines(A: Floats, B: Floats) -> Floats:
-    lengths = np.linalg.norm(A, axis=1) * np.linalg.norm(B, axis=1)
-    found: Floats = (A * B).sum(axis=1) / np.maximum(lengths, 1e-9)
-    return found
