@@ -14,8 +14,9 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
@@ -108,10 +109,12 @@ def _feed(descriptor: int, data: bytes) -> None:
 
 def here(*args: str, env: Mapping[str, str | None] | None = None) -> Ran:
     """Run `attn ARGS` in this process, with nothing to read: for many small cases that need no system."""
+    from attn_cli.cli import options
     from attn_cli.cli.app import main
 
     streams = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(3)]
     with (
+        mock.patch.object(options, "single_command", _made_once(options.single_command)),
         mock.patch.dict(os.environ, surroundings(env), clear=True),
         mock.patch.multiple(
             sys, stdin=streams[0], stdout=streams[1], stderr=streams[2], argv=["attn", *args]
@@ -123,6 +126,17 @@ def here(*args: str, env: Mapping[str, str | None] | None = None) -> Ran:
         stream.flush()
         written.append(_text(stream.buffer.getvalue()))  # type: ignore[attr-defined]
     return Ran(code, *written)
+
+
+@cache
+def _made_once(make: Callable[[str, object], object]) -> Callable[[str, object], object]:
+    """Let each command be made once, as it takes long, and again where a test has added a score, a mask or a format."""
+    from attn_cli.core.masks import MASKS
+    from attn_cli.core.scores import SCORES
+    from attn_cli.render.formats import FORMATS
+
+    made = cache(lambda name, function, known: make(name, function))
+    return lambda name, function: made(name, function, (*SCORES, *MASKS, *FORMATS))
 
 
 def pasted(lines: Sequence[str], locale: str = "C.UTF-8") -> list[list[str]]:
