@@ -80,7 +80,8 @@ class Setting(NamedTuple):
             return
         refused, hint = value, self.hint
         if names := self.names():
-            is_right, hint = value in names, f"{did_you_mean(str(value), names)}Choose {', '.join(names)}."
+            is_right = value in names
+            hint = "" if is_right else f"{did_you_mean(str(value), names)}Choose {', '.join(names)}."
         elif parts := now(self.parts):
             wrong = [part for part in split(str(value)) if part not in parts]
             is_right, refused = not wrong, (*wrong, "")[0]
