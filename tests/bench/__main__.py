@@ -49,14 +49,14 @@ def attention(groups: list[str], asked: argparse.Namespace) -> None:
     """Print what attn takes beside others, also after an interrupt."""
     from tests.bench.beside_rich_table import drawing
     from tests.bench.machine import machine
-    from tests.bench.run import measure, until_interrupted
     from tests.bench.screen import bench, record
     from tests.bench.sides import RACES
+    from tests.bench.timing import measure, until_interrupted
 
     here = machine()
     cases = chosen(here.torch is not None, groups, asked.all, asked.tokens, asked.threads)
     with Progress("Measuring") as progress:
-        measured = measure(cases, asked.pairs, asked.threads, progress, {**RACES, RICH: drawing})
+        measured = measure(cases, asked.pairs, asked.threads, {**RACES, RICH: drawing}, progress)
         rows, is_whole = until_interrupted(measured)
     asides = [] if is_whole else ["Interrupted: the other rows are missing."]
     if here.torch is None:

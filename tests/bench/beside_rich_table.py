@@ -13,7 +13,7 @@ from attn_cli.render.blocks import Matrix
 from attn_cli.render.numbers import weight
 from attn_cli.render.palette import shades
 from attn_cli.render.screen.grid import Grid
-from tests.bench.records import Case
+from tests.bench.cases import Case
 from tests.bench.sides import Sides
 
 if TYPE_CHECKING:

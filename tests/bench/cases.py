@@ -5,9 +5,8 @@ A ratio is attn's seconds over the other's (or bytes over bytes), both on one th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-from tests.bench.records import Case, When
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 EXPLICIT, FUSED, TEXTBOOK, FLOOR = "torch-explicit", "torch-sdpa", "numpy-textbook", "floor"
 OUTPUT_ONLY, RETURNED, LINEAR, RICH = "output-only", "weights-returned", "linear", "rich-table"
@@ -18,41 +17,60 @@ TOP = 5  # links of each row
 BYTES_A_TOKEN, FIXED_BYTES = 1024, 16 << 20
 LONG = 100_000
 # One thread for every BLAS, also in a child process; to be set before NumPy is loaded.
-ONE_BLAS_THREAD = dict.fromkeys(
-    ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
-)
-Limits = Mapping[str, float | None]  # the ratio to reach against each opponent
-ONLY_TEXTBOOK: Limits = {TEXTBOOK: None}
+BLAS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+ONE_BLAS_THREAD = dict.fromkeys(BLAS, "1")
+
+
+class Case(NamedTuple):
+    """One thing to measure: what attn does (the job), against whom, how large, and the ratio to reach.
+
+    Q, K and V are (heads, tokens, dim). The group is the part of the table that the case belongs to.
+    """
+
+    group: str
+    job: str
+    against: str
+    to_reach: float | None
+    tokens: int
+    heads: int = 1
+    dim: int = 64
+    causal: bool = False
+    when: str = "always"  # or "without-torch", or "all"
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the case as it stands in the JSON."""
+        return {name: value for name, value in self._asdict().items() if name not in ("to_reach", "when")}
 
 
 def _rows(
-    group: str, job: str, tokens: int, heads: int, limits: Limits, causal: bool = False, when: When = "always"
+    group: str, tokens: int, heads: int, limits: Mapping[str, float | None], **more: object
 ) -> Iterator[Case]:
+    job = "output" if group == "output" else "weights"
     for against, to_reach in limits.items():
-        yield Case(group, job, against, to_reach, tokens, heads, causal=causal, when=when)
+        yield Case(group, job, against, to_reach, tokens, heads, **more)  # type: ignore[arg-type]
 
 
 CASES: tuple[Case, ...] = (
-    *_rows("weights", "weights", 512, 8, {EXPLICIT: 0.8, TEXTBOOK: None, FLOOR: None}),
-    *_rows("weights", "weights", 2048, 1, {EXPLICIT: 0.7, TEXTBOOK: None, FLOOR: None}),
-    *_rows("weights", "weights", 2048, 8, {EXPLICIT: 0.6, TEXTBOOK: None, FLOOR: None}),
-    *_rows("weights", "weights", 8192, 1, {EXPLICIT: 0.8, FLOOR: None}),
-    *_rows("weights", "weights", 8192, 1, ONLY_TEXTBOOK, False, "all"),
-    *_rows("causal", "weights", 2048, 1, {EXPLICIT: 0.6, FLOOR: None}, causal=True),
-    *_rows("causal", "weights", 2048, 1, ONLY_TEXTBOOK, True, "without-torch"),
-    *_rows("causal", "weights", 2048, 8, {EXPLICIT: 0.6, FLOOR: None}, causal=True),
-    *_rows("causal", "weights", 2048, 8, ONLY_TEXTBOOK, True, "without-torch"),
-    *_rows("causal", "weights", 8192, 1, {EXPLICIT: 0.6, FLOOR: None}, causal=True),
-    *_rows("output", "output", 512, 8, {FUSED: 1.45, FLOOR: None}),
-    *_rows("output", "output", 2048, 1, {FUSED: 1.25, FLOOR: None}),
-    *_rows("output", "output", 2048, 1, ONLY_TEXTBOOK, False, "without-torch"),
-    *_rows("output", "output", 2048, 8, {FUSED: 1.25, FLOOR: None}),
-    *_rows("output", "output", 2048, 8, ONLY_TEXTBOOK, False, "without-torch"),
-    *_rows("output", "output", 8192, 1, {FUSED: 1.25, FLOOR: None}),
-    *_rows("output", "output", 512, 8, {FUSED: None}, causal=True),
-    *_rows("output", "output", 2048, 1, {FUSED: None}, causal=True),
-    *_rows("output", "output", 2048, 8, {FUSED: None}, causal=True),
-    *_rows("output", "output", 8192, 1, {FUSED: None}, causal=True),
+    *_rows("weights", 512, 8, {EXPLICIT: 0.8, TEXTBOOK: None, FLOOR: None}),
+    *_rows("weights", 2048, 1, {EXPLICIT: 0.7, TEXTBOOK: None, FLOOR: None}),
+    *_rows("weights", 2048, 8, {EXPLICIT: 0.6, TEXTBOOK: None, FLOOR: None}),
+    *_rows("weights", 8192, 1, {EXPLICIT: 0.8, FLOOR: None}),
+    *_rows("weights", 8192, 1, {TEXTBOOK: None}, when="all"),
+    *_rows("causal", 2048, 1, {EXPLICIT: 0.6, FLOOR: None}, causal=True),
+    *_rows("causal", 2048, 1, {TEXTBOOK: None}, causal=True, when="without-torch"),
+    *_rows("causal", 2048, 8, {EXPLICIT: 0.6, FLOOR: None}, causal=True),
+    *_rows("causal", 2048, 8, {TEXTBOOK: None}, causal=True, when="without-torch"),
+    *_rows("causal", 8192, 1, {EXPLICIT: 0.6, FLOOR: None}, causal=True),
+    *_rows("output", 512, 8, {FUSED: 1.45, FLOOR: None}),
+    *_rows("output", 2048, 1, {FUSED: 1.25, FLOOR: None}),
+    *_rows("output", 2048, 1, {TEXTBOOK: None}, when="without-torch"),
+    *_rows("output", 2048, 8, {FUSED: 1.25, FLOOR: None}),
+    *_rows("output", 2048, 8, {TEXTBOOK: None}, when="without-torch"),
+    *_rows("output", 8192, 1, {FUSED: 1.25, FLOOR: None}),
+    *_rows("output", 512, 8, {FUSED: None}, causal=True),
+    *_rows("output", 2048, 1, {FUSED: None}, causal=True),
+    *_rows("output", 2048, 8, {FUSED: None}, causal=True),
+    *_rows("output", 8192, 1, {FUSED: None}, causal=True),
     Case("small", "weights", EXPLICIT, 0.7, 8, 1, 50),
     Case("small", "weights", TEXTBOOK, None, 8, 1, 50),
     Case("small", "output", FUSED, 1.1, 8, 1, 50),
@@ -82,17 +100,12 @@ def chosen(
     With `tokens` every case but a drawing has that size. The ratios to reach hold only for the sizes above and
     one thread.
     """
-    whens = {"always", *(() if has_torch else ("without-torch",))}
+    whens = ("always",) if has_torch else ("always", "without-torch")
     every = everything or bool(groups) or tokens is not None
-    cases: Iterable[Case] = (
-        case for case in CASES if (not groups or case.group in groups) and (every or case.when in whens)
-    )
+    cases = [one for one in CASES if (not groups or one.group in groups) and (every or one.when in whens)]
     if tokens is not None:
-        cases = (
-            case if case.group == "drawing" else case._replace(tokens=tokens, to_reach=None, when="always")
-            for case in cases
-        )
-    if threads != 1:
-        # The floor is measured with one thread on both sides, and does not belong in this table.
-        cases = (case._replace(to_reach=None) for case in cases if case.against != FLOOR)
+        other = {"tokens": tokens, "to_reach": None, "when": "always"}
+        cases = [one if one.group == "drawing" else one._replace(**other) for one in cases]
+    if threads != 1:  # the floor is measured with one thread on both sides
+        cases = [one._replace(to_reach=None) for one in cases if one.against != FLOOR]
     return list(dict.fromkeys(cases))

@@ -5,25 +5,41 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from attn_cli.core.threads import processors
-from tests.bench.records import Machine
+
+
+class Machine(NamedTuple):
+    """The machine that was measured on."""
+
+    processor: str | None
+    processors: int
+    system: str
+    python: str
+    numpy: str
+    blas: str
+    torch: str | None  # None where it is not installed
+    torch_large_pages: bool  # whether it asks for large pages of memory, as NumPy does
 
 
 def machine() -> Machine:
     """Return the machine of this run."""
-    torch = pytorch()
+    torch, name = pytorch(), platform.processor()
+    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+        name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    config: Any = np.show_config(mode="dicts") or {}
+    blas = config.get("Build Dependencies", {}).get("blas", {})
     return Machine(
-        processor=_processor(),
+        processor=name or None,
         processors=processors(),
         system=f"{platform.system()} {platform.machine()}".strip() or "unknown",
         python=platform.python_version(),
         numpy=np.__version__,
-        blas=_blas(),
+        blas=" ".join(filter(None, [blas.get("name"), blas.get("version")])) or "unknown",
         torch=None if torch is None else str(torch.__version__),
         torch_large_pages=torch is not None and os.environ.get("THP_MEM_ALLOC_ENABLE") == "1",
     )
@@ -52,22 +68,3 @@ def fastest_pytorch(threads: int) -> Iterator[None]:
             yield
     finally:
         torch.set_num_threads(before)
-
-
-def _processor() -> str | None:
-    """Return the name of the processor, where the system gives it."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
-            name = next(
-                (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), ""
-            )
-    except OSError:
-        name = platform.processor()
-    return name or None
-
-
-def _blas() -> str:
-    """Return the name and the version of the BLAS that NumPy was built with."""
-    config: Any = np.show_config(mode="dicts")
-    blas = (config or {}).get("Build Dependencies", {}).get("blas", {})
-    return " ".join(filter(None, [blas.get("name"), blas.get("version")])) or "unknown"

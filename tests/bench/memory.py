@@ -14,8 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.bench.cases import ONE_BLAS_THREAD
-from tests.bench.records import Case
+from tests.bench.cases import ONE_BLAS_THREAD, Case
 from tests.bench.sides import numbers, ours
 
 CHILD = (
@@ -42,21 +41,19 @@ def peak(job: str, tokens: int, heads: int, dim: int) -> int:
     """Return the peak bytes of one call beyond Q, K and V; they include its answer."""
     case = Case("memory", job, "", None, tokens, heads, dim)
     call = ours(case, 1)
-    _warm_up(case)
-    _reset_peak()
+    # The libraries allocate their own buffers: for products of the shapes to come, and for exponentials.
+    Q, K, V = numbers(case._replace(tokens=min(tokens, 512), heads=1))
+    scores = Q @ K.T
+    np.matmul(np.exp(scores, out=scores), V)
+    with suppress(OSError), open(CLEAR, "w", encoding="ascii") as stream:
+        stream.write(
+            "5"
+        )  # the peak is what is held now, where the system can; else the start-up stays below it
     before = _peak_so_far()
     answer = call()
     after = _peak_so_far()
     del answer
     return after - before
-
-
-def _warm_up(case: Case) -> None:
-    """Let the libraries allocate their own buffers: for products of the shapes to come, and for exponentials."""
-    Q, K, V = numbers(case._replace(tokens=min(case.tokens, 512), heads=1))
-    scores = Q @ K.T
-    np.exp(scores, out=scores)
-    np.matmul(scores, V)
 
 
 def _peak_so_far() -> int:
@@ -72,9 +69,3 @@ def _peak_so_far() -> int:
         raise OSError("this system does not say how much memory a process took") from None
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else most * 1024
-
-
-def _reset_peak() -> None:
-    """Set the peak back to what is held now, where the system can; elsewhere the start-up stays below the peak."""
-    with suppress(OSError), open(CLEAR, "w", encoding="ascii") as stream:
-        stream.write("5")

@@ -7,8 +7,9 @@ from itertools import groupby
 
 from attn_cli.io.escape import count
 from attn_cli.render.blocks import Block, Columns, Heading, Say
-from tests.bench.cases import FLOOR, TOP
-from tests.bench.records import Case, Machine, Measured, Missing
+from tests.bench.cases import FLOOR, TOP, Case
+from tests.bench.machine import Machine
+from tests.bench.timing import Measured, Missing
 
 TITLES = {
     "weights": "Weights and output",
@@ -146,5 +147,7 @@ def record(
         "threads": threads,
         "complete": is_whole,
         "rows": [row.to_dict() for row in rows if isinstance(row, Measured)],
-        "not_measured": [row.to_dict() for row in rows if isinstance(row, Missing)],
+        "not_measured": [
+            row.case.to_dict() | {"reason": row.reason} for row in rows if isinstance(row, Missing)
+        ],
     }

@@ -18,9 +18,8 @@ import numpy as np
 from attn_cli.core.attend import attend, strongest_links
 from attn_cli.core.streaming import FEWEST_ROWS, MOST_ROWS, ROW_BLOCK_BYTES, TILE, TILE_KEYS
 from attn_cli.errors import AttnError
-from tests.bench.cases import BESIDE, EXPLICIT, FLOOR, FUSED, ONE_THREAD, OUTPUT_ONLY, TEXTBOOK, TOP
+from tests.bench.cases import BESIDE, EXPLICIT, FLOOR, FUSED, ONE_THREAD, OUTPUT_ONLY, TEXTBOOK, TOP, Case
 from tests.bench.machine import pytorch
-from tests.bench.records import Case
 from tests.bench.timing import Side
 
 if TYPE_CHECKING:
@@ -111,11 +110,6 @@ def one_thread(case: Case, threads: int) -> Sides:
     return _checked(ours(case, 2), ours(case, 1))
 
 
-def beside_busy_process(case: Case, threads: int) -> Sides:
-    """Return the same beside a process that keeps a processor busy."""
-    return one_thread(case, threads)._replace(around=_busy_process)
-
-
 @contextmanager
 def _busy_process() -> Iterator[None]:
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
@@ -132,7 +126,10 @@ def floor(case: Case, threads: int) -> Sides:
     causal mask tiles that are all masked are left out.
     """
     Q, K, V = numbers(case)
-    rows, wide = _tile(case, Q.dtype.itemsize)
+    rows, wide = min(case.tokens, TILE // (TILE_KEYS * Q.itemsize)), min(case.tokens, TILE_KEYS)
+    if case.job == "weights":  # whole rows, which become part of the answer
+        most = max(FEWEST_ROWS, ROW_BLOCK_BYTES // (case.tokens * Q.itemsize))
+        rows, wide = min(case.tokens, MOST_ROWS, most), case.tokens
     buffer = np.empty(rows * wide, Q.dtype)
     output = np.empty((rows, case.dim), Q.dtype)
     heads = [M.reshape(-1, *M.shape[-2:]) for M in (Q * Q.dtype.type(case.dim**-0.5), K, V)]
@@ -150,15 +147,6 @@ def floor(case: Case, threads: int) -> Sides:
                     np.matmul(scores, v[low:high], out=output[: len(part)])
 
     return Sides(ours(case, 1), theirs, None)
-
-
-def _tile(case: Case, itemsize: int) -> tuple[int, int]:
-    """Return the rows and keys of a tile: with weights whole rows, which become part of the answer."""
-    if case.job == "weights":
-        return min(
-            case.tokens, MOST_ROWS, max(FEWEST_ROWS, ROW_BLOCK_BYTES // (case.tokens * itemsize))
-        ), case.tokens
-    return min(case.tokens, TILE // (TILE_KEYS * itemsize)), min(case.tokens, TILE_KEYS)
 
 
 def _checked(mine: Side, theirs: Side) -> Sides:
@@ -212,5 +200,5 @@ RACES: dict[str, Callable[[Case, int], Sides]] = {
     FLOOR: floor,
     OUTPUT_ONLY: output_only,
     ONE_THREAD: one_thread,
-    BESIDE: beside_busy_process,
+    BESIDE: lambda case, threads: one_thread(case, threads)._replace(around=_busy_process),
 }
