@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.alike import FLOAT32
-from tests.models.checkpoints.by_hand import GEMMA2, GPT2, gemma2, gpt2, saved
+from tests.models.checkpoints.by_hand import GEMMA2, byte_pairs, gemma2, saved, small_gpt2
 from tests.shell import here
 
 pytestmark = pytest.mark.skipif(
@@ -19,18 +19,12 @@ IDS = {"d": 3, "a": 0, "b": 1, "c": 2}
 NUMBER = r"(-?\d+\.?\d*(?:e[+-]\d+)?)"
 
 
-def with_letters(folder):
-    words = ["a", "b", "c", "d", "Ġa", "Ġb"]
-    (folder / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(words)}))
-    (folder / "merges.txt").write_text("#version: 0.2\n")
-    return str(folder)
-
-
 @pytest.fixture
 def capped(tmp_path):
     """A Gemma 2 of one layer, whose head 1 can be checked with pencil and paper."""
-    saved(tmp_path / "gemma2", GEMMA2, gemma2())
-    return with_letters(tmp_path / "gemma2")
+    folder = saved(tmp_path / "gemma2", GEMMA2, gemma2())
+    byte_pairs(folder)
+    return folder
 
 
 def by_hand(head):
@@ -108,16 +102,15 @@ def test_the_temperature_divides_what_the_cap_leaves(capped):
 
 
 def test_the_sharper_temperature_gives_the_strongest_key_what_is_promised(capped):
-    record = json.loads(here("self", "dabc", "-m", capped, "-f", "json").out)
-    at = record["diagnostics"][3]["temperature_95"]
-    sharp = json.loads(here("self", "dabc", "-m", capped, "-f", "json", "-t", repr(at)).out)
+    line = ("self", "dabc", "-m", capped, "-f", "json")
+    at = json.loads(here(*line).out)["diagnostics"][3]["temperature_95"]
+    sharp = json.loads(here(*line, "-t", repr(at)).out)
     assert max(sharp["weights"][3]) == pytest.approx(0.95, abs=FLOAT32)
 
 
 def test_because_splits_the_score_before_the_cap(capped):
-    record = json.loads(here("explain", "dabc", "-m", capped, "--head", "1", "-q", "c", "-f", "json").out)
     content, distance, _ = by_hand(1)[2:]
-    for one in record["because"]:
+    for one in json.loads(explained(capped, "-q", "c", "-f", "json"))["because"]:
         i, j = one["winner_index"], one["rival_index"]
         assert one["content"] == pytest.approx(content[3, i] - content[3, j], abs=1e-5)
         assert one["distance"] == pytest.approx(distance[3, i] - distance[3, j], abs=1e-5)
@@ -133,14 +126,12 @@ def test_the_walk_is_whole_in_every_form_and_width(format, width, capped):
             assert max(map(len, screen.splitlines())) <= int(width)
 
 
-def test_the_mask_lab_draws_the_scores_that_the_softmax_gets(capped):
+def test_the_mask_lab_draws_what_the_softmax_gets_and_learned_places_stay_within_the_vectors(
+    capped, tmp_path
+):
     screen = here("self", "dabc", "-m", capped, "--show", "mask", "--width", "100")
     assert screen.code == 0 and "capped" in screen.out
-
-
-def test_learned_places_stay_within_the_vectors_and_the_screen_says_so(tmp_path):
-    saved(tmp_path / "gpt2", GPT2, gpt2())
-    said = " ".join(explained(with_letters(tmp_path / "gpt2"), "-q", "c").split())
+    said = " ".join(explained(small_gpt2(tmp_path / "gpt2"), "-q", "c").split())
     assert "its match, its place included (content)" in said and "distance" not in said
     assert "q = x W_q + b_q = [" in said and "x = [" in said
     assert "the words' places are part of it" in said

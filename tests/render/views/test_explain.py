@@ -1,0 +1,454 @@
+"""The screens of `attn explain`: what they say, that their numbers are the trace's, and that they fit."""
+
+import json
+import math
+import re
+from functools import cache
+
+import pytest
+
+from attn_cli import Settings, trace_self
+from attn_cli.render.numbers import four
+from attn_cli.trace.steps import NAMES, STEPS, chosen_steps
+from tests.shell import here
+from tests.thorough import like_cases
+
+FOX = "The quick brown fox jumped over the lazy dog"
+SHE = "she likes coffee"
+NUMBER = r"(-?\d+\.?\d*(?:e[+-]\d+)?)"
+
+
+@cache
+def screen(*args, command="explain"):
+    """The screen of one command, which many tests read."""
+    ran = here(command, *args, *(() if "--width" in args or "-f" in args else ("--width", "80")))
+    assert ran.code == 0, ran.err
+    return ran.out
+
+
+def said(*args, command="explain"):
+    """The screen as one line."""
+    return " ".join(screen(*args, command=command).split())
+
+
+def record(*args, command="explain"):
+    return json.loads(screen(*args, "-f", "json", command=command))
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return trace_self(FOX, Settings())
+
+
+@pytest.fixture(scope="module")
+def row(trace):
+    return trace.row(4)
+
+
+def numbers(pattern, text):
+    """The numbers that stand where the pattern has #."""
+    found = re.search(re.escape(pattern).replace(r"\#", NUMBER).replace("#", NUMBER), text)
+    assert found, pattern
+    return [float(number) for number in found.groups()]
+
+
+def near(one, other, digits=2):
+    assert one == pytest.approx(other, abs=0.51 * 10.0**-digits)
+
+
+# It fits
+
+
+def test_the_story_of_nine_words_has_sixty_lines_and_its_row_and_because_stand_in_the_first_24():
+    lines = screen(FOX).splitlines()
+    first = "\n".join(lines[:24])
+    assert len(lines) <= 60
+    assert FOX in first and 'Why "fox" and not "over"' in first and "By content alone" in first
+    for word in FOX.split():
+        assert re.search(rf"^{word} +{NUMBER} +{NUMBER}", first, re.MULTILINE)
+
+
+def test_its_length_grows_with_the_words_and_not_with_the_width_of_the_vectors():
+    sizes = [("a b c d e f", "16"), ("a b c d e f", "200"), (" ".join(f"word{i}" for i in range(30)), "4")]
+    narrow, wide, more = (screen(text, "-e", "random", "--dim", dim).count("\n") for text, dim in sizes)
+    assert abs(wide - narrow) <= 2 and more < wide + 3 * 24
+
+
+@pytest.mark.parametrize("width", ["40", "60", "100"])
+def test_no_line_is_wider_than_the_screen(width):
+    assert max(map(len, screen(FOX, "--width", width).splitlines())) <= int(width)
+
+
+# What it says: sentences that stand on a screen, and sentences that do not
+
+UNDER = ("--mask", "causal", "--pad", "2")
+SAID = [
+    # The questions of a student
+    (
+        (FOX,),
+        [
+            "A token, a word or a mark, has an id and one vector of 100 numbers in any text; word2vec learned it"
+        ],
+    ),
+    ((FOX,), ["is matched by its key k, passes on its value v. Scores are not symmetric"]),
+    (
+        (FOX,),
+        ["Softmax: exp / sum of exps; rows sum to 1.", "a model that predicts the next word may not see it"],
+    ),
+    (
+        (FOX,),
+        ["attn cross TEXT CONTEXT (rows: TEXT looks; columns: CONTEXT)", "governor (the word it depends on)"],
+    ),
+    ((FOX,), ["one question to the text. Another question takes another head.", "! Every matrix", "! W_k  "]),
+    ((FOX, "--steps"), ["Why divide by √d_k = √32?", "entropy", "W_k 0 1"]),
+    # Why the winner won
+    (
+        ("she", "--context", "likes coffee"),
+        ["There is no distance term: content alone decides.", "! distance ="],
+    ),
+    (
+        (FOX, "--mask", "causal", "-q", "jumped", "--versus", "dog"),
+        ['The mask: "jumped" may not look at "dog".'],
+    ),
+    (("the cat and the dog", "-q", "cat", "--versus", "the"), ['"the" (0)', '"the" (3)']),
+    (
+        ("fox fox", "-q", "0"),
+        ["content is the same, distance puts it", "Content alone cannot choose, for several keys"],
+    ),
+    (("no no no", "-e", "random"), ["Both get the same weight.", "! Why divide", "! above "]),
+    (("the fox sat", "-q", "fox", "--versus", "sat"), ['"sat" is the winner.']),
+    # Places, padding, masks
+    (
+        ("fox fox", "-p", "identity", "--positions", "sinusoidal"),
+        ["the words' places are part of it", "x = word + P", "! content alone decides"],
+    ),
+    (
+        ("the fox sat on the rock", "-p", "roles-deep", "-q", "the"),
+        ["! blind", "enters this layer as 192 numbers"],
+    ),
+    (("the fox sat", *UNDER, "-q", "sat"), ["from every word those after it"]),
+    (
+        ("the fox sat", *UNDER, "--pad-side", "left", "-q", "fox"),
+        ['hides the 1 word after "fox"', "! <pad> gives"],
+    ),
+    ((FOX, "--mask", "window:1"), ["a mix of the words that it may look at"]),
+    (("the cat", "-e", "random", "--pad", "1", "--steps", "-q", "<pad>"), ["x = [0 0 0 0]"]),
+    # Words without vectors
+    (("The zorblatt sat", "-q", "zorblatt", "--oov", "zero"), ["word2vec has no vector for it", "Note:"]),
+    (("zzqx wqqz fox", "-p", "identity", "-q", "fox"), ['but not that of "zzqx" and others']),
+    (("zzqx fox", "-p", "identity", "-q", "zzqx"), ['as for "zzqx", word2vec has no vector']),
+    # Several heads, several rows
+    ((FOX, "--head", "mean"), ["! The output of"]),
+    (
+        ("the cat the dog the hen the cow", "-q", "the"),
+        ["1 more row matches", 'Where these numbers come from: the row of "the" (0)'],
+    ),
+    # The walk in parts
+    ((SHE, "--only", "softmax,scores"), ["no mask", "! One row by hand", "! Who attends"]),
+    ((SHE, "--from", "softmax"), ["Who attends to whom", "How sharp", "! One row by hand"]),
+    ((SHE, "--only", "mask"), ["there is no mask"]),
+    ((SHE, "--only", "positions"), ["--positions sinusoidal"]),
+    ((SHE, "-t", "0.00964", "--steps"), ["softmax((q·k / √32 + distance) / 0.00964)"]),
+    # A word swapped
+    ((FOX, "--swap", "dog=cat", "--mask", "causal", "-q", "fox"), ['The mask hides "dog" from "fox"']),
+    ((FOX, "--swap", "fox=rock", "--head", "mean"), ["The mean of heads has no scores"]),
+]
+
+
+@pytest.mark.parametrize(("args", "sentences"), SAID, ids=lambda case: " ".join(case)[:60])
+def test_it_says_so(args, sentences):
+    shown = said(*args)
+    for sentence in sentences:
+        assert sentence in shown if sentence[0] != "!" else sentence[2:] not in shown, sentence
+
+
+KINDS = """
+-q the|--head all|--head mean|--score dot|--pad 2|--top 2|-p roles-deep|--tokenizer characters|--mask window:1
+-e random --positions sinusoidal|--round 1|-t 0.5
+"""
+
+
+@pytest.mark.parametrize("options", KINDS.strip().replace("\n", "|").split("|"))
+@like_cases
+def test_the_story_is_told_of_every_kind_of_attention(options):
+    shown = screen(FOX, *options.split())
+    assert "One row by hand" in shown and "Next: attn explain" in shown and "nan" not in shown.lower()
+
+
+# Its numbers are the trace's
+
+
+def test_tokens_have_their_ids_and_the_same_word_the_same_vector(trace):
+    for token, number in zip(trace.query_tokens, trace.query_ids, strict=True):
+        assert f"{token} {number}" in said(FOX)
+    assert (trace.x_query[0] == trace.x_query[6]).all()  # The and the
+
+
+def test_scores_both_ways_their_spread_and_the_weight_of_scores_that_are_not_divided(trace, row):
+    shown = said(FOX)
+    there, back = numbers('q·k of "jumped" with "fox" is #, reversed #', shown)
+    near(there, trace.shown.scores[4, 3])
+    near(back, trace.shown.scores[3, 4])
+    before = numbers("Why divide by √d_k = √32? Sums of 32 products spread widely: # to #", shown)
+    after = numbers("before, # to # after", shown)
+    for spread, scores in ((before, row.scores), (after, row.scaled)):
+        near(spread[0], min(scores))
+        near(spread[1], max(scores))
+    (undivided,) = numbers('Without it, "fox" would get #: hardly a mix', shown)
+    exps = [math.exp(x * math.sqrt(32)) for x in row.masked]
+    near(undivided, exps[3] / sum(exps), 3)
+    assert there != back and undivided > 0.95 > 2 * trace.weights[4, 3]
+
+
+def test_the_exponential_turns_a_lead_into_a_ratio_and_the_output_is_the_mix(trace, row):
+    lead, _, ratio = numbers('ratios: # above "over" is e^# = # times its weight', said(FOX))
+    near(lead, row.masked[3] - row.masked[5], 4)
+    near(ratio, trace.weights[4, 3] / trace.weights[4, 5])
+    assert math.exp(lead) == pytest.approx(ratio, abs=0.01)
+    mix = 'The output of "jumped", its new vector, is # v("fox") + # v("over") + # v("brown") + ...'
+    for shown, weight in zip(numbers(mix, said(FOX)), sorted(trace.weights[4])[::-1], strict=False):
+        near(shown, weight, 3)
+    (cosine,) = numbers("closest by cosine: fox #", said(FOX))
+    output, fox = trace.output[4], trace.x_key[3]
+    near(cosine, output @ fox / math.hypot(*output) / math.hypot(*fox), 3)
+
+
+def test_what_a_causal_mask_would_hide_and_how_often_the_head_is_right(trace):
+    hidden = '"jumped" also looks at the # words after it (#). A causal mask (attn masked) hides them'
+    words, weight = numbers(hidden, said(FOX))
+    assert words == 4 and f"Head relations, one of {len(trace.head_names)}, was taught" in said(FOX)
+    near(weight, trace.weights[4, 5:].sum(), 3)
+    right, fixed = numbers("in unseen text, right for #% (best fixed distance: #%)", said(FOX))
+    near(right, 100 * trace.learned.accuracy, 1)
+    near(fixed, 100 * trace.learned.baseline, 1)
+
+
+def test_why_fox_and_not_lazy(row):
+    table = {line.split()[0]: line.split() for line in screen(FOX).splitlines()[5:16]}
+    for word, j in (("fox", 3), ("lazy", 7)):
+        near(float(table[word][1]), row.scaled[j], 4)
+        near(float(table[word][2]), row.position[j], 4)
+    assert table["lazy"][-2:] == [f"{row.masked[3] - row.masked[7]:.4f}", "distance"]
+    because = 'Why "fox" and not "lazy"? Its sum is # higher: content puts it # ahead, distance # ahead.'
+    found = numbers(because, said(FOX, "--versus", "lazy"))
+    for shown, values in zip(found, (row.masked, row.scaled, row.position), strict=True):
+        near(shown, values[3] - values[7], 4)
+    assert 'Against "lazy", distance decides.' in said(FOX, "--versus", "lazy")
+
+
+BOTH = (
+    rf"Its sum is {NUMBER} higher: content puts it {NUMBER} (ahead|behind), distance {NUMBER} (ahead|behind)"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "head"),
+    [(FOX, "relations"), ("The cat sat on the mat", "subject"), ("Children like warm bread", "previous")],
+)
+def test_the_sentence_and_the_numbers_of_any_row_are_one(text, head):
+    trace = trace_self(text, Settings(head=head))
+    for i, token in enumerate(text.split()):
+        shown, one = said(text, "--head", head, "-q", str(i)), trace.because(i)[0]
+        if one.content == 0:
+            assert f"content is the same, distance puts it {four(one.distance)} ahead" in shown
+            continue
+        lead, content, way, distance, along = re.search(BOTH, shown).groups()
+        near(float(lead), one.lead, 4)
+        near(float(content) * (1 if way == "ahead" else -1), one.content, 4)
+        near(float(distance) * (1 if along == "ahead" else -1), one.distance, 4)
+        assert f", {one.decided} decides." in shown, token
+
+
+def test_the_temperature_is_no_part_of_the_division_and_the_runner_up_is_second_by_score():
+    trace = trace_self("the fox sat", Settings(query="sat", temperature=0.05))
+    after = numbers("before, # to # after", said("the fox sat", "-q", "sat", "-t", "0.05"))
+    near(after[0], min(trace.row(2).scores) / math.sqrt(32))
+    near(after[1], max(trace.row(2).scores) / math.sqrt(32))
+    trace = trace_self("the fox sat on the rock", Settings(query="sat", temperature=1e-4))
+    row = trace.row(2)
+    order = sorted(range(6), key=lambda j: -row.masked[j])
+    assert row.weights[order[1]] == 0 and trace.because(2)[0].rival_index == order[1]
+
+
+def test_a_small_input_shows_every_matrix_as_long_as_it_fits(at):
+    (at / "tiny.txt").write_text("she 0.2 0.9\nlikes 0.5 0.1\ncoffee 0.9 0.3\n")
+    lines = screen(SHE, "-e", str(at / "tiny.txt")).splitlines()
+    assert "Every matrix" in lines and len(lines) <= 60
+    assert any(line.startswith("X ") and " V" in line for line in lines)
+
+
+# The row by hand of the other commands: numbers first, then the winner and its rivals
+
+
+def test_a_row_is_a_table_first_and_then_the_winner_and_a_rival_by_hand():
+    out = screen(FOX, "-q", "jumped", command="self")
+    assert out.index("mostly in") < out.index('Why "fox"') < out.index("fox: q·k =")
+    assert re.findall(r"^  (\w+): q·k", out, re.MULTILINE) == ["fox", "over"]
+    assert "more:" in out and "--by-hand all" in out
+
+
+def test_by_hand_all_writes_out_every_product_of_every_key():
+    out = here("self", FOX, "-q", "jumped", "--by-hand", "all").out
+    assert re.findall(r"^  (\w+): q·k", out, re.MULTILINE) == FOX.split()
+    line = next(line for line in out.splitlines() if line.startswith("  fox: q·k"))
+    products, total = line.partition(" = ")[2].rsplit(" = ", 1)
+    factors = [tuple(map(float, re.sub(r"[()]", "", term).split("×"))) for term in products.split(" + ")]
+    assert len(factors) == 32 and "more:" not in out
+    assert sum(a * b for a, b in factors) == pytest.approx(float(total), abs=0.01)
+
+
+@pytest.mark.parametrize("command", ["self", "explain", "compare"])
+def test_the_mean_of_heads_has_the_formula_of_a_mean(command):
+    more = {"compare": ["--vary", "temperature=1,2"], "explain": ["--steps"]}.get(command, [])
+    args = ("a b c", "-e", "random", "-p", "random", "--heads", "2", "--head")
+    assert "weights = the mean of the heads' softmax(q·k / √2" in said(*args, "mean", *more, command=command)
+    assert "mean of the heads" not in screen(*args, "1", *more, command=command)
+
+
+def test_a_rival_in_a_long_text_has_its_line_in_the_table():
+    words = " ".join(f"word{i}" for i in range(60))
+    out = screen(words, "-e", "random", "-q", "5", "--versus", "word50")
+    assert re.search(rf"^word50 +{NUMBER}", out, re.MULTILINE)
+
+
+def test_scores_and_vectors_as_large_as_numbers_go_leave_no_infinity_and_no_endless_digits(at):
+    given = '{"Q":[[1,0]],"K":[[1,0],[0,1]],"V":[[1],[2]],"position_scores":[[1e308,-1e308]]}'
+    (at / "c.json").write_text(given)
+    (at / "big.txt").write_text("fox 1.2e154 0\nrock 0 1.1e154\nhen -1e154 0\n")
+    vectors = ("explain", "fox rock hen", "-e", "big.txt", "-t", "0.7", "-q", "fox")
+    for line in (("compute", "c.json", "-q", "0"), vectors):
+        for options in (("--width", "80"), ("-f", "json"), ("-f", "svg")):
+            ran = here(*line, *options)
+            assert ran.code == 0 and not re.search(r"\b(inf|nan|Infinity|NaN)\b", ran.out + ran.err)
+            assert options[0] == "-f" or max(map(len, ran.out.splitlines())) <= 80
+
+
+# The walk in parts
+
+
+def headings(out):
+    return [line for line in out.splitlines() if re.match(r"\d+\. ", line)]
+
+
+def test_some_steps_keep_their_own_numbers_and_json_holds_every_step():
+    whole = headings(screen(SHE, "--steps"))
+    titles = [title for title in whole if "Scores" in title or "Softmax" in title]
+    assert headings(screen(SHE, "--only", "softmax,scores")) == titles and len(titles) == 2
+    assert headings(screen(SHE, "--from", "softmax")) == whole[-2:]
+    assert len(headings(screen(SHE, "-q", "likes", "--only", "scores"))) == 1
+    assert record(SHE, "--only", "scores")["heads"][0]["q"]
+
+
+def test_every_step_has_names_and_every_name_leads_to_its_step():
+    assert list(NAMES) == [step.name for step in STEPS]
+    names = [name for those in NAMES.values() for name in those]
+    assert len(names) == len(set(names))
+    for step, those in NAMES.items():
+        for name in (*those, step, step.upper()):
+            assert chosen_steps(name, None).only == (step,)
+
+
+REFUSED = [
+    ("--only scores,nonsense", "softmax"),
+    ("--from [red]", "queries"),
+    ("--only=", "softmax"),
+    ("--only scores --from scores", "exclude each other"),
+    *((f"--only scores -f {format}", "--only has no ") for format in ("bars", "csv", "code:numpy")),
+    *((f"-q she --versus cow -f {format}", "cow") for format in ("csv", "bars", "json")),
+]
+
+
+@pytest.mark.parametrize(("options", "error"), REFUSED, ids=str)
+def test_a_step_or_a_rival_that_there_is_not_is_refused_in_every_format(options, error):
+    ran = here("explain", SHE, *options.split())
+    assert ran.code == 2 and error in ran.err + ran.out
+
+
+# A word swapped: sentences whose numbers are the record's
+
+
+def swapped(*args):
+    """The screen as one line, and the keys of the first row of the same command's record."""
+    rows = record(FOX, "--swap", *args)["swap"]["rows"]
+    return said(FOX, "--swap", *args), rows[0]["keys"]
+
+
+@pytest.mark.parametrize("swap", ["fox=rock", "fox=table", "jumped=slept", "dog=cat"])
+def test_nine_words_take_24_lines_of_80_columns(swap):
+    lines = screen(FOX, "--swap", swap).splitlines()
+    assert len(lines) <= 24 and max(map(len, lines)) <= 80
+
+
+def test_every_key_has_its_weights_and_terms_in_a_line():
+    shown, keys = swapped("fox=rock")
+    for one in keys:
+        now = "rock " if one["key"] == "fox" else ""
+        before, after = one["weights"]
+        change = f"{after - before:+.3f}" if abs(after - before) >= 0.0005 else "0.000"
+        terms = f"{one['content'][0]:.3f} {one['content'][1]:.3f} {one['distance'][0]:.3f}"
+        assert f"{one['key']} {now}{before:.3f} {after:.3f} {change} {terms}" in shown
+
+
+def test_a_word_that_loses_weight_divides_it_and_one_that_gains_keeps_all_with_the_place():
+    shown, keys = swapped("dog=rock")
+    (before, after), one = keys[8]["weights"], keys[8]
+    assert after < before
+    has = f'"dog" has {before:.3f} of the attention of "jumped"; "rock", in its place, has {after:.3f}.'
+    fell = f"Content fell from {one['content'][0]:.3f} to {one['content'][1]:.3f}"
+    place, content = one["followed_place"], one["followed_content"]
+    followed = f"So {place:.3f} of the weight stays with the place, and {content:.3f} goes with the content"
+    same = f"distance ({one['distance'][0]:.3f}) is the same."
+    for sentence in (has, fell, same, f'{followed} of "dog".', record(FOX, "--swap", "dog=rock")["summary"]):
+        assert sentence in shown
+    shown, keys = swapped("fox=rock")
+    before, after = keys[3]["weights"]
+    gain = f'the content of "rock" brings {after - before:.3f} more'
+    assert f'So all of the {before:.3f} stays with the place: "rock" gets it too, and {gain}.' in shown
+
+
+def test_without_a_distance_term_content_alone_is_said_and_below_a_layer_the_distance_changes_too():
+    shown, keys = swapped("fox=rock", "-p", "identity")
+    before, after = keys[3]["weights"]
+    end = f"content alone made the {before:.3f}, and content alone makes the {after:.3f}."
+    assert f"There is no distance term: {end}" in shown and shown.count("distance") == 1
+    shown, keys = swapped("fox=rock", "-p", "roles-deep")
+    before, after = keys[3]["distance"]
+    assert f"distance {'fell' if after < before else 'rose'} from {before:.3f} to {after:.3f}" in shown
+
+
+def test_a_swapped_query_is_said():
+    shown, keys = swapped("jumped=slept")
+    kept = sum(min(one["weights"]) for one in keys)
+    assert '"slept" looks in the place of "jumped"' in shown
+    assert f"{kept:.3f} of the weight stays where it was" in shown
+
+
+def test_the_strongest_of_several_places_is_told_and_several_rows_have_a_heading_each():
+    text = "the cat and the cat saw the dog"
+    shown = said(text, "--swap", "cat=fox", "-q", "saw")
+    (row,) = record(text, "--swap", "cat=fox", "-q", "saw")["swap"]["rows"]
+    first, second = (row["keys"][j]["weights"] for j in (1, 4))
+    before, after = max(first, second, key=max)
+    assert f'"cat" (the strongest of 2 places) has {before:.3f} of' in shown and f"has {after:.3f}." in shown
+    assert f"{before:.3f}" not in [f"{weight:.3f}" for weight in min(first, second, key=max)]
+    rows = screen(text, "--swap", "dog=fox", "-q", "cat")
+    assert rows.count("What does") == 2 and 'What does "cat" (4) look at?' in rows
+
+
+def test_a_long_row_shows_its_strongest_keys_and_always_those_swapped():
+    text = " ".join(["the quick brown fox jumped over the lazy dog and ran away"] * 3)
+    shown = screen(text, "--swap", "lazy=tall", "-q", "3")
+    assert shown.count(" tall ") == 3 and "24 others" in shown
+    assert "34 others" in screen(text, "--swap", "2=tall", "-q", "3", "--top", "2")
+
+
+@pytest.mark.parametrize("form", ["html", "svg", "latex", "markdown", "bars"])
+def test_other_formats_hold_the_same_sentence(form):
+    out = screen(FOX, "--swap", "fox=rock", "-f", form)
+    assert "stays with the place" in " ".join(re.sub("<[^>]*>", " ", out).split())
+
+
+def test_a_hostile_word_is_shown_inertly():
+    swap = ("--swap", "ran=[/b]\x1b[31m")
+    out = screen("a [red]fox[/red] ran", "--tokenizer", "whitespace", *swap)
+    assert "\x1b" not in out and "[/b]^[[31m" in out
