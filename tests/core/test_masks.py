@@ -22,38 +22,37 @@ def whole(mask):
     return mask.rows(range(first.n_q))
 
 
-@laws
-@given(lengths, lengths)
-def test_causal_lets_a_query_look_at_its_own_number_and_below(n_q, n_k):
-    assert whole(named("causal", n_q, n_k)).tolist() == [[j <= i for j in range(n_k)] for i in range(n_q)]
+RULES = {  # by name, with a and b for its numbers: whether query i may look at key j
+    "causal": lambda i, j, n_q, n_k, a, b: j <= i,
+    "causal-bottom-right": lambda i, j, n_q, n_k, a, b: n_k - 1 - j >= n_q - 1 - i,
+    "window:{}": lambda i, j, n_q, n_k, a, b: abs(i - j) <= a,
+    "window:{}:{}": lambda i, j, n_q, n_k, a, b: i - a <= j <= i + b,
+}
 
 
 @laws
-@given(lengths, lengths)
-def test_causal_bottom_right_lets_the_last_query_look_at_all_and_each_before_it_at_one_less(n_q, n_k):
-    allowed = whole(named("causal-bottom-right", n_q, n_k))
-    assert allowed.sum(axis=1).tolist() == [max(0, n_k - before) for before in reversed(range(n_q))]
-    assert (np.diff(allowed.astype(int), axis=1) <= 0).all(), "what may be seen comes first"
+@given(st.sampled_from([*RULES]), lengths, lengths, st.integers(0, 9), st.integers(0, 9))
+def test_a_rule_lets_a_query_look_where_its_definition_says(name, n_q, n_k, a, b):
+    wanted = [[RULES[name](i, j, n_q, n_k, a, b) for j in range(n_k)] for i in range(n_q)]
+    assert whole(named(name.format(a, b), n_q, n_k)).tolist() == wanted
+    assert named("none", n_q, n_k) is None
 
 
-@laws
-@given(lengths)
-def test_both_causal_masks_are_one_where_the_lengths_agree(n):
-    np.testing.assert_array_equal(whole(named("causal", n, n)), whole(named("causal-bottom-right", n, n)))
+UNKNOWN = (
+    "casual Causal window window: window:-1 window:x window:N window:1:2:3 window:1: window::1 window:1:-1"
+)
 
 
-@laws
-@given(lengths, lengths, st.integers(0, 9))
-def test_a_window_reaches_as_far_as_it_says_to_both_sides(n_q, n_k, size):
-    wanted = [[abs(i - j) <= size for j in range(n_k)] for i in range(n_q)]
-    assert whole(named(f"window:{size}", n_q, n_k)).tolist() == wanted
-
-
-@laws
-@given(lengths, lengths, st.integers(0, 9), st.integers(0, 9))
-def test_a_window_of_two_numbers_reaches_so_far_back_and_so_far_ahead(n_q, n_k, left, right):
-    wanted = [[i - left <= j <= i + right for j in range(n_k)] for i in range(n_q)]
-    assert whole(named(f"window:{left}:{right}", n_q, n_k)).tolist() == wanted
+@pytest.mark.parametrize("name", [*UNKNOWN.split(), "causal:1", ""])
+def test_an_unknown_name_is_wrong_usage_and_the_known_ones_are_listed(name):
+    with pytest.raises(UsageError, match="There is no mask") as refused:
+        named(name, 2, 2)
+    assert name in refused.value.message and refused.value.option == "--mask"
+    known = "none, causal, causal-bottom-right, window:N, window:L:R (N, L, R: 0 or more)"
+    assert known in refused.value.hint
+    if name:  # it is refused as a mask, and not as a file without a polarity
+        with pytest.raises(UsageError, match="no mask"):
+            trace_self("a b", Settings(embedding="random", mask=name))
 
 
 @pytest.mark.parametrize(
@@ -67,13 +66,6 @@ def test_a_window_of_two_numbers_reaches_so_far_back_and_so_far_ahead(n_q, n_k, 
 def test_a_window_of_two_numbers_is_told_in_words(name, said):
     rule, numbers = rule_named(name)
     assert rule.words(True, *numbers) == f"A query may look at the keys {said}"
-
-
-@pytest.mark.parametrize("name", ["window:1:2:3", "window:1:", "window::1", "window:1:-1", "causal:1"])
-def test_a_window_of_other_numbers_is_refused_with_what_there_is(name):
-    with pytest.raises(UsageError, match="There is no mask") as refused:
-        named(name, 2, 2)
-    assert "window:N, window:L:R (N, L, R: 0 or more)" in refused.value.hint
 
 
 @pytest.mark.parametrize("name", ["causal", "causal-bottom-right", "window:2", "window:2:0", "a file"])
@@ -166,27 +158,6 @@ def test_what_is_hidden_of_a_tile_is_what_its_rows_may_not_see_and_none_where_th
     np.testing.assert_array_equal(mask.rows(range(start, stop), low, high), ~wanted)
 
 
-def test_the_mask_none_is_no_mask():
-    assert named("none", 3, 3) is None
-
-
-@pytest.mark.parametrize(
-    "name", ["casual", "Causal", "window", "window:", "window:-1", "window:x", "window:N", ""]
-)
-def test_an_unknown_name_is_wrong_usage_and_the_known_ones_are_listed(name):
-    with pytest.raises(UsageError) as refused:
-        named(name, 2, 2)
-    assert name in refused.value.message
-    assert all(known in refused.value.hint for known in ("none", "causal", "causal-bottom-right", "window:N"))
-    assert refused.value.option == "--mask"
-
-
-@pytest.mark.parametrize("name", ["window:N", "casual", "window:-1"])
-def test_an_unknown_name_is_refused_as_a_mask_and_not_as_a_file_without_a_polarity(name):
-    with pytest.raises(UsageError, match="no mask"):
-        trace_self("a b", Settings(embedding="random", mask=name))
-
-
 ROWS = [[True, False, True], [False, True, True]]
 
 
@@ -200,33 +171,18 @@ def test_true_means_what_the_file_is_said_to_mean_by_it(values):
     np.testing.assert_array_equal(whole(mask_from_values("m", values, "blocked", 2, 3)), np.logical_not(ROWS))
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        [[0, 1, 2]],
-        [[0.0, -np.inf, 0]],
-        [[0.5, 0, 1]],
-        [["true", "false", "true"]],
-        [[None, True, True]],
-        {"a": 1},
-    ],
-    ids=str,
-)
-def test_values_that_are_neither_true_nor_false_are_refused(values):
-    with pytest.raises(InputError, match="m "):
-        mask_from_values("m", values, "allowed", 1, 3)
+MISFITS = [
+    *((values, 1, 3, "m ") for values in ([[0, 1, 2]], [[0.0, -np.inf, 0]], [[0.5, 0, 1]], {"a": 1})),
+    *((values, 1, 3, "m ") for values in ([["true", "false", "true"]], [[None, True, True]])),
+    (ROWS, 3, 2, r"\(2, 3\).*3 queries and 2 keys"),
+    ([[True], [True, False]], 2, 2, "rows differ in length"),
+]
 
 
-def test_a_mask_of_another_shape_is_refused_with_both_shapes():
-    with pytest.raises(InputError) as refused:
-        mask_from_values("m", ROWS, "allowed", 3, 2)
-    assert "(2, 3)" in refused.value.message
-    assert "3 queries and 2 keys" in refused.value.message
-
-
-def test_a_mask_whose_rows_differ_in_length_is_refused():
-    with pytest.raises(InputError, match="rows differ in length"):
-        mask_from_values("m", [[True], [True, False]], "allowed", 2, 2)
+@pytest.mark.parametrize(("values", "n_q", "n_k", "said"), MISFITS, ids=str)
+def test_values_that_are_no_mask_of_this_shape_are_refused(values, n_q, n_k, said):
+    with pytest.raises(InputError, match=said):
+        mask_from_values("m", values, "allowed", n_q, n_k)
 
 
 # Through the one path

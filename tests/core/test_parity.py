@@ -31,14 +31,9 @@ else:
 sdpa = torch.nn.functional.scaled_dot_product_attention
 TOLERANCE = {"float32": 1e-6, "float64": 1e-12}
 DTYPES = pytest.mark.parametrize("dtype", TOLERANCE)
+
+
 # (heads..., n_q, n_k, d_k, d_v): one head, several, several of several texts; d_v beside d_k; one word
-SHAPES = pytest.mark.parametrize(
-    "shape",
-    [(5, 5, 4, 4), (3, 6, 4, 2), (6, 3, 2, 5), (4, 7, 5, 8, 3), (2, 3, 6, 6, 4, 4), (1, 1, 1, 1)],
-    ids=str,
-)
-
-
 def made(shape, dtype, seed=0, size=1.0):
     """Q, K, V and a bias of these shapes, normal random numbers times `size`."""
     *heads, n_q, n_k, d_k, d_v = shape
@@ -76,126 +71,52 @@ def largest_score(Q, K):
     return float(np.abs(Q @ np.swapaxes(K, -1, -2)).max() / math.sqrt(Q.shape[-1]))
 
 
-@DTYPES
-@SHAPES
-@pytest.mark.parametrize("size", [1.0, 30.0])
-def test_weights_and_output_are_those_of_an_explicit_softmax(shape, dtype, size):
-    Q, K, V, _ = made(shape, dtype, size=size)
-    for ours, theirs in zip(attend(Q, K, V), explicit(Q, K, V), strict=True):
-        close(ours, theirs, dtype, largest_score(Q, K))
-
-
-@DTYPES
-@SHAPES
-@pytest.mark.parametrize("return_weights", [True, False])
-def test_the_output_is_that_of_scaled_dot_product_attention(shape, dtype, return_weights):
-    Q, K, V, _ = made(shape, dtype)
-    _, output = attend(Q, K, V, return_weights=return_weights)
-    close(output, fused(Q, K, V), dtype, largest_score(Q, K))
-
-
-@DTYPES
-@pytest.mark.parametrize("scale", [1.0, 0.125])
-def test_a_given_scale_is_theirs(scale, dtype):
-    Q, K, V, _ = made((4, 6, 3, 2), dtype)
-    largest = largest_score(Q, K) * scale * math.sqrt(3)
-    close(attend(Q, K, V, scale=scale)[1], fused(Q, K, V, scale=scale), dtype, largest)
-
-
-@DTYPES
-@SHAPES
-def test_causal_is_theirs_top_left_also_where_the_lengths_differ(shape, dtype):
-    Q, K, V, _ = made(shape, dtype)
-    weights, output = attend(Q, K, V, "causal")
-    close(output, fused(Q, K, V, is_causal=True), dtype, largest_score(Q, K))
-    n_q, n_k = weights.shape[-2:]
-    close(weights, explicit(Q, K, V, np.tri(n_q, n_k, dtype=bool))[0], dtype, largest_score(Q, K))
-
-
-@DTYPES
-@SHAPES
-def test_a_boolean_mask_is_theirs_fully_masked_rows_included(shape, dtype):
-    Q, K, V, bias = made(shape, dtype)
-    allowed = bias > 0
-    allowed[..., 0, :] = False
-    weights, output = attend(Q, K, V, allowed)
-    assert not weights[..., 0, :].any() and not output[..., 0, :].any()
-    close(output, fused(Q, K, V, attn_mask=torch.from_numpy(allowed)), dtype, largest_score(Q, K))
-    close(weights, explicit(Q, K, V, allowed)[0], dtype, largest_score(Q, K))
-
-
-@DTYPES
-@SHAPES
-def test_a_mask_of_numbers_is_theirs_as_a_bias(shape, dtype):
-    Q, K, V, bias = made(shape, dtype)
-    weights, output = attend(Q, K, V, bias=bias)
-    largest = largest_score(Q, K) + float(np.abs(bias).max())
-    close(output, fused(Q, K, V, attn_mask=torch.from_numpy(bias)), dtype, largest)
-    close(weights, explicit(Q, K, V, bias=bias)[0], dtype, largest)
-
-
-@DTYPES
-@SHAPES
-def test_a_mask_of_numbers_and_minus_infinities_is_theirs_as_a_bias(shape, dtype):
-    Q, K, V, bias = made(shape, dtype)
-    allowed = bias > -0.5
-    allowed[..., -1, :] = False
-    largest = largest_score(Q, K) + float(np.abs(bias).max())
-    shut = np.where(allowed, bias, -np.inf).astype(dtype)
-    theirs = fused(Q, K, V, attn_mask=torch.from_numpy(shut))
-    close(attend(Q, K, V, bias=shut)[1], theirs, dtype, largest)
-    close(attend(Q, K, V, allowed, bias)[1], theirs, dtype, largest)
-
-
-@DTYPES
-@pytest.mark.parametrize("threads", [1, 2])
-def test_large_work_by_blocks_is_theirs(dtype, threads):
-    Q, K, V, _ = made((2, 1100, 1200, 8, 8), dtype)
-    _, output = attend(Q, K, V, "causal", return_weights=False, threads=threads)
-    close(output, fused(Q, K, V, is_causal=True), dtype, largest_score(Q, K))
-
-
 # Past the size from which heads are worked on by tiles: no multiple of a tile, few and many queries, long vectors
-LARGE = pytest.mark.parametrize(
-    "shape", [(2, 260, 517, 64, 48), (700, 300, 16, 16), (1, 20_000, 64, 8), (300, 65, 600, 3)], ids=str
+# (heads..., n_q, n_k, d_k, d_v): one head, several, several of several texts; d_v beside d_k; one word
+SMALL = [(5, 5, 4, 4), (3, 6, 4, 2), (6, 3, 2, 5), (4, 7, 5, 8, 3), (2, 3, 6, 6, 4, 4), (1, 1, 1, 1)]
+# Past the size from which heads are worked on by tiles: no multiple of a tile, few and many queries, long vectors
+LARGE = [
+    (2, 260, 517, 64, 48),
+    (700, 300, 16, 16),
+    (1, 20_000, 64, 8),
+    (300, 65, 600, 3),
+    (2, 1100, 1200, 8, 8),
+]
+
+
+@DTYPES
+@pytest.mark.parametrize("shape", SMALL + LARGE, ids=str)
+@pytest.mark.parametrize(
+    "kind", ["plain", "sharp", "scale", "causal", "bottom right", "boolean", "numbers", "shut"]
 )
-
-
-@DTYPES
-@LARGE
-@pytest.mark.parametrize("size", [1.0, 30.0])
-@pytest.mark.parametrize("mask", [None, "causal", "boolean"])
-def test_weights_and_outputs_of_large_work_are_theirs(mask, size, shape, dtype):
-    Q, K, V, bias = made(shape, dtype, size=size)
-    largest = largest_score(Q, K)
-    allowed = {"causal": np.tri(*bias.shape[-2:], dtype=bool), "boolean": bias > 0}.get(mask)
-    if mask == "boolean":
+def test_weights_and_output_are_theirs(kind, shape, dtype):
+    Q, K, V, bias = made(shape, dtype, size=30.0 if kind == "sharp" else 1.0)
+    *_, n_q, n_k = bias.shape
+    scale = 0.125 if kind == "scale" else None
+    largest = largest_score(Q, K) + (float(np.abs(bias).max()) if kind in ("numbers", "shut") else 0)
+    rules = {"causal": np.tri(n_q, n_k, dtype=bool), "bottom right": np.tri(n_q, n_k, n_k - n_q, dtype=bool)}
+    allowed = rules.get(kind)
+    if kind in ("boolean", "shut"):
+        allowed = bias > -0.5
         allowed[..., ::3, :] = False  # rows with nothing allowed, here and there
-    options = {"is_causal": True} if mask == "causal" else {}
-    if mask == "boolean":
-        options = {"attn_mask": torch.from_numpy(allowed)}
-    ours = attend(Q, K, V, allowed if mask == "boolean" else mask)
-    for one, theirs in zip(ours, explicit(Q, K, V, allowed), strict=True):
-        close(one, theirs, dtype, largest)
-    alone = attend(Q, K, V, allowed if mask == "boolean" else mask, return_weights=False)[1]
-    for output in (ours[1], alone):
-        close(output, fused(Q, K, V, **options), dtype, largest)
-
-
-@DTYPES
-@LARGE
-@pytest.mark.parametrize("shut", [False, True])
-def test_large_work_with_a_mask_of_numbers_is_theirs(shut, shape, dtype):
-    Q, K, V, bias = made(shape, dtype)
-    largest = largest_score(Q, K) + float(np.abs(bias).max())
-    if shut:
-        bias = np.where(bias > -0.5, bias, -np.inf).astype(dtype)
-        bias[..., -1, :] = -np.inf
-    theirs = fused(Q, K, V, attn_mask=torch.from_numpy(bias))
-    weights, output = attend(Q, K, V, bias=bias)
-    close(weights, explicit(Q, K, V, bias=bias)[0], dtype, largest)
-    for one in (output, attend(Q, K, V, bias=bias, return_weights=False)[1]):
-        close(one, theirs, dtype, largest)
+    mask = {"causal": "causal", "bottom right": "causal-bottom-right"}.get(kind, allowed)
+    added = bias if kind in ("numbers", "shut") else None
+    float_mask = None
+    if added is not None or allowed is not None:
+        float_mask = np.where(True if allowed is None else allowed, 0 if added is None else bias, -np.inf)
+        float_mask = torch.from_numpy(np.broadcast_to(float_mask, bias.shape).astype(dtype))
+    theirs = explicit(Q, K, V, allowed, added, scale)
+    ways = [{"mask": mask, "bias": added}]
+    if kind == "shut":  # -inf in a bias masks
+        ways.append({"bias": float_mask.numpy()})
+    for options in ways:
+        weights, output = attend(Q, K, V, **options, scale=scale)
+        close(weights, theirs[0], dtype, largest)
+        for one in (output, attend(Q, K, V, **options, scale=scale, return_weights=False, threads=2)[1]):
+            close(one, theirs[1], dtype, largest)
+            close(one, fused(Q, K, V, attn_mask=float_mask, scale=scale), dtype, largest)
+    if kind == "causal":
+        close(output, fused(Q, K, V, is_causal=True), dtype, largest)
 
 
 @DTYPES
@@ -392,41 +313,6 @@ def test_their_added_keys_are_rows_of_k_and_v_after_the_projections():
     close(attend(Q, K, V)[0], weights.numpy(), "float64", 100)
 
 
-def test_their_lower_right_causal_bias_is_causal_bottom_right():
-    from torch.nn.attention.bias import causal_lower_right
-
-    Q, K, V, _ = made((2, 3, 7, 4, 4), "float64")
-    theirs = fused(Q, K, V, attn_mask=causal_lower_right(3, 7))
-    close(attend(Q, K, V, "causal-bottom-right")[1], theirs, "float64", largest_score(Q, K))
-
-
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("heads", [1, 2, 4])
-def test_a_layer_with_weights_biases_and_heads_is_their_multihead_attention(heads, masked):
-    n, d = 5, 8
-    torch.manual_seed(heads)
-    layer = torch.nn.MultiheadAttention(d, heads, bias=True, batch_first=True, dtype=torch.float64).eval()
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.normal_()
-        X = torch.randn(1, n, d, dtype=torch.float64)
-        blocked = torch.ones(n, n, dtype=torch.bool).triu(1) if masked else None  # there, True is blocked
-        output, weights = layer(X, X, X, attn_mask=blocked, average_attn_weights=False)
-        mean = layer(X, X, X, attn_mask=blocked)[1]  # there, the mean of the heads is the default
-    W, b = layer.in_proj_weight.detach().numpy(), layer.in_proj_bias.detach().numpy()
-    record = {"X": X[0].numpy(), "layout": "out-in", "heads": heads}
-    record |= {f"W_{letter}": W[i * d : (i + 1) * d] for i, letter in enumerate("qkv")}
-    record |= {f"b_{letter}": b[i * d : (i + 1) * d] for i, letter in enumerate("qkv")}
-    record |= {"W_o": layer.out_proj.weight.detach().numpy(), "b_o": layer.out_proj.bias.detach().numpy()}
-    settings = Settings(head="mean", mask="causal" if masked else None)
-    trace = trace_matrices("compute", given_from(record, "torch"), settings)
-    largest = max(float(np.abs(head.scaled_scores).max()) for head in trace.heads)
-    close(trace.layer_output, output[0].numpy(), "float64", largest)
-    close(trace.weights, mean[0].numpy(), "float64", largest)
-    for head, theirs in zip(trace.heads, weights[0].numpy(), strict=True):
-        close(head.weights, theirs, "float64", largest)
-
-
 def encoder(layer, heads, reach=2):
     """An encoder layer of theirs as one of ours, with a position term that adds nothing."""
     p = {name: value.detach().numpy() for name, value in layer.named_parameters()}
@@ -565,3 +451,59 @@ def test_what_is_said_of_torch_and_a_row_with_nothing_left_is_so():
     with torch.no_grad():
         assert layer(X, X, X, attn_mask=~shut)[1][0, 0].isnan().all()
         assert not layer(X, X, X, attn_mask=~shut, need_weights=False)[0][0, 0].any()
+
+
+# Given matrices
+
+DRAW = np.random.default_rng(17)
+
+
+def traced(batch=None, **record):
+    return trace_matrices("compute", given_from(record, "given", batch), Settings(head="all"))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_state_dict_of_multihead_attention_gives_its_weights_and_its_output(bias):
+    torch.manual_seed(0)
+    layer = torch.nn.MultiheadAttention(8, 2, bias=bias, batch_first=True, dtype=torch.float64)
+    X, context = torch.randn(3, 4, 8).double(), torch.randn(3, 5, 8).double()
+    mask = torch.rand(2, 4, 5) < 0.3
+    mask[..., 0] = False  # torch's True is blocked
+    for parameter in layer.parameters():
+        torch.nn.init.normal_(parameter)  # biases too, which begin as zeros
+    output, weights = layer(X, context, context, attn_mask=mask.repeat(3, 1, 1), average_attn_weights=False)
+    state = {name: value.numpy() for name, value in layer.state_dict().items()}
+    for item in range(3):
+        found = traced(item, X=X.numpy(), context=context.numpy(), mask=~mask.numpy(), heads=2, **state)
+        assert np.allclose([head.weights for head in found.heads], weights[item].detach(), atol=1e-12)
+        assert np.allclose(found.layer_output, output[item].detach(), atol=1e-12)
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+def test_grouped_heads_a_bias_and_a_mask_are_those_of_scaled_dot_product_attention(kv_heads):
+    Q = DRAW.standard_normal((2, 4, 3, 6))
+    K, V = (DRAW.standard_normal((2, kv_heads, 5, n)) for n in (6, 2))
+    mask, bias = DRAW.random((2, 1, 1, 5)) < 0.7, DRAW.standard_normal((1, 4, 3, 5))
+    mask[..., 0] = True
+    added = torch.from_numpy(np.where(mask, bias, -np.inf))
+    right = sdpa(*map(torch.from_numpy, (Q, K, V)), attn_mask=added, enable_gqa=True)
+    for item in range(2):
+        found = traced(item, Q=Q, K=K, V=V, mask=mask, bias=bias)
+        assert np.allclose([head.output for head in found.heads], right[item], atol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.125, 1 / np.sqrt(6), 3.7])
+def test_a_given_scale_takes_the_place_of_the_root(scale):
+    Q, K, V = (DRAW.standard_normal((4, n, d)) for n, d in ((3, 6), (5, 6), (5, 2)))
+    right = sdpa(*map(torch.from_numpy, (Q, K[:2], V[:2])), enable_gqa=True, scale=scale)
+    found = traced(Q=Q, K=K[:2], V=V[:2], scale=scale)
+    assert np.allclose([head.output for head in found.heads], right, atol=1e-12)
+    assert found.scale == pytest.approx(scale)
+
+
+def test_a_soft_cap_comes_after_the_scale_and_before_the_mask_and_the_bias():
+    Q, K, V, bias = (4 * DRAW.standard_normal(shape) for shape in ((3, 6), (5, 6), (5, 2), (3, 5)))
+    scores = 2 * torch.tanh(torch.from_numpy(Q @ K.T * 0.4) / 2) + torch.from_numpy(bias)
+    scores = scores.masked_fill(~torch.ones(3, 5).bool().tril(), -torch.inf)
+    found = traced(Q=Q, K=K, V=V, scale=0.4, softcap=2, bias=bias, mask="causal")
+    assert np.allclose(found.weights, torch.softmax(scores, -1), atol=1e-12)
