@@ -5,11 +5,9 @@ import sys
 import time
 from pathlib import Path
 
-from tests.fuzz import kept, lines
 from tests.fuzz.campaign import NAMES, Outcome, apart
-from tests.fuzz.seeds import INDEX, READERS
 
-HEAD = f"{'reader':<22}{'cases':>9}{'opened':>8}{'lines':>7}{'crashes':>9}{'worst ms':>10}{'grew MB':>9}{'us/case':>9}"
+HEAD = f"{'reader':<22}{'cases':>9}{'opened':>8}{'crashes':>9}{'worst ms':>10}{'grew MB':>9}{'us/case':>9}"
 
 
 def main() -> int:
@@ -20,17 +18,17 @@ def main() -> int:
         return 2
     began = time.perf_counter()
     outcomes: list[Outcome] = []
-    missed: dict[str, set[int]] = {}
     print(HEAD)
     for name in names:
         outcomes.append(apart(name, -(-asked.cases // len(names)), asked.seed, asked.save))
-        covered = lines.measured(name, asked.lines, asked.seed) if asked.lines else None
-        print(_row(outcomes[-1], covered), flush=True)
-        for module, (_, left) in (covered or {}).items():
-            missed[module] = missed.get(module, set(left)) & set(left)
+        print(_row(outcomes[-1]), flush=True)
     cases, crashed = sum(one.cases for one in outcomes), sum(one.crashed for one in outcomes)
     print(f"{cases:,} cases in {time.perf_counter() - began:.0f} s, {crashed:,} crashes; seed {asked.seed}")
-    _tell(outcomes, missed)
+    for outcome in outcomes:
+        if outcome.died:
+            print(f"\n{outcome.reader}: the process died")
+        for place, (count, first) in sorted(outcome.crashes.items()):
+            print(f"\n{outcome.reader}, {count:,} times: {place}\n{first}")
     return 1 if crashed else 0
 
 
@@ -40,28 +38,15 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--reader", help=", ".join(NAMES))
     parser.add_argument("--save", type=Path, help="a folder for the files that crash, with their tracebacks")
-    parser.add_argument("--lines", type=int, default=3000, help="cases of the line coverage; 0: not measured")
     return parser.parse_args()
 
 
-def _row(outcome: Outcome, covered: lines.Covered | None) -> str:
-    modules = kept.MODULES if outcome.reader == INDEX else READERS[outcome.reader].modules
-    shown = f"{lines.share(covered, modules):.0%}" if covered else "-"
+def _row(outcome: Outcome) -> str:
     each = 1e6 * outcome.seconds / max(1, outcome.cases)
     return (
-        f"{outcome.reader:<22}{outcome.cases:>9,}{outcome.opened / max(1, outcome.cases):>8.0%}{shown:>7}"
+        f"{outcome.reader:<22}{outcome.cases:>9,}{outcome.opened / max(1, outcome.cases):>8.0%}"
         f"{outcome.crashed:>9,}{1e3 * outcome.slowest:>10.1f}{outcome.growth / 1e6:>9.1f}{each:>9.0f}"
     )
-
-
-def _tell(outcomes: list[Outcome], missed: dict[str, set[int]]) -> None:
-    for module in sorted(missed):
-        print(f"never run in {module}: {', '.join(map(str, sorted(missed[module]))) or 'nothing'}")
-    for outcome in outcomes:
-        if outcome.died:
-            print(f"\n{outcome.reader}: the process died")
-        for place, (count, first) in sorted(outcome.crashes.items()):
-            print(f"\n{outcome.reader}, {count:,} times: {place}\n{first}")
 
 
 if __name__ == "__main__":

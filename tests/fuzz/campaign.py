@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.fuzz import kept
 from tests.fuzz.cases import LONGEST, Bench, Hangs, beside, drawn, run
-from tests.fuzz.place import place
+from tests.fuzz.mutate import place
 from tests.fuzz.seeds import INDEX, MAIN, READERS, Files
 
 ENOUGH = 3  # files of one kind of crash are kept
@@ -33,7 +33,6 @@ class Outcome:
     opened: int = 0
     seconds: float = 0.0
     slowest: float = 0.0
-    slowest_case: int = -1
     growth: int = 0
     died: int = 0
     crashes: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -123,7 +122,7 @@ def _count(outcome: Outcome, one: Case, number: int, save: Path | None) -> None:
     taken = time.perf_counter() - start
     outcome.cases += 1
     if taken > outcome.slowest and number > min(WARM, 10):
-        outcome.slowest, outcome.slowest_case = taken, number
+        outcome.slowest = taken
 
 
 def _keep(outcome: Outcome, number: int, error: BaseException, files: Files, save: Path | None) -> None:

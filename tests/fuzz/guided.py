@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from attn_cli.errors import AttnError
-from tests.fuzz.place import place
+from tests.fuzz.mutate import place
 
 FOUND = Path(__file__).with_name("found")
 SHIPPED = Path(__file__).parents[2] / "data" / "examples"
@@ -34,7 +34,7 @@ LONGEST = 4096  # bytes of a file
 class Target(NamedTuple):
     """A reader: what of attn is instrumented, the function that makes the reader, and sound files to begin with."""
 
-    modules: tuple[str, ...]
+    package: str
     reader: Callable[[], Callable[[str, bytes], object]]
     seeds: Callable[[], list[bytes]]
 
@@ -59,46 +59,20 @@ def _vectors() -> Callable[[str, bytes], object]:
     return read
 
 
-def _matrices() -> Callable[[str, bytes], object]:
-    from attn_cli.inputs.matrices import read_given
+def _reading(module: str, name: str, *more: object) -> Callable[[], Callable[[str, bytes], object]]:
+    """Return what loads a reader of files when it is to be instrumented, and calls it with a path."""
 
-    return lambda path, data: read_given(path)
+    def load() -> Callable[[str, bytes], object]:
+        read = getattr(importlib.import_module(f"attn_cli.{module}"), name)
+        return lambda path, data: read(path, *more)
 
-
-def _answers() -> Callable[[str, bytes], object]:
-    from attn_cli.teach.submission import read_submission
-
-    return lambda path, data: read_submission(path)
+    return load
 
 
 def _saved() -> Callable[[str, bytes], object]:
     from attn_cli.inputs.saved_weights import read_saved
 
     return lambda path, data: read_saved(data, "saved")
-
-
-def _model() -> Callable[[str, bytes], object]:
-    from attn_cli.models.model_file import read_model
-
-    return lambda path, data: read_model(path)
-
-
-def _config() -> Callable[[str, bytes], object]:
-    from attn_cli.cli.config_files import read_config
-
-    return lambda path, data: read_config(path, ("self", "masked"))
-
-
-def _treebank() -> Callable[[str, bytes], object]:
-    from attn_cli.learn.treebank import read_treebank
-
-    return lambda path, data: read_treebank(path)
-
-
-def _sheet() -> Callable[[str, bytes], object]:
-    from attn_cli.inputs.csv_matrix import read_csv
-
-    return lambda path, data: read_csv(path)
 
 
 def _examples() -> list[bytes]:
@@ -184,83 +158,73 @@ def _checkpoints() -> list[bytes]:
     ]
 
 
-def _every_vector_file() -> list[bytes]:
-    from tests.fuzz.seeds import EVERY
-
-    return EVERY
-
-
-KEYS = (
-    *(
-        "Q",
-        "K",
-        "V",
-        "X",
-        "W_q",
-        "W_k",
-        "W_v",
-        "W_o",
-        "b_q",
-        "b_k",
-        "b_v",
-        "b_o",
-        "mask",
-        "heads",
-        "layout",
-        "tokens",
-    ),
-    *(
-        "context",
-        "score",
-        "scale",
-        "weights",
-        "scores",
-        "scaled_scores",
-        "masked_scores",
-        "position_scores",
-        "output",
-    ),
-    *(
-        "query_tokens",
-        "key_tokens",
-        "links",
-        "condensed",
-        "schema",
-        "attn/1",
-        "kind",
-        "name",
-        "null",
-        "true",
-        "1e308",
-    ),
-    *(
-        "data_offsets",
-        "__metadata__",
-        "dtype",
-        "shape",
-        "F16",
-        "F32",
-        "format",
-        "facts",
-        "temperature",
-        "self",
-    ),
-)  # what a random mutation would hardly spell
+KEYS = [
+    "Q",
+    "K",
+    "V",
+    "X",
+    "W_q",
+    "W_k",
+    "W_v",
+    "W_o",
+    "b_q",
+    "b_k",
+    "b_v",
+    "b_o",
+    "mask",
+    "heads",
+    "layout",
+    "tokens",
+    "context",
+    "score",
+    "scale",
+    "weights",
+    "scores",
+    "scaled_scores",
+    "masked_scores",
+    "position_scores",
+    "output",
+    "query_tokens",
+    "key_tokens",
+    "links",
+    "condensed",
+    "schema",
+    "attn/1",
+    "kind",
+    "name",
+    "null",
+    "true",
+    "1e308",
+    "data_offsets",
+    "__metadata__",
+    "dtype",
+    "shape",
+    "F16",
+    "F32",
+    "format",
+    "facts",
+    "temperature",
+    "self",
+]  # hardly spelled by chance
 TREEBANK = b"# a\n1\tcats\tcat\tNOUN\t_\t_\t2\tnsubj\t_\t_\n2\tsleep\tsleep\tVERB\t_\t_\t0\troot\t_\t_\n\n"
+SHEETS = [b"a,b\n1,2\n3,.5\n", b'"x";"1,5"\n2;3\n']
 CONFIG = b'score = "dot"\ntop = 3\n[self]\nmask = "causal"\ntemperature = 0.5\nfull = true\n'
-_FILES = "attn_cli.io"
 TARGETS: dict[str, Target] = {
-    "vectors": Target(("attn_cli.vectors", _FILES), _vectors, _every_vector_file),
-    "matrices": Target(("attn_cli.inputs", _FILES), _matrices, lambda: _examples() + _printed() + _arrays()),
-    "answers": Target(
-        ("attn_cli.teach", "attn_cli.inputs", _FILES), _answers, lambda: _examples() + _printed()
+    "vectors": Target("vectors", _vectors, lambda: importlib.import_module("tests.fuzz.seeds").EVERY),
+    "matrices": Target(
+        "inputs", _reading("inputs.matrices", "read_given"), lambda: _examples() + _printed() + _arrays()
     ),
-    "saved weights": Target(("attn_cli.inputs", _FILES), _saved, lambda: _printed() + _arrays()),
-    "learned model": Target(("attn_cli.models", _FILES), _model, _models),
-    "checkpoint": Target(("attn_cli.models.checkpoints", _FILES), _checkpoint, _checkpoints),
-    "configuration": Target(("attn_cli.settings", _FILES), _config, lambda: [CONFIG]),
-    "treebank": Target(("attn_cli.learn.treebank", _FILES), _treebank, lambda: [TREEBANK]),
-    "csv": Target((_FILES,), _sheet, lambda: [b"a,b\n1,2\n3,.5\n", b'"x";"1,5"\n2;3\n']),
+    "answers": Target(
+        "teach", _reading("teach.submission", "read_submission"), lambda: _examples() + _printed()
+    ),
+    "saved weights": Target("inputs", _saved, lambda: _printed() + _arrays()),
+    "learned model": Target("models", _reading("models.model_file", "read_model"), _models),
+    "checkpoint": Target("models.checkpoints", _checkpoint, _checkpoints),
+    "configuration": Target(
+        "cli", _reading("cli.config_files", "read_config", ("self", "masked")), lambda: [CONFIG]
+    ),
+    "treebank": Target("learn", _reading("learn.treebank", "read_treebank"), lambda: [TREEBANK]),
+    "csv": Target("inputs", _reading("inputs.csv_matrix", "read_csv"), lambda: SHEETS),
 }
 
 
@@ -314,7 +278,7 @@ def fuzz(name: str, runs: int, seed: int) -> None:
     import atheris
 
     target = TARGETS[name]
-    with atheris.instrument_imports(include=list(target.modules)):
+    with atheris.instrument_imports(include=[f"attn_cli.{target.package}", "attn_cli.io"]):
         read = target.reader()
     seeds = target.seeds() + [path.read_bytes() for path in _kept(name)]
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the fuzzer has a clock of its own
@@ -335,9 +299,8 @@ def fuzz(name: str, runs: int, seed: int) -> None:
             "-rss_limit_mb=2048",
             f"-dict={words}",
             f"-artifact_prefix={artifacts}/",
-            str(corpus),
         ]
-        atheris.Setup([sys.argv[0], *limits, *more], Guard(name, read, Path(folder)))
+        atheris.Setup([sys.argv[0], *limits, *more, str(corpus)], Guard(name, read, Path(folder)))
         atheris.Fuzz()
 
 
@@ -370,15 +333,8 @@ def main() -> int:
 def _apart(name: str, runs: int, seed: int) -> dict[str, Any]:
     """Fuzz a reader in a process of its own, and return what came of it."""
     began = time.monotonic()
-    command = [
-        sys.executable,
-        "-m",
-        "tests.fuzz.guided",
-        "--reader",
-        name,
-        f"--runs={runs}",
-        f"--seed={seed}",
-    ]
+    module = [sys.executable, "-m", "tests.fuzz.guided"]
+    command = [*module, "--reader", name, f"--runs={runs}", f"--seed={seed}"]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace")
     said = done.stdout + done.stderr
     counted = [int(n) for n in re.findall(r"stat::number_of_executed_units:\s*(\d+)", said)]

@@ -21,7 +21,6 @@ from tests.fuzz.seeds import ABSENT, KNOWN, WORDS, binary, text
 
 PIECE = 96
 MANY = (*WORDS, ABSENT)
-MODULES = ("vectors/word_index.py",)
 
 
 class Kept(NamedTuple):

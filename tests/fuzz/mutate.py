@@ -1,7 +1,9 @@
-"""How a sound file is damaged: bytes, numbers, pieces, lines, and what the headers say."""
+"""How a sound file is damaged: bytes, numbers, pieces, lines, what the headers say; and where a crash happened."""
 
 import struct
+import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from random import Random
 
 NUMBERS = (0, 1, 2, 3, 7, 8, 16, 127, 128, 255, 256, 1 << 15, (1 << 16) - 1, 1 << 24, (1 << 31) - 1, 1 << 31,
@@ -148,3 +150,12 @@ KINDS: tuple[Damage, ...] = (
     flip, flip, set_byte, number, real, digits, truncate, behead, delete, repeat, move, insert, splice,
     token, token, token, swap_lines, lie,
 )  # fmt: skip
+
+
+def place(error: BaseException) -> str:
+    """Return attn's last line on the way to an error, or what it was that does not hold."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if type(error).__name__ == "Broken":
+        return f"{frames[-1].name}: {str(error)[:40]}"
+    ours = [frame for frame in frames if "attn_cli" in frame.filename] or frames
+    return f"{Path(ours[-1].filename).name}:{ours[-1].lineno} {type(error).__name__}"

@@ -30,10 +30,9 @@ Files = Mapping[str, bytes]
 
 
 class Reader(NamedTuple):
-    """A format: its name, the modules that read it, sound files of it, and what damages one."""
+    """A format: its name, sound files of it, and what damages one."""
 
     name: str
-    modules: tuple[str, ...]
     seeds: list[Files]
     damaged: Callable[[Files, Random], Files]
     share_scaled: float = 0.9
@@ -116,14 +115,7 @@ def npy(array: np.ndarray) -> bytes:
 
 def _matrices() -> list[np.ndarray]:
     matrix = numbers(len(WORDS), 4)
-    kinds = [
-        matrix,
-        matrix.astype("f8"),
-        matrix.astype("f2"),
-        np.asfortranarray(matrix),
-        matrix.astype(">f4"),
-    ]
-    return kinds[:3] + kinds[3:]
+    return [matrix, *map(matrix.astype, ("f8", "f2")), np.asfortranarray(matrix), matrix.astype(">f4")]
 
 
 def _word_list() -> bytes:
@@ -374,32 +366,24 @@ def _mixed(files: Files, rng: Random) -> Files:
 STARTS = (b"\xba\x16\x4f\x2f", b"SQLite format 3\0", b"GGUF", b"\x89HDF", b"BZh", b"(\xb5/\xfd", b"7z\xbc\xaf", b"Rar!",
           b"%PDF", b"\xff\xfe", b"\xfe\xff", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19", *TOKENS)  # fmt: skip
 NPZ_MEMBERS = _npz_members()
-_TEXT, _LINES, _FILE = "vectors/text.py", "vectors/lines.py", "vectors/onfile.py"
-
-
-_GENSIM = ("vectors/pickled.py", "vectors/inert.py", "vectors/ngrams.py")
 
 
 def _readers() -> list[Reader]:
     plain = _texts(True), _texts(False), _texts(True, " \n") + _texts(False, "\t\r\n")
     unpacked = plain[0][:4] + plain[1][:4]
     return [
-        Reader("word2vec text", (_TEXT, _LINES, _FILE), plain[0], _plain),
-        Reader("glove text", (_TEXT, _LINES, _FILE), plain[1], _plain),
-        Reader("fasttext .vec", (_TEXT, _LINES), plain[2], _plain),
-        Reader(
-            "text.gz", ("vectors/original.py",), _pack(unpacked, gzipped), _packed(gzipped, gzip.decompress)
-        ),
-        Reader(
-            "text.xz", ("vectors/original.py",), _pack(unpacked, xzipped), _packed(xzipped, lzma.decompress)
-        ),
-        Reader("word2vec .bin", ("vectors/binary.py", _FILE), _bins(b""), _plain, 0.97),
-        Reader("word2vec .bin, lines", ("vectors/binary.py",), _bins(b"\n"), _plain, 0.97),
-        Reader("npy + words", ("tensors.py",), _npys(), _npy_damaged),
-        Reader("npz", ("tensors.py",), _npzs(), _npz_damaged),
-        Reader("attn's table", ("tensors.py", "vectors/table.py"), _tables(), _safetensors_damaged),
-        Reader("safetensors + words", ("tensors.py",), _bare(), _safetensors_damaged),
-        Reader("gensim .kv", _GENSIM, _kvs(), _kv_damaged),
+        Reader("word2vec text", plain[0], _plain),
+        Reader("glove text", plain[1], _plain),
+        Reader("fasttext .vec", plain[2], _plain),
+        Reader("text.gz", _pack(unpacked, gzipped), _packed(gzipped, gzip.decompress)),
+        Reader("text.xz", _pack(unpacked, xzipped), _packed(xzipped, lzma.decompress)),
+        Reader("word2vec .bin", _bins(b""), _plain, 0.97),
+        Reader("word2vec .bin, lines", _bins(b"\n"), _plain, 0.97),
+        Reader("npy + words", _npys(), _npy_damaged),
+        Reader("npz", _npzs(), _npz_damaged),
+        Reader("attn's table", _tables(), _safetensors_damaged),
+        Reader("safetensors + words", _bare(), _safetensors_damaged),
+        Reader("gensim .kv", _kvs(), _kv_damaged),
     ]
 
 
@@ -416,6 +400,6 @@ def _bins(newline: bytes) -> list[Files]:
 
 _FORMATS = _readers()
 EVERY = [files[MAIN] for reader in _FORMATS for files in reader.seeds[:7]]
-_MIXED = Reader("mixed", ("vectors/detect.py",), [{MAIN: b"", ".words": _word_list()}], _mixed)
+_MIXED = Reader("mixed", [{MAIN: b"", ".words": _word_list()}], _mixed)
 READERS = {reader.name: reader for reader in (*_FORMATS, _MIXED)}
 INDEX = "kept index"
