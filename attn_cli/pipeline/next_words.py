@@ -47,41 +47,32 @@ def find_next_words(
     """
     last_side, stack = list(run.model.stacks.items())[-1]
     if side != last_side:
-        return None, [
+        note = (
             f"The encoder of {name} makes no words: attn cross TEXT CONTEXT --next {count} asks its decoder."
-        ]
+        )
+        return None, [note]
     if not run.has_head():
         return None, [f"{name} has no language-model head in its files: it names no next words."]
     if stack.causal:
         at = max((i for i, is_frame in enumerate(special) if not is_frame), default=len(ids) - 1)
-        return _likeliest(run, ids, at, encoder, count, name, fills=False), []
+        return likeliest(run, ids, at, encoder, count, name), []
     mask, id_ = encoder.mask()
     if mask is None:
         return None, [f"{name} is not causal and has no mask token, so it cannot fill in words."]
     masks = [i for i, one in enumerate(ids) if one == id_]
     if not masks:
-        return None, [
+        note = (
             f'--next: {name} is not causal: it fills gaps. Put {mask} into the text, as in "the {mask} sat".'
-        ]
+        )
+        return None, [note]
     notes = []
     if len(masks) > 1:
         notes.append(f"The text has {mask} {len(masks)} times: the first, token {masks[0]}, is filled.")
-    return _likeliest(run, ids, masks[0], encoder, count, name, fills=True), notes
+    return likeliest(run, ids, masks[0], encoder, count, name, fills=True), notes
 
 
-def find_at_each(
-    run: Run, ids: Sequence[int], encoder: TextEncoder, count: int, name: str
-) -> tuple[tuple[NextWords, ...] | None, list[str]]:
-    """Return the `count` likeliest tokens after each token, or None, and notes on them."""
-    if not list(run.model.stacks.values())[-1].causal:
-        return None, [
-            f"--next-at all: {name} is not causal: it already sees the words it would have to predict."
-        ]
-    return tuple(_likeliest(run, ids, at, encoder, count, name, fills=False) for at in range(len(ids))), []
-
-
-def _likeliest(
-    run: Run, ids: Sequence[int], place: int, encoder: TextEncoder, count: int, name: str, fills: bool
+def likeliest(
+    run: Run, ids: Sequence[int], place: int, encoder: TextEncoder, count: int, name: str, fills: bool = False
 ) -> NextWords:
     """Return the likeliest tokens at a place; of equally likely ones, those that the vocabulary has first."""
     logits: Array = run.logits(place)[0, 0].astype(np.float64)

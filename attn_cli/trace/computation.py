@@ -29,9 +29,9 @@ class Embedding(NamedTuple):
 
     source: str
     name: str | None
-    dim: int | None
-    oov: str | None
-    seed: int | None
+    dim: int | None = None
+    oov: str | None = None
+    seed: int | None = None
     length: float | None = None  # where all vectors have one
 
 

@@ -122,9 +122,9 @@ class Projected(NamedTuple):
 
     source: str
     name: str | None
-    layout: str | None
-    seed: int | None
-    layer: int | None
+    layout: str | None = None
+    seed: int | None = None
+    layer: int | None = None
     x_is_normed: bool | None = None  # of a pretrained model, whether X went through the layer's norm
     kv_heads: int | None = None  # of a pretrained model whose heads share keys and values: how many there are
 

@@ -536,12 +536,7 @@ def test_a_model_that_its_config_makes_look_both_ways_is_no_longer_masked(tmp_pa
 @pytest.mark.parametrize(("turn", "bad"), [*enumerate([np.nan, np.inf, -np.inf, 3.4e38])])
 def test_weights_that_are_no_numbers_end_in_one_line_without_warnings(turn, bad, tmp_path):
     """Warnings are errors here; every tensor is spoilt in turn, and every number of the answer is one."""
-    ways = (
-        Settings(next=2),
-        Settings(layer="all", head="all"),
-        Settings(head="rollout"),
-        Settings(layer=1),
-    )
+    ways = (Settings(next=2), Settings(layer="all", head="all"), Settings(head="rollout"), Settings(layer=1))
     for tensors, config, write in (
         (gpt2(), GPT2, byte_pairs),
         (bert(vocabulary=len(PIECES)), BERT, word_pieces),

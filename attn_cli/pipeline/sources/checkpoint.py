@@ -152,27 +152,30 @@ class Reading(NamedTuple):
             query,
             query if self.key is self.query else Side(self.key.spelled),
             True,
-            Embedding("given", name, None, None, None),
+            Embedding("given", name),
             notes=tuple(notes),
             has_second_input=steps.kind == "cross",
         )
-        layer = Layer(names, shown, heads, Projection(Projected("given", name, None, None, steps.layer), ()))
+        layer = Layer(names, shown, heads, Projection(Projected("given", name, layer=steps.layer), ()))
         return Attended(
             steps.kind, inputs, layer, replace(settings, score=score), mask, len(self.stack.layers)
         )
 
     def _with_words(self, trace: Trace, finish: Callable[[Trace], Trace]) -> Trace:
         """Return the trace with what the model says, at the end or at each place."""
-        from attn_cli.pipeline.next_words import find_at_each, find_next_words  # only those who ask pay
+        from attn_cli.pipeline.next_words import find_next_words, likeliest  # only those who ask pay
 
-        trace, settings, model = finish(trace), trace.settings, self.model
-        asked = (self.query.ids, model.encoder, settings.next or 0, model.name)
-        words, more = find_next_words(self.run, self.side, self.query.special, *asked)
+        trace, settings, ids = finish(trace), trace.settings, self.query.ids
+        asked = (self.model.encoder, settings.next or 0, self.model.name)
+        words, notes = find_next_words(self.run, self.side, self.query.special, ids, *asked)
         every = None
         if settings.next_at == ALL and words is not None:
-            every, said = find_at_each(self.run, *asked)
-            more = [*more, *said]
-        return replace(trace, next_words=words, next_words_at=every, notes=(*trace.notes, *more))
+            if words.fills:
+                cannot = "is not causal: it already sees the words it would have to predict."
+                notes = [*notes, f"--next-at all: {self.model.name} {cannot}"]
+            else:
+                every = tuple(likeliest(self.run, ids, place, *asked) for place in range(len(ids)))
+        return replace(trace, next_words=words, next_words_at=every, notes=(*trace.notes, *notes))
 
     def layers(self, number: int | None = None) -> Iterator[LayerSteps]:
         """Yield the attention that is asked for of each layer up to `number`, or of all; nothing more is computed."""

@@ -107,7 +107,7 @@ def _take_x(given: Given, settings: Settings) -> Taken:
     query = key = Side(labels(given.tokens, len(X), "q", given.name), X)
     if context is not None:
         key = Side(labels(given.context_tokens, len(context), "k", given.name), context)
-    about = Embedding("given", given.name, X.shape[1], None, None)
+    about = Embedding("given", given.name, X.shape[1])
     inputs = Inputs(query, key, given.tokens is not None, about, has_second_input=context is not None)
     inputs = prepare_inputs(inputs, settings)
     notes = given.note_of_ignored()
@@ -126,7 +126,7 @@ def _side_by_side(given: Given, n_q: int, n_k: int, has_second_input: bool) -> I
         Side(labels(given.tokens, n_q, "q", given.name)),
         Side(labels(own, n_k, "k", given.name)),
         given.tokens is not None,
-        Embedding("given", given.name, None, None, None),
+        Embedding("given", given.name),
         has_second_input=has_second_input,
     )
 
@@ -158,7 +158,7 @@ def _take_qkv(given: Given, settings: Settings) -> Taken:
     inputs = _side_by_side(given, len(Q), len(K), given.has_second_input)
     W_o = given.get("W_o")
     layout = None if W_o is None else settings.layout or given.layout or "in-out"
-    joining = Projection(Projected("given", given.name, layout, None, None), ())
+    joining = Projection(Projected("given", given.name, layout), ())
     if W_o is not None:
         joining = joining._replace(W_o=in_out(W_o, layout), b_o=given.get("b_o"))
     if settings.round is not None:
@@ -204,7 +204,7 @@ def _take_scores(given: Given, settings: Settings) -> Taken:
     biases, V = given_biases(given, settings, values.shape), _values(given, settings, heads, n_k)
     no_keys = np.zeros((n_k, 1))  # the scores stand where queries do: see core.scores.GIVEN
     made = tuple(Head(name, q=values[h], k=no_keys, v=V[h], bias=biases[h]) for h, name in enumerate(names))
-    joining = Projection(Projected("given", given.name, None, None, None), ())
+    joining = Projection(Projected("given", given.name), ())
     layer = Layer(names, shown_head(settings.head, names), made, joining, score=GIVEN)
     return inputs, layer, [*unused(settings, words=False, has_x=False), *_notes(given, scores)]
 
@@ -214,9 +214,7 @@ def _refuse_settings(given: Given, scores: GivenScores, settings: Settings) -> N
     heads = len(scores.values)
     if settings.pad:
         raise UsageError(
-            f"{given.name} gives scores: there are no vectors to add padding to.",
-            "Leave out --pad.",
-            "--pad",
+            f"{given.name} gives scores: there are no vectors to add padding to.", "Leave out --pad.", "--pad"
         )
     if settings.score is not None:
         raise UsageError(

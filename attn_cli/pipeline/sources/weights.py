@@ -87,12 +87,12 @@ def _attended(saved: Saved, settings: Settings) -> Attended:
         Side(found.query_tokens),
         Side(found.key_tokens),
         saved.has_text,
-        Embedding("given", saved.name, None, None, None),
+        Embedding("given", saved.name),
         *saved.looked_up,
         notes=(*saved.notes, *found.notes, *unused(settings, words=False, learned=True)),
         has_second_input=record.get("kind") == "cross",
     )
-    layer = found.layer_of(Projected("given", saved.name, None, None, found.layer))
+    layer = found.layer_of(Projected("given", saved.name, layer=found.layer))
     one = Attended("show", inputs, layer, settings, found.mask, len(saved.weights))
     if is_rollout:
         return one._replace(finish=partial(replace, derived=rollout_formula(found.layer or 0)))
