@@ -6,7 +6,7 @@ from pathlib import Path
 import jsonschema_rs
 import numpy as np
 
-from tests.shell import attn, here
+from tests.shell import here
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "attn_cli" / "schema.json").read_text(encoding="utf-8"))
 COMPLETE = jsonschema_rs.validator_for({**SCHEMA, "oneOf": [{"$ref": "#/$defs/complete"}]})
@@ -19,7 +19,7 @@ def checked(record):
 
 def record(*args, **more):
     """Run attn, and return its JSON."""
-    ran = attn(*args, "-f", "json", **more)
+    ran = here(*args, "-f", "json", **more)
     assert ran.code == 0, ran.err
     return checked(json.loads(ran.out))
 

@@ -14,7 +14,7 @@ from tests.models.checkpoints.by_hand import gpt2, small_bert, small_gpt2, word_
 from tests.models.checkpoints.test_parity import CASES, made
 from tests.models.checkpoints.test_run import by_loops
 from tests.pipeline.records import record
-from tests.shell import attn, here
+from tests.shell import here
 
 TEXT = "dabca"
 
@@ -87,49 +87,49 @@ def test_layers_whose_masks_differ_keep_their_own(name, tokenizers, transformers
         np.testing.assert_allclose(head.weights, weights, atol=1e-5)
         np.testing.assert_array_equal(trace.mask_of(head), weights > 0)
     assert any("masks differ" in note for note in trace.notes)
-    shown = attn("self", "the cats walking home", "-m", str(tmp_path), "--layer", "all", "--precision", "2")
+    shown = here("self", "the cats walking home", "-m", str(tmp_path), "--layer", "all", "--precision", "2")
     first, second = shown.out.split("Layer 1, head 0")
     assert first.count("–") != second.split("Layer 2")[0].count("–")
 
 
 @pytest.mark.parametrize("width", [40, 60, 80])
 def test_the_screen_names_layers_and_fits(width, folder):
-    shown = attn("self", TEXT, "-m", folder, "--layer", "all", "--head", "all", "--width", str(width)).out
+    shown = here("self", TEXT, "-m", folder, "--layer", "all", "--head", "all", "--width", str(width)).out
     assert all(name in shown for name in ("0.0", "0.1", "1.0", "1.1")) and "layers 0 to 1" in " ".join(
         shown.split()
     )
     assert max(map(len, shown.splitlines())) <= width
-    numbers = attn("self", TEXT, "-m", folder, "--layer", "all", "--precision", "3").out
+    numbers = here("self", TEXT, "-m", folder, "--layer", "all", "--precision", "3").out
     assert "Layer 0, head 0" in numbers and "Layer 1, head 0" in numbers
 
 
 def test_the_row_and_the_walk_say_which_layer_they_are_of(folder):
     every = (TEXT, "-m", folder, "--layer", "all", "--width", "80")
     for head in ("0", "all"):
-        assert "\nThis is head 0 of layer 1.\n" in attn("explain", *every, "--head", head).out
-        walk = attn("explain", *every, "--head", head, "--steps").out
+        assert "\nThis is head 0 of layer 1.\n" in here("explain", *every, "--head", head).out
+        walk = here("explain", *every, "--head", head, "--steps").out
         assert "The steps below are those of head 0 of layer 1; --head 1 or --layer N shows" in walk
         for layer in range(2):
             assert f"\nWho attends to whom: head 0 of layer {layer}\n" in walk
-    means = attn("explain", *every, "--head", "mean", "--steps").out
+    means = here("explain", *every, "--head", "mean", "--steps").out
     assert "\nWho attends to whom: mean of 2 heads of layer 0\n" in means
-    one = attn("explain", TEXT, "-m", folder, "--head", "all").out
+    one = here("explain", TEXT, "-m", folder, "--head", "all").out
     assert "\nThis is head 0.\n" in one and "of layer" not in one
 
 
 @pytest.mark.parametrize("format", ["bars", "markdown", "latex", "html", "svg"])
 def test_every_format_has_all_layers(format, folder):
     for head in ("0", "all", "mean"):
-        ran = attn("self", TEXT, "-m", folder, "--layer", "all", "--head", head, "-f", format)
+        ran = here("self", TEXT, "-m", folder, "--layer", "all", "--head", head, "-f", format)
         assert ran.code == 0 and len(ran.out) > 200, ran.err
 
 
 def test_tables_and_arrays_have_all_layers(folder, at):
     options = ("-m", folder, "--layer", "all", "--head", "all")
-    rows = list(csv.DictReader(io.StringIO(attn("self", TEXT, *options, "-f", "csv", "--tidy").out)))
+    rows = list(csv.DictReader(io.StringIO(here("self", TEXT, *options, "-f", "csv", "--tidy").out)))
     places = {(row["layer"], row["head"]) for row in rows}
     assert places == {("0", "0"), ("0", "1"), ("1", "0"), ("1", "1")}
-    assert attn("self", TEXT, *options, "-o", "all.npy").code == 0
+    assert here("self", TEXT, *options, "-o", "all.npy").code == 0
     trace = trace_self(TEXT, Settings(model=folder, layer="all", head="all"))
     expected = np.array([head.weights for head in trace.heads]).reshape(2, 2, 5, 5)
     np.testing.assert_allclose(np.load(at / "all.npy"), expected, atol=FLOAT32)
@@ -145,7 +145,7 @@ def test_a_learned_model_of_several_layers_has_them_too():
         of_layer = [head for head in trace.heads if head.layer == layer]
         assert [head.name for head in of_layer] == [head.name for head in alone.heads]
         np.testing.assert_allclose(of_layer[0].weights, alone.heads[0].weights, rtol=1e-12)
-    ran = attn("self", words, "-p", "roles-deep", "--layer", "all", "--head", "mean")
+    ran = here("self", words, "-p", "roles-deep", "--layer", "all", "--head", "mean")
     assert ran.code == 0 and "0.mean" in ran.out
 
 

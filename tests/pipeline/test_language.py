@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from attn_cli.vectors.lookup import embed
 from attn_cli.vectors.table import bundled as vectors
 from tests.alike import FLOAT32, assert_alike
 from tests.pipeline.records import record
-from tests.shell import attn
+from tests.shell import attn, here
 
 LANGUAGE = Settings(projection="language")
 MODEL = ("-p", "language")
@@ -111,24 +112,26 @@ def test_other_commands_name_words_where_they_are_asked_to_and_no_other_model_do
 
 @pytest.mark.parametrize("command", ["masked", "self", "explain"])
 def test_no_words_after_each_word_are_wrong_usage(command):
-    ran = attn(command, TEXT, "-p", "language", "--next", "0", "--next-at", "all")
-    assert ran.code == 2 and ran.out == ""
+    ran = here(command, TEXT, *MODEL, "--next", "0", "--next-at", "all")
+    assert (ran.code, ran.out) == (2, "")
     assert ran.err == (
         "attn: --next-at all has nothing to show with --next 0. Try --next 3, or leave out --next-at.\n"
     )
-    assert attn(command, TEXT, "-p", "language", "--next", "0").code == 0
+    assert here(command, TEXT, *MODEL, "--next", "0").code == 0
 
 
-def test_the_mask_alone_and_lines_without_the_words_are_shown_with_every_number_of_them(tmp_path):
-    shown = json.loads(
-        attn("masked", TEXT, "-p", "language", "--show", "mask", "--next-at", "all", "-f", "json").out
-    )
+def test_the_mask_alone_and_lines_of_a_file_have_the_words_that_are_asked_for(tmp_path):
+    shown = record("masked", TEXT, *MODEL, "--show", "mask", "--next-at", "all")
     assert len(shown["next_words_at"]) == len(shown["query_tokens"]) and "mask_views" in shown
-    (tmp_path / "lines.txt").write_text(TEXT + "\n")
-    lines = ("batch", str(tmp_path / "lines.txt"), "-p", "language", "--next-at", "all")
-    ran = attn(*lines, "--fields", "weights")
-    assert ran.code == 0 and "next_words" not in json.loads(ran.out)
-    assert attn(*lines, "--fields", "next_words_at", "--next", "0").code == 2
+    texts = [TEXT, "Once upon a", "Thank you very"]
+    (tmp_path / "lines.txt").write_text("\n".join(texts) + "\n")
+    lines = ("batch", str(tmp_path / "lines.txt"), *MODEL, "--kind", "masked", "--fields")
+    assert attn(*lines, "next_words_at", "--next-at", "all", "--next", "0").code == 2
+    assert "next_words" not in attn(*lines, "weights", "--next-at", "all").out
+    for line, text in zip(attn(*lines, "weights,next_words").out.splitlines(), texts, strict=True):
+        # As a process of its own does it: with more threads of BLAS, the last digits differ.
+        alone, found = json.loads(attn("masked", text, *MODEL, "-f", "json").out), json.loads(line)
+        assert found == {name: alone[name] for name in found} and "next_words" in found
 
 
 def test_self_holds_the_mask_and_cross_is_refused():
@@ -137,7 +140,7 @@ def test_self_holds_the_mask_and_cross_is_refused():
     with pytest.raises(UsageError, match="it has no second text"):
         trace_cross("she", "likes coffee", LANGUAGE)
     for command in ("explain", "page"):
-        ran = attn(command, "The cat", "--context", "a dog", "-p", "language")
+        ran = here(command, "The cat", "--context", "a dog", "-p", "language")
         assert ran.code == 2 and "it has no second text" in ran.err
 
 
@@ -154,48 +157,48 @@ def test_the_share_of_a_word_that_it_does_not_know_is_said_to_be_that_of_all_of_
     said = "A word that the model does not know has that of all unknown ones together."
     for text, is_said in (("the zzxq sat", True), ("the cat sat", False)):
         assert (
-            said in attn("masked", text, "-p", "language", "--next-at", "all", "--width", "200").out
+            said in here("masked", text, "-p", "language", "--next-at", "all", "--width", "200").out
         ) == is_said
 
 
-def test_padding_rounding_and_positions_change_nothing_that_it_says():
-    plain = trace_masked(TEXT, LANGUAGE).next_words
-    added = ({"positions": "sinusoidal"}, {"positions": "sinusoidal", "pad": 2, "layer": 0}, {"round": 0})
-    for settings in (
-        {"pad": 2},
-        {"pad": 2, "pad_side": "left"},
-        {"layer": 0},
-        {"layer": "all"},
-        *added,
-        {"without": ("cat",)},
-        {"score": "dot"},
-    ):
-        found = trace_masked(TEXT, Settings(projection="language", **settings)).next_words
-        assert_alike(found.words, plain.words, FLOAT32)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"pad": 2}, {"pad": 2, "pad_side": "left"}, {"layer": 0}, {"layer": "all"}, {"positions": "sinusoidal"},
+        {"positions": "sinusoidal", "pad": 2, "layer": 0}, {"round": 0}, {"without": ("cat",)}, {"score": "dot"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_changes_the_weights_changes_nothing_that_it_says(settings):
+    plain, found = trace_masked(TEXT, LANGUAGE), trace_masked(TEXT, replace(LANGUAGE, **settings))
+    assert_alike(found.next_words.words, plain.next_words.words, FLOAT32)
+    assert "pad" in settings or "layer" in settings or not np.allclose(found.weights, plain.weights)
 
 
-def test_the_screen_says_what_added_positions_change_and_what_they_do_not():
-    added = Settings(projection="language", positions="sinusoidal")
-    assert not np.allclose(trace_masked(TEXT, added).weights, trace_masked(TEXT, LANGUAGE).weights)
-    found = trace_masked(TEXT, added).next_words
-    assert_alike(found, trace_masked(TEXT, LANGUAGE).next_words, FLOAT32)
-    shown = attn("masked", TEXT, "-p", "language", "--positions", "sinusoidal").out
-    shown = " ".join(shown.split())
-    assert "--positions holds for the weights, not for them." in shown
-    assert "language was learned without positions added to its vectors: its heads have a position" in shown
-    args = ("--positions", "sinusoidal", "--mask", "none", "--temperature", "2")
-    shown = " ".join(attn("masked", TEXT, "-p", "language", *args).out.split())
-    assert "--mask, --temperature and --positions hold for the weights, not for them." in shown
-    for option, value in (("--without", "cat"), ("--score", "dot"), ("--round", "1")):
-        shown = " ".join(attn("masked", TEXT, "-p", "language", option, value).out.split())
-        assert f"{option} holds for the weights, not for them." in shown
-    plain = attn("masked", TEXT, "-p", "language", "--score", "scaled").out
-    assert "for the weights" not in plain and "--positions" not in plain and "position term" not in plain
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--positions sinusoidal", "--positions holds for the weights, not for them."),
+        ("--positions sinusoidal", "without positions added to its vectors: its heads have a position"),
+        (
+            "--positions sinusoidal --mask none --temperature 2",
+            "--mask, --temperature and --positions hold for the weights, not for them.",
+        ),
+        ("--without cat", "--without holds for the weights, not for them."),
+        ("--score dot", "--score holds for the weights, not for them."),
+        ("--round 1", "--round holds for the weights, not for them."),
+        ("--score scaled", ""),
+    ],
+)
+def test_the_screen_says_what_an_option_changes_and_what_it_does_not(options, said):
+    shown = " ".join(here("masked", TEXT, *MODEL, *options.split()).out.split())
+    assert said in shown
+    assert said or not any(part in shown for part in ("for the weights", "--positions", "position term"))
 
 
 def test_every_head_is_listed_and_those_with_names_are_found_by_them():
     stack = bundled("language")
-    record = json.loads(attn("heads", TEXT, "-p", "language", "-f", "json").out)
+    record = json.loads(here("heads", TEXT, "-p", "language", "-f", "json").out)
     assert [layer["layer"] for layer in record["layers"]] == list(range(stack.layers))
     for layer in record["layers"]:
         names = [head.name for head in stack.attention(layer["layer"]).heads]
@@ -208,7 +211,7 @@ def test_every_head_is_listed_and_those_with_names_are_found_by_them():
 
 
 def test_an_unknown_head_is_answered_with_those_of_every_layer():
-    stack, ran = bundled("language"), attn("masked", TEXT, "-p", "language", "--head", "previos")
+    stack, ran = bundled("language"), here("masked", TEXT, "-p", "language", "--head", "previos")
     assert ran.code == 2 and ran.err.count("\n") == 1
     assert "There is no head 'previos' in language. Did you mean previous?" in ran.err
     hint = ran.err.partition("Heads are ")[2]
@@ -218,40 +221,33 @@ def test_an_unknown_head_is_answered_with_those_of_every_layer():
     count = len(stack.head_names(stack.layers - 1))
     assert f"mean, all, and 0 to {count - 1} of layer {stack.layers - 1}; --layer 0 to" in hint
     for layer in map(str, range(stack.layers)):
-        assert attn("masked", TEXT, "-p", "language", "--head", str(count - 1), "--layer", layer).code == 0
+        assert here("masked", TEXT, "-p", "language", "--head", str(count - 1), "--layer", layer).code == 0
 
 
 def test_a_head_of_another_layer_is_answered_with_its_layer():
     for model, layer, head in (("language", 0, "previous"), ("roles-deep", 0, "subject")):
-        ran = attn("self", TEXT, "-p", model, "--layer", str(layer), "--head", head)
+        ran = here("self", TEXT, "-p", model, "--layer", str(layer), "--head", head)
         right = bundled(model).layer_of(head)
         assert ran.code == 2 and f"no head '{head}' in layer {layer} of {model}" in ran.err
         assert f"It is in layer {right}: try --layer {right}." in ran.err
         assert f"Layer {layer} has {', '.join(bundled(model).head_names(layer)[:3])}" in ran.err
-        assert attn("self", TEXT, "-p", model, "--layer", str(right), "--head", head).code == 0
+        assert here("self", TEXT, "-p", model, "--layer", str(right), "--head", head).code == 0
 
 
-@pytest.mark.parametrize("command", ["masked", "self", "explain"])
-def test_the_help_tells_which_head_and_layer_are_shown(command):
-    help = " ".join(attn(command, "--help").out.split())
-    main = bundled("language").facts["main"]
-    shown = trace_self(TEXT, LANGUAGE)
+def test_the_help_tells_which_head_layer_and_how_many_words_are_shown():
+    help = " ".join(here("masked", "--help").out.split())
+    main, shown = bundled("language").facts["main"], trace_self(TEXT, LANGUAGE)
     assert f"[default: relations; {main} with -p language; else the first]" in help
-    assert shown.shown.name == main
     assert "[default: the last; with -p language that of a named --head]" in help
-    assert shown.projection.layer == bundled("language").layer_of(main)
-    with_layer = trace_self(TEXT, Settings(projection="language", layer=1))
+    assert (shown.shown.name, shown.projection.layer) == (main, bundled("language").layer_of(main))
+    with_layer = trace_self(TEXT, replace(LANGUAGE, layer=1))
     assert with_layer.shown.name == with_layer.head_names[0]
-    assert trace_self(TEXT, Settings(projection="language", head="3")).projection.layer == 2
+    assert trace_self(TEXT, replace(LANGUAGE, head="3")).projection.layer == 2
     assert trace_self(TEXT, Settings(projection="roles-deep")).shown.name == "relations"
-
-
-def test_the_help_tells_how_many_words_there_can_be_and_what_unknown_ones_share():
-    help = " ".join(attn("masked", "--help").out.split())
     assert "the K likeliest next tokens (at most 50)" in help
     assert "with -p language, all words without a vector are pooled as [unknown]" in help
-    assert len(trace_masked(TEXT, Settings(projection="language", next=50)).next_words.words) == 50
-    assert attn("masked", TEXT, "-p", "language", "--next", "51").code == 2
+    assert len(trace_masked(TEXT, replace(LANGUAGE, next=50)).next_words.words) == 50
+    assert here("masked", TEXT, *MODEL, "--next", "51").code == 2
 
 
 def test_the_previous_word_is_what_the_head_of_that_name_looks_at():
@@ -264,7 +260,7 @@ def test_the_previous_word_is_what_the_head_of_that_name_looks_at():
 
 @pytest.mark.parametrize("width", ["60", "80", "200"])
 def test_each_line_of_next_words_says_after_which_word_it_is(width):
-    shown = attn("masked", TEXT, "-p", "language", "--next-at", "all", "--width", width).out.splitlines()
+    shown = here("masked", TEXT, "-p", "language", "--next-at", "all", "--width", width).out.splitlines()
     table = shown[shown.index("After each token") + 1 :]
     table = table[: next(n for n, line in enumerate(table) if line.startswith("actual:"))]
     parts = "\n".join(table).strip("\n").split("\n\n")
@@ -280,14 +276,14 @@ def test_each_line_of_next_words_says_after_which_word_it_is(width):
 
 @pytest.mark.parametrize("view", [[], ["--width", "60"], ["-f", "markdown"], ["-f", "html"], ["-f", "latex"]])
 def test_a_screen_has_the_words_and_no_token_is_obeyed(view):
-    ran = attn("masked", "The \x1b[31mcat [/b] sat on the", "-p", "language", "--next-at", "all", *view)
+    ran = here("masked", "The \x1b[31mcat [/b] sat on the", "-p", "language", "--next-at", "all", *view)
     assert ran.code == 0, ran.err
     assert "Likeliest to come after" in ran.out and "actual" in ran.out
     assert "\x1b" not in ran.out
 
 
 def test_the_screen_says_what_the_model_is():
-    ran = attn("explain", TEXT, "-p", "language", "--head", "previous")
+    ran = here("explain", TEXT, "-p", "language", "--head", "previous")
     assert ran.code == 0, ran.err
     assert "was not trained for any relation; it was found to look from a word to the one before" in " ".join(
         ran.out.split()
@@ -296,18 +292,3 @@ def test_the_screen_says_what_the_model_is():
 
 def test_all_bundled_models_are_known():
     assert BUNDLED == ("roles", "roles-deep", "language")
-
-
-def test_batch_gives_each_line_what_masked_gives_it(tmp_path):
-    lines = [TEXT, "Once upon a", "Thank you very"]
-    (tmp_path / "lines.txt").write_text("\n".join(lines) + "\n")
-    fields = ("--kind", "masked", "-p", "language", "--fields", "weights,next_words")
-    ran = attn("batch", str(tmp_path / "lines.txt"), *fields)
-    assert ran.code == 0, ran.err
-    for line, text in zip(ran.out.splitlines(), lines, strict=True):
-        # As a process of its own does it: with more threads of BLAS, the last digits differ.
-        alone = json.loads(attn("masked", text, "-p", "language", "-f", "json").out)
-        record = json.loads(line)
-        assert record["next_words"] == alone["next_words"] and record["weights"] == alone["weights"]
-    short = attn("batch", str(tmp_path / "lines.txt"), *fields[:-1], "weights")
-    assert short.code == 0 and "next_words" not in short.out

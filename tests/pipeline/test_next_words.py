@@ -164,28 +164,28 @@ def test_screens_show_the_words_and_obey_none(tmp_path):
         ("self", "-f", "bars"),
         ("self", "--width", "60"),
     ):
-        shown = attn(*args, FRAMED, "-m", folder, "--next", "10").out
+        shown = here(*args, FRAMED, "-m", folder, "--next", "10").out
         assert "What the model says" in shown and 'Likeliest to fill "[MASK]"' in shown
         assert "^[[31mred" in shown and "\x1b" not in shown
     for format in ("html", "svg", "markdown", "latex"):
-        shown = attn("self", FRAMED, "-m", folder, "--next", "10", "-f", format).out
+        shown = here("self", FRAMED, "-m", folder, "--next", "10", "-f", format).out
         assert "What the model says" in shown and "\x1b" not in shown
     assert (
         r'Likeliest to fill "\[MASK\]"\: | probability |'
-        in attn("self", FRAMED, "-m", folder, "--next", "2", "-f", "markdown").out
+        in here("self", FRAMED, "-m", folder, "--next", "2", "-f", "markdown").out
     )
-    told = attn("self", FRAMED, "-m", folder, "--next", "10", "-f", "csv").err
+    told = here("self", FRAMED, "-m", folder, "--next", "10", "-f", "csv").err
     assert 'Likeliest to fill "[MASK]": "' in told and "^[[31mred" in told and told.count("\n") == 1
-    assert "What the model says" not in attn("self", FRAMED, "-m", folder).out
+    assert "What the model says" not in here("self", FRAMED, "-m", folder).out
     folder = causal(tmp_path)
-    changed = attn(
+    changed = here(
         "self", "dab", "-m", folder, "--next", "2", "-t", "2", "--mask", "none", "--width", "200"
     ).out
     assert "--mask and --temperature hold in the layer shown, not for them." in changed
     same = [trace_self("dab", Settings(model=folder, next=2, temperature=t)).next_words for t in (1.0, 2.0)]
     assert_alike(same[0], same[1], FLOAT32)
-    assert "Likeliest to come after" in attn("masked", "dab", "-m", folder).out
-    assert "Likeliest to come after" not in attn("masked", "dab", "-m", folder, "--show", "mask").out
+    assert "Likeliest to come after" in here("masked", "dab", "-m", folder).out
+    assert "Likeliest to come after" not in here("masked", "dab", "-m", folder, "--show", "mask").out
 
 
 def test_scores_that_are_no_numbers_are_refused(tmp_path):

@@ -9,7 +9,7 @@ from tests.models.checkpoints.by_hand import gpt2, small_bert, small_gpt2, word_
 from tests.models.checkpoints.test_parity import CASES, PAIRS, made
 from tests.models.checkpoints.test_run import by_loops
 from tests.pipeline.records import record
-from tests.shell import attn, here
+from tests.shell import here
 
 TEXT = "dabca"
 NAMES = ["[CLS]", "walk", "##ing", "home"]
@@ -62,7 +62,7 @@ def test_it_is_that_of_attn_heads(folder):
 
 
 def test_a_word_cannot_be_switched_off_in_it(folder):
-    ran = attn("self", TEXT, "-m", folder, "--head", "rollout", "--without", "1")
+    ran = here("self", TEXT, "-m", folder, "--head", "rollout", "--without", "1")
     assert (ran.code, ran.out) == (2, "")
     assert "--without does not apply to --head rollout" in ran.err
 
@@ -113,20 +113,20 @@ def test_a_file_of_several_layers_has_one(file):
     np.testing.assert_allclose(last["weights"], rolled_up_to(weights, 2), atol=1e-12)
     words = record("show", name, "--head", "rollout", "--join-pieces")
     assert words["query_tokens"] == ["[CLS]", "walking", "home"]
-    assert "weights = A2 A1 A0" in attn("show", name, "--head", "rollout").out
+    assert "weights = A2 A1 A0" in here("show", name, "--head", "rollout").out
 
 
 def test_screens_say_what_it_is(folder):
     for command in ("self", "masked", "explain"):
         for more in ((), ("-q", "b"), ("--steps",)):
-            shown = " ".join(attn(command, TEXT, "-m", folder, "--head", "rollout", *more).out.split())
+            shown = " ".join(here(command, TEXT, "-m", folder, "--head", "rollout", *more).out.split())
             assert "weights = A1 A0" in shown and "rollout, from the mean of 2 heads" in shown
-    every = attn("self", TEXT, "-m", folder, "--head", "rollout", "--layer", "all").out
+    every = here("self", TEXT, "-m", folder, "--head", "rollout", "--layer", "all").out
     assert "weights up to layer n = An ... A1 A0" in every
-    said = " ".join(attn("explain", TEXT, "-m", folder, "--head", "rollout", "--join-pieces").out.split())
+    said = " ".join(here("explain", TEXT, "-m", folder, "--head", "rollout", "--join-pieces").out.split())
     assert "Leave out --join-pieces and --head rollout." in said
     for format in ("bars", "csv", "markdown", "latex", "html", "svg"):
-        assert attn("self", TEXT, "-m", folder, "--head", "rollout", "-f", format).code == 0
+        assert here("self", TEXT, "-m", folder, "--head", "rollout", "-f", format).code == 0
 
 
 def test_it_needs_layers_and_one_text(file, tmp_path):

@@ -81,23 +81,23 @@ def test_next_words_stay_and_their_place_is_named_as_the_model_has_it(folder):
     plain = record("self", text, "-m", folder, "--next", "3")["next_words"]
     options = ("-m", folder, "--next", "3", "--join-pieces", "--hide-special")
     assert_alike(record("self", text, *options)["next_words"], plain, FLOAT32)
-    assert 'Likeliest to fill "[MASK]"' in attn("self", text, *options).out
+    assert 'Likeliest to fill "[MASK]"' in here("self", text, *options).out
 
 
 def test_the_story_says_that_words_have_no_scores(folder):
     for more in ((), ("--steps",), ("-q", "cats")):
-        said = " ".join(attn("explain", TEXT, "-m", folder, "--join-pieces", *more).out.split())
+        said = " ".join(here("explain", TEXT, "-m", folder, "--join-pieces", *more).out.split())
         assert "have no scores of their own" in said and "Leave out --join-pieces." in said
         assert "softmax" not in said and "cats" in said
     assert record("explain", TEXT, "-m", folder, "--hide-special", "--steps")["because"] is None
-    shown = attn("self", TEXT, "-m", folder, "--join-pieces", "--show", "mask")
+    shown = here("self", TEXT, "-m", folder, "--join-pieces", "--show", "mask")
     assert shown.code == 0 and "Before the softmax" not in shown.out
 
 
 @pytest.mark.parametrize("format", ["table", "bars", "csv", "tsv", "markdown", "latex", "html", "svg", "npy"])
 @like_cases
 def test_every_format_has_the_words(format, folder, at):
-    ran = attn("self", TEXT, "-m", folder, "--join-pieces", "-f", format, "-o", "out", "--head", "all")
+    ran = here("self", TEXT, "-m", folder, "--join-pieces", "-f", format, "-o", "out", "--head", "all")
     assert ran.code == 0, ran.err
     made = (at / "out").read_bytes()
     assert (b"walking" in made and b"##ing" not in made) or format == "npy"
@@ -110,7 +110,7 @@ def test_settings_are_compared_and_lines_of_a_file_shaped(folder, at):
     assert found["difference"] is not None
     shape = ("--join-pieces", "--hide-special", "--fields", "all")
     ran = attn("batch", "-m", folder, *shape, input=f"{TEXT}\n")
-    assert json.loads(ran.out) == record("self", TEXT, "-m", folder, "--join-pieces", "--hide-special")
+    assert json.loads(ran.out) == json.loads(attn("self", TEXT, "-m", folder, *shape[:2], "-f", "json").out)
 
 
 @pytest.mark.parametrize("command", ["self", "masked", "explain"])

@@ -7,13 +7,13 @@ import pytest
 
 from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.settings.settings import Settings
-from tests.shell import attn
+from tests.shell import attn, here
 
 FOX = "The quick brown fox jumped over the lazy dog"
 
 
 def record(*args: str) -> dict:
-    ran = attn(*args, "-f", "json")
+    ran = here(*args, "-f", "json")
     assert ran.code == 0, ran.err
     return json.loads(ran.out)
 
@@ -46,7 +46,7 @@ def test_it_joins_the_mask_and_the_padding(tmp_path):
 
 
 def test_an_unknown_token_is_refused():
-    ran = attn("self", FOX, "--without", "cat")
+    ran = here("self", FOX, "--without", "cat")
     assert ran.code == 2
     assert "There is no token 'cat' to switch off." in ran.err
 
@@ -95,6 +95,6 @@ def test_a_long_text_has_the_same_numbers_as_with_a_mask_of_its_own():
 
 
 def test_two_words_are_compared_as_each_of_them_is_off():
-    ran = attn("compare", "she likes coffee", "--vary", "without=she,coffee", "-f", "json")
+    ran = here("compare", "she likes coffee", "--vary", "without=she,coffee", "-f", "json")
     traces = json.loads(ran.out)["records"]
     assert [one["mask"][0] for one in traces] == [[False, True, True], [True, True, False]]
