@@ -6,10 +6,32 @@ from pathlib import Path
 import jsonschema_rs
 import numpy as np
 
+from tests.models.checkpoints.by_hand import word_pieces
+from tests.models.checkpoints.test_parity import made
 from tests.shell import here
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "attn_cli" / "schema.json").read_text(encoding="utf-8"))
 COMPLETE = jsonschema_rs.validator_for({**SCHEMA, "oneOf": [{"$ref": "#/$defs/complete"}]})
+
+
+IDS = [2, 5, 6, 7, 8, 9, 10, 3]
+TEXT = "the cats walking home"  # which IDS are the tokens of, in `word_pieces`
+
+
+def model_of(case, transformers, at):
+    """Make a small model of transformers with a tokenizer of word pieces, and return it."""
+    model = made(transformers, case, 0, at)
+    word_pieces(at)
+    return model
+
+
+def attentions(model):
+    """Return the weights (heads, n, n) of each layer over TEXT, as transformers computes them."""
+    import torch
+
+    with torch.no_grad():
+        found = model(input_ids=torch.tensor([IDS]), output_attentions=True).attentions
+    return [one[0].numpy() for one in found]
 
 
 def checked(record):

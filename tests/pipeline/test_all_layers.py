@@ -10,10 +10,11 @@ from attn_cli import Settings, trace_masked, trace_self
 from attn_cli.errors import InputError, UsageError
 from attn_cli.pipeline import record as all_layers
 from tests.alike import FLOAT32, assert_alike
-from tests.models.checkpoints.by_hand import gpt2, small_bert, small_gpt2, word_pieces
-from tests.models.checkpoints.test_parity import CASES, made
+from tests.models.checkpoints.by_hand import gpt2, small_bert, small_gpt2
+from tests.models.checkpoints.test_parity import CASES
 from tests.models.checkpoints.test_run import by_loops
-from tests.pipeline.records import record
+from tests.pipeline import records
+from tests.pipeline.records import attentions, model_of, record
 from tests.shell import here
 
 TEXT = "dabca"
@@ -74,20 +75,14 @@ def test_what_the_model_says_next_does_not_change(folder):
 
 @pytest.mark.parametrize("name", ["gpt_neo", "modernbert"])
 def test_layers_whose_masks_differ_keep_their_own(name, tokenizers, transformers, tmp_path):
-    import torch
-
-    model = made(transformers, CASES[name], 0, tmp_path)
-    word_pieces(tmp_path)
-    ids = [2, 5, 6, 7, 8, 9, 10, 3]
-    with torch.no_grad():
-        expected = model(input_ids=torch.tensor([ids]), output_attentions=True).attentions
-    trace = trace_self("the cats walking home", Settings(model=str(tmp_path), layer="all", head="all"))
+    expected = attentions(model_of(CASES[name], transformers, tmp_path))
+    trace = trace_self(records.TEXT, Settings(model=str(tmp_path), layer="all", head="all"))
     for head in trace.heads:
-        weights = expected[head.layer][0, int(head.name)].numpy()
+        weights = expected[head.layer][int(head.name)]
         np.testing.assert_allclose(head.weights, weights, atol=1e-5)
         np.testing.assert_array_equal(trace.mask_of(head), weights > 0)
     assert any("masks differ" in note for note in trace.notes)
-    shown = here("self", "the cats walking home", "-m", str(tmp_path), "--layer", "all", "--precision", "2")
+    shown = here("self", records.TEXT, "-m", str(tmp_path), "--layer", "all", "--precision", "2")
     first, second = shown.out.split("Layer 1, head 0")
     assert first.count("–") != second.split("Layer 2")[0].count("–")
 

@@ -24,9 +24,9 @@ from tests.models.checkpoints.by_hand import (
     small_gpt2,
     word_pieces,
 )
-from tests.models.checkpoints.test_parity import CASES, PAIRS, made
+from tests.models.checkpoints.test_parity import CASES, PAIRS
 from tests.models.checkpoints.test_run import by_loops
-from tests.pipeline.records import checked, told
+from tests.pipeline.records import IDS, TEXT, attentions, checked, model_of, told
 from tests.shell import here
 from tests.small_models import trace_checkpoint
 from tests.thorough import like_cases, some
@@ -118,10 +118,6 @@ def test_what_a_model_does_not_have_is_refused(kind, text, context, settings, er
         trace_checkpoint("self", "a", None, Settings(), "no-such-model-here")
 
 
-IDS = [2, 5, 6, 7, 8, 9, 10, 3]
-TEXT = "the cats walking home"
-
-
 def trace_of(kind, folder, context=None, **settings):
     return trace_checkpoint(kind, TEXT, context, Settings(**settings), str(folder))
 
@@ -137,26 +133,21 @@ def trace_of(kind, folder, context=None, **settings):
     ],
 )
 def test_a_trace_has_the_weights_of_transformers(name, kind, mask, transformers, tmp_path):
-    import torch
-
     case = CASES[name]
-    model = made(transformers, case, 0, tmp_path)
-    word_pieces(tmp_path)
-    with torch.no_grad():
-        expected = model(input_ids=torch.tensor([IDS]), output_attentions=True).attentions
+    model = model_of(case, transformers, tmp_path)
+    expected = attentions(model)
     layer = 1
     trace = trace_of("self", tmp_path, layer=layer, head="3")
     assert (trace.kind, trace.mask_name) == (kind, mask)
     assert trace.query_tokens == ("[CLS]", "the", "cat", "##s", "walk", "##ing", "home", "[SEP]")
-    close(trace.weights, expected[layer][0, 3].numpy())
+    close(trace.weights, expected[layer][3])
     every = trace_of("self", tmp_path, layer=layer, head="all", dtype="float32")
-    close([head.weights for head in every.heads], expected[layer][0].numpy())
+    close([head.weights for head in every.heads], expected[layer])
 
 
 @pytest.mark.parametrize("name", ["t5", "llama", "gemma2"])
 def test_a_temperature_takes_the_root_of_every_weight(name, transformers, tmp_path):
-    made(transformers, (CASES | PAIRS)[name], 0, tmp_path)
-    word_pieces(tmp_path)
+    model_of((CASES | PAIRS)[name], transformers, tmp_path)
 
     def at(temperature):
         return trace_self(TEXT, Settings(model=str(tmp_path), layer=1, head="2", temperature=temperature))
@@ -171,14 +162,10 @@ def test_a_temperature_takes_the_root_of_every_weight(name, transformers, tmp_pa
 
 @pytest.mark.parametrize("softcap", [2.0, None])
 def test_a_scale_and_a_softcap_of_its_own_are_in_the_record(softcap, transformers, tmp_path):
-    import torch
-
     case = CASES["gemma2"]
     case = case._replace(settings=case.settings | {"attn_logit_softcapping": softcap})
-    model = made(transformers, case, 0, tmp_path)
-    word_pieces(tmp_path)
-    with torch.no_grad():
-        expected = model(input_ids=torch.tensor([IDS]), output_attentions=True).attentions
+    model = model_of(case, transformers, tmp_path)
+    expected = attentions(model)
     for temperature in (1.0, 0.5):
         trace = trace_of("self", tmp_path, layer=1, head="2", temperature=temperature)
         assert (trace.scale, trace.own_scale, trace.softcap) == (1 / 3, 1 / 3, softcap)
@@ -196,15 +183,14 @@ def test_a_scale_and_a_softcap_of_its_own_are_in_the_record(softcap, transformer
         else:
             close(trace.shown.capped_scores, capped)
         if temperature == 1:
-            close(trace.weights, expected[1][0, 2].numpy())
+            close(trace.weights, expected[1][2])
 
 
 def test_steps_with_a_softcap_are_read_again_from_the_json(transformers, tmp_path):
     from attn_cli.inputs.saved_weights import read_saved
     from attn_cli.pipeline.sources.weights import trace_weights
 
-    made(transformers, CASES["gemma2"], 0, tmp_path / "model")
-    word_pieces(tmp_path / "model")
+    model_of(CASES["gemma2"], transformers, tmp_path / "model")
     trace = trace_of("self", tmp_path / "model", layer=1, temperature=0.5)
     record = trace.to_dict(steps=True)
     checked(record)
@@ -219,8 +205,7 @@ def test_steps_with_a_softcap_are_read_again_from_the_json(transformers, tmp_pat
 def test_an_encoder_and_a_decoder_have_three_kinds_of_attention(transformers, tmp_path):
     import torch
 
-    model = made(transformers, PAIRS["t5"], 0, tmp_path)
-    word_pieces(tmp_path)
+    model = model_of(PAIRS["t5"], transformers, tmp_path)
     source, target = [2, 11, 12, 13, 3], [0, *IDS[:-1]]
     with torch.no_grad():
         expected = model(
@@ -242,8 +227,7 @@ def test_an_encoder_and_a_decoder_have_three_kinds_of_attention(transformers, tm
             trace_of(kind, tmp_path)
     with pytest.raises(UsageError, match="takes one text"):
         trace_of("self", tmp_path, "a b c")
-    made(transformers, CASES["bert"], 0, tmp_path / "bert")
-    word_pieces(tmp_path / "bert")
+    model_of(CASES["bert"], transformers, tmp_path / "bert")
     for kind, said in (("masked", "not causal"), ("cross", "reads one text")):
         with pytest.raises(UsageError, match=said):
             trace_of(kind, tmp_path / "bert", "a")
@@ -254,15 +238,11 @@ TURNED = ["llama", "llama 3", "mistral", "qwen2", "qwen3", "gpt_neox", "modernbe
 
 @pytest.mark.parametrize("name", TURNED)
 def test_content_and_distance_are_told_apart_where_vectors_are_turned(name, transformers, tmp_path):
-    import torch
-
-    model = made(transformers, CASES[name], 0, tmp_path)
-    word_pieces(tmp_path)
-    with torch.no_grad():
-        expected = model(input_ids=torch.tensor([IDS]), output_attentions=True).attentions
+    model = model_of(CASES[name], transformers, tmp_path)
+    expected = attentions(model)
     for layer, attention in enumerate(expected[:2]):
         trace = trace_of("self", tmp_path, layer=layer, head="all")
-        for head, weights in zip(trace.heads, attention[0].numpy(), strict=True):
+        for head, weights in zip(trace.heads, attention, strict=True):
             close(head.scores, head.q @ head.k.T, 1e-9)  # as if the words had no places
             close(head.scaled_scores, head.scores * trace.scale, 1e-9)
             close(
@@ -279,8 +259,7 @@ def test_content_and_distance_are_told_apart_where_vectors_are_turned(name, tran
 
 
 def test_what_the_distance_adds_depends_on_the_distance_alone(transformers, tmp_path):
-    made(transformers, CASES["llama"], 0, tmp_path)
-    word_pieces(tmp_path)
+    model_of(CASES["llama"], transformers, tmp_path)
     short, long = (
         trace_checkpoint("self", text, None, Settings(layer=0), str(tmp_path)).shown
         for text in ("cat a b", "home cat a b")
@@ -297,8 +276,7 @@ def test_what_the_distance_adds_depends_on_the_distance_alone(transformers, tmp_
 def test_a_script_recomputes_a_models_head(name, settings, framework, transformers, tmp_path, capsys):
     from attn_cli.render.code import script
 
-    made(transformers, CASES[name], 0, tmp_path)
-    word_pieces(tmp_path)
+    model_of(CASES[name], transformers, tmp_path)
     trace = trace_of("self", tmp_path, layer=1, **settings)
     names = {}
     exec(script(trace, framework), names)
@@ -309,8 +287,7 @@ def test_a_script_recomputes_a_models_head(name, settings, framework, transforme
 def test_a_long_text_is_traced_in_blocks_as_a_short_one(transformers, tmp_path, monkeypatch):
     from attn_cli.pipeline import record as build_trace
 
-    made(transformers, CASES["gemma2"], 0, tmp_path)
-    word_pieces(tmp_path)
+    model_of(CASES["gemma2"], transformers, tmp_path)
     whole = trace_of("self", tmp_path, layer=2, query="walk")
     monkeypatch.setattr(build_trace, "LARGE", 10)
     part = trace_of("self", tmp_path, layer=2, query="walk")
@@ -342,8 +319,7 @@ def projected(X, W, b):
 
 @pytest.mark.parametrize("name", ALL_KINDS)
 def test_x_times_w_makes_queries_keys_and_values(name, transformers, tmp_path):
-    made(transformers, CASES[name], 0, tmp_path)
-    word_pieces(tmp_path)
+    model_of(CASES[name], transformers, tmp_path)
     settings = Settings(layer=1, head="all")
     trace = trace_checkpoint("self", TEXT, None, settings, str(tmp_path), keep_weights=True)
     checked(json.loads(json.dumps(trace.to_dict(steps=True))))
@@ -386,8 +362,7 @@ def test_neighbouring_heads_share_the_w_that_makes_their_k_and_v(tmp_path):
 def test_the_layer_output_of_bert_is_what_its_own_module_makes(transformers, tmp_path):
     import torch
 
-    model = made(transformers, CASES["bert"], 0, tmp_path)
-    word_pieces(tmp_path)
+    model = model_of(CASES["bert"], transformers, tmp_path)
     seen = {}
     attention = model.bert.encoder.layer[1].attention
     attention.output.dense.register_forward_hook(lambda module, given, made: seen.update(output=made))
@@ -404,8 +379,7 @@ def test_the_layer_output_of_bert_is_what_its_own_module_makes(transformers, tmp
 
 @pytest.mark.parametrize("kind", ["self", "masked", "cross"])
 def test_x_times_w_holds_for_an_encoder_and_a_decoder(kind, transformers, tmp_path):
-    made(transformers, PAIRS["bart"], 0, tmp_path)
-    word_pieces(tmp_path)
+    model_of(PAIRS["bart"], transformers, tmp_path)
     context = None if kind == "self" else "a b c"
     settings = Settings(layer=1, head="3")
     trace = trace_checkpoint(kind, TEXT, context, settings, str(tmp_path), keep_weights=True)
@@ -435,8 +409,7 @@ def test_a_models_json_with_steps_is_read_again(name, transformers, tmp_path):
     from attn_cli.inputs.saved_weights import read_saved
     from attn_cli.pipeline.sources.weights import trace_weights
 
-    made(transformers, CASES[name], 0, tmp_path)
-    word_pieces(tmp_path)
+    model_of(CASES[name], transformers, tmp_path)
     trace = trace_checkpoint("self", TEXT, None, Settings(layer=1), str(tmp_path), keep_weights=True)
     record = trace.to_dict(steps=True)
     text = json.dumps(record)
@@ -456,8 +429,7 @@ def test_a_models_json_with_steps_is_read_again(name, transformers, tmp_path):
 
 def test_a_decoder_says_how_it_reads_its_text_and_keeps_a_last_word_that_no_sign_closes(tmp_path):
     transformers = pytest.importorskip("transformers")
-    made(transformers, PAIRS["t5"], 0, tmp_path)
-    word_pieces(tmp_path)
+    model_of(PAIRS["t5"], transformers, tmp_path)
     trace = trace_checkpoint("cross", "the cat", "a b", Settings(next=1), str(tmp_path))
     assert trace.notes and "shifted right by one" in trace.notes[0]
     closed = trace.query_tokens[1:]

@@ -5,10 +5,11 @@ import pytest
 
 from attn_cli import Settings, trace_masked, trace_self
 from tests.alike import FLOAT32
-from tests.models.checkpoints.by_hand import gpt2, small_bert, small_gpt2, word_pieces
-from tests.models.checkpoints.test_parity import CASES, PAIRS, made
+from tests.models.checkpoints.by_hand import gpt2, small_bert, small_gpt2
+from tests.models.checkpoints.test_parity import CASES, PAIRS
 from tests.models.checkpoints.test_run import by_loops
-from tests.pipeline.records import record
+from tests.pipeline import records
+from tests.pipeline.records import attentions, model_of, record
 from tests.shell import here
 
 TEXT = "dabca"
@@ -69,15 +70,8 @@ def test_a_word_cannot_be_switched_off_in_it(folder):
 
 @pytest.mark.parametrize("name", ["bert", "modernbert", "gpt_neo"])
 def test_it_reaches_further_than_a_layer_s_window(name, tokenizers, transformers, tmp_path):
-    import torch
-
-    model = made(transformers, CASES[name], 0, tmp_path)
-    word_pieces(tmp_path)
-    with torch.no_grad():
-        ids = torch.tensor([[2, 5, 6, 7, 8, 9, 10, 3]])
-        expected = model(input_ids=ids, output_attentions=True).attentions
-    expected = torch.stack(expected)[:, 0].numpy().astype(np.float64)
-    trace = trace_self("the cats walking home", Settings(model=str(tmp_path), head="rollout"))
+    expected = np.array(attentions(model_of(CASES[name], transformers, tmp_path)), np.float64)
+    trace = trace_self(records.TEXT, Settings(model=str(tmp_path), head="rollout"))
     rolled = rolled_up_to(expected, len(expected) - 1)
     np.testing.assert_allclose(trace.weights, rolled, atol=1e-5)
     allowed = np.ones_like(rolled, bool) if trace.mask is None else trace.mask
@@ -145,7 +139,6 @@ def test_it_needs_layers_and_one_text(file, tmp_path):
 
 
 def test_a_decoder_s_cross_attention_has_none(tokenizers, transformers, tmp_path):
-    made(transformers, PAIRS["t5"], 0, tmp_path)
-    word_pieces(tmp_path)
+    model_of(PAIRS["t5"], transformers, tmp_path)
     ran = here("cross", "the cat", "a b", "-m", str(tmp_path), "--head", "rollout")
     assert ran.code == 2 and "needs self-attention" in ran.err
