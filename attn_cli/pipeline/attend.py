@@ -100,7 +100,6 @@ class Work(NamedTuple):
         return (weights for weights, *_ in self._rows(name, None))
 
     def _rows(self, name: str, report: OnPart | None) -> Iterator[SomeRows]:
-        """Yield a head block by block, or the mean, which has no output here."""
         heads = [head for head in self.heads if name in (head.name, "mean")]
         if heads[0].ready is not None or heads[0].steps is not None:
             from attn_cli.pipeline.long_text import rows_of

@@ -66,7 +66,6 @@ def settings_for_positions(settings: Settings) -> Settings:
 
 
 def _table(settings: Settings, stack: EncoderStack | None) -> OpenVectors:
-    """Open the vectors that the settings name: those that the model was learned on, if there is one."""
     table = open_table("word2vec" if settings.embedding is None else settings.embedding, "random, ")
     if stack is not None:
         check_pairing(stack, table)

@@ -84,14 +84,12 @@ def page_of_weights(saved: Saved, settings: Settings) -> Page:
 
 
 def _of_layers(layers: Iterator[Attended], settings: Settings, name: str | None = None) -> Page:
-    """Return the page of layers, each of which is computed while the page is made."""
     first = next(layers)
     shown = wanted_layer(settings, first.layers, name or str(first.inputs.embedding.name))
     return Page(map(record, chain((first,), layers)), first.layers, shown)
 
 
 def _taught(stack: EncoderStack) -> dict[str, str]:
-    """Return what each head of the last layer was taught, where that is known."""
     last = stack.layers - 1
     return {name: about for name in stack.head_names(last) if (about := stack.learned(last, name).about)}
 
@@ -127,7 +125,6 @@ def _words(trace: Trace, settings: Settings, count: int, stack: EncoderStack | N
 
 
 def _commonest(table: OpenVectors, count: int) -> tuple[list[str], Array]:
-    """Return the first words of a table, as many as that, and their vectors (words, dim)."""
     words: list[str] = []
     parts: list[Array] = []
     for rows in table.rows():

@@ -123,7 +123,6 @@ def settings_for(
 
 
 def _shows_the_next(mask: str) -> bool:
-    """Return whether a word may look at the next one under a mask that has a name."""
     found = None if find_rule(mask) is None else named(mask, 2, 2)
     return mask == "none" or (found is not None and bool(found.rows(range(1))[0, 1]))
 

@@ -264,7 +264,6 @@ def head_count(settings: Settings, given: Given, names: tuple[str, ...], axis: i
 def _heads(
     projection: model.Projection, inputs: Inputs, biases: Mapping[str, Array | None]
 ) -> tuple[Head, ...]:
-    """Return the heads with their queries, keys and values; `biases` are by their names."""
     X, context = inputs.query.X, inputs.key.X
     assert X is not None and context is not None
     made = []

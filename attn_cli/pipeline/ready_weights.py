@@ -132,7 +132,6 @@ def _sound(weights: Array, name: str, heads: tuple[str, ...]) -> tuple[Array, li
 def _with_inferred_mask(
     found: SelectedWeights, used: Bools, in_layer: Bools, padded: Bools | None
 ) -> SelectedWeights:
-    """Infer a mask from the zeros, and from the file's attention_mask where it has one."""
     allowed, name, padding, notes = infer_mask(used, in_layer, found.key_tokens, padded)
     return _zeroed(found, padding)._replace(allowed=allowed, mask_name=name).with_notes(*notes)
 
@@ -180,7 +179,6 @@ def _is_bfloat16(weights: NDArray[Any]) -> bool:
 
 
 def _sums(found: SelectedWeights, tolerance: float) -> list[str]:
-    """Return a note where rows do not sum to one."""
     sums = found.weights.sum(axis=-1)
     if found.allowed is not None:
         sums = sums[:, found.allowed.any(axis=-1)]

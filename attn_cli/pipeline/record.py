@@ -72,7 +72,6 @@ def _with_layout_note(trace: Trace, one: Attended) -> Trace:
 
 
 def _in_dtype(head: Head, dtype: str) -> Head:
-    """Return the head with q, k, v and bias in float32 or float64."""
     with np.errstate(over="ignore"):  # an overflow to infinity is refused by the score check
         q, k, v, bias = (
             M if M is None else M.astype(dtype, copy=False) for M in (head.q, head.k, head.v, head.bias)

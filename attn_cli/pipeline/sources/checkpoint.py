@@ -85,7 +85,6 @@ class Reading(NamedTuple):
             yield one._replace(finish=partial(self._with_words, finish=one.finish)) if is_last else one
 
     def _layers(self, settings: Settings, number: int | None) -> Iterator[tuple[int, Attended]]:
-        """Yield layer `number`, or each."""
         for steps in self.layers(number):
             if number in (None, steps.layer):
                 of_layer = replace(settings, layer=steps.layer) if number is None else settings
@@ -162,7 +161,6 @@ class Reading(NamedTuple):
         )
 
     def _with_words(self, trace: Trace, finish: Callable[[Trace], Trace]) -> Trace:
-        """Return the trace with what the model says, at the end or at each place."""
         from attn_cli.pipeline.next_words import find_next_words, likeliest  # only those who ask pay
 
         trace, settings, ids = finish(trace), trace.settings, self.query.ids
@@ -278,7 +276,6 @@ def read_texts(kind: str, text: str, context: str | None, settings: Settings, mo
 
 
 def _is_own(settings: Settings) -> bool:
-    """Tell whether a layer attends as the model itself does."""
     tried = (settings.mask, settings.score, settings.without or None)
     return tried == (None, None, None) and settings.temperature == 1
 

@@ -90,7 +90,6 @@ def _with_scale(layer: Layer, given: Given, settings: Settings) -> Layer:
 
 
 def _take_x(given: Given, settings: Settings) -> Taken:
-    """Take X, and the context where there is one, and project them."""
     weights, X = read_weights(settings), given.get("X")
     if X is None:
         shown = " attn show draws ready weights." if "weights" in given.ignored else ""
@@ -132,7 +131,6 @@ def _side_by_side(given: Given, n_q: int, n_k: int, has_second_input: bool) -> I
 
 
 def _take_qkv(given: Given, settings: Settings) -> Taken:
-    """Take Q, K and V as given, their columns split among the heads."""
     if settings.pad:
         raise UsageError(
             f"{given.name} gives Q, K and V themselves: there are no vectors to add padding to.",
@@ -210,7 +208,6 @@ def _take_scores(given: Given, settings: Settings) -> Taken:
 
 
 def _refuse_settings(given: Given, scores: GivenScores, settings: Settings) -> None:
-    """Raise an error for what cannot be where the scores are given."""
     heads = len(scores.values)
     if settings.pad:
         raise UsageError(
@@ -281,7 +278,6 @@ def _with_blanks(masks: Sequence[Mask | None], scores: Array, name: str) -> list
 
 
 def _bare(trace: Trace, has_values: bool) -> Trace:
-    """Return the trace without what stood in for queries, keys and values."""
 
     def bare(head: Head) -> Head:
         head = replace(head, q=None, k=None)

@@ -146,7 +146,6 @@ def layers_of_text(
 def _attended(
     kind: str, inputs: Inputs, settings: Settings, shared: Shared, report: OnPart | None
 ) -> Attended:
-    """Return one layer: of a learned model, above what the layers below make of the inputs."""
     stack = shared.stack
     mask = wanted_mask(settings, None, inputs)
     if stack is None:
@@ -192,7 +191,6 @@ def _layers_of_model(
     opened: OpenModel | None,
     keep_weights: bool,
 ) -> Iterator[Attended]:
-    """Yield the layers of a pretrained model, which has its own tokens, vectors and heads."""
     # Only for a model on disk.
     from attn_cli.models.checkpoints.open_model import open_model
     from attn_cli.pipeline.sources.checkpoint import read_texts
@@ -273,7 +271,6 @@ def _about_language(query: Tokens, key: Tokens | None, inputs: Inputs, settings:
 
 
 def _about_positions(before: Settings, settings: Settings, stack: EncoderStack | None) -> list[str]:
-    """Return the note on which projection goes with positions."""
     if settings.positions != "sinusoidal":
         return []
     if settings.projection != before.projection:

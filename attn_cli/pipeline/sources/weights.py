@@ -74,7 +74,6 @@ def _asked_layer(saved: Saved, settings: Settings) -> str | int | None:
 
 
 def _attended(saved: Saved, settings: Settings) -> Attended:
-    """Return one layer of ready weights, whose trace has the steps that attn's own JSON holds."""
     n_q, n_k = saved.weights.shape[-2:]
     mask = stated_mask(settings, saved.mask, n_q, n_k, saved.name)
     if mask is not None and mask.array is not None and settings.mask is None:
@@ -231,7 +230,6 @@ def _steps(trace: Trace, head: Head, bias: Array | None) -> Steps:
 
 
 def _weights(name: str, record: Record, layout: str) -> HeadWeights | None:
-    """Return a head's W and b, as in x W; None where it has none."""
     W = [_optional(record, f"W_{letter}", 2) for letter in "qkv"]
     W_q, W_k, W_v = (None if M is None else in_out(M, layout) for M in W)
     if W_q is None or W_k is None or W_v is None:
