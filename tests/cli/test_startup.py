@@ -10,7 +10,7 @@ from tests.cli.test_completion import blocked
 from tests.shell import COMMAND, attn, shell, surroundings
 from tests.thorough import like_cases
 
-HEAVY = ("gensim", "scipy", "torch", "pydantic", "keras", "pandas", "matplotlib")
+HEAVY = ("gensim", "scipy", "torch", "pydantic", "keras", "pandas", "matplotlib", "textual", "asyncio")
 
 
 def imported(*args: str) -> set[str]:

@@ -7,19 +7,13 @@ host took away (a virtual machine's "steal"): on a busy machine the wall says mo
 """
 
 import argparse
-import contextlib
-import fcntl
 import os
-import pty
-import select
-import signal
-import struct
+import re
 import sys
-import termios
 import time
 from itertools import cycle, islice
 
-from tests.shell import COMMAND, surroundings
+from tests.stage import Stage
 
 QUIET = 0.03  # seconds without a byte after which a screen is whole
 TEXT = (
@@ -35,73 +29,43 @@ CASES = {  # name: words, keys before, the keys that are timed, milliseconds all
 }
 
 
-def keys_of(text: str) -> list[bytes]:
-    """Cut keys apart: an arrow is one."""
-    found, rest = [], text
-    while rest:
-        size = 3 if rest.startswith("\x1b[") else 1
-        found.append(rest[:size].encode())
-        rest = rest[size:]
-    return found
+class Timed(Stage):
+    """attn live on a terminal, with a watch."""
 
-
-class Screen:
-    """attn live on a terminal."""
-
-    def __init__(self, text: str, columns: int, rows: int) -> None:
-        self.pid, self.terminal = pty.fork()
-        if not self.pid:
-            os.environ.clear()
-            os.environ.update(surroundings({"COLORTERM": "truecolor"}))
-            os.execvp(COMMAND[0], [*COMMAND, "live", text])
-        fcntl.ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        self.read(20.0, 1.5)
-
-    def read(self, limit: float, quiet: float) -> float | None:
+    def all_read(self, limit: float, quiet: float) -> float | None:
         """Read until nothing comes for a while; return when the last byte came, None if none did."""
         last, end = None, time.perf_counter() + limit
-        while time.perf_counter() < end:
-            wait = quiet if last is not None else end - time.perf_counter()
-            if not select.select([self.terminal], [], [], wait)[0]:
-                break
-            with contextlib.suppress(OSError):
-                os.read(self.terminal, 1 << 20)
+        while time.perf_counter() < end and self.read(quiet if last else end - time.perf_counter()):
             last = time.perf_counter()
         return last
 
-    def timed(self, key: bytes) -> float | None:
+    def timed(self, key: str) -> float | None:
         """Press a key, and return the milliseconds until its screen is there; None where nothing changes."""
         began = time.perf_counter()
-        os.write(self.terminal, key)
-        last = self.read(1.0, QUIET)
+        self.press(key)
+        last = self.all_read(1.0, QUIET)
         return None if last is None else 1000 * (last - began)
 
     def processor(self) -> float:
         """Return the milliseconds of processor time that the program has taken until now."""
-        with open(f"/proc/{self.pid}/stat", encoding="utf-8") as stat:
+        with open(f"/proc/{self.run.pid}/stat", encoding="utf-8") as stat:
             user, system = stat.read().rsplit(")", 1)[1].split()[11:13]
         return 1000 * (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
-
-    def close(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGTERM)
-        os.waitpid(self.pid, 0)
-        os.close(self.terminal)
 
 
 def measured(name: str, count: int) -> tuple[list[float], float]:
     """Return the times of so many keys, the shortest first, and the mean processor time of one."""
     words, before, keys, _ = CASES[name]
-    screen = Screen(" ".join(islice(cycle(WORDS), words)), 120, 40)
-    try:
-        for key in keys_of(before):
+    keys_before, timed = (re.findall("\x1b\\[.|.", text) for text in (before, keys))
+    text = " ".join(islice(cycle(WORDS), words))
+    with Timed("live", text, columns=120, rows=40, env={"COLORTERM": "truecolor"}) as screen:
+        screen.all_read(20.0, 1.5)
+        for key in keys_before:
             screen.timed(key)
-            screen.read(2.0, 0.5)
+            screen.all_read(2.0, 0.5)
         before_all = screen.processor()
-        times = [screen.timed(key) for key in islice(cycle(keys_of(keys)), count)]
+        times = [screen.timed(key) for key in islice(cycle(timed), count)]
         taken = screen.processor() - before_all
-    finally:
-        screen.close()
     return sorted(time for time in times if time is not None), taken / count
 
 

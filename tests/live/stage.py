@@ -42,6 +42,13 @@ class Stage:
             self.send(key)
             await self.settled()
 
+    async def goes(self, *steps: tuple[str, ...]) -> None:
+        """Press the keys of each step, and look for what the screen says then; ! stands before what it does not."""
+        for keys, *said in steps:
+            await self.press(*keys.split())
+            for text in said:
+                assert (text.lstrip("!") in self.said()) != text.startswith("!"), (keys, text, self.text())
+
     async def type(self, text: str) -> None:
         """Type a text letter by letter without waiting."""
         for letter in text:
@@ -117,6 +124,11 @@ def play(act: Callable[[Stage], Any], app: LiveApp | None = None, size: tuple[in
     if app.failure is not None:
         raise app.failure
     return app
+
+
+def goes(*steps: tuple[str, ...], app: LiveApp | None = None, size: tuple[int, int] = SIZE) -> LiveApp:
+    """Run the program through steps: keys, and what the screen says then."""
+    return play(lambda stage: stage.goes(*steps), app, size)
 
 
 def traced(text: str = FOX, **settings: Any):

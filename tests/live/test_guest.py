@@ -202,17 +202,12 @@ sys.exit(main(["live"]))
 
 
 def test_a_locale_without_utf_8_has_ascii_and_says_so():
-    env = surroundings({"LC_ALL": "C"})
-    child = pexpect.spawn(
-        sys.executable, ["-m", "attn_cli", "live", FOX], env=env, dimensions=(24, 80), timeout=30
-    )
-    child.expect("LC_ALL=C.UTF-8 has blocks")
-    child.send("h")
-    child.expect("quit")
-    child.send("q")
-    child.expect(pexpect.EOF)
-    child.close()
-    assert child.exitstatus == 0
+    with Stage("live", FOX, env={"LC_ALL": "C"}) as stage:
+        stage.wait_for(lambda stage: shows(stage, "LC_ALL=C.UTF-8 has blocks"))
+        stage.press("h")
+        stage.wait_for(ready)
+        stage.press("q")
+        assert stage.code() == 0
 
 
 def test_a_terminal_that_vanishes_under_nohup_ends_it():
@@ -248,11 +243,3 @@ def test_it_goes_on_after_signals_to_continue_in_the_middle_of_drawing():
         stage.wait_for(lambda stage: shows(stage, "Keys"))
         stage.press("q")
         assert stage.code() == 0
-
-
-def test_other_commands_load_no_textual():
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "attn_cli", "--help"],
-        env=surroundings(), capture_output=True, text=True,
-    )  # fmt: skip
-    assert "textual" not in done.stderr and "asyncio" not in done.stderr

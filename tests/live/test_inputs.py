@@ -8,8 +8,10 @@ import pytest
 pytest.importorskip("textual")
 
 from attn_cli.inputs.matrices import read_given
+from attn_cli.inputs.saved_weights import read_saved
 from attn_cli.live.keys import MATRICES, WEIGHTS
 from attn_cli.live.sources import MatricesSource, ModelSource, WeightsSource
+from attn_cli.pipeline.sources.weights import trace_weights
 from attn_cli.settings.settings import Settings
 from tests.alike import FLOAT32
 from tests.live.stage import made, play
@@ -92,68 +94,54 @@ def test_an_edited_view_is_written_as_json_that_compute_reads(matrices, at):
     assert np.allclose(again["weights"], weights_of(RECORD | {"X": [[3, 0], [0, 1], [1, 1]]}))
 
 
-def test_saved_weights_are_shown_head_by_head(tmp_path):
-    from attn_cli.inputs.saved_weights import read_saved
-
-    draw = np.random.default_rng(0)
-    weights = draw.random((2, 3, 4, 4))
-    weights /= weights.sum(axis=-1, keepdims=True)
-    path = tmp_path / "weights.npy"
-    np.save(path, weights)
-    source = WeightsSource(read_saved(path.read_bytes(), "weights.npy", None, None), str(path))
-
-    async def act(stage):
-        assert np.allclose(stage.trace.weights, weights[1, 0])
-        await stage.press("h")
-        assert np.allclose(stage.trace.weights, weights[1, 1])
-        await stage.press("l")
-        assert np.allclose(stage.trace.weights, weights[0, 0])
-        for key in ("s", "+", "x", "d", "enter"):
-            await stage.press(key)
-            assert "have no scores" in stage.text()
-        assert np.allclose(stage.trace.weights, weights[0, 0])
-        await stage.press("m")
-        assert "Leave out --mask" in stage.text(), "a mask that does not fit is said, and taken back"
-        assert stage.state.question.settings.mask is None
-        await stage.press("c")
-        assert f"attn show {path} --layer 0" in stage.text().replace("\n", "")
-
-    play(act, made("", source=source), size=(200, 24))
-
-
-def test_saved_weights_of_several_layers_have_a_rollout_among_the_heads(tmp_path):
-    from attn_cli.inputs.saved_weights import read_saved
-    from attn_cli.pipeline.sources.weights import trace_weights
-
+@pytest.fixture
+def saved_weights(tmp_path):
+    """Two layers of three heads in a file: their weights, what was read, the file."""
     weights = np.random.default_rng(0).random((2, 3, 4, 4))
     weights /= weights.sum(axis=-1, keepdims=True)
     path = tmp_path / "weights.npy"
     np.save(path, weights)
-    saved = read_saved(path.read_bytes(), "weights.npy", None, None)
+    return weights, read_saved(path.read_bytes(), "weights.npy", None, None), str(path)
+
+
+def test_saved_weights_are_shown_head_by_head(saved_weights):
+    weights, saved, path = saved_weights
 
     async def act(stage):
-        await stage.press("h", "h", "h", "h", "h")
+        for key, layer, head in (("escape", 1, 0), ("h", 1, 1), ("l", 0, 0)):
+            await stage.press(key)
+            assert np.allclose(stage.trace.weights, weights[layer, head])
+        await stage.goes(*((key, "have no scores") for key in ("s", "+", "x", "d", "enter")))
+        assert np.allclose(stage.trace.weights, weights[0, 0])
+        await stage.goes(("m", "Leave out --mask"))  # a mask that does not fit is said, and taken back
+        assert stage.state.question.settings.mask is None
+        await stage.press("c")
+        assert f"attn show {path} --layer 0" in stage.text().replace("\n", "")
+
+    play(act, made("", source=WeightsSource(saved, path)), size=(200, 24))
+
+
+def test_saved_weights_of_several_layers_have_a_rollout_among_the_heads(saved_weights):
+    weights, saved, path = saved_weights
+
+    async def act(stage):
+        await stage.goes(("h h h h h", "head rollout"))
         assert np.allclose(stage.trace.weights, trace_weights(saved, Settings(head="rollout")).weights)
-        assert "head rollout" in stage.text()
         await stage.press("h")
         assert np.allclose(stage.trace.weights, weights[1, 0])
         await stage.press("H", "H")
         assert stage.state.question.settings.head == "all"
-        await stage.press("c")
-        assert "--layer all" in stage.text()
+        await stage.goes(("c", "--layer all"))
 
-    play(act, made("", source=WeightsSource(saved, str(path))), size=(200, 24))
+    play(act, made("", source=WeightsSource(saved, path)), size=(200, 24))
 
 
 def test_a_model_on_disk_has_its_layers_and_heads(tmp_path):
     pytest.importorskip("tokenizers")
-    from tests.models.checkpoints.by_hand import GPT2, gpt2, saved
+    from tests.models.checkpoints.by_hand import small_gpt2
     from tests.small_models import trace_checkpoint
 
-    folder = str(saved(tmp_path / "gpt2", GPT2, gpt2()))
-    words = ["a", "b", "c", "d", "Ġa", "Ġb"]
-    (tmp_path / "gpt2" / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(words)}))
-    (tmp_path / "gpt2" / "merges.txt").write_text("#version: 0.2\n")
+    folder = small_gpt2(tmp_path / "gpt2")
     settings = Settings(model=folder)
 
     def expected(**chosen):

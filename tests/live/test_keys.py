@@ -26,7 +26,7 @@ from attn_cli.live.keys import (
 from attn_cli.live.scene import slider
 from attn_cli.live.sources import TextSource
 from attn_cli.settings.settings import Settings
-from tests.live.stage import FOX, made, numbers_of, play, same, traced
+from tests.live.stage import FOX, goes, made, numbers_of, play, same, traced
 
 LATER = {"text", "write", "quit", "undo", "redraw"}  # actions that the program itself does
 HEADS = traced().head_names
@@ -58,25 +58,18 @@ def test_a_key_goes_through_all_values_and_back(key, back, name, values, setting
     play(act, made(settings=Settings(**settings)), size=(100, 24))
 
 
-def test_all_heads_are_seen_at_once():
-    async def act(stage):
-        await stage.press("H")
-        assert all(name in stage.text() for name in HEADS)
-
-    play(act)
-
-
-def test_l_says_that_there_is_one_layer_until_the_next_key():
-    async def act(stage):
-        await stage.press("l")
-        assert "There is one layer here; -p roles-deep has more, and so has a model (-m)." in stage.said()
-        await stage.press("w")
-        assert "There is one layer" not in stage.said(), "a prompt takes the place of what was said before"
-        assert "Write the view to this file: .svg, .html, .json and others. Esc: do not." in stage.said()
-        await stage.press("escape")
-        assert "q quit" in stage.text()
-
-    play(act, size=(40, 12))
+def test_all_heads_are_seen_at_once_and_what_a_key_says_stands_until_the_next():
+    goes(("H", *HEADS))
+    goes(
+        ("l", "There is one layer here; -p roles-deep has more, and so has a model (-m)."),
+        (
+            "w",
+            "!There is one layer",
+            "Write the view to this file: .svg, .html, .json and others. Esc: do not.",
+        ),
+        ("escape", "q quit"),
+        size=(40, 12),
+    )
 
 
 def test_plus_and_minus_change_the_temperature_and_0_brings_it_back():
@@ -114,16 +107,13 @@ def test_arrows_choose_a_cell_within_the_matrix():
 
 def test_enter_opens_the_arithmetic_and_closes_it():
     async def act(stage):
-        await stage.press("enter")
+        await stage.goes(("enter", 'One row by hand: what does "jumped" look at?'))
         assert stage.state.pane == ROW
-        assert 'One row by hand: what does "jumped" look at?' in stage.text()
-        await stage.press(*["pagedown"] * 4)
-        assert "output = [" in stage.text()
+        await stage.goes(("pagedown " * 4, "output = ["))
         assert stage.state.scrolled < 60, "scrolling ends where the pane does"
-        await stage.press("enter")
-        assert stage.state.pane == WEIGHTS
-        await stage.press("enter", "escape")
-        assert stage.state.pane == WEIGHTS
+        for keys in (["enter"], ["enter", "escape"]):
+            await stage.press(*keys)
+            assert stage.state.pane == WEIGHTS
 
     play(act)
 
@@ -168,10 +158,7 @@ def test_v_over_other_words_says_that_they_differ():
     async def act(stage):
         await stage.press(*["down"] * 4, "t", "ctrl+u")
         await stage.type("she likes coffee")
-        await stage.press("escape", "v")
-        assert "The tokens differ" in stage.text()
-        await stage.press("v", "down", "enter", "escape")
-        assert "she" in stage.text()
+        await stage.goes(("escape v", "The tokens differ"), ("v down enter escape", "she"))
 
     play(act)
 
@@ -181,15 +168,11 @@ def test_d_walks_through_the_steps_and_back():
 
     async def act(stage):
         for name in names.split(";"):
-            await stage.press("d")
-            assert stage.state.pane == STEPS and name in stage.text()
-            assert "h: another head" in stage.text() and "--head" not in stage.text()
-        await stage.press("D")
-        assert "Softmax" in stage.text()
-        await stage.press("d", "d")
+            await stage.goes(("d", name, "h: another head", "!--head"))
+            assert stage.state.pane == STEPS
+        await stage.goes(("D", "Softmax"), ("d d",))
         assert stage.state.pane == WEIGHTS
-        await stage.press("D")
-        assert "Output" in stage.text()
+        await stage.goes(("D", "Output"))
 
     play(act, made(settings=Settings(mask="causal")))
 
@@ -204,28 +187,20 @@ def test_b_draws_large_blocks_where_there_is_room():
         await stage.press("b")
         assert "looks at" in stage.text()
 
-    async def without_room(stage):
-        await stage.press("b")
-        assert "Too many words for large blocks" in stage.said()
-        await stage.press("b")
-        assert "Too many words" not in stage.said()
-
     play(act, size=(100, 24))
-    play(without_room, made(" ".join([FOX] * 4)), size=(40, 12))
+    room = "Too many words for large blocks"
+    goes(("b", room), ("b", f"!{room}"), app=made(" ".join([FOX] * 4)), size=(40, 12))
 
 
 def test_u_undoes_one_change_after_the_other():
     async def act(stage):
-        await stage.press("u")
-        assert "nothing to undo" in stage.text()
-        await stage.press("m", "+", "h", "u")
+        await stage.goes(("u", "nothing to undo"), ("m + h u",))
         assert same(stage.trace, traced(mask="causal", temperature=1.2))
         await stage.press("u", "u")
         assert same(stage.trace, traced())
-        await stage.press("t", "a", "backspace", "escape", "u")
-        assert "nothing to undo" in stage.text(), "a text that is as before is no change"
-        await stage.press("e")
-        assert "Only small matrices that are given" in stage.text()
+        # A text that is as before is no change.
+        await stage.goes(("t a backspace escape u", "nothing to undo"))
+        await stage.goes(("e", "Only small matrices that are given"))
 
     play(act)
 
@@ -284,14 +259,9 @@ def test_help_covers_a_pane_and_names_every_key_and_the_way_back(size):
 
 
 def test_tab_shows_the_row_on_a_small_screen():
-    async def act(stage):
-        assert "jumped" in stage.text() and "attending to" not in stage.text()
-        await stage.press("tab")
-        assert "jumped attending to:" in stage.text()
-        await stage.press("tab")
-        assert stage.state.pane == WEIGHTS
-
-    play(act, size=(40, 12))
+    shown = ("jumped", "!attending to")
+    app = goes(("escape", *shown), ("tab", "jumped attending to:"), ("tab", *shown), size=(40, 12))
+    assert app.session.state.pane == WEIGHTS
 
 
 @pytest.mark.parametrize(("key", "code"), [("q", 0), ("ctrl+c", 130), ("ctrl+q", 0)])
