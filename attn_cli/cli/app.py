@@ -9,46 +9,34 @@ from typing import Any
 
 import attn_cli
 
-# name: (module under attn_cli.cli.commands, function); a noun has its help and its verbs
-COMMANDS: dict[str, tuple[str, Any]] = {
-    "explain": ("attend", "explain"),
-    "self": ("attend", "self_"),
-    "masked": ("attend", "masked"),
-    "cross": ("attend", "cross"),
-    "lookup": ("lookup", "lookup"),
-    "compute": ("compute", "compute"),
-    "check": ("check", "check"),
-    "exercise": ("exercise", "exercise"),
-    "compare": ("compare", "compare"),
-    "show": ("show", "show_"),
-    "page": ("attend", "page"),
-    "heads": ("heads", "heads"),
-    "live": ("live", "live"),
-    "example": ("example", "example"),
+
+def _listed(written: str) -> dict[str, tuple[str, Any]]:
+    """Return commands by name: the module under attn_cli.cli.commands, and the function."""
+    parts = (one.split(":") for one in written.split())
+    return {function.rstrip("_"): (module, function) for module, function in parts}
+
+
+COMMANDS: dict[str, tuple[str, Any]] = {  # a noun has its help and its verbs
+    **_listed(
+        "attend:explain attend:self_ attend:masked attend:cross lookup:lookup compute:compute check:check"
+    ),
+    **_listed(
+        "exercise:exercise compare:compare show:show_ attend:page heads:heads live:live example:example"
+    ),
     "vectors": (
         "Word vectors: what is known of them, neighbours, analogies, files in and out, training.\n\n"
         "Example: attn vectors nearest colour",
-        {
-            "list": ("vectors", "list_"),
-            "info": ("vectors", "info"),
-            "nearest": ("vectors", "nearest"),
-            "analogy": ("vectors", "analogy"),
-            "import": ("vector_files", "import_"),
-            "remove": ("vector_files", "remove"),
-            "export": ("vector_files", "export"),
-            "download": ("vector_files", "download"),
-            "train": ("vector_files", "train"),
-            "subwords": ("vector_files", "subwords"),
-        },
+        _listed(
+            "vectors:list_ vectors:info vectors:nearest vectors:analogy vector_files:import_ vector_files:remove "
+            "vector_files:export vector_files:download vector_files:train vector_files:subwords"
+        ),
     ),
     "learn": (
         "Learned attention: train a layer of heads on a treebank, score any model.\n\n"
         "Example: attn learn score roles en_ewt-ud-dev.conllu",
-        {"score": ("learn", "score"), "train": ("learn", "train")},
+        _listed("learn:score learn:train"),
     ),
-    "batch": ("batch", "batch"),
-    "config": ("config", "config"),
-    "schema": ("config", "schema"),
+    **_listed("batch:batch config:config config:schema"),
 }
 EPILOG = (
     'Start with:  attn explain "The quick brown fox jumped over the lazy dog"\n\n'

@@ -55,7 +55,6 @@ def install(shell: str) -> str:
 
 
 def _stored(name: str, code: bytes) -> str:
-    """Write a file below the home folder, and return its path."""
     path = os.path.expanduser(f"~/{name}")
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with written(path) as stream:

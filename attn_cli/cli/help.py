@@ -104,12 +104,10 @@ def _split(text: str | None) -> list[str]:
 
 
 def _paragraphs(command: Any) -> list[str]:
-    """Return the paragraphs of a command's help, and of what stands below its options."""
     return [*_split(command.help), *_split(command.epilog)]
 
 
 def _summary(entry: tuple[str, Any]) -> str:
-    """Return the first paragraph of a command, read from its function, or of a group."""
     where, what = entry
     if isinstance(what, dict):
         return _split(where)[0]
@@ -185,7 +183,6 @@ def _usage(ctx: Any, width: int) -> list[str]:
 
 
 def _example(text: str, width: int) -> list[str]:
-    """Return an example on one line; where that is too long, the command stands on its own."""
     if len(text) <= width:
         return [text]
     label, _, command = text.partition(": ")

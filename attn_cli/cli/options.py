@@ -131,7 +131,6 @@ def _with_options(of: Takes) -> Function:
 
 
 def _parameter(one: Setting, of: Takes, typed: bool) -> inspect.Parameter:
-    """Return the parameter of a setting's option."""
     names, help = one.names(), ""
     if one.name == "format" and of.can:
         names = tuple(name for name in names if is_given(name, of.can))

@@ -50,7 +50,6 @@ def report(error: BaseException, args: list[str]) -> int:
 
 
 def _known(error: BaseException) -> AttnError:
-    """Return any error as one of ours."""
     if isinstance(error, AttnError):
         return error
     if type(error).__name__ == "Exit":  # help was asked for, and cannot be printed
@@ -78,7 +77,6 @@ def _known(error: BaseException) -> AttnError:
 
 
 def _usage(error: Any) -> AttnError:
-    """Return a mistake that Typer found: an unknown option, a value that does not fit."""
     is_unknown = hasattr(error, "possibilities")
     said = error.message if is_unknown else error.format_message()  # Typer's own guess
     message = (visible(" ".join(str(said).split())).rstrip(".") + ".").replace("?.", "?")

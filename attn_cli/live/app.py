@@ -216,7 +216,6 @@ class LiveApp(App[int]):
         await super().on_event(event)
 
     async def _do(self, event: Event) -> None:
-        """Do what was recorded."""
         if event.kind == "do":
             self.click(Hit(event.value, event.numbers))
             return
@@ -265,7 +264,6 @@ class LiveApp(App[int]):
         self.settle()
 
     def _copy(self, command: str) -> None:
-        """Copy a command line, and keep it for the end."""
         self.session.commands = [*(one for one in self.session.commands if one != command), command]
         if self._driver is not None:
             self._driver.write(osc52(command))

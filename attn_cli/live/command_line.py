@@ -84,7 +84,6 @@ def _row(tokens: tuple[str, ...], row: int) -> str:
 
 
 def _options(question: Question, but: str = "") -> list[str]:
-    """Return the options of all settings that are not what they are by default."""
     usual, settings = Settings(), question.settings
     found: list[str] = []
     for name, one in declared(Settings).items():

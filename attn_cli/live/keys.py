@@ -214,7 +214,6 @@ def temperature_at(place: int) -> float:
 
 
 def _off(state: State, seen: Seen) -> State:
-    """Hide the word of the chosen column, or show it again."""
     _need_scores(seen, "no word can be hidden")
     word, off = seen.trace.key_tokens[state.column], state.question.settings.without
     return state.setting(without=tuple(one for one in off if one != word) if word in off else (*off, word))
@@ -227,7 +226,6 @@ def _move(state: State, seen: Seen, rows: int, columns: int) -> State:
 
 
 def _compare(state: State, seen: Seen) -> State:
-    """Show the difference, the view before, and now again, in turn."""
     if seen.before is None:
         raise UsageError("There is no view before this one: change something, then compare.")
     compared = _next((OFF, DIFFERENCE, BEFORE), state.compared, 1)
@@ -243,7 +241,6 @@ def _step(state: State, seen: Seen, by: int = 1) -> State:
 
 
 def _edit(state: State, seen: Seen) -> State:
-    """Show the given matrices, one after the other, then the weights again."""
     given = seen.source.matrices(state.question)
     if not given:
         raise UsageError("Only small matrices that are given (--matrices FILE) can be edited.")

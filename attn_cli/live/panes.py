@@ -78,7 +78,6 @@ def weights_pane(state: State, seen: Seen, paper: Paper) -> Pane:
 
 
 def _matrix_pane(state: State, block: Matrix, notes: list[str], paper: Paper) -> Pane:
-    """Return a matrix under its notes, with its legend where there is room."""
     above = paper.draw(map(Say, notes))
     cell = (min(state.row, len(block.rows) - 1), min(state.column, len(block.columns) - 1))
     palette = paper.view.palette
@@ -159,7 +158,6 @@ def given_pane(state: State, seen: Seen, paper: Paper) -> Pane:
 
 
 def _labels(trace: Trace, name: str, values: Array) -> list[str]:
-    """Return the labels of a given matrix's rows: tokens where it has one a token, else numbers."""
     tokens = {"Q": trace.query_tokens, "X": trace.query_tokens}.get(name, trace.key_tokens)
     is_tokens = name in ("Q", "K", "V", "X", "context") and len(tokens) == len(values)
     return list(tokens) if is_tokens else [str(n) for n in range(len(values))]
@@ -189,7 +187,6 @@ def row_pane(state: State, seen: Seen, paper: Paper) -> Pane:
 
 
 def _looked_at(state: State, seen: Seen) -> tuple[Trace, State]:
-    """Return the trace whose matrix is shown, now's or the view before's, and the state with its cell inside it."""
     trace = seen.trace if seen.before is None or state.compared != BEFORE else seen.before
     return trace, state.at(state.row, state.column, (len(trace.query_tokens), len(trace.key_tokens)))
 
@@ -227,7 +224,6 @@ def _versus(trace: Trace, j: int) -> Trace:
 
 
 def _title(trace: Trace, state: State) -> str:
-    """Return which cell is chosen, and its weight in full."""
     query, key = quoted_at(trace.query_tokens, state.row), quoted_at(trace.key_tokens, state.column)
     at = trace.row_in_arrays(state.row)
     if trace.mask is not None and not trace.mask[at, state.column]:

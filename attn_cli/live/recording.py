@@ -113,7 +113,6 @@ def read_recording(path: str) -> Recording:
 
 
 def _event(line: str, place: str, last: float) -> Event:
-    """Return the event of a line, which follows one at `last`."""
     record = _object(line, place)
     at, numbers, character = record.get("at"), record.get("numbers", []), record.get("character")
     kind = next((kind for kind in KINDS if isinstance(record.get(kind), str)), None)

@@ -109,7 +109,6 @@ def _footer(seen: Seen, state: State, paper: Paper) -> list[list[Part]]:
 
 
 def _laid_out(labels: Sequence[list[Part]], width: int) -> list[list[Part]]:
-    """Return lines of labels, each as full as it can be."""
     rows: list[list[Part]] = []
     for label in labels:
         if rows and _width([*rows[-1], APART, *label]) <= width:
@@ -156,7 +155,6 @@ def _told(state: State, seen: Seen, terminal: Terminal, room: int) -> Iterator[P
 
 
 def _head(state: State, trace: Trace, room: int) -> str:
-    """Return the head that is shown, and which of how many it is."""
     asked, names = state.question.settings.head, trace.head_names
     head = asked if asked in TOGETHER else trace.shown.name
     if room < LONG:
@@ -166,7 +164,6 @@ def _head(state: State, trace: Trace, room: int) -> str:
 
 
 def _mask(trace: Trace) -> str:
-    """Return the rule of the mask; words that are off are named."""
     off = listed([short(word) for word in trace.settings.without], MOST_OFF)
     return short(trace.mask_name).replace(EXCLUDED, f"off: {off}") if off else short(trace.mask_name)
 
@@ -214,7 +211,6 @@ def _scrolled(lines: list[Line], state: State, paper: Paper) -> tuple[list[Line]
 
 
 def _way_out(count: int, start: int, room: int, width: int) -> str:
-    """Return the way out of a pane, and which of its lines are seen if these are not all."""
     seen = f"{start + 1}-{min(count, start + room)} of {count}"
     texts = (f"Esc: back. Arrows, PgDn: more (lines {seen}).", f"Esc: back. Arrows: more ({seen})")
     return next((text for text in texts if count > room and len(text) <= width), "Esc: back.")

@@ -100,7 +100,6 @@ class Session:
         self.state = state
 
     def _leave(self) -> None:
-        """Keep what is there before a change."""
         self.past = [*self.past[1 - MOST_UNDONE :], self.state.question]
         self.left = self.trace
 

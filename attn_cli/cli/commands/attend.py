@@ -110,7 +110,6 @@ def _swap(
     settings: Settings,
     view: View,
 ) -> None:
-    """Compute a text before and after words are swapped, and write what changed."""
     view = choose(view, {"blocks", "bars", "record", "rows"}, "--swap", "compare")
     for option, value in (others | {"--versus": settings.versus, "--model": settings.model}).items():
         if value:

@@ -149,7 +149,6 @@ def _form(view: View, asked: Asked) -> str:
 
 
 def _check(asked: Asked, settings: Settings) -> None:
-    """Refuse options that do not go together."""
     is_dask, has_scheduler, is_folder = asked.engine == DASK, asked.scheduler is not None, asked.is_folder
     own_workers = "--workers is for a cluster of this machine: a scheduler has its own."
     no_pipe = "A run into a folder must be able to reread its input to resume, and a pipe cannot be reread."
@@ -205,7 +204,6 @@ def _shown(progress: Progress) -> LinesReport:
 
 
 def _job(kind: str, settings: Settings, view: View, form: str, keep_going: bool, is_whole: bool) -> Job:
-    """Return what is to be done with every line."""
     from attn_cli.batch.forms import keys_of_form
     from attn_cli.batch.lines import Job
     from attn_cli.render.result import keys_in, needs_weights
@@ -232,7 +230,6 @@ def _into_folder(asked: Asked, job: Job, files: Sequence[Input]) -> tuple[int, i
 
 @contextmanager
 def _engine(asked: Asked, job: Job, folder: Folder) -> Iterator[Engine]:
-    """Yield what computes the parts."""
     from attn_cli.core.threads import processors
 
     workers = asked.workers or processors()

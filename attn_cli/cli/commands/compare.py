@@ -110,7 +110,6 @@ def _varied(context: typer.Context, texts: list[str], vary: list[str]) -> tuple[
 
 
 def _parameter(context: typer.Context, name: str) -> Any:
-    """Return the option of that name, long or short, with - or _ in it."""
     by_name: dict[str, Any] = {}
     for parameter in context.command.params:
         if parameter.name in declared(Settings):

@@ -63,7 +63,6 @@ def compute(
 
 
 def _given(files: list[str], batch: int | None) -> Given:
-    """Read the files, and return what they hold together."""
     if not files:
         raise UsageError("There is no file.", "Try: attn compute matrices.json", "FILE")
     from attn_cli.inputs.matrices import given_from

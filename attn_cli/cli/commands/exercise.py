@@ -67,7 +67,6 @@ def exercise(
 
 
 def _check(folder: str | None, key: bool, force: bool, format: str | None) -> None:
-    """Refuse options that have no meaning beside each other."""
     if folder is None:
         if force:
             raise UsageError("--force requires -o DIR.", option="--force")

@@ -84,7 +84,6 @@ def score(
 
 
 def _screen(scores: Sequence[Score]) -> Iterator[Block]:
-    """Yield a row for each head, and what its columns are."""
     from attn_cli.render.blocks import Columns, Say
 
     has_candidates = any(one.candidates is not None for one in scores)

@@ -90,7 +90,6 @@ def _check_screen() -> None:
 def _source(
     context: typer.Context, matrices: str | None, weights: str | None, settings: Settings
 ) -> tuple[LiveSource, Settings]:
-    """Return what answers, opened, and the settings with which it begins."""
     from attn_cli.live.sources import MatricesSource, ModelSource, TextSource, WeightsSource
 
     if matrices is not None or weights is not None:

@@ -92,6 +92,5 @@ def dictionary_result(acts: Acts, settings: Settings, view: View) -> Result:
 def _result(
     found: Lookup | DictionaryExample, view: View, blocks: Callable[[View], Iterable[Block]]
 ) -> Result:
-    """Return a screen and a record of its own; for the rest, the weights as of any trace."""
     of_trace = trace_result(found.trace, view)
     return replace(of_trace, blocks=blocks, record=lambda view: found.to_dict(view.steps))

@@ -99,7 +99,6 @@ def export(
 
 
 def _refuse_same(source: str, output: str) -> None:
-    """Refuse to write to the file of vectors that is read."""
     from attn_cli.vectors.lookup import path_for
 
     if source != "word2vec" and os.path.exists(output) and os.path.samefile(path_for(source), output):
@@ -144,7 +143,6 @@ def download(
 
 
 def _catalogue() -> str:
-    """Return what gensim-data has, one set per line."""
     from attn_cli.render.screen.text import aligned  # loads Rich
     from attn_cli.vectors.catalogue import fetch_index
 
