@@ -91,16 +91,11 @@ def test_every_type_of_value_arrives(place):
     assert len(record["links"]) == 3 and record["heads"]
 
 
-def test_a_path_may_begin_with_the_users_home(place):
+def test_a_path_may_begin_with_the_users_home_and_a_switch_is_turned_off_by_hand(place):
     Path("mine.txt").write_text("a 1 2\nb 3 4\n")
-    write('embedding = "~/mine.txt"')
-    assert json.loads(here("self", "a b", "-f", "json").out)["embedding"]["dim"] == 2
-
-
-def test_a_switch_that_a_file_turns_on_is_turned_off_by_hand(place):
-    write("keep-punctuation = true")
-    record = json.loads(here("self", "A cat.", *RANDOM, "-f", "json", "--no-keep-punctuation").out)
-    assert record["dropped"] == ["."]
+    write('embedding = "~/mine.txt"\nkeep-punctuation = true')
+    record = json.loads(here("self", "a b .", "-f", "json", "--no-keep-punctuation").out)
+    assert record["embedding"]["dim"] == 2 and record["dropped"] == ["."]
 
 
 def test_what_a_command_does_not_take_is_not_used_there(place):
@@ -235,29 +230,29 @@ def test_a_mistake_in_the_users_own_file_names_that_file(place):
     refused(here("self", "a b"), "~/.config/attn/config.toml, line 2: ")
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b"seed = 1\nhead = '\xff'\n", "line 2: this is not UTF-8"),
-        ("seed = 1".encode("utf-16"), "UTF-16"),
-        (b"#" * 10_000_000, "10,000,000 bytes is above the limit"),
-        (b"seed = " + b"9" * 5000, "holds a value"),
-        (b"seed = " + b"[" * 5000, "holds a value"),
-        (b"seed = \x00", "line 1: "),
-    ],
-    ids=range(6),
-)
-def test_a_file_that_is_no_text_of_settings_is_one_line(content, said, place):
-    write(content)
-    refused(here("self", "a b"), said)
+def test_a_file_that_is_no_text_of_settings_is_one_line(place):
+    files = {
+        "line 2: this is not UTF-8": b"seed = 1\nhead = '\xff'\n",
+        "UTF-16": "seed = 1".encode("utf-16"),
+        "10,000,000 bytes is above the limit": b"#" * 10_000_000,
+        "attn.toml holds a value": b"seed = " + b"9" * 5000,
+        "holds a value that": b"seed = " + b"[" * 5000,
+        "holds a value that is not a setting's": b"seed = [" + b"1,\n" * 5000 + b"]",
+        "line 1: ": b"seed = \x00",
+    }
+    for said, content in files.items():
+        write(content)
+        refused(here("self", "a b"), said)
 
 
 def test_a_folder_or_a_pipe_in_the_place_of_the_file_is_one_line(place):
-    Path(HERE).mkdir()
-    refused(here("self", "a b"), "Cannot read attn.toml: it is a directory.")
-    Path(HERE).rmdir()
-    os.mkfifo(HERE)
-    refused(here("self", "a b"), "Cannot read attn.toml: it is not a regular file.")
+    for make, remove, said in (
+        (os.mkdir, os.rmdir, "a directory"),
+        (os.mkfifo, os.unlink, "not a regular file"),
+    ):
+        make(HERE)
+        refused(here("self", "a b"), f"Cannot read attn.toml: it is {said}.")
+        remove(HERE)
 
 
 def test_what_somebody_wrote_into_a_file_is_shown_inert(place):
@@ -269,17 +264,14 @@ def test_what_somebody_wrote_into_a_file_is_shown_inert(place):
         assert "\x1b" not in refused(here("self", "a"), "seed cannot be")
 
 
-def test_help_version_completion_and_schema_mind_no_broken_file(place):
+def test_help_version_completion_and_schema_mind_no_broken_file_and_no_default_in_it(place):
+    for text in ("temperature = 5\nbroken", "temperature = 5"):
+        write(text)
+        assert "[default: 1.0]" in here("self", "--help").out
+        assert here("--version").code == here("--help").code == here("schema").code == 0
     write("temperature = 5\nbroken")
-    assert "[default: 1.0]" in here("self", "--help").out
-    assert here("--version").code == here("--help").code == here("schema").code == 0
     asked = {"_ATTN_COMPLETE": "complete_bash", "COMP_WORDS": "attn self --te", "COMP_CWORD": "2"}
     assert attn(env=asked).out.split() == ["--temperature"]
-
-
-def test_help_shows_the_programs_own_defaults(place):
-    write("temperature = 5")
-    assert "[default: 1.0]" in here("self", "--help").out
 
 
 def test_without_a_file_nothing_is_imported_for_it():
@@ -363,10 +355,14 @@ def test_config_of_a_command_tells_its_table_and_its_defaults(place):
 def test_config_agrees_with_what_a_run_uses(place):
     write('temperature = 0.5\ndim = 3\n[self]\nseed = 5\nembedding = "random"')
     record = json.loads(here("self", "a b", "-f", "json").out)
-    found = listed("self")
-    assert record["temperature"] == found["temperature"]["value"]
-    assert record["embedding"]["seed"] == found["seed"]["value"] == 5
-    assert record["embedding"]["dim"] == found["dim"]["value"] == 3
+    used = {name: record["embedding"][name] for name in ("seed", "dim")} | {
+        "temperature": record["temperature"]
+    }
+    assert (
+        used
+        == {name: listed("self")[name]["value"] for name in used}
+        == {"seed": 5, "dim": 3, "temperature": 0.5}
+    )
 
 
 def test_config_points_at_variables_that_are_none_of_ours(place):

@@ -1,6 +1,5 @@
 """Figures on the command line: which file holds one, what is refused, and what is said."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -33,11 +32,6 @@ def test_what_is_no_figure_is_refused_in_one_line(args, said, at):
     ran = attn(*TEXT, *args)
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1) and said in ran.err
     assert list(at.iterdir()) == []
-
-
-def test_an_error_of_a_json_file_is_an_object(at):
-    ran = attn(*TEXT, "--figure", "links", "-o", "x.json")
-    assert ran.code == 2 and json.loads(ran.err)["error"]["code"] == 2
 
 
 @pytest.mark.parametrize(

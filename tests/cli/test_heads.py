@@ -10,6 +10,7 @@ import pytest
 from attn_cli import Settings
 from attn_cli.models.model_file import bundled
 from tests.alike import FLOAT32, assert_alike
+from tests.cli.tables import told
 from tests.models.checkpoints.by_hand import small_gpt2, word_pieces
 from tests.models.checkpoints.test_parity import PAIRS, made
 from tests.shell import attn, here
@@ -85,10 +86,10 @@ def test_the_screen_has_a_map_of_each_head_and_fits(file, width):
     assert "Attention rollout over the layers up to 2" in " ".join(rest.split())
 
 
-@pytest.mark.parametrize("form", ["markdown", "latex", "html", "svg"])
-def test_documents_show_every_head(file, form):
-    ran = attn("heads", "--weights", file, "-f", form)
-    assert ran.code == 0 and "previous" in ran.out and "induction" in ran.out
+def test_documents_show_every_head(file):
+    for form in ("markdown", "latex", "html", "svg"):
+        ran = here("heads", "--weights", file, "-f", form)
+        assert ran.code == 0 and "previous" in ran.out and "induction" in ran.out
 
 
 def test_tokens_are_inert_on_every_screen(file):
@@ -110,16 +111,15 @@ def test_a_long_text_and_many_heads_are_maps_of_blocks(tmp_path):
 
 @pytest.mark.parametrize(
     ("args", "says"),
-    [
-        (["a text"], "Say whose heads"),
-        (["a text", "--weights", "FILE"], "leave out the text"),
-        (["a text", "-m", "somewhere", "--array", "x"], "--array requires --weights"),
-        (["--weights", "FILE", "--context", "x"], "--context requires --model"),
-        (["--weights", "FILE", "--kind", "self"], "--kind requires --model"),
-        (["--weights", "FILE", "--layer", "3"], "There is no layer 3. Layers are 0 to 2."),
-        (["--weights", "FILE", "--layer", "-1"], "--layer cannot be -1"),
-        (["--weights", "FILE", "-f", "csv"], "heads has no csv form"),
-    ],
+    told(
+        """
+        "a text" => Say whose heads | "a text" --weights FILE => leave out the text
+        "a text" -m somewhere --array x => --array requires --weights
+        --weights FILE --context x => --context requires --model | --weights FILE --kind self => --kind requires --model
+        --weights FILE --layer 3 => There is no layer 3. Layers are 0 to 2.
+        --weights FILE --layer -1 => --layer cannot be -1 | --weights FILE -f csv => heads has no csv form
+        """
+    ),
 )
 def test_wrong_usage_is_one_line(args, says, file):
     ran = here("heads", *(file if arg == "FILE" else arg for arg in args))
@@ -154,10 +154,8 @@ def test_an_encoder_and_a_decoder_have_three_kinds_of_heads(tokenizers, transfor
 
     model = made(transformers, PAIRS["t5"], 0, tmp_path)
     word_pieces(tmp_path)
-    source, target = (
-        [2, 11, 12, 13, 3],
-        [0, 2, 5, 6, 7, 8, 9],
-    )  # a b c; the cats walking, shifted right by one
+    # a b c; the cats walking, shifted right by one
+    source, target = [2, 11, 12, 13, 3], [0, 2, 5, 6, 7, 8, 9]
     with torch.no_grad():
         out = model(
             input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([target]), output_attentions=True

@@ -6,6 +6,7 @@ from attn_cli.cli.app import COMMANDS
 from attn_cli.cli.help import USUAL, own_options
 from attn_cli.cli.options import own, single_command
 from attn_cli.settings.declare import GROUPS
+from tests.cli.tables import typed
 from tests.docs import commands
 from tests.shell import attn, here, terminal
 from tests.thorough import like_cases
@@ -137,11 +138,7 @@ def test_help_has_no_colour_and_asks_nothing_of_the_other_arguments():
     forced = {"FORCE_COLOR": "1", "CLICOLOR_FORCE": "1"}
     for args in (["-h"], ["self", "-h"], ["self", "--help"], ["vectors", "import", "-h"]):
         assert "\x1b" not in attn(*args, env=forced).out
-    for args in (
-        ["self", "--mask", "casual", "-h"],
-        ["self", "-h", "a", "b", "c"],
-        ["vectors", "import", "-h"],
-    ):
+    for args in typed("self --mask casual -h | self -h a b c | vectors import -h"):
         assert here(*args).code == 0
     assert here("self", "-h", "--help").out == here("self", "-h").out
 

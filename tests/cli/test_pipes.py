@@ -15,7 +15,8 @@ import pyte
 import pytest
 from rich.cells import cell_len
 
-from tests.shell import COMMAND, attn, plain, shell, surroundings, terminal
+from tests.cli.tables import apart, told, typed
+from tests.shell import COMMAND, attn, here, plain, shell, surroundings, terminal
 from tests.thorough import like_cases, some
 
 FOX = "The quick brown fox jumped over the lazy dog"
@@ -28,32 +29,25 @@ ASCII = ({"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTH
 
 @pytest.mark.parametrize(
     "command",
-    [
-        "attn --help",
-        "attn self --help",
-        "attn --version",
-        "attn schema",
-        "attn --show-completion zsh",
-        "attn vectors nearest the --top 40000",
-        f'attn explain "{FOX}"',
-        'attn self "$LONG" -e random',
-        'attn self "$LONG" -e random --full -f json',
-        'attn self "$LONG" -e random -f csv --tidy',
-    ],
+    apart(
+        f"""
+        --help | self --help | --version | schema | --show-completion zsh | vectors nearest the --top 40000
+        explain "{FOX}" | self "$LONG" -e random | self "$LONG" -e random --full -f json
+        self "$LONG" -e random -f csv --tidy
+        """
+    ),
 )
 @like_cases
 def test_a_reader_that_leaves_ends_attn_with_0_and_silence(command):
     for reader in ("head -1", "true"):
-        ran = shell(f"LONG='{LONG}'; {command} | {reader}")
+        ran = shell(f"LONG='{LONG}'; attn {command} | {reader}")
         assert (ran.code, ran.err) == (0, ""), reader
         assert ran.out.count("\n") <= 1
 
 
 def test_a_reader_that_leaves_a_file_argument_is_no_error_either():
-    assert shell(f"LONG='{LONG}'; attn self \"$LONG\" -e random -f json -o /dev/stdout | true")[0::2] == (
-        0,
-        "",
-    )
+    ran = shell(f"LONG='{LONG}'; attn self \"$LONG\" -e random -f json -o /dev/stdout | true")
+    assert (ran.code, ran.err) == (0, "")
 
 
 def test_standard_output_by_name_is_standard_output(at):
@@ -70,16 +64,15 @@ def test_standard_output_by_name_appends_where_the_shell_appends(at):
 
 
 def test_a_named_pipe_as_output_is_written_to_and_stays(at):
-    assert (
-        shell("mkfifo pipe.json; cat pipe.json > copy.json & attn self 'a b' -o pipe.json && wait").code == 0
-    )
+    line = "mkfifo pipe.json; cat pipe.json > copy.json & attn self 'a b' -o pipe.json && wait"
+    assert shell(line).code == 0
     assert Path("copy.json").read_text() == attn("self", "a b", "-f", "json").out
     assert stat.S_ISFIFO(os.stat("pipe.json").st_mode)
 
 
 def test_what_is_piped_in_is_the_text_with_and_without_a_dash():
-    typed = attn("self", FOX).out
-    assert attn("self", input=FOX).out == attn("self", "-", input=FOX + "\n").out == typed
+    alone = attn("self", FOX).out
+    assert attn("self", input=FOX).out == attn("self", "-", input=FOX + "\n").out == alone
     assert attn("explain", "-", input=FOX).out == attn("explain", FOX).out
     assert attn("masked", input="\ufeff" + FOX).out == attn("masked", FOX).out
 
@@ -90,21 +83,19 @@ def test_all_lines_of_standard_input_are_one_text():
 
 
 def test_cross_with_one_argument_takes_it_as_context_and_reads_the_text():
-    typed = attn("cross", "she sat", "likes coffee", "-f", "json").out
-    assert json.loads(typed)["query_tokens"] == ["she", "sat"]
-    assert attn("cross", "likes coffee", "-f", "json", input="she sat").out == typed
-    assert attn("cross", "-", "likes coffee", "-f", "json", input="she sat").out == typed
-    assert attn("cross", "she sat", "-", "-f", "json", input="likes coffee").out == typed
+    whole = attn("cross", "she sat", "likes coffee", "-f", "json").out
+    assert json.loads(whole)["query_tokens"] == ["she", "sat"]
+    assert attn("cross", "likes coffee", "-f", "json", input="she sat").out == whole
+    assert attn("cross", "-", "likes coffee", "-f", "json", input="she sat").out == whole
+    assert attn("cross", "she sat", "-", "-f", "json", input="likes coffee").out == whole
 
-
-def test_explain_reads_its_context_from_standard_input():
-    typed = attn("explain", "she sat", "--context", "likes coffee").out
-    assert attn("explain", "she sat", "--context", "-", input="likes coffee").out == typed
-    assert attn("explain", "--context", "likes coffee", input="she sat").out == typed
+    whole = attn("explain", "she sat", "--context", "likes coffee").out
+    assert attn("explain", "she sat", "--context", "-", input="likes coffee").out == whole
+    assert attn("explain", "--context", "likes coffee", input="she sat").out == whole
 
 
 def test_a_text_that_begins_with_a_dash_is_text_after_two_dashes():
-    assert json.loads(attn("self", "-f", "json", "--", "-e random").out)["query_tokens"] == ["e", "random"]
+    assert json.loads(here("self", "-f", "json", "--", "-e random").out)["query_tokens"] == ["e", "random"]
 
 
 def test_a_pipe_gets_neither_colour_nor_progress():
@@ -122,45 +113,38 @@ def test_the_json_of_a_pipe_is_that_of_a_file(at):
     assert len(lines) == 1 and json.loads(lines[0]) == json.loads(piped)
 
 
-@pytest.mark.parametrize(
-    ("name", "starts"),
-    [
-        ("x.txt", "Self-attention"),
-        ("x.CSV", "query,"),
-        ("x.tsv", "query\t"),
-        ("x.md", "# Self"),
-        ("x.json", "{"),
-    ],
-)
-def test_the_suffix_of_a_file_chooses_the_format(name, starts, at):
-    ran = attn("self", FOX, "-o", name)
-    assert ran[:2] == (0, "") and Path(name).read_text().startswith(starts)
+def test_the_suffix_of_a_file_chooses_the_format_and_one_that_says_nothing_takes_any(at):
+    starts = {
+        "x.txt": "Self-attention",
+        "x.CSV": "query,",
+        "x.tsv": "query\t",
+        "x.md": "# Self",
+        "x.json": "{",
+    }
+    for name, start in starts.items():
+        assert here("self", FOX, "-o", name)[:2] == (0, "") and Path(name).read_text().startswith(start)
+    for words in typed("json y | csv y.dat | latex y.txt | jsonl y.json | code:torch y.py"):
+        assert here("self", FOX, "-o", words[1], "-f", words[0]).code == 0
+        assert Path(words[1]).read_text() == here("self", FOX, "-f", words[0]).out
 
 
 @pytest.mark.parametrize(
-    ("format", "name"),
-    [("json", "x"), ("csv", "x.dat"), ("latex", "x.txt"), ("jsonl", "x.json"), ("code:torch", "x.py")],
+    ("words", "hint"),
+    told(
+        """
+        csv a.json => Type -o a.csv, or leave out -f for json.
+        html a.b/a.SVG => Type -o a.b/a.html, or leave out -f for svg.
+        bars a.tex => Type -o a.txt, or leave out -f for latex.
+        json a.jsonl => Type -o a.json, or leave out -f for jsonl.
+        markdown a.pdf => Type -o a.md, or leave out -f for a figure.
+        code:keras a.npy => Type -o a.py, or leave out -f for npy.
+        """
+    ),
 )
-def test_a_suffix_that_says_nothing_else_takes_the_format_that_was_asked_for(format, name, at):
-    assert attn("self", FOX, "-o", name, "-f", format).code == 0
-    assert Path(name).read_text() == attn("self", FOX, "-f", format).out
-
-
-@pytest.mark.parametrize(
-    ("format", "name", "typed"),
-    [
-        ("csv", "a.json", "Type -o a.csv, or leave out -f for json."),
-        ("html", "a.b/a.SVG", "Type -o a.b/a.html, or leave out -f for svg."),
-        ("bars", "a.tex", "Type -o a.txt, or leave out -f for latex."),
-        ("markdown", "a.pdf", "Type -o a.md, or leave out -f for a figure."),
-        ("json", "a.jsonl", "Type -o a.json, or leave out -f for jsonl."),
-        ("code:keras", "a.npy", "Type -o a.py, or leave out -f for npy."),
-    ],
-)
-def test_a_suffix_that_contradicts_the_format_is_refused_with_what_to_type(format, name, typed, at):
-    ran = attn("self", FOX, "-o", name, "-f", format)
-    said = json.loads(ran.err)["error"]["hint"] if format == "json" else ran.err
-    assert ran.code == 2 and ran.out == "" and ran.err.count("\n") == 1 and typed in said
+def test_a_suffix_that_contradicts_the_format_is_refused_with_what_to_type(words, hint, at):
+    ran = here("self", FOX, "-o", words[1], "-f", words[0])
+    said = json.loads(ran.err)["error"]["hint"] if words[0] == "json" else ran.err
+    assert ran.code == 2 and ran.out == "" and ran.err.count("\n") == 1 and hint in said
     assert list(at.iterdir()) == []
 
 
@@ -175,32 +159,26 @@ def test_tables_and_bars_are_drawn_in_a_picture_and_in_a_page(format, suffix, at
 
 
 def test_bars_are_still_no_walk_and_no_check(at):
-    assert (
-        "--only has no bars form" in attn("explain", FOX, "--only", "scores", "-f", "bars", "-o", "x.svg").err
-    )
-    assert list(at.iterdir()) == []
+    ran = here("explain", FOX, "--only", "scores", "-f", "bars", "-o", "x.svg")
+    assert "--only has no bars form" in ran.err and list(at.iterdir()) == []
 
 
 # Terminals
 
 
-@pytest.mark.parametrize("columns", ["0", "abc", "-5", "", "1e3", "٣٠", "9" * 40])
-def test_a_width_that_is_no_number_above_0_is_no_width(columns):
-    assert attn("self", FOX, env={"COLUMNS": columns}).out == attn("self", FOX).out
-
-
-@pytest.mark.parametrize(("columns", "width"), [("1", 20), ("33", 33), ("60", 60)])
-def test_columns_are_kept_also_in_a_pipe(columns, width):
-    for args in (["self", FOX], ["explain", FOX]):
-        lines = attn(*args, env={"COLUMNS": columns}).out.splitlines()
-        assert lines and max(map(cell_len, lines)) <= width
+def test_a_width_that_is_no_number_above_0_is_no_width_and_columns_are_kept_also_in_a_pipe():
+    usual = here("self", FOX).out
+    for columns in ("0", "abc", "-5", "", "1e3", "٣٠", "9" * 40):
+        assert here("self", FOX, env={"COLUMNS": columns}).out == usual
+    for columns, width in (("1", 20), ("33", 33), ("60", 60)):
+        for args in (["self", FOX], ["explain", FOX]):
+            lines = here(*args, env={"COLUMNS": columns}).out.splitlines()
+            assert lines and max(map(cell_len, lines)) <= width
 
 
 def test_the_width_flag_beats_columns_which_beat_the_terminal():
-    assert (
-        attn("self", FOX, "--width", "50", env={"COLUMNS": "30"}).out
-        == attn("self", FOX, "--width", "50").out
-    )
+    wide = ("self", FOX, "--width", "50")
+    assert here(*wide, env={"COLUMNS": "30"}).out == here(*wide).out
     shown = terminal("self", FOX, columns=120, env={"COLUMNS": "44", "NO_COLOR": "1"}).out
     assert shown == attn("self", FOX, "--width", "44").out
 
@@ -243,19 +221,15 @@ def test_a_dumb_terminal_gets_no_escape_sequences_from_progress_either():
 @pytest.mark.parametrize("env", ASCII, ids=["stream", "locale"])
 def test_where_only_ascii_can_be_written_all_is_ascii_and_nothing_breaks(env):
     cafe = "café noir 中文 😀 naïve"
-    runs = (
-        ["self", cafe],
-        ["self", cafe, "-f", "bars"],
-        ["self", cafe, "-f", "markdown"],
-        ["self", cafe, "-f", "csv"],
-        ["explain", cafe],
-        ["masked", cafe, "-q", "noir", "--color", "always"],
-        ["--help"],
-        ["explain", "--help"],
-        ["example"],
-        ["vectors", "info"],
-        ["vectors", "nearest", "noir"],
-    )
+    runs = [
+        [cafe if word == "CAFE" else word for word in words]
+        for words in typed(
+            """
+            self CAFE | self CAFE -f bars | self CAFE -f markdown | self CAFE -f csv | explain CAFE | --help
+            masked CAFE -q noir --color always | explain --help | example | vectors info | vectors nearest noir
+            """
+        )
+    ]
     for args in some(runs, list(ASCII).index(env)):
         ran = attn(*args, env=env)
         assert ran.code == 0 and ran.out.isascii() and ran.err.isascii() and "Traceback" not in ran.err, args
@@ -350,15 +324,11 @@ def test_a_kill_while_writing_leaves_the_old_file_or_the_whole_new_one(at):
 # Signals
 
 
+PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": surroundings()}
+
+
 def _interrupted(args: list[str], delay: float) -> tuple[int, str, str]:
-    process = subprocess.Popen(
-        [*COMMAND, *args],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=surroundings(),
-    )
+    process = subprocess.Popen([*COMMAND, *args], stdin=subprocess.DEVNULL, text=True, **PIPES)
     time.sleep(delay)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=20)
@@ -382,14 +352,7 @@ def test_an_interrupt_at_any_moment_is_silent():
 
 
 def test_an_interrupt_while_waiting_for_text_is_130_and_silent():
-    process = subprocess.Popen(
-        [*COMMAND, "self"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=surroundings(),
-    )
-    assert process.stdin
+    process = subprocess.Popen([*COMMAND, "self"], stdin=subprocess.PIPE, **PIPES)
     process.stdin.write(b"the cat ")
     process.stdin.flush()
     time.sleep(0.6)
@@ -400,14 +363,8 @@ def test_an_interrupt_while_waiting_for_text_is_130_and_silent():
 
 def test_an_interrupted_training_is_130_and_leaves_no_file(at):
     Path("text.txt").write_text("the cat sat on the mat and the dog sat on the cat\n" * 20_000)
-    process = subprocess.Popen(
-        [*COMMAND, "vectors", "train", "text.txt", "-o", "x.safetensors", "--epochs", "500"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=surroundings(),
-    )
-    assert process.stderr
+    train = ["vectors", "train", "text.txt", "-o", "x.safetensors", "--epochs", "500"]
+    process = subprocess.Popen([*COMMAND, *train], text=True, **PIPES)
     said = process.stderr.readline()  # it is at work now
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=20)

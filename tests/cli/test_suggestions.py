@@ -9,9 +9,9 @@ from attn_cli.cli.report_error import MOVED
 from attn_cli.core.attend import attend
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.settings.settings import Settings
-from tests.cli.tables import told
+from tests.cli.tables import told, typed
 from tests.docs import ROOT, commands
-from tests.shell import attn, here
+from tests.shell import here
 from tests.thorough import like_cases
 
 
@@ -68,17 +68,14 @@ def test_every_option_with_choices_asks_for_the_nearest(words, option, known):
 
 
 @pytest.mark.parametrize(
-    ("setting", "wrong", "meant"),
-    [
-        ("score", "dto", "dot"),
-        ("palette", "Viridsi", "viridis"),
-        ("mask", "casual", "causal"),
-        ("head", "sbject", "subject"),
-        ("embedding", "wrd2vec", "word2vec"),
-        ("projection", "role", "roles"),
-    ],
+    ("names", "meant"),
+    told(
+        "score dto => dot | palette Viridsi => viridis | mask casual => causal | head sbject => subject"
+        " | embedding wrd2vec => word2vec | projection role => roles"
+    ),
 )
-def test_a_mistyped_value_of_a_variable_or_of_a_file_is_78_and_asks_too(setting, wrong, meant, at):
+def test_a_mistyped_value_of_a_variable_or_of_a_file_is_78_and_asks_too(names, meant, at):
+    setting, wrong = names
     asked(here("self", "a b", env={f"ATTN_{setting.upper()}": wrong}), 78, meant)
     Path("attn.toml").write_text(f'{setting} = "{wrong}"\n')
     asked(here("self", "a b"), 78, meant)
@@ -101,12 +98,7 @@ def test_the_error_object_holds_the_question():
 
 
 def test_what_is_like_no_known_name_is_not_guessed():
-    for args in (
-        ["zzzz"],
-        ["self", "a", "--zzzz"],
-        ["self", "a", "--mask", "zzzz"],
-        ["self", "a", "-f", "zzzz"],
-    ):
+    for args in typed("zzzz | self a --zzzz | self a --mask zzzz | self a -f zzzz"):
         assert "Did you mean" not in here(*args).err
     assert "Did you mean" not in here("self", "a b", "--head", "99").err
 
@@ -136,15 +128,9 @@ def test_one_function_knows_what_is_like_a_name():
     assert using == {"attn_cli/errors.py"}
 
 
-def test_a_mistyped_verb_is_asked_for_in_a_process_of_its_own_too():
-    asked(attn("vectors", "neerest"), 2, "nearest")
-
-
-@pytest.mark.parametrize("typed", [name.removeprefix("attn ") for name in MOVED])
-def test_what_left_the_program_says_where_it_went(typed):
-    ran = here(*typed.split(), "x")
+@pytest.mark.parametrize("gone", [name.removeprefix("attn ") for name in MOVED])
+def test_what_left_the_program_says_where_it_went(gone):
+    ran = here(*gone.split(), "x")
     assert (ran.code, ran.out) == (2, "")
-    assert (
-        ran.err
-        == f"attn: attn {typed} has left the program. In a copy of the repository: {MOVED[f'attn {typed}']}\n"
-    )
+    said = f"attn {gone} has left the program. In a copy of the repository: {MOVED[f'attn {gone}']}\n"
+    assert ran.err == f"attn: {said}"
