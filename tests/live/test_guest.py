@@ -15,7 +15,6 @@ pytest.importorskip("textual")
 import pexpect
 from textual.events import Paste
 
-from tests.live.guests import FAILING
 from tests.live.stage import FOX, made, play
 from tests.shell import attn, surroundings, terminal
 from tests.stage import Stage
@@ -26,6 +25,19 @@ HOSTILE = [
     ESC + "[31mred", ESC + "]0;title\x07", "\x9b31m", "‮evil", "a​b", "[red]x[/red]", "[/b]", ":smile:", "\x00",
     "\x1bP+q\x1b\\", "<b>&", "\ud800", "​", "[@click=app.exit]x[/]", "\u2028",
 ]  # fmt: skip
+FAILING = """
+import attn_cli.live.sources as sources
+compute = sources.TextSource.compute
+def failing(self, question):
+    if question.settings.temperature > 1e5:
+        raise ZeroDivisionError("made to fail")
+    return compute(self, question)
+sources.TextSource.compute = failing
+from attn_cli.live import keys
+keys.ACTIONS["usual_heat"] = lambda state, seen: state.setting(temperature=1e6)
+from attn_cli.__main__ import run
+run()
+"""
 MODES = re.compile(rb"\x1b\[\?(\d+)([hl])")
 
 
