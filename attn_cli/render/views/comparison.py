@@ -41,8 +41,12 @@ def screen_of(comparison: Comparison, view: View) -> Iterator[Block]:
         yield from _movers(comparison)
     else:
         yield Beside(titles, list(map(_matrix, traces)))
-        if len(labels) == 2:
-            yield from _difference(comparison)
+        for change in comparison.changes if len(labels) == 2 else ():
+            yield Heading(f"The difference: {labels[1]} minus {labels[0]}")
+            yield labelled_matrix(first, change.difference)._replace(is_difference=True)
+            if change.only_before or change.only_after:
+                text = "No difference is shown where one side is masked: masked is not a weight of zero."
+                yield Say(text, quiet=True)
     yield Say("")
     yield from map(Say, sentences(comparison))
     yield from ending(comparison, " ".join(sentences(comparison)))
@@ -62,16 +66,6 @@ def names_of(comparison: Comparison) -> list[str]:
 
 def _matrix(trace: Trace) -> Matrix:
     return weight_matrix(trace, trace.shown)._replace(sums=())
-
-
-def _difference(comparison: Comparison) -> Iterator[Block]:
-    before, after = names_of(comparison)
-    change = comparison.changes[0]
-    yield Heading(f"The difference: {after} minus {before}")
-    yield labelled_matrix(comparison.traces[0], change.difference)._replace(is_difference=True)
-    if change.only_before or change.only_after:
-        text = "No difference is shown where one side is masked: masked is not a weight of zero."
-        yield Say(text, quiet=True)
 
 
 def _movers(comparison: Comparison) -> Iterator[Block]:
@@ -116,14 +110,12 @@ def _sentence(comparison: Comparison, change: Change) -> str:
         output = f"; the outputs do, by up to {change.output:.2g}" if differs else ""
         reason = _why_unchanged(comparison, change)
         return f"Nothing changed from {before} to {after}: no weight differs{output}.{reason}"
-    parts = [_entropy(comparison.entropy[start], comparison.entropy[change.to])]
-    if change.movers:
-        mover = change.movers[0]
+    moved = "no link that is unmasked on both sides changed"
+    for mover in change.movers[:1]:
         query, key = quoted_at(trace.query_tokens, mover.query), quoted_at(trace.key_tokens, mover.key)
-        parts.append(f"the largest mover is {query} looking at {key}, from {_moved(mover)}")
-    else:
-        parts.append("no link that is unmasked on both sides changed")
-    parts.append(_strongest_changed(trace, change))
+        moved = f"the largest mover is {query} looking at {key}, from {_moved(mover)}"
+    entropy = _entropy(comparison.entropy[start], comparison.entropy[change.to])
+    parts = [entropy, moved, _strongest_changed(trace, change)]
     for n, label in ((change.only_before, before), (change.only_after, after)):
         parts += [f"{count(n, 'link is', 'links are')} masked with {label} alone"] * bool(n)
     return f"With {_name(comparison)} {after} instead of {before}, {'; '.join(parts)}."
@@ -231,14 +223,19 @@ def record(
 def _change_record(comparison: Comparison, change: Change) -> dict[str, object]:
     trace = comparison.traces[0]
     rows = {i: place for place, i in enumerate(trace.listed)}
-    mover = None
-    if change.movers:
-        i, j, before, after = change.movers[0]
-        ends = {"query": trace.query_tokens[i], "key": trace.key_tokens[j]}
-        mover = {**ends, "cell": [rows[i], j], "from": before, "to": after}
+    movers = [
+        {
+            "query": trace.query_tokens[i],
+            "key": trace.key_tokens[j],
+            "cell": [rows[i], j],
+            "from": old,
+            "to": new,
+        }
+        for i, j, old, new in change.movers[:1]
+    ]
     return {
         "value": comparison.values[change.to],
-        "largest_mover": mover,
+        "largest_mover": movers[0] if movers else None,
         "strongest_changed": [rows[i] for i in change.strongest_changed],
         "masked_only_before": change.only_before,
         "masked_only_after": change.only_after,
@@ -246,20 +243,18 @@ def _change_record(comparison: Comparison, change: Change) -> dict[str, object]:
 
 
 def comparison_rows(comparison: Comparison) -> Iterator[Sequence[object]]:
-    """Yield a row for each link, with its weight under each value and, of two, their difference.
+    """Yield a row per link: its weight under each value, and of two their difference; empty where masked.
 
-    A masked weight is empty, and so is a difference that has a masked side. Raises UsageError where the tokens differ.
+    Raises UsageError where the tokens differ.
     """
     if not comparison.same_tokens:
         what = "The tokens differ between the sides: no row has all its cells."
         raise UsageError(what, "Use -f json, or one attn self for each.", "--format")
     first = comparison.traces[0]
     names = [f"{comparison.option}={label}" for label in comparison.labels]
-    sides = [_matrix(trace).values for trace in comparison.traces]
-    if len(sides) == 2:
-        names.append("difference")
-        sides.append(comparison.changes[0].difference)
-    yield ["query", "key", *names]
+    of_two = [change.difference for change in comparison.changes if len(names) == 2]
+    sides = [*(_matrix(trace).values for trace in comparison.traces), *of_two]
+    yield ["query", "key", *names, *["difference"] * len(of_two)]
     for at, i in enumerate(first.listed):
         for j, key in enumerate(first.key_tokens):
             weights = [float(side[at, j]) for side in sides]

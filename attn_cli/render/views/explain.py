@@ -34,9 +34,9 @@ TWO = number(2)
 
 
 def story(trace: Trace, view: View) -> Iterator[Block]:
-    """Yield what attention does, a row by hand with its because, where the numbers come from, and all the rows.
+    """Yield what attention does, a row by hand with its reasons, where the numbers come from, and all the rows.
 
-    A small input has its every matrix too, as long as the screen stays within MOST_LINES lines.
+    A small input also gets every matrix, as long as the screen stays within MOST_LINES lines.
     """
     if not trace.is_scored:
         yield Heading(_text(trace), 1)
@@ -76,8 +76,10 @@ def _story(trace: Trace, view: View, matrices: list[Block]) -> Iterator[Block]:
     if not trace.asked:
         yield Heading("All the rows: who looks at whom")
         yield from overview.all_weights(trace, view)
+    if of is not None and trace.shown.scores is not None:  # the mean of heads has other weights than this row
+        yield from map(Say, filter(None, (mixture(of), why("masked_scores", of))))
     if of is not None:
-        yield from _meaning(of)
+        yield Say(" ".join([*learned_briefly(trace), heads(of)]))
     yield from next_words(trace)
     other = "attn heads TEXT -m DIR (all layers and heads)"  # of a model, which may read one text alone
     other = other if trace.of_model else "attn cross TEXT CONTEXT (rows: TEXT looks; columns: CONTEXT)"
@@ -122,12 +124,6 @@ def _numbers(of: Walked, every_key: bool) -> Iterator[Block]:
     yield from map(Say, filter(None, reasons))
 
 
-def _meaning(of: Walked) -> Iterator[Block]:
-    if of.trace.shown.scores is not None:  # the mean of heads has other weights than this row
-        yield from map(Say, filter(None, (mixture(of), why("masked_scores", of))))
-    yield Say(" ".join([*learned_briefly(of.trace), heads(of)]))
-
-
 def _matrices(trace: Trace) -> list[Block]:
     """Return every matrix of a small input, those of one shape side by side; nothing for a larger one."""
     head, queries, keys = trace.stepped_head, trace.query_tokens, trace.key_tokens
@@ -155,7 +151,7 @@ def _matrices(trace: Trace) -> list[Block]:
 
 
 def explain(trace: Trace, view: View, parts: Walk) -> Iterator[Block]:
-    """Yield the walk: one row by hand, every matrix, the mask, how sharp it is, and who attends to whom."""
+    """Yield the walk: one row by hand, every matrix, the mask, how sharp the rows are, and their strongest keys."""
     yield Heading(wording.title(trace), 1)
     yield Formula(formula(trace))
     if not trace.is_scored:
@@ -190,7 +186,7 @@ def _of_head(trace: Trace, head: Head) -> str:
 
 
 def _mask(trace: Trace) -> Iterator[str]:
-    """Yield whom the mask lets a word look at; without one, what a causal mask would change."""
+    """Yield which words the mask allows; without a mask, what a causal one would change."""
     if trace.mask is not None:
         rows = trace.listed[:MOST_ROWS]
         yield from (may_look_at(trace, i) for i in rows if not trace.condensed or i in trace.focus)

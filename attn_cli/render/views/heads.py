@@ -31,7 +31,7 @@ WORDS = {
     BAG: ("bag of words", "B", f"nearly uniform: {OVERLAPS}"),
     MIXED: ("mixed", "", "none of these clearly"),
 }
-WIDTH, EDGE, APART = 80, 4, 1  # of a screen whose width nobody knows; of layers' numbers; between maps
+WIDTH, EDGE, APART = 80, 4, 1  # of a screen of unknown width; of layers' numbers; between maps
 NARROW, HIGH = 5, 16  # the fewest columns of a small map; the most rows of one among several layers'
 MAX_MAP_SIDE = 64  # rows and columns of a small map in a figure, or of one layer
 LISTED = 12
@@ -131,14 +131,11 @@ def _shares(layers: Sequence[LayerRoles]) -> Iterator[Block]:
             yield Heading(f"Layer {layer.number}", 3)
         rows = []
         for head, role in zip(layer.heads, layer.roles, strict=True):
-            shares = [role.shares[name] for name in (*PATTERNS, BAG)]
-            rows.append([head, *map(_written, [*shares, role.entropy]), WORDS[role.name][0]])
+            shares = [*(role.shares[name] for name in (*PATTERNS, BAG)), role.entropy]
+            rows.append([head, *("-" if x is None else fixed(x, 2) for x in shares), WORDS[role.name][0]])
         even = [layer.patterns[name].even for name in PATTERNS]
-        yield Columns(header, [*rows, ["if even", *map(_written, even), "1.00", "", ""]])
-
-
-def _written(value: float | None) -> str:
-    return "-" if value is None else fixed(value, 2)
+        written = ["-" if x is None else fixed(x, 2) for x in even]
+        yield Columns(header, [*rows, ["if even", *written, "1.00", "", ""]])
 
 
 def _clearest(found: EveryHead) -> Iterator[Block]:

@@ -29,10 +29,7 @@ TWO, ONE = number(2), number(1)
 
 
 def long_view(trace: Trace, head: Head, view: View) -> Iterator[Block]:
-    """Yield a map of a head's weights, how spread out rows are, and the strongest links.
-
-    For heads other than the shown one, yield the strongest links only.
-    """
+    """Yield a map of the shown head's weights, entropies, and the strongest links; for other heads the links only."""
     if head.name != trace.shown.name:
         yield from _strongest(trace, head, view, OTHER_LINKS)
         return
@@ -59,10 +56,7 @@ def _kept(trace: Trace, head: Head) -> LongView:
 
 
 def block_map(trace: Trace, kept: LongView, view: View, is_mask: bool = False) -> Iterator[Block]:
-    """Yield the map, with as many blocks as fit, and what a cell means.
-
-    A cell is the mean weight of its block's allowed links, or, for the mask, the share of allowed links.
-    """
+    """Yield the map, with as many blocks as fit: a block's mean weight, or for the mask its share of allowed links."""
     from attn_cli.pipeline.long_text import merged
 
     kept = merged(kept, *_size(trace, view))
@@ -80,11 +74,8 @@ def block_map(trace: Trace, kept: LongView, view: View, is_mask: bool = False) -
     down, across = (round(edges[-1] / (len(edges) - 1)) for edges in (kept.query_edges, kept.key_edges))
     of = f"{count(down, 'query', 'queries')} x {count(across, 'key', 'keys')}"
     of = of if (sizes == sizes[0, 0]).all() else f"about {of}"
-    if is_mask:
-        yield Say(f"Each cell is the share of {of} that may be looked at.")
-    else:
-        hidden = " that may be looked at" if (kept.counts < sizes).any() else ""
-        yield Say(f"Each cell is the mean weight of {of}{hidden}.")
+    allowed = " that may be looked at" if is_mask or (kept.counts < sizes).any() else ""
+    yield Say(f"Each cell is the {'share' if is_mask else 'mean weight'} of {of}{allowed}.")
     yield Say("Rows and columns are numbered by their first query and key.", quiet=True)
 
 
@@ -183,7 +174,7 @@ def links_of(head: Head, i: int, most: int | None = None) -> list[tuple[int, flo
 
 
 def row_links(trace: Trace, head: Head, view: View, rows: Sequence[int], k: int) -> Iterator[Block]:
-    """Yield the k strongest links of some rows; in a large text, repeated keys are told apart by their places."""
+    """Yield the k strongest links of some rows; in a large text, repeated keys are preceded by their positions."""
     numbered = is_large(trace) and (view.width is None or view.width >= TABLED)
     is_named, keys = is_large(trace) and trace.asked, trace.key_tokens
     table = []

@@ -98,9 +98,8 @@ def mask_lab(trace: Trace, view: View) -> Iterator[Block]:
     yield from _corners(shown)
     yield from _fully_masked(shown)
     yield from closing(trace, with_learned=False)
-    for option, is_set in (("--steps", view.steps), ("--top", trace.settings.top)):
-        if is_set:
-            yield Say(f"Note: {option} has no effect with --show mask.")
+    ignored = {"--steps": view.steps, "--top": trace.settings.top}
+    yield from (Say(f"Note: {name} has no effect with --show mask.") for name in ignored if ignored[name])
 
 
 def _rows(trace: Trace) -> Sequence[int]:
@@ -256,10 +255,7 @@ def _fully_masked(shown: _Shown) -> Iterator[Block]:
 
 
 def mask_views(trace: Trace) -> dict[str, object] | None:
-    """Return the shown queries' mask as each framework writes it, for JSON; None for a condensed trace.
-
-    -inf, which JSON lacks, is None.
-    """
+    """Return the shown queries' mask as each framework writes it, None for -inf; None for a condensed trace."""
     if trace.condensed:
         return None
     allowed = _allowed(trace, trace.listed)

@@ -24,10 +24,7 @@ MASKED = "masked"
 
 
 def one_row(trace: Trace, i: int, every_key: bool) -> Iterator[Block]:
-    """Yield query i's row: the table of its keys, why the winner won, and the arithmetic.
-
-    With `every_key` the arithmetic of every key is written out in full, else that of the winner and its rivals.
-    """
+    """Yield query i's row: its keys, why the winner won, and the arithmetic of `every_key`, or of winner and rivals."""
     yield from row_and_reasons(trace, i, every_key)
     of = walked(trace, i)
     if of is None:
@@ -89,7 +86,9 @@ def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
     for j in keys:
         is_masked = row.is_masked(j)
         line = [placed(trace.key_tokens, j)]
-        line += [MASKED if hides and is_masked else _given(values[j]) for _, values, hides in terms]
+        for _, values, hides in terms:
+            written = "–" if math.isinf(values[j]) else four(values[j])  # given scores may be masked already
+            line.append(MASKED if hides and is_masked else written)
         line += [MASKED, "–"] if is_masked else [_weight(row.exps[j]), _weight(row.weights[j])]
         rows.append(line + _behind(row, j) * is_split)
     tail = ["…"] * (2 * is_split)
@@ -116,10 +115,6 @@ def _terms(trace: Trace, row: Row) -> list[tuple[str, Sequence[float], bool]]:
         len(parts) if row.is_rotated else 1
     )  # what was given for the distance is added to what the cap leaves
     return [*parts[:at], *capped, *parts[at:]]
-
-
-def _given(value: float) -> str:
-    return "–" if math.isinf(value) else four(value)  # given scores may be masked already
 
 
 def _behind(row: Row, j: int) -> list[str]:
@@ -191,7 +186,7 @@ def _vector(name: str, numbers: list[float]) -> str:
 def hand_work(of: Walked, every_key: bool, distances: int | None = 1) -> Iterator[Block]:
     """Yield the scores of the winner and its rivals (or of every key) as sums of products.
 
-    What the distance adds is written out of the first keys alone, as many as `distances`; None is all.
+    What the distance adds is written out for the first `distances` keys; None is all.
     """
     trace, head, row = of
     rivals = (one.rival_index for one in row.because()[:MOST_WORKED])

@@ -30,7 +30,7 @@ GLOSSES = {
 
 
 def closing(trace: Trace, with_learned: bool = True) -> Iterator[Block]:
-    """Yield what follows the numbers: a model's words, settings, what the head was taught, dropped marks, notes."""
+    """Yield what follows the numbers: next words, settings, what the head was trained for, dropped marks, notes."""
     yield from next_words(trace)
     yield Say("; ".join(setting_parts(trace)) + ".", quiet=True)
     if with_learned:
@@ -214,7 +214,7 @@ def projection(trace: Trace) -> str:
 
 
 def learned(trace: Trace) -> list[str]:
-    """Return sentences about a learned head: what it was taught, on what, and its score."""
+    """Return sentences about a learned head: what it was trained for, on which texts, and its score."""
     facts = trace.learned
     if facts is None:
         return []
@@ -230,7 +230,7 @@ def learned(trace: Trace) -> list[str]:
 
 
 def learned_briefly(trace: Trace) -> list[str]:
-    """Return a sentence on what a learned head was taught, and how often it is right."""
+    """Return a sentence on what a learned head was trained for, and how often it is right."""
     facts = trace.learned
     if facts is None or trace.shown.name == "mean":
         return []

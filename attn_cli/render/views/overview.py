@@ -214,11 +214,10 @@ def _masked_rows(trace: Trace, head: Head, rows: Iterable[int]) -> Iterator[list
 
 
 def weight_rows(trace: Trace, tidy: bool = False) -> Iterator[list[object]]:
-    """Yield a row of names, then the weights: wide, "" where masked, or `query, key, weight` rows.
+    """Yield a row of names, then the weights: wide, "" where masked, or tidy: `query, key, weight`.
 
-    Several heads get a first column `head`, and those of several layers one before it, `layer`. Where only the
-    strongest links are kept, the rows are tidy; those of a long text, whose words are repeated, also have the
-    positions of query and key.
+    Several heads get a first column `head`, and several layers one before it, `layer`. The strongest links alone are
+    always tidy; those of a long text, whose words are repeated, also have the positions of query and key.
     """
     heads, keys = drawn_heads(trace), trace.key_tokens
     is_tidy, is_named = tidy or not trace.whole, len(heads) > 1 or trace.has_layers

@@ -84,7 +84,6 @@ def _weights(weights: Both | None) -> list[str]:
 
 
 def _signed(by: float) -> str:
-    """Return a change with its sign, in three decimals; no sign before zero."""
     return unsigned_zero(f"{by:+.3f}")
 
 
@@ -191,10 +190,7 @@ def _key_record(comparison: Comparison, i: int, one: KeyChange) -> dict[str, obj
 
 
 def swap_rows(comparison: Comparison) -> Iterator[Sequence[object]]:
-    """Yield a row for each link, with both words, both weights, and the terms of both scores.
-
-    What is masked is empty, and so is a term that there is not.
-    """
+    """Yield a row per link: both words, weights and scores' terms; empty where masked or without such a term."""
     names = [f"{name}_{side}" for name in ("weight", "content", "distance") for side in ("before", "after")]
     yield ["query", "key", "query_after", "key_after", *names, "difference"]
     for i in comparison.traces[0].listed:

@@ -58,18 +58,14 @@ def reasons(trace: Trace, row: Row, found: list[Because]) -> Iterator[str]:
         yield _alone(trace, row, row.position)
 
 
-def _is_itself(trace: Trace, row: Row, j: int) -> bool:
-    return trace.is_self and j == row.query
-
-
 def _key(trace: Trace, row: Row, j: int) -> str:
     """Return a key in quotation marks, or `itself`, as the object of a sentence."""
-    return "itself" if _is_itself(trace, row, j) else quoted_at(trace.key_tokens, j)
+    return "itself" if trace.is_self and j == row.query else quoted_at(trace.key_tokens, j)
 
 
 def _named(trace: Trace, row: Row, j: int) -> str:
     """Return a key in quotation marks, as the subject of a sentence: `"sat" itself`."""
-    return quoted_at(trace.key_tokens, j) + " itself" * _is_itself(trace, row, j)
+    return quoted_at(trace.key_tokens, j) + " itself" * (trace.is_self and j == row.query)
 
 
 def _reason(trace: Trace, row: Row, one: Because, whose: str) -> str:
@@ -227,14 +223,6 @@ def _distance(of: Walked) -> str:
     return f"Why distance? q·k is blind to the order of the words; {each}."
 
 
-def _cap(of: Walked) -> str:
-    cap = (
-        "Why a soft cap? tanh leaves small scores nearly as they are and bends large ones, so that no key's score "
-        "can run away from the others; the order stays."
-    )
-    return "" if of.row.capped is None else cap
-
-
 def _mask(of: Walked) -> str:
     trace, _, row = of
     i, use = row.query, "a model that predicts the next word may not see it"
@@ -272,12 +260,16 @@ def _softmax(of: Walked) -> str:
     return f"{turns}: {plain(lead)} above {other} is e^{plain(lead)} = {times} times its weight. {total}"
 
 
+CAP = (
+    "Why a soft cap? tanh leaves small scores nearly as they are and bends large ones, so that no key's score can run "
+    "away from the others; the order stays."
+)
 RATIONALES: dict[str, Callable[[Walked], str]] = {
     "tokens": _tokens,
     "W_q": _projections,
     "scaled_scores": _scaling,
     "position_scores": _distance,
-    "capped_scores": _cap,
+    "capped_scores": lambda of: "" if of.row.capped is None else CAP,
     "masked_scores": _mask,
     "weights": _softmax,
 }

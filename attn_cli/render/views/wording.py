@@ -128,7 +128,7 @@ def shown_part(trace: Trace) -> str:
 
 
 def shared_with(trace: Trace, head: Head) -> str:
-    """Return with which heads a head shares its keys and values, in a sentence; empty where with none."""
+    """Return a sentence on the heads that share this head's keys and values; empty if none does."""
     kv_heads, n = trace.projection.kv_heads, len(trace.head_names)
     if kv_heads is None or not (head.name.isascii() and head.name.isdigit()):
         return ""

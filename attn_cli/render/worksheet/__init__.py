@@ -39,12 +39,6 @@ class WorkTable(NamedTuple):
     is_given: bool = False
 
 
-class Tables(NamedTuple):
-    """Tables that may stand beside each other."""
-
-    tables: Sequence[WorkTable]
-
-
 class Question(NamedTuple):
     """A question, and its answer; without one there is room to write."""
 
@@ -53,7 +47,7 @@ class Question(NamedTuple):
     answer: str | None
 
 
-SheetPart = Heading | Say | Tables | Question
+SheetPart = Heading | Say | list[WorkTable] | Question  # tables in a list may stand beside each other
 
 
 class _Sheet(NamedTuple):
@@ -121,11 +115,11 @@ def _projections(sheet: _Sheet) -> Iterator[SheetPart]:
     d = list(map(str, range(exercise.dim)))
     labels = {"X": list(exercise.tokens), "W_q": d, "W_k": d, "W_v": d}
     given = {name: _rows(tokens, getattr(exercise, name), WHOLE) for name, tokens in labels.items()}
-    yield Tables([WorkTable("", name, d, rows, is_given=True) for name, rows in given.items()])
+    yield [WorkTable("", name, d, rows, is_given=True) for name, rows in given.items()]
     tables = [sheet.table(name, f"{name.upper()} = X W_{name}") for name in "qkv"]
     column = [row[0] for row in exercise.W_q]
     tables[0].rows[0][1] = result = WHOLE(sum(x * w for x, w in zip(exercise.X[0], column, strict=True)))
-    yield Tables(tables)
+    yield tables
     product = f"{_products(exercise.X[0], column)} = {result}"
     yield Say(f"Example: the query of {quoted(exercise.tokens[0])} begins with `{product}`.")
 
@@ -139,7 +133,7 @@ def _scores(sheet: _Sheet) -> Iterator[SheetPart]:
         tables.append(sheet.table("scaled_scores", f"x = Q Kᵀ / √{d}", ROUNDED, across=True))
     else:
         divided = "These scores are not divided by anything: `x = Q Kᵀ`."
-    yield from (Tables(tables), Say(divided))
+    yield from (tables, Say(divided))
     if exercise.mask != "none":
         yield Heading(sheet.title("masked_scores"))
         words = list(map(quoted, exercise.tokens))
@@ -159,7 +153,7 @@ def _softmax(sheet: _Sheet) -> Iterator[SheetPart]:
     xs = (WHOLE if trace.scale == 1 else ROUNDED).row(ladder)
     yield Heading(sheet.title("weights"))
     yield Say("`e^x` for every score from the smallest to the largest:")
-    yield Tables([WorkTable("", "x", xs, _rows(["`e^x`"], [np.exp(ladder)], ROUNDED), is_given=True)])
+    yield [WorkTable("", "x", xs, _rows(["`e^x`"], [np.exp(ladder)], ROUNDED), is_given=True)]
     yield Say("Each `e^x`, divided by the sum of its row, is a weight; then mix the values:")
     found = [row for row in map(trace.row, range(len(tokens))) if row is not None]
     tables = []
@@ -172,7 +166,7 @@ def _softmax(sheet: _Sheet) -> Iterator[SheetPart]:
             for i, j in np.argwhere(~trace.mask):
                 cells[i][j + 1] = MASKED
         tables.append(WorkTable("", formula, (*tokens, "sum"), cells))
-    yield Tables([*tables, sheet.table("output", "weights V", MIXED)])
+    yield [*tables, sheet.table("output", "weights V", MIXED)]
 
 
 def _one_row(exercise: Exercise, trace: Trace) -> Iterator[str]:

@@ -10,7 +10,7 @@ from attn_cli.io.escape import visible
 from attn_cli.render.blocks import Heading, Say
 from attn_cli.render.documents import markdown as md
 from attn_cli.render.documents.tex_escape import HELPERS, arithmetic, escape
-from attn_cli.render.worksheet import Question, SheetPart, Tables, WorkTable
+from attn_cli.render.worksheet import Question, SheetPart, WorkTable
 
 COMMAND = "attn "  # what is between backticks is a formula, unless it begins so
 
@@ -26,6 +26,12 @@ def _is_blank(parts: Iterable[SheetPart]) -> bool:
 
 # HTML: a box for every blank, nothing torn at the edges of a page
 
+HEAD = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8"/>
+<meta name="viewport" content="width=device-width, initial-scale=1"/>
+"""
 STYLE = """
 @page { size: A4; margin: 11mm 15mm; }
 :root { color-scheme: light; }
@@ -70,22 +76,11 @@ def worksheet_html(parts: Iterable[SheetPart]) -> str:
     """Return the worksheet as an HTML page, with nothing from elsewhere, that is well-formed XML too."""
     parts = list(parts)
     is_blank = _is_blank(parts)
-    title = next(part.text for part in parts if isinstance(part, Heading))
-    lines = [
-        "<!doctype html>",
-        '<html lang="en">',
-        "<head>",
-        '<meta charset="utf-8"/>',
-        '<meta name="viewport" content="width=device-width, initial-scale=1"/>',
-        f"<title>{_plain(title)}</title>",
-        f"<style>{STYLE}</style>",
-        "</head>",
-        "<body>" if is_blank else '<body class="key">',
-        *(line for part in parts for line in _html(part, is_blank)),
-        "</body>",
-        "</html>",
-    ]
-    return "\n".join(lines) + "\n"
+    title = _plain(next(part.text for part in parts if isinstance(part, Heading)))
+    body = "<body>" if is_blank else '<body class="key">'
+    lines = [line for part in parts for line in _html(part, is_blank)]
+    head = f"{HEAD}<title>{title}</title>\n<style>{STYLE}</style>\n</head>"
+    return "\n".join([head, body, *lines, "</body>\n</html>\n"])
 
 
 def _html(part: SheetPart, is_blank: bool) -> Iterator[str]:
@@ -96,15 +91,14 @@ def _html(part: SheetPart, is_blank: bool) -> Iterator[str]:
             yield title if level == 1 else f"<h2>{_html_text(text)}</h2>"
         case Say(text, quiet):
             yield f'<p class="aside">{_html_text(text)}</p>' if quiet else f"<p>{_html_text(text)}</p>"
-        case Tables(tables):
+        case list() as tables:
             yield '<div class="tables">'
             for table in tables:
                 yield from _html_table(table, is_blank)
             yield "</div>"
         case Question(number, text, answer):
             line = f'<p class="answer">{_html_text(answer)}</p>' if answer else '<div class="line"></div>'
-            yield f'<div class="question"><p>{number}. {_html_text(text)}</p>'
-            yield f"{line}</div>"
+            yield f'<div class="question"><p>{number}. {_html_text(text)}</p>\n{line}</div>'
 
 
 def _html_table(table: WorkTable, is_blank: bool) -> Iterator[str]:
@@ -170,7 +164,7 @@ def worksheet_latex(parts: Iterable[SheetPart]) -> str:
     is_blank = _is_blank(parts)
     lines = [line for part in parts for line in _latex(part, is_blank)]
     # Cells are of the size that keeps the worksheet on one page.
-    tables = [table for part in parts if isinstance(part, Tables) for table in part.tables]
+    tables = [table for part in parts if isinstance(part, list) for table in part]
     is_large = any(len(table.columns) > 4 for table in tables if not table.is_given)
     row = TIGHT if not is_blank else LARGE if is_large else ROOMY
     preamble = PREAMBLE.replace("STRUT", row).replace("WIDTH", "10mm" if is_large else "11mm") + HELPERS
@@ -186,7 +180,7 @@ def _latex(part: SheetPart, is_blank: bool) -> Iterator[str]:
             yield rf"\par\smallskip\textbf{{{latex_text(text)}}}\par"
         case Say(text, quiet):
             yield rf"{{\footnotesize {latex_text(text)}\par}}" if quiet else rf"{latex_text(text)}\par"
-        case Tables(tables):
+        case list() as tables:
             # A table to read begins with its rule, which needs no room above it.
             is_given = tables[0].is_given
             yield r"\par\vspace{-1.5mm}" if is_given else r"\par\smallskip"
@@ -261,7 +255,7 @@ def _markdown(part: SheetPart) -> Iterator[str]:
             yield from (f"{'#' * level} {md.prose(text)}", "")
         case Say(text, _):
             yield from (_markdown_text(text), "")
-        case Tables(tables):
+        case list() as tables:
             for work in tables:
                 if work.title:
                     yield from _markdown(Heading(work.title))

