@@ -4,8 +4,11 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
+
+from tests.shell import attn
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
@@ -69,3 +72,11 @@ def chromium() -> Iterator[object]:
         finally:
             _started.clear()
             browser.close()
+
+
+def made(folder: Path, *args: str, input: str | None = None) -> Path:
+    """Return the path of a page that attn has written."""
+    path = folder / "page.html"
+    ran = attn(args[0], "-o", str(path), *args[1:], input=input)
+    assert (ran.code, ran.out) == (0, ""), ran.err
+    return path

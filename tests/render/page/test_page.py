@@ -3,25 +3,20 @@
 import json
 import shlex
 import xml.etree.ElementTree as ET
+from pathlib import Path
 from urllib.parse import quote
 
 import numpy as np
 import pytest
 
 from tests.alike import FLOAT32
+from tests.browser import made
 from tests.models.checkpoints.by_hand import small_gpt2
 from tests.shell import attn
 from tests.thorough import like_cases
 
 FOX = "The quick brown fox jumped over the lazy dog"
-
-
-def made(folder, *args: str, input: str | None = None) -> str:
-    """Return the path of a page that attn has written."""
-    path = folder / "page.html"
-    ran = attn(*args, "-o", str(path), input=input)
-    assert (ran.code, ran.out) == (0, ""), ran.err
-    return str(path)
+COMPUTES = "() => document.getElementById('command').textContent.includes('compute attn-numbers')"
 
 
 @pytest.fixture(scope="module")
@@ -37,18 +32,13 @@ def record(*args: str, input: str | None = None) -> dict:
 
 def same(saved: dict, expected: dict, within: float = 1e-6) -> bool:
     """Tell whether two records have the same weights, masked in the same places."""
-    return saved["mask"] == expected["mask"] and np.allclose(
-        saved["weights"], expected["weights"], rtol=0, atol=within
-    )
+    near = np.allclose(saved["weights"], expected["weights"], rtol=0, atol=within)
+    return saved["mask"] == expected["mask"] and near
 
 
 def test_a_page_of_nine_words_is_small_and_one_with_words_to_type_too(tmp_path):
-    small = made(tmp_path, "page", FOX, "--words", "0")
-    with open(small, "rb") as file:
-        assert len(file.read()) <= 150_000
-    large = made(tmp_path, "page", FOX)
-    with open(large, "rb") as file:
-        assert len(file.read()) <= 1_600_000
+    assert made(tmp_path, "page", FOX, "--words", "0").stat().st_size <= 150_000
+    assert made(tmp_path, "page", FOX).stat().st_size <= 1_600_000
 
 
 def test_a_cell_that_the_mouse_is_on_shows_its_arithmetic(opened, fox):
@@ -64,9 +54,8 @@ def test_a_cell_that_the_mouse_is_on_shows_its_arithmetic(opened, fox):
     assert shown["distance"] == pytest.approx(head["position_scores"][4][3], abs=5e-5)
     assert float(opened.page.input_value("#score input")) == pytest.approx(head["scores"][4][3], abs=5e-7)
     products = opened.page.locator("svg.bars rect title").all_text_contents()[64:]
-    assert sum(float(text.partition(": ")[2]) for text in products) == pytest.approx(
-        head["scores"][4][3], abs=1e-2
-    )
+    total = sum(float(text.partition(": ")[2]) for text in products)
+    assert total == pytest.approx(head["scores"][4][3], abs=1e-2)
 
 
 def test_the_matrix_is_walked_through_by_keys_alone(opened, fox):
@@ -85,17 +74,10 @@ def test_every_control_is_reached_by_tab_and_the_focus_is_never_lost(opened, fox
     for _ in range(120):
         opened.page.keyboard.press("Tab")
         reached.add(opened.page.evaluate("document.activeElement.id || document.activeElement.tagName"))
-    wanted = {
-        "head-choice",
-        "temperature",
-        "temperature-number",
-        "score-choice",
-        "mask-choice",
-        "reset",
-        "sentence",
-    }
-    assert wanted <= reached
-    assert {"show", "next", "off-one", "copy-command", "save-svg", "save-json", "TD", "g"} <= reached
+    wanted = (
+        "head-choice temperature temperature-number score-choice mask-choice reset sentence show next off-one"
+    )
+    assert {*wanted.split(), "copy-command", "save-svg", "save-json", "TD", "g"} <= reached
 
 
 def test_the_controls_compute_anew_and_the_command_line_makes_the_same_view(opened, fox):
@@ -130,7 +112,7 @@ def test_a_score_that_is_typed_is_computed_with_and_saved_for_compute(opened, fo
     opened.page.hover("[data-at='4,3']")
     opened.page.fill("#score input", "20")
     opened.page.press("#score input", "Tab")
-    opened.page.wait_for_function("() => document.getElementById('command').textContent.includes('compute')")
+    opened.page.wait_for_function(COMPUTES)
     numbers = opened.saved("save-numbers")
     assert opened.page.inner_text("#command") == "attn compute attn-numbers.json"
     saved = json.loads(opened.saved("save-json"))
@@ -147,15 +129,12 @@ def test_q_k_and_v_of_a_small_example_are_typed_over(opened, tmp_path):
     field = opened.page.locator("#edit input").first
     field.fill("2")
     field.press("Tab")
-    opened.page.wait_for_function(
-        "() => document.getElementById('command').textContent.includes('attn-numbers')"
-    )
+    opened.page.wait_for_function(COMPUTES)
     numbers = json.loads(opened.saved("save-numbers"))
     assert numbers["Q"][0][0] == 2
     saved = json.loads(opened.saved("save-json"))
-    assert np.allclose(
-        record("compute", "-", input=json.dumps(numbers))["weights"], saved["weights"], rtol=0, atol=1e-6
-    )
+    computed = record("compute", "-", input=json.dumps(numbers))["weights"]
+    assert np.allclose(computed, saved["weights"], rtol=0, atol=1e-6)
     assert saved["weights"] != record("example", "coffee")["weights"]
 
 
@@ -228,46 +207,40 @@ def reloaded_with(opened, text: str) -> None:
     opened.page.reload()
 
 
+def followed(opened, text: str) -> None:
+    opened.follow(f"#text={text}&t=2")
+
+
 def addressed(opened, how: str, text: str) -> None:
     """Put a link into the address bar, and leave it there: the page would put its own choice in its place."""
     script = "([how, link]) => { history[how](null, '', link); history.replaceState = () => {}; }"
     opened.page.evaluate(script, [how, f"#text={quote(text)}&t=2"])
 
 
-DOORS = [
-    typed,
-    pasted,
-    opened_with,
-    gone_back_to,
-    reloaded_with,
-    lambda opened, text: opened.follow(f"#text={text}&t=2"),
-]
+DOORS = [typed, pasted, opened_with, gone_back_to, reloaded_with, followed]
+REFUSED = {
+    "the " * 61: "61 words are too many: the page takes 60.",
+    "...!": "There is no word in it: type some.",
+}
 
 
+@pytest.mark.parametrize("text", REFUSED, ids=["too many words", "no word"])
 @pytest.mark.parametrize("door", DOORS)
 @like_cases
-def test_a_sentence_has_as_many_words_as_the_page_takes_at_whatever_door_it_comes_in(opened, fox, door):
+def test_a_sentence_is_refused_at_whatever_door_it_comes_in_and_one_of_60_words_is_not(
+    opened, fox, door, text
+):
     opened.go(fox, "#t=3")
-    door(opened, "the " * 61)
+    door(opened, text)
     opened.page.wait_for_function("() => document.getElementById('type-says').textContent")
-    assert opened.page.inner_text("#type-says") == "61 words are too many: the page takes 60."
+    assert opened.page.inner_text("#type-says") == REFUSED[text]
     assert opened.page.inner_text("#text") == FOX  # and nothing else is taken either
     assert opened.page.input_value("#temperature-number") != "2"
     assert opened.page.locator("#own").is_hidden()
+    assert opened.page.text_content("#command").endswith(f"'{FOX}'")
     door(opened, " ".join(["the"] * 60))
     opened.page.wait_for_function("() => !document.getElementById('own').hidden")
     assert opened.page.locator("#off button").count() == 60 and not opened.page.inner_text("#type-says")
-
-
-@pytest.mark.parametrize("door", DOORS)
-@like_cases
-def test_a_sentence_without_a_word_is_refused_at_whatever_door_it_comes_in(opened, fox, door):
-    opened.go(fox)
-    door(opened, "...!")
-    opened.page.wait_for_function("() => document.getElementById('type-says').textContent")
-    assert opened.page.inner_text("#type-says") == "There is no word in it: type some."
-    assert opened.page.inner_text("#text") == FOX
-    assert opened.page.text_content("#command") == f"attn self '{FOX}'"
 
 
 def test_a_page_without_words_takes_the_rest_of_a_link(opened, tmp_path):
@@ -275,24 +248,18 @@ def test_a_page_without_words_takes_the_rest_of_a_link(opened, tmp_path):
     assert opened.page.text_content("#command") == f"attn self -t 2 '{FOX}'"
 
 
-def test_the_view_is_saved_as_svg_and_png(opened, fox):
-    opened.go(fox)
-    picture = ET.fromstring(opened.saved("save-svg"))
-    words = [text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"jumped", "fox"} <= set(words) and words[-1].startswith("attn self")
-    with opened.page.expect_download() as waiting:
-        opened.page.click("#save-png")
-    with open(waiting.value.path(), "rb") as file:
-        assert file.read(8) == b"\x89PNG\r\n\x1a\n"
-
-
-def test_a_saved_picture_has_the_colours_of_a_light_page_whatever_the_page_s(opened, fox):
+def test_the_view_is_saved_as_svg_and_png_in_the_colours_of_a_light_page_whatever_the_page_s(opened, fox):
     pictures = []
     for scheme in ("light", "dark"):
         opened.page.emulate_media(color_scheme=scheme)
         opened.go(fox)
         pictures.append(opened.saved("save-svg"))
     assert pictures[0] == pictures[1]
+    words = [text.text for text in ET.fromstring(pictures[0]).iter("{http://www.w3.org/2000/svg}text")]
+    assert {"jumped", "fox"} <= set(words) and words[-1].startswith("attn self")
+    with opened.page.expect_download() as waiting:
+        opened.page.click("#save-png")
+    assert Path(waiting.value.path()).read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
 
 
 def test_a_picture_of_many_words_names_them_at_its_edges(opened, tmp_path):
@@ -307,30 +274,27 @@ def test_several_heads_are_drawn_together(opened, fox):
     opened.go(fox)
     before = opened.page.locator("svg.links path").count()
     opened.page.locator("#links-heads input").nth(3).check()
-    colours = set(
-        opened.page.locator("svg.links path").evaluate_all(
-            "all => all.map((one) => one.getAttribute('stroke'))"
-        )
-    )
-    assert opened.page.locator("svg.links path").count() > before and len(colours) == 2
+    strokes = "all => all.map((one) => one.getAttribute('stroke'))"
+    colours = opened.page.locator("svg.links path").evaluate_all(strokes)
+    assert len(colours) > before and len(set(colours)) == 2
     opened.page.click("#grid button:nth-child(3)")
     assert opened.page.input_value("#head-choice") == "subject"
 
 
 @pytest.mark.parametrize(
-    "args",
+    "line",
     [
-        ("cross", "she", "likes hot coffee"),
-        ("masked", "she likes coffee", "--pad", "2", "--pad-side", "left"),
-        ("self", "she likes coffee", "-p", "roles-deep"),
-        ("self", "she likes coffee", "-e", "random", "--heads", "2", "--positions", "sinusoidal"),
-        ("explain", "she likes coffee", "--without", "she", "--score", "cosine"),
-        ("self", "she likes coffee", "--head", "mean"),
+        "cross she 'likes hot coffee'",
+        "masked 'she likes coffee' --pad 2 --pad-side left",
+        "self 'she likes coffee' -p roles-deep",
+        "self 'she likes coffee' -e random --heads 2 --positions sinusoidal",
+        "explain 'she likes coffee' --without she --score cosine",
+        "self 'she likes coffee' --head mean",
     ],
-    ids=lambda args: " ".join(args[:1] + args[2:]),
 )
 @like_cases
-def test_each_command_writes_a_page_with_its_own_numbers(opened, tmp_path, args):
+def test_each_command_writes_a_page_with_its_own_numbers(opened, tmp_path, line):
+    args = shlex.split(line)
     opened.go(made(tmp_path, *args, "-f", "page"))
     assert same(json.loads(opened.saved("save-json")), record(*args))
     program, command, *rest = shlex.split(opened.page.inner_text("#command"))

@@ -6,57 +6,26 @@ from urllib.parse import quote
 import pytest
 
 from attn_cli.io.escape import shell_quote, visible
+from tests.browser import made
 from tests.cli.test_hostile import CONTROLS, MARKUP, SEQUENCES, UNSEEN
 from tests.io.test_escape import PASTES, SHELLS
 from tests.shell import attn, pasted
 from tests.thorough import like_cases
 
 SCRIPTS = [
-    "<img src=x onerror=window.obeyed=1>",
-    "<svg onload=window.obeyed=1>",
-    "<svg><script>window.obeyed=1</script></svg>",
-    "</script><script>window.obeyed=1</script>",
-    "</title><script>window.obeyed=1</script>",
-    "</style><style>*{display:none}</style>",
-    "<style>@import'//x'</style>",
-    "<!--<script>",
-    "--><script>window.obeyed=1</script>",
-    "<iframe srcdoc='<script>parent.obeyed=1</script>'>",
-    "<a href=javascript:window.obeyed=1>x</a>",
-    "javascript:window.obeyed=1",
-    "'-window.obeyed=1-'",
-    '"-window.obeyed=1-"',
-    "`${window.obeyed=1}`",
-    "${window.obeyed=1}",
-    "{{constructor.constructor('window.obeyed=1')()}}",
-    "{query}",
-    "{value}",
-    "@title@",
-    "@notes@",
-    "$&",
-    "$1",
-    "\\u003cscript\\u003e",
-    "url(//x)",
-    "red;background:url(//x)",
-    "<link rel=stylesheet href=//x>",
-    "<meta http-equiv=refresh content=0;//x>",
-    "<base href=//x>",
-    "<form action=//x><button>",
-    "<body onload=window.obeyed=1>",
-    "]]>",
-    "<![CDATA[",
-    "<?xml?>",
-    "&lt;b&gt;",
-    "&#60;b&#62;",
-    "__proto__",
-    "constructor",
-    "toString",
-    "אבג",
-    "مرحبا",
-    "\u202eabc",
-    "\u2066abc",
-    "👩‍👩‍👧",
-    "e\u0301\u0301\u0301",
+    *("<img src=x onerror=window.obeyed=1>", "<svg onload=window.obeyed=1>"),
+    *("<svg><script>window.obeyed=1</script></svg>", "</script><script>window.obeyed=1</script>"),
+    *("</title><script>window.obeyed=1</script>", "</style><style>*{display:none}</style>"),
+    *("<style>@import'//x'</style>", "<!--<script>", "--><script>window.obeyed=1</script>"),
+    *("<iframe srcdoc='<script>parent.obeyed=1</script>'>", "<a href=javascript:window.obeyed=1>x</a>"),
+    *("javascript:window.obeyed=1", "'-window.obeyed=1-'", '"-window.obeyed=1-"'),
+    *("`${window.obeyed=1}`", "${window.obeyed=1}", "{{constructor.constructor('window.obeyed=1')()}}"),
+    *("{query}", "{value}", "@title@", "@notes@", "$&", "$1", "\\u003cscript\\u003e", "url(//x)"),
+    *("red;background:url(//x)", "<link rel=stylesheet href=//x>"),
+    *("<meta http-equiv=refresh content=0;//x>", "<base href=//x>", "<form action=//x><button>"),
+    *("<body onload=window.obeyed=1>", "]]>", "<![CDATA[", "<?xml?>", "&lt;b&gt;", "&#60;b&#62;"),
+    *("__proto__", "constructor", "toString", "אבג", "مرحبا", "\u202eabc", "\u2066abc"),
+    *("👩\u200d👩\u200d👧", "e\u0301\u0301\u0301"),
 ]
 HOSTILE = [token for token in (*SCRIPTS, *MARKUP, *SEQUENCES, *CONTROLS, *UNSEEN) if " " not in token]
 HOSTILE += [one for token in SCRIPTS for one in (f"a{token}", f"{token}b", f'"{token}')]
@@ -73,20 +42,13 @@ def harmless(opened, path) -> None:
     assert opened.page.evaluate("document.querySelectorAll('script:not([type])').length") == 0
 
 
-def test_there_are_200_hostile_tokens():
-    assert len(set(HOSTILE)) >= 200
-
-
 @pytest.mark.parametrize("start", range(0, len(HOSTILE), 20))
 @like_cases
 def test_hostile_tokens_are_shown_and_not_obeyed(opened, tmp_path, start):
     tokens = HOSTILE[start : start + 20]
     matrix = [[float(n), 1.0] for n in range(len(tokens))]
     given = {"Q": matrix, "K": matrix, "V": matrix, "tokens": tokens}
-    path = tmp_path / "page.html"
-    ran = attn("compute", "-", "-f", "page", "-o", str(path), input=json.dumps(given))
-    assert ran.code == 0, ran.err
-    harmless(opened, path)
+    harmless(opened, made(tmp_path, "compute", "-", "-f", "page", input=json.dumps(given)))
     assert opened.page.locator("#matrix tbody th").count() == len(tokens)
     saved = json.loads(opened.saved("save-json"))
     assert saved["query_tokens"] == tokens  # in data they are as they were
@@ -94,9 +56,7 @@ def test_hostile_tokens_are_shown_and_not_obeyed(opened, tmp_path, start):
 
 def test_a_hostile_text_head_name_and_link_are_not_obeyed(opened, tmp_path):
     text = " ".join(token for token in SCRIPTS if not token.startswith("-"))
-    path = tmp_path / "page.html"
-    assert attn("page", text, "--tokenizer", "whitespace", "-o", str(path)).code == 0
-    harmless(opened, path)
+    harmless(opened, made(tmp_path, "page", text, "--tokenizer", "whitespace"))
     opened.page.fill("#sentence", text)
     opened.page.press("#sentence", "Enter")
     for link in (
@@ -107,25 +67,17 @@ def test_a_hostile_text_head_name_and_link_are_not_obeyed(opened, tmp_path):
         opened.follow(link)
     assert opened.page.evaluate("window.obeyed") == 0
     record = {"weights": [[[0.5, 0.5], [1.0, 0.0]]] * 2, "tokens": ["a", "b"]}
-    ran = attn("show", "-", "-f", "page", "-o", str(path), input=json.dumps(record))
-    assert ran.code == 0, ran.err
-    harmless(opened, path)
+    harmless(opened, made(tmp_path, "show", "-", "-f", "page", input=json.dumps(record)))
 
 
 def test_the_policy_lets_nothing_else_run(opened, tmp_path):
-    path = tmp_path / "page.html"
-    assert attn("page", "she likes coffee", "--words", "0", "-o", str(path)).code == 0
-    opened.go(path)
-    opened.page.evaluate(
-        """() => {
-          const script = document.createElement("script");
-          script.textContent = "window.obeyed = 1";
-          document.body.append(script);
-          const picture = document.createElement("img");
-          picture.src = "https://example.com/x.png";
-          document.body.append(picture);
-        }"""
-    )
+    opened.go(made(tmp_path, "page", "she likes coffee", "--words", "0"))
+    for tag, field, value in (
+        ("script", "textContent", "window.obeyed = 1"),
+        ("img", "src", "https://example.com/x.png"),
+    ):
+        added = "([tag, field, value]) => { const one = document.createElement(tag); one[field] = value; "
+        opened.page.evaluate(added + "document.body.append(one); }", [tag, field, value])
     opened.page.wait_for_timeout(200)
     complaints = [one for one in opened.complaints if not one.startswith("request: ")]  # which was blocked
     opened.complaints.clear()
@@ -151,13 +103,9 @@ def commands(opened, links: list[str]) -> list[str]:
 
 
 def test_the_command_of_any_text_holds_no_control_and_bash_reads_the_text_back(opened, tmp_path):
-    path = tmp_path / "page.html"
-    made = ("fox", "--tokenizer", "whitespace", "--words", "9", "-o", str(path))
-    assert attn("page", *made).code == 0
-    texts = [
-        one for one in [*SHELLS[1:], *PASTES, *CONTROLS, *UNSEEN, *SEQUENCES, *MARKUP] if "\udcff" not in one
-    ]
-    opened.go(path)
+    kinds = [*SHELLS[1:], *PASTES, *CONTROLS, *UNSEEN, *SEQUENCES, *MARKUP]
+    texts = [one for one in kinds if "\udcff" not in one]
+    opened.go(made(tmp_path, "page", "fox", "--tokenizer", "whitespace", "--words", "9"))
     found = commands(opened, [f"#text={quote(text)}" for text in texts])
     assert all(visible(command) == command for command in found)
     assert [words[-1] for words in pasted(found, locale="C")] == texts
@@ -167,9 +115,7 @@ def test_the_command_of_any_text_holds_no_control_and_bash_reads_the_text_back(o
 
 @pytest.mark.parametrize("text", PASTES[:2])
 def test_the_copied_command_is_the_one_shown_and_makes_the_same_view(opened, tmp_path, text):
-    path = tmp_path / "page.html"
-    assert attn("page", "fox", "-o", str(path), "--words", "99").code == 0
-    opened.go(path, f"#text={quote(text)}")
+    opened.go(made(tmp_path, "page", "fox", "--words", "99"), f"#text={quote(text)}")
     opened.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     opened.page.click("#copy-command")
     opened.page.wait_for_function("() => document.getElementById('save-says').textContent !== ''")
@@ -182,12 +128,10 @@ def test_the_copied_command_is_the_one_shown_and_makes_the_same_view(opened, tmp
 
 
 def test_the_command_of_a_page_that_was_made_of_such_texts_and_paths_makes_the_same_view(opened, tmp_path):
-    path, vectors = tmp_path / "page.html", tmp_path / "a\x1b'!b\udcff.txt"
+    vectors = tmp_path / "a\x1b'!b\udcff.txt"
     vectors.write_text("fox 0.2 0.9\njumped 0.7 0.1\n-x\u202e 0.3 0.4\n")
     options = ("--tokenizer", "whitespace", "-e", str(vectors), "--without", "-x\u202e", "-f", "page")
-    ran = attn("cross", *options, "-o", str(path), "--", "fox\x15 -x\u202e", "-x\u202e jumped")
-    assert ran.code == 0, ran.err
-    opened.go(path)
+    opened.go(made(tmp_path, "cross", *options, "--", "fox\x15 -x\u202e", "-x\u202e jumped"))
     ((kind, *words),) = pasted([opened.page.text_content("#command")])
     ran = attn(kind, "-f", "json", *words)
     saved, expected = json.loads(opened.saved("save-json")), json.loads(ran.out)
@@ -198,10 +142,7 @@ def test_the_command_of_a_page_that_was_made_of_such_texts_and_paths_makes_the_s
 
 @pytest.mark.parametrize("text", ["fox\0jumped", "-"])
 def test_a_text_that_no_argument_can_be_is_computed_from_saved_numbers(opened, tmp_path, text):
-    path = tmp_path / "page.html"
-    made = ("page", "-", "--tokenizer", "whitespace", "--words", "9", "-o", str(path))
-    assert attn(*made, input=text).code == 0
-    opened.go(path)
+    opened.go(made(tmp_path, "page", "-", "--tokenizer", "whitespace", "--words", "9", input=text))
     assert opened.page.text_content("#command") == "attn compute attn-numbers.json"
     found = commands(opened, ["#text=fox", f"#text={quote(text)}"])
     assert found == ["attn self --tokenizer whitespace fox", "attn compute attn-numbers.json"]
