@@ -21,21 +21,26 @@ def loaded(trace):
     return np.load(io.BytesIO(b"".join(npy(trace))), allow_pickle=False)
 
 
-def test_the_file_holds_the_weights_of_the_shown_head():
-    trace = trace_self(TEXT)
-    np.testing.assert_array_equal(loaded(trace), trace.weights)
-    trace = trace_cross(TEXT, "a cat", Settings(head="mean"))
-    np.testing.assert_array_equal(loaded(trace), trace.weights)
+SHORT = {
+    "one head": (lambda: trace_self(TEXT), lambda trace: trace.weights),
+    "a mean": (lambda: trace_cross(TEXT, "a cat", Settings(head="mean")), lambda trace: trace.weights),
+    "all": (
+        lambda: trace_self(TEXT, Settings(head="all")),
+        lambda trace: [one.weights for one in trace.heads],
+    ),
+    "a row": (lambda: trace_self(TEXT, Settings(query="the")), lambda trace: trace.weights[[6]]),
+    "all of one": (
+        lambda: trace_self(TEXT, Settings(head="all", projection="identity")),
+        lambda trace: trace.weights[np.newaxis],
+    ),
+}
 
 
-def test_all_heads_are_an_axis_of_their_own():
-    trace = trace_self(TEXT, Settings(head="all"))
-    np.testing.assert_array_equal(loaded(trace), [head.weights for head in trace.heads])
-
-
-def test_rows_that_are_asked_for_are_all_that_is_written():
-    trace = trace_self(TEXT, Settings(query="the"))
-    np.testing.assert_array_equal(loaded(trace), trace.weights[[6]])
+@pytest.mark.parametrize("kind", SHORT)
+def test_the_file_holds_the_weights_of_what_is_shown_and_all_heads_are_an_axis(kind):
+    make, wanted = SHORT[kind]
+    trace = make()
+    np.testing.assert_array_equal(loaded(trace), wanted(trace))
 
 
 def test_the_numbers_are_those_that_were_computed_with():
@@ -57,69 +62,49 @@ def test_the_numbers_are_those_that_were_computed_with():
 def test_a_long_text_has_all_its_weights_in_the_file_although_none_are_kept(settings):
     trace = trace_self(LONG, settings)
     assert trace.condensed
-    found = loaded(trace)
-    whole = trace_self(LONG, replace(settings, full=True))
-    np.testing.assert_allclose(
-        found, whole.weights, rtol=0, atol=1e-12 if settings.dtype == "float64" else 1e-6
-    )
+    found, whole = loaded(trace), trace_self(LONG, replace(settings, full=True))
+    within = 1e-12 if settings.dtype == "float64" else 1e-6
+    np.testing.assert_allclose(found, whole.weights, rtol=0, atol=within)
     np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)
 
 
 def test_rows_of_a_long_text():
     trace = trace_masked(LONG, Settings(query="700"))
     found = loaded(trace)
-    assert found.shape == (1, 1100)
-    assert found[0, 701:].max() == 0
+    assert found.shape == (1, 1100) and found[0, 701:].max() == 0
     assert found.sum() == pytest.approx(1)
 
 
 def test_the_suffix_of_a_file_chooses_it_and_attn_show_reads_it(at):
     assert attn("self", TEXT, "--head", "all", "-o", "weights.npy", cwd=at).code == 0
     shown = attn("show", "weights.npy", "--head", "0", "-f", "json", cwd=at)
-    assert shown.code == 0
-    assert '"head": "0"' in shown.out
+    assert shown.code == 0 and '"head": "0"' in shown.out
 
 
-def test_it_goes_down_a_pipe(at):
-    done = subprocess.run(
-        [*COMMAND, "self", TEXT, "-f", "npy"], capture_output=True, env=surroundings(), cwd=at, check=True
-    )
+def test_it_goes_down_a_pipe_and_a_terminal_is_spared(at):
+    command = [*COMMAND, "self", TEXT, "-f", "npy"]
+    done = subprocess.run(command, capture_output=True, env=surroundings(), cwd=at, check=True)
     assert np.load(io.BytesIO(done.stdout)).shape == (9, 9)
-
-
-def test_a_terminal_is_spared():
     ran = terminal("self", TEXT, "-f", "npy")
-    assert ran.code == 2
-    assert "-o weights.npy" in ran.out
+    assert ran.code == 2 and "-o weights.npy" in ran.out
 
 
-def test_what_it_cannot_write_is_refused_before_the_work(at):
+def test_links_alone_are_no_matrix_and_that_is_said_before_the_work(at):
     ran = here(
-        "self", "no token of this is looked up", "-e", "no/such/vectors.txt", "-f", "npy", "--top", "2"
+        "self", "no token of this is looked up", *["-e", "no/such/vectors.txt", "-f", "npy", "--top", "2"]
     )
-    assert ran.code == 2
-    assert "--top" in ran.err
-
-
-def test_nothing_is_said_to_be_left_out_where_nothing_is(at):
-    ran = here("self", LONG, "-e", "random", "-o", "w.npy")
-    assert ran.code == 0
-    assert "strongest links" not in ran.err
-    assert "steps" in here("self", TEXT, "-o", "w.npy", "--steps").err
-
-
-def test_one_head_of_all_is_still_an_axis():
-    assert loaded(trace_self(TEXT, Settings(head="all", projection="identity"))).shape == (1, 9, 9)
-
-
-def test_links_alone_are_no_matrix():
+    assert ran.code == 2 and "--top" in ran.err
     with pytest.raises(UsageError, match="--top"):
         loaded(trace_self(TEXT, Settings(top=2)))
 
 
+def test_nothing_is_said_to_be_left_out_where_nothing_is(at):
+    ran = here("self", LONG, "-e", "random", "-o", "w.npy")
+    assert ran.code == 0 and "strongest links" not in ran.err
+    assert "steps" in here("self", TEXT, "-o", "w.npy", "--steps").err
+
+
 def test_a_full_disk_is_an_error_and_leaves_nothing(at):
-    ran = attn("self", LONG, "-f", "npy", "-o", "/dev/full", cwd=at)
-    assert ran.code == 74
-    ran = attn("self", TEXT, "-o", "no/such/place.npy", cwd=at)
-    assert ran.code == 73
+    assert attn("self", LONG, "-f", "npy", "-o", "/dev/full", cwd=at).code == 74
+    assert attn("self", TEXT, "-o", "no/such/place.npy", cwd=at).code == 73
     assert not list(at.iterdir())
