@@ -100,13 +100,12 @@ def test_a_score_from_outside_gets_weights_table_json_and_script_right(capsys):
 
 def test_the_arithmetic_of_a_row_is_that_of_the_score():
     trace = trace_self(TEXT, Settings(score="near", query="coffee", **GIVEN))
-    page = shown(trace)
-    a, b = trace.x_query[3], trace.x_query[int(np.argmax(trace.weights[3]))]
-    total = -sum((a - b) ** 2)
-    strongest = trace.key_tokens[int(np.argmax(trace.weights[3]))]
-    line = next(line for line in page.splitlines() if line.startswith(f"  {strongest}: -|q-k|² = "))
+    page, strongest = shown(trace), int(np.argmax(trace.weights[3]))
+    a, b = trace.x_query[3], trace.x_query[strongest]
+    start = f"  {trace.key_tokens[strongest]}: -|q-k|² = "
+    (line,) = (line for line in page.splitlines() if line.startswith(start))
     assert line.count("²") == 1 + len(a)
-    assert float(line.rpartition("=")[2]) == pytest.approx(total, abs=1e-3)
+    assert float(line.rpartition("=")[2]) == pytest.approx(-sum((a - b) ** 2), abs=1e-3)
     assert "-|q-k|²" in next(line for line in page.splitlines() if line.startswith("key "))
 
 
@@ -152,9 +151,7 @@ def test_what_no_registry_holds_is_refused(settings):
     assert ("near" if "score" in settings else "stride:N") in f"{error.value} {error.value.hint}"
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in FORMATS if name not in ("figure", "npy", "code:torch", "code:keras")]
-)
+@pytest.mark.parametrize("name", sorted({*FORMATS} - {"figure", "npy", "code:torch", "code:keras"}))
 def test_every_format_has_a_score_and_a_mask_from_outside(name):
     trace = trace_masked(TEXT, Settings(score="near", mask="stride:2", **GIVEN))
     page = shown(trace, format=name)
@@ -163,16 +160,16 @@ def test_every_format_has_a_score_and_a_mask_from_outside(name):
     assert "coffee" in page
 
 
-@pytest.mark.parametrize(
-    ("format", "said"),
-    [
-        ("code:torch", "The score near has no lines for PyTorch."),
-        ("page", "The score near has no JavaScript"),
-    ],
-)
-def test_a_score_that_lacks_what_a_format_needs_is_refused_in_one_line(monkeypatch, format, said):
+LACKED = {
+    "code:torch": "The score near has no lines for PyTorch.",
+    "page": "The score near has no JavaScript",
+}
+
+
+@pytest.mark.parametrize("format", LACKED)
+def test_a_score_that_lacks_what_a_format_needs_is_refused_in_one_line(monkeypatch, format):
     monkeypatch.setitem(SCORES, "near", NEAR._replace(javascript=None))
-    with pytest.raises(UsageError, match=said) as error:
+    with pytest.raises(UsageError, match=LACKED[format]) as error:
         shown(trace_self(TEXT, Settings(score="near", **GIVEN)), format=format)
     assert "\n" not in str(error.value)
 
@@ -228,12 +225,8 @@ def test_a_format_is_one_file_and_every_command_that_has_a_record_writes_it(tmp_
         command = [sys.executable, "-m", "attn_cli", *arguments]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
-    for command in (
-        ["self", TEXT],
-        ["lookup", "colour", "color=black"],
-        ["compare", TEXT, "--vary", "score=scaled,dot"],
-        ["exercise"],
-    ):
+    lookup, compare = ["lookup", "colour", "color=black"], ["compare", TEXT, "--vary", "score=scaled,dot"]
+    for command in (["self", TEXT], lookup, compare, ["exercise"]):
         written, known = attn(*command, "-f", "literal"), attn(*command, "-f", "json")
         assert written.returncode == known.returncode == 0, written.stderr + known.stderr
         assert ast.literal_eval(written.stdout) == json.loads(known.stdout)

@@ -62,21 +62,15 @@ def test_weights_that_are_nearly_alike_have_nearly_the_same_shade(n):
         assert contrast(weights(row, row[::-1])) == pytest.approx(part, abs=1.01 / SHADES)
 
 
-def test_a_matrix_in_which_keys_differ_by_an_even_share_is_stretched_to_all_shades():
+def test_the_range_of_weights_is_as_wide_as_an_even_share_or_as_they_are():
     assert contrast(weights([0.6, 0.2, 0.2], [0.25, 0.25, 0.5])) == 1.0
     assert shade_range(weights([0.6, 0.2, 0.2])) == (0.2, 0.6, None, False)
-
-
-def test_uniform_attention_is_half_way_and_one_key_alone_is_darkest():
-    third = [1 / 3] * 3
+    third, row, masked = [1 / 3] * 3, [0.3, 0.4, 0.3], [0.5, 0.5, np.nan]
     assert np.all(abs(shading(np.array([third]), shade_range(weights(third))) - (SHADES - 1) / 2) <= 0.5)
     assert shading(np.array([[1.0]]), shade_range(weights([1.0]))) == SHADES - 1
-
-
-def test_masked_cells_change_no_even_share():
-    row, masked = [0.3, 0.4, 0.3], [0.5, 0.5, np.nan]
     assert shade_range(weights(row, masked))[:2] == pytest.approx((0.2, 0.6))  # .3 to .5, widened to 2 / 5
     assert shading(np.array([masked]), shade_range(weights(masked)))[0, 2] == -1
+    assert shading(np.array([1.5, 1.0, -0.5]), FULL).tolist() == [SHADES - 1, SHADES - 1, 0]
 
 
 @pytest.mark.parametrize("format", PICTURES)
@@ -105,19 +99,18 @@ def test_the_legend_of_a_widened_range_names_the_weights_as_well(format):
 
 
 def test_both_sides_of_a_comparison_share_one_scale_and_their_difference_has_its_own():
-    text = shown("compare", TEXT, "--vary", "t=1,4", "-e", "random", "--shades", "full")
-    assert legend(text) == ["shades: .000 1.00 full scale", "shades: -1.00 +1.00 full scale"]
-    found = legend(shown("compare", TEXT, "--vary", "t=1,4", "-e", "random"))
+    line = ("compare", TEXT, "--vary", "t=1,4", "-e", "random")
+    full = legend(shown(*line, "--shades", "full"))
+    assert full == ["shades: .000 1.00 full scale", "shades: -1.00 +1.00 full scale"]
+    found = legend(shown(*line))
     assert len(found) == 2 and "weights: .206 to .517" in found[0]
-    page = legend(shown("compare", TEXT, "--vary", "t=1,4", "-e", "random", "-f", "html"))
+    page = legend(shown(*line, "-f", "html"))
     assert page[0] == page[1] != page[2]
 
 
 def test_scores_have_no_bounds_and_keep_the_range_of_the_matrix():
-    stretched, full = (
-        legend(shown("explain", TEXT, "-e", "random", "--only", "scores", "--shades", how))
-        for how in ("auto", "full")
-    )
+    line = ("explain", TEXT, "-e", "random", "--only", "scores", "--shades")
+    stretched, full = (legend(shown(*line, how)) for how in ("auto", "full"))
     assert stretched == full and "full scale" not in full[0]
 
 
@@ -125,10 +118,6 @@ def test_a_map_of_blocks_keeps_its_range_because_a_mean_of_many_weights_is_small
     text = " ".join(f"w{i}" for i in range(300))
     found = legend(plain(shown("self", text, "-e", "random", "--shades", "full", "--width", "80")))
     assert found and "full" not in found[0]
-
-
-def test_weights_beyond_one_have_the_last_shade():
-    assert shading(np.array([1.5, 1.0, -0.5]), FULL).tolist() == [SHADES - 1, SHADES - 1, 0]
 
 
 def test_a_variable_sets_the_shades():

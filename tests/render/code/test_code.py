@@ -33,7 +33,6 @@ from tests.shell import attn, here, shell
 from tests.thorough import like_cases, often
 
 FRAMEWORKS = ("numpy", "torch", "keras")
-IMPORTS = {"numpy": {"numpy"}, "torch": {"torch"}, "keras": {"keras"}}
 NAMED_IN_COMMENTS = {
     "scaled_dot_product_attention",
     "attn_mask",
@@ -67,10 +66,8 @@ def computed(record, **options):
 def weighted(layout="in-out", heads=1, **more):
     """X, weights and biases for 3 tokens of 4 numbers; d_k 6 and d_v 2 are shared among the heads."""
     shapes = {"W_q": (4, 6), "W_k": (4, 6), "W_v": (4, 2)}
-    W = {
-        name: drawn(*(s if layout == "in-out" else s[::-1]), seed=n)
-        for n, (name, s) in enumerate(shapes.items())
-    }
+    shapes = {name: s if layout == "in-out" else s[::-1] for name, s in shapes.items()}
+    W = {name: drawn(*s, seed=n) for n, (name, s) in enumerate(shapes.items())}
     biases = {"b_q": drawn(6), "b_k": drawn(6, seed=1), "b_v": drawn(2)}
     return {"X": drawn(3, 4), **W, **biases, "layout": layout, "heads": heads, **more}
 
@@ -165,54 +162,61 @@ def close(trace, space, array=np.asarray):
         np.testing.assert_allclose(array(space["layer_output"]), trace.layer_output, rtol=0, atol=10 * atol)
 
 
-@pytest.fixture
-def torch():
-    if os.environ.get("ATTN_REQUIRE_TORCH") == "1":
-        import torch
-    else:
-        torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
-    before = torch.get_default_dtype()
-    yield torch
-    torch.set_default_dtype(before)
-
-
-@pytest.fixture(scope="module")
-def keras():
-    if importlib.util.find_spec("keras") is None:
-        pytest.skip("Keras is not installed: pip install keras")
-    if not os.environ.get("KERAS_BACKEND") and importlib.util.find_spec("torch"):
-        os.environ["KERAS_BACKEND"] = "torch"
+def installed(framework):
+    """What makes an array of what a framework returns; None where it is not installed, and need not be."""
+    if framework == "numpy":
+        return np.asarray
+    is_here = importlib.util.find_spec(framework) is not None
+    if framework == "torch":
+        assert is_here or os.environ.get("ATTN_REQUIRE_TORCH") != "1"
+        return (lambda tensor: tensor.numpy()) if is_here else None
+    if importlib.util.find_spec("torch"):
+        os.environ.setdefault("KERAS_BACKEND", "torch")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return importlib.import_module("keras")
+        keras = importlib.import_module("keras") if is_here else None
+    return keras and (lambda tensor: np.asarray(keras.ops.convert_to_numpy(tensor)))
 
 
 # The numbers
 
 
+@pytest.mark.parametrize("framework", FRAMEWORKS)
 @CASES
 @like_cases
-def test_the_numpy_script_gives_the_weights_and_the_output(trace):
-    trace = trace()
-    close(trace, ran(script(trace, "numpy"))[0])
-
-
-@CASES
-@like_cases
-def test_the_torch_script_gives_the_weights_and_the_output(trace, torch):
-    trace = trace()
-    close(trace, ran(script(trace, "torch"))[0], lambda tensor: tensor.numpy())
-
-
-@CASES
-@like_cases
-def test_the_keras_script_gives_the_weights_and_the_output(trace, keras):
-    trace = trace()
+def test_a_script_is_tidy_and_gives_the_weights_and_the_output(trace, framework):
+    trace, array = trace(), installed(framework)
+    source = script(trace, framework)
+    check_tidy(source, framework)
+    if array is None:
+        pytest.skip(f"{framework} is not installed: its script was not run")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Keras' own, of NumPy
-        space, _ = ran(script(trace, "keras"))
-        close(trace, space, lambda tensor: np.asarray(keras.ops.convert_to_numpy(tensor)))
-    assert space.get("difference", 0) < 1e-4  # its layer may work in float32
+        space, _ = ran(source)
+        close(trace, space, array)
+    assert space.get("difference", 0) < 1e-4  # the layer of Keras may work in float32
+    if framework == "torch":
+        space["torch"].set_default_dtype(space["torch"].float32)
+
+
+def check_tidy(source, framework):
+    """A script compiles, imports what it uses and no more, and its lines can be read."""
+    tree = ast.parse(source)
+    found = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
+    names = {getattr(node, "module", None) or node.names[0].name for node in found}
+    assert {name.partition(".")[0] for name in names} == {framework}
+    lines = source.split("\n")
+    assert all(cells(line) <= 100 and line == line.rstrip() for line in lines)
+    assert all(visible(line) == line for line in lines)
+    assert source.endswith("\n") and not source.endswith("\n\n")
+    read = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+    bound = {alias.asname or alias.name.partition(".")[0] for node in found for alias in node.names}
+    assert bound <= {node.id for node in read}, "an import is not used"
+    tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
+    known = {token.string for token in tokens if token.type == tokenize.NAME} | NAMED_IN_COMMENTS
+    comments = " ".join(token.string for token in tokens if token.type == tokenize.COMMENT)
+    named = set(re.findall(r"\b[a-z]{2,}(?:_[a-z]+)+\b", comments))
+    assert named <= known, "a comment names what is not there"
 
 
 def test_a_layer_is_recomputed_where_w_o_is_small():
@@ -237,9 +241,8 @@ def records(draw):
         "context_tokens": draw(st.lists(text, min_size=n_k, max_size=n_k)),
     }
     if draw(st.booleans()):
-        record["mask"] = draw(
-            st.lists(st.lists(st.booleans(), min_size=n_k, max_size=n_k), min_size=n_q, max_size=n_q)
-        )
+        row = st.lists(st.booleans(), min_size=n_k, max_size=n_k)
+        record["mask"] = draw(st.lists(row, min_size=n_q, max_size=n_q))
     if draw(st.booleans()):
         record["position_scores"] = drawn(n_q, n_k, seed=seed + 3)
     return record
@@ -267,34 +270,6 @@ def test_any_matrices_tokens_and_settings_are_recomputed(record, score, temperat
 # The text
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-@CASES
-@like_cases
-def test_a_script_compiles_and_is_tidy(trace, framework):
-    source = script(trace(), framework)
-    tree = ast.parse(source)
-    found = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
-    names = {
-        (node.module or "") if isinstance(node, ast.ImportFrom) else node.names[0].name for node in found
-    }
-    assert {name.partition(".")[0] for name in names} == IMPORTS[framework]
-    lines = source.split("\n")
-    assert all(cells(line) <= 100 and line == line.rstrip() for line in lines)
-    assert all(visible(line) == line for line in lines)
-    assert source.endswith("\n") and not source.endswith("\n\n")
-    loaded = {
-        node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-    }
-    bound = {alias.asname or alias.name.partition(".")[0] for node in found for alias in node.names}
-    assert bound <= loaded, "an import is not used"
-    tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
-    known = {token.string for token in tokens if token.type == tokenize.NAME} | NAMED_IN_COMMENTS
-    comments = " ".join(token.string for token in tokens if token.type == tokenize.COMMENT)
-    assert set(re.findall(r"\b[a-z]{2,}(?:_[a-z]+)+\b", comments)) <= known, (
-        "a comment names what is not there"
-    )
-
-
 def test_what_a_model_computes_is_not_said_to_be_given(tmp_path, tokenizers):
     folder = small_gpt2(tmp_path / "gpt2")
     source = script(trace_self("dabca", Settings(model=folder)), "numpy")
@@ -310,12 +285,10 @@ def test_scripts_are_as_a_formatter_leaves_them(tmp_path):
         for framework in FRAMEWORKS:
             path = tmp_path / f"{framework}_{re.sub('[^a-zA-Z]', '_', name)}.py"
             path.write_text(script(make(), framework), encoding="utf-8")
+    ruff = [sys.executable, "-m", "ruff"]
     for check in (["check", "--select", "E,F,W"], ["format", "--check"]):
-        done = subprocess.run(
-            [sys.executable, "-m", "ruff", *check, "-q", "--isolated", "--line-length", "100", str(tmp_path)],
-            capture_output=True,
-            text=True,
-        )
+        command = [*ruff, *check, "-q", "--isolated", "--line-length", "100", str(tmp_path)]
+        done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout[:2000]
 
 
@@ -326,14 +299,8 @@ def test_a_token_is_the_same_text_when_python_reads_it_back(token):
 
 
 def test_readable_letters_stay_readable():
-    assert [string(word) for word in ("café", "日本", "don't", "it’s")] == [
-        '"café"',
-        '"日本"',
-        '"don\'t"',
-        '"it’s"',
-    ]
-    assert string("\u202e") == '"\\u202e"'
-    assert string('"') == "'\"'"
+    found = {word: string(word) for word in ("café", "日本", "don't", "it’s", "\u202e", '"')}
+    assert [*found.values()] == ['"café"', '"日本"', '"don\'t"', '"it’s"', '"\\u202e"', "'\"'"]
 
 
 @given(st.floats())
@@ -344,16 +311,11 @@ def test_a_number_is_the_same_when_python_reads_it_back(x):
 def test_no_folder_of_the_machine_is_named(tmp_path):
     (tmp_path / "words.txt").write_text("she 0.2 0.9\nlikes 0.8 0.3\n")
     (tmp_path / "mask.json").write_text("[[true, false], [true, true]]")
-    trace = trace_self(
-        "she likes",
-        Settings(
-            embedding=str(tmp_path / "words.txt"), mask=str(tmp_path / "mask.json"), mask_true="allowed"
-        ),
-    )
+    files = {"embedding": str(tmp_path / "words.txt"), "mask": str(tmp_path / "mask.json")}
+    trace = trace_self("she likes", Settings(**files, mask_true="allowed"))
     for framework in FRAMEWORKS:
         source = script(trace, framework)
-        assert str(tmp_path.name) not in source
-        assert "words.txt" in source or "words" in source
+        assert tmp_path.name not in source and "words" in source
 
 
 def test_named_masks_are_written_as_rules_and_others_as_they_are():
@@ -365,11 +327,8 @@ def test_named_masks_are_written_as_rules_and_others_as_they_are():
 def test_small_weights_are_written_out_and_large_ones_are_not():
     small, large = script(random(dim=8), "numpy"), script(random(dim=20), "numpy")
     assert "Q = X @ W_q" in small and "W_q = np.array(" in small
-    assert (
-        "Q = np.array(" in large
-        and "20 x 20 numbers each" in large
-        and "W_q = " not in large.split('"""')[2].split("#")[0]
-    )
+    assert "Q = np.array(" in large and "20 x 20 numbers each" in large
+    assert "W_q = " not in large.split('"""')[2].split("#")[0]
 
 
 def test_each_framework_has_its_own_order_and_polarity():
@@ -381,39 +340,34 @@ def test_each_framework_has_its_own_order_and_polarity():
     assert "True = may attend, as in the attention_mask of Keras' layers." in keras
 
 
-def test_explain_gives_the_script_of_self():
-    options = ["-e", "random", "-f", "code:numpy"]
-    assert here("explain", TEXT, *options).out == here("self", TEXT, *options).out != ""
+def test_the_suffix_py_is_numpy_and_explain_gives_the_script_of_self(tmp_path):
+    written = here("self", TEXT, "-e", "random", "-f", "code:numpy").out
+    assert here("explain", TEXT, "-e", "random", "-o", str(tmp_path / "x.py")).code == 0
+    assert (tmp_path / "x.py").read_text() == written != ""
 
 
 # What it prints
 
 
-def test_it_prints_weights_and_output_with_four_digits():
-    _, printed = ran(script(computed({"Q": [[0.0]], "K": [[0.0], [0.0]], "V": [[1.0], [2.0]]}), "numpy"))
-    assert printed.splitlines() == [
-        "keys: ['k0', 'k1']",
-        "weights",
-        "'q0'   0.5000   0.5000",
-        "output",
-        "'q0'   1.5000",
-    ]
+PRINTED = {
+    "four digits": (
+        lambda: computed({"Q": [[0.0]], "K": [[0.0], [0.0]], "V": [[1.0], [2.0]]}),
+        r"keys: \['k0', 'k1'\]\nweights\n'q0'   0\.5000   0\.5000\noutput\n'q0'   1\.5000\n",
+    ),
+    "masked is not zero": (lambda: random("she likes", mask="causal"), r"(?s).*'she'   1\.0000   masked.*"),
+    "rows and links that were asked for": (
+        lambda: random(TEXT, query="hot", top=1),
+        r"[^\n]*\nweights\n *'hot' '\w+' 0\.\d{4}\noutput\n *'hot' [ \d.-]+\n",
+    ),
+    "no token is obeyed": (TRACES["hostile tokens"], "[^\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202e]*"),
+}
 
 
-def test_a_masked_weight_is_not_printed_as_zero():
-    _, printed = ran(script(random("she likes", mask="causal"), "numpy"))
-    assert "'she'   1.0000   masked" in printed
-
-
-def test_only_the_rows_and_links_that_were_asked_for_are_printed():
-    _, printed = ran(script(random("she likes hot coffee", query="hot", top=1), "numpy"))
-    assert re.findall(r"^ *('\w+')", printed, re.M) == ["'hot'", "'hot'"]
-    assert re.search(r"'hot' '\w+' 0\.\d{4}$", printed, re.M)
-
-
-def test_what_it_prints_obeys_no_token():
-    _, printed = ran(script(TRACES["hostile tokens"](), "numpy"))
-    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202e]", printed)
+@pytest.mark.parametrize("kind", PRINTED)
+def test_what_it_prints(kind):
+    make, wanted = PRINTED[kind]
+    _, printed = ran(script(make(), "numpy"))
+    assert re.fullmatch(wanted, printed), printed
 
 
 # What cannot be
@@ -449,21 +403,8 @@ def test_a_script_runs_in_a_pipe():
     assert "'she'   0.3357   0.3000   0.3643" in done.out
 
 
-def test_the_suffix_py_is_numpy(tmp_path):
-    path = tmp_path / "coffee.py"
-    assert here("example", "coffee", "-o", str(path)).code == 0
-    assert path.read_text() == here("example", "coffee", "-f", "code:numpy").out
-
-
 def test_without_unicode_a_token_is_still_the_same_text():
-    done = attn(
-        "self",
-        "café crème",
-        "-e",
-        "random",
-        "-f",
-        "code:numpy",
-        env={"LC_ALL": "C", "PYTHONIOENCODING": "ascii"},
-    )
+    env = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii"}
+    done = attn("self", "café crème", "-e", "random", "-f", "code:numpy", env=env)
     assert done.code == 0 and done.out.isascii()
     assert ran(done.out)[0]["tokens"] == ["café", "crème"]

@@ -167,13 +167,10 @@ def test_a_page_that_is_put_in_later_works_too_and_two_do_not_clash(browser):
     )
     page = browser.new_page()
     opened = Opened(page)
-    page.set_content(
-        f'<head><meta http-equiv="Content-Security-Policy" content="{policy}"></head><p></p><p></p>'
-    )
-    page.evaluate(
-        "html => { for (const one of document.querySelectorAll('p')) one.innerHTML = html }",
-        notebook_html(trace_self("she likes coffee")),
-    )
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+    page.set_content(f"<head>{meta}</head><p></p><p></p>")
+    put_in = "html => { for (const one of document.querySelectorAll('p')) one.innerHTML = html }"
+    page.evaluate(put_in, notebook_html(trace_self("she likes coffee")))
     first, second = page.locator("iframe").all()
     for frame in (first, second):
         frame.element_handle().content_frame().wait_for_selector("body[data-ready]")
@@ -187,13 +184,10 @@ def test_a_page_that_is_put_in_later_works_too_and_two_do_not_clash(browser):
     page.close()
 
 
-def test_nine_words_stay_below_200_kilobytes_also_with_all_heads():
+def test_nine_words_stay_small_nothing_is_loaded_from_elsewhere_and_no_id_is_given():
     assert len(notebook_html(trace_self(FOX)).encode()) < 125_000
-    assert len(notebook_html(trace_self(FOX, Settings(head="all"))).encode()) < 205_000
-
-
-def test_nothing_is_loaded_from_elsewhere_and_no_id_is_given():
     html = notebook_html(trace_self(FOX, Settings(head="all")))
+    assert len(html.encode()) < 205_000
     outside = html.replace(re.search(r"(?s)srcdoc='.*?'", html)[0], "")
     assert " id=" not in outside and "http" not in outside
     assert 'sandbox="allow-scripts allow-downloads"' in outside and "<script" not in outside
@@ -213,23 +207,17 @@ def test_the_table_has_the_weights_a_caption_and_what_they_were_made_with():
             assert float(cell) == pytest.approx(trace.weights[i, j], abs=6e-4)
 
 
-def test_all_heads_are_a_table_each_and_a_mean_is_one():
+def test_each_head_and_layer_is_a_table_a_mean_is_one_and_rows_are_those_that_were_asked_for():
     every, mean = (trace_self("she likes coffee", Settings(head=head)) for head in ("all", "mean"))
     captions = Tables(still(notebook_html(every))).captions
     assert [caption.split('"')[1] for caption in captions] == list(every.head_names)
     tables = Tables(still(notebook_html(mean)))
     assert len(tables.captions) == 1
     assert float(tables.rows[1][1]) == pytest.approx(mean.weights[0, 0], abs=6e-4)
-
-
-def test_layers_and_heads_have_tables_of_their_own():
     given = weights(2, 3, 4, 4)
     tables = Tables(still(notebook_html(show(given, "a b c d"))))
     assert tables.captions[4] == "Layer 1, head 1: rows are queries, columns are keys"
     assert float(tables.rows[4 * 5 + 1][1]) == pytest.approx(given[1, 1, 0, 0], abs=6e-3)
-
-
-def test_only_the_rows_that_were_asked_for_stand_in_the_table():
     trace = trace_cross("she likes", "coffee and tea", Settings(query="likes"))
     assert [row[0] for row in Tables(still(notebook_html(trace))).rows] == ["query\\key", "likes"]
 
@@ -246,9 +234,9 @@ def test_the_strongest_links_are_a_table_of_links():
     trace = trace_self(FOX, Settings(top=2))
     rows = Tables(notebook_html(trace)).rows
     assert rows[0] == ["query", "key", "weight"] and len(rows) == 1 + 18
-    assert rows[1][:2] == ["The", "quick"] and float(rows[1][2]) == pytest.approx(
-        trace.weights[0, 1], abs=6e-4
-    )
+    assert rows[1][:2] == ["The", "quick"]
+    assert float(rows[1][2]) == pytest.approx(trace.weights[0, 1], abs=6e-4)
+    assert trace._repr_html_() == notebook_html(trace)
 
 
 def test_hostile_tokens_are_text_in_the_table_and_do_not_end_the_frame():
@@ -257,8 +245,3 @@ def test_hostile_tokens_are_text_in_the_table_and_do_not_end_the_frame():
     assert "<script" not in still(html) and "<img" not in still(html)
     hidden = notebook_html(show(weights(2, 2), ["a\u202eb", "שלום"]))
     assert "\u202e" not in still(hidden) and "<bdi>שלום</bdi>" in still(hidden)
-
-
-def test_a_trace_is_drawn_by_what_the_package_hands_over():
-    trace = trace_self("she likes coffee")
-    assert trace._repr_html_() == notebook_html(trace)

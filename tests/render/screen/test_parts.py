@@ -49,7 +49,7 @@ def test_screenfuls_hold_every_line_once_in_order_and_fit(rows):
 
 
 def test_a_table_that_fits_is_not_torn_when_more_than_half_of_the_screen_is_full():
-    before = [Say("a"), Say("b"), Say("c"), Say("d"), Say("e"), Say("f"), Say("g")]
+    before = [Say(letter) for letter in "abcdefg"]
     screens = screenfuls([*before, TABLE], VIEW, TERMINAL, 40, 12)
     assert [lines_of(screen)[0].split()[0] for screen in screens] == ["a", "word"]
     screens = screenfuls([*before[:2], TABLE], VIEW, TERMINAL, 40, 11)  # a heading is not left alone
