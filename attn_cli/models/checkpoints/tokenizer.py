@@ -1,31 +1,33 @@
-"""Text to token ids with a checkpoint's own tokenizer, through the tokenizers package (the extra `models`)."""
+"""Text to token ids with a checkpoint's own tokenizer, through the tokenizers package (the extra `models`).
+
+A tokenizer.json is a stranger's file, and the library does what it asks for: a character map of four bytes takes 8 GB,
+a vocabulary of one long piece ends the process, and while an expression is matched no signal is handled. So the library
+works in a separate process, within limits of time and memory. Each process of attn has one at most, which has one
+tokenizer at a time.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from importlib.util import find_spec
+from typing import Any, NamedTuple
 
-from attn_cli.errors import AttnError, FileError, InputError, MissingExtra
+from attn_cli.errors import FileError, InputError, MissingExtra
 from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes
-from attn_cli.models.checkpoints.tokenizer_bounds import HINT, examine, unbounded_model
-from attn_cli.models.checkpoints.tokenizer_process import TokenizerProxy
+from attn_cli.io.signals import DiedError, SeparateProcess
 
-if TYPE_CHECKING:
-    from types import ModuleType
-
+SECONDS, MEMORY = 30, 4 << 30  # for each question
 MAX_TOKENIZER_BYTES = 1 << 26
 LARGEST_LIST, MOST_WORDS = 1 << 24, 1 << 20  # of vocab.txt and its like: LaBSE has 501,153 words in 5 MB
-MOST_HERE = 1 << 23  # bytes that a tokenizer may make of a text in this process
 OWN, WORDPIECE, BPE = "tokenizer.json", "vocab.txt", ("vocab.json", "merges.txt")
 SENTENCEPIECE = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "source.spm")
 MASKS = ("[MASK]", "<mask>")
 UNKNOWN = ("[UNK]", "<unk>")
 FRAMED = ("roberta", "xlm-roberta", "camembert", "bart")  # <s> text </s>
+HINT = "Compare it with the file of the model's publisher."
 
 
 class Encoded(NamedTuple):
@@ -42,167 +44,142 @@ class TextEncoder:
     """A checkpoint's tokenizer."""
 
     def __init__(self, folder: str, family: str) -> None:
+        if find_spec("tokenizers") is None:
+            raise MissingExtra("A model's tokenizer needs tokenizers: pip install 'attn-cli[models]'")
         self.name = visible(folder)
-        library = _library()
-        unsound = "is not a sound tokenizer"
-        self._tokenizer, self._growth = self._guarded(unsound, lambda: _load(library, folder, family))
-        self._guarded(unsound, lambda: self.token(0), self._tokenizer)  # a separate process reads it now
-        self._path = os.path.join(folder, OWN)
+        try:
+            self._file = _read(folder, family)
+        except (ValueError, RecursionError) as error:
+            raise self._unsound(str(error)) from None
+        self._spelled: dict[int, str] = {}
+        self.token(0)  # the separate process reads the file now
 
     def encode(self, text: str, second: str | None = None) -> Encoded:
         """Return the tokens of a text, framed as the model expects it; `second` follows it in the same sequence."""
-        made = self._tokenizer
-        if (len(text) + len(second or "")) * self._growth > MOST_HERE:
-            made = self._guarded("is not a sound tokenizer", self._elsewhere)
-        found = self._guarded("cannot encode the text", lambda: made.encode(text, second), made)
-        if not found.ids:
+        found = self._ask("cannot encode the text", "encode", text=text, second=second)
+        ids, tokens, special, offsets, types = map(tuple, found)
+        if not ids:
             raise InputError("There are no tokens to attend to.", "Give at least one token.")
-        if not len(found.ids) == len(found.tokens) == len(found.offsets):  # a template's, whose lists differ
-            said = (
-                f"The tokenizer of {self.name} gives {len(found.ids):,} ids and {len(found.tokens):,} tokens."
+        if not len(ids) == len(tokens) == len(offsets):  # a template's, whose lists differ
+            raise InputError(
+                f"The tokenizer of {self.name} gives {len(ids):,} ids and {len(tokens):,} tokens.", HINT
             )
-            raise InputError(said, HINT)
-        special = tuple(bool(one) for one in found.special_tokens_mask)
         unknown = {
             text[start:stop]: token
-            for token, (start, stop) in zip(found.tokens, found.offsets, strict=True)
+            for token, (start, stop) in zip(tokens, offsets, strict=True)
             if token in UNKNOWN and second is None and text[start:stop] != token
         }
-        return Encoded(
-            tuple(found.ids), tuple(found.tokens), special, tuple(found.type_ids), tuple(unknown.items())
-        )
-
-    def _elsewhere(self) -> TokenizerProxy:
-        """Return the same tokenizer in a separate process."""
-        examined = examine(read_bytes(self._path, MAX_TOKENIZER_BYTES), self.name)
-        grown = f"a text that may become {self._growth:,} times as long"
-        return TokenizerProxy(examined.data, self.name, grown)
+        return Encoded(ids, tokens, tuple(map(bool, special)), types, tuple(unknown.items()))
 
     def token(self, id_: int) -> str:
         """Return how the vocabulary spells a token."""
-        found = self._tokenizer.id_to_token(id_)
-        return f"<{id_}>" if found is None else str(found)
+        if id_ not in self._spelled:
+            found = self._ask("cannot spell a token", "id_to_token", of=id_)
+            self._spelled[id_] = f"<{id_}>" if found is None else str(found)
+        return self._spelled[id_]
 
     def text(self, id_: int) -> str:
         """Return a token as text: a space in front starts a new word; ## of a word piece stays."""
         spelled = self.token(id_)
-        made = self._tokenizer
-        decoded = str(
-            self._guarded("cannot spell a token", lambda: made.decode([id_], skip_special_tokens=False), made)
-        )
+        decoded = str(self._ask("cannot spell a token", "decode", ids=[id_]))
         if not decoded or "\ufffd" in decoded:  # a part of a character, or no token of the tokenizer's
             return spelled
         return " " + decoded.lstrip(" ") if spelled.startswith("▁") else decoded
 
     def mask(self) -> tuple[str, int] | tuple[None, None]:
         """Return the token that stands for a word to be guessed, and its id; nothing where there is none."""
-        ids = {name: self._tokenizer.token_to_id(name) for name in MASKS}
+        ids = {name: self._ask("cannot spell a token", "token_to_id", of=name) for name in MASKS}
         return next(((name, int(id_)) for name, id_ in ids.items() if id_ is not None), (None, None))
 
-    def _guarded(self, what: str, work: Callable[[], Any], made: Any = None) -> Any:
-        """Return what `work` does; the library's errors, and its panics, become an InputError."""
+    def _ask(self, what: str, do: str, **more: object) -> Any:
+        """Return the library's answer; its errors, its panics and its death become an InputError."""
+        library = _libraries.get(os.getpid()) or _libraries.setdefault(os.getpid(), _Library())
         try:
-            with nullcontext() if isinstance(made, TokenizerProxy) else _silent_panics():
-                return work()
-        except (AttnError, KeyboardInterrupt, SystemExit, MemoryError):
-            raise
-        except BaseException as error:  # a panic of the library's Rust code is not a Exception
-            why = visible(str(error))[:200]
-            raise InputError(f"The tokenizer of {self.name} {what}: {why}.", HINT) from None
+            answer = library.ask(self._file, {"do": do, **more})
+        except DiedError as error:
+            what = f"took more than {MEMORY >> 30} GB of memory, or crashed"
+            raise InputError(
+                f"The tokenizer of {self.name} {f'took more than {SECONDS} seconds' if error.is_late else what}.",
+                "Compare its tokenizer.json with that of the model's publisher, or give a shorter text.",
+            ) from None
+        if "unsound" in answer:
+            raise self._unsound(answer["unsound"])
+        if "why" in answer:
+            raise InputError(f"The tokenizer of {self.name} {what}: {visible(answer['why'])[:200]}.", HINT)
+        return answer["found"]
+
+    def _unsound(self, why: str) -> InputError:
+        return InputError(
+            f"The tokenizer of {self.name} is not a sound tokenizer: {visible(why)[:200]}.", HINT
+        )
 
 
-@contextmanager
-def _silent_panics() -> Iterator[None]:
-    """Keep what the library's Rust code writes to standard error when it panics off the screen.
+class _Library:
+    """The separate process, which starts with the first question, and anew after its death."""
 
-    It writes past Python, to descriptor 2; the error that follows says the same in one line.
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.process: SeparateProcess | None = None
+        self.file: bytes | None = None  # what it has read
+
+    def ask(self, file: bytes, question: dict[str, Any]) -> Any:
+        """Return the answer of the tokenizer that a file makes, to a thread at a time."""
+        with self.lock:
+            if self.process is None or not self.process.is_running():
+                self.end()
+                child = os.path.join(os.path.dirname(__file__), "tokenizer_child.py")
+                self.process = SeparateProcess(child, [_place(), str(MEMORY), str(SECONDS)], SECONDS)
+            if self.file != file:
+                self.file = None
+                answer = self.process.ask({"size": len(file)}, file)
+                if "unsound" in answer:
+                    return answer
+                self.file = file
+            return self.process.ask(question)
+
+    def end(self) -> None:
+        """End the process, if there is one."""
+        if self.process is not None:
+            self.process.end()
+        self.process = self.file = None
+
+
+_libraries: dict[
+    int, _Library
+] = {}  # by the number of attn's own process: a fork has no share in its parent's
+
+
+def _place() -> str:
+    """Return the folder of the tokenizers package: the separate process imports it from there."""
+    found = find_spec("tokenizers")
+    assert found is not None and found.origin is not None  # whoever asks has looked
+    return os.path.dirname(os.path.dirname(found.origin))
+
+
+def _read(folder: str, family: str) -> bytes:
+    """Return what the separate process makes a folder's tokenizer of, JSON: tokenizer.json, or what stands for one.
+
+    Vocabularies in files of their own become {"words", "lowercase"} (BERT's word pieces), or {"words", "merges",
+    "family"} (GPT-2's pairs of bytes, framed where the family frames its texts).
     """
-    with _SILENCE:
-        kept = nowhere = None
-        with suppress(OSError):  # where there is no standard error, or no descriptor left, panics are shown
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            kept = os.dup(2)
-            os.dup2(nowhere, 2)
-        try:
-            yield
-        finally:
-            if kept is not None:
-                os.dup2(kept, 2)
-            for number in filter(None, (kept, nowhere)):
-                with suppress(OSError):
-                    os.close(number)
-
-
-# Of two threads at once, the second would take the first one's silence for standard error, and restore that.
-_SILENCE = threading.Lock()
-
-
-def _library() -> ModuleType:
-    """Return the tokenizers package, which takes a tenth of a second to load."""
-    try:
-        import tokenizers
-    except ImportError:
-        raise MissingExtra("A model's tokenizer needs tokenizers: pip install 'attn-cli[models]'") from None
-    library: ModuleType = tokenizers
-    return library
-
-
-def _load(library: Any, folder: str, family: str) -> tuple[Any, int]:
-    """Return a folder's tokenizer, and how many times as long it makes a text at most."""
 
     def has(*names: str) -> bool:
         return all(os.path.exists(os.path.join(folder, name)) for name in names)
 
     if has(OWN):
-        return _own(library, folder)
+        return read_bytes(os.path.join(folder, OWN), MAX_TOKENIZER_BYTES)
     if has(WORDPIECE):
-        return _word_pieces(library, folder), 1
-    if has(*BPE):
-        return _byte_level(library, folder, family), 1
-    raise _no_tokenizer(folder)
-
-
-def _own(library: Any, folder: str) -> tuple[Any, int]:
-    """Return the tokenizer of tokenizer.json: in this process if it is plain, else in a separate one."""
-    path = os.path.join(folder, OWN)
-    examined = examine(read_bytes(path, MAX_TOKENIZER_BYTES), visible(path))
-    unbounded = examined.unbounded
-    if not unbounded:
-        made = library.Tokenizer.from_buffer(examined.data)
-        unbounded = unbounded_model(made.model)
-        if not unbounded:
-            return made, examined.growth
-    return TokenizerProxy(examined.data, visible(folder), unbounded), 1
-
-
-def _word_pieces(library: Any, folder: str) -> Any:
-    """Return the tokenizer of vocab.txt: BERT's."""
-    words = enumerate(_text(folder, WORDPIECE).split("\n"))
-    vocabulary = {line.rstrip("\r"): n for n, line in words if line.strip()}
-    return library.BertWordPieceTokenizer(vocabulary, lowercase=_lower_cased(folder), strip_accents=None)
-
-
-def _byte_level(library: Any, folder: str, family: str) -> Any:
-    """Return the tokenizer of vocab.json and merges.txt: GPT-2's, framed where the family frames its texts."""
-    vocabulary = json.loads(_text(folder, BPE[0]))
-    if not isinstance(vocabulary, dict) or not all(
-        type(n) is int and 0 <= n < 1 << 32 for n in vocabulary.values()
-    ):
+        numbered = enumerate(_text(folder, WORDPIECE).split("\n"))
+        words = {line.rstrip("\r"): n for n, line in numbered if line.strip()}
+        return json.dumps({"words": words, "lowercase": _lower_cased(folder)}).encode()
+    if not has(*BPE):
+        raise _no_tokenizer(folder)
+    words = json.loads(_text(folder, BPE[0]))
+    if not isinstance(words, dict) or not all(type(n) is int and 0 <= n < 1 << 32 for n in words.values()):
         raise InputError(f"{visible(os.path.join(folder, BPE[0]))} is not a vocabulary: names with numbers.")
     lines = [line for line in _text(folder, BPE[1]).splitlines() if line and not line.startswith("#version")]
-    merges = [tuple(line.split(" ")) for line in lines]
-    made = library.ByteLevelBPETokenizer(vocabulary, merges)
-    if family in FRAMED:
-        ends = [(name, vocabulary[name]) for name in ("</s>", "<s>")]
-        if MASKS[1] in vocabulary:  # it takes the space before it along, as a word does
-            made.add_special_tokens([library.AddedToken(MASKS[1], lstrip=True)])
-        made.post_processor = library.processors.RobertaProcessing(
-            *ends, trim_offsets=True, add_prefix_space=False
-        )
-    elif family == "opt":
-        start = ("</s>", vocabulary["</s>"])
-        made.post_processor = library.processors.TemplateProcessing("</s> $A", "</s> $A $B:1", [start])
-    return made
+    framed = "roberta" if family in FRAMED else family
+    return json.dumps({"words": words, "merges": lines, "family": framed}).encode()
 
 
 def _text(folder: str, name: str) -> str:
@@ -229,18 +206,16 @@ def _lower_cased(folder: str) -> bool:
 def _no_tokenizer(folder: str) -> FileError:
     name = visible(folder)
     found = next((file for file in SENTENCEPIECE if os.path.exists(os.path.join(folder, file))), None)
+    if found is None:
+        why = f"{name} has no {OWN}, no {WORDPIECE}, and no {BPE[0]} with {BPE[1]}."
+        return FileError(why, "Copy the tokenizer's files into the folder.")
+    target, hint = "", (
+        'Convert it there: python -c "from transformers import AutoTokenizer as T; '
+        "T.from_pretrained('.').save_pretrained('.')\""
+    )  # fmt: skip
     if found == "source.spm":
-        return FileError(
-            f"{name} has its tokenizer in {found} and target.spm, which attn does not read.",
+        target, hint = (
+            " and target.spm",
             "Encode the texts with the transformers library, and give their token ids.",
         )
-    if found is not None:
-        return FileError(
-            f"{name} has its tokenizer in {found}, which attn does not read.",
-            'Convert it there: python -c "from transformers import AutoTokenizer as T; '
-            "T.from_pretrained('.').save_pretrained('.')\"",
-        )
-    return FileError(
-        f"{name} has no {OWN}, no {WORDPIECE}, and no {BPE[0]} with {BPE[1]}.",
-        "Copy the tokenizer's files into the folder.",
-    )
+    return FileError(f"{name} has its tokenizer in {found}{target}, which attn does not read.", hint)

@@ -13,6 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, Any
 
+GROWTH, FRAMING = (
+    64,
+    1024,
+)  # tokens that a letter, and a template, may make; sound ones make eighteen, and three
+
 
 def main(library: str, memory: int, seconds: int) -> None:
     """Answer questions until there are no more."""
@@ -26,30 +31,59 @@ def main(library: str, memory: int, seconds: int) -> None:
     made = None
     for line in questions:
         asked = json.loads(line)
+        why = "unsound" if "size" in asked else "why"
         data = questions.read(asked.get("size", 0))
         with _watched(seconds):
             try:
-                if data:
+                if "size" in asked:
                     made = None  # never two of them
                     made = _loaded(tokenizers, data)
-                answer = json.dumps({"found": None if data else _found(made, asked)})
+                answer = json.dumps({"found": None if "size" in asked else _found(made, asked)})
             except MemoryError:
                 os.abort()
             except BaseException as error:  # a panic of the library's Rust code is not a Exception
-                answer = json.dumps({"why": str(error)[:1000]})
+                answer = json.dumps({why: str(error)[:1000]})
         _write(answers, answer.encode() + b"\n")
 
 
 def _loaded(tokenizers: Any, data: bytes) -> Any:
-    made = tokenizers.Tokenizer.from_buffer(data)
+    """Return the tokenizer of a tokenizer.json, or of a vocabulary: it pads and cuts nothing."""
+    given = json.loads(data) if data.startswith(b'{"words": ') else None
+    if given is None:
+        made = tokenizers.Tokenizer.from_buffer(data)
+    elif "merges" in given:
+        made = _byte_level(tokenizers, given["words"], given["merges"], given["family"])
+    else:
+        made = tokenizers.BertWordPieceTokenizer(
+            given["words"], lowercase=given["lowercase"], strip_accents=None
+        )
     made.no_truncation()
     made.no_padding()
+    return made
+
+
+def _byte_level(tokenizers: Any, words: dict[str, int], merges: list[str], family: str) -> Any:
+    """Return GPT-2's tokenizer, or that of RoBERTa or OPT, which frame their texts."""
+    made = tokenizers.ByteLevelBPETokenizer(words, [tuple(line.split(" ")) for line in merges])
+    if family == "roberta":
+        if "<mask>" in words:  # it takes the space before it along, as a word does
+            made.add_special_tokens([tokenizers.AddedToken("<mask>", lstrip=True)])
+        ends = [(name, words[name]) for name in ("</s>", "<s>")]
+        made.post_processor = tokenizers.processors.RobertaProcessing(
+            *ends, trim_offsets=True, add_prefix_space=False
+        )
+    elif family == "opt":
+        start = ("</s>", words["</s>"])
+        made.post_processor = tokenizers.processors.TemplateProcessing("</s> $A", "</s> $A $B:1", [start])
     return made
 
 
 def _found(made: Any, asked: dict[str, Any]) -> Any:
     if asked["do"] == "encode":
         found = made.encode(asked["text"], asked["second"])
+        most = FRAMING + GROWTH * (len(asked["text"]) + len(asked["second"] or ""))
+        if len(found.ids) > most:  # so that whoever asks need not hold an answer without bounds
+            raise ValueError(f"it makes {len(found.ids):,} tokens, where {most:,} would be many")
         return [found.ids, found.tokens, found.special_tokens_mask, found.offsets, found.type_ids]
     if asked["do"] == "decode":
         return made.decode(asked["ids"], skip_special_tokens=False)

@@ -1,20 +1,88 @@
-"""A checkpoint's tokenizer gives the ids that transformers gives, and unfit files are refused."""
+"""A checkpoint's tokenizer gives the ids of transformers; a hostile one ends in one line, and leaves no process."""
 
 import json
 import os
+import signal
+import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from attn_cli.errors import AttnError, FileError, InputError, MissingExtra
+from attn_cli.models.checkpoints import tokenizer
 from attn_cli.models.checkpoints.tokenizer import TextEncoder
-from tests.models.checkpoints.by_hand import PIECES, byte_pairs, word_pieces
+from tests.models.checkpoints.by_hand import GPT2, PIECES, byte_pairs, gpt2, saved, word_pieces
+from tests.shell import COMMAND, attn, surroundings
 
 WORDS = (*PIECES, "##", "Cat", "é")
 BYTES = ("<s>", "<pad>", "</s>", "<unk>", *"Ġabcdehostuw!", "Ġt", "he", "Ġthe")
 MERGES = ("Ġ t", "h e", "Ġt he")
+LETTERS = ("a", "b", "c", "d", "ab", "u")
+LONG = "a" * 3000  # more, and the library itself gives up soon
+
+
+def tokenizer_json(**parts):
+    """Return a tokenizer.json that knows letters, with these parts."""
+    words = {"type": "WordLevel", "vocab": {word: n for n, word in enumerate(LETTERS)}, "unk_token": "u"}
+    made = {
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
+        "pre_tokenizer": None, "post_processor": None, "decoder": None, "model": words,
+    }  # fmt: skip
+    return json.dumps(made | parts, ensure_ascii=False)
+
+
+def split(expression):
+    return {"type": "Split", "pattern": {"Regex": expression}, "behavior": "Isolated", "invert": False}
+
+
+def replaced(old, new, times):
+    step = {"type": "Replace", "pattern": {"String": old}, "content": new}
+    return {"normalizer": {"type": "Sequence", "normalizers": [step] * times}}
+
+
+def template(times=1, ids=1, texts=1, tokens=None):
+    """Return a template: a token that stands for so many `ids`, so many `times`, and the text so often."""
+    special = {"id": "c", "ids": [2] * ids, "tokens": ["c"] * (ids if tokens is None else tokens)}
+    text = {"Sequence": {"id": "A", "type_id": 0}}
+    single = [{"SpecialToken": {"id": "c", "type_id": 0}}] * times + [text] * texts
+    pair = [text, {"Sequence": {"id": "B", "type_id": 1}}]
+    made = {
+        "type": "TemplateProcessing",
+        "single": single,
+        "pair": pair,
+        "special_tokens": {"c": special},
+    }
+    return {"post_processor": made}
+
+
+# An expression that tries all pairs of places of a run of letters, from each of them
+ENDLESS = {"type": "Sequence", "pretokenizers": [{"type": "Whitespace"}, split(r"\w*\w*\d\s")]}
+
+
+@pytest.fixture
+def model(tokenizers, tmp_path):
+    """The folder of a GPT-2 whose expression takes minutes for a long word."""
+    saved(tmp_path / "model", GPT2, gpt2())
+    (tmp_path / "model" / "tokenizer.json").write_text(tokenizer_json(pre_tokenizer=ENDLESS))
+    return str(tmp_path / "model")
+
+
+@pytest.fixture
+def anew(tokenizers, tmp_path):
+    """Let the separate process start in a test, with the limits that it sets, and end with it."""
+    byte_pairs(tmp_path)
+    TextEncoder(str(tmp_path), "gpt2")
+    library().end()
+    (tmp_path / "vocab.json").unlink()
+    yield
+    library().end()
+
+
+def library():
+    return tokenizer._libraries[os.getpid()]
 
 
 def test_without_the_library_the_line_that_installs_it_is_given(monkeypatch, tmp_path):
@@ -36,17 +104,22 @@ def test_word_pieces_are_read_from_vocab_txt(tokenizers, tmp_path):
     assert TextEncoder(str(tmp_path), "bert").encode("Cat").tokens == ("[CLS]", "Cat", "[SEP]")
 
 
-def test_byte_pairs_are_read_from_vocab_json_and_merges_txt(tokenizers, tmp_path):
-    byte_pairs(tmp_path, BYTES, MERGES)
-    tokens = {
-        family: TextEncoder(str(tmp_path), family).encode("that the").tokens
-        for family in ("gpt2", "opt", "bart")
-    }
+def test_byte_pairs_are_read_from_vocab_json_and_merges_txt_and_framed_by_family(tokenizers, tmp_path):
+    names = [*BYTES, "<mask>"]
+    byte_pairs(tmp_path, names, MERGES)
+    found = {family: TextEncoder(str(tmp_path), family) for family in ("gpt2", "opt", "bart")}
     plain = ("t", "h", "a", "t", "Ġthe")
-    assert tokens == {"gpt2": plain, "opt": ("</s>", *plain), "bart": ("<s>", *plain, "</s>")}
+    assert {family: one.encode("that the").tokens for family, one in found.items()} == {
+        "gpt2": plain,
+        "opt": ("</s>", *plain),
+        "bart": ("<s>", *plain, "</s>"),
+    }
+    assert found["bart"].mask() == ("<mask>", len(BYTES))
+    masked = found["bart"].encode("he <mask> the").ids  # which is one token, and takes its space along
+    assert list(masked) == [0, names.index("he"), len(BYTES), names.index("Ġthe"), 2]
 
 
-def test_a_tokenizer_json_beats_the_others_and_cuts_nothing(tokenizers, tmp_path):
+def test_a_tokenizer_json_beats_the_others_and_cuts_and_pads_nothing(tokenizers, tmp_path):
     word_pieces(tmp_path, WORDS)
     made = tokenizers.BertWordPieceTokenizer({word: n for n, word in enumerate(WORDS)})
     made.enable_truncation(4)
@@ -76,146 +149,6 @@ def test_the_ids_are_those_of_transformers(family, tokenizers, transformers, tmp
         assert list(TextEncoder(str(tmp_path / "saved"), family).encode(text).ids) == expected, text
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("tokenizer.json", b""),
-        ("tokenizer.json", b"{}"),
-        ("tokenizer.json", b"[" * 1_000_000),
-        ("tokenizer.json", b'{"model": {"type": "BPE", "vocab": {"a": -1}, "merges": []}}'),
-        ("tokenizer.json", b'{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [["b", "c"]]}}'),
-        ("tokenizer.json", b'{"model": {"type": "Unigram", "vocab": [], "unk_id": 7}}'),
-        ("tokenizer.json", b"\xff\xfe"),
-        ("vocab.txt", b"\xff\xfe"),
-        ("vocab.txt", b""),
-        ("vocab.json", b"[]"),
-        ("vocab.json", b'{"a": -1}'),
-        ("vocab.json", b'{"a": 1e400}'),
-        ("vocab.json", b"[" * 1_000_000),
-        ("merges.txt", b"a b c\n"),
-        ("merges.txt", b"zz yy\n"),
-        ("tokenizer_config.json", b"[" * 1_000_000),
-    ],
-)
-def test_a_hostile_file_is_refused_soon(name, content, tokenizers, tmp_path):
-    if name in ("vocab.json", "merges.txt"):
-        byte_pairs(tmp_path, BYTES, MERGES)
-    if name == "tokenizer_config.json":
-        word_pieces(tmp_path, WORDS)
-    (tmp_path / name).write_bytes(content)
-    start = time.monotonic()
-    with pytest.raises(AttnError) as found:
-        TextEncoder(str(tmp_path), "roberta").encode("the cat")
-    assert found.value.code in (65, 66) and len(str(found.value)) < 800
-    assert time.monotonic() - start < 10
-
-
-def words_alone(normalizer=None, pre_tokenizer=None, decoder=None):
-    """Return a tokenizer.json that knows one word."""
-    return json.dumps(
-        {
-            "version": "1.0", "added_tokens": [], "normalizer": normalizer, "pre_tokenizer": pre_tokenizer,
-            "post_processor": None, "decoder": decoder, "truncation": None, "padding": None,
-            "model": {"type": "WordLevel", "vocab": {"u": 0}, "unk_token": "u"},
-        }
-    )  # fmt: skip
-
-
-def test_an_expression_that_never_ends_is_refused_in_one_line_and_no_panic_is_shown(
-    tokenizers, tmp_path, capfd
-):
-    slow = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
-    (tmp_path / "tokenizer.json").write_text(words_alone(pre_tokenizer=slow))
-    start = time.monotonic()
-    with pytest.raises(InputError, match="cannot encode the text") as found:
-        TextEncoder(str(tmp_path), "bert").encode("a" * 200 + "b")
-    assert "\n" not in str(found.value) and time.monotonic() - start < 30
-    assert capfd.readouterr().err == ""
-    os.write(2, b"standard error is as before")
-    assert capfd.readouterr().err == "standard error is as before"
-
-
-def test_a_normalizer_that_makes_texts_ever_longer_is_refused(tokenizers, tmp_path):
-    longer = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 32}
-    for part in ("normalizer", "decoder"):
-        steps = {"type": "Sequence", f"{part}s": [longer] * 5}
-        (tmp_path / "tokenizer.json").write_text(words_alone(**{part: steps}))
-        with pytest.raises(InputError, match="33,554,432 times as long"):
-            TextEncoder(str(tmp_path), "bert")
-    usual = [{"type": "Prepend", "prepend": "▁"}, longer | {"content": "▁"}]
-    (tmp_path / "tokenizer.json").write_text(words_alone({"type": "Sequence", "normalizers": usual}))
-    assert TextEncoder(str(tmp_path), "bert").encode("a").ids == (0,)
-
-
-def test_a_giant_file_and_a_circle_of_links_are_refused(tokenizers, tmp_path):
-    with (tmp_path / "tokenizer.json").open("wb") as file:
-        file.truncate(1 << 30)
-    with pytest.raises(FileError, match="above the limit"):
-        TextEncoder(str(tmp_path), "bert")
-    (tmp_path / "tokenizer.json").unlink()
-    word_pieces(tmp_path, WORDS)
-    (tmp_path / "vocab.txt").unlink()
-    (tmp_path / "vocab.txt").symlink_to("vocab.txt")
-    with pytest.raises(FileError, match="no tokenizer"):
-        TextEncoder(str(tmp_path), "bert")
-
-
-def test_a_vocabulary_that_is_larger_than_any_is_refused_at_once(tokenizers, tmp_path):
-    names = {"vocab.txt": b"\n", "vocab.json": b",", "merges.txt": b"\n"}
-    for name, between in names.items():
-        folder = tmp_path / name
-        folder.mkdir()
-        for other in names:
-            (folder / other).write_bytes(b"{}")
-        if name != "vocab.txt":
-            (folder / "vocab.txt").unlink()
-        (folder / name).write_bytes(b"a" + between * 1_100_000)
-        start = time.monotonic()
-        with pytest.raises(InputError, match=rf"{name} has more than 1,048,576 words"):
-            TextEncoder(str(folder), "gpt2")
-        with (folder / name).open("wb") as file:
-            file.truncate(24_000_000)
-        with pytest.raises(FileError, match=r"24,000,000 bytes is above the limit"):
-            TextEncoder(str(folder), "gpt2")
-        assert time.monotonic() - start < 5
-
-
-def test_threads_that_encode_at_the_same_time_leave_standard_error_as_it_was(tokenizers, tmp_path):
-    byte_pairs(tmp_path, BYTES, MERGES)
-    encoder, before = TextEncoder(str(tmp_path), "gpt2"), os.fstat(2).st_ino
-
-    def ask(_):
-        for _ in range(1000):
-            encoder.encode("the")
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(ask, range(8)))
-    assert os.fstat(2).st_ino == before
-
-
-def test_a_text_that_cannot_be_encoded_is_refused(tokenizers, tmp_path):
-    word_pieces(tmp_path, WORDS)
-    with pytest.raises(InputError, match="cannot encode the text"):
-        TextEncoder(str(tmp_path), "bert").encode("a\ud800b")
-    byte_pairs(tmp_path, BYTES, MERGES)
-    (tmp_path / "vocab.txt").unlink()
-    with pytest.raises(InputError, match="no tokens"):
-        TextEncoder(str(tmp_path), "gpt2").encode("")
-
-
-def test_sentencepiece_is_refused_with_a_line_that_converts_it(tokenizers, tmp_path):
-    (tmp_path / "tokenizer.model").write_bytes(b"\x0a\x0e")
-    with pytest.raises(FileError, match=r"tokenizer\.model") as found:
-        TextEncoder(str(tmp_path), "llama")
-    assert "save_pretrained('.')" in found.value.hint
-    (tmp_path / "tokenizer.model").rename(tmp_path / "source.spm")
-    with pytest.raises(FileError, match="token ids"):
-        TextEncoder(str(tmp_path), "marian")
-    (tmp_path / "source.spm").unlink()
-    with pytest.raises(FileError, match=r"no tokenizer\.json"):
-        TextEncoder(str(tmp_path), "marian")
-
-
 def test_a_token_as_text_has_a_space_in_front_where_it_starts_a_word(tokenizers, tmp_path):
     byte_pairs(tmp_path, BYTES, MERGES)
     found = TextEncoder(str(tmp_path), "gpt2")
@@ -236,11 +169,175 @@ def test_a_token_as_text_has_a_space_in_front_where_it_starts_a_word(tokenizers,
     assert [found.text(n) for n in (1, 2, 3)] == [" the", "s", "▁"]
 
 
-def test_the_mask_of_roberta_is_one_token_and_takes_its_space_along(tokenizers, tmp_path):
-    names = [*BYTES, "<mask>"]
-    byte_pairs(tmp_path, names, MERGES)
-    found = TextEncoder(str(tmp_path), "roberta")
-    name, id_ = found.mask()
-    assert name == "<mask>" and id_ == len(BYTES)
-    expected = [0, names.index("he"), id_, names.index("Ġthe"), 2]
-    assert list(found.encode("he <mask> the").ids) == expected
+MAP_OF_4_GB = {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "/////w=="}}
+NO_MODEL = b'{"model": {"type": "Unigram", "vocab": [], "unk_id": 7}}'
+HOSTILE = {
+    "nothing": ("tokenizer.json", b"", "is not a sound tokenizer"),
+    "no model": ("tokenizer.json", b"{}", "is not a sound tokenizer"),
+    "deep": ("tokenizer.json", b"[" * 1_000_000, "is not a sound tokenizer"),
+    "no such place": ("tokenizer.json", NO_MODEL, "is not a sound tokenizer"),
+    "bytes": ("tokenizer.json", b"\xff\xfe", "is not a sound tokenizer"),
+    "a wrong expression": ("tokenizer.json", tokenizer_json(pre_tokenizer=split("(" * 100)), "not a sound tok"),
+    "an expression without end": ("tokenizer.json", tokenizer_json(pre_tokenizer=split("(a+)+$")), "cannot encode"),
+    "gigabytes for a map": ("tokenizer.json", tokenizer_json(**MAP_OF_4_GB), "took more than 4 GB of memory, or cra"),
+    "many texts": ("tokenizer.json", tokenizer_json(**template(texts=20_000)), "it makes 20,001 tokens"),
+    "ids without tokens": ("tokenizer.json", tokenizer_json(**template(ids=3, tokens=1)), "gives 4 ids and 2 tokens"),
+    "words as bytes": ("vocab.txt", b"\xff\xfe", "is not UTF-8 text"),
+    "no words": ("vocab.txt", b"", "The tokenizer of"),
+    "a list of words": ("vocab.json", b"[]", "is not a vocabulary"),
+    "below zero": ("vocab.json", b'{"a": -1}', "is not a vocabulary"),
+    "no number": ("vocab.json", b'{"a": 1e400}', "is not a vocabulary"),
+    "deep words": ("vocab.json", b"[" * 1_000_000, "is not a sound tokenizer"),
+    "three in a merge": ("merges.txt", b"a b c\n", "is not a sound tokenizer"),
+    "unknown merges": ("merges.txt", b"zz yy\n", "is not a sound tokenizer"),
+    "deep settings": ("tokenizer_config.json", b"[" * 1_000_000, "is not a sound tokenizer"),
+    "many lines": ("vocab.txt", b"a" + b"\n" * 1_100_000, r"vocab\.txt has more than 1,048,576 words"),
+    "many words": ("vocab.json", b"a" + b"," * 1_100_000, r"vocab\.json has more than 1,048,576 words"),
+    "many merges": ("merges.txt", b"a" + b"\n" * 1_100_000, r"merges\.txt has more than 1,048,576 words"),
+    "a large list": ("vocab.txt", 24_000_000, "24,000,000 bytes is above the limit"),
+    "a giant": ("tokenizer.json", 1 << 30, "above the limit"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_file_is_refused_soon_in_one_line(case, tokenizers, tmp_path, capfd):
+    name, content, said = HOSTILE[case]
+    if name in ("vocab.json", "merges.txt"):
+        byte_pairs(tmp_path, BYTES, MERGES)
+    if name == "tokenizer_config.json":
+        word_pieces(tmp_path, WORDS)
+    with (tmp_path / name).open("wb") as file:
+        if isinstance(content, int):
+            file.truncate(content)
+        else:
+            file.write(content.encode() if isinstance(content, str) else content)
+    start = time.monotonic()
+    with pytest.raises(AttnError, match=said) as found:
+        TextEncoder(str(tmp_path), "roberta").encode("a" * 200 + "b")
+    assert found.value.code in (65, 66) and len(str(found.value)) < 800 and "\n" not in str(found.value)
+    assert time.monotonic() - start < 10 and capfd.readouterr().err == ""
+    byte_pairs(tmp_path)
+    for other in ("tokenizer.json", "vocab.txt"):
+        (tmp_path / other).unlink(missing_ok=True)
+    assert TextEncoder(str(tmp_path), "gpt2").encode("a").ids == (0,)
+
+
+def test_a_text_that_cannot_be_encoded_is_refused(tokenizers, tmp_path):
+    byte_pairs(tmp_path, BYTES, MERGES)
+    with pytest.raises(InputError, match="cannot encode the text"):
+        TextEncoder(str(tmp_path), "gpt2").encode("a\ud800b")
+    with pytest.raises(InputError, match="no tokens"):
+        TextEncoder(str(tmp_path), "gpt2").encode("")
+
+
+def test_sentencepiece_is_refused_with_a_line_that_converts_it(tokenizers, tmp_path):
+    (tmp_path / "tokenizer.model").write_bytes(b"\x0a\x0e")
+    with pytest.raises(FileError, match=r"tokenizer\.model") as found:
+        TextEncoder(str(tmp_path), "llama")
+    assert "save_pretrained('.')" in found.value.hint
+    (tmp_path / "tokenizer.model").rename(tmp_path / "source.spm")
+    with pytest.raises(FileError, match="token ids"):
+        TextEncoder(str(tmp_path), "marian")
+    (tmp_path / "source.spm").unlink()
+    (tmp_path / "vocab.txt").symlink_to("vocab.txt")
+    with pytest.raises(FileError, match=r"no tokenizer\.json"):
+        TextEncoder(str(tmp_path), "marian")
+
+
+def test_one_process_answers_every_thread_and_is_started_again_after_its_death(model):
+    encoder = TextEncoder(model, "gpt2")
+    process = library().process
+    texts = {"ab": ("ab",), "a b": ("a", "b"), "b": ("b",), "a": ("a",)}
+
+    def ask(text):
+        return {TextEncoder(model, "gpt2").encode(text).tokens for _ in range(20)}
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(ask, texts)) == [{tokens} for tokens in texts.values()]
+    assert library().process is process and process.is_running()
+    process.running.kill()
+    process.running.wait()
+    assert encoder.encode("b", "a").types == (0, 1)
+
+
+def test_more_time_than_there_is_ends_in_one_line_and_the_next_text_is_encoded(model, anew, monkeypatch):
+    monkeypatch.setattr(tokenizer, "SECONDS", 1)
+    encoder = TextEncoder(model, "gpt2")
+    start = time.monotonic()
+    with pytest.raises(InputError, match=r"took more than 1 seconds\.") as found:
+        encoder.encode(LONG)
+    assert time.monotonic() - start < 5 and "\n" not in str(found.value)
+    assert encoder.encode("ab").ids == (4,)
+
+
+def test_more_memory_than_there_is_ends_in_one_line(anew, tmp_path, monkeypatch):
+    (tmp_path / "tokenizer.json").write_text(tokenizer_json(**replaced("a", "a" * 500, 8)))
+    monkeypatch.setattr(tokenizer, "MEMORY", 1 << 30)
+    encoder = TextEncoder(str(tmp_path), "bert")
+    with pytest.raises(InputError, match=r"took more than 1 GB of memory, or crashed\."):
+        encoder.encode("a")
+    assert not library().process.is_running() and encoder.encode("c").ids == (2,)
+
+
+def wait_until(is_so, seconds=10):
+    end = time.monotonic() + seconds
+    while not (found := is_so()) and time.monotonic() < end:
+        time.sleep(0.02)
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_ends_attn_at_once_and_leaves_no_process(number, model):
+    with subprocess.Popen(
+        [*COMMAND, "self", LONG, "-m", model], env=surroundings(), stderr=subprocess.PIPE
+    ) as run:
+        started = Path(f"/proc/{run.pid}/task/{run.pid}/children")
+        (child,) = wait_until(lambda: started.read_text().split())
+        wait_until(lambda: int(Path(f"/proc/{child}/stat").read_text().split()[13]) > 8)  # it works already
+        start = time.monotonic()
+        run.send_signal(number)
+        assert run.wait(5) == (-9 if number == signal.SIGKILL else 128 + number)
+        assert time.monotonic() - start < 2 and run.stderr.read() == b""
+    assert wait_until(lambda: not Path(f"/proc/{child}").exists())
+
+
+SCRIPT = """
+import os, signal, sys, threading, time
+from attn_cli import Settings, trace_self
+from attn_cli.models.checkpoints import tokenizer
+def trace(text="a b"):
+    print(trace_self(text, Settings(model=sys.argv[1])).query_tokens, flush=True)
+def interrupt():
+    while not tokenizer._libraries:
+        time.sleep(0.01)
+    time.sleep(0.3)
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=interrupt).start()
+try:
+    trace(sys.argv[2])
+except KeyboardInterrupt:
+    print("interrupted")
+trace()
+thread = threading.Thread(target=trace)
+thread.start()
+thread.join()
+"""
+
+
+def test_a_script_without_a_main_guard_is_told_of_an_interrupt_and_can_go_on_in_threads(model, tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    (tmp_path / "fcntl.py").write_text("raise SystemExit('code of the folder was run')")
+    command = [sys.executable, "-P", str(tmp_path / "script.py"), model, LONG]
+    ran = subprocess.run(
+        command, capture_output=True, text=True, env=surroundings(), cwd=tmp_path, timeout=60
+    )
+    assert ran.stdout == "interrupted\n" + "('a', 'b')\n" * 2 and ran.stderr == "" and ran.returncode == 0
+
+
+def test_a_batch_encodes_in_every_one_of_its_processes(model, tmp_path):
+    texts = [f"a {letter} ab" for letter in "abcd" * 20]
+    (tmp_path / "texts").write_text("\n".join(texts) + "\n")
+    ran = attn("batch", str(tmp_path / "texts"), "-m", model, "--workers", "2", "--fields", "query_tokens")
+    assert ran.code == 0
+    found = [json.loads(line)["query_tokens"] for line in ran.out.splitlines()]
+    assert found == [text.split() for text in texts]
