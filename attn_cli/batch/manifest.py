@@ -190,7 +190,7 @@ def hashes_of_files(settings: Settings) -> dict[str, str]:
         path = None if settings.embedding in ("word2vec", "random") else path_of(settings.embedding)
         found |= {} if path is None else {settings.embedding: hash_of_file(path)[1]}
     if settings.model is not None:
-        from attn_cli.models.checkpoints.config import find_folder  # only for a model on disk
+        from attn_cli.models.checkpoints.open_model import find_folder  # only for a model on disk
 
         folder, digest = find_folder(settings.model), blake2b(digest_size=16)
         for name in sorted(os.listdir(folder)):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from attn_cli.errors import FileError, InputError
-from attn_cli.io.escape import shell_quote, visible
+from attn_cli.errors import InputError
+from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes
-from attn_cli.models.checkpoints.blocks import ACTIVATIONS, Rotary
+from attn_cli.models.checkpoints.blocks import ACTIVATIONS
 
 LARGEST_FILE = 1 << 22
 MOST = 1 << 20  # no size in a config but that of a vocabulary is larger
@@ -115,6 +115,14 @@ class Config(NamedTuple):
             raise self.refused(name, f"a list with a value for each of {count} layers")
         return value
 
+    def optional(self, name: str) -> float | None:
+        """Return a positive finite number; None where the key is not read, or null."""
+        return self.number(name) if self.has(name) else None
+
+    def name(self, names: Sequence[str]) -> str:
+        """Return the first of these keys that is read; nothing where none is."""
+        return next((name for name in names if name in self.keys.reads), "")
+
     def part(self, name: str) -> Config:
         """Return the object of this name; an empty one where it is absent."""
         value = self.values.get(name)
@@ -200,7 +208,6 @@ def read_config(folder: str) -> Config:
 
 
 MOST_LAYERS = 1000
-FULL, LOCAL = "full_attention", "sliding_attention"
 
 
 def activation(c: Config, name: str) -> str:
@@ -210,147 +217,14 @@ def activation(c: Config, name: str) -> str:
     return found
 
 
-def tied(c: Config, own: str, source: str) -> tuple[str, ...]:
-    """Return the names that a tensor of the logits may have: its own, or what the model ties it to."""
-    return (own, source) if c.flag("tie_word_embeddings") else (own,)
-
-
-def is_causal(c: Config) -> bool:
+def looks_back(c: Config, otherwise: bool) -> bool:
     """Tell whether words look at themselves and those before only; null, which means no to some, is refused."""
-    if "is_causal" in c.values and not isinstance(c.values["is_causal"], bool):
+    if "is_decoder" in c.keys.reads and not c.flag("is_decoder"):
+        return False
+    if (
+        "is_causal" in c.values
+        and "is_causal" in c.keys.reads
+        and not isinstance(c.values["is_causal"], bool)
+    ):
         raise c.refused("is_causal", "true or false")
-    return c.flag("is_causal")
-
-
-def switched_off(
-    c: Config, flag: str, roles: str, names: Mapping[str, str], always: str = ""
-) -> tuple[str, ...]:
-    """Return the biases of these roles where the model has none: the file's own are not read.
-
-    A family with this flag says so by it; one without has no biases but those of the roles in `always`.
-    """
-    if flag in c.keys.reads:
-        always = roles if c.flag(flag) else ""
-    return tuple(
-        f"{names[role]}.bias" for role in roles.split() if role in names and role not in always.split()
-    )
-
-
-def layer_windows(
-    c: Config, count: int, is_local: Callable[[int], bool], size: str = "sliding_window"
-) -> list[int | None]:
-    """Return each layer's window; `is_local` tells which layers have one where the config has no layer_types."""
-    if c.has("layer_types"):
-        kinds = c.each("layer_types", count)
-        if not set(map(str, kinds)) <= {FULL, LOCAL}:
-            raise c.refused("layer_types", f"a list of {FULL} and {LOCAL}")
-        local = [kind == LOCAL for kind in kinds]
-    else:
-        local = [c.has(size) and is_local(n) for n in range(count)]
-    return [c.whole(size, most=1 << 24) if one else None for one in local]
-
-
-def read_rotary(
-    c: Config,
-    d_k: int,
-    theta: str = "rope_theta",
-    share: str | None = None,
-    kind: str | None = None,
-    is_scaled: bool = True,
-) -> Rotary:
-    """Return how queries and keys are rotated by their positions, as transformers 5 reads it.
-
-    `theta` and `share` are the keys that hold where rope_parameters has neither; without `share`, all of a head is
-    rotated. `kind` is that of the layers, in families where rope_parameters has an object for each kind. rope_scaling
-    takes the place of rope_parameters, or adds to those of a kind; it does not where `is_scaled` is False.
-    """
-    rope, scaling = c.part("rope_parameters"), c.part("rope_scaling")
-    rope = rope if kind is None else rope.part(kind)
-    if is_scaled and scaling.values:
-        of_kind = rope.values or {"rope_type": "default"}  # so that the older "type" says nothing beside it
-        rope = scaling if kind is None else rope._replace(values={**of_kind, **scaling.values})
-    dims = d_k
-    if share is not None:
-        own, named = (rope, "partial_rotary_factor") if rope.has("partial_rotary_factor") else (c, share)
-        dims = int(d_k * own.number(named))
-        if not 0 < dims <= d_k or dims % 2:
-            raise own.refused(named, f"a share of {d_k} that is an even number")
-    rotary = Rotary(rope.number("rope_theta") if rope.has("rope_theta") else c.number(theta), dims)
-    named = "rope_type" if rope.has("rope_type") else "type"
-    type_ = rope.word(named)
-    if type_ == "linear":
-        return rotary._replace(factor=rope.number("factor"))
-    if type_ == "llama3":
-        factor, low, high = map(rope.number, ("factor", "low_freq_factor", "high_freq_factor"))
-        if low >= high:
-            raise rope.refused("high_freq_factor", "more than low_freq_factor")
-        return rotary._replace(llama3=(factor, low, high, _first_length(c, rope, kind is None)))
-    if type_ != "default":
-        raise rope.refused(named, "default, linear or llama3: attn knows no other")
-    return rotary
-
-
-def _first_length(c: Config, rope: Config, is_for_all: bool) -> float:
-    """Return how many tokens the model was first trained on."""
-    name = "original_max_position_embeddings"
-    own = next((one for one in (c, rope) if one.has(name) and (is_for_all or one is rope)), None)
-    return c.number("max_position_embeddings") if own is None else own.number(name)
-
-
-NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
-LONGEST = 96  # of a name on the Hugging Face Hub
-REVISION = re.compile(r"[0-9a-f]{40}")
-
-
-def find_folder(model: str) -> str:
-    """Return the folder of a checkpoint: the one that `model` is, else the one of that name in the cache.
-
-    Raises FileError if it can be neither, InputError if the cache does not have it.
-    """
-    if os.path.isdir(model):
-        return model
-    shown = visible(model)[:200]
-    if os.path.isfile(model) and os.path.exists(os.path.join(os.path.dirname(model), "config.json")):
-        raise FileError(
-            f"{shown!r} is a file of a model.",
-            f"Give its folder: {shell_quote(os.path.dirname(model) or '.')}.",
-        )
-    if not NAME.fullmatch(model) or len(model) > LONGEST or "--" in model or ".." in model:
-        raise FileError(
-            f"{shown!r} is neither a folder nor the name of a model.",
-            "Give the folder of a checkpoint, or a name such as google-bert/bert-base-uncased.",
-        )
-    cache = cache_folder()
-    kept = os.path.join(cache, "models--" + model.replace("/", "--"))
-    found = _snapshot(kept)
-    if found is None:
-        raise InputError(
-            f"{shown} is not a folder, and not in the local Hugging Face cache ({visible(cache)}).",
-            f"attn downloads no models: get it with `hf download {model}`, or give a folder.",
-        )
-    return found
-
-
-def cache_folder() -> str:
-    """Return where Hugging Face's libraries keep what they have downloaded, as the environment says."""
-    set_ = os.environ.get
-    own = set_("HF_HUB_CACHE") or set_("HUGGINGFACE_HUB_CACHE")
-    if own:
-        return os.path.expanduser(own)
-    home = set_("HF_HOME") or os.path.join(set_("XDG_CACHE_HOME") or "~/.cache", "huggingface")
-    return os.path.join(os.path.expanduser(home), "hub")
-
-
-def _snapshot(kept: str) -> str | None:
-    """Return the snapshot that refs/main names, else the only one; None if there is none."""
-    snapshots = os.path.join(kept, "snapshots")
-    try:
-        revision = read_bytes(os.path.join(kept, "refs", "main"), 1000).decode("ascii", "replace").strip()
-    except FileError:
-        try:
-            revisions = os.listdir(snapshots)
-        except OSError:
-            return None
-        revision = revisions[0] if len(revisions) == 1 else ""
-    folder = os.path.join(snapshots, revision)
-    return folder if REVISION.fullmatch(revision) and os.path.isdir(folder) else None
+    return c.flag("is_causal") if "is_causal" in c.keys.reads else otherwise

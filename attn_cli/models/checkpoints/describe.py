@@ -1,12 +1,19 @@
-"""The terms in which a family of models is described: layers, stacks, embeddings, logits."""
+"""The terms in which a family of models is described: layers, stacks, embeddings, logits; and a plan that makes them.
+
+A key of config.json means one thing in every family that declares it: so a plan says only what config.json does not.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from math import sqrt
 from typing import TYPE_CHECKING, NamedTuple
+
+from attn_cli.models.checkpoints.config import MOST_LAYERS, Config, activation, looks_back
 
 if TYPE_CHECKING:
     from attn_cli.models.checkpoints.blocks import Rotary
+    from attn_cli.models.checkpoints.positions import Rotaries, Windows
 
 
 class Layer(NamedTuple):
@@ -31,7 +38,7 @@ class Words(NamedTuple):
     """How token ids become the input of the first layer."""
 
     tables: tuple[str, ...]  # the first that is there
-    width: int
+    width: int = 0
     scale: float = 1.0
     positions: str | None = None  # a table of them
     offset: int = 0  # the row of the first place
@@ -51,18 +58,18 @@ class Relative(NamedTuple):
 
 
 class Stack(NamedTuple):
-    """An encoder or a decoder: layers that are alike."""
+    """An encoder or a decoder: layers that are alike. A plan's has no sizes yet."""
 
     words: Words
-    layers: tuple[Layer, ...]
-    d: int
-    heads: int
-    kv_heads: int
-    d_k: int
-    causal: bool
-    activation: str
     norm: str  # one of NORMS
-    eps: float
+    layers: tuple[Layer, ...] = ()
+    d: int = 0
+    heads: int = 0
+    kv_heads: int = 0
+    d_k: int = 0
+    causal: bool = True
+    activation: str = "gelu"
+    eps: float = 1e-5
     pre_norm: bool = True  # whether norms stand before what they belong to, or after the sum
     parallel: bool = False  # whether the network takes what attention took
     by_head: bool = False  # whether qkv holds each head's three in turn, or all queries first
@@ -76,8 +83,10 @@ class Stack(NamedTuple):
 class Logits(NamedTuple):
     """How the last layer's output becomes a score for each word of the vocabulary."""
 
-    tables: tuple[str, ...]
-    bias: tuple[str, ...] = ()  # the first that is there
+    tables: tuple[
+        str, ...
+    ]  # the first that is there; a plan's: its own, as it may be tied to the words' table
+    bias: tuple[str, ...] = ()  # the first that is there; a plan's second: where tables are tied
     dense: str | None = None  # a layer before the table: dense, activation, norm
     norm: str | None = None
     activation: str = "gelu"
@@ -106,7 +115,87 @@ class Model(NamedTuple):
         return {side: stack for side, stack in both.items() if stack is not None}
 
 
-def one_stack(prefixes: tuple[str, ...], stack: Stack, logits: Logits, unread: tuple[str, ...] = ()) -> Model:
-    """Return a model of one stack: a decoder where its attention is causal, else an encoder."""
-    encoder, decoder = (None, stack) if stack.causal else (stack, None)
-    return Model(prefixes, encoder, decoder, logits, unread=unread)
+# What families call one thing: each declares one of the names
+WIDTH = ("hidden_size", "n_embd", "dim")
+COUNT = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
+ACTIVATION = ("hidden_activation", "hidden_act", "activation_function", "activation")
+EPS = ("norm_eps", "layer_norm_eps", "layer_norm_epsilon", "rms_norm_eps")
+NARROW = ("embedding_size", "word_embed_proj_dim")  # of a word's vector, where the layers' is another
+
+
+class Plan(NamedTuple):
+    """A model of one stack, as far as its config.json does not say it."""
+
+    stack: Stack
+    names: Mapping[str, str]  # of a layer's tensors, and of others that may have a bias; see Layer
+    prefixes: tuple[str, ...]
+    logits: Logits
+    place: str = "layers.{}."
+    scale: float | None = None  # of the scores; without one, that of scaled dot products
+    windows: Callable[[Config, int], Windows] | None = None  # of so many layers
+    rotaries: Callable[[Config, int, Windows], Rotaries] | None = None  # of heads of this size
+    biases: Mapping[str, str] = {}  # the key that says whether these roles have one
+    biased: str = ""  # roles that have one where no key says it
+    change: Callable[[Config, Stack], Stack] | None = None  # by what else a config.json says
+    head_activation: str | None = None  # the key of it
+    scales_words: bool = False  # by the root of their width
+    always_projects: bool = False
+
+    def model(self, c: Config) -> Model:
+        """Return the model of a config.json: a decoder where its attention is causal, else an encoder."""
+        if "position_embedding_type" in c.keys.reads and c.word("position_embedding_type") != "absolute":
+            raise c.refused("position_embedding_type", "absolute")
+        stack, logits, tied = self._sized(c), self.logits, c.flag("tie_word_embeddings")
+        if self.change is not None:
+            stack = self.change(c, stack)
+        has_bias = "decoder_bias" not in c.keys.reads or c.flag("decoder_bias")
+        logits = logits._replace(
+            tables=(*logits.tables, *stack.words.tables) if tied else logits.tables,
+            bias=logits.bias[: has_bias + has_bias * tied],
+            activation=activation(c, self.head_activation) if self.head_activation else logits.activation,
+            project=logits.project if stack.words.project else None,
+            softcap=c.optional("final_logit_softcapping"),
+        )
+        encoder, decoder = (None, stack) if stack.causal else (stack, None)
+        return Model(self.prefixes, encoder, decoder, logits, unread=tuple(self._without_bias(c)))
+
+    def _sized(self, c: Config) -> Stack:
+        d, count, heads = (
+            c.whole(c.name(WIDTH)),
+            c.whole(c.name(COUNT), most=MOST_LAYERS),
+            c.whole(c.name(HEADS)),
+        )
+        d_k = c.whole("head_dim") if c.has("head_dim") else c.shared(c.name(HEADS), d)
+        kv_heads = c.whole("num_key_value_heads") if c.has("num_key_value_heads") else heads
+        if heads % kv_heads:
+            raise c.refused("num_key_value_heads", f"a number that divides {heads}")
+        own = c.optional("query_pre_attn_scalar")
+        scale = self.scale or (1 / sqrt(d_k) if own is None else own**-0.5)
+        windows: Windows = [None] * count if self.windows is None else self.windows(c, count)
+        rotaries: Rotaries = [None] * count if self.rotaries is None else self.rotaries(c, d_k, windows)
+        each = zip(range(count), windows, rotaries, strict=True)
+        return self.stack._replace(
+            words=self._words(c, d),
+            layers=tuple(Layer(self.place.format(n), self.names, scale, window, turn) for n, window, turn in each),
+            d=d, heads=heads, kv_heads=kv_heads, d_k=d_k, causal=looks_back(c, self.stack.causal),
+            activation=activation(c, c.name(ACTIVATION)), eps=c.number(eps) if (eps := c.name(EPS)) else self.stack.eps,
+            parallel="use_parallel_residual" in c.keys.reads and c.flag("use_parallel_residual"),
+            softcap=c.optional("attn_logit_softcapping"),
+        )  # fmt: skip
+
+    def _words(self, c: Config, d: int) -> Words:
+        narrow, words = c.name(NARROW), self.stack.words
+        width = c.whole(narrow) if c.has(narrow) else d
+        return words._replace(
+            width=width,
+            scale=sqrt(d) if self.scales_words else 1.0,
+            offset=c.whole("pad_token_id", least=0) + 1 if "pad_token_id" in c.keys.reads else words.offset,
+            project=words.project if width != d or self.always_projects else None,
+        )
+
+    def _without_bias(self, c: Config) -> Iterator[str]:
+        """Yield the biases that the model does not have: the file's own are not read."""
+        for flag, roles in self.biases.items():
+            has = self.biased if flag not in c.keys.reads else roles if c.flag(flag) else ""
+            yield from (f"{self.names[role]}.bias" for role in roles.split() if role not in has.split())

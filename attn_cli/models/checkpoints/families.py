@@ -1,7 +1,7 @@
 """Each family of models by the name that config.json gives it. A new family is a new entry of FAMILIES.
 
 A family declares the keys that it reads, with the defaults of its configuration class in transformers 5, and those
-that change no number. What is in neither list is told in a note.
+that change no number: what is in neither list is told in a note. A plan says what no key says: see `describe`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from attn_cli.errors import InputError, did_you_mean
 from attn_cli.io.escape import visible
-from attn_cli.models.checkpoints import decoders, encoders, translators
+from attn_cli.models.checkpoints import plans, translators
 from attn_cli.models.checkpoints.config import Config, Keys
 from attn_cli.models.checkpoints.describe import Model
 
@@ -103,11 +103,9 @@ ANY_LLAMA = {
 LLAMA = ANY_LLAMA | {"attention_bias": False, "mlp_bias": False, "max_position_embeddings": 2048}
 MISTRAL = ANY_LLAMA | {"num_key_value_heads": 8, "sliding_window": 4096, "max_position_embeddings": 131072}
 WINDOWED = {"use_sliding_window": False, "sliding_window": 4096, "layer_types": None}
-QWEN2 = (
-    ANY_LLAMA
-    | WINDOWED
-    | {"num_key_value_heads": 32, "max_window_layers": 28, "max_position_embeddings": 32768}
-)
+QWEN2 = ANY_LLAMA | WINDOWED | {
+    "num_key_value_heads": 32, "max_window_layers": 28, "max_position_embeddings": 32768,
+}  # fmt: skip
 QWEN3 = QWEN2 | {"head_dim": 128, "attention_bias": False}
 SMOLLM3 = LLAMA | WINDOWED | {
     "hidden_size": 2048, "num_hidden_layers": 36, "num_attention_heads": 16, "num_key_value_heads": 4,
@@ -155,45 +153,47 @@ OF_BART = (
 )
 
 _gemma3_text = _family(
-    decoders.gemma3,
+    plans.GEMMA3.model,
     GEMMA3,
     "hidden_act attn_logit_softcapping _sliding_window_pattern",
     BY_KIND,
 )
 
 FAMILIES: dict[str, Family] = {
-    "bert": _family(encoders.bert, BERT),
-    "roberta": _family(encoders.roberta, ROBERTA),
-    "xlm-roberta": _family(encoders.roberta, ROBERTA),
-    "camembert": _family(encoders.roberta, ROBERTA),
+    "bert": _family(plans.BERT.model, BERT),
+    "roberta": _family(plans.ROBERTA.model, ROBERTA),
+    "xlm-roberta": _family(plans.ROBERTA.model, ROBERTA),
+    "camembert": _family(plans.ROBERTA.model, ROBERTA),
     "distilbert": _family(
-        encoders.distilbert, DISTILBERT, "hidden_dim sinusoidal_pos_embds tie_weights_ is_causal"
+        plans.DISTILBERT.model, DISTILBERT, "hidden_dim sinusoidal_pos_embds tie_weights_ is_causal"
     ),
-    "electra": _family(encoders.electra, ELECTRA),
+    "electra": _family(plans.ELECTRA.model, ELECTRA),
     "albert": _family(
-        encoders.albert, ALBERT, "is_causal net_structure_type gap_size num_memory_blocks down_scale_factor"
+        plans.ALBERT.model,
+        ALBERT,
+        "is_causal net_structure_type gap_size num_memory_blocks down_scale_factor",
     ),
     "modernbert": _family(
-        encoders.modernbert,
+        plans.MODERNBERT.model,
         MODERNBERT,
         "deterministic_flash_attn sparse_prediction sparse_pred_ignore_index reference_compile repad_logits_with_grad "
         "layer_norm_eps position_embedding_type is_causal",
         BY_KIND,
     ),
-    "gpt2": _family(decoders.gpt2, GPT2, "n_positions n_ctx n_inner reorder_and_upcast_attn"),
-    "gpt_neo": _family(decoders.gpt_neo, GPT_NEO, "is_causal"),
-    "gpt_neox": _family(decoders.gpt_neox, GPT_NEOX, "", ROTARY),
-    "opt": _family(decoders.opt, OPT, "ffn_dim"),
-    "llama": _family(decoders.llama, LLAMA, "is_llama_config rope_interleaved", ROTARY),
-    "mistral": _family(decoders.mistral, MISTRAL, "", ROTARY),
-    "qwen2": _family(decoders.qwen, QWEN2, "use_mrope", ROTARY),
-    "qwen3": _family(partial(decoders.qwen, names=decoders.LLAMA | decoders.QK_NORM), QWEN3, "", ROTARY),
-    "smollm3": _family(decoders.smollm3, SMOLLM3, "max_window_layers", ROTARY),
-    "gemma": _family(decoders.gemma, GEMMA, "hidden_activation", ROTARY),
-    "gemma2": _family(partial(decoders.gemma, names=decoders.GEMMA2, every=2), GEMMA2, "hidden_act", ROTARY),
+    "gpt2": _family(plans.GPT2.model, GPT2, "n_positions n_ctx n_inner reorder_and_upcast_attn"),
+    "gpt_neo": _family(plans.GPT_NEO.model, GPT_NEO, "is_causal"),
+    "gpt_neox": _family(plans.GPT_NEOX.model, GPT_NEOX, "", ROTARY),
+    "opt": _family(plans.OPT.model, OPT, "ffn_dim"),
+    "llama": _family(plans.LLAMA.model, LLAMA, "is_llama_config rope_interleaved", ROTARY),
+    "mistral": _family(plans.MISTRAL.model, MISTRAL, "", ROTARY),
+    "qwen2": _family(plans.QWEN2.model, QWEN2, "use_mrope", ROTARY),
+    "qwen3": _family(plans.QWEN3.model, QWEN3, "", ROTARY),
+    "smollm3": _family(plans.SMOLLM3.model, SMOLLM3, "max_window_layers", ROTARY),
+    "gemma": _family(plans.GEMMA.model, GEMMA, "hidden_activation", ROTARY),
+    "gemma2": _family(plans.GEMMA2.model, GEMMA2, "hidden_act", ROTARY),
     "gemma3_text": _gemma3_text,
     "gemma3": _family(
-        decoders.gemma3_with_pictures,
+        plans.gemma3_with_pictures,
         {"tie_word_embeddings": True},
         "vision_config mm_tokens_per_image",
         {"text_config": _gemma3_text.keys},

@@ -1,15 +1,22 @@
-"""A pretrained model whose files are open, and its tokenizer."""
+"""A pretrained model whose files are open, and its tokenizer: in a folder, or in the local Hugging Face cache."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from attn_cli.io.escape import visible
-from attn_cli.models.checkpoints.config import find_folder
+from attn_cli.errors import FileError, InputError
+from attn_cli.io.escape import shell_quote, visible
+from attn_cli.io.files import read_bytes
 from attn_cli.models.checkpoints.run import Checkpoint
 from attn_cli.models.checkpoints.tokenizer import TextEncoder
+
+NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
+LONGEST = 96  # of a name on the Hugging Face Hub
+REVISION = re.compile(r"[0-9a-f]{40}")
 
 
 class OpenModel(NamedTuple):
@@ -26,3 +33,57 @@ def open_model(model: str) -> Iterator[OpenModel]:
     folder = find_folder(model)
     with Checkpoint(folder) as checkpoint:
         yield OpenModel(visible(model), checkpoint, TextEncoder(folder, checkpoint.model.family))
+
+
+def find_folder(model: str) -> str:
+    """Return the folder of a checkpoint: the one that `model` is, else the one of that name in the cache.
+
+    Raises FileError if it can be neither, InputError if the cache does not have it.
+    """
+    if os.path.isdir(model):
+        return model
+    shown = visible(model)[:200]
+    if os.path.isfile(model) and os.path.exists(os.path.join(os.path.dirname(model), "config.json")):
+        raise FileError(
+            f"{shown!r} is a file of a model.",
+            f"Give its folder: {shell_quote(os.path.dirname(model) or '.')}.",
+        )
+    if not NAME.fullmatch(model) or len(model) > LONGEST or "--" in model or ".." in model:
+        raise FileError(
+            f"{shown!r} is neither a folder nor the name of a model.",
+            "Give the folder of a checkpoint, or a name such as google-bert/bert-base-uncased.",
+        )
+    cache = cache_folder()
+    kept = os.path.join(cache, "models--" + model.replace("/", "--"))
+    found = _snapshot(kept)
+    if found is None:
+        raise InputError(
+            f"{shown} is not a folder, and not in the local Hugging Face cache ({visible(cache)}).",
+            f"attn downloads no models: get it with `hf download {model}`, or give a folder.",
+        )
+    return found
+
+
+def cache_folder() -> str:
+    """Return where Hugging Face's libraries keep what they have downloaded, as the environment says."""
+    set_ = os.environ.get
+    own = set_("HF_HUB_CACHE") or set_("HUGGINGFACE_HUB_CACHE")
+    if own:
+        return os.path.expanduser(own)
+    home = set_("HF_HOME") or os.path.join(set_("XDG_CACHE_HOME") or "~/.cache", "huggingface")
+    return os.path.join(os.path.expanduser(home), "hub")
+
+
+def _snapshot(kept: str) -> str | None:
+    """Return the snapshot that refs/main names, else the only one; None if there is none."""
+    snapshots = os.path.join(kept, "snapshots")
+    try:
+        revision = read_bytes(os.path.join(kept, "refs", "main"), 1000).decode("ascii", "replace").strip()
+    except FileError:
+        try:
+            revisions = os.listdir(snapshots)
+        except OSError:
+            return None
+        revision = revisions[0] if len(revisions) == 1 else ""
+    folder = os.path.join(snapshots, revision)
+    return folder if REVISION.fullmatch(revision) and os.path.isdir(folder) else None

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from math import sqrt
 
 from attn_cli.models.checkpoints.blocks import ACTIVATIONS
-from attn_cli.models.checkpoints.config import MOST_LAYERS, Config, activation, is_causal, tied
-from attn_cli.models.checkpoints.decoders import BART
+from attn_cli.models.checkpoints.config import MOST_LAYERS, Config, activation, looks_back
 from attn_cli.models.checkpoints.describe import Layer, Logits, Model, Relative, Stack, Words
+from attn_cli.models.checkpoints.plans import OPT
 
 T5 = {
     "q": "layer.0.SelfAttention.q", "k": "layer.0.SelfAttention.k", "v": "layer.0.SelfAttention.v",
@@ -55,8 +55,8 @@ def t5(c: Config) -> Model:
             raise c.refused("relative_attention_max_distance", "more than relative_attention_num_buckets")
         layers = tuple(Layer(f"{side}.block.{n}.", names, 1.0) for n in range(count))
         return Stack(
-            Words((f"{side}.embed_tokens.weight", "shared.weight"), d), layers, d, heads, heads, d_k,
-            causal=side == "decoder", activation=activated, norm="rms", eps=c.number("layer_norm_epsilon"),
+            Words((f"{side}.embed_tokens.weight", "shared.weight"), d), "rms", layers, d, heads, heads, d_k,
+            causal=side == "decoder", activation=activated, eps=c.number("layer_norm_epsilon"),
             relative=relative, last_norm=f"{side}.final_layer_norm",
         )  # fmt: skip
 
@@ -90,23 +90,19 @@ def bart(c: Config, sinusoids: bool = False) -> Model:
         count = c.whole(counted, most=MOST_LAYERS)
         layers = tuple(Layer(f"{side}.layers.{n}.", names, 1 / sqrt(d_k)) for n in range(count))
         return Stack(
-            words, layers, d, heads, heads, d_k,
-            causal=side == "decoder", activation=activation(c, "activation_function"),
-            norm="layer", eps=1e-5, pre_norm=False,
+            words, "layer", layers, d, heads, heads, d_k,
+            causal=side == "decoder", activation=activation(c, "activation_function"), pre_norm=False,
         )  # fmt: skip
 
-    own = "lm_head.weight"
-    tables = tuple(
-        dict.fromkeys((*tied(c, own, "decoder.embed_tokens.weight"), *tied(c, own, "shared.weight")))
-    )
-    logits = Logits(tables, ("final_logits_bias",), bias_lead=(1,))
-    encoder, decoder = stack("encoder", BART), stack("decoder", BART | BART_CROSS)
+    sources = ("decoder.embed_tokens.weight", "shared.weight") if c.flag("tie_word_embeddings") else ()
+    logits = Logits(("lm_head.weight", *sources), ("final_logits_bias",), bias_lead=(1,))
+    encoder, decoder = stack("encoder", OPT.names), stack("decoder", {**OPT.names, **BART_CROSS})
     return Model(("model.",), encoder, decoder, logits, _start(c))
 
 
 def _check_causal(c: Config) -> None:
     """Raise InputError if the decoder, which writes word by word, would look ahead."""
-    if not is_causal(c):
+    if not looks_back(c, True):
         raise c.refused("is_causal", "true in a model of an encoder and a decoder")
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from attn_cli.errors import FileError, InputError
-from attn_cli.models.checkpoints.config import cache_folder, find_folder
+from attn_cli.models.checkpoints.open_model import cache_folder, find_folder
 
 REVISION = "0123456789abcdef" * 2 + "01234567"
 VARIABLES = ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME")
