@@ -14,16 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from attn_cli.errors import (
-    AttnError,
-    ConfigError,
-    CreateError,
-    FileError,
-    InputError,
-    UsageError,
-    WriteError,
-    did_you_mean,
-)
+from attn_cli.errors import AttnError, ConfigError, FileError, InputError, UsageError, did_you_mean
 from attn_cli.io.atomic import written
 from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes
@@ -139,7 +130,7 @@ def cached_index() -> Index | None:
 
 def store_index(index: Index) -> None:
     """Store the index where gensim looks for it when there is no network; a full disk is not an error."""
-    with contextlib.suppress(CreateError, WriteError), written(folder() / CACHED_INDEX) as stream:
+    with contextlib.suppress(AttnError), written(folder() / CACHED_INDEX) as stream:
         stream.write(index.raw)
 
 
@@ -285,8 +276,8 @@ def body_of(url: str, limit: int) -> bytes:
         for piece in arriving(answer, url):
             body += piece
             if len(body) > limit:
-                name = url.rpartition("/")[2]
-                raise InputError(f"{name} from {host_of(url)} is above the limit of {limit:,} bytes.")
+                what = f"{url.rpartition('/')[2]} from {host_of(url)}"
+                raise InputError(f"{what} is above the limit of {limit:,} bytes.")
     return bytes(body)
 
 

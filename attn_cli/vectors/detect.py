@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
     from attn_cli.vectors.open_vectors import OpenVectors
 
-ENOUGH = 1 << 18
+ENOUGH = 1 << 18  # bytes of a large text that tell its layout
 TELLING = 1 << 13  # bytes behind a header that tell text from binary: more than the longest word
 WORD_LISTS = (".words", ".vocab", ".txt")  # beside a bare matrix: one word a line
 PICKLE, PROTOCOLS = b"\x80", (b"\2", b"\3", b"\4", b"\5")
@@ -111,20 +111,16 @@ def _lines(source: SourceFile, packed: str) -> OpenVectors:
     start, is_all = start_of(source, packed)
     if _is_binary(start):
         if packed:
-            raise InputError(
-                f"{source.name} is a packed word2vec binary.",
-                f"Unpack and name it: attn vectors import {source.quoted()}",
-            )
+            hint = f"Unpack and name it: attn vectors import {source.quoted()}"
+            raise InputError(f"{source.name} is a packed word2vec binary.", hint)
         return FileVectors(binary_format(source, start))
     try:
         return _text(source, packed, start, is_all)
     except InputError:
         if b"\0" not in start:
             raise
-        raise InputError(
-            f"{source.name} is not a text file of word vectors: there is a zero byte at {start.index(0):,}.",
-            "Is it the file that was meant?",
-        ) from None
+        what = f"is not a text file of word vectors: there is a zero byte at {start.index(0):,}"
+        raise InputError(f"{source.name} {what}.", "Is it the file that was meant?") from None
 
 
 def _text(source: SourceFile, packed: str, start: bytes, is_all: bool) -> OpenVectors:
@@ -164,19 +160,17 @@ def start_of(source: SourceFile, packed: str) -> tuple[bytes, bool]:
                 is_all = False
                 break
     if packed and (is_safetensors(start[:9]) or start.startswith((NPY, ZIP, PICKLE))):
-        raise InputError(
-            f"{source.name} is packed, and holds neither text nor a word2vec binary.",
-            f"Unpack it: {packed} -dk {source.quoted()}",
-        )
+        what = f"{source.name} is packed, and holds neither text nor a word2vec binary."
+        raise InputError(what, f"Unpack it: {packed} -dk {source.quoted()}")
     return start, is_all
 
 
 def _is_binary(start: bytes) -> bool:
     """Tell whether a header line is followed by records, and not by lines that can be read."""
     line, newline, rest = start.partition(b"\n")
-    if not newline or len(line) > LONGEST_HEADER or len(line.split()) != 2:
-        return False
     fields = line.split()
+    if not newline or len(line) > LONGEST_HEADER or len(fields) != 2:
+        return False
     dim = int(fields[1]) if fields[1].isdigit() and len(fields[1]) < 7 else 1
     first = rest.partition(b"\n")[0].split()[-dim:] if dim else []
     if len(first) == dim and all(is_number(field, underscore=True) for field in first):
@@ -207,27 +201,27 @@ def _safetensors(source: SourceFile) -> VectorTable:
         else:
             listed = read_exactly(file, words.offset, words.size, source.name).split(b"\n")
             about.pop("doubled", None)
-    rows = _rows(source, vectors)
+    rows = FileRows.of(source, vectors)
     ngrams = _ngrams(source, entries.get(NGRAMS), entries.get(DIRECTIONS), rows.shape[1])
     return table_of(source.name, listed, rows, {**about, **SAFETENSORS}, source.size, ngrams)
-
-
-def _rows(source: SourceFile, entry: Entry) -> FileRows:
-    return FileRows(source, entry.offset, entry.dtype, (entry.shape[0], entry.shape[1]))
 
 
 def _ngrams(source: SourceFile, rows: Entry | None, directions: Entry | None, dim: int) -> NGrams | None:
     """Return the n-grams that `attn vectors subwords` added; InputError where they do not fit the vectors."""
     if rows is None and directions is None:
         return None
-    fits = rows is not None and rows.dtype == np.int8 and len(rows.shape) == 2 and min(rows.shape) > 0
-    fits = fits and directions is not None and directions.dtype in (np.float16, np.float32)
-    if rows is None or directions is None or not fits or directions.shape != (rows.shape[1] + 1, dim):
-        raise InputError(
-            f"{source.name} is damaged: its n-grams do not fit its vectors.",
-            "Make them anew with attn vectors subwords.",
-        )
-    return NGrams(_rows(source, rows), _rows(source, directions))
+    if (
+        rows is None
+        or directions is None
+        or rows.dtype != np.int8
+        or len(rows.shape) != 2
+        or min(rows.shape) == 0
+        or directions.dtype not in (np.float16, np.float32)
+        or directions.shape != (rows.shape[1] + 1, dim)
+    ):
+        what = f"{source.name} is damaged: its n-grams do not fit its vectors."
+        raise InputError(what, "Make them anew with attn vectors subwords.")
+    return NGrams(FileRows.of(source, rows), FileRows.of(source, directions))
 
 
 def _npz(source: SourceFile, start: bytes) -> VectorTable:

@@ -18,21 +18,8 @@ from typing import TYPE_CHECKING
 from attn_cli.errors import AttnError, CreateError, FileError, InputError, WriteError
 from attn_cli.io.atomic import growing, sync_folder, written
 from attn_cli.io.escape import visible
-from attn_cli.vectors.catalogue import (
-    Package,
-    RefusalError,
-    addresses,
-    arriving,
-    ask,
-    body_of,
-    cached_index,
-    fetch_index,
-    find_package,
-    folder,
-    host_of,
-    local,
-    store_index,
-)
+from attn_cli.vectors import catalogue as gensim_data
+from attn_cli.vectors.catalogue import Package, RefusalError, folder, host_of
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse
@@ -54,27 +41,26 @@ def download(
     Raises UsageError for an unknown name, FileError when the network fails, InputError when the file is not what the
     index announces, CreateError and WriteError when it cannot be stored.
     """
-    path = local(name)
-    index = cached_index() if path else None
+    path = gensim_data.local(name)
+    index = gensim_data.cached_index() if path else None
     known = index.packages.get(name) if index else None
     if not (path and known and _md5(path) == known.checksum):
         try:
-            index = fetch_index()
+            index = gensim_data.fetch_index()
         except (FileError, InputError) as error:
             if path is None or known:
                 raise
             say(f"{name} is there, but its checksum could not be checked. {error.message}")
             return path
-        path = _ensure(find_package(index, name), report, say)
-        store_index(index)
+        path = _ensure(gensim_data.find_package(index, name), report, say)
+        gensim_data.store_index(index)
     report(1.0)
     return path
 
 
 def _ensure(package: Package, report: Callable[[float], None], say: Callable[[str], None]) -> Path:
     """Return the data file of a package; fetch it unless the right one is there."""
-    home = folder() / package.name
-    path = home / f"{package.name}.gz"
+    path = folder() / package.name / f"{package.name}.gz"
     if path.is_file():
         if _md5(path) == package.checksum:
             return path
@@ -83,7 +69,7 @@ def _ensure(package: Package, report: Callable[[float], None], say: Callable[[st
         folder().mkdir(parents=True, exist_ok=True)
     with _lock(package.name, say), _storing(path, WriteError):
         if not (path.is_file() and _md5(path) == package.checksum):  # another process may have fetched it
-            _fetch_package(package, home, report)
+            _fetch_package(package, path.parent, report)
     return path
 
 
@@ -97,7 +83,7 @@ def _md5(path: Path) -> str:
 
 def _fetch_package(package: Package, home: Path, report: Callable[[float], None]) -> None:
     """Fetch a package's files beside its folder, and move them there, at once, when they are right."""
-    url, stage = f"{addresses()[1]}/{package.name}", folder() / f"{package.name}~part"
+    url, stage = f"{gensim_data.addresses()[1]}/{package.name}", folder() / f"{package.name}~part"
     data, reader = stage / f"{package.name}.gz", stage / "__init__.py"
     with _storing(stage, CreateError):
         stage.mkdir(exist_ok=True)
@@ -138,7 +124,7 @@ def _check_space(package: Package, data: Path) -> None:
 def _fetch_reader(url: str, path: Path) -> None:
     """Store gensim's code to read the file, if the server has it; attn never runs it."""
     try:
-        code = body_of(url, READER_LIMIT)
+        code = gensim_data.body_of(url, READER_LIMIT)
     except RefusalError as error:
         if not 400 <= error.status < 500:
             raise
@@ -178,7 +164,7 @@ def _store(url: str, most: int | None, path: Path, report: Callable[[float], Non
             path.unlink(missing_ok=True)
             raise too_much
         with growing(path, is_resumed) as file:
-            for piece in arriving(answer, url):
+            for piece in gensim_data.arriving(answer, url):
                 have += len(piece)
                 if have > limit:
                     path.unlink()
@@ -192,7 +178,7 @@ def _ask_from(url: str, start: int) -> tuple[HTTPResponse, int]:
     """Ask for a file from byte `start` on; return the answer and the byte at which it begins: `start` or 0."""
     if start:
         try:
-            answer = ask(url, {"Range": f"bytes={start}-"})
+            answer = gensim_data.ask(url, {"Range": f"bytes={start}-"})
         except RefusalError as error:
             if error.status != 416:
                 raise
@@ -202,7 +188,7 @@ def _ask_from(url: str, start: int) -> tuple[HTTPResponse, int]:
             if answer.getheader("Content-Range", "").startswith(f"bytes {start}-"):
                 return answer, start
             answer.close()
-    return ask(url), 0
+    return gensim_data.ask(url), 0
 
 
 @contextlib.contextmanager
@@ -240,15 +226,12 @@ def _lock(name: str, say: Callable[[str], None]) -> Iterator[None]:
 @contextlib.contextmanager
 def _storing(path: Path, failure: type[CreateError] | type[WriteError]) -> Iterator[None]:
     """Say what could not be stored, and what to do, where the system refuses it."""
-    verb, hint = (
-        ("create", "Set GENSIM_DATA_DIR to a folder that can be written to.")
-        if failure is CreateError
-        else ("write", "What has arrived is kept: try again when it can be written.")
-    )
+    verb, hint = "write", "What has arrived is kept: try again when it can be written."
+    if failure is CreateError:
+        verb, hint = "create", "Set GENSIM_DATA_DIR to a folder that can be written to."
     try:
         yield
     except AttnError:
         raise  # some of them are OSErrors too
     except OSError as error:
-        reason = error.strerror or error
-        raise failure(f"Cannot {verb} {visible(str(path))}: {reason}.", hint) from None
+        raise failure(f"Cannot {verb} {visible(str(path))}: {error.strerror or error}.", hint) from None

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attn_cli.errors import AttnError, FileError, InputError
-from attn_cli.io.array_files import npy_header
+from attn_cli.io.array_files import Entry, npy_header
 from attn_cli.io.escape import shell_quote, visible
 from attn_cli.io.files import check_regular
 
@@ -89,6 +89,11 @@ class FileRows:
 
     def __init__(self, source: SourceFile, offset: int, dtype: np.dtype[Any], shape: tuple[int, int]) -> None:
         self.source, self.offset, self.dtype, self.shape = source, offset, dtype, shape
+
+    @staticmethod
+    def of(source: SourceFile, entry: Entry) -> FileRows:
+        """Return the matrix that an entry of a safetensors file places."""
+        return FileRows(source, entry.offset, entry.dtype, (entry.shape[0], entry.shape[1]))
 
     def __len__(self) -> int:
         return self.shape[0]

@@ -553,7 +553,7 @@ def test_after_a_kill_there_is_no_file_and_the_next_call_goes_on(mirror):
 def test_killed_at_any_step_there_is_no_file_or_the_right_one(mirror, step):
     dying = {
         "open": "module._store = die",
-        "body": "module.arriving = die",
+        "body": "module.gensim_data.arriving = die",
         "sync": f"sync = os.fsync; os.fsync = lambda fd: (die if os.fstat(fd).st_size == {len(DATA)} else sync)(fd)",
         "replace": "os.rename = die",
     }[step]
