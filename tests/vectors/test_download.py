@@ -322,17 +322,6 @@ def test_vectors_without_code_for_gensim_are_no_error(mirror):
     assert names(download(NAME).parent) == [f"{NAME}.gz"]
 
 
-def test_a_server_that_fails_at_the_code_for_gensim_is_an_error(mirror):
-    mirror.acts[INIT] = functools.partial(status, code=500)
-    assert "500" in refused().message and isinstance(refused(), FileError)
-    assert names(folder()) == []
-
-
-def test_vectors_sent_in_chunks_of_unknown_total_arrive(mirror):
-    mirror.acts[GZ] = chunked
-    assert download(NAME).read_bytes() == DATA
-
-
 def test_what_has_arrived_is_reported_from_0_to_1_and_never_falls(mirror):
     seen = []
     download(NAME, seen.append)
@@ -340,30 +329,26 @@ def test_what_has_arrived_is_reported_from_0_to_1_and_never_falls(mirror):
     assert 0 <= seen[0] < 1 and seen[-1] == 1
 
 
-def test_a_model_of_unknown_size_is_as_large_as_the_server_says(mirror):
-    mirror.lists(index(**{NAME: entry(file_size=None)}))
+@pytest.mark.parametrize(("act", "size"), [(send, None), (chunked, len(DATA)), (endless, None)])
+def test_a_model_is_as_large_as_the_index_or_the_server_says_and_else_refused(mirror, act, size):
+    mirror.lists(index(**{NAME: entry(file_size=size)}))
+    mirror.acts[GZ] = act
     seen = []
-    assert download(NAME, seen.append).read_bytes() == DATA
-    assert seen == sorted(seen) and max(seen) == 1
+    if act is endless:
+        assert isinstance(refused(), InputError) and names(folder()) == []
+    else:
+        assert download(NAME, seen.append).read_bytes() == DATA
+        assert seen == sorted(seen) and max(seen) == 1
 
 
-def test_a_model_whose_size_nobody_tells_is_refused(mirror):
-    mirror.lists(index(**{NAME: entry(file_size=None)}))
-    mirror.acts[GZ] = endless
-    assert isinstance(refused(), InputError)
-    assert names(folder()) == []
-
-
-def test_a_proxy_of_the_environment_is_used(mirror, monkeypatch):
+def test_a_proxy_and_a_mirror_in_a_folder_that_ends_in_a_slash_are_used(mirror, monkeypatch):
+    mirror.files |= {f"/a/b{path}": data for path, data in mirror.files.items()}
+    monkeypatch.setenv("ATTN_MIRROR", f"{mirror.address}/a/b/")
+    assert download(NAME).read_bytes() == DATA
+    shutil.rmtree(folder())
     monkeypatch.setenv("http_proxy", mirror.address)
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.setenv("ATTN_MIRROR", "http://gensim-data.invalid")
-    assert download(NAME).read_bytes() == DATA
-
-
-def test_a_mirror_may_lie_in_a_folder_and_end_in_a_slash(mirror, monkeypatch):
-    mirror.files = {f"/a/b{path}": data for path, data in mirror.files.items()}
-    monkeypatch.setenv("ATTN_MIRROR", f"{mirror.address}/a/b/")
     assert download(NAME).read_bytes() == DATA
 
 
@@ -411,17 +396,12 @@ def test_a_folder_without_its_file_is_filled(mirror):
     assert (folder() / NAME / "__init__.py").read_bytes() == READER
 
 
-def test_offline_a_right_model_is_used_by_the_index_that_was_kept(mirror, offline):
+def test_offline_a_right_model_is_used_by_the_index_that_was_kept_and_a_wrong_one_is_not(mirror, offline):
     path = download(NAME)
     offline()
     said = []
     assert download(NAME, say=said.append) == path and said == []
-
-
-def test_offline_a_wrong_model_is_not_used(mirror, offline):
-    path = download(NAME)
     path.write_bytes(b"short")
-    offline()
     assert isinstance(refused(), FileError)
 
 
@@ -485,10 +465,28 @@ def test_a_stopped_download_goes_on_where_it_stopped(mirror):
     assert names(folder()) == [NAME, "information.json"]
 
 
-def test_a_server_without_ranges_begins_anew(mirror):
+HALF_ON, WHOLE = f"bytes={HALF}-", None
+ANEW = [WHOLE, HALF_ON, WHOLE]
+
+
+@pytest.mark.parametrize(
+    ("act", "there", "asked"),
+    [
+        (whole, DATA[:HALF], [WHOLE, HALF_ON]),  # knows nothing of ranges
+        (out_of_range, DATA[:HALF], ANEW),
+        (elsewhere, DATA[:HALF], ANEW),
+        (send, DATA, [WHOLE]),  # it was only not yet in place
+        (send, b"x" * HALF, ANEW),
+        (send, b"x" * len(DATA), [WHOLE, f"bytes={len(DATA)}-", WHOLE]),
+        (send, b"x" * (len(DATA) + 5), [WHOLE, f"bytes={len(DATA) + 5}-", WHOLE]),
+    ],
+)
+def test_what_cannot_be_gone_on_with_begins_anew(mirror, act, there, asked):
     stopped(mirror)
-    mirror.acts[GZ] = whole
+    arrived().write_bytes(there)
+    mirror.acts[GZ] = act
     assert download(NAME).read_bytes() == DATA
+    assert mirror.ranges() == asked
 
 
 def test_a_file_that_changed_at_the_server_begins_anew(mirror):
@@ -497,22 +495,7 @@ def test_a_file_that_changed_at_the_server_begins_anew(mirror):
     mirror.files[GZ] = other
     mirror.lists(index(**{NAME: entry(other)}))
     assert download(NAME).read_bytes() == other
-    assert mirror.ranges() == [None, f"bytes={HALF}-", None]
-
-
-@pytest.mark.parametrize("act", [out_of_range, elsewhere])
-def test_a_range_that_cannot_be_had_begins_anew(mirror, act):
-    stopped(mirror)
-    mirror.acts[GZ] = act
-    assert download(NAME).read_bytes() == DATA
-    assert mirror.ranges() == [None, f"bytes={HALF}-", None]
-
-
-def test_a_whole_file_that_was_not_yet_in_place_is_not_fetched_again(mirror):
-    stopped(mirror)
-    arrived().write_bytes(DATA)
-    assert download(NAME).read_bytes() == DATA
-    assert mirror.ranges() == [None]
+    assert mirror.ranges() == ANEW
 
 
 def test_an_interrupt_leaves_what_has_arrived(mirror):
@@ -635,20 +618,6 @@ def test_wrong_content_is_deleted_and_both_checksums_are_told(mirror):
     assert download(NAME).read_bytes() == DATA
 
 
-@pytest.mark.parametrize("size", [HALF, len(DATA), len(DATA) + 5])
-def test_a_partial_file_of_something_else_begins_anew(mirror, size):
-    stopped(mirror)
-    arrived().write_bytes(b"x" * size)
-    assert download(NAME).read_bytes() == DATA
-
-
-def test_an_endless_file_is_stopped_and_leaves_nothing(mirror):
-    mirror.acts[GZ] = endless
-    error = refused()
-    assert error.code == 65 and f"{len(DATA) + (1 << 20):,}" in error.message
-    assert names(folder()) == []
-
-
 def test_a_file_announced_larger_than_the_index_says_is_refused_before_it_comes(mirror, monkeypatch):
     def announce(handler, data):
         head(handler, 200, Content_Length=2 * (1 << 20))
@@ -659,17 +628,6 @@ def test_a_file_announced_larger_than_the_index_says_is_refused_before_it_comes(
     mirror.acts[GZ] = announce
     assert refused().code == 65
     assert names(folder()) == []
-
-
-@pytest.mark.parametrize("path", [LIST, INIT])
-def test_an_endless_index_and_endless_code_are_stopped(mirror, monkeypatch, path):
-    monkeypatch.setattr(gensim_data, "INDEX_LIMIT", 1 << 20)
-    mirror.acts[path] = endless
-    assert refused().code == 65
-
-
-def test_the_index_may_have_16_mb():
-    assert gensim_data.INDEX_LIMIT == 16 * 1024**2
 
 
 # Where it may not go
@@ -710,34 +668,15 @@ def test_a_range_survives_a_redirection(mirror):
     assert mirror.ranges() == [f"bytes={HALF}-"] * 2
 
 
-def test_a_redirection_in_a_circle_ends(mirror):
-    mirror.acts[LIST] = functools.partial(redirect, to="/list.json")
-    assert refused().code == 66
+BAD_ADDRESSES = (
+    "file:///etc ftp://example.org data:,x example.org http:// https:///x http://:80 http://[ http://h:99999 "
+    "http://h:x http://h/?q http://h/#f http://é http://user:secret@example.org"
+)
 
 
 @pytest.mark.parametrize(
     "address",
-    [
-        *(
-            "file:///etc",
-            "ftp://example.org",
-            "data:,x",
-            "example.org",
-            "http://",
-            "https:///x",
-            "http://:80",
-        ),
-        *(
-            "http://[",
-            "http://h:99999",
-            "http://h:x",
-            "http://h/a b",
-            "http://h/?q",
-            "http://h/#f",
-            "http://é",
-        ),
-        *("http://user:secret@example.org", "http://h/\x1b[31m", "http://h\n/x"),
-    ],
+    [*BAD_ADDRESSES.split(), "http://h/a b", "http://h/\x1b[31m", "http://h\n/x"],
 )
 def test_a_mirror_that_is_no_http_address_is_a_bad_setting(mirror, monkeypatch, address):
     monkeypatch.setenv("ATTN_MIRROR", address)
@@ -749,19 +688,40 @@ def test_a_mirror_that_is_no_http_address_is_a_bad_setting(mirror, monkeypatch, 
 # The network fails
 
 
-@pytest.mark.parametrize("path", [LIST, GZ])
-@pytest.mark.parametrize("code", [400, 401, 403, 404, 407, 416, 429, 500, 503, 204, 206, 304])
-def test_a_refusal_names_the_host_and_the_status(mirror, path, code):
-    mirror.acts[path] = functools.partial(status, code=code)
-    error = refused()
-    assert isinstance(error, FileError) and error.code == 66
-    assert str(code) in error.message and f"127.0.0.1:{mirror.server_port}" in error.message
+def answers(code, reason=None):
+    return functools.partial(status, code=code, reason=reason)
 
 
-def test_what_a_server_says_is_shown_safely_and_cut(mirror):
-    mirror.acts[LIST] = functools.partial(status, code=500, reason="\x1b[31m\u0085" + "x" * 5000)
+FAILURES = [
+    *(
+        (path, answers(code), 66, f"{code}")
+        for path in (LIST, GZ)
+        for code in (400, 403, 404, 416, 429, 500, 503)
+    ),
+    *((path, answers(code), 66, f"{code}") for path in (LIST, GZ) for code in (204, 206, 304, 401, 407)),
+    *((path, garbage, 66, "list.json" if path == LIST else ".gz") for path in (LIST, GZ)),
+    *((path, act, 66, "timed out") for path, act in ((LIST, silent), (GZ, silent), (GZ, pause))),
+    *((path, endless, 65, "above the limit of 1,048,576 bytes") for path in (LIST, INIT)),
+    (GZ, endless, 65, f"{len(DATA) + (1 << 20):,}"),
+    (GZ, cut, 66, f"{HALF:,} bytes"),
+    (INIT, answers(500), 66, "500"),
+    (LIST, functools.partial(redirect, to="/list.json"), 66, "redirect"),
+    (LIST, answers(500, "\x1b[31m\u0085" + "x" * 5000), 66, "^[[31m"),
+]
+
+
+@pytest.mark.parametrize(("path", "act", "code", "told"), FAILURES)
+def test_a_server_that_fails_is_named_with_the_cause(mirror, monkeypatch, path, act, code, told):
+    monkeypatch.setattr(gensim_data, "INDEX_LIMIT", 1 << 20)
+    monkeypatch.setattr(gensim_data, "TIMEOUT", 0.2)
+    mirror.acts[path] = act
     error = refused()
-    assert "^[[31m" in error.message and len(error.message) < 500
+    assert error.code == code and told in error.message and len(error.message) < 500
+    assert f"127.0.0.1:{mirror.server_port}" in error.message
+    if act is cut:
+        assert "kept" in error.hint
+    elif act in (endless, silent) or path == INIT:
+        assert not folder().exists() or names(folder()) == []
 
 
 def test_nobody_listening_is_told_with_the_question_for_the_network(mirror, offline):
@@ -770,33 +730,13 @@ def test_nobody_listening_is_told_with_the_question_for_the_network(mirror, offl
     assert isinstance(error, FileError) and "refused" in error.message and "network" in error.hint
 
 
-def test_a_cut_connection_says_that_what_has_arrived_is_kept(mirror):
-    mirror.acts[GZ] = cut
-    error = refused()
-    assert error.code == 66 and f"{HALF:,} bytes" in error.message and "kept" in error.hint
-
-
-@pytest.mark.parametrize(("path", "act"), [(LIST, silent), (GZ, silent), (GZ, pause)])
-def test_a_silent_server_is_left_after_a_while(mirror, monkeypatch, path, act):
-    monkeypatch.setattr(gensim_data, "TIMEOUT", 0.2)
-    mirror.acts[path] = act
-    error = refused()
-    assert isinstance(error, FileError) and "timed out" in error.message
-
-
-def test_one_operation_of_the_network_may_take_20_seconds():
-    assert gensim_data.TIMEOUT == 20
+def test_one_operation_of_the_network_may_take_20_seconds_and_the_index_have_16_mb():
+    assert gensim_data.TIMEOUT == 20 and gensim_data.INDEX_LIMIT == 16 * 1024**2
 
 
 def test_a_server_without_tls_is_no_https_server(mirror, monkeypatch):
     monkeypatch.setenv("ATTN_MIRROR", mirror.address.replace("http:", "https:"))
     assert refused().code == 66
-
-
-@pytest.mark.parametrize("path", [LIST, GZ])
-def test_an_answer_that_is_not_http_is_told(mirror, path):
-    mirror.acts[path] = garbage
-    assert isinstance(refused(), FileError)
 
 
 # The disk fails

@@ -929,8 +929,11 @@ def test_a_word_with_a_space_is_not_taken_for_its_first_part_beside_lines_that_e
 # Spelling
 
 
+KNOWN = "their there Theme then colour color king king network coffee separate"
+
+
 def test_the_closest_spelling_is_that_with_the_fewest_mistakes_and_then_the_commonest(file, own):
-    words = "their there Theme then colour color king king network coffee separate".split()
+    words = KNOWN.split()
     data = lines(words, np.resize(MATRIX, (len(words), 5)))
     for vectors in (open_file(file(data)), on_file(file(data, "again"))):
         near = near_words(["thier", "colur", "THEMEE", "kign", "zzzzzz", "x", ""], vectors, 2)
@@ -942,8 +945,7 @@ def test_the_closest_spelling_is_that_with_the_fewest_mistakes_and_then_the_comm
 
 
 def test_oov_nearest_takes_the_closest_spelling_and_says_so(own):
-    wrong = (*"recieve the mesage zzqqxx".split(), "--oov", "nearest")
-    record = json.loads(here("self", " ".join(wrong[:4]), *wrong[4:], "-f", "json").out)
+    record = json.loads(here("self", "recieve the mesage zzqqxx", "--oov", "nearest", "-f", "json").out)
     assert record["replaced"] == {"recieve": "receive", "mesage": "message"}
     assert record["unknown"] == ["zzqqxx"] and any("recieve (receive)" in note for note in record["notes"])
     plain, meant = (
