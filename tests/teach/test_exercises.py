@@ -44,44 +44,37 @@ def exercise_documents():
         *((7, 2, 3, mask, score) for mask, score in KINDS),
         *((5, dim, words, "causal", "scaled") for dim, words in SIZES),
     ]
-    made = [make(*kind) for kind in kinds]
-    names = ["-".join(map(str, kind)) for kind in kinds]
-    sheets = {f"exercise-{name}": worksheet_latex(parts(one)) for name, one in zip(names, made, strict=True)}
-    keys = {
-        f"key-{name}": worksheet_latex(parts(one, key=True)) for name, one in zip(names, made, strict=True)
+    made = {"-".join(map(str, kind)): make(*kind) for kind in kinds} | {"hostile": hostile()}
+    names = {False: "exercise-{}", True: "key-{}"}
+    return {
+        names[key].format(name): worksheet_latex(parts(one, key))
+        for name, one in made.items()
+        for key in names
     }
-    return (
-        sheets
-        | keys
-        | {
-            "hostile": worksheet_latex(parts(hostile())),
-            "hostile-key": worksheet_latex(parts(hostile(), True)),
-        }
-    )
 
 
-# The formula, in plain loops.
+# The formula, in NumPy.
 
 
 def product(A, B):
     return [
-        [sum(a * b for a, b in zip(row, column, strict=True)) for column in zip(*B, strict=True)] for row in A
+        [sum(map(math.prod, zip(row, column, strict=True))) for column in zip(*B, strict=True)] for row in A
     ]
+
+
+def softmax(scores, axis=1):
+    exps = np.exp(scores - np.max(scores, axis=axis, keepdims=True))
+    return exps / exps.sum(axis=axis, keepdims=True)
 
 
 def solved(given, mask, score):
     """Every step of attention, as the formula has it."""
-    q, k, v = (product(given["X"], given[W]) for W in ("W_q", "W_k", "W_v"))
-    scores = product(q, list(zip(*k, strict=True)))
-    scale = 1 / math.sqrt(len(q[0])) if score == "scaled" else 1
-    scaled = [[scale * s for s in row] for row in scores]
-    exps = [
-        [math.exp(x) if mask == "none" or j <= i else 0.0 for j, x in enumerate(row)]
-        for i, row in enumerate(scaled)
-    ]
-    weights = [[e / sum(row) for e in row] for row in exps]
-    steps = {"q": q, "k": k, "v": v, "scores": scores, "scaled_scores": scaled, "weights": weights}
-    return steps | {"output": product(weights, v)}
+    X, *W = (np.array(given[name], float) for name in ("X", "W_q", "W_k", "W_v"))
+    q, k, v = (X @ matrix for matrix in W)
+    scaled = q @ k.T / (math.sqrt(len(q[0])) if score == "scaled" else 1)
+    weights = softmax(scaled if mask == "none" else np.where(np.tri(len(X)), scaled, -np.inf))
+    steps = {"q": q, "k": k, "v": v, "scores": q @ k.T, "scaled_scores": scaled, "weights": weights}
+    return {name: step.tolist() for name, step in (steps | {"output": weights @ v}).items()}
 
 
 def record(*args):
@@ -130,10 +123,8 @@ def test_the_same_command_writes_the_same_bytes(tmp_path):
 
 def test_a_seed_has_the_same_numbers_under_every_mask_and_score():
     for seed in range(5):
-        assert (
-            len({str(make(seed, 2, 3, mask, score)._replace(mask="", score="")) for mask, score in KINDS})
-            == 1
-        )
+        made = {str(make(seed, 2, 3, *kind)._replace(mask="", score="")) for kind in KINDS}
+        assert len(made) == 1
 
 
 def test_all_numbers_are_small_and_whole_and_no_row_is_dull(many):
@@ -170,11 +161,6 @@ def test_in_every_exercise_words_differ_in_whom_they_look_at_and_no_weight_is_al
         assert mask == "causal" or len(set(strongest)) > 1
 
 
-def softmax(scores, axis):
-    exps = np.exp(scores - np.max(scores, axis=axis, keepdims=True))
-    return np.nan_to_num(exps / exps.sum(axis=axis, keepdims=True))
-
-
 def mistaken(one, mask, score):
     """Weights and output of the right answer and of the usual mistakes, by name."""
     X, *W = (np.array(matrix, float) for matrix in (one.X, one.W_q, one.W_k, one.W_v))
@@ -183,8 +169,7 @@ def mistaken(one, mask, score):
 
     def attended(W, divisor, may=may):
         Q, K, V = (X @ matrix for matrix in W)
-        shut = np.where(may, Q @ K.T / divisor, -1e9)
-        weights = np.where(may, softmax(shut, 1), 0)
+        weights = np.where(may, softmax(np.where(may, Q @ K.T / divisor, -1e9)), 0)
         return weights, weights @ V
 
     divisor = math.sqrt(d) if score == "scaled" else 1
@@ -199,7 +184,7 @@ def mistaken(one, mask, score):
     found["softmax-axis"] = columns, columns @ V
     if mask == "causal":
         found["mask-inverted"] = attended(W, divisor, ~may)
-        after = np.where(may, softmax(Q @ K.T / divisor, 1), 0)
+        after = np.where(may, softmax(Q @ K.T / divisor), 0)
         found["mask-after-softmax"] = after, after @ V
     return found
 
@@ -218,18 +203,20 @@ def test_every_usual_mistake_shows_and_no_two_look_alike(many, mask, score):
 def tables(text):
     """The tables of a Markdown document: rows of cells, without the line under the header."""
     blocks = re.findall(r"(?:^\|.*\n)+", text, re.M)
-    return [
-        [
-            [cell.strip(" `") for cell in line.strip("|").split("|")]
-            for n, line in enumerate(block.splitlines())
-            if n != 1
-        ]
-        for block in blocks
-    ]
+    rows = ([line.strip("|").split("|") for line in block.splitlines()] for block in blocks)
+    return [[[cell.strip(" `") for cell in row] for row in (first, *others)] for first, _, *others in rows]
 
 
 def numbers(table):
     return [[int(cell) for cell in row[1:]] for row in table[1:]]
+
+
+def with_dashes(matrix, mask):
+    """What a table shows of a matrix: a dash where the mask hides a key."""
+    return [
+        ["–" if mask == "causal" and j > i else str(n) for j, n in enumerate(row)]
+        for i, row in enumerate(matrix)
+    ]
 
 
 def rounded(value, digits):
@@ -255,22 +242,14 @@ def test_who_rounds_each_step_as_the_sheet_says_gets_the_numbers_of_the_key(dim,
             assert [row[1:] for row in answers[4][1:]] == x
         ladder = dict(zip(*tables(sheet)[-4], strict=True))
         exps = [
-            [Decimal(ladder[cell]) if mask == "none" or j <= i else None for j, cell in enumerate(row)]
+            [Decimal(ladder[cell]) if mask == "none" or j <= i else Decimal(0) for j, cell in enumerate(row)]
             for i, row in enumerate(x)
         ]
-        assert [row[1:-1] for row in answers[-3][1:]] == [
-            ["–" if e is None else str(e) for e in row] for row in exps
-        ]
-        totals = [sum(filter(None, row)) for row in exps]
-        weights = [
-            ["–" if e is None else rounded(e / total, 3) for e in row]
-            for row, total in zip(exps, totals, strict=True)
-        ]
-        assert [row[1:] for row in answers[-2][1:]] == [[*row, "1.000"] for row in weights]
-        shares = [[Decimal(0 if w == "–" else w) for w in row] for row in weights]
-        assert [row[1:] for row in answers[-1][1:]] == [
-            [rounded(o, 2) for o in row] for row in product(shares, V)
-        ]
+        assert [row[1:-1] for row in answers[-3][1:]] == with_dashes(exps, mask)
+        weights = [[rounded(e / sum(row), 3) for e in row] for row in exps]
+        assert [row[1:] for row in answers[-2][1:]] == [[*row, "1.000"] for row in with_dashes(weights, mask)]
+        outputs = product([list(map(Decimal, row)) for row in weights], V)
+        assert [row[1:] for row in answers[-1][1:]] == [[rounded(o, 2) for o in row] for row in outputs]
 
 
 def test_the_table_of_powers_is_right():
@@ -307,20 +286,12 @@ def test_the_row_in_full_is_arithmetic_that_holds():
         lines = key.partition("## One row in full")[2].partition("## Questions")[0]
         held = 0
         for formula in re.findall("`([^`]*)`", lines):
-            left, sign, right = re.fullmatch(
-                r"(?:q·k = |x = |q = )?(.*) ([=≈]) (\S+|\[.*\])", formula
-            ).groups()
+            left, sign, right = re.fullmatch(r"(?:\S+ = )?(.*) ([=≈]) (\S+|\[.*\])", formula).groups()
             python = re.sub(r"√(\d)", r"math.sqrt(\1)", left.replace("×", "*"))
             python = re.sub(r"e\^(-?[\d.]+)", r"math.exp(\1)", python)
             value = np.array(eval(python, {"math": math}))
             wanted = np.array(json.loads(right))
-            most = (
-                0.0055
-                if "." in right and len(right.partition(".")[2]) == 2
-                else 0.02
-                if "exp" in python
-                else 0.0016
-            )
+            most = 0.0055 if len(right.partition(".")[2]) == 2 else 0.02 if "exp" in python else 0.0016
             assert abs(value - wanted).max() <= (most if sign == "≈" else 1e-3), formula
             held += 1
         assert held >= 6
@@ -340,9 +311,8 @@ def test_the_worksheet_has_a_blank_for_every_number_and_the_key_has_none(mask, s
     shapes = [3 * 2 - 1, 3 * 2, 3 * 2, 3 * 3, *[3 * 3] * (score == "scaled"), 3 * 4, 3 * 4, 3 * 2]
     assert list(map(blanks, grids)) == shapes
     assert "____" not in key
-    assert [[len(row) for row in table] for table in tables(sheet)] == [
-        [len(row) for row in table] for table in tables(key)
-    ]
+    sizes = ([[len(row) for row in table] for table in tables(text)] for text in (sheet, key))
+    assert next(sizes) == next(sizes)
     titles = re.findall(r"^## (\d+)\. ([\w ]+)", sheet, re.M)
     names = ["Queries", "Keys", "Values", "Scores", *["Scaling"] * (score == "scaled")]
     names += [*["The mask"] * (mask == "causal"), "Softmax", "Output"]
@@ -392,15 +362,11 @@ def hostile():
 
 def opened(text):
     """Check that environments and braces close in order."""
-    stack = []
+    stack, depth = [], 0
     for what, name in re.findall(r"\\(begin|end)\{(\w+)\}", text):
-        if what == "begin":
-            stack.append(name)
-        else:
-            assert stack.pop() == name
-    bare = re.sub(r"\\.", "", text)
-    depth = 0
-    for char in bare:
+        assert what == "begin" or stack.pop() == name
+        stack += [name] * (what == "begin")
+    for char in re.sub(r"\\.", "", text):
         depth += (char == "{") - (char == "}")
         assert depth >= 0
     return stack, depth, re.sub(r"\\[$]", "", text).count("$") % 2
@@ -413,9 +379,8 @@ def test_the_latex_is_balanced_ascii_and_needs_plain_packages():
         used = set(",".join(re.findall(r"\\usepackage(?:\[.*?\])?\{(.*?)\}", text)).split(","))
         assert used == {"geometry", "amsmath", "array", "booktabs"}
         for row in re.findall(r"^.*\\\\ \\cline.*$", text, re.M):
-            assert len(re.findall(r"(?<!\\)&", row)) == int(re.search(r"\\cline\{2-(\d+)\}", row)[1]) - 1, (
-                name
-            )
+            last = int(re.search(r"\\cline\{2-(\d+)\}", row)[1])
+            assert len(re.findall(r"(?<!\\)&", row)) == last - 1, name
 
 
 def test_the_latex_of_sheet_and_key_hold_the_same_tables_one_blank_one_filled():
@@ -446,10 +411,8 @@ def test_nothing_in_a_token_is_obeyed_by_markdown_or_a_terminal():
     for is_key in (False, True):
         text = worksheet_markdown(parts(hostile(), is_key))
         assert "\x1b" not in text and "\u202e" not in text and "<td>" not in text
-        assert all(
-            len({line.count(" | ") for line in block.splitlines() if ":--" not in line}) == 1
-            for block in re.findall(r"(?:^\|.*\n)+", text, re.M)
-        )
+        for block in re.findall(r"(?:^\|.*\n)+", text, re.M):
+            assert len({line.count(" | ") for line in block.splitlines() if ":--" not in line}) == 1
 
 
 # The page.
@@ -483,19 +446,16 @@ def test_the_page_has_a_box_for_every_number_and_its_key_the_numbers(mask, score
 def test_the_numbers_of_the_page_are_those_of_the_other_forms():
     made = make(7, 2, 3, "causal")
     of_markdown = tables(worksheet_markdown(parts(made, key=True)))
-    numbers = [[cell for row in table[1:] for cell in row[1:]] for table in of_markdown]
-    found = [
-        ["".join(cell.itertext()) for cell in table.iter("td")]
-        for table in page(made, key=True)[1].iter("table")
-    ]
-    assert found == numbers
+    page_tables = page(made, key=True)[1].iter("table")
+    found = [["".join(cell.itertext()) for cell in table.iter("td")] for table in page_tables]
+    assert found == [[cell for row in table[1:] for cell in row[1:]] for table in of_markdown]
 
 
 def test_the_page_is_made_to_be_printed_and_needs_nothing_else():
     text, root = page(make(7))
     style = root.find("head/style").text
-    assert (
-        "@page { size: A4" in style and "break-inside: avoid" in style and ".boxes td { border: 1px" in style
+    assert all(
+        part in style for part in ("@page { size: A4", "break-inside: avoid", ".boxes td { border: 1px")
     )
     assert root.find("head/title").text == "Attention by hand: exercise 7"
     assert not re.search(r"https?:|url\(|<script|@import|\ssrc=|\shref=", text)
@@ -531,16 +491,10 @@ def folder(tmp_path):
 
 def test_a_folder_gets_the_sheet_the_key_and_their_data(folder):
     assert {path.name for path in folder.iterdir()} == FILES
-    for is_key, name in enumerate(("exercise", "key")):
-        assert (folder / f"{name}.md").read_text(encoding="utf-8") == worksheet_markdown(
-            parts(make(7), bool(is_key))
-        )
-        assert (folder / f"{name}.tex").read_text(encoding="utf-8") == worksheet_latex(
-            parts(make(7), bool(is_key))
-        )
-        assert (folder / f"{name}.html").read_text(encoding="utf-8") == worksheet_html(
-            parts(make(7), bool(is_key))
-        )
+    forms = {"md": worksheet_markdown, "tex": worksheet_latex, "html": worksheet_html}
+    for (is_key, name), suffix in itertools.product(enumerate(("exercise", "key")), forms):
+        wanted = forms[suffix](parts(make(7), bool(is_key)))
+        assert (folder / f"{name}.{suffix}").read_text(encoding="utf-8") == wanted
 
 
 def test_the_inputs_are_a_file_of_matrices_that_attn_reads(folder):
@@ -635,9 +589,8 @@ def complaints(found):
 def test_the_record_fits_its_schema(mask, score):
     found = record("--seed", "3", "--mask", mask, "--score", score)
     assert complaints(found) == []
-    assert (
-        here("exercise", "--seed", "3", "--mask", mask, "--score", score, "-f", "jsonl").out.count("\n") == 1
-    )
+    lines = here("exercise", "--seed", "3", "--mask", mask, "--score", score, "-f", "jsonl").out
+    assert lines.count("\n") == 1
 
 
 def test_every_key_of_the_record_is_described_and_missed():

@@ -31,19 +31,13 @@ def record(*args):
 
 
 def vector(phrase):
-    """The mean of the words' bundled vectors, number by number."""
-    words = phrase.split()
-    found = look_up_all(words, open_table("word2vec"))
-    columns = zip(*(found[word][1].tolist() for word in words), strict=True)
-    return [sum(column) / len(words) for column in columns]
-
-
-def dot(a, b):
-    return sum(x * y for x, y in zip(a, b, strict=True))
+    """The mean of the words' bundled vectors."""
+    found = look_up_all(phrase.split(), open_table("word2vec"))
+    return np.mean([found[word][1] for word in phrase.split()], axis=0, dtype=float)
 
 
 def cosine(a, b):
-    return dot(a, b) / math.sqrt(dot(a, a) * dot(b, b))
+    return float(a @ b / np.sqrt((a @ a) * (b @ b)))
 
 
 def softmax(scores):
@@ -54,7 +48,7 @@ def softmax(scores):
 def expected(query, keys, score="scaled", T=1.0):
     """The weights of a query, from the vectors alone."""
     q, rows = vector(query), [vector(key) for key in keys]
-    by = {"scaled": lambda k: dot(q, k) / math.sqrt(len(q)), "dot": lambda k: dot(q, k)}
+    by = {"scaled": lambda k: q @ k / math.sqrt(len(q)), "dot": lambda k: q @ k}
     return softmax([by.get(score, lambda k: cosine(q, k))(k) / T for k in rows])
 
 
@@ -144,7 +138,7 @@ def test_the_arithmetic_on_the_screen_gives_the_answer_on_the_screen():
 def test_extreme_numbers_are_weighted_too(values):
     found = record("colour", *(f"{key}={value}" for key, value in zip(("hue", "color"), values, strict=True)))
     weights = expected("colour", ["hue", "color"])
-    assert found["answer"] == pytest.approx(dot(weights, map(float, values)))
+    assert found["answer"] == pytest.approx(np.dot(weights, list(map(float, values))))
     ran = here("lookup", "colour", *(f"{key}={v}" for key, v in zip(("hue", "color"), values, strict=True)))
     assert ran.code == 0 and not ran.err
 
@@ -176,10 +170,10 @@ def test_the_ladder_holds_the_weights_of_each_temperature():
     for rung in rungs[:-1]:
         weights = expected("performance", found["key_tokens"], T=rung["temperature"])
         assert rung["weights"] == pytest.approx(weights)
-        assert rung["answer"] == pytest.approx(dot(weights, found["values"]))
+        assert rung["answer"] == pytest.approx(np.dot(weights, found["values"]))
     weights = found["weights"][0]
     hard = [float(weight == max(weights)) for weight in weights]
-    assert rungs[-1] == {"temperature": 0, "weights": hard, "answer": dot(hard, found["values"])}
+    assert rungs[-1] == {"temperature": 0, "weights": hard, "answer": np.dot(hard, found["values"])}
     assert "0.7*" in here("lookup", "performance", *PARTS, "-t", "0.7").out
 
 
@@ -340,7 +334,7 @@ def test_a_key_without_a_vector_is_found_as_written_and_never_by_meaning():
     found = record("colour", "zzxq=1", "color=2")
     assert found["nearest"]["key"] == "color" and found["cosines"][0] is None
     assert any("zzxq" in note and "never by meaning" in note for note in found["notes"])
-    assert found["weights"][0] == pytest.approx(softmax([0, dot(vector("colour"), vector("color")) / 10]))
+    assert found["weights"][0] == pytest.approx(softmax([0, vector("colour") @ vector("color") / 10]))
 
 
 def test_a_query_without_a_vector_gives_every_key_the_same_and_that_is_said():
@@ -381,7 +375,7 @@ def test_a_learned_projection_is_refused_and_another_works(at):
     (at / "w.json").write_text(json.dumps({"W_q": W, "W_k": W, "W_v": W}))
     found = record("colour", *CAR, "-p", "w.json")
     q, keys = vector("colour")[:2], [vector(key)[:2] for key in found["key_tokens"]]
-    assert found["weights"][0] == pytest.approx(softmax([dot(q, k) / math.sqrt(2) for k in keys]))
+    assert found["weights"][0] == pytest.approx(softmax([q @ k / math.sqrt(2) for k in keys]))
     assert record("colour", *CAR, "-p", "random", "--heads", "2", "--head", "mean")["head"] == "mean"
 
 

@@ -32,15 +32,8 @@ Q, K, V = numbers(1, 3, 2), numbers(2, 4, 2), numbers(3, 4, 5)
 SCORES = Q @ K.T
 SCALED = SCORES / 2**0.5
 WEIGHTS = softmax(SCALED)
-STEPS = {
-    "q": Q,
-    "k": K,
-    "v": V,
-    "scores": SCORES,
-    "scaled_scores": SCALED,
-    "weights": WEIGHTS,
-    "output": WEIGHTS @ V,
-}
+STEPS = {"q": Q, "k": K, "v": V, "scores": SCORES, "scaled_scores": SCALED}
+STEPS |= {"weights": WEIGHTS, "output": WEIGHTS @ V}
 TOKENS = {"tokens": ["she", "likes", "tea"], "context_tokens": ["a", "b", "c", "d"]}
 UNDIVIDED = softmax(SCORES)
 
@@ -102,9 +95,7 @@ def test_a_number_that_rounding_does_not_explain_is_wrong():
     weights[1, 2] += 0.002
     record = told(save("a.json", weights=weights))
     assert (record["step"], record["cell"], record["likely"]) == ("weights", [1, 2], None)
-    assert record["expected"] == pytest.approx(WEIGHTS[1, 2]) and record["got"] == pytest.approx(
-        weights[1, 2]
-    )
+    assert (record["expected"], record["got"]) == pytest.approx((WEIGHTS[1, 2], weights[1, 2]))
     assert told("a.json", "--tol", "0.003")["ok"]
     assert not told(save("b.json", weights=WEIGHTS + 1e-4), "--tol", "1e-5")["ok"]
     assert told("b.json")["ok"]
@@ -217,10 +208,7 @@ def test_score_and_temperature_may_be_said():
 def test_the_first_step_that_differs_is_named_with_its_cell_and_what_follows_from_it():
     record = told(save("a.json", scores=SCORES, weights=UNDIVIDED, output=UNDIVIDED @ V))
     assert (record["step"], record["cell"], record["likely"]) == ("weights", [0, 0], "no-scaling")
-    assert (record["expected"], record["got"]) == (
-        pytest.approx(WEIGHTS[0, 0]),
-        pytest.approx(UNDIVIDED[0, 0]),
-    )
+    assert (record["expected"], record["got"]) == pytest.approx((WEIGHTS[0, 0], UNDIVIDED[0, 0]))
     assert [one["status"] for one in record["compared"]] == ["right", "differs", "follows"]
     assert 'query "she" (row 0), key "a" (column 0)' in record["message"]
     assert record["file"] == "a.json" and record["candidates"] == ["no-scaling"] and record["error"] is None
@@ -237,9 +225,8 @@ def test_what_follows_rightly_after_a_slip_follows():
     weights = np.copy(WEIGHTS)
     weights[0, 0] += 0.2
     record = told(save("a.json", weights=weights, output=weights @ V))
-    assert [one["status"] for one in record["compared"]] == ["differs", "follows"] and record[
-        "likely"
-    ] is None
+    assert [one["status"] for one in record["compared"]] == ["differs", "follows"]
+    assert record["likely"] is None
     record = told(save("a.json", weights=weights, output=weights @ V + 1))
     assert [one["status"] for one in record["compared"]] == ["differs", "differs"]
 
@@ -257,12 +244,7 @@ def test_what_follows_rightly_after_a_slip_follows():
 )
 def test_a_wrong_shape_is_a_difference_and_both_shapes_are_said(weights, shape, said):
     record = told(save("a.json", weights=weights))
-    assert (record["step"], record["cell"], record["expected"], record["got"]) == (
-        "weights",
-        None,
-        None,
-        None,
-    )
+    assert [record[key] for key in ("step", "cell", "expected", "got")] == ["weights", None, None, None]
     assert (record["expected_shape"], record["got_shape"]) == ([3, 4], shape)
     assert said in record["message"]
 
@@ -435,10 +417,8 @@ def test_an_answer_that_cannot_be_read_hides_no_other_and_gives_the_exit_code():
     for missing, code in (("bad.json", 65), ("none.json", 66)):
         ran = check(missing, *files)
         assert ran.code == code and "unreadable" in ran.out and "no-scaling" in ran.out
-        assert (
-            ran.err
-            == f"attn: 1 of 4 answers could not be read: {missing}. The verdicts on the others stand.\n"
-        )
+        told = f"attn: 1 of 4 answers could not be read: {missing}. The verdicts on the others stand.\n"
+        assert ran.err == told
         ran = check(missing, *files, "-f", "json")
         record = json.loads(ran.out)
         assert [*VALIDATOR.iter_errors(record)] == [] and json.loads(ran.err)["error"]["code"] == code
