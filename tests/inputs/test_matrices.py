@@ -36,11 +36,8 @@ def as_safetensors(arrays):
     header, data = {}, b""
     for name, array in arrays.items():
         array = np.asarray(array, "<f4")
-        header[name] = {
-            "dtype": "F32",
-            "shape": list(array.shape),
-            "data_offsets": [len(data), len(data) + array.nbytes],
-        }
+        places = [len(data), len(data) + array.nbytes]
+        header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": places}
         data += array.tobytes()
     text = json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + data
@@ -98,20 +95,8 @@ def test_a_record_may_say_tokens_heads_layout_score_and_mask(file):
 
 
 def test_an_npz_may_say_tokens_heads_layout_score_and_mask_as_numpy_saves_them(file):
-    given = read_given(
-        file(
-            as_npz(
-                {
-                    "X": X,
-                    "tokens": ["a", "b"],
-                    "heads": 2,
-                    "layout": "out-in",
-                    "score": "dot",
-                    "mask": "causal",
-                }
-            )
-        )
-    )
+    record = {"X": X, "tokens": ["a", "b"], "heads": 2, "layout": "out-in", "score": "dot", "mask": "causal"}
+    given = read_given(file(as_npz(record)))
     assert (given.tokens, given.heads, given.layout, given.score) == (("a", "b"), 2, "out-in", "dot")
     assert trace_matrices("compute", given, Settings()).mask_name == "causal"
 
@@ -160,13 +145,10 @@ def test_given_queries_keys_and_values_are_attended_with_as_they_are():
 
 def test_one_matrix_a_head_is_the_same_as_their_columns_side_by_side():
     W_q, W_k, W_v = (some(2, 2, 3, seed=n) for n in range(3))  # heads, d, d_k
-    stacked = {"X": X, "W_q": W_q, "W_k": W_k, "W_v": W_v, "heads": 2}
-    beside = {"X": X, "heads": 2} | {
-        name: np.hstack(list(M)) for name, M in stacked.items() if name.startswith("W")
-    }
-    turned = {"X": X, "heads": 2, "layout": "out-in"} | {
-        name: M.transpose(0, 2, 1) for name, M in stacked.items() if name.startswith("W")
-    }
+    W = {"W_q": W_q, "W_k": W_k, "W_v": W_v}
+    both = {"X": X, "heads": 2}
+    stacked, beside = both | W, both | {name: np.hstack(list(M)) for name, M in W.items()}
+    turned = both | {"layout": "out-in"} | {name: M.transpose(0, 2, 1) for name, M in W.items()}
     wanted = trace_matrices("compute", given_from(beside, "given"), Settings(head="all"))
     for record in (stacked, turned):
         trace = trace_matrices("compute", given_from(record, "given"), Settings(head="all"))
@@ -264,14 +246,13 @@ def test_a_bad_file_of_matrices_is_refused_and_named(what, file):
         read_given(file(BAD[what], "bad.json"))
 
 
-def test_a_fault_in_json_is_named_by_line_and_column(file):
-    with pytest.raises(InputError, match="line 3, column 8"):
-        read_given(file('{\n  "X":\n  [[1, x]]\n}'))
-
-
-def test_a_number_that_is_not_finite_is_named_by_its_place(file):
-    with pytest.raises(InputError, match=r"X .*\(1, 0\)"):
-        read_given(file('{"X": [[1, 2], [NaN, 4]]}'))
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [('{\n  "X":\n  [[1, x]]\n}', "line 3, column 8"), ('{"X": [[1, 2], [NaN, 4]]}', r"X .*\(1, 0\)")],
+)
+def test_a_fault_is_named_by_its_place(text, said, file):
+    with pytest.raises(InputError, match=said):
+        read_given(file(text))
 
 
 def test_json_may_have_an_object_as_its_first_value_and_a_byte_order_mark(file):

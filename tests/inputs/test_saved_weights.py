@@ -99,10 +99,17 @@ def test_a_record_shows_its_own_numbers_again_with_and_without_steps(args, tmp_p
         if "-q" in args:  # the record's rows are all there is now
             for n, entry in enumerate(told["summary"]):
                 entry["query_index"] = n
-        for name in ("weights", "mask", "query_tokens", "key_tokens", "summary", "head"):
+        for name in (
+            "weights",
+            "mask",
+            "query_tokens",
+            "key_tokens",
+            "summary",
+            "head",
+            "unknown",
+            "dropped",
+        ):
             assert again[name] == told[name], name
-        for name in ("unknown", "dropped"):
-            assert again[name] == told[name]
         assert again["embedding"]["source"] == again["projection"]["source"] == "given"
         assert set(told["notes"]) <= set(again["notes"])
         assert [head["name"] for head in again["heads"]] == [head["name"] for head in told["heads"]]
@@ -174,11 +181,9 @@ def test_what_show_printed_can_be_shown_again(tmp_path):
     path = saved(tmp_path / "a.json", content)
     once = record(path, "--layer", "1", "--join-pieces", "--hide-special")
     again = record(saved(tmp_path / "b.json", once))
-    for name in ("weights", "query_tokens", "projection", "mask", "summary"):
-        if name == "projection":
-            assert again[name]["layer"] == once[name]["layer"] == 1
-        else:
-            assert again[name] == once[name]
+    assert again["projection"]["layer"] == once["projection"]["layer"] == 1
+    for name in ("weights", "query_tokens", "mask", "summary"):
+        assert again[name] == once[name]
     assert set(once["notes"]) < set(again["notes"])
 
 
@@ -377,15 +382,14 @@ def test_tokens_are_typed_or_stand_in_a_file(value, content, at):
     assert found["query_ids"] == [0, 1, 2]
 
 
-def test_typed_special_tokens_are_no_json_and_a_slash_between_words_is_no_file(tmp_path):
-    path = saved(tmp_path / "a.npy", shares(3, 3))
-    assert record(path, "--tokens", "[CLS] and/or [SEP]")["query_tokens"] == ["[CLS]", "and/or", "[SEP]"]
-
-
-def test_a_file_of_one_token_a_line_may_hold_spaces_and_none_that_is_empty(at):
+def test_a_token_may_look_like_json_or_a_file_or_hold_spaces_and_none_is_empty(at):
     path = saved(at / "a.npy", shares(3, 3))
     (at / "t.txt").write_text("New York\n is\nbig\n")
-    assert record(path, "--tokens", "t.txt")["query_tokens"] == ["New York", " is", "big"]
+    for typed, tokens in (
+        ("[CLS] and/or [SEP]", ["[CLS]", "and/or", "[SEP]"]),
+        ("t.txt", ["New York", " is", "big"]),
+    ):
+        assert record(path, "--tokens", typed)["query_tokens"] == tokens
     (at / "t.txt").write_text("a\n\nb\n")
     assert "token 1 is empty" in refused(path, "--tokens", "t.txt")
     (at / "t.json").write_text('{"a": 1}')
@@ -504,7 +508,7 @@ def joined(weights, runs):
     return [[sum(weights[i][j] for i in a for j in b) / len(a) for b in runs] for a in runs]
 
 
-RUNS = [[0], [1], [2, 3], [4, 5], [6], [7]]
+RUNS, WORDS = [[0], [1], [2, 3], [4, 5], [6], [7]], ["[CLS]", "the", "cats", "walking", "home", "[SEP]"]
 
 
 def test_pieces_are_joined_on_request(tmp_path):
@@ -512,9 +516,7 @@ def test_pieces_are_joined_on_request(tmp_path):
     path = saved(tmp_path / "a.npz", {"attentions": weights, "tokens": np.array(CAT)})
     assert record(path)["query_tokens"] == CAT
     found = record(path, "--join-pieces", "--layer", "1", "--head", "1")
-    assert (
-        found["query_tokens"] == found["key_tokens"] == ["[CLS]", "the", "cats", "walking", "home", "[SEP]"]
-    )
+    assert found["query_tokens"] == found["key_tokens"] == WORDS
     close(found["weights"], joined(weights[1, 1], RUNS))
     close(np.sum(found["weights"], axis=1), 1)
     assert any("8 tokens made 6 words" in note for note in found["notes"])
@@ -545,10 +547,8 @@ def test_special_tokens_are_hidden_on_request_and_it_is_said_how_much_went_with_
     close(found["weights"], [row / sum(row) for row in left] if renormalize else left)
     assert found["key_tokens"] == CAT[1:7]
     how = "renormalised" if renormalize else "not renormalised"
-    assert (
-        f"Hidden: [CLS], [SEP], with {hidden:.1%} of a row's weight on average. Rows are {how}."
-        in found["notes"]
-    )
+    told = f"Hidden: [CLS], [SEP], with {hidden:.1%} of a row's weight on average. Rows are {how}."
+    assert told in found["notes"]
 
 
 def test_rows_that_gave_all_to_hidden_tokens_are_zeros_and_counted(tmp_path):
@@ -671,7 +671,7 @@ def test_attention_saved_from_transformers_is_shown_with_its_tokens(model):
     close(record(*args)["weights"], first[2, 0, 0])
     close(record(*args, "--head", "mean")["weights"], first[2, 0].astype(float).mean(axis=0))
     found = record(*args, "--join-pieces")
-    assert found["query_tokens"] == ["[CLS]", "the", "cats", "walking", "home", "[SEP]"]
+    assert found["query_tokens"] == WORDS
     close(found["weights"], joined(first[2, 0, 0].astype(float), RUNS))
     assert "not sum to one" not in str(found["notes"])
     assert "walking" in here("show", *args, "--join-pieces", "--hide-special").out

@@ -44,10 +44,8 @@ def test_what_attn_writes_is_read_again(args, form, tmp_path):
 
 
 def test_standard_input_needs_no_name():
-    text = attn("self", "the cat", "-f", "tsv").out
-    assert (
-        attn("show", "-", input=text).out.splitlines()[2:5] == attn("self", "the cat").out.splitlines()[2:5]
-    )
+    shown = attn("show", "-", input=here("self", "the cat", "-f", "tsv").out)
+    assert shown.out.splitlines()[2:5] == here("self", "the cat").out.splitlines()[2:5]
 
 
 @pytest.mark.parametrize(
