@@ -44,21 +44,15 @@ def close(found, expected, within=1e-5):
     np.testing.assert_allclose(found, expected, rtol=0, atol=within)
 
 
-def test_every_layer_and_head_of_a_gpt2_is_a_trace(gpt2_folder):
+def test_a_head_of_a_gpt2_is_a_trace(gpt2_folder):
     layers, _ = by_loops(gpt2(), [3, 0, 1, 2, 0])
-    for layer in range(2):
-        for head in range(2):
-            trace = trace_checkpoint(
-                "self", "dabca", None, Settings(layer=layer, head=str(head)), gpt2_folder
-            )
-            assert trace.query_tokens == trace.key_tokens == ("d", "a", "b", "c", "a")
-            assert (trace.kind, trace.mask_name, trace.projection.layer) == ("masked", "causal", layer)
-            assert trace.head_names == ("0", "1") and trace.shown.name == str(head)
-            close(trace.weights, layers[layer][head])
-            close(trace.weights @ trace.shown.v, trace.output)
+    trace = trace_checkpoint("self", "dabca", None, Settings(layer=0, head="1"), gpt2_folder)
+    assert trace.query_tokens == trace.key_tokens == ("d", "a", "b", "c", "a")
+    assert (trace.kind, trace.mask_name, trace.projection.layer) == ("masked", "causal", 0)
+    assert trace.head_names == ("0", "1") and trace.shown.name == "1"
+    close(trace.weights, layers[0][1])
+    close(trace.weights @ trace.shown.v, trace.output)
     assert trace_checkpoint("masked", "ab", None, Settings(), gpt2_folder).projection.layer == 1
-    every = trace_checkpoint("self", "dabca", None, Settings(head="all"), gpt2_folder)
-    close([head.weights for head in every.heads], layers[1])
     mean = trace_checkpoint("self", "dabca", None, Settings(head="mean"), gpt2_folder)
     close(mean.weights, layers[1].mean(axis=0))
 

@@ -212,8 +212,3 @@ def test_an_encoder_has_no_word_after_each_token(tmp_path):
     trace = trace_self(FRAMED, Settings(model=encoder(tmp_path), next=2, next_at="all"))
     assert trace.next_words is not None and trace.next_words_at is None
     assert any("sees the words it would have to predict" in note for note in trace.notes)
-
-
-def test_no_words_after_each_token_are_wrong_usage(tmp_path):
-    with pytest.raises(UsageError, match="--next-at all has nothing to show with --next 0"):
-        trace_self("dabca", Settings(model=causal(tmp_path), next=0, next_at="all"))

@@ -5,7 +5,7 @@ import pytest
 
 from attn_cli import Settings
 from attn_cli.pipeline.sources.text import trace_text
-from attn_cli.vectors.lookup import nearest, nearest_each
+from attn_cli.vectors.lookup import nearest_each
 from attn_cli.vectors.table import VectorTable
 
 
@@ -86,15 +86,6 @@ def test_a_cosine_is_never_beyond_one():
         assert all(-1 <= cosine <= 1 for _, cosine in found)
 
 
-def test_of_all_words_it_finds_what_the_command_that_looks_for_neighbours_finds():
-    matrix = np.random.default_rng(6).standard_normal((80, 5))
-    vectors = np.random.default_rng(7).standard_normal((3, 5))
-    for ours, vector in zip(nearest_each(table(matrix), vectors, 6, 80), vectors, strict=True):
-        theirs = nearest(table(matrix), vector, 6)
-        assert [word for word, _ in ours] == [word for word, _ in theirs]
-        np.testing.assert_allclose([c for _, c in ours], [c for _, c in theirs], atol=1e-6)
-
-
 def test_an_output_that_is_a_words_own_vector_is_named_after_it(tmp_path):
     path = tmp_path / "v.txt"
     path.write_text("she 1 0 0\nlikes 0 1 0\ncoffee 0 0 1\ntea 0 .1 .9\n")
@@ -102,10 +93,3 @@ def test_an_output_that_is_a_words_own_vector_is_named_after_it(tmp_path):
     trace = trace_text("self", "She likes coffee", None, settings, name_outputs=True)
     assert [words[0][0] for words in trace.output_words] == ["she", "likes", "coffee"]
     np.testing.assert_allclose([words[0][1] for words in trace.output_words], 1, atol=1e-6)
-
-
-@pytest.mark.parametrize(("projection", "named"), [("identity", True), ("roles", True), ("random", False)])
-def test_outputs_are_named_only_where_values_are_word_vectors(projection, named):
-    settings = Settings(projection=projection)
-    trace = trace_text("self", "The cat sleeps", None, settings, name_outputs=True)
-    assert (trace.output_words is not None) == named

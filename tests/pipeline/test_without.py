@@ -5,8 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from attn_cli.pipeline.sources.text import trace_text
-from attn_cli.settings.settings import Settings
 from tests.shell import attn, here
 
 FOX = "The quick brown fox jumped over the lazy dog"
@@ -70,28 +68,6 @@ def test_compute_and_batch_take_it():
     assert json.loads(ran.out)["weights"] == [[0.0, 1.0]] * 2
     ran = attn("batch", "--without", "she", "--fields", "mask", input="she likes coffee\n")
     assert json.loads(ran.out)["mask"] == [[False, True, True]] * 3
-
-
-def test_a_long_text_has_the_same_numbers_as_with_a_mask_of_its_own():
-    tokens = [f"w{n}" for n in range(1100)]
-    settings = Settings(
-        embedding="random", projection="random", mask="window:40", without=("w7", "w500", "w1099")
-    )
-    allowed = np.abs(np.arange(1100)[:, None] - np.arange(1100)) <= 40
-    allowed[:, [7, 500, 1099]] = False
-    trace = trace_text("self", tokens, None, settings)
-    assert trace.condensed
-    whole = trace_text(
-        "self", tokens, None, Settings(embedding="random", projection="random", mask="window:40", full=True)
-    )
-    scores = np.where(allowed, whole.shown.scaled_scores, -np.inf)
-    expected = np.exp(scores - scores.max(axis=1, keepdims=True))
-    expected /= expected.sum(axis=1, keepdims=True)
-    for i in range(0, 1100, 37):
-        j = trace.shown.links.keys[i, 0]
-        assert np.isclose(trace.shown.links.weights[i, 0], expected[i].max(), rtol=1e-6)
-        assert allowed[i, j]
-    assert np.allclose(trace.output, expected @ whole.shown.v, atol=1e-6)
 
 
 def test_two_words_are_compared_as_each_of_them_is_off():

@@ -129,10 +129,3 @@ def test_the_json_has_an_entry_for_each_row_and_each_rival():
     assert {entry["rival"] for entry in record["because"] if entry["query_index"] == 3} >= {"saw"}
     assert json.loads(here("self", FOX, "-f", "json").out)["because"] is None
     assert json.loads(here("explain", FOX, "-f", "json").out)["because"][0]["winner"] == "fox"
-
-
-def test_the_summary_gives_places_so_that_words_that_come_twice_are_told_apart():
-    record = json.loads(here("self", "the cat saw the dog", "-q", "the", "-f", "json").out)
-    for entry in record["summary"]:
-        assert record["key_tokens"][entry["key_index"]] == entry["key"]
-    assert [entry["query_index"] for entry in record["summary"]] == [0, 3]

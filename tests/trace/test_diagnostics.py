@@ -24,12 +24,6 @@ def test_entropy_is_minus_the_sum_of_w_log2_w(parts):
     assert math.isclose(float(entropy(np.array([weights]))[0]), wanted, abs_tol=1e-9)
 
 
-def test_entropy_is_that_of_scipy_where_it_is_installed():
-    stats = pytest.importorskip("scipy.stats")
-    weights = np.random.default_rng(0).dirichlet(np.ones(7), 20)
-    np.testing.assert_allclose(entropy(weights), stats.entropy(weights, base=2, axis=1), rtol=0, atol=1e-12)
-
-
 @pytest.mark.parametrize("n", [1, 2, 5, 64])
 def test_entropy_goes_from_none_to_log2_n(n):
     assert float(entropy(np.eye(1, n))[0]) == 0

@@ -24,7 +24,7 @@ from attn_cli.io.files import data_path
 from attn_cli.settings.declare import declared
 from tests import small_models as models
 from tests.shell import attn
-from tests.thorough import like_cases, often, takes_long
+from tests.thorough import like_cases, often
 
 Record = dict[str, Any]
 
@@ -441,20 +441,6 @@ def test_above_a_million_weights_links_stand_in_for_matrices(
         keeps_promises(record)
         assert record["condensed"] and record["mask"] is None and record["mask_name"] == "causal"
         assert any("mask is causal" in note for note in record["notes"])
-
-
-@takes_long
-def test_full_keeps_the_whole_matrix_above_a_million_weights(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = (place / "long.txt").read_text()
-    record = printed(capsys, "self", text, "--tokenizer", "whitespace", *SMALL, "--full", "-f", "jsonl")
-    assert not record["condensed"] and record["links"] is None
-    weights = np.array(record["weights"])
-    assert weights.shape == (1001, 1001)
-    assert np.allclose(weights.sum(axis=1), 1)
-    record["weights"] = record["weights"][:2]
-    assert complaints(record) == []
 
 
 OTHERS: list[tuple[str, ...]] = [

@@ -13,7 +13,6 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.matrices import given_from
 from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.pipeline.sources.text import trace_text
-from attn_cli.vectors.table import bundled
 from tests.alike import assert_alike
 from tests.thorough import like_cases
 
@@ -272,15 +271,6 @@ def test_a_row_s_arithmetic_leads_from_its_scores_to_its_weights(kind, settings)
         assert row.shift == (0 if abs(largest) <= 30 else largest)
 
 
-def test_a_row_with_position_scores_adds_them():
-    bias = np.random.default_rng(0).standard_normal((2, 2))
-    given = given_from({"X": [[1.0, 2.0], [3.0, 4.0]], "position_scores": bias}, "given")
-    row = trace_matrices("compute", given, Settings()).row(1)
-    assert row.position == bias[1].tolist()
-    close(row.masked, np.add(row.scaled, row.position))
-    close(np.divide(row.exps, row.total), row.weights)
-
-
 def test_a_fully_masked_row_s_arithmetic_has_nothing_to_add_up():
     row = trace_cross("a b", "c", changed(mask="causal-bottom-right")).row(0)
     assert (row.total, row.weights, row.masked) == (0, [0.0], [-math.inf])
@@ -317,28 +307,6 @@ def test_json_says_what_is_known_of_a_learned_head():
     assert record["projection"] == where | {"x_is_normed": None, "kv_heads": None}
     mean = trace_self(TEXT, dataclasses.replace(LEARNED, head="mean")).to_dict()["learned"]
     assert (mean["model"], mean["about"], mean["accuracy"]) == ("roles", None, None)
-
-
-def test_the_words_of_an_output_are_those_whose_vectors_are_nearest_to_it():
-    trace = trace_text("self", TEXT, None, dataclasses.replace(LEARNED, query="likes"), name_outputs=True)
-    table = bundled()
-    matrix = table.matrix.astype(float)
-    lengths = np.linalg.norm(matrix, axis=1)
-    cosine = dict(zip(table.words(), (matrix @ trace.output[1]) / lengths, strict=True))
-    size = np.linalg.norm(trace.output[1])
-    record = trace.to_dict()
-    assert len(record["output_words"]) == len(record["query_tokens"]) == 2
-    found = record["output_words"][0]
-    assert len(found) >= 2
-    assert [entry["cosine"] for entry in found] == sorted((e["cosine"] for e in found), reverse=True)
-    for entry in found:
-        assert entry["cosine"] == pytest.approx(cosine[entry["word"]] / size, abs=1e-6)
-    # What is searched is the commonest words and the text's own, so no word of the text is nearer.
-    assert all(
-        cosine[word] / size <= found[-1]["cosine"] + 1e-6
-        for word in ("tea", "she", "coffee")
-        if word not in {e["word"] for e in found}
-    )
 
 
 @pytest.mark.parametrize(
@@ -428,13 +396,23 @@ def test_links_of_a_query_count_the_rows_that_are_listed():
     [
         (trace_self, RANDOM),
         (trace_masked, changed(top=7)),
+        (trace_self, changed(without=("word7", "word500", "word1009"), mask="window:40")),
         (trace_self, changed(heads=2, head="mean", mask="window:3")),
         (trace_masked, changed(heads=3, head="all", query="word500")),
         (trace_masked, LEARNED),
         (trace_self, dataclasses.replace(LEARNED, head="next", mask="window:3", score="cosine")),
         (trace_self, dataclasses.replace(LEARNED, head="subject", query="word500", temperature=2)),
     ],
-    ids=["self", "masked top", "mean window", "all query", "learned", "learned cosine", "learned query"],
+    ids=[
+        "self",
+        "masked top",
+        "without",
+        "mean window",
+        "all query",
+        "learned",
+        "learned cosine",
+        "learned query",
+    ],
 )
 @like_cases
 def test_a_condensed_trace_has_the_links_and_outputs_of_the_whole(kind, settings):

@@ -79,16 +79,16 @@ class Reading(NamedTuple):
         count = len(self.stack.layers)
         number = None if settings.layer == ALL else wanted_layer(settings, count, self.model.name)
         last = count - 1 if number is None else number
-        each = self._rollouts if settings.head == ROLLOUT else self._layers
-        for layer, one in each(settings, number):
+        each = self._rollouts(settings, number) if settings.head == ROLLOUT else self._layers(settings, number)
+        for layer, one in each:
             is_last = layer == last and settings.next  # what lies above the layer is left alone otherwise
             yield one._replace(finish=partial(self._with_words, finish=one.finish)) if is_last else one
 
     def _layers(self, settings: Settings, number: int | None) -> Iterator[tuple[int, Attended]]:
         for steps in self.layers(number):
             if number in (None, steps.layer):
-                of_layer = replace(settings, layer=steps.layer) if number is None else settings
-                yield steps.layer, self._attended(steps, of_layer)
+                layer = steps.layer if number is None else settings.layer
+                yield steps.layer, self._attended(steps, replace(settings, layer=layer))
 
     def _rollouts(self, settings: Settings, number: int | None) -> Iterator[tuple[int, Attended]]:
         """Yield the rollout up to layer `number`, or up to each.
