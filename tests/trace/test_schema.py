@@ -121,17 +121,16 @@ def keeps_promises(record: Record) -> None:
     n_q, n_k = len(record["query_tokens"]), len(record["key_tokens"])
     assert len(record["summary"]) == n_q
     shape_is(record["mask"], n_q, n_k)
-    shape_is(record["output"], n_q)
-    shape_is(record["layer_output"], n_q)
+    shape_is(record.get("x_key"), n_k)
+    for name in ("output", "layer_output", "x_query"):
+        shape_is(record.get(name), n_q)
+    if record.get("x_query") is not None and record["learned"] is not None and record["kind"] != "cross":
+        close(record["x_query"], np.array(record["x_key"])[record["query_rows"] or range(n_q)])
     assert record["output_words"] is None or len(record["output_words"]) == n_q
     for found in record["output_words"] or []:
         cosines = [entry["cosine"] for entry in found]
         assert cosines == sorted(cosines, reverse=True)
         assert len({entry["word"] for entry in found}) == len(found)
-    shape_is(record.get("x_query"), n_q)
-    shape_is(record.get("x_key"), n_k)
-    if record.get("x_query") is not None and record["learned"] is not None and record["kind"] != "cross":
-        close(record["x_query"], np.array(record["x_key"])[record["query_rows"] or range(n_q)])
     ids_number_distinct_tokens(record)
     blind = [entry["key"] is None for entry in record["summary"]]
     assert any(blind) == any("fully masked row" in note for note in record["notes"])
@@ -149,14 +148,11 @@ def keeps_promises(record: Record) -> None:
     names = [head["name"] for head in record["heads"]]
     assert len(set(names)) == len(names)
     layer_output_joins_the_heads(record)
-    if record["head"] == "mean":
-        if not record["condensed"]:
-            together = np.mean([head["weights"] for head in record["heads"]], axis=0)
-            assert np.allclose(record["weights"], together)
-    elif names:
+    if record["head"] == "mean" and not record["condensed"]:
+        close(record["weights"], np.mean([head["weights"] for head in record["heads"]], axis=0))
+    elif record["head"] in names:
         shown = record["heads"][names.index(record["head"])]
-        assert shown["weights"] == record["weights"]
-        assert shown["output"] == record["output"]
+        assert (shown["weights"], shown["output"]) == (record["weights"], record["output"])
 
 
 def shape_is(matrix: list[list[float]] | None, rows: int, columns: int | None = None) -> None:
@@ -168,17 +164,13 @@ def shape_is(matrix: list[list[float]] | None, rows: int, columns: int | None = 
 def ids_number_distinct_tokens(record: Record) -> None:
     if record["query_ids"] is None:
         assert record["query_tokens"][0].startswith("q")
-        return
-    assert len(record["query_ids"]) == len(record["query_tokens"])
-    assert len(record["key_ids"]) == len(record["key_tokens"])
-    if record["query_rows"] is None:
+    elif record["query_rows"] is None:
         tokens = [*record["query_tokens"], *record["key_tokens"]]
         numbers = {token: n for n, token in enumerate(dict.fromkeys(tokens))}
         assert record["query_ids"] + record["key_ids"] == [numbers[token] for token in tokens]
     elif record["kind"] != "cross":
-        assert len(record["query_rows"]) == len(record["query_tokens"])
-        assert record["query_ids"] == [record["key_ids"][row] for row in record["query_rows"]]
-        assert record["query_tokens"] == [record["key_tokens"][row] for row in record["query_rows"]]
+        for of_queries, of_keys in (("query_ids", "key_ids"), ("query_tokens", "key_tokens")):
+            assert record[of_queries] == [record[of_keys][row] for row in record["query_rows"]]
 
 
 def weights_are_shares(weights: list[list[float]], mask: list[list[bool]] | None, n_q: int, n_k: int) -> None:
@@ -190,19 +182,17 @@ def weights_are_shares(weights: list[list[float]], mask: list[list[bool]] | None
 
 
 def summary_is_strongest(record: Record) -> None:
-    for i, entry in enumerate(record["summary"]):
-        assert entry["query"] == record["query_tokens"][i]
-        row = record["weights"][i]
+    for query, row, entry in zip(record["query_tokens"], record["weights"], record["summary"], strict=True):
+        assert entry["query"] == query
         if entry["key"] is not None:
             assert entry["weight"] == row[entry["key_index"]] >= max(row) * LEAST_OF_TIES
             assert record["key_tokens"][entry["key_index"]] == entry["key"]
 
 
 def links_are_in_range(record: Record, blind: list[bool]) -> None:
-    n_k = len(record["key_tokens"])
     rows: dict[int, list[float]] = {}
     for query, key, weight in record["links"]:
-        assert 0 <= query < len(blind) and 0 <= key < n_k
+        assert 0 <= query < len(blind) and 0 <= key < len(record["key_tokens"])
         assert record["mask"] is None or record["mask"][query][key]
         rows.setdefault(query, []).append(weight)
     assert list(rows) == [i for i, nothing in enumerate(blind) if not nothing]
@@ -216,36 +206,32 @@ def head_follows_formula(head: Record, record: Record) -> None:
     out_in = record["projection"]["layout"] == "out-in"
     for side, name in (("x_query", "q"), ("x_key", "k"), ("x_key", "v")):
         W, b = head[f"W_{name}"], head[f"b_{name}"]
+        shape_is(head[name], len(record["query_tokens" if name == "q" else "key_tokens"]))
         if W is not None:
             made = np.array(record[side]) @ (np.array(W).T if out_in else np.array(W))
-            assert np.allclose(head[name], made + (0 if b is None else np.array(b)))
-    shape_is(head["q"], len(record["query_tokens"]))
-    shape_is(head["k"], len(record["key_tokens"]))
-    shape_is(head["v"], len(record["key_tokens"]))
+            close(head[name], made + (0 if b is None else np.array(b)))
     if record["condensed"]:
         return
     assert record["scale"] == (pytest.approx(q.shape[1] ** -0.5) if record["score"] == "scaled" else 1)
-    if record["score"] != "cosine":
-        assert np.allclose(head["scores"], q @ k.T)
-    else:
-        assert np.allclose(head["scores"], unit(q) @ unit(k).T)
-    scaled = np.array(head["scores"]) * record["scale"] / record["temperature"]
-    assert np.allclose(head["scaled_scores"], scaled)
+    scores = unit(q) @ unit(k).T if record["score"] == "cosine" else q @ k.T
+    both = scores * record["scale"] / record["temperature"]
+    for name, right in (("scores", scores), ("scaled_scores", both)):
+        np.testing.assert_allclose(head[name], right, rtol=1e-9, atol=1e-9)
     position = position_term(head, record)
     assert (position is None) == (head["position_scores"] is None)
     if position is not None:
-        assert np.allclose(head["position_scores"], position, rtol=0, atol=1e-9)
-        scaled = scaled + position
-    mask = record["mask"] or [[True] * len(k)] * len(q)
-    assert [[score is not None for score in row] for row in head["masked_scores"]] == mask
-    allowed = np.where(mask, scaled, -np.inf)
-    assert np.allclose(np.array(head["masked_scores"], float)[np.array(mask)], allowed[np.array(mask)])
-    top = allowed.max(axis=1, keepdims=True)
-    exps = np.exp(allowed - np.where(np.isneginf(top), 0, top))
+        close(head["position_scores"], position)
+        both = both + position
+    allowed = np.array(record["mask"] or [[True] * len(k)] * len(q))
+    masked = np.array(head["masked_scores"], float)  # null becomes NaN
+    assert (np.isnan(masked) == ~allowed).all()
+    np.testing.assert_allclose(masked[allowed], both[allowed], rtol=1e-9, atol=1e-9)
+    top = np.where(allowed, both, -np.inf).max(axis=1, keepdims=True)
+    exps = np.where(allowed, np.exp(both - np.where(np.isneginf(top), 0, top)), 0)
     total = exps.sum(axis=1, keepdims=True)
     weights = exps / np.where(total == 0, 1, total)
-    assert np.allclose(head["weights"], weights)
-    assert np.allclose(head["output"], weights @ v)
+    close(head["weights"], weights)
+    close(head["output"], weights @ v)
 
 
 def unit(X: np.ndarray) -> np.ndarray:
