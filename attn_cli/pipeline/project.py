@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,25 +54,21 @@ def project_with_model(
         hidden = with_padding(None, n_k, n_k, key.padding) if key.padding else None
         inputs = inputs._replace(key=layer_input(key, hidden))
     inputs = round_inputs(inputs, settings)
-    projection = stack.attention(layer)
-    if settings.round is not None:
-        projection = model.rounded(projection, settings.round)
+    names, shown = stack.head_names(layer), _head_of_stack(settings.head, stack, layer)
+    found = _layer(stack.attention(layer), inputs, settings, shown)
+    is_default = settings.query is None and shown in (names[0], MEAN)
+    root_heads = (head for head in found.projection.heads if is_default and head.name == ROOT_HEAD)
+    is_below = query.words is not None and made.words is None
     notes = {
-        f"The positions were added to the word vectors, below what {stack.name} shows here.": query.words
-        is not None
-        and made.words is None,
+        f"The positions were added to the word vectors, below what {stack.name} shows here.": is_below,
         LEFT_OUT: not is_self,
         "The mask also applies in all lower layers, as in a decoder.": mask is not None and is_self and layer,
     }
-    names = stack.head_names(layer)
-    shown = _head_of_stack(settings.head, stack, layer)
-    heads = _heads(_wanted(projection, settings, shown), inputs, {})
-    found = Layer(names, shown, heads, projection, stack.learned(layer, shown))
-    if settings.query is None and shown in (names[0], MEAN):
-        found = found._replace(
-            root_head=next((head for head in projection.heads if head.name == ROOT_HEAD), None)
-        )
-    return inputs, found._replace(notes=tuple(note for note, is_true in notes.items() if is_true))
+    return inputs, found._replace(
+        learned=stack.learned(layer, shown),
+        root_head=next(root_heads, None),
+        notes=tuple(note for note, is_true in notes.items() if is_true),
+    )
 
 
 def sentence_root(root_head: HeadWeights, inputs: Inputs) -> int | None:
@@ -87,13 +84,6 @@ def sentence_root(root_head: HeadWeights, inputs: Inputs) -> int | None:
         return None
     itself = weights_as_trained(root_head, X).diagonal()
     return own.start + max(words, key=lambda i: float(itself[i]))
-
-
-def _wanted(projection: model.Projection, settings: Settings, shown: str) -> model.Projection:
-    """Keep of a projection what must be computed: the shown head alone, unless all are asked for or joined."""
-    if projection.W_o is not None or settings.every_head or settings.head in ("all", "mean"):
-        return projection
-    return projection._replace(heads=tuple(one for one in projection.heads if one.name == shown))
 
 
 def _head_of_stack(head: str | None, stack: EncoderStack, layer: int) -> str:
@@ -151,15 +141,12 @@ def project_inputs(inputs: Inputs, settings: Settings, given: Given | None, weig
             other = replace(settings, layout=layout)
             other_layout = partial(project_inputs, inputs, other, given, used)
     names = tuple(head.name for head in projection.heads)
-    shown = shown_head(settings.head, names)
     shape = (len(names), len(inputs.query.tokens), len(inputs.key.tokens))
     biases = [None] * len(names) if given is None else given_biases(given, settings, shape)
-    if settings.round is not None:
-        projection = model.rounded(projection, settings.round)
+    found = _layer(projection, inputs, settings, shown_head(settings.head, names), biases)
     if not inputs.is_self and projection.heads[0].position is not None:
         notes.append(LEFT_OUT)
-    made = _heads(_wanted(projection, settings, shown), inputs, dict(zip(names, biases, strict=True)))
-    return Layer(names, shown, made, projection, notes=tuple(notes), other_layout=other_layout)
+    return found._replace(notes=tuple(notes), other_layout=other_layout)
 
 
 def _from_weights(
@@ -261,14 +248,23 @@ def head_count(settings: Settings, given: Given, names: tuple[str, ...], axis: i
     return heads
 
 
-def _heads(
-    projection: model.Projection, inputs: Inputs, biases: Mapping[str, Array | None]
-) -> tuple[Head, ...]:
+def _layer(
+    projection: model.Projection,
+    inputs: Inputs,
+    settings: Settings,
+    shown: str,
+    biases: Sequence[Array | None] = (),
+) -> Layer:
+    """Return the layer with Q, K and V of the shown head alone, unless all heads are asked for or joined."""
     X, context = inputs.query.X, inputs.key.X
     assert X is not None and context is not None
-    made = []
-    layout = projection.about.layout or "in-out"
-    for W in projection.heads:
+    if settings.round is not None:
+        projection = model.rounded(projection, settings.round)
+    needs_all = projection.W_o is not None or settings.every_head or settings.head in (ALL, MEAN)
+    layout, made = projection.about.layout or "in-out", []
+    for W, bias in zip_longest(projection.heads, biases):
+        if not needs_all and W.name != shown:
+            continue
         with np.errstate(over="ignore", invalid="ignore"):
             q, k, v = W.project(X, context)
         for name, M in (("W_q", q), ("W_k", k), ("W_v", v)):
@@ -276,6 +272,5 @@ def _heads(
                 raise InputError(
                     f"{name} times the vectors is more than a number can hold.", "Scale them down."
                 )
-        position = W.position if inputs.is_self else None
-        made.append(Head(W.name, W, q, k, v, biases.get(W.name), position, layout))
-    return tuple(made)
+        made.append(Head(W.name, W, q, k, v, bias, W.position if inputs.is_self else None, layout))
+    return Layer(tuple(head.name for head in projection.heads), shown, tuple(made), projection)

@@ -79,7 +79,9 @@ class Reading(NamedTuple):
         count = len(self.stack.layers)
         number = None if settings.layer == ALL else wanted_layer(settings, count, self.model.name)
         last = count - 1 if number is None else number
-        each = self._rollouts(settings, number) if settings.head == ROLLOUT else self._layers(settings, number)
+        each = (
+            self._rollouts(settings, number) if settings.head == ROLLOUT else self._layers(settings, number)
+        )
         for layer, one in each:
             is_last = layer == last and settings.next  # what lies above the layer is left alone otherwise
             yield one._replace(finish=partial(self._with_words, finish=one.finish)) if is_last else one
