@@ -27,6 +27,7 @@ HOSTILE = (
     r"\input{/etc/passwd} \ { } {{ }} $ $x$ & # ^ _ ~ % %% -- --- ?` !` `` '' ,, << >> \" \"\" | * ** [ ] [red] [2em] "
     r"\\ \end{tabular} \par \csname ^^M ^^5c \begin{document} \end{document} \def\x{ }\iffalse \fi \attnend"
 )
+WORDS, LETTERS = ("--tokenizer", "whitespace"), ("--tokenizer", "characters")
 LATIN = "".join(chr(code) for code in range(0xA1, 0x180) if code != 0xAD)
 BEYOND = (
     "你好 注意力 かな 한국어 λόγος Ωμέγα ὦ мир שלום سلام हिन्दी \U0001f469\u200d\U0001f4bb 🦊 ☕\ufe0f"
@@ -34,55 +35,36 @@ BEYOND = (
     " \u202eevil a\u200bb \x1b[31m cafe\u0301 „so“ «et» ‹là› ‘a’ “b” – — … × · √ → ≤ ∞ ᵀ −"
 )
 
-# Each is what follows `attn`; a command that can write LaTeX belongs here with its hardest case.
+# What follows `attn`; a command that can write LaTeX belongs here with its hardest case. The first fit a slide.
+ON_SLIDES = [
+    *([["self", FOX, *options.split()] for options in ("", "--palette viridis", "--color never")]),
+    *(["cross", FOX, "My cat sleeps"], ["example", "day1"]),
+]
+OF_FOX = """
+self --palette greys --precision 9\nself --width 40\nself --width 20\nself --head all\nself --head all --precision 2
+self --steps\nself -q fox\nself --top 7\nmasked --head all\nself -p roles-deep --steps\nmasked --show mask\nexplain
+explain --score cosine -t 0.5\nexplain --layout out-in -p random --heads 2 --mask window:1
+explain --positions sinusoidal --round 2\ncompare --vary score=scaled,dot
+"""
+OF_HOSTILE = """
+self\nexplain\nself --head all\nself --top 4\ncompare --vary mask=none,causal,window:1
+masked --show mask --pad 2 --pad-side left
+"""
 LINES: list[list[str]] = [
-    ["self", FOX],
-    ["self", FOX, "--palette", "viridis"],
-    ["self", FOX, "--palette", "greys", "--precision", "9"],
-    ["self", FOX, "--color", "never"],
-    ["self", FOX, "--width", "40"],
-    ["self", FOX, "--width", "20"],
-    ["self", FOX, "--head", "all"],
-    ["self", FOX, "--head", "all", "--precision", "2"],
-    ["self", FOX, "--steps"],
-    ["self", FOX, "-q", "fox"],
-    ["self", FOX, "--top", "7"],
-    ["self", "one"],
-    ["masked", FOX, "--head", "all"],
-    ["cross", FOX, "My cat sleeps"],
-    ["explain", FOX],
-    ["explain", FOX, "--score", "cosine", "-t", "0.5"],
-    ["explain", FOX, "--layout", "out-in", "-p", "random", "--heads", "2", "--mask", "window:1"],
-    ["self", FOX, "-p", "roles-deep", "--steps"],
-    ["example", "coffee", "--mask", "causal", "--steps"],
-    ["example", "day1"],
-    ["example", "a2", "--steps"],
-    ["self", SIXTY, "-p", "identity"],
-    ["self", SIXTY, "-p", "identity", "--precision", "3"],
-    ["self", " ".join([SIXTY, SIXTY]), "-p", "identity"],
-    ["self", SIXTY, "--head", "all"],
-    ["self", " ".join([FOX] * 220)],
-    ["self", " ".join([FOX] * 20), "--top", "3"],
-    ["self", HOSTILE, "--tokenizer", "whitespace"],
-    ["explain", HOSTILE, "--tokenizer", "whitespace"],
-    ["self", HOSTILE, "--tokenizer", "characters"],
-    ["self", HOSTILE, "--tokenizer", "whitespace", "--head", "all"],
-    ["self", HOSTILE, "--tokenizer", "whitespace", "--top", "4"],
-    ["self", BEYOND, "--tokenizer", "whitespace"],
-    ["self", BEYOND, "--tokenizer", "whitespace", "--head", "all"],
-    ["self", LATIN, "--tokenizer", "characters", "--top", "2"],
-    ["self", "a " + "x" * 5000 + " " + "W" * 5000 + " " + "你" * 5000, "--tokenizer", "whitespace"],
-    ["explain", "x" * 5000 + " " + "你" * 5000, "--tokenizer", "whitespace"],
-    ["explain", FOX, "--positions", "sinusoidal", "--round", "2"],
-    ["compare", FOX, "--vary", "score=scaled,dot"],
-    ["compare", HOSTILE, "--tokenizer", "whitespace", "--vary", "mask=none,causal,window:1"],
-    ["masked", FOX, "--show", "mask"],
-    ["masked", HOSTILE, "--tokenizer", "whitespace", "--show", "mask", "--pad", "2", "--pad-side", "left"],
+    *ON_SLIDES,
+    *([*line.split()[:1], FOX, *line.split()[1:]] for line in OF_FOX.strip().split("\n")),
+    *([*line.split()[:1], HOSTILE, *WORDS, *line.split()[1:]] for line in OF_HOSTILE.strip().split("\n")),
+    *(["self", BEYOND, *WORDS], ["self", BEYOND, *WORDS, "--head", "all"], ["self", "one"]),
+    *(["self", HOSTILE, *LETTERS], ["self", LATIN, *LETTERS, "--top", "2"]),
+    *(["self", f"a {'x' * 5000} {'W' * 5000} {'你' * 5000}", *WORDS], ["example", "dictionary"]),
+    *(["explain", f"{'x' * 5000} {'你' * 5000}", *WORDS], ["example", "a2", "--steps"]),
+    *(["self", SIXTY, "-p", "identity"], ["self", SIXTY, "-p", "identity", "--precision", "3"]),
+    *(["self", f"{SIXTY} {SIXTY}", "-p", "identity"], ["self", SIXTY, "--head", "all"]),
+    *(["self", " ".join([FOX] * 220)], ["self", " ".join([FOX] * 20), "--top", "3"]),
     ["cross", FOX, "My cat sleeps", "--mask", "causal", "--show", "mask"],
+    *(["example", "coffee", "--mask", "causal", "--steps"], ["exercise", "--seed", "7"]),
     ["lookup", "performance", "battery=1", "top speed=250", "horse power=400"],
     ["lookup", "color\\input{x}", "color=<b>", "hue=$&_^%~#{}"],
-    ["example", "dictionary"],
-    ["exercise", "--seed", "7"],
     ["exercise", "--seed", "7", "--key", "--mask", "causal"],
 ]
 
@@ -108,7 +90,6 @@ Before. \input{inside} Between. \input{inside} After.
 \end{document}
 """,
 }
-ON_SLIDES = (0, 1, 3, 13, 19)  # the lines whose result is to fit a slide
 
 
 class Compiled(NamedTuple):
@@ -125,14 +106,11 @@ def compiled(folder: Path, name: str, engine: str = "pdflatex") -> Compiled:
         [engine, *options, f"{name}.tex"],
         cwd=folder,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        capture_output=True,
         env=os.environ | {"max_print_line": "1000", "openin_any": "p"},
         timeout=120,
-        encoding="utf-8",
-        errors="replace",
     )
-    log = done.stdout
+    log = (done.stdout + done.stderr).decode("utf-8", "replace")
     pages = re.search(r"Output written on \S+ \((\d+) page", log)
     return Compiled(_wrong(done.returncode, log), int(pages[1]) if pages else 0)
 
@@ -184,7 +162,7 @@ def main(arguments: list[str]) -> int:
         for name, text in INSIDE.items():
             (folder / f"{name}.tex").write_text(text, encoding="utf-8")
         for n, line in enumerate(LINES):
-            found = tried(line, folder, f"{n:02d}", ["paper", "slide"] if n in ON_SLIDES else ["paper"])
+            found = tried(line, folder, f"{n:02d}", ["paper", "slide"] if n < len(ON_SLIDES) else ["paper"])
             failed += bool(found.wrong)
             print(f"{n:02d}  {found.wrong or 'fine':40}  {found.pages:3} pages  {named(line)}", flush=True)
     print(f"{len(LINES) - failed} of {len(LINES)} compile.")

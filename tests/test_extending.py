@@ -19,6 +19,7 @@ from attn_cli.core.scores import SCORES, ByHand, Lines, Score, Terms
 from attn_cli.errors import UsageError
 from attn_cli.io.terminal import Terminal
 from attn_cli.render.formats import FORMATS, render
+from attn_cli.render.views.mask import mask_lab
 from attn_cli.settings.output import View, schema_text
 from tests.browser import Opened, chromium
 
@@ -79,23 +80,22 @@ def shown(trace, **view):
     return render(trace, View(width=300, **view), Terminal(300))
 
 
-def ran(trace):
-    """The names that the trace's script leaves behind."""
+def check_script(trace):
+    """The trace's script leaves its weights and its output behind."""
     names = {}
     exec(compile(shown(trace, format="code:numpy"), "script", "exec"), names)
-    return names
+    for name in ("weights", "output"):
+        np.testing.assert_allclose(names[name], getattr(trace, name), atol=1e-12)
 
 
-def test_a_score_from_outside_gets_weights_table_json_and_script_right(capsys):
+def test_a_score_from_outside_gets_weights_table_json_and_script_right():
     trace = trace_self(TEXT, Settings(score="near", **GIVEN))
     np.testing.assert_allclose(trace.weights, wanted(trace), atol=1e-12)
     assert "weights = softmax(-|q-k|² / √3)" in shown(trace)
     record = json.loads(shown(trace, format="json", steps=True))
     assert record["score"] == "near" and record["scale"] == pytest.approx(1 / math.sqrt(3))
     np.testing.assert_allclose(record["heads"][0]["scores"], nearness(trace.x_query, trace.x_query))
-    names = ran(trace)
-    np.testing.assert_allclose(names["weights"], trace.weights, atol=1e-12)
-    np.testing.assert_allclose(names["output"], trace.output, atol=1e-12)
+    check_script(trace)
 
 
 def test_the_arithmetic_of_a_row_is_that_of_the_score():
@@ -118,7 +118,7 @@ def test_a_score_that_the_fast_way_does_not_know_is_computed_the_readable_way_in
     np.testing.assert_allclose(trace.weights[0], exps / exps.sum(), atol=1e-9)
 
 
-def test_a_mask_rule_from_outside_gets_weights_words_json_and_script_right(capsys):
+def test_a_mask_rule_from_outside_gets_weights_words_json_and_script_right():
     trace = trace_masked(TEXT, Settings(mask="stride:2", **GIVEN))
     i, j = np.indices((4, 4))
     np.testing.assert_array_equal(trace.mask, (i - j) % 2 == 0)
@@ -126,10 +126,7 @@ def test_a_mask_rule_from_outside_gets_weights_words_json_and_script_right(capsy
     page = shown(trace)
     assert "mask stride:2" in page
     assert json.loads(shown(trace, format="json"))["mask"] == trace.mask.tolist()
-    names = ran(trace)
-    np.testing.assert_allclose(names["weights"], trace.weights, atol=1e-12)
-    from attn_cli.render.views.mask import mask_lab
-
+    check_script(trace)
     said = [block.text for block in mask_lab(trace, View()) if hasattr(block, "text")]
     assert "A query may look at every key whose place differs by a multiple of 2." in said
 
@@ -181,22 +178,19 @@ def test_a_script_writes_out_a_mask_whose_rule_has_no_line_for_it():
 
 def test_a_page_computes_a_score_and_a_mask_from_outside(tmp_path):
     trace = trace_self(TEXT, Settings(score="near", mask="stride:2", **GIVEN))
-    path = tmp_path / "near.html"
-    path.write_text(shown(trace, format="page"), encoding="utf-8")
+    (tmp_path / "near.html").write_text(shown(trace, format="page"), encoding="utf-8")
     with chromium() as browser:
         opened = Opened(browser.new_page())
-        opened.go(path)
+        opened.go(tmp_path / "near.html")
         page = opened.page
-        saved = json.loads(opened.saved("save-json"))
-        np.testing.assert_allclose(saved["weights"], trace.weights, atol=1e-6)
+        np.testing.assert_allclose(json.loads(opened.saved("save-json"))["weights"], trace.weights, atol=1e-6)
         assert page.locator("#mask-choice").input_value() == "stride"
         assert [page.locator(f"#window-{side}").is_visible() for side in ("left", "right")] == [True, False]
         page.fill("#window-left", "3")
         page.press("#window-left", "Enter")
         page.select_option("#score-choice", "dot")
-        saved = json.loads(opened.saved("save-json"))
-        wanted = trace_self(TEXT, Settings(score="dot", mask="stride:3", **GIVEN))
-        np.testing.assert_allclose(saved["weights"], wanted.weights, atol=1e-6)
+        saved, other = json.loads(opened.saved("save-json")), Settings(score="dot", mask="stride:3", **GIVEN)
+        np.testing.assert_allclose(saved["weights"], trace_self(TEXT, other).weights, atol=1e-6)
         assert (saved["score"], opened.complaints) == ("dot", [])
 
 

@@ -39,10 +39,14 @@ class ShadeRange(NamedTuple):
 
     least: float
     most: float
-    held: tuple[float, float] | None = (
-        None  # the least and largest weight, where the range is wider than they are
-    )
+    held: tuple[float, float] | None = None  # the least and largest weight, in a range wider than they are
     is_full: bool = False  # all that a weight can be: the same in every picture
+
+
+def window(n: int, most: int, around: int | None) -> slice:
+    """Return at most so many places of n: around one of them, or the first."""
+    start = 0 if around is None else max(0, min(around - most // 2, n - most))
+    return slice(start, min(start + most, n))
 
 
 class Matrix(NamedTuple):
@@ -66,9 +70,7 @@ class Matrix(NamedTuple):
 
     def nearby(self, across: int) -> slice:
         """Return which columns to show where that many fit."""
-        n = int(self.values.shape[1])
-        start = 0 if self.around is None else max(0, min(self.around - across // 2, n - across))
-        return slice(start, min(start + across, n))
+        return window(int(self.values.shape[1]), across, self.around)
 
     def narrowed(self, across: int) -> Matrix:
         """Return the matrix with that many columns; `more` says how many were left out."""

@@ -76,20 +76,12 @@ def signed(form: Format) -> Format:
 
 
 def number(digits: int) -> Format:
-    """Return the format of any number with that many decimals.
-
-    >>> number(2)(1.2884), number(2)(-0.001), number(0)(7.6)
-    ('1.29', '0.00', '8')
-    """
+    """Return the format of any number with that many decimals."""
     return Format(f"%.{digits}f")
 
 
 def scientific(digits: int) -> Format:
-    """Return the format of any number in powers of ten.
-
-    >>> scientific(2)(1288400.0)
-    '1.29e+06'
-    """
+    """Return the format of any number in powers of ten."""
     return Format(f"%.{digits}e")
 
 
@@ -205,23 +197,24 @@ class Drawn(NamedTuple):
     width: int
     texts: list[list[str]]
     shade: Ints
-    margin: str  # what stands between the row labels and the first cell besides the gap
+
+    @property
+    def margin(self) -> str:
+        """What stands between the row labels and the first cell besides the gap."""
+        return "" if self.rung.gap else " "
 
 
 def drawn(rung: Rung, values: Array, shade: Ints, terminal: Terminal) -> Drawn:
     """Write every number of `values` on this rung; a masked one (NaN) is written as nan and not shown."""
-    margin = "" if rung.gap else " "
     if rung.format is None:
         ramp = rung.ramp or bars(terminal)
         marks = [ramp[i * len(ramp) // SHADES] * rung.block for i in range(SHADES)]
-        texts = [[marks[place] for place in row] for row in shade.tolist()]
-        return Drawn(rung, rung.block, texts, shade, margin)
+        return Drawn(rung, rung.block, [[marks[place] for place in row] for row in shade.tolist()], shade)
     texts = [rung.format.row(row) for row in values.tolist()]
-    if np.isnan(values).any():
-        widths = [max([len(text) for text in row if not text.endswith("nan")], default=1) for row in texts]
-    else:
-        widths = [len(max(row, key=len)) for row in texts]
-    return Drawn(rung, max(widths, default=1), texts, shade, margin)
+    known = (
+        texts if not np.isnan(values).any() else [[t for t in row if not t.endswith("nan")] for row in texts]
+    )
+    return Drawn(rung, max((len(max(row, key=len, default=" ")) for row in known), default=1), texts, shade)
 
 
 def bar_numbers(block: Bars, precision: int | None) -> list[str]:

@@ -1,11 +1,8 @@
 // The numbers of the page: each array lies in a script element of its own, as base64, and is read when it is needed.
 
-/**
- * @typedef {{rows: number, columns: number, data: Float64Array}} Matrix  row after row
- * @typedef {{id: string, type: string, shape: number[]}} Stored  where an array lies, and what it is
- */
+// A matrix is {rows, columns, data}, row after row; a stored array {id, type, shape}: where it lies, and what it is.
 
-/** @returns {Matrix} */
+/** Return a matrix, of zeros where no numbers are given. */
 export function matrix(rows, columns, data = new Float64Array(rows * columns)) {
   return { rows, columns, data };
 }

@@ -96,10 +96,8 @@ export function maskNamed(name, n_q, n_k) {
   return allowed;
 }
 
-/**
- * Return exp(s_j) / sum of exp(s_j) along each row, over the allowed keys; a row without any gives zeros.
- * The largest score of a row is subtracted first: it cancels out, and exp cannot overflow.
- */
+/** Return exp(s_j) / sum of exp(s_j) along each row, over the allowed keys; a row without any gives zeros.
+ *  The largest score of a row is subtracted first: it cancels out, and exp cannot overflow. */
 export function softmax(scores, allowed) {
   const weights = matrix(scores.rows, scores.columns);
   for (let i = 0; i < scores.rows; i++) {

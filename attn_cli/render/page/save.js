@@ -65,14 +65,9 @@ export function inputRecord() {
 
 /** Return what is added to the scaled scores that `compute` makes of Q and K, so that typed scores come out. */
 function addedTo(result, edits = new Map()) {
-  const plainScores = headPlain(result);
-  return { ...result.weights, data: result.scaled.data.map((s, at) => (result.position?.data[at] ?? 0) + (edits.has(at) ? s - plainScores(at) : 0)) };
-}
-
-function headPlain(result) {
   const factor = result.scale / state.temperature;
   const scores = SCORES[state.score].of(result.q, result.k);
-  return (at) => scores.data[at] * factor;
+  return { ...result.weights, data: result.scaled.data.map((s, at) => (result.position?.data[at] ?? 0) + (edits.has(at) ? s - scores.data[at] * factor : 0)) };
 }
 
 // The command line

@@ -11,7 +11,7 @@ from attn_cli.io.terminal import Line, Terminal
 from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.numbers import bar_numbers, fitting, largest
 from attn_cli.render.palette import BOLD, SHADES, styles_on
-from attn_cli.render.screen.grid import LABEL, Grid
+from attn_cli.render.screen.grid import LABEL, Grid, spans_within
 from attn_cli.render.screen.text import (
     UNLIMITED,
     cells,
@@ -101,23 +101,16 @@ def _columns(block: Columns, terminal: Terminal) -> Iterator[Line]:
     most = LABEL if terminal.width is None else max(2, min(LABEL, terminal.width - 2 - max(widths[1:])))
     names = labels([row[0] for row in rows], terminal, most)
     edge = max(map(cells, [*names, cut(header[0], most)]))
-    start = 1
-    while start < len(header):
-        stop, used = start, edge
-        while stop < len(header) and (
-            stop == start or terminal.width is None or used + widths[stop] + 2 <= terminal.width
-        ):
-            used += widths[stop] + 2
-            stop += 1
-        if start > 1:
+    room = (UNLIMITED if terminal.width is None else terminal.width) - edge
+    for start, stop in spans_within([width + 2 for width in widths[1:]], room):
+        if start:
             yield []
-        span = range(start, stop)
+        span = range(1 + start, 1 + stop)
         head = "".join("  " + padded_left(header[c], widths[c]) for c in span)
         yield [Segment(padded(cut(header[0], edge), edge) + head)]
         for name, row in zip(names, rows, strict=True):
             text = "".join("  " + padded_left(row[c], widths[c]) for c in span)
             yield [Segment(padded(name, edge), BOLD), Segment(text.rstrip())]
-        start = stop
 
 
 def _links(block: Links, terminal: Terminal) -> Iterator[Line]:

@@ -171,7 +171,7 @@ class Grid(NamedTuple):
         if edge + max(needed) + tail > room:
             edge = max(1, room - tail - max(needed))
         pages = []
-        for start, stop in _parts(needed, room - edge - tail):
+        for start, stop in spans_within(needed, room - edge - tail):
             some = names[start:stop]
             widths = [least] * len(some) if numbered else _widths(some, matrix, room - edge - tail)
             pages.append(_Page(start, stop, edge, widths, room, numbered, rows, some))
@@ -233,8 +233,8 @@ def _headers(matrix: Drawn, page: _Page) -> list[str]:
     return ["".join(pieces) for pieces in zip(*columns, strict=True)]
 
 
-def _parts(widths: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
-    """Cut columns into pages that take at most `room` cells, but one column at least."""
+def spans_within(widths: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
+    """Cut columns into spans that take at most `room` cells, but one column at least."""
     start, used = 0, 0
     for place, width in enumerate(widths):
         if place > start and used + width > room:

@@ -8,7 +8,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from attn_cli.io.terminal import Line, Terminal
-from attn_cli.render.blocks import Matrix
+from attn_cli.render.blocks import Matrix, window
 from attn_cli.render.numbers import PERCENT, bars, rungs, signed, weight
 from attn_cli.render.palette import BOLD, SHADES, styles_on
 from attn_cli.render.screen.grid import Grid
@@ -54,19 +54,18 @@ def matrix_part(
     Shades are those of the whole matrix.
     """
     row, column = chosen or (0, 0)
-    near = _window(len(block.rows), max(1, height), row)  # no more rows than these can be seen
-    some = slice(near.start, near.stop)
-    numbers = None if block.row_numbers is None else block.row_numbers[some]
+    near = window(len(block.rows), max(1, height), row)  # no more rows than these can be seen
+    numbers = None if block.row_numbers is None else block.row_numbers[near]
     block = block._replace(scale=shade_range(block), sums=(), row_numbers=numbers)
-    block = block._replace(rows=block.rows[some], values=block.values[some])
+    block = block._replace(rows=block.rows[near], values=block.values[near])
     n = block.values.shape[1]
     columns, fits = range(n), False
     if n < (terminal.width or UNLIMITED):
         body, legend, fits = Grid(block, palette).parts(terminal)
     if not fits:
         columns, body, legend = _narrowed(block, palette, terminal, column)
-    heads = len(body) - len(near)
-    seen = _window(len(near), max(1, height - heads), row - near.start)
+    heads = len(body) - len(block.rows)
+    seen = window(len(block.rows), max(1, height - heads), row - near.start)
     lines = body[:heads] + body[heads + seen.start : heads + seen.stop]
     part = MatrixPart(lines, range(near.start + seen.start, near.start + seen.stop), columns, legend)
     return part if chosen is None else part._replace(lines=_marked(part, row, column))
@@ -81,20 +80,13 @@ def _narrowed(
     n = block.values.shape[1]
     across = min(n - 1, (terminal.width or UNLIMITED) // NARROWEST) or 1
     while True:
-        columns = _window(n, across, column)
-        some = slice(columns.start, columns.stop)
+        some = window(n, across, column)
         few = block._replace(columns=block.columns[some], values=block.values[:, some], row_numbers=None)
         body, legend, fits = Grid(few, palette, (way,)).parts(terminal)
         if fits or across == 1:
-            return columns, body, legend
+            return range(some.start, some.stop), body, legend
         first = max(len(line) for line in body[: len(block.rows)]) - 1  # columns of the first page
         across = max(1, min(across - 1, first))
-
-
-def _window(n: int, most: int, around: int) -> range:
-    """Return at most so many places of n, around one of them."""
-    start = max(0, min(around - most // 2, n - most))
-    return range(start, min(n, start + most))
 
 
 def _marked(part: MatrixPart, row: int, column: int) -> list[Line]:

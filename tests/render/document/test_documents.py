@@ -98,11 +98,13 @@ def words(tree):
 
 def weights_of(tree):
     """The numbers in the cells of each matrix of a page, row by row."""
-    tables = [table for table in tree.iter("table") if "weights" in table.get("class", "")]
-    return [
-        [[cell.text for cell in row.iter("td") if cell.get("class") != "sum"] for row in table.iter("tr")][1:]
-        for table in tables
+    tables = [
+        list(table.iter("tr"))[1:] for table in tree.iter("table") if "weights" in table.get("class", "")
     ]
+    numbers = [
+        [[cell for cell in row.iter("td") if cell.get("class") != "sum"] for row in rows] for rows in tables
+    ]
+    return [[[cell.text for cell in row] for row in rows] for rows in numbers]
 
 
 # Every screen, in every form.
@@ -271,18 +273,13 @@ def test_a_matrix_of_one_value_whatever_it_is_can_be_drawn(format, value):
         assert_whole(text) if format == "latex" else parsed(format, text)
 
 
-def test_a_wider_page_shows_more():
+def test_a_wider_page_shows_more_and_unshaded_matrices_never_lose_their_numbers():
     narrow, wide = (drawn([matrix(18)], "html", width=width) for width in (60, 200))
     assert "shades without numbers" in narrow and "To fit" not in wide
-
-
-def test_unshaded_matrices_never_lose_their_numbers():
     values = np.random.default_rng(0).standard_normal((2, 400))
     block = Matrix(["a", "b"], [str(j) for j in range(400)], values, "X")
     assert "more columns" in drawn([block._replace(fits=True)], "html")
-    whole = drawn([block], "latex")
-    shown_numbers = re.findall(r"(?:\$-\$)?\d\.\d{1,3}(?= )", whole)
-    assert len(shown_numbers) == 800
+    assert len(re.findall(r"(?:\$-\$)?\d\.\d{1,3}(?= )", drawn([block], "latex"))) == 800
 
 
 @pytest.mark.parametrize("format", PAGES)
@@ -462,10 +459,13 @@ def test_letters_keep_their_accents_and_arithmetic_is_typeset_and_the_rest_is_sp
     assert int("4F60", 16) == 20320 and "U+#1" in HELPERS
 
 
-def test_a_label_after_a_line_end_cannot_be_taken_for_its_argument():
+def test_a_label_after_a_line_end_is_not_its_argument_and_a_long_one_is_cut_and_whole_in_its_title():
     r"""In LaTeX `\\` takes a star, and what stands in brackets."""
     text = drawn([Matrix(["[2em]", "*"], ["a"], np.ones((2, 1)))], "latex")
     assert not re.search(r"\\\\\s*[\[*]", text)
+    text = drawn([Matrix(["x" * 5000], ["b"], np.ones((1, 1)))], "html")
+    label = next(span for span in page(text).iter("span") if span.get("title"))
+    assert len(label.text) <= 24 and "…" in label.text and label.get("title") == "x" * 5000
 
 
 ARITHMETIC = ["√32", "1.5", "-0.25", "3e-09", "q·k", "W_q", " + ", " = ", "×", "(", ")", " x "]
@@ -484,12 +484,6 @@ def test_arithmetic_keeps_every_number_in_its_order(parts):
 def test_the_papers_formula_stands_only_where_it_is_this_traces(score):
     text = shown("example", "coffee", "--steps", "--score", score, "-f", "latex")
     assert (r"\frac{Q K^\top}{\sqrt{d_k}}" in text) is (score == "scaled")
-
-
-def test_a_long_token_is_cut_visibly_and_whole_in_its_title():
-    text = drawn([Matrix(["x" * 5000], ["b"], np.ones((1, 1)))], "html")
-    label = next(span for span in page(text).iter("span") if span.get("title"))
-    assert len(label.text) <= 24 and "…" in label.text and label.get("title") == "x" * 5000
 
 
 # The picture.
@@ -538,12 +532,6 @@ def test_digits_of_a_picture_stand_clear_of_the_edges_of_their_cells():
                     assert left - x >= CELL / 2 and x + width - right >= CELL / 2, run.text
 
 
-def test_a_picture_is_titled_for_those_who_cannot_see_it():
-    tree = ET.fromstring(shown("self", FOX, "-f", "svg"))
-    assert tree.get("role") == "img"
-    assert tree.find(f"{SVG}title").text == "Self-attention: 9 queries (rows) x 9 keys (columns)"
-
-
 def test_bars_are_as_long_as_their_values():
     lengths: dict[float, float] = {}
     for _, y, width, _, _ in rects(drawn([Bars("", [("a", 1.0), ("b", 0.5)], 1.0)], "svg")):
@@ -552,7 +540,10 @@ def test_bars_are_as_long_as_their_values():
     assert half == pytest.approx(full / 2, abs=CELL / 8)
 
 
-def test_tables_of_a_page_say_what_their_heads_are_for():
+def test_pages_have_titles_and_tables_say_what_their_heads_are_for():
+    tree = ET.fromstring(shown("self", FOX, "-f", "svg"))
+    assert tree.get("role") == "img"
+    assert tree.find(f"{SVG}title").text == "Self-attention: 9 queries (rows) x 9 keys (columns)"
     tree = page(shown("self", FOX, "-f", "html"))
     assert tree.get("lang") == "en" and tree.find("head/title").text.startswith("Self-attention")
     (table,) = tree.iter("table")

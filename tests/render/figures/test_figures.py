@@ -129,12 +129,20 @@ def test_a_heat_map_has_the_weights_in_its_cells_and_in_its_shades():
     assert (np.diff(greys[np.argsort(trace.weights.ravel())]) <= 0).all(), "a larger weight is darker"
 
 
+def hatched(made):
+    return [patch for patch in made.axes[0].patches if isinstance(patch, PathPatch) and patch.get_hatch()]
+
+
+def lines_of(made):
+    (lines,) = [one for one in made.axes[0].collections if isinstance(one, LineCollection)]
+    return lines
+
+
 def test_a_masked_cell_is_hatched_and_has_no_number():
     made = figure(trace_masked("the cat sat", RANDOM))
     cells = [text for text in written(made) if re.fullmatch(r"1?\.\d\d+", text)]
     assert len(cells) == 6 + 3  # those allowed, and the numbers along the bar
-    hatched = [patch for patch in made.axes[0].patches if isinstance(patch, PathPatch) and patch.get_hatch()]
-    assert len(hatched) == 2 and "masked" in written(made)  # in the matrix and in the legend
+    assert len(hatched(made)) == 2 and "masked" in written(made)  # in the matrix and in the legend
 
 
 def test_the_bar_says_how_its_range_was_chosen():
@@ -161,25 +169,21 @@ def test_the_bar_is_darkest_beside_the_largest_number():
 def test_the_widths_of_links_are_the_weights():
     trace = trace_self("the cat sat", RANDOM)
     made = figure(trace, "links", shades="full")
-    (lines,) = [one for one in made.axes[0].collections if isinstance(one, LineCollection)]
+    lines = lines_of(made)
     widths, ends = np.asarray(lines.get_linewidths()), np.array(lines.get_segments())
     assert (np.diff(widths) >= 0).all(), "the widest is drawn last, above the others"
     heights = {word: [] for word in trace.key_tokens}  # of its label as a query, and of that as a key
     for text in texts(made):
         heights.get(text.get_text(), []).append(text.get_position()[1])
-    beside = [
-        [np.abs(np.array([*heights.values()])[:, side] - y).argmin() for y in ends[:, side, 1]]
-        for side in (0, 1)
-    ]
+    rows = np.array([*heights.values()])
+    beside = [[np.abs(rows[:, side] - y).argmin() for y in ends[:, side, 1]] for side in (0, 1)]
     assert widths / 9 == pytest.approx(trace.weights[tuple(beside)], abs=1e-9)
 
 
 def test_links_of_a_masked_text_and_with_top_are_as_many_as_there_are():
     few = replace(RANDOM, heads=1, top=1)
     for trace, count in ((trace_masked("the cat sat", RANDOM), 6), (trace_self("the cat sat", few), 3)):
-        made = figure(trace, "links")
-        (lines,) = [one for one in made.axes[0].collections if isinstance(one, LineCollection)]
-        assert len(lines.get_segments()) == count
+        assert len(lines_of(figure(trace, "links")).get_segments()) == count
 
 
 def test_bars_are_as_long_as_the_weights_of_the_row_that_is_asked_for():
@@ -201,8 +205,7 @@ def test_the_steps_of_a_row_are_those_of_the_trace():
     for number in (*row.scores, *row.scaled, *row.exps[:2]):
         assert f"{number:.3f}" in shown
     assert "sum 1.0000" in shown and f"sum {row.total:.4f}" in shown
-    hatched = [one for one in made.axes[0].patches if isinstance(one, PathPatch) and one.get_hatch()]
-    assert len(hatched) == 3  # masked, exp and weights
+    assert len(hatched(made)) == 3  # masked, exp and weights
 
 
 def test_all_heads_share_a_scale_and_have_their_names_and_of_one_alone_there_is_no_such_figure():
@@ -231,8 +234,7 @@ def test_cross_attention_has_the_tokens_of_both_texts():
 
 def test_a_figure_is_drawn_into_axes_that_are_given():
     own = Figure(figsize=(10, 5))
-    left, right = own.subplots(1, 2)
-    for axes, kind in ((left, "heatmap"), (right, "links")):
+    for axes, kind in zip(own.subplots(1, 2), ("heatmap", "links"), strict=True):
         assert figure(trace_self("the cat sat", RANDOM), kind, ax=axes) is own
         assert {"the", "cat", "sat"} <= {one.get_text() for one in axes.texts}
     FigureCanvasAgg(own).draw()
@@ -287,10 +289,12 @@ def test_a_pdf_embeds_every_font():
 @pytest.mark.skipif(shutil.which("pdftotext") is None, reason="poppler is not installed")
 def test_the_text_of_a_pdf_can_be_found(tmp_path):
     (tmp_path / "x.pdf").write_bytes(drawn(trace_self("the coffee $x^2$", RANDOM), "x.pdf"))
-    found = subprocess.run(["pdftotext", str(tmp_path / "x.pdf"), "-"], capture_output=True, text=True)
-    assert {"the", "coffee", "$x^2$"} <= set(found.stdout.split())
-    fonts_in = subprocess.run(["pdffonts", str(tmp_path / "x.pdf")], capture_output=True, text=True)
-    assert all(re.search(r" yes yes yes ", line) for line in fonts_in.stdout.splitlines()[2:])
+    found, fonts_in = (
+        subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout
+        for command in (["pdftotext", "x.pdf", "-"], ["pdffonts", "x.pdf"])
+    )
+    assert {"the", "coffee", "$x^2$"} <= set(found.split())
+    assert all(re.search(r" yes yes yes ", line) for line in fonts_in.splitlines()[2:])
 
 
 @pytest.mark.parametrize("kind", FIGURES)

@@ -3,13 +3,14 @@
 import re
 import subprocess
 import sys
-from html.parser import HTMLParser
+from html import unescape
 
 import numpy as np
 import pytest
 
 from attn_cli import Settings, notebook_html, show, trace_cross, trace_masked, trace_self
 from tests.browser import Opened, chromium
+from tests.render.document.test_documents import contrast
 from tests.shell import surroundings
 
 FOX = "The quick brown fox jumped over the lazy dog"
@@ -34,28 +35,17 @@ def still(html):
     return re.sub(r"(?s)<(style|noscript|iframe)\b.*?</\1>", "", html)
 
 
-class Tables(HTMLParser):
+class Tables:
     """The captions, and the texts of the cells row by row, of all tables."""
 
     def __init__(self, html):
-        super().__init__()
-        self.captions, self.rows, self.into = [], [], None
-        self.feed(html)
+        self.captions = [text(one) for one in re.findall("<caption[^>]*>(.*?)</caption>", html)]
+        rows = re.findall("<tr[^>]*>(.*?)</tr>", html)
+        self.rows = [[text(cell) for cell in re.findall("<t[hd][^>]*>(.*?)</t[hd]>", row)] for row in rows]
 
-    def handle_starttag(self, tag, attrs):
-        if tag == "tr":
-            self.rows.append([])
-        if tag in ("caption", "th", "td"):
-            self.into = self.captions if tag == "caption" else self.rows[-1]
-            self.into.append("")
 
-    def handle_endtag(self, tag):
-        if tag in ("caption", "th", "td"):
-            self.into = None
-
-    def handle_data(self, data):
-        if self.into is not None:
-            self.into[-1] += data
+def text(html):
+    return unescape(re.sub("<[^>]*>", "", html))
 
 
 @pytest.fixture(scope="module")
@@ -135,8 +125,15 @@ def test_without_scripts_an_exported_notebook_shows_tables_with_colours_of_their
     assert page.locator("iframe.attn-live:visible").count() == 0
     tables = page.locator(".attn-still table:visible")
     assert tables.count() == 1 + 11 + 1
-    assert all(contrast(*colours) >= 4.5 for colours in colours_of(page.locator(".attn-still").first))
+    assert all(
+        contrast(*map(code, colours)) >= 4.5 for colours in colours_of(page.locator(".attn-still").first)
+    )
     context.close()
+
+
+def code(colour):
+    """The hexadecimal code of rgb(...)."""
+    return bytes(int(part) for part in re.findall(r"\d+", colour)[:3]).hex()
 
 
 def colours_of(part):
@@ -148,16 +145,6 @@ def colours_of(part):
           return [getComputedStyle(cell).color, getComputedStyle(behind).backgroundColor];
         })"""
     )
-
-
-def contrast(ink, back):
-    """The contrast of two colours as WCAG 2 defines it."""
-    lights = []
-    for colour in (ink, back):
-        parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
-        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
-        lights.append(sum(a * b for a, b in zip((0.2126, 0.7152, 0.0722), linear, strict=True)) + 0.05)
-    return max(lights) / min(lights)
 
 
 def test_a_page_that_is_put_in_later_works_too_and_two_do_not_clash(browser):

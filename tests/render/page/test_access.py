@@ -2,21 +2,18 @@
 
 import pytest
 
-from tests.shell import attn
+from tests.browser import made
 from tests.thorough import like_cases
 
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("pages")
-    made = {
+    texts = {
         "text": ("page", "The quick brown fox jumped over the lazy dog", "--words", "50", "--mask", "causal"),
         "matrices": ("example", "coffee", "-f", "page"),
         "long": ("page", " ".join(f"word{n}" for n in range(30)), "-e", "random", "--heads", "2"),
     }
-    for name, args in made.items():
-        assert attn(*args, "-o", str(folder / f"{name}.html")).code == 0
-    return folder
+    return {name: made(tmp_path_factory.mktemp(name), *args) for name, args in texts.items()}
 
 
 @pytest.mark.parametrize("name", ["text", "matrices", "long"])
@@ -25,14 +22,10 @@ def pages(tmp_path_factory):
 def test_axe_finds_no_violation(browser, pages, name, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     for width in (360, 1440):
-        context = browser.new_context(
-            viewport={"width": width, "height": 800},
-            color_scheme=scheme,
-            bypass_csp=True,
-            reduced_motion="reduce",
-        )
+        looks = {"color_scheme": scheme, "bypass_csp": True, "reduced_motion": "reduce"}
+        context = browser.new_context(viewport={"width": width, "height": 800}, **looks)
         page = context.new_page()
-        page.goto(f"file://{pages / name}.html")
+        page.goto(f"file://{pages[name]}")
         page.wait_for_selector("body[data-ready]")
         page.click("#next")
         found = axe.Axe().run(page).response["violations"]

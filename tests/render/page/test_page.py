@@ -36,6 +36,11 @@ def same(saved: dict, expected: dict, within: float = 1e-6) -> bool:
     return saved["mask"] == expected["mask"] and near
 
 
+def enter(opened, field: str, text: str) -> None:
+    opened.page.fill(field, text)
+    opened.page.press(field, "Enter")
+
+
 def test_a_page_of_nine_words_is_small_and_one_with_words_to_type_too(tmp_path):
     assert made(tmp_path, "page", FOX, "--words", "0").stat().st_size <= 150_000
     assert made(tmp_path, "page", FOX).stat().st_size <= 1_600_000
@@ -45,17 +50,16 @@ def test_a_cell_that_the_mouse_is_on_shows_its_arithmetic(opened, fox):
     opened.go(fox)
     opened.page.hover("[data-at='4,3']")
     expected = record("self", FOX)
-    (head,) = expected["heads"]
-    assert opened.page.inner_text("#cell-title") == f"jumped → fox: {expected['weights'][4][3]:.3f}"
+    weight, (head,) = expected["weights"][4][3], expected["heads"]
+    assert opened.page.inner_text("#cell-title") == f"jumped → fox: {weight:.3f}"
     percent = float(opened.page.inner_text("#cell p").removeprefix("jumped gives ").partition(" ")[0])
-    assert percent == pytest.approx(100 * expected["weights"][4][3], abs=0.05)
-    shown = {name: float(opened.page.inner_text(f"#{name}")) for name in ("scaled", "distance")}
-    assert shown["scaled"] == pytest.approx(head["scaled_scores"][4][3], abs=5e-5)
-    assert shown["distance"] == pytest.approx(head["position_scores"][4][3], abs=5e-5)
-    assert float(opened.page.input_value("#score input")) == pytest.approx(head["scores"][4][3], abs=5e-7)
+    assert percent == pytest.approx(100 * weight, abs=0.05)
+    for name, key in (("scaled", "scaled_scores"), ("distance", "position_scores")):
+        assert float(opened.page.inner_text(f"#{name}")) == pytest.approx(head[key][4][3], abs=5e-5)
+    score = head["scores"][4][3]
+    assert float(opened.page.input_value("#score input")) == pytest.approx(score, abs=5e-7)
     products = opened.page.locator("svg.bars rect title").all_text_contents()[64:]
-    total = sum(float(text.partition(": ")[2]) for text in products)
-    assert total == pytest.approx(head["scores"][4][3], abs=1e-2)
+    assert sum(float(text.partition(": ")[2]) for text in products) == pytest.approx(score, abs=1e-2)
 
 
 def test_the_matrix_is_walked_through_by_keys_alone(opened, fox):
@@ -83,28 +87,23 @@ def test_every_control_is_reached_by_tab_and_the_focus_is_never_lost(opened, fox
 def test_the_controls_compute_anew_and_the_command_line_makes_the_same_view(opened, fox):
     opened.go(fox)
     opened.page.select_option("#head-choice", "subject")
-    opened.page.fill("#temperature-number", "0.5")
-    opened.page.press("#temperature-number", "Enter")
+    enter(opened, "#temperature-number", "0.5")
     opened.page.select_option("#score-choice", "dot")
     opened.page.select_option("#mask-choice", "window")
-    opened.page.fill("#window-left", "3")
-    opened.page.press("#window-left", "Enter")
+    enter(opened, "#window-left", "3")
     opened.page.click("#off button:nth-child(4)")
-    command = opened.page.inner_text("#command")
-    assert "--without fox" in command
-    program, *args = shlex.split(command)
-    assert program == "attn"
+    program, *args = shlex.split(opened.page.inner_text("#command"))
+    assert program == "attn" and args[-3:-1] == ["--without", "fox"]
     assert same(json.loads(opened.saved("save-json")), record(*args))
 
 
 def test_a_repeated_word_that_is_off_is_named_by_its_place(opened, tmp_path):
     opened.go(made(tmp_path, "page", "the cat saw the dog", "--words", "0"))
-    opened.page.click("#off button:nth-child(4)")
-    assert "--without 3" in opened.page.inner_text("#command")
-    opened.page.click("#off button:nth-child(1)")
-    _, *args = shlex.split(opened.page.inner_text("#command"))
-    assert args[-3:-1] == ["--without", "the"]
-    assert same(json.loads(opened.saved("save-json")), record(*args))
+    for button, named in ((4, "3"), (1, "the")):
+        opened.page.click(f"#off button:nth-child({button})")
+        _, *args = shlex.split(opened.page.inner_text("#command"))
+        assert args[-3:-1] == ["--without", named]
+        assert same(json.loads(opened.saved("save-json")), record(*args))
 
 
 def test_a_score_that_is_typed_is_computed_with_and_saved_for_compute(opened, fox, tmp_path):
@@ -170,8 +169,7 @@ def test_the_walk_has_the_sentences_of_explain_and_a_link_that_opens_the_same_st
 
 def test_words_that_the_page_does_not_have_are_said(opened, fox):
     opened.go(fox)
-    opened.page.fill("#sentence", "The zebra jumped!")
-    opened.page.press("#sentence", "Enter")
+    enter(opened, "#sentence", "The zebra jumped!")
     said = opened.page.inner_text("#type-says")
     assert "zebra" in said and "jumped" not in said and "Dropped: !" in said
     opened.page.click("#own")
@@ -179,8 +177,7 @@ def test_words_that_the_page_does_not_have_are_said(opened, fox):
 
 
 def typed(opened, text: str) -> None:
-    opened.page.fill("#sentence", text)
-    opened.page.press("#sentence", "Enter")
+    enter(opened, "#sentence", text)
 
 
 def pasted(opened, text: str) -> None:
