@@ -38,6 +38,7 @@ COMMANDS: dict[str, tuple[str, Any]] = {  # a noun has its help and its verbs
     ),
     **_listed("batch:batch config:config config:schema"),
 }
+ABOUT = "See attention: every step, every number, from a shell."
 EPILOG = (
     'Start with:  attn explain "The quick brown fox jumped over the lazy dog"\n\n'
     "Most options have a variable of their own: ATTN_PALETTE is the default of --palette. attn.toml holds defaults too."
@@ -143,19 +144,10 @@ def _app() -> Any:
     from attn_cli.cli.options import own
     from attn_cli.settings.declare import HELP
 
-    app = typer.Typer(
-        cls=_group(COMMANDS),
-        name="attn",
-        help="See attention: every step, every number, from a shell.",
-        epilog=EPILOG,
-        rich_markup_mode=None,
-        add_completion=False,
-        no_args_is_help=False,
-        invoke_without_command=True,
-        pretty_exceptions_enable=False,
-    )
+    quiet: dict[str, Any] = {"rich_markup_mode": None, "add_completion": False}
+    app = typer.Typer(cls=_group(COMMANDS), help=ABOUT, epilog=EPILOG, **quiet)
 
-    @app.callback()
+    @app.callback(invoke_without_command=True)
     def root(
         context: typer.Context,
         version: bool = own("", "Show the version.", HELP, "--version", "-V", default=False),

@@ -94,11 +94,8 @@ class Setting(NamedTuple):
         else:
             is_right = self.form is None or self.form(value) is not None
         if not is_right:
-            raise SettingError(
-                self.name,
-                repr(visible(refused[:60])) if isinstance(refused, str) else visible(str(refused)[:60]),
-                hint,
-            )
+            shown = visible(str(refused)[:60])
+            raise SettingError(self.name, repr(shown) if isinstance(refused, str) else shown, hint)
 
 
 class Group(str):

@@ -9,14 +9,7 @@ from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.io.files import looks_like_file
 from attn_cli.settings.declare import size_of
-from attn_cli.settings.settings import (
-    ALL,
-    MEAN,
-    NO_EFFECT_WITH_MODEL,
-    REPLACED_BY_MODEL,
-    WITH_MODEL,
-    Settings,
-)
+from attn_cli.settings.settings import ALL, MEAN, REPLACED_BY_MODEL, WITH_MODEL, Settings
 
 DEFAULTS = Settings()
 NEXT_WORDS = 5  # that a pretrained model says, where the command is about the next one
@@ -27,7 +20,7 @@ NEEDED = {
     "renormalize": "a model whose special tokens are hidden",
     **dict.fromkeys(("next", "next_at"), "a model that says what comes next"),
 }
-# Why these change nothing beside a pretrained model.
+# Why these change nothing beside a pretrained model (NO_EFFECT_WITH_MODEL).
 WHY_NO_EFFECT = {
     "dim": "it has vectors of its own",
     "seed": "nothing in it is random",
@@ -64,7 +57,7 @@ def check_words(tokens: Sequence[str], settings: Settings) -> None:
 
 def check_model(settings: Settings) -> None:
     """Raise UsageError if a setting was made whose place a pretrained model takes."""
-    for name in (*NO_EFFECT_WITH_MODEL, *REPLACED_BY_MODEL):  # positions come with a projection of their own
+    for name in (*WHY_NO_EFFECT, *REPLACED_BY_MODEL):  # positions come with a projection of their own
         if getattr(settings, name) != getattr(DEFAULTS, name):
             raise beside_model(name)
 
@@ -106,7 +99,7 @@ def beside_model(name: str) -> UsageError:
     """Return the error of a setting beside --model."""
     option = "--" + name.replace("_", "-")
     message = f"--model takes the place of {option}."
-    if name in NO_EFFECT_WITH_MODEL:
+    if name in WHY_NO_EFFECT:
         message = f"{option} changes nothing in a model on disk: {WHY_NO_EFFECT[name]}."
     return UsageError(message, f"Leave out {option}, or --model.", "--model")
 

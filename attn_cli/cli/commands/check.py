@@ -81,10 +81,8 @@ def _refuse_contradiction(expect: str, right: AnswerKey, tol: float) -> None:
     first = grade(handed, right, tol).first
     is_own_json = handed.head is not None  # it is computed again from earlier steps
     if first is not None and not first.is_unfinished and not is_own_json:
-        raise InputError(
-            f"{visible(expect)} contradicts itself: its inputs do not give its {first.step}.",
-            "Is a mask, a score or a number of heads missing in it?",
-        )
+        said = f"{visible(expect)} contradicts itself: its inputs do not give its {first.step}."
+        raise InputError(said, "Is a mask, a score or a number of heads missing in it?")
 
 
 def _verdict(file: str, right: AnswerKey, tol: float, head_asked: bool) -> Verdict:

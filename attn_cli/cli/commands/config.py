@@ -127,12 +127,9 @@ def _unknown_variables(root: Any, commands: Sequence[str]) -> list[Record]:
     """Return each variable that begins with ATTN_ and is not an option's, with the one that was probably meant."""
     known = {str(option.envvar) for name in commands for option in _parameters(root, name) if option.envvar}
     known |= set(OTHER_VARIABLES)
-    found = sorted(name for name in os.environ if name.startswith("ATTN_") and os.environ[name])
-    return [
-        {"name": name, "meant": next(iter(near_names(name, sorted(known))), None)}
-        for name in found
-        if name not in known
-    ]
+    found = sorted(name for name, value in os.environ.items() if name.startswith("ATTN_") and value)
+    unknown = {name: (*near_names(name, sorted(known)), None) for name in found if name not in known}
+    return [{"name": name, "meant": near[0]} for name, near in unknown.items()]
 
 
 # How it is shown

@@ -103,11 +103,8 @@ def _check(
         return
     _refuse(of_file, "--weights")
     if settings.model is None and settings.projection is None:
-        raise UsageError(
-            "Say whose heads: -p language, -m DIR for a model on disk, or --weights FILE.",
-            'Try: attn heads "She likes coffee" -p language',
-            "--model",
-        )
+        said = "Say whose heads: -p language, -m DIR for a model on disk, or --weights FILE."
+        raise UsageError(said, 'Try: attn heads "She likes coffee" -p language', "--model")
     if settings.model is not None and settings.projection is not None:
         raise UsageError("--model and --projection exclude each other.", option="--projection")
 
