@@ -1,11 +1,11 @@
 """attn compute: attention from given matrices, in every form they come in, and what a bad one is told."""
 
-import io
 import json
 
 import numpy as np
 import pytest
 
+from attn_cli.io.array_files import write_safetensors
 from tests.alike import assert_alike
 from tests.shell import attn, here
 from tests.teach.test_worked import BLOCKS, CROSS, PARTS, held, worked
@@ -20,13 +20,17 @@ def plain(value):
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
+def printed(at, record, *options):
+    (at / "given.json").write_text(json.dumps({name: plain(value) for name, value in record.items()}))
+    return here("compute", "given.json", *options)
+
+
 @pytest.fixture
 def run(at):
     """Write a record as JSON, compute with it, and return what is printed as JSON."""
 
     def compute(record, *options):
-        (at / "given.json").write_text(json.dumps({name: plain(value) for name, value in record.items()}))
-        ran = here("compute", "given.json", *options, "-f", "json", "--steps")
+        ran = printed(at, record, *options, "-f", "json", "--steps")
         assert ran.code == 0, ran.err
         return json.loads(ran.out)
 
@@ -38,10 +42,8 @@ def refused(at):
     """Compute with a record that is bad, and return the message."""
 
     def compute(record, *options):
-        (at / "given.json").write_text(json.dumps({name: plain(value) for name, value in record.items()}))
-        ran = here("compute", "given.json", *options)
-        assert (ran.code, ran.out) == (65, ""), ran
-        assert ran.err.count("\n") == 1
+        ran = printed(at, record, *options)
+        assert (ran.code, ran.out, ran.err.count("\n")) == (65, "", 1), ran
         return ran.err
 
     return compute
@@ -147,16 +149,13 @@ def test_a_symmetric_w_is_told_to_be_the_same_in_both_layouts(run):
 
 def test_npz_safetensors_json_and_standard_input_give_the_same(at):
     record = {"Q": X[:, :2], "K": CONTEXT[:, :2], "V": CONTEXT}
-    from attn_cli.io.array_files import write_safetensors
-
     np.savez(at / "m.npz", **record)
-    (at / "m.json").write_text(json.dumps({name: value.tolist() for name, value in record.items()}))
-    out = io.BytesIO()
-    write_safetensors(out, record, {})
-    (at / "m.safetensors").write_bytes(out.getvalue())
+    text = json.dumps({name: value.tolist() for name, value in record.items()})
+    (at / "m.json").write_text(text)
+    with (at / "m.safetensors").open("wb") as out:
+        write_safetensors(out, record, {})
     ways = [here("compute", f"m.{kind}", "-f", "json") for kind in ("json", "npz", "safetensors")]
-    ways.append(attn("compute", "-", "-f", "json", input=(at / "m.json").read_text()))
-    ways.append(attn("compute", "-f", "json", input=(at / "m.json").read_text()))
+    ways += [attn("compute", *more, "-f", "json", input=text) for more in (["-"], [])]
     weights, _ = by_hand(record["Q"], record["K"], record["V"], 1 / np.sqrt(2))
     for way in ways:
         assert way.code == 0, way.err
@@ -186,33 +185,42 @@ def test_a_matrix_given_twice_is_refused(at):
     assert ran.code == 65 and "Q was given before" in ran.err
 
 
-@pytest.mark.parametrize(
-    ("record", "said"),
-    [
-        ({"Q": X, "K": CONTEXT[:, :2], "V": CONTEXT}, ["Q", "(4, 3)", "K", "(5, 2)", "columns"]),
-        ({"Q": X, "K": CONTEXT, "V": X}, ["K", "(5, 3)", "V", "(4, 3)", "value"]),
-        ({"Q": X}, ["K", "V"]),
-        ({"X": X, "W_q": W_Q, "W_k": W_V, "W_v": W_V}, ["W_q", "(3, 2)", "W_k", "(3, 6)"]),
-        ({"X": X, "W_q": W_Q, "W_k": W_K}, ["W_v"]),
-        (
-            {"X": X, "W_q": np.ones((5, 2)), "W_k": np.ones((5, 2)), "W_v": W_V},
-            ["X", "(4, 3)", "W_q", "(5, 2)"],
-        ),
-        ({"X": X, "W_q": W_Q, "W_k": W_K, "W_v": W_V, "b_q": B_V}, ["b_q", "6 numbers", "W_q", "(3, 2)"]),
-        ({"X": X, "W_q": W_Q, "W_k": W_K, "W_v": W_V, "heads": 7}, ["7 heads", "2 columns", "W_q"]),
-        ({"X": X, "context": W_Q}, ["X", "(4, 3)", "context", "(3, 2)"]),
-        ({"Q": X, "K": X, "V": X, "mask": [[True, True]]}, ["mask", "(1, 2)", "4 queries"]),
-        ({"Q": X, "K": X, "V": X, "tokens": ["a"]}, ["1 tokens", "4 rows"]),
-        ({"W_q": W_Q}, ["neither Q, K, V nor X"]),
-        ({"Q": [["a"]], "K": X, "V": X}, ["Q is not a matrix of numbers"]),
-        ({"Q": [], "K": X, "V": X}, ["Q"]),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_shapes_that_do_not_fit_are_named_with_both_matrices(refused, record, said):
+QKV = {"Q": X, "K": X, "V": X}
+OF_X = {"X": X, "W_q": W_Q, "W_k": W_K, "W_v": W_V}
+ONES = {"W_q": np.ones((5, 2)), "W_k": np.ones((5, 2))}
+STACK = DRAW.standard_normal((2, 3, 4))
+STACKS = {"X": X, "W_q": STACK, "W_k": STACK, "W_v": STACK}
+REFUSED = [  # a record, and what the message says, apart by ;
+    ({"Q": X, "K": CONTEXT[:, :2], "V": CONTEXT}, "Q;(4, 3);K;(5, 2);columns"),
+    ({"Q": X, "K": CONTEXT, "V": X}, "K;(5, 3);V;(4, 3);value"),
+    ({"Q": X}, "K;V"),
+    (OF_X | {"W_k": W_V}, "W_q;(3, 2);W_k;(3, 6)"),
+    ({"X": X, "W_q": W_Q, "W_k": W_K}, "W_v"),
+    (OF_X | ONES, "X;(4, 3);W_q;(5, 2)"),
+    (OF_X | {"b_q": B_V}, "b_q;6 numbers;W_q;(3, 2)"),
+    (OF_X | {"heads": 7}, "7 heads;2 columns;W_q"),
+    ({"X": X, "context": W_Q}, "X;(4, 3);context;(3, 2)"),
+    (QKV | {"mask": [[True, True]]}, "mask;(1, 2);4 queries"),
+    (QKV | {"tokens": ["a"]}, "1 tokens;4 rows"),
+    ({"W_q": W_Q}, "neither Q, K, V nor X"),
+    (QKV | {"Q": [["a"]]}, "Q is not a matrix of numbers"),
+    (QKV | {"Q": []}, "Q"),
+    ({"Q": [[1]], "K": [[1]], "V": [[1]], "tokens": [""]}, "number 0 of tokens is empty"),
+    ({"X": X, "Wq": W_Q, "W_k": W_K, "W_v": W_V}, "Did you mean W_q?"),
+    (STACKS | {"W_v": DRAW.standard_normal((4, 3, 4))}, "W_q has shape (2, 3, 4) and W_v (4, 3, 4)"),
+    (QKV | {"mask": "foo"}, "given.json: There is no mask 'foo'"),
+]
+
+
+@pytest.mark.parametrize(("record", "said"), REFUSED, ids=[said for _, said in REFUSED])
+def test_what_does_not_fit_is_named_with_both_matrices(refused, record, said):
     message = refused(record)
-    for part in said:
-        assert part in message, message
+    assert all(part in message for part in said.split(";")), message
+
+
+def test_heads_that_are_asked_for_must_be_those_of_the_stack(refused):
+    message = refused(STACKS, "--heads", "4")
+    assert "2 heads" in message and "--heads is 4" in message
 
 
 def test_no_file_and_nothing_piped_is_wrong_usage(monkeypatch):
@@ -223,14 +231,13 @@ def test_no_file_and_nothing_piped_is_wrong_usage(monkeypatch):
 
 
 def test_the_inputs_of_an_exercise_are_taken_as_they_are_printed(run):
-    inputs = {"X": X, "W_q": W_Q, "W_k": W_K, "W_v": W_V}
-    plain_inputs = {name: value.tolist() for name, value in inputs.items()}
+    plain_inputs = {name: value.tolist() for name, value in OF_X.items()}
     wrapped = run({"schema": "attn/1", "kind": "exercise", "seed": 1, "inputs": plain_inputs, "answers": {}})
-    assert_alike(wrapped["weights"], run(inputs)["weights"])
+    assert_alike(wrapped["weights"], run(OF_X)["weights"])
 
 
 def test_rounding_comes_before_computing_and_is_said(run):
-    given = {"X": X, "W_q": W_Q, "W_k": W_K, "W_v": W_V}
+    given = OF_X
     record = run(given, "--round", "1")
     short = {name: np.round(M, 1) for name, M in given.items()}
     Q, K, V = (short["X"] @ short[W] for W in ("W_q", "W_k", "W_v"))
@@ -254,29 +261,12 @@ def test_rounding_takes_in_biases_and_what_joins_the_heads(run):
         held(found[name], np.array(expected[name]), name)
 
 
-def test_an_empty_token_is_refused_as_in_show(refused):
-    message = refused({"Q": [[1]], "K": [[1]], "V": [[1]], "tokens": [""]})
-    assert "number 0 of tokens is empty" in message
-
-
 def test_numbers_too_large_to_have_digits_after_the_point_are_rounded_to_themselves(run):
     huge = {"Q": [[1e308, 1], [1, 1]], "K": [[1e308, 1], [1, 1]], "V": [[1, 2], [3, 4]]}
     rounded, plain_ = (run(huge, "--score", "cosine", *more) for more in (["--round", "1"], []))
     assert_alike(rounded["weights"], plain_["weights"])
     out = here("compute", "given.json", "--score", "cosine", "-q", "0").out
     assert "too large to write out" in out and "inf" not in out
-
-
-def test_a_name_that_is_nearly_ours_is_refused(refused):
-    assert "Did you mean W_q?" in refused({"X": X, "Wq": W_Q, "W_k": W_K, "W_v": W_V})
-
-
-def test_matrices_of_several_heads_must_be_as_many_in_each_w(refused):
-    stack = DRAW.standard_normal((2, 3, 4))
-    message = refused({"X": X, "W_q": stack, "W_k": stack, "W_v": DRAW.standard_normal((4, 3, 4))})
-    assert "W_q has shape (2, 3, 4) and W_v (4, 3, 4)" in message
-    message = refused({"X": X, "W_q": stack, "W_k": stack, "W_v": stack}, "--heads", "4")
-    assert "2 heads" in message and "--heads is 4" in message
 
 
 def test_w_o_joins_the_heads_of_given_queries_keys_and_values(run):
@@ -292,13 +282,8 @@ def test_what_stands_beside_q_k_and_v_and_changes_nothing_is_noted(run):
 
 
 def test_a_context_is_no_text_looking_at_itself(run):
-    record = {
-        "X": [[1, 0], [0, 1]],
-        "context": [[1, 0], [0, 2]],
-        "tokens": ["a", "b"],
-        "context_tokens": ["a", "b"],
-    }
-    run(record)
+    names = {"tokens": ["a", "b"], "context_tokens": ["a", "b"]}
+    run({"X": [[1, 0], [0, 1]], "context": [[1, 0], [0, 2]], **names})
     out = here("compute", "given.json", "--steps").out
     assert "Q = X and K = V = the context" in out and "itself" not in out
 
@@ -313,19 +298,11 @@ def test_the_same_labels_on_keys_and_values_are_no_conflict(at):
     assert ran.code == 65 and "context_tokens is not what was given before" in ran.err
 
 
-def test_a_mask_that_there_is_not_is_refused_with_the_file_s_name(refused):
-    assert "given.json: There is no mask 'foo'" in refused({"Q": X, "K": X, "V": X, "mask": "foo"})
-
-
 def test_what_the_file_states_beats_a_variable_and_only_a_typed_option_beats_it(at):
-    (at / "given.json").write_text(
-        '{"Q": [[1, 2]], "K": [[1, 0], [0, 1]], "V": [[1], [2]], "score": "scaled"}'
-    )
-    for env, options, score in (
-        ({"ATTN_SCORE": "dot"}, [], "scaled"),
-        ({"ATTN_SCORE": "dot"}, ["--score", "cosine"], "cosine"),
-    ):
-        ran = here("compute", "given.json", *options, "-f", "json", env=env)
+    given = '{"Q": [[1, 2]], "K": [[1, 0], [0, 1]], "V": [[1], [2]], "score": "scaled"}'
+    (at / "given.json").write_text(given)
+    for options, score in (([], "scaled"), (["--score", "cosine"], "cosine")):
+        ran = here("compute", "given.json", *options, "-f", "json", env={"ATTN_SCORE": "dot"})
         assert json.loads(ran.out)["score"] == score
     (at / "a.json").write_text('{"weights": [[0.33, 0.67]]}')
     for env in ({}, {"ATTN_SCORE": "dot", "ATTN_MASK": "causal", "ATTN_TEMPERATURE": "3"}):

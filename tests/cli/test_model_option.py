@@ -10,6 +10,7 @@ from attn_cli import Settings, trace_self
 from attn_cli.errors import InputError, UsageError
 from attn_cli.settings.settings import CONFLICTS_WITH_MODEL, REPLACED_BY_MODEL
 from tests.alike import FLOAT32
+from tests.cli.tables import apart
 from tests.models.checkpoints.by_hand import small_bert, small_gpt2
 from tests.shell import attn, here
 from tests.small_models import trace_checkpoint
@@ -44,11 +45,13 @@ def test_a_variable_names_it_too_and_the_library_takes_it(folder):
     np.testing.assert_allclose(trace_self(TEXT, Settings(model=folder)).weights, expected, atol=FLOAT32)
 
 
-BESIDE = {
-    "embedding": "random", "projection": "identity", "tokenizer": "characters", "keep_punctuation": "yes",
-    "dim": "8", "seed": "3", "oov": "zero", "heads": "2", "layout": "out-in", "positions": "sinusoidal",
-    "round": "1", "pad": "2", "pad_side": "left",
-}  # fmt: skip
+BESIDE = dict(
+    one.split("=")
+    for one in apart(
+        "embedding=random | projection=identity | tokenizer=characters | keep_punctuation=yes | dim=8 | seed=3 | oov=zero"
+        " | heads=2 | layout=out-in | positions=sinusoidal | round=1 | pad=2 | pad_side=left"
+    )
+)
 
 
 @pytest.mark.parametrize("name", CONFLICTS_WITH_MODEL)
@@ -97,10 +100,11 @@ def test_settings_are_compared_and_lines_of_a_file_computed(folder, at):
         np.testing.assert_allclose(json.loads(line)["weights"], alone, atol=FLOAT32)
 
 
-def test_the_story_says_that_places_are_part_of_content(folder):
-    said = " ".join(attn("explain", TEXT, "-m", folder, "--width", "80").out.split())
+def test_the_story_says_that_places_are_part_of_content_and_goes_on_with_what_the_model_has(folder):
+    said = " ".join(here("explain", TEXT, "-m", folder, "--width", "80").out.split())
     assert "its place included (content)" in said and "The tokens are those of" in said
     assert "content alone decides" not in said
+    assert "attn heads TEXT -m DIR (all layers and heads)." in said and "attn cross" not in said
 
 
 def test_an_encoder_s_mask_is_tried_in_every_command(tokenizers, tmp_path):
@@ -120,11 +124,6 @@ def test_the_walk_says_that_a_large_w_o_is_left_out(folder, monkeypatch):
     assert left_out not in " ".join(here("explain", TEXT, "-m", folder, "--steps").out.split())
     monkeypatch.setattr(head_weights, "MOST_JOINING", 63)  # it is 8 x 8
     assert left_out in " ".join(here("explain", TEXT, "-m", folder, "--steps").out.split())
-
-
-def test_the_story_goes_on_with_what_the_model_has(folder):
-    said = " ".join(attn("explain", TEXT, "-m", folder).out.split())
-    assert "attn heads TEXT -m DIR (all layers and heads)." in said and "attn cross" not in said
 
 
 @pytest.mark.parametrize(
