@@ -48,8 +48,8 @@ def test_a_variable_names_it_too_and_the_library_takes_it(folder):
 BESIDE = dict(
     one.split("=")
     for one in apart(
-        "embedding=random | projection=identity | tokenizer=characters | keep_punctuation=yes | dim=8 | seed=3 | oov=zero"
-        " | heads=2 | layout=out-in | positions=sinusoidal | round=1 | pad=2 | pad_side=left"
+        "embedding=random | projection=identity | tokenizer=characters | keep_punctuation=yes | dim=8 | seed=3"
+        " | oov=zero | heads=2 | layout=out-in | positions=sinusoidal | round=1 | pad=2 | pad_side=left"
     )
 )
 
