@@ -101,31 +101,6 @@ def test_what_no_manifest_names_does_not_count(store):
     assert fetched("texts/mine") == {"notes.txt": b"keep me"}
 
 
-def test_what_lies_in_a_store_is_checked_before_it_is_believed(store):
-    write_lines(1300)
-    options = ("lines.txt", "-o", "s3://texts/out/", "--fields", "summary")
-    assert here("batch", *options, env=store).code == 0
-    whole = fetched("texts/out")
-    about = json.loads(whole["manifest.json"])
-    last = {"parts": about["parts"][:2], "lines": 1024}
-    for text, said in (
-        (json.dumps(about | last), "it says complete, and names 2 of 3 parts"),
-        (json.dumps(about | {"lines": True}), "is not an attn batch manifest"),
-        (" " * (5 << 20), "is not a file of attn batch: it has more than"),
-        ("", "is not an attn batch manifest"),
-    ):
-        put("texts/out/manifest.json", text.encode())
-        got = here("batch", *options, env=store)
-        assert got.code == 65 and said in got.err and got.err.count("\n") == 1, got
-    put("texts/out/manifest.json", whole["manifest.json"])
-    put("texts/out/part-00009.jsonl/inside", b"mine")
-    got = here("batch", *options, env=store)
-    assert got.code == 65 and "part-00009.jsonl is not a regular file" in got.err
-    put("texts/new/.run", b"mine")
-    got = here("batch", "lines.txt", "-o", "s3://texts/new/", env=store)
-    assert got.code == 65 and fetched("texts/new") == {".run": b"mine"}
-
-
 def test_what_cannot_be_reached_is_one_line(store):
     write_lines(3)
     for code, args in (

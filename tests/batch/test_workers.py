@@ -37,14 +37,12 @@ def none_left(marker: str) -> bool:
 
 
 @takes_long
-@pytest.mark.parametrize("options", [(), ("--fields", "all", "-e", "random")], ids=["usual", "all"])
-def test_any_number_of_processes_writes_the_same_bytes(options, at):
+def test_any_number_of_processes_writes_the_same_bytes(at):
     write(2200)
-    one = attn("batch", "lines.txt", "--workers", "1", *options)
+    one = attn("batch", "lines.txt", "--workers", "1")
     assert one.code == 0 and one.out.count("\n") == 2200
-    for n in ("2", "5"):
-        assert attn("batch", "lines.txt", "--workers", n, *options) == one
-        assert attn("batch", "--workers", n, *options, input=Path("lines.txt").read_text()) == one
+    assert attn("batch", "lines.txt", "--workers", "5") == one
+    assert attn("batch", "--workers", "2", input=Path("lines.txt").read_text()) == one
 
 
 def test_a_bad_line_is_told_by_its_number_whoever_finds_it(at):

@@ -46,13 +46,12 @@ def test_nothing_that_is_obeyed_or_unseen_is_left(text):
 
 
 @laws
-@given(st.text(string.ascii_letters + string.digits + string.punctuation + " "))
-def test_printable_ascii_is_left_as_it_is(text):
-    assert visible(text) == text
-
-
-@laws
-@given(st.text(st.characters(categories=("L", "N", "P")) | st.sampled_from("\u0301\u0327€+😀")))
+@given(
+    st.text(
+        st.characters(categories=("L", "N", "P"))
+        | st.sampled_from("\u0301\u0327€+😀 " + string.printable[:95])
+    )
+)
 def test_letters_digits_punctuation_and_pictures_of_any_script_are_left_as_they_are(text):
     fillers = str.maketrans("", "", "\u034f\u115f\u1160\u3164\uffa0")
     assert visible(text.translate(fillers)) == text.translate(fillers)
@@ -65,7 +64,7 @@ def test_what_is_visible_stays_as_it_is(text):
     assert visible(visible(text)) == visible(text)
 
 
-@pytest.mark.parametrize("char", HARMFUL)
+@pytest.mark.parametrize("char", HARMFUL + "\t\u00a0\u2003\u202f\u3000")
 @like_cases
 def test_each_harmful_character_is_spelled_out_between_its_neighbours(char):
     shown = visible(f"a{char}b")
@@ -74,51 +73,10 @@ def test_each_harmful_character_is_spelled_out_between_its_neighbours(char):
     assert shown == f"a{spelled}b"
 
 
-@pytest.mark.parametrize("space", "\t\u00a0\u2003\u202f\u3000")
-def test_a_space_that_is_not_the_plain_one_is_spelled_out(space):
-    assert space not in visible(f"a{space}b") and visible("a b") == "a b"
-
-
 @pytest.mark.parametrize("emoji", ["👨‍👩‍👧‍👦", "❤️", "👍🏽", "🇬🇧", "🏳️‍🌈", "1️⃣", "👩🏽‍🚀"])
 def test_an_emoji_stays_whole(emoji):
     assert visible(f"a {emoji} b") == f"a {emoji} b"
 
-
-@pytest.mark.parametrize(
-    "text",
-    ["\x1b[31mred\x1b[0m", "\x1b]0;title\x07", "\x1b]8;;http://x\x1b\\", "\x9b31m", "\x90q\x9c", "a\rb\x08c"],
-)
-def test_an_escape_sequence_is_shown_and_not_sent(text):
-    assert all(char.isprintable() for char in visible(text))
-    assert len(visible(text)) > len(text)
-
-
-SHELLS = [
-    "fox",
-    "-x",
-    "=ls",
-    "~",
-    "a b",
-    "the 'cat'",
-    "$(touch X) `touch X` $HOME",
-    'say "hi"',
-    "wow!attn",
-    "\\",
-    "a\\",
-    "#",
-    "*?[a]{b,c}",
-]
-PASTES = [
-    "fox\x1b[201~\x15touch X\n",
-    "it's\x1b !attn \\",
-    "\x9b31m",
-    "a\u202eb",
-    "a\u2028b",
-    "a\u00a0b",
-    "\x1b5",
-    "\udcff\udc80",
-    "e\u0301\x07",
-]
 
 arguments = any_text.map(lambda text: text.replace("\0", "").encode("utf-8", "replace").decode())
 
@@ -126,7 +84,36 @@ arguments = any_text.map(lambda text: text.replace("\0", "").encode("utf-8", "re
 @pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
 @settings(laws, max_examples=often(20))
 @given(st.lists(arguments, min_size=20))
-@example([*SHELLS, *PASTES])
+@example(
+    [
+        "fox",
+        "-x",
+        "=ls",
+        "~",
+        "a b",
+        "the 'cat'",
+        "$(touch X) `touch X` $HOME",
+        'say "hi"',
+        "wow!attn",
+        "\\",
+        "a\\",
+        "#",
+        "*?[a]{b,c}",
+    ]
+)
+@example(
+    [
+        "fox\x1b[201~\x15touch X\n",
+        "it's\x1b !attn \\",
+        "\x9b31m",
+        "a\u202eb",
+        "a\u2028b",
+        "a\xa0b",
+        "\x1b5",
+        "��",
+        "é\x07",
+    ]
+)
 def test_a_word_of_a_command_is_inert_and_bash_reads_it_back(locale, texts):
     for double in (False, True):
         words = [shell_quote(text, double) for text in texts]

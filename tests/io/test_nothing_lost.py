@@ -17,7 +17,7 @@ import pytest
 from attn_cli.io import signals
 from attn_cli.io.atomic import written
 from attn_cli.io.console import CheckedStream
-from tests.shell import COMMAND, attn, here, shell, surroundings, terminal
+from tests.shell import COMMAND, attn, here, shell, surroundings
 from tests.thorough import often
 
 LONG = " ".join(f"word{i}" for i in range(100))
@@ -367,7 +367,3 @@ def test_sixteen_processes_write_one_file(at):
         thread.join()
     assert codes == [0] * 16
     assert Path("x.json").read_text() in alone and os.listdir() == ["x.json"]
-
-
-def test_a_terminal_gets_everything_unbuffered_or_not():
-    assert terminal("explain", "the cat").out == terminal("explain", "the cat").out
