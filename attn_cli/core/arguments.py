@@ -10,7 +10,7 @@ import numpy as np
 
 from attn_cli.core.attention import Steps
 from attn_cli.core.heads import HeadInput
-from attn_cli.core.masks import AnyMask, Mask, joined, named, rule_named
+from attn_cli.core.masks import Mask, joined, named, rule_named
 from attn_cli.core.scores import scale_of
 from attn_cli.errors import InputError
 
@@ -193,7 +193,7 @@ def _numbers(given: ArrayLike, name: str) -> Array:
 
 def _read_mask(
     mask: MaskLike | None, shape: Shape, lengths: Ints | None = None
-) -> Callable[[Shape], AnyMask | None]:
+) -> Callable[[Shape], Mask | None]:
     """Return what gives the mask of one head of `shape`, by its place among the leading axes.
 
     A list or tuple in which a name stands is several masks, all of which must allow; any other is an array. With
@@ -205,7 +205,7 @@ def _read_mask(
         parts = list(mask)
     made = [_rule(part, n_q) if isinstance(part, str) else _array(part, shape) for part in parts]
 
-    def mask_at(at: Shape) -> AnyMask | None:
+    def mask_at(at: Shape) -> Mask | None:
         real = n_k if lengths is None else int(lengths[at[: lengths.ndim]])
         found = [one(at, real) for one in made]
         if real < n_k:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from attn_cli.core.attention import Steps, attention
-from attn_cli.core.masks import AnyMask
+from attn_cli.core.masks import Mask
 from attn_cli.core.scores import scale_of, score_named
 from attn_cli.errors import NotFinite
 
@@ -36,7 +36,7 @@ class HeadInput(NamedTuple):
     Q: Array
     K: Array
     V: Array
-    mask: AnyMask | None = None
+    mask: Mask | None = None
     bias: Array | None = None
     by_distance: Array | None = None
     score: str = "scaled"

@@ -156,7 +156,8 @@ PADDING, EXCLUDED = "padding", "words off"
 class Mask(NamedTuple):
     """A mask over n_q queries and n_k keys: a rule by name, or an array where the name is a file's.
 
-    Padding keys, and those that are `excluded`, are masked for every query, whatever the rule says.
+    Padding keys, and those that are `excluded`, are masked for every query, whatever the rule says. Where there is
+    `also` another mask, both must allow.
     """
 
     name: str
@@ -165,6 +166,7 @@ class Mask(NamedTuple):
     array: Bools | None = None
     padding: range = range(0)
     excluded: tuple[int, ...] = ()  # single keys
+    also: Mask | None = None
 
     @property
     def label(self) -> str:
@@ -184,7 +186,7 @@ class Mask(NamedTuple):
             allowed = rule.rows(at[:, np.newaxis], np.arange(low, high), self.n_q, self.n_k, *numbers)
         allowed[:, max(0, self.padding.start - low) : max(0, self.padding.stop - low)] = False
         allowed[:, [key - low for key in self.excluded if low <= key < high]] = False
-        return allowed
+        return allowed if self.also is None else allowed & self.also.rows(rows, low, high)
 
     def span(self, start: int, stop: int) -> tuple[int, int]:
         """Return the keys, from and up to, outside which the queries from `start` up to `stop` see nothing."""
@@ -195,6 +197,9 @@ class Mask(NamedTuple):
             low = self.padding.stop
         if self.padding.start < high <= self.padding.stop:
             high = self.padding.start
+        if self.also is not None:
+            first, last = self.also.span(start, stop)
+            low, high = max(low, first), min(high, last)
         return low, max(low, high)
 
     def range_ends(self, start: int, stop: int) -> tuple[int, ...]:
@@ -202,22 +207,29 @@ class Mask(NamedTuple):
         left, right = self._reach()
         ends = [self.padding.start, self.padding.stop] if self.padding else []
         ends += [] if left is None else [stop - left - 1]
-        return (*ends, *([] if right is None else [start + right + 1]))
+        ends += [] if right is None else [start + right + 1]
+        return (*ends, *(() if self.also is None else self.also.range_ends(start, stop)))
 
     def hidden(self, start: int, stop: int, low: int, high: int) -> Bools | None:
         """Return what is masked in a tile: queries from `start` up to `stop`, keys from `low` up to `high`.
 
         None where nothing is. True = may not attend, the opposite of everywhere else.
         """
-        is_band = self.array is None and rule_named(self.name)[0].allowed is None  # `_reach` says all of it
-        is_open = not any(low <= key < high for key in self.excluded)
-        if is_band and is_open and not (self.padding.start < high and low < self.padding.stop):
-            left, right = self._reach()
-            is_seen_left = left is None or low >= stop - 1 - left
-            if is_seen_left and (right is None or high - 1 <= start + right):
-                return None
+        if self._is_open(start, stop, low, high):
+            return None
         hidden: Bools = ~self.rows(range(start, stop), low, high)
         return hidden if hidden.any() else None
+
+    def _is_open(self, start: int, stop: int, low: int, high: int) -> bool:
+        """Tell whether a tile lies within the reach of a rule, where nothing else hides any of it."""
+        left, right = self._reach()
+        is_band = self.array is None and rule_named(self.name)[0].allowed is None  # `_reach` says all of it
+        is_padded = self.padding.start < high and low < self.padding.stop
+        is_seen = (left is None or low >= stop - 1 - left) and (right is None or high - 1 <= start + right)
+        is_open = (
+            is_band and is_seen and not is_padded and not any(low <= key < high for key in self.excluded)
+        )
+        return is_open and (self.also is None or self.also._is_open(start, stop, low, high))
 
     def _reach(self) -> Reach:
         if self.array is not None:
@@ -226,42 +238,12 @@ class Mask(NamedTuple):
         return rule.reach(self.n_q, self.n_k, *numbers)
 
 
-class AllOf(NamedTuple):
-    """Several masks at once: a query may attend to a key where all of them allow it."""
-
-    masks: tuple[Mask, ...]
-
-    def rows(self, rows: Sequence[int] | Ints, low: int = 0, high: int | None = None) -> Bools:
-        """Return the mask of these queries over the keys from `low` up to `high`, as `Mask.rows`."""
-        allowed = self.masks[0].rows(rows, low, high)
-        for mask in self.masks[1:]:
-            allowed &= mask.rows(rows, low, high)
-        return allowed
-
-    def span(self, start: int, stop: int) -> tuple[int, int]:
-        """Return the keys outside which these queries see nothing, as `Mask.span`."""
-        lows, highs = zip(*(mask.span(start, stop) for mask in self.masks), strict=True)
-        return max(lows), max(*lows, min(highs))
-
-    def range_ends(self, start: int, stop: int) -> tuple[int, ...]:
-        """Return the possible boundaries of key ranges that every query sees, as `Mask.range_ends`."""
-        return tuple(cut for mask in self.masks for cut in mask.range_ends(start, stop))
-
-    def hidden(self, start: int, stop: int, low: int, high: int) -> Bools | None:
-        """Return what is masked in a tile, None for nothing, as `Mask.hidden`."""
-        hidden = None
-        for mask in self.masks:
-            found = mask.hidden(start, stop, low, high)
-            hidden = found if hidden is None else hidden if found is None else hidden | found
-        return hidden
-
-
-AnyMask = Mask | AllOf
-
-
-def joined(masks: Sequence[Mask]) -> AnyMask | None:
+def joined(masks: Sequence[Mask]) -> Mask | None:
     """Return one mask for several, all of which must allow; None for none."""
-    return None if not masks else masks[0] if len(masks) == 1 else AllOf(tuple(masks))
+    whole = None
+    for mask in sorted(masks, key=lambda mask: mask.n_k):  # the one of most keys stands for them
+        whole = mask._replace(also=whole)
+    return whole
 
 
 def named(name: str, n_q: int, n_k: int) -> Mask | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.core.masks import AnyMask
+from attn_cli.core.masks import Mask
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools, Ints
@@ -50,7 +50,7 @@ class Tiles:
         Q: Array,
         K: Array,
         scale: float,
-        mask: AnyMask | None = None,
+        mask: Mask | None = None,
         bias: Array | None = None,
         by_distance: Array | None = None,
         softcap: float | None = None,

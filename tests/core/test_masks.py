@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attn_cli import Settings, trace_masked, trace_self
-from attn_cli.core.masks import AllOf, Mask, joined, named, rule_named, with_padding
+from attn_cli.core.masks import Mask, joined, named, rule_named, with_padding
 from attn_cli.errors import InputError, UsageError
 from attn_cli.pipeline.mask import mask_from_values
 from tests.thorough import often
@@ -18,8 +18,11 @@ laws = settings(max_examples=often(50), deadline=None, derandomize=True)
 
 
 def whole(mask):
-    first = mask.masks[0] if isinstance(mask, AllOf) else mask
-    return mask.rows(range(first.n_q))
+    return mask.rows(range(mask.n_q))
+
+
+def chain(mask):
+    return [] if mask is None else [mask._replace(also=None), *chain(mask.also)]
 
 
 RULES = {  # by name, with a and b for its numbers: whether query i may look at key j
@@ -107,11 +110,7 @@ def one_mask(draw, n_q, n_k):
 @given(masks_and_rows(), masks_and_rows())
 def test_where_several_masks_allow_each_of_them_does(one, other):
     if whole(one[0]).shape == whole(other[0]).shape:
-        parts = [
-            part
-            for mask in (one[0], other[0])
-            for part in (mask.masks if isinstance(mask, AllOf) else [mask])
-        ]
+        parts = [*chain(one[0]), *chain(other[0])]
         np.testing.assert_array_equal(whole(joined(parts)), whole(one[0]) & whole(other[0]))
 
 
@@ -132,7 +131,7 @@ def test_outside_the_span_of_some_rows_they_see_nothing(given_mask):
 @given(masks_and_rows())
 def test_between_two_cuts_a_key_is_seen_by_all_of_the_rows_or_none_of_the_keys_is(given_mask):
     mask, start, stop = given_mask
-    if any(one.array is not None for one in (mask.masks if isinstance(mask, AllOf) else [mask])):
+    if any(one.array is not None for one in chain(mask)):
         return  # an array may hide keys anywhere
     low, high = mask.span(start, stop)
     ends = sorted({low, high, *(cut for cut in mask.range_ends(start, stop) if low <= cut <= high)})

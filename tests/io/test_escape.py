@@ -78,42 +78,16 @@ def test_an_emoji_stays_whole(emoji):
     assert visible(f"a {emoji} b") == f"a {emoji} b"
 
 
+SHELLS = "fox|-x|=ls|~|a b|the 'cat'|$(touch X) `touch X` $HOME|say \"hi\"|wow!attn|\\|a\\|#|*?[a]{b,c}"
+PASTES = "fox\x1b[201~\x15touch X\n|it's\x1b !attn \\|\x9b31m|a\u202eb|a\u2028b|a\u00a0b|\x1b5|\udcff\udc80|e\u0301\x07"
+
 arguments = any_text.map(lambda text: text.replace("\0", "").encode("utf-8", "replace").decode())
 
 
 @pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
 @settings(laws, max_examples=often(20))
 @given(st.lists(arguments, min_size=20))
-@example(
-    [
-        "fox",
-        "-x",
-        "=ls",
-        "~",
-        "a b",
-        "the 'cat'",
-        "$(touch X) `touch X` $HOME",
-        'say "hi"',
-        "wow!attn",
-        "\\",
-        "a\\",
-        "#",
-        "*?[a]{b,c}",
-    ]
-)
-@example(
-    [
-        "fox\x1b[201~\x15touch X\n",
-        "it's\x1b !attn \\",
-        "\x9b31m",
-        "a\u202eb",
-        "a\u2028b",
-        "a\xa0b",
-        "\x1b5",
-        "��",
-        "é\x07",
-    ]
-)
+@example([*SHELLS.split("|"), *PASTES.split("|")])
 def test_a_word_of_a_command_is_inert_and_bash_reads_it_back(locale, texts):
     for double in (False, True):
         words = [shell_quote(text, double) for text in texts]

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs fork and signa
 @takes_long
 def test_after_a_fault_there_is_the_old_or_the_new_and_the_right_exit_code():
     done = subprocess.run(
-        [sys.executable, "-m", "tests.faults", "--sample", str(often(5)), "--seed", "14"],
+        [sys.executable, "-m", "tests.faults", "--sample", str(often(4)), "--seed", "14"],
         cwd=ROOT, env=surroundings(), capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
