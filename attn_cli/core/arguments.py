@@ -41,8 +41,10 @@ class Given(NamedTuple):
 
     def returned(self, made: Array) -> Array:
         """Return an array in the dtype to return."""
+        if made.dtype == self.dtype:
+            return made
         with np.errstate(under="ignore"):
-            return made.astype(self.dtype, copy=False)
+            return made.astype(self.dtype)
 
     def steps(self) -> Steps:
         """Return every step of all heads, the readable way; scores stay in the dtype in which they are computed."""
@@ -90,6 +92,8 @@ def _leading_axes(Q: Array, K: Array, V: Array, grouped: bool) -> tuple[Shape, S
     if grouped:
         batch = np.broadcast_shapes(Q.shape[:-3], K.shape[:-3], V.shape[:-3])
         return (*batch, Q.shape[-3]), (*batch, K.shape[-3])
+    if Q.shape[:-2] == K.shape[:-2] == V.shape[:-2]:
+        return Q.shape[:-2], Q.shape[:-2]
     for (one, M), (other, N) in ((("Q", Q), ("K", K)), (("K", K), ("V", V)), (("Q", Q), ("V", V))):
         if _broadcast(M.shape[:-2], N.shape[:-2]) is None:
             raise InputError(

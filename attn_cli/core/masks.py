@@ -241,8 +241,8 @@ class Mask(NamedTuple):
 def joined(masks: Sequence[Mask]) -> Mask | None:
     """Return one mask for several, all of which must allow; None for none."""
     whole = None
-    for mask in sorted(masks, key=lambda mask: mask.n_k):  # the one of most keys stands for them
-        whole = mask._replace(also=whole)
+    for mask in sorted(masks, key=lambda mask: mask.n_k):  # the one of most keys stands for all of them
+        whole = mask if whole is None else mask._replace(also=whole)
     return whole
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -119,8 +119,35 @@ def output(
     heads: Sequence[Tiles], values: Sequence[Array], threads: int | None = None, report: OnPart | None = None
 ) -> Array:
     """Return the output (heads, n_q, d_v) alone, with memory for it and a tile."""
-    made = np.empty((len(heads), heads[0].n_q, values[0].shape[1]), values[0].dtype)
-    _survey(heads, values, [_nothing_yet(one, 0, None, one.dtype) for one in made], threads, report)
+    n_q, d_v, dtype = heads[0].n_q, values[0].shape[1], heads[0].Q.dtype
+    made = np.empty((len(heads), n_q, d_v), dtype)
+    rows, wide = _tile(n_q, dtype.itemsize)
+
+    def worker() -> Do:
+        tile, part, ones = np.empty((rows, wide), dtype), np.empty((rows, d_v), dtype), np.ones(wide, dtype)
+
+        def do(head: int, block: Block) -> None:
+            held, V = made[head, block.start : block.stop], values[head]
+
+            def fill() -> Array:
+                """Sum up exponentials times values; return the sums of the exponentials."""
+                total = np.zeros(len(held), dtype)
+                held[:] = 0
+                for piece in block.pieces(wide):
+                    exps = tile[: len(held), : piece.high - piece.low]
+                    block.power(exps, exps, block.scores(piece, exps))
+                    held[:] += np.matmul(exps, V[piece.low : piece.high], out=part[: len(held)])
+                    np.add(total, exps @ ones[: exps.shape[1]], out=total)
+                return total
+
+            total = fill()
+            if block.rescale_underflowed_rows(total, tile):
+                total = fill()
+            held *= _inverse(total)
+
+        return do
+
+    _run(heads, range(n_q), rows, worker, threads, report)
     return made
 
 
@@ -132,50 +159,36 @@ def survey(
 
     With `blocks`, the rows and columns of a map, also the map, each row's entropy, and how many keys it may see.
     """
-    made = np.empty((tiles.n_q, V.shape[1]), V.dtype)
-    kept = _nothing_yet(made, min(k, tiles.n_k), blocks, np.dtype(np.float64))
-    _survey([tiles], [V], [kept], threads, report)
-    return kept
-
-
-def _nothing_yet(
-    output: Array, k: int, blocks: tuple[int, int] | None, of_sums: np.dtype[np.floating[Any]]
-) -> Survey:
-    """Return a survey to fill; without `blocks` it has no entropy, and its map is one number of type `of_sums`."""
-    n_q, shape = len(output), blocks or (1, 1)
-    links = np.empty((n_q, k), np.intp), np.empty((n_q, k), output.dtype)
-    rows = np.zeros((2, n_q if blocks else 0))
-    return Survey(*links, output, *rows, *np.zeros((2, *shape), of_sums))
-
-
-def _survey(
-    heads: Sequence[Tiles], values: Sequence[Array], kept: Sequence[Survey],
-    threads: int | None, report: OnPart | None,
-) -> None:  # fmt: skip
-    """Fill the surveys of several heads of one shape."""
-    n_q, dtype, with_map = heads[0].n_q, values[0].dtype, len(kept[0].entropy) > 0
-    rows = min(n_q, TILE // (TILE_KEYS * dtype.itemsize))  # few rows leave room for more keys
-    wide = min(TILE // (rows * dtype.itemsize), LONGEST)
-    parts: dict[tuple[int, int], tuple[Array, Array]] = {}
+    n_q, d_v, dtype, shape = tiles.n_q, V.shape[1], V.dtype, blocks or (1, 1)
+    rows, wide = _tile(n_q, dtype.itemsize)
+    k = min(k, tiles.n_k)
+    kept = Survey(
+        np.empty((n_q, k), np.intp),
+        np.empty((n_q, k), dtype),
+        np.empty((n_q, d_v), dtype),
+        *np.zeros((2, n_q if blocks else 0)),
+        *np.zeros((2, *shape)),
+    )
+    parts: dict[int, tuple[Array, Array]] = {}
 
     def worker() -> Do:
-        scores, part = np.empty((rows, wide), dtype), np.empty((rows, values[0].shape[1]), dtype)
-        buffers = scores, np.empty((rows, wide), dtype) if with_map else scores, part, np.ones(wide, dtype)
+        scores, part = np.empty((rows, wide), dtype), np.empty((rows, d_v), dtype)
+        buffers = scores, np.empty((rows, wide), dtype) if blocks else scores, part, np.ones(wide, dtype)
 
         def do(head: int, block: Block) -> None:
-            found = _found(block, values[head], kept[head], buffers)
+            found = _found(block, V, kept, buffers)
             if block.rescale_underflowed_rows(found.total, scores):
-                found = _found(block, values[head], kept[head], buffers)
-            parts[head, block.start] = _put(found, block, kept[head])
+                found = _found(block, V, kept, buffers)
+            parts[block.start] = _put(found, block, kept)
 
         return do
 
-    _run(heads, range(n_q), rows, worker, threads, report)
-    for head, start in sorted(parts):  # in order, so that the sums do not depend on which thread was first
-        sums, counts = kept[head].sums, kept[head].counts
-        first = start * len(sums) // n_q
-        for whole, one in zip((sums, counts), parts[head, start], strict=True):
+    _run([tiles], range(n_q), rows, worker, threads, report)
+    for start in sorted(parts):  # in order, so that the sums do not depend on which thread was first
+        first = start * shape[0] // n_q
+        for whole, one in zip((kept.sums, kept.counts), parts[start], strict=True):
             whole[first : first + len(one)] += one
+    return kept
 
 
 def _found(block: Block, V: Array, kept: Survey, buffers: tuple[Array, Array, Array, Array]) -> BlockFindings:
@@ -190,7 +203,7 @@ def _found(block: Block, V: Array, kept: Survey, buffers: tuple[Array, Array, Ar
         np.full((rows, k), -1, np.intp),
         np.full((rows, k), LOWEST, V.dtype),
         np.zeros(rows),
-        *np.zeros((2, rows, columns), kept.sums.dtype),
+        *np.zeros((2, rows, columns)),
     )
     output[:] = 0
     for piece in block.pieces(buffers[0].shape[1]):
@@ -263,8 +276,8 @@ def _insert(found: BlockFindings, rows: Ints, keys: Ints, scores: Array, close: 
 
 def _put(found: BlockFindings, block: Block, kept: Survey) -> tuple[Array, Array]:
     """Divide by the rows' sums, and put into `kept`; return the map's rows that this block touches."""
-    start, stop = block.start, block.stop
-    inverse = _inverse(found.total)
+    start, stop, total = block.start, block.stop, found.total
+    inverse = _inverse(total)
     kept.output[start:stop] *= inverse
     kept.keys[start:stop] = found.keys
     none = found.keys < 0
@@ -272,12 +285,17 @@ def _put(found: BlockFindings, block: Block, kept: Survey) -> tuple[Array, Array
     if len(kept.entropy):
         kept.allowed[start:stop] = found.counts.sum(axis=1)
         # -sum w log w, where w = e^s / total, is log total - sum e^s s / total
-        total = found.total
         log = np.log2(np.where(total > 0, total, 1)) - found.spread * inverse[:, 0] * np.log2(np.e)
         kept.entropy[start:stop] = np.maximum(log, 0)
     in_block = np.arange(start, stop) * len(kept.sums) // block.tiles.n_q
     which = (np.arange(in_block[0], in_block[-1] + 1)[:, np.newaxis] == in_block).astype(np.float64)
     return which @ (found.sums * inverse), which @ found.counts
+
+
+def _tile(n_q: int, itemsize: int) -> tuple[int, int]:
+    """Return the rows and keys of a tile: few rows leave room for more keys."""
+    rows = min(n_q, TILE // (TILE_KEYS * itemsize))
+    return rows, min(TILE // (rows * itemsize), LONGEST)
 
 
 def _run(
