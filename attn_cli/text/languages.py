@@ -67,17 +67,6 @@ MARKS = frozenset(".,;:!?¿¡…'\"’‘“”„«»‹›()–—-")
 LEAST, MOST = 4, 1_000  # words; fewer may be a name, more need not be looked at
 
 
-class Counts(NamedTuple):
-    """The words of a text, as one language explains them."""
-
-    words: int
-    own: int
-    shared: int
-    english: int
-    unknown: int  # of the others, those without a vector
-    lower: int  # of these, the ones in small letters: no names
-
-
 def foreign_words(
     tokens: Sequence[str], unknown: Collection[str], dropped: Sequence[str] = ()
 ) -> tuple[str, ...]:
@@ -94,7 +83,7 @@ def foreign_words(
     words = [token for token in tokens if _has_letters(token)]
     if len(words) < LEAST or not _is_prose([*dropped, *(set(tokens) - set(words))]):
         return ()
-    sure = [one for one in LANGUAGES.values() if _is_sure(_counts(words, unknown, one))]
+    sure = [one for one in LANGUAGES.values() if _is_sure(words, unknown, one)]
     found = [word for word in words if any(word.lower() in one.own | one.shared for one in sure)]
     return tuple(dict.fromkeys(found))
 
@@ -109,32 +98,21 @@ def _is_prose(others: Sequence[str]) -> bool:
     return all(mark in MARKS or mark.isdigit() for other in others for mark in other)
 
 
-def _counts(words: Sequence[str], unknown: Collection[str], common: Common) -> Counts:
-    own = shared = english = strange = lower = 0
-    for token in words:
-        word = token.lower()
-        if word in common.own:
-            own += 1
-        elif word in common.shared:
-            shared += 1
-        elif word in ENGLISH:
-            english += 1
-        elif token in unknown:
-            strange += 1
-            lower += token == word
-    return Counts(len(words), own, shared, english, strange, lower)
-
-
-def _is_sure(found: Counts) -> bool:
+def _is_sure(words: Sequence[str], unknown: Collection[str], common: Common) -> bool:
     """Tell whether this many words of a language, beside unknown ones, can hardly be English."""
-    known = found.own + found.shared
-    explained = (known + found.unknown) / found.words
-    if 2 * found.english >= known:
+    lower = [word.lower() for word in words]
+    own, shared, english = (sum(word in some for word in lower) for some in (*common, ENGLISH))
+    known = own + shared
+    listed = common.own | common.shared | ENGLISH
+    strange = [word for word in words if word in unknown and word.lower() not in listed]
+    plain = sum(word == word.lower() for word in strange)  # no names
+    explained = (known + len(strange)) / len(words)
+    if 2 * english >= known:
         return False
-    if found.own >= 2:
+    if own >= 2:
         return explained >= 0.6
-    if found.lower == 0 or explained < 0.75:
+    if plain == 0 or explained < 0.75:
         return False
-    if found.own == 1:
+    if own == 1:
         return True
-    return (found.unknown >= 2 and known + found.lower >= 4) or (explained == 1 and found.unknown >= 3)
+    return (len(strange) >= 2 and known + plain >= 4) or (explained == 1 and len(strange) >= 3)

@@ -61,62 +61,48 @@ def test_tokens_without_marks_are_words_as_they_are():
 
 
 def test_a_piece_never_joins_a_special_token():
-    assert names(["[CLS]", "##ing", "the", "##m", "[SEP]", "##s"]) == [
-        "[CLS]",
-        "##ing",
-        "them",
-        "[SEP]",
-        "##s",
-    ]
+    apart = ["[CLS]", "##ing", "the", "##m", "[SEP]", "##s"]
+    assert names(apart) == ["[CLS]", "##ing", "them", "[SEP]", "##s"]
     assert names(["<|endoftext|>", "The", "Ġcat", "<|endoftext|>", "s"])[-2:] == ["<|endoftext|>", "s"]
     assert names(["<\uff5cbegin▁of▁sentence\uff5c>", "▁a", "b"])[1:] == ["ab"]
 
 
-def test_a_heading_mark_in_byte_level_tokens_is_no_wordpiece():
-    assert names(["###", "ĠTitle", "Ġof", "ĠÅ", "ģ"]) == ["###", "Title", "of", "Ł"]
-
-
-def test_a_word_ends_with_its_line():
-    assert names(["Hi", "Ċ", "The", "Ġcat", "ĊĊ", "sat"]) == ["Hi", "Ċ", "The", "cat", "ĊĊ", "sat"]
-    assert names(["▁a", "<0x0A>", "b"]) == ["a", "<0x0A>", "b"]
-
-
-def test_letters_of_xlm_are_letters_and_no_bytes():
-    assert names(["<s>", "dé", "jà</w>", "vu</w>", "</s>"]) == ["<s>", "déjà", "vu", "</s>"]
-    assert names(["Ж", "ук</w>"]) == ["Жук"]
-    assert names(["a</w>", "</w>"]) == ["a", "</w>"]
-
-
-def test_a_line_end_of_gemma_is_a_token_of_its_own():
-    assert names(["<bos>", "▁a", "\n", "b", "c", "\n\n", "▁▁", "d"]) == [
-        "<bos>",
-        "a",
-        "\n",
-        "bc",
-        "\n\n",
-        "d",
-    ]
-    assert names(["▁a", "▁▁▁", "▁b"]) == ["a", "▁▁▁", "b"]
-
-
 @pytest.mark.parametrize(
-    "tokens", [["<0xF0>", "<0x9F>", "<0x98>", "<0x80>"], ["ðŁĺ", "Ģ"], ["ð", "Ł", "ĺ", "Ģ"]]
+    ("tokens", "words"),
+    [
+        (
+            ["###", "ĠTitle", "Ġof", "ĠÅ", "ģ"],
+            ["###", "Title", "of", "Ł"],
+        ),  # a heading's mark is no wordpiece
+        (
+            ["Hi", "Ċ", "The", "Ġcat", "ĊĊ", "sat"],
+            ["Hi", "Ċ", "The", "cat", "ĊĊ", "sat"],
+        ),  # a line ends a word
+        (["▁a", "<0x0A>", "b"], ["a", "<0x0A>", "b"]),
+        (
+            ["<bos>", "▁a", "\n", "b", "c", "\n\n", "▁▁", "d"],
+            ["<bos>", "a", "\n", "bc", "\n\n", "d"],
+        ),  # Gemma's
+        (["▁a", "▁▁▁", "▁b"], ["a", "▁▁▁", "b"]),
+        (
+            ["<s>", "dé", "jà</w>", "vu</w>", "</s>"],
+            ["<s>", "déjà", "vu", "</s>"],
+        ),  # XLM's letters are no bytes
+        (["Ж", "ук</w>"], ["Жук"]),
+        (["a</w>", "</w>"], ["a", "</w>"]),
+        (["ĠÃ", "Ġcat"], ["<0xC3>", "cat"]),  # bytes that are no text are spelled out
+        (["▁x", "▁", "<0xFF>"], ["x", "<0xFF>"]),
+        (["▁caf", "<0xC3>"], ["caf<0xC3>"]),
+        (["ĠcafÃ", "ĠðŁĺ"], ["caf<0xC3>", "<0xF0><0x9F><0x98>"]),
+        (["Ġ汉", "Ġcat"], ["Ġ汉", "cat"]),  # no byte-level token at all
+        (["a", "Ġ", "Ġb"], ["a", "Ġ", "b"]),  # blank tokens keep a name that can be seen
+        (["a", "  ", " b"], ["a", "␣␣", "b"]),
+        *((["<s>", *one, "</s>"], ["<s>", "😀", "</s>"]) for one in (["ðŁĺ", "Ģ"], ["ð", "Ł", "ĺ", "Ģ"])),
+        (["<s>", "<0xF0>", "<0x9F>", "<0x98>", "<0x80>", "</s>"], ["<s>", "😀", "</s>"]),
+    ],
 )
-def test_bytes_of_a_character_are_joined_where_nothing_else_has_a_mark(tokens):
-    assert names(["<s>", *tokens, "</s>"]) == ["<s>", "😀", "</s>"]
-
-
-def test_bytes_that_are_no_text_are_spelled_out():
-    assert names(["ĠÃ", "Ġcat"]) == ["<0xC3>", "cat"]
-    assert names(["▁x", "▁", "<0xFF>"]) == ["x", "<0xFF>"]
-    assert names(["▁caf", "<0xC3>"]) == ["caf<0xC3>"]
-    assert names(["ĠcafÃ", "ĠðŁĺ"]) == ["caf<0xC3>", "<0xF0><0x9F><0x98>"]
-    assert names(["Ġ汉", "Ġcat"]) == ["Ġ汉", "cat"], "no byte-level token at all"
-
-
-def test_blank_tokens_keep_a_name_that_can_be_seen():
-    assert names(["a", "Ġ", "Ġb"]) == ["a", "Ġ", "b"]
-    assert names(["a", "  ", " b"]) == ["a", "␣␣", "b"]
+def test_odd_pieces_are_joined_as_a_reader_expects(tokens, words):
+    assert names(tokens) == words
 
 
 @pytest.mark.parametrize(
@@ -127,18 +113,13 @@ def test_byte_level_tokens_are_read_as_the_bytes_that_they_are(token, text):
     assert names(["Ġx", f"Ġ{token}", "y"]) == ["x", f"{text}y"]
 
 
-@pytest.mark.parametrize(
-    "token", ["[CLS]", "[SEP]", "[PAD]", "<s>", "</s>", "<pad>", "<|endoftext|>", "<|im_start|>", "<bos>"]
-)
-def test_what_frames_a_text_is_special(token):
-    assert pieces.is_special(token)
+FRAMES = ("[CLS]", "[SEP]", "[PAD]", "<s>", "</s>", "<pad>", "<|endoftext|>", "<|im_start|>", "<bos>")
+WORDS = ("[UNK]", "[MASK]", "<unk>", "cat", "[", "<", "<|", "s", "<b>", "[red]", "")
 
 
-@pytest.mark.parametrize(
-    "token", ["[UNK]", "[MASK]", "<unk>", "cat", "[", "<", "<|", "s", "<b>", "[red]", ""]
-)
-def test_what_stands_for_a_word_is_not(token):
-    assert not pieces.is_special(token)
+@pytest.mark.parametrize("token", FRAMES + WORDS)
+def test_what_frames_a_text_is_special_and_what_stands_for_a_word_is_not(token):
+    assert pieces.is_special(token) == (token in FRAMES)
 
 
 def shares(rng, *shape):
@@ -156,14 +137,10 @@ def test_joining_is_a_sum_over_keys_and_a_mean_over_queries_and_keeps_the_sum_of
     joined = pieces.join(weights, queries, keys)
     assert joined.shape == (2, len(sizes), len(others))
     np.testing.assert_allclose(joined.sum(axis=-1), 1)
-    for h in range(2):
-        for a, query in enumerate(queries):
-            for b, key in enumerate(keys):
-                total = 0.0
-                for i in range(query.start, query.start + query.size):
-                    for j in range(key.start, key.start + key.size):
-                        total += weights[h, i, j]
-                assert joined[h, a, b] == pytest.approx(total / query.size)
+    for a, query in enumerate(queries):
+        for b, key in enumerate(keys):
+            part = weights[:, query.start : query.start + query.size, key.start : key.start + key.size]
+            np.testing.assert_allclose(joined[:, a, b], part.sum(axis=(1, 2)) / query.size)
 
 
 def test_joining_words_of_one_piece_changes_nothing():
