@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[2]
 KNOWN = set(bundled().words())
 FRENCH = "Le chat boit du lait"
 SENTENCES = f"""{FRENCH} / Je ne sais pas pourquoi elle est venue / La petite fille mange une pomme /
-Elle lit un livre / Die Katze trinkt Milch / Ich habe keine Zeit / Der Hund schläft unter dem Tisch / El gato bebe leche /
-Alle Menschen sind frei und gleich an Würde und Rechten geboren / Los niños juegan en el jardín /
+Elle lit un livre / Die Katze trinkt Milch / Ich habe keine Zeit / Der Hund schläft unter dem Tisch /
+El gato bebe leche / Alle Menschen sind frei und gleich an Würde und Rechten geboren / Los niños juegan en el jardín /
 Dónde está la biblioteca más cercana / Il gatto beve il latte / La ragazza mangia una mela / O gato bebe leite /
 I bambini giocano nel giardino / Nós vamos ao cinema amanhã / Não tenho tempo hoje / Ik heb geen tijd /
 De hond slaapt onder de tafel / Het meisje eet een appel / Hij leest een boek /
