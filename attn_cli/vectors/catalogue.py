@@ -41,13 +41,12 @@ TIMEOUT = 20.0  # seconds for one network operation
 
 
 class Package(NamedTuple):
-    """What the index says of a model, None where it says nothing; its texts are printable."""
+    """What the index says of a model, None where it says nothing; its licence is printable."""
 
     name: str
     bytes: int | None
     words: int | None
     dim: int | None
-    description: str
     licence: str
     checksum: str  # MD5
 
@@ -165,8 +164,7 @@ def _package(name: str, entry: object) -> Package | None:
     if not is_right:
         return None
     words, dim = _count(entry.get("num_records")), _count(_mapping(entry, "parameters").get("dimension"))
-    description, licence = _text(entry.get("description")), _text(entry.get("license"))
-    return Package(name, size, words, dim, description, licence, str(checksum).lower())
+    return Package(name, size, words, dim, _text(entry.get("license")), str(checksum).lower())
 
 
 def _mapping(entry: Mapping[str, object], key: str) -> Mapping[str, object]:

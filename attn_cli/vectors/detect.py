@@ -92,7 +92,6 @@ def open_file(path: str, name: str | None = None) -> OpenVectors:
 
 
 def _refuse_foreign(source: SourceFile, start: bytes) -> None:
-    """Raise InputError for a format that attn recognises and does not read."""
     for pattern, form, hint in FOREIGN:
         if re.match(pattern, start, re.DOTALL):
             raise InputError(f"{source.name} is {form}: attn does not read that.", _with_path(hint, source))
@@ -107,7 +106,6 @@ def _with_path(hint: str, source: SourceFile) -> str:
 
 
 def _lines(source: SourceFile, packed: str) -> OpenVectors:
-    """Return the vectors of a text or a word2vec binary, packed or not."""
     start, is_all = start_of(source, packed)
     if _is_binary(start):
         if packed:
@@ -240,7 +238,6 @@ def _npz(source: SourceFile, start: bytes) -> VectorTable:
 
 
 def _word_array(array: Array, name: str) -> list[bytes]:
-    """Return the words of an array of text, or of bytes."""
     if array.dtype.kind == "U" and array.size and array.dtype.itemsize:
         codes = np.frombuffer(array.tobytes(), np.dtype("u4").newbyteorder(array.dtype.byteorder))
         if codes.max() > sys.maxunicode:  # NumPy does not look, and makes text that is none
@@ -249,7 +246,6 @@ def _word_array(array: Array, name: str) -> list[bytes]:
 
 
 def _word_list(source: SourceFile) -> str | None:
-    """Return the path of the list of words beside a bare matrix, if there is one."""
     stem = os.path.splitext(source.path)[0]
     return next((stem + suffix for suffix in WORD_LISTS if os.path.isfile(stem + suffix)), None)
 

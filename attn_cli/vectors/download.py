@@ -59,7 +59,6 @@ def download(
 
 
 def _ensure(package: Package, report: Callable[[float], None], say: Callable[[str], None]) -> Path:
-    """Return the data file of a package; fetch it unless the right one is there."""
     path = folder() / package.name / f"{package.name}.gz"
     if path.is_file():
         if _md5(path) == package.checksum:

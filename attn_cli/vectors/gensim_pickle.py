@@ -79,7 +79,6 @@ def _fields(made: object) -> dict[str, object]:
 
 
 def _class_of(made: object) -> str:
-    """Return the class name of an object, without its module."""
     name: object = made.name if isinstance(made, StandIn) else ""
     if isinstance(made, StandIn) and str(name).endswith("._reconstructor"):
         name = made.args[0] if isinstance(made.args, tuple) and made.args else ""
@@ -114,7 +113,6 @@ def _key(word: object, row: int, name: str) -> str:
 
 
 def _vectors(saved: _SavedObject, words: list[bytes]) -> Array | FileRows:
-    """Return the vectors, or where they lie in a file of their own."""
     for field in _VECTORS:
         if (found := _numbers(saved, field)) is not None:
             return found
@@ -133,7 +131,6 @@ def _numbers(saved: _SavedObject, field: str) -> Array | FileRows | None:
 
 
 def _beside(saved: _SavedObject, field: str) -> str:
-    """Return the path of the file that holds the array `field`."""
     path = f"{saved.prefix}.{field}.npy"
     if os.path.isfile(path):
         return path

@@ -268,7 +268,6 @@ def _hold(path: str) -> bool:
 
 
 def _share(descriptor: int) -> None:
-    """Lock a file for reading, where there are locks."""
     with contextlib.suppress(ImportError, OSError):
         import fcntl
 

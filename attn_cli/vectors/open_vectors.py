@@ -239,7 +239,6 @@ class VectorMemo:
         return {word: vector for word, vector in found.items() if vector is not None}
 
     def _fresh(self, words: list[str], report: OnProgress) -> dict[str, Array]:
-        """Return the vectors of words that are not in the cache."""
         self.searched += len(words)
         table = self.table
         if not isinstance(table, VectorTable) or self.searched <= SINGLY or len(table.block) > MOST_WORDS:

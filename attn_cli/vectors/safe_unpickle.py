@@ -78,7 +78,6 @@ def _plain(highest: int) -> re.Pattern[bytes]:
 
 
 def _without_calls(data: bytes, name: str) -> _Program:
-    """Rewrite the program `data`, checking every opcode and every length."""
     program = _Program(bytearray(data[:2]), [])
     view = memoryview(data)
     most = max(_LISTS_AT_LEAST, len(data) // _BYTES_TO_A_LIST)

@@ -26,6 +26,8 @@ SAFETENSORS = {"format": "safetensors"}
 NGRAMS, DIRECTIONS = "ngrams", "ngrams.directions"
 MOST_AT_ONCE = 1 << 25  # bytes
 LONGEST_WORD = 4096
+# Some words of a file, in its order: where each stands, the words, and a function from such a place to its vector.
+WordBlock: TypeAlias = "tuple[Ints, list[bytes], Callable[[int], Array]]"
 OnProgress: TypeAlias = Callable[[float], None]  # gets the share that is done, 0 to 1
 
 
@@ -38,14 +40,6 @@ class Rows(NamedTuple):
 
     words: list[bytes]
     matrix: Array
-
-
-class WordBlock(NamedTuple):
-    """Some words of a file, in its order, where each stands, and a function from such an offset to its vector."""
-
-    offsets: Ints
-    words: list[bytes]
-    vector: Callable[[int], Array]
 
 
 def as_bytes(word: str) -> bytes:

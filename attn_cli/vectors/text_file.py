@@ -82,7 +82,7 @@ class TextFormat(NamedTuple):
             else:
                 offsets, words = self._words(offset, block)
                 rows += len(words)
-                yield WordBlock(offsets, words, partial(self._vector_in, block, offset))
+                yield offsets, words, partial(self._vector_in, block, offset)
             report(file.tell() / max(1, self.source.size))
         self.check_count(rows)
 
@@ -97,7 +97,6 @@ class TextFormat(NamedTuple):
             raise InputError(f"{self.source.name} holds no words.")
 
     def _words(self, offset: int, block: bytes) -> tuple[Ints, list[bytes]]:
-        """Return where the rows of a block stand in the file, and their words."""
         if (cuts := self._cuts(block)) is None:
             lines = list(_lines(offset, block))
             return np.array([at for at, _ in lines], np.int64), [self.word(line, at) for at, line in lines]
@@ -132,7 +131,6 @@ class TextFormat(NamedTuple):
         return (starts, rows[:, 0], stops) if is_usual else None
 
     def _vector_in(self, block: bytes, offset: int, at: int) -> Array:
-        """Return the numbers of the line at `at` in the file, of a block that stands at `offset`."""
         start = at - offset
         return self.vector(block[start : block.find(b"\n", start)], at)
 
@@ -313,5 +311,4 @@ def _first_field(word: bytes) -> bytes:
 
 
 def _fields(line: bytes) -> list[bytes]:
-    """Return what stands between spaces and tabs."""
     return [field for field in line.rstrip(BLANK).replace(b"\t", b" ").split(b" ") if field]

@@ -59,7 +59,7 @@ class BinaryFormat(NamedTuple):
                 break
             if words:
                 starts = self._starts(data, end, words)
-                yield WordBlock(offset + starts, words, partial(self._vector_in, data, offset))
+                yield offset + starts, words, partial(self._vector_in, data, offset)
             report(file.tell() / max(1, self.source.size))
         if rows != self.claimed and (wanted is None or rows > self.claimed):
             raise InputError(
@@ -127,7 +127,6 @@ class BinaryFormat(NamedTuple):
         return starts
 
     def _vector_in(self, data: bytearray, offset: int, at: int) -> Array:
-        """Return the vector of the record at `at` in the file, of a block that stands at `offset`."""
         start = data.index(b" ", at - offset) + 1
         return as_float64(np.frombuffer(bytes(data[start : start + self.size]), "<f4"))
 
@@ -148,7 +147,6 @@ class BinaryFormat(NamedTuple):
 
 
 def _end(pattern: re.Pattern[bytes], data: bytearray, start: int, stop: int) -> int:
-    """Return where a match of the pattern at `start` ends."""
     found = pattern.match(data, start, stop)
     return found.end() if found else start
 

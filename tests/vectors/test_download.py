@@ -818,7 +818,6 @@ def test_the_catalogue_says_what_the_index_says(mirror):
             len(DATA),
             400000,
             5,
-            "Pre-trained vectors, uncased.",
             "http://opendatacommons.org/licenses/pddl/",
             md5(DATA),
         )
@@ -829,7 +828,7 @@ def test_the_catalogue_says_what_the_index_says(mirror):
 def test_what_the_index_does_not_say_is_none_or_empty(mirror):
     testing = {"checksum": md5(DATA), "parameters": {"dimensions": 50}, "num_records": -1, "description": 7}
     mirror.lists(index(__testing=testing))
-    assert fetch_index().packages == {"__testing": Package("__testing", None, None, None, "", "", md5(DATA))}
+    assert fetch_index().packages == {"__testing": Package("__testing", None, None, None, "", md5(DATA))}
 
 
 @pytest.mark.parametrize(
@@ -883,11 +882,10 @@ def test_an_entry_of_the_wrong_kind_is_left_out(mirror, value):
 
 def test_the_texts_of_the_index_are_made_safe_and_short(mirror):
     hostile = "a\x1b]0;owned\x07b\n\u202ec\ud800" + "d" * 100_000
-    mirror.lists(index(**{NAME: entry(description=hostile, license=hostile)}))
-    package = fetch_index().packages[NAME]
-    for text in (package.description, package.licence):
-        assert text.isprintable() and text.startswith("a^[]0;owned^Gb <U+202E>c<U+D800>d")
-        assert text.endswith("…") and len(text) < 3000
+    mirror.lists(index(**{NAME: entry(license=hostile)}))
+    licence = fetch_index().packages[NAME].licence
+    assert licence.isprintable() and licence.startswith("a^[]0;owned^Gb <U+202E>c<U+D800>d")
+    assert licence.endswith("…") and len(licence) < 3000
 
 
 def test_without_a_mirror_the_addresses_are_those_of_gensim(monkeypatch):
