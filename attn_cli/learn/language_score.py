@@ -12,8 +12,7 @@ import numpy as np
 
 from attn_cli.io.progress import Stage, StageReport
 from attn_cli.learn.treebank import Sentence
-from attn_cli.models.encoder import EncoderStack, weights_of
-from attn_cli.models.language import causal, matrix_of, word_number
+from attn_cli.models.encoder import EncoderStack, causal, matrix_of, weights_of, word_number
 from attn_cli.vectors.lookup import embed
 from attn_cli.vectors.table import as_text
 

@@ -194,8 +194,6 @@ def loss_and_gradient(
     count. Rows without it mostly outnumber the others; together they count at most `balance` (one number for each
     head) times as much as the rows with it.
     """
-    if batch.is_imitated:
-        return _imitation_loss_and_gradient(A, batch, balance)
     T, has_link = batch.targets, batch.has_link
     right = np.where(T > 0, A, 0)
     found = np.maximum(right.sum(axis=3, keepdims=True), 1e-9)
@@ -208,21 +206,6 @@ def loss_and_gradient(
     counts *= (batch.importance / np.maximum(counts.sum(axis=(0, 2)), 1e-9))[:, np.newaxis]
     surprise = -((1 - some) * (T * np.log(np.maximum(A, 1e-20))).sum(axis=3) + some * np.log(found[..., 0]))
     return float((surprise * counts).sum()), (A - wanted) * counts[..., np.newaxis]
-
-
-def _imitation_loss_and_gradient(A: Floats, batch: Batch, balance: Floats | float) -> tuple[float, Floats]:
-    """Return what loss_and_gradient does where targets are other models' weights: they say how likely a link is."""
-    T = batch.targets
-    itself = np.arange(T.shape[-1])
-    counted = (batch.is_word[:, np.newaxis] & batch.known).astype(A.dtype)
-    without = T[..., itself, itself] * counted
-    link = counted - without
-    with_link, rest = (rows.sum(axis=(0, 2)) for rows in (link, without))
-    share = balance * np.minimum(1, with_link / np.maximum(rest, 1e-9))
-    counts = link + without * np.asarray(share, A.dtype)[:, np.newaxis]
-    counts *= (batch.importance / np.maximum(counts.sum(axis=(0, 2)), 1e-9))[:, np.newaxis]
-    surprise = -(T * np.log(np.maximum(A, 1e-20))).sum(axis=3)
-    return float((surprise * counts).sum()), (A - T) * counts[..., np.newaxis]
 
 
 class Adam:

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import visible
-from attn_cli.learn.passages import is_passages
-from attn_cli.learn.treebank import PUNCTUATION, Sentence
+from attn_cli.learn.treebank import PUNCTUATION, Sentence, is_passages
 
 Links = dict[int, dict[int, float]]  # query: {key: its share of the target, not yet normalized}
 

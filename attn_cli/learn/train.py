@@ -18,10 +18,9 @@ from attn_cli.io.files import creatable, regular
 from attn_cli.io.progress import Stage, StageReport
 from attn_cli.learn.batches import Batch, EncodedSentence, Vocabulary, batches, concatenated
 from attn_cli.learn.one_layer import OneLayer
-from attn_cli.learn.passages import read_sentences
 from attn_cli.learn.relations import RELATIONS, check_balance, heads_to_learn
 from attn_cli.learn.score import Score, score
-from attn_cli.learn.treebank import Sentence
+from attn_cli.learn.treebank import Sentence, read_sentences
 from attn_cli.models.int8 import in_bits
 from attn_cli.models.model_file import read_model, write_model
 from attn_cli.settings.declare import check

@@ -1,10 +1,16 @@
-"""Treebanks in CoNLL-U: the words of each sentence, and which word governs which (Universal Dependencies)."""
+"""What heads are taught and scored on: treebanks in CoNLL-U (Universal Dependencies), and passages.
+
+In passages, JSON Lines, pronouns are marked with what they stand for, one a record. A record has `tokens`; `pronoun`,
+its place; `antecedents`, half-open spans of mentions of the same person or thing; and, where two names compete, both
+spans as `candidates`.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
@@ -12,8 +18,10 @@ from attn_cli.io.files import packed_lines
 
 PUNCTUATION = "PUNCT"
 COLUMNS = 10
-MOST_WORDS = 1000
+MOST_WORDS, MOST_TOKENS = 1000, 2000  # of a sentence, and of a passage
 MAX_TREEBANK_BYTES = 1 << 29  # bytes, unpacked: forty times the training part of UD_English-EWT
+NAME, OTHER = "PROPN", "X"  # the only tags that a passage's own words give
+ENDS = (".", "!", "?", "''", "”", '"', "“", "``", "'", "‘", "’", "--", "—", ":", ";")
 
 
 class Antecedents(NamedTuple):
@@ -80,13 +88,8 @@ def read_treebank(path: str) -> list[Sentence]:
     """
     name = visible(path)
     rows: list[tuple[int, list[str]]] = []
-    sentences, read = [], 0
-    for number, raw in enumerate(packed_lines(path), 1):
-        read += len(raw)
-        if read > MAX_TREEBANK_BYTES:
-            raise InputError(
-                f"{name} unpacks to more than {MAX_TREEBANK_BYTES >> 20} MB.", "Give a part of it."
-            )
+    sentences = []
+    for number, raw in _numbered_lines(path):
         data = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
         line = data.decode("utf-8", "replace").rstrip("\r\n")
         if not line.strip():
@@ -100,6 +103,17 @@ def read_treebank(path: str) -> list[Sentence]:
     if not sentences:
         raise InputError(f"{name} holds no sentence.", "Give a treebank in CoNLL-U.")
     return sentences
+
+
+def _numbered_lines(path: str) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a file, packed or not, numbered from 1; InputError where there is no end of them."""
+    read = 0
+    for number, raw in enumerate(packed_lines(path), 1):
+        read += len(raw)
+        if read > MAX_TREEBANK_BYTES:
+            most = MAX_TREEBANK_BYTES >> 20
+            raise InputError(f"{visible(path)} unpacks to more than {most} MB.", "Give a part of it.")
+        yield number, raw
 
 
 def _row(line: str, due: int, where: str) -> list[str] | None:
@@ -133,3 +147,75 @@ def _sentence(rows: list[tuple[int, list[str]]], name: str) -> Sentence:
         governors.append(int(head) - 1)
     columns = list(zip(*(row for _, row in rows), strict=True))
     return Sentence(columns[1], tuple(governors), columns[7], columns[3])
+
+
+def is_passages(path: str) -> bool:
+    """Tell by its name whether a file holds passages, and not a treebank."""
+    return ".jsonl" in path.lower()
+
+
+def read_passages(path: str) -> list[Sentence]:
+    """Return the passages of a file (plain, .gz or .xz); records of the same tokens are one passage.
+
+    A malformed record is an InputError with its line.
+    """
+    name = visible(path)
+    merged: dict[tuple[str, ...], list[Antecedents]] = {}
+    for number, raw in _numbered_lines(path):
+        if raw.strip():
+            tokens, found = _record(raw, f"{name}, line {number:,}")
+            merged.setdefault(tokens, []).append(found)
+    if not merged:
+        raise InputError(
+            f"{name} holds no passage.", "Give a record with tokens, pronoun, antecedents a line."
+        )
+    return [_passage(tokens, tuple(found)) for tokens, found in merged.items()]
+
+
+def read_sentences(path: str) -> list[Sentence]:
+    """Return the sentences of a treebank, or the passages of a file whose name says .jsonl."""
+    return read_passages(path) if is_passages(path) else read_treebank(path)
+
+
+def _record(raw: bytes, where: str) -> tuple[tuple[str, ...], Antecedents]:
+    """Return the tokens of a record, and its pronoun with what it stands for."""
+    try:
+        record = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise InputError(f"{where}: this is not JSON.") from None
+    if not isinstance(record, dict):
+        raise InputError(f"{where}: a record is a JSON object.")
+    tokens, pronoun = record.get("tokens"), record.get("pronoun")
+    if not isinstance(tokens, list) or not all(isinstance(token, str) and token for token in tokens):
+        raise InputError(f"{where}: tokens must be a list of words.")
+    if not 0 < len(tokens) <= MOST_TOKENS:
+        raise InputError(f"{where}: {len(tokens):,} tokens, where 1 to {MOST_TOKENS:,} are taken.")
+    if isinstance(pronoun, bool) or not isinstance(pronoun, int) or not 0 <= pronoun < len(tokens):
+        raise InputError(f"{where}: pronoun must be the place of a token, 0 to {len(tokens) - 1}.")
+    right = _spans(record.get("antecedents"), len(tokens), f"{where}: antecedents")
+    candidates = _spans(record.get("candidates", []), len(tokens), f"{where}: candidates")
+    if not right:
+        raise InputError(f"{where}: antecedents must hold a span.")
+    words = {word for start, end in right for word in range(start, end)} - {pronoun}
+    return tuple(tokens), Antecedents(pronoun, tuple(sorted(words)), candidates)
+
+
+def _spans(value: Any, n: int, what: str) -> tuple[tuple[int, int], ...]:
+    spans: list[Any] = value if isinstance(value, list) else [None]
+    for span in spans:
+        is_pair = isinstance(span, list) and len(span) == 2 and all(type(end) is int for end in span)
+        if not is_pair or not 0 <= span[0] < span[1] <= n:
+            raise InputError(f"{what} must be pairs [start, end) of places, 0 to {n}.")
+    return tuple((start, end) for start, end in spans)
+
+
+def _passage(tokens: tuple[str, ...], found: tuple[Antecedents, ...]) -> Sentence:
+    n = len(tokens)
+    return Sentence(tokens, (-1,) * n, ("",) * n, tuple(map(_tag, (".", *tokens), tokens)), found)
+
+
+def _tag(before: str, token: str) -> str:
+    """Return PUNCT for a mark, PROPN for a capitalized word that opens no sentence, X for any other word."""
+    if not any(map(str.isalnum, token)):
+        return PUNCTUATION
+    return NAME if token[0].isupper() and before not in ENDS and token != "I" else OTHER

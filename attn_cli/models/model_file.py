@@ -13,7 +13,7 @@ from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.array_files import is_safetensors, read_safetensors, safetensors_entries, write_safetensors
 from attn_cli.io.escape import visible
 from attn_cli.io.files import data_path, first_bytes, looks_like_file, regular
-from attn_cli.models.encoder import EncoderLayer, EncoderStack, Norm
+from attn_cli.models.encoder import EncoderLayer, EncoderStack, Norm, read_word_layer
 from attn_cli.models.int8 import dequantized
 from attn_cli.models.projection import Projection
 from attn_cli.settings.settings import Settings
@@ -157,8 +157,6 @@ class _Reader(NamedTuple):
         )
         if top is None:
             return made
-        from attn_cli.models.language import read_word_layer  # only a language model has one
-
         return made._replace(words=read_word_layer(self.take, d, words, vectors), top=top)
 
     def names_below(self, facts: Mapping[str, object], layers: int) -> list[list[str] | None]:

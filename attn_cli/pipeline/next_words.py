@@ -12,8 +12,7 @@ from attn_cli.core.attention import softmax
 from attn_cli.core.masks import find_rule, named
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import shell_quote
-from attn_cli.models.encoder import EncoderStack
-from attn_cli.models.language import MASK, UNKNOWN, causal, matrix_of, word_number
+from attn_cli.models.encoder import MASK, UNKNOWN, EncoderStack, causal, matrix_of, word_number
 from attn_cli.pipeline.inputs import Inputs
 from attn_cli.settings.settings import ALL, Settings
 from attn_cli.settings.validate import with_next_words

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attn_cli.learn import one_layer
 from attn_cli.learn.batches import NONE, UNKNOWN, Batch, Vocabulary
-from attn_cli.learn.one_layer import Learner, loss_and_gradient, set_distances
+from attn_cli.learn.one_layer import Learner, set_distances
 from attn_cli.learn.relations import RELATIONS, balances, blends
 from data.making.layers import Layers, LayerSizes, MovingMean, seeded
 from data.making.lower import Lower
@@ -163,3 +164,25 @@ class Deep(Learner):
         wanted = self.below.vectors[torch.from_numpy(batch.words)][known]
         found = X[known] @ self.auxiliary["word.W"] + self.auxiliary["word.b"]
         return ((found - wanted) ** 2).sum() / (wanted**2).sum().clamp(min=1e-9)
+
+
+def loss_and_gradient(
+    A: Floats, batch: Batch, blend: Floats | float, balance: Floats | float
+) -> tuple[float, Floats]:
+    """Return the mean loss of the heads and its gradient, also where targets are other models' weights.
+
+    Such targets say how likely a link is.
+    """
+    if not batch.is_imitated:
+        return one_layer.loss_and_gradient(A, batch, blend, balance)
+    T = batch.targets
+    itself = np.arange(T.shape[-1])
+    counted = (batch.is_word[:, np.newaxis] & batch.known).astype(A.dtype)
+    without = T[..., itself, itself] * counted
+    link = counted - without
+    with_link, rest = (rows.sum(axis=(0, 2)) for rows in (link, without))
+    share = balance * np.minimum(1, with_link / np.maximum(rest, 1e-9))
+    counts = link + without * np.asarray(share, A.dtype)[:, np.newaxis]
+    counts *= (batch.importance / np.maximum(counts.sum(axis=(0, 2)), 1e-9))[:, np.newaxis]
+    surprise = -(T * np.log(np.maximum(A, 1e-20))).sum(axis=3)
+    return float((surprise * counts).sum()), (A - T) * counts[..., np.newaxis]

@@ -1,6 +1,6 @@
 """A language model learned with PyTorch: a causal stack of layers whose outputs are scores of the next word.
 
-The same arithmetic as `attn_cli.models.language`, on padded batches, with gradients; a test compares the two.
+The same arithmetic as `attn_cli.models.encoder`, on padded batches, with gradients; a test compares the two.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from attn_cli.io.escape import visible
 from attn_cli.io.progress import Stage, StageReport
 from attn_cli.learn.language_score import ON_REPEATED, PATTERNS, HeadMeasures, measure_heads, names_of
 from attn_cli.learn.treebank import Sentence, read_treebank
-from attn_cli.models.language import matrix_of
+from attn_cli.models.encoder import matrix_of
 from attn_cli.models.model_file import read_model, write_model
 from attn_cli.vectors.lookup import open_table
 from attn_cli.vectors.open_vectors import Vectors

@@ -13,7 +13,7 @@ import numpy as np
 from attn_cli.io.files import data_path
 from attn_cli.learn.language_score import perplexity as of_model
 from attn_cli.learn.treebank import read_treebank
-from attn_cli.models.language import word_number
+from attn_cli.models.encoder import word_number
 from attn_cli.models.model_file import BUNDLED, named
 from attn_cli.vectors.table import bundled
 from data.making.corpus import lines

@@ -6,8 +6,7 @@ import lzma
 import pytest
 
 from attn_cli.errors import InputError
-from attn_cli.learn.passages import read_passages
-from attn_cli.learn.treebank import Antecedents
+from attn_cli.learn.treebank import Antecedents, read_passages
 
 TOKENS = ["Anna", ",", "who", "saw", "Bo", ",", "knew", "she", "liked", "him", "."]
 SHE = {"tokens": TOKENS, "pronoun": 7, "antecedents": [[0, 1]], "candidates": [[0, 1], [4, 5]], "source": "a"}

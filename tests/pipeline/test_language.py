@@ -11,7 +11,7 @@ from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.errors import UsageError
 from attn_cli.io.files import data_path
 from attn_cli.learn.language_score import perplexity
-from attn_cli.models.language import MASK, UNKNOWN, causal, matrix_of
+from attn_cli.models.encoder import MASK, UNKNOWN, causal, matrix_of
 from attn_cli.models.model_file import BUNDLED, bundled
 from attn_cli.vectors.lookup import embed
 from attn_cli.vectors.table import bundled as vectors

@@ -57,8 +57,8 @@ def score(
 
     Example: attn learn score roles en_ewt-ud-dev.conllu
     """
-    from attn_cli.learn.passages import read_sentences
     from attn_cli.learn.score import score as measure
+    from attn_cli.learn.treebank import read_sentences
     from attn_cli.models.model_file import named
     from attn_cli.pipeline.embed import check_pairing
     from attn_cli.render.blocks import Say

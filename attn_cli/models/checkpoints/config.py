@@ -6,13 +6,14 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes
 from attn_cli.models.checkpoints.blocks import ACTIVATIONS
 
+Kind = TypeVar("Kind")
 LARGEST_FILE = 1 << 22
 MOST = 1 << 20  # no size in a config but that of a vocabulary is larger
 SPELLED = 60  # how much of a bad value an error shows
@@ -48,9 +49,7 @@ INERT = re.compile(
 class Keys(NamedTuple):
     """The keys of a config.json, or of an object in it, that a family of models knows."""
 
-    reads: Mapping[
-        str, object
-    ]  # with the family's default; None where there is none, or it follows from others
+    reads: Mapping[str, object]  # with the default; None where there is none, or it follows from others
     idle: frozenset[str] = frozenset()  # known to change no number of this family
     parts: Mapping[str, Keys] = {}  # the keys of the objects in it
 
@@ -89,30 +88,27 @@ class Config(NamedTuple):
 
     def flag(self, name: str) -> bool:
         """Return true or false."""
-        value = self._value(name)
-        if not isinstance(value, bool):
-            raise self.refused(name, "true or false")
-        return value
+        return self._of(name, bool, "true or false")
 
     def word(self, name: str) -> str:
         """Return a string."""
-        value = self._value(name)
-        if not isinstance(value, str):
-            raise self.refused(name, "a string")
-        return value
+        return self._of(name, str, "a string")
 
     def several(self, name: str) -> list[object]:
         """Return a list."""
+        return self._of(name, list, "a list")
+
+    def _of(self, name: str, kind: type[Kind], wanted: str) -> Kind:
         value = self._value(name)
-        if not isinstance(value, list):
-            raise self.refused(name, "a list")
+        if not isinstance(value, kind):
+            raise self.refused(name, wanted)
         return value
 
     def each(self, name: str, count: int) -> list[object]:
         """Return a list that has a value for each of `count` layers."""
-        value = self._value(name)
-        if not isinstance(value, list) or len(value) != count:
-            raise self.refused(name, f"a list with a value for each of {count} layers")
+        wanted = f"a list with a value for each of {count} layers"
+        if len(value := self._of(name, list, wanted)) != count:
+            raise self.refused(name, wanted)
         return value
 
     def optional(self, name: str) -> float | None:

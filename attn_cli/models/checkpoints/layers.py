@@ -88,6 +88,20 @@ class Reader(NamedTuple):
         projected = product(x.reshape(-1, x.shape[-1]), matrix, self.stack.in_out, b, activation)
         return projected.reshape(*x.shape[:-1], projected.shape[-1])
 
+    def linear_weights(self, name: str, given: int, made: int) -> tuple[Array, Array | None]:
+        """Return W (given, made), as in x W, and b (made,)."""
+        W = self.weights.read(f"{name}.weight", *((given, made) if self.stack.in_out else (made, given)))
+        W = W if self.stack.in_out else np.ascontiguousarray(W.T)
+        return W, self.weights.maybe(f"{name}.bias", made)
+
+    def by_head(self, M: Array, side: str, fused: bool) -> Array:
+        """Return the queries', keys' or values' part of what makes them, (..., made), head by head: (..., h, d_k)."""
+        if not fused:
+            return M.reshape(*M.shape[:-1], -1, self.stack.d_k)
+        shape, axis = ((self.stack.heads, 3), -2) if self.stack.by_head else ((3, self.stack.heads), -3)
+        own: Array = np.moveaxis(M.reshape(*M.shape[:-1], *shape, self.stack.d_k), axis, 0)["qkv".index(side)]
+        return own
+
     def joined(self, layer: Layer, prefix: str, output: Array) -> Array:
         """Return the heads' outputs side by side, times W_o: (b, n_q, d); `prefix` is "cross_" for cross-attention."""
         b, h, rows, d_v = output.shape
@@ -231,17 +245,21 @@ class Layers:
 
     def _projections(self, layer: Layer, prefix: str, x: Array, context: Array) -> list[Array]:
         """Return the queries (b, h, n_q, d_k), and the keys and values (b, kv heads, n_k, d_k)."""
-        stack, d_k = self.stack, self.stack.d_k
-        if "qkv" in layer.names:
-            all_three = self._linear(layer, "qkv", x, 3 * stack.heads * d_k)
-            shape, axis = ((stack.heads, 3), 3) if stack.by_head else ((3, stack.heads), 2)
-            q, k, v = np.moveaxis(all_three.reshape(*x.shape[:2], *shape, d_k), axis, 0)
-        else:
-            asked = (("q", x, stack.heads), ("k", context, stack.kv_heads), ("v", context, stack.kv_heads))
-            q, k, v = (
-                self._linear(layer, prefix + role, side, heads * d_k).reshape(*side.shape[:2], heads, d_k)
-                for role, side, heads in asked
+        made, fused = (
+            {"q": self.stack.heads, "k": self.stack.kv_heads, "v": self.stack.kv_heads},
+            "qkv" in layer.names,
+        )
+        all_three = self._linear(layer, "qkv", x, 3 * self.stack.heads * self.stack.d_k) if fused else None
+        q, k, v = (
+            self.reader.by_head(
+                self._linear(layer, prefix + role, x if role == "q" else context, heads * self.stack.d_k)
+                if all_three is None
+                else all_three,
+                role,
+                fused,
             )
+            for role, heads in made.items()
+        )
         if "q_norm" in layer.names:
             q, k = self._normed(layer, "q_norm", q), self._normed(layer, "k_norm", k)
         return [M.transpose(0, 2, 1, 3) for M in (q, k, v)]

@@ -200,51 +200,28 @@ def read_layer_weights(
     weights: Weights, stack: Stack, layer: Layer, prefix: str, wanted: Sequence[int]
 ) -> LayerWeights:
     """Return the weights of the wanted heads; `prefix` is "cross_" for cross-attention, else empty."""
-    sides = [_of_side(weights, stack, layer, prefix, side) for side in "qkv"]
+    reader, fused = Reader(weights, stack), "qkv" in layer.names
+    sides = []
+    for side in "qkv":
+        made = stack.d_k * (3 * stack.heads if fused else stack.heads if side == "q" else stack.kv_heads)
+        matrices = reader.linear_weights(
+            layer.place + layer.names["qkv" if fused else prefix + side], stack.d, made
+        )
+        sides.append([None if M is None else reader.by_head(M, side, fused) for M in matrices])
     shared = stack.heads // stack.kv_heads
     heads = {}
     for h in wanted:
-        at = (h, h // shared, h // shared)
-        W_q, W_k, W_v = (W[:, n] for (W, _), n in zip(sides, at, strict=True))
-        b_q, b_k, b_v = (None if b is None else b[n] for (_, b), n in zip(sides, at, strict=True))
+        of_heads = zip(sides, (h, h // shared, h // shared), strict=True)
+        parts = [[None if M is None else M[..., n, :] for M in side] for side, n in of_heads]
+        (W_q, b_q), (W_k, b_k), (W_v, b_v) = parts
+        assert W_q is not None and W_k is not None and W_v is not None
         heads[h] = HeadWeights(str(h), W_q, W_k, W_v, b_q, b_k, b_v)
-    width = stack.heads * stack.d_k
+    width, name = stack.heads * stack.d_k, layer.place + layer.names[f"{prefix}o"]
     is_small = width * stack.d <= MOST_JOINING
-    W_o, b_o = _linear(weights, stack, layer, f"{prefix}o", width, stack.d) if is_small else (None, None)
-    return LayerWeights(heads, _qk_norm(weights, stack, layer), W_o, b_o)
-
-
-def _of_side(
-    weights: Weights, stack: Stack, layer: Layer, prefix: str, side: str
-) -> tuple[Array, Array | None]:
-    """Return W (d, heads, d_k) and b (heads, d_k) of the queries, the keys or the values."""
-    d, d_k = stack.d, stack.d_k
-    if "qkv" in layer.names:
-        W, b = _linear(weights, stack, layer, "qkv", d, 3 * stack.heads * d_k)
-        shape, axis = ((stack.heads, 3, d_k), 1) if stack.by_head else ((3, stack.heads, d_k), 0)
-        own = "qkv".index(side)
-        b_own = None if b is None else np.moveaxis(b.reshape(shape), axis, 0)[own]
-        return np.moveaxis(W.reshape(d, *shape), axis + 1, 0)[own], b_own
-    heads = stack.heads if side == "q" else stack.kv_heads
-    W, b = _linear(weights, stack, layer, prefix + side, d, heads * d_k)
-    return W.reshape(d, heads, d_k), None if b is None else b.reshape(heads, d_k)
-
-
-def _linear(
-    weights: Weights, stack: Stack, layer: Layer, role: str, given: int, made: int
-) -> tuple[Array, Array | None]:
-    """Return W (given, made), as in x W, and b (made,)."""
-    name = layer.place + layer.names[role]
-    shape = (given, made) if stack.in_out else (made, given)
-    W = weights.read(f"{name}.weight", *shape)
-    return W if stack.in_out else np.ascontiguousarray(W.T), weights.maybe(f"{name}.bias", made)
-
-
-def _qk_norm(weights: Weights, stack: Stack, layer: Layer) -> QKNorm | None:
-    """Return the norm weights of the RMS norm on queries and keys (QK norm)."""
-    if "q_norm" not in layer.names:
-        return None
-    q, k = (
-        weights.read(f"{layer.place}{layer.names[name]}.weight", stack.d_k) for name in ("q_norm", "k_norm")
-    )
-    return QKNorm(1 + q, 1 + k) if "less one" in stack.norm else QKNorm(q, k)
+    W_o, b_o = reader.linear_weights(name, width, stack.d) if is_small else (None, None)
+    qk_norm = None
+    if "q_norm" in layer.names:
+        read = (f"{layer.place}{layer.names[role]}.weight" for role in ("q_norm", "k_norm"))
+        less = 1 if "less one" in stack.norm else 0
+        qk_norm = QKNorm(*(less + weights.read(name, stack.d_k) for name in read))
+    return LayerWeights(heads, qk_norm, W_o, b_o)

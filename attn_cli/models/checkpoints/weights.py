@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from attn_cli.io.array_types import Array, Ints
 
+    Activation = Callable[[Array], Array]
+
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 MOST_HEADER, MOST_INDEX = 1 << 24, 1 << 25
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
@@ -178,12 +180,8 @@ def _no_weights(folder: str) -> FileError:
     )
 
 
-if TYPE_CHECKING:
-    Activation = Callable[[Array], Array]
 PART = 1 << 21  # numbers of a matrix that a thread holds at once
-SMALL = (
-    1 << 18
-)  # numbers of a matrix that one thread multiplies alone, or of a product that it finishes alone
+SMALL = 1 << 18  # numbers of a matrix, or of a product, that one thread multiplies or finishes alone
 NEAR = 1 << 15  # numbers that are activated at once: they stay in the processor's cache
 SUMS = 2  # parts of a matrix in-out, whose products are added: fixed, so that threads do not change the sum
 _file_position = Lock()
@@ -229,46 +227,39 @@ def product(
 
     Each thread finishes what it has multiplied, while that is in its processor's cache.
     """
-    return (_times_in_out if in_out else _times_out_in)(x, matrix, b, activation)
-
-
-def _times_out_in(x: Array, matrix: Stored, b: Array | None, activation: Activation | None) -> Array:
-    rows, width = matrix.entry.shape
-    found = np.empty((rows, len(x)), np.float32)
-    step = _rows_at_once(rows, width)
-
-    def multiply(start: int, room: NDArray[np.uint8]) -> None:
-        W = matrix.rows(start, min(step, rows - start), room)
-        part = np.matmul(W, x.T, out=found[start : start + len(W)])
-        _finish(part, None if b is None else b[start : start + len(W), None], activation)
-
-    _in_threads(range(0, rows, step), multiply, step * width * matrix.entry.dtype.itemsize)
-    return found.T
-
-
-def _times_in_out(x: Array, matrix: Stored, b: Array | None, activation: Activation | None) -> Array:
     rows, width = matrix.entry.shape
     step = _rows_at_once(rows, width)
+    room = step * width * matrix.entry.dtype.itemsize
+    if not in_out:
+        found = np.empty((rows, len(x)), np.float32)
+
+        def multiply(start: int, room: NDArray[np.uint8]) -> None:
+            W = matrix.rows(start, min(step, rows - start), room)
+            part = np.matmul(W, x.T, out=found[start : start + len(W)])
+            _finish(part, None if b is None else b[start : start + len(W), None], activation)
+
+        _in_threads(range(0, rows, step), multiply, room)
+        return found.T
     each = max(step, math.ceil(rows / SUMS))
     sums = np.zeros((math.ceil(rows / each), len(x), width), np.float32)
 
-    def multiply(number: int, room: NDArray[np.uint8]) -> None:
+    def add_up(number: int, room: NDArray[np.uint8]) -> None:
         end = min((number + 1) * each, rows)
         for start in range(number * each, end, step):
             W = matrix.rows(start, min(step, end - start), room)
             sums[number] += x[:, start : start + len(W)] @ W
 
-    def add(start: int, _: NDArray[np.uint8]) -> None:
+    def finish(start: int, _: NDArray[np.uint8]) -> None:
         part = sums[0, start : start + several]
         for other in sums[1:]:
             part += other[start : start + several]
         _finish(part, b, activation)
 
-    _in_threads(range(len(sums)), multiply, step * width * matrix.entry.dtype.itemsize)
+    _in_threads(range(len(sums)), add_up, room)
     several = math.ceil(len(x) / min(math.ceil(sums[0].size / SMALL), len(x)))
-    _in_threads(range(0, len(x), several), add, 0)
-    found: Array = sums[0]
-    return found
+    _in_threads(range(0, len(x), several), finish, 0)
+    made: Array = sums[0]
+    return made
 
 
 def _finish(part: Array, b: Array | None, activation: Activation | None) -> None:
@@ -293,13 +284,14 @@ def _rows_at_once(rows: int, width: int) -> int:
 def _in_threads(tasks: range, do: Callable[[int, NDArray[np.uint8]], None], size: int) -> None:
     """Do every task, each thread with `size` bytes of room; a single one at once."""
 
-    def quietly(task: int, room: NDArray[np.uint8]) -> None:
-        with np.errstate(over="ignore", invalid="ignore", under="ignore"):  # which is each thread's own
-            do(task, room)
-
     def worker() -> Callable[[int], None]:
         room = np.empty(size, np.uint8)
-        return lambda task: quietly(task, room)
+
+        def quietly(task: int) -> None:
+            with np.errstate(over="ignore", invalid="ignore", under="ignore"):  # which is each thread's own
+                do(task, room)
+
+        return quietly
 
     if len(tasks) == 1:
         worker()(tasks[0])

@@ -8,11 +8,11 @@ import pytest
 
 from attn_cli.errors import InputError
 from attn_cli.learn.batches import Batch
-from attn_cli.learn.one_layer import loss_and_gradient
 from attn_cli.learn.relations import balances
 from attn_cli.learn.score import head_weights
 from attn_cli.models.model_file import read_model
 from attn_cli.vectors.lookup import open_table
+from data.making.deep import loss_and_gradient
 from data.making.imitation import Teachers
 from data.making.lower import Lower
 from data.making.tests.running import making

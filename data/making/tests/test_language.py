@@ -16,8 +16,8 @@ import pytest
 from attn_cli.errors import InputError
 from attn_cli.io.array_files import read_safetensors
 from attn_cli.learn.language_score import PATTERNS, perplexity
+from attn_cli.models.encoder import causal, matrix_of
 from attn_cli.models.int8 import EXPONENTS, quantized
-from attn_cli.models.language import causal, matrix_of
 from attn_cli.models.model_file import model_arrays, read_model
 from attn_cli.vectors.lookup import embed
 from attn_cli.vectors.table import bundled

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from attn_cli.learn.passages import read_passages
+from attn_cli.learn.treebank import read_passages
 from data.making.make_passages import MOST_OF_A_NOUN, repeat
 from data.making.tests.running import making
 
