@@ -1,6 +1,7 @@
 """Learning attention: the gradient, the steps, the lessons, and training as a user runs it."""
 
 import json
+import lzma
 import os
 import signal
 import subprocess
@@ -72,16 +73,6 @@ def learner(words, blend=0.5, balance=0.3, seed=0, reach=2, d_k=2):
 
 
 # The gradient
-
-
-def test_the_batch_that_the_gradient_is_tested_on_has_all_that_is_hard():
-    words, batch = lessons()
-    assert not batch.is_word.all(), "padding"
-    assert (batch.is_word & (batch.words == UNKNOWN)).any(), "words without a vector"
-    assert (batch.features == len(words.names)).any() and (batch.features < len(words.names)).any()
-    assert (batch.is_word[:, None] & ~batch.has_link).any(), "rows without a link"
-    assert ((batch.targets > 0).sum(axis=3) > 1).any(), "rows with several links"
-    assert batch.words.shape[1] > 2 * 2, "words further apart than the reach"
 
 
 @pytest.mark.parametrize(("blend", "balance"), [(0.0, 0.3), (0.5, 0.3), (1.0, 1.0), (0.25, 0.0)])
@@ -189,17 +180,6 @@ def test_with_blend_it_is_enough_to_find_one_of_the_wanted_words():
     assert loss > 0 and slope[0, 0, 0, 1] < 0 < slope[0, 0, 0, 0]
 
 
-def test_a_slope_sums_to_zero_in_each_row_for_a_constant_added_to_scores_changes_nothing():
-    _, batch = lessons(tuple(RELATIONS))
-    scores = np.random.default_rng(0).standard_normal(batch.targets.shape)
-    scores[~np.broadcast_to(batch.is_word[:, None, None], scores.shape)] = -1e9
-    A = np.exp(scores - scores.max(axis=3, keepdims=True))
-    A /= A.sum(axis=3, keepdims=True)
-    _, slope = loss_and_gradient(A, batch, 0.5, 0.3)
-    np.testing.assert_allclose(slope.sum(axis=3), 0, atol=1e-15)
-    assert not slope[np.broadcast_to(~batch.is_word[:, None], slope.shape[:3])].any()
-
-
 def test_rows_without_the_relation_count_together_balance_times_as_much_as_those_with_it():
     n = 9
     batch = one_row([1 / n] * n)
@@ -245,20 +225,6 @@ def test_adam_moves_as_pytorchs_does(torch):
             np.testing.assert_allclose(value, theirs[name].detach().numpy(), rtol=1e-12, atol=1e-12)
 
 
-def test_a_step_goes_down_and_restoring_goes_back():
-    words, batch = lessons()
-    made = learner(words)
-    before = made.copy()
-    first = made.learn(batch, 0.01)
-    for _ in range(30):
-        last = made.learn(batch, 0.01)
-    assert last < first * 0.8
-    made.restore(before)
-    assert made.gradients(batch)[0] == pytest.approx(first, rel=1e-12)
-    for name, value in before.items():
-        np.testing.assert_array_equal(made.parameters[name], value)
-
-
 def test_before_anything_is_learned_a_relation_that_is_a_distance_is_known():
     words, batch = lessons(("previous", "next"))
     settings = TrainSettings(dim=4, reach=3, blend=0.5, balance=0.3)
@@ -298,20 +264,6 @@ def test_targets_sum_to_one_and_a_word_without_the_relation_looks_at_itself():
                 assert batch.has_link[s, h, i] == (i in wanted)
 
 
-def test_a_hidden_word_is_shown_as_unknown():
-    words = Vocabulary(table(), 5, 2, HEADS)
-    lesson = words.encode(parsed(LINES[0]))
-    hidden = np.array([True, False, False, True, False])
-    batch = words.batch([lesson], [hidden])
-    assert (batch.words[0] == UNKNOWN).tolist() == [
-        True,
-        False,
-        False,
-        True,
-        True,
-    ]  # no vector for the full stop
-
-
 def test_features_are_shapes_then_endings_then_the_commonest_words():
     names = feature_names(table(), 2, 3)
     assert names[: len(SHAPES)] == list(SHAPES)
@@ -327,13 +279,8 @@ def test_batches_hold_every_sentence_once_and_no_more_words_than_they_may(size, 
     assert sorted(i for group in groups for i in group) == list(range(300))
     for group in groups:
         assert len(group) == 1 or max(lengths[i] for i in group) * len(group) <= size
-
-
-def test_batches_are_of_like_length_so_that_little_is_padding():
-    lengths = np.random.default_rng(6).integers(1, 60, 2000).tolist()
-    groups = batches(lengths, 1500, np.random.default_rng(0))
-    padded = sum(max(lengths[i] for i in group) * len(group) for group in groups)
-    assert padded < 1.15 * sum(lengths)
+    if size == 200:  # of like length, so that little is padding
+        assert sum(max(lengths[i] for i in group) * len(group) for group in groups) < 1.2 * sum(lengths)
 
 
 def test_two_sentences_joined_keep_each_its_own_links():
@@ -427,21 +374,6 @@ def test_what_can_be_learned_is_learned(little):
         assert told[-1].accuracy[score.name] == pytest.approx(score.accuracy, abs=0.02)
 
 
-def test_before_learning_the_little_language_is_guessed_at(little):
-    from attn_cli.learn.treebank import read_treebank
-    from attn_cli.vectors.lookup import open_table
-
-    dev = read_treebank(str(little / "dev.conllu"))
-    rights = [
-        Trainer(
-            open_table(str(little / VECTOR_FILE)), ["subject", "object"], dev, dev,
-            TrainSettings(**{**vars(QUICK), "seed": seed}),
-        ).accuracy(lambda stage: None)
-        for seed in range(8)
-    ]  # fmt: skip
-    assert np.mean([list(right.values()) for right in rights]) < 0.5
-
-
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_gives_others(little):
     short = {**vars(QUICK), "epochs": 2}
     files = [little / f"{name}.safetensors" for name in "abc"]
@@ -498,8 +430,21 @@ def test_training_and_the_program_compute_the_same_weights(little):
 OPTIONS = ["-e", VECTOR_FILE, "--relations", "subject,object", "--dim", "4", "--reach", "2"]
 
 
-def test_the_command_writes_a_model_that_the_others_read(little):
-    train = ["learn", "train", "train.conllu", "--dev", "dev.conllu", "-o", "my model.safetensors"]
+def test_the_command_writes_a_model_of_several_treebanks_that_the_others_read(little):
+    whole = (little / "train.conllu").read_text()
+    half = whole.index("\n\n", len(whole) // 2) + 2
+    (little / "train.conllu").write_text(whole[:half])
+    (little / "rest.conllu.xz").write_bytes(lzma.compress(whole[half:].encode()))
+    train = [
+        "learn",
+        "train",
+        "train.conllu",
+        "rest.conllu.xz",
+        "--dev",
+        "dev.conllu",
+        "-o",
+        "my model.safetensors",
+    ]
     ran = attn(*train, *OPTIONS, "--epochs", "6", "--rate", "0.02", cwd=little)
     assert (ran.code, ran.out) == (0, ""), ran.err
     assert "epoch 1:" in ran.err and "epoch 6:" in ran.err and "my model.safetensors" in ran.err
@@ -509,7 +454,7 @@ def test_the_command_writes_a_model_that_the_others_read(little):
     assert used.code == 0, used.err
     record = json.loads(used.out)
     assert (record["projection"]["source"], record["head"]) == ("learned", "subject")
-    assert record["learned"]["trained_on"] == ["train.conllu"]
+    assert record["learned"]["trained_on"] == ["train.conllu", "rest.conllu.xz"]
     assert record["learned"]["scored_on"] == "dev.conllu"
     scored = attn(
         "learn", "score", "my model.safetensors", "dev.conllu", "-e", VECTOR_FILE, "-f", "json", cwd=little
@@ -519,29 +464,8 @@ def test_the_command_writes_a_model_that_the_others_read(little):
     assert list(by_name) == ["subject", "object"]
     told = record["learned"]["accuracy"], record["learned"]["baseline"]
     assert told == (by_name["subject"]["accuracy"], by_name["subject"]["baseline"])
-    assert set(os.listdir(little)) == {VECTOR_FILE, "train.conllu", "dev.conllu", "my model.safetensors"}
-
-
-def test_a_packed_treebank_and_two_parts_of_one_teach_the_same(little):
-    import lzma
-
-    whole = (little / "train.conllu").read_text()
-    half = whole.index("\n\n", len(whole) // 2) + 2
-    (little / "one").mkdir()
-    (little / "two").mkdir()
-    (little / "one" / "train.conllu").write_bytes(lzma.compress(whole.encode()))
-    (little / "two" / "train.conllu").write_text(whole[:half])
-    (little / "two" / "rest.conllu").write_text(whole[half:])
-    arrays = []
-    for banks in (["train.conllu"], ["one/train.conllu"], ["two/train.conllu", "two/rest.conllu"]):
-        train_file(
-            [str(little / bank) for bank in banks], str(little / "m.safetensors"), [],
-            str(little / VECTOR_FILE), TrainSettings(**{**vars(QUICK), "epochs": 1}), lambda stage: None,
-            lambda epoch: None,
-        )  # fmt: skip
-        arrays.append(np.array(read_model(str(little / "m.safetensors")).last.heads[0].W_q))
-    np.testing.assert_allclose(arrays[1], arrays[0], rtol=1e-3, atol=1e-5)  # a unit of float16
-    np.testing.assert_allclose(arrays[2], arrays[0], rtol=1e-3, atol=1e-5)  # a unit of float16
+    texts = {VECTOR_FILE, "train.conllu", "rest.conllu.xz", "dev.conllu"}
+    assert set(os.listdir(little)) == texts | {"my model.safetensors"}
 
 
 WRONG = {
@@ -578,14 +502,6 @@ def test_wrong_usage_is_2_and_names_what_is_wrong(kind, little):
     assert set(os.listdir(little)) == {VECTOR_FILE, "train.conllu", "dev.conllu"}
 
 
-@pytest.mark.parametrize("missing", ["treebank", "output"])
-def test_what_must_be_given_is_asked_for(missing, little):
-    args = [] if missing == "treebank" else ["train.conllu"]
-    args += ["-o", "model.safetensors"] if missing == "treebank" else []
-    ran = attn("learn", "train", *args, cwd=little)
-    assert (ran.code, ran.out) == (2, "") and "Missing" in ran.err
-
-
 @pytest.mark.parametrize(
     ("args", "code"),
     [
@@ -617,20 +533,6 @@ def test_sentences_too_long_to_learn_from_are_not_all_there_may_be(little):
     (little / "long.conllu").write_text(conllu(long))
     ran = attn("learn", "train", "long.conllu", *OPTIONS, "-o", "m.safetensors", cwd=little)
     assert (ran.code, ran.out) == (65, "") and ran.err.count("\n") == 1
-
-
-@pytest.fixture
-def without_torch(tmp_path_factory):
-    """An environment in which PyTorch cannot be imported."""
-    folder = tmp_path_factory.mktemp("stub")
-    (folder / "torch.py").write_text("raise ImportError('there is no torch here')\n")
-    return {"PYTHONPATH": str(folder)}
-
-
-def test_one_layer_needs_no_pytorch(little, without_torch):
-    options = [*OPTIONS, "--epochs", "1", "--dev", "dev.conllu", "-o", "m.safetensors"]
-    ran = attn("learn", "train", "train.conllu", *options, cwd=little, env=without_torch)
-    assert ran.code == 0, ran.err
 
 
 # Interrupted

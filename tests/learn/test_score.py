@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from attn_cli.learn.relations import RELATIONS
-from attn_cli.learn.score import Score, head_weights, score
+from attn_cli.learn.score import Score, score
 from attn_cli.learn.treebank import Antecedents, Sentence
 from attn_cli.models.model_file import bundled, read_model
 from attn_cli.vectors.spelling import features
@@ -74,17 +74,6 @@ def weights_by_hand(made, h, words):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_weights_are_those_of_the_formula(seed, tmp_path):
-    stack, made = model(tmp_path, seed=seed)
-    for sentence in SENTENCES:
-        ours = head_weights(stack, models.table(), sentence.words)
-        for h, name in enumerate(NAMES):
-            np.testing.assert_allclose(
-                ours[name], weights_by_hand(made, h, sentence.words), rtol=0, atol=1e-12
-            )
-
-
-@pytest.mark.parametrize("seed", range(6))
 def test_accuracy_baseline_count_and_precision_are_those_counted_by_hand(seed, tmp_path):
     stack, made = model(tmp_path, seed=seed)
     scores = score(stack, models.table(), SENTENCES, silent)
@@ -106,7 +95,7 @@ def test_accuracy_baseline_count_and_precision_are_those_counted_by_hand(seed, t
         assert one.precision == right / drawn and drawn > count / 2
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_hard_content_and_the_nearest_of_a_kind_are_those_counted_by_hand(seed, tmp_path):
     stack, made = model(tmp_path, seed=seed)
     flat = {name: value * 0 if name in ("0.R", "0.b") else value for name, value in made.items()}
@@ -181,13 +170,6 @@ def test_a_head_that_draws_no_link_to_another_word_has_no_precision(tmp_path):
         assert (one.accuracy, one.precision) == (0, None)
 
 
-def test_the_baseline_is_the_best_single_distance(tmp_path):
-    stack, _ = model(tmp_path, ["modifier", "determiner", "previous"])
-    by_name = {one.name: one.baseline for one in score(stack, models.table(), SENTENCES, silent)}
-    # One step left finds big of cat, twice; two steps left finds The and Big, one step left finds a.
-    assert by_name == {"modifier": 1.0, "determiner": 0.5, "previous": 1.0}
-
-
 def test_a_relation_that_no_word_has_has_no_score(tmp_path):
     stack, _ = model(tmp_path, ["possessor", "subject", "oblique"])
     found = score(stack, models.table(), SENTENCES[:1], silent)
@@ -235,10 +217,8 @@ def test_the_json_has_the_shape_that_the_design_states(how, files):
     if "jsonl" in how[1]:
         assert text.count("\n") == 1
     record = json.loads(text)
-    assert list(record)[:2] == ["schema", "kind"] and (record["schema"], record["kind"]) == (
-        "attn/1",
-        "score",
-    )
+    assert list(record.items())[:2] == [("schema", "attn/1"), ("kind", "score")]
+    assert [error.message[:200] for error in SCHEMA.iter_errors(record)] == []
     assert (record["model"], record["treebank"]) == ("model.safetensors", "bank.conllu")
     assert record["sentences"] == len(BANK)
     assert [list(head) for head in record["heads"]] == [
@@ -249,11 +229,6 @@ def test_the_json_has_the_shape_that_the_design_states(how, files):
     assert [tuple(head.values()) for head in record["heads"]] == [tuple(one) for one in wanted]
     none = record["heads"][1]
     assert none == dict.fromkeys(Score._fields) | {"name": "possessor", "count": 0, "precision": 0}
-
-
-def test_the_json_fits_the_schema(files):
-    record = json.loads(attn(*SCORE, "-f", "json", cwd=files).out)
-    assert [error.message[:200] for error in SCHEMA.iter_errors(record)] == []
 
 
 def test_the_table_shows_every_head_and_a_dash_where_no_word_has_the_relation(files):
@@ -277,11 +252,6 @@ def test_the_table_shows_every_head_and_a_dash_where_no_word_has_the_relation(fi
         f"{one.content:.3f}",
         str(one.count),
     ]
-
-
-def test_where_only_ascii_can_be_written_the_table_is_ascii(files):
-    ran = attn(*SCORE, cwd=files, env={"PYTHONIOENCODING": "ascii"})
-    assert ran.code == 0 and ran.out.isascii() and "\\u" not in ran.out
 
 
 @pytest.mark.parametrize(

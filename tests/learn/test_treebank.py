@@ -209,34 +209,32 @@ def test_what_is_no_regular_file_is_not_read(tmp_path):
 # Without punctuation
 
 
-def test_without_punctuation_governors_are_counted_anew():
-    text = "“/PUNCT/4/punct Yes/INTJ/4/discourse ,/PUNCT/2/punct go/VERB/0/root ,/PUNCT/6/punct Ann/PROPN/4/vocative"
-    assert parsed(text + " !/PUNCT/4/punct").without_punctuation() == parsed(
-        "Yes/INTJ/2/discourse go/VERB/0/root Ann/PROPN/2/vocative"
-    )
-
-
-def test_what_a_mark_governs_goes_to_the_marks_governor():
-    chain = "a/X/2/dep -/PUNCT/3/punct -/PUNCT/4/punct b/VERB/0/root c/X/2/dep"
-    assert parsed(chain).without_punctuation() == parsed("a/X/2/dep b/VERB/0/root c/X/2/dep")
-
-
-def test_what_a_mark_that_is_the_root_governs_becomes_a_root():
-    bare = parsed("?/PUNCT/0/root why/ADV/1/dep not/PART/2/dep").without_punctuation()
-    assert bare == Sentence(("why", "not"), (-1, 0), ("dep", "dep"), ("ADV", "PART"))
-
-
-def test_a_sentence_of_marks_alone_becomes_empty():
-    assert parsed("./PUNCT/0/root ./PUNCT/1/punct").without_punctuation() == Sentence((), (), (), ())
-
-
-def test_a_sentence_without_marks_stays_as_it_is():
-    assert parsed(DOG).without_punctuation() == parsed(DOG)
-
-
-def test_marks_that_govern_each_other_in_a_ring_do_not_hang():
-    ring = "./PUNCT/2/punct ./PUNCT/1/punct x/X/1/dep"
-    assert parsed(ring).without_punctuation() == Sentence(("x",), (-1,), ("dep",), ("X",))
+@pytest.mark.parametrize(
+    ("text", "bare"),
+    [
+        (  # governors are counted anew
+            "“/PUNCT/4/punct Yes/INTJ/4/discourse ,/PUNCT/2/punct go/VERB/0/root ,/PUNCT/6/punct "
+            "Ann/PROPN/4/vocative !/PUNCT/4/punct",
+            parsed("Yes/INTJ/2/discourse go/VERB/0/root Ann/PROPN/2/vocative"),
+        ),
+        (  # what a mark governs goes to the mark's governor
+            "a/X/2/dep -/PUNCT/3/punct -/PUNCT/4/punct b/VERB/0/root c/X/2/dep",
+            parsed("a/X/2/dep b/VERB/0/root c/X/2/dep"),
+        ),
+        (  # what a mark that is the root governs becomes a root
+            "?/PUNCT/0/root why/ADV/1/dep not/PART/2/dep",
+            Sentence(("why", "not"), (-1, 0), ("dep", "dep"), ("ADV", "PART")),
+        ),
+        ("./PUNCT/0/root ./PUNCT/1/punct", Sentence((), (), (), ())),
+        (DOG, parsed(DOG)),
+        (
+            "./PUNCT/2/punct ./PUNCT/1/punct x/X/1/dep",
+            Sentence(("x",), (-1,), ("dep",), ("X",)),
+        ),  # a ring of marks
+    ],
+)
+def test_without_punctuation_a_sentence_is_what_its_words_are(text, bare):
+    assert parsed(text).without_punctuation() == bare
 
 
 @pytest.mark.parametrize("kind", ["words", "blank lines"])

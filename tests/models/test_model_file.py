@@ -121,18 +121,6 @@ def test_numbers_count_and_not_how_they_are_stored(files, tmp_path):
     np.testing.assert_allclose(trace_self(TEXT, single).weights, exact, atol=1e-4)
 
 
-def test_the_same_vectors_in_another_file_are_the_same_vectors(files, tmp_path):
-    from attn_cli.vectors.table import write_table
-
-    settings = files(1)
-    with (tmp_path / "v.safetensors").open("wb") as stream:
-        write_table(stream, models.table().words(), models.table().matrix, {})
-    other = Settings(embedding=str(tmp_path / "v.safetensors"), projection=settings.projection)
-    np.testing.assert_allclose(
-        trace_self(TEXT, settings).weights, trace_self(TEXT, other).weights, rtol=1e-12
-    )
-
-
 # What is refused
 
 
@@ -142,8 +130,7 @@ def test_a_model_without_one_of_its_arrays_is_refused(layers, files):
         if name == "in.W" or name == f"{layers - 1}.W_v":
             continue
         message = refused(files(layers, lambda made, name=name: made.pop(name)))
-        # Without its W_q a layer is no layer, and the one below is the last.
-        assert name in message or name.endswith(".W_q"), message
+        assert name in message
 
 
 def test_what_a_model_may_do_without_must_leave_it_whole(files):
@@ -162,52 +149,29 @@ def misshapen(array):
     yield "a number", array.ravel()[0].reshape(())
 
 
+def of_other_kinds(array):
+    for dtype in ("int8", "int32", "int64", "bool", "uint8", "uint16", "float32"):
+        yield dtype, np.abs(array).astype(dtype)
+
+
+def no_numbers(array):
+    for value in (np.nan, np.inf, -np.inf):
+        yield str(value), np.full(array.shape, value)
+
+
 @LAYERS
-def test_an_array_of_another_shape_is_refused(layers, files):
+@pytest.mark.parametrize(
+    "spoil", [misshapen, of_other_kinds, no_numbers, lambda array: [("huge", array * 1e300)]]
+)
+def test_an_array_of_another_shape_kind_or_size_is_refused_or_does_no_harm(spoil, layers, files):
     wrong = {}
     for name, array in models.arrays(len(NAMES[layers]), layers).items():
-        for how, changed in misshapen(array):
-            if name == "start.names" and how[:6] in ("longer", "shorte"):
+        for how, changed in spoil(array):
+            if name == "start.names" and how[:6] in ("longer", "shorte", "huge"):
                 continue  # bytes more or less make other names, but as many
             found = outcome(files(layers, lambda made, n=name, c=changed: made.update({n: c})))
-            if found != "refused":
+            if found != "refused" and (found != "used" or how not in ("float32", "huge", "uint8")):
                 wrong[name, how] = found
-    assert wrong == {}
-
-
-@LAYERS
-def test_an_array_of_another_kind_of_number_is_refused_or_does_no_harm(layers, files):
-    wrong = {}
-    for name, array in models.arrays(len(NAMES[layers]), layers).items():
-        for dtype in ("int8", "int32", "int64", "bool", "uint8", "uint16", "float32"):
-            changed = np.abs(array).astype(dtype)
-            found = outcome(files(layers, lambda made, n=name, c=changed: made.update({n: c})))
-            if found != "refused" and (found != "used" or dtype[0] in "ib"):
-                wrong[name, dtype] = found
-    assert wrong == {}
-
-
-@LAYERS
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_an_array_with_a_value_that_is_no_number_is_refused(value, layers, files):
-    wrong = {}
-    for name, array in models.arrays(len(NAMES[layers]), layers).items():
-        changed = array.astype(float)
-        changed.flat[:] = value
-        found = outcome(files(layers, lambda made, n=name, c=changed: made.update({n: c})))
-        if found != "refused":
-            wrong[name] = found
-    assert wrong == {}
-
-
-@LAYERS
-def test_numbers_beyond_all_bounds_are_refused_or_do_no_harm(layers, files):
-    wrong = {}
-    for name, array in models.arrays(len(NAMES[layers]), layers).items():
-        if name != "start.names":
-            found = outcome(files(layers, lambda made, n=name, c=array * 1e300: made.update({n: c})))
-            if found not in ("refused", "used"):
-                wrong[name] = found
     assert wrong == {}
 
 
@@ -255,6 +219,7 @@ def test_metadata_that_makes_no_model_is_refused(key, value, files):
     [
         {"scores": []},
         {"scores": {"relations": 3}},
+        {"scores": {"relations": {"accuracy": True, "baseline": 0.5}}},
         {"scores": {"relations": {"accuracy": "high", "baseline": []}}, "scored_on": 5},
         {
             "scores": {"relations": {"accuracy": float("nan"), "baseline": float("inf")}},
@@ -307,12 +272,7 @@ def test_a_file_cut_anywhere_is_refused(files):
         path.write_bytes(whole[:size])
         with pytest.raises(InputError):
             read_model(str(path))
-
-
-def test_a_file_with_bytes_over_is_refused(files):
-    settings = files(1)
-    with Path(settings.projection).open("ab") as stream:
-        stream.write(b"\0")
+    path.write_bytes(whole + b"\0")
     refused(settings)
 
 
@@ -568,13 +528,14 @@ def test_the_bundled_model_reports_unknown_words_on_the_screen_and_in_json():
     ("one", "other"),
     [
         (normalize("NFC", "the café opens"), normalize("NFD", "the café opens")),
+        (normalize("NFC", "a blörptwíng cat"), normalize("NFD", "a blörptwíng cat")),
         ("he doesn't know", "he doesn’t know"),
         ("my sister's dog", "my sister’s dog"),
     ],
 )
 def test_words_that_are_looked_up_alike_are_alike_to_a_bundled_model(one, other, name):
     first, second = (trace_self(text, Settings(projection=name, head="all")) for text in (one, other))
-    assert first.unknown == second.unknown == ()
+    assert len(first.unknown) == len(second.unknown) == ("cat" in one)
     assert first.query_tokens != second.query_tokens
     for ours, theirs in zip(first.heads, second.heads, strict=True):
         np.testing.assert_allclose(ours.weights, theirs.weights, rtol=1e-12)
@@ -584,12 +545,6 @@ def test_to_a_model_that_starts_known_words_from_their_vectors_alone_case_is_all
     one, other = (trace_self(text, Settings(head="all")) for text in ("THE fox runs", "the Fox runs"))
     for ours, theirs in zip(one.heads, other.heads, strict=True):
         np.testing.assert_allclose(ours.weights, theirs.weights, rtol=1e-12)
-
-
-def test_an_unknown_word_is_spelled_alike_however_its_accents_are_stored(files):
-    settings = files(1)
-    one, other = (trace_self(normalize(form, "a blörptwíng cat"), settings) for form in ("NFC", "NFD"))
-    np.testing.assert_array_equal(one.x_query, other.x_query)
 
 
 # What is sound in each part and not in the whole
@@ -612,11 +567,6 @@ def test_a_huge_vector_of_a_spelling_is_refused_in_one_line(files, tmp_path):
 @pytest.mark.parametrize("name", ["all", "mean"])
 def test_a_head_cannot_be_called_what_the_option_means_by_something_else(name, files):
     assert "all or mean" in refused(files(1, names=["relations", name, "other"]))
-
-
-@pytest.mark.parametrize("missing", ["0.W_q", "1.W_q", "2.W_q"])
-def test_a_layer_that_is_missing_is_named(missing, files):
-    assert missing in refused(files(3, lambda made: made.pop(missing)))
 
 
 @pytest.mark.parametrize("columns", [3, None])
@@ -644,12 +594,6 @@ def test_a_model_that_takes_other_numbers_a_word_is_refused_by_every_command(com
     args = ["learn", "score", "m.safetensors", "one.conllu"] if command == "score" else args
     ran = attn(*args, "-e", "v.txt", cwd=tmp_path)
     assert (ran.code, ran.out) == (65, "") and "5 numbers a word" in ran.err
-
-
-def test_a_share_is_a_number(files):
-    facts = {"scores": {"relations": {"accuracy": True, "baseline": 0.5}}}
-    learned = trace_self(TEXT, files(1, facts=facts)).learned
-    assert (learned.accuracy, learned.baseline) == (None, 0.5)
 
 
 @pytest.mark.parametrize(("one", "other"), [("n’t", "n't"), ("’S", "'S"), ("cafe\u0301s", "caf\u00e9s")])

@@ -28,7 +28,6 @@ from tests.learn.test_learn import (  # noqa: F401
     little_language,
     posix,
     torch,
-    without_torch,
     works,
 )
 from tests.parsed import parsed
@@ -38,6 +37,14 @@ QUICK = DeepTraining(
     relations="subject,object", epochs=12, rate=0.02, dim=4, reach=2, endings=20, batch=200, width=16, wide=16, heads=2,
     layers=2, dropout=0.0,
 ).with_defaults()  # fmt: skip
+
+
+@pytest.fixture
+def without_torch(tmp_path_factory):
+    """An environment in which PyTorch cannot be imported."""
+    folder = tmp_path_factory.mktemp("stub")
+    (folder / "torch.py").write_text("raise ImportError('there is no torch here')\n")
+    return {"PYTHONPATH": str(folder)}
 
 
 def test_training_and_the_program_compute_the_same_weights(torch, little):

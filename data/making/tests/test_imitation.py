@@ -20,20 +20,9 @@ from tests.parsed import conllu
 
 NOUNS = ("cat", "dog", "fox", "hen")
 WORDS = (*NOUNS, "eats", "sees", "sleeps", "runs", "here")
-LEARN = [
-    "train",
-    "-e",
-    "v.txt",
-    "--relations",
-    "subject,object",
-    "--layers",
-    "2",
-    "--heads",
-    "2",
-    "--width",
-    "16",
-]
-LEARN += ["--wide", "16", "--rate", "0.1"]
+LEARN = (
+    "train -e v.txt --relations subject,object --layers 2 --heads 2 --width 16 --wide 16 --rate 0.1".split()  # noqa: SIM905
+)
 
 
 @pytest.fixture

@@ -137,19 +137,8 @@ def test_heads_go_on_from_pretrained_layers_and_take_their_sizes(folder):
 def test_a_new_head_may_reach_farther_than_those_that_are_kept(folder):
     to_learn_from(folder)
     learn, small = ["train", "-e", "v.txt", "--epochs", "1"], ["--width", "8", "--wide", "8"]
-    one = [
-        *learn,
-        "bank.conllu",
-        "--layers",
-        "2",
-        "--heads",
-        "2",
-        *small,
-        "--reach",
-        "3",
-        "-o",
-        "old.safetensors",
-    ]
+    sizes = ["--layers", "2", "--heads", "2", *small, "--reach", "3"]
+    one = [*learn, "bank.conllu", *sizes, "-o", "old.safetensors"]
     assert making(*one, cwd=folder).code == 0
     on = [*learn, "some.jsonl", "--pretrained", "old.safetensors", "--freeze", "-o", "new.safetensors"]
     assert making(*on, "--reach", "5", cwd=folder).code == 0
@@ -244,17 +233,8 @@ def test_what_is_no_file_of_pretrained_layers_is_refused(folder):
     assert read_lower(str(folder / "lower.safetensors"), table).sizes.width == 16
     with pytest.raises(InputError, match="other vectors"):
         read_lower(str(folder / "lower.safetensors"), open_table("word2vec"))
-    ran = making(
-        "train",
-        "text.txt",
-        "--pretrained",
-        "v.txt",
-        "-e",
-        "v.txt",
-        "-o",
-        "m.safetensors",
-        cwd=folder,
-    )
+    args = "train text.txt --pretrained v.txt -e v.txt -o m.safetensors".split()  # noqa: SIM905
+    ran = making(*args, cwd=folder)
     assert ran.code == 65 and ran.err.count("\n") == 1
 
 

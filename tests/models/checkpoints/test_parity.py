@@ -173,14 +173,8 @@ CASES = {
     ),
 }  # fmt: skip
 T5 = {
-    "vocab_size": V,
-    "d_model": 32,
-    "d_kv": 6,
-    "d_ff": 48,
-    "num_layers": 2,
-    "num_decoder_layers": 3,
-    "num_heads": 4,
-}
+    "vocab_size": V, "d_model": 32, "d_kv": 6, "d_ff": 48, "num_layers": 2, "num_decoder_layers": 3, "num_heads": 4,
+}  # fmt: skip
 BART = TOKENS | {
     "vocab_size": V, "d_model": 32, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 4,
     "decoder_attention_heads": 8, "encoder_ffn_dim": 48, "decoder_ffn_dim": 40, "decoder_start_token_id": 0,
@@ -419,12 +413,6 @@ def test_keys_that_a_family_does_not_read_change_nothing(name, more, transformer
             Checkpoint(str(tmp_path), is_strict=True)
 
 
-def test_of_two_ways_to_say_how_queries_are_rotated_the_one_of_transformers_holds(transformers, tmp_path):
-    other = {"rope_scaling": {"rope_type": "linear", "factor": 3.0, "rope_theta": 50.0}}
-    model = made(transformers, CASES["llama 3"], 9, tmp_path, lambda config: config | other)
-    same_as(model, CASES["llama 3"], texts(TEXTS), tmp_path, "llama, rope_scaling beside rope_parameters")
-
-
 @pytest.mark.parametrize("name", ["gemma3", "modernbert"])
 @pytest.mark.parametrize("key", ["type", "rope_type"])
 def test_a_scaling_adds_to_the_rotation_of_a_kind_of_layers_as_in_transformers(
@@ -436,13 +424,6 @@ def test_a_scaling_adds_to_the_rotation_of_a_kind_of_layers_as_in_transformers(
 
     model = made(transformers, CASES[name], 11, tmp_path, scaled)
     same_as(model, CASES[name], texts(TEXTS), tmp_path, f"{name}, {key}")
-
-
-@pytest.mark.parametrize("flag", ["attention_bias", "mlp_bias"])
-def test_biases_that_a_config_switches_off_are_not_read(flag, transformers, tmp_path):
-    case = CASES["llama, biases"]
-    model = made(transformers, case, 10, tmp_path, lambda config: config | {flag: False})
-    same_as(model, case, texts(TEXTS), tmp_path, f"llama without {flag}")
 
 
 NO_BIAS = {
@@ -475,21 +456,26 @@ def test_t5_has_no_biases(transformers, tmp_path):
     close(*found, "t5")
 
 
-@pytest.mark.parametrize(("layers", "groups"), [(18, 14), (5, 3)])
-def test_layers_of_albert_fall_into_groups_as_in_transformers(layers, groups, transformers, tmp_path):
-    sizes = {"num_hidden_layers": layers, "num_hidden_groups": groups}
-    case = CASES["albert"]._replace(settings=CASES["albert"].settings | sizes)
-    model = made(transformers, case, 13, tmp_path)
-    same_as(model, case, texts(TEXTS), tmp_path, "albert")
+SAME = {
+    "of two ways to say a rotation one holds": (
+        "llama 3", {}, {"rope_scaling": {"rope_type": "linear", "factor": 3.0, "rope_theta": 50.0}}
+    ),
+    "no biases of attention": ("llama, biases", {}, {"attention_bias": False}),
+    "no biases of the network": ("llama, biases", {}, {"mlp_bias": False}),
+    "groups of layers": ("albert", {"num_hidden_layers": 18, "num_hidden_groups": 14}, {}),
+    "fewer groups of layers": ("albert", {"num_hidden_layers": 5, "num_hidden_groups": 3}, {}),
+    "windows by kinds of layers": (
+        "smollm3", {"layer_types": ["sliding_attention", "full_attention"] * 2, "sliding_window": 3}, {}
+    ),
+}  # fmt: skip
 
 
-def test_windows_of_smollm3_are_those_of_its_layer_types(transformers, tmp_path):
-    kinds = ["sliding_attention", "full_attention"] * 2
-    case = CASES["smollm3"]._replace(
-        settings=CASES["smollm3"].settings | {"layer_types": kinds, "sliding_window": 3}
-    )
-    model = made(transformers, case, 14, tmp_path)
-    same_as(model, case, texts(TEXTS), tmp_path, "smollm3")
+@pytest.mark.parametrize("what", SAME)
+def test_what_a_config_says_is_what_it_says_to_transformers(what, transformers, tmp_path):
+    name, settings, more = SAME[what]
+    case = CASES[name]._replace(settings=CASES[name].settings | settings)
+    model = made(transformers, case, 10, tmp_path, lambda config: config | more)
+    same_as(model, case, texts(TEXTS), tmp_path, what)
 
 
 def test_a_bart_has_as_many_layers_as_its_older_name_for_them_says(transformers, tmp_path):

@@ -1,9 +1,6 @@
 """A checkpoint written by hand is run: the arithmetic in plain loops, what is read, and what is refused."""
 
 import math
-import os
-import subprocess
-import sys
 import tracemalloc
 
 import numpy as np
@@ -15,8 +12,7 @@ from attn_cli.models.checkpoints.families import FAMILIES, describe
 from attn_cli.models.checkpoints.run import Checkpoint, texts
 from attn_cli.models.checkpoints.weights import Weights
 from tests.alike import FLOAT32
-from tests.models.checkpoints.by_hand import GPT2, as_bfloat16, gpt2, safetensors, saved
-from tests.shell import ROOT
+from tests.models.checkpoints.by_hand import GPT2, gpt2, safetensors, saved
 from tests.thorough import takes_long
 
 IDS = [1, 5, 2, 2]
@@ -66,14 +62,6 @@ def test_a_small_gpt2_is_computed_as_plain_loops_compute_it(tmp_path):
             close(steps.attended.weights[0], layers[n])
             close(steps.attended.weights @ steps.ready.v, steps.attended.output)
         close(run.logits()[0], logits, 1e-4)
-
-
-def test_bfloat16_weights_give_the_attention_of_the_numbers_they_hold(tmp_path):
-    T = {name: as_bfloat16(array) for name, array in gpt2().items()}
-    wide = {name: (array.astype("<u4") << 16).view("<f4") for name, array in T.items()}
-    with Checkpoint(saved(tmp_path, GPT2, T)) as checkpoint:
-        found = checkpoint.run(texts([IDS])).layer(1)
-    close(found.attended.weights[0], by_loops(wide, IDS)[0][1])
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -213,21 +201,6 @@ def test_what_cannot_be_run_is_refused(tmp_path):
     for none in ([], [[]], [[1], []]):
         with pytest.raises(InputError, match="no tokens"):
             texts(none)
-
-
-def test_neither_torch_nor_transformers_nor_safetensors_is_imported(tmp_path):
-    folder = saved(tmp_path, GPT2, gpt2())
-    code = f"""
-import sys
-from attn_cli.models.checkpoints.run import Checkpoint, texts
-with Checkpoint({folder!r}) as checkpoint:
-    checkpoint.run(texts([[1, 2]])).logits()
-print(sorted(set(sys.modules) & {{"torch", "transformers", "safetensors", "tokenizers", "gensim", "rich"}}))
-"""
-    ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": ROOT}
-    )
-    assert ran.stdout == "[]\n", ran.stderr
 
 
 def test_a_checkpoint_in_shards_is_the_same(tmp_path):
