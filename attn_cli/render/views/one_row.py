@@ -111,9 +111,7 @@ def _terms(trace: Trace, row: Row) -> list[tuple[str, Sequence[float], bool]]:
         content = [("content", row.scaled, False)] if divisor(trace) else []
         return [(score_named(trace.score).column, row.scores, False), *content, *capped]
     parts = [("content", row.scaled, False), ("distance", row.position, False), ("sum", row.summed, True)]
-    at = (
-        len(parts) if row.is_rotated else 1
-    )  # what was given for the distance is added to what the cap leaves
+    at = len(parts) if row.is_rotated else 1  # a given distance is added to what the cap leaves
     return [*parts[:at], *capped, *parts[at:]]
 
 

@@ -40,7 +40,7 @@ def closing(trace: Trace, with_learned: bool = True) -> Iterator[Block]:
 
 def notes(trace: Trace) -> Iterator[Say]:
     """Yield the marks that the tokenizer dropped, and the notes."""
-    yield from (Say(sentence, quiet=True) for sentence in dropped(trace))
+    yield from (Say(line, quiet=True) for line in dropped(trace))
     yield from (Say(f"Note: {note}") for note in trace.notes)
 
 
@@ -53,12 +53,12 @@ def dropped(trace: Trace) -> list[str]:
 
 def talk(trace: Trace) -> list[str]:
     """Return the notes for standard error, where the output has no room for them."""
-    words, found = [], trace.next_words
-    if found is not None:
+    said = list(trace.notes)
+    if (found := trace.next_words) is not None:
         likeliest = ", ".join(f"{quoted(word)} {share(probability)}" for word, probability in found.words)
-        words = [f"{_after_which(trace, found)} {likeliest}."]
+        said.insert(0, f"{_after_which(trace, found)} {likeliest}.")
     marks = listed(list(dict.fromkeys(trace.dropped)), MOST_MARKS)
-    return [*words, *trace.notes, *([f"Dropped: {marks}"] if marks else [])]
+    return said + [f"Dropped: {marks}"] * bool(marks)
 
 
 # What a model says
@@ -88,16 +88,13 @@ def _after_each(trace: Trace, found: Sequence[NextWords]) -> Iterator[Block]:
     for one in found:
         likeliest = [f"{word} {share(probability)}" for word, probability in _labelled(one.words)]
         actual = "–" if one.actual is None else share(one.actual)
-        rows.append(
-            [f"{one.place:>{digits}} {one.token}", actual, *likeliest]
-        )  # a label, repeated in each part
+        rows.append([f"{one.place:>{digits}} {one.token}", actual, *likeliest])
     yield Heading("After each token", 2)
     yield Columns([f"{'':{digits}} after", "actual", *(f"{n}." for n in range(1, len(rows[0]) - 1))], rows)
     if any(one.actual is not None for one in found):
-        is_shared = trace.learned is not None and trace.unknown
         unknown = " A word that the model does not know has that of all unknown ones together."
-        told = f"actual: the probability of the token that really comes next.{unknown if is_shared else ''}"
-        yield Say(told, quiet=True)
+        unknown *= bool(trace.learned is not None and trace.unknown)
+        yield Say(f"actual: the probability of the token that really comes next.{unknown}", quiet=True)
 
 
 def _after_which(trace: Trace, found: NextWords) -> str:

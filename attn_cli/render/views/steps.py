@@ -28,7 +28,7 @@ MATRICES_GIVEN, WEIGHTS_GIVEN = "Q, K and V are given themselves.", "the weights
 # Why the trace lacks a step that was asked for.
 _WHY_MISSING = {
     **dict.fromkeys(("x_query", "W_q"), MATRICES_GIVEN),
-    **dict.fromkeys(("q", "k", "scores", "scaled_scores"), WEIGHTS_GIVEN),
+    **dict.fromkeys(("q", "k"), WEIGHTS_GIVEN),
     "tokens": "there is no text, only matrices.",
     "encodings_query": "nothing is added for a token's place; --positions sinusoidal adds an encoding.",
     "position_scores": "nothing is added to the scores for the distance of two words.",
