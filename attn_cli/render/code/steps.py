@@ -44,8 +44,10 @@ def _projected(plan: ScriptPlan, framework: Framework) -> Lines:
     """Yield Q, K and V from X, and the heads' shares of them."""
     trace, context = plan.trace, "context" if plan.has("context") else "X"
     if plan.start == "identity":
-        about = "W_q, W_k and W_v are the identity: the vectors themselves are queries, keys and values."
-        share = ""
+        about, share = (
+            "W_q, W_k and W_v are the identity: the vectors themselves are queries, keys and values.",
+            "",
+        )
         if len(trace.head_names) > 1 and not plan.several and trace.shown.q is not None:
             width = trace.shown.q.shape[1]
             first = trace.head_names.index(trace.shown.name) * width
@@ -66,14 +68,11 @@ def _projected(plan: ScriptPlan, framework: Framework) -> Lines:
 
 
 def _split(plan: ScriptPlan, framework: Framework) -> list[str]:
-    names = ["Q", "K"] if plan.shared_values else ["Q", "K", "V"]
-    names += ["R"] if plan.reach is not None else []
+    listed = ("Q, K" if plan.shared_values else "Q, K, V") + (", R" if plan.reach is not None else "")
     about = (
         f"{len(plan.heads)} heads: each takes its share of the columns, so Q is now (heads, queries, d_k)."
     )
-    if plan.shared_values:
-        about += " All heads have the same values."
-    listed = ", ".join(names)
+    about += " All heads have the same values." if plan.shared_values else ""
     return [
         *comment_lines(about),
         f"heads = {len(plan.heads)}",
@@ -181,11 +180,8 @@ def _joined(plan: ScriptPlan, framework: Framework) -> Lines:
     if not plan.several:
         return
     if trace.shown.name == "mean":
-        yield [
-            "# The mean of the heads.",
-            "weights = sum(head_weights) / heads",
-            "output = sum(head_outputs) / heads",
-        ]
+        made = ["weights = sum(head_weights) / heads", "output = sum(head_outputs) / heads"]
+        yield ["# The mean of the heads.", *made]
         return
     at = [head.name for head in plan.heads].index(trace.shown.name)
     order = " first" if trace.settings.head == "all" else ""

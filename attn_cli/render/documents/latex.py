@@ -164,14 +164,13 @@ def _hex(colour: RGB) -> str:
 
 
 def _legend(legend: Legend, colours: Sequence[RGB]) -> str:
-    more = f" ({legend.more})" if legend.more else ""
-    masked = rf"{more}\quad -- masked" if legend.has_masked else more
-    if legend.low == legend.high:
-        text = f"All are {_number(legend.low)}." if legend.low else ""
-        return rf"{{\small {text}{masked}\par}}"
-    steps = [colours[i * (SHADES - 1) // 15] for i in range(16)]
-    patches = "".join(rf"\attnbar{{{_hex(colour)}}}{{2}}" for colour in steps)
-    return rf"{{\small Shades: {_number(legend.low)} {patches} {_number(legend.high)}{masked}\par}}"
+    masked = f" ({legend.more})" * bool(legend.more) + r"\quad -- masked" * legend.has_masked
+    text = f"All are {_number(legend.low)}." * bool(legend.low)
+    if legend.low != legend.high:
+        steps = [colours[i * (SHADES - 1) // 15] for i in range(16)]
+        patches = "".join(rf"\attnbar{{{_hex(colour)}}}{{2}}" for colour in steps)
+        text = rf"Shades: {_number(legend.low)} {patches} {_number(legend.high)}"
+    return rf"{{\small {text}{masked}\par}}"
 
 
 def _maps(block: Maps, view: View) -> Iterator[str]:

@@ -44,19 +44,16 @@ def picture(lines: Sequence[Line], palette: str, about: str) -> str:
     across = max([20, *(sum(cells(text) for text, _, _ in line) for line in lines)])
     width, height = across * CELL + 2 * EDGE, max(1, len(lines)) * LINE + 2 * EDGE
     drawn = [item for n, line in enumerate(lines) for item in _line(line, EDGE + n * LINE, ink, back)]
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-            f'viewBox="0 0 {width} {height}" role="img" xml:space="preserve" direction="ltr">',
-            f"<title>{escape(visible(about))}</title>",
-            f'<rect width="{width}" height="{height}" fill="{back}"/>',
-            f"<g font-family=\"ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace\" "
-            f'font-size="{SIZE}" fill="{ink}" shape-rendering="crispEdges">',
-            *drawn,
-            "</g>",
-            "</svg>\n",
-        ]
-    )
+    size = f'width="{width}" height="{height}"'
+    family = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
+    head = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width} {height}" role="img" '
+        'xml:space="preserve" direction="ltr">',
+        f"<title>{escape(visible(about))}</title>",
+        f'<rect {size} fill="{back}"/>',
+        f'<g font-family="{family}" font-size="{SIZE}" fill="{ink}" shape-rendering="crispEdges">',
+    ]
+    return "\n".join([*head, *drawn, "</g>", "</svg>\n"])
 
 
 def _line(line: Line, top: int, plain: str, paper: str) -> Iterator[str]:

@@ -21,15 +21,8 @@ HELPERS = r"""
 \providecommand{\attnletter}[3]{\ifdefined\Umathcode\attnchar{#1}{#2}\else
   \ifcsname T@T1\endcsname{\fontencoding{T1}\selectfont#3}\else\attnspelt{#1}\fi\fi}
 """.strip()
-_SPECIAL = {
+_SPECIAL = {char: rf"\{char}" for char in "{}$&#%_"} | {
     "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "%": r"\%",
-    "_": r"\_",
     "^": r"\textasciicircum{}",
     "~": r"\textasciitilde{}",
     "<": r"\textless{}",
@@ -37,13 +30,8 @@ _SPECIAL = {
     "|": r"\textbar{}",
     '"': r"{\ttfamily\char34}",  # straight in every encoding, and no command of babel's
 }
-_ACCENTS = dict(
-    zip(
-        "\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c\u0327\u0323\u0331",
-        "`'^~=u.\"rHvcdb",
-        strict=True,
-    )
-)
+_MARKS = "\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c\u0327\u0323\u0331"
+_ACCENTS = dict(zip(_MARKS, "`'^~=u.\"rHvcdb", strict=True))
 
 
 def _pairs(text: str) -> dict[str, str]:
@@ -82,10 +70,11 @@ def escape(text: str) -> str:
     >>> escape(r"\input{x}"), escape("100 % -- café")
     ('\\textbackslash{}input\\{x\\}', "100 \\% -\\kern0pt{}- caf\\'{e}")
     """
-    return _CHARACTER.sub(
-        lambda found: (r"\kern0pt{}" if found["kern"] is not None else "") + _one(found["char"]),
-        normalize("NFC", visible(text)),
-    )
+
+    def written(found: re.Match[str]) -> str:
+        return (r"\kern0pt{}" if found["kern"] is not None else "") + _one(found["char"])
+
+    return _CHARACTER.sub(written, normalize("NFC", visible(text)))
 
 
 def prose(text: str) -> str:
@@ -135,15 +124,8 @@ _TOKENS = re.compile(
 )
 _SPACED = {"=", "+", "-", r"\approx", r"\times", r"\cdot", r"\to"}  # signs that bring their own spaces
 _OPENS, _CLOSES = {*_SPACED, *"/(["}, {*_SPACED, *"/)]"}
-_SIGNS = {
-    "->": r"\to ",
-    "≈": r"\approx ",
-    "×": r"\times ",
-    "·": r"\cdot ",
-    "ᵀ": r"^{\top}",
-    "…": r"\dots ",
-    "–": r"\text{--}",
-}
+_SIGNS = {"->": r"\to ", "≈": r"\approx ", "×": r"\times ", "·": r"\cdot "}
+_SIGNS |= {"ᵀ": r"^{\top}", "…": r"\dots ", "–": r"\text{--}"}
 
 
 def arithmetic(text: str) -> str:
@@ -168,13 +150,10 @@ def arithmetic(text: str) -> str:
 
 def _in_mathematics(run: list[str]) -> str:
     """Return a run between dollar signs: its spaces become LaTeX's own, and those at its end stay outside."""
-    kept = len(run)
-    while kept and run[kept - 1] == " ":
-        kept -= 1
+    kept = max((n for n, item in enumerate(run, 1) if item != " "), default=0)
     if not kept:
         return ""
-    end = " " if kept < len(run) else ""
-    inside = ""
+    inside, end = "", " " if kept < len(run) else ""
     for n, item in enumerate(run[:kept]):
         if item != " ":
             inside += item

@@ -28,11 +28,7 @@ if TYPE_CHECKING:
     from attn_cli.trace.trace import Trace
 
 FIGURES: dict[str, Callable[[Trace, View], Drawing]] = {
-    "heatmap": heatmap,
-    "links": links,
-    "bars": bars,
-    "heads": heads,
-    "steps": steps,
+    one.__name__: one for one in (heatmap, links, bars, heads, steps)
 }
 DPI = 150
 MOST_DOTS, LONGEST_SIDE = 150_000_000, 65_000  # of a picture: more, and memory or Matplotlib gives out
@@ -141,11 +137,11 @@ def _check_dots(inches: list[float], dpi: int) -> None:
 
 def _about(form: str, title: str) -> dict[str, Any]:
     """Return what a file says of itself: nothing that differs from run to run."""
+    title = visible(title)
     if form == "png":
-        return {"Software": None, "Title": visible(title).encode("latin-1", "replace").decode("latin-1")}
-    if form == "pdf":
-        return {"Creator": "attn", "Producer": None, "CreationDate": None, "Title": visible(title)}
-    return {"Creator": "attn", "Date": None, "Title": visible(title)}
+        return {"Software": None, "Title": title.encode("latin-1", "replace").decode("latin-1")}
+    dates = {"Producer": None, "CreationDate": None} if form == "pdf" else {"Date": None}
+    return {"Creator": "attn", **dates, "Title": title}
 
 
 def not_installed() -> MissingExtra:

