@@ -16,7 +16,7 @@ from attn_cli.render.documents import label
 from attn_cli.render.numbers import share, weight
 from attn_cli.render.page import page
 from attn_cli.render.page.script import read
-from attn_cli.render.palette import PAPER, RGB, page_colors, ramp, text_on
+from attn_cli.render.palette import PAPER, page_colors, ramp, text_on
 from attn_cli.render.shade_scale import shade_range, shading
 from attn_cli.render.views.origins import setting_parts
 from attn_cli.render.views.wording import head_named, title
@@ -59,6 +59,7 @@ ON_CARD = f"background:{BACK};color:{INK}"
 CARD = "padding:.6em;overflow-x:auto;font:14px/1.4 system-ui,sans-serif;text-align:left"
 TABLE = "margin:.6em 1.5em .6em 0;display:inline-table;border-collapse:collapse"
 WHITE = (255, 255, 255)
+_SHADES = ramp(PAPER)
 
 
 def still(trace: Trace) -> str:
@@ -134,16 +135,12 @@ def _matrix(trace: Trace, head: Head, rows: Sequence[int], columns: range, is_on
     return _table(caption, f"<th>query\\key</th>{heads}", lines, size)
 
 
-def _shade(rgb: RGB) -> str:
-    """Return the look of a cell; dark ink is that of the whole table."""
-    return f"background:#{bytes(rgb).hex()}" + (";color:#fff" if text_on(rgb) == WHITE else "")
-
-
-_SHADES = [_shade(rgb) for rgb in ramp(PAPER)]
-
-
 def _cell(text: str, place: int) -> str:
-    return f'<td style="{_SHADES[place]}">{text}</td>' if place >= 0 else "<td>–</td>"
+    """Return a cell on its shade; dark ink is that of the whole table."""
+    if place < 0:
+        return "<td>–</td>"
+    ink = ";color:#fff" if text_on(_SHADES[place]) == WHITE else ""
+    return f'<td style="background:#{bytes(_SHADES[place]).hex()}{ink}">{text}</td>'
 
 
 def _table(caption: str, head: str, rows: Iterable[str], size: str = "13px") -> str:

@@ -96,8 +96,10 @@ def _lines(block: Block, view: View) -> Iterator[str]:
             yield r"\par"
         case Maps():
             yield from _maps(block, view)
-        case Columns():
-            yield from _columns(block)
+        case Columns(header, rows):
+            heads = _row([_label(header[0]), *map(arithmetic, header[1:])])
+            lines = [_row([rf"\textbf{_label(row[0])}", *map(_written, row[1:])]) for row in rows]
+            yield from _in_pages(f"l{'r' * (len(header) - 1)}", lines, [heads, r"\midrule"])
         case Links():
             yield from _links(block)
         case Bars():
@@ -192,12 +194,6 @@ def _maps(block: Maps, view: View) -> Iterator[str]:
     columns = pages.map_columns(block)
     yield r"\par}" + (rf"{{\small {prose(columns)}\par}}" if columns else "")
     yield _legend(legend(block), colours)
-
-
-def _columns(block: Columns) -> Iterator[str]:
-    header = [_label(block.header[0]), *map(arithmetic, block.header[1:])]
-    rows = [_row([rf"\textbf{_label(row[0])}", *map(_written, row[1:])]) for row in block.rows]
-    return _in_pages(f"l{'r' * (len(header) - 1)}", rows, [_row(header), r"\midrule"])
 
 
 def _in_pages(spec: str, rows: Sequence[str], header: Sequence[str] = ()) -> Iterator[str]:

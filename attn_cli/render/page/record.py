@@ -61,6 +61,9 @@ def _of_trace(trace: Trace, numbers: Numbers) -> dict[str, object]:
     if trace.score in SCORES and SCORES[trace.score].javascript is None:
         what = f"The score {trace.score} has no JavaScript, so no page can compute it."
         raise UsageError(what, option="--score")
+    # With one text, a mask from the other corner is the causal one.
+    rules = {name.partition(":")[0]: rule for name, rule in MASKS.items() if rule.javascript}
+    masks = [name for name, rule in rules.items() if trace.has_second_input or rule.corner != "bottom-right"]
     padding, tokens = trace.pad_keys, trace.query_tokens
     facts = walk_facts(trace, trace.stepped_head) if trace.is_scored else {}
     off = sorted({key for one in trace.settings.without for key in find_rows(one, trace.key_tokens)})
@@ -82,7 +85,7 @@ def _of_trace(trace: Trace, numbers: Numbers) -> dict[str, object]:
         "off": off,
         "below": trace.learned is not None and trace.learned.layers > 1,
         "scores": {name: _score(name) for name, score in SCORES.items() if score.javascript is not None},
-        "masks": _masks(trace),
+        "masks": masks,
         "steps": [{key: getattr(step, key) for key in STEP_KEYS} for step in STEPS if _has(trace, step.name)],
         # What the sentences of the walk say that no setting of the page changes.
         "facts": {name: facts[name] for name in SENT_FACTS if trace.is_scored},
@@ -109,12 +112,6 @@ def _mask(trace: Trace, numbers: Numbers) -> dict[str, object]:
         return {"mask": name, "maskLabel": name, "allowed": None}
     assert trace.mask is not None
     return {"mask": "given", "maskLabel": name, "allowed": numbers.add_bytes(trace.mask)}
-
-
-def _masks(trace: Trace) -> list[str]:
-    """Return the names that the page's menu has; with one text, a mask from the other corner is the causal one."""
-    rules = {name.partition(":")[0]: rule for name, rule in MASKS.items() if rule.javascript}
-    return [name for name, rule in rules.items() if trace.has_second_input or rule.corner != "bottom-right"]
 
 
 def _score(name: str) -> dict[str, object]:
