@@ -268,6 +268,12 @@ def test_a_matrix_of_one_value_whatever_it_is_can_be_drawn(format, value):
         assert_whole(text) if format == "latex" else parsed(format, text)
 
 
+@pytest.mark.parametrize("format", FORMATS)
+def test_large_matrices_become_a_map_and_links(format):
+    text = shown("self", " ".join([FOX] * 30), "-f", format)
+    assert "too many to draw" in text and len(text) < 100_000
+
+
 def test_a_wider_page_shows_more_and_unshaded_matrices_never_lose_their_numbers():
     narrow, wide = (drawn([matrix(18)], "html", width=width) for width in (60, 200))
     assert "shades without numbers" in narrow and "To fit" not in wide
