@@ -96,9 +96,6 @@ def _width(ctx: Any, stream: IO[str] | None) -> int:
     return min(stream_width(os.environ, stream) or USUAL_WIDTH, WIDEST)
 
 
-# What is said
-
-
 def _split(text: str | None) -> list[str]:
     return [" ".join(part.split()) for part in cleandoc(text or "").split("\n\n") if part.strip()]
 
@@ -172,9 +169,6 @@ def _choice_row(typed: str, text: str, choices: Sequence[str], most: int) -> Row
     listed = choices[:most] if len(choices) > most + 1 else choices
     more = f" and {len(choices) - len(listed)} more" if len(listed) < len(choices) else ""
     return Row(name, f"{said} One of {', '.join(listed)}{more}.{bracket}{rest}")
-
-
-# How it is laid out
 
 
 def _usage(ctx: Any, width: int) -> list[str]:

@@ -125,8 +125,6 @@ class LiveApp(App[int]):
         self.news = ""  # said after a key or a click, until the next one
         self.failure: BaseException | None = None
 
-    # Life
-
     def compose(self) -> ComposeResult:
         yield self.line
         yield self.board
@@ -154,8 +152,6 @@ class LiveApp(App[int]):
         """Print nothing: there is one place for errors."""
         self._exit_renderables.clear()
         self.failure = self.failure or self._exception
-
-    # Drawing and answers
 
     @property
     def is_calm(self) -> bool:
@@ -201,8 +197,6 @@ class LiveApp(App[int]):
                 session.take(question, answer)
         self.is_computing = False
         self.draw()
-
-    # Keys and clicks
 
     async def on_event(self, event: events.Event) -> None:
         """Stop a replay at a person's key, and record keys and pastes, before they are obeyed."""
@@ -267,8 +261,6 @@ class LiveApp(App[int]):
         self.session.commands = [*(one for one in self.session.commands if one != command), command]
         if self._driver is not None:
             self._driver.write(osc52(command))
-
-    # The line
 
     def action_leave_line(self) -> None:
         self.screen.set_focus(self.board)

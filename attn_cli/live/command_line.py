@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from attn_cli.io.escape import shell_quote
 from attn_cli.live.keys import COMMAND, ROW, STEPS, WEIGHTS, Seen, State
 from attn_cli.live.sources import Question
-from attn_cli.settings.declare import declared
+from attn_cli.settings.declare import as_typed, declared
 from attn_cli.settings.settings import Settings
 from attn_cli.trace.steps import NAMES
 
@@ -25,14 +25,14 @@ def command_line(state: State, seen: Seen) -> str:
     """Return the line to type in a shell for the state's pane, or for the one that the command line covers."""
     state = replace(state, pane=state.under) if state.pane == COMMAND else state
     question = state.question
-    start, options = list(seen.source.start), _options(question)
+    start, options = list(seen.source.start), as_typed(question.settings, OF_ROWS, short=True)
     varied = (
         _varied(question, seen.before) if state.compared and state.pane == WEIGHTS and not start else None
     )
     if not start:
         start = ["explain" if state.pane in (ROW, STEPS) else "compare" if varied else "self"]
     if varied:
-        options = [*_options(question, but=varied[0]), "--vary", varied[1]]
+        options = [*as_typed(question.settings, (*OF_ROWS, varied[0]), short=True), "--vary", varied[1]]
     elif state.pane == ROW:
         options += ["-q", _row(seen.trace.query_tokens, state.row)]
     elif state.pane == STEPS and not seen.source.start:
@@ -81,23 +81,6 @@ def _row(tokens: tuple[str, ...], row: int) -> str:
     same = [token for token in tokens if token.casefold() == tokens[row].casefold()]
     is_plain = len(same) == 1 and not tokens[row].startswith("-")
     return tokens[row] if is_plain or str(row) in tokens else str(row)
-
-
-def _options(question: Question, but: str = "") -> list[str]:
-    usual, settings = Settings(), question.settings
-    found: list[str] = []
-    for name, one in declared(Settings).items():
-        value = getattr(settings, name)
-        if value == getattr(usual, name) or name in (*OF_ROWS, but):
-            continue
-        if isinstance(value, tuple):
-            found += [part for each in value for part in (one.option, str(each))]
-        elif isinstance(value, bool):
-            found.append(one.option if value else f"--no-{one.option[2:]}")
-        else:
-            written = f"{value:.12g}" if isinstance(value, float) else str(value)
-            found += [one.short or one.option, written]
-    return found
 
 
 def osc52(text: str) -> str:

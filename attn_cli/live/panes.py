@@ -59,9 +59,6 @@ class Paper(NamedTuple):
         return list(islice(draw(blocks, self.view, self.terminal), most))
 
 
-# Matrices whose cells can be chosen
-
-
 def weights_pane(state: State, seen: Seen, paper: Paper) -> Pane:
     """Return the matrix of weights, or what stands for it: all heads, a long text's map, what changed."""
     trace, notes = seen.trace, []
@@ -163,9 +160,6 @@ def _labels(trace: Trace, name: str, values: Array) -> list[str]:
     return list(tokens) if is_tokens else [str(n) for n in range(len(values))]
 
 
-# The chosen row
-
-
 def row_pane(state: State, seen: Seen, paper: Paper) -> Pane:
     """Return the bars of the chosen row and below them its arithmetic with the because: as much as fits."""
     trace, state = _looked_at(state, seen)
@@ -239,9 +233,6 @@ def by_hand_pane(state: State, seen: Seen, paper: Paper) -> Pane:
     bars = row_bars(trace, trace.shown, state.row, largest_weight(trace, [state.row]))
     by_hand = one_row(_versus(trace, state.column), state.row, paper.view.by_hand == "all")
     return Pane(paper.draw([bars, *by_hand]))
-
-
-# Panes that are read
 
 
 def steps_pane(state: State, seen: Seen, paper: Paper) -> Pane:

@@ -88,9 +88,6 @@ def _line(parts: Sequence[Part], paper: Paper) -> Line:
     return fitted(words([(part.text, part.look) for part in parts], paper.terminal), paper.width)
 
 
-# The footer
-
-
 def _footer(seen: Seen, state: State, paper: Paper) -> list[list[Part]]:
     """Return the labels that fit the footer; help and quit are always among them."""
     left_out = {"text" if seen.source.matrices(state.question) else "edit"}
@@ -120,9 +117,6 @@ def _laid_out(labels: Sequence[list[Part]], width: int) -> list[list[Part]]:
 
 def _width(parts: Sequence[Part]) -> int:
     return sum(cells(part.text) for part in parts)
-
-
-# The status line
 
 
 def _status(state: State, seen: Seen, is_busy: bool, paper: Paper) -> list[Part]:
@@ -175,9 +169,6 @@ def slider(temperature: float, terminal: Terminal) -> str:
     place = round(max(0.0, min(1.0, share)) * (SLIDER - 1))
     rail, knob = ("─", "●") if terminal.unicode else ("-", "O")
     return rail * place + knob + rail * (SLIDER - 1 - place)
-
-
-# The panes
 
 
 def _panes(state: State, seen: Seen, paper: Paper) -> tuple[list[Line], Pane, int]:

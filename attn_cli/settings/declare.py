@@ -171,6 +171,24 @@ def declared(record: type) -> dict[str, Setting]:
     return found
 
 
+def as_typed(record: object, but: Sequence[str] = (), short: bool = False) -> list[str]:
+    """Return the options of all settings but these that are not what they are by default, `short` where they can be."""
+    found: list[str] = []
+    kind: type = type(record)
+    for name, one in declared(kind).items():
+        value = getattr(record, name)
+        if value == one.default or name in but:
+            continue
+        if one.is_repeated:
+            found += [part for each in value for part in (one.option, str(each))]
+        elif isinstance(value, bool):
+            found.append(one.option if value else f"--no-{one.option[2:]}")
+        else:
+            written = f"{value:.12g}" if isinstance(value, float) else str(value)
+            found += [(short and one.short) or one.option, written]
+    return found
+
+
 def check(record: object) -> None:
     """Raise SettingError for the first value of Settings or View that cannot be; keep each as `Setting.read` has it."""
     kind: type = type(record)

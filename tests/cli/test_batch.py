@@ -68,9 +68,6 @@ def error_of(text: str) -> dict[str, object]:
     return found
 
 
-# The records
-
-
 @pytest.mark.parametrize(
     "options",
     apart(
@@ -125,9 +122,6 @@ def test_a_record_has_the_fields_that_are_asked_for_or_the_usual_ones(options, k
     assert got.code == 2 and "weights" in str(error_of(got.err)["hint"])
 
 
-# The lines
-
-
 @pytest.mark.parametrize(
     "data",
     [
@@ -172,9 +166,6 @@ def test_a_record_is_there_before_the_next_line_is():
             assert json.loads(process.stdout.readline())["query_tokens"] == text.split()
         process.stdin.close()
         assert process.wait(timeout=10) == 0
-
-
-# A bad line
 
 
 def test_a_bad_line_ends_the_run_and_what_came_before_is_there(at):
@@ -278,9 +269,6 @@ def test_the_line_after_one_that_is_too_long_is_read_whole(at):
     assert (first["error"]["line"], third["error"]["line"]) == (1, 3)
 
 
-# Where it goes
-
-
 def test_a_file_holds_all_records_or_is_not_made(at):
     good, bad = write(["a b", "c"], "good.txt"), write(["a b", "..."], "bad.txt")
     assert here("batch", good, *RANDOM, "-o", "x.jsonl") == (0, "", "")
@@ -373,9 +361,6 @@ def test_a_person_with_nothing_to_read_gets_help(at):
     os.close(ours)
     error = error_of(done.stderr.decode())
     assert (done.returncode, error["hint"]) == (2, "Try: attn batch sentences.txt")
-
-
-# What it costs
 
 
 @takes_long

@@ -28,9 +28,6 @@ def codes(text: str) -> set[str]:
     return {code[2:-1] for code in SGR.findall(text)} - {"0", "1", "2"}
 
 
-# When
-
-
 def looks(case: str) -> tuple[list[str], dict[str, str | None], bool]:
     """Return --color and its value, the variables, and whether colour is seen; ? stands for a variable taken away."""
     *words, seen = case.split()
@@ -85,9 +82,6 @@ def test_machine_formats_and_help_are_never_coloured():
         assert "\x1b" not in here("self", FOX, "-f", name, "--color", "always").out
     assert "\x1b" not in terminal("self", "--help", env={"FORCE_COLOR": "1"}).out
     assert "\x1b" not in terminal("self", "", env={"FORCE_COLOR": "1"}).out
-
-
-# How much
 
 
 @pytest.mark.parametrize(
@@ -150,9 +144,6 @@ def test_every_coloured_line_is_reset_before_it_ends():
         for line in here(*args, "--color", "always").out.splitlines():
             opened = [code[2:-1] for code in SGR.findall(line)]
             assert not opened or opened[-1] == "0"
-
-
-# Which
 
 
 def test_each_palette_has_colours_of_its_own():

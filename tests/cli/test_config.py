@@ -56,9 +56,6 @@ def refused(ran: Ran, *said: str) -> str:
     return ran.err
 
 
-# Which value counts
-
-
 def test_what_is_typed_beats_a_variable_beats_the_folders_file_beats_the_users_own(place):
     assert temperature() == 1
     write_own("temperature = 2")
@@ -131,9 +128,6 @@ def test_every_option_with_a_variable_can_stand_in_a_file_but_those_that_are_typ
     assert {setting.type for setting in config.IN_FILES.values()} <= set(config.TAKES)
 
 
-# Being told
-
-
 def test_the_folders_file_is_named_once_where_it_changes_something(place):
     write('temperature = 2\nscore = "dot"\n')
     assert here("self", "a b", *RANDOM).err == "attn: settings from attn.toml: score, temperature.\n"
@@ -164,9 +158,6 @@ def test_an_error_is_json_where_a_file_asks_for_json(place):
     assert here("self", "", "-o", "x.csv").err.splitlines()[-1].startswith("attn: There is no token")
     ran = here("self", "a b", *RANDOM)
     assert json.loads(ran.out) and ran.err == "attn: settings from attn.toml: temperature, format.\n"
-
-
-# What is refused
 
 
 @pytest.mark.parametrize(
@@ -315,9 +306,6 @@ def test_the_line_of_each_key_is_known_however_it_is_written(statements, headers
 def last_key(said: dict[str, object]) -> str:
     ((key, value),) = said.items()
     return last_key(value) if isinstance(value, dict) else key
-
-
-# attn config
 
 
 def listed(*args: str, env: dict[str, str] | None = None) -> dict[str, dict[str, object]]:

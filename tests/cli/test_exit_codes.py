@@ -48,9 +48,6 @@ def refused_as_json(ran: Ran, code: int) -> dict[str, object]:
     return error
 
 
-# 0
-
-
 @pytest.mark.parametrize(
     "args",
     typed(
@@ -90,9 +87,6 @@ def test_every_listed_example_is_0(name):
 
 def test_the_version_is_said_and_nothing_more_is_done():
     assert here("--version").out == here("--version", "self", "the").out == here("-V").out
-
-
-# 2
 
 
 @pytest.mark.parametrize(
@@ -165,9 +159,6 @@ def test_attn_alone_in_a_pipe_is_2_and_shows_the_commands_on_standard_error():
     ran = attn()
     assert (ran.code, ran.out) == (2, "") and "Traceback" not in ran.err
     assert "explain" in ran.err and "Start with" in ran.err
-
-
-# 65
 
 
 def test_a_text_without_tokens_is_65():
@@ -403,9 +394,6 @@ def _python(*args: str) -> Ran:
     return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-# 66
-
-
 @pytest.mark.parametrize("option", ["-e", "-p", "--mask"])
 def test_what_is_not_a_readable_regular_file_is_66_at_once(option, at):
     os.mkfifo("pipe.txt")
@@ -431,9 +419,6 @@ def test_a_file_without_read_permission_is_66(at):
     refused(attn("self", "a", "-e", "v.txt"), 66, "ermission")
 
 
-# 69
-
-
 def test_training_without_gensim_is_69_and_says_how_to_get_it(at):
     Path("text.txt").write_text("a b c\n")
     blocked = Path("elsewhere")
@@ -442,9 +427,6 @@ def test_training_without_gensim_is_69_and_says_how_to_get_it(at):
     paths = os.pathsep.join([str(blocked.resolve()), *sys.path])
     ran = attn("vectors", "train", "text.txt", "-o", "x.safetensors", env={"PYTHONPATH": paths})
     refused(ran, 69, "pip install")
-
-
-# 73
 
 
 @linux
@@ -470,9 +452,6 @@ def test_a_read_only_output_is_73_and_left_alone(at):
     os.chmod("out.txt", 0o444)
     refused(attn("self", "a b", "-o", "out.txt"), 73)
     assert Path("out.txt").read_text() == "mine"
-
-
-# 74
 
 
 @linux
@@ -503,9 +482,6 @@ def test_a_closed_standard_input_is_like_an_absent_text():
     ran = shell("attn self <&-")
     assert ran.code == 2 and "text" in ran.err
     assert shell("attn self x <&-").code == 0
-
-
-# 78
 
 
 @pytest.mark.parametrize(
@@ -543,9 +519,6 @@ def test_a_variable_counts_for_a_result_and_for_an_error_alike():
 
 def test_an_empty_variable_is_no_variable():
     assert here("self", "x", env={"ATTN_SEED": "", "ATTN_FORMAT": "", "ATTN_WIDTH": ""}).code == 0
-
-
-# Any mix
 
 
 CHOICES = {  # an option, and some of its values
@@ -594,9 +567,6 @@ def test_any_mix_of_options_ends_with_a_result_or_with_one_line(at):
             assert ran.code in (2, 65), (command, texts, options, ran)
             assert ran.out == "" and ran.err.count("\n") == 1
     assert codes == {0, 2, 65}
-
-
-# JSON
 
 
 @pytest.mark.parametrize(

@@ -238,9 +238,6 @@ def test_markdown_is_inert_in_its_sentences_too(token):
     assert "# heading" not in headings
 
 
-# Errors
-
-
 EVIL = "x\x1b]0;t\x07\x9b31m\u202ey\u200b"
 
 
@@ -358,9 +355,6 @@ def test_bytes_that_are_not_utf_8_are_inert_in_errors():
     for args in ([b"self", b"a b", b"-q", b"\xff\x9b"], [b"self", b"a", b"-e", b"\xff.txt"], [b"\xffx"]):
         ran = attn(*args)
         assert ran.code in (2, 66) and ran.err.encode("utf-8") and not unsafe(ran.err)
-
-
-# Anything at all
 
 
 def words() -> st.SearchStrategy[list[str]]:

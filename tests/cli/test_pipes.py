@@ -24,9 +24,6 @@ LONG = " ".join(f"word{i}" for i in range(400))
 ASCII = ({"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"})
 
 
-# Readers
-
-
 @pytest.mark.parametrize(
     "command",
     apart(
@@ -163,9 +160,6 @@ def test_bars_are_still_no_walk_and_no_check(at):
     assert "--only has no bars form" in ran.err and list(at.iterdir()) == []
 
 
-# Terminals
-
-
 def test_a_width_that_is_no_number_above_0_is_no_width_and_columns_are_kept_also_in_a_pipe():
     usual = here("self", FOX).out
     for columns in ("0", "abc", "-5", "", "1e3", "٣٠", "9" * 40):
@@ -213,9 +207,6 @@ def test_a_long_work_shows_how_far_it_is_and_then_takes_that_away():
 def test_a_dumb_terminal_gets_no_escape_sequences_from_progress_either():
     text = " ".join(f"word{i}" for i in range(1500))
     assert "\x1b" not in terminal("self", text, "-e", "random", env={"TERM": "dumb"}).out
-
-
-# ASCII
 
 
 @pytest.mark.parametrize("env", ASCII, ids=["stream", "locale"])
@@ -269,9 +260,6 @@ def test_a_file_is_utf_8_in_every_locale(at):
         assert Path("x.csv").read_text(encoding="utf-8").startswith("query,café,noir\n")
 
 
-# Files
-
-
 def test_an_existing_file_keeps_its_permissions_and_a_new_one_gets_the_usual(at):
     Path("old.json").write_text("old")
     os.chmod("old.json", 0o640)
@@ -319,9 +307,6 @@ def test_a_kill_while_writing_leaves_the_old_file_or_the_whole_new_one(at):
         for name in os.listdir():
             os.unlink(name)
     assert unwritten, "no run was killed in time to show anything"
-
-
-# Signals
 
 
 PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": surroundings()}

@@ -35,9 +35,6 @@ def headings(lines):
     return [line for line in lines if re.match(r"\d+\. ", line)]
 
 
-# Keys
-
-
 STORY_KEYS = [  # what is pressed one after the other, and the part that is shown then; None is the last
     *(
         (key, part)
@@ -122,9 +119,6 @@ def test_whatever_is_pressed_and_whatever_the_size_the_terminal_is_given_back(se
         assert b"Traceback" not in stage.shown and b"bug" not in stage.shown
 
 
-# Size
-
-
 def test_a_part_taller_than_the_terminal_is_seen_whole():
     whole = attn("example", "dictionary", "--width", "80").out
     tall = whole[whole.index("3. ") : whole.index("From soft")]
@@ -167,9 +161,6 @@ def test_a_terminal_of_any_size_will_do(size):
         stage.wait_for(lambda s: b"\x1b[2J" in s.shown)
         stage.press("n", "?", "x", "G", "q")
         assert stage.code() == 0
-
-
-# Ways out
 
 
 @pytest.mark.parametrize("keys", ["q", "Q", ESC, "GGnn"])
@@ -252,9 +243,6 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_takes_it_again():
     child.expect("ended 0")
     assert termios.tcgetattr(child.fileno()) == before
     child.close()
-
-
-# Where nobody presents
 
 
 def test_keys_come_from_the_terminal_where_the_text_comes_from_a_pipe():

@@ -105,9 +105,6 @@ def test_the_copy_is_osc_52_and_gnu_screen_is_told_to_pass_it_on(monkeypatch):
     assert copied().startswith("Copied to tmux") and osc52("attn") == "\x1b]52;c;YXR0bg==\x07"
 
 
-# Files
-
-
 def test_w_writes_what_the_command_would(at):
     async def act(stage):
         await stage.press("m")
@@ -156,9 +153,6 @@ def test_what_cannot_be_written_is_said_in_the_line(at):
 
     play(act)
     assert not list(at.iterdir())
-
-
-# Recordings
 
 
 def demo(path):

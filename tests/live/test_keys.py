@@ -273,9 +273,6 @@ def test_it_is_left_by_keys(key, code):
     assert play(act).return_value == code
 
 
-# The mouse
-
-
 def test_a_click_chooses_a_cell_and_a_second_one_opens_it():
     async def act(stage):
         y = next(n for n, line in enumerate(stage.lines()) if line.startswith("over "))
@@ -339,9 +336,6 @@ def test_the_wheel_goes_up_and_down():
             assert stage.state.row == row + by
 
     play(act)
-
-
-# Answers
 
 
 class Slow(TextSource):

@@ -105,9 +105,6 @@ def batch(
         raise InputError(said, "An error object stands in the place of each.")
 
 
-# What is asked for
-
-
 def _refuse(is_wrong: bool, said: str, hint: str = "", option: str = "") -> None:
     if is_wrong:
         raise UsageError(said, hint, option)
@@ -172,9 +169,6 @@ def _check(asked: Asked, settings: Settings) -> None:
             name, whole = visible(str(path)), shell_quote(os.path.abspath(str(path)))
             said = f"The workers of a scheduler may be in another folder: {name} is not the same there."
             _refuse(is_relative, said, f"Give the whole path: {whole}")
-
-
-# The run
 
 
 def _run(asked: Asked, settings: Settings, view: View, form: str, keep_going: bool) -> tuple[int, int]:

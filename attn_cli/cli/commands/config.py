@@ -67,9 +67,6 @@ def config(
     deliver(record_result("config", record, table), view)
 
 
-# What is in force
-
-
 @takes(" ".join(name for name in SETTINGS if name != "output"))
 def _all_settings(*, settings: Settings, view: View) -> None:
     """Take every setting, and check its value."""
@@ -130,9 +127,6 @@ def _unknown_variables(root: Any, commands: Sequence[str]) -> list[Record]:
     found = sorted(name for name, value in os.environ.items() if name.startswith("ATTN_") and value)
     unknown = {name: (*near_names(name, sorted(known)), None) for name in found if name not in known}
     return [{"name": name, "meant": near[0]} for name, near in unknown.items()]
-
-
-# How it is shown
 
 
 def _screen(record: Record, width: int) -> Iterator[str]:

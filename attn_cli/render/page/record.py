@@ -12,7 +12,7 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.render.page.script import Numbers, Stored
 from attn_cli.render.palette import PAPER, ramp
 from attn_cli.render.views.step_sentences import repeats_x, source, walk_facts
-from attn_cli.settings.declare import declared
+from attn_cli.settings.declare import as_typed
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import find_rows
 from attn_cli.trace.head import ROTATED, Head
@@ -241,7 +241,7 @@ def _command(page: Page, trace: Trace) -> dict[str, object] | None:
         return None
     return {
         "words": ["attn", trace.kind],
-        "options": _options(trace.settings),
+        "options": as_typed(trace.settings, LIVE),
         "text": page.text,
         "after": [] if page.context is None else [page.context],
         "head": trace.head_names[0],
@@ -252,13 +252,3 @@ def _command(page: Page, trace: Trace) -> dict[str, object] | None:
 # What the page itself chooses, or what changes no weight.
 OF_PAGE = ("head", "layer", "score", "temperature", "mask", "mask_true", "without", "query", "versus")
 LIVE = (*OF_PAGE, "top", "full", "next", "next_at", "threads")
-
-
-def _options(settings: Settings) -> list[str]:
-    """Return the options that are not as usual, but for those that the page chooses."""
-    found: list[str] = []
-    for one in declared(Settings).values():
-        value = getattr(settings, one.name)
-        if one.name not in LIVE and value != one.default:
-            found += [one.option] if one.type is bool else [one.option, str(value)]
-    return found
