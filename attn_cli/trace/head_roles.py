@@ -15,13 +15,13 @@ from attn_cli.text.wordpieces import is_special
 from attn_cli.trace.row import entropy
 
 if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array, Bools, Ints
+    from attn_cli.io.array_types import Array, Bools
 
 MIN_GAIN = 0.5  # a head is named if its share is this far from a uniform head's to all of the attention,
 LEAD = 0.1  # ... this much above the share of every other pattern,
 MIN_ROWS = 2  # ... and possible in so many rows
 MIN_UNIFORM_OVERLAP = (
-    0.8  # a bag-of-words head: so much of its attention overlaps with a uniform distribution
+    0.8  # of a bag-of-words head's attention, at least, overlaps with a uniform distribution
 )
 MIXED, BAG = "mixed", "bag-of-words"
 
@@ -60,16 +60,17 @@ def _plain(token: str) -> str:
     return (token.lstrip(" \u0120\u2581") or token).casefold()
 
 
-def _numbers(text: Text) -> tuple[Ints, Ints] | None:
-    """Return a number for each token of both sides, equal for the same words; None where there are no tokens."""
+def _same_word(text: Text) -> Bools | None:
+    """Tell of each query and key whether they are the same word, (n_q, n_k); None where there are no tokens."""
     if text.queries is None or text.keys is None:
         return None
     known: dict[str, int] = {}
     queries, keys = (
-        np.array([known.setdefault(_plain(token), len(known)) for token in tokens], np.intp)
+        np.array([known.setdefault(_plain(token), len(known)) for token in tokens])
         for tokens in (text.queries, text.keys)
     )
-    return queries, keys
+    same: Bools = queries[:, np.newaxis] == keys
+    return same
 
 
 def is_separator(token: str) -> bool:
@@ -96,17 +97,17 @@ def _separators(text: Text, n_q: int, n_k: int) -> Bools | None:
 
 
 def _same(text: Text, n_q: int, n_k: int) -> Bools | None:
-    numbers = _numbers(text)
-    return None if numbers is None else _not_itself(numbers[0][:, np.newaxis] == numbers[1], text)
+    same = _same_word(text)
+    return None if same is None else _not_itself(same, text)
 
 
 def _induction(text: Text, n_q: int, n_k: int) -> Bools | None:
     """Return the links to a token that stands after an earlier occurrence of the query's token."""
-    numbers = _numbers(text)
-    if numbers is None or not text.is_one:
+    same = _same_word(text)
+    if same is None or not text.is_one:
         return None
     links = np.zeros((n_q, n_k), np.bool_)
-    links[:, 1:] = np.tri(n_q, n_k - 1, -1, dtype=np.bool_) & (numbers[0][:, np.newaxis] == numbers[1][:-1])
+    links[:, 1:] = np.tri(n_q, n_k - 1, -1, dtype=np.bool_) & same[:, :-1]
     return _not_itself(links, text)
 
 
