@@ -61,7 +61,7 @@ class Side(NamedTuple):
         return self._replace(X=self.X + P, words=self.X, encodings=P)
 
     def rounded(self, digits: int) -> Side:
-        """Return it with vectors, and what was added to them, rounded to so many digits after the point."""
+        """Return it with vectors, and what was added to them, rounded to this many digits after the point."""
         assert self.X is not None
         if self.words is None or self.encodings is None:
             return self._replace(X=to_digits(self.X, digits))

@@ -61,7 +61,7 @@ def summary_of_rows(blocks: Iterable[SomeRows], n_q: int, n_k: int, k: int) -> H
 
 
 def rows_of(weights: Array, allowed: Bools | None) -> Iterator[SomeRows]:
-    """Yield weights (n_q, n_k) that are at hand some rows at a time, to save memory."""
+    """Yield weights (n_q, n_k) in memory some rows at a time, to save memory."""
     size = max(1, BLOCK_CELLS // weights.shape[1])
     for start in range(0, len(weights), size):
         at = slice(start, start + size)
@@ -69,7 +69,7 @@ def rows_of(weights: Array, allowed: Bools | None) -> Iterator[SomeRows]:
 
 
 def view_of(weights: Array, allowed: Bools | None) -> LongView:
-    """Return the long view of weights (n_q, n_k) that are at hand."""
+    """Return the long view of weights (n_q, n_k) in memory."""
     n_q, n_k = weights.shape
     return summary_of_rows(rows_of(weights, allowed), n_q, n_k, 1).view
 

@@ -1,6 +1,6 @@
 """One computation: everything that happened, in the order it happened, immutable.
 
-Shapes are written here, once: n_q queries, n_k keys, d numbers a word, d_k a query, d_v a value.
+Shapes are written here, once: n_q queries, n_k keys, d numbers per word, d_k per query, d_v per value.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Placed(NamedTuple):
 
 
 class NextWords(NamedTuple):
-    """The tokens that a pretrained model holds likeliest, likeliest first, with their probabilities."""
+    """What a pretrained model predicts: the likeliest tokens, likeliest first, with their probabilities."""
 
     words: tuple[tuple[str, float], ...]
     place: int  # of the query that they come after, or of the mask that they fill
@@ -154,12 +154,12 @@ class Computation(Frozen):
 
     @property
     def of_model(self) -> bool:
-        """Whether a pretrained model made it, whose vectors and queries know of places already."""
+        """Whether a pretrained model made it, which encodes positions itself."""
         return self.settings.model is not None
 
     @property
     def own_scale(self) -> float | None:
-        """What scores are multiplied by, where it is not what their name says (1/sqrt(d_k) of `scaled`, else 1)."""
+        """What scores are multiplied by, where it is not the usual scale (1/sqrt(d_k) for `scaled`, else 1)."""
         return self.heads[0].scale
 
     @property
