@@ -49,7 +49,7 @@ def without_keys(
 def wanted_masks(
     settings: Settings, given: object, inputs: Inputs, name: str, heads: int
 ) -> list[masks.Mask | None]:
-    """Return the mask that is wanted as `wanted_mask` does: one for all heads, or one per head where it has three axes."""
+    """Return the masks that are wanted, as `wanted_mask` does: one for all heads, or one per head."""
     parts = [given] if settings.mask is not None else _by_heads(given, name, heads)
     return [wanted_mask(settings, part, inputs, name) for part in parts]
 
