@@ -472,6 +472,7 @@ FAILURES = [
 2 self "a b" -f json --nosuch
 2 self a b -f json
 2 self "a b" -f json -q zebra
+2 self "a b" -f json --mask mask.txt
 2 self "a b" -f jsonl --head 77
 2 self "a b" -f json -p identity --oov model
 2 self "a b" -f json --color sometimes
