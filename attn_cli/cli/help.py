@@ -93,7 +93,7 @@ def _width(ctx: Any, stream: IO[str] | None) -> int:
             return wanted
     if wanted := columns(os.environ.get("ATTN_WIDTH", "")):
         return wanted
-    return min(stream_width(os.environ, stream) or USUAL_WIDTH, WIDEST)
+    return min(stream_width(stream) or USUAL_WIDTH, WIDEST)
 
 
 def _split(text: str | None) -> list[str]:

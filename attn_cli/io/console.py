@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 from attn_cli.errors import WriteError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
 MOST = 1 << 30  # bytes in one call: Linux takes at most 2 GiB
 NARROWEST, WIDEST = 20, 10_000  # columns
@@ -140,9 +140,9 @@ def columns(text: str) -> int | None:
     return min(max(int(text), NARROWEST), WIDEST) if is_number else None
 
 
-def stream_width(environ: Mapping[str, str], stream: IO[str] | None) -> int | None:
+def stream_width(stream: IO[str] | None) -> int | None:
     """Return the columns of COLUMNS, else of the terminal that `stream` is; None for what is not a terminal."""
-    if wanted := columns(environ.get("COLUMNS", "")):
+    if wanted := columns(os.environ.get("COLUMNS", "")):
         return wanted
     if stream is None or not stream.isatty():
         return None
@@ -195,7 +195,7 @@ def say(text: str, is_data: bool = False) -> None:
     lines = [visible(line) for line in text.split("\n")]
     try:
         if sys.stderr.isatty() and not is_data:
-            width = stream_width(os.environ, sys.stderr) or USUAL_WIDTH
+            width = stream_width(sys.stderr) or USUAL_WIDTH
             lines = [part for line in lines for part in folded(line, width, HANGING)]
         encoding = sys.stderr.encoding or "utf-8"
         shown = "".join(f"{line}\n" for line in lines)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
-from typing import IO, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from rich.color import ColorSystem
 from rich.segment import Segment
@@ -54,15 +54,12 @@ class Terminal(NamedTuple):
                 try:
                     before, after, _ = codes[id(style)]
                 except KeyError:
-                    before, after, _ = codes[id(style)] = (*self._codes(style), style)
+                    rendered = style.render("\0", color_system=_SYSTEMS[self.colors]) if style else "\0"
+                    before, _, after = rendered.partition("\0")
+                    codes[id(style)] = before, after, style
                 put(f"{before}{text}{after}")
             put("\n")
         return "".join(painted)
-
-    def _codes(self, style: Style | None) -> tuple[str, str]:
-        rendered = style.render("\0", color_system=_SYSTEMS[self.colors]) if style else "\0"
-        before, _, after = rendered.partition("\0")
-        return before, after
 
 
 def _encodes(encoding: str, text: str) -> bool:
@@ -73,40 +70,34 @@ def _encodes(encoding: str, text: str) -> bool:
     return True
 
 
-def detect(
-    environ: Mapping[str, str], stream: IO[str] | None, color: str = "auto", width: int | None = None
-) -> Terminal:
-    """Return the terminal that `stream` and the environment describe; a flag beats both."""
-    is_tty = stream is not None and stream.isatty()
-    background = environ.get("COLORFGBG", "").rpartition(";")[2]
+def terminal_of(is_file: bool, color: str = "auto", width: int | None = None) -> Terminal:
+    """Return the terminal that standard output is, or what stands for one in a file; a flag beats the environment."""
+    stream = None if is_file else sys.stdout
+    background = os.environ.get("COLORFGBG", "").rpartition(";")[2]
     return Terminal(
-        width=width or stream_width(environ, stream),
-        colors=_color_count(environ) if _wants_color(environ, is_tty, color) else 0,
+        width=width or stream_width(stream),
+        colors=_color_count() if _wants_color(stream is not None and stream.isatty(), color) else 0,
         encoding=getattr(stream, "encoding", None) or "utf-8",
         dark=background not in ("7", "15"),
     )
 
 
-def terminal_of(is_file: bool, color: str = "auto", width: int | None = None) -> Terminal:
-    """Return the terminal of standard output, or what stands for one in a file."""
-    return detect(os.environ, None if is_file else sys.stdout, color, width)
-
-
-def _wants_color(environ: Mapping[str, str], is_tty: bool, color: str) -> bool:
+def _wants_color(is_tty: bool, color: str) -> bool:
     """Decide on colour: the flag, NO_COLOR, CLICOLOR_FORCE, FORCE_COLOR, CLICOLOR, TERM, the terminal."""
+    said = os.environ.get
     if color != "auto":
         return color == "always"
-    if environ.get("NO_COLOR"):
+    if said("NO_COLOR"):
         return False
-    if environ.get("CLICOLOR_FORCE", "0") not in ("", "0"):
+    if said("CLICOLOR_FORCE", "0") not in ("", "0"):
         return True
-    if forced := environ.get("FORCE_COLOR"):
+    if forced := said("FORCE_COLOR"):
         return forced != "0"
-    return environ.get("CLICOLOR") != "0" and environ.get("TERM") != "dumb" and is_tty
+    return said("CLICOLOR") != "0" and said("TERM") != "dumb" and is_tty
 
 
-def _color_count(environ: Mapping[str, str]) -> int:
-    term = environ.get("TERM", "")
-    if environ.get("COLORTERM", "").lower() in ("truecolor", "24bit") or term.endswith("-direct"):
+def _color_count() -> int:
+    term = os.environ.get("TERM", "")
+    if os.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit") or term.endswith("-direct"):
         return TRUECOLOR
     return 256 if "256" in term else 16

@@ -17,7 +17,7 @@ from textual.drivers.linux_driver import LinuxDriver
 
 from attn_cli.io.console import put_plain
 from attn_cli.io.signals import cleaned_up
-from attn_cli.io.terminal import Terminal, detect
+from attn_cli.io.terminal import Terminal, terminal_of
 from attn_cli.live.app import INTERRUPTED, LiveApp
 from attn_cli.live.recording import Recorder, Replay
 
@@ -194,7 +194,7 @@ def run(session: Session, record: str | None, replay: Replay) -> None:
 
 def _terminal(view: View) -> Terminal:
     """Return the terminal, with the encoding that the locale says; Python itself takes UTF-8 for granted in C."""
-    terminal = detect(os.environ, sys.stdout, view.color, view.width)
+    terminal = terminal_of(False, view.color, view.width)
     named = next((os.environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if os.environ.get(name)), "")
     is_utf8 = "utf8" in named.lower().replace("-", "")
     return terminal if is_utf8 else terminal._replace(encoding="ascii")
