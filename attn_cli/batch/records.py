@@ -25,7 +25,7 @@ Record = dict[str, Any]  # as the JSON of schema attn/1, with arrays in the plac
 Pairs = Sequence[tuple[Sequence[str], Sequence[str]]]  # of each text, the query tokens and the key tokens
 # The fields that need no trace.
 QUICK = frozenset(
-    ("schema", "kind", "query_tokens", "key_tokens", "weights", "summary", "links", "condensed", "head")
+    ["schema", "kind", "query_tokens", "key_tokens", "weights", "summary", "links", "condensed", "head"]
 )
 MODEL_TOKENS = 512  # of the texts that go through a pretrained model together
 
@@ -49,7 +49,7 @@ def group_fields(group: Group, job: Job, shown: str, settings: Settings, texts: 
         "condensed": lambda: repeat(top is not None),
         "weights": lambda: weights if top is None else repeat(None),
         "summary": lambda: _summaries(group.links(weights, 1), texts),
-        "links": lambda: repeat(None) if top is None else _links(group.links(weights, top), weights.shape[1]),
+        "links": lambda: repeat(None) if top is None else _links(group.links(weights, top)),
     }
     if shown != "mean":
         makers["output"] = lambda: next(
@@ -63,36 +63,27 @@ def group_fields(group: Group, job: Job, shown: str, settings: Settings, texts: 
         yield dict(zip(keys, values, strict=True))
 
 
-def _summaries(links: Links, texts: Pairs) -> list[list[Record]]:
-    """Return each text's strongest links; `links` holds one for each query."""
-    found: list[list[Record]] = []
-    weights = links.weights[..., 0]
-    is_short = weights.dtype.itemsize < 8  # then the number itself knows how short its text can be
-    for (queries, context), keys, of_text in zip(texts, links.keys[..., 0].tolist(), weights, strict=True):
-        numbers = of_text if is_short else of_text.tolist()
-        found.append(
-            [
-                {"query": query, "key": context[j], "weight": weight, "query_index": i, "key_index": j}
-                if j >= 0
-                else {"query": query, "key": None, "weight": None, "query_index": i, "key_index": None}
-                for i, (query, j, weight) in enumerate(zip(queries, keys, numbers, strict=True))
-            ]
-        )
-    return found
+def _numbers(links: Links) -> Any:
+    """Return the weights of links; a float32 stays one, for it knows how short its text can be."""
+    return links.weights if links.weights.dtype.itemsize < 8 else links.weights.tolist()
 
 
-def _links(links: Links, n_q: int) -> list[list[list[Any]]]:
-    """Return each text's links, as [query, key, weight]."""
-    is_short = links.weights.dtype.itemsize < 8
-    return [
-        [
-            [i, j, weight]
-            for i in range(n_q)
-            for j, weight in zip(keys[i], of_text[i] if is_short else of_text[i].tolist(), strict=True)
+def _summaries(links: Links, texts: Pairs) -> Iterator[list[Record]]:
+    """Yield each text's strongest links; `links` holds one for each query."""
+    for (queries, context), keys, weights in zip(texts, links.keys.tolist(), _numbers(links), strict=True):
+        yield [
+            {"query": query, "key": context[j], "weight": weight, "query_index": i, "key_index": j}
             if j >= 0
+            else {"query": query, "key": None, "weight": None, "query_index": i, "key_index": None}
+            for i, (query, (j,), (weight,)) in enumerate(zip(queries, keys, weights, strict=True))
         ]
-        for keys, of_text in zip(links.keys.tolist(), links.weights, strict=True)
-    ]
+
+
+def _links(links: Links) -> Iterator[list[list[Any]]]:
+    """Yield each text's links, as [query, key, weight]."""
+    for keys, weights in zip(links.keys.tolist(), _numbers(links), strict=True):
+        rows = enumerate(zip(keys, weights, strict=True))
+        yield [[i, j, weight] for i, row in rows for j, weight in zip(*row, strict=True) if j >= 0]
 
 
 def _diagnostics(group: Group, texts: Pairs, temperature: float) -> list[list[Record]]:
