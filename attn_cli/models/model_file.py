@@ -30,7 +30,6 @@ VECTORS = "word2vec"  # what they were learned on
 MOST_LAYERS = 100
 MAX_PARAMETER = 1e6  # far beyond learned weights, and far below where products overflow
 TAKEN = ("all", "mean")  # --head gives these names another meaning
-Sizes = dict[str, int]
 
 
 def load_model(settings: Settings) -> EncoderStack | None:
@@ -119,111 +118,82 @@ class _Reader(NamedTuple):
     name: str
 
     def stack(self) -> EncoderStack:
-        """Return the whole model."""
-        facts = self.record("facts")
-        heads = self.names("heads")
+        facts = self.parsed("facts")
+        if not isinstance(facts, dict):
+            raise self.unsound("its facts are not an object")
+        heads = self.distinct(self.parsed("heads"), "heads")
         layers = next((n for n in range(MOST_LAYERS) if f"{n}.W_q" not in self.arrays), MOST_LAYERS)
         beyond = {key.partition(".")[0] for key in self.arrays} - {str(n) for n in range(layers)}
         if not layers or any(map(str.isdecimal, beyond)):
             raise self.unsound(f"it has no {layers}.W_q")
         if set(heads) & set(TAKEN):
             raise self.unsound("none of its heads can be called all or mean")
-        W_in = self.maybe("in.W", 2)
+        W_in, d = self.maybe("in.W", 2), self.take("0.W_q", 3).shape[1]
         b_in = None if W_in is None else self.take("in.b", 1, d=W_in.shape[1])
-        d = self.take("0.W_q", 3).shape[1]
         if W_in is not None and W_in.shape[1] != d:
             raise self.unsound(f"in.W makes {W_in.shape[1]} numbers a word, and layer 0 takes {d}")
-        words = self.words("start.names")
-        dim = d if W_in is None else W_in.shape[0]
+        words, dim = self.words("start.names"), d if W_in is None else W_in.shape[0]
         if not words and self.arrays.get("start.vectors") is not None:
             raise self.unsound("its start.vectors have no names")
         vectors = self.take("start.vectors", 2, features=len(words), dim=dim) if words else np.zeros((0, dim))
-        start = SpellingFeatures(
-            {word: n for n, word in enumerate(words)}, vectors, self.about.get("start") == "always"
+        numbered = {word: n for n, word in enumerate(words)}
+        start = SpellingFeatures(numbered, vectors, self.about.get("start") == "always")
+        below = facts.get("names_below")
+        if below is not None and (not isinstance(below, list) or len(below) != layers - 1):
+            raise self.unsound(f"its names_below are not those of {layers - 1} layers")
+        named = (
+            [None] * (layers - 1) if below is None else [self.distinct(one, "names_below") for one in below]
         )
-        below = self.names_below(facts, layers - 1)
-        encoders = tuple(self.encoder(n, d, names) for n, names in enumerate(below))
+        encoders = tuple(self.encoder(n, d, names) for n, names in enumerate(named))
         top = self.encoder(layers - 1, d, heads) if "out.W" in self.arrays else None
-        made = EncoderStack(
-            self.name,
-            str(self.about.get("vectors")),
-            str(self.about.get("fingerprint")),
-            start,
-            W_in,
-            b_in,
-            encoders,
-            self.attention(layers - 1, d, heads) if top is None else top.attention,
-            facts,
-        )
-        if top is None:
-            return made
-        return made._replace(words=read_word_layer(self.take, d, words, vectors), top=top)
-
-    def names_below(self, facts: Mapping[str, object], layers: int) -> list[list[str] | None]:
-        """Return the names of the heads in each layer below the last, where the file tells them."""
-        found = facts.get("names_below")
-        if found is None:
-            return [None] * layers
-        if not isinstance(found, list) or len(found) != layers:
-            raise self.unsound(f"its names_below are not those of {layers} layers")
-        return [self.distinct(names, "names_below") for names in found]
+        last = self.attention(layers - 1, d, heads) if top is None else top.attention
+        scored = None if top is None else read_word_layer(self.take, d, words, vectors)
+        vectors_are = str(self.about.get("vectors")), str(self.about.get("fingerprint"))
+        return EncoderStack(self.name, *vectors_are, start, W_in, b_in, encoders, last, facts, scored, top)
 
     def encoder(self, n: int, d: int, names: list[str] | None) -> EncoderLayer:
         """Return layer n, one below the last or a language model's last."""
         attention = self.attention(n, d, names, joined=True)
-        norms = [
+        norm_1, norm_2 = (
             Norm(self.take(f"{n}.gain_{k}", 1, d=d), self.take(f"{n}.shift_{k}", 1, d=d)) for k in (1, 2)
-        ]
-        W_1 = self.take(f"{n}.W_1", 2, d=d)
-        wide = W_1.shape[1]
-        return EncoderLayer(
-            attention,
-            norms[0],
-            W_1,
-            self.take(f"{n}.b_1", 1, wide=wide),
-            self.take(f"{n}.W_2", 2, wide=wide, d=d),
-            self.take(f"{n}.b_2", 1, d=d),
-            norms[1],
         )
+        W_1 = self.take(f"{n}.W_1", 2, d=d)
+        b_1, wide = self.take(f"{n}.b_1", 1, wide=W_1.shape[1]), W_1.shape[1]
+        W_2, b_2 = self.take(f"{n}.W_2", 2, wide=wide, d=d), self.take(f"{n}.b_2", 1, d=d)
+        return EncoderLayer(attention, norm_1, W_1, b_1, W_2, b_2, norm_2)
 
     def attention(self, n: int, d: int, names: list[str] | None, joined: bool = False) -> Projection:
         """Return the heads of layer n; without names they are numbered. Those of most layers are joined by W_o."""
-        W_q = self.take(f"{n}.W_q", 3)
-        heads, _, d_k = W_q.shape
+        heads, _, d_k = self.take(f"{n}.W_q", 3).shape
         if names is not None and len(names) != heads:
             raise self.unsound(f"it names {len(names)} heads and has {heads}")
-        W_q = self.take(f"{n}.W_q", 3, heads=heads, d=d, d_k=d_k)
-        W_k = self.take(f"{n}.W_k", 3, heads=heads, d=d, d_k=d_k)
+        W_q, W_k = (self.take(f"{n}.{W}", 3, heads=heads, d=d, d_k=d_k) for W in ("W_q", "W_k"))
         b_q, b_k = (self.take(f"{n}.{b}", 2, heads=heads, d_k=d_k) for b in ("b_q", "b_k"))
         R = self.take(f"{n}.R", 3, heads=heads)
         if R.shape[2] != d_k or R.shape[1] % 2 == 0:
             raise self.unsound(f"{n}.R has shape {R.shape}: it needs an odd number of rows of {d_k}")
         b = self.take(f"{n}.b", 2, heads=heads, distances=R.shape[1])
         W_o = b_o = None
-        values: list[tuple[Array, Array | None]]
+        values: list[tuple[Array, Array | None]] = [(np.eye(d), None)] * heads
         if joined:
             W_v = self.take(f"{n}.W_v", 3, heads=heads, d=d)
             b_v = self.take(f"{n}.b_v", 2, heads=heads, d_v=W_v.shape[2])
             W_o = self.take(f"{n}.W_o", 2, joined=heads * W_v.shape[2], d=d)
             b_o = self.take(f"{n}.b_o", 1, d=d)
-            values = [(W_v[h], b_v[h]) for h in range(heads)]
-        else:
-            shared = self.maybe(f"{n}.W_v", 2)
-            if shared is None:
-                values = [(np.eye(d), None)] * heads
-            else:
-                shared = self.take(f"{n}.W_v", 2, d=d)
-                values = [(shared, self.take(f"{n}.b_v", 1, d_v=shared.shape[1]))] * heads
+            values = [*zip(W_v, b_v, strict=True)]
+        elif self.maybe(f"{n}.W_v", 2) is not None:
+            shared = self.take(f"{n}.W_v", 2, d=d)
+            values = [(shared, self.take(f"{n}.b_v", 1, d_v=shared.shape[1]))] * heads
         made = tuple(
-            HeadWeights(name, W_q[h], W_k[h], W_v_h, b_q[h], b_k[h], b_v_h, Position(R[h], b[h]))
-            for h, (name, (W_v_h, b_v_h)) in enumerate(
-                zip(names or map(str, range(heads)), values, strict=True)
+            HeadWeights(
+                name, W_q[h], W_k[h], values[h][0], b_q[h], b_k[h], values[h][1], Position(R[h], b[h])
             )
+            for h, name in enumerate(names or map(str, range(heads)))
         )
         return Projection(Projected("learned", self.name, "in-out", None, n), made, W_o, b_o)
 
     def take(self, key: str, axes: int, **sizes: int) -> Array:
-        """Return an array, as it stands in the file; its last or first axes must have these sizes, in order."""
+        """Return an array, as it stands in the file; its first axes must have these sizes, in order."""
         found = self.maybe(key, axes)
         if found is None:
             raise self.unsound(f"it has no {key}")
@@ -241,9 +211,8 @@ class _Reader(NamedTuple):
             raise self.unsound(f"{key} has shape {found.shape} and type {found.dtype}")
         if not _all_finite(found):
             raise self.unsound(f"{key} holds NaN or infinity")
-        if (
-            found.dtype != np.float16 and float(np.abs(found).max()) > MAX_PARAMETER
-        ):  # a half cannot hold as much
+        can_be_larger = found.dtype != np.float16  # a half cannot hold as much
+        if can_be_larger and float(np.abs(found).max()) > MAX_PARAMETER:
             raise self.unsound(f"{key} holds numbers beyond a million")
         return found
 
@@ -254,23 +223,12 @@ class _Reader(NamedTuple):
             raise self.unsound(f"it has no {key}, or not as bytes")
         return found.tobytes().decode("utf-8", "replace").split("\n") if found.size else []
 
-    def names(self, key: str) -> list[str]:
-        """Return a list of distinct names from the metadata."""
-        return self.distinct(self.parsed(key), key)
-
     def distinct(self, found: object, key: str) -> list[str]:
         """Return what should be a list of distinct names."""
         if not isinstance(found, list) or not all(isinstance(name, str) and name for name in found):
             raise self.unsound(f"its {key} are not a list of names")
         if len(set(found)) != len(found):
             raise self.unsound(f"a name stands twice among its {key}")
-        return found
-
-    def record(self, key: str) -> dict[str, object]:
-        """Return a JSON object from the metadata."""
-        found = self.parsed(key)
-        if not isinstance(found, dict):
-            raise self.unsound(f"its {key} are not an object")
         return found
 
     def parsed(self, key: str) -> object:
@@ -281,7 +239,6 @@ class _Reader(NamedTuple):
             return None
 
     def unsound(self, why: str) -> InputError:
-        """Return the error that says what is wrong with the file."""
         return InputError(f"{self.name} is not a sound model: {why}.", "Make one with attn learn train.")
 
 

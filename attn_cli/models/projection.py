@@ -110,7 +110,7 @@ def from_given(given: Given, heads: int, layout: str, source: str) -> Projection
     missing = [name for name in ("W_q", "W_k", "W_v") if given.get(name) is None]
     if missing:
         raise InputError(f"{given.name} holds no {' and no '.join(missing)}.", "Give W_q, W_k and W_v.")
-    W_q, W_k, W_v = (given.arrays[name] for name in ("W_q", "W_k", "W_v"))
+    W_q, W_k = given.arrays["W_q"], given.arrays["W_k"]
     kv_heads = kv_head_count(given, heads)
     if W_q.shape[axis] * kv_heads != W_k.shape[axis] * heads:
         ours, theirs = (f" of {heads} heads", f" of {kv_heads}") if kv_heads < heads else ("", "")
@@ -119,20 +119,18 @@ def from_given(given: Given, heads: int, layout: str, source: str) -> Projection
             "length d_k."
         )
     counts = (heads, kv_heads, kv_heads)
-    parts = [
-        shared(split(in_out(W, layout), n, 1), heads) for W, n in zip((W_q, W_k, W_v), counts, strict=True)
-    ]
-    biases = [
-        shared(_split_bias(given, name, n), heads)
-        for name, n in zip(("b_q", "b_k", "b_v"), counts, strict=True)
-    ]
-    for name, bias, W in zip(("b_q", "b_k", "b_v"), biases, parts, strict=True):
+    parts, biases = [], []
+    for side, n in zip("qkv", counts, strict=True):
+        name, W_name = f"b_{side}", f"W_{side}"
+        own = given.get(name)
+        W = shared(split(in_out(given.arrays[W_name], layout), n, 1), heads)
+        bias = [None] * heads if own is None else shared(split(own, n, 0), heads)
+        parts.append(W)
+        biases.append(bias)
         if bias[0] is not None and bias[0].shape[0] != W[0].shape[1]:
-            n, W_name = len(given.arrays[name]), name.replace("b", "W")
-            raise InputError(
-                f"{name} has {n} numbers and {W_name} shape {given.arrays[W_name].shape}: with layout {layout}, "
-                f"{name} needs one number for each {'column' if axis else 'row'} of {W_name}."
-            )
+            lengths = f"{name} has {len(given.arrays[name])} numbers and {W_name} shape {given.arrays[W_name].shape}"
+            needed = f"{name} needs one number for each {'column' if axis else 'row'} of {W_name}."
+            raise InputError(f"{lengths}: with layout {layout}, {needed}")
     d_k = parts[0][0].shape[1]
     positions: Sequence[Position | None] = given_positions(given, heads, d_k) or [None] * heads
     columns = zip(*parts, *biases, positions, strict=True)
@@ -181,19 +179,14 @@ def given_positions(given: Given, heads: int, d_k: int) -> list[Position] | None
 
 def _check_size(d: int) -> None:
     if d * d > MOST_WEIGHTS:
-        raise InputError(
-            f"Vectors of {d:,} numbers would need weights of {d * d:,} numbers.",
-            "Use at most 10,000 (--dim).",
-        )
+        need = f"Vectors of {d:,} numbers would need weights of {d * d:,} numbers."
+        raise InputError(need, "Use at most 10,000 (--dim).")
 
 
 def _share(d: int, heads: int) -> int:
     if d % heads:
-        raise UsageError(
-            f"{d} numbers cannot be shared equally among {heads} heads.",
-            dividing(d),
-            option="--heads",
-        )
+        what = f"{d} numbers cannot be shared equally among {heads} heads."
+        raise UsageError(what, dividing(d), "--heads")
     return d // heads
 
 
@@ -206,8 +199,3 @@ def split(W: Array, heads: int, axis: int) -> list[Array]:
     """Split W (or Q, K, V) into equal shares for the heads, along `axis`."""
     _share(W.shape[axis], heads)
     return np.split(W, heads, axis=axis)
-
-
-def _split_bias(given: Given, name: str, heads: int) -> list[Array | None]:
-    bias = given.get(name)
-    return [None] * heads if bias is None else [*split(bias, heads, 0)]

@@ -72,11 +72,7 @@ def links(head, text):
         ("coordination", FOX, ""),
         ("head", GIFT, "She>gave Tom>gave his>book book>gave"),
         ("head", FRIEND, "A>friend of>brother my>brother brother>friend"),
-        (
-            "head",
-            FOX,
-            "The>fox quick>fox brown>fox fox>jumped over>dog the>dog lazy>dog dog>jumped",
-        ),
+        ("head", FOX, "The>fox quick>fox brown>fox fox>jumped over>dog the>dog lazy>dog dog>jumped"),
         ("previous", GIFT, "gave>She Tom>gave his>Tom book>his"),
         ("next", GIFT, "She>gave gave>Tom Tom>his his>book"),
         ("relations", GIFT, "She>gave gave>She Tom>gave gave>Tom his>book book>his book>gave gave>book"),

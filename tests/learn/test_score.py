@@ -335,26 +335,10 @@ def simple(request):
     return {one.name: one for one in score(bundled(request.param), bundled_vectors(), sentences, silent)}
 
 
-def test_the_simple_sentences_are_trees():
-    for text in SIMPLE:
-        sentence = parsed(text)
-        assert sentence.relations.count("root") == sentence.governors.count(-1) == 1
-        for i in range(len(sentence.words)):
-            for _ in range(len(sentence.words)):
-                i = sentence.governors[i] if i >= 0 else i
-            assert i == -1
-        assert not {i for i, tag in enumerate(sentence.tags) if tag == "PUNCT"} & set(sentence.governors)
-
-
-@pytest.mark.parametrize(
-    "head", [name for name in RELATIONS if name not in ("previous", "next", "antecedent")]
-)
+@pytest.mark.parametrize("head", [name for name in RELATIONS if name != "antecedent"])
 def test_a_bundled_model_beats_the_best_fixed_distance_on_simple_sentences(head, simple):
     one = simple[head]
-    assert one.count >= 7
-    assert one.accuracy > one.baseline, one
-
-
-@pytest.mark.parametrize("head", ["previous", "next"])
-def test_a_bundled_model_finds_every_neighbour(head, simple):
-    assert simple[head].accuracy == simple[head].baseline == 1
+    if head in ("previous", "next"):
+        assert one.accuracy == one.baseline == 1
+    else:
+        assert one.count >= 7 and one.accuracy > one.baseline, one

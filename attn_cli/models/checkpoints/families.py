@@ -153,10 +153,7 @@ OF_BART = (
 )
 
 _gemma3_text = _family(
-    plans.GEMMA3.model,
-    GEMMA3,
-    "hidden_act attn_logit_softcapping _sliding_window_pattern",
-    BY_KIND,
+    plans.GEMMA3.model, GEMMA3, "hidden_act attn_logit_softcapping _sliding_window_pattern", BY_KIND
 )
 
 FAMILIES: dict[str, Family] = {

@@ -21,10 +21,7 @@ def packed(path, text):
 
 def test_a_line_is_cut_as_the_vectors_text_was_with_its_marks_and_case(tmp_path):
     path = packed(tmp_path / "a.txt.xz", "The cat doesn't sit.\n\n  \nIt’s 3.5 m!\n")
-    assert list(lines(path)) == [
-        ("The", "cat", "does", "n't", "sit", "."),
-        ("It", "’s", "3.5", "m", "!"),
-    ]
+    assert list(lines(path)) == [("The", "cat", "does", "n't", "sit", "."), ("It", "’s", "3.5", "m", "!")]
 
 
 def test_every_thousandth_line_is_held_back_and_none_is_in_both(tmp_path):

@@ -34,29 +34,15 @@ def test_quantised_weights_are_refused_by_their_method(tmp_path):
 
 
 READS = {
-    "n": 1,
-    "x": 1.0,
-    "yes": None,
-    "s": "",
-    "list": None,
-    "none": 5,
-    "off": 4,
-    "absent": 6,
-    "other": None,
-}
+    "n": 1, "x": 1.0, "yes": None, "s": "", "list": None, "none": 5, "off": 4, "absent": 6, "other": None,
+}  # fmt: skip
+SAID = {
+    "n": 8, "x": 0.5, "yes": True, "s": "a", "list": [1, 2], "part": {"n": 3}, "none": None, "sliding_window": None,
+    "stray": 1,
+}  # fmt: skip
 VALUES = Config(
     "c",
-    {
-        "n": 8,
-        "x": 0.5,
-        "yes": True,
-        "s": "a",
-        "list": [1, 2],
-        "part": {"n": 3},
-        "none": None,
-        "sliding_window": None,
-        "stray": 1,
-    },
+    SAID,
     Keys(READS, parts={"part": Keys({"n": None}), "gone": Keys({"n": 9}), "n": Keys({})}),
 )
 

@@ -49,12 +49,7 @@ def template(times=1, ids=1, texts=1, tokens=None):
     text = {"Sequence": {"id": "A", "type_id": 0}}
     single = [{"SpecialToken": {"id": "c", "type_id": 0}}] * times + [text] * texts
     pair = [text, {"Sequence": {"id": "B", "type_id": 1}}]
-    made = {
-        "type": "TemplateProcessing",
-        "single": single,
-        "pair": pair,
-        "special_tokens": {"c": special},
-    }
+    made = {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": {"c": special}}
     return {"post_processor": made}
 
 
