@@ -225,16 +225,15 @@ def _counted(
         seen += len(words)
         if done % 50 == 0 or done == len(texts):
             report(Stage("measuring heads", done / len(texts), seen, time.monotonic() - begun))
-    heads = [
-        (layer, head) for layer in range(stack.layers) for head in range(len(stack.attention(layer).heads))
-    ]
     best = {name: max(distances[name].values(), default=0) for name in names if count[name]}
     return {
-        key: {
-            name: Measure(right[*key, name] / count[name], best[name] / count[name], count[name], on)
-            for name in best
+        (layer, head): {
+            name: Measure(right[layer, head, name] / n, most / n, n, on)
+            for name, most in best.items()
+            if (n := count[name])
         }
-        for key in heads
+        for layer in range(stack.layers)
+        for head in range(len(stack.attention(layer).heads))
     }
 
 

@@ -214,9 +214,8 @@ def heads_to_learn(relations: str | None, texts: Sequence[str], known: Sequence[
     else:
         names = [name.strip() for name in relations.split(",")]
     strange = [name for name in names if name not in RELATIONS]
-    twice = [name for name in names if names.count(name) > 1]
-    if strange or twice:
-        wrong = visible((strange or twice)[0])
+    if strange or len(set(names)) < len(names):
+        wrong = visible((strange or [name for name in names if names.count(name) > 1])[0])
         raise UsageError(
             f"--relations cannot hold {wrong!r}" + (" twice." if not strange else "."),
             f"{did_you_mean(wrong, RELATIONS) if strange else ''}Choose among {','.join(RELATIONS)}.",

@@ -25,9 +25,7 @@ class Score(NamedTuple):
     baseline: float | None  # the accuracy of the best fixed distance
     count: int  # type: ignore[assignment]  # a tuple's own count() is not needed; the name is the JSON's
     precision: float | None  # of the strongest links to another word, the share that are right
-    nearest: (
-        float | None
-    )  # the accuracy of the best rule "the nearest word of this part of speech, on this side"
+    nearest: float | None  # that of the best rule "the nearest word of this part of speech, on this side"
     hard: float | None  # the accuracy over the words for which the best fixed distance is wrong
     content: float | None  # the accuracy where the head's position term is left out
     candidates: float | None  # where two names compete, the share in which the right one gets more weight

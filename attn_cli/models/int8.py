@@ -54,9 +54,8 @@ def _quantized(matrix: Array) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
     with np.errstate(divide="ignore"):
         exponents = np.ceil(np.log2(largest / MOST)).clip(LEAST_EXPONENT, MOST_EXPONENT).astype(np.int8)
     whole = np.rint(wide * np.exp2(-exponents.astype(float))[..., np.newaxis])
-    return whole.clip(-MOST, MOST).astype(
-        np.int8
-    ), exponents  # 65,504 = 127.9 * 2^9 is the one that is too large
+    clipped = whole.clip(-MOST, MOST)  # 65,504 = 127.9 * 2^9 is the one that is too large
+    return clipped.astype(np.int8), exponents
 
 
 def dequantized(arrays: Arrays) -> Arrays:

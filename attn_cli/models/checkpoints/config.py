@@ -186,9 +186,8 @@ def read_config(folder: str) -> Config:
     path = os.path.join(folder, "config.json")
     where = visible(path)
     try:
-        values = json.loads(
-            read_bytes(path, LARGEST_FILE), parse_constant=float
-        )  # refused where it is asked for
+        data = read_bytes(path, LARGEST_FILE)
+        values = json.loads(data, parse_constant=float)  # NaN is refused where it is asked for
     except (ValueError, RecursionError):
         raise InputError(f"{where} is not JSON.") from None
     if not isinstance(values, dict):

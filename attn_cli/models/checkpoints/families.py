@@ -21,19 +21,17 @@ LOOKS_AHEAD = {"is_causal": False, "use_bidirectional_attention": True}  # what 
 
 
 class Family(NamedTuple):
-    """What describes a model of the family, and the keys of its config.json."""
+    """What describes a model of the family, and the keys of its config.json, `idle` ones between spaces."""
 
     describe: Callable[[Config], Model]
-    keys: Keys
+    reads: Mapping[str, object]
+    idle: str = ""
+    parts: Mapping[str, Keys] = {}
 
-
-def _family(
-    describe: Callable[[Config], Model],
-    reads: Mapping[str, object],
-    idle: str = "",
-    parts: Mapping[str, Keys] | None = None,
-) -> Family:
-    return Family(describe, Keys(reads, frozenset(idle.split()), parts or {}))
+    @property
+    def keys(self) -> Keys:
+        """The keys, as a Config asks for them."""
+        return Keys(self.reads, frozenset(self.idle.split()), self.parts)
 
 
 # Encoders
@@ -152,53 +150,53 @@ OF_BART = (
     "share_encoder_decoder_embeddings"
 )
 
-_gemma3_text = _family(
+_gemma3_text = Family(
     plans.GEMMA3.model, GEMMA3, "hidden_act attn_logit_softcapping _sliding_window_pattern", BY_KIND
 )
 
 FAMILIES: dict[str, Family] = {
-    "bert": _family(plans.BERT.model, BERT),
-    "roberta": _family(plans.ROBERTA.model, ROBERTA),
-    "xlm-roberta": _family(plans.ROBERTA.model, ROBERTA),
-    "camembert": _family(plans.ROBERTA.model, ROBERTA),
-    "distilbert": _family(
+    "bert": Family(plans.BERT.model, BERT),
+    "roberta": Family(plans.ROBERTA.model, ROBERTA),
+    "xlm-roberta": Family(plans.ROBERTA.model, ROBERTA),
+    "camembert": Family(plans.ROBERTA.model, ROBERTA),
+    "distilbert": Family(
         plans.DISTILBERT.model, DISTILBERT, "hidden_dim sinusoidal_pos_embds tie_weights_ is_causal"
     ),
-    "electra": _family(plans.ELECTRA.model, ELECTRA),
-    "albert": _family(
+    "electra": Family(plans.ELECTRA.model, ELECTRA),
+    "albert": Family(
         plans.ALBERT.model,
         ALBERT,
         "is_causal net_structure_type gap_size num_memory_blocks down_scale_factor",
     ),
-    "modernbert": _family(
+    "modernbert": Family(
         plans.MODERNBERT.model,
         MODERNBERT,
         "deterministic_flash_attn sparse_prediction sparse_pred_ignore_index reference_compile repad_logits_with_grad "
         "layer_norm_eps position_embedding_type is_causal",
         BY_KIND,
     ),
-    "gpt2": _family(plans.GPT2.model, GPT2, "n_positions n_ctx n_inner reorder_and_upcast_attn"),
-    "gpt_neo": _family(plans.GPT_NEO.model, GPT_NEO, "is_causal"),
-    "gpt_neox": _family(plans.GPT_NEOX.model, GPT_NEOX, "", ROTARY),
-    "opt": _family(plans.OPT.model, OPT, "ffn_dim"),
-    "llama": _family(plans.LLAMA.model, LLAMA, "is_llama_config rope_interleaved", ROTARY),
-    "mistral": _family(plans.MISTRAL.model, MISTRAL, "", ROTARY),
-    "qwen2": _family(plans.QWEN2.model, QWEN2, "use_mrope", ROTARY),
-    "qwen3": _family(plans.QWEN3.model, QWEN3, "", ROTARY),
-    "smollm3": _family(plans.SMOLLM3.model, SMOLLM3, "max_window_layers", ROTARY),
-    "gemma": _family(plans.GEMMA.model, GEMMA, "hidden_activation", ROTARY),
-    "gemma2": _family(plans.GEMMA2.model, GEMMA2, "hidden_act", ROTARY),
+    "gpt2": Family(plans.GPT2.model, GPT2, "n_positions n_ctx n_inner reorder_and_upcast_attn"),
+    "gpt_neo": Family(plans.GPT_NEO.model, GPT_NEO, "is_causal"),
+    "gpt_neox": Family(plans.GPT_NEOX.model, GPT_NEOX, "", ROTARY),
+    "opt": Family(plans.OPT.model, OPT, "ffn_dim"),
+    "llama": Family(plans.LLAMA.model, LLAMA, "is_llama_config rope_interleaved", ROTARY),
+    "mistral": Family(plans.MISTRAL.model, MISTRAL, "", ROTARY),
+    "qwen2": Family(plans.QWEN2.model, QWEN2, "use_mrope", ROTARY),
+    "qwen3": Family(plans.QWEN3.model, QWEN3, "", ROTARY),
+    "smollm3": Family(plans.SMOLLM3.model, SMOLLM3, "max_window_layers", ROTARY),
+    "gemma": Family(plans.GEMMA.model, GEMMA, "hidden_activation", ROTARY),
+    "gemma2": Family(plans.GEMMA2.model, GEMMA2, "hidden_act", ROTARY),
     "gemma3_text": _gemma3_text,
-    "gemma3": _family(
+    "gemma3": Family(
         plans.gemma3_with_pictures,
         {"tie_word_embeddings": True},
         "vision_config mm_tokens_per_image",
         {"text_config": _gemma3_text.keys},
     ),
-    "t5": _family(translators.t5, T5, "d_ff n_positions"),
-    "mt5": _family(translators.t5, MT5, "d_ff n_positions tie_word_embeddings scale_decoder_outputs"),
-    "bart": _family(translators.bart, BART, OF_BART),
-    "marian": _family(partial(translators.bart, sinusoids=True), MARIAN, OF_BART),
+    "t5": Family(translators.t5, T5, "d_ff n_positions"),
+    "mt5": Family(translators.t5, MT5, "d_ff n_positions tie_word_embeddings scale_decoder_outputs"),
+    "bart": Family(translators.bart, BART, OF_BART),
+    "marian": Family(partial(translators.bart, sinusoids=True), MARIAN, OF_BART),
 }
 
 

@@ -236,9 +236,8 @@ def _one_way(c: Config, stack: Stack) -> Stack:
     """Refuse a Gemma that looks both ways: transformers masks it with one implementation of attention alone."""
     if positions.looks_both_ways(c):
         raise c.refused("use_bidirectional_attention", "false or null in this family")
-    is_old = (
-        c.has("hidden_act") and c.word("hidden_act") == "gelu"
-    )  # which the first files say and do not mean
+    # The first files say gelu, and do not mean it.
+    is_old = c.has("hidden_act") and c.word("hidden_act") == "gelu"
     return stack._replace(activation="gelu_pytorch_tanh") if is_old else stack
 
 
