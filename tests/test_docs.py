@@ -25,11 +25,7 @@ def sections() -> dict[str, str]:
 
 
 # `python -m tests.docs`, a step of CI, runs every page; these are run with the tests as well.
-AT_ONCE = [
-    name
-    for name in PAGES
-    if name in ("README.md", "docs/reference.md", "docs/contributing.md", "docs/check.md")
-]
+AT_ONCE = sorted({"README.md", "docs/reference.md", "docs/contributing.md", "docs/check.md"} & {*PAGES})
 
 
 @pytest.mark.parametrize("name", AT_ONCE)
@@ -116,49 +112,41 @@ def test_a_long_line_is_prose_of_more_than_one_sentence_or_part_of_one() -> None
     words = "word " * 25
     parts, sentences, whole = f"{words}end", f"{words}end. And {words}end.", f"- {words}(end.)"
     others = [f"| {words}|", f"<!-- {words}-->", f"[{words}](page.md)", f"# {words}", "```text", words, "```"]
-    assert long_lines("\n".join([parts, sentences, whole, *others, "  ```", words, "  ```"])) == [
-        parts,
-        sentences,
-    ]
+    shown = "\n".join([parts, sentences, whole, *others, "  ```", words, "  ```"])
+    assert long_lines(shown) == [parts, sentences]
 
 
 # The machine that writes the pages.
 
 
-def test_the_output_of_a_command_replaces_what_stood_there() -> None:
-    old = "# A\n\n```console\n$ attn --version\nold\nold\n$ echo two\n```\nEnd.\n"
-    version = f"attn {__version__}"
-    assert (
-        docs.rewritten(old) == f"# A\n\n```console\n$ attn --version\n{version}\n$ echo two\ntwo\n```\nEnd.\n"
-    )
+LISTED = "```console\n$ seq 3\n1\n2\n3\n```\n"
+SHARED = "```console\n$ printf 'a\\nb\\n' \\\n>   > file\n```\n\n```console\n$ cat file | head -1\na\n```\n"
+LIMITED = "<!-- first 2 lines -->\n```console\n$ seq 9\n{}```\n\n"
+VERSION = "# A\n\n```console\n$ attn --version\n{}$ echo two\n{}```\nEnd.\n"
+REWRITTEN = {
+    "an output replaces what stood there": (
+        VERSION.format("old\nold\n", ""),
+        VERSION.format(f"attn {__version__}\n", "two\n"),
+    ),
+    "what is up to date stays": (LISTED, LISTED),
+    "a comment limits the output": (LIMITED.format("") + LISTED, LIMITED.format("1\n2\n...\n") + LISTED),
+    "other blocks are left alone": ("```bash\n$ seq 3\n```\n", "```bash\n$ seq 3\n```\n"),
+    "blocks within blocks, too": (
+        f"````text\n{LISTED[:20]}```\n````\n",
+        f"````text\n{LISTED[:20]}```\n````\n",
+    ),
+    "commands go on over lines and share a folder": (SHARED, SHARED),
+}
 
 
-def test_what_is_up_to_date_stays_as_it_is() -> None:
-    page = "```console\n$ seq 3\n1\n2\n3\n```\n"
-    assert docs.rewritten(page) == page
-
-
-def test_a_comment_limits_the_output() -> None:
-    page = "<!-- first 2 lines -->\n```console\n$ seq 9\n```\n\n```console\n$ seq 3\n```\n"
-    written = docs.rewritten(page)
-    assert "$ seq 9\n1\n2\n...\n```" in written
-    assert "$ seq 3\n1\n2\n3\n```" in written
-    assert docs.rewritten(written) == written
-
-
-def test_other_blocks_and_blocks_within_blocks_are_left_alone() -> None:
-    page = "```bash\n$ seq 3\n```\n\n````text\n```console\n$ seq 3\n```\n````\n"
-    assert docs.rewritten(page) == page
-
-
-def test_commands_go_on_over_lines_and_share_a_folder() -> None:
-    page = "```console\n$ printf 'a\\nb\\n' \\\n>   > file\n```\n\n```console\n$ cat file | head -1\na\n```\n"
-    assert docs.rewritten(page) == page
+@pytest.mark.parametrize("what", REWRITTEN)
+def test_a_page_is_rewritten(what: str) -> None:
+    old, new = REWRITTEN[what]
+    assert docs.rewritten(old) == new == docs.rewritten(new)
 
 
 def test_an_error_is_shown_as_a_terminal_shows_it() -> None:
-    written = docs.rewritten("```console\n$ attn self '...'\n```\n")
-    assert "attn: There is no token" in written
+    assert "attn: There is no token" in docs.rewritten("```console\n$ attn self '...'\n```\n")
 
 
 def test_another_last_digit_is_no_change() -> None:
@@ -201,11 +189,8 @@ def test_a_link_to_nothing_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "[a](there.md) [b](there.md#a-heading-here) [c](https://example.org) `[d](e)` [f](#own)\n\n# Own\n"
         "[g](gone.md) [h](there.md#none) [i](../outside.md)\n"
     )
-    assert [line.split()[3].strip(",") for line in docs.broken_links(page)] == [
-        "gone.md",
-        "there.md#none",
-        "../outside.md",
-    ]
+    broken = [line.split()[3].strip(",") for line in docs.broken_links(page)]
+    assert broken == ["gone.md", "there.md#none", "../outside.md"]
 
 
 def test_wrong_usage_of_the_machine_is_said(capsys: pytest.CaptureFixture[str]) -> None:
