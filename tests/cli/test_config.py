@@ -10,18 +10,16 @@ import pytest
 import typer.main
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
 
 from attn_cli.cli import app as cli
 from attn_cli.cli import config_files as config
 from attn_cli.cli.options import SETTINGS
 from attn_cli.cli.origins import HERE
 from tests.cli.test_startup import imported
-from tests.docs import ROOT
+from tests.schema import complaints
 from tests.shell import Ran, attn, here, terminal
 from tests.thorough import often
 
-SCHEMA = Draft202012Validator(json.loads((ROOT / "attn_cli" / "schema.json").read_text(encoding="utf-8")))
 RANDOM = ("-e", "random")
 
 
@@ -312,7 +310,7 @@ def listed(*args: str, env: dict[str, str] | None = None) -> dict[str, dict[str,
     ran = here("config", *args, "-f", "json", env=env)
     assert (ran.code, ran.err) == (0, ""), ran
     record = json.loads(ran.out)
-    assert not list(SCHEMA.iter_errors(record))
+    assert complaints(record) == []
     return {one["name"]: one for one in record["settings"]}
 
 

@@ -5,18 +5,17 @@ import json
 import math
 import re
 from decimal import ROUND_HALF_UP, Decimal
-from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from jsonschema import Draft202012Validator
 
 from attn_cli.inputs.matrices import read_given
 from attn_cli.render.worksheet import parts
 from attn_cli.render.worksheet.writers import latex_text, worksheet_html, worksheet_latex, worksheet_markdown
 from attn_cli.teach.exercises import make
-from tests.shell import ROOT, attn, here, shell
+from tests.schema import SCHEMA, complaints
+from tests.shell import attn, here, shell
 from tests.thorough import like_cases, often
 
 FILES = {
@@ -26,9 +25,6 @@ FILES = {
 SIZES = list(itertools.product((2, 3, 4), (2, 3, 4)))
 KINDS = list(itertools.product(("none", "causal"), ("scaled", "dot")))
 SEEDS = range(often(60))
-SCHEMA = Draft202012Validator(
-    json.loads((Path(ROOT) / "attn_cli" / "schema.json").read_text(encoding="utf-8"))
-)
 
 
 @pytest.fixture(scope="module")
@@ -581,10 +577,6 @@ def test_variables_that_stand_for_other_commands_change_no_sheet():
 # The record.
 
 
-def complaints(found):
-    return [error.message for error in SCHEMA.iter_errors(found)]
-
-
 @pytest.mark.parametrize(("mask", "score"), KINDS)
 def test_the_record_fits_its_schema(mask, score):
     found = record("--seed", "3", "--mask", mask, "--score", score)
@@ -595,7 +587,7 @@ def test_the_record_fits_its_schema(mask, score):
 
 def test_every_key_of_the_record_is_described_and_missed():
     found = record()
-    known = SCHEMA.schema["$defs"]["exercise"]["properties"]
+    known = SCHEMA["$defs"]["exercise"]["properties"]
     assert set(found) == set(known)
     for key in ("inputs", "answers"):
         assert set(found[key]) == set(known[key]["properties"])
