@@ -90,9 +90,6 @@ def _fetch_package(package: Package, home: Path, report: Callable[[float], None]
         _check_space(package, data)
         _fetch_reader(f"{url}/{reader.name}", reader)
         _fetch(f"{url}/{data.name}", package, data, report)
-        for path in stage.iterdir():
-            if path not in (data, reader):
-                path.unlink()
         with data.open("r+b") as file:
             os.fsync(file.fileno())
         if home.is_dir():  # with a file that is missing or wrong

@@ -264,11 +264,8 @@ def _rough(matrix: Array, units: Array) -> Array:
 
 def _units(rows: Array) -> Array:
     """Return the rows at length one (zeros stay zeros), however large or small their numbers are."""
-    if rows.dtype == np.float16:
-        rows = rows.astype(np.float32)
-    else:
-        largest = np.abs(rows).max(axis=1, keepdims=True)
-        rows = rows / np.where(largest == 0, 1, largest)
+    largest = np.abs(rows).max(axis=1, keepdims=True)
+    rows = rows / np.where(largest == 0, 1, largest)
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, np.newaxis]
     units: Array = rows / np.where(lengths == 0, 1, lengths)
     return units
