@@ -44,7 +44,11 @@ class ShadeRange(NamedTuple):
 
 
 def window(n: int, most: int, around: int | None) -> slice:
-    """Return at most so many places of n: around one of them, or the first."""
+    """Return at most so many places of n: around one of them, or the first.
+
+    >>> window(9, 4, 5), window(9, 4, 8), window(9, 4, None)
+    (slice(3, 7, None), slice(5, 9, None), slice(0, 4, None))
+    """
     start = 0 if around is None else max(0, min(around - most // 2, n - most))
     return slice(start, min(start + most, n))
 

@@ -268,6 +268,13 @@ def test_a_matrix_of_one_value_whatever_it_is_can_be_drawn(format, value):
         assert_whole(text) if format == "latex" else parsed(format, text)
 
 
+def test_a_matrix_that_is_longer_than_a_page_has_the_sum_of_each_row_beside_it():
+    names = [f"row{i}" for i in range(50)]
+    text = drawn([Matrix(names, ["a"], np.ones((50, 1)), "", [f"{i}.5" for i in range(50)])], "latex")
+    assert re.findall(r"\\textbf\{row(\d+)\} & \S+ & (\d+)\.5", text) == [(str(i), str(i)) for i in range(50)]
+    assert "Rows 25 to 49 of 50" in text
+
+
 @pytest.mark.parametrize("format", FORMATS)
 def test_large_matrices_become_a_map_and_links(format):
     text = shown("self", " ".join([FOX] * 30), "-f", format)
