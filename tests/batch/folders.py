@@ -1,13 +1,22 @@
 """Folders of parts, and who computes them, for the tests of batch."""
 
+import importlib.util
 import json
+import os
 import pickle
 from pathlib import Path
+
+import pytest
 
 from attn_cli.batch import cluster, workers
 from attn_cli.batch import manifest as manifests
 from attn_cli.errors import AttnError
 
+HAS_DASK = importlib.util.find_spec("distributed") is not None or os.environ.get("ATTN_REQUIRE_DASK")
+NEEDS_DASK = [
+    pytest.mark.skipif(not HAS_DASK, reason="needs the extra dask"),
+    pytest.mark.filterwarnings("ignore"),  # of Dask's own parts
+]
 WORDS = ["The", "quick", "brown", "fox", "jumped", "over", "the", "lazy", "dog"]
 
 

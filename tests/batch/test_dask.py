@@ -1,7 +1,6 @@
 """A Dask cluster: the same bytes as one machine, whoever dies; runs go on from one engine to the other."""
 
 import gzip
-import importlib.util
 import json
 import os
 import signal
@@ -17,19 +16,13 @@ import pytest
 
 from attn_cli.batch import cluster
 from attn_cli.batch import manifest as manifests
-from tests.batch.folders import content, ended, manifest, records
+from tests.batch.folders import NEEDS_DASK, content, ended, manifest, records
 from tests.batch.folders import write as write_lines
 from tests.batch.test_workers import none_left
 from tests.machines import Machines
 from tests.shell import COMMAND, Ran, here, surroundings
 
-HAS_DASK = importlib.util.find_spec("distributed") is not None
-pytestmark = [
-    pytest.mark.skipif(
-        not HAS_DASK and not os.environ.get("ATTN_REQUIRE_DASK"), reason="needs the extra dask"
-    ),
-    pytest.mark.filterwarnings("ignore"),  # of Dask's own parts
-]
+pytestmark = NEEDS_DASK
 ON_DASK = ("--engine", "dask", "--workers", "2")
 
 

@@ -1,8 +1,6 @@
 """The address of a scheduler: what does not answer, or is none, is told in one line and in time."""
 
-import importlib.util
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -17,19 +15,13 @@ import pytest
 
 from attn_cli.batch import cluster, scheduler
 from attn_cli.batch import manifest as manifests
-from tests.batch.folders import write
+from tests.batch.folders import NEEDS_DASK, write
 from tests.batch.test_dask import once
 from tests.machines import Machines
 from tests.shell import COMMAND, Ran, here, surroundings
 from tests.thorough import takes_long
 
-HAS_DASK = importlib.util.find_spec("distributed") is not None
-pytestmark = [
-    pytest.mark.skipif(
-        not HAS_DASK and not os.environ.get("ATTN_REQUIRE_DASK"), reason="needs the extra dask"
-    ),
-    pytest.mark.filterwarnings("ignore"),  # of Dask's own parts
-]
+pytestmark = NEEDS_DASK
 WAITING = "attn: waiting for the Dask scheduler at {} (at most {} s: --connect-timeout).\n"
 
 
