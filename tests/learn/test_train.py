@@ -59,17 +59,14 @@ def test_a_packed_text_gives_the_vectors_of_the_plain_one_whatever_its_name(tmp_
         packed = open_table(str(trained(tmp_path, name, pack(TEXT.encode()))))
         assert packed.words() == plain.words()
         np.testing.assert_allclose(packed.matrix[:], plain.matrix[:], **CLOSE)
-
-
-def test_several_texts_are_one(tmp_path):
-    lines = TEXT.splitlines(keepends=True)
+    lines = TEXT.splitlines(keepends=True)  # and so do its parts, one after the other
     (tmp_path / "one.txt").write_text("".join(lines[:40]))
     (tmp_path / "two.txt.gz").write_bytes(gzip.compress("".join(lines[40:]).encode()))
-    paths = [tmp_path / "one.txt", tmp_path / "two.txt.gz"]
-    words, vectors = fit(paths, SMALL, silent)
-    (tmp_path / "both.txt").write_text(TEXT)
-    together, same = fit([tmp_path / "both.txt"], SMALL, silent)
-    assert words == together
+    parts, whole = (
+        [tmp_path / name for name in names] for names in (("one.txt", "two.txt.gz"), ("text.txt",))
+    )
+    (words, vectors), (same_words, same) = (fit(paths, SMALL, silent) for paths in (parts, whole))
+    assert words == same_words
     np.testing.assert_allclose(vectors, same, **CLOSE)
 
 

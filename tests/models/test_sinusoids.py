@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -32,8 +33,6 @@ def test_without_positions_another_order_gives_the_same_weights_in_that_order():
 
 
 def test_positions_are_added_to_the_vectors_of_both_sides_from_place_0():
-    from dataclasses import replace
-
     plain = trace_cross("a b", "c d e", RANDOM)
     moved = trace_cross("a b", "c d e", replace(RANDOM, positions="sinusoidal"))
     np.testing.assert_allclose(moved.x_query, plain.x_query + sinusoidal(2, 6), rtol=0, atol=1e-12)
