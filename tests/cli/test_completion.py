@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.shell import COMMAND, Ran, attn, surroundings
+from tests.shell import COMMAND, Ran, attn, here, surroundings
 
 SHELLS = ("bash", "zsh", "fish", "powershell")
 
@@ -31,7 +31,7 @@ def completed(line: str, env: dict[str, str] | None = None) -> list[str]:
 def _asked(line: str, env: dict[str, str]) -> Ran:
     typed = shlex.split(line) if not line.endswith(" ") else [*shlex.split(line), ""]
     asked = {"_ATTN_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(typed) - 1)}
-    return attn(env=asked | env)
+    return attn(env=asked | env) if "PYTHONPATH" in env else here(env=asked | env)
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.tables import told, typed
 from tests.cli.test_completion import blocked
-from tests.shell import attn
+from tests.shell import attn, here
 from tests.thorough import like_cases
 
 TEXT = ("self", "the cat sat", "-e", "random", "--heads", "2")
@@ -29,7 +29,7 @@ TEXT = ("self", "the cat sat", "-e", "random", "--heads", "2")
     ),
 )
 def test_what_is_no_figure_is_refused_in_one_line(args, said, at):
-    ran = attn(*TEXT, *args)
+    ran = here(*TEXT, *args)
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1) and said in ran.err
     assert list(at.iterdir()) == []
 
@@ -45,7 +45,7 @@ def test_what_is_no_figure_is_refused_in_one_line(args, said, at):
     ),
 )
 def test_what_has_no_figure_says_so(args, at):
-    ran = attn(*args)
+    ran = here(*args)
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
     assert list(at.iterdir()) == []
 
@@ -78,31 +78,31 @@ def figures(at):
 @needed
 def test_the_suffix_says_what_is_drawn():
     for name, start in (("x.png", b"\x89PNG"), ("X.PDF", b"%PDF"), ("x.svg", b"<svg")):
-        assert attn(*TEXT, "-o", name) == (0, "", "")
+        assert here(*TEXT, "-o", name) == (0, "", "")
         assert Path(name).read_bytes().startswith(start)
-    assert attn(*TEXT, "--figure", "links", "-o", "y.svg") == (0, "", "")
+    assert here(*TEXT, "--figure", "links", "-o", "y.svg") == (0, "", "")
     assert b"<!DOCTYPE svg" in Path("y.svg").read_bytes()
 
 
 @needed
 def test_an_svg_goes_to_standard_output_too():
-    ran = attn(*TEXT, "--figure", "bars", "-f", "svg")
+    ran = here(*TEXT, "--figure", "bars", "-f", "svg")
     assert ran.code == 0 and ran.out.startswith("<?xml") and ">cat</text>" in ran.out
 
 
 @needed
 def test_all_heads_are_computed_for_a_figure_of_them_and_one_head_is_refused():
-    assert attn(*TEXT, "--figure", "heads", "-o", "x.svg").code == 0
+    assert here(*TEXT, "--figure", "heads", "-o", "x.svg").code == 0
     assert ">head 1</text>" in Path("x.svg").read_text()
-    ran = attn(*TEXT, "--figure", "heads", "--head", "1", "-o", "x.svg")
+    ran = here(*TEXT, "--figure", "heads", "--head", "1", "-o", "x.svg")
     assert ran.code == 2 and "Leave out --head." in ran.err
 
 
 @needed
 def test_a_preference_in_a_file_gives_way_where_there_is_no_figure():
     Path("attn.toml").write_text('figure = "links"\ndpi = 50\n')
-    assert attn(*TEXT).code == 0
-    assert attn(*TEXT, "-o", "x.svg").code == 0
+    assert here(*TEXT).code == 0
+    assert here(*TEXT, "-o", "x.svg").code == 0
     assert ">query</text>" in Path("x.svg").read_text() and "weight" in Path("x.svg").read_text()
 
 
@@ -119,7 +119,7 @@ def test_a_preference_in_a_file_gives_way_where_there_is_no_figure():
 )
 @like_cases
 def test_every_command_of_attention_draws(args):
-    assert attn(*args, "-o", "x.png").code == 0
+    assert here(*args, "-o", "x.png").code == 0
     assert Path("x.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -127,29 +127,29 @@ def test_every_command_of_attention_draws(args):
 def test_layers_and_heads_of_a_file_are_drawn():
     w = np.full((3, 2, 4, 4), 0.25)
     np.save("w.npy", w)
-    ran = attn("heads", "--weights", "w.npy", "--tokens", "a b c d", "--figure", "heads", "-o", "x.svg")
+    ran = here("heads", "--weights", "w.npy", "--tokens", "a b c d", "--figure", "heads", "-o", "x.svg")
     assert ran.code == 0
     shown = Path("x.svg").read_text()
     assert all(f">layer {n}</text>" in shown for n in range(3)) and ">a</text>" in shown
-    assert attn("heads", "--weights", "w.npy", "--figure", "bars", "-o", "x.svg").code == 2
+    assert here("heads", "--weights", "w.npy", "--figure", "bars", "-o", "x.svg").code == 2
 
 
 @needed
 def test_weights_from_elsewhere_have_every_figure_but_steps():
     np.save("w.npy", np.full((2, 3, 3), 1 / 3))
     for kind in ("heatmap", "links", "bars", "heads"):
-        assert attn("show", "w.npy", "--tokens", "a b c", "--figure", kind, "-o", "x.svg").code == 0
-    ran = attn("show", "w.npy", "--tokens", "a b c", "--figure", "steps", "-o", "x.svg")
+        assert here("show", "w.npy", "--tokens", "a b c", "--figure", kind, "-o", "x.svg").code == 0
+    ran = here("show", "w.npy", "--tokens", "a b c", "--figure", "steps", "-o", "x.svg")
     assert ran.code == 2 and "--figure bars" in ran.err
 
 
 @needed
 def test_what_the_figure_leaves_out_is_said():
-    ran = attn("self", "the cat and the dog", "-e", "random", "--figure", "bars", "-q", "the", "-o", "x.png")
+    ran = here("self", "the cat and the dog", "-e", "random", "--figure", "bars", "-q", "the", "-o", "x.png")
     assert ran.code == 0 and "-q 3" in ran.err
-    ran = attn(*TEXT, "--top", "1", "-o", "x.png")
+    ran = here(*TEXT, "--top", "1", "-o", "x.png")
     assert ran.code == 2 and "--figure links" in ran.err
-    ran = attn("self", "a " * 300, "-e", "random", "--figure", "links", "-o", "x.png")
+    ran = here("self", "a " * 300, "-e", "random", "--figure", "links", "-o", "x.png")
     assert ran.code == 2 and "up to 200 tokens" in ran.err
 
 
@@ -173,6 +173,6 @@ def test_a_matplotlibrc_changes_nothing_or_is_named(content, code):
 @needed
 def test_an_existing_file_stays_where_drawing_fails():
     Path("x.png").write_text("mine")
-    assert attn(*TEXT, "--size", "50x50", "--dpi", "1200", "-o", "x.png").code == 2
+    assert here(*TEXT, "--size", "50x50", "--dpi", "1200", "-o", "x.png").code == 2
     assert Path("x.png").read_text() == "mine"
-    assert attn(*TEXT, "-o", "none/x.png").code == 73
+    assert here(*TEXT, "-o", "none/x.png").code == 73

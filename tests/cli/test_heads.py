@@ -12,7 +12,7 @@ from tests.cli.tables import told
 from tests.models.checkpoints.by_hand import small_gpt2, word_pieces
 from tests.models.checkpoints.test_parity import PAIRS, made
 from tests.schema import complaints
-from tests.shell import attn, here
+from tests.shell import here
 from tests.small_models import trace_checkpoint
 
 N = 12
@@ -41,7 +41,7 @@ def file(tmp_path):
 
 
 def record(*args):
-    ran = attn("heads", *args, "-f", "json")
+    ran = here("heads", *args, "-f", "json")
     assert ran.code == 0, ran.err
     found = json.loads(ran.out)
     assert complaints(found) == []
@@ -74,7 +74,7 @@ def test_the_rollout_is_that_of_the_layers_up_to_the_one_asked_for(file):
 
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
 def test_the_screen_has_a_map_of_each_head_and_fits(file, width):
-    ran = attn("heads", "--weights", file, "--width", str(width), "--rollout")
+    ran = here("heads", "--weights", file, "--width", str(width), "--rollout")
     assert ran.code == 0, ran.err
     assert all(len(line) <= width for line in ran.out.splitlines())
     maps, _, rest = ran.out.partition("shades:")
@@ -93,7 +93,7 @@ def test_documents_show_every_head(file):
 def test_tokens_are_inert_on_every_screen(file):
     hostile = json.dumps(["\x1b[31m[red]<b>"] * N)
     for form in ("table", "html", "json"):
-        ran = attn("heads", "--weights", file, "--tokens", hostile, "--rollout", "-f", form)
+        ran = here("heads", "--weights", file, "--tokens", hostile, "--rollout", "-f", form)
         assert ran.code == 0 and "\x1b[31m" not in ran.out
         assert form != "html" or "<b>" not in ran.out
 
@@ -102,7 +102,7 @@ def test_a_long_text_and_many_heads_are_maps_of_blocks(tmp_path):
     n, draw = 300, np.random.default_rng(0)
     rows = draw.random((2, 16, n, n)).astype(np.float32)
     np.save(tmp_path / "long.npy", rows / rows.sum(axis=-1, keepdims=True))
-    ran = attn("heads", "--weights", str(tmp_path / "long.npy"), "--rollout", "--width", "80")
+    ran = here("heads", "--weights", str(tmp_path / "long.npy"), "--rollout", "--width", "80")
     assert ran.code == 0 and max(map(len, ran.out.splitlines())) <= 80
     assert "mean weight of 60 queries x 60 keys" in ran.out and "300 x 300: -f json has it" in ran.out
 
@@ -172,7 +172,7 @@ def test_an_encoder_and_a_decoder_have_three_kinds_of_heads(tokenizers, transfor
                 rows = of_head[int(kind != "cross") :, 0]  # the first token's own row looks at itself
                 assert head["shares"]["first"] == pytest.approx(rows.mean(), abs=1e-5)
         assert len(found["key_tokens"]) == (7 if kind == "masked" else 5)
-    shown = attn("heads", *text, *folder)
+    shown = here("heads", *text, *folder)
     assert shown.code == 0 and shown.out.startswith("Cross-attention")
     for args, says in (
         ((*text, *folder, "--kind", "self"), "takes one text"),

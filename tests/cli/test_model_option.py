@@ -12,7 +12,7 @@ from attn_cli.settings.settings import CONFLICTS_WITH_MODEL, REPLACED_BY_MODEL
 from tests.alike import FLOAT32
 from tests.cli.tables import apart
 from tests.models.checkpoints.by_hand import small_bert, small_gpt2
-from tests.shell import attn, here
+from tests.shell import here
 from tests.small_models import trace_checkpoint
 
 pytestmark = pytest.mark.usefixtures("tokenizers")
@@ -26,7 +26,7 @@ def folder(tmp_path):
 
 
 def weights(*args, **more):
-    ran = attn(*args, "-f", "json", **more)
+    ran = here(*args, "-f", "json", **more)
     assert ran.code == 0, ran.err
     return np.array(json.loads(ran.out)["weights"])
 
@@ -76,7 +76,7 @@ def test_what_is_typed_beats_what_stands_in_the_environment(folder):
     expected = weights("self", TEXT, "-m", folder)
     standing = {"ATTN_" + name.upper(): value for name, value in BESIDE.items()}
     np.testing.assert_allclose(weights("self", TEXT, "-m", folder, env=standing), expected, atol=FLOAT32)
-    record = json.loads(attn("self", "a b", "-e", "random", "-f", "json", env={"ATTN_MODEL": folder}).out)
+    record = json.loads(here("self", "a b", "-e", "random", "-f", "json", env={"ATTN_MODEL": folder}).out)
     assert record["embedding"]["source"] == "random"
 
 
@@ -88,12 +88,12 @@ def test_the_library_refuses_both(folder):
 
 
 def test_settings_are_compared_and_lines_of_a_file_computed(folder, at):
-    compared = json.loads(attn("compare", TEXT, "-m", folder, "--vary", "head=0,1", "-f", "json").out)
+    compared = json.loads(here("compare", TEXT, "-m", folder, "--vary", "head=0,1", "-f", "json").out)
     for record, head in zip(compared["records"], "01", strict=True):
         alone = weights("self", TEXT, "-m", folder, "--head", head)
         np.testing.assert_allclose(record["weights"], alone, atol=FLOAT32)
     (at / "lines.txt").write_text("dab\nabca\n")
-    ran = attn("batch", str(at / "lines.txt"), "-m", folder)
+    ran = here("batch", str(at / "lines.txt"), "-m", folder)
     assert ran.code == 0, ran.err
     for line, text in zip(ran.out.splitlines(), ("dab", "abca"), strict=True):
         alone = weights("self", text, "-m", folder)
@@ -112,7 +112,7 @@ def test_an_encoder_s_mask_is_tried_in_every_command(tokenizers, tmp_path):
     expected = weights("self", "the cat", "-m", bert, "--mask", "causal")
     explained = weights("explain", "the cat", "-m", bert, "--mask", "causal")
     np.testing.assert_allclose(explained, expected, atol=FLOAT32)
-    ran = attn("compare", "the cat", "-m", bert, "--vary", "mask=none,causal", "-f", "json")
+    ran = here("compare", "the cat", "-m", bert, "--vary", "mask=none,causal", "-f", "json")
     compared = np.array(json.loads(ran.out)["records"][1]["weights"], float)
     np.testing.assert_allclose(compared, expected, atol=FLOAT32)
 

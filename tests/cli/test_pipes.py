@@ -325,7 +325,7 @@ def test_an_interrupt_at_any_moment_is_silent():
     start = time.monotonic()
     assert attn("self", text, "-e", "random").code == 0
     whole = time.monotonic() - start  # here and now: the machine may be busy with other things
-    delays = [whole * n / 25 for n in range(25)]
+    delays = [whole * n / 15 for n in range(15)]
     with ThreadPoolExecutor(2) as pool:
         ended = list(pool.map(lambda delay: _interrupted(["self", text, "-e", "random"], delay), delays))
     for code, _, err in ended:
@@ -333,7 +333,7 @@ def test_an_interrupt_at_any_moment_is_silent():
             assert "attn_cli" not in err
             continue
         assert code in (0, 130, -signal.SIGINT) and err == ""
-    assert sum(code == 130 for code, _, _ in ended) >= 5
+    assert sum(code == 130 for code, _, _ in ended) >= 3
 
 
 def test_an_interrupt_while_waiting_for_text_is_130_and_silent():
