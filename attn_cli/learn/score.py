@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from attn_cli.io.progress import Stage, StageReport
 from attn_cli.learn.relations import RELATIONS
 from attn_cli.learn.treebank import Sentence
-from attn_cli.models.encoder import EncoderStack, weights_as_trained
+from attn_cli.models.encoder import EncoderStack, weights_of
 from attn_cli.vectors.lookup import embed
 
 if TYPE_CHECKING:
@@ -134,4 +134,4 @@ def head_weights(
     """
     X = stack.input(embed(words, table, "model", 0, stack.spelling).X, stack.layers - 1, None)
     heads = [head._replace(position=None) if by_content else head for head in stack.last.heads]
-    return {head.name: weights_as_trained(head, X) for head in heads}
+    return {head.name: weights_of(head, X) for head in heads}

@@ -81,13 +81,8 @@ class EncoderLayer(NamedTuple):
         return self.norm_2.of(X + project(hidden, self.W_2, self.b_2))
 
 
-def weights_as_trained(head: HeadWeights, X: Array) -> Array:
-    """Return the weights (n, n) of a head over X (n, d) as it was taught: scaled dot product, no mask."""
-    return weights_of(head, X, None)
-
-
-def weights_of(head: HeadWeights, X: Array, mask: Mask | None) -> Array:
-    """Return the weights (n, n) of a head over X (n, d): scaled dot product under a mask."""
+def weights_of(head: HeadWeights, X: Array, mask: Mask | None = None) -> Array:
+    """Return the weights (n, n) of a head over X (n, d): scaled dot product, as it was trained, under a mask."""
     return np.concatenate([steps.weights for steps in readable_blocks(_head_input(X, head, mask))])
 
 

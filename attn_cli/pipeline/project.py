@@ -15,7 +15,7 @@ from attn_cli.core.masks import Mask, with_padding
 from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.escape import count, visible
 from attn_cli.models import projection as model
-from attn_cli.models.encoder import EncoderStack, weights_as_trained
+from attn_cli.models.encoder import EncoderStack, weights_of
 from attn_cli.pipeline.inputs import Inputs, Layer, Side, listed_heads, round_inputs, shown_head, wanted_layer
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings
 from attn_cli.trace.head import Head
@@ -82,7 +82,7 @@ def sentence_root(root_head: HeadWeights, inputs: Inputs) -> int | None:
     words = [i for i, token in enumerate(tokens) if any(map(str.isalnum, token))]
     if X is None or not words or len(X) ** 2 > LARGE:
         return None
-    itself = weights_as_trained(root_head, X).diagonal()
+    itself = weights_of(root_head, X).diagonal()
     return own.start + max(words, key=lambda i: float(itself[i]))
 
 
