@@ -99,6 +99,14 @@ def test_all_heads_are_computed_for_a_figure_of_them_and_one_head_is_refused():
 
 
 @needed
+def test_layers_with_unequal_numbers_of_heads_are_not_one_figure():
+    deep = ["self", "a b", "-p", "roles-deep", "--head", "all", "--figure", "heads", "-o", "x.svg"]
+    ran = attn(*deep, "--layer", "all")
+    assert ran.code == 2 and "8 and 12 heads: they do not fit" in ran.err
+    assert attn(*deep, "--layer", "0").code == 0
+
+
+@needed
 def test_a_preference_in_a_file_gives_way_where_there_is_no_figure():
     Path("attn.toml").write_text('figure = "links"\ndpi = 50\n')
     assert here(*TEXT).code == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -64,6 +65,10 @@ def heads(trace: Trace, view: View) -> Drawing:
     if not layers:
         across = min(MOST_ACROSS, math.ceil(math.sqrt(len(names) * 1.5)))
         return _Multiples(maps, across).drawing(f"{kind_of(trace)}, {count(len(names), 'head', 'heads')}")
+    sizes = set(Counter(head.layer for head in trace.heads).values())
+    if len(sizes) > 1:
+        what = f"The layers have {min(sizes)} and {max(sizes)} heads: they do not fit on one map."
+        raise UsageError(what, "Draw one of them: --layer 0.", "--layer")
     maps, across = maps._replace(bands=[f"layer {layer}" for layer in layers]), len(names) // len(layers)
     each = f"{count(across, 'head', 'heads')} in each of {count(len(layers), 'layer', 'layers')}"
     return _Multiples(maps, across).drawing(f"{kind_of(trace)}, {each}")
