@@ -11,23 +11,20 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attn_cli
 from attn_cli.batch import manifest as manifests
-from attn_cli.batch.folder import absolute
+from attn_cli.batch.cut import Plan
+from attn_cli.batch.folder import Folder, absolute
+from attn_cli.batch.lines import Job
+from attn_cli.batch.manifest import Manifest, PartEntry
 from attn_cli.batch.scheduler import START, ask, client, load_dask, local_cluster
 from attn_cli.batch.storage import is_url
 from attn_cli.batch.workers import PartTask, claim, compute_part, on_a_worker, release
 from attn_cli.errors import AttnError, MachineError, MissingExtra, WriteError
 from attn_cli.io.console import say
 from attn_cli.io.escape import visible
-
-if TYPE_CHECKING:
-    from attn_cli.batch.cut import Plan
-    from attn_cli.batch.folder import Folder
-    from attn_cli.batch.lines import Job
-    from attn_cli.batch.manifest import Manifest, PartEntry
 
 TICK = 0.5  # seconds between two looks whether the scheduler is there
 AHEAD = 3  # tasks a processor that are handed out

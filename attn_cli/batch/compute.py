@@ -6,13 +6,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.batch.lines import LONGEST_LINE, Job, Line
 from attn_cli.batch.records import QUICK, Record, full_record, group_fields, records_of_model
 from attn_cli.errors import AttnError, InputError, UsageError
+from attn_cli.io.array_types import Array
 from attn_cli.io.files import looks_like_file
 from attn_cli.pipeline.attend import attend_group, ready_heads
 from attn_cli.pipeline.embed import Shared, open_shared
@@ -22,15 +23,11 @@ from attn_cli.pipeline.project import project_inputs, project_with_model
 from attn_cli.pipeline.record import Attended, record_trace
 from attn_cli.pipeline.sources.text import read_inputs, trace_text
 from attn_cli.settings.declare import size_of
-from attn_cli.settings.settings import ALL
+from attn_cli.settings.settings import ALL, Settings
 from attn_cli.settings.validate import settings_for_masked, text_limit
 from attn_cli.text.tokenize import tokenize
+from attn_cli.trace.trace import Trace
 from attn_cli.vectors.lookup import embed, random_vectors
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
-    from attn_cli.settings.settings import Settings
-    from attn_cli.trace.trace import Trace
 
 MOST_TOKENS = 5_000  # of a line: its weights are the square
 MAX_GROUPED_WEIGHTS = 1 << 14  # weights of a text that is computed in a group

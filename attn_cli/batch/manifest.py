@@ -8,17 +8,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b, file_digest
-from typing import IO, TYPE_CHECKING, Any, get_type_hints
+from typing import IO, Any, get_type_hints
 
 import attn_cli
 from attn_cli.batch.forms import FORMS
+from attn_cli.batch.lines import Job
 from attn_cli.errors import FileError, InputError
 from attn_cli.io.escape import visible
 from attn_cli.io.files import reason
 from attn_cli.settings.settings import Settings
-
-if TYPE_CHECKING:
-    from attn_cli.batch.lines import Job
 
 MANIFEST = "manifest.json"
 SCHEMA = "attn-batch/1"

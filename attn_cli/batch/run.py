@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING
 from attn_cli.batch.cut import Plan, blocks_of, scan_block
 from attn_cli.batch.folder import Folder, absolute
 from attn_cli.batch.forms import FORMS
-from attn_cli.batch.lines import Feed, chunks_of
+from attn_cli.batch.lines import Feed, Job, chunks_of
 from attn_cli.batch.manifest import (
     ANEW,
     BESIDE,
@@ -31,7 +31,7 @@ from attn_cli.batch.manifest import (
     read_manifest,
 )
 from attn_cli.batch.storage import Input, is_url
-from attn_cli.batch.workers import OWNER_BYTES, holds, outputs, release
+from attn_cli.batch.workers import OWNER_BYTES, Local, holds, outputs, release
 from attn_cli.errors import AttnError, InputError, UsageError
 from attn_cli.io.console import say
 from attn_cli.io.escape import count
@@ -39,8 +39,6 @@ from attn_cli.io.signals import cleaned_up
 
 if TYPE_CHECKING:
     from attn_cli.batch.cluster import Dask
-    from attn_cli.batch.lines import Job
-    from attn_cli.batch.workers import Local
 
     Engine = Local | Dask  # who computes the parts of a folder
     LinesReport = Callable[[int, float | None], None]  # gets the lines that are written, and the share done

@@ -20,7 +20,7 @@ from attn_cli.batch.compute import Computer
 from attn_cli.batch.cut import Cut, Plan
 from attn_cli.batch.folder import Folder, folder_of
 from attn_cli.batch.forms import FORMS, write_chunk
-from attn_cli.batch.lines import LINES, Chunk
+from attn_cli.batch.lines import LINES, Chunk, ChunkOutput, Job
 from attn_cli.batch.manifest import OWNER, Manifest, PartEntry, hashes_of_files, part_name
 from attn_cli.core.threads import one_blas_thread
 from attn_cli.errors import AttnError, InputError, MachineError, NoMemory, WriteError
@@ -29,7 +29,6 @@ from attn_cli.io.files import reason
 if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
 
-    from attn_cli.batch.lines import ChunkOutput, Job
 
 OWNER_BYTES = 16  # of a run's name in its folder
 AHEAD = 2  # chunks per process that may be computed, or be under way, before the one that is written next

@@ -8,14 +8,12 @@ which things happen. checks.py guards them against numbers that overflow; attend
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.core.scores import scale_of, score_named
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array, Bools
+from attn_cli.io.array_types import Array, Bools
 
 
 class Steps(NamedTuple):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.core.attention import project
 from attn_cli.errors import InputError
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
+from attn_cli.io.array_types import Array
 
 
 class Position(NamedTuple):

@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.core.threads import processors, run
 from attn_cli.core.tiles import LOWEST, Block, Tiles
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array, Bools, Ints
-    from attn_cli.io.progress import OnPart
+from attn_cli.io.array_types import Array, Bools, Ints
+from attn_cli.io.progress import OnPart
 
 TILE = 1 << 19  # bytes of a tile of scores
 TILE_KEYS = 512  # keys in it

@@ -12,14 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.core.masks import Mask
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array, Bools, Ints
+from attn_cli.io.array_types import Array, Bools, Ints
 
 LOWEST = -1e30  # the score of masked keys in the search for the strongest links
 # By a number's bytes:

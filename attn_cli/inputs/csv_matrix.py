@@ -11,18 +11,15 @@ import os
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from attn_cli.errors import InputError
+from attn_cli.io.array_types import Array
 from attn_cli.io.escape import count, visible
 from attn_cli.io.files import read_bytes
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from attn_cli.io.array_types import Array
 
 T = TypeVar("T")
 SUFFIXES = (".csv", ".tsv")

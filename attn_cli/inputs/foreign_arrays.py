@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.core.arguments import check_fit
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.record import as_array
+from attn_cli.io.array_types import Array
 from attn_cli.io.escape import visible
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
 
 # Weights as torch.nn.Linear keeps them, (out, in): of MultiheadAttention, and of most models in transformers.
 TORCH: dict[str, tuple[str, ...]] = {

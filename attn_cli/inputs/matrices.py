@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import inf, isclose
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,12 +24,10 @@ from attn_cli.inputs.foreign_arrays import (
 )
 from attn_cli.inputs.record import as_array, read_record
 from attn_cli.inputs.weight_axes import listed
+from attn_cli.io.array_types import Array
 from attn_cli.io.escape import visible
 from attn_cli.settings.declare import declared
 from attn_cli.settings.settings import Settings
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
 
 # How many axes each may have: heads and a batch come first.
 AXES: dict[str, tuple[int, ...]] = dict.fromkeys(("Q", "K", "V"), (2, 3, 4))

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from attn_cli.errors import InputError
 from attn_cli.inputs.csv_matrix import WrittenNumber, is_csv, read_csv, read_sheet
 from attn_cli.io.array_files import is_safetensors, read_npz, read_safetensors
+from attn_cli.io.array_types import NDArray
 from attn_cli.io.escape import visible
 from attn_cli.io.files import first_bytes, read_bytes
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 # The matrices of a CSV file with a row for each token of the text, and those with a row, or a column, for each key.
 ROWS_OF_TEXT = ("Q", "q", "X", "scores", "scaled_scores", "masked_scores", "weights", "output")

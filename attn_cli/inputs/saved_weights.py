@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,12 +27,8 @@ from attn_cli.inputs.weight_axes import (
 )
 from attn_cli.inputs.weight_tables import is_table, read_table
 from attn_cli.io.array_files import is_safetensors, npy_in, npz_in, safetensors_in
+from attn_cli.io.array_types import Bools, NDArray
 from attn_cli.io.escape import visible
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from attn_cli.io.array_types import Bools
 
 MOST_BYTES = 1 << 30
 MOST_TEXT = 1 << 28

@@ -6,17 +6,15 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.record import as_array, json_of
+from attn_cli.io.array_types import NDArray
 from attn_cli.io.escape import as_utf8, count, visible
 from attn_cli.io.files import looks_like_file, read_bytes
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 MOST_BYTES = 1 << 28
 # The names under which a record holds tokens, of queries and of keys; attn's own JSON has the first alone.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby
 from math import isqrt, nan
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,10 +21,8 @@ from attn_cli.inputs.csv_matrix import (
     unguarded,
 )
 from attn_cli.inputs.weight_axes import heads_of_layers
+from attn_cli.io.array_types import NDArray
 from attn_cli.io.escape import count, visible
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 TIDY = ["query", "key", "weight"]
 STRONGEST = [*TIDY, "query_row", "key_column"]

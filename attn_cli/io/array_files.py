@@ -10,21 +10,16 @@ import math
 import struct
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from mmap import mmap
+from pathlib import Path
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
 from attn_cli.errors import AttnError, InputError
+from attn_cli.io.array_types import Arrays, NDArray
 from attn_cli.io.escape import visible
 from attn_cli.io.files import regular
-
-if TYPE_CHECKING:
-    from mmap import mmap
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from attn_cli.io.array_types import Arrays
 
 DTYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1",

@@ -9,16 +9,14 @@ import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from typing import IO, TYPE_CHECKING
+from pathlib import Path
+from typing import IO
 
 from attn_cli.errors import AttnError, CreateError, WriteError
 from attn_cli.io.console import CheckedStream
 from attn_cli.io.escape import visible
 from attn_cli.io.files import is_regular, reason
 from attn_cli.io.signals import cleaned_up
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TRIES = 100  # of a new name beside the file
 UNSYNCED = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EROFS)  # of folders, on some file systems

@@ -15,8 +15,7 @@ from attn_cli.vectors.spelling import features
 from attn_cli.vectors.table import as_text
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from attn_cli.io.array_types import NDArray
     from attn_cli.vectors.open_vectors import Vectors
 
 UNKNOWN = -1

@@ -18,8 +18,7 @@ from attn_cli.learn.batches import UNKNOWN, Batch, Vocabulary
 from attn_cli.learn.relations import RELATIONS, balances, blends
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from attn_cli.io.array_types import NDArray
     from attn_cli.settings.training import ModelTraining
 
     Floats = NDArray[np.floating]

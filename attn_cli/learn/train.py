@@ -28,9 +28,7 @@ from attn_cli.settings.training import ModelTraining
 from attn_cli.vectors.lookup import open_table
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from attn_cli.io.array_types import Arrays
+    from attn_cli.io.array_types import Arrays, NDArray
     from attn_cli.vectors.open_vectors import Vectors
 
     ToBatch = Callable[[Sequence[EncodedSentence], Sequence[NDArray[np.bool_]]], Batch]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from base64 import b64encode
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from attn_cli.io.escape import shell_quote
 from attn_cli.live.keys import COMMAND, ROW, STEPS, WEIGHTS, Seen, State
@@ -13,9 +12,7 @@ from attn_cli.live.sources import Question
 from attn_cli.settings.declare import as_typed, declared
 from attn_cli.settings.settings import Settings
 from attn_cli.trace.steps import NAMES
-
-if TYPE_CHECKING:
-    from attn_cli.trace.trace import Trace
+from attn_cli.trace.trace import Trace
 
 OF_ROWS = ("query", "versus")
 CHUNK = 700  # bytes: GNU screen passes on no longer string

@@ -9,20 +9,18 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from textual.binding import Binding
 
 from attn_cli.core.masks import mask_examples
 from attn_cli.core.scores import SCORES
 from attn_cli.errors import UsageError
+from attn_cli.io.array_types import Array
 from attn_cli.live.sources import LiveSource, Question
 from attn_cli.render.numbers import plain
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
-    from attn_cli.trace.trace import Trace
+from attn_cli.trace.trace import Trace
 
 WEIGHTS, ROW, STEPS, MATRICES, HELP, COMMAND = "weights", "row", "steps", "matrices", "help", "command"
 OFF, DIFFERENCE, BEFORE = "", "difference", "before"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import dropwhile, islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from attn_cli.io.array_types import Array
 from attn_cli.io.terminal import Line, Terminal
 from attn_cli.live.command_line import command_line, copied, unsaid
 from attn_cli.live.keys import BEFORE, COMMAND, DIFFERENCE, HELP, KEYS, ROW, STEPS, Seen, State
@@ -24,9 +25,6 @@ from attn_cli.render.views.whys import reasons
 from attn_cli.render.views.wording import is_large, quoted_at
 from attn_cli.settings.output import View
 from attn_cli.trace.trace import Trace
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
 
 FAR = 400  # lines of a pane that can be scrolled through
 MOST_KEYS, FEW_KEYS = 12, 4

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from attn_cli.errors import AttnError
 from attn_cli.live.keys import ACTIONS, MATRICES, WEIGHTS, Seen, State
 from attn_cli.live.sources import LiveSource, Question, edited
-
-if TYPE_CHECKING:
-    from attn_cli.settings.output import View
-    from attn_cli.settings.settings import Settings
-    from attn_cli.trace.trace import Trace
+from attn_cli.settings.output import View
+from attn_cli.settings.settings import Settings
+from attn_cli.trace.trace import Trace
 
 MOST_UNDONE = 500  # steps back
 

@@ -24,13 +24,12 @@ from attn_cli.errors import InputError
 from attn_cli.io.progress import OnPart, part_of
 from attn_cli.models.projection import Projection
 from attn_cli.trace.head import Learned
-from attn_cli.vectors.spelling import forms
+from attn_cli.vectors.spelling import SpellingFeatures, forms
 from attn_cli.vectors.table import as_bytes
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
     from attn_cli.vectors.open_vectors import Vectors
-    from attn_cli.vectors.spelling import SpellingFeatures
 
     Take = Callable[..., Array]
 

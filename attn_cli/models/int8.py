@@ -6,14 +6,9 @@ the factor is a power of two, what is dequantized is exact in float16, and is qu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from attn_cli.io.array_types import Array, Arrays
+from attn_cli.io.array_types import Array, Arrays, NDArray
 
 EXPONENTS = ".exponents"  # what the name of a matrix ends with where its rows' exponents are
 FEWEST = 1000  # numbers in a matrix that is quantized

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -27,8 +27,6 @@ from attn_cli.io.progress import OnPart, part_of
 from attn_cli.trace.head import Head
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from attn_cli.io.array_types import Array, Bools, Ints
     from attn_cli.pipeline.long_text import HeadSummary, SomeRows
     from attn_cli.settings.settings import Settings

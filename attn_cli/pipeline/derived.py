@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.core.masks import Mask
 from attn_cli.errors import UsageError
 from attn_cli.inputs.saved_weights import Saved
+from attn_cli.io.array_types import Array, Bools
 from attn_cli.pipeline.inputs import Inputs, Side, wanted_layer
 from attn_cli.pipeline.ready_weights import (
     SelectedWeights,
@@ -22,9 +23,6 @@ from attn_cli.pipeline.record import Attended
 from attn_cli.settings.settings import ALL, ROLLOUT, Settings
 from attn_cli.trace.head_roles import rolled_out
 from attn_cli.trace.trace import Trace
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array, Bools
 
 FEW = 4  # layers that a formula names one by one
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError
+from attn_cli.inputs.saved_weights import Saved
+from attn_cli.io.array_types import Array, Bools
 from attn_cli.io.escape import shell_quote, visible
 from attn_cli.models.checkpoints.open_model import open_model
 from attn_cli.models.encoder import EncoderStack
@@ -37,10 +39,6 @@ from attn_cli.trace.head_roles import (
     rolled_out,
 )
 from attn_cli.trace.trace import LARGE, Trace
-
-if TYPE_CHECKING:
-    from attn_cli.inputs.saved_weights import Saved
-    from attn_cli.io.array_types import Array, Bools
 
 MapSize = Callable[[int, int, int], tuple[int, int]]  # of heads, queries and keys: blocks down and across
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,17 +12,13 @@ from attn_cli.core import masks
 from attn_cli.core.arguments import stretches
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.array_files import is_safetensors, read_npy
+from attn_cli.io.array_types import Bools, Ints, NDArray
 from attn_cli.io.escape import count, shortened, visible
 from attn_cli.io.files import looks_like_file, read_bytes, regular
 from attn_cli.pipeline.inputs import Inputs
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import find_rows
 from attn_cli.text.wordpieces import is_padding, is_special
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from attn_cli.io.array_types import Bools, Ints
 
 
 def wanted_mask(settings: Settings, given: object, inputs: Inputs, name: str = "") -> masks.Mask | None:

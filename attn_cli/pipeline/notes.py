@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from attn_cli.core.masks import Mask
 from attn_cli.io.escape import fixed, visible
 from attn_cli.pipeline.inputs import Inputs
-
-if TYPE_CHECKING:
-    from attn_cli.core.masks import Mask
-    from attn_cli.trace.head import Head, Learned
-    from attn_cli.trace.trace import Trace
+from attn_cli.trace.head import Head, Learned
+from attn_cli.trace.trace import Trace
 
 MOST_EXCLUDED = 20
 CLEAR_LEAD = 3.0  # e^3: twenty times less than the words before

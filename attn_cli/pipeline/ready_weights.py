@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from attn_cli.core.masks import find_rule
 from attn_cli.core.scores import GIVEN
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.saved_weights import Saved
+from attn_cli.io.array_types import Array, Bools, Ints, NDArray
 from attn_cli.io.escape import count, fixed, shortened
 from attn_cli.models.projection import Projection
 from attn_cli.pipeline.inputs import Layer, shown_head, wanted_layer
@@ -18,11 +19,6 @@ from attn_cli.pipeline.mask import infer_mask, left_padding, padding_rows, weigh
 from attn_cli.settings.settings import ALL, Settings
 from attn_cli.text import wordpieces as pieces
 from attn_cli.trace.head import Head, Projected
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from attn_cli.io.array_types import Array, Bools, Ints
 
 SUM_TOLERANCE = 1e-3  # as near to one as weights of 16 bits come
 COARSE = 2**-7  # bfloat16 keeps 8 bits of a number, and may cut off the rest

@@ -6,10 +6,9 @@ Blocks hold raw tokens; each writer escapes every string itself, in one place.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
+from attn_cli.io.array_types import Array
 
 
 class Heading(NamedTuple):

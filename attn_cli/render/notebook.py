@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from html import escape
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,10 +19,8 @@ from attn_cli.render.palette import PAPER, page_colors, ramp, text_on
 from attn_cli.render.shade_scale import shade_range, shading
 from attn_cli.render.views.origins import setting_parts
 from attn_cli.render.views.wording import head_named, title
-
-if TYPE_CHECKING:
-    from attn_cli.trace.head import Head
-    from attn_cli.trace.trace import Trace
+from attn_cli.trace.head import Head
+from attn_cli.trace.trace import Trace
 
 # Rules of classes alone: any number of outputs may stand in one notebook. What the notebook removes (a frame, a
 # style) leaves the table. The frame follows the notebook's theme, and not that of the system.

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from attn_cli.io.array_types import Array, Ints
 from attn_cli.io.escape import fixed, unsigned_zero
 from attn_cli.io.terminal import Terminal
 from attn_cli.render.blocks import Bars, Maps, Matrix
 from attn_cli.render.palette import SHADES
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array, Ints
 
 
 class Format(NamedTuple):

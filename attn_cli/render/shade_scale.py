@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from attn_cli.io.array_types import Array, Ints
 from attn_cli.render.blocks import Beside, Block, Maps, Matrix, ShadeRange
 from attn_cli.render.numbers import exact, largest, map_format
 from attn_cli.render.palette import SHADES
 from attn_cli.settings.output import View
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array, Ints
 
 UP = 0.51  # from here on to the next shade: not one half, where rounding errors would choose the shade
 FULL = ShadeRange(0.0, 1.0, is_full=True)

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.matrices import Given, given_from
 from attn_cli.inputs.record import read_record
+from attn_cli.io.array_types import Array
 from attn_cli.io.escape import visible
 from attn_cli.pipeline.sources.matrices import trace_matrices
+from attn_cli.settings.settings import Settings
 from attn_cli.teach.replay import CORRECT, GRADED_STEPS, SCORE_STEPS, Problem, possible_arrays, problem_from
 from attn_cli.teach.submission import submission_from
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from attn_cli.io.array_types import Array
-    from attn_cli.settings.settings import Settings
-    from attn_cli.trace.trace import Trace
+from attn_cli.trace.trace import Trace
 
 LOWEST_TEMPERATURE = 1e-6
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.errors import InputError, SettingError, UsageError
+from attn_cli.io.array_types import Array
+from attn_cli.io.progress import OnPart
 from attn_cli.pipeline.embed import settings_for_positions
 from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.settings.declare import declared
@@ -16,10 +18,6 @@ from attn_cli.settings.settings import ALL, CONFLICTS_WITH_MODEL, SHOWN_ONLY, Se
 from attn_cli.settings.validate import beside_model
 from attn_cli.trace.row import entropy as bits
 from attn_cli.trace.trace import Trace
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
-    from attn_cli.io.progress import OnPart
 
 SAME = 1e-12  # weights that differ by less count as equal
 MOST_MOVERS = 100  # kept, unless --top asks for more

@@ -17,13 +17,20 @@ from attn_cli.teach.replay import (
     possible_arrays,
     softmax_mask,
 )
-from attn_cli.teach.submission import accepted_layouts, fit_shape, masked_cells, rounded, submitted_heads
+from attn_cli.teach.submission import (
+    Matrix,
+    Submission,
+    accepted_layouts,
+    fit_shape,
+    masked_cells,
+    rounded,
+    submitted_heads,
+)
 
 if TYPE_CHECKING:
     from attn_cli.errors import AttnError
     from attn_cli.io.array_types import Array, Bools
     from attn_cli.teach.answer_key import AnswerKey
-    from attn_cli.teach.submission import Matrix, Submission
 
 FLOAT32_ERROR = 1e-6  # of a matrix's largest number: what float32 loses on the way
 SLACK = 1.1  # of half a unit: rounding e^x on the way may turn the last digit

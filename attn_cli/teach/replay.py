@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,10 +12,8 @@ from attn_cli.core import masks
 from attn_cli.core.attention import project, soft_capped, softmax
 from attn_cli.core.scores import score_named
 from attn_cli.errors import InputError
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array, Bools
-    from attn_cli.trace.trace import Trace
+from attn_cli.io.array_types import Array, Bools
+from attn_cli.trace.trace import Trace
 
 SCORE_STEPS = ("scores", "scaled_scores", "masked_scores")
 GRADED_STEPS = ("q", "k", "v", *SCORE_STEPS, "weights", "output", "layer_output")  # in the order computed

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
+from attn_cli.io.progress import OnPart
 from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import find_rows
 from attn_cli.teach.compare import Comparison, Swap, between, check_one_head
 from attn_cli.text.tokenize import tokenize
 from attn_cli.trace.trace import Trace
-
-if TYPE_CHECKING:
-    from attn_cli.io.progress import OnPart
 
 OPTION = "--swap"
 HINT = "Try: --swap fox=rock"

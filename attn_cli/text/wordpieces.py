@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array, Bools
+from attn_cli.io.array_types import Array, Bools
 
 # Tokens that frame a text. Besides these: <|endoftext|> and all of that form.
 _FRAME = frozenset(

@@ -6,20 +6,16 @@ Shapes are written here, once: n_q queries, n_k keys, d numbers per word, d_k pe
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from attn_cli.core.scores import score_named
+from attn_cli.io.array_types import Array, Bools, Ints
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import find_rows
-from attn_cli.trace.head import Frozen, Head
-
-if TYPE_CHECKING:  # NumPy is loaded by what computes; reading an option's default needs none
-    from collections.abc import Iterator, Sequence
-
-    from attn_cli.io.array_types import Array, Bools, Ints
-    from attn_cli.trace.head import Learned, Projected
-    from attn_cli.trace.row import Because, Diagnosis, Row
+from attn_cli.trace.head import Frozen, Head, Learned, Projected
+from attn_cli.trace.row import Because, Diagnosis, Row
 
 FIRST_TOKENS = 6
 

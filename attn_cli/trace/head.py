@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from attn_cli.core.attention import Steps
-    from attn_cli.core.head_weights import HeadWeights, Position, QKNorm, Rotated
-    from attn_cli.core.heads import Links
-    from attn_cli.core.masks import Mask
-    from attn_cli.io.array_types import Array
+from attn_cli.core.attention import Steps
+from attn_cli.core.head_weights import HeadWeights, Position, QKNorm, Rotated
+from attn_cli.core.heads import Links
+from attn_cli.core.masks import Mask
+from attn_cli.io.array_types import Array
 
 MATRICES = ("W_q", "W_k", "W_v")
 QK_NORM = ("q_gain", "k_gain")

@@ -7,15 +7,13 @@ The patterns are those that Clark et al. 2019 ("What Does BERT Look At?", sectio
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from attn_cli.io.array_types import Array, Bools
 from attn_cli.text.wordpieces import is_special
 from attn_cli.trace.row import entropy
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array, Bools
 
 MIN_GAIN = 0.5  # a head is named if its share is this far from a uniform head's to all of the attention,
 LEAD = 0.1  # ... this much above the share of every other pattern,

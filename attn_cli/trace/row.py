@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import sys
 from functools import cmp_to_key
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array, Bools
+from attn_cli.io.array_types import Array, Bools
 
 LARGEST_ROUNDED = 1000.0  # larger scores tie as these do: the softmax sees their differences alone
 UNIFORM_RATIO = 1.25  # the largest weight over the smallest: up to here a row is nearly uniform

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
 
+from attn_cli.io.array_types import Array
 from attn_cli.trace.computation import Computation
-from attn_cli.trace.head import QK_NORM, ROTATED, SCORES, WEIGHTS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
-    from attn_cli.io.array_types import Array
-    from attn_cli.trace.head import Head
+from attn_cli.trace.head import QK_NORM, ROTATED, SCORES, WEIGHTS, Head
 
 LARGE = 1_000_000
 

@@ -5,23 +5,19 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attn_cli.errors import InputError
 from attn_cli.io.array_files import Entry, is_safetensors, read_npz, safetensors_entries
+from attn_cli.io.array_types import Array
 from attn_cli.io.escape import shell_quote, visible
 from attn_cli.io.files import packing, pieces, read_bytes
-from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors
+from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors, OpenVectors
 from attn_cli.vectors.source_file import FileRows, SourceFile, npy_rows, read_exactly
 from attn_cli.vectors.table import DIRECTIONS, NGRAMS, SAFETENSORS, NGrams, VectorTable, as_bytes, table_of
 from attn_cli.vectors.text_file import text_format
 from attn_cli.vectors.word2vec_binary import LONGEST_HEADER, binary_format, is_number
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
-    from attn_cli.vectors.open_vectors import OpenVectors
 
 ENOUGH = 1 << 18  # bytes of a large text that tell its layout
 TELLING = 1 << 13  # bytes behind a header that tell text from binary: more than the longest word

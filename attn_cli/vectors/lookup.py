@@ -12,7 +12,7 @@ import numpy as np
 from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.io.files import looks_like_file
-from attn_cli.vectors.spelling import closest, forms, guess, guessable
+from attn_cli.vectors.spelling import SpellingFeatures, closest, forms, guess, guessable
 from attn_cli.vectors.spelling import did_you_mean as words_meant
 from attn_cli.vectors.table import (
     BUNDLED,
@@ -28,7 +28,6 @@ from attn_cli.vectors.table import (
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
     from attn_cli.vectors.open_vectors import OpenVectors, Vectors
-    from attn_cli.vectors.spelling import SpellingFeatures
 
 
 class Embedded(NamedTuple):

@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from attn_cli.errors import AttnError, FileError, InputError, UsageError, WriteError, did_you_mean
 from attn_cli.io.atomic import remove_unlocked, sync_folder, written
@@ -18,14 +19,9 @@ from attn_cli.io.signals import cleaned_up
 from attn_cli.vectors import catalogue as gensim_data
 from attn_cli.vectors import word_index as cache
 from attn_cli.vectors.detect import open_file, start_of
-from attn_cli.vectors.open_vectors import FileVectors, keep_index
+from attn_cli.vectors.open_vectors import FileVectors, OpenVectors, keep_index
 from attn_cli.vectors.source_file import SourceFile
 from attn_cli.vectors.table import BUNDLED, OnProgress, bundled, no_progress
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from attn_cli.vectors.open_vectors import OpenVectors
 
 MAX_RECORD_BYTES = 1 << 16
 UNPACKED = ".vectors"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator
-from typing import IO, TYPE_CHECKING, TypeAlias
+from typing import IO, TypeAlias
 
 import numpy as np
 
 from attn_cli.errors import CreateError, WriteError
+from attn_cli.io.array_types import Array, Ints
 from attn_cli.vectors import word_index as cache
 from attn_cli.vectors.table import (
     OnProgress,
@@ -23,9 +24,6 @@ from attn_cli.vectors.table import (
 from attn_cli.vectors.text_file import TextFormat
 from attn_cli.vectors.word2vec_binary import BinaryFormat
 from attn_cli.vectors.word_index import StaleIndex, WordIndex, build, hash_words
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array, Ints
 
 INDEXED_FROM = 1 << 22  # bytes; a smaller file is read through faster than an index is opened
 

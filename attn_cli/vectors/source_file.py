@@ -8,19 +8,16 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
 from attn_cli.errors import AttnError, FileError, InputError
 from attn_cli.io.array_files import Entry, npy_header
+from attn_cli.io.array_types import Array, Ints
 from attn_cli.io.escape import shell_quote, visible
 from attn_cli.io.files import check_regular
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from attn_cli.io.array_types import Array, Ints
 
 
 class SourceFile(NamedTuple):

@@ -14,9 +14,7 @@ from attn_cli.io.escape import visible
 from attn_cli.io.files import data_path
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from attn_cli.io.array_types import Array, Ints
+    from attn_cli.io.array_types import Array, Ints, NDArray
     from attn_cli.vectors.source_file import FileRows
 
 BUNDLED = "word2vec"

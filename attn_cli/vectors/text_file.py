@@ -10,21 +10,17 @@ import re
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 
 from attn_cli.errors import InputError
+from attn_cli.io.array_types import Array, Ints, NDArray
 from attn_cli.io.escape import visible
 from attn_cli.io.files import pieces
 from attn_cli.vectors.source_file import SourceFile, read_exactly
 from attn_cli.vectors.table import LONGEST_WORD, OnProgress, WordBlock, no_progress
 from attn_cli.vectors.word2vec_binary import FIRST_ROWS, MOST_NUMBERS, header_of, is_number
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from attn_cli.io.array_types import Array, Ints
 
 LONGEST_LINE = 1 << 22
 FEW = 3  # with so many wanted words, blocks without them are skipped

@@ -24,8 +24,7 @@ from attn_cli.vectors.spelling import LONGEST, SHORTEST, ngrams, normal
 from attn_cli.vectors.table import NGrams, as_text, kept_about, write_table
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from attn_cli.io.array_types import NDArray
     from attn_cli.vectors.open_vectors import OpenVectors
 
 MOST_WORDS = 10_000

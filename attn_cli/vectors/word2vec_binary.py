@@ -8,18 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import partial
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 
 from attn_cli.errors import InputError
+from attn_cli.io.array_types import Array, Ints
 from attn_cli.io.escape import visible
 from attn_cli.io.files import PIECE
 from attn_cli.vectors.source_file import SourceFile, read_exactly
 from attn_cli.vectors.table import LONGEST_WORD, OnProgress, WordBlock, as_float64, no_progress
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array, Ints
 
 MOST_NUMBERS = 100_000
 FIRST_ROWS = 100  # of a text, which tell whether it has a header

@@ -13,20 +13,16 @@ import struct
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from typing import IO, TYPE_CHECKING
+from typing import IO
 from zlib import crc32
 
 import numpy as np
 
 from attn_cli.errors import CreateError
+from attn_cli.io.array_types import Ints, NDArray
 from attn_cli.io.atomic import remove_unlocked, written
 from attn_cli.io.escape import visible
 from attn_cli.vectors.source_file import SourceFile
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from attn_cli.io.array_types import Ints
 
 PAGE = 512  # numbers of eight bytes that one checksum is of
 TAIL = struct.Struct("=QQQII")  # magic, words, repeats, bytes that tell which file, checksum

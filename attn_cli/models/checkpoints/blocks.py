@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array, Bools, Ints
+from attn_cli.io.array_types import Array, Bools, Ints
 
 # The normal distribution's share beyond x: T_1 t + ... + T_5 t^5, t = 1 / (1 + SLOPE x), times exp(-x^2 / 2).
 SLOPE = 0.3275911 * math.sqrt(0.5)

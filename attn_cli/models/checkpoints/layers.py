@@ -6,21 +6,17 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.errors import InputError
+from attn_cli.io.array_types import Array, Bools, Ints
 from attn_cli.io.escape import visible
 from attn_cli.models.checkpoints import blocks
 from attn_cli.models.checkpoints.blocks import ACTIVATIONS, NORMS, Attended, BeforeRotation, Ready
 from attn_cli.models.checkpoints.describe import Layer, Stack
-from attn_cli.models.checkpoints.weights import Weights, product
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array, Bools, Ints
-    from attn_cli.models.checkpoints.weights import Activation
-
+from attn_cli.models.checkpoints.weights import Activation, Weights, product
 
 MOST_SCORES = 1 << 27  # of a layer: half a gigabyte, and every step takes as much again
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.core.head_weights import HeadWeights, QKNorm
 from attn_cli.errors import InputError, UsageError
+from attn_cli.io.array_types import Array
 from attn_cli.io.escape import visible
 from attn_cli.models.checkpoints.blocks import ACTIVATIONS
 from attn_cli.models.checkpoints.config import read_config
@@ -16,9 +17,6 @@ from attn_cli.models.checkpoints.describe import Layer, Model, Stack
 from attn_cli.models.checkpoints.families import describe
 from attn_cli.models.checkpoints.layers import Layers, LayerSteps, Reader, Texts, check_finite
 from attn_cli.models.checkpoints.weights import Weights, product
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
 
 
 def texts(ids: Sequence[Sequence[int]], pad: int = 0, side: str = "right") -> Texts:

@@ -24,9 +24,7 @@ from attn_cli.io.files import read_bytes, regular
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
-    from attn_cli.io.array_types import Array, Ints
+    from attn_cli.io.array_types import Array, Ints, NDArray
 
     Activation = Callable[[Array], Array]
 

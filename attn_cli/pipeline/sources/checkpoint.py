@@ -15,7 +15,7 @@ from attn_cli.core.attend import output_of
 from attn_cli.core.head_weights import Rotated
 from attn_cli.core.scores import scale_of
 from attn_cli.models.checkpoints.layers import LayerSteps
-from attn_cli.models.checkpoints.run import Run, texts
+from attn_cli.models.checkpoints.run import LayerWeights, Run, texts
 from attn_cli.models.projection import Projection
 from attn_cli.pipeline.attend import Work
 from attn_cli.pipeline.derived import (
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Bools
     from attn_cli.models.checkpoints.describe import Stack
     from attn_cli.models.checkpoints.open_model import OpenModel
-    from attn_cli.models.checkpoints.run import LayerWeights
 
 
 UNDER_MASK = "The mask applies in the layer that is shown; the layers below it used the model's own mask."

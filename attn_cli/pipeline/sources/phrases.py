@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError
+from attn_cli.io.array_types import Array
 from attn_cli.io.escape import visible
+from attn_cli.io.progress import OnPart
 from attn_cli.models.model_file import load_model, read_weights
 from attn_cli.models.projection import Projection
 from attn_cli.pipeline.embed import NOT_UTF8, embed_tokens
@@ -21,10 +22,6 @@ from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import check_words, unused
 from attn_cli.text.tokenize import tokenize
 from attn_cli.trace.head import Head
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
-    from attn_cli.io.progress import OnPart
 
 VALUES_GIVEN = "The values are given: the projection makes queries and keys alone."
 

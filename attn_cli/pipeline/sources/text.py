@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from attn_cli.errors import InputError
 from attn_cli.io.escape import visible
-from attn_cli.io.progress import part_of
+from attn_cli.io.progress import OnPart, part_of
 from attn_cli.pipeline.embed import NOT_UTF8, Shared, embed_tokens, open_projection, settings_for_positions
 from attn_cli.pipeline.inputs import Inputs, prepare_inputs
 from attn_cli.pipeline.mask import wanted_mask
@@ -32,7 +32,6 @@ from attn_cli.text.tokenize import Tokens, tokenize
 from attn_cli.trace.trace import LARGE, Trace
 
 if TYPE_CHECKING:
-    from attn_cli.io.progress import OnPart
     from attn_cli.models.checkpoints.open_model import OpenModel
     from attn_cli.models.encoder import EncoderStack
 

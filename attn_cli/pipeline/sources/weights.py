@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.core.attention import project
+from attn_cli.core.attention import Steps, project
 from attn_cli.core.head_weights import HeadWeights, Position, QKNorm, Rotated
 from attn_cli.core.heads import checked_attention, spread
 from attn_cli.core.scores import GIVEN, SCORES, position_scale_of, scale_of
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.matrices import array
-from attn_cli.inputs.saved_weights import weights_in_memory
+from attn_cli.inputs.saved_weights import Saved, weights_in_memory
+from attn_cli.io.array_types import Array
 from attn_cli.models.projection import in_out
 from attn_cli.pipeline.attend import mean_output, split_content_and_distance
 from attn_cli.pipeline.derived import rolled_weights, rollout_formula
@@ -31,11 +31,6 @@ from attn_cli.settings.validate import check_shaping, unused
 from attn_cli.trace.computation import Embedding
 from attn_cli.trace.head import QK_NORM, ROTATED, Head, Projected
 from attn_cli.trace.trace import Trace
-
-if TYPE_CHECKING:
-    from attn_cli.core.attention import Steps
-    from attn_cli.inputs.saved_weights import Saved
-    from attn_cli.io.array_types import Array
 
 Record = Mapping[str, object]  # attn's own JSON, or a head in it
 WHOSE = "attn's JSON"

@@ -6,14 +6,11 @@ import textwrap
 import unicodedata
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
+from attn_cli.io.array_types import Array, Bools
 from attn_cli.io.escape import visible
 from attn_cli.render.screen.text import cells
 from attn_cli.render.views.wording import short
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array, Bools
 
 LINE = 100
 LONGEST = 60  # cells of a piece of a token; a longer token is several pieces, which Python joins

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.core.masks import named, rule_named
 from attn_cli.errors import UsageError
+from attn_cli.io.array_types import Array, Bools
 from attn_cli.io.escape import count
 from attn_cli.render.code.literals import safe_name
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Trace
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array, Bools
 
 MOST_TOKENS = 200
 MOST_NUMBERS = 20_000

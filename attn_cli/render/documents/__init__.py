@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from attn_cli.io.array_types import Array
 from attn_cli.io.escape import visible
 from attn_cli.render.blocks import Block, Heading, Maps, Matrix
 from attn_cli.render.numbers import NUMBERED, Format, Rung, exact, map_format, rungs
 from attn_cli.render.screen.text import cut
 from attn_cli.render.shade_scale import shade_range, shading
 from attn_cli.settings.output import View
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
 
 PAGE = 100  # characters: about the text of a landscape page
 LABEL = 24  # characters of a label before its middle is left out

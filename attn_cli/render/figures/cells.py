@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from attn_cli.io.array_types import Array, Bools, Ints
 from attn_cli.render.blocks import Matrix, ShadeRange
 from attn_cli.render.figures.pen import GAP, INCH, LINE, SMALL, Pen, on_paper
 from attn_cli.render.figures.sheet import Box, Sheet
 from attn_cli.render.numbers import rungs
 from attn_cli.render.palette import SHADES, ramp, text_on
 from attn_cli.render.shade_scale import Legend, shading
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array, Bools, Ints
 
 MOST_DRAWN = 4096  # cells that are drawn one by one; more are one picture, of the figure's dots
 LEAST_NUMBER, LARGEST_NUMBER = 6.0, 10.0  # points of a number in a cell

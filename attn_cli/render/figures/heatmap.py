@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,11 +25,9 @@ from attn_cli.render.shade_scale import (
 from attn_cli.render.views.comparison import names_of
 from attn_cli.render.views.overview import weight_matrix
 from attn_cli.render.views.wording import kind_of
-
-if TYPE_CHECKING:
-    from attn_cli.settings.output import View
-    from attn_cli.teach.compare import Comparison
-    from attn_cli.trace.trace import Trace
+from attn_cli.settings.output import View
+from attn_cli.teach.compare import Comparison
+from attn_cli.trace.trace import Trace
 
 WIDEST_CELL, LEAST_FITTED = 0.55, 0.04  # inches of a cell: where the size is free, and in a given one
 FEW = 20  # cells that are so large at least; of more, as many are

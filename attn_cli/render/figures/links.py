@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from attn_cli.io.array_types import Array
 from attn_cli.render.figures.pen import EDGE, GAP, INCH, LINE, SMALL, Pen, on_paper
 from attn_cli.render.figures.sheet import Area, Drawing, Plan, Sheet, check_room, row_pitch
 from attn_cli.render.figures.subject import head_title, refuse_long
@@ -15,11 +16,8 @@ from attn_cli.render.numbers import share
 from attn_cli.render.palette import SHADES, strong
 from attn_cli.render.views.overview import listed_weights
 from attn_cli.render.views.wording import kind_of
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
-    from attn_cli.settings.output import View
-    from attn_cli.trace.trace import Trace
+from attn_cli.settings.output import View
+from attn_cli.trace.trace import Trace
 
 HIGHEST_ROW = 0.36  # inches
 LEAST_SPAN, LARGEST_SPAN, NARROWEST = 2.4, 6.0, 4.2  # of the lines, across; of the figure

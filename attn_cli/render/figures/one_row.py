@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.core.scores import score_named
 from attn_cli.errors import UsageError
+from attn_cli.io.array_types import Array
 from attn_cli.io.escape import count
 from attn_cli.render.blocks import Bars, Matrix
 from attn_cli.render.figures.cells import draw_cells, draw_numbers
@@ -26,13 +27,10 @@ from attn_cli.render.views.wording import (
     rotated_term,
     temperature_divisor,
 )
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
-    from attn_cli.settings.output import View
-    from attn_cli.trace.head import Head
-    from attn_cli.trace.row import Row
-    from attn_cli.trace.trace import Trace
+from attn_cli.settings.output import View
+from attn_cli.trace.head import Head
+from attn_cli.trace.row import Row
+from attn_cli.trace.trace import Trace
 
 ROW = (0.01, 0.34)  # inches, at least and at most
 BARS_LABEL, STEPS_LABEL = 0.4, 0.2  # of a given width, for the tokens

@@ -6,13 +6,11 @@ import math
 import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from attn_cli.io.escape import visible
 from attn_cli.render.palette import PAPER, RGB, page_colors
-
-if TYPE_CHECKING:
-    from attn_cli.settings.output import View
+from attn_cli.settings.output import View
 
 LONGEST = 24  # characters of a label
 LINE = 1.25  # a line's height in font sizes

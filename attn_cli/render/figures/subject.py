@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from attn_cli.errors import UsageError
 from attn_cli.render.views.wording import head_named
-
-if TYPE_CHECKING:
-    from attn_cli.trace.head import Head
-    from attn_cli.trace.trace import Trace
+from attn_cli.trace.head import Head
+from attn_cli.trace.trace import Trace
 
 MOST = 200  # tokens of figures that have a line for each
 

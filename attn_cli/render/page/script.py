@@ -8,15 +8,12 @@ from functools import cache
 from hashlib import sha256
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attn_cli.core.masks import MASKS
 from attn_cli.core.scores import SCORES
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array, Bools
+from attn_cli.io.array_types import Array, Bools
 
 _IMPORT = re.compile(r'^import \{ (.*?) \} from "\./(\w+)\.js";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|let|class) ([\w$]+))", re.MULTILINE)

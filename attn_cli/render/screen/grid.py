@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rich.segment import Segment
 from rich.style import Style
 
+from attn_cli.io.array_types import Ints
 from attn_cli.io.escape import visible
 from attn_cli.io.terminal import Line, Terminal
 from attn_cli.render.blocks import Matrix
@@ -27,9 +28,6 @@ from attn_cli.render.screen.text import (
     wrapped,
 )
 from attn_cli.render.shade_scale import Legend, legend, shade_range, shading
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Ints
 
 LABEL = 12
 SUM = "sum"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from rich.segment import Segment
+from rich.style import Style
 
 from attn_cli.io.terminal import Line, Terminal
 from attn_cli.render.blocks import Beside, Maps
@@ -25,9 +26,6 @@ from attn_cli.render.screen.text import (
 )
 from attn_cli.render.shade_scale import legend, shading, sharing_scale
 from attn_cli.settings.output import View
-
-if TYPE_CHECKING:
-    from rich.style import Style
 
 APART = 3  # cells between two
 FINE = 2  # rungs with digits that are worth reading beside each other; coarser ones go below each other

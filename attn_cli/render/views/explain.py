@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
+from attn_cli.io.array_types import Array
 from attn_cli.io.escape import count
 from attn_cli.io.terminal import Terminal
 from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Matrix, Say
@@ -23,9 +23,6 @@ from attn_cli.settings.output import View
 from attn_cli.trace.head import Head
 from attn_cli.trace.steps import Walk
 from attn_cli.trace.trace import Trace
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
 
 MOST_DIAGNOSED, MOST_TOKENS = 12, 24
 MOST_LINES, WIDTH = 60, 80

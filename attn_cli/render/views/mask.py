@@ -6,13 +6,14 @@ What frameworks make of a fully masked row was measured with torch 2.13.0 and Ke
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.core import masks
 from attn_cli.core.attention import softmax
 from attn_cli.core.masks import MASKS, find_rule
+from attn_cli.io.array_types import Array, Bools
 from attn_cli.io.escape import count
 from attn_cli.render.blocks import Beside, Block, Formula, Heading, Matrix, Say
 from attn_cli.render.numbers import share
@@ -22,9 +23,6 @@ from attn_cli.render.views.origins import closing
 from attn_cli.render.views.wording import head_named, may_look_at, quoted_at, size
 from attn_cli.settings.output import View
 from attn_cli.trace.trace import Trace
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array, Bools
 
 MOST_ROWS, MOST_COLUMNS = 24, 40
 RECENT = "causal, "  # a causal mask with a window, as models have it

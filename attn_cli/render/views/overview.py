@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attn_cli.io.array_types import Array
 from attn_cli.io.escape import count
 from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Maps, Matrix, Say, ShadeRange
 from attn_cli.render.numbers import plain, share
@@ -18,9 +18,6 @@ from attn_cli.settings.output import View
 from attn_cli.trace.head import Head
 from attn_cli.trace.row import Diagnosis
 from attn_cli.trace.trace import Trace
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
 
 MOST_ROWS, FEW_ROWS = 40, 8  # FEW_ROWS of a long text, as bars
 MOST_FOCUS, MOST_MAPPED, MOST_FOUND, MOST_NAMED = 3, 60, 4, 3

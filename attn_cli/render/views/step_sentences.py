@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from attn_cli.core.scores import GIVEN, score_named
+from attn_cli.io.array_types import Array
 from attn_cli.io.escape import count
 from attn_cli.render.numbers import plain, share
 from attn_cli.render.views import wording
@@ -14,9 +13,6 @@ from attn_cli.render.views.origins import projection
 from attn_cli.render.views.wording import divisor, joined, quoted
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Trace
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
 
 NORMED = (
     "Each query and key is RMS-normalized: divided by its root mean square, then multiplied by learned norm "

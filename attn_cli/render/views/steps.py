@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attn_cli.core.scores import GIVEN, score_named
+from attn_cli.io.array_types import Array
 from attn_cli.io.escape import count, shell_quote
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import share
@@ -19,9 +19,6 @@ from attn_cli.render.views.wording import head_of_layer, quoted, short
 from attn_cli.trace.head import Head
 from attn_cli.trace.steps import STEPS
 from attn_cli.trace.trace import Trace
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
 
 MOST_ROWS, FEW_ROWS, MOST_COLUMNS = 12, 4, 120
 MATRICES_GIVEN, WEIGHTS_GIVEN = "Q, K and V are given themselves.", "the weights were given without it."
