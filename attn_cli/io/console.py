@@ -6,11 +6,13 @@ import errno
 import io
 import os
 import sys
-from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import IO, Any, TextIO, cast
+from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
 from attn_cli.errors import WriteError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 MOST = 1 << 30  # bytes in one call: Linux takes at most 2 GiB
 NARROWEST, WIDEST = 20, 10_000  # columns

@@ -7,7 +7,7 @@ under all of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,14 +15,12 @@ from attn_cli.core.attention import attention, softmax
 from attn_cli.core.scores import score_named
 from attn_cli.errors import UsageError
 from attn_cli.inputs.matrices import given_from
+from attn_cli.io.array_types import Array, Bools, Ints
 from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.settings.settings import Settings
+from attn_cli.trace.trace import Trace
 
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array, Bools, Ints
-    from attn_cli.trace.trace import Trace
-
-    Numbers = tuple[Array, Array, Array, Array]  # X (n, d), and W_q, W_k, W_v (d, d)
+Numbers = tuple[Array, Array, Array, Array]  # X (n, d), and W_q, W_k, W_v (d, d)
 
 SEEDS = (0, 2**63 - 1)
 SIZES = (2, 4)  # least and most, of d and of the sentence: more takes over an hour by hand

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -14,10 +14,12 @@ from attn_cli.cli.origins import FILE, HERE, VARIABLE, origin, user_config, with
 from attn_cli.errors import SettingError, UsageError, did_you_mean, near_names
 from attn_cli.io.console import WIDEST, put_plain
 from attn_cli.io.escape import visible
-from attn_cli.io.terminal import Terminal
 from attn_cli.render.result import OF_RECORD, record_result
 from attn_cli.settings.output import View, schema_text
 from attn_cli.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from attn_cli.io.terminal import Terminal
 
 Record = dict[str, Any]  # of the JSON
 OTHER_VARIABLES = ("ATTN_MIRROR", "ATTN_PAGER")  # that no option has

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -13,12 +14,15 @@ from attn_cli.cli.origins import prefer_given
 from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import visible
-from attn_cli.io.terminal import Terminal
 from attn_cli.render.result import OF_RECORD, OF_TRACE, record_result, trace_result
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
-from attn_cli.teach.examples import EXAMPLES, Example, load
-from attn_cli.trace.trace import Trace
+from attn_cli.teach.examples import EXAMPLES, load
+
+if TYPE_CHECKING:
+    from attn_cli.io.terminal import Terminal
+    from attn_cli.teach.examples import Example
+    from attn_cli.trace.trace import Trace
 
 
 @takes("TOKENS VECTORS projection layer COMPUTED PLACED ROWS SCREEN tidy FIGURE")

@@ -10,23 +10,20 @@ import json
 import math
 import os
 import re
+from collections.abc import Callable
 from threading import Lock
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
 from attn_cli.core.threads import processors, run
 from attn_cli.errors import FileError, InputError
 from attn_cli.io.array_files import BFLOAT16, Entry, from_bfloat16, safetensors_entries
+from attn_cli.io.array_types import Array, Ints, NDArray
 from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes, regular
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from attn_cli.io.array_types import Array, Ints, NDArray
-
-    Activation = Callable[[Array], Array]
+Activation = Callable[[Array], Array]
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 MOST_HEADER, MOST_INDEX = 1 << 24, 1 << 25

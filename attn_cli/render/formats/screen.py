@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from attn_cli.io.terminal import Terminal
+from typing import TYPE_CHECKING
+
 from attn_cli.render.formats import DRAWN, FORMATS, Format, Written, portable
-from attn_cli.render.result import Result
-from attn_cli.settings.output import View
+
+if TYPE_CHECKING:
+    from attn_cli.io.terminal import Terminal
+    from attn_cli.render.result import Result
+    from attn_cli.settings.output import View
 
 
 def screen(result: Result, view: View, terminal: Terminal) -> Written:

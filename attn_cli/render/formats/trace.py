@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import visible
-from attn_cli.io.terminal import Terminal
 from attn_cli.render.formats import FORMATS, Format, Written, portable
-from attn_cli.render.result import Result
-from attn_cli.settings.output import View
-from attn_cli.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from attn_cli.io.terminal import Terminal
+    from attn_cli.render.result import Result
+    from attn_cli.settings.output import View
+    from attn_cli.settings.settings import Settings
+
 
 PICTURES = (".png", ".pdf", ".svg")  # without --figure, .svg is a screen
 ALONE = ("dpi", "size", "title")  # options that say nothing without a figure
