@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,65 +22,80 @@ from attn_cli.vectors.table import as_text
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
     from attn_cli.io.progress import OnPart
-    from attn_cli.models.checkpoints.run import Run
-    from attn_cli.models.checkpoints.tokenizer import TextEncoder
+    from attn_cli.pipeline.sources.checkpoint import Reading
 
 ROWS = 256  # places whose words are scored at once
 
 
-def find_next_words(
-    run: Run,
-    side: str,
-    special: Sequence[bool],
-    ids: Sequence[int],
-    encoder: TextEncoder,
-    count: int,
-    name: str,
-) -> tuple[NextWords | None, list[str]]:
-    """Return the `count` likeliest tokens, or None, and notes on them. All layers of the model are computed.
+def with_tokens(trace: Trace, reading: Reading) -> Trace:
+    """Return the trace with a pretrained model's likeliest tokens, or a note on why there are none.
 
-    A causal stack predicts what follows the text's last token, another what fills the text's first mask. The model's
-    last side reads `ids`, of which the `special` ones frame the text. `side` is the one whose attention is shown: where
-    a decoder follows it and does not run, nothing is predicted. `name` is the model's, as notes show it.
+    A causal stack predicts what follows the text's last token, another what fills the text's first mask. All layers of
+    the model are computed.
     """
+    count, name = trace.settings.next or 0, reading.model.name
+    place, fills, notes = _predicted_place(reading, count)
+    found = None if place is None else _likeliest_tokens(reading, place, count, fills)
+    every = None
+    if trace.settings.next_at == ALL and found is not None:
+        if fills:
+            notes.append(
+                f"--next-at all: {name} is not causal: it already sees the words it would have to predict."
+            )
+        else:
+            places = range(len(reading.query.ids))
+            every = tuple(_likeliest_tokens(reading, at, count, fills) for at in places)
+    return replace(trace, next_words=found, next_words_at=every, notes=(*trace.notes, *notes))
+
+
+def _predicted_place(reading: Reading, count: int) -> tuple[int | None, bool, list[str]]:
+    """Return the token at which words are predicted, if any, whether they fill it, and notes."""
+    ids, name, run = reading.query.ids, reading.model.name, reading.run
     last_side, stack = list(run.model.stacks.items())[-1]
-    if side != last_side:
+    place, note = None, ""
+    if reading.side != last_side:
         note = (
             f"The encoder of {name} makes no words: attn cross TEXT CONTEXT --next {count} asks its decoder."
         )
-        return None, [note]
-    if not run.has_head():
-        return None, [f"{name} has no language-model head in its files: it names no next words."]
-    if stack.causal:
-        at = max((i for i, is_frame in enumerate(special) if not is_frame), default=len(ids) - 1)
-        return likeliest(run, ids, at, encoder, count, name), []
-    mask, id_ = encoder.mask()
-    if mask is None:
-        return None, [f"{name} is not causal and has no mask token, so it cannot fill in words."]
-    masks = [i for i, one in enumerate(ids) if one == id_]
-    if not masks:
-        note = (
-            f'--next: {name} is not causal: it fills gaps. Put {mask} into the text, as in "the {mask} sat".'
+    elif not run.has_head():
+        note = f"{name} has no language-model head in its files: it names no next words."
+    elif stack.causal:
+        place = max(
+            (i for i, is_frame in enumerate(reading.query.special) if not is_frame), default=len(ids) - 1
         )
-        return None, [note]
-    notes = []
-    if len(masks) > 1:
-        notes.append(f"The text has {mask} {len(masks)} times: the first, token {masks[0]}, is filled.")
-    return likeliest(run, ids, masks[0], encoder, count, name, fills=True), notes
+    else:
+        mask, id_ = reading.model.encoder.mask()
+        if id_ is None:
+            note = f"{name} is not causal and has no mask token, so it cannot fill in words."
+        elif id_ not in ids:
+            note = f'--next: {name} is not causal: it fills gaps. Put {mask} into the text, as in "the {mask} sat".'
+        else:
+            place, times = ids.index(id_), ids.count(id_)
+            note = (
+                f"The text has {mask} {times} times: the first, token {place}, is filled."
+                if times > 1
+                else ""
+            )
+    return place, not stack.causal, [note] if note else []
 
 
-def likeliest(
-    run: Run, ids: Sequence[int], place: int, encoder: TextEncoder, count: int, name: str, fills: bool = False
-) -> NextWords:
-    """Return the likeliest tokens at a place; of equally likely ones, those that the vocabulary has first."""
-    logits: Array = run.logits(place)[0, 0].astype(np.float64)
+def _likeliest_tokens(reading: Reading, place: int, count: int, fills: bool) -> NextWords:
+    ids, encoder, name = reading.query.ids, reading.model.encoder, reading.model.name
+    logits: Array = reading.run.logits(place)[0, 0].astype(np.float64)
     if not np.isfinite(logits.max()):  # NaN too
         raise InputError(f"{name} gives scores of words that are not numbers.", "Is its file sound?")
     shares = softmax(logits)
-    best = np.argsort(-shares, kind="stable")[:count].tolist()
-    words = tuple((encoder.text(n), float(shares[n])) for n in best)
+    words = tuple((encoder.text(n), float(shares[n])) for n in _likeliest(shares, count))
     actual = float(shares[ids[place + 1]]) if not fills and place + 1 < len(ids) else None
     return NextWords(words, place, fills, encoder.token(ids[place]), actual)
+
+
+def _likeliest(shares: Array, count: int) -> list[int]:
+    """Return the places of the largest shares; of equal ones the first."""
+    some = np.argpartition(-shares, min(count, len(shares) - 1))[: count + 1]
+    ties = np.flatnonzero(shares >= shares[some].min())
+    found: list[int] = ties[np.argsort(-shares[ties], kind="stable")][:count].tolist()
+    return found
 
 
 def settings_for(
@@ -147,16 +161,10 @@ def with_next(
         shares = stack.words.probabilities(H[some.start : some.stop], vectors)
         for place, row in zip(some, shares, strict=True):
             actual = float(row[word_number(tokens[place + 1], rows)]) if place + 1 < len(tokens) else None
-            likeliest, at = _likeliest_words(row, words, settings.next), side.own.start + place
-            found.append(NextWords(likeliest, at, False, tokens[place], actual))
+            likeliest = tuple(
+                (as_text(words[n]) if n < len(words) else UNKNOWN, float(row[n]))
+                for n in _likeliest(row, settings.next)
+            )
+            found.append(NextWords(likeliest, side.own.start + place, False, tokens[place], actual))
     every = tuple(found) if settings.next_at == ALL else None
     return replace(trace, next_words=found[-1], next_words_at=every)
-
-
-def _likeliest_words(shares: Array, words: list[bytes], count: int) -> tuple[tuple[str, float], ...]:
-    """Return the likeliest words; of equally likely ones, those that the vectors have first."""
-    some = np.argpartition(-shares, min(count, len(shares) - 1))[: count + 1]
-    least = shares[some].min()
-    ties = np.flatnonzero(shares >= least)
-    best = ties[np.argsort(-shares[ties], kind="stable")][:count].tolist()
-    return tuple((as_text(words[n]) if n < len(words) else UNKNOWN, float(shares[n])) for n in best)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from math import isclose
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -46,12 +46,14 @@ from attn_cli.trace.head import Head, Projected
 from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from attn_cli.core.masks import Mask
     from attn_cli.io.array_types import Array, Bools
     from attn_cli.models.checkpoints.describe import Stack
     from attn_cli.models.checkpoints.open_model import OpenModel
 
-
+Number = TypeVar("Number", bound=np.generic)
 UNDER_MASK = "The mask applies in the layer that is shown; the layers below it used the model's own mask."
 
 
@@ -162,19 +164,9 @@ class Reading(NamedTuple):
         )
 
     def _with_words(self, trace: Trace, finish: Callable[[Trace], Trace]) -> Trace:
-        from attn_cli.pipeline.next_words import find_next_words, likeliest  # only those who ask pay
+        from attn_cli.pipeline.next_words import with_tokens  # only those who ask pay
 
-        trace, settings, ids = finish(trace), trace.settings, self.query.ids
-        asked = (self.model.encoder, settings.next or 0, self.model.name)
-        words, notes = find_next_words(self.run, self.side, self.query.special, ids, *asked)
-        every = None
-        if settings.next_at == ALL and words is not None:
-            if words.fills:
-                cannot = "is not causal: it already sees the words it would have to predict."
-                notes = [*notes, f"--next-at all: {self.model.name} {cannot}"]
-            else:
-                every = tuple(likeliest(self.run, ids, place, *asked) for place in range(len(ids)))
-        return replace(trace, next_words=words, next_words_at=every, notes=(*trace.notes, *notes))
+        return with_tokens(finish(trace), self)
 
     def layers(self, number: int | None = None) -> Iterator[LayerSteps]:
         """Yield the attention that is asked for of each layer up to `number`, or of all; nothing more is computed."""
@@ -320,21 +312,16 @@ def traces_of_group(readings: Sequence[Reading], settings: Settings) -> Iterator
 def _of_text(steps: LayerSteps, at: int) -> LayerSteps:
     """Return the attention of one of the texts; what all texts share has one entry."""
 
-    def part(M: Array) -> Array:
+    def part(M: NDArray[Number]) -> NDArray[Number]:
         return M[at : at + 1] if len(M) > 1 else M
 
-    q, k, v, _, position, _, mask = steps.ready
-    position = None if position is None else part(position)
-    mask = mask if mask is None or len(mask) == 1 else mask[at : at + 1]
-    before = steps.before_rotation
-    if before is not None:
-        places = before.places if len(before.places) == 1 else before.places[at : at + 1]
-        before = before._replace(q=part(before.q), k=part(before.k), places=places)
-    return replace(
-        steps,
-        x=part(steps.x),
-        projected=part(steps.projected),
-        context=part(steps.context),
-        ready=steps.ready._replace(q=part(q), k=part(k), v=part(v), position=position, mask=mask),
-        before_rotation=before,
+    ready, before, position, mask = steps.ready, steps.before_rotation, steps.ready.position, steps.ready.mask
+    ready = ready._replace(
+        q=part(ready.q), k=part(ready.k), v=part(ready.v), mask=mask if mask is None else part(mask)
     )
+    if position is not None:
+        ready = ready._replace(position=part(position))
+    if before is not None:
+        before = before._replace(q=part(before.q), k=part(before.k), places=part(before.places))
+    x, projected, context = part(steps.x), part(steps.projected), part(steps.context)
+    return replace(steps, x=x, projected=projected, context=context, ready=ready, before_rotation=before)

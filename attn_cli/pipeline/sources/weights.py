@@ -1,7 +1,4 @@
-"""From ready weights to a Trace, and to its steps where attn's own JSON has them (--steps).
-
-A step of the record is accepted only if it follows from the one before.
-"""
+"""From ready weights to a Trace, and to its steps where attn's own JSON has them (--steps) and they lead there."""
 
 from __future__ import annotations
 
@@ -11,16 +8,16 @@ from functools import partial
 
 import numpy as np
 
-from attn_cli.core.attention import Steps, project
 from attn_cli.core.head_weights import HeadWeights, Position, QKNorm, Rotated
-from attn_cli.core.heads import checked_attention, spread
+from attn_cli.core.heads import spread
+from attn_cli.core.masks import Mask
 from attn_cli.core.scores import GIVEN, SCORES, position_scale_of, scale_of
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.matrices import array
 from attn_cli.inputs.saved_weights import Saved, weights_in_memory
 from attn_cli.io.array_types import Array
 from attn_cli.models.projection import in_out
-from attn_cli.pipeline.attend import mean_output, split_content_and_distance
+from attn_cli.pipeline.attend import Work, mean_output
 from attn_cli.pipeline.derived import rolled_weights, rollout_formula
 from attn_cli.pipeline.inputs import Inputs, Side
 from attn_cli.pipeline.mask import stated_mask
@@ -101,69 +98,62 @@ def _with_saved_steps(trace: Trace, record: Record) -> Trace:
     Steps that do not follow from each other, as in a file changed by hand, are left out, and a note says so.
     """
     listed = record.get("heads")
-    steps = {
-        str(head.get("name")): head
-        for head in (listed if isinstance(listed, list) else [])
-        if isinstance(head, dict) and head.get("scores") is not None
-    }
+    heads = [head for head in (listed if isinstance(listed, list) else []) if isinstance(head, dict)]
+    steps = {str(head.get("name")): head for head in heads if head.get("scores") is not None}
     is_given = record.get("score") == GIVEN  # there are no queries and keys to check them with
     if is_given or trace.condensed or not all(head.name in steps for head in trace.heads):
         return trace
     try:
-        return _with_steps(_with_rule(trace, record), record, steps)
-    except (InputError, ValueError) as error:
+        return _with_steps(trace, record, steps)
+    except (InputError, ValueError, IndexError) as error:
         why = f": {error}" if isinstance(error, InputError) else ""
         note = f"The steps in {trace.embedding.name} do not lead to its weights, and are left out{why}"
         return replace(trace, notes=(*trace.notes, f"{note.rstrip('.')}."))
 
 
-def _with_rule(trace: Trace, record: Record) -> Trace:
-    """Return the trace with the score, the scale, the temperature and the layout that the record says it has."""
+def _with_steps(trace: Trace, record: Record, steps: Mapping[str, Record]) -> Trace:
+    """Return the trace with the rule, the matrices and the steps that the record has."""
     saved = record.get("projection")
     projection: Record = saved if isinstance(saved, dict) else {}
-    layout = projection.get("layout")
-    score, scale, temperature = (record.get(name) for name in ("score", "scale", "temperature"))
-    if score not in SCORES or layout not in (None, "in-out", "out-in"):
+    layout, is_normed, kv_heads = (projection.get(name) for name in ("layout", "x_is_normed", "kv_heads"))
+    if record.get("score") not in SCORES or layout not in (None, "in-out", "out-in"):
         raise InputError("its score or its layout is none that attn has")
-    if not isinstance(scale, (int, float)) or not isinstance(temperature, (int, float)):
-        raise InputError("its scale or its temperature is not a number")
-    if not (0 < scale < HOTTEST and 0 < temperature < HOTTEST):
-        raise InputError("its scale or its temperature is out of range")
-    is_normed, kv_heads = projection.get("x_is_normed"), projection.get("kv_heads")
     about = trace.projection._replace(
         layout=str(layout or "in-out"),
         x_is_normed=is_normed if isinstance(is_normed, bool) else None,
         kv_heads=kv_heads if isinstance(kv_heads, int) and 0 < kv_heads <= len(trace.head_names) else None,
     )
-    return replace(
-        trace, score=str(score), scale=float(scale), temperature=float(temperature), projection=about
-    )
-
-
-def _with_steps(trace: Trace, record: Record, steps: Mapping[str, Record]) -> Trace:
-    X, context = (_optional(record, name, 2) for name in ("x_query", "x_key"))
-    softcap = record.get("softcap")
-    if softcap is not None and not (isinstance(softcap, (int, float)) and 0 < softcap < HOTTEST):
-        raise InputError("its softcap is not a number above 0")
-    heads = tuple(_head(trace, head, steps[head.name], X, context, softcap) for head in trace.heads)
-    mean = replace(trace.shown, output=mean_output([head.output for head in heads]))
-    return replace(
+    X = _optional(record, "x_query", 2)
+    trace = replace(
         trace,
-        heads=heads,
-        shown=next((head for head in heads if head.name == trace.shown.name), mean),
+        score=str(record["score"]),
+        scale=_above_0(record, "scale"),
+        temperature=_above_0(record, "temperature"),
+        projection=about,
         x_query=X,
-        x_key=context,
+        x_key=_optional(record, "x_key", 2),
         embedding=trace.embedding._replace(dim=None if X is None else X.shape[1]),
-        projection=trace.projection._replace(layout=None) if heads[0].W is None else trace.projection,
         W_o=_optional(record, "W_o", 2),
         b_o=_optional(record, "b_o", 1),
         layer_output=_optional(record, "layer_output", 2),
     )
+    softcap = None if record.get("softcap") is None else _above_0(record, "softcap")
+    heads = tuple(_head(trace, head, steps[head.name], softcap) for head in trace.heads)
+    mean = replace(trace.shown, output=mean_output([head.output for head in heads]))
+    shown = next((head for head in heads if head.name == trace.shown.name), mean)
+    about = about._replace(layout=None) if heads[0].W is None else about
+    return replace(trace, heads=heads, shown=shown, projection=about)
+
+
+def _above_0(record: Record, name: str) -> float:
+    number = record.get(name)
+    if not isinstance(number, (int, float)) or not 0 < number < HOTTEST:
+        raise InputError(f"its {name} is not a number above 0")
+    return float(number)
 
 
 def _optional(record: Record, name: str, axes: int) -> Array | None:
-    value = record.get(name)
-    return None if value is None else array(value, name, (axes,), WHOSE)
+    return None if record.get(name) is None else array(record[name], name, (axes,), WHOSE)
 
 
 def _pair(record: Record, names: tuple[str, str], axes: int) -> tuple[Array, Array] | None:
@@ -171,57 +161,53 @@ def _pair(record: Record, names: tuple[str, str], axes: int) -> tuple[Array, Arr
     return None if one is None or other is None else (one, other)
 
 
-def _head(
-    trace: Trace, bare: Head, record: Record, X: Array | None, context: Array | None, softcap: float | None
-) -> Head:
-    """Return a head with its steps, each checked against the formula."""
-    q, k, v = (array(record.get(name), name, (2,), WHOSE) for name in "qkv")
-    W = _weights(bare.name, record, trace.projection.layout or "in-out")
-    for M, name, made in ((X, "q", q), (context, "k", k), (context, "v", v)):
-        if M is not None and len(M) != len(made):
-            raise InputError(f"X has {len(M)} rows, {name} has {len(made)}")
-        if M is not None and W is not None and (name == "v" or record.get("q_gain") is None):
-            _agree(project(M, getattr(W, f"W_{name}"), getattr(W, f"b_{name}")), made, name)
-    bias, norm, rotated = (
-        _optional(record, "position_scores", 2),
+def _head(trace: Trace, bare: Head, record: Record, softcap: float | None) -> Head:
+    """Return a head with its steps: it attends anew by the record's rule, and must come to what the record has."""
+    q, k, v = made = tuple(array(record.get(name), name, (2,), WHOSE) for name in "qkv")
+    layout, X, context = trace.projection.layout or "in-out", trace.x_query, trace.x_key
+    if (X is not None and len(X) != len(q)) or (context is not None and len(context) != len(k)):
+        raise InputError("X has other rows than q and k")
+    W, norm, rotated = (
+        _weights(bare.name, record, layout),
         _pair(record, QK_NORM, 1),
         _pair(record, ROTATED, 2),
     )
+    if X is not None and context is not None and W is not None:
+        for name, projected, own in zip("qkv", W.project(X, context), made, strict=True):
+            if name == "v" or norm is None:
+                _agree(projected, own, name)
     if rotated is not None and (rotated[0].shape, rotated[1].shape) != (q.shape, k.shape):
         raise InputError("its turned queries and keys have other shapes than q and k")
-    is_usual = abs(trace.scale - scale_of(trace.score, q.shape[1])) <= 1e-9
+    bias = _optional(record, "position_scores", 2)
     head = Head(
         bare.name,
         W,
         q,
         k,
         v,
-        position=None if bias is None or len(q) != len(k) else _distances(trace, record, q, bias),
-        layout=trace.projection.layout or "in-out",
-        scale=None if is_usual else trace.scale,
+        bias=None if rotated else bias,
+        layout=layout,
+        scale=trace.scale,
         softcap=softcap,
         qk_norm=norm and QKNorm(*norm),
         rotated=rotated and Rotated(*rotated),
+    )
+    mask = None if trace.mask is None else Mask(trace.mask_name, len(trace.mask), len(k), trace.mask)
+    work = Work((head,), mask, trace.score, trace.temperature)
+    (head,) = work.attended(np.arange(len(q)), trace.mask, 1, {})
+    for name in ("weights", "scores", "scaled_scores", "capped_scores", "output"):
+        if name != "capped_scores" or softcap is not None:
+            stated = bare.weights if name == "weights" else array(record.get(name), name, (2,), WHOSE)
+            _agree(getattr(head, name), stated, name)
+    assert head.steps is not None
+    return replace(
+        head,
+        bias=None,
+        position=None if bias is None or len(q) != len(k) else _distances(trace, record, q, bias),
+        scale=None if abs(trace.scale - scale_of(trace.score, q.shape[1])) <= 1e-9 else trace.scale,
+        steps=head.steps._replace(weights=bare.weights),  # as saved, to the last bit
         top=bare.top,
     )
-    found = _steps(trace, head, bias)
-    capped = () if softcap is None else ("capped_scores",)
-    _agree(found.weights, bare.weights, "weights")
-    for name in ("scores", "scaled_scores", *capped, "output"):
-        _agree(getattr(found, name), array(record.get(name), name, (2,), WHOSE), name)
-    return replace(
-        head, steps=found._replace(weights=bare.weights), output=found.output
-    )  # as saved, to the last bit
-
-
-def _steps(trace: Trace, head: Head, bias: Array | None) -> Steps:
-    """Return what attention makes of a head's queries, keys and values by the rule that the record states."""
-    assert head.q is not None and head.k is not None and head.v is not None
-    q, k = head.rotated or (head.q, head.k)
-    scale, cap = trace.scale / trace.temperature, head.softcap and head.softcap / trace.temperature
-    added = bias if head.rotated is None else None
-    steps = checked_attention(q, k, head.v, trace.mask, added, scale, trace.score, cap)
-    return split_content_and_distance(head, steps, np.arange(len(q)), trace.score, scale)
 
 
 def _weights(name: str, record: Record, layout: str) -> HeadWeights | None:
@@ -244,10 +230,9 @@ def _distances(trace: Trace, record: Record, q: Array, given: Array) -> Position
     R, b = _optional(record, "position_vectors", 2), _optional(record, "position_biases", 1)
     if R is None or b is None or R.shape != (len(b), q.shape[1]):
         return None
-    along = Position(R, b)
-    by_distance = along.by_distance(q, position_scale_of(trace.score, q.shape[1]) / trace.temperature)
-    scores = spread(by_distance, np.arange(len(q)), len(q))
-    return along if np.allclose(scores, given, rtol=1e-5, atol=1e-6) else None
+    beside = position_scale_of(trace.score, q.shape[1]) / trace.temperature
+    scores = spread(Position(R, b).by_distance(q, beside), np.arange(len(q)), len(q))
+    return Position(R, b) if np.allclose(scores, given, rtol=1e-5, atol=1e-6) else None
 
 
 def show(
