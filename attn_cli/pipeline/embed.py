@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -126,11 +127,7 @@ def embed_tokens(
         text = count(int(doubled), "doubled word", "doubled words")
         notes.insert(0, f"{text} in {table.name}: the first of each counts.")
     starts = dict(zip((*query_tokens, *key_tokens), (*query.X, *key.X), strict=True))
-    same = _same_start(unknown, starts) if oov == "model" else []
-    strange = tuple(word for word in unknown if oov == "subword" and not starts[word].any())
-    read = tuple(word for word in unknown if word not in strange)
-    notes += _unknown_notes(read, starts.keys(), oov, stack is not None, same)
-    notes += _unknown_notes(strange, (), "strange", stack is not None, [])
+    notes += _unknown_notes(unknown, starts, oov, stack is not None)
     texts = Side(query_tokens, query.X)
     other = texts if context is None else Side(key_tokens, key.X)
     return Inputs(texts, other, True, about, unknown, (), tuple(notes), table, replaced, context is not None)
@@ -163,42 +160,42 @@ def _replaced_notes(replaced: Mapping[str, str]) -> list[str]:
     return [f"No vector of its own; the closest spelling stands in: {pairs}{more}."]
 
 
-def _same_start(unknown: tuple[str, ...], starts: Mapping[str, Array]) -> list[list[str]]:
-    """Return the unknown words that a model starts with equal vectors: it knows too little of their spelling."""
-    groups: dict[bytes, list[str]] = {}
-    for word in unknown:
-        groups.setdefault(starts[word].tobytes(), []).append(word)
-    return [group for group in groups.values() if len(group) > 1]
-
-
 def _unknown_notes(
-    unknown: tuple[str, ...], tokens: Iterable[str], oov: str, learned: bool, same: Sequence[Sequence[str]]
+    unknown: Sequence[str], starts: Mapping[str, Array], oov: str, is_learned: bool
 ) -> list[str]:
-    if not unknown:
-        return []
-    words = ", ".join(map(visible, unknown[:SHOWN])) + (", ..." if len(unknown) > SHOWN else "")
-    is_one = len(unknown) == 1
-    like, its = ("word is spelled like it", "its") if is_one else ("words are spelled like them", "their")
-    done = {
-        "zero": "zeros stand in" if learned else "zeros stand in, so each scores 0 with every word",
-        "nearest": f"no known {like}, so zeros stand in",
-        "subword": f"guessed from the parts of {its} spelling",
-        "strange": f"no known word has {its} letters, so zeros stand in",
-        "random": "random vectors stand in",
-        "skip": "left out",
-        "model": f"the model builds a vector from features of {its} spelling (shape, endings){_identical_starts(same)}",
-    }[oov]
-    notes = [f"No vector for {words}: {done}."]
-    if oov in ("zero", "nearest") and set(tokens) <= set(unknown) and not learned:
+    """Return the notes on words without a vector; `starts` are the vectors that each token has in the end."""
+    strange = [word for word in unknown if oov == "subword" and not starts[word].any()]
+    same = _identical_starts(unknown, starts) if oov == "model" else ""
+    notes = []
+    for words, how in (([word for word in unknown if word not in strange], oov), (strange, "strange")):
+        like, its = (
+            ("word is spelled like it", "its")
+            if len(words) == 1
+            else ("words are spelled like them", "their")
+        )
+        done = {
+            "zero": "zeros stand in" if is_learned else "zeros stand in, so each scores 0 with every word",
+            "nearest": f"no known {like}, so zeros stand in",
+            "subword": f"guessed from the parts of {its} spelling",
+            "strange": f"no known word has {its} letters, so zeros stand in",
+            "random": "random vectors stand in",
+            "skip": "left out",
+            "model": f"the model builds a vector from features of {its} spelling (shape, endings){same}",
+        }
+        if words:
+            named = ", ".join(map(visible, words[:SHOWN])) + (", ..." if len(words) > SHOWN else "")
+            notes.append(f"No vector for {named}: {done[how]}.")
+    if unknown and oov in ("zero", "nearest") and starts.keys() <= set(unknown) and not is_learned:
         notes.append("No token has a vector: all weights are equal and mean nothing. Try --oov random.")
     return notes
 
 
-def _identical_starts(groups: Sequence[Sequence[str]]) -> str:
-    """Return `, which are the same for zwx and qxz`, for each group of words; nothing where there is none."""
-    texts = []
-    for group in groups:
-        named = list(map(visible, group[:SHOWN]))
-        last = named.pop() if len(group) <= SHOWN else f"{len(group) - SHOWN} more"
-        texts.append(f"{', '.join(named)} and {last}")
+def _identical_starts(unknown: Sequence[str], starts: Mapping[str, Array]) -> str:
+    """Return `, which are the same for zwx and qxz`, for each group of words that a model cannot tell apart."""
+    groups, texts = defaultdict[bytes, list[str]](list), []
+    for word in unknown:
+        groups[starts[word].tobytes()].append(visible(word))
+    for group in groups.values():
+        *named, last = group if len(group) <= SHOWN else (*group[:SHOWN], f"{len(group) - SHOWN} more")
+        texts += [f"{', '.join(named)} and {last}"] if named else []
     return f", which are the same for {'; for '.join(texts)}" if texts else ""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from math import isclose
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -39,6 +38,7 @@ from attn_cli.pipeline.sources.checkpoint_text import (
     side_of,
     tokens_of,
     unknown_words,
+    with_next_tokens,
 )
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings
 from attn_cli.trace.computation import Embedding
@@ -84,8 +84,9 @@ class Reading(NamedTuple):
             self._rollouts(settings, number) if settings.head == ROLLOUT else self._layers(settings, number)
         )
         for layer, one in each:
-            is_last = layer == last and settings.next  # what lies above the layer is left alone otherwise
-            yield one._replace(finish=partial(self._with_words, finish=one.finish)) if is_last else one
+            if layer == last and settings.next:  # what lies above the layer is left alone otherwise
+                one = self._with_words(one)
+            yield one
 
     def _layers(self, settings: Settings, number: int | None) -> Iterator[tuple[int, Attended]]:
         for steps in self.layers(number):
@@ -163,10 +164,9 @@ class Reading(NamedTuple):
             steps.kind, inputs, layer, replace(settings, score=score), mask, len(self.stack.layers)
         )
 
-    def _with_words(self, trace: Trace, finish: Callable[[Trace], Trace]) -> Trace:
-        from attn_cli.pipeline.next_words import with_tokens  # only those who ask pay
-
-        return with_tokens(finish(trace), self)
+    def _with_words(self, one: Attended) -> Attended:
+        own = (self.run, self.side, self.query, self.model)
+        return one._replace(finish=lambda trace: with_next_tokens(one.finish(trace), *own))
 
     def layers(self, number: int | None = None) -> Iterator[LayerSteps]:
         """Yield the attention that is asked for of each layer up to `number`, or of all; nothing more is computed."""

@@ -1,17 +1,26 @@
-"""The tokens that a pretrained model reads of a text, and what is to be said about them."""
+"""The tokens that a pretrained model reads of a text, what is to be said about them, and those that it predicts."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from attn_cli.errors import UsageError
+import numpy as np
+
+from attn_cli.core.attention import softmax
+from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.models.checkpoints.tokenizer import TextEncoder
-from attn_cli.settings.settings import Settings
+from attn_cli.settings.settings import ALL, Settings
 from attn_cli.settings.validate import check_length, check_words, find_rows
+from attn_cli.trace.computation import NextWords
 
 if TYPE_CHECKING:
+    from attn_cli.io.array_types import Array
     from attn_cli.models.checkpoints.describe import Model
+    from attn_cli.models.checkpoints.open_model import OpenModel
+    from attn_cli.models.checkpoints.run import Run
+    from attn_cli.trace.trace import Trace
 
 LONGEST, MOST_UNKNOWN, MOST_LISTED = 24, 8, 12
 KINDS = {"self": ("encoder", "self"), "masked": ("decoder", "masked"), "cross": ("decoder", "cross")}
@@ -105,3 +114,70 @@ def _help(word: str, tokens: tuple[str, ...], encoder: TextEncoder, hint: str) -
     if len(tokens) > MOST_LISTED:
         return hint
     return f"The tokens are {', '.join(map(visible, tokens))}; {hint[:1].lower()}{hint[1:]}"
+
+
+def with_next_tokens(trace: Trace, run: Run, side: str, query: Tokens, model: OpenModel) -> Trace:
+    """Return the trace with a pretrained model's likeliest tokens, or a note on why there are none.
+
+    A causal stack predicts what follows the text's last token, another what fills the text's first mask. All layers of
+    the model are computed.
+    """
+    count, name = trace.settings.next or 0, model.name
+    place, fills, notes = _predicted_place(run, side, query, model, count)
+    found = None if place is None else _likeliest_tokens(run, query, model, place, count, fills)
+    every = None
+    if trace.settings.next_at == ALL and found is not None:
+        if fills:
+            notes.append(
+                f"--next-at all: {name} is not causal: it already sees the words it would have to predict."
+            )
+        else:
+            places = range(len(query.ids))
+            every = tuple(_likeliest_tokens(run, query, model, at, count, fills) for at in places)
+    return replace(trace, next_words=found, next_words_at=every, notes=(*trace.notes, *notes))
+
+
+def _predicted_place(
+    run: Run, side: str, query: Tokens, model: OpenModel, count: int
+) -> tuple[int | None, bool, list[str]]:
+    """Return the token at which words are predicted, if any, whether they fill it, and notes."""
+    ids, name = query.ids, model.name
+    last_side, stack = list(run.model.stacks.items())[-1]
+    place, note = None, ""
+    if side != last_side:
+        note = (
+            f"The encoder of {name} makes no words: attn cross TEXT CONTEXT --next {count} asks its decoder."
+        )
+    elif not run.has_head():
+        note = f"{name} has no language-model head in its files: it names no next words."
+    elif stack.causal:
+        place = max((i for i, is_frame in enumerate(query.special) if not is_frame), default=len(ids) - 1)
+    else:
+        mask, id_ = model.encoder.mask()
+        if id_ is None:
+            note = f"{name} is not causal and has no mask token, so it cannot fill in words."
+        elif id_ not in ids:
+            note = f'--next: {name} is not causal: it fills gaps. Put {mask} into the text, as in "the {mask} sat".'
+        else:
+            place, times = ids.index(id_), ids.count(id_)
+            note = (
+                f"The text has {mask} {times} times: the first, token {place}, is filled."
+                if times > 1
+                else ""
+            )
+    return place, not stack.causal, [note] if note else []
+
+
+def _likeliest_tokens(
+    run: Run, query: Tokens, model: OpenModel, place: int, count: int, fills: bool
+) -> NextWords:
+    from attn_cli.pipeline.next_words import likeliest  # only those who ask pay
+
+    ids, encoder = query.ids, model.encoder
+    logits: Array = run.logits(place)[0, 0].astype(np.float64)
+    if not np.isfinite(logits.max()):  # NaN too
+        raise InputError(f"{model.name} gives scores of words that are not numbers.", "Is its file sound?")
+    shares = softmax(logits)
+    words = tuple((encoder.text(n), float(shares[n])) for n in likeliest(shares, count))
+    actual = float(shares[ids[place + 1]]) if not fills and place + 1 < len(ids) else None
+    return NextWords(words, place, fills, encoder.token(ids[place]), actual)

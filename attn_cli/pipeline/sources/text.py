@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from attn_cli.errors import InputError
@@ -132,14 +131,18 @@ def layers_of_text(
     inputs = read_inputs(text, context, before, shared, report)
     inputs = inputs._replace(notes=(*inputs.notes, *notes))
     each = range(stack.layers) if stack is not None and settings.layer == ALL else [settings.layer]
+
+    def finish(trace: Trace) -> Trace:
+        """Add what a language model says comes next, or the words nearest to each output."""
+        if stack is not None and stack.words is not None:
+            from attn_cli.pipeline.next_words import with_next  # only a language model needs it
+
+            return with_next(trace, inputs, stack, report)
+        return replace(trace, output_words=output_words(trace, inputs)) if name_outputs else trace
+
     for layer in each:
         one = _attended(kind, inputs, replace(settings, layer=layer), shared, report)
-        if layer == each[-1]:
-            finish = partial(
-                _finished, inputs=inputs, shared=shared, name_outputs=name_outputs, report=report
-            )
-            one = one._replace(finish=finish)
-        yield one
+        yield one._replace(finish=finish) if layer == each[-1] else one
 
 
 def _attended(
@@ -155,17 +158,6 @@ def _attended(
         below = layer.projection.about.layer or 0  # the layers whose work is done
         report = part_of(report, below, below + 1)
     return Attended(kind, inputs, layer, settings, mask, 1 if stack is None else stack.layers, report)
-
-
-def _finished(
-    trace: Trace, inputs: Inputs, shared: Shared, name_outputs: bool, report: OnPart | None
-) -> Trace:
-    """Return the trace with what a language model says comes next, or with the words nearest to each output."""
-    if shared.stack is not None and shared.stack.words is not None:
-        from attn_cli.pipeline.next_words import with_next  # only a language model needs it
-
-        return with_next(trace, inputs, trace.settings, shared.stack, report)
-    return replace(trace, output_words=output_words(trace, inputs)) if name_outputs else trace
 
 
 def output_words(trace: Trace, inputs: Inputs) -> tuple[tuple[tuple[str, float], ...], ...] | None:
@@ -255,14 +247,12 @@ def _about_language(query: Tokens, key: Tokens | None, inputs: Inputs, settings:
     from attn_cli.text.languages import foreign_words  # only for a text with unknown words
 
     sides = {"text": query} if key is None else {"text": query, "context": key}
-    found = {name: foreign_words(side.tokens, strange, side.dropped) for name, side in sides.items()}
-    names = [f"The {name}" for name, words in found.items() if words]
+    found = {name: foreign_words(side.tokens, strange, side.dropped)[:3] for name, side in sides.items()}
+    names = [name for name, words in found.items() if words]
     if not names:
         return []
-    whose = f"{names[0]} seems" if len(names) == 1 else "Both texts seem"
-    words = ", ".join(
-        visible(word) for word in dict.fromkeys(word for side in found.values() for word in side[:3])
-    )
+    whose = f"The {names[0]} seems" if len(names) == 1 else "Both texts seem"
+    words = ", ".join(map(visible, dict.fromkeys(word for side in found.values() for word in side)))
     return [
         f"{whose} not to be English ({words}), and {inputs.embedding.name} holds vectors of English words: "
         f"the weights mean little. {OTHER_VECTORS[key is not None]}"
