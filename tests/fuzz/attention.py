@@ -11,37 +11,13 @@ import traceback
 
 import numpy as np
 
-from tests.problems import (
-    BIASES,
-    CAPS,
-    DISTANCES,
-    DTYPES,
-    PADDINGS,
-    RULES,
-    SCORES,
-    Kind,
-    compared,
-    made,
-    tiled,
-)
+from tests import problems as p
+from tests.problems import DTYPES, Kind, compared, made, tiled
 
-LENGTHS = (
-    1,
-    1,
-    2,
-    3,
-    5,
-    8,
-    16,
-    33,
-    64,
-    65,
-    100,
-    300,
-    768,
-    1024,
-)  # longer ones leave the core itself few digits
+# Longer vectors leave the core itself few digits.
+LENGTHS = (1, 1, 2, 3, 5, 8, 16, 33, 64, 65, 100, 300, 768, 1024)
 LONG = 40_000  # cells and more: the sides of a large problem
+CHOICES = (DTYPES, p.SCORES, p.RULES, p.PADDINGS, p.BIASES, p.DISTANCES, p.CAPS)
 TOLD = 10  # failures that are printed
 
 
@@ -55,17 +31,14 @@ def drawn(draw, number):
         n_q, n_k = (n_q, n_k) if draw.random() < 0.5 else (n_k, n_q)
     d_k = int(draw.choice(LENGTHS))
     d_k = min(d_k, 4_000_000 // (n_q + n_k))
-    words = (str(draw.choice(c)) for c in (DTYPES, SCORES, RULES, PADDINGS, BIASES, DISTANCES, CAPS))
+    words = (str(draw.choice(c)) for c in CHOICES)
     kind = Kind(n_q, n_k, d_k, int(draw.integers(1, 9)), *words, seed=number)
     if draw.random() < 0.3:  # many at once hide one another
         kind = kind._replace(bias="none", distance="none", cap="none")
     tiles = (None, None) if is_large else tuple(int(n) for n in draw.integers(1, 7, 2))
     blocks = tuple(int(n) for n in draw.integers(1, 12, 2)) if draw.random() < 0.8 else None
-    return (
-        kind,
-        tiles,
-        {"k": int(draw.integers(1, 12)), "blocks": blocks, "threads": int(draw.integers(1, 4))},
-    )
+    how = {"k": int(draw.integers(1, 12)), "blocks": blocks, "threads": int(draw.integers(1, 4))}
+    return kind, tiles, how
 
 
 def main() -> int:

@@ -2,29 +2,79 @@
 
 import contextlib
 import os
+import re
 import signal
+import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from random import Random
+from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.errors import AttnError
 from attn_cli.io.escape import dumps
-from attn_cli.vectors import lookup, spelling
-from attn_cli.vectors.detect import open_file
+from attn_cli.vectors import detect, gensim_pickle, lookup, spelling
 from attn_cli.vectors.open_vectors import FileVectors, Vectors, describe
 from attn_cli.vectors.table import VectorTable, as_text
-from tests.fuzz.scaled import scale
 from tests.fuzz.seeds import ABSENT, KNOWN, MAIN, Files, Reader
 
 LONGEST = 5.0  # seconds of a case; what takes longer hangs
 PIECES = (96, 128, 200, 400)
 MANY = (*KNOWN, "dog", "new york", "the", "I", "")
+
+
+LONGEST_WORD = 40
+_WORD = rb"\n?([^ \n]{1,%d}+) " % LONGEST_WORD
+_SIZES = ("PIECE", "LONGEST_LINE", "INDEXED_FROM")  # as large as a block of the file
+
+
+def _values(piece: int) -> dict[str, object]:
+    """Return sizes at which a file of some hundred bytes goes the way of one of a gigabyte."""
+    small = {
+        "FEW": 3,
+        "ENOUGH": piece // 2,
+        "FIRST_ROWS": 8,
+        "PAGE": 4,
+        "BLOCK": 4,
+        "LONGEST_WORD": LONGEST_WORD,
+    }
+    return {**dict.fromkeys(_SIZES, piece), **small, "WORD": _WORD, "_WORD": re.compile(_WORD)}
+
+
+def _found() -> list[tuple[ModuleType, str, object]]:
+    """Return every size that a module of the readers has, its own or another's, with its real value."""
+    assert detect.INDEXED_FROM and gensim_pickle.BLOCK  # all readers are loaded
+    readers = ("attn_cli.vectors.", "attn_cli.io.files")
+    modules = [module for name, module in sys.modules.items() if name.startswith(readers)]
+    found = [(one, name, getattr(one, name)) for one in modules for name in _values(0) if hasattr(one, name)]
+    missing = _values(0).keys() - {name for _, name, _ in found}
+    assert not missing, f"the readers have no {missing} any more"
+    return [(one, name, value) for one, name, value in found if isinstance(value, int | bytes | re.Pattern)]
+
+
+_REAL = _found()
+
+
+def scale(piece: int | None) -> None:
+    """Shrink the readers to blocks of `piece` bytes, or give them back their real sizes."""
+    small = {} if piece is None else _values(piece)
+    for module, name, value in _REAL:
+        setattr(module, name, small.get(name, value))
+
+
+@contextlib.contextmanager
+def scaled(piece: int) -> Iterator[None]:
+    """Shrink the readers for a while."""
+    scale(piece)
+    try:
+        yield
+    finally:
+        scale(None)
 
 
 class Broken(AssertionError):
@@ -110,7 +160,7 @@ def run(bench: Bench, files: Files, asked: Asked) -> bool:
     signal.setitimer(signal.ITIMER_REAL, LONGEST)
     opened = False
     try:
-        vectors = open_file(path)
+        vectors = detect.open_file(path)
         opened = True
         check(vectors, asked, path)
     except AttnError as error:
@@ -131,7 +181,8 @@ def check(vectors: Vectors, asked: Asked, path: str) -> None:
     check_found(found, asked.words, vectors)
     check_looked_up(asked.words, vectors)
     if asked.more < 0.4 and isinstance(vectors, FileVectors):
-        check_index(vectors, asked, found)
+        vectors.indexed()
+        _check_same(found, vectors.find(asked.words), "the index")
     if asked.more < 0.25:
         check_rows(vectors, found)
         dumps(describe(vectors))
@@ -160,12 +211,6 @@ def check_looked_up(words: Iterable[str], vectors: Vectors) -> None:
             pair = lookup.look_up(word, vectors)
             if pair and not np.isfinite(pair[1]).all():
                 raise Broken(f"a vector with NaN or infinity of {word!r}: {pair[1]!r}")
-
-
-def check_index(vectors: FileVectors, asked: Asked, searched: dict[str, np.ndarray]) -> None:
-    """An index finds what a search finds."""
-    vectors.indexed()
-    _check_same(searched, vectors.find(asked.words), "the index")
 
 
 def _check_same(one: dict[str, np.ndarray], other: dict[str, np.ndarray], what: str) -> None:
@@ -201,12 +246,9 @@ def check_rows(vectors: Vectors, found: dict[str, np.ndarray]) -> None:
 def check_whole(vectors: FileVectors, asked: Asked, path: str, found: dict[str, np.ndarray]) -> None:
     """A file that is read whole holds what a search in it finds."""
     scale(None)
-    whole = open_file(path)
-    if (
-        isinstance(whole, VectorTable)
-        and whole.dim == vectors.dim
-        and whole.about["format"] == vectors.form.kind
-    ):
+    whole = detect.open_file(path)
+    is_same = isinstance(whole, VectorTable) and whole.dim == vectors.dim
+    if is_same and whole.about["format"] == vectors.form.kind:
         _check_same(found, whole.find(asked.words), "the whole file")
         one, other = ([word for block in kind.rows() for word in block.words] for kind in (vectors, whole))
         if one != other:

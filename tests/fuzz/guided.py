@@ -16,9 +16,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from attn_cli.errors import AttnError
 from tests.fuzz.mutate import place
@@ -42,8 +42,7 @@ class Target(NamedTuple):
 def _vectors() -> Callable[[str, bytes], object]:
     from attn_cli.vectors import detect
     from attn_cli.vectors.open_vectors import FileVectors
-    from tests.fuzz.cases import check_found, check_rows
-    from tests.fuzz.scaled import scale
+    from tests.fuzz.cases import check_found, check_rows, scale
     from tests.fuzz.seeds import ABSENT, KNOWN
 
     words = (*KNOWN, ABSENT)
@@ -59,14 +58,14 @@ def _vectors() -> Callable[[str, bytes], object]:
     return read
 
 
-def _reading(module: str, name: str, *more: object) -> Callable[[], Callable[[str, bytes], object]]:
-    """Return what loads a reader of files when it is to be instrumented, and calls it with a path."""
+def _of(module: str, name: str, seeds: Callable[[], list[bytes]], *more: object) -> Target:
+    """Return a reader that is called with a path; it is loaded when it is to be instrumented."""
 
     def load() -> Callable[[str, bytes], object]:
         read = getattr(importlib.import_module(f"attn_cli.{module}"), name)
         return lambda path, data: read(path, *more)
 
-    return load
+    return Target(module.partition(".")[0], load, seeds)
 
 
 def _saved() -> Callable[[str, bytes], object]:
@@ -83,30 +82,21 @@ def _printed() -> list[bytes]:
     """Return attn's own JSON of several kinds."""
     from tests.shell import attn
 
-    commands = (
-        ("self", "a b", "--dim", "2", "-e", "random", "--steps"),
-        ("masked", "a b", "-e", "random", "--dim", "2"),
-        ("cross", "a", "b c", "-e", "random", "--dim", "2", "--top", "1"),
-        ("self", "a b", "-e", "random", "--dim", "2", "--heads", "2", "--head", "all"),
-    )
-    found = [attn(*args, "-f", "jsonl").out.encode() for args in commands]
+    lines = ("self ab --steps", "masked ab", "cross a bc --top 1", "self ab --heads 2 --head all")
+    more = ("--tokenizer", "characters", "-e", "random", "--dim", "2", "-f", "jsonl")
+    found = [attn(*line.split(), *more).out.encode() for line in lines]
     assert all(found)
     return found
 
 
 def _arrays() -> list[bytes]:
-    import io
-
     import numpy as np
 
-    found = []
-    for dtype in ("f4", "f8", "i8"):
-        stream = io.BytesIO()
-        np.save(stream, np.eye(3, dtype=dtype)[None])
-        found.append(stream.getvalue())
-    stream = io.BytesIO()
-    np.savez(stream, Q=np.eye(2), K=np.eye(2), V=np.eye(2), tokens=np.array(["a", "b"]))
-    return [*found, stream.getvalue()]
+    from tests.fuzz.seeds import npy, zipped
+
+    given = {name: npy(np.eye(2)) for name in ("Q.npy", "K.npy", "V.npy")}
+    named = zipped(given | {"tokens.npy": npy(np.array(["a", "b"]))})
+    return [*(npy(np.eye(3, dtype=dtype)[None]) for dtype in ("f4", "f8", "i8")), named]
 
 
 def _models() -> list[bytes]:
@@ -145,86 +135,35 @@ def _checkpoint() -> Callable[[str, bytes], object]:
 def _checkpoints() -> list[bytes]:
     from tests.models.checkpoints import by_hand
 
-    small = by_hand.GPT2 | {"n_embd": 2, "n_layer": 1, "n_head": 1}
     arrays = by_hand.gpt2(vocabulary=3, places=3, d=2, layers=1)
     index = json.dumps({"weight_map": dict.fromkeys(arrays, "one.safetensors")}).encode()
-    bert = by_hand.BERT | {"hidden_size": 2, "num_hidden_layers": 1, "num_attention_heads": 1}
-    weights = by_hand.safetensors(arrays)
-    other = by_hand.safetensors(by_hand.bert(vocabulary=3, places=3, d=2, layers=1))
-    return [
-        BETWEEN.join([json.dumps(small).encode(), weights]),
-        BETWEEN.join([json.dumps(small).encode(), weights, index]),
-        BETWEEN.join([json.dumps(bert).encode(), other]),
+    gpt2 = [
+        json.dumps(by_hand.GPT2 | {"n_embd": 2, "n_layer": 1, "n_head": 1}).encode(),
+        by_hand.safetensors(arrays),
     ]
+    bert = by_hand.BERT | {"hidden_size": 2, "num_hidden_layers": 1, "num_attention_heads": 1}
+    other = by_hand.safetensors(by_hand.bert(vocabulary=3, places=3, d=2, layers=1))
+    return [BETWEEN.join(files) for files in (gpt2, [*gpt2, index], [json.dumps(bert).encode(), other])]
 
 
-KEYS = [
-    "Q",
-    "K",
-    "V",
-    "X",
-    "W_q",
-    "W_k",
-    "W_v",
-    "W_o",
-    "b_q",
-    "b_k",
-    "b_v",
-    "b_o",
-    "mask",
-    "heads",
-    "layout",
-    "tokens",
-    "context",
-    "score",
-    "scale",
-    "weights",
-    "scores",
-    "scaled_scores",
-    "masked_scores",
-    "position_scores",
-    "output",
-    "query_tokens",
-    "key_tokens",
-    "links",
-    "condensed",
-    "schema",
-    "attn/1",
-    "kind",
-    "name",
-    "null",
-    "true",
-    "1e308",
-    "data_offsets",
-    "__metadata__",
-    "dtype",
-    "shape",
-    "F16",
-    "F32",
-    "format",
-    "facts",
-    "temperature",
-    "self",
-]  # hardly spelled by chance
+KEYS = """
+Q K V X W_q W_k W_v W_o b_q b_k b_v b_o mask heads layout tokens context score scale weights scores scaled_scores
+masked_scores position_scores output query_tokens key_tokens links condensed schema attn/1 kind name null true 1e308
+data_offsets __metadata__ dtype shape F16 F32 format facts temperature self
+"""  # hardly spelled by chance
 TREEBANK = b"# a\n1\tcats\tcat\tNOUN\t_\t_\t2\tnsubj\t_\t_\n2\tsleep\tsleep\tVERB\t_\t_\t0\troot\t_\t_\n\n"
 SHEETS = [b"a,b\n1,2\n3,.5\n", b'"x";"1,5"\n2;3\n']
 CONFIG = b'score = "dot"\ntop = 3\n[self]\nmask = "causal"\ntemperature = 0.5\nfull = true\n'
 TARGETS: dict[str, Target] = {
     "vectors": Target("vectors", _vectors, lambda: importlib.import_module("tests.fuzz.seeds").EVERY),
-    "matrices": Target(
-        "inputs", _reading("inputs.matrices", "read_given"), lambda: _examples() + _printed() + _arrays()
-    ),
-    "answers": Target(
-        "teach", _reading("teach.submission", "read_submission"), lambda: _examples() + _printed()
-    ),
+    "matrices": _of("inputs.matrices", "read_given", lambda: _examples() + _printed() + _arrays()),
+    "answers": _of("teach.submission", "read_submission", lambda: _examples() + _printed()),
     "saved weights": Target("inputs", _saved, lambda: _printed() + _arrays()),
-    "learned model": Target("models", _reading("models.model_file", "read_model"), _models),
+    "learned model": _of("models.model_file", "read_model", _models),
     "checkpoint": Target("models.checkpoints", _checkpoint, _checkpoints),
-    "configuration": Target(
-        "cli", _reading("cli.config_files", "read_config", ("self", "masked")), lambda: [CONFIG]
-    ),
-    "treebank": Target("learn", _reading("learn.treebank", "read_treebank"), lambda: [TREEBANK]),
-    "csv": Target("inputs", _reading("inputs.csv_matrix", "read_csv"), lambda: SHEETS),
+    "configuration": _of("cli.config_files", "read_config", lambda: [CONFIG], ("self", "masked")),
+    "treebank": _of("learn.treebank", "read_treebank", lambda: [TREEBANK]),
+    "csv": _of("inputs.csv_matrix", "read_csv", lambda: SHEETS),
 }
 
 
@@ -257,9 +196,7 @@ class Guard:
         if where in self.told:
             return
         self.told.add(where)
-        folder = FOUND / self.name.replace(" ", "-")
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / hashlib.sha256(data).hexdigest()[:16]
+        path = _kept(self.name) / hashlib.sha256(data).hexdigest()[:16]
         path.write_bytes(data)
         print(f"CRASH {self.name}: {where}: {path.name}", flush=True)
 
@@ -277,36 +214,28 @@ def fuzz(name: str, runs: int, seed: int) -> None:
     """Fuzz one reader in this process; the fuzzer ends it."""
     import atheris
 
-    target = TARGETS[name]
+    target, found = TARGETS[name], _kept(name)
     with atheris.instrument_imports(include=[f"attn_cli.{target.package}", "attn_cli.io"]):
         read = target.reader()
-    seeds = target.seeds() + [path.read_bytes() for path in _kept(name)]
+    found.mkdir(parents=True, exist_ok=True)
+    seeds = target.seeds() + [path.read_bytes() for path in sorted(found.glob("*"))]
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the fuzzer has a clock of its own
     shared = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder:
-        corpus = Path(folder) / "corpus"
-        corpus.mkdir()
+    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as made:
+        folder, words = Path(made), Path(made) / "words"
+        (folder / "corpus").mkdir()
         for number, data in enumerate(seeds):
-            (corpus / str(number)).write_bytes(data)
-        words = Path(folder) / "words"
-        words.write_text("".join(f'"{key}"\n' for key in KEYS))
-        artifacts = FOUND / name.replace(" ", "-")
-        artifacts.mkdir(parents=True, exist_ok=True)
-        longest = max(LONGEST, *map(len, seeds))
-        limits = [f"-runs={runs}", f"-seed={seed}", f"-max_len={longest}", f"-timeout={SECONDS}"]
-        more = [
-            "-print_final_stats=1",
-            "-rss_limit_mb=2048",
-            f"-dict={words}",
-            f"-artifact_prefix={artifacts}/",
-        ]
-        atheris.Setup([sys.argv[0], *limits, *more, str(corpus)], Guard(name, read, Path(folder)))
+            (folder / "corpus" / str(number)).write_bytes(data)
+        words.write_text("".join(f'"{key}"\n' for key in KEYS.split()))
+        limits = f"-runs={runs} -seed={seed} -max_len={max(LONGEST, *map(len, seeds))} -timeout={SECONDS}"
+        more = [f"-dict={words}", f"-artifact_prefix={found}/", str(folder / "corpus")]
+        told = ["-print_final_stats=1", "-rss_limit_mb=2048"]
+        atheris.Setup([sys.argv[0], *limits.split(), *told, *more], Guard(name, read, folder))
         atheris.Fuzz()
 
 
-def _kept(name: str) -> Iterator[Path]:
-    folder = FOUND / name.replace(" ", "-")
-    yield from (path for path in sorted(folder.glob("*")) if path.is_file())
+def _kept(name: str) -> Path:
+    return FOUND / name.replace(" ", "-")
 
 
 def main() -> int:
@@ -324,31 +253,29 @@ def main() -> int:
         return 0
     mine, shares = map(int, asked.share.split("/"))
     results = [_apart(name, asked.runs, asked.seed) for name in list(TARGETS)[mine::shares]]
-    print(
-        json.dumps({"runs": sum(r["runs"] for r in results), "failures": sum(r["failures"] for r in results)})
-    )
-    return 1 if any(r["failures"] for r in results) else 0
+    print(json.dumps(dict(zip(("runs", "failures"), map(sum, zip(*results, strict=True)), strict=True))))
+    return 1 if any(failures for _, failures in results) else 0
 
 
-def _apart(name: str, runs: int, seed: int) -> dict[str, Any]:
-    """Fuzz a reader in a process of its own, and return what came of it."""
+def _apart(name: str, runs: int, seed: int) -> tuple[int, int]:
+    """Fuzz a reader in a process of its own; return how many runs and failures there were."""
     began = time.monotonic()
     module = [sys.executable, "-m", "tests.fuzz.guided"]
     command = [*module, "--reader", name, f"--runs={runs}", f"--seed={seed}"]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace")
     said = done.stdout + done.stderr
-    counted = [int(n) for n in re.findall(r"stat::number_of_executed_units:\s*(\d+)", said)]
-    covered = re.findall(r"cov: (\d+)", said)
+    counted = sum(map(int, re.findall(r"stat::number_of_executed_units:\s*(\d+)", said)))
+    covered = ["?", *re.findall(r"cov: (\d+)", said)][-1]
     crashes = [line for line in said.splitlines() if line.startswith("CRASH") or "ERROR: libFuzzer" in line]
-    for line in crashes:
-        print(f"  {line}")
+    print(*(f"  {line}" for line in crashes), sep="\n")
     taken = time.monotonic() - began
-    shown = covered[-1] if covered else "?"
-    counts = f"{sum(counted):>10,} runs{shown:>8} covered{len(crashes):>4} failures"
-    print(f"{name:<15}{counts}{taken:>7.0f} s", flush=True)
+    print(
+        f"{name:<15}{counted:>10,} runs{covered:>8} covered{len(crashes):>4} failures{taken:>7.0f} s",
+        flush=True,
+    )
     if done.returncode and not crashes:
         print(said[-2000:])
-    return {"runs": sum(counted), "failures": len(crashes)}
+    return counted, len(crashes)
 
 
 if __name__ == "__main__":

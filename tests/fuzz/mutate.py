@@ -1,5 +1,6 @@
 """How a sound file is damaged: bytes, numbers, pieces, lines, what the headers say; and where a crash happened."""
 
+import re
 import struct
 import traceback
 from collections.abc import Callable, Sequence
@@ -19,137 +20,112 @@ LIES = (b"0 0", b"1 1", b"12 0", b"0 4", b"-1 4", b"12 -4", b"12 4.0", b"1e1 4",
         b"12 999999999999999", b"1_2 4", b"+12 4", b"012 04", b"0x0c 4", b"\xef\xbb\xbf12 4", b"a b", b"12 1",
         b"11 4", b"13 4", b"12 3", b"12 5", b"24 2", b"6 8", b"nan nan", b"\xd9\xa1 4", b"\xc2\xb2 4")  # fmt: skip
 
-Damage = Callable[[bytes, Random, Sequence[bytes]], bytes]
+ODD = tuple(map(float, "nan inf -inf 0 -0 1e-45 3e38".split()))  # noqa: SIM905
+
+# What a kind of damage puts where: from, to, and the bytes that come in between.
+Edit = tuple[int, int, bytes]
+Damage = Callable[[bytes, Random, Sequence[bytes]], Edit]
 
 
 def mutated(data: bytes, rng: Random, others: Sequence[bytes] = ()) -> bytes:
     """Return the data with one to five kinds of damage; `others` are what it may be spliced with."""
     for _ in range(rng.choice((1, 1, 1, 1, 2, 2, 3, 5))):
-        data = rng.choice(KINDS)(data, rng, others)
+        data = edited(data, rng, rng.choice(KINDS), others)
     return data
+
+
+def edited(data: bytes, rng: Random, damage: Damage, others: Sequence[bytes] = ()) -> bytes:
+    """Return the data with one kind of damage."""
+    start, end, put = damage(data, rng, others)
+    return data[:start] + put + data[end:]
 
 
 def scratched(data: bytes, rng: Random) -> bytes:
     """Return the data with one to three places of its later part overwritten: most headers still hold."""
-    changed = bytearray(data)
     for _ in range(rng.randrange(1, 4)):
         width = rng.choice((1, 1, 2, 4))
-        if len(changed) > 2 * width:
-            at = rng.randrange(len(changed) // 3, len(changed) - width)
-            value = rng.choice((rng.choice(NUMBERS) & (1 << 8 * width) - 1, rng.getrandbits(8 * width)))
-            changed[at : at + width] = value.to_bytes(width, "little")
-    return bytes(changed)
+        if len(data) > 2 * width:
+            at = rng.randrange(len(data) // 3, len(data) - width)
+            data = data[:at] + rng.choice((_number(rng, width), rng.randbytes(width))) + data[at + width :]
+    return data
 
 
-def _place(data: bytes, rng: Random) -> int:
+def _number(rng: Random, width: int) -> bytes:
+    return (rng.choice(NUMBERS) & (1 << 8 * width) - 1).to_bytes(width, rng.choice(("little", "big")))
+
+
+def _at(data: bytes, rng: Random) -> int:
     """Return a place in the data, every other time near its start, where the headers are."""
     end = len(data)
     return rng.randrange(min(end, 64) + 1) if rng.random() < 0.5 else rng.randrange(end + 1)
 
 
-def _piece(data: bytes, rng: Random) -> tuple[int, int]:
-    start = _place(data, rng)
-    return start, min(len(data), start + rng.choice((1, 1, 2, 4, 8, 16, 40, 100)))
+def _over(width: int, put: Callable[[Random, bytes], bytes]) -> Damage:
+    """Overwrite so many bytes."""
+
+    def damage(data: bytes, rng: Random, _: Sequence[bytes]) -> Edit:
+        at = _at(data, rng)
+        return at, at + width, put(rng, data[at : at + 1] or b"\0")
+
+    return damage
 
 
-def flip(data: bytes, rng: Random, _: Sequence[bytes]) -> bytes:
-    if not data:
-        return data
-    at = min(_place(data, rng), len(data) - 1)
-    return data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
+def _piece(put: Callable[[Random, bytes], bytes], moved: bool = False) -> Damage:
+    """Put something that is made of a piece in its place, or somewhere else as well."""
+
+    def damage(data: bytes, rng: Random, _: Sequence[bytes]) -> Edit:
+        start = _at(data, rng)
+        end = min(len(data), start + rng.choice((1, 1, 2, 4, 8, 16, 40, 100)))
+        made = put(rng, data[start:end])
+        return (at := _at(data, rng), at, made) if moved else (start, end, made)
+
+    return damage
 
 
-def set_byte(data: bytes, rng: Random, _: Sequence[bytes]) -> bytes:
-    at = _place(data, rng)
-    return data[:at] + bytes([rng.choice((0, 10, 32, 255, rng.randrange(256)))]) + data[at + 1 :]
+def _between(pattern: bytes, put: Callable[[Random], bytes]) -> Damage:
+    """Put something in the place of what a pattern finds at or behind a random place."""
+
+    def damage(data: bytes, rng: Random, _: Sequence[bytes]) -> Edit:
+        found = re.compile(pattern).search(data, _at(data, rng))
+        return (*(found.span() if found else (len(data), len(data))), put(rng))
+
+    return damage
 
 
-def number(data: bytes, rng: Random, _: Sequence[bytes]) -> bytes:
-    at, width = _place(data, rng), rng.choice((1, 2, 4, 8))
-    value = rng.choice(NUMBERS) & (1 << 8 * width) - 1
-    return data[:at] + value.to_bytes(width, rng.choice(("little", "big"))) + data[at + width :]
-
-
-def real(data: bytes, rng: Random, _: Sequence[bytes]) -> bytes:
-    at = _place(data, rng)
-    value = rng.choice((float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1e-45, 3e38))
-    return data[:at] + struct.pack("<f", value) + data[at + 4 :]
-
-
-def digits(data: bytes, rng: Random, _: Sequence[bytes]) -> bytes:
-    at = _place(data, rng)
-    while at < len(data) and not 48 <= data[at] < 58:
-        at += 1
-    end = at
-    while end < len(data) and 48 <= data[end] < 58:
-        end += 1
-    return data[:at] + str(rng.choice(NUMBERS) * rng.choice((1, 1, -1))).encode() + data[end:]
-
-
-def truncate(data: bytes, rng: Random, _: Sequence[bytes]) -> bytes:
-    return data[: _place(data, rng)]
-
-
-def behead(data: bytes, rng: Random, _: Sequence[bytes]) -> bytes:
-    return data[_place(data, rng) :]
-
-
-def delete(data: bytes, rng: Random, _: Sequence[bytes]) -> bytes:
-    start, end = _piece(data, rng)
-    return data[:start] + data[end:]
-
-
-def repeat(data: bytes, rng: Random, _: Sequence[bytes]) -> bytes:
-    start, end = _piece(data, rng)
-    return data[:end] + data[start:end] * rng.choice((1, 1, 2, 10)) + data[end:]
-
-
-def move(data: bytes, rng: Random, _: Sequence[bytes]) -> bytes:
-    start, end = _piece(data, rng)
-    at = _place(data, rng)
-    return data[:at] + data[start:end] + data[at:]
-
-
-def insert(data: bytes, rng: Random, _: Sequence[bytes]) -> bytes:
-    at = _place(data, rng)
-    return data[:at] + rng.choice((rng.choice(TOKENS), rng.randbytes(rng.randrange(1, 12)))) + data[at:]
-
-
-def splice(data: bytes, rng: Random, others: Sequence[bytes]) -> bytes:
+def _splice(data: bytes, rng: Random, others: Sequence[bytes]) -> Edit:
     other = rng.choice(others) if others else data
-    return data[: _place(data, rng)] + other[_place(other, rng) :]
+    return _at(data, rng), len(data), other[_at(other, rng) :]
 
 
-def token(data: bytes, rng: Random, _: Sequence[bytes]) -> bytes:
-    """Put something odd in the place of what stands between two spaces or newlines."""
-    at = _place(data, rng)
-    start = max(data.rfind(b" ", 0, at), data.rfind(b"\n", 0, at)) + 1
-    ends = [end for end in (data.find(b" ", start), data.find(b"\n", start)) if end >= 0]
-    return data[:start] + rng.choice(TOKENS) + data[min(ends, default=len(data)) :]
-
-
-def swap_lines(data: bytes, rng: Random, _: Sequence[bytes]) -> bytes:
+def _lines(data: bytes, rng: Random, _: Sequence[bytes]) -> Edit:
+    """Swap two lines, or put one in the place of another."""
     lines = data.split(b"\n")
     one, other = rng.randrange(len(lines)), rng.randrange(len(lines))
-    if rng.random() < 0.5:
-        lines[one] = lines[other]
-    else:
-        lines[one], lines[other] = lines[other], lines[one]
-    return b"\n".join(lines)
+    lines[one], lines[other] = lines[other], rng.choice((lines[one], lines[other]))
+    return 0, len(data), b"\n".join(lines)
 
 
-def lie(data: bytes, rng: Random, others: Sequence[bytes]) -> bytes:
-    """Put something else in the place of the first line."""
-    _, newline, rest = data.partition(b"\n")
-    if rng.random() < 0.3:
-        return rng.choice(LIES) + b"\n" + data
-    return rng.choice(LIES) + newline + rest
+def _lie(data: bytes, rng: Random, _: Sequence[bytes]) -> Edit:
+    """Put something else before the first line, or in its place."""
+    is_added = rng.random() < 0.3
+    return 0, 0 if is_added else len(data.partition(b"\n")[0]), rng.choice(LIES) + b"\n" * is_added
 
 
+digits = _between(rb"[0-9]+", lambda rng: str(rng.choice(NUMBERS) * rng.choice((1, 1, -1))).encode())
+_token = _between(rb"(?<=[ \n])[^ \n]*", lambda rng: rng.choice(TOKENS))
+_flip = _over(1, lambda rng, was: bytes([was[0] ^ 1 << rng.randrange(8)]))
 KINDS: tuple[Damage, ...] = (
-    flip, flip, set_byte, number, real, digits, truncate, behead, delete, repeat, move, insert, splice,
-    token, token, token, swap_lines, lie,
-)  # fmt: skip
+    *(_flip, _flip, _token, _token, _token, digits, _splice, _lines, _lie),
+    _over(1, lambda rng, _: bytes([rng.choice((0, 10, 32, 255, rng.randrange(256)))])),
+    *(_over(width, lambda rng, _, width=width: _number(rng, width)) for width in (1, 2, 4, 8)),  # type: ignore[misc]
+    _over(4, lambda rng, _: struct.pack("<f", rng.choice(ODD))),
+    lambda data, rng, _: (_at(data, rng), len(data), b""),  # cut off
+    lambda data, rng, _: (0, _at(data, rng), b""),
+    _piece(lambda rng, part: b""),
+    _piece(lambda rng, part: part * rng.choice((2, 2, 3, 11))),
+    _piece(lambda rng, part: part, moved=True),
+    _piece(lambda rng, _: rng.choice((rng.choice(TOKENS), rng.randbytes(rng.randrange(1, 12)))), moved=True),
+)
 
 
 def place(error: BaseException) -> str:
