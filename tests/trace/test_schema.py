@@ -2,7 +2,6 @@
 
 import copy
 import json
-import os
 import shlex
 from collections.abc import Iterator
 from itertools import pairwise
@@ -17,13 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attn_cli import Settings, errors, trace_self
-from attn_cli.cli.app import main
 from attn_cli.errors import InputError
 from attn_cli.io.escape import dumps
 from attn_cli.io.files import data_path
 from attn_cli.settings.declare import declared
 from tests import small_models as models
-from tests.shell import attn
+from tests.shell import here
 from tests.thorough import like_cases, often
 
 Record = dict[str, Any]
@@ -34,7 +32,6 @@ COMPLETE = {**SCHEMA, "oneOf": [{"$ref": "#/$defs/complete"}]}  # of records fro
 VALIDATOR = jsonschema.Draft202012Validator(COMPLETE)  # says what is wrong
 FITS = jsonschema_rs.validator_for(COMPLETE).is_valid  # a hundred times as fast
 DEFS = SCHEMA["$defs"]
-STEP_KEYS = ["q", *DEFS["head"]["dependentRequired"]["q"]]
 FOX = "The quick brown fox jumped over the lazy dog"
 LEAST_OF_TIES = 1 - 1e-5  # weights of words that are alike differ by less, also in float32
 # Nine words, one of them a mark; obl, nsubj, det and case are among their relations.
@@ -68,50 +65,47 @@ def complaints(record: object) -> list[str]:
     return [] if FITS(record) else [error.message for error in VALIDATOR.iter_errors(record)]
 
 
+GIVEN = {
+    "plain.json": {"W_q": [[1, 0], [0, 2]], "W_k": [[0, 1], [1, 0]], "W_v": [[1, 0, 1], [0, 1, 1]]},
+    "whole.json": {
+        "W_q": [[1, 0, 2], [0, 1, 0]],
+        "W_k": [[1, 1, 0], [0, 1, 1]],
+        "W_v": [[1, 0], [3, 1]],
+        "b_q": [0.5, 0.25, 0],
+        "b_k": [0, 0.5, 1],
+        "b_v": [1, 2],
+        "W_o": [[1, 0, 0], [0, 1, 1]],
+    },
+    "four.json": {name: np.eye(2, 4).tolist() for name in ("W_q", "W_k", "W_v")},
+    "vectors.txt": "x 1 2\ny 3 -4\n",
+    "six.txt": models.typed(models.table()),
+    "treebank.conllu": TREEBANK,
+    "mask.txt": "0 0\n1 1\n",
+    "key.txt": "0 1\n",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with the files that the commands below name."""
+    made = tmp_path_factory.mktemp("given")
+    for name, content in GIVEN.items():
+        (made / name).write_text(content if isinstance(content, str) else json.dumps(content))
+    models.write(made / "deep.safetensors", models.arrays(2, 3), models.table(), ["first", "second"])
+    return made
+
+
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder with the files that the commands below name, and no ATTN_* variable."""
-    for name in os.environ:
-        if name.startswith("ATTN_"):
-            monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
-    files: dict[str, object] = {
-        "plain.json": {"W_q": [[1, 0], [0, 2]], "W_k": [[0, 1], [1, 0]], "W_v": [[1, 0, 1], [0, 1, 1]]},
-        "whole.json": {
-            "W_q": [[1, 0, 2], [0, 1, 0]],
-            "W_k": [[1, 1, 0], [0, 1, 1]],
-            "W_v": [[1, 0], [3, 1]],
-            "b_q": [0.5, 0.25, 0],
-            "b_k": [0, 0.5, 1],
-            "b_v": [1, 2],
-            "W_o": [[1, 0, 0], [0, 1, 1]],
-        },
-        "four.json": {name: np.eye(2, 4).tolist() for name in ("W_q", "W_k", "W_v")},
-    }
-    for name, content in files.items():
-        (tmp_path / name).write_text(json.dumps(content))
-    (tmp_path / "vectors.txt").write_text("x 1 2\ny 3 -4\n")
-    (tmp_path / "six.txt").write_text(models.typed(models.table()))
-    models.write(tmp_path / "deep.safetensors", models.arrays(2, 3), models.table(), ["first", "second"])
-    (tmp_path / "treebank.conllu").write_text(TREEBANK)
-    (tmp_path / "mask.txt").write_text("0 0\n1 1\n")
-    (tmp_path / "key.txt").write_text("0 1\n")
-    (tmp_path / "long.txt").write_text(" ".join(f"w{i % 300}" for i in range(1001)))
-    yield tmp_path
+def place(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    return folder
 
 
-def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
-    capsys.readouterr()
-    code = main(list(args))
-    out, err = capsys.readouterr()
-    return code, out, err
-
-
-def printed(capsys: pytest.CaptureFixture[str], *args: str) -> Record:
+def printed(*args) -> Record:
     """Run attn and return the one JSON object on standard output."""
-    code, out, err = run(capsys, *args)
-    assert (code, err) == (0, "")
-    return read(out)
+    ran = here(*args, "-f", "json")
+    assert (ran.code, ran.err) == (0, "")
+    return read(ran.out)
 
 
 # What no schema can state: shapes that fit each other, sums, places in range, and the formula itself.
@@ -149,7 +143,8 @@ def keeps_promises(record: Record) -> None:
     assert len(set(names)) == len(names)
     layer_output_joins_the_heads(record)
     if record["head"] == "mean" and not record["condensed"]:
-        close(record["weights"], np.mean([head["weights"] for head in record["heads"]], axis=0))
+        for name in ("weights", "output"):
+            close(record[name], np.mean([head[name] for head in record["heads"]], axis=0))
     elif record["head"] in names:
         shown = record["heads"][names.index(record["head"])]
         assert (shown["weights"], shown["output"]) == (record["weights"], record["output"])
@@ -356,10 +351,8 @@ lookup x y=b x=a -e vectors.txt --steps -p random --heads 2 --head all
 
 @pytest.mark.parametrize("args", TRACES, ids=" ".join)
 @like_cases
-def test_a_computation_fits_the_schema_and_keeps_its_promises(
-    args: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
-    record = printed(capsys, *args, "-f", "json")
+def test_a_computation_fits_the_schema_and_keeps_its_promises(args):
+    record = printed(*args)
     assert complaints(record) == []
     keeps_promises(record)
     expected = {"explain": {"self", "masked", "cross"}}.get(args[0], {args[0]})
@@ -375,9 +368,9 @@ def close(found: Any, wanted: Any) -> None:
     np.testing.assert_allclose(np.array(found, float), wanted, rtol=0, atol=1e-9)
 
 
-def test_a_model_of_several_layers_says_where_a_head_stands(capsys: pytest.CaptureFixture[str]) -> None:
-    last = printed(capsys, "self", "the cat sees", *DEEP, "-f", "json")
-    below = printed(capsys, "self", "the cat sees", *DEEP, "--layer", "1", "--steps", "-f", "json")
+def test_a_model_of_several_layers_says_where_a_head_stands():
+    last = printed("self", "the cat sees", *DEEP)
+    below = printed("self", "the cat sees", *DEEP, "--layer", "1", "--steps")
     for record, layer, head in ((last, 2, "first"), (below, 1, "0")):
         assert record["projection"]["layer"] == layer and record["head"] == head
         assert record["learned"]["layers"] == 3 and record["learned"]["about"] is None
@@ -395,80 +388,68 @@ def test_a_model_of_several_layers_says_where_a_head_stands(capsys: pytest.Captu
     ],
     ids=str,
 )
-def test_whatever_a_model_s_file_says_of_it_the_record_fits_the_schema_or_is_refused(
-    key: str, value: object, place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_whatever_a_model_s_file_says_of_it_the_record_fits_the_schema_or_is_refused(key, value, place):
     facts = {"trained_on": ["a.conllu"], "values": "words", key: value}
     models.write(place / "m.safetensors", models.arrays(1), models.table(), ["first"], facts)
-    code, out, err = run(capsys, "self", "the cat", "-e", "six.txt", "-p", "m.safetensors", "-f", "json")
+    code, out, err = here("self", "the cat", "-e", "six.txt", "-p", "m.safetensors", "-f", "json")
     assert code in (0, 65), err
     assert complaints(read(err if code else out)) == []
 
 
-def test_the_layers_below_look_through_the_same_mask(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_layers_below_look_through_the_same_mask():
     """Under a causal mask a word's numbers in any layer do not change when words are added after it."""
-    short = printed(capsys, "masked", "the cat sees", *DEEP, "--steps", "-f", "json")
-    long = printed(capsys, "masked", "the cat sees a big zz", *DEEP, "--steps", "-f", "json")
+    short = printed("masked", "the cat sees", *DEEP, "--steps")
+    long = printed("masked", "the cat sees a big zz", *DEEP, "--steps")
     close(long["x_query"][:3], short["x_query"])
     close(long["output"][:3], short["output"])
-    free = printed(capsys, "self", "the cat sees a big zz", *DEEP, "--steps", "-f", "json")
+    free = printed("self", "the cat sees a big zz", *DEEP, "--steps")
     assert not np.allclose(free["x_query"][:3], short["x_query"])
     assert any("all lower layers" in note for note in short["notes"])
 
 
-def test_above_a_million_weights_links_stand_in_for_matrices(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = (place / "long.txt").read_text()
-    shape = ("--tokenizer", "whitespace", *SMALL, "-f", "json")
+def test_above_a_million_weights_links_stand_in_for_matrices(place):
+    text = " ".join(f"w{i % 300}" for i in range(1001))
+    shape = ("--tokenizer", "whitespace", *SMALL)
     for more in ((), ("-q", "5"), ("--top", "2"), ("--steps", "--heads", "2", "--head", "mean")):
-        record = printed(capsys, "masked", text, *shape, *more)
+        record = printed("masked", text, *shape, *more)
         assert complaints(record) == []
         keeps_promises(record)
         assert record["condensed"] and record["mask"] is None and record["mask_name"] == "causal"
         assert any("mask is causal" in note for note in record["notes"])
 
 
-OTHERS: list[tuple[str, ...]] = [
-    ("example",),
-    ("vectors", "info"),
-    ("vectors", "info", "vectors.txt"),
-    ("vectors", "nearest", "Colour"),
-    ("vectors", "nearest", "x", "-e", "vectors.txt", "--top", "1"),
-    ("vectors", "nearest", "colour", "--top", "40"),
-    ("vectors", "analogy", "man", "King", "woman"),
-    ("vectors", "analogy", "x", "y", "x", "-e", "vectors.txt"),
-    ("vectors", "list"),
-    ("learn", "score", "roles", "treebank.conllu"),
-    ("learn", "score", str(data_path("roles.safetensors")), "treebank.conllu", "-e", "word2vec"),
-]
+OTHERS = cases(f"""
+example
+vectors info
+vectors info vectors.txt
+vectors nearest Colour
+vectors nearest x -e vectors.txt --top 1
+vectors nearest colour --top 40
+vectors analogy man King woman
+vectors analogy x y x -e vectors.txt
+vectors list
+learn score roles treebank.conllu
+learn score {data_path("roles.safetensors")} treebank.conllu -e word2vec
+""")
 
 
 @pytest.mark.parametrize("args", OTHERS, ids=" ".join)
 @pytest.mark.parametrize("format", ["json", "jsonl"])
 @like_cases
-def test_every_other_record_fits_the_schema(
-    args: tuple[str, ...], format: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, err = run(capsys, *args, "-f", format)
+def test_every_other_record_fits_the_schema(args, format):
+    code, out, err = here(*args, "-f", format)
     assert (code, err) == (0, "")
     assert complaints(read(out)) == []
     assert format == "json" or out.count("\n") == 1
 
 
-def test_a_model_without_a_head_of_a_relation_s_name_cannot_be_scored(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_model_without_a_head_of_a_relation_s_name_cannot_be_scored():
     args = ("learn", "score", "deep.safetensors", "treebank.conllu", "-e", "six.txt", "-f", "json")
-    code, out, err = run(capsys, *args)
+    code, out, err = here(*args)
     assert (code, out) == (65, "") and complaints(read(err)) == []
 
 
-FAILURES = [
-    (int(code), tuple(args))
-    for code, *args in map(
-        shlex.split,
-        """
+FAILURES = cases("""
 2 self "a b" -f json --nosuch
 2 self a b -f json
 2 self "a b" -f json -q zebra
@@ -490,63 +471,28 @@ FAILURES = [
 66 vectors info none.txt -f json
 73 self "a b" -o none/x.json
 74 self "a b" -f json -o /dev/full
-""".strip().splitlines(),
-    )
-]
+""")
 
 
-@pytest.mark.parametrize(("code", "args"), FAILURES, ids=str)
-def test_an_error_is_one_object_on_standard_error(
-    code: int, args: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
-    if "/dev/full" in args and not Path("/dev/full").exists():
+@pytest.mark.parametrize("line", FAILURES, ids=" ".join)
+def test_an_error_is_one_object_on_standard_error(line):
+    if "/dev/full" in line and not Path("/dev/full").exists():
         pytest.skip("This system has no /dev/full.")
-    got, out, err = run(capsys, *args)
-    assert (got, out) == (code, "")
-    record = read(err)
-    assert complaints(record) == []
-    assert record["error"]["code"] == code
+    code, *args = line
+    ran = here(*args)
+    assert (ran.code, ran.out) == (int(code), "")
+    assert complaints(read(ran.err)) == [] and read(ran.err)["error"]["code"] == ran.code
 
 
-def test_a_bad_variable_is_an_object_too(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ATTN_FORMAT", "json")
-    monkeypatch.setenv("ATTN_TEMPERATURE", "-1")
-    code, out, err = run(capsys, "self", "a b")
-    assert (code, out) == (78, "")
-    assert complaints(read(err)) == []
-    assert read(err)["error"]["code"] == 78
-
-
-def test_attn_schema_prints_the_schema() -> None:
-    done = attn("schema")
+def test_attn_schema_prints_the_schema():
+    done = here("schema")
     assert (done.code, done.err) == (0, "")
     assert json.loads(done.out) == SCHEMA
 
 
-def test_a_pipe_and_a_file_get_the_same_record_and_a_line_holds_it_too(place: Path) -> None:
-    piped = attn("masked", "-f", "json", "--steps", input=FOX)
-    filed = attn("masked", FOX, "--steps", "-o", "out.json", cwd=place)
-    line = attn("masked", FOX, "-f", "jsonl", "--steps")
-    assert (filed.out, filed.err) == ("", "")
-    assert (place / "out.json").read_text(encoding="utf-8") == piped.out
-    assert line.out.count("\n") == 1 and line.out.endswith("\n")
-    assert read(line.out) == read(piped.out)
-    keeps_promises(read(piped.out))
-
-
-def test_where_only_ascii_can_be_written_the_record_is_the_same() -> None:
-    ascii_only = {"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
-    args = ("self", "-", *SMALL, "-f", "json")
-    plain = attn(*args, input="wörld 😀 ok", env=ascii_only).out
-    assert plain.isascii()
-    assert read(plain) == read(attn(*args, input="wörld 😀 ok").out)
-
-
 @given(text=st.text(max_size=30), tokenizer=st.sampled_from(["words", "whitespace", "characters"]))
 @settings(max_examples=often(60), deadline=None)
-def test_any_text_becomes_a_record_that_fits_or_is_refused(text: str, tokenizer: str) -> None:
+def test_any_text_becomes_a_record_that_fits_or_is_refused(text, tokenizer):
     try:
         trace = trace_self(text, Settings(tokenizer=tokenizer, embedding="random", dim=2, mask="causal"))
     except InputError:
@@ -559,11 +505,11 @@ def test_any_text_becomes_a_record_that_fits_or_is_refused(text: str, tokenizer:
 # The schema itself.
 
 
-def test_the_schema_is_a_schema() -> None:
+def test_the_schema_is_a_schema():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
 
 
-def test_every_key_of_the_schema_is_described() -> None:
+def test_every_key_of_the_schema_is_described():
     def described(node: object, path: str) -> None:
         if isinstance(node, dict):
             for name, child in node.get("properties", {}).items():
@@ -582,46 +528,43 @@ def test_every_key_of_the_schema_is_described() -> None:
     described(SCHEMA, "schema")
 
 
-def test_a_record_holds_no_key_that_the_schema_does_not_describe(capsys: pytest.CaptureFixture[str]) -> None:
-    record = printed(capsys, "masked", "she likes", *SMALL, "--show", "mask", "--steps", "-f", "json")
-    assert set(record) == set(DEFS["trace"]["properties"])
-    assert set(record["mask_views"]) == set(DEFS["mask_views"]["properties"])
-    assert set(record["heads"][0]) == set(DEFS["head"]["properties"])
-    assert set(record["embedding"]) == set(DEFS["embedding"]["properties"])
-    assert set(record["projection"]) == set(DEFS["projection"]["properties"])
-    assert set(record["summary"][0]) == set(DEFS["summary"]["properties"])
-    record = printed(capsys, "explain", "she likes coffee", "-f", "json")
-    assert {*record, "mask_views"} == set(DEFS["trace"]["properties"])
-    assert set(record["heads"][0]) == set(DEFS["head"]["properties"])
-    assert set(record["learned"]) == set(DEFS["learned"]["properties"])
-    assert set(record["output_words"][0][0]) == set(DEFS["neighbour"]["properties"])
+def test_a_record_holds_no_key_that_the_schema_does_not_describe():
+    def same_keys(found, name):
+        assert set(found) == set(DEFS[name]["properties"])
+
+    record = printed("masked", "she likes", *SMALL, "--show", "mask", "--steps")
+    for name in ("mask_views", "embedding", "projection"):
+        same_keys(record[name], name)
+    same_keys(record["summary"][0], "summary")
+    for made in (record, printed("explain", "she likes coffee")):
+        same_keys({*made, "mask_views"}, "trace")
+        same_keys(made["heads"][0], "head")
+    same_keys(made["learned"], "learned")
+    same_keys(made["output_words"][0][0], "neighbour")
     score = ("learn", "score", "roles", "treebank.conllu")
     for args in (("example",), ("vectors", "info"), ("vectors", "nearest", "colour"), ("config",), score):
-        record = printed(capsys, *args, "-f", "json")
-        assert set(record) == set(DEFS[record["kind"]]["properties"])
+        record = printed(*args)
+        same_keys(record, record["kind"])
     one_head = DEFS["score"]["properties"]["heads"]["items"]["properties"]
     assert {*one_head} == set.intersection(*(set(head) for head in record["heads"]))
-    record = printed(capsys, "lookup", "colour", "color=black", "hue=red", "--steps", "-f", "json")
+    record = printed("lookup", "colour", "color=black", "hue=red", "--steps")
     assert {*record, "mask_views"} == {*DEFS["trace"]["properties"], *DEFS["lookup"]["properties"]}
     for part in ("shares", "temperatures"):
         assert set(record[part][0]) == set(DEFS["lookup"]["properties"][part]["items"]["properties"])
     assert set(record["nearest"]) == set(DEFS["lookup"]["properties"]["nearest"]["properties"])
 
 
-def test_the_schema_names_the_values_that_the_options_take() -> None:
-    assert tuple(DEFS["trace"]["properties"]["score"]["enum"]) == (
-        *declared(Settings)["score"].names(),
-        "given",
-        None,
-    )
-    assert tuple(DEFS["projection"]["properties"]["layout"]["enum"]) == (
-        *declared(Settings)["layout"].names(),
-        None,
-    )
-    assert tuple(DEFS["embedding"]["properties"]["oov"]["enum"]) == (*declared(Settings)["oov"].names(), None)
+def test_the_schema_names_the_values_that_the_options_take():
+    for part, name, more in (
+        ("trace", "score", ("given", None)),
+        ("projection", "layout", (None,)),
+        ("embedding", "oov", (None,)),
+    ):
+        choices = (*declared(Settings)[name].names(), *more)
+        assert tuple(DEFS[part]["properties"][name]["enum"]) == choices
 
 
-def test_the_schema_names_the_exit_codes_that_come_with_a_message() -> None:
+def test_the_schema_names_the_exit_codes_that_come_with_a_message():
     codes = {value for value in vars(errors).values() if isinstance(value, int)}
     silent = {errors.FINE, errors.DIFFERENT, errors.INTERRUPTED}
     allowed = DEFS["error"]["properties"]["error"]["properties"]["code"]["enum"]
@@ -647,10 +590,10 @@ GOOD = {
 }
 
 
-def good(which: str, capsys: pytest.CaptureFixture[str]) -> Record:
+def good(which: str) -> Record:
     if which == "error":
         return {"schema": "attn/1", "error": {"code": 65, "message": "No.", "hint": None, "line": None}}
-    return printed(capsys, *GOOD[which], "-f", "json")
+    return printed(*GOOD[which])
 
 
 def short(value: Any) -> Any:
@@ -663,10 +606,8 @@ def short(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("which", [*GOOD, "error"])
-def test_every_required_key_is_missed_and_an_added_one_is_not(
-    which: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    whole = short(good(which, capsys))
+def test_every_required_key_is_missed_and_an_added_one_is_not(which):
+    whole = short(good(which))
     assert complaints(whole) == []
     for key in whole.keys() - {"acts"}:
         assert not FITS({k: v for k, v in whole.items() if k != key}), f"{key} is not missed"
@@ -760,8 +701,8 @@ def leaves(value: Any, path: str = "") -> Iterator[str]:
 
 
 @pytest.mark.parametrize("which", WRONG)
-def test_a_wrong_record_is_rejected(which: str, capsys: pytest.CaptureFixture[str]) -> None:
-    whole = short(good(which, capsys))
+def test_a_wrong_record_is_rejected(which):
+    whole = short(good(which))
     wrong = [(path, value) for path, values in WRONG[which].items() for value in values]
     for path, value in [*wrong, *((path, {"of": 7}) for path in leaves(whole))]:
         record = copy.deepcopy(whole)
@@ -778,8 +719,8 @@ def put(record: Any, path: str, value: object) -> None:
 
 
 @pytest.mark.parametrize("name", ["NaN", "Infinity", "-Infinity"])
-def test_what_is_not_a_number_is_not_json(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    record = good("trace", capsys)
+def test_what_is_not_a_number_is_not_json(name):
+    record = good("trace")
     put(record, "weights 0 0", float(name))
     with pytest.raises(ValueError, match="not JSON"):
         read(json.dumps(record))
@@ -787,6 +728,6 @@ def test_what_is_not_a_number_is_not_json(name: str, capsys: pytest.CaptureFixtu
         dumps(record)
 
 
-def test_a_record_of_another_kind_of_object_is_rejected() -> None:
+def test_a_record_of_another_kind_of_object_is_rejected():
     wrong: list[object] = [{}, [], None, "attn/1", {"schema": "attn/1"}, {"schema": "attn/1", "kind": "self"}]
     assert not any(FITS(record) for record in wrong)

@@ -74,16 +74,6 @@ def test_a_trace_does_not_follow_what_is_done_to_the_given_matrices_later(names)
 
 
 @pytest.mark.parametrize("settings", [changed(heads=3), LEARNED], ids=["random", "learned"])
-def test_the_mean_of_the_heads_is_the_mean_of_their_weights_and_outputs(settings):
-    trace = trace_self(TEXT, dataclasses.replace(settings, head="mean"))
-    assert tuple(head.name for head in trace.heads) == trace.head_names
-    close(trace.weights, np.mean([head.weights for head in trace.heads], axis=0))
-    close(trace.output, np.mean([head.output for head in trace.heads], axis=0))
-    assert trace.shown.name == trace.to_dict()["head"] == "mean"
-    assert trace.row(0) is None
-
-
-@pytest.mark.parametrize("settings", [changed(heads=3), LEARNED], ids=["random", "learned"])
 def test_a_head_is_chosen_by_its_name_or_its_number(settings):
     whole = trace_self(TEXT, dataclasses.replace(settings, head="all"))
     names = whole.head_names
@@ -121,13 +111,6 @@ def test_the_default_projection_is_learned_with_the_bundled_vectors_alone(settin
     named = trace_text("self", TEXT, None, settings, name_outputs=True).output_words
     are_vectors = source == "learned" or (source == "identity" and settings.heads is None)
     assert trace.output_words is None and (named is not None) == are_vectors
-
-
-def test_ids_number_the_distinct_tokens_by_first_appearance():
-    trace = trace_self("The cat saw the CAT saw The", RANDOM)
-    assert trace.query_ids == trace.key_ids == (0, 1, 2, 3, 4, 2, 0)
-    cross = trace_cross("b a b", "c a d", RANDOM)
-    assert (cross.query_ids, cross.key_ids) == ((0, 1, 0), (2, 1, 3))
 
 
 def test_dropped_punctuation_is_listed_for_both_sides():
@@ -205,12 +188,6 @@ def test_words_beyond_the_reach_of_a_learned_head_are_all_equally_far():
         close(far, np.full(len(far), far[0]))
 
 
-def test_a_low_temperature_sharpens_and_a_high_one_flattens():
-    cold, warm, hot = (trace_self(TEXT, changed(temperature=t)).weights.max() for t in (0.1, 1, 100))
-    assert cold > warm > hot
-    assert trace_self("a b c", changed(temperature=1e9)).weights == pytest.approx(1 / 3, abs=1e-8)
-
-
 @pytest.mark.parametrize("text", ["", "   \n", "...", "!?"])
 def test_a_text_without_a_token_is_refused(text):
     with pytest.raises(InputError, match="no token"):
@@ -277,24 +254,6 @@ def test_a_fully_masked_row_s_arithmetic_has_nothing_to_add_up():
 
 
 # JSON
-
-HEAD_ARRAYS = ["weights", "output", "W_q", "W_k", "W_v", "q", "k", "v", "scores", "scaled_scores"]
-POSITION = ["position_vectors", "position_biases", "position_scores"]
-
-
-@pytest.mark.parametrize("settings", [changed(heads=2), LEARNED], ids=["random", "learned"])
-def test_json_has_the_full_numbers(settings):
-    trace = trace_masked(TEXT, dataclasses.replace(settings, head="all"))
-    record = json.loads(json.dumps(trace.to_dict(steps=True)))
-    for name in ("weights", "mask", "output", "x_query"):
-        assert record[name] == getattr(trace, name).tolist()
-    for head, theirs in zip(record["heads"], trace.heads, strict=True):
-        of_distances = [*POSITION, "b_q", "b_k"] if settings is LEARNED else []
-        for name in (*HEAD_ARRAYS, *of_distances):
-            assert head[name] == getattr(theirs, name).tolist(), name
-        shut = [[cell is None for cell in row] for row in head["masked_scores"]]
-        assert shut == np.logical_not(trace.mask).tolist()
-        assert settings is LEARNED or [head[name] for name in POSITION] == [None] * 3
 
 
 def test_json_says_what_is_known_of_a_learned_head():
@@ -380,12 +339,6 @@ def test_top_keeps_the_strongest_links_of_each_row(kind, top):
         in_order = sorted(may, key=lambda j, row=row: (-round(row[j], 9), j))  # words alike tie
         wanted += [[i, j, row[j]] for j in in_order[:top]]
     assert_alike(record["links"], wanted)
-
-
-def test_links_of_a_query_count_the_rows_that_are_listed():
-    record = trace_self(TEXT, changed(query="likes", top=1)).to_dict()
-    assert [link[0] for link in record["links"]] == [0, 1]
-    assert record["query_tokens"] == ["likes", "likes"]
 
 
 # Above a million cells

@@ -240,11 +240,6 @@ def test_a_figure_is_drawn_into_axes_that_are_given():
     FigureCanvasAgg(own).draw()
 
 
-def test_an_unknown_kind_is_refused_with_the_nearest():
-    with pytest.raises(ValueError, match=r"figure cannot be 'heat'. Did you mean heatmap\?"):
-        figure(trace_self("the cat", RANDOM), "heat")
-
-
 def test_settings_of_the_user_change_nothing_and_are_left_as_they_were():
     trace = trace_self("the cat", RANDOM)
     before = dict(matplotlib.rcParams)
