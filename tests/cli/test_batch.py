@@ -88,14 +88,6 @@ def test_a_record_is_to_the_last_bit_what_the_command_prints_for_the_line(option
     assert "\x1b" not in got.out and "\u202e" not in got.out
 
 
-def test_masked_and_cross_are_to_the_last_bit_theirs_too(at):
-    got = here("batch", write(LINES), "--kind", "masked", *RANDOM, *ALL)
-    assert parsed(got.out) == alone("masked", [[line] for line in LINES], *RANDOM)
-    pairs = [(LINES[n], LINES[n - 1]) for n in range(len(LINES))]
-    got = here("batch", write(["\t".join(pair) for pair in pairs]), "--kind", "cross", *ALL)
-    assert parsed(got.out) == alone("cross", pairs)
-
-
 def test_where_only_ascii_can_be_written_the_record_is_the_same(at):
     ascii_only = {"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
     got = attn("batch", write(LINES), *RANDOM, *ALL, env=ascii_only).out
@@ -425,11 +417,3 @@ def test_of_doubled_words_the_first_counts_however_many_words_the_lines_have(at)
     ran = here("batch", "lines.txt", "-e", "v.txt", "-p", "identity", "--steps")
     for line, count in zip(ran.out.splitlines(), ([*range(300)], [1, 2]), strict=True):
         assert json.loads(line)["x_query"] == [[n, 1] for n in count]
-
-
-def test_a_line_of_too_many_tokens_is_a_bad_line_and_takes_no_time(at):
-    (at / "long.txt").write_text("a " * 20_000 + "\na b\n")
-    ran = here("batch", "long.txt", "--keep-going")
-    first, second = map(json.loads, ran.out.splitlines())
-    assert first["error"]["line"] == 1 and "5,000 tokens" in first["error"]["message"]
-    assert second["query_tokens"] == ["a", "b"]

@@ -4,10 +4,6 @@ import re
 
 import pytest
 
-from attn_cli import Settings, trace_self
-from attn_cli.io.terminal import Terminal
-from attn_cli.render.formats import render
-from attn_cli.settings.output import View
 from tests.cli.tables import apart, typed
 from tests.shell import SGR, Ran, here, plain, terminal
 
@@ -102,14 +98,6 @@ def test_the_terminal_gets_as_many_colours_as_it_says_it_has(terms, kind):
         assert len(found) > 2 and all(kind.fullmatch(code) for code in found), (term, found)
 
 
-def test_two_terminals_in_one_process_get_their_own_colours():
-    trace = trace_self(FOX, Settings(embedding="random"))
-    for colors, kind in ((16, SIXTEEN), (256, INDEXED), (1 << 24, TRUE), (16, SIXTEEN)):
-        for name in ("table", "bars"):
-            found = codes(render(trace, View(format=name, palette="cividis"), Terminal(colors=colors)))
-            assert found and all(kind.fullmatch(code) for code in found), (colors, found)
-
-
 # Nothing but colour
 
 SCREENS = [
@@ -132,11 +120,6 @@ def test_colour_adds_only_colour(args):
     for term in ("xterm", "xterm-256color", "xterm-direct"):
         shown = here(*args, "--color", "always", env={"TERM": term}).out
         assert plain(shown) == without and shown != without
-
-
-def test_a_terminal_shows_what_a_pipe_of_its_width_shows():
-    for args in (["self", FOX], ["explain", FOX]):
-        assert plain(terminal(*args, columns=72).out) == here(*args, "--width", "72").out
 
 
 def test_every_coloured_line_is_reset_before_it_ends():
@@ -197,9 +180,3 @@ def test_every_number_stands_out_from_its_shade_and_shades_are_ordered_by_lightn
     shades = re.findall(r"48;2;(\d+);(\d+);(\d+)m", legend)
     light = [_luminance(tuple(map(int, rgb))) for rgb in shades]
     assert light == sorted(light, reverse=palette in ("blues", "greys")) and len(set(light)) == 8
-
-
-def test_no_cell_is_told_by_colour_alone():
-    """Blocks of heat differ in shape, so that black and white shows them too."""
-    bare = here("self", MUCH, "-e", "random", "--width", "60").out
-    assert len({char for char in bare if char in "▁▂▃▄▅▆▇█"}) >= 4

@@ -2,14 +2,10 @@
 
 import json
 import os
-import tempfile
-import tomllib
 from pathlib import Path
 
 import pytest
 import typer.main
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from attn_cli.cli import app as cli
 from attn_cli.cli import config_files as config
@@ -18,7 +14,6 @@ from attn_cli.cli.origins import HERE
 from tests.cli.test_startup import imported
 from tests.schema import complaints
 from tests.shell import Ran, attn, here, terminal
-from tests.thorough import often
 
 RANDOM = ("-e", "random")
 
@@ -174,6 +169,7 @@ def test_an_error_is_json_where_a_file_asks_for_json(place):
         ('head = "# [" # bogus = 1 """\n\n\nbogus = 3', 4, "'bogus'"),
         ("seed = 1\r\n\r\nbogus = 3\r\n", 3, "'bogus'"),
         ("\ufeffbogus = 3", 1, "'bogus'"),
+        ("[ 'cross' ]\n[self] # [x]\nhead = '\\'\ntop = \"\\\"=\"\n", 4, "top cannot be"),
         ("seed = 1\n[slef]\n", 2, "Did you mean [self]?"),
         ("[vectors.nearest]\ntop = 1", 1, "no table [vectors.nearest]"),
         ("seed = 1\n[[self]]\n", 2, "self is a command"),
@@ -269,41 +265,6 @@ def test_without_a_file_nothing_is_imported_for_it():
 
 def test_no_home_is_no_mistake(at):
     assert here("self", "a b", *RANDOM, env={"XDG_CONFIG_HOME": "relative", "HOME": ""}).code == 0
-
-
-KEYS = ["seed", '"top"', "self.seed", 'self . "top"', "masked.'keep-punctuation'", "explain.head"]
-VALUES = ["1", '"x"', "'[y]'", '"""\nseed = 1\n[self]\n"""', "'''\n# \"\"\"\n'''", "true", '"#"', '"\\"="']
-HEADERS = ["[batch]", "[ 'cross' ]", "[compare] # [x]"]
-
-
-@given(
-    st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(VALUES), st.integers(0, 2)), max_size=6),
-    st.lists(st.sampled_from(HEADERS), max_size=2, unique=True),
-    st.sampled_from(["\n", "\r\n"]),
-)
-@settings(max_examples=often(100), deadline=None)
-def test_the_line_of_each_key_is_known_however_it_is_written(statements, headers, end):
-    lines: list[str] = []
-    wanted = []
-    seen = set()
-    parts = [(key, value, gap) for key, value, gap in statements if not (key in seen or seen.add(key))]
-    cut = len(parts) // 2
-    for n, (key, value, gap) in enumerate(parts):
-        if n == cut:
-            lines += headers[:1]
-        lines += ["# seed = 9", "", "  "][:gap]
-        wanted.append((len(lines) + 1, tomllib.loads(f"{key} = {value}")))
-        lines += f"{key} = {value}  # top = 3".split("\n")
-    with tempfile.NamedTemporaryFile() as file:
-        Path(file.name).write_text(end.join(lines), newline="")
-        found = [(line, keys) for line, keys, value in config._entries(file.name) if value != {}]
-    assert [line for line, _ in found] == [line for line, _ in wanted]
-    assert [keys[-1] for _, keys in found] == [last_key(said) for _, said in wanted]
-
-
-def last_key(said: dict[str, object]) -> str:
-    ((key, value),) = said.items()
-    return last_key(value) if isinstance(value, dict) else key
 
 
 def listed(*args: str, env: dict[str, str] | None = None) -> dict[str, dict[str, object]]:

@@ -1,7 +1,6 @@
 """Every exit code that a user can meet, and the one line, or the one JSON object, that comes with it."""
 
 import errno
-import gzip
 import json
 import os
 import random
@@ -19,7 +18,6 @@ from tests.shell import Ran, attn, here, shell, surroundings
 from tests.thorough import like_cases, often, takes_long
 
 CODES = [2, 65, 66, 69, 71, 73, 74, 78]
-ONE_SENTENCE = "1\tdogs\t_\tNOUN\t_\t_\t2\tnsubj\t_\t_\n2\tbarks\t_\tVERB\t_\t_\t0\troot\t_\t_\n\n"
 BODY = [[1.0, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /dev/full, /proc, or a limit on memory")
@@ -62,25 +60,6 @@ def refused_as_json(ran: Ran, code: int) -> dict[str, object]:
 def test_every_command_that_works_is_0_and_silent_on_standard_error(args):
     ran = here(*("she likes coffee" if arg == "TEXT" else arg for arg in args))
     assert ran.code == 0 and ran.out.strip() and ran.err == ""
-
-
-@pytest.mark.parametrize("name", ["x.conllu", "x.conllu.gz", "x"])
-def test_a_score_is_0_and_silent_on_standard_error_whatever_the_name_of_the_treebank(name, at):
-    content = ONE_SENTENCE.encode()
-    Path(name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
-    for args in ([], ["-f", "json"], ["-f", "jsonl"]):
-        ran = attn("learn", "score", "roles", f"./{name}", *args)
-        assert ran.code == 0 and "subject" in ran.out and ran.err == ""
-    assert attn("learn", "score", "roles", name, "-o", "score.json")[:2] == (0, "")
-    assert json.loads(Path("score.json").read_text()) == json.loads(
-        attn("learn", "score", "roles", name, "-f", "json").out
-    )
-
-
-@pytest.mark.parametrize("name", ["day1", "coffee", "coffee-notebook", "manchester", "a2", "dictionary"])
-def test_every_listed_example_is_0(name):
-    assert here("example", name).code == 0
-    assert name in here("example").out
 
 
 def test_the_version_is_said_and_nothing_more_is_done():
@@ -179,17 +158,6 @@ def test_bytes_that_are_not_utf_8_are_read_as_replacements_and_noted():
         assert ran.code == 0 and "\ufffd" in ran.out and "not UTF-8" in ran.out
 
 
-def test_a_nul_in_the_text_is_shown_and_not_passed_on():
-    ran = attn("self", "-e", "random", input=b"the\0 cat")
-    assert ran.code == 0 and "^@" in ran.out and "\0" not in ran.out
-
-
-def test_words_without_a_vector_are_65_when_they_are_to_be():
-    refused(here("self", "zzxqy vrrmph", "--oov", "error"), 65, "zzxqy", "--oov zero")
-    refused(here("self", "zzxqy vrrmph", "--oov", "skip"), 65, "--oov")
-    refused(here("vectors", "nearest", "zzxqy"), 65, "zzxqy")
-
-
 def files(suffix: str, *contents: str | bytes) -> list[tuple[str, bytes]]:
     """Return bad files of this suffix, each with a name of its own; in a text, / stands for a new line."""
     texts = [one.replace("/", "\n").encode() if isinstance(one, str) else one for one in contents]
@@ -214,16 +182,6 @@ MASKS = [
 def test_a_bad_mask_file_is_65_and_named(name, content, at):
     Path(name).write_bytes(content)
     refused(here("self", "a b", "-e", "random", "--mask", name, "--mask-true", "allowed"), 65, name)
-
-
-def test_a_mask_of_python_objects_is_65_and_runs_nothing(at):
-    class Evil:
-        def __reduce__(self):
-            return os.mkdir, (str(at / "owned"),)
-
-    np.save("evil.npy", np.array([[Evil(), 1], [1, 1]], dtype=object), allow_pickle=True)
-    refused(attn("self", "a b", "-e", "random", "--mask", "evil.npy", "--mask-true", "allowed"), 65)
-    assert not Path("owned").exists()
 
 
 def test_a_mask_file_without_its_meaning_is_2(at):
@@ -357,12 +315,6 @@ def test_a_bad_table_of_vectors_is_65_or_read_without_the_bad_note_but_never_a_b
         if ran.code:
             refused(ran, 65)
         assert "nan" not in ran.out
-
-
-def test_a_table_of_vectors_that_are_not_finite_is_65_and_names_a_word(at):
-    Path("t.safetensors").write_bytes(TABLES["nan"])
-    refused(here("self", "a b", "-e", "t.safetensors"), 65, "t.safetensors")
-    refused(here("vectors", "nearest", "a", "-e", "t.safetensors"), 65, "t.safetensors")
 
 
 @linux
@@ -583,11 +535,6 @@ def test_any_mix_of_options_ends_with_a_result_or_with_one_line(at):
 def test_an_error_in_json_is_one_object_on_standard_error(args, code, at):
     refused_as_json(here(*args), int(code))
     assert list(at.iterdir()) == []
-
-
-def test_an_error_in_json_by_variable_is_one_object_too():
-    refused_as_json(here("self", "x", env={"ATTN_FORMAT": "json", "ATTN_SEED": "-1"}), 78)
-    refused(here("self", "", "-f", "table", env={"ATTN_FORMAT": "json"}), 65)
 
 
 @linux

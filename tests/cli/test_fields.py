@@ -8,7 +8,7 @@ import jsonschema_rs
 import pytest
 
 from attn_cli import Settings, trace_self
-from attn_cli.settings.output import every_key, keys_of
+from attn_cli.settings.output import keys_of
 from tests.alike import assert_alike
 from tests.shell import here
 from tests.thorough import like_cases
@@ -170,7 +170,3 @@ def test_a_partial_record_may_have_each_key_of_a_complete_one(kind):
     definitions = SCHEMA["$defs"]
     assert list(definitions[f"partial_{kind}"]["properties"]) == list(definitions[kind]["properties"])
     assert set(definitions[f"{kind}_required"]["required"]) <= set(definitions[kind]["properties"])
-
-
-def test_every_kind_s_keys_are_known():
-    assert {"weights", "answer", "acts", "changes", "examples", "all"} <= set(every_key())

@@ -85,12 +85,6 @@ def test_the_suffix_says_what_is_drawn():
 
 
 @needed
-def test_an_svg_goes_to_standard_output_too():
-    ran = here(*TEXT, "--figure", "bars", "-f", "svg")
-    assert ran.code == 0 and ran.out.startswith("<?xml") and ">cat</text>" in ran.out
-
-
-@needed
 def test_all_heads_are_computed_for_a_figure_of_them_and_one_head_is_refused():
     assert here(*TEXT, "--figure", "heads", "-o", "x.svg").code == 0
     assert ">head 1</text>" in Path("x.svg").read_text()

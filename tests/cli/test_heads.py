@@ -62,16 +62,6 @@ def test_every_head_of_a_file_has_the_name_of_what_it_does(file):
     assert previous["heads"][0]["shares"]["previous"] == pytest.approx(expected)
 
 
-def test_the_rollout_is_that_of_the_layers_up_to_the_one_asked_for(file):
-    rolled = np.eye(N)
-    for number, layer in enumerate(weights()):
-        rolled = (0.5 * layer.mean(axis=0) + 0.5 * np.eye(N)) @ rolled
-        found = record("--weights", file, "--rollout", "--layer", str(number))
-        np.testing.assert_allclose(found["rollout"], rolled, atol=1e-12)
-        assert [one["layer"] for one in found["layers"]] == [number]
-    np.testing.assert_allclose(record("--weights", file, "--rollout")["rollout"], rolled, atol=1e-12)
-
-
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
 def test_the_screen_has_a_map_of_each_head_and_fits(file, width):
     ran = here("heads", "--weights", file, "--width", str(width), "--rollout")

@@ -10,19 +10,13 @@ from attn_cli.core.masks import MASKS
 from attn_cli.core.scores import SCORES
 from attn_cli.errors import SettingError
 from attn_cli.inputs.matrices import given_from
-from attn_cli.io.terminal import Terminal
 from attn_cli.learn.relations import RELATIONS
 from attn_cli.models.model_file import BUNDLED as MODELS
 from attn_cli.models.model_file import bundled as bundled_model
-from attn_cli.pipeline.sources.text import trace_self
-from attn_cli.render.formats import formats, render
-from attn_cli.render.palette import DARK, LIGHT
 from attn_cli.settings.declare import declared
-from attn_cli.settings.output import PALETTES, View
+from attn_cli.settings.output import View
 from attn_cli.settings.settings import HEADS, Settings
 from attn_cli.settings.training import ModelTraining, VectorTraining
-from attn_cli.vectors.lookup import look_up, nearest
-from attn_cli.vectors.table import bundled
 from tests.alike import assert_alike
 from tests.shell import here
 
@@ -79,14 +73,6 @@ def test_an_error_of_a_setting_names_the_field_in_python_and_the_option_on_the_c
     assert (ran.code, ran.err) == (2, "attn: --pad cannot be 0. Give a whole number from 1 to 10,000.\n")
 
 
-def test_every_format_and_every_palette_is_drawn():
-    trace = trace_self("a b", Settings(embedding="random"))
-    for format in formats():
-        if format != "npy":
-            assert render(trace, View(format=format), Terminal())
-    assert set(PALETTES) == {*DARK, *LIGHT}
-
-
 def test_a_score_and_a_mask_rule_that_are_added_to_the_registries_are_known_everywhere(monkeypatch, at):
     monkeypatch.setitem(SCORES, "double", SCORES["dot"]._replace(help="double is a name of its own"))
     monkeypatch.setitem(MASKS, "everything", MASKS["none"])
@@ -101,12 +87,6 @@ def test_a_score_and_a_mask_rule_that_are_added_to_the_registries_are_known_ever
     usual = json.loads(here(*chosen, "--score", "dot").out)
     assert record["score"] == "double"
     assert_alike(record["weights"], usual["weights"])
-
-
-def test_help_shows_the_settings_by_group():
-    shown = here("self", "--help").out
-    headings = ["Arguments:", "Text:", "Vectors:", "Attention:", "What is shown:", "Output:", "Help:"]
-    assert [line for line in shown.splitlines() if line in headings] == headings
 
 
 @pytest.mark.parametrize("kind", [VectorTraining, ModelTraining])
@@ -124,16 +104,3 @@ def test_the_heads_that_are_offered_are_those_of_the_default_model_and_of_the_re
     names = [head.name for head in bundled_model(MODELS[0]).last.heads]
     assert list(HEADS) == [*names, "mean", "all"]
     assert names == [name for name, one in RELATIONS.items() if not one.of_passages]
-
-
-def test_the_bundled_vectors_know_the_words_of_the_tutorials_and_put_colour_next_to_color():
-    table = bundled()
-    words = (
-        "the quick brown fox jumped over the lazy dog cat sat on mat she likes coffee Manchester United hopes to "
-        "perform better Taylor is setting new benchmarks with her Eras Tour brand model color colour black "
-        "performance battery top speed horse power query key value attention"
-    )
-    assert [word for word in words.split() if look_up(word, table) is None] == []
-    form, vector = look_up("color", table)
-    assert nearest(table, vector, 1, [form])[0][0] == "colour"
-    assert len(table.matrix) >= 30_000 and table.dim == 100

@@ -1,16 +1,13 @@
 """A mistyped name: the error asks whether the nearest one was meant, whatever it names."""
 
-import ast
 from pathlib import Path
 
 import pytest
 
 from attn_cli.cli.report_error import MOVED
-from attn_cli.core.attend import attend
-from attn_cli.errors import UsageError, did_you_mean
-from attn_cli.settings.settings import Settings
+from attn_cli.errors import did_you_mean
 from tests.cli.tables import told, typed
-from tests.docs import ROOT, commands
+from tests.docs import commands
 from tests.shell import here
 from tests.thorough import like_cases
 
@@ -103,29 +100,11 @@ def test_what_is_like_no_known_name_is_not_guessed():
     assert "Did you mean" not in here("self", "a b", "--head", "99").err
 
 
-def test_python_is_asked_the_same():
-    one = [[1.0]]
-    for wrong in ({"mask": "casual"}, {"score": "scled"}):
-        with pytest.raises(UsageError, match=r"Did you mean (causal|scaled)\? "):
-            attend(one, one, one, **wrong) if "mask" in wrong else Settings(**wrong)
-
-
 def test_the_question_is_inert_and_names_as_many_as_wanted():
     assert did_you_mean("re", ["re\x1b[31m"]) == ""
     assert did_you_mean("red!", ["red\x1b"]) == "Did you mean 'red\\x1b'? "
     assert did_you_mean("cat", ["cats", "cot", "dog"], 3) == "Did you mean cats or cot? "
     assert did_you_mean("MEAN", ["mean", "all"]) == "Did you mean mean? "
-
-
-def test_one_function_knows_what_is_like_a_name():
-    """Whoever compares spellings by himself would guess otherwise than the rest."""
-    using = {
-        path.relative_to(ROOT).as_posix()
-        for path in (ROOT / "attn_cli").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Import) and any(name.name == "difflib" for name in node.names)
-    }
-    assert using == {"attn_cli/errors.py"}
 
 
 @pytest.mark.parametrize("gone", [name.removeprefix("attn ") for name in MOVED])

@@ -1,13 +1,12 @@
 """`attn_cli.show`: weights from Python, by the path of `attn show`."""
 
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
 from attn_cli import AttnError, Settings, show
-from tests.shell import attn, surroundings
+from tests.shell import attn
 
 WORDS = "the cat sat down"
 
@@ -120,9 +119,3 @@ def test_what_are_no_weights_is_refused_in_one_line(given, tokens, context, says
         show(given, tokens, context)
     assert isinstance(caught.value, AttnError) and caught.value.code == 65
     assert says in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_the_import_of_the_package_loads_neither_numpy_nor_torch():
-    code = "import attn_cli, sys; print({'numpy', 'torch', 'rich'} & set(sys.modules))"
-    ran = subprocess.run([sys.executable, "-c", code], env=surroundings(), capture_output=True, text=True)
-    assert ran.stdout == "set()\n"

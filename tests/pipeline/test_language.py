@@ -12,7 +12,7 @@ from attn_cli.errors import UsageError
 from attn_cli.io.files import data_path
 from attn_cli.learn.language_score import perplexity
 from attn_cli.models.encoder import MASK, UNKNOWN, causal, matrix_of
-from attn_cli.models.model_file import BUNDLED, bundled
+from attn_cli.models.model_file import bundled
 from attn_cli.vectors.lookup import embed
 from attn_cli.vectors.table import bundled as vectors
 from tests.alike import FLOAT32, assert_alike
@@ -288,7 +288,3 @@ def test_the_screen_says_what_the_model_is():
     assert "was not trained for any relation; it was found to look from a word to the one before" in " ".join(
         ran.out.split()
     )
-
-
-def test_all_bundled_models_are_known():
-    assert BUNDLED == ("roles", "roles-deep", "language")
