@@ -112,16 +112,6 @@ def test_an_unknown_key_is_wrong_usage(fields, said):
     assert ran.err.count("\n") == 1 and said in json.loads(ran.err)["error"]["message"] + ran.err
 
 
-@pytest.mark.parametrize(
-    "more", [(), ("-f", "csv"), ("-f", "html"), ("-f", "npy", "-o", "x.npy"), ("-o", "x.md")]
-)
-def test_other_formats_have_no_fields(more):
-    ran = here("self", TEXT, *RANDOM, "--fields", "weights", *more)
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.err == "attn: --fields requires -f json or -f jsonl.\n"
-    assert not list(Path.cwd().iterdir())
-
-
 def test_a_variable_chooses_keys_and_leaves_what_has_no_such_keys_alone():
     env = {"ATTN_FIELDS": "weights"}
     ran = here(*COMMANDS["self"], "-f", "json", env=env)

@@ -5,49 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cli.tables import told, typed
+from tests.cli.tables import typed
 from tests.cli.test_completion import blocked
 from tests.shell import attn, here
 from tests.thorough import like_cases
 
 TEXT = ("self", "the cat sat", "-e", "random", "--heads", "2")
-
-
-@pytest.mark.parametrize(
-    ("args", "said"),
-    told(
-        """
-        --figure links => ends in .png, .pdf or .svg
-        --figure links -o x.txt => not into 'x.txt'. Type -o links.png.
-        --figure bars -o x.png -f table => Leave out -f | --figure lnks -o x.png => Did you mean links?
-        -f csv -o x.png => cannot hold csv | -o x.jpg => .png | --dpi 300 => --dpi applies only to figures
-        --size 8x4 -o x.svg => --size applies only to figures
-        --title '' -f json => --title applies only to figures | --dpi 29 -o x.png => 30 to 1,200
-        --size 8 -o x.png => as 8x4.5 | --size 0x4 -o x.png => 1 to 50 inches
-        --show mask -o x.png => --show mask has no figure
-        """
-    ),
-)
-def test_what_is_no_figure_is_refused_in_one_line(args, said, at):
-    ran = here(*TEXT, *args)
-    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1) and said in ran.err
-    assert list(at.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    "args",
-    typed(
-        """
-        explain "the cat" --only scores -o x.png | explain "the cat" --swap cat=dog -o x.png
-        explain "the cat" --pause -o x.png | example -o x.png | example dictionary -o x.png
-        lookup cat dog=1 -o x.png | compare "the cat" --vary score=scaled,dot --figure links -o x.png
-        """
-    ),
-)
-def test_what_has_no_figure_says_so(args, at):
-    ran = here(*args)
-    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
-    assert list(at.iterdir()) == []
 
 
 def test_without_matplotlib_the_message_is_the_line_that_installs_it(at, monkeypatch):

@@ -101,8 +101,7 @@ def test_a_long_text_and_many_heads_are_maps_of_blocks(tmp_path):
     ("args", "says"),
     told(
         """
-        "a text" => Say whose heads | "a text" --weights FILE => leave out the text
-        "a text" -m somewhere --array x => --array requires --weights
+        "a text" --weights FILE => leave out the text
         --weights FILE --context x => --context requires --model | --weights FILE --kind self => --kind requires --model
         --weights FILE --layer 3 => There is no layer 3. Layers are 0 to 2.
         --weights FILE --layer -1 => --layer cannot be -1 | --weights FILE -f csv => heads has no csv form

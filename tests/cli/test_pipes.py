@@ -144,11 +144,6 @@ def test_tables_and_bars_are_drawn_in_a_picture_and_in_a_page(format, suffix, at
     assert (text == attn("masked", FOX, "-f", suffix).out) == (format == "table")
 
 
-def test_bars_are_still_no_walk_and_no_check(at):
-    ran = here("explain", FOX, "--only", "scores", "-f", "bars", "-o", "x.svg")
-    assert "--only has no bars form" in ran.err and list(at.iterdir()) == []
-
-
 def test_a_width_that_is_no_number_above_0_is_no_width_and_columns_are_kept_also_in_a_pipe():
     usual = here("self", FOX).out
     for columns in ("0", "abc", "-5", "", "1e3", "٣٠", "9" * 40):

@@ -284,18 +284,6 @@ def test_a_pause_where_nobody_watches_is_none():
     assert ran.out == attn("explain", TEXT).out
 
 
-@pytest.mark.parametrize("options", [["-f", "json"], ["-o", "walk.md"], ["-f", "bars"]])
-def test_a_pause_in_a_file_is_wrong_usage(at, options):
-    for command in (["explain", TEXT], ["example", "coffee"], ["example", "dictionary"]):
-        ran = here(*command, "--pause", *options)
-        assert ran.code == 2 and "--pause" in ran.err and not list(at.iterdir())
-
-
-def test_a_pause_needs_one_example():
-    ran = here("example", "--pause")
-    assert ran.code == 2 and "coffee" in ran.err
-
-
 def test_a_standing_format_gives_way_to_a_pause(at):
     Path("attn.toml").write_text('format = "csv"\n')
     ran = here("explain", TEXT, "--pause")

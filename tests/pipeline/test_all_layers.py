@@ -144,18 +144,6 @@ def test_a_learned_model_of_several_layers_has_them_too():
     assert ran.code == 0 and "0.mean" in ran.out
 
 
-@pytest.mark.parametrize("args", [("self", "a b", "-e", "random"), ("self", "a b", "-p", "identity")])
-def test_without_layers_there_are_none_to_show(args):
-    ran = here(*args, "--layer", "all")
-    assert ran.code == 2 and ran.err.count("\n") == 1 and "--layer all needs a model" in ran.err
-
-
-@pytest.mark.parametrize("value", ["x", "-1", "1.5", "ALL", "100001"])
-def test_a_layer_is_a_number_or_all(value, folder):
-    ran = here("self", TEXT, "-m", folder, "--layer", value)
-    assert ran.code == 2 and ran.err.count("\n") == 1 and "--layer cannot be" in ran.err
-
-
 def test_one_layer_is_compared_at_a_time(folder):
     ran = here("compare", TEXT, "-m", folder, "--vary", "layer=0,all")
     assert ran.code == 2 and "One layer is compared at a time" in ran.err

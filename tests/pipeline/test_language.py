@@ -110,16 +110,6 @@ def test_other_commands_name_words_where_they_are_asked_to_and_no_other_model_do
     assert error.value.option == "--next-at"
 
 
-@pytest.mark.parametrize("command", ["masked", "self", "explain"])
-def test_no_words_after_each_word_are_wrong_usage(command):
-    ran = here(command, TEXT, *MODEL, "--next", "0", "--next-at", "all")
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.err == (
-        "attn: --next-at all has nothing to show with --next 0. Try --next 3, or leave out --next-at.\n"
-    )
-    assert here(command, TEXT, *MODEL, "--next", "0").code == 0
-
-
 def test_the_mask_alone_and_lines_of_a_file_have_the_words_that_are_asked_for(tmp_path):
     shown = record("masked", TEXT, *MODEL, "--show", "mask", "--next-at", "all")
     assert len(shown["next_words_at"]) == len(shown["query_tokens"]) and "mask_views" in shown

@@ -135,15 +135,11 @@ def test_an_untied_decoder_without_a_head_says_so(tmp_path):
 
 
 def test_without_a_model_it_is_wrong_usage(tmp_path):
-    for command in ("self", "masked", "explain"):
-        ran = here(command, "a b", "--next", "3")
-        assert ran.code == 2 and "--model" in ran.err and ran.err.count("\n") == 1
     with pytest.raises(UsageError, match="needs a model"):
         trace_self("a b", Settings(next=1))
     with pytest.raises(SettingError):
         Settings(next=51)
     assert here("self", "a b", "-m", causal(tmp_path), "--next", "-1").code == 2
-    assert here("compare", "a b", "--next", "3", "--vary", "score=dot,scaled").code == 2
 
 
 def test_a_standing_number_waits_for_a_model(tmp_path):

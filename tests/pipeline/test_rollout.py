@@ -131,8 +131,6 @@ def test_it_needs_layers_and_one_text(file, tmp_path):
         (("show", str(tmp_path / "one.npz")), "goes through layers, and"),
         (("show", str(tmp_path / "cross.npy")), "needs self-attention"),
         (("show", name, "--context-tokens", "a b c d"), "needs self-attention"),
-        (("self", "a b", "-e", "random"), "the layers of a pretrained model"),
-        (("self", "the cat", "-p", "roles-deep"), "the layers of a pretrained model"),
     ):
         ran = here(*args, "--head", "rollout")
         assert ran.code == 2 and ran.err.count("\n") == 1 and says in ran.err

@@ -59,11 +59,6 @@ def test_one_layer_is_not_several(layer, tmp_path):
     assert "needs several layers" in refused(lone, "--layer", layer, code=2)
 
 
-def test_the_mean_goes_with_saved_weights_alone():
-    ran = here("self", "a b", "-p", "roles-deep", "--layer", "mean")
-    assert ran.code == 2 and "--layer mean applies only to saved weights" in ran.err
-
-
 @pytest.mark.parametrize("head", ["0", "all", "mean"])
 @pytest.mark.parametrize("form", ["json", "csv", "tsv"])
 def test_what_shows_layers_is_read_again_with_its_layers(path, head, form, tmp_path):

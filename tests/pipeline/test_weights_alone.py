@@ -113,15 +113,6 @@ def test_settings_are_compared_and_lines_of_a_file_shaped(folder, at):
     assert json.loads(ran.out) == json.loads(attn("self", TEXT, "-m", folder, *shape[:2], "-f", "json").out)
 
 
-@pytest.mark.parametrize("command", ["self", "masked", "explain"])
-@pytest.mark.parametrize("option", ["--join-pieces", "--hide-special", "--renormalize"])
-def test_without_a_model_there_are_no_pieces(command, option):
-    ran = here(command, "a b", "-e", "random", option)
-    assert ran.code == 2 and ran.err.count("\n") == 1 and f"{option} needs a model" in ran.err
-    variable = "ATTN_" + option[2:].upper().replace("-", "_")
-    assert here(command, "a b", "-e", "random", env={variable: "1"}).code == 0
-
-
 @pytest.mark.parametrize(
     ("args", "says"),
     [

@@ -43,12 +43,6 @@ def test_it_joins_the_mask_and_the_padding(tmp_path):
     assert both["weights"][0] == [0.0] * 4  # nothing is left to look at
 
 
-def test_an_unknown_token_is_refused():
-    ran = here("self", FOX, "--without", "cat")
-    assert ran.code == 2
-    assert "There is no token 'cat' to switch off." in ran.err
-
-
 @pytest.mark.parametrize(
     "command",
     [
