@@ -5,19 +5,29 @@ import pytest
 
 from attn_cli import Settings, trace_cross, trace_self
 
+PLAIN = Settings()
+CROWD = "the " + " ".join(map(chr, range(0x4E00, 0x4E00 + 12)))
+
 
 def note(trace):
     (found,) = [note for note in trace.notes if note.startswith("No vector for")]
     return found
 
 
-@pytest.mark.parametrize("projection", ["roles", "roles-deep"])
-def test_unknown_words_that_start_alike_are_named_and_no_others(projection):
-    trace = trace_self("grumf 中文 zwunt 日本 the", Settings(projection=projection))
-    assert trace.unknown == ("grumf", "中文", "zwunt", "日本")
-    assert note(trace).endswith(
-        "features of their spelling (shape, endings), which are the same for 中文 and 日本."
-    )
+@pytest.mark.parametrize(
+    ("text", "settings", "end"),
+    [
+        ("grumf 中文 zwunt 日本 the", Settings(projection="roles"), "the same for 中文 and 日本."),
+        ("grumf 中文 zwunt 日本 the", Settings(projection="roles-deep"), "the same for 中文 and 日本."),
+        ("the grumf sat", PLAIN, "builds a vector from features of its spelling (shape, endings)."),
+        ("the grumf zwunt sat", PLAIN, "builds a vector from features of their spelling (shape, endings)."),
+        (CROWD, PLAIN, " and 4 more."),
+        ("the 中文 日本 sat", Settings(oov="zero"), ": zeros stand in."),
+        ("the 中文 日本 sat", Settings(oov="random"), ": random vectors stand in."),
+    ],
+)
+def test_unknown_words_that_start_alike_are_named_and_no_others(text, settings, end):
+    assert note(trace_self(text, settings)).endswith(end)
 
 
 def test_words_that_are_named_have_equal_vectors_and_the_others_have_not():
@@ -27,25 +37,5 @@ def test_words_that_are_named_have_equal_vectors_and_the_others_have_not():
         for j in range(i):
             is_same = np.array_equal(trace.x_query[i], trace.x_query[j])
             assert is_same == (one in told and trace.query_tokens[j] in told and i // 4 == j // 4)
-
-
-def test_the_words_of_both_texts_are_compared():
-    trace = trace_cross("日本 cats", "中文 dogs", Settings())
-    assert "which are the same for 日本 and 中文." in note(trace)
-
-
-def test_one_unknown_word_and_unequal_ones_are_not_said_to_be_the_same():
-    for text, whose in (("the grumf sat", "its"), ("the grumf zwunt sat", "their")):
-        assert note(trace_self(text, Settings())).endswith(
-            f"builds a vector from features of {whose} spelling (shape, endings)."
-        )
-
-
-def test_with_zeros_nothing_is_said_of_spelling():
-    for oov in ("zero", "random"):
-        assert "spelling" not in note(trace_self("the 中文 日本 sat", Settings(oov=oov)))
-
-
-def test_a_crowd_of_words_that_start_alike_is_counted():
-    words = " ".join(map(chr, range(0x4E00, 0x4E00 + 12)))
-    assert note(trace_self(f"the {words}", Settings())).endswith(" and 4 more.")
+    both = trace_cross("日本 cats", "中文 dogs", PLAIN)
+    assert both.unknown == ("日本", "中文") and "which are the same for 日本 and 中文." in note(both)

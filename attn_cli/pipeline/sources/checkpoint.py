@@ -11,6 +11,7 @@ import numpy as np
 
 from attn_cli.core import masks
 from attn_cli.core.attend import output_of
+from attn_cli.core.attention import project
 from attn_cli.core.head_weights import Rotated
 from attn_cli.core.scores import scale_of
 from attn_cli.models.checkpoints.layers import LayerSteps
@@ -119,9 +120,8 @@ class Reading(NamedTuple):
         one = self._as_asked(steps, asked)
 
         def finish(trace: Trace) -> Trace:
-            if len(trace.heads) == len(trace.head_names) and _is_own(
-                asked
-            ):  # layers above need not attend again
+            if _is_own(asked) and len(trace.heads) == len(trace.head_names):
+                # Layers above need not attend again.
                 steps.keep(np.array([[head.output for head in trace.heads]]))
             notes = tuple(dict.fromkeys((*self.notes, *trace.notes)))
             ids, key_ids = self.query.ids, self.key.ids
@@ -205,11 +205,7 @@ class Reading(NamedTuple):
             replace(head, W=kept.heads[int(head.name)], qk_norm=kept.qk_norm) for head in trace.heads
         )
         X, context = (M[0].astype(trace.settings.dtype) for M in (steps.projected, steps.context))
-        parts = {
-            "its token": True,
-            "its place": words.positions or words.sinusoids,
-            "its segment": words.types,
-        }
+        is_there = {"token": True, "place": words.positions or words.sinusoids, "segment": words.types}
         about = trace.projection._replace(
             layout="in-out",
             x_is_normed=steps.projected is not steps.x,
@@ -219,7 +215,7 @@ class Reading(NamedTuple):
             trace,
             heads=heads,
             shown=next((head for head in heads if head.name == trace.shown.name), trace.shown),
-            x_parts=tuple(part for part, is_there in parts.items() if is_there),
+            x_parts=tuple(f"its {part}" for part, is_used in is_there.items() if is_used),
             x_query=X,
             x_key=X if steps.context is steps.projected else context,
             embedding=trace.embedding._replace(dim=X.shape[1]),
@@ -233,17 +229,15 @@ class Reading(NamedTuple):
         """Return what W_o makes of all heads of the layer (n_q, d), which attend anew if not as the model does."""
         settings = trace.settings
         is_scaled = isclose(trace.scale, steps.ready.scale, rel_tol=1e-6) and trace.score != "cosine"
-        joined: Array
         if is_scaled and _is_own(replace(settings, score=None)):
-            joined = self.run.joined(steps)[0]
-            return joined
+            made: Array = self.run.joined(steps)[0]
+            return made
         if kept.W_o is None:
             return None
         heads = (_head(steps, h, trace.own_scale, trace.temperature) for h in range(self.stack.heads))
         work = Work(tuple(heads), mask, trace.score, trace.temperature, settings.threads)
         outputs = [output_of(work.head_input(head), work.threads, None) for head in work.heads]
-        joined = np.concatenate(outputs, axis=1) @ kept.W_o
-        return joined if kept.b_o is None else joined + kept.b_o
+        return project(np.concatenate(outputs, axis=1), kept.W_o, kept.b_o)
 
 
 def read_texts(kind: str, text: str, context: str | None, settings: Settings, model: OpenModel) -> Reading:
@@ -269,8 +263,7 @@ def read_texts(kind: str, text: str, context: str | None, settings: Settings, mo
 
 
 def _is_own(settings: Settings) -> bool:
-    tried = (settings.mask, settings.score, settings.without or None)
-    return tried == (None, None, None) and settings.temperature == 1
+    return settings.temperature == 1 and not (settings.mask or settings.score or settings.without)
 
 
 def _head(steps: LayerSteps, h: int, scale: float | None, temperature: float) -> Head:
