@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -44,22 +43,36 @@ def close(found, expected, within=1e-5):
     np.testing.assert_allclose(found, expected, rtol=0, atol=within)
 
 
+def trace_of(kind, folder, context=None, keep_weights=False, **settings):
+    return trace_checkpoint(kind, TEXT, context, Settings(**settings), str(folder), keep_weights=keep_weights)
+
+
+def dabca(folder, keep_weights=False, **settings):
+    """What the GPT-2 of six letters makes of five."""
+    return trace_checkpoint("self", "dabca", None, Settings(**settings), folder, keep_weights=keep_weights)
+
+
+def softmax(scores, mask=None):
+    scores = scores if mask is None else np.where(mask, scores, -np.inf)
+    exps = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return exps / exps.sum(axis=1, keepdims=True)
+
+
 def test_a_head_of_a_gpt2_is_a_trace(gpt2_folder):
     layers, _ = by_loops(gpt2(), [3, 0, 1, 2, 0])
-    trace = trace_checkpoint("self", "dabca", None, Settings(layer=0, head="1"), gpt2_folder)
+    trace = dabca(gpt2_folder, layer=0, head="1")
     assert trace.query_tokens == trace.key_tokens == ("d", "a", "b", "c", "a")
     assert (trace.kind, trace.mask_name, trace.projection.layer) == ("masked", "causal", 0)
     assert trace.head_names == ("0", "1") and trace.shown.name == "1"
     close(trace.weights, layers[0][1])
     close(trace.weights @ trace.shown.v, trace.output)
     assert trace_checkpoint("masked", "ab", None, Settings(), gpt2_folder).projection.layer == 1
-    mean = trace_checkpoint("self", "dabca", None, Settings(head="mean"), gpt2_folder)
+    mean = dabca(gpt2_folder, head="mean")
     close(mean.weights, layers[1].mean(axis=0))
 
 
 def test_ids_are_those_of_the_model_s_vocabulary(gpt2_folder):
-    settings = Settings(query="a", model=gpt2_folder)
-    trace = trace_checkpoint("self", "dabca", None, settings, gpt2_folder)
+    trace = dabca(gpt2_folder, query="a", model=gpt2_folder)
     assert trace.query_input_ids == trace.key_input_ids == (3, 0, 1, 2, 0)
     record = trace.to_dict()
     assert record["query_input_ids"] == [0, 0] and record["key_input_ids"] == [3, 0, 1, 2, 0]
@@ -71,15 +84,15 @@ def test_ids_are_those_of_the_model_s_vocabulary(gpt2_folder):
     assert "ids are those of the model's vocabulary" in walked
     told = here("explain", "dabca", "-m", gpt2_folder).out
     assert "Tokens and ids: d 3, a 0, b 1, c 2." in told
-    joined = trace_checkpoint("self", "dabca", None, Settings(hide_special=True), gpt2_folder)
+    joined = dabca(gpt2_folder, hide_special=True)
     assert joined.query_input_ids is None
 
 
 def test_another_mask_is_tried_in_the_layer_that_is_shown(gpt2_folder):
-    trace = trace_checkpoint("self", "dabca", None, Settings(mask="none"), gpt2_folder)
+    trace = dabca(gpt2_folder, mask="none")
     assert trace.mask is None and (trace.weights > 0).all()
     assert any("the layers below it used the model's own mask" in note for note in trace.notes)
-    lowest = trace_checkpoint("self", "dabca", None, Settings(mask="none", layer=0), gpt2_folder)
+    lowest = dabca(gpt2_folder, mask="none", layer=0)
     assert not any("below" in note for note in lowest.notes)
 
 
@@ -110,10 +123,6 @@ def test_what_a_model_does_not_have_is_refused(kind, text, context, settings, er
         trace_checkpoint(kind, text, context, Settings(**settings), gpt2_folder)
     with pytest.raises(InputError, match="not in the local"):
         trace_checkpoint("self", "a", None, Settings(), "no-such-model-here")
-
-
-def trace_of(kind, folder, context=None, **settings):
-    return trace_checkpoint(kind, TEXT, context, Settings(**settings), str(folder))
 
 
 @pytest.mark.parametrize(
@@ -168,10 +177,8 @@ def test_a_scale_and_a_softcap_of_its_own_are_in_the_record(softcap, transformer
             summed = summed + trace.shown.position_scores
         cap = softcap and softcap / temperature  # the temperature divides what the cap leaves
         capped = summed if cap is None else cap * np.tanh(summed / cap)
-        allowed = np.where(trace.mask, capped, -np.inf)
-        close(trace.shown.masked_scores[trace.mask], allowed[trace.mask])
-        exps = np.exp(allowed - allowed.max(axis=1, keepdims=True))
-        close(trace.weights, exps / exps.sum(axis=1, keepdims=True))
+        close(trace.shown.masked_scores[trace.mask], capped[trace.mask])
+        close(trace.weights, softmax(capped, trace.mask))
         if softcap is None:
             assert trace.shown.capped_scores is None
         else:
@@ -230,9 +237,7 @@ def test_content_and_distance_are_told_apart_where_vectors_are_turned(name, tran
             assert np.abs(head.position_scores).max() > 0.01
             final = head.scaled_scores + head.position_scores
             final = final if trace.softcap is None else trace.softcap * np.tanh(final / trace.softcap)
-            final = final if trace.mask is None else np.where(trace.mask, final, -np.inf)
-            exps = np.exp(final - final.max(axis=1, keepdims=True))
-            close(exps / exps.sum(axis=1, keepdims=True), weights)
+            close(softmax(final, trace.mask), weights)
             close(head.weights, weights)
 
 
@@ -276,19 +281,7 @@ def test_a_long_text_is_traced_in_blocks_as_a_short_one(transformers, tmp_path, 
     close(part.output, whole.output, FLOAT32)
 
 
-ALL_KINDS = [
-    "bert",
-    "albert",
-    "modernbert",
-    "gpt2",
-    "gpt_neox",
-    "llama",
-    "qwen2",
-    "qwen3",
-    "gemma2",
-    "gemma3",
-    "opt",
-]
+ALL_KINDS = [*TURNED[3:], "llama", "bert", "albert", "gpt2", "opt"]
 
 
 def projected(X, W, b):
@@ -298,8 +291,7 @@ def projected(X, W, b):
 @pytest.mark.parametrize("name", ALL_KINDS)
 def test_x_times_w_makes_queries_keys_and_values(name, transformers, tmp_path):
     model_of(CASES[name], transformers, tmp_path)
-    settings = Settings(layer=1, head="all")
-    trace = trace_checkpoint("self", TEXT, None, settings, str(tmp_path), keep_weights=True)
+    trace = trace_of("self", tmp_path, keep_weights=True, layer=1, head="all")
     checked(json.loads(json.dumps(trace.to_dict(steps=True))))
     for head in trace.heads:
         for letter, X in (("q", trace.x_query), ("k", trace.x_key), ("v", trace.x_key)):
@@ -312,13 +304,10 @@ def test_x_times_w_makes_queries_keys_and_values(name, transformers, tmp_path):
     assert trace.projection.x_is_normed == (name not in ("bert", "albert"))
     joined = projected(np.concatenate([head.output for head in trace.heads], axis=1), trace.W_o, trace.b_o)
     close(trace.layer_output, joined, 1e-5)
-    alone = trace_checkpoint(
-        "self", TEXT, None, Settings(layer=1, head="1"), str(tmp_path), keep_weights=True
-    )
+    alone = trace_of("self", tmp_path, keep_weights=True, layer=1, head="1")
     close(alone.layer_output, trace.layer_output, FLOAT32)
     close(alone.shown.W_q, trace.heads[1].W_q, 0)
-    warmer = Settings(layer=1, head="all", temperature=2.0, mask="none")
-    warmer = trace_checkpoint("self", TEXT, None, warmer, str(tmp_path), keep_weights=True)
+    warmer = trace_of("self", tmp_path, keep_weights=True, layer=1, head="all", temperature=2.0, mask="none")
     joined = projected(np.concatenate([head.output for head in warmer.heads], axis=1), warmer.W_o, warmer.b_o)
     close(warmer.layer_output, joined, FLOAT32)
     assert np.abs(warmer.layer_output - trace.layer_output).max() > 1e-3
@@ -347,9 +336,7 @@ def test_the_layer_output_of_bert_is_what_its_own_module_makes(transformers, tmp
     attention.self.query.register_forward_hook(lambda module, given, made: seen.update(x=given[0], q=made))
     with torch.no_grad():
         model(input_ids=torch.tensor([IDS]))
-    trace = trace_checkpoint(
-        "self", TEXT, None, Settings(layer=1, head="2"), str(tmp_path), keep_weights=True
-    )
+    trace = trace_of("self", tmp_path, keep_weights=True, layer=1, head="2")
     close(trace.layer_output, seen["output"][0].numpy())
     close(trace.x_query, seen["x"][0].numpy())
     close(trace.shown.q, seen["q"][0, :, 16:24].numpy())
@@ -358,9 +345,9 @@ def test_the_layer_output_of_bert_is_what_its_own_module_makes(transformers, tmp
 @pytest.mark.parametrize("kind", ["self", "masked", "cross"])
 def test_x_times_w_holds_for_an_encoder_and_a_decoder(kind, transformers, tmp_path):
     model_of(PAIRS["bart"], transformers, tmp_path)
-    context = None if kind == "self" else "a b c"
-    settings = Settings(layer=1, head="3")
-    trace = trace_checkpoint(kind, TEXT, context, settings, str(tmp_path), keep_weights=True)
+    trace = trace_of(
+        kind, tmp_path, None if kind == "self" else "a b c", keep_weights=True, layer=1, head="3"
+    )
     for letter, X in (("q", trace.x_query), ("k", trace.x_key), ("v", trace.x_key)):
         found = projected(X, getattr(trace.shown, f"W_{letter}"), getattr(trace.shown, f"b_{letter}"))
         close(found, getattr(trace.shown, letter), 2e-5)
@@ -368,11 +355,11 @@ def test_x_times_w_holds_for_an_encoder_and_a_decoder(kind, transformers, tmp_pa
 
 
 def test_without_steps_a_trace_of_a_model_holds_no_weights(gpt2_folder):
-    trace = trace_checkpoint("self", "dabca", None, Settings(), gpt2_folder)
+    trace = dabca(gpt2_folder)
     assert (
         trace.shown.W is None and trace.x_query is None and trace.W_o is None and trace.layer_output is None
     )
-    kept = trace_checkpoint("self", "dabca", None, Settings(), gpt2_folder, keep_weights=True)
+    kept = dabca(gpt2_folder, keep_weights=True)
     tensors, x = gpt2(), kept.x_query
     W, b = tensors["h.1.attn.c_attn.weight"], tensors["h.1.attn.c_attn.bias"]
     close(kept.shown.W_q, W[:, :4], 0)
@@ -388,8 +375,8 @@ def test_a_models_json_with_steps_is_read_again(name, transformers, tmp_path):
     from attn_cli.pipeline.sources.weights import trace_weights
 
     model_of(CASES[name], transformers, tmp_path)
-    settings = Settings(layer=1, temperature=0.5 if name == "gemma2" else 1.0)
-    trace = trace_checkpoint("self", TEXT, None, settings, str(tmp_path), keep_weights=True)
+    temperature = 0.5 if name == "gemma2" else 1.0
+    trace = trace_of("self", tmp_path, keep_weights=True, layer=1, temperature=temperature)
     record = checked(json.loads(json.dumps(trace.to_dict(steps=True))))
     text = json.dumps(record)
     again = trace_weights(read_saved(text.encode(), "made.json"), Settings())
@@ -435,32 +422,27 @@ def counted(monkeypatch):
 
 def test_a_layer_that_is_shown_attends_once(gpt2_folder, monkeypatch):
     made = counted(monkeypatch)
-    trace_checkpoint("self", "dabca", None, Settings(layer=0), gpt2_folder)
+    dabca(gpt2_folder, layer=0)
     assert made == []
-    trace_checkpoint("self", "dabca", None, Settings(), gpt2_folder)
+    dabca(gpt2_folder)
     assert made == [2], "the layer below"
     del made[:]
-    every = trace_checkpoint("self", "dabca", None, Settings(layer="all", head="all"), gpt2_folder)
+    every = dabca(gpt2_folder, layer="all", head="all")
     assert made == []
-    rolled = trace_checkpoint("self", "dabca", None, Settings(layer="all", head="rollout"), gpt2_folder)
+    rolled = dabca(gpt2_folder, layer="all", head="rollout")
     assert made == []
     with monkeypatch.context() as slow:
         slow.setattr("attn_cli.models.checkpoints.layers.LayerSteps.keep", lambda steps, output: None)
-        again = trace_checkpoint("self", "dabca", None, Settings(layer="all", head="all"), gpt2_folder)
+        again = dabca(gpt2_folder, layer="all", head="all")
     close([head.weights for head in every.heads], [head.weights for head in again.heads])
-    alone = trace_checkpoint("self", "dabca", None, Settings(head="rollout"), gpt2_folder)
+    alone = dabca(gpt2_folder, head="rollout")
     close(rolled.shown.weights, alone.weights)
 
 
 def test_a_layer_that_is_tried_otherwise_is_not_what_the_layers_above_read(gpt2_folder):
-    own = trace_checkpoint("self", "dabca", None, Settings(layer="all", head="all"), gpt2_folder)
-    for other in (
-        Settings(mask="none"),
-        Settings(temperature=9),
-        Settings(score="dot"),
-        Settings(without=("b",)),
-    ):
-        tried = trace_checkpoint("self", "dabca", None, replace(other, layer="all", head="all"), gpt2_folder)
+    own = dabca(gpt2_folder, layer="all", head="all")
+    for other in ({"mask": "none"}, {"temperature": 9}, {"score": "dot"}, {"without": ("b",)}):
+        tried = dabca(gpt2_folder, **other, layer="all", head="all")
         close(tried.heads[-1].q, own.heads[-1].q)
         assert np.abs(tried.heads[0].weights - own.heads[0].weights).max() > 0.01
 

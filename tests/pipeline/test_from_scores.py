@@ -32,43 +32,38 @@ def file(at):
     return lambda name="given.json", **given: written(at / name, given)
 
 
-def test_raw_scores_are_scaled_by_the_scale_that_is_given_and_by_nothing_else():
-    agrees(traced(scores=RAW, V=V, scale=0.5), attend(Q, K, V))
-    found = traced(scores=RAW, V=V)
-    agrees(found, attend(Q, K, V, scale=1))
-    assert any("used unscaled" in note for note in found.notes)
+MASKED, OTHER = np.where(MASK, RAW / 2, -np.inf), DRAW.random((2, 3, 5)) < 0.7
+BLANK = [[[x if x > -np.inf else None for x in row] for row in head] for head in MASKED.tolist()]
+ONE_V = np.stack([V[0]] * 2)
 
 
-def test_scaled_scores_are_not_scaled_again():
-    found = traced(scaled_scores=RAW / 2, V=V, scale=0.5)
-    agrees(found, attend(Q, K, V))
-    assert any("scaled already" in note for note in found.notes)
-
-
-def test_masked_scores_say_themselves_who_may_look_at_whom():
-    masked = np.where(MASK, RAW / 2, -np.inf)
-    blank = [[[x if x > -np.inf else None for x in row] for row in head] for head in masked.tolist()]
-    for given in (masked, blank):
-        found = traced(masked_scores=given, V=V)
-        agrees(found, attend(Q, K, V, MASK))
+@pytest.mark.parametrize(
+    ("given", "right", "note"),
+    [
+        ({"scores": RAW, "V": V, "scale": 0.5}, attend(Q, K, V), ""),
+        ({"scores": RAW, "V": V}, attend(Q, K, V, scale=1), "used unscaled"),
+        ({"scaled_scores": RAW / 2, "V": V, "scale": 0.5}, attend(Q, K, V), "scaled already"),
+        ({"masked_scores": MASKED, "V": V}, attend(Q, K, V, MASK), ""),
+        ({"masked_scores": BLANK, "V": V}, attend(Q, K, V, MASK), ""),
+        ({"masked_scores": MASKED, "V": V, "mask": OTHER}, attend(Q, K, V, MASK & OTHER), ""),
+        (
+            {"scores": RAW, "V": V, "scale": 0.5, "mask": "causal", "bias": BIAS},
+            attend(Q, K, V, "causal", BIAS),
+            "",
+        ),
+        ({"scores": RAW, "V": V, "scale": 0.5, "softcap": 0.7}, attend(Q, K, V, softcap=0.7), ""),
+        ({"scores": RAW, "V": V, "temperature": 3}, attend(Q, K, V, scale=1 / 3), ""),
+        ({"scores": RAW, "V": V[0]}, attend(Q, K, ONE_V, scale=1), ""),
+        ({"scores": RAW, "V": V[:1]}, attend(Q, K, ONE_V, scale=1), ""),
+    ],
+)
+def test_scores_are_scaled_masked_and_capped_as_they_say(given, right, note):
+    """Raw ones by the scale that is given and by nothing else; values may serve one head, some or all."""
+    found = traced(**given)
+    agrees(found, right)
+    assert not note or any(note in one for one in found.notes)
+    if "masked_scores" in given and "mask" not in given:
         assert (found.mask == MASK).all()
-
-
-def test_a_mask_beside_masked_scores_hides_more():
-    masked, other = np.where(MASK, RAW / 2, -np.inf), DRAW.random((2, 3, 5)) < 0.7
-    agrees(traced(masked_scores=masked, V=V, mask=other), attend(Q, K, V, MASK & other))
-
-
-def test_mask_bias_cap_and_temperature_are_applied():
-    agrees(traced(scores=RAW, V=V, scale=0.5, mask="causal", bias=BIAS), attend(Q, K, V, "causal", BIAS))
-    agrees(traced(scores=RAW, V=V, scale=0.5, softcap=0.7), attend(Q, K, V, softcap=0.7))
-    agrees(traced(scores=RAW, V=V, temperature=3), attend(Q, K, V, scale=1 / 3))
-
-
-def test_values_may_serve_one_head_some_or_all():
-    one = attend(Q, K, np.stack([V[0]] * 2), scale=1)
-    agrees(traced(scores=RAW, V=V[0]), one)
-    agrees(traced(scores=RAW, V=V[:1]), one)
 
 
 def test_without_values_there_are_weights_and_no_output(file):

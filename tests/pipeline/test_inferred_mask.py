@@ -87,45 +87,42 @@ def test_tokens_of_padding_are_told_from_the_start_of_a_text(weights, tokens, pa
     assert (~shown.any(axis=0)).sum() == pads
 
 
-def test_a_stated_causal_mask_excuses_the_rows_of_padding(tmp_path):
+def test_a_stated_causal_mask_excuses_the_rows_of_padding_and_no_others(tmp_path):
     path = file(tmp_path, left_padded("everything"))
     assert record(path, "--mask", "causal")["mask"] == EXPECTED.tolist()
     shown = record(path, "--mask", "none")
     assert shown["mask"] is None
     close(shown["weights"], left_padded("everything")[1, 0])
-
-
-def test_a_row_of_a_word_is_not_excused(tmp_path):
     weights = left_padded("nothing")
     weights[..., 3, :] = 1 / N
     assert "shuts query 3" in refused(file(tmp_path, weights), "--mask", "causal")
 
 
-def test_weights_that_look_at_what_the_attention_mask_hides_win(tmp_path):
-    weights = np.full((2, 2, N, N), 1 / N)
-    found = record(file(tmp_path, weights, "the", attention_mask=np.arange(N) >= PADS))
-    assert found["mask"] is None and any("is not used" in note for note in found["notes"])
+@pytest.mark.parametrize(
+    ("stated", "said"),
+    [
+        (np.arange(N) >= PADS, "is not used"),  # weights that look at what it hides win
+        (np.ones(3, int), "Ignored"),
+        (np.zeros(N, int), "Ignored"),
+        (np.full(N, 2), "Ignored"),
+        (np.ones((2, N), int), "Ignored"),
+    ],
+)
+def test_an_attention_mask_that_does_not_fit_the_weights_is_said_not_to_be_used(stated, said, tmp_path):
+    found = record(file(tmp_path, np.full((1, 1, N, N), 1 / N), "the", attention_mask=stated))
+    assert found["mask"] is None
+    assert any(said in note and "attention_mask" in note for note in found["notes"])
 
 
-@pytest.mark.parametrize("stated", [np.ones(3, int), np.zeros(N, int), np.full(N, 2), np.ones((2, N), int)])
-def test_an_attention_mask_that_does_not_fit_is_ignored_and_said_to_be(stated, tmp_path):
-    found = record(file(tmp_path, np.full((1, 1, N, N), 1 / N), attention_mask=stated))
-    assert any("Ignored" in note and "attention_mask" in note for note in found["notes"])
-
-
-def test_attention_from_each_token_to_itself_is_no_padding(tmp_path):
-    assert (
-        record(
-            saved(tmp_path / "a.npz", {"weights": np.eye(3), "tokens": np.array(["[CLS]", "a", "[SEP]"])})
-        )["mask"]
-        is None
-    )
-
-
-def test_padding_on_the_right_under_a_causal_mask_stays_as_it_was(tmp_path):
-    weights = np.tri(4) * np.array([1, 1, 0, 0])
-    weights /= weights.sum(axis=-1, keepdims=True)
-    path = saved(tmp_path / "a.npz", {"weights": weights, "tokens": np.array(["a", "b", "<pad>", "<pad>"])})
-    found = record(path)
-    assert found["mask"] == (np.tri(4) * [1, 1, 0, 0]).astype(bool).tolist()
+@pytest.mark.parametrize(
+    ("weights", "tokens", "mask"),
+    [
+        (np.eye(3), ["[CLS]", "a", "[SEP]"], None),  # each token at itself is no padding
+        (np.tri(4) * [1, 1, 0, 0], ["a", "b", "<pad>", "<pad>"], np.tri(4) * [1, 1, 0, 0]),
+    ],
+)
+def test_zeros_elsewhere_are_masked_as_they_are(weights, tokens, mask, tmp_path):
+    weights = weights / weights.sum(axis=-1, keepdims=True)
+    found = record(saved(tmp_path / "a.npz", {"weights": weights, "tokens": np.array(tokens)}))
+    assert found["mask"] == (mask if mask is None else mask.astype(bool).tolist())
     close(found["weights"], weights)

@@ -44,17 +44,14 @@ is_valid = jsonschema_rs.validator_for(SCHEMA).is_valid
 BARS = "▁▂▃▄▅▆▇█"
 PLAINLY = ("-e", "random", "--tokenizer", "whitespace")
 MANY = [f"x{i}" for i in range(1300)]
+SHUT = (" ".join(MANY), " ".join(MANY[:900]))
 CASES = {
     "self": (trace_self, (TEXT,), RANDOM),
     "causal": (trace_masked, (TEXT,), RANDOM),
     "window": (trace_masked, (TEXT,), replace(RANDOM, mask="window:20")),
     "padding": (trace_masked, (TEXT,), replace(RANDOM, pad=60)),  # at the end, where it sees every word
     "mean": (trace_self, (TEXT,), replace(RANDOM, heads=2, head="mean")),
-    "shut": (
-        trace_cross,
-        (" ".join(MANY), " ".join(MANY[:900])),
-        replace(RANDOM, mask="causal-bottom-right"),
-    ),
+    "shut": (trace_cross, SHUT, replace(RANDOM, mask="causal-bottom-right")),
     "learned": (trace_self, (TEXT,), Settings(tokenizer="whitespace")),
 }
 
@@ -78,6 +75,15 @@ def screen(trace, format="table", width=80, **more):
 
 def flat(text):
     return " ".join(text.split())
+
+
+def bits_of(row):
+    return -sum(w * math.log2(w) for w in row.tolist() if w > 0)
+
+
+def blocks_of(n, every=1):
+    """The pairs of edges of 40 blocks, or of each `every` of them."""
+    return list(pairwise([-(-i * n // 40) for i in range(0, 41, every)]))
 
 
 # The numbers, against the whole matrix
@@ -107,8 +113,7 @@ def test_the_long_view_has_block_means_entropies_and_counts_of_the_whole_matrix(
     check_blocks(view, whole)
     assert view.allowed.tolist() == allowed.sum(axis=1).tolist()
     for i in range(0, len(whole.query_tokens), 97):
-        expected = -sum(w * math.log2(w) for w in whole.weights[i].tolist() if w > 0)
-        assert view.entropy[i] == pytest.approx(expected, abs=1e-9)
+        assert view.entropy[i] == pytest.approx(bits_of(whole.weights[i]), abs=1e-9)
 
 
 @pytest.mark.parametrize("case", ["self", "causal", "shut"])
@@ -159,10 +164,9 @@ def test_strongest_links_that_may_not_be_all_are_not_said_to_be():
 def test_the_entropies_told_are_the_lowest_the_median_and_the_highest(case):
     trace, whole = traced(case), traced(case, full=True)
     bits = {}
-    for i, row in enumerate(whole.weights.tolist()):
-        keys = int(allowed_of(whole)[i].sum())
+    for i, (row, keys) in enumerate(zip(whole.weights, allowed_of(whole).sum(axis=1).tolist(), strict=True)):
         if keys > 1 and i not in whole.pad_queries:
-            bits[i] = -sum(w * math.log2(w) for w in row if w > 0), math.log2(keys)
+            bits[i] = bits_of(row), math.log2(keys)
     ordered = sorted(entropy for entropy, _ in bits.values())
     middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
     found = spread(trace, trace.long_view)
@@ -200,18 +204,12 @@ def test_a_map_fits_the_terminal_whole(case, encoding, width, shape):
     means = merged(trace.long_view, *shape).means
     dash = "–" if encoding == "utf-8" else "-"
     assert [[cell == dash for cell in row] for row in rows] == np.isnan(means).tolist()
-    darkest, lightest = (BARS[-1], BARS[0]) if encoding == "utf-8" else ("9", "0")
-    flat_means = means.ravel()
-    cells = "".join(rows)
-    assert (
-        cells[int(np.nanargmax(flat_means))] == darkest and cells[int(np.nanargmin(flat_means))] == lightest
-    )
+    ramp, cells = BARS if encoding == "utf-8" else "0123456789", "".join(rows)
+    assert (cells[int(np.nanargmax(means))], cells[int(np.nanargmin(means))]) == (ramp[-1], ramp[0])
     low, high = np.nanmin(means), np.nanmax(means)
-    for cell, mean in zip(cells, flat_means.tolist(), strict=True):
+    for cell, mean in zip(cells, means.ravel().tolist(), strict=True):
         if cell != dash:
-            step = (BARS if encoding == "utf-8" else "0123456789").index(cell)
-            steps = 8 if encoding == "utf-8" else 10
-            assert abs((mean - low) / (high - low) * steps - (step + 0.5)) <= 0.65
+            assert abs((mean - low) / (high - low) * len(ramp) - (ramp.index(cell) + 0.5)) <= 0.65
     assert re.search(rf"shades: {low:.2g} \S+ {high:.2g}", flat(text))
 
 
@@ -287,15 +285,9 @@ def test_pages_have_the_map_with_every_block_and_its_mean():
     assert titles == [f"{mean:.2g}" for mean in means.ravel().tolist()]
     latex = screen(traced("self"), "latex")
     assert latex.count(r"\attnheat{") >= 1600
-    ten = merged(traced("self").long_view, 10, 10).means
-    table = [
-        line.split(" | ")
-        for line in screen(traced("self"), "markdown").splitlines()
-        if re.match(r"\| \d+ w", line)
-    ]
-    assert [[*cells[1:-1], cells[-1].rstrip(" |")] for cells in table[:10]] == [
-        [f"{mean:.2g}" for mean in row] for row in ten.tolist()
-    ]
+    ten = merged(traced("self").long_view, 10, 10).means.tolist()
+    table = re.findall(r"^\| \d+ w\S* \| (.*) \|$", screen(traced("self"), "markdown"), re.MULTILINE)
+    assert table[:10] == [" | ".join(f"{mean:.2g}" for mean in row) for row in ten]
 
 
 @pytest.mark.parametrize("format", ["table", "bars", "markdown", "latex", "html", "svg", "csv", "json"])
@@ -327,8 +319,7 @@ def test_a_row_on_request_is_told_by_hand_in_a_few_lines(case):
     trace = traced(case, query=str(place))
     text = screen(trace)
     assert len(text.splitlines()) < 60 and text.count("q·k =") <= 2
-    row = whole.weights[place].tolist()
-    bits = -sum(w * math.log2(w) for w in row if w > 0)
+    row, bits = whole.weights[place].tolist(), bits_of(whole.weights[place])
     keys = int(allowed_of(whole)[place].sum())
     assert f"has an entropy of {bits:.2f} bits, like {2**bits:.0f} equally weighted keys" in flat(text)
     assert f"the maximum for {keys:,} keys is log2 {keys:,} = {math.log2(keys):.2f}." in flat(text)
@@ -413,12 +404,13 @@ def test_the_json_of_a_long_text_has_the_long_view(options):
     rows = record["query_rows"] or range(N)
     assert told["entropy"] == [view.entropy[i] for i in rows]
     assert told["allowed"] == [view.allowed[i] for i in rows]
-    values = [[math.nan if mean is None else mean for mean in row] for row in told["map"]["values"]]
-    np.testing.assert_array_equal(values, view.means)
-    assert told["map"]["allowed"] == view.counts.tolist()
-    assert told["map"]["query_edges"] == list(view.query_edges)
-    assert told["map"]["key_edges"] == list(view.key_edges)
-    assert told["map"]["of"] == "mean weight of a block's allowed links"
+    np.testing.assert_array_equal(np.array(told["map"].pop("values"), float), view.means)
+    assert told["map"] == {
+        "of": "mean weight of a block's allowed links",
+        "allowed": view.counts.tolist(),
+        "query_edges": list(view.query_edges),
+        "key_edges": list(view.key_edges),
+    }
 
 
 def test_a_query_that_sees_nothing_has_no_entropy_in_json_and_a_short_text_no_long_view():
@@ -467,8 +459,7 @@ def test_weights_from_elsewhere_have_a_long_view_too(tmp_path):
     np.save(tmp_path / "w.npy", weights)
     ran = here("show", str(tmp_path / "w.npy"), "-f", "json")
     values = np.array(json.loads(ran.out)["long_view"]["map"]["values"])
-    edges = [-(-i * 1100 // 40) for i in range(41)]
-    expected = [[weights[a:b, c:d].mean() for c, d in pairwise(edges)] for a, b in pairwise(edges)]
+    expected = [[weights[a:b, c:d].mean() for c, d in blocks_of(1100)] for a, b in blocks_of(1100)]
     np.testing.assert_allclose(values, expected)
     shown = here("show", str(tmp_path / "w.npy"), "--width", "80").out
     assert len(drawn_map(shown)) == 20 and not [word for word in ("softmax", "scale") if word in shown]
@@ -479,8 +470,7 @@ def test_a_text_of_some_hundred_words_has_the_same_screen_of_all_its_weights():
     trace = trace_self(text, RANDOM)
     shown = screen(trace)
     assert trace.long_view is None and not trace.condensed
-    edges = [-(-i * 300 // 40) for i in range(41)]
-    means = [[trace.weights[a:b, c:d].mean() for c, d in pairwise(edges)] for a, b in pairwise(edges[::2])]
+    means = [[trace.weights[a:b, c:d].mean() for c, d in blocks_of(300)] for a, b in blocks_of(300, 2)]
     cells = "".join(drawn_map(shown))
     assert len(cells) == 800
     assert cells[int(np.argmax(means))] == "█" and cells[int(np.argmin(means))] == "▁"
@@ -497,13 +487,9 @@ def test_the_mask_of_a_long_text_is_shown_where_it_ends(mask):
     low = 0 if mask == "causal" else 695
     assert row == "".join("T" if low <= j <= last else "F" for j in range(last - 20, last + 20))
     assert "Each cell is the share of about 50 queries x 25 keys that may be looked at." in flat(ran.out)
-    rows = [-(-i * N // 40) for i in range(0, 41, 2)]
-    columns = [-(-i * N // 40) for i in range(41)]
     beyond = 0 if mask == "causal" else 5
-    for drawn, (a, b) in zip(drawn_map(ran.out)[:20], pairwise(rows), strict=True):
-        is_shut = [
-            c - (b - 1) > beyond or (mask != "causal" and a - (d - 1) > 5) for c, d in pairwise(columns)
-        ]
+    for drawn, (a, b) in zip(drawn_map(ran.out)[:20], blocks_of(N, 2), strict=True):
+        is_shut = [c - (b - 1) > beyond or (mask != "causal" and a - (d - 1) > 5) for c, d in blocks_of(N)]
         assert [cell == "–" for cell in drawn] == is_shut
 
 

@@ -69,7 +69,8 @@ def test_a_causal_model_says_what_follows_the_last_token(tmp_path):
 
 def test_masked_names_five_unless_told_otherwise_and_other_commands_name_none(tmp_path):
     folder = causal(tmp_path)
-    assert len(trace_masked("dab", Settings(model=folder)).next_words.words) == 5
+    trace = trace_masked("dab", Settings(model=folder))
+    assert (len(trace.next_words.words), trace.mask_name, trace.notes) == (5, "causal", ())
     assert len(trace_masked("dab", Settings(model=folder, next=2)).next_words.words) == 2
     assert trace_masked("dab", Settings(model=folder, next=0)).next_words is None
     assert trace_self("dab", Settings(model=folder)).next_words is None
@@ -79,11 +80,6 @@ def test_masked_names_five_unless_told_otherwise_and_other_commands_name_none(tm
     (tmp_path / "lines").write_text("dab\n")
     line = attn("batch", str(tmp_path / "lines"), "--kind", "masked", "-m", folder, "--fields", "all").out
     assert_alike(json.loads(line), record_of("masked", "dab", "-m", folder), FLOAT32)
-
-
-def test_masked_leaves_a_model_its_own_mask(tmp_path):
-    trace = trace_masked("dab", Settings(model=causal(tmp_path)))
-    assert trace.mask_name == "causal" and trace.notes == ()
 
 
 def test_what_lies_above_the_layer_is_read_only_for_words(tmp_path, monkeypatch):
@@ -114,6 +110,9 @@ def test_an_encoder_fills_the_first_mask(tmp_path):
         assert trace.next_words.place == place and trace.next_words.fills
         same(trace.next_words, *likeliest(logits, PIECES, 4))
     assert "The text has [MASK] 2 times: the first, token 1, is filled." in trace.notes
+    every = trace_self(FRAMED, Settings(model=folder, next=2, next_at="all"))
+    assert every.next_words is not None and every.next_words_at is None
+    assert any("sees the words it would have to predict" in note for note in every.notes)
 
 
 @pytest.mark.parametrize(
@@ -127,11 +126,8 @@ def test_an_encoder_fills_the_first_mask(tmp_path):
 def test_a_note_says_why_a_model_names_no_words(text, pieces, head, told, tmp_path):
     record = record_of("self", text, "-m", encoder(tmp_path, pieces, head=head), "--next", "3")
     assert record["next_words"] is None and told in record["notes"][-1]
-
-
-def test_an_untied_decoder_without_a_head_says_so(tmp_path):
-    trace = trace_masked("dab", Settings(model=causal(tmp_path, tie_word_embeddings=False)))
-    assert trace.next_words is None and "no language-model head" in trace.notes[-1]
+    untied = trace_masked("dab", Settings(model=causal(tmp_path, tie_word_embeddings=False)))
+    assert untied.next_words is None and "no language-model head" in untied.notes[-1]
 
 
 def test_without_a_model_it_is_wrong_usage(tmp_path):
@@ -153,30 +149,22 @@ def test_a_standing_number_waits_for_a_model(tmp_path):
 
 def test_screens_show_the_words_and_obey_none(tmp_path):
     folder = encoder(tmp_path)
-    for args in (
-        ("self",),
-        ("explain",),
-        ("explain", "--steps"),
-        ("self", "-f", "bars"),
-        ("self", "--width", "60"),
-    ):
-        shown = here(*args, FRAMED, "-m", folder, "--next", "10").out
-        assert "What the model says" in shown and 'Likeliest to fill "[MASK]"' in shown
-        assert "^[[31mred" in shown and "\x1b" not in shown
-    for format in ("html", "svg", "markdown", "latex"):
-        shown = here("self", FRAMED, "-m", folder, "--next", "10", "-f", format).out
+    screens = ("self", "explain", "explain --steps", "self -f bars", "self --width 60")
+    formats = [f"self -f {format}" for format in ("html", "svg", "markdown", "latex")]
+    for command in (*screens, *formats):
+        first, *more = command.split()
+        shown = here(first, FRAMED, *more, "-m", folder, "--next", "10").out
         assert "What the model says" in shown and "\x1b" not in shown
-    assert (
-        r'Likeliest to fill "\[MASK\]"\: | probability |'
-        in here("self", FRAMED, "-m", folder, "--next", "2", "-f", "markdown").out
-    )
+        if command in screens:
+            assert 'Likeliest to fill "[MASK]"' in shown and "^[[31mred" in shown
+        if "markdown" in command:
+            assert r'Likeliest to fill "\[MASK\]"\: | probability |' in shown
     told = here("self", FRAMED, "-m", folder, "--next", "10", "-f", "csv").err
     assert 'Likeliest to fill "[MASK]": "' in told and "^[[31mred" in told and told.count("\n") == 1
     assert "What the model says" not in here("self", FRAMED, "-m", folder).out
     folder = causal(tmp_path)
-    changed = here(
-        "self", "dab", "-m", folder, "--next", "2", "-t", "2", "--mask", "none", "--width", "200"
-    ).out
+    options = ("--next", "2", "-t", "2", "--mask", "none", "--width", "200")
+    changed = here("self", "dab", "-m", folder, *options).out
     assert "--mask and --temperature hold in the layer shown, not for them." in changed
     same = [trace_self("dab", Settings(model=folder, next=2, temperature=t)).next_words for t in (1.0, 2.0)]
     assert_alike(same[0], same[1], FLOAT32)
@@ -202,9 +190,3 @@ def test_after_each_token_a_causal_model_says_what_it_says_of_the_text_up_to_the
         alone = trace_self("dabca"[:n], Settings(model=folder, next=6)).next_words
         same(one, [word for word, _ in alone.words[:3]], [share for _, share in alone.words[:3]])
         assert one.actual == pytest.approx(dict(alone.words)["dabca"[n]], abs=1e-5)
-
-
-def test_an_encoder_has_no_word_after_each_token(tmp_path):
-    trace = trace_self(FRAMED, Settings(model=encoder(tmp_path), next=2, next_at="all"))
-    assert trace.next_words is not None and trace.next_words_at is None
-    assert any("sees the words it would have to predict" in note for note in trace.notes)
