@@ -139,13 +139,9 @@ def selected(trace: Trace) -> SelectedWeights:
 def made_of(trace: Trace, found: SelectedWeights, settings: Settings, derived: str) -> Attended:
     """Return other weights than those of `trace`, made of them; `derived` says how, as a formula would."""
     inputs = Inputs(
-        Side(found.query_tokens),
-        Side(found.key_tokens),
-        True,
-        trace.embedding,
-        notes=found.notes,
-        has_second_input=trace.has_second_input,
+        Side(found.query_tokens), Side(found.key_tokens), True, trace.embedding, notes=found.notes
     )
+    inputs = inputs._replace(has_second_input=trace.has_second_input)
     layer, layers = found.layer_of(trace.projection), trace.stack_layers
     finish = partial(replace, derived=derived, stack_layers=layers)
     return Attended(trace.kind, inputs, layer, settings, found.mask, layers or 1, finish=finish)

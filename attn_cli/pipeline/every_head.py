@@ -90,8 +90,7 @@ def measure_heads(
 
     Layers are taken one at a time, and none above `layer` is computed.
     """
-    kept, notes, rollout, source = [], dict[str, None](), None, None
-    count = 0
+    kept, notes, rollout, source, count = [], dict[str, None](), None, None, 0
     for one in found:
         source, count = one.source, count + 1
         notes.update(dict.fromkeys(one.notes))
@@ -147,10 +146,8 @@ def saved_layers(saved: Saved) -> Iterator[LayerWeights]:
     mask = stated_mask(Settings(), saved.mask, n_q, n_k, saved.name)
     for number in range(len(saved.weights)):
         found = select_weights(saved, Settings(layer=number, head=ALL), mask, saved.mask is not None)
-        kind, ahead = "cross", np.triu_indices(n_q, 1)
-        if is_one:
-            looks_ahead = len(ahead[0]) if found.allowed is None else found.allowed[ahead].any()
-            kind = "self" if looks_ahead else "masked"
+        allowed = np.ones((n_q, n_k), np.bool_) if found.allowed is None else found.allowed
+        kind = "cross" if not is_one else "self" if np.triu(allowed, 1).any() else "masked"
         source = WeightsOrigin(saved.name, kind, found.query_tokens, found.key_tokens, text)
         of_file = number if len(saved.weights) > 1 else saved.layer or 0
         notes = tuple(note.replace(MASK_HINT, "") for note in found.notes)  # that option is not here
@@ -184,27 +181,26 @@ def stack_layers(kind: str, text: str, context: str | None, settings: Settings) 
 def _of_trace(trace: Trace, layer: int, stack: EncoderStack) -> LayerWeights:
     queries, keys = trace.query_tokens, trace.key_tokens
     if len(queries) * len(keys) > LARGE:
-        raise UsageError(
-            f"{len(queries):,} x {len(keys):,} weights of every head are too many.", "Give a part of it."
-        )
+        size = f"{len(queries):,} x {len(keys):,}"
+        raise UsageError(f"{size} weights of every head are too many.", "Give a part of it.")
     kind = "masked" if trace.mask is not None and trace.kind == "self" else trace.kind
     source = WeightsOrigin(stack.name, kind, queries, keys, Text(queries, keys, not trace.has_second_input))
     weights = np.stack([head.weights for head in trace.heads])
     names = tuple(head.name for head in trace.heads)
-    known = [note for name in names if (note := _known(stack, layer, name)) is not None]
-    return LayerWeights(source, layer, names, weights, trace.mask, (*trace.notes, *known))
+    notes = (*trace.notes, *filter(None, (_known(stack, layer, name) for name in names)))
+    return LayerWeights(source, layer, names, weights, trace.mask, notes)
 
 
-def _known(stack: EncoderStack, layer: int, head: str) -> str | None:
+def _known(stack: EncoderStack, layer: int, head: str) -> str:
     """Return what is known of a head on any text, if anything: what it was named for, and how often it does that."""
     facts = stack.learned(layer, head)
     if facts.about is None or facts.accuracy is None or facts.baseline is None:
-        return None
+        return ""
     how = "was taught to look" if facts.taught else "is named for looking"
-    note = f"Head {visible(head)} of layer {layer} {how} {facts.about}: its strongest link is there in"
     where = f" on held-out text, {visible(facts.scored_on.partition('.')[0])}" if facts.scored_on else ""
     beside = f" (best fixed distance: {facts.baseline:.0%})" if facts.baseline < 1 else ""
-    return f"{note} {facts.accuracy:.0%}{where}{beside}."
+    named = f"Head {visible(head)} of layer {layer} {how} {facts.about}"
+    return f"{named}: its strongest link is there in {facts.accuracy:.0%}{where}{beside}."
 
 
 def named_heads(found: EveryHead) -> list[tuple[int, str, Role]]:

@@ -206,12 +206,11 @@ def with_masks(layer: Layer, masks: Sequence[Mask | None]) -> tuple[Layer, Mask 
         return layer, masks[0]
     own = dict(zip(layer.names, masks, strict=True))
     layer = layer._replace(heads=tuple(replace(head, mask=own[head.name]) for head in layer.heads))
-    said = "Each head has a mask of its own"
-    if layer.shown != MEAN:
-        said += f"; what is said of the mask is true of head {layer.shown}."
-        return layer._replace(notes=(*layer.notes, said)), own[layer.shown]
-    given = [mask for mask in masks if mask is not None]
-    n_q, n_k = given[0].n_q, given[0].n_k
-    either = np.logical_or.reduce([mask.rows(range(n_q)) for mask in given])
-    said += "; their mean may look at what any of them may look at."
-    return layer._replace(notes=(*layer.notes, said)), Mask(given[0].name, n_q, n_k, either)
+    of_shown, said = own.get(layer.shown), f"what is said of the mask is true of head {layer.shown}."
+    if layer.shown == MEAN:
+        given = [mask for mask in masks if mask is not None]
+        n_q, n_k = given[0].n_q, given[0].n_k
+        either = np.logical_or.reduce([mask.rows(range(n_q)) for mask in given])
+        of_shown = Mask(given[0].name, n_q, n_k, either)
+        said = "their mean may look at what any of them may look at."
+    return layer._replace(notes=(*layer.notes, f"Each head has a mask of its own; {said}")), of_shown

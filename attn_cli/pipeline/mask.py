@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -156,15 +156,6 @@ def mask_from_values(
 MASK_HINT = " (--mask none shows zeros)"
 
 
-class Inferred(NamedTuple):
-    """What the zeros say: `allowed` (n_q, n_k), None where all is; `padding_rows` mean nothing."""
-
-    allowed: Bools | None
-    name: str
-    padding_rows: Ints
-    notes: tuple[str, ...]
-
-
 def weighted_links(weights: NDArray[Any]) -> Bools:
     """Return which links (n_q, n_k) get weight in any layer or head of (..., n_q, n_k); NaN is no weight."""
     used = np.zeros(weights.shape[-2:], np.bool_)
@@ -175,8 +166,8 @@ def weighted_links(weights: NDArray[Any]) -> Bools:
 
 def infer_mask(
     used: Bools, in_layer: Bools, tokens: tuple[str, ...], padded: Bools | None = None
-) -> Inferred:
-    """Return the mask that the exact zeros of saved weights imply.
+) -> tuple[Bools | None, str, Ints, list[str]]:
+    """Return the mask that the exact zeros of saved weights imply, its name, the rows of padding, and notes.
 
     `used` (n_q, n_k) tells the links that get weight in any layer, `in_layer` those of the layer that is shown, and
     `padded` (n_k) the keys that an attention mask hides, where the file has one.
@@ -212,7 +203,7 @@ def infer_mask(
     allowed[fully_masked] = False
     allowed[idle] = False
     name = "exact zeros" if len(hidden) or fully_masked.any() else name
-    return Inferred(None if allowed.all() else allowed, name, idle, tuple(f"{note}." for note in notes))
+    return None if allowed.all() else allowed, name, idle, [f"{note}." for note in notes]
 
 
 def left_padding(used: Bools, tokens: tuple[str, ...], padded: Bools | None = None) -> int:

@@ -77,13 +77,11 @@ def sentence_root(root_head: HeadWeights, inputs: Inputs) -> int | None:
     It is the sentence's root, usually the main verb.
     """
     own, X = inputs.query.own, inputs.query.X
-    X = None if X is None else X[own.start : own.stop]
-    tokens = inputs.query.tokens[own.start : own.stop]
-    words = [i for i, token in enumerate(tokens) if any(map(str.isalnum, token))]
-    if X is None or not words or len(X) ** 2 > LARGE:
+    words = [i for i in own if any(map(str.isalnum, inputs.query.tokens[i]))]
+    if X is None or not words or len(own) ** 2 > LARGE:
         return None
-    itself = weights_of(root_head, X).diagonal()
-    return own.start + max(words, key=lambda i: float(itself[i]))
+    itself = weights_of(root_head, X[own.start : own.stop]).diagonal()
+    return max(words, key=lambda i: float(itself[i - own.start]))
 
 
 def _head_of_stack(head: str | None, stack: EncoderStack, layer: int) -> str:
@@ -208,11 +206,11 @@ def given_biases(given: Given, settings: Settings, shape: tuple[int, int, int]) 
 
 def _fitting(d: int, weights: Given) -> list[str]:
     """Return the layouts in which all of W_q, W_k and W_v fit vectors of d numbers."""
+    shapes = [W.shape for name in ("W_q", "W_k", "W_v") if (W := weights.get(name)) is not None]
     found = []
     for layout, taken, made in (("in-out", -2, -1), ("out-in", -1, -2)):
-        shapes = [W.shape for name in ("W_q", "W_k", "W_v") if (W := weights.get(name)) is not None]
-        alike = len({shape[made] for shape in shapes[:2]}) == 1 or weights.kv_heads is not None
-        if len(shapes) == 3 and alike and all(shape[taken] == d for shape in shapes):
+        are_alike = weights.kv_heads is not None or len({shape[made] for shape in shapes[:2]}) == 1
+        if len(shapes) == 3 and are_alike and all(shape[taken] == d for shape in shapes):
             found.append(layout)
     return found
 
@@ -267,10 +265,9 @@ def _layer(
             continue
         with np.errstate(over="ignore", invalid="ignore"):
             q, k, v = W.project(X, context)
-        for name, M in (("W_q", q), ("W_k", k), ("W_v", v)):
+        for name, M in zip("qkv", (q, k, v), strict=True):
             if not np.isfinite(M).all():
-                raise InputError(
-                    f"{name} times the vectors is more than a number can hold.", "Scale them down."
-                )
+                message = f"W_{name} times the vectors is more than a number can hold."
+                raise InputError(message, "Scale them down.")
         made.append(Head(W.name, W, q, k, v, bias, W.position if inputs.is_self else None, layout))
     return Layer(tuple(head.name for head in projection.heads), shown, tuple(made), projection)

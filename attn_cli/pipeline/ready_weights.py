@@ -93,10 +93,12 @@ def select_weights(
         tuple(notes),
     )
     if not is_stated or mask is not None:
-        with_mask = _with_given_mask if is_stated else _with_inferred_mask
-        found = with_mask(
-            found, weighted_links(saved.weights), weighted_links(saved.weights[layer]), saved.padded
-        )
+        used, in_layer = weighted_links(saved.weights), weighted_links(saved.weights[layer])
+        if is_stated:
+            found = _with_given_mask(found, used, in_layer, saved.padded)
+        else:
+            allowed, name, padding, more = infer_mask(used, in_layer, found.key_tokens, saved.padded)
+            found = _zeroed(found, padding)._replace(allowed=allowed, mask_name=name).with_notes(*more)
     found = found.with_notes(*_sums(found, COARSE if _is_bfloat16(saved.weights) else SUM_TOLERANCE))
     if not joins_or_hides(settings):
         return found
@@ -123,13 +125,6 @@ def _sound(weights: Array, name: str, heads: tuple[str, ...]) -> tuple[Array, li
         rows = count(int(fully_masked.any(axis=0).sum()), "query has", "queries have")
         notes.append(f"{rows} NaN weights, as PyTorch returns for fully masked rows; shown as zeros.")
     return np.minimum(np.where(missing, 0.0, weights), 1.0) + 0.0, notes  # and no -0.0
-
-
-def _with_inferred_mask(
-    found: SelectedWeights, used: Bools, in_layer: Bools, padded: Bools | None
-) -> SelectedWeights:
-    allowed, name, padding, notes = infer_mask(used, in_layer, found.key_tokens, padded)
-    return _zeroed(found, padding)._replace(allowed=allowed, mask_name=name).with_notes(*notes)
 
 
 def _with_given_mask(

@@ -80,28 +80,25 @@ def _in_dtype(head: Head, dtype: str) -> Head:
     return replace(head, q=q, k=k, v=v, bias=bias, rotated=rotated)
 
 
-class Held(NamedTuple):
-    """Which rows a trace holds, and what it keeps of all where they are too many."""
+def _held(
+    one: Attended, work: Work, links: int
+) -> tuple[Ints, tuple[int, ...], dict[str, HeadSummary], list[str]]:
+    """Return the rows that a trace holds, the queries asked for, and a summary of each head and notes.
 
-    rows: Ints
-    focus: tuple[int, ...]  # the queries asked for; where rows are too many, the most worthwhile one at least
-    summaries: dict[str, HeadSummary]  # of each head; empty where all rows are held
-    notes: list[str]
-
-
-def _held(one: Attended, work: Work, links: int) -> Held:
+    Where rows are too many, the most worthwhile one is asked for at least; no head has a summary where all are held.
+    """
     inputs, settings, shown = one.inputs, one.settings, one.layer.shown
     n_q, n_k = len(inputs.query.tokens), len(inputs.key.tokens)
     asked = () if settings.query is None else find_rows(settings.query, inputs.query.tokens)
     if settings.versus is not None:  # every format refuses a token that there is not
         find_rows(settings.versus, inputs.key.tokens, "--versus")
     if n_q * n_k <= LARGE or settings.full:
-        return Held(np.arange(n_q), asked, {}, [])
+        return np.arange(n_q), asked, {}, []
     summaries = work.summaries(links, shown == MEAN, one.report)
     focus = asked or (_row_of_strongest_link(summaries[shown].links, inputs),)
     focus = focus[: max(1, LARGE // n_k)]
     notes = condensed_notes(n_q, n_k, len(asked), len(focus), work.mask)
-    return Held(np.array(focus, dtype=np.intp), focus, summaries, notes)
+    return np.array(focus, dtype=np.intp), focus, summaries, notes
 
 
 def record_trace(one: Attended, work: Work) -> Trace:

@@ -64,9 +64,9 @@ def trace_matrices(kind: str, given: Given, settings: Settings, report: OnPart |
     if given.scores is not None:
         masks = _with_blanks(masks, given.scores.values, given.name)
     layer, mask = with_masks(_with_scale(layer, given, settings), masks)
-    if (other_layout := layer.other_layout) is not None:
+    if (other := layer.other_layout) is not None:
         layer = layer._replace(
-            other_layout=lambda: with_masks(_with_scale(other_layout(), given, settings), masks)[0]
+            other_layout=lambda: with_masks(_with_scale(other(), given, settings), masks)[0]
         )
     inputs = inputs._replace(notes=(*inputs.notes, *notes))
     settings = replace(settings, positions=None) if has_qkv else settings
@@ -269,10 +269,9 @@ def _with_blanks(masks: Sequence[Mask | None], scores: Array, name: str) -> list
     alike = len(masks) == 1 and bool((blank == blank[0]).all())
     found: list[Mask | None] = []
     for h in range(1 if alike else len(scores)):
-        mask = masks[h if len(masks) > 1 else 0]
-        stated = np.ones((n_q, n_k), np.bool_) if mask is None else mask.rows(range(n_q))
-        allowed = stated & ~blank[h]
-        is_told = mask is not None and np.array_equal(allowed, stated)
+        mask = masks[h % len(masks)]
+        allowed = ~blank[h] if mask is None else mask.rows(range(n_q)) & ~blank[h]
+        is_told = mask is not None and np.array_equal(allowed, mask.rows(range(n_q)))
         found.append(mask if is_told else Mask(name, n_q, n_k, allowed))
     return found
 
