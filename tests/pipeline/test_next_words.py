@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from attn_cli import Settings, trace_masked, trace_self
-from attn_cli.errors import InputError, SettingError, UsageError
+from attn_cli.errors import InputError, SettingError
 from attn_cli.models.checkpoints.run import Checkpoint, texts
 from attn_cli.models.checkpoints.weights import Weights
 from tests.alike import FLOAT32, assert_alike
@@ -130,12 +130,9 @@ def test_a_note_says_why_a_model_names_no_words(text, pieces, head, told, tmp_pa
     assert untied.next_words is None and "no language-model head" in untied.notes[-1]
 
 
-def test_without_a_model_it_is_wrong_usage(tmp_path):
-    with pytest.raises(UsageError, match="needs a model"):
-        trace_self("a b", Settings(next=1))
+def test_more_than_fifty_are_refused():
     with pytest.raises(SettingError):
         Settings(next=51)
-    assert here("self", "a b", "-m", causal(tmp_path), "--next", "-1").code == 2
 
 
 def test_a_standing_number_waits_for_a_model(tmp_path):

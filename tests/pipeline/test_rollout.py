@@ -62,12 +62,6 @@ def test_it_is_that_of_attn_heads(folder):
     assert found["head"] == "rollout" and found["score"] is None and found["heads"] == []
 
 
-def test_a_word_cannot_be_switched_off_in_it(folder):
-    ran = here("self", TEXT, "-m", folder, "--head", "rollout", "--without", "1")
-    assert (ran.code, ran.out) == (2, "")
-    assert "--without does not apply to --head rollout" in ran.err
-
-
 @pytest.mark.parametrize("name", ["bert", "modernbert", "gpt_neo"])
 def test_it_reaches_further_than_a_layer_s_window(name, tokenizers, transformers, tmp_path):
     expected = np.array(attentions(model_of(CASES[name], transformers, tmp_path)), np.float64)
@@ -121,19 +115,6 @@ def test_screens_say_what_it_is(folder):
     assert "Leave out --join-pieces and --head rollout." in said
     for format in ("bars", "csv", "markdown", "latex", "html", "svg"):
         assert here("self", TEXT, "-m", folder, "--head", "rollout", "-f", format).code == 0
-
-
-def test_it_needs_layers_and_one_text(file, tmp_path):
-    name, weights = file
-    np.savez(tmp_path / "one.npz", attentions=weights[0], tokens=NAMES)
-    np.save(tmp_path / "cross.npy", np.full((2, 1, 2, 4), 0.25))
-    for args, says in (
-        (("show", str(tmp_path / "one.npz")), "goes through layers, and"),
-        (("show", str(tmp_path / "cross.npy")), "needs self-attention"),
-        (("show", name, "--context-tokens", "a b c d"), "needs self-attention"),
-    ):
-        ran = here(*args, "--head", "rollout")
-        assert ran.code == 2 and ran.err.count("\n") == 1 and says in ran.err
 
 
 def test_a_decoder_s_cross_attention_has_none(tokenizers, transformers, tmp_path):

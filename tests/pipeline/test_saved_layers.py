@@ -53,12 +53,6 @@ def test_a_head_of_one_layer_says_which(path):
     assert labelled(found) == [(1, "0"), (1, "1")]
 
 
-@pytest.mark.parametrize("layer", ["all", "mean"])
-def test_one_layer_is_not_several(layer, tmp_path):
-    lone = saved(tmp_path / "a.npy", WEIGHTS[0])
-    assert "needs several layers" in refused(lone, "--layer", layer, code=2)
-
-
 @pytest.mark.parametrize("head", ["0", "all", "mean"])
 @pytest.mark.parametrize("form", ["json", "csv", "tsv"])
 def test_what_shows_layers_is_read_again_with_its_layers(path, head, form, tmp_path):

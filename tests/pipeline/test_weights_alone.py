@@ -111,22 +111,3 @@ def test_settings_are_compared_and_lines_of_a_file_shaped(folder, at):
     shape = ("--join-pieces", "--hide-special", "--fields", "all")
     ran = attn("batch", "-m", folder, *shape, input=f"{TEXT}\n")
     assert json.loads(ran.out) == json.loads(attn("self", TEXT, "-m", folder, *shape[:2], "-f", "json").out)
-
-
-@pytest.mark.parametrize(
-    ("args", "says"),
-    [
-        (("self", "--renormalize"), "--renormalize requires --hide-special"),
-        (("self", "--join-pieces", "-f", "code:numpy"), "needs queries, keys and values"),
-        (("explain", "--join-pieces", "--only", "scores"), "no scores of their own"),
-        (("explain", "--join-pieces", "--versus", "cats"), "no scores of their own"),
-    ],
-)
-def test_what_does_not_go_together_is_one_line(args, says, folder):
-    ran = here(args[0], TEXT, "-m", folder, *args[1:])
-    assert ran.code == 2 and ran.err.count("\n") == 1 and says in ran.err
-
-
-def test_a_text_of_special_tokens_alone_is_refused(folder):
-    ran = here("self", "[SEP]", "-m", folder, "--hide-special")
-    assert ran.code == 65 and "all tokens are special" in ran.err
