@@ -25,10 +25,10 @@ from tests.models.checkpoints.by_hand import (
 )
 from tests.models.checkpoints.test_parity import CASES, PAIRS
 from tests.models.checkpoints.test_run import by_loops
-from tests.pipeline.records import IDS, TEXT, attentions, checked, model_of, told
+from tests.pipeline.records import IDS, TEXT, attentions, checked, model_of
 from tests.shell import here
 from tests.small_models import trace_checkpoint
-from tests.thorough import like_cases, some
+from tests.thorough import some
 
 pytestmark = pytest.mark.usefixtures("tokenizers")
 
@@ -94,17 +94,6 @@ def test_another_mask_is_tried_in_the_layer_that_is_shown(gpt2_folder):
     assert any("the layers below it used the model's own mask" in note for note in trace.notes)
     lowest = dabca(gpt2_folder, mask="none", layer=0)
     assert not any("below" in note for note in lowest.notes)
-
-
-@pytest.mark.parametrize(
-    "format", ["table", "bars", "json", "csv", "markdown", "html", "svg", "latex", "code:torch"]
-)
-@like_cases
-def test_it_is_shown_in_every_format(format, gpt2_folder):
-    shown = told("self", "dabca", "-m", gpt2_folder, "-f", format)
-    assert "nan" not in shown and len(shown) > 100
-    if format == "json":
-        checked(json.loads(shown))
 
 
 @pytest.mark.parametrize(

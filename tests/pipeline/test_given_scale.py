@@ -21,22 +21,16 @@ def file(at):
     return lambda **changed: written(at / "given.json", RECORD | changed)
 
 
-def test_scale_and_cap_are_computed_with_and_are_in_the_json(file):
-    found = record("compute", file())
-    assert np.allclose(found["weights"], RIGHT) and np.allclose(found["output"], OUTPUT)
-    assert (found["scale"], found["softcap"]) == (0.3, 1.5)
-
-
-def test_the_json_is_computed_with_again_and_shown(file, at):
-    again = record("compute", written(at / "own.json", record("compute", file(), "--steps")))
-    assert np.allclose(again["weights"], RIGHT) and (again["scale"], again["softcap"]) == (0.3, 1.5)
+def test_scale_and_cap_are_computed_with_and_are_in_the_json_which_is_computed_with_again(file, at):
+    found = record("compute", file(), "--steps")
+    again = record("compute", written(at / "own.json", found))
+    assert np.allclose(found["output"], OUTPUT)
+    for one in (found, again):
+        assert np.allclose(one["weights"], RIGHT) and (one["scale"], one["softcap"]) == (0.3, 1.5)
     shown = told("show", "own.json")
     assert "× 0.3" in shown and "do not lead" not in shown
-
-
-def test_a_usual_scale_of_our_own_json_gives_way_to_another_score(file, at):
-    own = written(at / "own.json", record("compute", file(scale=None, softcap=None), "--steps"))
-    found = record("compute", own, "--score", "dot")
+    usual = written(at / "own.json", record("compute", file(scale=None, softcap=None), "--steps"))
+    found = record("compute", usual, "--score", "dot")  # its scale gives way to another score
     assert found["scale"] == 1 and np.allclose(found["weights"], attend(Q, K, V, scale=1)[0])
 
 
@@ -60,11 +54,8 @@ def test_the_numpy_script_gives_the_same(file, options):
 
 def test_check_takes_the_scale_and_the_cap_into_account(file, at):
     name = file()
-    (at / "answer.json").write_text(json.dumps({"weights": RIGHT.tolist(), "output": OUTPUT.tolist()}))
-    assert here("check", "answer.json", "--expect", name).code == 0
-    plain = attend(Q, K, V)[0]
-    (at / "answer.json").write_text(json.dumps({"weights": plain.tolist()}))
-    assert here("check", "answer.json", "--expect", name).code == 1
+    for answer, code in (({"weights": RIGHT, "output": OUTPUT}, 0), ({"weights": attend(Q, K, V)[0]}, 1)):
+        assert here("check", written(at / "answer.json", answer), "--expect", name).code == code
 
 
 def test_the_other_layout_is_told_with_the_same_scale(file, at):

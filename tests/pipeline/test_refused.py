@@ -1,5 +1,6 @@
-"""What layers, rollouts, pieces and next words do not go with: each is refused in one line that says why."""
+"""Layers, rollouts, pieces and next words: every format has them, and what they do not go with is refused."""
 
+import json
 import shlex
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from attn_cli import Settings, trace_self
 from attn_cli.errors import UsageError
 from tests.models.checkpoints.by_hand import small_bert, small_gpt2
+from tests.pipeline.records import checked
 from tests.shell import here
 
 LONELY = [
@@ -73,3 +75,28 @@ def test_from_python_too_and_a_standing_choice_waits_for_a_model():
         trace_self("a b", Settings(next=1))
     for name in ("JOIN_PIECES", "HIDE_SPECIAL", "RENORMALIZE"):
         assert here("self", "a b", "-e", "random", env={f"ATTN_{name}": "1"}).code == 0
+
+
+@pytest.mark.parametrize(
+    "format", ["table", "bars", "json", "csv", "tsv", "markdown", "latex", "html", "svg", "npy"]
+)
+@pytest.mark.parametrize(
+    "command",
+    [
+        "self dabca -m {gpt2}",
+        "self dabca -m {gpt2} --layer all",
+        "self dabca -m {gpt2} --layer all --head all",
+        "self dabca -m {gpt2} --layer all --head mean",
+        "self dabca -m {gpt2} --head rollout",
+        f"self {TEXT} --join-pieces --head all",
+    ],
+)
+def test_every_format_has_them(command, format, files, at):
+    ran = here(*shlex.split(command.format(**files)), "-f", format, "-o", "out")
+    assert ran.code == 0, ran.err
+    made = (at / "out").read_bytes()
+    assert len(made) > 100 and (b"nan" not in made or format == "npy")
+    if format == "json":
+        checked(json.loads(made))
+    if "join" in command and format != "npy":
+        assert b"walking" in made and b"##ing" not in made

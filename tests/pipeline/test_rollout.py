@@ -113,8 +113,6 @@ def test_screens_say_what_it_is(folder):
     assert "weights up to layer n = An ... A1 A0" in every
     said = " ".join(here("explain", TEXT, "-m", folder, "--head", "rollout", "--join-pieces").out.split())
     assert "Leave out --join-pieces and --head rollout." in said
-    for format in ("bars", "csv", "markdown", "latex", "html", "svg"):
-        assert here("self", TEXT, "-m", folder, "--head", "rollout", "-f", format).code == 0
 
 
 def test_a_decoder_s_cross_attention_has_none(tokenizers, transformers, tmp_path):

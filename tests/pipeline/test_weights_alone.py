@@ -10,7 +10,6 @@ from tests.alike import FLOAT32, assert_alike
 from tests.models.checkpoints.by_hand import byte_pairs, small_bert, small_gpt2
 from tests.pipeline.records import record
 from tests.shell import attn, here
-from tests.thorough import like_cases
 
 TEXT = "the cats walking home"
 TOKENS = ("[CLS]", "the", "cat", "##s", "walk", "##ing", "home", "[SEP]")
@@ -92,15 +91,6 @@ def test_the_story_says_that_words_have_no_scores(folder):
     assert record("explain", TEXT, "-m", folder, "--hide-special", "--steps")["because"] is None
     shown = here("self", TEXT, "-m", folder, "--join-pieces", "--show", "mask")
     assert shown.code == 0 and "Before the softmax" not in shown.out
-
-
-@pytest.mark.parametrize("format", ["table", "bars", "csv", "tsv", "markdown", "latex", "html", "svg", "npy"])
-@like_cases
-def test_every_format_has_the_words(format, folder, at):
-    ran = here("self", TEXT, "-m", folder, "--join-pieces", "-f", format, "-o", "out", "--head", "all")
-    assert ran.code == 0, ran.err
-    made = (at / "out").read_bytes()
-    assert (b"walking" in made and b"##ing" not in made) or format == "npy"
 
 
 def test_settings_are_compared_and_lines_of_a_file_shaped(folder, at):
