@@ -125,7 +125,8 @@ def _words(trace: Trace, settings: Settings, count: int, stack: EncoderStack | N
 
 
 def _commonest(table: OpenVectors, count: int) -> tuple[list[str], Array]:
-    words, parts = list[str](), list[Array]()
+    words: list[str] = []
+    parts: list[Array] = []
     for rows in table.rows():
         parts.append(as_float64(rows.matrix[: count - len(words)]))
         words += map(as_text, rows.words[: count - len(words)])

@@ -165,8 +165,9 @@ def _head(trace: Trace, bare: Head, record: Record, softcap: float | None) -> He
     """Return a head with its steps: it attends anew by the record's rule, and must come to what the record has."""
     q, k, v = made = tuple(array(record.get(name), name, (2,), WHOSE) for name in "qkv")
     layout, X, context = trace.projection.layout or "in-out", trace.x_query, trace.x_key
-    if (X is not None and len(X) != len(q)) or (context is not None and len(context) != len(k)):
-        raise InputError("X has other rows than q and k")
+    for M, own, name in ((X, q, "q"), (context, k, "k"), (context, v, "v")):
+        if M is not None and len(M) != len(own):
+            raise InputError(f"X has {len(M)} rows, {name} has {len(own)}")
     W, norm, rotated = (
         _weights(bare.name, record, layout),
         _pair(record, QK_NORM, 1),
