@@ -281,8 +281,6 @@ def test_matrices_that_do_not_go_together_are_refused_and_named(record, said):
         assert text in refused.value.message
 
 
-# Masks
-
 ROWS = [[True, False, True], [False, False, True]]
 
 

@@ -62,9 +62,6 @@ def close(found, expected):
     np.testing.assert_allclose(np.array(found, float), expected, rtol=0, atol=1e-12)
 
 
-# attn's own JSON
-
-
 def test_what_attn_prints_can_be_piped_into_show():
     ran = shell(f'attn self "{FOX}" -f json --steps | attn show -')
     assert (ran.code, ran.err) == (0, "")
@@ -359,9 +356,6 @@ def test_nothing_to_read_on_a_terminal_is_help():
     assert "Standard input is empty." in here("show", "-").err
 
 
-# Tokens
-
-
 @pytest.mark.parametrize(
     ("value", "content"),
     [
@@ -423,9 +417,6 @@ def test_what_is_typed_beats_the_tokens_in_the_file(tmp_path):
     assert record(path, "--tokens", "c d")["key_tokens"] == ["c", "d"]
     found = record(path, "--context-tokens", "c d")
     assert (found["query_tokens"], found["key_tokens"]) == (["a", "b"], ["c", "d"])
-
-
-# Masks
 
 
 def test_zeros_above_every_diagonal_are_masked_and_said_to_be(tmp_path):
@@ -500,9 +491,6 @@ def test_rows_that_do_not_sum_to_one_are_counted_and_shown_as_they_are(tmp_path)
     assert " 0.500\n" in here("show", path, "--head", "1").out
 
 
-# Pieces and special tokens
-
-
 def joined(weights, runs):
     """Attention between words in plain loops: a sum over the keys' pieces, a mean over the queries'."""
     return [[sum(weights[i][j] for i in a for j in b) / len(a) for b in runs] for a in runs]
@@ -574,9 +562,6 @@ def test_without_pieces_or_special_tokens_it_is_said_that_nothing_changed(tmp_pa
     assert "Nothing is left" in refused(path, "--tokens", "[CLS] [SEP]", "--hide-special")
 
 
-# Screens
-
-
 @pytest.mark.parametrize("format", ["table", "bars", "markdown", "csv", "tsv", "jsonl"])
 @pytest.mark.parametrize("args", [(), ("--head", "all"), ("-q", "[b]"), ("--top", "2"), ("--steps",)])
 def test_every_screen_is_inert_whatever_the_tokens_are(format, args, tmp_path):
@@ -617,9 +602,6 @@ def test_a_large_matrix_keeps_each_rows_strongest_links(tmp_path):
         assert [key for query, key, _ in found["links"] if query == i] == best
         close([weight for query, _, weight in found["links"] if query == i], expected[i, best])
     close(record(path, "-q", "q7", "--full")["weights"], weights[0, 7:8])
-
-
-# transformers: a model's own attention
 
 
 @pytest.fixture(scope="module")

@@ -72,9 +72,6 @@ def learner(words, blend=0.5, balance=0.3, seed=0, reach=2, d_k=2):
     return made
 
 
-# The gradient
-
-
 @pytest.mark.parametrize(("blend", "balance"), [(0.0, 0.3), (0.5, 0.3), (1.0, 1.0), (0.25, 0.0)])
 def test_every_slope_is_that_of_finite_differences(blend, balance):
     words, batch = lessons()
@@ -201,9 +198,6 @@ def test_what_nearly_every_word_has_is_not_taught_by_those_that_lack_it():
     assert learner(words, balance=1.0).balance.tolist() == [0.3, 1.0, 1.0]
 
 
-# The steps
-
-
 def test_adam_moves_as_pytorchs_does(torch):
     draw = np.random.default_rng(0)
     ours = {"W": draw.standard_normal((3, 4)), "b": draw.standard_normal(5)}
@@ -233,9 +227,6 @@ def test_before_anything_is_learned_a_relation_that_is_a_distance_is_known():
     n = int(batch.is_word[2].sum())
     assert A[2, 0, range(1, n), range(n - 1)].min() > 0.9
     assert A[2, 1, range(n - 1), range(1, n)].min() > 0.9
-
-
-# The lessons
 
 
 def test_a_words_row_is_its_vector_and_an_unknown_words_its_features():
@@ -296,9 +287,6 @@ def test_two_sentences_joined_keep_each_its_own_links():
     assert not together.targets[0, :, :n, n:].any() and not together.targets[0, :, n:, :n].any()
     assert together.tags[0].tolist() == [*first.tags, *second.tags]
     assert together.relations[0].tolist() == [*first.relations, *second.relations]
-
-
-# Learning
 
 
 DOERS, DEEDS, THINGS, MANNERS = (
@@ -425,8 +413,6 @@ def test_training_and_the_program_compute_the_same_weights(little):
     assert unknown > 10, "unknown words are among them"
 
 
-# As a user runs it
-
 OPTIONS = ["-e", VECTOR_FILE, "--relations", "subject,object", "--dim", "4", "--reach", "2"]
 
 
@@ -535,9 +521,6 @@ def test_sentences_too_long_to_learn_from_are_not_all_there_may_be(little):
     assert (ran.code, ran.out) == (65, "") and ran.err.count("\n") == 1
 
 
-# Interrupted
-
-
 def started(folder, *args):
     return subprocess.Popen(
         [*COMMAND, "learn", "train", *args],
@@ -613,9 +596,6 @@ def test_an_interrupt_while_the_finished_model_is_scored_leaves_it_and_says_so(l
     works(little, "new.safetensors")
     assert set(os.listdir(little)) == {VECTOR_FILE, "train.conllu", "dev.conllu", "new.safetensors"}
     assert "wrote new.safetensors" in rest
-
-
-# What each lesson is
 
 
 def trainer_and_batches(little, texts, dev=(), **changes):

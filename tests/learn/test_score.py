@@ -47,9 +47,6 @@ def zeros(name, value):
     return value if name.startswith("start") else np.zeros_like(value)
 
 
-# Against counting by hand
-
-
 def weights_by_hand(made, h, words):
     """One head's weights by the formula of the one-layer model, number by number."""
     found = models.table().find({word.lower() for word in words})
@@ -193,9 +190,6 @@ def test_progress_goes_up_to_the_end(tmp_path):
     assert seen[-1].done == 1 and seen[-1].words == 40 * sum(len(s.words) for s in SENTENCES)
 
 
-# As a user runs it
-
-
 @pytest.fixture
 def files(tmp_path):
     """A folder with a model, its vectors and a treebank."""
@@ -281,8 +275,6 @@ def test_a_model_without_a_head_that_bears_a_relations_name_is_65(files):
     ran = attn(*SCORE, cwd=files)
     assert (ran.code, ran.out) == (65, "") and ran.err.count("\n") == 1
 
-
-# The bundled model
 
 SIMPLE = (
     "The/DET/3/det old/ADJ/3/amod man/NOUN/4/nsubj gave/VERB/0/root his/PRON/6/nmod:poss daughter/NOUN/4/iobj "

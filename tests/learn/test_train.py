@@ -132,8 +132,6 @@ def test_finished_vectors_lack_what_all_words_share_and_have_one_length():
     assert untouched.tolist() == [[1, 0], [-1, 0], [0, 1], [0, -1]]
 
 
-# What goes wrong
-
 PACKED = gzip.compress(TEXT.encode(), mtime=0)  # the same test for every worker
 
 
@@ -189,9 +187,6 @@ def test_progress_tells_of_each_pass_and_never_goes_back(tmp_path):
     for phase in phases:
         done = [stage.done for stage in seen if stage.phase == phase]
         assert done == sorted(done) and done[0] >= 0 and done[-1] == 1
-
-
-# As a user runs it
 
 
 def test_the_command_trains_and_says_what_it_wrote(tmp_path):

@@ -33,9 +33,6 @@ def columns(number, word="Dogs", governor="0"):
     return "\t".join([number, word, "_", "NOUN", "_", "_", governor, "root", "_", "_"]) + "\n"
 
 
-# What is read
-
-
 def test_a_sentence_is_its_words_governors_relations_and_tags(read):
     (cat, dogs) = read(TEXT)
     assert cat.words == ("The", "cat", "sleeps", ".")
@@ -204,9 +201,6 @@ def test_what_is_no_regular_file_is_not_read(tmp_path):
     for path in (tmp_path / "missing.conllu", tmp_path, "/dev/zero"):
         with pytest.raises(FileError):
             read_treebank(str(path))
-
-
-# Without punctuation
 
 
 @pytest.mark.parametrize(

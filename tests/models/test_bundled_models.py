@@ -174,9 +174,6 @@ def test_across_two_texts_there_is_no_position_term_and_a_note_says_so():
         assert any("position" in note for note in trace.notes)
 
 
-# What the screens say of them
-
-
 def explained(text, **options):
     kind = trace_masked if options.get("mask") else trace_self
     trace = kind(text, Settings(**options))

@@ -69,9 +69,6 @@ def outcome(settings, text=TEXT):
 LAYERS = pytest.mark.parametrize("layers", [1, 3])
 
 
-# What is read
-
-
 @pytest.mark.parametrize("layers", [1, 2, 3])
 def test_a_whole_model_is_read_with_its_heads_in_order(layers, files):
     settings = files(layers)
@@ -119,9 +116,6 @@ def test_numbers_count_and_not_how_they_are_stored(files, tmp_path):
         3, lambda made: made.update({n: v.astype(np.float32) for n, v in made.items() if v.dtype == float})
     )
     np.testing.assert_allclose(trace_self(TEXT, single).weights, exact, atol=1e-4)
-
-
-# What is refused
 
 
 @LAYERS
@@ -323,9 +317,6 @@ def test_a_model_of_no_word_at_all_has_nothing_for_an_unknown_word(files):
     assert not trace.x_query[trace.query_tokens.index("cats")].any()
 
 
-# What fits together
-
-
 def test_a_model_and_vectors_that_do_not_belong_together_are_65_and_both_are_named(files, tmp_path):
     files(1)
     (tmp_path / "w.txt").write_text("the 1 0 0 0\ncat 0 1 0 0\n")
@@ -402,9 +393,6 @@ def test_a_file_of_bare_weights_is_a_projection_and_no_learned_model(tmp_path):
     assert trace_self("a cat", settings).projection.source == "file"
 
 
-# Heads and layers
-
-
 def test_a_head_is_shown_by_its_name_or_its_number(files):
     base = vars(files(1))
     for number, name in enumerate(NAMES[1]):
@@ -477,9 +465,6 @@ def test_a_shift_of_all_position_biases_changes_nothing(files):
     plain = trace_self(TEXT, files(1)).weights
     shifted = files(1, lambda made: made.update({"0.b": made["0.b"] + 5}))
     np.testing.assert_allclose(trace_self(TEXT, shifted).weights, plain, rtol=1e-9)
-
-
-# Unknown words
 
 
 def test_an_unknown_word_starts_from_its_spelling_and_is_reported(files):

@@ -93,20 +93,21 @@ def test_a_cell_that_one_side_masks_has_no_difference_and_is_counted():
     assert "masked is not a weight of zero" in " ".join(out.split())
 
 
-def test_queries_with_another_strongest_key_are_named():
+def test_queries_with_another_strongest_key_are_named_and_a_query_narrows_both_sides():
     found = record("--vary", "head=subject,next", text=FOX)
     before, after = (alone("--head", head, text=FOX)["summary"] for head in ("subject", "next"))
     wanted = [i for i in range(9) if before[i]["key"] != after[i]["key"]]
     assert found["changes"][0]["strongest_changed"] == wanted
     assert f"{len(wanted)} of 9 queries have another strongest key" in found["summary"]
-
-
-def test_rows_in_which_nothing_is_left_have_no_entropy():
-    settings = Settings(embedding="random", pad=2, pad_side="left")
-    found = compare("a b c", None, settings, "mask", ("none", "causal"))
-    assert found.entropy[1] == pytest.approx(entropy(found.traces[1].weights.tolist()))
-    shut = compare("a", "x y", Settings(embedding="random"), "mask", ("none", "causal-bottom-right"))
-    assert shut.entropy == (pytest.approx(entropy(shut.traces[0].weights.tolist())),) * 2
+    found = record("--vary", "score=scaled,dot", "-q", "the")
+    assert [one["query_tokens"] for one in found["records"]] == [["the"], ["the"]]
+    assert len(found["difference"]) == 1 and found["largest_mover"]["cell"][0] == 0
+    whole = record("--vary", "score=scaled,dot")
+    row = found["records"][0]["query_rows"][0]
+    assert_alike(found["difference"][0], whole["difference"][row])
+    found = record("--vary", "score=scaled,dot", "--context", "likes coffee", text="she")
+    assert [one["kind"] for one in found["records"]] == ["cross", "cross"]
+    assert found["records"][0]["key_tokens"] == ["likes", "coffee"]
 
 
 def test_three_values_are_each_compared_with_the_first():
@@ -130,6 +131,11 @@ def test_the_sentence_says_the_entropy_and_the_largest_mover_in_numbers():
         f"{mover['to']:.3f} ({mover['to'] - mover['from']:+.3f})"
     )
     assert " ".join(found["summary"].split()) in " ".join(screen("--vary", "score=scaled,dot").split())
+    settings = Settings(embedding="random", pad=2, pad_side="left")
+    found = compare("a b c", None, settings, "mask", ("none", "causal"))
+    assert found.entropy[1] == pytest.approx(entropy(found.traces[1].weights.tolist()))
+    shut = compare("a", "x y", Settings(embedding="random"), "mask", ("none", "causal-bottom-right"))
+    assert shut.entropy == (pytest.approx(entropy(shut.traces[0].weights.tolist())),) * 2
 
 
 @pytest.mark.parametrize(
@@ -146,12 +152,6 @@ def test_an_option_that_changes_nothing_is_told_and_why(vary, why):
     summary = record("--vary", vary)["summary"]
     assert summary.startswith("Nothing changed from ") and why in summary
     assert record("--vary", vary)["largest_mover"] is None
-
-
-def test_one_word_keeps_its_weight_and_the_outputs_change():
-    summary = record("--vary", "seed=1,2", *RANDOM, text="one")["summary"]
-    assert "no weight differs; the outputs do, by up to" in summary
-    assert "There is one key, and it gets all the weight." in summary
 
 
 @pytest.mark.parametrize(
@@ -172,21 +172,6 @@ def test_where_the_tokens_differ_there_is_no_difference_and_it_says_which(vary, 
     assert told in " ".join(screen("--vary", vary, *more, text=text).split())
     code, said = refused("--vary", vary, *more, "-f", "csv", text=text)
     assert code == 2 and "tokens differ between the sides" in said
-
-
-def test_a_context_makes_it_cross_attention():
-    found = record("--vary", "score=scaled,dot", "--context", "likes coffee", text="she")
-    assert [one["kind"] for one in found["records"]] == ["cross", "cross"]
-    assert found["records"][0]["key_tokens"] == ["likes", "coffee"]
-
-
-def test_a_query_narrows_both_sides_and_the_sentence():
-    found = record("--vary", "score=scaled,dot", "-q", "the")
-    assert [one["query_tokens"] for one in found["records"]] == [["the"], ["the"]]
-    assert len(found["difference"]) == 1 and found["largest_mover"]["cell"][0] == 0
-    whole = record("--vary", "score=scaled,dot")
-    row = found["records"][0]["query_rows"][0]
-    assert_alike(found["difference"][0], whole["difference"][row])
 
 
 @pytest.mark.parametrize(
@@ -222,7 +207,7 @@ def test_what_cannot_be_varied_is_wrong_usage_and_the_value_is_named(vary, said)
     assert said in err and "\x1b" not in err
 
 
-def test_two_varied_options_none_and_one_that_is_also_set_are_refused():
+def test_two_varied_options_none_and_one_that_is_also_set_are_refused_and_a_variable_is_not_blamed():
     code, err = refused("--vary", "t=1,2", "--vary", "seed=1,2")
     assert code == 2 and "which of them changed a number" in err
     code, err = refused()
@@ -233,17 +218,11 @@ def test_two_varied_options_none_and_one_that_is_also_set_are_refused():
     assert code == 2 and "One head" in err
     code, err = refused("--vary", "t=1,2", "-f", "code:numpy")
     assert code == 2 and "no code:numpy form" in err
-
-
-def test_a_variable_yields_to_what_is_varied_and_is_not_blamed_for_it():
     assert here("compare", CAT, "--vary", "score=scaled,dot", env={"ATTN_SCORE": "cosine"}).code == 0
     for vary in ("mask=none,casual", "t=1,0", "score=foo,dot"):
         name = "ATTN_" + {"t": "TEMPERATURE"}.get(vary[0], vary.partition("=")[0].upper())
         value = {"ATTN_TEMPERATURE": "2", "ATTN_MASK": "causal", "ATTN_SCORE": "dot"}[name]
         assert refused("--vary", vary, env={name: value})[0] == 2
-
-
-def test_every_setting_that_changes_a_number_can_be_varied_and_no_other():
     assert set(VARIED) == set(Settings.__dataclass_fields__) - set(SHOWN_ONLY)
     with pytest.raises(UsageError, match="cannot vary 'top'"):
         compare("a", None, Settings(), "top", (1, 2))
@@ -295,20 +274,20 @@ def test_of_three_values_the_default_is_what_the_others_are_compared_with(vary, 
         assert mover["from"] == start[i][j] and mover["to"] == found["records"][n]["weights"][i][j]
 
 
-def test_the_reference_is_named_where_links_or_tokens_are_listed():
+def test_the_reference_is_named_where_links_or_tokens_are_listed_by_how_far_they_moved():
     text = screen("--vary", "t=0.5,1,4", "--top", "2")
     assert "from 1 to 0.5:" in text and "from 1 to 4:" in text
     text = " ".join(screen("--vary", "tokenizer=characters,words,whitespace", text="a b, c").split())
     assert 'only with words: "b"; only with whitespace: "b,"' in text
-
-
-def test_top_lists_the_links_that_moved_most():
     out = screen("--vary", "t=1,2", "--top", "3")
     part = out.split("What moved most from 1 to 2:\n")[1].split("\n\n")[0]
     assert len(part.splitlines()) == 3
+    summary = record("--vary", "seed=1,2", *RANDOM, text="one")["summary"]
+    assert "no weight differs; the outputs do, by up to" in summary
+    assert "There is one key, and it gets all the weight." in summary
 
 
-def test_csv_has_a_row_for_each_link_and_masked_is_empty():
+def test_csv_and_markdown_hold_each_side_and_the_difference():
     ran = here(
         "compare", "=a b", "--vary", "mask=none,causal", *RANDOM, "-f", "csv", "--tokenizer", "whitespace"
     )
@@ -318,21 +297,31 @@ def test_csv_has_a_row_for_each_link_and_masked_is_empty():
     assert rows[2][3:] == ["", ""]
     assert float(rows[3][4]) == float(rows[3][3]) - float(rows[3][2])
     assert "With mask causal instead of none" in ran.err
+    out = here("compare", "a b", "--vary", "score=scaled,dot", *RANDOM, "-f", "markdown").out
+    for title in ("### score scaled", "### score dot", "## The difference: dot minus scaled"):
+        assert title in out
+    assert re.search(r"\| a \| [+-]?\.\d{3} \|", out.split("## The difference")[1])
 
 
-def test_small_matrices_stand_side_by_side_at_80_columns_and_below_each_other_at_40():
+def test_small_matrices_stand_side_by_side_with_equally_many_digits_or_below_each_other(tmp_path):
     lines = screen("--vary", "score=scaled,dot").splitlines()
     assert any(re.fullmatch(r"score scaled +score dot *", line) for line in lines)
     assert sum(line.startswith("shades: .0") for line in lines) == 1, "one legend for both"
     lines = screen("--vary", "score=scaled,dot", width="40").splitlines()
     assert "score scaled" in lines and "score dot" in lines
-
-
-def test_both_sides_are_written_with_equally_many_digits():
     for width in range(20, 100, 4):
         out = screen("--vary", "score=scaled,dot", width=str(width)).split("The difference")[0]
         blocks = {bool(re.search("[▂▃▄▅▆▇]", part)) for part in out.split("shades")[0].split("score ")[-2:]}
         assert len(blocks) == 1, width
+    out = screen("--vary", "t=1,1.00001", *RANDOM)
+    assert re.search(r"[+-]\d\.\d+e-0[5-9]", out.split("The difference")[1])
+    paths = []
+    for name in ("one", "two"):
+        path = tmp_path / f"{'long-' * 8}{name}.txt"
+        path.write_text("a 1 0\nb 0 1\n" if name == "one" else "a 1 1\nb 0 1\n")
+        paths.append(str(path))
+    out = screen("--vary", f"e={','.join(paths)}", text="a b", width="400")
+    assert "one.txt" in out and "two.txt" in out
 
 
 HOSTILE = "[red] \x1b[31mESC </td> \u202eRTL 🦊🦊 \\input{x} " + "long" * 1200
@@ -353,36 +342,14 @@ def test_no_line_is_wider_than_the_terminal_and_no_token_is_obeyed(width, text, 
         assert "\x1b" not in out and "\u202e" not in out and "nan" not in out
 
 
-def test_markdown_has_a_table_for_each_side_and_the_difference():
-    out = here("compare", "a b", "--vary", "score=scaled,dot", *RANDOM, "-f", "markdown").out
-    for title in ("### score scaled", "### score dot", "## The difference: dot minus scaled"):
-        assert title in out
-    assert re.search(r"\| a \| [+-]?\.\d{3} \|", out.split("## The difference")[1])
-
-
-def test_differences_that_three_digits_cannot_show_are_written_in_powers_of_ten():
-    out = screen("--vary", "t=1,1.00001", *RANDOM)
-    assert re.search(r"[+-]\d\.\d+e-0[5-9]", out.split("The difference")[1])
-
-
-def test_a_file_that_is_named_keeps_its_difference_from_another(tmp_path):
-    paths = []
-    for name in ("one", "two"):
-        path = tmp_path / f"{'long-' * 8}{name}.txt"
-        path.write_text("a 1 0\nb 0 1\n" if name == "one" else "a 1 1\nb 0 1\n")
-        paths.append(str(path))
-    out = screen("--vary", f"e={','.join(paths)}", text="a b", width="400")
-    assert "one.txt" in out and "two.txt" in out
-
-
-# Numbers and shades of differences
-
-
-def test_a_difference_has_its_sign_but_for_zero():
+def test_a_difference_has_its_sign_but_for_zero_and_values_are_written_as_they_are_typed():
     assert signed(weight(3)).row([0.5, -0.25, 0.0, -1e-9, 1.0, -1.0]) == [
         *("+.500", "-.250", ".000", ".000", "+1.00", "-1.00")
     ]
     assert signed(PERCENT).row([0.5, -0.25, 0.001]) == ["+50", "-25", "0"]
+    assert [written(value) for value in ("dot", 3, 0.5, 2.0, True, False, None)] == [
+        *("dot", "3", "0.5", "2", "yes", "no", "default")
+    ]
 
 
 @pytest.mark.parametrize("palette", ["viridis", "blues"])
@@ -397,9 +364,3 @@ def test_zero_is_neutral_and_the_two_directions_are_told_apart_by_hue_and_not_by
     assert low != high
     if colors > 16:  # blue against orange: every kind of colour vision sees one of them as bluer
         assert low.blue - low.red > 25 > -25 > high.blue - high.red
-
-
-def test_values_are_written_as_they_are_typed():
-    assert [written(value) for value in ("dot", 3, 0.5, 2.0, True, False, None)] == [
-        *("dot", "3", "0.5", "2", "yes", "no", "default")
-    ]

@@ -49,9 +49,6 @@ def exercise_documents():
     }
 
 
-# The formula, in NumPy.
-
-
 def product(A, B):
     return [
         [sum(map(math.prod, zip(row, column, strict=True))) for column in zip(*B, strict=True)] for row in A
@@ -92,14 +89,10 @@ def test_the_answers_are_what_the_formula_gives(dim, words, mask, score):
 # Every seed another, and every one a good exercise.
 
 
-def test_every_seed_gives_another_exercise(many):
+def test_every_seed_gives_another_exercise_and_always_the_same_one(many):
     numbers = [json.dumps([one.X, one.W_q, one.W_k, one.W_v]) for one in many]
     assert len(set(numbers)) == len(many)
     assert len({one.tokens for one in many[: len(SEEDS)]}) > 5
-
-
-def test_a_sheet_that_was_printed_once_stays_what_it_is():
-    """The numbers of seed 7 are on paper somewhere; no change of attn may make its key another one."""
     assert make(7)[3:] == (
         ("bees", "make", "honey"),
         [[-1, -1], [2, 0], [2, 1]],
@@ -107,6 +100,9 @@ def test_a_sheet_that_was_printed_once_stays_what_it_is():
         [[1, 0], [-1, -1]],
         [[0, -1], [2, 2]],
     )
+    for seed in range(5):
+        made = {str(make(seed, 2, 3, *kind)._replace(mask="", score="")) for kind in KINDS}
+        assert len(made) == 1
 
 
 def test_the_same_command_writes_the_same_bytes(tmp_path):
@@ -115,12 +111,6 @@ def test_the_same_command_writes_the_same_bytes(tmp_path):
         assert ran.code == 0
     for file in FILES:
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
-
-
-def test_a_seed_has_the_same_numbers_under_every_mask_and_score():
-    for seed in range(5):
-        made = {str(make(seed, 2, 3, *kind)._replace(mask="", score="")) for kind in KINDS}
-        assert len(made) == 1
 
 
 def test_all_numbers_are_small_and_whole_and_no_row_is_dull(many):
@@ -248,16 +238,6 @@ def test_who_rounds_each_step_as_the_sheet_says_gets_the_numbers_of_the_key(dim,
         assert [row[1:] for row in answers[-1][1:]] == [[rounded(o, 2) for o in row] for row in outputs]
 
 
-def test_the_table_of_powers_is_right():
-    for args in ((7,), (3, 3, 3), (1, 4, 4), (2, 2, 3, "none", "dot")):
-        ladder = tables(worksheet_markdown(parts(make(*args))))[-4]
-        scale = 1 if "dot" in args else 1 / math.sqrt(make(*args).dim)
-        for x, power in zip(ladder[0][1:], ladder[1][1:], strict=True):
-            steps = round(float(x) / scale)
-            assert abs(float(x) - steps * scale) <= 0.0005
-            assert power == f"{math.exp(steps * scale):.3f}"
-
-
 @pytest.mark.parametrize(("mask", "score"), KINDS)
 @like_cases
 def test_the_questions_are_answered_by_the_numbers(mask, score):
@@ -293,15 +273,12 @@ def test_the_row_in_full_is_arithmetic_that_holds():
         assert held >= 6
 
 
-# The sheets.
-
-
 def blanks(table):
     return sum(cell == "______" for row in table for cell in row)
 
 
 @pytest.mark.parametrize(("mask", "score"), KINDS)
-def test_the_worksheet_has_a_blank_for_every_number_and_the_key_has_none(mask, score):
+def test_the_worksheet_and_the_page_have_a_blank_for_every_number_and_their_keys_have_none(mask, score):
     sheet, key = (worksheet_markdown(parts(make(7, 2, 3, mask, score), is_key)) for is_key in (False, True))
     grids = [table for table in tables(sheet) if blanks(table)]
     shapes = [3 * 2 - 1, 3 * 2, 3 * 2, 3 * 3, *[3 * 3] * (score == "scaled"), 3 * 4, 3 * 4, 3 * 2]
@@ -315,40 +292,55 @@ def test_the_worksheet_has_a_blank_for_every_number_and_the_key_has_none(mask, s
     assert titles == [(str(n), name) for n, name in enumerate(names, 1)]
     assert "attn exercise --seed 7 --dim 2" in sheet and "--key" not in sheet and "attn check" in sheet
     assert sheet.count("Answer: ____") == 4
+    made = make(7, 2, 3, mask, score)
+    (sheet, blank), (key, filled) = page(made), page(made, key=True)
+    grids = [3 * 2, 3 * 2, 3 * 2, 3 * 3, *[3 * 3] * (score == "scaled"), 3 * 4, 3 * 4, 3 * 2]
+    assert [len(table) for table in cells(blank, "boxes")] == grids
+    assert sum(cell != "" for table in cells(blank, "boxes") for cell in table) == 1  # the example
+    assert [len(table) for table in cells(filled, "boxes")] == grids
+    assert all(cell != "" for table in cells(filled, "boxes") for cell in table)
+    assert cells(blank, "given") == cells(filled, "given")
+    assert sheet.count('class="line"') == 4 and 'class="line"' not in key and key.count('class="answer"') == 4
+    assert "Name:" in sheet and "Name:" not in key
+    found = record("--seed", "3", "--mask", mask, "--score", score)
+    assert complaints(found) == []
+    lines = here("exercise", "--seed", "3", "--mask", mask, "--score", score, "-f", "jsonl").out
+    assert lines.count("\n") == 1
 
 
-def test_a_masked_cell_of_the_key_is_a_dash_and_never_zero():
+def test_a_masked_cell_of_the_key_is_a_dash_and_every_table_has_rows_of_one_length():
     key = worksheet_markdown(parts(make(7, 2, 3, "causal"), key=True))
     for table in tables(key)[-3:-1]:
         assert [row[1:4].count("–") for row in table[1:]] == [2, 1, 0]
     assert "| 0.000" not in key.partition("weights = ")[2].partition("Output")[0]
-
-
-def test_every_table_has_rows_of_one_length():
     for dim, words in SIZES:
         for table in tables(worksheet_markdown(parts(make(2, dim, words, "causal"), key=True))):
             assert len({len(row) for row in table}) == 1
+    for args in ((7,), (3, 3, 3), (1, 4, 4), (2, 2, 3, "none", "dot")):
+        ladder = tables(worksheet_markdown(parts(make(*args))))[-4]
+        scale = 1 if "dot" in args else 1 / math.sqrt(make(*args).dim)
+        for x, power in zip(ladder[0][1:], ladder[1][1:], strict=True):
+            steps = round(float(x) / scale)
+            assert abs(float(x) - steps * scale) <= 0.0005
+            assert power == f"{math.exp(steps * scale):.3f}"
 
 
-def test_printing_chooses_the_sheet_or_the_key_and_the_form():
+def test_printing_chooses_the_sheet_or_the_key_the_form_and_its_characters():
     assert here("exercise").out == here("exercise", "--seed", "0", "-f", "markdown", "-o", "-").out
     assert here("exercise").out.startswith("# Attention by hand: exercise 0\n")
     assert here("exercise", "--key").out.startswith("# Attention by hand: exercise 0, the key\n")
     assert here("exercise", "-f", "latex", "--key").out == worksheet_latex(parts(make(0), key=True))
-
-
-def test_where_only_ascii_can_be_written_formulas_are_spelled():
+    assert here("exercise", "-f", "html").out == worksheet_html(parts(make(0)))
+    assert here("exercise", "-f", "html", "--key").out == worksheet_html(parts(make(0), key=True))
+    ran = attn("exercise", "-f", "html", "--key", env={"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"})
+    assert ran.code == 0 and ran.out.isascii() and "&#8730;" in ran.out
     ran = attn("exercise", "--key", "--mask", "causal", env={"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"})
     assert ran.code == 0 and ran.out.isascii() and "\\u" not in ran.out and "\\x" not in ran.out
     assert "sqrt(2)" in ran.out and re.search(r"\d\)?\*\(?-?\d", ran.out)
-
-
-def test_a_reader_that_leaves_early_is_no_error():
     ran = shell("attn exercise | head -1")
     assert (ran.code, ran.out, ran.err) == (0, "# Attention by hand: exercise 0\n", "")
-
-
-# LaTeX.
+    set_for_others = {"ATTN_SEED": "5", "ATTN_DIM": "300", "ATTN_MASK": "window:2", "ATTN_FORMAT": "bars"}
+    assert here("exercise", env=set_for_others) == here("exercise")
 
 
 def hostile():
@@ -368,7 +360,7 @@ def opened(text):
     return stack, depth, re.sub(r"\\[$]", "", text).count("$") % 2
 
 
-def test_the_latex_is_balanced_ascii_and_needs_plain_packages():
+def test_the_latex_is_balanced_ascii_and_sheet_and_key_hold_the_same_tables():
     for name, text in exercise_documents().items():
         assert opened(text) == ([], 0, 0), name
         assert text.isascii(), name
@@ -377,9 +369,6 @@ def test_the_latex_is_balanced_ascii_and_needs_plain_packages():
         for row in re.findall(r"^.*\\\\ \\cline.*$", text, re.M):
             last = int(re.search(r"\\cline\{2-(\d+)\}", row)[1])
             assert len(re.findall(r"(?<!\\)&", row)) == last - 1, name
-
-
-def test_the_latex_of_sheet_and_key_hold_the_same_tables_one_blank_one_filled():
     sheet, key = (worksheet_latex(parts(make(7), is_key)) for is_key in (False, True))
     cells = 3 * (3 * 2) + 2 * (3 * 3) + 2 * (3 * 4) + 3 * 2
     assert sheet.count(r"\cell{$") == 1 and sheet.count(r"\cell{}") == cells - 1
@@ -403,15 +392,19 @@ def test_nothing_in_a_token_is_obeyed_by_latex(text, shown):
     assert latex_text(text) == shown
 
 
-def test_nothing_in_a_token_is_obeyed_by_markdown_or_a_terminal():
+def test_nothing_in_a_token_is_obeyed_by_markdown_a_terminal_or_a_page():
     for is_key in (False, True):
         text = worksheet_markdown(parts(hostile(), is_key))
         assert "\x1b" not in text and "\u202e" not in text and "<td>" not in text
         for block in re.findall(r"(?:^\|.*\n)+", text, re.M):
             assert len({line.count(" | ") for line in block.splitlines() if ":--" not in line}) == 1
-
-
-# The page.
+    for is_key in (False, True):
+        text, root = page(hostile(), is_key)
+        assert "\x1b" not in text and "\u202e" not in text
+        assert {element.tag for element in root.find("body").iter()} <= {
+            *("body", "header", "h1", "h2", "p", "span", "div", "table", "caption", "thead", "tbody", "tr"),
+            *("th", "td", "code", "sup"),
+        }
 
 
 def page(made, key=False):
@@ -425,29 +418,12 @@ def cells(root, look):
     return [["".join(cell.itertext()) for cell in table.iter("td")] for table in tables]
 
 
-@pytest.mark.parametrize(("mask", "score"), KINDS)
-def test_the_page_has_a_box_for_every_number_and_its_key_the_numbers(mask, score):
-    made = make(7, 2, 3, mask, score)
-    (sheet, blank), (key, filled) = page(made), page(made, key=True)
-    grids = [3 * 2, 3 * 2, 3 * 2, 3 * 3, *[3 * 3] * (score == "scaled"), 3 * 4, 3 * 4, 3 * 2]
-    assert [len(table) for table in cells(blank, "boxes")] == grids
-    assert sum(cell != "" for table in cells(blank, "boxes") for cell in table) == 1  # the example
-    assert [len(table) for table in cells(filled, "boxes")] == grids
-    assert all(cell != "" for table in cells(filled, "boxes") for cell in table)
-    assert cells(blank, "given") == cells(filled, "given")
-    assert sheet.count('class="line"') == 4 and 'class="line"' not in key and key.count('class="answer"') == 4
-    assert "Name:" in sheet and "Name:" not in key
-
-
-def test_the_numbers_of_the_page_are_those_of_the_other_forms():
+def test_the_page_needs_nothing_else_and_has_the_numbers_of_the_other_forms():
     made = make(7, 2, 3, "causal")
     of_markdown = tables(worksheet_markdown(parts(made, key=True)))
     page_tables = page(made, key=True)[1].iter("table")
     found = [["".join(cell.itertext()) for cell in table.iter("td")] for table in page_tables]
     assert found == [[cell for row in table[1:] for cell in row[1:]] for table in of_markdown]
-
-
-def test_the_page_is_made_to_be_printed_and_needs_nothing_else():
     text, root = page(make(7))
     style = root.find("head/style").text
     assert all(
@@ -455,26 +431,6 @@ def test_the_page_is_made_to_be_printed_and_needs_nothing_else():
     )
     assert root.find("head/title").text == "Attention by hand: exercise 7"
     assert not re.search(r"https?:|url\(|<script|@import|\ssrc=|\shref=", text)
-
-
-def test_nothing_in_a_token_is_obeyed_by_the_page():
-    for is_key in (False, True):
-        text, root = page(hostile(), is_key)
-        assert "\x1b" not in text and "\u202e" not in text
-        assert {element.tag for element in root.find("body").iter()} <= {
-            *("body", "header", "h1", "h2", "p", "span", "div", "table", "caption", "thead", "tbody", "tr"),
-            *("th", "td", "code", "sup"),
-        }
-
-
-def test_printing_the_page_chooses_sheet_or_key_and_fits_the_output():
-    assert here("exercise", "-f", "html").out == worksheet_html(parts(make(0)))
-    assert here("exercise", "-f", "html", "--key").out == worksheet_html(parts(make(0), key=True))
-    ran = attn("exercise", "-f", "html", "--key", env={"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"})
-    assert ran.code == 0 and ran.out.isascii() and "&#8730;" in ran.out
-
-
-# The folder.
 
 
 @pytest.fixture
@@ -485,15 +441,12 @@ def folder(tmp_path):
     return tmp_path / "new" / "sheet7"
 
 
-def test_a_folder_gets_the_sheet_the_key_and_their_data(folder):
+def test_a_folder_gets_the_sheet_the_key_and_data_that_attn_reads(folder):
     assert {path.name for path in folder.iterdir()} == FILES
     forms = {"md": worksheet_markdown, "tex": worksheet_latex, "html": worksheet_html}
     for (is_key, name), suffix in itertools.product(enumerate(("exercise", "key")), forms):
         wanted = forms[suffix](parts(make(7), bool(is_key)))
         assert (folder / f"{name}.{suffix}").read_text(encoding="utf-8") == wanted
-
-
-def test_the_inputs_are_a_file_of_matrices_that_attn_reads(folder):
     given = read_given(folder / "inputs.json")
     made = make(7)
     assert (given.tokens, given.mask, given.score, given.layout) == (made.tokens, "none", "scaled", "in-out")
@@ -569,23 +522,7 @@ def test_wrong_usage_is_one_line_and_2(args, said, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_variables_that_stand_for_other_commands_change_no_sheet():
-    set_for_others = {"ATTN_SEED": "5", "ATTN_DIM": "300", "ATTN_MASK": "window:2", "ATTN_FORMAT": "bars"}
-    assert here("exercise", env=set_for_others) == here("exercise")
-
-
-# The record.
-
-
-@pytest.mark.parametrize(("mask", "score"), KINDS)
-def test_the_record_fits_its_schema(mask, score):
-    found = record("--seed", "3", "--mask", mask, "--score", score)
-    assert complaints(found) == []
-    lines = here("exercise", "--seed", "3", "--mask", mask, "--score", score, "-f", "jsonl").out
-    assert lines.count("\n") == 1
-
-
-def test_every_key_of_the_record_is_described_and_missed():
+def test_every_key_of_the_record_is_described_and_missed_and_inputs_are_whole():
     found = record()
     known = SCHEMA["$defs"]["exercise"]["properties"]
     assert set(found) == set(known)
@@ -596,6 +533,9 @@ def test_every_key_of_the_record_is_described_and_missed():
     for key in found:
         assert complaints({k: v for k, v in found.items() if k != key}), key
     assert complaints({**found, "added_later": 1}) == []
+    found = record()
+    found["inputs"]["X"][0][0] = 0.5
+    assert complaints(found)
 
 
 @pytest.mark.parametrize(
@@ -614,9 +554,3 @@ def test_every_key_of_the_record_is_described_and_missed():
 )
 def test_a_wrong_record_is_rejected(key, value):
     assert complaints({**record(), key: value})
-
-
-def test_inputs_that_are_not_whole_are_rejected():
-    found = record()
-    found["inputs"]["X"][0][0] = 0.5
-    assert complaints(found)

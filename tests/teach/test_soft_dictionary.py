@@ -52,25 +52,20 @@ def expected(query, keys, score="scaled", T=1.0):
     return softmax([by.get(score, lambda k: cosine(q, k))(k) / T for k in rows])
 
 
-# The three acts
-
-
-def test_a_key_that_is_written_as_the_query_is_found_as_in_a_python_dictionary():
+def test_exactly_it_is_a_python_dictionary_and_by_meaning_the_key_with_the_largest_cosine():
     python = dict(pair.split("=") for pair in CAR)
     for query in ("color", "colour", "Color", "brand", "bran"):
         assert record(query, *CAR)["exact"] == python.get(query)
-
-
-def test_colour_leads_to_color_and_to_black():
     found = record("colour", *CAR)
     near = found["nearest"]
-    assert (near["key"], near["value"]) == ("color", "black") and found["exact"] is None
+    assert (near["key"], near["value"], found["exact"], found["notes"]) == ("color", "black", None, [])
     assert near["cosine"] == pytest.approx(cosine(vector("colour"), vector("color")))
-    assert '"colour" -> "color" -> "black"' in here("lookup", "colour", *CAR).out
-
-
-def test_every_cosine_is_told_and_the_nearest_key_has_the_largest():
+    for more in ((), ("-f", "bars")):
+        shown = here("lookup", "colour", *CAR, *more).out
+        assert '"colour" -> "color" -> "black"' in shown and ("█" in shown or not more)
     found = record("performance", *PARTS)
+    assert any("differ in length" in note for note in found["notes"])
+    assert not record("performance", *PARTS, "--score", "cosine")["notes"]
     wanted = [cosine(vector("performance"), vector(key)) for key in found["key_tokens"]]
     assert found["cosines"] == pytest.approx(wanted)
     assert found["nearest"]["key"] == found["key_tokens"][wanted.index(max(wanted))]
@@ -78,12 +73,11 @@ def test_every_cosine_is_told_and_the_nearest_key_has_the_largest():
     order = sorted(found["key_tokens"], key=lambda key: -wanted[found["key_tokens"].index(key)])
     line = shown.partition("nearest first:\n")[2].partition("\n")[0]
     assert [line.index(key) for key in order] == sorted(line.index(key) for key in order)
-
-
-def test_a_query_that_is_a_key_has_cosine_one_with_it_and_yet_takes_a_share_of_the_others():
     found = record("color", *CAR)
     assert found["nearest"]["key"] == "color" and found["nearest"]["cosine"] == pytest.approx(1)
-    assert all(0 < weight < 1 for weight in found["weights"][0])
+    assert all(0 < weight < 1 for weight in found["weights"][0]), (
+        "a query that is a key shares with the others"
+    )
 
 
 @pytest.mark.parametrize("score", ["scaled", "dot", "cosine"])
@@ -91,13 +85,11 @@ def test_a_query_that_is_a_key_has_cosine_one_with_it_and_yet_takes_a_share_of_t
 def test_numbers_are_weighted_as_the_formula_says(score, T):
     found = record("performance", *PARTS, "--score", score, "-t", str(T))
     weights = expected("performance", found["key_tokens"], score, T)
-    assert found["weights"][0] == pytest.approx(weights)
-    answer = 95 * weights[0] + 250 * weights[1] + 560 * weights[2] + 3 * weights[3]
-    assert found["answer"] == pytest.approx(answer) == found["output"][0][0]
-    assert found["values"] == [95, 250, 560, 3]
+    assert found["weights"][0] == pytest.approx(weights) and found["values"] == [95, 250, 560, 3]
+    assert found["answer"] == pytest.approx(np.dot(weights, found["values"])) == found["output"][0][0]
 
 
-def test_equal_values_add_up():
+def test_equal_values_add_up_also_where_they_are_written_differently():
     found = record("colour", "color=black", "hue=red", "shade=black", "brand=Porche")
     weights = dict(zip(found["key_tokens"], expected("colour", found["key_tokens"]), strict=True))
     shares = {one["value"]: one["weight"] for one in found["shares"]}
@@ -108,47 +100,38 @@ def test_equal_values_add_up():
     assert found["output"][0] == pytest.approx([shares["black"], shares["red"], shares["Porche"]])
     shown = here("lookup", "colour", "color=black", "hue=red", "shade=black").out
     assert 'Equal values add up: "black" is the value of "color", "shade".' in shown
-
-
-def test_numbers_written_differently_are_equal():
     found = record("colour", "color=1", "hue=1.0", "shade=2")
     assert [one["value"] for one in found["shares"]] == [1, 2]
 
 
-def test_the_arithmetic_on_the_screen_gives_the_answer_on_the_screen():
-    for values in (
+@pytest.mark.parametrize(
+    "values",
+    [
         (95, 250, 560, 3),
         (-0.5, 2.25, 0, 1),
         (1e6, -30, 7, 12345.5),
         (1e-5, 2e-5, 0, 0),
         (5e6, 123456789, 1, 0),
-    ):
-        pairs = [f"{part.partition('=')[0]}={v!r}" for part, v in zip(PARTS, values, strict=True)]
-        shown = here("lookup", "performance", *pairs).out
-        line = shown.partition("times its weight:\n")[2].partition("\n")[0]
-        left, _, right = line.replace("×", "*").partition(" = ")
-        told = right.strip()
-        digits = len(told.partition(".")[2])
-        worked = sum(float(w) * float(v.strip("()")) for w, v in (t.split("*") for t in left.split(" + ")))
-        assert float(told) == pytest.approx(worked, abs=1.01 * 10.0**-digits if "e" not in told else 1e-9)
-        assert float(told) == pytest.approx(record("performance", *pairs)["answer"], abs=10.0**-digits)
+    ],
+)
+def test_the_arithmetic_on_the_screen_gives_the_answer_on_the_screen(values):
+    pairs = [f"{part.partition('=')[0]}={v!r}" for part, v in zip(PARTS, values, strict=True)]
+    shown = here("lookup", "performance", *pairs).out
+    line = shown.partition("times its weight:\n")[2].partition("\n")[0]
+    left, _, told = (part.strip() for part in line.replace("×", "*").partition(" = "))
+    digits = len(told.partition(".")[2])
+    worked = sum(float(w) * float(v.strip("()")) for w, v in (t.split("*") for t in left.split(" + ")))
+    assert float(told) == pytest.approx(worked, abs=1.01 * 10.0**-digits if "e" not in told else 1e-9)
+    assert float(told) == pytest.approx(record("performance", *pairs)["answer"], abs=10.0**-digits)
 
 
 @pytest.mark.parametrize("values", [("1e308", "1e308"), ("-1e308", "1e308"), ("1e-320", "0"), ("0", "-0")])
 def test_extreme_numbers_are_weighted_too(values):
-    found = record("colour", *(f"{key}={value}" for key, value in zip(("hue", "color"), values, strict=True)))
+    pairs = [f"{key}={value}" for key, value in zip(("hue", "color"), values, strict=True)]
     weights = expected("colour", ["hue", "color"])
-    assert found["answer"] == pytest.approx(np.dot(weights, list(map(float, values))))
-    ran = here("lookup", "colour", *(f"{key}={v}" for key, v in zip(("hue", "color"), values, strict=True)))
+    assert record("colour", *pairs)["answer"] == pytest.approx(np.dot(weights, list(map(float, values))))
+    ran = here("lookup", "colour", *pairs)
     assert ran.code == 0 and not ran.err
-
-
-@pytest.mark.parametrize("T", ["1e-6", "1e300"])
-def test_extreme_temperatures_leave_the_ladder_as_it_is(T):
-    usual = {rung["temperature"]: rung["weights"] for rung in record("colour", *CAR)["temperatures"]}
-    for rung in record("colour", *CAR, "-t", T)["temperatures"]:
-        assert rung["weights"] == pytest.approx(usual.get(rung["temperature"], rung["weights"]))
-        assert sum(rung["weights"]) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(
@@ -160,10 +143,7 @@ def test_huge_vectors_are_refused_only_where_they_do_not_fit_and_never_warned_of
     assert ran.code == code and "Warning" not in ran.err
 
 
-# The way from soft to hard
-
-
-def test_the_ladder_holds_the_weights_of_each_temperature():
+def test_the_ladder_holds_the_weights_of_each_temperature_down_to_the_largest_score_alone():
     found = record("performance", *PARTS, "-t", "0.7")
     rungs = found["temperatures"]
     assert [rung["temperature"] for rung in rungs] == sorted({*TEMPERATURES, 0.7}, reverse=True)
@@ -175,22 +155,16 @@ def test_the_ladder_holds_the_weights_of_each_temperature():
     hard = [float(weight == max(weights)) for weight in weights]
     assert rungs[-1] == {"temperature": 0, "weights": hard, "answer": np.dot(hard, found["values"])}
     assert "0.7*" in here("lookup", "performance", *PARTS, "-t", "0.7").out
-
-
-def test_cold_is_one_hot_at_the_largest_score_and_hot_is_even():
-    found = record("performance", *PARTS, "-t", "0.0001")
-    weights = expected("performance", found["key_tokens"])
-    assert found["weights"][0] == pytest.approx([float(w == max(weights)) for w in weights])
+    assert record("performance", *PARTS, "-t", "0.0001")["weights"][0] == pytest.approx(hard)
     assert record("performance", *PARTS, "-t", "1e9")["weights"][0] == pytest.approx([0.25] * 4)
-
-
-def test_where_scores_tie_the_limit_is_shared():
-    pairs = ("top speed=1", "speed top=2", "zzxq=3")
+    usual = {rung["temperature"]: rung["weights"] for rung in record("colour", *CAR)["temperatures"]}
+    for T in ("1e-6", "1e300"):
+        for rung in record("colour", *CAR, "-t", T)["temperatures"]:
+            assert rung["weights"] == pytest.approx(usual.get(rung["temperature"], rung["weights"]))
+            assert sum(rung["weights"]) == pytest.approx(1)
+    pairs = ("top speed=1", "speed top=2", "zzxq=3")  # where scores tie, the limit is shared
     assert record("speed", *pairs)["temperatures"][-1]["weights"] == [0.5, 0.5, 0]
     assert 'shared by "top speed", "speed top"' in " ".join(here("lookup", "speed", *pairs).out.split())
-
-
-# Laws
 
 
 @given(st.permutations(range(4)))
@@ -226,15 +200,15 @@ def test_weights_sum_to_one_and_the_answer_lies_between_the_values(pairs, T, sco
 
 def test_doubling_every_vector_makes_scores_fourfold_and_leaves_cosines(tmp_path):
     words = {"a": [1, 2], "b": [0.5, -1], "c": [3, 0.25]}
-    for name, factor in (("one.txt", 1), ("two.txt", 2)):
-        rows = [" ".join([word, *(str(factor * x) for x in row)]) for word, row in words.items()]
-        (tmp_path / name).write_text("\n".join(rows))
+    files = [tmp_path / "one.txt", tmp_path / "two.txt"]
+    for factor, file in enumerate(files, 1):
+        file.write_text("\n".join(" ".join([w, *(str(factor * x) for x in row)]) for w, row in words.items()))
     asked = ("a", "b=1", "c=2", "--steps", "--score")
-    one, two = (record(*asked, "dot", "-e", str(tmp_path / name)) for name in ("one.txt", "two.txt"))
+    one, two = (record(*asked, "dot", "-e", str(file)) for file in files)
     assert two["heads"][0]["scores"][0] == pytest.approx([4 * s for s in one["heads"][0]["scores"][0]])
     assert one["heads"][0]["scores"][0] == pytest.approx([-1.5, 3.5])  # 1 x 0.5 - 2 x 1, and 1 x 3 + 2 x 0.25
     assert two["cosines"] == pytest.approx(one["cosines"])
-    one, two = (record(*asked, "cosine", "-e", str(tmp_path / name)) for name in ("one.txt", "two.txt"))
+    one, two = (record(*asked, "cosine", "-e", str(file)) for file in files)
     assert two["weights"][0] == pytest.approx(one["weights"][0])
 
 
@@ -244,31 +218,11 @@ def test_it_is_attention_the_same_weights_as_cross_attention_without_a_projectio
     assert_alike(found["weights"], cross["weights"])
 
 
-# How a dictionary is typed
-
-
-def test_a_pair_is_cut_at_its_first_equals_sign_and_blanks_at_the_ends_do_not_count():
+def test_pairs_are_cut_at_their_first_equals_sign_and_the_last_of_a_doubled_key_counts_as_in_python():
     assert pairs_from(["a=b=c", " top speed = 250 "]) == [("a", "b=c"), ("top speed", "250")]
-
-
-@pytest.mark.parametrize("pair", ["black", "=black", "color=", " = ", "="])
-def test_what_is_no_pair_is_refused_with_an_example(pair):
-    ran = here("lookup", "colour", "brand=Porche", pair)
-    assert ran.code == 2 and "attn lookup colour color=black" in ran.err and not ran.out
-
-
-def test_no_dictionary_at_all_is_refused():
-    ran = here("lookup", "colour")
-    assert ran.code == 2 and "no pair" in ran.err
-
-
-def test_of_a_doubled_key_the_last_value_counts_as_in_python_and_that_is_said():
     found = record("color", "color=black", "brand=Porche", "color=red")
     assert found["exact"] == {"color": "black", "brand": "Porche", "color": "red"}["color"]  # noqa: F601
     assert found["key_tokens"] == ["color", "brand"] and any("color" in note for note in found["notes"])
-
-
-def test_one_value_that_is_no_number_makes_words_of_all_and_that_is_said():
     found = record("colour", "color=3", "hue=3 cm")
     assert found["values"] == ["3", "3 cm"] and isinstance(found["answer"], str)
     assert any("is not a number" in note for note in found["notes"])
@@ -276,19 +230,12 @@ def test_one_value_that_is_no_number_makes_words_of_all_and_that_is_said():
         assert record("colour", f"color={odd}", "hue=1")["values"] == [odd, "1"]
 
 
-def test_a_number_beyond_all_numbers_is_refused():
-    assert here("lookup", "colour", "color=1e999").code == 65
-
-
-def test_the_query_may_come_from_standard_input():
+def test_the_query_may_come_from_standard_input_and_on_a_terminal_help_is_shown():
     wanted = record("colour", *CAR)
     for args in (CAR, ("-", *CAR)):
         ran = attn("lookup", *args, "-f", "json", input="colour\n")
         assert ran.code == 0
         assert_alike(json.loads(ran.out), wanted)
-
-
-def test_without_anything_on_a_terminal_the_help_is_shown():
     for args in ([], CAR):
         ran = terminal("lookup", *args)
         assert ran.code == 2 and "Usage: attn lookup" in ran.out and "Example" in ran.out
@@ -300,6 +247,7 @@ def test_a_dictionary_comes_from_a_file_too_and_what_is_typed_comes_after(at):
     assert found["key_tokens"] == ["color", "top speed"] and found["values"] == ["red", "250"]
     (at / "numbers.json").write_text('{"color": 0.5, "hue": -2e3}')
     assert record("colour", "--from", "numbers.json")["values"] == [0.5, -2000]
+    assert pairs_in({"a": 0.1, "b": 10**20, "c": "x"}, "f") == [("a", "0.1"), ("b", f"{10**20}"), ("c", "x")]
 
 
 @pytest.mark.parametrize(
@@ -314,30 +262,39 @@ def test_a_file_that_is_no_dictionary_is_refused(content, code, at):
     assert (ran.code, ran.out) == (code, "") and "Traceback" not in ran.err
 
 
-def test_pairs_in_an_object_keep_every_digit_of_a_number():
-    assert pairs_in({"a": 0.1, "b": 10**20, "c": "x"}, "f") == [("a", "0.1"), ("b", f"{10**20}"), ("c", "x")]
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        *((("colour", "brand=Porche", pair), 2, "attn lookup colour color=black")
+          for pair in ("black", "=black", "color=", " = ", "=")),
+        (("colour",), 2, "no pair"), (("colour", "color=1e999"), 65, ""),
+        (("colour", *CAR, "-p", "roles"), 2, "learned for sentences"), (("zzxq", "hue=3", "--oov", "skip"), 65, ""),
+        (("zzxq", "hue=3", "--oov", "error"), 65, ""), (("a", "hue=3", "--oov", "model"), 2, ""),
+        (("...", "hue=3"), 65, ""), (("a", "!!=3"), 65, ""),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_looked_up_is_refused(args, code, said):
+    ran = here("lookup", *args)
+    assert (ran.code, ran.out) == (code, "") and said in ran.err
 
 
-def test_too_many_pairs_are_refused():
+def test_too_many_pairs_and_settings_that_need_a_text_are_refused():
     with pytest.raises(InputError, match="2,000"):
         dictionary((f"k{i}", "1") for i in range(2001))
     found = look_up("abc", dictionary((f"k{i}", f"v{i}") for i in range(2000)), RANDOM)
     assert sum(found.weights) == pytest.approx(1)
+    for odd in (Settings(pad=2), Settings(positions="sinusoidal")):
+        with pytest.raises(UsageError, match="dictionary"):
+            look_up("colour", dictionary(pairs_from(CAR)), odd)
 
 
-# Words without a vector
-
-
-def test_a_key_without_a_vector_is_found_as_written_and_never_by_meaning():
+def test_a_key_without_a_vector_is_found_as_written_and_a_query_without_one_says_nothing():
     found = record("zzxq", "zzxq=1", "color=2")
     assert found["exact"] == 1 and found["nearest"] is None and found["cosines"] == [None, None]
     found = record("colour", "zzxq=1", "color=2")
     assert found["nearest"]["key"] == "color" and found["cosines"][0] is None
     assert any("zzxq" in note and "never by meaning" in note for note in found["notes"])
     assert found["weights"][0] == pytest.approx(softmax([0, vector("colour") @ vector("color") / 10]))
-
-
-def test_a_query_without_a_vector_gives_every_key_the_same_and_that_is_said():
     found = record("zzxq", *CAR)
     assert found["weights"][0] == pytest.approx([1 / 3] * 3)
     assert any("says nothing" in note for note in found["notes"])
@@ -353,37 +310,24 @@ def test_oov_says_what_becomes_of_words_without_a_vector():
     assert any("Skipped" in note for note in skip["notes"])
     assert record("zzxq", "zzxq=2", "hue=3", "--oov", "random")["nearest"]["key"] == "zzxq"
     assert record("colour", "colr=1", "hue=3", "--oov", "nearest")["replaced"]
-    for args, code in ((("zzxq", "hue=3", "--oov", "skip"), 65), (("zzxq", "hue=3", "--oov", "error"), 65),
-                       (("a", "hue=3", "--oov", "model"), 2), (("...", "hue=3"), 65), (("a", "!!=3"), 65)):  # fmt: skip
-        assert here("lookup", *args).code == code
 
 
-# Options
+def test_help_needs_no_numpy_and_offers_no_option_that_makes_no_sense_for_a_dictionary():
+    code = "import sys; from attn_cli.cli.app import main; main(['lookup', '--help']); sys.exit('numpy' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ran.returncode == 0 and "identity, random, or a file" in " ".join(ran.stdout.split())
+    assert not [
+        option for option in ("--query", "--layer", "--full", "--pad", "--positions") if option in ran.stdout
+    ]
 
 
-def test_options_that_make_no_sense_for_a_dictionary_are_not_offered():
-    shown = here("lookup", "--help").out
-    for option in ("--query", "--layer", "--full", "--pad", "--positions"):
-        assert option not in shown
-    assert "identity, random, or a file" in " ".join(shown.split())
-
-
-def test_a_learned_projection_is_refused_and_another_works(at):
-    ran = here("lookup", "colour", *CAR, "-p", "roles")
-    assert ran.code == 2 and "learned for sentences" in ran.err
+def test_a_projection_from_a_file_and_a_random_one_with_heads_work(at):
     W = np.eye(100)[:, :2].tolist()
     (at / "w.json").write_text(json.dumps({"W_q": W, "W_k": W, "W_v": W}))
     found = record("colour", *CAR, "-p", "w.json")
     q, keys = vector("colour")[:2], [vector(key)[:2] for key in found["key_tokens"]]
     assert found["weights"][0] == pytest.approx(softmax([q @ k / math.sqrt(2) for k in keys]))
     assert record("colour", *CAR, "-p", "random", "--heads", "2", "--head", "mean")["head"] == "mean"
-
-
-def test_settings_that_need_a_text_are_refused():
-    pairs = dictionary(pairs_from(CAR))
-    for odd in (Settings(pad=2), Settings(positions="sinusoidal")):
-        with pytest.raises(UsageError, match="dictionary"):
-            look_up("colour", pairs, odd)
 
 
 def test_a_mask_hides_keys_and_hidden_keys_have_no_share(at):
@@ -402,18 +346,11 @@ def test_a_mask_hides_keys_and_hidden_keys_have_no_share(at):
         assert "may look at no key" in here("lookup", "colour", *pairs, *masked).out
 
 
-@pytest.mark.parametrize("kind", ["csv", "tsv"])
-def test_delimited_output_holds_the_weights(kind):
-    ran = here("lookup", "colour", *CAR, "-f", kind)
-    header, row = (line.split("," if kind == "csv" else "\t") for line in ran.out.splitlines())
+@pytest.mark.parametrize(("kind", "cut"), [("csv", ","), ("tsv", "\t")])
+def test_delimited_output_holds_the_weights(kind, cut):
+    header, row = (line.split(cut) for line in here("lookup", "colour", *CAR, "-f", kind).out.splitlines())
     assert header == ["query", "brand", "model", "color"] and row[0] == "colour"
     assert_alike([float(cell) for cell in row[1:]], record("colour", *CAR)["weights"][0])
-
-
-def test_vectors_of_different_length_are_named_where_length_counts():
-    assert any("differ in length" in note for note in record("performance", *PARTS)["notes"])
-    assert not record("performance", *PARTS, "--score", "cosine")["notes"]
-    assert not record("colour", *CAR)["notes"]
 
 
 def test_where_score_and_cosine_disagree_both_are_named(tmp_path):
@@ -422,8 +359,6 @@ def test_where_score_and_cosine_disagree_both_are_named(tmp_path):
     assert found["nearest"]["key"] == "near" and found["summary"][0]["key"] == "long"
     assert any("largest weight is that of long, the largest cosine that of near" in n for n in found["notes"])
 
-
-# Screens
 
 EVIL = ("[red]", "</td>", "\x1b[31m", "\u202eevil", r"\input{x}", "😀 :smile:", "w" * 5000)
 
@@ -440,28 +375,12 @@ def test_nothing_that_is_typed_is_obeyed(kind, width):
         assert "0.…" not in ran.out
 
 
-def test_the_weights_are_drawn_as_bars():
-    shown = here("lookup", "colour", *CAR, "-f", "bars").out
-    assert "█" in shown and '"colour" -> "color" -> "black"' in shown
-
-
-def test_a_screen_can_be_written_where_only_ascii_can():
+def test_screens_are_ascii_where_they_must_be_show_every_product_and_count_the_keys_that_they_leave_out():
     ran = attn("lookup", "naïve", "größe=1", "color=2", env={"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"})
     assert ran.code == 0 and ran.out.isascii() and "sqrt(100)" in ran.out
-
-
-def test_steps_show_every_product():
     shown = here("lookup", "colour", *CAR, "--steps").out
     assert 'One row by hand: what does "colour" look at?' in shown and "output = [" in shown
-
-
-def test_of_many_keys_the_strongest_are_listed_and_the_others_are_counted():
     pairs = [f"{word}={n}" for n, word in enumerate("abcdefghijklmno")]
     shown = here("lookup", "the", *pairs).out
     assert "3 others" in shown and "3 more keys" in shown and "(7 more:" in shown
     assert "others" not in here("lookup", "the", *pairs, "--top", "15").out
-
-
-def test_the_help_needs_no_numpy():
-    code = "import sys; from attn_cli.cli.app import main; main(['lookup', '--help']); sys.exit('numpy' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0

@@ -47,7 +47,7 @@ def test_each_side_is_what_attn_gives_its_text(more):
     ]
 
 
-def test_the_terms_of_the_row_are_those_of_the_steps():
+def test_the_terms_of_the_row_are_those_of_the_steps_and_only_the_content_of_its_place_changes():
     found = record("--swap", "fox=rock", "--steps")
     (row,) = found["swap"]["rows"]
     heads = [side["heads"][0] for side in found["records"]]
@@ -61,9 +61,6 @@ def test_the_terms_of_the_row_are_those_of_the_steps():
     for side in (0, 1):  # weights are the softmax of content + distance
         exps = [math.exp(key["content"][side] + key["distance"][side]) for key in row["keys"]]
         assert [key["weights"][side] for key in row["keys"]] == pytest.approx([e / sum(exps) for e in exps])
-
-
-def test_in_one_layer_a_swap_changes_the_content_of_its_place_alone_and_no_distance():
     (row,) = record("--swap", "fox=rock")["swap"]["rows"]
     for key in row["keys"]:
         assert key["distance"][0] == pytest.approx(key["distance"][1], abs=1e-12)
@@ -82,25 +79,22 @@ def test_what_followed_the_place_and_the_content_is_the_weight_before(new):
     assert {other["followed_place"] for other in others} == {None}
 
 
-def test_without_a_distance_term_nothing_follows_the_place():
+def test_without_a_distance_term_nothing_follows_the_place_and_a_masked_key_has_no_weights():
     (row,) = record("--swap", "fox=rock", "-p", "identity", "-q", "dog")["swap"]["rows"]
     key = row["keys"][3]
     assert (key["distance"], key["followed_place"], key["followed_content"]) == (None, 0.0, key["weights"][0])
+    (row,) = record("--swap", "dog=cat", "--mask", "causal", "-q", "fox")["swap"]["rows"]
+    assert [key["weights"] is None for key in row["keys"]] == [j > 3 for j in range(9)]
+    assert row["keys"][8]["followed_place"] is None
 
 
-def test_all_occurrences_are_swapped_and_a_number_means_one_place():
+def test_one_word_one_place_or_two_words_at_once_are_swapped_also_in_a_context():
     text = "the cat saw the dog"
     assert record("--swap", "the=a", text=text)["values"][1] == "a cat saw a dog"
     assert record("--swap", "3=a", text=text)["values"][1] == "the cat saw a dog"
     assert record("--swap", "THE=a", text=text)["swap"]["words"] == [{"old": "the", "new": "a"}]
-
-
-def test_swaps_are_done_at_once_so_that_two_words_can_change_places():
     found = record("--swap", "cat=dog", "--swap", "dog=cat", text="the cat saw the dog")
     assert found["values"][1] == "the dog saw the cat"
-
-
-def test_a_word_of_the_context_can_be_swapped():
     found = record("--swap", "coffee=tea", "--context", "she likes coffee", text="he drinks")
     sides = [
         json.loads(here("cross", "he drinks", one, "-f", "json").out)
@@ -109,28 +103,16 @@ def test_a_word_of_the_context_can_be_swapped():
     assert_alike(found["records"], sides)
 
 
-def test_the_same_rows_are_shown_before_and_after_even_where_the_word_that_looks_is_replaced():
+def test_the_same_rows_are_shown_before_and_after_and_an_unknown_word_is_said():
     found = record("--swap", "fox=dog", "-q", "fox")
     assert [side["query_rows"] for side in found["records"]] == [[3], [3]]
     assert [side["query_tokens"] for side in found["records"]] == [["fox"], ["dog"]]
     (row,) = found["swap"]["rows"]
     assert (row["query"], row["query_after"]) == ("fox", "dog")
     assert {key["followed_place"] for key in row["keys"]} == {None}
-
-
-def test_a_masked_key_has_no_weights():
-    (row,) = record("--swap", "dog=cat", "--mask", "causal", "-q", "fox")["swap"]["rows"]
-    assert [key["weights"] is None for key in row["keys"]] == [j > 3 for j in range(9)]
-    assert row["keys"][8]["followed_place"] is None
-
-
-def test_an_unknown_word_is_said():
     notes = record("--swap", "fox=blorf")["records"][1]["notes"]
     assert any("blorf" in note for note in notes)
     assert "(after) No vector for blorf" in here("explain", FOX, "--swap", "fox=blorf").out
-
-
-def test_csv_has_a_row_for_each_link():
     ran = here("explain", FOX, "--swap", "fox=rock", "-f", "csv", "-q", "jumped")
     rows = list(csv.DictReader(io.StringIO(ran.out)))
     (row,) = record("--swap", "fox=rock", "-q", "jumped")["swap"]["rows"]

@@ -81,14 +81,11 @@ def test_an_example_gives_its_numbers(name, block, options):
     assert (record["mask"] is None) == (not shut.any())
 
 
-def test_coffee_gives_its_queries_keys_and_values():
+def test_coffee_gives_its_queries_keys_and_values_both_heads_and_their_mean():
     expected = worked("coffee")["expected"]
     (head,) = run("example", "coffee")["heads"]
     for part in "qkv":
         held(head[part], expected[part], part)
-
-
-def test_coffee_gives_both_heads_and_their_mean():
     expected = worked("coffee")["expected"]
     two = expected["two heads (columns 0-1 and 2-3)"]
     record = run("example", "coffee", "--heads", "2", "--head", "all")
@@ -119,16 +116,13 @@ def test_coffee_s_cross_attention_comes_from_files_that_somebody_typed(tmp_path)
     held(by_hand["weights"], worked("coffee")["expected"]["scaled"]["weights"], "the same from files")
 
 
-def test_the_row_of_a2_alone_is_its_row_in_the_matrix():
+def test_examples_take_the_inputs_of_their_texts_and_one_row_is_its_row():
     inputs, expected = worked("a2")["inputs"], worked("a2")["expected"]["unscaled"]
     record = run("example", "a2", "-q", inputs["focus"])
     row = inputs["tokens"].index(inputs["focus"])
     assert record["weights"] == [run("example", "a2")["weights"][row]]
     held(record["weights"], [expected["weights"][row]], "weights")
     held(record["output"], [expected["output"][row]], "output")
-
-
-def test_examples_take_the_inputs_of_their_texts():
     for name in ("day1", "coffee", "coffee-notebook", "a2"):
         inputs, record = worked(name)["inputs"], run("example", name)
         (head,) = record["heads"]
@@ -169,7 +163,7 @@ def told(*args):
     return json.loads(ran.out)
 
 
-def test_dictionary_tells_its_text_s_queries_and_answers():
+def test_dictionary_tells_its_text_s_queries_and_answers_with_every_option_or_says_why_not():
     inputs, expected = worked("dictionary")["inputs"], worked("dictionary")["expected"]
     record = told("example", "dictionary")
     exact, near, soft = record["acts"]
@@ -184,6 +178,14 @@ def test_dictionary_tells_its_text_s_queries_and_answers():
     assert soft["key_tokens"] == soft["values"] == inputs["second"]["keys"]
     assert (record["key_tokens"], record["weights"]) == (soft["key_tokens"], soft["weights"])
     held(np.sum(soft["weights"]), 1, "a soft mix that sums to 1")
+    assert "Taycan" in here("example", "dictionary", "-f", "markdown").out
+    assert here("example", "dictionary", "-f", "csv").out.startswith("query,battery,top speed,")
+    assert told("example", "dictionary", "--top", "2")["condensed"]
+    assert told("example", "dictionary", "-q", "performance")["query_rows"] == [0]
+    assert told("example", "dictionary", "--heads", "2", "--head", "mean")["head"] == "mean"
+    for options in (["-p", "roles"], ["--pad", "2"], ["-q", "colour"]):
+        ran = here("example", "dictionary", *options)
+        assert ran.code == 2 and len(ran.err.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -199,14 +201,3 @@ def test_dictionary_says_which_key_gets_the_least_by_its_own_numbers(options):
     wanted = "and it does" if least == "colour" else f"With these vectors '{least}' does"
     assert wanted in said and f"{weights['colour']:.3f}" in said
     assert said in " ".join(attn("example", "dictionary", *options.split()).out.split())
-
-
-def test_dictionary_goes_with_every_option_or_says_why_not():
-    assert "Taycan" in here("example", "dictionary", "-f", "markdown").out
-    assert here("example", "dictionary", "-f", "csv").out.startswith("query,battery,top speed,")
-    assert told("example", "dictionary", "--top", "2")["condensed"]
-    assert told("example", "dictionary", "-q", "performance")["query_rows"] == [0]
-    assert told("example", "dictionary", "--heads", "2", "--head", "mean")["head"] == "mean"
-    for options in (["-p", "roles"], ["--pad", "2"], ["-q", "colour"]):
-        ran = here("example", "dictionary", *options)
-        assert ran.code == 2 and len(ran.err.splitlines()) == 1

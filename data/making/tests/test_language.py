@@ -223,9 +223,6 @@ def test_a_line_is_cut_at_the_longest_text_and_padding_is_no_word():
     assert batch.rows[1, 1] == text.unknown
 
 
-# What heads are named for
-
-
 def test_a_trained_file_tells_its_heads_names_and_measures(trained):
     stack = read_model(trained.file)
     names = [head.name for layer in range(2) for head in stack.attention(layer).heads]
@@ -234,9 +231,6 @@ def test_a_trained_file_tells_its_heads_names_and_measures(trained):
         facts = stack.learned(stack.layer_of(name), name)
         assert facts.about == PATTERNS[re.sub(r"-\d+$", "", name)].about
         assert not facts.taught and facts.accuracy == stack.facts["scores"][name]["accuracy"]
-
-
-# As a user runs it
 
 
 def test_a_model_of_ones_own_says_the_next_words_and_refuses_other_vectors(trained, folder, tmp_path):

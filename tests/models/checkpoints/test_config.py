@@ -41,9 +41,7 @@ SAID = {
     "stray": 1,
 }  # fmt: skip
 VALUES = Config(
-    "c",
-    SAID,
-    Keys(READS, parts={"part": Keys({"n": None}), "gone": Keys({"n": 9}), "n": Keys({})}),
+    "c", SAID, Keys(READS, parts={"part": Keys({"n": None}), "gone": Keys({"n": 9}), "n": Keys({})})
 )
 
 

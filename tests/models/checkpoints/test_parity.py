@@ -33,144 +33,98 @@ QUERIES_AND_KEYS = re.compile(
 
 
 class Case(NamedTuple):
-    """A family's classes in transformers, and the settings of a small model of it."""
+    """A family's name in transformers, and the settings of a small model of it."""
 
-    model: str
-    config: str
+    family: str
     settings: dict[str, object]
-    counts_real: bool = False  # whether transformers must be told the places, as its generate tells them
-    # factor of queries and keys: T5's scores are not scaled, and large already; Qwen3's are multiplied by norms, too
-    sharpened: float = 2.5
+
+    def made(self, transformers):
+        """Return a model of random weights, with the head that makes words."""
+        config = transformers.AutoConfig.for_model(self.family, **self.settings)
+        kind = transformers.AutoModelForCausalLM
+        if config.is_encoder_decoder:
+            kind = transformers.AutoModelForSeq2SeqLM
+        elif type(config) in transformers.MODEL_FOR_MASKED_LM_MAPPING and not getattr(
+            config, "is_decoder", False
+        ):
+            kind = transformers.AutoModelForMaskedLM
+        return kind.from_config(config, attn_implementation="eager")
 
 
-CASES = {
-    "bert": Case("BertForMaskedLM", "BertConfig", WIDE),
-    "bert, decoder": Case("BertLMHeadModel", "BertConfig", WIDE | {"is_decoder": True}),
-    "bert, untied": Case("BertForMaskedLM", "BertConfig", WIDE | {"tie_word_embeddings": False}),
-    "roberta, untied": Case(
-        "RobertaForMaskedLM", "RobertaConfig",
-        WIDE | {"type_vocab_size": 1, "pad_token_id": 1, "tie_word_embeddings": False},
-    ),
-    "albert, untied": Case(
-        "AlbertForMaskedLM", "AlbertConfig", WIDE | TOKENS | {"embedding_size": 16, "tie_word_embeddings": False}
-    ),
-    "bert, gelu_new": Case("BertForMaskedLM", "BertConfig", WIDE | {"hidden_act": "gelu_new"}),
-    "roberta": Case("RobertaForMaskedLM", "RobertaConfig", WIDE | {"type_vocab_size": 1, "pad_token_id": 1}),
-    "xlm-roberta": Case("XLMRobertaForMaskedLM", "XLMRobertaConfig", WIDE | {"type_vocab_size": 1}),
-    "distilbert": Case(
-        "DistilBertForMaskedLM", "DistilBertConfig",
-        {"vocab_size": V, "dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48},
-    ),
-    "electra": Case("ElectraForMaskedLM", "ElectraConfig", WIDE | {"embedding_size": 16}),
-    "electra, one size": Case("ElectraForMaskedLM", "ElectraConfig", WIDE | {"embedding_size": 32}),
-    "albert": Case("AlbertForMaskedLM", "AlbertConfig", WIDE | TOKENS | {"embedding_size": 16}),
-    "albert, groups": Case(
-        "AlbertForMaskedLM", "AlbertConfig",
-        WIDE | TOKENS | {"embedding_size": 16, "num_hidden_layers": 4, "num_hidden_groups": 2},
-    ),
-    "gpt2": Case(
-        "GPT2LMHeadModel", "GPT2Config", TOKENS | {"vocab_size": V, "n_embd": 32, "n_layer": 3, "n_head": 4}, True
-    ),
-    "gpt2, both ways": Case(
-        "GPT2LMHeadModel", "GPT2Config",
-        TOKENS | {"vocab_size": V, "n_embd": 32, "n_layer": 3, "n_head": 4, "is_causal": False}, True
-    ),
-    "gpt_neox, both ways": Case("GPTNeoXForCausalLM", "GPTNeoXConfig", WIDE | TOKENS | {"is_causal": False}, True),
-    "opt, both ways": Case(
-        "OPTForCausalLM", "OPTConfig",
-        SIZES | TOKENS | {"ffn_dim": 48, "word_embed_proj_dim": 32, "is_causal": False},
-    ),
-    "gpt_neo, is_causal unread": Case(
-        "GPTNeoForCausalLM", "GPTNeoConfig",
-        TOKENS | {"vocab_size": V, "hidden_size": 32, "num_layers": 2, "num_heads": 4, "intermediate_size": 48,
-                  "attention_types": [[["global", "local"], 1]], "window_size": 3, "is_causal": False},
-        True, 1.0,
-    ),
-    "gpt2, scaled by layer": Case(
-        "GPT2LMHeadModel", "GPT2Config",
-        TOKENS | {"vocab_size": V, "n_embd": 32, "n_layer": 3, "n_head": 4, "scale_attn_by_inverse_layer_idx": True},
-        True,
-    ),
-    "gpt_neo": Case(
-        "GPTNeoForCausalLM", "GPTNeoConfig",
-        TOKENS | {"vocab_size": V, "hidden_size": 32, "num_layers": 4, "num_heads": 4, "intermediate_size": 48,
-                  "attention_types": [[["global", "local"], 2]], "window_size": 3},
-        True, 1.0,
-    ),
-    "gpt_neox": Case("GPTNeoXForCausalLM", "GPTNeoXConfig", WIDE | TOKENS, True),
-    "gpt_neox, one after the other": Case(
-        "GPTNeoXForCausalLM", "GPTNeoXConfig", WIDE | TOKENS | {"use_parallel_residual": False}, True
-    ),
-    "opt": Case("OPTForCausalLM", "OPTConfig", SIZES | TOKENS | {"ffn_dim": 48, "word_embed_proj_dim": 32}),
-    "opt, as 350m": Case(
-        "OPTForCausalLM", "OPTConfig",
-        SIZES | TOKENS | {"ffn_dim": 48, "word_embed_proj_dim": 16, "do_layer_norm_before": False},
-    ),
-    "llama": Case("LlamaForCausalLM", "LlamaConfig", GROUPED),
-    "llama 3": Case(
-        "LlamaForCausalLM", "LlamaConfig", GROUPED | {"rope_parameters": LLAMA3, "tie_word_embeddings": True}
-    ),
-    "llama, linear": Case(
-        "LlamaForCausalLM", "LlamaConfig",
-        GROUPED | {"rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4}},
-    ),
-    "llama, both ways": Case("LlamaForCausalLM", "LlamaConfig", GROUPED | {"is_causal": False}),
-    "llama, biases": Case("LlamaForCausalLM", "LlamaConfig", GROUPED | {"attention_bias": True, "mlp_bias": True}),
-    "mistral, both ways": Case(
-        "MistralForCausalLM", "MistralConfig", GROUPED | {"sliding_window": 3, "is_causal": False}
-    ),
-    "qwen3, both ways": Case(
-        "Qwen3ForCausalLM", "Qwen3Config", GROUPED | {"head_dim": 16, "is_causal": False}, sharpened=1.5
-    ),
-    "qwen3, its own head size": Case("Qwen3ForCausalLM", "Qwen3Config", GROUPED, sharpened=1.5),
-    "smollm3, windows": Case(
-        "SmolLM3ForCausalLM", "SmolLM3Config",
-        GROUPED | {"num_hidden_layers": 4, "use_sliding_window": True, "sliding_window": 3},
-    ),
-    "smollm3, one in two": Case(
-        "SmolLM3ForCausalLM", "SmolLM3Config", GROUPED | {"num_hidden_layers": 4, "no_rope_layer_interval": 2}
-    ),
-    "gemma2, its own sizes": Case(
-        "Gemma2ForCausalLM", "Gemma2Config", WIDE | TOKENS | {"num_attention_heads": 8, "num_hidden_layers": 2}
-    ),
-    "gemma2, uncapped": Case(
-        "Gemma2ForCausalLM", "Gemma2Config",
-        GROUPED | {"head_dim": 16, "attn_logit_softcapping": None, "final_logit_softcapping": None},
-    ),
-    "gemma3, its own sizes": Case(
-        "Gemma3ForCausalLM", "Gemma3TextConfig", WIDE | TOKENS | {"num_attention_heads": 8, "sliding_window": 3}
-    ),
-    "gemma3, as EmbeddingGemma": Case(
-        "Gemma3ForCausalLM", "Gemma3TextConfig",
-        GROUPED | {"head_dim": 16, "sliding_window": 5, "num_hidden_layers": 7, "use_bidirectional_attention": True},
-    ),
-    "gemma3, both ways twice": Case(
-        "Gemma3ForCausalLM", "Gemma3TextConfig",
-        GROUPED | {"head_dim": 16, "sliding_window": 4, "num_hidden_layers": 7, "use_bidirectional_attention": True,
-                   "is_causal": False},
-    ),
-    "mistral": Case("MistralForCausalLM", "MistralConfig", GROUPED | {"sliding_window": 3}),
-    "mistral, no window": Case("MistralForCausalLM", "MistralConfig", GROUPED | {"sliding_window": None}),
-    "qwen2": Case("Qwen2ForCausalLM", "Qwen2Config", GROUPED),
-    "qwen2, windows": Case(
-        "Qwen2ForCausalLM", "Qwen2Config",
-        GROUPED | {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 1},
-    ),
-    "qwen3": Case("Qwen3ForCausalLM", "Qwen3Config", GROUPED | {"head_dim": 16}, sharpened=1.5),
-    "smollm3": Case("SmolLM3ForCausalLM", "SmolLM3Config", GROUPED | {"num_hidden_layers": 4}),
-    "gemma": Case("GemmaForCausalLM", "GemmaConfig", GROUPED | {"head_dim": 16, "num_key_value_heads": 1}),
-    "gemma2": Case(
-        "Gemma2ForCausalLM", "Gemma2Config",
-        GROUPED | {"head_dim": 16, "sliding_window": 3, "attn_logit_softcapping": 2.0, "query_pre_attn_scalar": 9},
-    ),
-    "gemma3": Case(
-        "Gemma3ForCausalLM", "Gemma3TextConfig",
-        GROUPED | {"head_dim": 16, "sliding_window": 3, "num_hidden_layers": 7},
-    ),
-    "modernbert": Case(
-        "ModernBertForMaskedLM", "ModernBertConfig",
+# Factors of queries and keys: scores of T5 are not scaled, and large already; Qwen3 multiplies by norms, too
+SHARPENED = {"gpt_neo": 1.0, "qwen3": 1.5, "t5": 0.8, "mt5": 0.8}
+COUNTS_REAL = (
+    "gpt2",
+    "gpt_neo",
+    "gpt_neox",
+)  # transformers must be told the places, as its generate tells them
+ROBERTA = WIDE | {"type_vocab_size": 1}
+ELECTRA = WIDE | {"embedding_size": 16}
+ALBERT = ELECTRA | TOKENS
+GPT2 = TOKENS | {"vocab_size": V, "n_embd": 32, "n_layer": 3, "n_head": 4}
+GPT_NEO = TOKENS | {
+    "vocab_size": V, "hidden_size": 32, "num_layers": 4, "num_heads": 4, "intermediate_size": 48,
+    "attention_types": [[["global", "local"], 2]], "window_size": 3,
+}  # fmt: skip
+OPT = SIZES | TOKENS | {"ffn_dim": 48, "word_embed_proj_dim": 32}
+SMOLLM3 = GROUPED | {"num_hidden_layers": 4}
+LARGE_HEADS = GROUPED | {"head_dim": 16}
+EIGHT_HEADS = WIDE | TOKENS | {"num_attention_heads": 8}
+BOTH_WAYS, UNTIED = {"is_causal": False}, {"tie_word_embeddings": False}
+SETTINGS = {
+    "bert": WIDE,
+    "bert, decoder": WIDE | {"is_decoder": True},
+    "bert, untied": WIDE | UNTIED,
+    "roberta, untied": ROBERTA | {"pad_token_id": 1} | UNTIED,
+    "albert, untied": ALBERT | UNTIED,
+    "bert, gelu_new": WIDE | {"hidden_act": "gelu_new"},
+    "roberta": ROBERTA | {"pad_token_id": 1},
+    "xlm-roberta": ROBERTA,
+    "distilbert": {"vocab_size": V, "dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48},
+    "electra": ELECTRA,
+    "electra, one size": ELECTRA | {"embedding_size": 32},
+    "albert": ALBERT,
+    "albert, groups": ALBERT | {"num_hidden_layers": 4, "num_hidden_groups": 2},
+    "gpt2": GPT2,
+    "gpt2, both ways": GPT2 | BOTH_WAYS,
+    "gpt_neox, both ways": WIDE | TOKENS | BOTH_WAYS,
+    "opt, both ways": OPT | BOTH_WAYS,
+    "gpt_neo, is_causal unread":
+        GPT_NEO | {"num_layers": 2, "attention_types": [[["global", "local"], 1]]} | BOTH_WAYS,
+    "gpt2, scaled by layer": GPT2 | {"scale_attn_by_inverse_layer_idx": True},
+    "gpt_neo": GPT_NEO,
+    "gpt_neox": WIDE | TOKENS,
+    "gpt_neox, one after the other": WIDE | TOKENS | {"use_parallel_residual": False},
+    "opt": OPT,
+    "opt, as 350m": OPT | {"word_embed_proj_dim": 16, "do_layer_norm_before": False},
+    "llama": GROUPED,
+    "llama 3": GROUPED | {"rope_parameters": LLAMA3, "tie_word_embeddings": True},
+    "llama, linear": GROUPED | {"rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4}},
+    "llama, both ways": GROUPED | BOTH_WAYS,
+    "llama, biases": GROUPED | {"attention_bias": True, "mlp_bias": True},
+    "mistral, both ways": GROUPED | {"sliding_window": 3} | BOTH_WAYS,
+    "qwen3, both ways": LARGE_HEADS | BOTH_WAYS,
+    "qwen3, its own head size": GROUPED,
+    "smollm3, windows": SMOLLM3 | {"use_sliding_window": True, "sliding_window": 3},
+    "smollm3, one in two": SMOLLM3 | {"no_rope_layer_interval": 2},
+    "gemma2, its own sizes": EIGHT_HEADS | {"num_hidden_layers": 2},
+    "gemma2, uncapped": LARGE_HEADS | {"attn_logit_softcapping": None, "final_logit_softcapping": None},
+    "gemma3, its own sizes": EIGHT_HEADS | {"sliding_window": 3},
+    "gemma3, as EmbeddingGemma":
+        LARGE_HEADS | {"sliding_window": 5, "num_hidden_layers": 7, "use_bidirectional_attention": True},
+    "gemma3, both ways twice":
+        LARGE_HEADS | {"sliding_window": 4, "num_hidden_layers": 7, "use_bidirectional_attention": True} | BOTH_WAYS,
+    "mistral": GROUPED | {"sliding_window": 3},
+    "mistral, no window": GROUPED | {"sliding_window": None},
+    "qwen2": GROUPED,
+    "qwen2, windows": GROUPED | {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 1},
+    "qwen3": LARGE_HEADS,
+    "smollm3": SMOLLM3,
+    "gemma": LARGE_HEADS | {"num_key_value_heads": 1},
+    "gemma2": LARGE_HEADS | {"sliding_window": 3, "attn_logit_softcapping": 2.0, "query_pre_attn_scalar": 9},
+    "gemma3": LARGE_HEADS | {"sliding_window": 3, "num_hidden_layers": 7},
+    "modernbert":
         WIDE | TOKENS | {"cls_token_id": 1, "sep_token_id": 2, "num_hidden_layers": 5, "local_attention": 4},
-    ),
 }  # fmt: skip
 T5 = {
     "vocab_size": V, "d_model": 32, "d_kv": 6, "d_ff": 48, "num_layers": 2, "num_decoder_layers": 3, "num_heads": 4,
@@ -180,22 +134,24 @@ BART = TOKENS | {
     "decoder_attention_heads": 8, "encoder_ffn_dim": 48, "decoder_ffn_dim": 40, "decoder_start_token_id": 0,
     "forced_eos_token_id": 2,
 }  # fmt: skip
-PAIRS = {
-    "t5": Case("T5ForConditionalGeneration", "T5Config", T5, sharpened=0.8),
-    "t5, as v1.1": Case(
-        "T5ForConditionalGeneration", "T5Config",
-        T5 | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
-        sharpened=0.8,
-    ),
-    "mt5": Case("MT5ForConditionalGeneration", "MT5Config", T5, sharpened=0.8),
-    "bart": Case("BartForConditionalGeneration", "BartConfig", BART),
-    "bart, scaled": Case("BartForConditionalGeneration", "BartConfig", BART | {"scale_embedding": True}),
-    "marian": Case("MarianMTModel", "MarianConfig", BART | {"scale_embedding": True, "activation_function": "swish"}),
-    "marian, two vocabularies": Case(
-        "MarianMTModel", "MarianConfig",
-        BART | {"share_encoder_decoder_embeddings": False, "tie_word_embeddings": False, "decoder_vocab_size": 30},
-    ),
-}  # fmt: skip
+PAIR_SETTINGS = {
+    "t5": T5,
+    "t5, as v1.1": T5 | {"feed_forward_proj": "gated-gelu"} | UNTIED,
+    "mt5": T5,
+    "bart": BART,
+    "bart, scaled": BART | {"scale_embedding": True},
+    "marian": BART | {"scale_embedding": True, "activation_function": "swish"},
+    "marian, two vocabularies": BART
+    | {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": 30}
+    | UNTIED,
+}
+CASES, PAIRS = (
+    {
+        name: Case(re.match("[^ ,]+", name)[0].replace("gemma3", "gemma3_text"), of)
+        for name, of in table.items()
+    }
+    for table in (SETTINGS, PAIR_SETTINGS)
+)
 TARGETS = ([0, 5, 6, 7, 8, 9], [0, 13, 12])
 TEXTS = ([3, 4, 5, 6, 7, 8, 9, 3, 11], [12, 13, 14, 15])
 
@@ -208,19 +164,21 @@ def made(transformers, case, seed, folder, changed=None):
     import torch
 
     torch.manual_seed(seed)
-    config = getattr(transformers, case.config)(**case.settings)
-    model = getattr(transformers, case.model)._from_config(config, attn_implementation="eager")
+    model = case.made(transformers)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter += 0.1 * torch.randn_like(parameter)
             if QUERIES_AND_KEYS.search(f".{name}"):
-                parameter *= case.sharpened
+                parameter *= SHARPENED.get(case.family, 2.5)
     model.save_pretrained(folder)
     if changed is not None:
         path = folder / "config.json"
         path.write_text(json.dumps(changed(json.loads(path.read_text()))))
-    kind = getattr(transformers, case.model)
-    return kind.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+    return type(model).from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+
+
+def padding(name):
+    return SETTINGS[name].get("pad_token_id", 1 if "roberta" in name else 0)
 
 
 def close(found, expected, what):
@@ -241,7 +199,7 @@ def one_text(case, batch):
     import torch
 
     given = {"input_ids": torch.tensor(batch.ids), "attention_mask": torch.tensor(batch.real).long()}
-    if case.counts_real:
+    if case.family in COUNTS_REAL:
         given["position_ids"] = torch.tensor(np.maximum(np.cumsum(batch.real, axis=1) - 1, 0))
     return given
 
@@ -253,8 +211,7 @@ def one_text(case, batch):
 def test_every_head_attends_as_in_transformers(name, seed, side, transformers, tmp_path):
     case = CASES[name]
     model = made(transformers, case, seed, tmp_path)
-    batch = texts(TEXTS, pad=case.settings.get("pad_token_id", 1 if "roberta" in name else 0), side=side)
-    same_as(model, case, batch, tmp_path, name)
+    same_as(model, case, texts(TEXTS, pad=padding(name), side=side), tmp_path, name)
 
 
 def same_as(model, case, batch, folder, name, is_strict=True):
@@ -332,20 +289,10 @@ def as_in_former_years(config):
     return config
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "gpt_neox",
-        "llama",
-        "llama 3",
-        "llama, linear",
-        "mistral",
-        "qwen2, windows",
-        "gemma2",
-        "gemma3",
-        "modernbert",
-    ],
-)
+FORMER = ["gpt_neox", "llama", "llama 3", "llama, linear", "mistral", "qwen2, windows", "gemma2", "gemma3"]
+
+
+@pytest.mark.parametrize("name", [*FORMER, "modernbert"])
 def test_config_files_of_former_years_say_the_same(name, transformers, tmp_path):
     case = CASES[name]
     model = made(transformers, case, 2, tmp_path, as_in_former_years)
@@ -364,15 +311,14 @@ def without_defaults(config):
 def test_what_a_config_leaves_out_has_the_family_s_default(name, transformers, tmp_path):
     case = CASES[name]
     model = made(transformers, case, 6, tmp_path, without_defaults)
-    pad = case.settings.get("pad_token_id", 1 if "roberta" in name else 0)
-    same_as(model, case, texts(TEXTS, pad=pad), tmp_path, name)
+    same_as(model, case, texts(TEXTS, pad=padding(name)), tmp_path, name)
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "albert"])
 @pytest.mark.parametrize("is_tied", [True, False])
 def test_a_file_with_the_decoder_s_bias_alone_gives_the_same_words(name, is_tied, transformers, tmp_path):
     case = CASES[name]._replace(settings=CASES[name].settings | {"tie_word_embeddings": is_tied})
-    made(transformers, case, 7, tmp_path)
+    kind = type(made(transformers, case, 7, tmp_path))
     path = tmp_path / "model.safetensors"
     arrays, _ = read_safetensors(path)
     own = next(key for key in arrays if key.endswith(("predictions.bias", "lm_head.bias")))
@@ -380,10 +326,8 @@ def test_a_file_with_the_decoder_s_bias_alone_gives_the_same_words(name, is_tied
     assert (moved in arrays) is not is_tied
     arrays[moved] = arrays.pop(own) if is_tied else arrays[moved]
     saved(tmp_path, json.loads((tmp_path / "config.json").read_text()), arrays)
-    kind = getattr(transformers, case.model)
     model = kind.from_pretrained(tmp_path, attn_implementation="eager").eval()
-    pad = case.settings.get("pad_token_id", 0)
-    same_as(model, case, texts(TEXTS, pad=pad), tmp_path, name)
+    same_as(model, case, texts(TEXTS, pad=padding(name)), tmp_path, name)
 
 
 UNREAD = [
@@ -492,21 +436,13 @@ def test_no_other_name_of_a_key_is_taken_for_idle(family, transformers):
     assert not [alias for alias, of in aliases.items() if alias in keys.idle and of not in keys.idle]
 
 
-NULLS = [
-    *(
-        ("gpt2", "is_causal"),
-        ("llama", "is_causal"),
-        ("bert", "is_causal"),
-        ("gemma2", "query_pre_attn_scalar"),
-    ),
-    *(("llama", "rms_norm_eps"), ("gemma3", "hidden_activation"), ("qwen3", "head_dim")),
-]
+NULLS = """gpt2.is_causal llama.is_causal bert.is_causal gemma2.query_pre_attn_scalar llama.rms_norm_eps
+gemma3.hidden_activation qwen3.head_dim t5.tie_word_embeddings t5.scale_decoder_outputs"""
 
 
-@pytest.mark.parametrize(
-    ("name", "key"), [*NULLS, ("t5", "tie_word_embeddings"), ("t5", "scale_decoder_outputs")]
-)
-def test_null_where_transformers_takes_none_is_refused(name, key, transformers, tmp_path):
+@pytest.mark.parametrize("null", NULLS.split())
+def test_null_where_transformers_takes_none_is_refused(null, transformers, tmp_path):
+    name, key = null.split(".")
     case = (CASES | PAIRS)[name]
     made(transformers, case, 0, tmp_path)
     path = tmp_path / "config.json"
@@ -616,8 +552,8 @@ def test_a_model_saved_in_bfloat16_and_in_shards_is_the_same(transformers, tmp_p
     first = made(transformers, case, 4, tmp_path / "whole")
     first.to(torch.bfloat16).save_pretrained(tmp_path / "parts", max_shard_size="20KB")
     assert len(list((tmp_path / "parts").glob("*.safetensors"))) > 2
-    kind = getattr(transformers, case.model)
-    again = kind.from_pretrained(tmp_path / "parts", attn_implementation="eager", dtype=torch.float32).eval()
+    parts = tmp_path / "parts"
+    again = type(first).from_pretrained(parts, attn_implementation="eager", dtype=torch.float32).eval()
     same_as(again, case, texts(TEXTS), tmp_path / "parts", "llama in bfloat16")
 
 
@@ -636,20 +572,13 @@ def test_the_words_of_a_model_of_words_and_pictures_are_read(transformers, tmp_p
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map("w{}".format, range(V - 5))]
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "place"),
-    [
-        ("bert", "w1 [MASK] w7 w9", 2),
-        ("albert", "w1 [MASK] w7 w9", 2),
-        ("modernbert", "w1 w2 [MASK]", 3),
-        ("gpt2", "w1 w2 w30", 3),
-        ("llama", "w1 w2 w30", 3),
-        ("gemma3", "w1 w2 w30", 3),
-        ("t5", "w1 w2 w30", 4),
-        ("bart", "w1 w2 w30", 4),
-        ("marian", "w1 w2 w30", 4),
-    ],
-)
+FILLED = [("bert", "w1 [MASK] w7 w9", 2), ("albert", "w1 [MASK] w7 w9", 2), ("modernbert", "w1 w2 [MASK]", 3)]
+FOLLOWED = [
+    (name, "w1 w2 w30", 3 + (name in PAIRS)) for name in ("gpt2", "llama", "gemma3", "t5", "bart", "marian")
+]
+
+
+@pytest.mark.parametrize(("name", "text", "place"), [*FILLED, *FOLLOWED])
 def test_the_likeliest_words_have_the_probabilities_of_transformers(
     name, text, place, transformers, tmp_path
 ):

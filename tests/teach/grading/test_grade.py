@@ -60,9 +60,6 @@ def told(*args):
     return record
 
 
-# What is right.
-
-
 @pytest.mark.parametrize("step", STEPS)
 def test_each_step_alone_is_right_in_full_precision(step):
     record = told(save("a.json", **{step: STEPS[step]}))
@@ -143,16 +140,10 @@ def test_a_csv_file_is_the_matrix_that_it_is_named_after():
     assert told("scores.tsv")["ok"]
 
 
-def test_large_letters_and_an_axis_for_a_batch_are_accepted():
+def test_large_letters_an_axis_for_a_batch_and_a_plain_list_for_one_row_are_accepted():
     assert told(save("a.json", Q=Q, K=[K], V=[[V]], weights=[WEIGHTS]))["ok"]
-
-
-def test_one_row_may_be_a_plain_list():
     save("right.json", Q=Q[:1], K=K, V=V)
     assert told(save("a.json", weights=WEIGHTS[0], output=STEPS["output"][0]))["ok"]
-
-
-# Masks.
 
 
 def test_the_marks_of_a_mask_are_right_where_it_masks():
@@ -184,7 +175,7 @@ def test_a_row_that_may_look_at_nothing_is_zeros_or_nothing_and_not_a_guess():
     assert record["cell"] == [1, 0] and "may look at nothing" in record["message"]
 
 
-def test_a_mask_may_come_by_option_with_its_polarity():
+def test_a_mask_a_score_and_a_temperature_may_come_by_option():
     may = np.tri(3, 4, dtype=bool)
     Path("mask.txt").write_text("\n".join(" ".join(map(str, row)) for row in (~may).astype(int).tolist()))
     save("a.json", weights=softmax(np.where(may, SCALED, -np.inf)))
@@ -192,14 +183,8 @@ def test_a_mask_may_come_by_option_with_its_polarity():
     assert told("a.json", "--mask", "mask.txt", "--mask-true", "allowed")["likely"] == "mask-inverted"
     assert told("a.json", "--mask", "causal")["ok"]
     assert check("a.json", "--mask", "mask.txt").code == 2
-
-
-def test_score_and_temperature_may_be_said():
     assert told(save("a.json", weights=UNDIVIDED), "--score", "dot")["ok"]
     assert told(save("b.json", weights=softmax(SCALED / 2)), "-t", "2")["ok"]
-
-
-# What differs.
 
 
 def test_the_first_step_that_differs_is_named_with_its_cell_and_what_follows_from_it():
@@ -209,16 +194,10 @@ def test_the_first_step_that_differs_is_named_with_its_cell_and_what_follows_fro
     assert [one["status"] for one in record["compared"]] == ["right", "differs", "follows"]
     assert 'query "she" (row 0), key "a" (column 0)' in record["message"]
     assert record["file"] == "a.json" and record["candidates"] == ["no-scaling"] and record["error"] is None
-
-
-def test_keys_and_values_are_named_by_the_words_of_the_keys():
     k = np.copy(K)
     k[3, 1] += 1
     record = told(save("a.json", k=k))
     assert record["cell"] == [3, 1] and 'key "d" (row 3), column 1' in record["message"]
-
-
-def test_what_follows_rightly_after_a_slip_follows():
     weights = np.copy(WEIGHTS)
     weights[0, 0] += 0.2
     record = told(save("a.json", weights=weights, output=weights @ V))
@@ -251,8 +230,6 @@ def test_a_square_matrix_that_was_turned_round_is_told():
     record = told(save("a.json", scores=(Q @ K[:3].T).T))
     assert "Transposed, it would" in record["message"] and record["expected_shape"] is None
 
-
-# Heads, and attn's own JSON.
 
 HEADS = {"X": numbers(4, 3, 4), "heads": 2, "mask": "causal"} | {
     f"W_{c}": numbers(ord(c), 4, 4) for c in "qkv"
@@ -327,9 +304,6 @@ def test_the_heads_of_a_learned_model_have_their_names():
     assert told("a.json", "--head", "subject")["ok"] and not told("a.json", "--head", "object")["ok"]
 
 
-# Right answers that are results.
-
-
 def test_results_alone_can_be_compared_with():
     save("right.json", weights=np.round(WEIGHTS, 3), output=STEPS["output"], **TOKENS)
     assert told(save("a.json", weights=WEIGHTS, output=STEPS["output"]))["ok"]
@@ -354,23 +328,14 @@ def test_mistakes_are_told_from_results_as_far_as_they_explain_each_other():
     assert told(save("a.json", weights=np.round(wrong, 3)))["likely"] == "scaled-by-d"
     save("right.json", **right)  # without its mask the file contradicts itself: nothing is guessed
     assert told(save("a.json", weights=WEIGHTS))["candidates"] == []
-
-
-def test_a_step_that_cannot_be_computed_from_results_is_explained_by_nothing():
     save("right.json", scaled_scores=SCALED, weights=WEIGHTS, output=STEPS["output"])
     assert told(save("a.json", output=STEPS["output"] + 1))["candidates"] == []
     exps = np.exp(SCALED)
     weights = exps / exps.sum(axis=0)
     assert told(save("b.json", weights=weights, output=weights @ V))["likely"] == "softmax-axis"
-
-
-def test_inputs_beside_results_rule_and_that_is_noted():
     save("right.json", Q=Q, K=K, V=V, weights=WEIGHTS)
     record = told(save("a.json", weights=WEIGHTS))
     assert record["ok"] and any("weights" in note for note in record["notes"])
-
-
-# Several answers, and what goes wrong.
 
 
 def several():
@@ -380,7 +345,7 @@ def several():
     return "one.json", "two.json", "three.json"
 
 
-def test_several_answers_are_a_table():
+def test_several_answers_are_a_table_with_their_explanations_below_it():
     ran = check(*several())
     assert (ran.code, ran.err) == (1, "")
     lines = [line.split() for line in ran.out.splitlines()]
@@ -389,9 +354,6 @@ def test_several_answers_are_a_table():
     assert ["2", "two.json", "differs", "weights", "[0,", "0]", "no-scaling"] in lines
     assert ["3", "three.json", "differs", "weights", "[0,", "0]", "?"] in lines
     assert "no-scaling: the scores went to the softmax undivided." in ran.out
-
-
-def test_in_a_table_several_explanations_are_told_below():
     save("right.json", Q=[[2.0, 0, 0, 0]], K=[[1.0, 0, 0, 0], [0, 0, 0, 0]], V=[[2.0, 0, 0, 0], [0, 0, 0, 0]])
     name = save("a" * 60 + ".json", weights=softmax(np.array([[2.0, 0.0]])))
     shown = check(name, name, "--width", "40").out
@@ -444,13 +406,10 @@ def test_what_is_no_matrix_of_numbers_is_refused(weights):
     assert ran.code == 65 and "a.json: weights is not a matrix of numbers" in ran.err and ran.out == ""
 
 
-def test_arrays_of_other_things_than_numbers_are_refused():
+def test_answers_that_hold_no_step_or_no_numbers_are_refused():
     for array in (np.array([["a"]]), np.array([[True]]), np.array(3.0), np.array([[1j]])):
         np.savez("a.npz", weights=array)
         assert check("a.npz").code == 65
-
-
-def test_an_answer_without_a_step_is_refused_and_a_name_that_is_none_is_told():
     ran = check(save("a.json", colour=[[1]], attention=[[1]]))
     assert ran.code == 65 and "it holds colour, attention" in ran.err
     record = told(save("b.json", weights=WEIGHTS, colour=[[1]], tokens=["x"]))
@@ -542,14 +501,11 @@ def test_damaged_files_are_judged_or_refused_and_never_a_bug():
         assert check("a.json").code in (0, 1, 2, 65)
 
 
-def test_a_verdict_goes_to_a_file_and_the_exit_code_tells_the_rest():
+def test_a_verdict_goes_to_a_file_and_a_variable_sets_the_tolerance():
     save("two.json", weights=UNDIVIDED)
     ran = check("two.json", "-o", "verdict.json")
     assert ran == (1, "", "")
     assert json.loads(Path("verdict.json").read_text())["likely"] == "no-scaling"
-
-
-def test_a_variable_sets_the_tolerance():
     save("a.json", weights=WEIGHTS + 0.1)
     assert (check("a.json").code, check("a.json", "--tol", "0.2").code) == (1, 0)
 
@@ -590,27 +546,18 @@ def test_a_record_holds_no_key_that_the_schema_does_not_describe():
             assert set(step) == set(defs["check"]["properties"]["compared"]["items"]["properties"])
 
 
-def test_the_worked_examples_are_right_beside_their_own_inputs():
-    for name in ("day1", "coffee", "coffee-notebook", "a2"):
-        Path("answer.json").write_text(here("example", name, "--steps", "-f", "json").out)
-        ran = here("check", "answer.json", "--expect", str(SHIPPED / f"{name}.json"))
-        assert ran.code == 0, ran
-
-
-def test_a_template_that_nobody_filled_in_is_told_so_and_a_step_left_blank_is_not_given(at):
+def test_what_is_not_filled_in_is_told_and_hides_no_mistake(at):
     assert here("exercise", "--seed", "7", "-o", "sheet").code == 0
-    check = ("check", "sheet/answer.json", "--expect", "sheet/inputs.json")
-    ran = here(*check)
+    asked = ("check", "sheet/answer.json", "--expect", "sheet/inputs.json")
+    ran = here(*asked)
     assert (ran.code, ran.out) == (65, "") and "nothing is filled in yet" in ran.err
     answers = json.loads(here("exercise", "--seed", "7", "-f", "json").out)["answers"]
     answer = json.loads((at / "sheet/answer.json").read_text()) | {"weights": answers["weights"]}
     (at / "sheet/answer.json").write_text(json.dumps(answer))
-    ran = here(*check, "-f", "json")
+    ran = here(*asked, "-f", "json")
     assert ran.code == 0, ran.out
     assert [step["step"] for step in json.loads(ran.out)["compared"]] == ["weights"]
 
-
-def test_cells_that_are_not_filled_in_are_told_so_and_hide_no_mistake():
     def half(matrix):
         first, *others = np.round(matrix, 3).tolist()
         return [first, *([None] * len(first) for _ in others)]
@@ -624,7 +571,7 @@ def test_cells_that_are_not_filled_in_are_told_so_and_hide_no_mistake():
     assert (record["step"], record["likely"]) == ("weights", "no-scaling")
 
 
-def test_a_key_that_contradicts_itself_is_refused():
+def test_a_key_that_contradicts_itself_is_refused_and_the_worked_examples_are_right():
     save("right.json", Q=Q, K=K, V=V, weights=WEIGHTS)
     save("a.json", weights=WEIGHTS)
     assert check("a.json").code == 0
@@ -632,6 +579,10 @@ def test_a_key_that_contradicts_itself_is_refused():
     ran = check("a.json")
     assert ran.code == 65 and "right.json contradicts itself: its inputs do not give its weights" in ran.err
     assert check("a.json", "--score", "scaled").code == 0
+    for name in ("day1", "coffee", "coffee-notebook", "a2"):
+        Path("answer.json").write_text(here("example", name, "--steps", "-f", "json").out)
+        ran = here("check", "answer.json", "--expect", str(SHIPPED / f"{name}.json"))
+        assert ran.code == 0, ran
 
 
 def test_the_own_json_of_an_attention_on_a_context_and_of_some_rows_is_right_by_itself(at):
