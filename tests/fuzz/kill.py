@@ -55,9 +55,8 @@ class Stage(NamedTuple):
 
     def env(self) -> dict[str, str]:
         """Return the environment of a run."""
-        return surroundings(
-            {"XDG_CACHE_HOME": str(self.folder / "cache"), "XDG_DATA_HOME": str(self.folder / "data")}
-        )
+        places = {"XDG_CACHE_HOME": str(self.folder / "cache"), "XDG_DATA_HOME": str(self.folder / "data")}
+        return surroundings(places)
 
     @contextlib.contextmanager
     def home(self) -> Iterator[None]:
@@ -103,15 +102,8 @@ def stage(lines: int = LINES) -> Iterator[Stage]:
 
 
 def started(on: Stage, *args: str, preexec: Callable[[], None] | None = None) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [*COMMAND, *args],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=on.env(),
-        cwd=ROOT,
-        preexec_fn=preexec,
-    )
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([*COMMAND, *args], env=on.env(), cwd=ROOT, preexec_fn=preexec, **pipes)
 
 
 def ended(process: subprocess.Popen[bytes]) -> tuple[str, str]:
@@ -128,9 +120,6 @@ def ended(process: subprocess.Popen[bytes]) -> tuple[str, str]:
 
 def importing(on: Stage, preexec: Callable[[], None] | None = None) -> subprocess.Popen[bytes]:
     return started(on, "vectors", "import", str(on.file), "--name", "x", preexec=preexec)
-
-
-# What must hold ---------------------------------------------------------------------------------------------
 
 
 def unsound(on: Stage) -> list[str]:
@@ -192,9 +181,6 @@ def cleared(on: Stage) -> None:
         shutil.rmtree(on.folder / name, ignore_errors=True)
 
 
-# Faults -----------------------------------------------------------------------------------------------------
-
-
 def duration(on: Stage) -> float:
     """Return how long an import takes from start to end, in seconds: the second of two."""
     taken = 0.0
@@ -254,9 +240,7 @@ def prepare(on: Stage, is_older: bool) -> None:
     """Clear all, or let there be an index of the file as it was a moment ago."""
     for left in [*on.cache.glob(".*.part"), *on.data.glob(".*.part")]:
         left.unlink()
-    if is_older and [*on.cache.glob("*.index")]:
-        pass  # of an earlier run
-    else:
+    if not (is_older and [*on.cache.glob("*.index")]):  # of an earlier run
         cleared(on)
         if is_older:
             ended(importing(on))
@@ -265,38 +249,33 @@ def prepare(on: Stage, is_older: bool) -> None:
 
 def not_allowed(on: Stage) -> Told:
     """The cache cannot be written to, is not a folder, or cannot even be made."""
-    told = Told("no place to write", 0, Counter(), [])
-    for kind in ("a folder that is locked", "a file in its place", "a broken link", "no home"):
+    told, place = Told("no place to write", len(UNUSABLE), Counter(), []), on.folder / "cache"
+    for kind, make in UNUSABLE.items():
         cleared(on)
-        _make_unusable(on, kind)
+        make(on, place)
         end, said = ended(importing(on, _bound if os.geteuid() == 0 else None))
         told.ends[f"{kind}: {end}"] += 1
         told.lost.extend(noise(said) + ([] if end.startswith("exit") else [f"{end}: {said}"]))
-        _make_usable(on)
+        if place.is_symlink() or place.is_file():
+            place.unlink()
+        elif place.is_dir():
+            place.chmod(0o700)
         told.lost.extend(unsound(on))
-    return told._replace(runs=4)
+    return told
 
 
-def _make_unusable(on: Stage, kind: str) -> None:
-    place = on.folder / "cache"
-    if kind == "a folder that is locked":
-        on.cache.mkdir(parents=True)
-        on.folder.chmod(0o755)
-        on.cache.chmod(0o500)
-    elif kind == "a file in its place":
-        place.write_text("")
-    elif kind == "a broken link":
-        place.symlink_to(on.folder / "nowhere" / "at all")
-    else:
-        place.mkdir(mode=0o000)
+def _lock(on: Stage, place: Path) -> None:
+    on.cache.mkdir(parents=True)
+    on.folder.chmod(0o755)
+    on.cache.chmod(0o500)
 
 
-def _make_usable(on: Stage) -> None:
-    place = on.folder / "cache"
-    if place.is_symlink() or place.is_file():
-        place.unlink()
-    elif place.is_dir():
-        place.chmod(0o700)
+UNUSABLE: dict[str, Callable[[Stage, Path], object]] = {
+    "a folder that is locked": _lock,
+    "a file in its place": lambda on, place: place.write_text(""),
+    "a broken link": lambda on, place: place.symlink_to(on.folder / "nowhere" / "at all"),
+    "no home": lambda on, place: place.mkdir(mode=0o000),
+}
 
 
 def _bound() -> None:
@@ -353,9 +332,6 @@ def _rewrite(file: Path, whole: bytes, beside: Path, rng: Random) -> None:
     else:
         file.unlink()
         file.write_bytes(whole)
-
-
-# All --------------------------------------------------------------------------------------------------------
 
 
 def shown(told: Told) -> None:

@@ -103,9 +103,6 @@ def xzipped(data: bytes) -> bytes:
 XZ = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 4096}]
 
 
-# Arrays -----------------------------------------------------------------------------------------------------
-
-
 def npy(array: np.ndarray) -> bytes:
     """Return an array as a .npy file."""
     stream = io.BytesIO()
@@ -241,13 +238,8 @@ def _safetensors_damaged(files: Files, rng: Random) -> Files:
     return {**files, MAIN: struct.pack("<Q", len(header)) + header + data[8 + length :]}
 
 
-JSON_PARTS = (
-    b'"shape":[12,4]',
-    b'"__metadata__":null',
-    b'"dtype":"F64"',
-    b'"data_offsets":[0,192]',
-    b"[[[[",
-    b"NaN",
+JSON_PARTS = tuple(
+    b'"shape":[12,4] "__metadata__":null "dtype":"F64" "data_offsets":[0,192] [[[[ NaN'.split()
 )
 _VALUES: tuple[object, ...] = (
     None, True, 0, -1, 1, 12, 4.0, 1e308, 1 << 40, 1 << 64, "", "F32", "BF16", "U8", "x", [], {}, [12, 4], [4, 12],
@@ -264,8 +256,6 @@ def _relabelled(header: bytes, rng: Random) -> bytes:
     kept[rng.choice(list(kept))] = rng.choice(_VALUES)
     return json.dumps(parsed).encode()
 
-
-# gensim -----------------------------------------------------------------------------------------------------
 
 _STAND_INS = {
     "gensim.models.keyedvectors": ("KeyedVectors", "FastTextKeyedVectors", "Word2VecKeyedVectors"),
@@ -309,14 +299,14 @@ def _keyed(matrix: np.ndarray) -> dict[str, object]:
 
 def _fast() -> dict[str, object]:
     fields = {key: value for key, value in _keyed(numbers(12, 4)).items() if key != "vectors"}
-    more = {
+    grams = {
         "vectors_vocab": numbers(12, 4),
         "vectors_ngrams": numbers(7, 4),
         "bucket": 7,
         "min_n": 2,
         "max_n": 4,
     }
-    return {**fields, **more, "compatible_hash": True, "__numpys": [], "__ignoreds": ["vectors"]}
+    return {**fields, **grams, "compatible_hash": True, "__numpys": [], "__ignoreds": ["vectors"]}
 
 
 _ODD: tuple[object, ...] = (
@@ -349,9 +339,6 @@ def _kv_damaged(files: Files, rng: Random) -> Files:
     if rng.random() < 0.1:
         return files  # odd values in a sound pickle
     return _scratched(files, rng) if rng.random() < 0.4 else _plain(files, rng)
-
-
-# All --------------------------------------------------------------------------------------------------------
 
 
 def _mixed(files: Files, rng: Random) -> Files:

@@ -153,9 +153,6 @@ def test_a_sentence_or_a_formula_is_broken_between_its_numbers_and_not_inside(mo
                 assert SPOKEN.findall(shown) == SPOKEN.findall(whole), shown
 
 
-# Matrices: each number in its place
-
-
 class Shown:
     """One page of a matrix as it was drawn: its rows' labels, cells and sums, and what heads each column."""
 
@@ -373,9 +370,6 @@ def test_every_bar_has_its_name_and_its_number(width):
                 assert number == "masked" if value is None else abs(float(number) - value) <= 0.0005, line
 
 
-# Nothing in silence
-
-
 @pytest.mark.parametrize("width", [20, 40, 80, 120, 200])
 def test_the_reader_is_told_when_a_matrix_was_condensed(width):
     for n in SIZES:
@@ -430,9 +424,6 @@ def test_heat_blocks_and_pages_name_the_columns_that_they_show():
     ]
     assert ranges[0][0] == 0 and ranges[-1][1] == 99
     assert all(after[0] == before[1] + 1 for before, after in pairwise(ranges))
-
-
-# A long text
 
 
 @takes_long

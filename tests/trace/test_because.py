@@ -69,35 +69,32 @@ def test_scores_that_are_large_do_not_tie_where_their_weights_differ():
     assert one.content == pytest.approx(0.5, abs=0.01) and trace.weights[0, 1] > 0.6
 
 
-def test_the_runner_up_is_the_second_strongest_key():
-    trace = trace_self(FOX, Settings(query="jumped"))
-    (only,) = trace.because(4)
-    assert (only.winner, only.rival, only.decided) == ("fox", "over", "content")
-
-
-def test_versus_names_a_rival_and_the_distance_decides_between_fox_and_lazy():
-    trace = trace_self(FOX, Settings(query="jumped", versus="lazy"))
-    _, lazy = trace.because(4)
-    assert (lazy.rival, lazy.rival_index, lazy.decided) == ("lazy", 7, "distance")
-    assert lazy.distance > 1.5 > 0.1 > lazy.content > 0
+@pytest.mark.parametrize(
+    ("versus", "rivals"),
+    [
+        (None, ["over content"]),
+        ("lazy", ["over content", "lazy distance"]),
+        ("7", ["over content", "lazy distance"]),
+        ("dog", ["over content", "dog mask"]),
+    ],
+)
+def test_the_runner_up_and_the_rival_that_is_named_lose_by_content_by_distance_or_by_the_mask(versus, rivals):
+    trace = (trace_masked if versus == "dog" else trace_self)(FOX, Settings(query="jumped", versus=versus))
+    found = trace.because(4)
+    assert [f"{one.rival} {one.decided}" for one in found][-1:] == rivals[-1:] and len(found) == len(rivals)
+    if versus != "dog":
+        assert [f"{one.rival} {one.decided}" for one in found] == rivals
+        assert {one.winner for one in found} == {"fox"}
+    if "lazy distance" in rivals:
+        assert found[1].rival_index == 7 and found[1].distance > 1.5 > 0.1 > found[1].content > 0
 
 
 def test_every_occurrence_of_a_rival_is_compared_but_not_the_winner_with_itself():
     trace = trace_self("the cat saw the dog", Settings(query="cat", versus="the"))
     found = trace.because(1)
-    winner = found[0].winner
     assert {one.rival_index for one in found if one.rival == "the"} == {0, 3} - {found[0].winner_index}
-    again = trace_self("the cat saw the dog", Settings(query="cat", versus=winner))
+    again = trace_self("the cat saw the dog", Settings(query="cat", versus=found[0].winner))
     assert all(one.rival_index != one.winner_index for one in again.because(1))
-
-
-def test_a_rival_may_be_given_by_its_place():
-    assert trace_self(FOX, Settings(query="jumped", versus="7")).because(4)[1].rival == "lazy"
-
-
-def test_a_masked_rival_lost_by_the_mask():
-    trace = trace_masked(FOX, Settings(query="jumped", versus="dog"))
-    assert trace.because(4)[-1].decided == "mask"
 
 
 def test_where_there_is_no_rival_there_is_no_because():
@@ -110,16 +107,12 @@ def test_without_a_distance_term_content_alone_decides():
     assert only.distance is None and only.decided == "content" and only.lead == only.content
 
 
-def test_a_rival_that_there_is_not_is_wrong_usage_with_the_nearest():
+@pytest.mark.parametrize(("command", "versus", "said"), [("explain", "lasy", "lazy"), ("self", "lazy", "-q")])
+def test_a_rival_that_there_is_not_and_one_without_a_row_are_wrong_usage(command, versus, said):
+    ran = here(command, FOX, "--versus", versus)
+    assert ran.code == 2 and said in ran.err and ran.err.count("\n") == 1
     with pytest.raises(UsageError, match="look at"):
         trace_self(FOX, Settings(query="jumped", versus="lasy")).because(4)
-    ran = here("explain", FOX, "--versus", "lasy")
-    assert ran.code == 2 and "lazy" in ran.err and ran.err.count("\n") == 1
-
-
-def test_versus_without_a_row_is_wrong_usage():
-    ran = here("self", FOX, "--versus", "lazy")
-    assert ran.code == 2 and "-q" in ran.err
 
 
 def test_the_json_has_an_entry_for_each_row_and_each_rival():

@@ -45,13 +45,9 @@ def test_no_temperature_breaks_a_tie_nor_makes_one_key_share():
 
 
 def test_typed_after_t_it_gives_95_percent():
-    record = json.loads(here("self", "the quick fox and the dog", "-q", "fox", "-f", "json").out)
-    (told,) = record["diagnostics"]
-    record = json.loads(
-        here(
-            "self", "the quick fox and the dog", "-q", "fox", "-f", "json", "-t", repr(told["temperature_95"])
-        ).out
-    )
+    line = ("self", "the quick fox and the dog", "-q", "fox", "-f", "json")
+    (told,) = json.loads(here(*line).out)["diagnostics"]
+    record = json.loads(here(*line, "-t", repr(told["temperature_95"])).out)
     assert math.isclose(max(record["weights"][0]), 0.95, abs_tol=1e-9)
 
 
@@ -59,23 +55,15 @@ def test_a_row_that_may_look_at_nothing_has_no_entropy(at):
     (at / "mask.txt").write_text("0 0\n1 1\n")
     options = ["-e", "random", "--mask", "mask.txt", "--mask-true", "allowed"]
     shut, open_ = json.loads(here("self", "a b", *options, "-f", "json").out)["diagnostics"]
-    assert (shut["entropy"], shut["most"], shut["temperature_95"], shut["nearly_uniform"]) == (
-        None,
-        None,
-        None,
-        False,
-    )
+    known = [shut[name] for name in ("entropy", "most", "temperature_95", "nearly_uniform")]
+    assert known == [None, None, None, False]
     assert open_["most"] == 1.0
     assert "masked" in here("explain", "a b", *options).out
 
 
-def test_the_most_that_entropy_can_be_counts_the_allowed_keys_alone():
-    told = trace_masked("a b c d", Settings(embedding="random")).diagnoses()
-    assert [d.most for d in told] == [0.0, 1.0, math.log2(3), 2.0]
-
-
-def test_a_row_with_one_allowed_key_is_not_nearly_uniform_for_it_has_no_choice():
+def test_the_most_that_entropy_can_be_counts_allowed_keys_and_a_row_with_one_is_not_nearly_uniform():
     told = trace_masked("a a a a", Settings(embedding="random")).diagnoses()
+    assert [d.most for d in told] == [0.0, 1.0, math.log2(3), 2.0]
     assert [d.nearly_uniform for d in told] == [False, True, True, True]
 
 
@@ -99,11 +87,10 @@ def test_length_decides_where_the_nearest_by_cosine_is_another_and_shorter(seed)
 
 def test_where_length_decides_it_is_said_and_cosine_scores_end_it(at):
     (at / "vectors.txt").write_text(VECTORS)
-    out = here("self", "the fox over dog", "-e", "vectors.txt").out
+    line = ("self", "the fox over dog", "-e", "vectors.txt")
+    out = here(*line).out
     assert "Vector length decides here" in out and '"the" is 11.5 times as long' in out
-    assert (
-        "length decides" not in here("self", "the fox over dog", "-e", "vectors.txt", "--score", "cosine").out
-    )
+    assert "length decides" not in here(*line, "--score", "cosine").out
 
 
 def test_a_mean_of_heads_has_entropy_and_no_temperature():

@@ -66,9 +66,8 @@ def test_next_separators_and_an_even_spread_have_their_names():
     at = np.array([7, 3, 3, 6, 6, 7, 7, 6])
     found = role(np.eye(8)[at], np.ones((8, 8), np.bool_), tokens)
     assert (found.name, found.share) == ("separators", 1.0)
-    found = role(
-        np.eye(8)[[0] * 8], np.ones((8, 8), np.bool_), tokens
-    )  # [CLS] frames the text, and is the first
+    # [CLS] frames the text, and is the first
+    found = role(np.eye(8)[[0] * 8], np.ones((8, 8), np.bool_), tokens)
     assert (found.name, found.shares["separators"]) == ("first", 0.0)
 
 

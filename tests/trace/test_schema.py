@@ -108,9 +108,6 @@ def printed(*args) -> Record:
     return read(ran.out)
 
 
-# What no schema can state: shapes that fit each other, sums, places in range, and the formula itself.
-
-
 def keeps_promises(record: Record) -> None:
     n_q, n_k = len(record["query_tokens"]), len(record["key_tokens"])
     assert len(record["summary"]) == n_q
@@ -502,9 +499,6 @@ def test_any_text_becomes_a_record_that_fits_or_is_refused(text, tokenizer):
     keeps_promises(record)
 
 
-# The schema itself.
-
-
 def test_the_schema_is_a_schema():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
 
@@ -570,8 +564,6 @@ def test_the_schema_names_the_exit_codes_that_come_with_a_message():
     allowed = DEFS["error"]["properties"]["error"]["properties"]["code"]["enum"]
     assert set(allowed) == codes - silent
 
-
-# Records that are wrong, one by one.
 
 GOOD = {
     "trace": ("masked", "she likes coffee", *SMALL, "--steps"),

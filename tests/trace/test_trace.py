@@ -40,9 +40,6 @@ def close(a, b):
     np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
 
 
-# Immutable
-
-
 @pytest.mark.parametrize("settings", [changed(heads=2, head="mean"), LEARNED], ids=["mean", "learned"])
 def test_nothing_in_a_trace_can_be_changed(settings):
     trace = trace_masked(TEXT, settings)
@@ -68,9 +65,6 @@ def test_a_trace_does_not_follow_what_is_done_to_the_given_matrices_later(names)
     for array in given.values():
         array[...] = 0
     assert json.dumps(trace.to_dict(steps=True)) == before
-
-
-# What it holds
 
 
 @pytest.mark.parametrize("settings", [changed(heads=3), LEARNED], ids=["random", "learned"])
@@ -205,16 +199,14 @@ def test_one_word_attends_to_itself_alone_and_a_note_says_why():
 def test_a_fully_masked_row_is_zeros_in_numbers_null_in_the_summary_and_noted():
     trace = trace_cross("a b c", "d", changed(mask="causal-bottom-right"))
     assert trace.weights.tolist() == [[0.0], [0.0], [1.0]]
-    record = trace.to_dict(steps=True)
+    row, record = trace.row(0), trace.to_dict(steps=True)
+    assert (row.total, row.weights, row.masked) == (0, [0.0], [-math.inf])
     assert record["summary"][0] == {
         "query": "a", "key": None, "weight": None, "query_index": 0, "key_index": None,
     }  # fmt: skip
     assert record["output"][0] == [0.0] * 6
     assert record["heads"][0]["masked_scores"][0] == [None]
     assert any("fully masked row" in note and "a (0)" in note and "b (1)" in note for note in trace.notes)
-
-
-# One row by hand
 
 
 @pytest.mark.parametrize(
@@ -246,14 +238,6 @@ def test_a_row_s_arithmetic_leads_from_its_scores_to_its_weights(kind, settings)
         assert row.total == pytest.approx(sum(row.exps), rel=1e-12)
         largest = max(row.masked[j] for j in allowed)
         assert row.shift == (0 if abs(largest) <= 30 else largest)
-
-
-def test_a_fully_masked_row_s_arithmetic_has_nothing_to_add_up():
-    row = trace_cross("a b", "c", changed(mask="causal-bottom-right")).row(0)
-    assert (row.total, row.weights, row.masked) == (0, [0.0], [-math.inf])
-
-
-# JSON
 
 
 def test_json_says_what_is_known_of_a_learned_head():
@@ -341,9 +325,6 @@ def test_top_keeps_the_strongest_links_of_each_row(kind, top):
     assert_alike(record["links"], wanted)
 
 
-# Above a million cells
-
-
 @pytest.mark.parametrize(
     ("kind", "settings"),
     [
@@ -355,16 +336,6 @@ def test_top_keeps_the_strongest_links_of_each_row(kind, top):
         (trace_masked, LEARNED),
         (trace_self, dataclasses.replace(LEARNED, head="next", mask="window:3", score="cosine")),
         (trace_self, dataclasses.replace(LEARNED, head="subject", query="word500", temperature=2)),
-    ],
-    ids=[
-        "self",
-        "masked top",
-        "without",
-        "mean window",
-        "all query",
-        "learned",
-        "learned cosine",
-        "learned query",
     ],
 )
 @like_cases
@@ -393,35 +364,26 @@ def test_a_condensed_trace_has_the_links_and_outputs_of_the_whole(kind, settings
     close(row.exps, same_row.exps)
 
 
-def test_a_condensed_trace_is_made_without_a_matrix_of_all_weights():
-    n = 3000
-    text = " ".join(f"word{i}" for i in range(n))
+def peak(make):
+    """The most memory that was held while something was made, in bytes."""
     tracemalloc.start()
     try:
-        trace_masked(text, RANDOM)
-        assert tracemalloc.get_traced_memory()[1] < n * n * 8
+        make()
+        return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
 
 
-def test_a_condensed_trace_of_many_heads_takes_little_more_memory_than_one_of_one():
-    peaks = []
-    for heads in (1, 16):
-        tracemalloc.start()
-        try:
-            trace_self(LONG, changed(dim=16, heads=heads))
-            peaks.append(tracemalloc.get_traced_memory()[1])
-        finally:
-            tracemalloc.stop()
-    assert peaks[1] < 4 * peaks[0]
+def test_a_condensed_trace_is_made_without_a_matrix_of_all_weights_and_heads_take_little_more_memory():
+    text = " ".join(f"word{i}" for i in range(3000))
+    assert peak(lambda: trace_masked(text, RANDOM)) < 3000 * 3000 * 8
+    one, many = (peak(lambda n=n: trace_self(LONG, changed(dim=16, heads=n))) for n in (1, 16))
+    assert many < 4 * one
 
 
 def test_a_million_cells_are_still_shown_whole():
     trace = trace_cross(" ".join(["a"] * 1000), " ".join(["b"] * 1000), RANDOM)
     assert not trace.condensed and trace.weights.shape == (1000, 1000)
-
-
-# Settings out of range
 
 
 @pytest.mark.parametrize(

@@ -93,8 +93,6 @@ def numbers_of(row):
     return [cell.text for cell in row.iter("td") if cell.get("class") != "sum"]
 
 
-# Every screen, in every form.
-
 TAGS = "html head meta title style body h1 h2 h3 p code div table caption thead tbody tr th td span bdi svg rect g text"
 
 
@@ -176,9 +174,6 @@ def test_the_option_offers_every_format_that_is_written_and_a_suffix_chooses_one
     assert set(DRAWS) - {*formats()} == {"figure"}  # --figure, or a suffix, chooses it
     assert sum(len(one.suffixes) for one in DRAWS.values()) == len(suffixes())
     assert all(suffix.startswith(".") and suffix == suffix.lower() for suffix in suffixes())
-
-
-# The numbers.
 
 
 def test_the_numbers_are_those_of_the_formula():
@@ -287,9 +282,6 @@ def test_a_page_is_as_it_was_where_the_output_has_few_characters(format):
     assert words(parsed(format, plain)) == words(parsed(format, shown(*line)))
 
 
-# Colours.
-
-
 def luminance(code):
     """Relative luminance as WCAG 2 defines it."""
     parts = [int(code[i : i + 2], 16) / 255 for i in (0, 2, 4)]
@@ -356,9 +348,6 @@ def test_without_colour_there_is_none_and_every_number_stays(format):
     if format != "svg":
         assert "shades without numbers" not in text
     assert not hues and "attncell{" not in text.replace("\\providecommand{\\attncell}", "")
-
-
-# Tokens are shown, never obeyed.
 
 
 @settings(max_examples=often(60), deadline=None, suppress_health_check=list(HealthCheck))
@@ -474,9 +463,6 @@ def test_arithmetic_keeps_every_number_in_its_order(parts):
 def test_the_papers_formula_stands_only_where_it_is_this_traces(score):
     text = shown("example", "coffee", "--steps", "--score", score, "-f", "latex")
     assert (r"\frac{Q K^\top}{\sqrt{d_k}}" in text) is (score == "scaled")
-
-
-# The picture.
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: " ".join(line)[:40])

@@ -117,9 +117,6 @@ def test_a_size_without_room_is_refused(kind):
     assert caught.value.code == 2
 
 
-# What is drawn is what was computed
-
-
 def test_a_heat_map_has_the_weights_in_its_cells_and_in_its_shades():
     trace = trace_self("the cat sat", RANDOM)
     made = figure(trace, palette="greys", shades="full")
@@ -229,9 +226,6 @@ def test_cross_attention_has_the_tokens_of_both_texts():
         check_layout(made)
 
 
-# The library
-
-
 def test_a_figure_is_drawn_into_axes_that_are_given():
     own = Figure(figsize=(10, 5))
     for axes, kind in zip(own.subplots(1, 2), ("heatmap", "links"), strict=True):
@@ -248,9 +242,6 @@ def test_settings_of_the_user_change_nothing_and_are_left_as_they_were():
     with matplotlib.rc_context({"font.size": 30, "lines.linewidth": 9, "svg.fonttype": "path"}):
         assert drawn(trace, "x.svg") == plain
     assert set(DRAWN) == set(FIGURES) and attn_cli.figure is figure
-
-
-# Files
 
 
 def drawn(trace, output, kind="heatmap", **options):
@@ -304,9 +295,6 @@ def test_hostile_tokens_are_shown_and_never_obeyed(kind):
         assert token in shown or kind == "heads", (token, shown)
     tags = {one.tag.rpartition("}")[2] for one in root.iter()}
     assert not tags & {"b", "script", "a", "foreignObject"}
-
-
-# Fonts
 
 
 def test_a_letter_that_no_font_has_is_spelled_out_and_told(monkeypatch):

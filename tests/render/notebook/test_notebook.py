@@ -62,17 +62,8 @@ def executed(tmp_path_factory):
     pytest.importorskip("ipykernel")
     path = tmp_path_factory.mktemp("notebook") / "given.ipynb"
     nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS]), path)
-    command = [
-        sys.executable,
-        "-m",
-        "nbconvert",
-        "--execute",
-        "--to",
-        "notebook",
-        "--output",
-        "done",
-        str(path),
-    ]
+    how = "--execute --to notebook --output done"
+    command = [sys.executable, "-m", "nbconvert", *how.split(), str(path)]
     ran = subprocess.run(command, env=surroundings(), capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0, ran.stderr
     return nbformat.read(path.with_name("done.ipynb"), as_version=4)

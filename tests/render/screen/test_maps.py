@@ -173,9 +173,6 @@ def test_with_a_precision_and_of_too_many_words_heads_are_shown_one_by_one():
     assert all(f"Head {name}" in screen(trace, 100) for name in trace.head_names)
 
 
-# As a user sees it
-
-
 LATIN = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 

@@ -23,15 +23,8 @@ def lines_of(text):
 
 
 def test_a_part_begins_at_each_heading_and_headings_in_a_row_begin_one():
-    blocks = [
-        Heading("One", 1),
-        Heading("Two"),
-        Say("a"),
-        Say("b"),
-        Heading("Three", 3),
-        Say("c"),
-        Heading("Four"),
-    ]
+    first = [Heading("One", 1), Heading("Two"), Say("a"), Say("b")]
+    blocks = [*first, Heading("Three", 3), Say("c"), Heading("Four")]
     assert [len(part) for part in parts_of(blocks)] == [4, 2, 1]
     assert [block for part in parts_of(blocks) for block in part] == blocks
     assert list(parts_of([])) == []

@@ -56,9 +56,6 @@ def near(one, other, digits=2):
     assert one == pytest.approx(other, abs=0.51 * 10.0**-digits)
 
 
-# It fits
-
-
 def test_the_story_of_nine_words_has_sixty_lines_and_its_row_and_because_stand_in_the_first_24():
     lines = screen(FOX).splitlines()
     first = "\n".join(lines[:24])
@@ -73,8 +70,6 @@ def test_its_length_grows_with_the_words_and_not_with_the_width_of_the_vectors()
     narrow, wide, more = (screen(text, "-e", "random", "--dim", dim).count("\n") for text, dim in sizes)
     assert abs(wide - narrow) <= 2 and more < wide + 3 * 24
 
-
-# What it says: sentences that stand on a screen, and sentences that do not
 
 FORMATS = ("html", "latex", "markdown", "bars")
 UNDER = ("--mask", "causal", "--pad", "2")
@@ -171,9 +166,6 @@ KINDS = """
 def test_the_story_is_told_of_every_kind_of_attention(options):
     shown = screen(FOX, *options.split())
     assert "One row by hand" in shown and "Next: attn explain" in shown and "nan" not in shown.lower()
-
-
-# Its numbers are the trace's
 
 
 def test_tokens_have_their_ids_and_the_same_word_the_same_vector(trace):
@@ -275,9 +267,6 @@ def test_a_small_input_shows_every_matrix_as_long_as_it_fits(at):
     assert any(line.startswith("X ") and " V" in line for line in lines)
 
 
-# The row by hand of the other commands: numbers first, then the winner and its rivals
-
-
 def test_a_row_is_a_table_first_and_then_the_winner_and_a_rival_by_hand():
     out = screen(FOX, "-q", "jumped", command="self")
     assert out.index("mostly in") < out.index('Why "fox"') < out.index("fox: q·k =")
@@ -320,9 +309,6 @@ def test_a_rival_in_a_long_text_has_its_line_in_the_table():
     assert re.search(rf"^word50 +{NUMBER}", out, re.MULTILINE)
 
 
-# The walk in parts
-
-
 def headings(out):
     return [line for line in out.splitlines() if re.match(r"\d+\. ", line)]
 
@@ -359,9 +345,6 @@ REFUSED = [
 def test_a_step_or_a_rival_that_there_is_not_is_refused_in_every_format(options, error):
     ran = here("explain", SHE, *options.split())
     assert ran.code == 2 and error in ran.err + ran.out
-
-
-# A word swapped: sentences whose numbers are the record's
 
 
 def swapped(*args):

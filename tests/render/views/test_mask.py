@@ -25,9 +25,6 @@ def lab(*args, command="masked", width="200", format="table"):
     return ran.out if format != "json" else json.loads(ran.out)
 
 
-# Padding
-
-
 MODELS = [
     {"embedding": "random"},
     {"embedding": "random", "projection": "identity", "score": "cosine"},
@@ -123,9 +120,6 @@ def test_the_walk_turns_on_a_word_and_never_on_padding(side, more):
     text = "the dog chased the cat"
     padded, alone = (trace_self(text, Settings(pad=n, pad_side=side, **more)) for n in (4, None))
     assert padded.query_tokens[padded.focus[0]] == alone.query_tokens[alone.focus[0]] != "<pad>"
-
-
-# The lab
 
 
 def test_every_query_says_in_words_whom_it_may_look_at_and_long_lists_are_counted():
