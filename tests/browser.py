@@ -34,7 +34,6 @@ class Opened:
         self.page.wait_for_selector("body[data-ready]")
 
     def follow(self, link: str) -> None:
-        """Follow a link within the page."""
         self.page.evaluate("link => { location.hash = link }", link)
         self.page.wait_for_timeout(0)
 
@@ -75,7 +74,6 @@ def chromium() -> Iterator[object]:
 
 
 def made(folder: Path, *args: str, input: str | None = None) -> Path:
-    """Return the path of a page that attn has written."""
     path = folder / "page.html"
     ran = attn(args[0], "-o", str(path), *args[1:], input=input)
     assert (ran.code, ran.out) == (0, ""), ran.err

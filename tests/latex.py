@@ -144,7 +144,6 @@ def tried(line: list[str], folder: Path, name: str, inside: list[str]) -> Compil
 
 
 def named(line: list[str]) -> str:
-    """Return a command line, cut to be read."""
     text = shlex.join(["attn", *line])
     return text if len(text) <= 70 else f"{text[:50]} ... {text[-15:]}"
 

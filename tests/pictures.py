@@ -72,7 +72,6 @@ def seen(svg: bytes) -> Seen:
 
 
 def _start(shape: ET.Element) -> tuple[float, float]:
-    """Return where a shape begins."""
     found = re.match(r"M\s*(-?[\d.]+)[\s,]+(-?[\d.]+)", shape.get("d", ""))
     x, y = found.groups() if found else (shape.get("x", "0"), shape.get("y", "0"))
     return float(x), float(y)

@@ -69,7 +69,6 @@ def registered(monkeypatch):
 
 
 def wanted(trace, allowed=None):
-    """The weights by the formula, from the trace's own vectors."""
     X = trace.x_query
     scores = np.array([[-sum((a - b) ** 2) for b in X] for a in X]) / math.sqrt(X.shape[1])
     exps = np.exp(scores) * (1 if allowed is None else allowed)
@@ -81,7 +80,6 @@ def shown(trace, **view):
 
 
 def check_script(trace):
-    """The trace's script leaves its weights and its output behind."""
     names = {}
     exec(compile(shown(trace, format="code:numpy"), "script", "exec"), names)
     for name in ("weights", "output"):

@@ -29,7 +29,6 @@ TOGETHER = ({"no-scaling", "scaled-by-d"},)  # cannot be made both
 
 
 def exercise(draw, least=2):
-    """Draw an exercise: what `compute` reads, as a dict."""
     n_q, n_k = int(draw.integers(least, 7)), int(draw.integers(least, 7))
     heads = int(draw.choice([1, 1, 1, 2, 3]))
     d_k, d_v = int(draw.integers(2, 6)), int(draw.integers(2, 6))
@@ -247,7 +246,6 @@ def outcome(found, codes, steps, answer, digits, singly):
 
 
 def two_of(codes, draw):
-    """Draw two mistakes that can be made together, where there are."""
     pairs = [pair for pair in itertools.combinations(codes, 2) if set(pair) not in TOGETHER]
     return [pairs[int(draw.integers(len(pairs)))]] if pairs else []
 

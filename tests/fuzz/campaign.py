@@ -39,7 +39,6 @@ class Outcome:
 
     @property
     def crashed(self) -> int:
-        """How many cases crashed."""
         return sum(count for count, _ in self.crashes.values()) + self.died
 
 
@@ -70,7 +69,6 @@ def apart(name: str, cases: int, seed: int, save: Path | None) -> Outcome:
 
 
 def campaign(name: str, cases: int, seed: int, save: Path | None = None) -> Outcome:
-    """Run cases of one reader in this process."""
     bench, outcome = Bench(), Outcome(name)
     one = _case(name, seed, bench)
     before, began = _peak(), time.perf_counter()
@@ -91,30 +89,24 @@ Case = Callable[[int], tuple[Files, Callable[[], bool]]]
 
 def _case(name: str, seed: int, bench: Bench) -> Case:
     """Return what draws the case of a number: its files, and how it is run."""
-    if name == INDEX:
-        kepts = kept.originals(bench)
+    kepts = kept.originals(bench) if name == INDEX else []
 
-        def of_index(number: int) -> tuple[Files, Callable[[], bool]]:
-            one, index, is_forged, asked = kept.drawn(kepts, seed, number)
-
-            def go() -> bool:
-                signal.setitimer(signal.ITIMER_REAL, LONGEST)
-                return kept.run(one, bench, index, is_forged, asked)
-
-            return {MAIN: Path(one.path).read_bytes(), "+.index": index}, go
-
-        return of_index
+    def of_index(number: int) -> tuple[Files, Callable[[], bool]]:
+        one, index, is_forged, asked = kept.drawn(kepts, seed, number)
+        files = {MAIN: Path(one.path).read_bytes(), "+.index": index}
+        return files, lambda: kept.run(one, bench, index, is_forged, asked)
 
     def of_file(number: int) -> tuple[Files, Callable[[], bool]]:
         files, asked = drawn(READERS[name], seed, number)
         return files, lambda: run(bench, files, asked)
 
-    return of_file
+    return of_index if kepts else of_file
 
 
 def _count(outcome: Outcome, one: Case, number: int, save: Path | None) -> None:
     files, go = one(number)
     start = time.perf_counter()
+    signal.setitimer(signal.ITIMER_REAL, LONGEST)
     try:
         outcome.opened += go()
     except (Exception, Hangs) as error:

@@ -69,7 +69,6 @@ def scale(piece: int | None) -> None:
 
 @contextlib.contextmanager
 def scaled(piece: int) -> Iterator[None]:
-    """Shrink the readers for a while."""
     scale(piece)
     try:
         yield
@@ -157,7 +156,6 @@ def run(bench: Bench, files: Files, asked: Asked) -> bool:
     path = bench.put(files)
     scale(asked.piece)
     bench.warned.clear()
-    signal.setitimer(signal.ITIMER_REAL, LONGEST)
     opened = False
     try:
         vectors = detect.open_file(path)
@@ -176,7 +174,6 @@ def _check_error(error: AttnError) -> None:
 
 
 def check(vectors: Vectors, asked: Asked, path: str) -> None:
-    """Ask for the words, and for more in a share of cases."""
     found = vectors.find(asked.words)
     check_found(found, asked.words, vectors)
     check_looked_up(asked.words, vectors)

@@ -79,7 +79,6 @@ def _examples() -> list[bytes]:
 
 
 def _printed() -> list[bytes]:
-    """Return attn's own JSON of several kinds."""
     from tests.shell import attn
 
     lines = ("self ab --steps", "masked ab", "cross a bc --top 1", "self ab --heads 2 --head all")
@@ -192,7 +191,6 @@ class Guard:
                 self.keep(data, f"memory {(peak - before) >> 20} MB")
 
     def keep(self, data: bytes, where: str) -> None:
-        """Keep a file that is refused the wrong way, once for each place."""
         if where in self.told:
             return
         self.told.add(where)

@@ -33,7 +33,6 @@ class Kept(NamedTuple):
 
 
 def originals(bench: Bench) -> list[Kept]:
-    """Write sound files and their indexes."""
     doubled = (*WORDS, "cat", "dog", "cat")
     kinds = {
         "a.txt": text(doubled, 4, True),
@@ -90,7 +89,6 @@ def _scratched(part: bytes, rng: Random) -> bytes:
 
 
 def _lied(header: bytes, rng: Random) -> bytes:
-    """Say something else in a header."""
     if rng.random() < 0.1:
         return rng.choice(_HEADERS)
     if rng.random() < 0.5:

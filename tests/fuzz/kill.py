@@ -45,16 +45,13 @@ class Stage(NamedTuple):
 
     @property
     def cache(self) -> Path:
-        """Where indexes are kept."""
         return self.folder / "cache" / "attn" / "vectors"
 
     @property
     def data(self) -> Path:
-        """Where names are kept."""
         return self.folder / "data" / "attn" / "vectors"
 
     def env(self) -> dict[str, str]:
-        """Return the environment of a run."""
         places = {"XDG_CACHE_HOME": str(self.folder / "cache"), "XDG_DATA_HOME": str(self.folder / "data")}
         return surroundings(places)
 
@@ -76,12 +73,10 @@ class Told(NamedTuple):
 
 
 def row(line: int) -> np.ndarray:
-    """Return the vector that stands in a line, (dim,); it can be told from every other."""
     return np.arange(DIM) * 0.125 - line
 
 
 def written(path: Path, lines: int) -> str:
-    """Write a text of vectors w0, w1, ... and return its SHA-256."""
     with path.open("w") as file:
         for line in range(lines):
             file.write(f"w{line} {' '.join(f'{number:.4f}' for number in row(line))}\n")
@@ -94,7 +89,6 @@ def digest(path: Path) -> str:
 
 @contextlib.contextmanager
 def stage(lines: int = LINES) -> Iterator[Stage]:
-    """Make a folder with a file of vectors in it, and take it away afterwards."""
     with tempfile.TemporaryDirectory(prefix="attn-kill-") as made:
         folder = Path(made)
         file = folder / "words.txt"
@@ -107,7 +101,6 @@ def started(on: Stage, *args: str, preexec: Callable[[], None] | None = None) ->
 
 
 def ended(process: subprocess.Popen[bytes]) -> tuple[str, str]:
-    """Wait for a run; return how it ended, and what it said on standard error."""
     try:
         _, said = process.communicate(timeout=60)
     except subprocess.TimeoutExpired:
@@ -153,7 +146,6 @@ def _index_wrong(on: Stage, path: Path) -> str:
 
 
 def _lookup_wrong(on: Stage) -> list[str]:
-    """Look two words up as the next run of attn would."""
     from attn_cli.vectors.detect import open_file
 
     words = (f"w{on.lines // 2}", f"w{on.lines - 1}", f"w{on.lines}")
@@ -165,7 +157,6 @@ def _lookup_wrong(on: Stage) -> list[str]:
 
 
 def held(on: Stage) -> str:
-    """Return what the cache and the names hold now."""
     indexes = len([*on.cache.glob("*.index")])
     parts = len([*on.cache.glob(".*.part"), *on.data.glob(".*.part")])
     return f"{indexes} index, {'named' if [*on.data.glob('*.json')] else 'no name'}, {parts} .part"
@@ -176,7 +167,6 @@ def noise(said: str) -> list[str]:
 
 
 def cleared(on: Stage) -> None:
-    """Empty the cache and forget all names."""
     for name in ("cache", "data"):
         shutil.rmtree(on.folder / name, ignore_errors=True)
 
@@ -316,7 +306,6 @@ def _of_file(on: Stage, verb: Sequence[str]) -> list[str]:
 
 
 def _rewrite(file: Path, whole: bytes, beside: Path, rng: Random) -> None:
-    """Change the file in one of the ways in which files change."""
     kind = rng.randrange(5)
     if kind == 0:
         os.truncate(file, rng.randrange(len(whole)))

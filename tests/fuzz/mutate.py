@@ -35,7 +35,6 @@ def mutated(data: bytes, rng: Random, others: Sequence[bytes] = ()) -> bytes:
 
 
 def edited(data: bytes, rng: Random, damage: Damage, others: Sequence[bytes] = ()) -> bytes:
-    """Return the data with one kind of damage."""
     start, end, put = damage(data, rng, others)
     return data[:start] + put + data[end:]
 
@@ -61,7 +60,6 @@ def _at(data: bytes, rng: Random) -> int:
 
 
 def _over(width: int, put: Callable[[Random, bytes], bytes]) -> Damage:
-    """Overwrite so many bytes."""
 
     def damage(data: bytes, rng: Random, _: Sequence[bytes]) -> Edit:
         at = _at(data, rng)
@@ -98,7 +96,6 @@ def _splice(data: bytes, rng: Random, others: Sequence[bytes]) -> Edit:
 
 
 def _lines(data: bytes, rng: Random, _: Sequence[bytes]) -> Edit:
-    """Swap two lines, or put one in the place of another."""
     lines = data.split(b"\n")
     one, other = rng.randrange(len(lines)), rng.randrange(len(lines))
     lines[one], lines[other] = lines[other], rng.choice((lines[one], lines[other]))

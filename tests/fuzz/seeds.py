@@ -44,14 +44,12 @@ def numbers(count: int, dim: int, seed: int = 0) -> np.ndarray:
 
 
 def text(words: Sequence[str], dim: int, header: bool, end: str = "\n") -> bytes:
-    """Return vectors as text."""
     rows = numbers(len(words), dim).astype(float).round(3).tolist()
     lines = [f"{word} {' '.join(map(str, row))}" for word, row in zip(words, rows, strict=True)]
     return "".join(line + end for line in ([f"{len(words)} {dim}"] if header else []) + lines).encode()
 
 
 def binary(words: Sequence[str], dim: int, newline: bytes) -> bytes:
-    """Return vectors as word2vec's binary."""
     rows = zip(words, numbers(len(words), dim), strict=True)
     records = [word.encode() + b" " + row.tobytes() + newline for word, row in rows]
     return b"%d %d\n" % (len(words), dim) + b"".join(records)
@@ -68,7 +66,6 @@ def _texts(header: bool, end: str = "\n") -> list[Files]:
 
 
 def _plain(files: Files, rng: Random) -> Files:
-    """Damage one of the files."""
     which = rng.choice(list(files)) if rng.random() < 0.2 else MAIN
     if rng.random() < 0.2:
         return {**files, which: scratched(files[which], rng)}
@@ -104,7 +101,6 @@ XZ = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 4096}]
 
 
 def npy(array: np.ndarray) -> bytes:
-    """Return an array as a .npy file."""
     stream = io.BytesIO()
     np.lib.format.write_array(stream, array)
     return stream.getvalue()
@@ -156,7 +152,6 @@ def _literal(rng: Random) -> bytes:
 
 
 def zipped(members: Mapping[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
-    """Return a ZIP archive of these members."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", method) as archive:
         for name, data in members.items():
@@ -192,7 +187,6 @@ def _npz_damaged(files: Files, rng: Random) -> Files:
 
 
 def safetensors(arrays: Mapping[str, np.ndarray], about: Mapping[str, str]) -> bytes:
-    """Return arrays as a safetensors file."""
     stream = io.BytesIO()
     write_safetensors(stream, dict(arrays), about)
     return stream.getvalue()

@@ -36,7 +36,6 @@ def shown(*args):
 
 
 def legend(text):
-    """The legends of a screen or a page, as words."""
     if text.startswith("<svg"):  # the texts that stand on one line
         lines = dict.fromkeys(re.findall(r'<text x="\d+" y="(\d+)"', text))
         texts = [re.findall(rf'<text x="\d+" y="{y}"[^>]*>([^<]*)', text) for y in lines]
@@ -75,7 +74,6 @@ def test_the_range_of_weights_is_as_wide_as_an_even_share_or_as_they_are():
 
 @pytest.mark.parametrize("format", PICTURES)
 def test_two_pictures_with_full_shades_can_be_compared(format):
-    """A weight has one colour, whatever stands around it."""
     args = ("-f", format, "--shades", "full")
     for line in (("example", "coffee"), ("self", TEXT), ("self", TEXT, "--head", "all")):
         (found,) = legend(shown(*line, *args))

@@ -95,7 +95,6 @@ def view_of(mode: str, width: int | None) -> tuple[View, Walk | None]:
 
 
 def painted(blocks: Iterable, width: int | None, **more) -> str:
-    """Return blocks as a screen of that width shows them."""
     return Terminal(width=width).paint(draw(blocks, View(width=width, **more), Terminal(width=width)))
 
 

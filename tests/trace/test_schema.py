@@ -87,7 +87,6 @@ GIVEN = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with the files that the commands below name."""
     made = tmp_path_factory.mktemp("given")
     for name, content in GIVEN.items():
         (made / name).write_text(content if isinstance(content, str) else json.dumps(content))
@@ -227,7 +226,6 @@ def head_follows_formula(head: Record, record: Record) -> None:
 
 
 def unit(X: np.ndarray) -> np.ndarray:
-    """Return each row divided by its length; a row of zeros stays."""
     length = np.sqrt((X**2).sum(axis=1, keepdims=True))
     return X / np.where(length == 0, 1, length)
 
@@ -703,7 +701,6 @@ def test_a_wrong_record_is_rejected(which):
 
 
 def put(record: Any, path: str, value: object) -> None:
-    """Put a value where a path leads."""
     *way, last = (int(step) if step.isdigit() else step for step in path.split())
     for step in way:
         record = record[step]

@@ -27,7 +27,6 @@ def changed(**values):
 
 
 def arrays(record):
-    """Every array of a record, and of the named tuples in it, by name."""
     found = {}
     for field in dataclasses.fields(record):
         value = getattr(record, field.name)

@@ -130,7 +130,6 @@ CASES = pytest.mark.parametrize("trace", [pytest.param(make, id=name) for name, 
 
 
 def ran(source):
-    """The names that a script leaves behind, and what it prints."""
     space, printed = {}, io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(source, "script.py", "exec"), space)
@@ -302,26 +301,36 @@ def test_no_folder_of_the_machine_is_named(tmp_path):
         assert tmp_path.name not in source and "words" in source
 
 
-def test_named_masks_are_written_as_rules_and_others_as_they_are():
-    assert "np.tril(np.ones((n_q, n_k), dtype=bool))" in script(random(mask="causal"), "numpy")
-    assert "<= 1" in script(random(mask="window:1"), "numpy")
-    assert "[False, False, False, False, False],  # q1" in script(TRACES["a row shut"](), "numpy")
+SAYS = {  # and what with an ! is not there
+    "causal": (
+        *(lambda: random(mask="causal"), "numpy"),
+        *("np.tril(np.ones((n_q, n_k), dtype=bool))", "Q = X @ W_q", "W_q = np.array("),
+    ),
+    "window": (lambda: random(mask="window:1"), "numpy", "<= 1"),
+    "a mask without a name": (TRACES["a row shut"], "numpy", "[False, False, False, False, False], q1"),
+    "large weights": (lambda: random(dim=20), "numpy", "Q = np.array(", "20 x 20 numbers each", "!W_q = np"),
+    "torch": (
+        *(lambda: random(mask="causal"), "torch"),
+        "F.scaled_dot_product_attention(Q[None], K[None], V[None], attn_mask=mask, scale=scale)",
+        "True = may attend, as in scaled_dot_product_attention.",
+    ),
+    "keras": (
+        *(
+            lambda: random(mask="causal"),
+            "keras",
+            "[Q[None] * scale, V[None], K[None]], use_causal_mask=True",
+        ),
+        "True = may attend, as in the attention_mask of Keras' layers.",
+    ),
+}
 
 
-def test_small_weights_are_written_out_and_large_ones_are_not():
-    small, large = script(random(dim=8), "numpy"), script(random(dim=20), "numpy")
-    assert "Q = X @ W_q" in small and "W_q = np.array(" in small
-    assert "Q = np.array(" in large and "20 x 20 numbers each" in large
-    assert "W_q = " not in large.split('"""')[2].split("#")[0]
-
-
-def test_each_framework_has_its_own_order_and_polarity():
-    trace = random(mask="causal")
-    torch, keras = (" ".join(script(trace, name).replace("# ", "").split()) for name in ("torch", "keras"))
-    assert "F.scaled_dot_product_attention(Q[None], K[None], V[None], attn_mask=mask, scale=scale)" in torch
-    assert "True = may attend, as in scaled_dot_product_attention." in torch
-    assert "[Q[None] * scale, V[None], K[None]], use_causal_mask=True" in keras
-    assert "True = may attend, as in the attention_mask of Keras' layers." in keras
+@pytest.mark.parametrize("kind", SAYS)
+def test_small_weights_and_named_masks_are_written_each_framework_has_its_own_order_and_polarity(kind):
+    make, framework, *parts = SAYS[kind]
+    said = " ".join(script(make(), framework).replace("# ", "").split())
+    for part in parts:
+        assert (part.lstrip("!") in said) is (part[0] != "!"), part
 
 
 def test_the_suffix_py_is_numpy_and_explain_gives_the_script_of_self(tmp_path):

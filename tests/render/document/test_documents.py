@@ -56,7 +56,6 @@ LINES = [
 
 
 def shown(*args):
-    """What attn prints in this process; it must end well, and say nothing else."""
     ran = here(*args)
     assert (ran.code, ran.err) == (0, ""), ran.err
     return ran.out
@@ -78,7 +77,6 @@ def parsed(format, text):
 
 
 def words(tree):
-    """All that a reader of the page can see."""
     seen = [element for element in tree.iter() if element.tag not in ("style", "title")]
     return " ".join(part for element in seen for part in (element.text, element.tail) if part)
 
@@ -205,7 +203,6 @@ def test_what_is_masked_is_a_dash_and_never_zero(format):
 
 
 def texts(text):
-    """The runs of text of an SVG."""
     return [element.text for element in ET.fromstring(text).iter(f"{SVG}text")]
 
 
@@ -482,7 +479,6 @@ def test_each_run_of_a_picture_is_as_wide_as_its_cells_and_within_the_picture(li
 
 
 def rects(text):
-    """The rectangles of a picture but its background: x, y, width, height and colour."""
     sides = ("x", "y", "width", "height")
     found = list(ET.fromstring(text).iter(f"{SVG}rect"))[1:]
     return [(*(float(rect.get(side)) for side in sides), rect.get("fill")) for rect in found]

@@ -25,13 +25,11 @@ CELLS = (
 
 
 def weights(*shape):
-    """Random weights whose rows sum to one."""
     found = np.exp(np.random.default_rng(0).normal(size=shape))
     return found / found.sum(axis=-1, keepdims=True)
 
 
 def still(html):
-    """The part that is left where frames and styles are taken out."""
     return re.sub(r"(?s)<(style|noscript|iframe)\b.*?</\1>", "", html)
 
 
@@ -56,7 +54,6 @@ def browser():
 
 @pytest.fixture(scope="module")
 def executed(tmp_path_factory):
-    """A notebook that nbconvert has executed."""
     nbformat = pytest.importorskip("nbformat")
     pytest.importorskip("nbconvert")
     pytest.importorskip("ipykernel")
@@ -123,7 +120,6 @@ def test_without_scripts_an_exported_notebook_shows_tables_with_colours_of_their
 
 
 def code(colour):
-    """The hexadecimal code of rgb(...)."""
     return bytes(int(part) for part in re.findall(r"\d+", colour)[:3]).hex()
 
 

@@ -51,13 +51,11 @@ def test_weights_of_8_bits_are_right_to_half_a_step_of_the_largest_in_their_row(
 
 
 def close(found: object, expected: object) -> bool:
-    """Tell whether numbers agree to 1e-6, and are masked in the same places."""
     one, other = (np.array(x, dtype=float) for x in (found, expected))  # None becomes NaN
     return one.shape == other.shape and np.allclose(one, other, rtol=1e-6, atol=1e-6, equal_nan=True)
 
 
 def check(found: dict, trace: Trace) -> None:
-    """Compare the data that a page saves with a trace of all heads."""
     record = trace.to_dict(steps=True)
     for name in ("query_tokens", "key_tokens", "mask", "unknown", "dropped", "score", "head"):
         assert found[name] == record[name], name
@@ -74,7 +72,6 @@ def check(found: dict, trace: Trace) -> None:
 
 
 def some_sentence(draw: random.Random, words: list[str]) -> str:
-    """Return words that the page has, some in capitals, unknown ones, clitics, marks."""
     odd = ["don't", "fox’s", "café", "U.S", "3.14", "zwxings", "Qzx-9", "№7", "…"]
     odd += ["--", "&", "😀", "naïve", "A²", "x_y"]
     chosen = [draw.choice(words if draw.random() < 0.8 else odd) for _ in range(draw.randint(1, 12))]

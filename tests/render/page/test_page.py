@@ -31,7 +31,6 @@ def record(*args: str, input: str | None = None) -> dict:
 
 
 def same(saved: dict, expected: dict, within: float = 1e-6) -> bool:
-    """Tell whether two records have the same weights, masked in the same places."""
     near = np.allclose(saved["weights"], expected["weights"], rtol=0, atol=within)
     return saved["mask"] == expected["mask"] and near
 
@@ -176,10 +175,6 @@ def test_words_that_the_page_does_not_have_are_said(opened, fox):
     assert opened.page.inner_text("#text") == FOX
 
 
-def typed(opened, text: str) -> None:
-    enter(opened, "#sentence", text)
-
-
 def pasted(opened, text: str) -> None:
     opened.page.focus("#sentence")
     opened.page.keyboard.press("Control+A")
@@ -190,31 +185,32 @@ def pasted(opened, text: str) -> None:
 def opened_with(opened, text: str) -> None:
     address = opened.page.url.partition("#")[0]
     opened.page.goto("about:blank")
-    opened.page.goto(f"{address}#text={quote(text)}&t=2")
-
-
-def gone_back_to(opened, text: str) -> None:
-    addressed(opened, "pushState", text)
-    opened.follow("#")
-    opened.page.go_back()
-
-
-def reloaded_with(opened, text: str) -> None:
-    addressed(opened, "replaceState", text)
-    opened.page.reload()
-
-
-def followed(opened, text: str) -> None:
-    opened.follow(f"#text={text}&t=2")
+    opened.page.goto(address + linked(text))
 
 
 def addressed(opened, how: str, text: str) -> None:
     """Put a link into the address bar, and leave it there: the page would put its own choice in its place."""
     script = "([how, link]) => { history[how](null, '', link); history.replaceState = () => {}; }"
-    opened.page.evaluate(script, [how, f"#text={quote(text)}&t=2"])
+    opened.page.evaluate(script, [how, linked(text)])
+    if how == "replaceState":
+        opened.page.reload()
+    else:
+        opened.follow("#")
+        opened.page.go_back()
 
 
-DOORS = [typed, pasted, opened_with, gone_back_to, reloaded_with, followed]
+def linked(text: str) -> str:
+    return f"#text={quote(text)}&t=2"
+
+
+DOORS = {
+    "typed": lambda opened, text: enter(opened, "#sentence", text),
+    "pasted": pasted,
+    "opened with": opened_with,
+    "gone back to": lambda opened, text: addressed(opened, "pushState", text),
+    "reloaded with": lambda opened, text: addressed(opened, "replaceState", text),
+    "followed": lambda opened, text: opened.follow(linked(text)),
+}
 REFUSED = {
     "the " * 61: "61 words are too many: the page takes 60.",
     "...!": "There is no word in it: type some.",
@@ -228,14 +224,14 @@ def test_a_sentence_is_refused_at_whatever_door_it_comes_in_and_one_of_60_words_
     opened, fox, door, text
 ):
     opened.go(fox, "#t=3")
-    door(opened, text)
+    DOORS[door](opened, text)
     opened.page.wait_for_function("() => document.getElementById('type-says').textContent")
     assert opened.page.inner_text("#type-says") == REFUSED[text]
     assert opened.page.inner_text("#text") == FOX  # and nothing else is taken either
     assert opened.page.input_value("#temperature-number") != "2"
     assert opened.page.locator("#own").is_hidden()
     assert opened.page.text_content("#command").endswith(f"'{FOX}'")
-    door(opened, " ".join(["the"] * 60))
+    DOORS[door](opened, " ".join(["the"] * 60))
     opened.page.wait_for_function("() => !document.getElementById('own').hidden")
     assert opened.page.locator("#off button").count() == 60 and not opened.page.inner_text("#type-says")
 
@@ -302,9 +298,8 @@ def test_each_command_writes_a_page_with_its_own_numbers(opened, tmp_path, line)
 def test_a_mask_that_is_changed_above_other_layers_is_computed_from_saved_numbers(opened, tmp_path):
     opened.go(made(tmp_path, "page", "she likes coffee", "-p", "roles-deep"))
     assert opened.page.inner_text("#command").startswith("attn self --projection roles-deep")
-    opened.page.select_option(
-        "#mask-choice", "causal"
-    )  # attn self --mask causal masks the layers below as well
+    # attn self --mask causal masks the layers below as well
+    opened.page.select_option("#mask-choice", "causal")
     assert opened.page.inner_text("#command") == "attn compute attn-numbers.json"
     numbers, saved = opened.saved("save-numbers"), json.loads(opened.saved("save-json"))
     assert same(saved, record("compute", "-", input=numbers))

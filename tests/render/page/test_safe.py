@@ -86,7 +86,6 @@ def test_the_policy_lets_nothing_else_run(opened, tmp_path):
 
 
 def commands(opened, links: list[str]) -> list[str]:
-    """Return the command that the page shows at each of these links."""
     return opened.page.evaluate(
         """async (links) => {
           const shown = [];

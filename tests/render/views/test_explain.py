@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shlex
 from functools import cache
 
 import pytest
@@ -20,14 +21,12 @@ NUMBER = r"(-?\d+\.?\d*(?:e[+-]\d+)?)"
 
 @cache
 def screen(*args, command="explain"):
-    """The screen of one command, which many tests read."""
     ran = here(command, *args, *(() if "--width" in args or "-f" in args else ("--width", "80")))
     assert ran.code == 0, ran.err
     return ran.out
 
 
 def said(*args, command="explain"):
-    """The screen as one line."""
     return " ".join(screen(*args, command=command).split())
 
 
@@ -71,87 +70,52 @@ def test_its_length_grows_with_the_words_and_not_with_the_width_of_the_vectors()
     assert abs(wide - narrow) <= 2 and more < wide + 3 * 24
 
 
-FORMATS = ("html", "latex", "markdown", "bars")
-UNDER = ("--mask", "causal", "--pad", "2")
-SAID = [
-    # The questions of a student
-    (
-        (FOX,),
-        [
-            "A token, a word or a mark, has an id and one vector of 100 numbers in any text; word2vec learned it"
-        ],
-    ),
-    ((FOX,), ["is matched by its key k, passes on its value v. Scores are not symmetric"]),
-    (
-        (FOX,),
-        ["Softmax: exp / sum of exps; rows sum to 1.", "a model that predicts the next word may not see it"],
-    ),
-    (
-        (FOX,),
-        ["attn cross TEXT CONTEXT (rows: TEXT looks; columns: CONTEXT)", "governor (the word it depends on)"],
-    ),
-    ((FOX,), ["one question to the text. Another question takes another head.", "! Every matrix", "! W_k  "]),
-    ((FOX, "--steps"), ["Why divide by √d_k = √32?", "entropy", "W_k 0 1"]),
-    # Why the winner won
-    (
-        ("she", "--context", "likes coffee"),
-        ["There is no distance term: content alone decides.", "! distance ="],
-    ),
-    (
-        (FOX, "--mask", "causal", "-q", "jumped", "--versus", "dog"),
-        ['The mask: "jumped" may not look at "dog".'],
-    ),
-    (("the cat and the dog", "-q", "cat", "--versus", "the"), ['"the" (0)', '"the" (3)']),
-    (
-        ("fox fox", "-q", "0"),
-        ["content is the same, distance puts it", "Content alone cannot choose, for several keys"],
-    ),
-    (("no no no", "-e", "random"), ["Both get the same weight.", "! Why divide", "! above "]),
-    (("the fox sat", "-q", "fox", "--versus", "sat"), ['"sat" is the winner.']),
-    # Places, padding, masks
-    (
-        ("fox fox", "-p", "identity", "--positions", "sinusoidal"),
-        ["the words' places are part of it", "x = word + P", "! content alone decides"],
-    ),
-    (
-        ("the fox sat on the rock", "-p", "roles-deep", "-q", "the"),
-        ["! blind", "enters this layer as 192 numbers"],
-    ),
-    (("the fox sat", *UNDER, "-q", "sat"), ["from every word those after it"]),
-    (
-        ("the fox sat", *UNDER, "--pad-side", "left", "-q", "fox"),
-        ['hides the 1 word after "fox"', "! <pad> gives"],
-    ),
-    ((FOX, "--mask", "window:1"), ["a mix of the words that it may look at"]),
-    (("the cat", "-e", "random", "--pad", "1", "--steps", "-q", "<pad>"), ["x = [0 0 0 0]"]),
-    # Words without vectors
-    (("The zorblatt sat", "-q", "zorblatt", "--oov", "zero"), ["word2vec has no vector for it", "Note:"]),
-    (("zzqx wqqz fox", "-p", "identity", "-q", "fox"), ['but not that of "zzqx" and others']),
-    (("zzqx fox", "-p", "identity", "-q", "zzqx"), ['as for "zzqx", word2vec has no vector']),
-    # Several heads, several rows
-    ((FOX, "--head", "mean"), ["! The output of"]),
-    (
-        ("the cat the dog the hen the cow", "-q", "the"),
-        ["1 more row matches", 'Where these numbers come from: the row of "the" (0)'],
-    ),
-    # The walk in parts
-    ((SHE, "--only", "softmax,scores"), ["no mask", "! One row by hand", "! Who attends"]),
-    ((SHE, "--from", "softmax"), ["Who attends to whom", "How sharp", "! One row by hand"]),
-    ((SHE, "--only", "mask"), ["there is no mask"]),
-    ((SHE, "--only", "positions"), ["--positions sinusoidal"]),
-    ((SHE, "-t", "0.00964", "--steps"), ["softmax((q·k / √32 + distance) / 0.00964)"]),
-    # A word swapped
-    ((FOX, "--swap", "dog=cat", "--mask", "causal", "-q", "fox"), ['The mask hides "dog" from "fox"']),
-    ((FOX, "--swap", "fox=rock", "--head", "mean"), ["The mean of heads has no scores"]),
-    *(((FOX, "--swap", "fox=rock", "-f", form), ["stays with the place"]) for form in FORMATS),
-    (("a [red] ran", "--swap", "ran=[/b]\x1b[31m", "--tokenizer", "whitespace"), ["[/b]^[[31m", "! \x1b"]),
-]
+# A command's arguments, and sentences that stand on its screen, or (!) do not.
+SAID = r"""
+FOX => A token, a word or a mark, has an id and one vector of 100 numbers in any text; word2vec learned it
+FOX => is matched by its key k, passes on its value v. Scores are not symmetric
+FOX => Softmax: exp / sum of exps; rows sum to 1. ; a model that predicts the next word may not see it
+FOX => attn cross TEXT CONTEXT (rows: TEXT looks; columns: CONTEXT) ; governor (the word it depends on)
+FOX => one question to the text. Another question takes another head. ; ! Every matrix ; ! W_k  \
+FOX --steps => Why divide by √d_k = √32? ; entropy ; W_k 0 1
+she --context "likes coffee" => There is no distance term: content alone decides. ; ! distance =
+FOX --mask causal -q jumped --versus dog => The mask: "jumped" may not look at "dog".
+"the cat and the dog" -q cat --versus the => "the" (0) ; "the" (3)
+"fox fox" -q 0 => content is the same, distance puts it ; Content alone cannot choose, for several keys
+"no no no" -e random => Both get the same weight. ; ! Why divide ; ! above \
+"the fox sat" -q fox --versus sat => "sat" is the winner.
+"fox fox" -p identity --positions sinusoidal => the words' places are part of it ; x = word + P
+"fox fox" -p identity --positions sinusoidal => ! content alone decides
+"the fox sat on the rock" -p roles-deep -q the => ! blind ; enters this layer as 192 numbers
+"the fox sat" --mask causal --pad 2 -q sat => from every word those after it
+"the fox sat" --mask causal --pad 2 --pad-side left -q fox => hides the 1 word after "fox" ; ! <pad> gives
+FOX --mask window:1 => a mix of the words that it may look at
+"the cat" -e random --pad 1 --steps -q <pad> => x = [0 0 0 0]
+"The zorblatt sat" -q zorblatt --oov zero => word2vec has no vector for it ; Note:
+"zzqx wqqz fox" -p identity -q fox => but not that of "zzqx" and others
+"zzqx fox" -p identity -q zzqx => as for "zzqx", word2vec has no vector
+FOX --head mean => ! The output of
+"the cat the dog the hen the cow" -q the => 1 more row matches ; Where these numbers come from: the row of "the" (0)
+SHE --only softmax,scores => no mask ; ! One row by hand ; ! Who attends
+SHE --from softmax => Who attends to whom ; How sharp ; ! One row by hand
+SHE --only mask => there is no mask
+SHE --only positions => --positions sinusoidal
+SHE -t 0.00964 --steps => softmax((q·k / √32 + distance) / 0.00964)
+FOX --swap dog=cat --mask causal -q fox => The mask hides "dog" from "fox"
+FOX --swap fox=rock --head mean => The mean of heads has no scores
+FOX --swap fox=rock -f html => stays with the place
+FOX --swap fox=rock -f latex => stays with the place
+FOX --swap fox=rock -f markdown => stays with the place
+FOX --swap fox=rock -f bars => stays with the place
+"a [red] ran" --swap ran=[/b]ESC[31m --tokenizer whitespace => [/b]^[[31m ; ! ESC
+""".replace("\\", "").replace("ESC", "\x1b")
 
 
-@pytest.mark.parametrize(("args", "sentences"), SAID, ids=lambda case: " ".join(case)[:60])
-def test_it_says_so(args, sentences):
-    shown = said(*args)
-    for sentence in sentences:
+@pytest.mark.parametrize("line", SAID.strip().splitlines(), ids=lambda line: line[:60])
+def test_it_says_so(line):
+    args, _, sentences = line.partition(" => ")
+    shown = said(*({"FOX": FOX, "SHE": SHE}.get(word, word) for word in shlex.split(args)))
+    for sentence in sentences.split(" ; "):
         assert sentence in shown if sentence[0] != "!" else sentence[2:] not in shown, sentence
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shlex
 
 import numpy as np
 import pytest
@@ -173,32 +174,29 @@ def test_both_corners_are_shown_where_lengths_differ_and_only_there():
     assert "the first 2 queries see nothing" in lab("a b c", "x", command="cross")
 
 
-FILE = "--mask mask.txt --mask-true blocked"
-SAID = [  # command, text, options, what is said, and what with an ! is not
-    (
-        "masked",
-        CAT,
-        "--pad 2 --pad-side left",
-        ['for "<pad>" (0), "<pad>" (1).', "NaN with need_weights=True"],
-    ),
-    ("masked", CAT, "", ["No row shown here is fully masked", "!need_weights"]),
-    ("masked", CAT, "--mask window:2", ["at most 2 places away"]),
-    ("masked", "a b", FILE, ["True in it means blocked.", '"a" may look at "a" (1 of 2).']),
-    ("self", "a b", "", ["Every query may look at every key."]),
-    ("masked", "a b", "--mask ./padding --mask-true allowed --pad 1", ["The mask comes from ./padding."]),
-    ("masked", "a b", "-f markdown", ["### torch MHA: T is blocked", "| a | F | T |", r"| a | 0 | \-inf |"]),
-    ("masked", "w " * 1100, "", ["of 1,100 rows", "of 1,100 columns"]),
-    ("masked", "w " * 1100, "-q 700", ['"w" (700) may look at']),
-]
+# A command's arguments, and sentences that stand on its screen, or (!) do not.
+SAID = r"""
+masked CAT --pad 2 --pad-side left => for "<pad>" (0), "<pad>" (1). ; NaN with need_weights=True
+masked CAT => No row shown here is fully masked ; !need_weights
+masked CAT --mask window:2 => at most 2 places away
+masked "a b" --mask mask.txt --mask-true blocked => True in it means blocked. ; "a" may look at "a" (1 of 2).
+self "a b" => Every query may look at every key.
+masked "a b" --mask ./padding --mask-true allowed --pad 1 => The mask comes from ./padding.
+masked "a b" -f markdown => ### torch MHA: T is blocked ; | a | F | T | ; | a | 0 | \-inf |
+masked LONG => of 1,100 rows ; of 1,100 columns
+masked LONG -q 700 => "w" (700) may look at
+"""
 
 
-@pytest.mark.parametrize(("command", "text", "options", "sentences"), SAID)
-def test_the_screen_says_so(at, command, text, options, sentences):
+@pytest.mark.parametrize("line", SAID.strip().splitlines())
+def test_the_screen_says_so(at, line):
     (at / "mask.txt").write_text("0 1\n0 0\n")
     (at / "padding").write_text("1 0\n1 1\n")
-    ran = here(command, text, *RANDOM, "--show", "mask", "--width", "80", *options.split())
+    args, _, sentences = line.partition(" => ")
+    words = ({"CAT": CAT, "LONG": "w " * 1100}.get(word, word) for word in shlex.split(args))
+    ran = here(*words, *RANDOM, "--show", "mask", "--width", "80")
     assert (ran.code, ran.err) == (0, "")
-    for sentence in sentences:
+    for sentence in sentences.split(" ; "):
         assert (sentence.lstrip("!") in " ".join(ran.out.split())) is (sentence[0] != "!"), sentence
 
 

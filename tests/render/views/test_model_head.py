@@ -28,7 +28,6 @@ def capped(tmp_path_factory):
 
 
 def by_hand(head):
-    """Every step of head 1 over "dabc", from the tensors alone."""
     made = gemma2()
     rows = made["embed_tokens.weight"][[IDS[letter] for letter in "dabc"]].astype(float) * math.sqrt(4)
     gain = 1 + made["layers.0.input_layernorm.weight"].astype(float)
@@ -51,7 +50,6 @@ def explained(folder, *args, width="80"):
 
 
 def row_of(screen, key):
-    """The numbers of a key's line in the table of the row by hand."""
     line = next(line for line in screen.splitlines() if line.startswith(f"{key} "))
     return [float(cell) for cell in line.split()[1:7]]
 
