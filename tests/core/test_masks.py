@@ -71,13 +71,6 @@ def test_a_window_of_two_numbers_is_told_in_words(name, said):
     assert rule.words(True, *numbers) == f"A query may look at the keys {said}"
 
 
-@pytest.mark.parametrize("name", ["causal", "causal-bottom-right", "window:2", "window:2:0", "a file"])
-def test_rows_can_be_had_in_any_order_without_the_rest(name):
-    array = np.random.default_rng(0).random((5, 7)) > 0.5
-    mask = Mask(name, 5, 7, array if name == "a file" else None)
-    np.testing.assert_array_equal(mask.rows([4, 0, 2]), whole(mask)[[4, 0, 2]])
-
-
 # Some rows and some keys of a mask, for those who go over it tile by tile
 
 
@@ -114,47 +107,25 @@ def test_where_several_masks_allow_each_of_them_does(one, other):
         np.testing.assert_array_equal(whole(joined(parts)), whole(one[0]) & whole(other[0]))
 
 
-many = settings(max_examples=often(300), deadline=None, derandomize=True)
-
-
-@many
-@given(masks_and_rows())
-def test_outside_the_span_of_some_rows_they_see_nothing(given_mask):
-    mask, start, stop = given_mask
-    low, high = mask.span(start, stop)
-    assert 0 <= low <= high
-    seen = whole(mask)[start:stop]
-    assert not seen[:, :low].any() and not seen[:, high:].any()
-
-
-@many
-@given(masks_and_rows())
-def test_between_two_cuts_a_key_is_seen_by_all_of_the_rows_or_none_of_the_keys_is(given_mask):
-    mask, start, stop = given_mask
-    if any(one.array is not None for one in chain(mask)):
-        return  # an array may hide keys anywhere
-    low, high = mask.span(start, stop)
-    ends = sorted({low, high, *(cut for cut in mask.range_ends(start, stop) if low <= cut <= high)})
-    by_all = whole(mask)[start:stop].all(axis=0)
-    for a, b in pairwise(ends):
-        assert by_all[a:b].all() or not by_all[a:b].any()
-
-
-@many
+@settings(max_examples=often(300), deadline=None, derandomize=True)
 @given(masks_and_rows(), st.data())
-def test_what_is_hidden_of_a_tile_is_what_its_rows_may_not_see_and_none_where_that_is_nothing(
-    given_mask, data
-):
+def test_the_span_the_cuts_the_tiles_and_the_rows_of_a_mask_are_those_of_the_whole(given_mask, data):
     mask, start, stop = given_mask
-    n_k = whole(mask).shape[1]
+    seen, n_k = whole(mask)[start:stop], whole(mask).shape[1]
+    low, high = mask.span(start, stop)
+    assert 0 <= low <= high and not seen[:, :low].any() and not seen[:, high:].any()
+    if all(one.array is None for one in chain(mask)):  # an array may hide keys anywhere
+        ends = sorted({low, high, *(cut for cut in mask.range_ends(start, stop) if low <= cut <= high)})
+        for a, b in pairwise(ends):  # a key is seen by all rows, or none is by any
+            assert seen.all(axis=0)[a:b].all() or not seen.all(axis=0)[a:b].any()
     low = data.draw(st.integers(0, n_k - 1))
     high = data.draw(st.integers(low + 1, n_k))
-    wanted = ~whole(mask)[start:stop, low:high]
     hidden = mask.hidden(start, stop, low, high)
-    assert (hidden is None) == (not wanted.any())
+    assert (hidden is None) == seen[:, low:high].all()
     if hidden is not None:
-        np.testing.assert_array_equal(hidden, wanted)
-    np.testing.assert_array_equal(mask.rows(range(start, stop), low, high), ~wanted)
+        np.testing.assert_array_equal(hidden, ~seen[:, low:high])
+    rows = [*range(start, stop)][::-2]
+    np.testing.assert_array_equal(mask.rows(rows, low, high), whole(mask)[rows, low:high])
 
 
 ROWS = [[True, False, True], [False, True, True]]
@@ -195,21 +166,15 @@ def test_masked_attention_is_causal_unless_another_mask_is_chosen():
     assert trace_masked(text, Settings(embedding="random", mask="none")).mask is None
 
 
-def test_a_mask_file_needs_to_say_what_true_means(tmp_path):
-    path = tmp_path / "mask.txt"
-    path.write_text("1 0\n1 1\n")
-    with pytest.raises(UsageError) as refused:
-        trace_self("a b", Settings(embedding="random", mask=str(path)))
-    assert refused.value.option == "--mask-true"
-
-
-def test_both_polarities_of_a_mask_file_are_opposites(tmp_path):
-    path = tmp_path / "mask.txt"
-    path.write_text("1 0 0\n1 1 0\n0 0 0\n")
+def test_a_mask_file_needs_to_say_what_true_means_and_both_polarities_are_opposites(at):
+    (at / "mask.txt").write_text("1 0 0\n1 1 0\n0 0 0\n")
     allowed, blocked = (
-        trace_self("a b c", Settings(embedding="random", mask=str(path), mask_true=meaning))
+        trace_self("a b c", Settings(embedding="random", mask="mask.txt", mask_true=meaning))
         for meaning in ("allowed", "blocked")
     )
     np.testing.assert_array_equal(allowed.mask, np.logical_not(blocked.mask))
     np.testing.assert_array_equal(allowed.weights > 0, allowed.mask)
     assert any("fully masked" in note for note in allowed.notes)
+    with pytest.raises(UsageError) as refused:
+        trace_self("a b c", Settings(embedding="random", mask="mask.txt"))
+    assert refused.value.option == "--mask-true"

@@ -42,50 +42,26 @@ def in_heads(M, heads):
     return M if heads is None else M.reshape(*M.shape[:2], heads, -1).swapaxes(1, 2)
 
 
-def in_our_words(given, attributes, masks_of):
-    """Return the arguments of `attend` for the inputs and attributes of a node; `masks_of` says its masks by rule."""
+def in_our_words(given, attributes):
+    """Return the arguments of `attend` for the inputs and attributes of a node."""
     heads = [attributes.get(name) for name in ("q_num_heads", "kv_num_heads", "kv_num_heads")]
     Q, K, V = (in_heads(given[name], n) for name, n in zip("QKV", heads, strict=True))
     past, lengths = 0, given.get("nonpad_kv_seqlen")
     if "past_key" in given:
         past = given["past_key"].shape[2]
         K, V = np.concatenate([given["past_key"], K], 2), np.concatenate([given["past_value"], V], 2)
-    masks, bias = masks_of(attributes, Q.shape[2], K.shape[2], past, lengths), None
+    masks, bias = masks_on_the_page(attributes, Q.shape[2], K.shape[2], past, lengths), None
     mask = given.get("attn_mask")
     if mask is not None:
         shut = False if mask.dtype == bool else -np.inf  # a shorter mask hides the rest
-        mask = np.pad(
-            mask, [*[(0, 0)] * (mask.ndim - 1), (0, K.shape[2] - mask.shape[-1])], constant_values=shut
-        )
+        before = [(0, 0)] * (mask.ndim - 1)
+        mask = np.pad(mask, [*before, (0, K.shape[2] - mask.shape[-1])], constant_values=shut)
         if mask.dtype == bool:
             masks.append(np.atleast_2d(mask))
         else:
             bias = mask
     words = {"Q": Q, "K": K, "V": V, "mask": masks, "bias": bias, "lengths": lengths, "grouped": True}
     return words | {"scale": attributes.get("scale"), "softcap": attributes.get("softcap") or None}
-
-
-def masks_of(attributes, n_q, n_k, past, lengths):
-    """Return causal and window masks: as rules where one has their meaning, else as an array."""
-    masks = ["none"]
-    left, right = (attributes.get(f"{side}_window_size", -1) for side in ("left", "right"))
-    if attributes.get("is_causal"):
-        if lengths is not None or past == n_k - n_q:
-            masks.append("causal-bottom-right")
-        elif not past:
-            masks.append("causal")
-        else:
-            right = 0
-    if (left, right) == (-1, -1):
-        return masks
-    left, right = (n_k + n_q if side < 0 else side for side in (left, right))
-    if lengths is None and not past:
-        return [*masks, f"window:{left}:{right}"]
-    first = (
-        np.full(1, past) if lengths is None else lengths - n_q
-    )  # the place of the first query among the keys
-    away = np.arange(n_k) - (np.arange(n_q)[:, None] + first[:, None, None, None])
-    return [*masks, (-left <= away) & (away <= right)]
 
 
 PAGE = (Path(__file__).parents[2] / "docs/attend.md").read_text(encoding="utf-8")
@@ -113,26 +89,23 @@ def masks_on_the_page(attributes, n_q, n_k, past, lengths):
     return masks
 
 
-def solved(case, masks_of):
+def solved(case):
     """Yield each output that a case's node has: its name, what `attend` and its arguments give, what onnx says."""
     (node,) = case.model.graph.node
     ((inputs, outputs),) = case.data_sets
     named = [place for name, place in zip(node.input, INPUTS, strict=False) if name]
     given = dict(zip(named, inputs, strict=True))
     attributes = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
-    words = in_our_words(given, attributes, masks_of)
+    words = in_our_words(given, attributes)
     steps = attend(**words, steps=True)
-    mode = attributes.get("qk_matmul_output_mode", 0)
+    products = (steps.scaled_scores, steps.capped_scores, steps.masked_scores, steps.weights)
     ours = {
         "present_key": words["K"],
         "present_value": words["V"],
-        "qk_matmul_output": (steps.scaled_scores, steps.capped_scores, steps.masked_scores, steps.weights)[
-            mode
-        ],
+        "qk_matmul_output": products[attributes.get("qk_matmul_output_mode", 0)],
     }
-    wanted = dict(
-        zip([o for name, o in zip(node.output, OUTPUTS, strict=False) if name], outputs, strict=True)
-    )
+    asked = [place for name, place in zip(node.output, OUTPUTS, strict=False) if name]
+    wanted = dict(zip(asked, outputs, strict=True))
     yield from ((place, ours[place], theirs) for place, theirs in wanted.items() if place != "Y")
     with tiled(2, 3):
         by_tiles = attend(**words)[1], attend(**words, return_weights=False)[1]
@@ -148,21 +121,9 @@ def test_the_cases_are_there_and_each_opset_has_some():
 
 
 @pytest.mark.parametrize("name", CASES)  # all: there is none that cannot be said
-def test_a_case_of_onnx_comes_out_as_it_says(name):
-    compare(CASES[name], masks_of)
-
-
-def has_a_rule(case):
-    return {"is_causal", "left_window_size"} & {one.name for one in case.model.graph.node[0].attribute}
-
-
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if has_a_rule(case)])
-def test_a_case_with_a_causal_mask_or_a_window_comes_out_as_the_page_has_it(name):
-    compare(CASES[name], masks_on_the_page)
-
-
-def compare(case, masks_of):
-    for place, ours, theirs in solved(case, masks_of):
+def test_a_case_of_onnx_comes_out_as_it_says_with_masks_as_the_page_has_them(name):
+    case = CASES[name]
+    for place, ours, theirs in solved(case):
         assert ours.shape == theirs.shape, place
         rtol = max(case.rtol, LOOSE.get(theirs.dtype.name, 0))
         ours, theirs = (M.astype(np.float64) for M in (ours.astype(theirs.dtype), theirs))

@@ -33,32 +33,35 @@ TOLERANCE = {"float32": 1e-6, "float64": 1e-12}
 DTYPES = pytest.mark.parametrize("dtype", TOLERANCE)
 
 
-# (heads..., n_q, n_k, d_k, d_v): one head, several, several of several texts; d_v beside d_k; one word
-def made(shape, dtype, seed=0, size=1.0):
-    """Q, K, V and a bias of these shapes, normal random numbers times `size`."""
+def made(shape, dtype, seed=0, size=1.0, groups=1):
+    """Q, K, V and a bias of these shapes, normal random numbers times `size`; `groups` heads share keys and values."""
     *heads, n_q, n_k, d_k, d_v = shape
+    shared = [*heads[:-1], heads[-1] // groups] if heads else []
     draw = np.random.default_rng([seed, *shape])
-    shapes = [(*heads, n_q, d_k), (*heads, n_k, d_k), (*heads, n_k, d_v), (*heads, n_q, n_k)]
+    shapes = [(*heads, n_q, d_k), (*shared, n_k, d_k), (*shared, n_k, d_v), (*heads, n_q, n_k)]
     Q, K, V, bias = (draw.standard_normal(s).astype(dtype) for s in shapes)
     return Q * Q.dtype.type(size), K, V, bias
 
 
-def explicit(Q, K, V, allowed=None, bias=None, scale=None):
-    """Weights and output from PyTorch's matrix product and softmax, written out."""
+def explicit(Q, K, V, allowed=None, bias=None, scale=None, cap=None):
+    """PyTorch's matrix product and softmax, written out: scores, masked scores, weights and output."""
     Q, K, V = map(torch.from_numpy, (Q, K, V))
+    if Q.ndim > 2 and Q.shape[-3] != K.shape[-3]:
+        K, V = (M.repeat_interleave(Q.shape[-3] // M.shape[-3], -3) for M in (K, V))
     scores = Q @ K.mT * (1 / math.sqrt(Q.shape[-1]) if scale is None else scale)
-    if bias is not None:
-        scores = scores + torch.from_numpy(bias)
+    masked = scores if cap is None else cap * torch.tanh(scores / cap)
+    masked = masked if bias is None else masked + torch.from_numpy(bias)
     if allowed is not None:
-        scores = scores.masked_fill(~torch.from_numpy(allowed), -math.inf)
-    weights = torch.softmax(scores, dim=-1).nan_to_num(0.0)  # a fully masked row is zeros
-    return weights.numpy(), (weights @ V).numpy()
+        masked = masked.masked_fill(~torch.from_numpy(allowed), -math.inf)
+    weights = torch.softmax(masked, dim=-1).nan_to_num(0.0)  # a fully masked row is zeros
+    return [M.numpy() for M in (scores, masked, weights, weights @ V)]
 
 
 def fused(Q, K, V, **options):
     """The output of PyTorch's scaled_dot_product_attention, which wants a leading axis at least."""
-    given = (torch.from_numpy(M)[None] for M in (Q, K, V))
-    return sdpa(*given, **options)[0].numpy()
+    Q, K, V = (torch.from_numpy(M)[None] if M.ndim == 2 else torch.from_numpy(M) for M in (Q, K, V))
+    output = sdpa(Q, K, V, enable_gqa=Q.ndim > 3 and Q.shape[1] != K.shape[1], **options).numpy()
+    return output[0] if output.shape[0] == 1 and Q.ndim == 3 else output
 
 
 def close(ours, theirs, dtype, largest=1.0):
@@ -67,56 +70,86 @@ def close(ours, theirs, dtype, largest=1.0):
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=TOLERANCE[dtype] * max(1.0, largest))
 
 
-def largest_score(Q, K):
-    return float(np.abs(Q @ np.swapaxes(K, -1, -2)).max() / math.sqrt(Q.shape[-1]))
-
-
-# Past the size from which heads are worked on by tiles: no multiple of a tile, few and many queries, long vectors
 # (heads..., n_q, n_k, d_k, d_v): one head, several, several of several texts; d_v beside d_k; one word
 SMALL = [(5, 5, 4, 4), (3, 6, 4, 2), (6, 3, 2, 5), (4, 7, 5, 8, 3), (2, 3, 6, 6, 4, 4), (1, 1, 1, 1)]
 # Past the size from which heads are worked on by tiles: no multiple of a tile, few and many queries, long vectors
 LARGE = [
-    (2, 260, 517, 64, 48),
-    (700, 300, 16, 16),
-    (1, 20_000, 64, 8),
-    (300, 65, 600, 3),
+    *((2, 260, 517, 64, 48), (700, 300, 16, 16), (1, 20_000, 64, 8), (300, 65, 600, 3)),
     (2, 1100, 1200, 8, 8),
+]
+GROUPED = {(1, 4, 5, 5, 4, 4): 2, (2, 6, 3, 7, 4, 3): 3, (2, 4, 130, 140, 16, 8): 4, (3, 2, 6, 4, 2, 5): 1}
+RULES = {  # a mask's name, and what lies on and below which diagonal, on and above which
+    "causal": ("causal", 0, None),
+    "bottom right": ("causal-bottom-right", "last", None),
+    "window": ("window:2:1", 1, -2),
+}
+KINDS = [
+    *("plain", "sharp", "scale", *RULES, "boolean", "for all queries", "numbers", "shut"),
+    *("lengths", "lengths, causal", "cap 0.5", "cap 30"),
 ]
 
 
+def ruled(kind, n_q, n_k):
+    _, high, low = RULES[kind]
+    allowed = np.tri(n_q, n_k, n_k - n_q if high == "last" else high, dtype=bool)
+    return allowed if low is None else allowed & ~np.tri(n_q, n_k, low - 1, dtype=bool)
+
+
 @DTYPES
-@pytest.mark.parametrize("shape", SMALL + LARGE, ids=str)
-@pytest.mark.parametrize(
-    "kind", ["plain", "sharp", "scale", "causal", "bottom right", "boolean", "numbers", "shut"]
-)
+@pytest.mark.parametrize("shape", [*SMALL, *LARGE, *GROUPED], ids=str)
+@pytest.mark.parametrize("kind", KINDS)
 def test_weights_and_output_are_theirs(kind, shape, dtype):
-    Q, K, V, bias = made(shape, dtype, size=30.0 if kind == "sharp" else 1.0)
-    *_, n_q, n_k = bias.shape
+    Q, K, V, bias = made(shape, dtype, size=30.0 if kind == "sharp" else 1.0, groups=GROUPED.get(shape, 1))
+    n_q, n_k = bias.shape[-2:]
     scale = 0.125 if kind == "scale" else None
-    largest = largest_score(Q, K) + (float(np.abs(bias).max()) if kind in ("numbers", "shut") else 0)
-    rules = {"causal": np.tri(n_q, n_k, dtype=bool), "bottom right": np.tri(n_q, n_k, n_k - n_q, dtype=bool)}
-    allowed = rules.get(kind)
-    if kind in ("boolean", "shut"):
+    cap = float(kind.split()[1]) if "cap" in kind else None
+    added = bias if kind in ("numbers", "shut") or cap else None
+    allowed, ways = None, [{"bias": added}]
+    if kind in RULES:
+        allowed, ways = ruled(kind, n_q, n_k), [{"mask": RULES[kind][0]}]
+    elif kind == "for all queries":
+        allowed = bias.reshape(-1, n_k)[:1] > 0
+        ways = [{"mask": allowed}]
+    elif kind in ("boolean", "shut"):
         allowed = bias > -0.5
         allowed[..., ::3, :] = False  # rows with nothing allowed, here and there
-    mask = {"causal": "causal", "bottom right": "causal-bottom-right"}.get(kind, allowed)
-    added = bias if kind in ("numbers", "shut") else None
+        ways = [{"mask": allowed, "bias": added}]
+    elif "lengths" in kind:
+        lengths = np.random.default_rng(0).integers(1, n_k + 1, bias.shape[:-2][:1])
+        real = np.arange(n_k) < lengths.reshape(*lengths.shape, *[1] * (bias.ndim - lengths.ndim))
+        is_causal = "causal" in kind
+        allowed = real & np.tri(n_q, n_k, dtype=bool) if is_causal else real
+        masks = [["causal"], ["causal", real]] if is_causal else [None, real]
+        ways = [{"mask": masks[0], "lengths": lengths}, {"mask": masks[1]}]
+    elif cap:
+        allowed, ways = np.tri(n_q, n_k, dtype=bool), [{"mask": "causal", "bias": bias, "softcap": cap}]
     float_mask = None
     if added is not None or allowed is not None:
         float_mask = np.where(True if allowed is None else allowed, 0 if added is None else bias, -np.inf)
         float_mask = torch.from_numpy(np.broadcast_to(float_mask, bias.shape).astype(dtype))
-    theirs = explicit(Q, K, V, allowed, added, scale)
-    ways = [{"mask": mask, "bias": added}]
     if kind == "shut":  # -inf in a bias masks
         ways.append({"bias": float_mask.numpy()})
+    scores, masked, weights, output = explicit(Q, K, V, allowed, added, scale, cap)
+    largest = float(np.abs(scores).max() + np.abs(bias).max() * (added is not None))
+    whole = {"scale": scale, "grouped": shape in GROUPED}
     for options in ways:
-        weights, output = attend(Q, K, V, **options, scale=scale)
-        close(weights, theirs[0], dtype, largest)
-        for one in (output, attend(Q, K, V, **options, scale=scale, return_weights=False, threads=2)[1]):
-            close(one, theirs[1], dtype, largest)
-            close(one, fused(Q, K, V, attn_mask=float_mask, scale=scale), dtype, largest)
+        ours = attend(Q, K, V, **options, **whole)
+        close(ours[0], weights, dtype, largest)
+        for one in (ours[1], attend(Q, K, V, **options, **whole, return_weights=False, threads=2)[1]):
+            close(one, output, dtype, largest)
+            if not cap:
+                close(one, fused(Q, K, V, attn_mask=float_mask, scale=scale), dtype, largest)
     if kind == "causal":
-        close(output, fused(Q, K, V, is_causal=True), dtype, largest)
+        close(ours[1], fused(Q, K, V, is_causal=True), dtype, largest)
+    if cap:
+        steps = attend(Q, K, V, **options, **whole, steps=True)
+        sums = torch.logsumexp(torch.from_numpy(masked), -1).numpy()
+        for one, theirs in (
+            (steps.scaled_scores, scores),
+            (steps.masked_scores, masked),
+            (steps.log_sum_exp, sums),
+        ):
+            close(one, theirs, dtype, largest)
 
 
 @DTYPES
@@ -124,128 +157,35 @@ def test_weights_and_output_are_theirs(kind, shape, dtype):
 def test_the_strongest_links_of_large_work_are_their_topk(mask, dtype):
     Q, K, V, _ = made((400, 700, 32, 8), dtype)
     links, output = strongest_links(Q, K, V, 5, mask)
-    allowed = np.tri(400, 700, dtype=bool) if mask else None
-    weights, theirs = explicit(Q, K, V, allowed)
+    scores, _, weights, theirs = explicit(Q, K, V, np.tri(400, 700, dtype=bool) if mask else None)
     found = torch.topk(torch.from_numpy(weights), 5)
-    close(links.weights, found.values.numpy(), dtype, largest_score(Q, K))
-    close(output, theirs, dtype, largest_score(Q, K))
+    close(links.weights, found.values.numpy(), dtype, float(np.abs(scores).max()))
+    close(output, theirs, dtype, float(np.abs(scores).max()))
     rows = slice(4, None)  # before, a causal row has fewer keys than five
     assert (links.keys[rows] == found.indices.numpy()[rows]).mean() > 0.999, "equal but for ties"
 
 
-# What models add: grouped heads, padding, several masks at once, soft caps, half precision
-
-
 SEEDS = pytest.mark.parametrize("seed", [0, 1, 2])
-# (batch, heads, kv heads, n_q, n_k, d_k, d_v)
-GROUPED = pytest.mark.parametrize(
-    "shape",
-    [(1, 4, 2, 5, 5, 4, 4), (2, 6, 2, 3, 7, 4, 3), (2, 4, 1, 130, 140, 16, 8), (3, 2, 2, 6, 4, 2, 5)],
-    ids=str,
-)
-
-
-def drawn(shape, dtype, seed):
-    """Q, K, V of grouped heads, a bias for each head, and how many keys of each item are real."""
-    batch, heads, kv_heads, n_q, n_k, d_k, d_v = shape
-    draw = np.random.default_rng([seed, *shape])
-    shapes = [(heads, n_q, d_k), (kv_heads, n_k, d_k), (kv_heads, n_k, d_v), (heads, n_q, n_k)]
-    Q, K, V, bias = (draw.standard_normal((batch, *one)).astype(dtype) for one in shapes)
-    return Q, K, V, bias, draw.integers(1, n_k + 1, batch)
-
-
-def grouped(Q, K, V, **options):
-    return sdpa(*map(torch.from_numpy, (Q, K, V)), enable_gqa=True, **options).numpy()
-
-
-@SEEDS
-@DTYPES
-@GROUPED
-@pytest.mark.parametrize("return_weights", [True, False])
-def test_grouped_heads_are_theirs(return_weights, shape, dtype, seed):
-    Q, K, V, bias, _ = drawn(shape, dtype, seed)
-    largest = 2 * float(np.abs(bias).max()) + 20
-    options = {"grouped": True, "return_weights": return_weights}
-    close(attend(Q, K, V, **options)[1], grouped(Q, K, V), dtype, largest)
-    close(attend(Q, K, V, "causal", **options)[1], grouped(Q, K, V, is_causal=True), dtype, largest)
-    theirs = grouped(Q, K, V, attn_mask=torch.from_numpy(bias))
-    close(attend(Q, K, V, bias=bias, **options)[1], theirs, dtype, largest)
-    allowed = bias > 0
-    theirs = grouped(Q, K, V, attn_mask=torch.from_numpy(allowed))
-    close(attend(Q, K, V, allowed, **options)[1], theirs, dtype, largest)
-
-
-@SEEDS
-@DTYPES
-@GROUPED
-def test_lengths_and_masks_that_stretch_are_theirs(shape, dtype, seed):
-    Q, K, V, bias, lengths = drawn(shape, dtype, seed)
-    n_q, n_k = bias.shape[-2:]
-    real = np.arange(n_k) < lengths[:, None, None, None]  # (batch, 1, 1, n_k)
-    theirs = grouped(Q, K, V, attn_mask=torch.from_numpy(real))
-    close(attend(Q, K, V, lengths=lengths, grouped=True)[1], theirs, dtype, 20)
-    close(attend(Q, K, V, real, grouped=True)[1], theirs, dtype, 20)
-    both = real & np.tri(n_q, n_k, dtype=bool)
-    theirs = grouped(Q, K, V, attn_mask=torch.from_numpy(both))
-    close(attend(Q, K, V, "causal", lengths=lengths, grouped=True)[1], theirs, dtype, 20)
-    close(attend(Q, K, V, ["causal", real], grouped=True)[1], theirs, dtype, 20)
-    one = bias[0, 0, :1] > 0  # (1, n_k)
-    theirs = grouped(Q, K, V, attn_mask=torch.from_numpy(one))
-    close(attend(Q, K, V, one, grouped=True)[1], theirs, dtype, 20)
-    window = np.tri(n_q, n_k, 1, dtype=bool) & ~np.tri(n_q, n_k, -3, dtype=bool)
-    theirs = grouped(Q, K, V, attn_mask=torch.from_numpy(window))
-    close(attend(Q, K, V, "window:2:1", grouped=True)[1], theirs, dtype, 20)
-
-
-@SEEDS
-@DTYPES
-@GROUPED
-@pytest.mark.parametrize("cap", [0.5, 30.0])
-def test_a_soft_cap_written_out_is_theirs(cap, shape, dtype, seed):
-    Q, K, V, bias, _ = drawn(shape, dtype, seed)
-    group = Q.shape[1] // K.shape[1]
-    all_Q, all_K, all_V = map(torch.from_numpy, (Q, np.repeat(K, group, 1), np.repeat(V, group, 1)))
-    scores = all_Q @ all_K.mT / math.sqrt(Q.shape[-1])
-    masked = cap * torch.tanh(scores / cap) + torch.from_numpy(bias)
-    masked = masked.masked_fill(~torch.ones(masked.shape[-2:], dtype=torch.bool).tril(), -math.inf)
-    steps = attend(Q, K, V, "causal", bias, softcap=cap, grouped=True, steps=True)
-    for ours, theirs in (
-        (steps.scaled_scores, scores),
-        (steps.masked_scores, masked),
-        (steps.log_sum_exp, torch.logsumexp(masked, -1)),
-        (steps.weights, torch.softmax(masked, -1)),
-        (steps.output, torch.softmax(masked, -1) @ all_V),
-    ):
-        close(ours, theirs.numpy(), dtype, 40)
-    output = attend(Q, K, V, "causal", bias, softcap=cap, grouped=True, return_weights=False)[1]
-    close(output, steps.output, dtype, 40)
-
-
 HALF = {"float16": 2.0**-10, "bfloat16": 2.0**-7}  # the distance of the numbers next to 1
 
 
 @SEEDS
-@GROUPED
+@pytest.mark.parametrize("shape", GROUPED, ids=str)
 @pytest.mark.parametrize("mask", [None, "causal"])
 @pytest.mark.parametrize("half", HALF)
 def test_half_precision_is_as_near_the_exact_numbers_as_theirs(half, mask, shape, seed):
-    ml_dtypes = pytest.importorskip("ml_dtypes") if half == "bfloat16" else None
-    kind = ml_dtypes.bfloat16 if ml_dtypes else np.float16
-    Q, K, V, *_ = (M.astype(kind) for M in drawn(shape, "float32", seed)[:4])
+    kind = np.float16 if half == "float16" else pytest.importorskip("ml_dtypes").bfloat16
+    Q, K, V, _ = (M.astype(kind) for M in made(shape, "float32", seed, groups=GROUPED[shape]))
     weights, output = attend(Q, K, V, mask, grouped=True)
+    alone = attend(Q, K, V, mask, grouped=True, return_weights=False)[1]
     assert weights.dtype == output.dtype == kind
     exact = attend(*(M.astype(np.float64) for M in (Q, K, V)), mask, grouped=True)
-    theirs = sdpa(
-        *(torch.from_numpy(M.astype(np.float32)).to(getattr(torch, half)) for M in (Q, K, V)),
-        is_causal=mask is not None,
-        enable_gqa=True,
-    )
-    off = [np.abs(one.astype(np.float64) - exact[1]).max() for one in (output, theirs.float().numpy())]
-    assert off[0] <= HALF[half] / 2 * np.abs(exact[1]).max() + 1e-5, "rounded once"
-    assert off[0] <= off[1] + 1e-5
+    tensors = (torch.from_numpy(M.astype(np.float32)).to(getattr(torch, half)) for M in (Q, K, V))
+    theirs = sdpa(*tensors, is_causal=mask is not None, enable_gqa=True).float().numpy()
+    off = [np.abs(one.astype(np.float64) - exact[1]).max() for one in (output, alone, theirs)]
+    assert max(off[:2]) <= HALF[half] / 2 * np.abs(exact[1]).max() + 1e-5, "rounded once"
+    assert off[0] <= off[2] + 1e-5
     assert np.abs(weights.astype(np.float64) - exact[0]).max() <= HALF[half] / 2 + 1e-5
-    alone = attend(Q, K, V, mask, grouped=True, return_weights=False)[1]
-    assert np.abs(alone.astype(np.float64) - exact[1]).max() <= HALF[half] / 2 * np.abs(exact[1]).max() + 1e-5
 
 
 @SEEDS
@@ -480,30 +420,23 @@ def test_a_state_dict_of_multihead_attention_gives_its_weights_and_its_output(bi
 
 
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])
-def test_grouped_heads_a_bias_and_a_mask_are_those_of_scaled_dot_product_attention(kv_heads):
+@pytest.mark.parametrize("scale", [None, 1.0, 3.7])
+def test_given_matrices_with_grouped_heads_a_bias_a_mask_and_a_scale_are_theirs(scale, kv_heads):
     Q = DRAW.standard_normal((2, 4, 3, 6))
     K, V = (DRAW.standard_normal((2, kv_heads, 5, n)) for n in (6, 2))
     mask, bias = DRAW.random((2, 1, 1, 5)) < 0.7, DRAW.standard_normal((1, 4, 3, 5))
     mask[..., 0] = True
-    added = torch.from_numpy(np.where(mask, bias, -np.inf))
-    right = sdpa(*map(torch.from_numpy, (Q, K, V)), attn_mask=added, enable_gqa=True)
+    right = fused(Q, K, V, attn_mask=torch.from_numpy(np.where(mask, bias, -np.inf)), scale=scale)
+    given = {"Q": Q, "K": K, "V": V, "mask": mask, "bias": bias} | ({"scale": scale} if scale else {})
     for item in range(2):
-        found = traced(item, Q=Q, K=K, V=V, mask=mask, bias=bias)
+        found = traced(item, **given)
         assert np.allclose([head.output for head in found.heads], right[item], atol=1e-12)
-
-
-@pytest.mark.parametrize("scale", [1.0, 0.125, 1 / np.sqrt(6), 3.7])
-def test_a_given_scale_takes_the_place_of_the_root(scale):
-    Q, K, V = (DRAW.standard_normal((4, n, d)) for n, d in ((3, 6), (5, 6), (5, 2)))
-    right = sdpa(*map(torch.from_numpy, (Q, K[:2], V[:2])), enable_gqa=True, scale=scale)
-    found = traced(Q=Q, K=K[:2], V=V[:2], scale=scale)
-    assert np.allclose([head.output for head in found.heads], right, atol=1e-12)
-    assert found.scale == pytest.approx(scale)
+        assert found.scale == pytest.approx(scale or 1 / math.sqrt(6))
 
 
 def test_a_soft_cap_comes_after_the_scale_and_before_the_mask_and_the_bias():
     Q, K, V, bias = (4 * DRAW.standard_normal(shape) for shape in ((3, 6), (5, 6), (5, 2), (3, 5)))
-    scores = 2 * torch.tanh(torch.from_numpy(Q @ K.T * 0.4) / 2) + torch.from_numpy(bias)
-    scores = scores.masked_fill(~torch.ones(3, 5).bool().tril(), -torch.inf)
     found = traced(Q=Q, K=K, V=V, scale=0.4, softcap=2, bias=bias, mask="causal")
-    assert np.allclose(found.weights, torch.softmax(scores, -1), atol=1e-12)
+    assert np.allclose(
+        found.weights, explicit(Q, K, V, np.tri(3, 5, dtype=bool), bias, 0.4, 2)[2], atol=1e-12
+    )
