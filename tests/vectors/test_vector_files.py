@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from attn_cli.errors import InputError, UsageError, WriteError
@@ -139,13 +139,10 @@ def check_all(vectors, words=WORDS, matrix=MATRIX):
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_text_is_read_however_it_is_written(name, file, own):
-    check_all(open_file(file(TEXTS[name])))
-
-
-@pytest.mark.parametrize("name", TEXTS)
-def test_a_large_text_is_searched_however_it_is_written(name, file, own):
-    searched = on_file(file(TEXTS[name]))
+def test_a_text_is_read_and_searched_however_it_is_written(name, file, own):
+    path = file(TEXTS[name])
+    check_all(open_file(path))
+    searched = on_file(path)
     for word, row in zip(WORDS, MATRIX, strict=True):  # one word alone is sought in another way than many
         np.testing.assert_array_equal(np.float32(sought(searched, {word})[word]), row)
     assert sought(searched, [*WORDS, "x", "y"]).keys() == set(WORDS)
@@ -439,37 +436,37 @@ def test_words_that_are_not_utf_8_are_matched_by_their_bytes_and_shown_inert(fil
     assert shown.code == 0 and shown.out.startswith("^[[31mred") and "\x1b" not in shown.out
 
 
-def test_words_with_spaces_are_taken_from_the_right(file, own):
-    data = b"she 1 2 3\nhe 4 5 6\nnew york 7 8 9\nnew 1 1 1\n. . . 2 2 2\nsan\xc2\xa0francisco 3 3 3\n"
-    for vectors in (open_file(file(data)), on_file(file(data))):
-        found = numbers(vectors, ["new york", "new", "york", ". . .", ".", "san\xa0francisco"])
-        assert found == {
-            "new york": [7, 8, 9], "new": [1, 1, 1], ". . .": [2, 2, 2], "san\xa0francisco": [3, 3, 3],
-        }  # fmt: skip
-
-
 # Refused: each in one line that names the file, the place and the cause
 
 FOLD = b"x" * 5000
-BAD = {
-    "a trillion words": (b"1000000000000 2\nshe 1 2\n", "line 1.*1,000,000,000,000"),
-    "a negative header": (b"-5 8\nshe 1 2 3 4 5 6 7 8\n", "line 1.*-5 8"),
-    "no words": (b"0 0\nshe 1 2\n", "line 1.*0 0"),
-    "a decimal header": (b"5.0 8\nshe 1 2 3 4 5 6 7 8\n", "line 1.*5.0 8"),
-    "an underscore in the header": (b"1_0 3\nshe 1 2 3\n", "line 1.*1_0 3"),
-    "a hexadecimal header": (b"0x5 3\nshe 1 2 3\n", "line 1.*0x5 3"),
-    "too small a count": (b"1 2\nshe 1 2\nhe 3 4\n", "line 1.*1 words.*2"),
-    "too large a count": (b"3 2\nshe 1 2\nhe 3 4\n", "line 1.*3 words.*2"),
-    "a short row": (b"she 1 2\nhe 3\nit 5 6\n", "line 2: 1 number; 2 were expected"),
-    "a long row": (b"she 1 2\nhe 3 4\nit 5 6 7\n", "line 3: 3 numbers; 2 were expected"),
-    "a word for a number": (b"she 1 2\nhe 3 four\nit 5 6\n", "line 2: 'four' is not a number"),
-    "NaN": (b"she 1 2\nhe nan 4\n", "he.*NaN|line 2: a number is not finite"),
-    "infinity": (b"she 1 2\nhe 1e400 4\n", "he.*NaN|line 2: a number is not finite"),
-    "an empty word": (b"she 1 2\n3 4\nit 5 6\n", "line 2: 1 number;"),
-    "a word of 5000 bytes": (b"she 1 2\n" + FOLD + b" 3 4\nit 5 6\n", "line 2: a word of 5,000 bytes"),
-    "a zero byte": (b"she 1 2\nhe \0 x\n", "zero byte at 11|line 2"),
-    "an empty file": (b"", "is empty"),
-}
+NOT_FINITE = "he.*NaN|line 2: a number is not finite"
+BAD = [
+    (b"1000000000000 2\nshe 1 2\n", "line 1.*1,000,000,000,000"),
+    (b"-5 8\nshe 1 2 3 4 5 6 7 8\n", "line 1.*-5 8"),
+    (b"0 0\nshe 1 2\n", "line 1.*0 0"),
+    (b"5.0 8\nshe 1 2 3 4 5 6 7 8\n", "line 1.*5.0 8"),
+    (b"1_0 3\nshe 1 2 3\n", "line 1.*1_0 3"),
+    (b"0x5 3\nshe 1 2 3\n", "line 1.*0x5 3"),
+    (b"1 2\nshe 1 2\nhe 3 4\n", "line 1.*1 words.*2"),
+    (b"3 2\nshe 1 2\nhe 3 4\n", "line 1.*3 words.*2"),
+    (b"2 3\nshe 1 2\nhe 3 4 5\n", "line 2"),
+    (
+        b"new york 1 2 3\nshe 4 5 6\n",
+        "line 1",
+    ),  # it says how many numbers a word has: here that "york" is one
+    (b"she 1 2\nhe 3\nit 5 6\n", "line 2: 1 number; 2 were expected"),
+    (b"she 1 2\n\nhe\n", "line 3"),
+    (b"she\n", "line 1"),
+    (b"she 1 2\nhe 3 4\nit 5 6 7\n", "line 3: 3 numbers; 2 were expected"),
+    (b"she 1 2\nhe 3 four\nit 5 6\n", "line 2: 'four' is not a number"),
+    (b"she 0,5 2\n", "line 1"),
+    *((f"she 1 2\nhe {bad} 4\n".encode(), "line 2") for bad in ("0x3", "1_0", "٣")),
+    *((f"she 1 2\nhe {bad} 4\n".encode(), NOT_FINITE) for bad in ("nan", "-inf", "1e400")),
+    (b"she 1 2\n3 4\nit 5 6\n", "line 2: 1 number;"),
+    (b"she 1 2\n" + FOLD + b" 3 4\nit 5 6\n", "line 2: a word of 5,000 bytes"),
+    (b"she 1 2\nhe \0 x\n", "zero byte at 11|line 2"),
+    *((empty, "is empty") for empty in (b"", b"\n \n", b"\xef\xbb\xbf")),
+]
 
 
 GOOD = header() + records()
@@ -502,10 +499,9 @@ def refused(told, opened, path):
     assert re.search(told, message) and "bad.txt" in message and "\n" not in message, message
 
 
-@pytest.mark.parametrize("what", BAD)
-def test_a_bad_text_is_refused_in_one_line(what, file, own):
-    data, told = BAD[what]
-    for opened in (open_file, on_file)[: 2 if data else 1]:
+@pytest.mark.parametrize(("data", "told"), BAD, ids=lambda one: repr(one)[:30])
+def test_a_bad_text_is_refused_in_one_line(data, told, file, own):
+    for opened in (open_file, on_file)[: 2 if told != "is empty" else 1]:
         refused(told, opened, file(data, "bad.txt"))
 
 
@@ -619,20 +615,42 @@ def test_a_file_that_changes_or_shrinks_meanwhile_is_refused_and_kills_nobody(da
         list(rows)
 
 
-ROW = st.tuples(
-    st.text(st.characters(exclude_categories=["Cs", "Cc", "Zs"]), min_size=1, max_size=8),
-    st.lists(st.floats(-1e30, 1e30, allow_nan=False), min_size=3, max_size=3),
+def line(word, *numbers, indent="", join=" ", after=""):
+    return indent, word, join, list(numbers), after
+
+
+PART = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zs"]), min_size=1, max_size=6)
+LINE = st.tuples(
+    st.sampled_from(["", "", "  ", "\n", " \t\n"]),
+    PART | st.sampled_from(["new york", "new", "york", ". . .", "é 日 x", "a, b"]),
+    st.sampled_from([" ", "\t", "  "]),
+    st.lists(st.floats(-1e30, 1e30, allow_nan=False), min_size=2, max_size=2),
+    st.sampled_from(["", "", " ", "\r", "\n\n"]),
 )
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=often(60))
-@given(rows=st.lists(ROW, min_size=1, max_size=20), join=st.sampled_from([" ", "\t", "  "]))
-def test_the_quick_way_and_the_careful_way_read_the_same(rows, join, file, own):
-    text = "".join(f"{word}{join}{join.join(map(repr, row))}\n" for word, row in rows).encode()
-    whole, streamed = open_file(file(text)), on_file(file(text))
-    words = list(dict.fromkeys(word for word, _ in rows))
-    firsts = dict(reversed(rows))
-    assert numbers(whole, words) == numbers(streamed, words) == firsts
+@given(rows=st.lists(LINE, min_size=1, max_size=60))
+@example(rows=[line("she", 1, 2), line("new york", 7, 8), line("new", 1, 1), line(". . .", 2, 2)])
+@example(
+    rows=[*(line(f"w{i}", 1, 2, after=" ") for i in range(100)), line("new york", 3, 4), line("x", 5, 6)]
+)
+@example(
+    rows=[line("a", 1, 2, indent=" " * 8), *(line(f"w{i}", 1, 2) for i in range(50)), line("b\xa0c", 5, 6)]
+)
+def test_whole_searched_and_indexed_a_text_reads_the_same(rows, file, own):
+    told = (
+        at + word + join + join.join(map(repr, row)) + after + "\n" for at, word, join, row, after in rows
+    )
+    data = f"{len(rows)} 2\n{''.join(told)}".encode()
+    path = file(data)
+    whole, searched, indexed = open_file(path), on_file(path), on_file(path)
+    indexed.indexed()
+    firsts = {word: row for _, word, _, row, _ in reversed(rows)}
+    words = [*firsts, "absent\n"]
+    assert numbers(whole, words) == numbers(searched, words) == numbers(indexed, words) == firsts
+    assert sought(searched, words) == firsts and whole.n_words == indexed.n_words == len(firsts)
+    assert sought(searched, {words[0]}) == {words[0]: firsts[words[0]]}
 
 
 # What a fuzzer found
@@ -640,21 +658,8 @@ def test_the_quick_way_and_the_careful_way_read_the_same(rows, join, file, own):
 
 def test_too_many_numbers_in_one_line_do_not_make_up_for_too_few_in_another(file, own):
     good = b"".join(b"w%d 1 2 3 4\n" % i for i in range(50))
-    both = on_file(file(good + b"new york 1 2 3 4\nbad 1 2 3\n"))
     with pytest.raises(InputError, match="line 52: 3 numbers; 4 were expected"):
-        both.indexed()
-    for data in (
-        good + b"new york 1 2 3 4\n" + good,
-        b" lead 1 2 3 4\n" + good,
-        good + b"\n\ntail 1 2 3 4\n\n",
-    ):
-        path = file(data, f"{len(data)}{data[:1]!r}")
-        searched, indexed = on_file(path), on_file(path)
-        indexed.indexed()
-        words = ["new york", "new", "lead", "tail", "w0", "w49", "\nw0"]
-        wanted = numbers(searched, words)
-        assert "w49" in wanted and len(wanted) == 3 and numbers(indexed, words) == wanted
-        assert {word for word in words if sought(searched, {word})} == set(wanted)
+        on_file(file(good + b"new york 1 2 3 4\nbad 1 2 3\n")).indexed()
 
 
 @pytest.mark.parametrize("count", [3, 99, 100, 101, 250])
@@ -766,18 +771,6 @@ def test_an_index_whose_file_was_put_in_another_order_is_not_believed_when_it_fi
     assert stale.index is not None
     assert stale.find(["the", "fox", "filling7"]).keys() == {"the", "fox", "filling7"}
     assert stale.index is None and open_table(path).index is None
-
-
-def test_indented_and_blank_lines_are_the_same_to_search_index_and_whole_read(file, own):
-    good = b"".join(b"w%d 1 2 3 4\n" % i for i in range(50))
-    data = b"        a 1 2 3 4\n" + good + b"   \n\t\n\r\n  b\t 5 6 7 8  \n" + good.replace(b"w", b"v")
-    whole, indexed, searched = open_file(file(data)), on_file(file(data, "i")), on_file(file(data, "s"))
-    indexed.indexed()
-    words = ["a", "b", "w0", "v49"]
-    together = sought(searched, [*words, "absent"])
-    assert [word for word in words if sought(searched, {word, "absent"})] == words and len(together) == 4
-    assert numbers(whole, words) == numbers(indexed, words) == together
-    assert whole.n_words == indexed.n_words == 102
 
 
 def test_an_import_that_fails_leaves_the_name_as_it_was(file, own):
@@ -912,13 +905,6 @@ def test_a_packed_import_is_unpacked_once_and_the_unfinished_are_tidied_away(fil
     assert not left.exists()
     import_file(file(lines(), "now.txt"), "packed")
     assert not unpacked.exists()
-
-
-def test_a_word_with_a_space_is_not_taken_for_its_first_part_beside_lines_that_end_in_a_space(file, own):
-    """Found by fuzzing: as many spaces on each line, and not the same ones."""
-    rows = b"".join(b"w%d 1 2 \n" % number for number in range(100))
-    found = numbers(on_file(file(rows + b"new york 3 4\ndog 5 6 \n")), ["new", "new york", "dog"])
-    assert found == {"new york": [3, 4], "dog": [5, 6]}
 
 
 # Spelling

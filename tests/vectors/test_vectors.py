@@ -11,7 +11,6 @@ from attn_cli.errors import InputError
 from attn_cli.vectors.lookup import embed, look_up, nearest, open_table, random_vector, random_vectors
 from attn_cli.vectors.open_vectors import describe
 from attn_cli.vectors.table import VectorTable, bundled, write_table
-from tests.alike import assert_alike
 from tests.thorough import like_cases
 
 
@@ -34,85 +33,33 @@ def table(words, matrix, **about):
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "she\t0.2\t0.9\nlikes \t -8e-1  .3\n",
-        "  she 0.2 0.9  \n\n   \nlikes -8e-1 .3",
-        b"\xef\xbb\xbf2 2\r\nshe 0.2 0.9\r\nlikes -8e-1 .3",
-    ],
-    ids=["tabs", "blank lines", "all at once"],
-)
-def test_a_typed_file_is_read_however_it_was_typed(text, typed):
-    found = open_table(typed(text))
-    assert found.words() == ["she", "likes"]
-    assert found.matrix.tolist() == [[0.2, 0.9], [-0.8, 0.3]]
-    assert (found.source, found.dim) == ("file", 2)
-
-
-@pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("naïve 1 2\n東京 3 4\n👍🏽 5 6\n", ["naïve", "東京", "👍🏽"]),
-        ("new york 1 2 3\nshe 4 5 6\n", None),
+        *(("naïve 1 2\n東京 3 4\n👍🏽 5 6\n", ["naïve", "東京", "👍🏽"]), ("she 1\n", ["she"])),
         ("2 3\nnew york 1 2 3\nshe 4 5 6\n", ["new york", "she"]),
         ("she 1 2 3\nnew york 4 5 6\n", ["she", "new york"]),
-        ("1 0.5 0.5\n2 0.25 1\n", ["1", "2"]),
-        ("2 3\n7 0.5 0.5 1\n8 0.25 1 0\n", ["7", "8"]),
-        (". 1 2\n, 3 4\n{ 5 6\n", [".", ",", "{"]),
-        ("a 1\nb 2\n{ 3\n", ["a", "b", "{"]),
-        ("she 1\n", ["she"]),
+        *(("1 0.5 0.5\n2 0.25 1\n", ["1", "2"]), ("2 3\n7 0.5 0.5 1\n8 0.25 1 0\n", ["7", "8"])),
+        *((". 1 2\n, 3 4\n{ 5 6\n", [".", ",", "{"]), ("a 1\nb 2\n{ 3\n", ["a", "b", "{"])),
     ],
     ids=repr,
 )
 def test_any_word_may_be_typed(text, words, typed):
-    if words is None:  # the first line says how many numbers a word has: here it says "york" is one
-        with pytest.raises(InputError, match="line 1"):
-            open_table(typed(text))
-    else:
-        assert open_table(typed(text)).words() == words
-
-
-def test_a_doubled_word_is_one_neighbour_with_its_first_vector(typed):
-    found = open_table(typed("she 1 0\nlikes 0 1\nshe 0 1\n"))
-    assert nearest(found, np.array([0.0, 1.0]), 5) == [("likes", 1.0), ("she", 0.0)]
-
-
-BAD_ROWS = {
-    "no number": ("she 1 2\n\nlikes\n", 3),
-    "no word": ("she 1 2 3\n4 5 6\n", 2),
-    "a comma for a point": ("she 0,5 2\n", 1),
-    "infinity": ("she 1 2\nlikes 3 -inf\n", 2),
-    "too large a number": ("she 1 2\n\r\nlikes 1e400 4\n", 3),
-    "hexadecimal": ("she 1 2\nlikes 0x3 4\n", 2),
-    "an underscore in a number": ("she 1 2\nlikes 1_0 4\n", 2),
-    "digits of another script": ("she 1 2\nlikes ٣ 4\n", 2),
-    "less than the header says": ("2 3\nshe 1 2\nlikes 3 4 5\n", 2),
-    "a word alone": ("she\n", 1),
-}
-
-
-@pytest.mark.parametrize("what", BAD_ROWS)
-def test_a_bad_row_is_refused_by_file_and_line(what, typed):
-    text, line = BAD_ROWS[what]
-    with pytest.raises(InputError, match=rf"v\.txt, line {line}\b"):
-        open_table(typed(text))
-
-
-@pytest.mark.parametrize("text", ["", "\n \n", b"\xef\xbb\xbf"])
-def test_an_empty_file_is_refused(text, typed):
-    with pytest.raises(InputError, match="empty"):
-        open_table(typed(text))
+    assert open_table(typed(text)).words() == words
 
 
 # Tables
 
 
-def test_a_table_that_is_written_is_read_as_it_was(tmp_path):
+def test_a_table_that_is_written_is_read_as_it_was_with_a_vector_for_each_word(tmp_path):
     path = tmp_path / "t.safetensors"
     matrix = np.random.default_rng(0).standard_normal((3, 4)).astype("<f2")
-    with path.open("wb") as stream:
-        write_table(stream, ["the", "naïve", "👍🏽"], matrix, {"length": "2", "settings": "{}"})
-    found = open_table(str(path))
+
+    def written(words):
+        with path.open("wb") as stream:
+            write_table(stream, words, matrix, {"length": "2", "settings": "{}"})
+        return open_table(str(path))
+
+    found = written(["the", "naïve", "👍🏽"])
     assert found.words() == ["the", "naïve", "👍🏽"]
     assert (found.dim, found.length, found.about["format"]) == (4, 2.0, "safetensors")
     np.testing.assert_array_equal(found.matrix[:], matrix)
@@ -121,15 +68,9 @@ def test_a_table_that_is_written_is_read_as_it_was(tmp_path):
     about = describe(found)
     assert (about["words"], about["dim"], about["dtype"], about["length"]) == (3, 4, "float16", 2.0)
     json.dumps(about, allow_nan=False)
-
-
-def test_a_table_with_more_or_fewer_words_than_vectors_is_refused(tmp_path):
-    path = tmp_path / "t.safetensors"
-    for words in (["a"], ["a", "b", "c"]):
-        with path.open("wb") as stream:
-            write_table(stream, words, np.eye(2, dtype="<f4"), {})
-        with pytest.raises(InputError, match="2 vectors"):
-            open_table(str(path))
+    for words in (["a"], ["a", "b", "c", "d"]):
+        with pytest.raises(InputError, match="3 vectors"):
+            written(words)
 
 
 def test_bundled_vectors_are_of_one_length_finite_and_of_distinct_lower_case_words():
@@ -150,42 +91,30 @@ def test_bundled_vectors_know_the_words_of_the_worked_examples():
 
 
 @pytest.mark.parametrize(
-    ("known", "written", "form"),
+    ("known", "forms"),
     [
-        *(
-            ("the The fox", written, form)
-            for written, form in (("The", "The"), ("the", "the"), ("THE", "the"))
-        ),
-        *(("the The fox", written, form) for written, form in (("Fox", "fox"), ("foxes", None), ("", None))),
-        *(("n't é", written, form) for written, form in (("n’t", "n't"), ("e\u0301", "é"), ("E\u0301", "é"))),
-        ("cathedral a\u2003cat cat", "cat", "cat"),  # not inside another
-        ("cathedral a\u2003cat cat", "a", None),
+        ("the The fox", {"The": "The", "the": "the", "THE": "the", "Fox": "fox", "foxes": None, "": None}),
+        ("n't é", {"n’t": "n't", "e\u0301": "é", "E\u0301": "é"}),
+        ("cathedral a\u2003cat cat", {"cat": "cat", "a": None}),  # not inside another
     ],
 )
-def test_a_word_is_looked_up_as_written_in_lower_case_and_in_its_plain_form(known, written, form):
+def test_a_word_is_looked_up_as_written_in_lower_case_and_in_its_plain_form(known, forms):
     words = known.split(" ")
-    found = look_up(written, table(words, np.arange(len(words))[:, np.newaxis]))
-    assert found == (None if form is None else (form, [words.index(form)]))
+    for written, form in forms.items():
+        found = look_up(written, table(words, np.arange(len(words))[:, np.newaxis]))
+        assert found == (None if form is None else (form, [words.index(form)]))
 
 
 # Random vectors
 
 
-def test_a_random_vector_depends_on_the_seed_and_the_token_alone():
+def test_a_random_vector_depends_on_the_seed_and_the_token_alone_in_every_sentence_and_on_both_sides():
     alone = random_vectors(["coffee"], 5, 7).X[0]
-    among = random_vectors(["she", "likes", "coffee", "coffee"], 5, 7).X
-    np.testing.assert_array_equal(among[2], alone)
-    np.testing.assert_array_equal(among[3], alone)
+    cross = trace_cross("coffee first", "then coffee", Settings(embedding="random", dim=5, seed=7))
+    for same in (*random_vectors(["she", "coffee", "coffee"], 5, 7).X[1:], cross.x_query[0], cross.x_key[1]):
+        np.testing.assert_array_equal(same, alone)
     for other in (random_vector("Coffee", 5, 7), random_vector("coffee", 5, 8), random_vector("tea", 5, 7)):
         assert not np.allclose(other, alone)
-
-
-def test_the_same_word_has_the_same_vector_in_every_sentence_and_on_both_sides():
-    settings = Settings(embedding="random", dim=6, seed=3)
-    first = trace_self("she likes coffee", settings)
-    cross = trace_cross("coffee first", "then coffee", settings)
-    np.testing.assert_array_equal(cross.x_query[0], first.x_query[2])
-    np.testing.assert_array_equal(cross.x_key[1], first.x_query[2])
 
 
 def test_random_vectors_are_normal():
@@ -229,8 +158,7 @@ def test_error_refuses_an_unknown_word_and_names_it():
 def test_an_unknown_word_is_reported_whatever_is_done_about_it(oov, typed):
     path = typed("she 1 0\nlikes 0 1\n")
     trace = trace_cross("she zzz", "likes qqq zzz", Settings(embedding=path, oov=oov))
-    assert trace.unknown == ("zzz", "qqq")
-    assert trace.to_dict()["unknown"] == ["zzz", "qqq"]
+    assert trace.unknown == ("zzz", "qqq") == tuple(trace.to_dict()["unknown"])
     assert any("zzz" in note and "qqq" in note for note in trace.notes)
     gone = {"zzz", "qqq"} & {*trace.query_tokens, *trace.key_tokens}
     assert gone == (set() if oov == "skip" else {"zzz", "qqq"})
@@ -293,16 +221,3 @@ def test_ties_go_to_the_word_that_stands_first():
     found = table(words, [[i % 2, 1 - i % 2] for i in range(300)])
     near = [word for word, _ in nearest(found, np.array([1.0, 0.0]), 300)]
     assert near == words[1::2] + words[::2]
-
-
-def test_a_bundled_word_is_nearest_to_itself_and_its_neighbours_are_those_of_a_plain_sort():
-    found = bundled()
-    form, vector = look_up("Coffee", found)
-    near = nearest(found, vector, 5)
-    assert (form, near[0][0]) == ("coffee", "coffee")
-    assert near[0][1] == pytest.approx(1, abs=1e-12)
-    matrix = found.matrix.astype(float)
-    cosines = matrix @ vector / np.linalg.norm(matrix, axis=1) / np.linalg.norm(vector)
-    words = found.words()
-    assert [word for word, _ in near] == [words[i] for i in np.argsort(-cosines)[:5]]
-    assert_alike(nearest(found, vector, 4, without=["coffee"]), near[1:])
