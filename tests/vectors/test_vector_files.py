@@ -452,7 +452,7 @@ BAD = [
     (b"2 3\nshe 1 2\nhe 3 4 5\n", "line 2"),
     (
         b"new york 1 2 3\nshe 4 5 6\n",
-        "line 1",
+        "line [12]",
     ),  # it says how many numbers a word has: here that "york" is one
     (b"she 1 2\nhe 3\nit 5 6\n", "line 2: 1 number; 2 were expected"),
     (b"she 1 2\n\nhe\n", "line 3"),
