@@ -345,9 +345,7 @@ def test_x_times_w_holds_for_an_encoder_and_a_decoder(kind, transformers, tmp_pa
 
 def test_without_steps_a_trace_of_a_model_holds_no_weights(gpt2_folder):
     trace = dabca(gpt2_folder)
-    assert (
-        trace.shown.W is None and trace.x_query is None and trace.W_o is None and trace.layer_output is None
-    )
+    assert trace.shown.W is trace.x_query is trace.W_o is trace.layer_output is None
     kept = dabca(gpt2_folder, keep_weights=True)
     tensors, x = gpt2(), kept.x_query
     W, b = tensors["h.1.attn.c_attn.weight"], tensors["h.1.attn.c_attn.bias"]

@@ -15,22 +15,20 @@ def path(tmp_path):
     return saved(tmp_path / "a.npz", {"attentions": WEIGHTS, "tokens": np.array(TOKENS)})
 
 
-def labelled(found):
-    return [(head["layer"], head["name"]) for head in found["heads"]]
-
-
-def test_the_shown_head_of_each_layer(path):
-    found = record(path, "--layer", "all", "--head", "1")
-    assert labelled(found) == [(0, "1"), (1, "1"), (2, "1")]
-    close([head["weights"] for head in found["heads"]], WEIGHTS[:, 1])
-
-
-def test_all_heads_of_all_layers(path):
-    found = record(path, "--layer", "all", "--head", "all")
-    assert labelled(found) == [(layer, head) for layer in range(3) for head in "01"]
-    close([head["weights"] for head in found["heads"]], WEIGHTS.reshape(6, 4, 4))
-    out = here("show", path, "--layer", "all", "--head", "all").out
-    assert all(f"{layer}.{head}" in out for layer in range(3) for head in range(2))
+@pytest.mark.parametrize(
+    ("layer", "head", "labels", "weights"),
+    [
+        ("all", "1", [(0, "1"), (1, "1"), (2, "1")], WEIGHTS[:, 1]),
+        ("all", "all", [(layer, head) for layer in range(3) for head in "01"], WEIGHTS.reshape(6, 4, 4)),
+        ("1", "all", [(1, "0"), (1, "1")], WEIGHTS[1]),
+    ],
+)
+def test_heads_of_layers_say_which_they_are_of(path, layer, head, labels, weights):
+    found = record(path, "--layer", layer, "--head", head)
+    assert [(one["layer"], one["name"]) for one in found["heads"]] == labels
+    close([one["weights"] for one in found["heads"]], weights)
+    shown = here("show", path, "--layer", layer, "--head", head).out
+    assert layer != head or all(f"{one}.{name}" in shown for one, name in labels)
 
 
 @pytest.mark.parametrize(("head", "expected"), [("1", WEIGHTS[:, 1].mean(0)), ("mean", WEIGHTS.mean((0, 1)))])
@@ -48,11 +46,6 @@ def test_the_mean_of_causal_layers_is_causal(tmp_path):
     close(found["weights"], weights[:, 0].mean(0))
 
 
-def test_a_head_of_one_layer_says_which(path):
-    found = record(path, "--layer", "1", "--head", "all")
-    assert labelled(found) == [(1, "0"), (1, "1")]
-
-
 @pytest.mark.parametrize("head", ["0", "all", "mean"])
 @pytest.mark.parametrize("form", ["json", "csv", "tsv"])
 def test_what_shows_layers_is_read_again_with_its_layers(path, head, form, tmp_path):
@@ -61,17 +54,14 @@ def test_what_shows_layers_is_read_again_with_its_layers(path, head, form, tmp_p
     assert here("show", path, "--layer", "all", "--head", head, "-f", form, "-o", again).code == 0
     found = record(again, "--layer", "all")
     assert [one["weights"] for one in found["heads"]] == [one["weights"] for one in told["heads"]]
-    close(
-        record(again, "--layer", "1")["weights"], np.array(told["heads"][len(told["heads"]) // 3]["weights"])
-    )
+    first = told["heads"][len(told["heads"]) // 3]  # of layer 1
+    close(record(again, "--layer", "1")["weights"], np.array(first["weights"]))
 
 
 def test_a_learned_models_layers_are_read_again(tmp_path):
     path = str(tmp_path / "a.json")
-    assert (
-        here("self", "she likes coffee", "-p", "roles-deep", "--layer", "all", "-f", "json", "-o", path).code
-        == 0
-    )
+    args = ("self", "she likes coffee", "-p", "roles-deep", "--layer", "all", "-f", "json", "-o", path)
+    assert here(*args).code == 0
     found = record(path)
     assert len({head["layer"] for head in found["heads"]}) > 1
     assert not any("do not lead" in note for note in found["notes"])
