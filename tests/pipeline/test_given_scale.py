@@ -29,6 +29,8 @@ def test_scale_and_cap_are_computed_with_and_are_in_the_json_which_is_computed_w
         assert np.allclose(one["weights"], RIGHT) and (one["scale"], one["softcap"]) == (0.3, 1.5)
     shown = told("show", "own.json")
     assert "× 0.3" in shown and "do not lead" not in shown
+    odd = told("show", written(at / "own.json", found | {"score": ["dot"]}))
+    assert "its score or its layout is none that attn has." in " ".join(odd.split())
     usual = written(at / "own.json", record("compute", file(scale=None, softcap=None), "--steps"))
     found = record("compute", usual, "--score", "dot")  # its scale gives way to another score
     assert found["scale"] == 1 and np.allclose(found["weights"], attend(Q, K, V, scale=1)[0])

@@ -116,7 +116,7 @@ def _with_steps(trace: Trace, record: Record, steps: Mapping[str, Record]) -> Tr
     saved = record.get("projection")
     projection: Record = saved if isinstance(saved, dict) else {}
     layout, is_normed, kv_heads = (projection.get(name) for name in ("layout", "x_is_normed", "kv_heads"))
-    if record.get("score") not in SCORES or layout not in (None, "in-out", "out-in"):
+    if str(record.get("score")) not in SCORES or layout not in (None, "in-out", "out-in"):
         raise InputError("its score or its layout is none that attn has")
     about = trace.projection._replace(
         layout=str(layout or "in-out"),
