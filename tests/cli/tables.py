@@ -5,12 +5,10 @@ import shlex
 
 
 def apart(text: str) -> list[str]:
-    """Return the pieces of a text."""
     return [piece.strip() for piece in re.split(r"\n| \| ", text.strip())]
 
 
 def typed(text: str) -> list[list[str]]:
-    """Return the words of each command line."""
     return [shlex.split(line) for line in apart(text)]
 
 

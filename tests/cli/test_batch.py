@@ -48,17 +48,14 @@ def write(lines: list[str] | bytes, name: str = "lines.txt") -> str:
 
 
 def parsed(text: str) -> list[list[tuple[str, object]]]:
-    """Return the keys and values of each line's object, in their order."""
     return [json.loads(line, object_pairs_hook=list) for line in text.splitlines()]
 
 
 def alone(command: str, lines: list[list[str]], *options: str) -> list[list[tuple[str, object]]]:
-    """Return what a command prints for each line by itself."""
     return parsed("".join(here(command, *texts, "-f", "jsonl", *options).out for texts in lines))
 
 
 def error_of(text: str) -> dict[str, object]:
-    """Return what the one JSON object of an error says."""
     assert text.count("\n") == 1 and "Traceback" not in text, text
     record = json.loads(text)
     assert complaints(record) == []
@@ -321,7 +318,6 @@ def wait_for(found, limit: float = 10) -> None:
 
 
 def all_of(ours: int) -> str:
-    """Return all that was written to a terminal whose other side is closed."""
     said = b""
     with open(ours, "rb", buffering=0) as file, contextlib.suppress(OSError):  # that is how its end is told
         while data := file.read(1 << 12):

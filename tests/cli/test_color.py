@@ -20,7 +20,6 @@ def colored(ran: Ran) -> bool:
 
 
 def codes(text: str) -> set[str]:
-    """Return the distinct colour codes in text, resets and bold and dim left out."""
     return {code[2:-1] for code in SGR.findall(text)} - {"0", "1", "2"}
 
 
@@ -97,8 +96,6 @@ def test_the_terminal_gets_as_many_colours_as_it_says_it_has(terms, kind):
         found = codes("".join(shown))
         assert len(found) > 2 and all(kind.fullmatch(code) for code in found), (term, found)
 
-
-# Nothing but colour
 
 SCREENS = [
     [{"FOX": FOX, "MUCH": MUCH}.get(word, word) for word in words]

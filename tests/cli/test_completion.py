@@ -22,7 +22,6 @@ def blocked(folder: Path, *modules: str) -> dict[str, str]:
 
 
 def completed(line: str, env: dict[str, str] | None = None) -> list[str]:
-    """Return what is offered for the last word of a line of bash."""
     ran = _asked(line, env or {})
     assert (ran.code, ran.err) == (0, "")
     return ran.out.split()

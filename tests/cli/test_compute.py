@@ -5,10 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from attn_cli.io.array_files import write_safetensors
 from tests.alike import assert_alike
 from tests.shell import attn, here
-from tests.teach.test_worked import BLOCKS, CROSS, PARTS, held, worked
+from tests.teach.test_worked import BLOCKS, PARTS, held, worked
 
 DRAW = np.random.default_rng(5)
 X, CONTEXT = DRAW.standard_normal((4, 3)), DRAW.standard_normal((5, 3))
@@ -27,8 +26,6 @@ def printed(at, record, *options):
 
 @pytest.fixture
 def run(at):
-    """Write a record as JSON, compute with it, and return what is printed as JSON."""
-
     def compute(record, *options):
         ran = printed(at, record, *options, "-f", "json", "--steps")
         assert ran.code == 0, ran.err
@@ -39,8 +36,6 @@ def run(at):
 
 @pytest.fixture
 def refused(at):
-    """Compute with a record that is bad, and return the message."""
-
     def compute(record, *options):
         ran = printed(at, record, *options)
         assert (ran.code, ran.out, ran.err.count("\n")) == (65, "", 1), ran
@@ -68,19 +63,6 @@ def test_every_worked_example_comes_out_of_its_own_inputs(run, name, block, opti
     for part in PARTS:
         held(record["heads"][0][part], expected[part], part)
     assert record["kind"] == "compute"
-
-
-def test_coffee_s_heads_and_cross_attention_come_out_of_its_inputs(run):
-    given, expected = worked("coffee")["inputs"], worked("coffee")["expected"]
-    two = expected["two heads (columns 0-1 and 2-3)"]
-    record = run(given, "--heads", "2", "--head", "mean")
-    held([head["weights"] for head in record["heads"]], two, "heads")
-    held(record["weights"], expected["two heads, mean of weights"], "mean")
-    cross = given | {"X": given["X"][:1], "tokens": ["she"], "context": given["X"][1:]}
-    record = run(cross | {"context_tokens": ["likes", "coffee"]})
-    for part in PARTS:
-        held(record["heads"][0][part], expected[CROSS][part], part)
-    assert record["key_tokens"] == ["likes", "coffee"]
 
 
 def test_weights_that_fit_only_as_w_x_are_read_so_and_it_is_said(run):
@@ -113,19 +95,12 @@ def test_a_symmetric_w_is_told_to_be_the_same_in_both_layouts(run):
     assert "the weights would be the same, but the output would not" in note
 
 
-def test_npz_safetensors_json_and_standard_input_give_the_same(at):
-    record = {"Q": X[:, :2], "K": CONTEXT[:, :2], "V": CONTEXT}
-    np.savez(at / "m.npz", **record)
-    text = json.dumps({name: value.tolist() for name, value in record.items()})
-    (at / "m.json").write_text(text)
-    with (at / "m.safetensors").open("wb") as out:
-        write_safetensors(out, record, {})
-    ways = [here("compute", f"m.{kind}", "-f", "json") for kind in ("json", "npz", "safetensors")]
-    ways += [attn("compute", *more, "-f", "json", input=text) for more in (["-"], [])]
+def test_what_is_piped_in_is_computed_with_as_a_file_is(at):
+    record = {"Q": X[:, :2].tolist(), "K": X[:, :2].tolist(), "V": X.tolist()}
     weights, _ = by_hand(record["Q"], record["K"], record["V"], 1 / np.sqrt(2))
-    for way in ways:
-        assert way.code == 0, way.err
-        held(json.loads(way.out)["weights"], weights, "weights")
+    for dash in (["-"], []):
+        ran = attn("compute", *dash, "-f", "json", input=json.dumps(record))
+        held(json.loads(ran.out)["weights"], weights, "weights")
 
 
 def test_a_matrix_given_twice_is_refused(at):

@@ -20,7 +20,6 @@ RANDOM = ("-e", "random")
 
 @pytest.fixture
 def place(at: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to run in, which is the user's home too."""
     monkeypatch.setenv("HOME", str(at))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(at / ".config"))
     (at / ".config" / "attn").mkdir(parents=True)

@@ -137,30 +137,24 @@ def test_a_model_s_heads_are_those_that_attn_self_shows(tokenizers, tmp_path):
 
 
 def test_an_encoder_and_a_decoder_have_three_kinds_of_heads(tokenizers, transformers, tmp_path):
-    import torch
-
-    model = made(transformers, PAIRS["t5"], 0, tmp_path)
+    made(transformers, PAIRS["t5"], 0, tmp_path)
     word_pieces(tmp_path)
-    # a b c; the cats walking, shifted right by one
-    source, target = [2, 11, 12, 13, 3], [0, 2, 5, 6, 7, 8, 9]
-    with torch.no_grad():
-        out = model(
-            input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([target]), output_attentions=True
-        )
     text, folder = ("the cats walking", "--context", "a b c"), ("-m", str(tmp_path))
-    for args, kind, expected in (
-        ((*text, *folder), "cross", out.cross_attentions),
-        ((*text, *folder, "--kind", "cross"), "cross", out.cross_attentions),
-        ((*text, *folder, "--kind", "masked"), "masked", out.decoder_attentions),
-        (("a b c", *folder), "self", out.encoder_attentions),
+    for args, kind, keys in (
+        ((*text, *folder), "cross", 5),
+        ((*text, *folder, "--kind", "cross"), "cross", 5),
+        ((*text, *folder, "--kind", "masked"), "masked", 7),
+        (("a b c", *folder), "self", 5),
     ):
         found = record(*args)
-        assert found["attention"] == kind and len(found["layers"]) == len(expected)
-        for layer, weights in zip(found["layers"], expected, strict=True):
-            for head, of_head in zip(layer["heads"], weights[0].numpy(), strict=True):
-                rows = of_head[int(kind != "cross") :, 0]  # the first token's own row looks at itself
+        assert (found["attention"], len(found["key_tokens"])) == (kind, keys)
+        own, given = (args[0], args[2]) if kind != "self" else (args[0], None)
+        for layer in found["layers"]:
+            settings = Settings(layer=layer["layer"], head="all")
+            trace = trace_checkpoint(kind, own, given, settings, str(tmp_path))
+            for head, of_head in zip(layer["heads"], trace.heads, strict=True):
+                rows = of_head.weights[int(kind != "cross") :, 0]  # the first token's own row looks at itself
                 assert head["shares"]["first"] == pytest.approx(rows.mean(), abs=1e-5)
-        assert len(found["key_tokens"]) == (7 if kind == "masked" else 5)
     shown = here("heads", *text, *folder)
     assert shown.code == 0 and shown.out.startswith("Cross-attention")
     for args, says in (
@@ -181,7 +175,6 @@ def test_a_model_that_reads_one_text_has_one_kind(tokenizers, tmp_path):
 
 
 def maps_of(out):
-    """The maps of a screen: the lines of shades above their legend."""
     lines = out.splitlines()
     end = next(n for n, line in enumerate(lines) if line.startswith("shades: "))
     return [line[2:] for line in lines[:end] if line.strip() and set(line) <= set(" ▁▂▃▄▅▆▇█–")]

@@ -4,7 +4,6 @@ import pytest
 
 from attn_cli.cli.app import COMMANDS
 from attn_cli.cli.help import USUAL, own_options
-from attn_cli.cli.options import own, single_command
 from attn_cli.settings.declare import GROUPS
 from tests.cli.tables import typed
 from tests.docs import commands
@@ -17,7 +16,6 @@ MOST_LINES, MOST_OPTIONS = 24, 8
 
 
 def path(words):
-    """Return what is typed for a command."""
     return " ".join(("attn", *words))
 
 
@@ -27,7 +25,6 @@ def options(words):
 
 
 def ungrouped(command):
-    """Return the options of a command that stand under no known heading."""
     found = [one for one in command.params if one.param_type_name == "option"]
     return [one.name for one in found if one.rich_help_panel not in GROUPS]
 
@@ -92,14 +89,6 @@ def test_every_option_stands_under_the_heading_of_its_group(words):
     used = {one.rich_help_panel for one in ALL[words].params if one.param_type_name == "option"}
     assert [one for one in headings if one in GROUPS] == [one for one in GROUPS if one in used]
     assert set(headings) <= {*GROUPS, "Arguments", "Commands"}
-
-
-def test_an_option_without_a_group_is_found_and_shown_all_the_same():
-    def some(bare: str | None = own("X", "Something.")) -> None:
-        """Nothing."""
-
-    command = single_command("some", some)
-    assert ungrouped(command) == ["bare"]
 
 
 @EVERY

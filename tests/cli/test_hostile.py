@@ -25,50 +25,26 @@ from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.render.formats import render
 from attn_cli.settings.output import View
 from attn_cli.trace.steps import Walk
-from tests.cli.tables import told, typed
+from tests.cli.tables import apart, told, typed
 from tests.shell import SGR, Ran, attn, here, terminal
 from tests.thorough import often
 
 CONTROLS = [f"a{chr(code)}b" for code in (*range(1, 0x20), *range(0x7F, 0xA0))]
 UNSEEN = [
-    f"a{chr(code)}b"
-    for code in (
-        *(0xAD, 0x34F, 0x61C, 0x115F, 0x180E, 0x2028, 0x2029, 0x3164, 0xFEFF, 0xE0001, 0xE0041, 0xFFF9),
-        *range(0x200B, 0x2010),
-        *range(0x202A, 0x202F),
-        *range(0x2060, 0x2070),
-    )
+    f"a{char}b"
+    for char in "\xad\u034f\u061c\u115f\u180e\u2028\u2029\u3164\ufeff\U000e0001\U000e0041\ufff9"
+    + "".join(map(chr, (*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070))))
 ]
 SEQUENCES = [
     *("\x1b[31mred", "\x1b]0;title\x07", "\x1b]52;c;aGk=\x07", "\x1b]8;;http://x\x1b\\y", "\x9b31m"),
     *("\x1b[2J", "\x1bPq"),
 ]
-MARKUP = [
-    "[red]",
-    "[/b]",
-    "[link=file:///x]",
-    ":smile:",
-    "<script>alert(1)</script>",
-    "</script>",
-    "&amp;",
-    "<!--",
-]
+MARKUP = apart(
+    "[red] | [/b] | [link=file:///x] | :smile: | <script>alert(1)</script> | </script> | &amp; | <!--"
+)
 MARKDOWN = [
     "|",
-    "a|b",
-    "\\|",
-    "\\",
-    "`",
-    "``x``",
-    "**b**",
-    "_i_",
-    "~~s~~",
-    "[x](y)",
-    "![x](y)",
-    "#h",
-    "-",
-    "1.",
-    "|--|",
+    *apart(r"a|b | \| | \ | ` | ``x`` | **b** | _i_ | ~~s~~ | [x](y) | ![x](y) | #h | - | 1. | |--|"),
 ]
 FORMULAS = ["=1+1", "+1", "-1", "@x", "=cmd|'/c calc'!A0", '"', '"a","b"', "a,b", "a;b", "'=x"]
 LATEX = ["\\input{x}", "$x$", "%", "{", "^_", "%s", "{0}", "%(x)s"]
@@ -183,7 +159,6 @@ def test_a_spreadsheet_cell_is_never_a_formula(format, delimiter, tidy):
 
 
 def _cells(text: str) -> list[list[str]]:
-    """Return the text of the cells of every table row, as a Markdown reader shows them."""
     rows: list[list[str]] = []
     kinds = set()
     for token in MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).parse(text):

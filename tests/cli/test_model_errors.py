@@ -18,7 +18,6 @@ NAMES = list(gpt2())
 
 @pytest.fixture
 def folder(tmp_path):
-    """A GPT-2 of six letters."""
     saved(tmp_path / "gpt2", GPT2, gpt2())
     words = ["a", "b", "c", "d", "Ġa", "Ġb"]
     (tmp_path / "gpt2" / "vocab.json").write_text(json.dumps({word: n for n, word in enumerate(words)}))

@@ -10,7 +10,7 @@ from attn_cli import Settings, trace_self
 from attn_cli.errors import InputError, UsageError
 from attn_cli.settings.settings import CONFLICTS_WITH_MODEL, REPLACED_BY_MODEL
 from tests.alike import FLOAT32
-from tests.cli.tables import apart
+from tests.cli.tables import apart, told
 from tests.models.checkpoints.by_hand import small_bert, small_gpt2
 from tests.shell import here
 from tests.small_models import trace_checkpoint
@@ -19,10 +19,15 @@ pytestmark = pytest.mark.usefixtures("tokenizers")
 TEXT = "dabca"
 
 
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    at = tmp_path_factory.mktemp("models")
+    return small_gpt2(at / "gpt2"), small_bert(at / "bert")
+
+
 @pytest.fixture
-def folder(tmp_path):
-    """A GPT-2 of six letters."""
-    return small_gpt2(tmp_path / "gpt2")
+def folder(folders):
+    return folders[0]
 
 
 def weights(*args, **more):
@@ -100,15 +105,8 @@ def test_settings_are_compared_and_lines_of_a_file_computed(folder, at):
         np.testing.assert_allclose(json.loads(line)["weights"], alone, atol=FLOAT32)
 
 
-def test_the_story_says_that_places_are_part_of_content_and_goes_on_with_what_the_model_has(folder):
-    said = " ".join(here("explain", TEXT, "-m", folder, "--width", "80").out.split())
-    assert "its place included (content)" in said and "The tokens are those of" in said
-    assert "content alone decides" not in said
-    assert "attn heads TEXT -m DIR (all layers and heads)." in said and "attn cross" not in said
-
-
-def test_an_encoder_s_mask_is_tried_in_every_command(tokenizers, tmp_path):
-    bert = small_bert(tmp_path / "bert")
+def test_an_encoder_s_mask_is_tried_in_every_command(folders):
+    bert = folders[1]
     expected = weights("self", "the cat", "-m", bert, "--mask", "causal")
     explained = weights("explain", "the cat", "-m", bert, "--mask", "causal")
     np.testing.assert_allclose(explained, expected, atol=FLOAT32)
@@ -126,64 +124,70 @@ def test_the_walk_says_that_a_large_w_o_is_left_out(folder, monkeypatch):
     assert left_out in " ".join(here("explain", TEXT, "-m", folder, "--steps").out.split())
 
 
-@pytest.mark.parametrize(
-    ("args", "code", "word"),
-    [
-        (("self", TEXT, "-m", "no-such-folder"), 65, "no-such-folder"),
-        (("explain", TEXT, "--swap", "a=b"), 2, "--model"),
-        (("self", TEXT, "--layer", "7"), 2, "layer 7"),
-        (("self", TEXT, "--head", "x"), 2, "head"),
-    ],
-)
-def test_what_cannot_be_done_is_said_in_one_line(args, code, word, folder):
-    args = args if "-m" in args else (*args, "-m", folder)
-    ran = here(*args)
-    assert ran.code == code and word in ran.err and ran.err.count("\n") == 1
-
-
-def test_the_story_and_the_walk_say_which_layer_and_head_they_show(folder):
-    shown = "Layer 0 of 0 to 1, head 1 of 0 to 1, of"
-    for more in ((), ("--steps",), ("-q", "b")):
-        told = " ".join(here("explain", TEXT, "-m", folder, "--layer", "0", "--head", "1", *more).out.split())
-        assert shown in told[:400]
-    assert "layer 0 of 0 to 1; head 0 (one of 2)" in here("self", TEXT, "-m", folder, "--layer", "0").out
-
-
-def test_the_first_layer_s_x_is_made_of_what_the_model_adds_up(folder, tmp_path):
-    told = " ".join(here("explain", TEXT, "-m", folder, "--layer", "0").out.split())
-    assert "it is made of its token and its place" in told
-    bert = small_bert(tmp_path / "bert")
-    told = " ".join(here("explain", "the cat", "-m", bert, "--layer", "0").out.split())
-    assert "it is made of its token, its place and its segment" in told
-
-
-def test_a_word_that_the_vocabulary_lacks_is_named(tmp_path):
-    bert = small_bert(tmp_path / "bert")
-    said = " ".join(here("self", "the wombat", "-m", bert).out.split())
-    assert f'"wombat" is not in the vocabulary of {bert}: [UNK].' in said
-    assert "vocabulary" not in here("self", "the cat", "-m", bert).out
-
-
-def test_a_word_of_several_pieces_is_not_found_alone_and_the_error_says_how(tmp_path):
-    bert = small_bert(tmp_path / "bert")
-    ran = here("self", "the cats", "-m", bert, "-q", "cats")
-    assert ran.code == 2 and "cats is the pieces cat, ##s: --join-pieces joins them." in ran.err
-    assert here("self", "the cats", "-m", bert, "-q", "cats", "--join-pieces").code == 0
-    ran = here("self", "the cat", "-m", bert, "-q", "x")
-    assert ran.code == 2 and "The tokens are [CLS], the, cat, [SEP]" in ran.err
-
-
-def test_a_file_in_a_model_s_folder_is_refused_with_the_folder(folder):
-    ran = here("self", TEXT, "-m", f"{folder}/model.safetensors")
-    assert ran.code == 66 and f"Give its folder: {folder}." in ran.err and ran.err.count("\n") == 1
-
-
-def test_hints_lead_somewhere(folder, tmp_path):
-    assert "attn heads TEXT -m DIR" in here("heads", TEXT, "-m", folder, "--context", "ab").err
-    assert "Heads are 0, 1, mean, all and rollout." in here("self", TEXT, "-m", folder, "--head", "x").err
-
-
 def test_other_commands_do_not_offer_it(folder):
     for command in (("lookup", "a", "b=c"), ("compute", "x.json"), ("example", "coffee")):
         assert here(*command, "-m", folder).code == 2
         assert here("example", "coffee", env={"ATTN_MODEL": folder}).code == 0
+
+
+SAID = """
+    explain dabca -m GPT2 => its place included (content); The tokens are those of; !content alone decides
+    explain dabca -m GPT2 => attn heads TEXT -m DIR (all layers and heads).; !attn cross
+    explain dabca -m GPT2 --layer 0 --head 1 => Layer 0 of 0 to 1, head 1 of 0 to 1, of
+    explain dabca -m GPT2 --layer 0 --head 1 --steps => Layer 0 of 0 to 1, head 1 of 0 to 1, of
+    explain dabca -m GPT2 --layer 0 --head 1 -q b => Layer 0 of 0 to 1, head 1 of 0 to 1, of
+    self dabca -m GPT2 --layer 0 => layer 0 of 0 to 1; head 0 (one of 2)
+    explain dabca -m GPT2 --layer 0 => it is made of its token and its place
+    explain "the cat" -m BERT --layer 0 => it is made of its token, its place and its segment
+    self "the wombat" -m BERT => "wombat" is not in the vocabulary of; bert: [UNK].
+    self "the cat" -m BERT => !vocabulary | self "the cats" -m BERT -q cats --join-pieces => cats
+    self "the cats" -m BERT -q cats => 2 cats is the pieces cat, ##s: --join-pieces joins them.
+    self "the cat" -m BERT -q x => 2 The tokens are [CLS], the, cat, [SEP]
+    self "the cats" -m BERT --join-pieces -q ##s => 2 '##s'
+    self dabca -m GPT2/model.safetensors => 66 Give its folder:
+    heads dabca -m GPT2 --context ab => 2 attn heads TEXT -m DIR
+    self dabca -m GPT2 --head x => 2 head; Heads are 0, 1, mean, all and rollout.
+    self dabca -m no-such-folder => 65 no-such-folder | explain dabca -m GPT2 --swap a=b => 2 --model
+    self dabca -m GPT2 --layer 7 => 2 layer 7
+    explain dabca -m GPT2 --layer all --head 0 => This is head 0 of layer 1.
+    explain dabca -m GPT2 --layer all --head all => This is head 0 of layer 1.
+    explain dabca -m GPT2 --layer all --head all --steps => those of head 0 of layer 1; --head 1 or --layer N shows
+    explain dabca -m GPT2 --layer all --head 0 --steps => to whom: head 0 of layer 0; to whom: head 0 of layer 1
+    explain dabca -m GPT2 --layer all --head mean --steps => Who attends to whom: mean of 2 heads of layer 0
+    explain dabca -m GPT2 --head all => This is head 0.; !of layer
+    self dabca -m GPT2 --layer all -f code:numpy => 2 one layer
+    compare dabca -m GPT2 --vary layer=0,all => 2 One layer is compared at a time
+    self dabca -m GPT2 --head rollout --without 1 => 2 --without does not apply to --head rollout
+    self dabca -m GPT2 --head rollout => weights = A1 A0; rollout, from the mean of 2 heads
+    masked dabca -m GPT2 --head rollout -q b => weights = A1 A0; rollout, from the mean of 2 heads
+    explain dabca -m GPT2 --head rollout => weights = A1 A0; rollout, from the mean of 2 heads
+    explain dabca -m GPT2 --head rollout -q b => weights = A1 A0; rollout, from the mean of 2 heads
+    explain dabca -m GPT2 --head rollout --steps => weights = A1 A0; rollout, from the mean of 2 heads
+    self dabca -m GPT2 --head rollout --layer all => weights up to layer n = An ... A1 A0
+    explain dabca -m GPT2 --head rollout --join-pieces => Leave out --join-pieces and --head rollout.
+    self dabca -m GPT2 --head rollout -f bars => d | self dabca -m GPT2 --head rollout -f csv => query
+    self dabca -m GPT2 --head rollout -f markdown => d | self dabca -m GPT2 --head rollout -f latex => d
+    self dabca -m GPT2 --head rollout -f html => d | self dabca -m GPT2 --head rollout -f svg => d
+    explain "the cats" -m BERT --join-pieces => have no scores of their own; Leave out --join-pieces.; !softmax; cats
+    explain "the cats" -m BERT --join-pieces --steps => no scores of their own; Leave out --join-pieces.; !softmax
+    explain "the cats" -m BERT --join-pieces -q cats => no scores of their own; Leave out --join-pieces.; !softmax
+    self "the cats" -m BERT --join-pieces --show mask => !Before the softmax
+    self "the cats" -m BERT --renormalize => 2 --renormalize requires --hide-special
+    self "the cats" -m BERT --join-pieces -f code:numpy => 2 needs queries, keys and values
+    explain "the cats" -m BERT --join-pieces --only scores => 2 no scores of their own
+    explain "the cats" -m BERT --join-pieces --versus cats => 2 no scores of their own
+    self [SEP] -m BERT --hide-special => 65 all tokens are special
+"""
+
+
+@pytest.mark.parametrize(
+    ("args", "said"), told(SAID), ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+)
+def test_what_is_said_of_a_model(args, said, folders):
+    code, _, rest = said.partition(" ") if said[:1].isdigit() else ("0", "", said)
+    folder = dict(zip(("GPT2", "BERT"), folders, strict=True))
+    ran = here(*(re.sub("^(GPT2|BERT)", lambda found: folder[found[1]], arg) for arg in args))
+    assert ran.code == int(code) and ran.err.count("\n") == (code != "0")
+    text = " ".join((ran.err if code != "0" else ran.out).split())
+    for part in rest.split("; "):
+        assert (part.lstrip("!") in text) != part.startswith("!"), (part, text)

@@ -31,6 +31,13 @@ def part(number, stage):
     return f"part {number} of {stage.count()}"
 
 
+@contextlib.contextmanager
+def shown(*args, **options):
+    with Stage(*args, **options) as stage:
+        stage.wait_for(part(1, stage))
+        yield stage
+
+
 def headings(lines):
     return [line for line in lines if re.match(r"\d+\. ", line)]
 
@@ -65,22 +72,21 @@ def test_keys_go_on_and_back_and_to_a_part(typed, keys):
 
 
 def test_the_parts_have_their_headings_on_a_cleared_screen_and_numbers_are_shown():
-    with Stage(*STORY) as stage:
-        first = stage.wait_for(part(1, stage))
+    with shown(*STORY) as stage:
+        first = stage.screen()
         stage.press(" ")
         second = stage.wait_for(part(2, stage))
         assert headings(second) == ["1. A dictionary: the key as written"] and first[0] not in second
         stage.press("0", "9")
         assert "There are" in stage.wait_for(lambda s: "There are" in s.screen()[-1])[-1]
-    with Stage(*WALK) as stage:
-        stage.wait_for(part(1, stage))
+    with shown(*WALK) as stage:
         stage.press("1")
         assert stage.wait_for(lambda s: s.screen()[-1].startswith("part: 1 "))[-1].endswith(part(1, stage))
 
 
 def test_the_keys_are_listed_and_any_key_goes_back():
-    with Stage(*STORY) as stage:
-        first = stage.wait_for(part(1, stage))
+    with shown(*STORY) as stage:
+        first = stage.screen()
         assert "?: all keys" in first[-1]
         stage.press("?")
         listed = stage.wait_for(lambda s: "Any key" in "".join(s.screen()))
@@ -91,8 +97,7 @@ def test_the_keys_are_listed_and_any_key_goes_back():
 
 @pytest.mark.parametrize("half", ["[", "O", "[1;"])
 def test_a_key_that_arrives_in_halves_is_no_esc(half):
-    with Stage(*STORY) as stage:
-        stage.wait_for(part(1, stage))
+    with shown(*STORY) as stage:
         stage.press(ESC + half)
         time.sleep(0.2)  # much longer than such a key takes
         stage.press("n")
@@ -105,8 +110,7 @@ def test_a_key_that_arrives_in_halves_is_no_esc(half):
 def test_whatever_is_pressed_and_whatever_the_size_the_terminal_is_given_back(seed):
     keys = [*" b3?gGé0\x00\x7f\x0c", "12", ESC + "[", ESC + "[C", UP, DOWN]
     rng = Random(seed)
-    with Stage(*STORY) as stage:
-        stage.wait_for(part(1, stage))
+    with shown(*STORY) as stage:
         for _ in range(25):
             stage.press(*rng.choices(keys, k=rng.randrange(6)))
             stage.resize(rng.randrange(1, 120), rng.randrange(1, 40))
@@ -122,8 +126,7 @@ def test_whatever_is_pressed_and_whatever_the_size_the_terminal_is_given_back(se
 def test_a_part_taller_than_the_terminal_is_seen_whole():
     whole = attn("example", "dictionary", "--width", "80").out
     tall = whole[whole.index("3. ") : whole.index("From soft")]
-    with Stage(*STORY, rows=9) as stage:
-        stage.wait_for(part(1, stage))
+    with shown(*STORY, rows=9) as stage:
         stage.press("4")
         number = part(4, stage)
         corner = stage.wait_for(lambda s: f"{number}, 1/" in s.screen()[-1])[-1]
@@ -143,8 +146,7 @@ def test_a_part_taller_than_the_terminal_is_seen_whole():
 
 
 def test_another_size_draws_the_part_anew():
-    with Stage(*WALK) as stage:
-        stage.wait_for(part(1, stage))
+    with shown(*WALK) as stage:
         stage.press("n")
         wide = stage.wait_for(part(2, stage))
         stage.resize(40, 12)
@@ -165,8 +167,7 @@ def test_a_terminal_of_any_size_will_do(size):
 
 @pytest.mark.parametrize("keys", ["q", "Q", ESC, "GGnn"])
 def test_the_terminal_is_as_before_and_what_was_shown_stays(keys):
-    with Stage(*STORY) as stage:
-        stage.wait_for(part(1, stage))
+    with shown(*STORY) as stage:
         assert stage.modes() != stage.before
         stage.press("n")
         stage.wait_for(part(2, stage))
@@ -204,8 +205,7 @@ def test_at_the_end_one_key_more_says_so_and_another_leaves():
 def test_a_signal_gives_the_terminal_back(how, code):
     if how == signal.SIGQUIT and signal.getsignal(how) == signal.SIG_IGN:
         pytest.skip("whoever runs the tests has this signal ignored, and so does attn")
-    with Stage(*STORY) as stage:
-        stage.wait_for(part(1, stage))
+    with shown(*STORY) as stage:
         if isinstance(how, str):
             stage.press(how)
         else:
@@ -216,8 +216,7 @@ def test_a_signal_gives_the_terminal_back(how, code):
 
 
 def test_a_terminal_that_has_gone_ends_it():
-    with Stage(*STORY) as stage:
-        stage.wait_for(part(1, stage))
+    with shown(*STORY) as stage:
         os.close(stage.its)
         os.close(stage.terminal)
         stage.terminal, stage.its = os.pipe()

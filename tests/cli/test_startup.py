@@ -14,14 +14,8 @@ HEAVY = ("gensim", "scipy", "torch", "pydantic", "keras", "pandas", "matplotlib"
 
 
 def imported(*args: str) -> set[str]:
-    """Return the modules that a run of attn imports."""
-    done = subprocess.run(
-        [COMMAND[0], "-X", "importtime", *COMMAND[1:], *args],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        env=surroundings(),
-    )
+    command = [COMMAND[0], "-X", "importtime", *COMMAND[1:], *args]
+    done = subprocess.run(command, input="", capture_output=True, text=True, env=surroundings())
     assert done.returncode == 0
     lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
     return {line.rpartition("|")[2].strip() for line in lines}
@@ -96,19 +90,10 @@ def test_nothing_is_sent_anywhere():
         "sys.addaudithook(look)\n"
         "runpy.run_module('attn_cli', run_name='__main__')\n"
     )
-    for args in (
-        ["explain", "she likes coffee"],
-        ["vectors", "nearest", "cat"],
-        ["self", "x", "-e", "https://x.y/z.txt"],
-        ["self", "x", "-m", "org/model"],
-    ):
-        done = subprocess.run(
-            [sys.executable, "-c", guard, *args],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            env=surroundings(),
-        )
+    lines = "explain she | vectors nearest cat | self x -e https://x.y/z.txt | self x -m org/model"
+    for args in typed(lines):
+        command = [sys.executable, "-c", guard, *args]
+        done = subprocess.run(command, input="", capture_output=True, text=True, env=surroundings())
         assert done.returncode in (0, 65, 66) and "socket" not in done.stderr
 
 

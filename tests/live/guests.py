@@ -22,7 +22,6 @@ ENDS = {"q": 0, "\x03": 130, "TERM": 143, "HUP": 129, "INT": 130}
 
 
 def once(draw: random.Random, number: int) -> list[str]:
-    """Run the program once, end it, and return what is wrong."""
     end = list(ENDS)[number % len(ENDS)]
     keys = [key for key in draw.choices(KEYS, k=draw.randrange(6)) if key != "q"]
     with Stage("live", FOX, columns=80, rows=24) as stage:

@@ -40,21 +40,18 @@ class Timed(Stage):
         return last
 
     def timed(self, key: str) -> float | None:
-        """Press a key, and return the milliseconds until its screen is there; None where nothing changes."""
         began = time.perf_counter()
         self.press(key)
         last = self.all_read(1.0, QUIET)
         return None if last is None else 1000 * (last - began)
 
     def processor(self) -> float:
-        """Return the milliseconds of processor time that the program has taken until now."""
         with open(f"/proc/{self.run.pid}/stat", encoding="utf-8") as stat:
             user, system = stat.read().rsplit(")", 1)[1].split()[11:13]
         return 1000 * (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def measured(name: str, count: int) -> tuple[list[float], float]:
-    """Return the times of so many keys, the shortest first, and the mean processor time of one."""
     words, before, keys, _ = CASES[name]
     keys_before, timed = (re.findall("\x1b\\[.|.", text) for text in (before, keys))
     text = " ".join(islice(cycle(WORDS), words))
@@ -70,7 +67,6 @@ def measured(name: str, count: int) -> tuple[list[float], float]:
 
 
 def stolen() -> tuple[int, int]:
-    """Return the ticks that the host took away while there was work, and all ticks of work."""
     with open("/proc/stat", encoding="utf-8") as stat:
         user, nice, system, _, _, irq, softirq, steal = map(int, stat.readline().split()[1:9])
     return steal, user + nice + system + irq + softirq + steal

@@ -26,7 +26,6 @@ PICTURES = {  # name: the palette, the size, the text, the actions
 
 
 def after(text: str, actions: tuple[str, ...], view: View) -> Session:
-    """Return the session of a text after these actions, each of them answered."""
     session = begin(TextSource(Settings()), text, Settings(), view)
     for action in actions:
         name, *numbers = action.split()
@@ -38,7 +37,6 @@ def after(text: str, actions: tuple[str, ...], view: View) -> Session:
 
 
 def drawn(name: str) -> str:
-    """Return a picture as SVG."""
     palette, (width, height), text, actions = PICTURES[name]
     session = after(text, actions, View(palette=palette))
     terminal = Terminal(width, TRUECOLOR, dark=palette == "viridis")

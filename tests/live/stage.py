@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from inspect import Signature, signature
 from typing import Any
 
 import numpy as np
@@ -37,20 +39,17 @@ class Stage:
         return self.session.trace
 
     async def press(self, *keys: str) -> None:
-        """Press keys, each once the one before is answered."""
         for key in keys:
             self.send(key)
             await self.settled()
 
     async def goes(self, *steps: tuple[str, ...]) -> None:
-        """Press the keys of each step, and look for what the screen says then; ! stands before what it does not."""
         for keys, *said in steps:
             await self.press(*keys.split())
             for text in said:
                 assert (text.lstrip("!") in self.said()) != text.startswith("!"), (keys, text, self.text())
 
     async def type(self, text: str) -> None:
-        """Type a text letter by letter without waiting."""
         for letter in text:
             self.send(letter)
         await self.settled()
@@ -62,13 +61,11 @@ class Stage:
         )
 
     async def answer(self, text: str) -> None:
-        """Type an answer in place of the one in the line."""
         await self.press("ctrl+u")
         await self.type(text)
         await self.press("enter")
 
     async def settled(self) -> None:
-        """Wait until what is shown answers what is asked."""
         end = asyncio.get_running_loop().time() + LIMIT
         calm = 0
         while calm < 4 and self.app.is_running:
@@ -77,13 +74,11 @@ class Stage:
             calm = calm + 1 if self.app.is_calm else 0
 
     async def replayed(self) -> None:
-        """Wait until a replay is over."""
         while self.app.replay.is_on:
             await asyncio.sleep(0.01)
         await self.settled()
 
     def lines(self) -> list[str]:
-        """Return the lines below the text line, as they are shown."""
         return [self.app.board.render_line(y).text.rstrip() for y in range(self.app.board.size.height)]
 
     def text(self) -> str:
@@ -94,7 +89,6 @@ class Stage:
         return " ".join(self.text().split())
 
     async def click(self, words: str, times: int = 1, by: int = 0) -> None:
-        """Click on words of the board, `by` cells to the right of their beginning."""
         y = next(y for y, line in enumerate(self.lines()) if words in line)
         await self.click_at(self.lines()[y].index(words) + by, y, times)
 
@@ -104,14 +98,12 @@ class Stage:
 
 
 def made(text: str = FOX, settings: Settings | None = None, source: Any = None, **options: Any) -> LiveApp:
-    """Return the program over a text, or over another source."""
     settings = settings or Settings()
     session = begin(source or TextSource(settings), text, settings, View())
     return LiveApp(session, Terminal(None, 256), **options)
 
 
 def play(act: Callable[[Stage], Any], app: LiveApp | None = None, size: tuple[int, int] = SIZE) -> LiveApp:
-    """Run the program, let `act` use it, and return it."""
     app = app or made()
 
     async def run() -> None:
@@ -126,18 +118,32 @@ def play(act: Callable[[Stage], Any], app: LiveApp | None = None, size: tuple[in
     return app
 
 
+def staged(
+    size: tuple[int, int] = SIZE, **options: Any
+) -> Callable[[Callable[..., Any]], Callable[..., None]]:
+    """Make a test of what is done on a stage; its other parameters are those of the test."""
+
+    def on_stage(act: Callable[..., Any]) -> Callable[..., None]:
+        def test(**given: Any) -> None:
+            play(partial(act, **given), made(**options), given.get("size", size))
+
+        test.__name__ = act.__name__
+        test.__signature__ = Signature([*signature(act).parameters.values()][1:])  # type: ignore[attr-defined]
+        test.__module__ = act.__module__
+        return test
+
+    return on_stage
+
+
 def goes(*steps: tuple[str, ...], app: LiveApp | None = None, size: tuple[int, int] = SIZE) -> LiveApp:
-    """Run the program through steps: keys, and what the screen says then."""
     return play(lambda stage: stage.goes(*steps), app, size)
 
 
 def traced(text: str = FOX, **settings: Any):
-    """Return the trace that another command would make of a text."""
     return trace_text("self", text, None, replace(Settings(), **settings))
 
 
 def same(trace: Any, expected: Any) -> bool:
-    """Tell whether two traces have the same weights, masks and heads."""
     masks = (trace.mask is None) == (expected.mask is None)
     if masks and trace.mask is not None:
         masks = bool((trace.mask == expected.mask).all())
@@ -145,5 +151,4 @@ def same(trace: Any, expected: Any) -> bool:
 
 
 def numbers_of(lines: Sequence[str], label: str) -> list[str]:
-    """Return the cells of the first line that begins with a label."""
     return next(line for line in lines if line.startswith(label + " ")).partition("│")[0].split()[1:]

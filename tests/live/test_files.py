@@ -21,7 +21,7 @@ from attn_cli.live.sources import TextSource, WeightsSource
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 from tests.io.test_escape import PASTES
-from tests.live.stage import FOX, made, play, traced
+from tests.live.stage import FOX, made, play, staged, traced
 from tests.shell import here, pasted, shell
 
 VIEWS = [
@@ -65,7 +65,6 @@ def test_the_command_line_of_a_row_of_a_step_and_of_a_difference():
 
 
 def told(text, source=None):
-    """Return the command line of a text or of a source, and what is said beside it."""
     settings = Settings() if source else Settings(tokenizer="whitespace", next=None)
     session = begin(source or TextSource(settings), text, settings, View())
     line = command_line(session.state, session.seen)
@@ -105,15 +104,13 @@ def test_the_copy_is_osc_52_and_gnu_screen_is_told_to_pass_it_on(monkeypatch):
     assert copied().startswith("Copied to tmux") and osc52("attn") == "\x1b]52;c;YXR0bg==\x07"
 
 
-def test_w_writes_what_the_command_would(at):
-    async def act(stage):
-        await stage.press("m")
-        for suffix in ("svg", "html", "json", "md", "csv"):
-            await stage.press("w")
-            await stage.answer(f"view.{suffix}")
-            assert f"Written: view.{suffix}" in stage.text()
-
-    play(act)
+@staged()
+async def test_w_writes_what_the_command_would(stage, at):
+    await stage.press("m")
+    for suffix in ("svg", "html", "json", "md", "csv"):
+        await stage.press("w")
+        await stage.answer(f"view.{suffix}")
+        assert f"Written: view.{suffix}" in stage.text()
     for path in sorted(at.iterdir()):
         steps = ["--steps"] if path.suffix == ".json" else []
         ran = here("self", FOX, "--mask", "causal", "-o", f"other{path.suffix}", *steps)
@@ -121,43 +118,36 @@ def test_w_writes_what_the_command_would(at):
         assert path.read_bytes() == (at / f"other{path.suffix}").read_bytes()
 
 
-def test_w_offers_a_free_name_and_asks_before_it_overwrites(at):
+@staged()
+async def test_w_offers_a_free_name_and_asks_before_it_overwrites(stage, at):
     path = at / "attn-live.svg"
     path.write_text("mine")
-
-    async def act(stage):
-        await stage.press("w")
-        assert stage.app.line.value == "attn-live-1.svg"
-        await stage.answer("attn-live.svg")
-        assert "exists. Enter again overwrites it" in stage.text()
-        await stage.press("escape")
-        assert path.read_text() == "mine"
-        await stage.press("w")
-        await stage.answer("attn-live.svg")
-        assert path.read_text() == "mine"
-        await stage.press("enter")
-        assert path.read_text().startswith("<svg")
-
-    play(act)
+    await stage.press("w")
+    assert stage.app.line.value == "attn-live-1.svg"
+    await stage.answer("attn-live.svg")
+    assert "exists. Enter again overwrites it" in stage.text()
+    await stage.press("escape")
+    assert path.read_text() == "mine"
+    await stage.press("w")
+    await stage.answer("attn-live.svg")
+    assert path.read_text() == "mine"
+    await stage.press("enter")
+    assert path.read_text().startswith("<svg")
 
 
-def test_what_cannot_be_written_is_said_in_the_line(at):
-    async def act(stage):
-        await stage.press("w")
-        for name in ("view.exe", "view", "view.npy", "no/such/folder.svg"):
-            await stage.answer(name)
-            assert "Cannot save the view as" in stage.text() or "Cannot create" in stage.text()
-            assert stage.app.line.has_focus
-        await stage.press("escape")
-        assert not stage.app.line.has_focus
-
-    play(act)
+@staged()
+async def test_what_cannot_be_written_is_said_in_the_line(stage, at):
+    await stage.press("w")
+    for name in ("view.exe", "view", "view.npy", "no/such/folder.svg"):
+        await stage.answer(name)
+        assert "Cannot save the view as" in stage.text() or "Cannot create" in stage.text()
+        assert stage.app.line.has_focus
+    await stage.press("escape")
+    assert not stage.app.line.has_focus
     assert not list(at.iterdir())
 
 
 def demo(path):
-    """Record a short lecture, and return the program that gave it."""
-
     async def act(stage):
         await stage.press("m", "+", "down", "right", "t", *["backspace"] * 3)
         await stage.type("cat")

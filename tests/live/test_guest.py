@@ -15,7 +15,7 @@ pytest.importorskip("textual")
 import pexpect
 from textual.events import Paste
 
-from tests.live.stage import FOX, made, play
+from tests.live.stage import FOX, made, play, staged
 from tests.shell import attn, surroundings, terminal
 from tests.stage import Stage
 from tests.thorough import takes_long
@@ -50,7 +50,6 @@ def shows(stage, words):
 
 
 def left(stage):
-    """The modes that are on at the end, of all that were set."""
     state = {}
     for mode, way in MODES.findall(stage.shown):
         state[int(mode)] = way == b"h"
@@ -134,14 +133,12 @@ def test_hostile_text_is_inert_in_every_pane(some):
     play(act, made(" ".join(f"{token} cat {token}{token} sat" for token in HOSTILE[some::5])))
 
 
-def test_what_is_pasted_is_inert_in_the_line():
-    async def act(stage):
-        await stage.press("t")
-        stage.app.post_message(Paste(f" {ESC}[31mred\x9b"))
-        await stage.settled()
-        assert stage.app.line.value.endswith(" ^[[31mred<U+009B>")
-
-    play(act)
+@staged()
+async def test_what_is_pasted_is_inert_in_the_line(stage):
+    await stage.press("t")
+    stage.app.post_message(Paste(f" {ESC}[31mred\x9b"))
+    await stage.settled()
+    assert stage.app.line.value.endswith(" ^[[31mred<U+009B>")
 
 
 @pytest.mark.parametrize(

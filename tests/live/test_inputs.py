@@ -96,7 +96,6 @@ def test_an_edited_view_is_written_as_json_that_compute_reads(matrices, at):
 
 @pytest.fixture
 def saved_weights(tmp_path):
-    """Two layers of three heads in a file: their weights, what was read, the file."""
     weights = np.random.default_rng(0).random((2, 3, 4, 4))
     weights /= weights.sum(axis=-1, keepdims=True)
     path = tmp_path / "weights.npy"

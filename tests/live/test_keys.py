@@ -26,7 +26,7 @@ from attn_cli.live.keys import (
 from attn_cli.live.scene import slider
 from attn_cli.live.sources import TextSource
 from attn_cli.settings.settings import Settings
-from tests.live.stage import FOX, goes, made, numbers_of, play, same, traced
+from tests.live.stage import FOX, goes, made, numbers_of, play, same, staged, traced
 
 LATER = {"text", "write", "quit", "undo", "redraw"}  # actions that the program itself does
 HEADS = traced().head_names
@@ -72,95 +72,83 @@ def test_all_heads_are_seen_at_once_and_what_a_key_says_stands_until_the_next():
     )
 
 
-def test_plus_and_minus_change_the_temperature_and_0_brings_it_back():
-    async def act(stage):
-        await stage.press("+", "=")
-        assert same(stage.trace, traced(temperature=1.5)) and "1.5" in stage.lines()[-3]
-        await stage.press("-", "-", "-")
-        assert same(stage.trace, traced(temperature=0.85))
-        await stage.press("0")
-        assert same(stage.trace, traced())
-        for key, end, to in (("-", "lowest", 0.05), ("+", "highest", 20.0)):
-            await stage.press(*[key] * len(TEMPERATURES))
-            assert f"The temperature, {to:g}, is already the {end} available." in stage.said()
-            assert stage.state.question.settings.temperature == to
-
-    play(act)
+@staged()
+async def test_plus_and_minus_change_the_temperature_and_0_brings_it_back(stage):
+    await stage.press("+", "=")
+    assert same(stage.trace, traced(temperature=1.5)) and "1.5" in stage.lines()[-3]
+    await stage.press("-", "-", "-")
+    assert same(stage.trace, traced(temperature=0.85))
+    await stage.press("0")
+    assert same(stage.trace, traced())
+    for key, end, to in (("-", "lowest", 0.05), ("+", "highest", 20.0)):
+        await stage.press(*[key] * len(TEMPERATURES))
+        assert f"The temperature, {to:g}, is already the {end} available." in stage.said()
+        assert stage.state.question.settings.temperature == to
 
 
-def test_arrows_choose_a_cell_within_the_matrix():
-    async def act(stage):
-        for keys, cell in (
-            (["home", *["up"] * 20, "left"], (0, 0)),
-            (["down", "right", "right"], (1, 2)),
-            (["end", "pagedown"], (8, 8)),
-            (["down", "right", "k", "left"], (7, 7)),
-            (["pageup"], (0, 7)),
-        ):
-            await stage.press(*keys)
-            assert (stage.state.row, stage.state.column) == cell
-        trace = stage.trace
-        assert f'"The" looks at "lazy": {trace.weights[0, 7]:.4f}' in stage.text()
-
-    play(act)
+@staged()
+async def test_arrows_choose_a_cell_within_the_matrix(stage):
+    for keys, cell in (
+        (["home", *["up"] * 20, "left"], (0, 0)),
+        (["down", "right", "right"], (1, 2)),
+        (["end", "pagedown"], (8, 8)),
+        (["down", "right", "k", "left"], (7, 7)),
+        (["pageup"], (0, 7)),
+    ):
+        await stage.press(*keys)
+        assert (stage.state.row, stage.state.column) == cell
+    trace = stage.trace
+    assert f'"The" looks at "lazy": {trace.weights[0, 7]:.4f}' in stage.text()
 
 
-def test_enter_opens_the_arithmetic_and_closes_it():
-    async def act(stage):
-        await stage.goes(("enter", 'One row by hand: what does "jumped" look at?'))
-        assert stage.state.pane == ROW
-        await stage.goes(("pagedown " * 4, "output = ["))
-        assert stage.state.scrolled < 60, "scrolling ends where the pane does"
-        for keys in (["enter"], ["enter", "escape"]):
-            await stage.press(*keys)
-            assert stage.state.pane == WEIGHTS
-
-    play(act)
+@staged()
+async def test_enter_opens_the_arithmetic_and_closes_it(stage):
+    await stage.goes(("enter", 'One row by hand: what does "jumped" look at?'))
+    assert stage.state.pane == ROW
+    await stage.goes(("pagedown " * 4, "output = ["))
+    assert stage.state.scrolled < 60, "scrolling ends where the pane does"
+    for keys in (["enter"], ["enter", "escape"]):
+        await stage.press(*keys)
+        assert stage.state.pane == WEIGHTS
 
 
-def test_x_switches_the_word_of_the_column_off_and_on():
-    async def act(stage):
-        await stage.press("home", "right", "right", "right", "x")
-        trace, expected = stage.trace, traced()
-        assert not trace.mask[:, 3].any() and trace.mask[:, :3].all()
-        left = expected.weights.copy()
-        left[:, 3] = 0  # a softmax over the others: their weights in the same proportion
-        left /= left.sum(axis=1, keepdims=True)
-        assert abs(trace.weights - left).max() < 1e-12
-        assert same(trace, traced(without=("fox",))) and "mask off: fox" in stage.text()
-        await stage.press("m")
-        assert not stage.trace.mask[:, 3].any() and not stage.trace.mask[0, 1:].any()
-        await stage.press("M", "x")
-        assert same(stage.trace, expected)
-
-    play(act)
+@staged()
+async def test_x_switches_the_word_of_the_column_off_and_on(stage):
+    await stage.press("home", "right", "right", "right", "x")
+    trace, expected = stage.trace, traced()
+    assert not trace.mask[:, 3].any() and trace.mask[:, :3].all()
+    left = expected.weights.copy()
+    left[:, 3] = 0  # a softmax over the others: their weights in the same proportion
+    left /= left.sum(axis=1, keepdims=True)
+    assert abs(trace.weights - left).max() < 1e-12
+    assert same(trace, traced(without=("fox",))) and "mask off: fox" in stage.text()
+    await stage.press("m")
+    assert not stage.trace.mask[:, 3].any() and not stage.trace.mask[0, 1:].any()
+    await stage.press("M", "x")
+    assert same(stage.trace, expected)
 
 
-def test_v_shows_the_difference_then_the_view_before_then_now():
-    async def act(stage):
+@staged(size=(80, 30))
+async def test_v_shows_the_difference_then_the_view_before_then_now(stage):
+    await stage.press("v")
+    assert "There is no view before" in stage.text()
+    before = next(line for line in stage.lines() if "looks at" in line)
+    old, new = traced().weights[4], traced(temperature=1.2).weights[4]
+    await stage.press("+")
+    for expected in (new - old, old, new):
         await stage.press("v")
-        assert "There is no view before" in stage.text()
-        before = next(line for line in stage.lines() if "looks at" in line)
-        old, new = traced().weights[4], traced(temperature=1.2).weights[4]
-        await stage.press("+")
-        for expected in (new - old, old, new):
-            await stage.press("v")
-            shown = [float(cell) for cell in numbers_of(stage.lines(), "jumped")]
-            assert shown == pytest.approx(expected.tolist(), abs=0.0006)
-            is_before = expected is old
-            assert is_before == ("The view before" in stage.text())
-            assert is_before == (before in stage.text()), "the row below is that of the matrix"
-
-    play(act, size=(80, 30))
+        shown = [float(cell) for cell in numbers_of(stage.lines(), "jumped")]
+        assert shown == pytest.approx(expected.tolist(), abs=0.0006)
+        is_before = expected is old
+        assert is_before == ("The view before" in stage.text())
+        assert is_before == (before in stage.text()), "the row below is that of the matrix"
 
 
-def test_v_over_other_words_says_that_they_differ():
-    async def act(stage):
-        await stage.press(*["down"] * 4, "t", "ctrl+u")
-        await stage.type("she likes coffee")
-        await stage.goes(("escape v", "The tokens differ"), ("v down enter escape", "she"))
-
-    play(act)
+@staged()
+async def test_v_over_other_words_says_that_they_differ(stage):
+    await stage.press(*["down"] * 4, "t", "ctrl+u")
+    await stage.type("she likes coffee")
+    await stage.goes(("escape v", "The tokens differ"), ("v down enter escape", "she"))
 
 
 def test_d_walks_through_the_steps_and_back():
@@ -192,70 +180,62 @@ def test_b_draws_large_blocks_where_there_is_room():
     goes(("b", room), ("b", f"!{room}"), app=made(" ".join([FOX] * 4)), size=(40, 12))
 
 
-def test_u_undoes_one_change_after_the_other():
-    async def act(stage):
-        await stage.goes(("u", "nothing to undo"), ("m + h u",))
-        assert same(stage.trace, traced(mask="causal", temperature=1.2))
-        await stage.press("u", "u")
-        assert same(stage.trace, traced())
-        # A text that is as before is no change.
-        await stage.goes(("t a backspace escape u", "nothing to undo"))
-        await stage.goes(("e", "Only small matrices that are given"))
-
-    play(act)
+@staged()
+async def test_u_undoes_one_change_after_the_other(stage):
+    await stage.goes(("u", "nothing to undo"), ("m + h u",))
+    assert same(stage.trace, traced(mask="causal", temperature=1.2))
+    await stage.press("u", "u")
+    assert same(stage.trace, traced())
+    # A text that is as before is no change.
+    await stage.goes(("t a backspace escape u", "nothing to undo"))
+    await stage.goes(("e", "Only small matrices that are given"))
 
 
-def test_the_text_is_typed_and_undone_as_one_change():
-    async def act(stage):
-        await stage.press("t", *["backspace"] * 3)
-        await stage.type("m")
-        assert stage.trace.query_tokens[-1] == "m", "letters are text, not keys"
-        await stage.press("backspace")
-        await stage.type("cat")
-        assert same(stage.trace, traced(FOX.replace("dog", "cat")))
-        assert "Enter or Esc" in stage.text()
-        await stage.press("enter", "m")
-        assert same(stage.trace, traced(FOX.replace("dog", "cat"), mask="causal"))
-        await stage.press("u", "u")
-        assert same(stage.trace, traced()) and stage.app.line.value == FOX
-
-    play(act)
+@staged()
+async def test_the_text_is_typed_and_undone_as_one_change(stage):
+    await stage.press("t", *["backspace"] * 3)
+    await stage.type("m")
+    assert stage.trace.query_tokens[-1] == "m", "letters are text, not keys"
+    await stage.press("backspace")
+    await stage.type("cat")
+    assert same(stage.trace, traced(FOX.replace("dog", "cat")))
+    assert "Enter or Esc" in stage.text()
+    await stage.press("enter", "m")
+    assert same(stage.trace, traced(FOX.replace("dog", "cat"), mask="causal"))
+    await stage.press("u", "u")
+    assert same(stage.trace, traced()) and stage.app.line.value == FOX
 
 
-def test_an_empty_text_is_said_and_typed_on():
-    async def act(stage):
-        await stage.press("t", "ctrl+u")
-        assert "There is no token in the text" in stage.text()
-        await stage.type("hi there")
-        assert stage.trace.query_tokens == ("hi", "there")
-        assert "no token" not in stage.text()
-
-    play(act)
+@staged()
+async def test_an_empty_text_is_said_and_typed_on(stage):
+    await stage.press("t", "ctrl+u")
+    assert "There is no token in the text" in stage.text()
+    await stage.type("hi there")
+    assert stage.trace.query_tokens == ("hi", "there")
+    assert "no token" not in stage.text()
 
 
 @pytest.mark.parametrize("size", [(80, 24), (40, 12)], ids=str)
-def test_help_covers_a_pane_and_names_every_key_and_the_way_back(size):
-    async def act(stage):
-        await stage.press("d", "?")
-        assert stage.state.pane == HELP
-        assert "more (" in stage.text() and "Esc: back." in stage.text()
-        text = ""
-        for _ in range(20):
-            text += " " + stage.said()
-            await stage.press(*["down"] * 5)
-        assert all(one.tooltip[:24] in text for one in KEYS)
-        last = next(line for line in stage.lines() if "Esc: back." in line)
-        count = last.split(" of ")[1].rstrip(").")
-        assert f"-{count} of {count}" in last, "the end is reached"
-        assert "names below are keys" in stage.said()
-        await stage.press("?")
-        assert stage.state.pane == STEPS
-        await stage.press("?", "c")
-        assert stage.state.pane == COMMAND and "Esc: back." in stage.text()
-        await stage.press("escape")
-        assert stage.state.pane == STEPS
-
-    play(act, size=size)
+@staged()
+async def test_help_covers_a_pane_and_names_every_key_and_the_way_back(stage, size):
+    await stage.press("d", "?")
+    assert stage.state.pane == HELP
+    assert "more (" in stage.text() and "Esc: back." in stage.text()
+    text = ""
+    for _ in range(20):
+        text += " " + stage.said()
+        await stage.press(*["down"] * 5)
+    assert all(one.tooltip[:24] in text for one in KEYS)
+    last = next(line for line in stage.lines() if "Esc: back." in line)
+    count = last.split(" of ")[1].rstrip(").")
+    assert f"-{count} of {count}" in last, "the end is reached"
+    assert "names below are keys" in stage.said()
+    await stage.press("?")
+    assert stage.state.pane == STEPS
+    await stage.press("?", "c")
+    assert stage.state.pane == COMMAND and "Esc: back." in stage.text()
+    await stage.press("escape")
+    assert stage.state.pane == STEPS
 
 
 def test_tab_shows_the_row_on_a_small_screen():
@@ -273,50 +253,44 @@ def test_it_is_left_by_keys(key, code):
     assert play(act).return_value == code
 
 
-def test_a_click_chooses_a_cell_and_a_second_one_opens_it():
-    async def act(stage):
-        y = next(n for n, line in enumerate(stage.lines()) if line.startswith("over "))
-        x = stage.lines()[0].index("lazy") + 2
-        await stage.click_at(x, y)
-        assert (stage.state.row, stage.state.column) == (5, 7)
-        await stage.click_at(x, y, times=2)
-        assert stage.state.pane == ROW and "One row by hand" in stage.text()
-
-    play(act)
+@staged()
+async def test_a_click_chooses_a_cell_and_a_second_one_opens_it(stage):
+    y = next(n for n, line in enumerate(stage.lines()) if line.startswith("over "))
+    x = stage.lines()[0].index("lazy") + 2
+    await stage.click_at(x, y)
+    assert (stage.state.row, stage.state.column) == (5, 7)
+    await stage.click_at(x, y, times=2)
+    assert stage.state.pane == ROW and "One row by hand" in stage.text()
 
 
-def test_the_names_in_the_status_line_and_the_footer_are_keys():
-    async def act(stage):
-        await stage.click("mask none")
-        assert same(stage.trace, traced(mask="causal"))
-        await stage.click(f"head {HEADS[0]}")
-        assert same(stage.trace, traced(mask="causal", head=HEADS[1]))
-        await stage.click("u undo")
-        await stage.click("u undo")
-        assert same(stage.trace, traced())
-        await stage.click("? help")
-        assert stage.state.pane == HELP
-        await stage.click("t text")
-        assert stage.app.line.has_focus
-        await stage.click_at(2, 2)
-        assert not stage.app.line.has_focus, "a click comes back to the keys"
-
-    play(act)
+@staged()
+async def test_the_names_in_the_status_line_and_the_footer_are_keys(stage):
+    await stage.click("mask none")
+    assert same(stage.trace, traced(mask="causal"))
+    await stage.click(f"head {HEADS[0]}")
+    assert same(stage.trace, traced(mask="causal", head=HEADS[1]))
+    await stage.click("u undo")
+    await stage.click("u undo")
+    assert same(stage.trace, traced())
+    await stage.click("? help")
+    assert stage.state.pane == HELP
+    await stage.click("t text")
+    assert stage.app.line.has_focus
+    await stage.click_at(2, 2)
+    assert not stage.app.line.has_focus, "a click comes back to the keys"
 
 
-def test_the_slider_is_clicked_and_drawn_along():
-    async def act(stage):
-        await stage.click("●", by=3)
-        assert stage.trace.temperature == temperature_at(SLIDER // 2 + 3) > 1
-        y = next(y for y, line in enumerate(stage.lines()) if "●" in line)
-        start = stage.lines()[y].index("─")
-        await stage.pilot.mouse_down("#board", offset=(start + 5, y))
-        await stage.pilot.hover("#board", offset=(start, y - 3))
-        await stage.pilot.mouse_up("#board", offset=(start, y - 3))
-        await stage.settled()
-        assert same(stage.trace, traced(temperature=TEMPERATURES[0]))
-
-    play(act)
+@staged()
+async def test_the_slider_is_clicked_and_drawn_along(stage):
+    await stage.click("●", by=3)
+    assert stage.trace.temperature == temperature_at(SLIDER // 2 + 3) > 1
+    y = next(y for y, line in enumerate(stage.lines()) if "●" in line)
+    start = stage.lines()[y].index("─")
+    await stage.pilot.mouse_down("#board", offset=(start + 5, y))
+    await stage.pilot.hover("#board", offset=(start, y - 3))
+    await stage.pilot.mouse_up("#board", offset=(start, y - 3))
+    await stage.settled()
+    assert same(stage.trace, traced(temperature=TEMPERATURES[0]))
 
 
 def test_the_slider_shows_what_it_sets():
@@ -327,15 +301,13 @@ def test_the_slider_shows_what_it_sets():
     assert slider(1e-6, terminal)[0] == slider(1e9, terminal)[-1] == "●"
 
 
-def test_the_wheel_goes_up_and_down():
-    async def act(stage):
-        row = stage.state.row
-        for turn, by in ((stage.app.board.on_mouse_scroll_down, 1), (stage.app.board.on_mouse_scroll_up, 0)):
-            turn()
-            await stage.settled()
-            assert stage.state.row == row + by
-
-    play(act)
+@staged()
+async def test_the_wheel_goes_up_and_down(stage):
+    row = stage.state.row
+    for turn, by in ((stage.app.board.on_mouse_scroll_down, 1), (stage.app.board.on_mouse_scroll_up, 0)):
+        turn()
+        await stage.settled()
+        assert stage.state.row == row + by
 
 
 class Slow(TextSource):
@@ -356,7 +328,6 @@ class Slow(TextSource):
 
 
 def slow_play(typed, act):
-    """Type letters while the first of them is computed, then let all go, and return what was asked."""
     app = made("a b ", source=(source := Slow()))
 
     async def typing(stage):

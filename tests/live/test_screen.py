@@ -17,7 +17,7 @@ from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 from tests.live.latency import WORDS
 from tests.live.pictures import FOLDER, PICTURES, drawn
-from tests.live.stage import FOX, made, numbers_of, play, traced
+from tests.live.stage import FOX, made, numbers_of, play, staged, traced
 
 SIZES = ((80, 24), (40, 12), (120, 40), (60, 20), (200, 60), (20, 6), (50, 14), (119, 30))
 
@@ -27,7 +27,6 @@ def text_of(count):
 
 
 def scene_of(trace, size=(80, 23), text=FOX, terminal=None, before=None, **changes):
-    """Return the screen of a trace; `changes` are those of the state."""
     state = State(Question(text, trace.settings), **{"row": trace.focus[0]} | changes)
     paper = Paper(*size, terminal or Terminal(size[0]), View()).sized(*size)
     return compose(state, Seen(trace, TextSource(trace.settings), before), paper, "", False)
@@ -127,19 +126,17 @@ def test_without_colour_and_unicode_all_is_plain_ascii():
         assert not any(style.color or style.bgcolor for style in styles)
 
 
-def test_the_screen_follows_the_terminals_size():
-    async def act(stage):
-        for columns, rows in SIZES:
-            await stage.pilot.resize_terminal(columns, rows)
-            await stage.settled()
-            lines = stage.lines()
-            assert len(lines) == rows - 1 and all(len(line) <= columns for line in lines)
-            assert "quit" in lines[-1], "help and quit are always there"
-            assert "help" in stage.text() and ("jumped" in stage.text() or rows < 12)
-            labels = ("t text", "Enter why", "m mask", "w save", "c command", "u undo")
-            assert all(label in stage.text() for label in labels) == (columns >= 80)
-
-    play(act)
+@staged()
+async def test_the_screen_follows_the_terminals_size(stage):
+    for columns, rows in SIZES:
+        await stage.pilot.resize_terminal(columns, rows)
+        await stage.settled()
+        lines = stage.lines()
+        assert len(lines) == rows - 1 and all(len(line) <= columns for line in lines)
+        assert "quit" in lines[-1], "help and quit are always there"
+        assert "help" in stage.text() and ("jumped" in stage.text() or rows < 12)
+        labels = ("t text", "Enter why", "m mask", "w save", "c command", "u undo")
+        assert all(label in stage.text() for label in labels) == (columns >= 80)
 
 
 def test_maps_of_all_heads_are_of_all_their_weights():

@@ -19,14 +19,12 @@ TEXT = "the cats walking home"  # which IDS are the tokens of, in `word_pieces`
 
 
 def model_of(case, transformers, at):
-    """Make a small model of transformers with a tokenizer of word pieces, and return it."""
     model = made(transformers, case, 0, at)
     word_pieces(at)
     return model
 
 
 def attentions(model):
-    """Return the weights (heads, n, n) of each layer over TEXT, as transformers computes them."""
     import torch
 
     with torch.no_grad():
@@ -40,21 +38,18 @@ def checked(record):
 
 
 def record(*args, **more):
-    """Run attn, and return its JSON."""
     ran = here(*args, "-f", "json", **more)
     assert ran.code == 0, ran.err
     return checked(json.loads(ran.out))
 
 
 def told(*args):
-    """Return what attn says, and fail if it refuses."""
     ran = here(*args)
     assert ran.code == 0, ran.err
     return ran.out
 
 
 def written(path, record):
-    """Write a record of arrays as JSON, and return the file's name."""
     plain = {
         key: M.tolist() if isinstance(M, np.ndarray) else M for key, M in record.items() if M is not None
     }

@@ -22,7 +22,6 @@ TEXT = "dabca"
 
 @pytest.fixture
 def folder(tokenizers, tmp_path):
-    """A GPT-2 of six letters."""
     return small_gpt2(tmp_path / "gpt2")
 
 
@@ -96,20 +95,6 @@ def test_the_screen_names_layers_and_fits(width, folder):
     assert max(map(len, shown.splitlines())) <= width
     numbers = here("self", TEXT, "-m", folder, "--layer", "all", "--precision", "3").out
     assert "Layer 0, head 0" in numbers and "Layer 1, head 0" in numbers
-
-
-def test_the_row_and_the_walk_say_which_layer_they_are_of(folder):
-    every = (TEXT, "-m", folder, "--layer", "all", "--width", "80")
-    for head in ("0", "all"):
-        assert "\nThis is head 0 of layer 1.\n" in here("explain", *every, "--head", head).out
-        walk = here("explain", *every, "--head", head, "--steps").out
-        assert "The steps below are those of head 0 of layer 1; --head 1 or --layer N shows" in walk
-        for layer in range(2):
-            assert f"\nWho attends to whom: head 0 of layer {layer}\n" in walk
-    means = here("explain", *every, "--head", "mean", "--steps").out
-    assert "\nWho attends to whom: mean of 2 heads of layer 0\n" in means
-    one = here("explain", TEXT, "-m", folder, "--head", "all").out
-    assert "\nThis is head 0.\n" in one and "of layer" not in one
 
 
 def test_tables_and_arrays_have_all_layers(folder, at):

@@ -12,7 +12,6 @@ WORDS = "the cat sat down"
 
 
 def weights(*shape):
-    """Random weights whose rows sum to one."""
     found = np.exp(np.random.default_rng(1).normal(size=shape))
     return found / found.sum(axis=-1, keepdims=True)
 

@@ -35,7 +35,6 @@ pytestmark = pytest.mark.usefixtures("tokenizers")
 
 @pytest.fixture
 def gpt2_folder(tmp_path):
-    """A GPT-2 of six letters."""
     return small_gpt2(tmp_path / "gpt2")
 
 

@@ -28,7 +28,6 @@ def agrees(trace, right):
 
 @pytest.fixture
 def file(at):
-    """Write a record as JSON, and return the file's name."""
     return lambda name="given.json", **given: written(at / name, given)
 
 

@@ -49,7 +49,6 @@ def test_the_bundled_file_guesses_as_well_as_it_did_when_it_was_measured():
 
 
 def test_words_that_are_ahead_change_nothing_before_them():
-    """Each word is replaced in turn: all that stands before it is the same."""
     stack, table = bundled("language"), vectors()
     words = ["the", "old", "cat", "sleeps", "in", "a", "new", "house"]
     before = stack.last_rows(embed(words, table, "model", 0, stack.spelling).X, causal(8))

@@ -2,13 +2,8 @@
 
 import json
 import math
-import os
-import pty
 import re
-import signal
-import subprocess
 import xml.etree.ElementTree as ET
-from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -31,8 +26,8 @@ from attn_cli.settings.output import View
 from attn_cli.trace.steps import Walk
 from attn_cli.trace.trace import LARGE
 from tests.cli.test_hostile import TOKENS
-from tests.shell import COMMAND, here, surroundings, terminal
-from tests.thorough import like_cases, takes_long
+from tests.shell import here, terminal
+from tests.thorough import like_cases
 
 N = 1010
 CHANCE = np.random.default_rng(5)
@@ -520,24 +515,3 @@ def test_a_bar_moves_and_is_taken_away():
     done = [int(part) for part in re.findall(r"(\d+) %", said)]
     assert len(done) > 5 and done == sorted(done)
     assert re.search(r"\r +\r[^%]*3,000 x 3,000 weights", said)
-
-
-@takes_long
-@pytest.mark.parametrize(
-    ("options", "stop_at"), [(("--threads", "2"), 5), (("--threads", "1", "--head", "mean"), 40)]
-)
-def test_an_interrupt_while_the_bar_moves_is_130_without_a_trace(options, stop_at):
-    ours, its = pty.openpty()
-    command = [*COMMAND, "self", "the cat saw a dog " * 2400, "-e", "random", "--heads", "2", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=its, env=surroundings()) as process:
-        os.close(its)
-        said = b""
-        with suppress(OSError):  # the last process on the terminal has left
-            while data := os.read(ours, 65536):
-                said += data
-                if any(int(done) >= stop_at for done in re.findall(rb"(\d+) %", said)):
-                    process.send_signal(signal.SIGINT)
-                    stop_at = 101
-        assert (process.wait(timeout=10), process.stdout.read()) == (130, b"")
-    os.close(ours)
-    assert b"Traceback" not in said and re.search(rb"\r +\r$", said)

@@ -33,17 +33,14 @@ pytestmark = pytest.mark.usefixtures("tokenizers")
 
 
 def causal(tmp_path, tensors=None, **config):
-    """A GPT-2 of six letters."""
     return small_gpt2(tmp_path / "gpt2", tensors, **config)
 
 
 def encoder(tmp_path, pieces=PIECES, **more):
-    """A BERT of ten word pieces."""
     return small_bert(tmp_path / "bert", pieces, **more)
 
 
 def likeliest(logits, names, count):
-    """Return the first words of a softmax in plain Python."""
     exps = [math.exp(score - max(logits)) for score in logits]
     pairs = sorted(zip(names, exps, strict=True), key=lambda pair: -pair[1])[:count]
     return [name for name, _ in pairs], [one / sum(exps) for _, one in pairs]

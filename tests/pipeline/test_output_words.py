@@ -24,7 +24,6 @@ def brute(rows, vector, k):
 
 
 def same(found, wanted, words):
-    """Check words and cosines; the program may measure in float32."""
     assert [word for word, _ in found] == [words[i] for i, _ in wanted]
     np.testing.assert_allclose([c for _, c in found], [c for _, c in wanted], rtol=0, atol=1e-6)
 
