@@ -85,23 +85,17 @@ def test_of_many_unknown_names_a_note_has_eight(file):
     assert note.endswith("n7^[[2J and 22 more.") and "\x1b" not in note
 
 
-def test_a_record_may_say_tokens_heads_layout_score_and_mask(file):
+def test_a_record_or_an_npz_may_say_tokens_heads_layout_score_and_mask_and_settings_beat_it(file):
     record = {"X": X, "tokens": ["a", "b"], "heads": 2, "layout": "out-in", "score": "dot", "mask": "causal"}
     given = read_given(file(json.dumps(record)))
     trace = trace_matrices("compute", given, Settings())
     assert trace.query_tokens == trace.key_tokens == ("a", "b")
     assert (trace.head_names, trace.score, trace.mask_name) == (("0", "1"), "dot", "causal")
     assert given.layout == "out-in" and given.ignored == ()
-
-
-def test_an_npz_may_say_tokens_heads_layout_score_and_mask_as_numpy_saves_them(file):
     record = {"X": X, "tokens": ["a", "b"], "heads": 2, "layout": "out-in", "score": "dot", "mask": "causal"}
     given = read_given(file(as_npz(record)))
     assert (given.tokens, given.heads, given.layout, given.score) == (("a", "b"), 2, "out-in", "dot")
     assert trace_matrices("compute", given, Settings()).mask_name == "causal"
-
-
-def test_settings_beat_what_the_file_says():
     given = given_from({"X": X, "heads": 2, "score": "dot", "mask": "causal"}, "given")
     trace = trace_matrices("compute", given, Settings(heads=1, score="scaled", mask="none"))
     assert (trace.head_names, trace.score, trace.mask_name) == (("0",), "scaled", "none")
@@ -114,27 +108,18 @@ def test_a_mask_of_booleans_in_the_record_means_may_attend(mask):
     assert trace.weights[0].tolist() == [1.0, 0.0]
 
 
-def test_position_scores_are_added_to_the_scaled_scores():
+def test_position_scores_a_context_and_rows_without_words_are_taken_as_they_are():
     bias = some(2, 2)
     trace = trace_matrices("compute", given_from({"X": X, "position_scores": bias}, "given"), Settings())
     head = trace.heads[0]
     np.testing.assert_allclose(head.masked_scores, head.scaled_scores + bias, rtol=0, atol=1e-12)
-
-
-def test_a_context_gives_the_keys_and_the_values():
     record = {"X": X, "context": [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], "context_tokens": ["k", "l", "m"]}
     trace = trace_matrices("compute", given_from(record, "given"), Settings())
     assert trace.weights.shape == (2, 3) and trace.key_tokens == ("k", "l", "m")
     assert trace.heads[0].k.tolist() == record["context"]
-
-
-def test_rows_without_words_are_numbered():
     trace = trace_matrices("compute", given_from({"Q": X, "K": X, "V": X}, "given"), Settings())
     assert (trace.query_tokens, trace.key_tokens) == (("q0", "q1"), ("k0", "k1"))
     assert trace.query_ids is None and trace.key_ids is None
-
-
-def test_given_queries_keys_and_values_are_attended_with_as_they_are():
     Q, K, V = some(2, 3), some(4, 3, seed=1), some(4, 5, seed=2)
     trace = trace_matrices("compute", given_from({"Q": Q, "K": K, "V": V}, "given"), Settings(score="dot"))
     exps = np.exp(Q @ K.T)
@@ -186,15 +171,12 @@ def test_what_a_learned_head_adds_for_distances_in_attn_s_own_json_is_used_or_sa
             np.testing.assert_allclose(other.weights, trace.weights, rtol=0, atol=1e-12)
 
 
-def test_a_temperature_in_attn_s_own_json_is_used_or_said_to_be_ignored(file):
+def test_a_temperature_in_attn_s_own_json_is_used_or_said_to_be_ignored_and_it_is_a_projection_file(file):
     trace = trace_self("she likes coffee", Settings(embedding="random", temperature=0.5))
     path = file(json.dumps(trace.to_dict(steps=True)))
     again = trace_matrices("compute", read_given(path), Settings())
     if not any("temperature" in note for note in again.notes):
         np.testing.assert_allclose(again.weights, trace.weights, rtol=0, atol=1e-12)
-
-
-def test_attn_s_own_json_with_steps_is_a_projection_file(file):
     settings = Settings(embedding="random", projection="random", seed=2)
     trace = trace_self("she likes coffee", settings)
     path = file(json.dumps(trace.to_dict(steps=True)), "own.json")

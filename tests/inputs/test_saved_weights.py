@@ -167,13 +167,7 @@ def test_settings_that_do_not_fit_the_steps_leave_the_weights_alone(change, tmp_
     assert again["score"] is None and "left out" in again["notes"][-1]
 
 
-def test_one_record_of_json_lines_is_read_and_of_several_it_is_said_how_to_take_one(tmp_path):
-    line = here("self", "she likes coffee", "-f", "jsonl").out
-    assert record(saved(tmp_path / "a.jsonl", line))["query_tokens"] == ["she", "likes", "coffee"]
-    assert "2 records" in refused(saved(tmp_path / "b.jsonl", line * 2))
-
-
-def test_what_show_printed_can_be_shown_again(tmp_path):
+def test_what_show_printed_can_be_shown_again_and_so_can_one_json_line(tmp_path):
     content = {"attentions": shares(3, 2, 8, 8).tolist(), "tokens": CAT}
     path = saved(tmp_path / "a.json", content)
     once = record(path, "--layer", "1", "--join-pieces", "--hide-special")
@@ -182,9 +176,9 @@ def test_what_show_printed_can_be_shown_again(tmp_path):
     for name in ("weights", "query_tokens", "mask", "summary"):
         assert again[name] == once[name]
     assert set(once["notes"]) < set(again["notes"])
-
-
-def test_records_without_weights_are_refused_with_the_way_out(tmp_path):
+    line = here("self", "she likes coffee", "-f", "jsonl").out
+    assert record(saved(tmp_path / "a.jsonl", line))["query_tokens"] == ["she", "likes", "coffee"]
+    assert "2 records" in refused(saved(tmp_path / "b.jsonl", line * 2))
     links = here("self", FOX, "--top", "2", "-f", "json").out
     assert "without --top" in refused(saved(tmp_path / "a.json", links))
     nearest = here("vectors", "nearest", "cat", "-f", "json").out
@@ -214,23 +208,13 @@ def test_the_axes_are_layers_heads_queries_keys(shape, suffix, tmp_path):
     assert f"Its layers are 0 to {layers - 1}" in refused(path, "--layer", "3", code=2) or layers == 1
 
 
-def test_halves_and_whole_numbers_are_weights_too(tmp_path):
-    weights = shares(2, 5, 5).astype(np.float16)
-    close(record(saved(tmp_path / "a.npy", weights))["weights"], weights[0].astype(float))
-    found = record(saved(tmp_path / "b.npy", np.array([[0, 1, 0], [0, 0, 1]])))
-    assert found["weights"] == [[0, 1, 0], [0, 0, 1]]
-
-
-def test_a_batch_of_several_texts_is_asked_which(tmp_path):
+def test_a_batch_of_several_texts_is_asked_which_and_lists_its_tokens_text_by_text(tmp_path):
     weights = shares(2, 3, 2, 4, 4)
     path = saved(tmp_path / "a.npy", weights)
     assert "(2, 3, 2, 4, 4)" in refused(path) and "--batch N" in refused(path)
     close(record(path, "--batch", "2", "--head", "1")["weights"], weights[1, 2, 1])
     assert "0 to 2" in refused(path, "--batch", "3", code=2)
     assert "has no batch" in refused(saved(tmp_path / "b.npy", weights[0, 0, 0]), "--batch", "1", code=2)
-
-
-def test_tokens_of_a_batch_are_listed_text_by_text(tmp_path):
     weights, tokens = shares(2, 2, 2, 3, 3), [["a", "b", "c"], ["d", "e", "f"]]
     path = saved(tmp_path / "a.npz", {"attentions": weights, "tokens": np.array(tokens)})
     assert record(path, "--batch", "1")["query_tokens"] == tokens[1]
@@ -332,7 +316,7 @@ def test_what_is_no_attention_is_refused_in_one_line_that_says_where(content, to
     assert told in refused(saved(tmp_path / "a.json", content), *args)
 
 
-def test_other_files_and_options_are_refused(tmp_path):
+def test_other_files_and_options_are_refused_and_nothing_to_read_is_help(tmp_path):
     assert "No such file" in refused(str(tmp_path / "a.npy"), code=66)
     assert "a directory" in refused(str(tmp_path), code=66)
     (tmp_path / "a.npy").write_bytes(b"\x93NUMPY\x01\x00")
@@ -348,9 +332,6 @@ def test_other_files_and_options_are_refused(tmp_path):
     assert "No such option" in refused(path, "--temperature", "2", code=2)
     own = saved(tmp_path / "c.json", here("self", "a b", "-f", "json").out)
     assert "attn's own JSON" in refused(own, "--batch", "0", code=2)
-
-
-def test_nothing_to_read_on_a_terminal_is_help():
     ran = terminal("show")
     assert ran.code == 2 and "Usage: attn show" in ran.out and "There is no file." in ran.out
     assert "Standard input is empty." in here("show", "-").err
@@ -392,7 +373,7 @@ def test_a_token_may_look_like_json_or_a_file_or_hold_spaces_and_none_is_empty(a
     assert "holds no token" in refused(path, "--tokens", " ", code=2)
 
 
-def test_a_wrong_number_of_tokens_names_both_numbers(tmp_path):
+def test_a_wrong_number_of_tokens_names_both_numbers_and_without_tokens_rows_are_numbered(tmp_path):
     path = saved(tmp_path / "a.npy", shares(2, 5, 7))
     told = refused(path, "--tokens", "The cat sat")
     assert "3 tokens" in told and "5 queries (rows)" in told and "[CLS]" in told
@@ -401,17 +382,11 @@ def test_a_wrong_number_of_tokens_names_both_numbers(tmp_path):
     found = record(path, "--tokens", "a b c d e", "--context-tokens", "f g h i j k l")
     assert (found["query_tokens"], found["key_tokens"]) == (list("abcde"), list("fghijkl"))
     assert record(path, "--tokens", "a b c d e")["key_tokens"][0] == "k0"
-
-
-def test_without_tokens_queries_and_keys_are_numbered(tmp_path):
     found = record(saved(tmp_path / "a.npy", shares(2, 2)))
     assert (found["query_tokens"], found["key_tokens"]) == (["q0", "q1"], ["k0", "k1"])
     assert found["query_ids"] is None
     assert here("show", str(tmp_path / "a.npy")).out.startswith("Attention: 2 queries")
     assert here("show", str(tmp_path / "a.npy"), "--tokens", "a b").out.startswith("Self-attention: 2")
-
-
-def test_what_is_typed_beats_the_tokens_in_the_file(tmp_path):
     path = saved(tmp_path / "a.json", {"weights": [[0.5, 0.5], [1, 0]], "tokens": ["a", "b"]})
     assert record(path)["key_tokens"] == ["a", "b"]
     assert record(path, "--tokens", "c d")["key_tokens"] == ["c", "d"]
@@ -419,7 +394,7 @@ def test_what_is_typed_beats_the_tokens_in_the_file(tmp_path):
     assert (found["query_tokens"], found["key_tokens"]) == (["a", "b"], ["c", "d"])
 
 
-def test_zeros_above_every_diagonal_are_masked_and_said_to_be(tmp_path):
+def test_zeros_are_masked_where_only_a_mask_explains_them_and_said_to_be(tmp_path):
     weights = shares(2, 2, 4, 4, mask=np.tri(4))
     path = saved(tmp_path / "a.npy", weights)
     found = record(path, "--head", "all")
@@ -431,14 +406,8 @@ def test_zeros_above_every_diagonal_are_masked_and_said_to_be(tmp_path):
     assert record(path, "--mask", "none")["mask"] is None
     weights[0, 1, 0, 1] = 1e-30
     assert record(saved(tmp_path / "b.npy", weights))["mask"] is None
-
-
-def test_zeros_that_need_no_mask_are_zeros(tmp_path):
     for weights in (np.eye(3), [[0, 1], [0, 1]], [[1]], [[0.5, 0.5, 0]]):
         assert record(saved(tmp_path / "a.npy", np.array(weights)))["mask"] is None
-
-
-def test_keys_of_padding_that_get_nothing_are_masked(tmp_path):
     allowed = np.array([[1, 1, 1, 0, 0]] * 5)
     path = saved(tmp_path / "a.npy", shares(2, 5, 5, mask=allowed))
     found = record(path, "--tokens", "<s> a </s> <pad> <pad>")
@@ -499,7 +468,7 @@ def joined(weights, runs):
 RUNS, WORDS = [[0], [1], [2, 3], [4, 5], [6], [7]], ["[CLS]", "the", "cats", "walking", "home", "[SEP]"]
 
 
-def test_pieces_are_joined_on_request(tmp_path):
+def test_pieces_are_joined_on_request_with_their_mask(tmp_path):
     weights = shares(3, 2, 8, 8)
     path = saved(tmp_path / "a.npz", {"attentions": weights, "tokens": np.array(CAT)})
     assert record(path)["query_tokens"] == CAT
@@ -509,9 +478,6 @@ def test_pieces_are_joined_on_request(tmp_path):
     close(np.sum(found["weights"], axis=1), 1)
     assert any("8 tokens made 6 words" in note for note in found["notes"])
     keeps_promises(found)
-
-
-def test_a_mask_is_joined_with_its_weights(tmp_path):
     weights = shares(8, 8, mask=np.tri(8))
     path = saved(tmp_path / "a.json", {"weights": weights.tolist(), "tokens": CAT})
     found = record(path, "--join-pieces", "--hide-special")
@@ -522,6 +488,10 @@ def test_a_mask_is_joined_with_its_weights(tmp_path):
     found = record(path, "--join-pieces", "--mask", "window:2")
     assert found["mask_name"] == "window:2 of all tokens"
     keeps_promises(found)
+    tokens = ["<s>", "Ġ<", "s", ">", "Ġhere", "</s>"]
+    path = saved(tmp_path / "a.json", {"weights": shares(6, 6).tolist(), "tokens": tokens})
+    assert record(path, "--join-pieces")["query_tokens"] == ["<s>", "<s>", "here", "</s>"]
+    assert record(path, "--join-pieces", "--hide-special")["query_tokens"] == ["<s>", "here"]
 
 
 @pytest.mark.parametrize("renormalize", [False, True])
@@ -539,27 +509,24 @@ def test_special_tokens_are_hidden_on_request_and_it_is_said_how_much_went_with_
     assert told in found["notes"]
 
 
-def test_rows_that_gave_all_to_hidden_tokens_are_zeros_and_counted(tmp_path):
+def test_rows_that_gave_all_to_hidden_tokens_are_zeros_and_without_pieces_nothing_changes(tmp_path):
     content = {"weights": [[1, 0, 0], [1, 0, 0], [0.5, 0.25, 0.25]], "tokens": ["<s>", "a", "b"]}
     found = record(saved(tmp_path / "a.json", content), "--hide-special", "--renormalize", "--mask", "none")
     assert found["weights"] == [[0, 0], [0.5, 0.5]]
     assert "1 row gave all to hidden tokens: zeros are left." in found["notes"]
-
-
-def test_pieces_that_spell_a_special_token_are_a_word_of_the_text(tmp_path):
-    tokens = ["<s>", "Ġ<", "s", ">", "Ġhere", "</s>"]
-    path = saved(tmp_path / "a.json", {"weights": shares(6, 6).tolist(), "tokens": tokens})
-    assert record(path, "--join-pieces")["query_tokens"] == ["<s>", "<s>", "here", "</s>"]
-    assert record(path, "--join-pieces", "--hide-special")["query_tokens"] == ["<s>", "here"]
-
-
-def test_without_pieces_or_special_tokens_it_is_said_that_nothing_changed(tmp_path):
     weights = shares(2, 2)
     path = saved(tmp_path / "a.npy", weights)
     found = record(path, "--tokens", "a b", "--join-pieces", "--hide-special")
     close(found["weights"], weights)
     assert [note[:8] for note in found["notes"]] == ["No token", "No token"]
     assert "Nothing is left" in refused(path, "--tokens", "[CLS] [SEP]", "--hide-special")
+    weights = np.random.default_rng(1).random((9, 9))
+    weights[:, 0] = 0
+    weights /= weights.sum(axis=-1, keepdims=True)
+    assert (weights[1:].sum(axis=-1) - weights[1:, 1:].sum(axis=-1)).mean() < 0
+    tokens = ["[CLS]", *"abcdefgh"]
+    path = saved(tmp_path / "a.npz", {"weights": weights, "tokens": np.array(tokens)})
+    assert "with 0.0% of" in here("show", path, "--hide-special").out
 
 
 @pytest.mark.parametrize("format", ["table", "bars", "markdown", "csv", "tsv", "jsonl"])
@@ -582,13 +549,17 @@ def test_a_screen_fits_and_cuts_no_number(width, tmp_path):
         assert all(len(line) <= width for line in plain(ran.out).splitlines())
 
 
-def test_the_screen_claims_nothing_of_scores(tmp_path):
+def test_the_screen_claims_nothing_of_scores_and_halves_are_weights_too(tmp_path):
     path = saved(tmp_path / "a.npy", shares(2, 2))
     for args in ((), ("--steps",), ("-q", "q0"), ("-f", "bars")):
         out = here("show", path, *args).out
         assert "Weights given by" in out and "no mask; head 0 of" not in out
         assert not [word for word in ("scale", "softmax", "sqrt", "W:") if word in out]
     assert "There are no steps to show" in here("show", path, "--steps").out
+    weights = shares(2, 5, 5).astype(np.float16)
+    close(record(saved(tmp_path / "a.npy", weights))["weights"], weights[0].astype(float))
+    found = record(saved(tmp_path / "b.npy", np.array([[0, 1, 0], [0, 0, 1]])))
+    assert found["weights"] == [[0, 1, 0], [0, 0, 1]]
 
 
 def test_a_large_matrix_keeps_each_rows_strongest_links(tmp_path):
@@ -680,17 +651,6 @@ def test_a_causal_model_of_transformers_is_shown_with_its_mask(model):
     assert found["query_tokens"] == ["The", "café", "is", "unlikely."]
     runs = [[0], [1, 2], [3], [4, 5, 6, 7], [8]]
     close(found["weights"], np.array(joined(causal[0, 0, 3].astype(float), runs))[:4, :4])
-
-
-def test_no_share_is_minus_zero(tmp_path):
-    """Sums of the same numbers in another order differ in their last bits, and their difference may be below zero."""
-    weights = np.random.default_rng(1).random((9, 9))
-    weights[:, 0] = 0
-    weights /= weights.sum(axis=-1, keepdims=True)
-    assert (weights[1:].sum(axis=-1) - weights[1:, 1:].sum(axis=-1)).mean() < 0
-    tokens = ["[CLS]", *"abcdefgh"]
-    path = saved(tmp_path / "a.npz", {"weights": weights, "tokens": np.array(tokens)})
-    assert "with 0.0% of" in here("show", path, "--hide-special").out
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])

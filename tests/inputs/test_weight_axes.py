@@ -25,7 +25,7 @@ def test_a_translator_s_arrays_have_the_tokens_that_are_typed_or_fit(tmp_path):
     assert "--tokens holds 2 tokens" in refused(*decoder, "--tokens", "a b")
 
 
-def test_typed_tokens_overrule_a_files_own_even_broken_ones(tmp_path):
+def test_typed_tokens_overrule_a_files_own_even_broken_ones_and_a_batch_chooses_its_own(tmp_path):
     held = {"weights": shares(2, 3).tolist(), "tokens": ["a", "b"], "context_tokens": ["c", "d"]}
     path = saved(tmp_path / "a.json", held)
     assert "--context-tokens overrules" in refused(path)
@@ -33,6 +33,10 @@ def test_typed_tokens_overrule_a_files_own_even_broken_ones(tmp_path):
     path = saved(tmp_path / "a.json", {"weights": [[1.0]], "tokens": [""]})
     assert "token 0 is empty" in refused(path)
     assert record(path, "--tokens", "a")["key_tokens"] == ["a"]
+    tokens = [["a", "b"], ["c", "d"]]
+    path = saved(tmp_path / "a.json", {"weights": shares(2, 1, 2, 2).tolist(), "tokens": tokens})
+    for n in (0, 1):
+        assert record(path, "--batch", str(n))["query_tokens"] == tokens[n]
 
 
 @pytest.mark.parametrize("text", [0, 1, 2])
@@ -46,13 +50,6 @@ def test_a_typed_batch_makes_the_first_of_three_or_four_axes_the_batch_also_of_e
     layers = {f"layer_{n}": shares(3, 2, 4, 4, seed=n) for n in range(2)}
     found = record(saved(tmp_path / "a.npz", layers), "--batch", str(text), "--layer", "0", "--head", "1")
     close(found["weights"], layers["layer_0"][text, 1])
-
-
-def test_a_batch_chooses_its_tokens_too(tmp_path):
-    tokens = [["a", "b"], ["c", "d"]]
-    path = saved(tmp_path / "a.json", {"weights": shares(2, 1, 2, 2).tolist(), "tokens": tokens})
-    for n in (0, 1):
-        assert record(path, "--batch", str(n))["query_tokens"] == tokens[n]
 
 
 @pytest.mark.parametrize(

@@ -43,11 +43,6 @@ def test_what_attn_writes_is_read_again(args, form, tmp_path):
         assert found["mask_name"] == told["mask_name"]
 
 
-def test_standard_input_needs_no_name():
-    shown = attn("show", "-", input=here("self", "the cat", "-f", "tsv").out)
-    assert shown.out.splitlines()[2:5] == here("self", "the cat").out.splitlines()[2:5]
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -78,11 +73,17 @@ def test_a_bare_matrix_has_no_tokens_until_they_are_typed(name, tmp_path):
     assert record(str(tmp_path / name), "--tokens", "a b c")["key_tokens"] == ["a", "b", "c"]
 
 
-def test_an_empty_cell_is_masked_and_a_zero_is_not(tmp_path):
+def test_an_empty_cell_is_masked_and_a_zero_is_not_and_tables_come_from_streams_and_go_to_heads(tmp_path):
     (tmp_path / "w.csv").write_text("query,a,b,c\na,1,,0\nb,.5,.5,\nc,,0,1\n")
     found = record(str(tmp_path / "w.csv"))
     assert found["mask"] == [[True, False, True], [True, True, False], [False, True, True]]
     assert found["mask_name"] == "as given"
+    path = str(tmp_path / "w.csv")
+    here("self", "the cat sat here", "-e", "random", "--heads", "2", "--head", "all", "-f", "csv", "-o", path)
+    ran = here("heads", "--weights", path)
+    assert (ran.code, ran.err) == (0, "")
+    shown = attn("show", "-", input=here("self", "the cat", "-f", "tsv").out)
+    assert shown.out.splitlines()[2:5] == here("self", "the cat").out.splitlines()[2:5]
 
 
 @pytest.mark.parametrize(
@@ -127,13 +128,6 @@ def test_what_is_no_table_is_not_taken_for_one(data, tmp_path):
     assert "neither JSON nor CSV" in refused(str(tmp_path / "w.bin"))
 
 
-def test_heads_reads_tables_too(tmp_path):
-    path = str(tmp_path / "w.csv")
-    here("self", "the cat sat here", "-e", "random", "--heads", "2", "--head", "all", "-f", "csv", "-o", path)
-    ran = here("heads", "--weights", path)
-    assert (ran.code, ran.err) == (0, "")
-
-
 def links(tokens, others, weights):
     pairs = itertools.product(enumerate(tokens), enumerate(others))
     return [(a, b, weights[i][j]) for (i, a), (j, b) in pairs if not np.isnan(weights[i][j])]
@@ -151,14 +145,10 @@ def test_repeated_words_are_told_apart_by_order(tokens):
     close(made.weights, causal)
 
 
-def test_of_several_readings_the_one_whose_rows_sum_to_one_is_taken():
-    """Six links from a to a are 1 x 6, 2 x 3, 3 x 2 or 6 x 1 weights, or those of three causal rows."""
+def test_of_several_readings_the_one_whose_rows_sum_to_one_is_taken_or_none():
     weights = [[0.9, 0.02, 0.08], [0.7, 0.2, 0.1]]
     made = grid_of(links("aa", "aaa", np.array(weights)), "file")
     assert made.weights == weights
-
-
-def test_what_the_order_does_not_tell_is_refused():
     masked = np.where(np.abs(np.subtract.outer(range(4), range(4))) <= 1, 0.3, np.nan)
     with pytest.raises(InputError, match="repeated"):
         grid_of(links("abba", "abba", masked), "file")

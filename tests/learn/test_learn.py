@@ -162,19 +162,20 @@ def one_row(T, has_link=True):
     )  # fmt: skip
 
 
-def test_the_loss_is_the_cross_entropy_and_its_slope_the_difference():
+def test_the_loss_is_the_cross_entropy_and_with_blend_it_is_enough_to_find_one_of_the_wanted_words():
     T, A = np.array([0.75, 0.25, 0.0]), np.array([0.5, 0.25, 0.25])
     loss, slope = loss_and_gradient(np.tile(A, (1, 1, 3, 1)), one_row(T), 0.0, 0.3)
     assert loss == pytest.approx(-(0.75 * np.log(0.5) + 0.25 * np.log(0.25)))
     np.testing.assert_allclose(slope, np.tile((A - T) / 3, (1, 1, 3, 1)), rtol=1e-12)
-
-
-def test_with_blend_it_is_enough_to_find_one_of_the_wanted_words():
     T, A = [0.5, 0.5, 0.0], np.tile([1.0, 0.0, 0.0], (1, 1, 3, 1))
     loss, slope = loss_and_gradient(A, one_row(T), 1.0, 0.3)
     assert loss == pytest.approx(0) and not slope.any()
     loss, slope = loss_and_gradient(A, one_row(T), 0.5, 0.3)
     assert loss > 0 and slope[0, 0, 0, 1] < 0 < slope[0, 0, 0, 0]
+    assert balances(["relations", "subject", "head"], 1.0) == [0.3, 1.0, 0.3]
+    assert balances(["relations", "object"], 0.2) == [0.2, 0.2]
+    words, _ = lessons()
+    assert learner(words, balance=1.0).balance.tolist() == [0.3, 1.0, 1.0]
 
 
 def test_rows_without_the_relation_count_together_balance_times_as_much_as_those_with_it():
@@ -189,13 +190,6 @@ def test_rows_without_the_relation_count_together_balance_times_as_much_as_those
     for balance in (0.3, 1.0, 2.0):
         loss, _ = loss_and_gradient(A, batch._replace(has_link=has_link, targets=targets), 0.0, balance)
         assert loss == pytest.approx(np.log(n) / (1 + balance))
-
-
-def test_what_nearly_every_word_has_is_not_taught_by_those_that_lack_it():
-    assert balances(["relations", "subject", "head"], 1.0) == [0.3, 1.0, 0.3]
-    assert balances(["relations", "object"], 0.2) == [0.2, 0.2]
-    words, _ = lessons()
-    assert learner(words, balance=1.0).balance.tolist() == [0.3, 1.0, 1.0]
 
 
 def test_adam_moves_as_pytorchs_does(torch):
@@ -229,7 +223,7 @@ def test_before_anything_is_learned_a_relation_that_is_a_distance_is_known():
     assert A[2, 1, range(n - 1), range(1, n)].min() > 0.9
 
 
-def test_a_words_row_is_its_vector_and_an_unknown_words_its_features():
+def test_a_words_row_is_its_vector_or_its_features_and_targets_sum_to_one():
     words, batch = lessons()
     made = learner(words)
     X = made.inputs(batch)
@@ -238,9 +232,6 @@ def test_a_words_row_is_its_vector_and_an_unknown_words_its_features():
     places = [words.places[name] for name in features("Zebras") if name in words.places]
     np.testing.assert_allclose(zebras, made.parameters["start"][places].sum(axis=0), rtol=1e-12)
     assert not X[~batch.is_word].any()
-
-
-def test_targets_sum_to_one_and_a_word_without_the_relation_looks_at_itself():
     words = Vocabulary(table(), 5, 2, HEADS)
     batch = words.batch([words.encode(parsed(line)) for line in LINES])
     np.testing.assert_allclose(
@@ -253,9 +244,6 @@ def test_targets_sum_to_one_and_a_word_without_the_relation_looks_at_itself():
             for i in range(len(sentence.words)):
                 assert set(np.flatnonzero(batch.targets[s, h, i])) == set(wanted.get(i, {i: 1}))
                 assert batch.has_link[s, h, i] == (i in wanted)
-
-
-def test_features_are_shapes_then_endings_then_the_commonest_words():
     names = feature_names(table(), 2, 3)
     assert names[: len(SHAPES)] == list(SHAPES)
     assert set(names[len(SHAPES) : -3]) <= {"-g", "-ng", "-ing", "-lking", "-king", "-s", "-ks"}
@@ -617,22 +605,16 @@ def lengths(shown):
     return [int(row.sum()) for batch in shown for row in batch.is_word]
 
 
-def test_half_of_the_sentences_are_learned_without_their_punctuation(little):
+def test_punctuation_pairs_and_hidden_words_come_as_often_as_they_should(little):
     texts = [f"{DOERS[0]}/NOUN/2/nsubj {DEEDS[0]}/VERB/0/root ./PUNCT/2/punct"] * 400
     for share in (0.0, 0.5, 1.0):
         found = lengths(trainer_and_batches(little, texts, punctuation=share)[1])
         assert len(found) == 400 and set(found) <= {2, 3}
         assert found.count(2) / 400 == pytest.approx(share, abs=0.1)
-
-
-def test_some_sentences_are_learned_as_one_text_with_the_next(little):
     texts = [f"{DOERS[0]}/NOUN/2/nsubj {DEEDS[0]}/VERB/0/root"] * 400
     assert set(lengths(trainer_and_batches(little, texts)[1])) == {2}
     found = lengths(trainer_and_batches(little, texts, pairs=0.3)[1])
     assert sum(found) == 800 and 0.2 < sum(n > 2 for n in found) / len(found) < 0.45
-
-
-def test_a_word_is_hidden_the_oftener_the_rarer_it_is(little):
     made, shown = trainer_and_batches(
         little, [f"{DOERS[0]}/NOUN/2/nsubj {DEEDS[0]}/VERB/0/root"] * 600 + [f"{DOERS[1]}/NOUN/0/root"] * 3
     )

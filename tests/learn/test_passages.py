@@ -27,10 +27,12 @@ def test_records_of_the_same_tokens_are_one_passage(tmp_path, name):
     assert found.tags == ("X", "PUNCT", "X", "X", "PROPN", "PUNCT", "X", "X", "X", "X", "PUNCT")
 
 
-def test_without_punctuation_pronouns_and_names_have_new_places(tmp_path):
+def test_without_punctuation_pronouns_have_new_places_and_without_a_passage_a_file_is_refused(tmp_path):
     bare = passages(tmp_path, SHE, HIM)[0].without_punctuation()
     assert bare.words == ("Anna", "who", "saw", "Bo", "knew", "she", "liked", "him")
     assert bare.antecedents == (Antecedents(5, (0,), ((0, 1), (3, 4))), Antecedents(7, (3,)))
+    with pytest.raises(InputError, match="no passage"):
+        passages(tmp_path, "")
 
 
 @pytest.mark.parametrize(
@@ -55,8 +57,3 @@ def test_a_malformed_record_is_refused_with_its_line(tmp_path, record, said):
     with pytest.raises(InputError) as refused:
         passages(tmp_path, HIM, record)
     assert "line 2" in refused.value.message and said in refused.value.message
-
-
-def test_a_file_without_a_passage_is_refused(tmp_path):
-    with pytest.raises(InputError, match="no passage"):
-        passages(tmp_path, "")

@@ -121,7 +121,7 @@ def test_what_is_taught_is_what_is_right_where_no_name_has_several_words(text):
         assert relation.links_to_learn(sentence) == relation.links(sentence)
 
 
-def test_a_name_of_several_words_is_taught_as_one_whose_words_share_what_is_wanted_the_nearest_most():
+def test_a_name_of_several_words_is_taught_as_one_and_every_head_counts_something():
     text = "John/PROPN/3/nsubj Smith/PROPN/1/flat sang/VERB/0/root old/ADJ/5/amod songs/NOUN/3/obj"
     right, taught = (find(parsed(text)) for find in (RELATIONS[MAIN].links, RELATIONS[MAIN].links_to_learn))
     assert set(right[2]) == {0, 4} and set(taught[2]) == {0, 1, 4}
@@ -129,9 +129,6 @@ def test_a_name_of_several_words_is_taught_as_one_whose_words_share_what_is_want
     assert taught[2][0] + taught[2][1] == pytest.approx(right[2][0])
     assert sum(taught[2].values()) == pytest.approx(sum(right[2].values()))
     assert {query: taught[query] for query in (0, 1, 3, 4)} == {query: right[query] for query in (0, 1, 3, 4)}
-
-
-def test_every_head_counts_something_and_together_those_of_treebanks_count_one():
     for names in (list(RELATIONS), ["subject"], ["next", "head"]):
         counts = dict(zip(names, importance(names), strict=True))
         assert min(counts.values()) > 0
@@ -139,7 +136,7 @@ def test_every_head_counts_something_and_together_those_of_treebanks_count_one()
         assert sum(counts.values()) == pytest.approx(1)
 
 
-def test_a_passage_says_of_marked_pronouns_what_they_stand_for_and_of_no_other_pronoun_anything():
+def test_a_passage_says_what_marked_pronouns_stand_for_and_a_mark_is_neither_row_nor_target():
     words = ("Anna", "told", "him", "that", "she", "sleeps")
     passage = Sentence(words, (-1,) * 6, ("",) * 6, ("X",) * 6, (Antecedents(4, (0,)),))
     relation = RELATIONS["antecedent"]
@@ -149,9 +146,6 @@ def test_a_passage_says_of_marked_pronouns_what_they_stand_for_and_of_no_other_p
     sentence = parsed("Anna/PROPN/2/nsubj sees/VERB/0/root him/PRON/2/obj")
     assert relation.links(sentence) == {} and relation.known_rows(sentence) == [True, True, False]
     assert all(RELATIONS["subject"].known_rows(sentence))
-
-
-def test_a_mark_is_neither_row_nor_target_whatever_it_is_called():
     ratio = "Mix/VERB/0/root salt/NOUN/1/obj ://PUNCT/4/case one/NUM/1/obl"
     assert not any(":" in link for link in links("relations", ratio.replace("://", ":/")))
     shout = "!/PUNCT/0/root at/ADP/3/case him/PRON/1/obl"

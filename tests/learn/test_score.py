@@ -155,7 +155,9 @@ def test_where_all_weights_are_equal_the_first_word_is_the_strongest(layers, tmp
     assert {name: one.count for name, one in by_name.items()} == dict.fromkeys(names, 2)
 
 
-def test_a_head_that_draws_no_link_to_another_word_has_no_precision(tmp_path):
+def test_a_head_without_links_has_no_precision_one_without_words_no_score_and_one_without_a_name_none(
+    tmp_path,
+):
     def itself(name, value):
         made = zeros(name, value)
         if name == "0.b":
@@ -165,9 +167,6 @@ def test_a_head_that_draws_no_link_to_another_word_has_no_precision(tmp_path):
     stack, _ = model(tmp_path, change=itself)
     for one in score(stack, models.table(), SENTENCES, silent):
         assert (one.accuracy, one.precision) == (0, None)
-
-
-def test_a_relation_that_no_word_has_has_no_score(tmp_path):
     stack, _ = model(tmp_path, ["possessor", "subject", "oblique"])
     found = score(stack, models.table(), SENTENCES[:1], silent)
     assert [tuple(one)[:4] for one in (found[0], found[2])] == [
@@ -175,9 +174,6 @@ def test_a_relation_that_no_word_has_has_no_score(tmp_path):
         ("oblique", None, None, 0),
     ]
     assert found[1].count == 1
-
-
-def test_only_heads_that_bear_a_relations_name_are_scored(tmp_path):
     stack, _ = model(tmp_path, ["mine", "object", "Subject"])
     assert [one.name for one in score(stack, models.table(), SENTENCES, silent)] == ["object"]
 

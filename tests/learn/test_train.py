@@ -70,7 +70,7 @@ def test_a_packed_text_gives_the_vectors_of_the_plain_one_whatever_its_name(tmp_
     np.testing.assert_allclose(vectors, same, **CLOSE)
 
 
-def test_a_trained_table_holds_lower_cased_words_most_frequent_first_and_one_length(tmp_path):
+def test_a_trained_table_is_lower_cased_most_frequent_first_of_one_length_and_limited(tmp_path):
     found = open_table(str(trained(tmp_path, "text.txt", TEXT)))
     words = found.words()
     counts = {"the": 3 * (36 * 2 + 3 * 2), "in": 108, "n't": 108, "cat": 27, "bench": 9, "hammer": 3}
@@ -86,9 +86,6 @@ def test_a_trained_table_holds_lower_cased_words_most_frequent_first_and_one_len
     about = json.loads(found.about["settings"])
     assert (about["seed"], about["dim"]) == (SMALL.seed, SMALL.dim)
     assert "text.txt" in found.about["texts"]
-
-
-def test_a_limit_of_words_keeps_the_most_frequent_and_a_least_count_drops_the_rare(tmp_path):
     rare = open_table(
         str(trained(tmp_path, "text.txt", TEXT, TrainSettings(**{**vars(SMALL), "min_count": 9})))
     )
@@ -121,7 +118,7 @@ def test_a_line_of_any_length_is_learned_from_to_its_end(tmp_path):
     assert not np.array_equal(zebra(1), zebra(3)), "what is learned from moves with each pass"
 
 
-def test_finished_vectors_lack_what_all_words_share_and_have_one_length():
+def test_finished_vectors_lack_what_all_words_share_and_progress_never_goes_back(tmp_path):
     draw = np.random.default_rng(0)
     shared = draw.standard_normal(6)
     vectors = draw.standard_normal((200, 6)) + 5 * draw.standard_normal((200, 1)) * shared + 3
@@ -130,6 +127,14 @@ def test_finished_vectors_lack_what_all_words_share_and_have_one_length():
     assert np.abs(done @ shared / np.linalg.norm(shared)).max() < 0.2
     untouched = finish(np.array([[3.0, 0.0], [-3.0, 0.0], [0.0, 4.0], [0.0, -4.0]], np.float32), 0, 1.0)
     assert untouched.tolist() == [[1, 0], [-1, 0], [0, 1], [0, -1]]
+    (tmp_path / "text.txt").write_text(TEXT)
+    seen = []
+    fit([tmp_path / "text.txt"], SMALL, seen.append)
+    phases = list(dict.fromkeys(stage.phase for stage in seen))
+    assert phases == ["vocabulary", "epoch 1 of 2", "epoch 2 of 2"]
+    for phase in phases:
+        done = [stage.done for stage in seen if stage.phase == phase]
+        assert done == sorted(done) and done[0] >= 0 and done[-1] == 1
 
 
 PACKED = gzip.compress(TEXT.encode(), mtime=0)  # the same test for every worker
@@ -176,17 +181,6 @@ def test_what_could_only_fail_after_hours_is_refused_at_once(tmp_path):
                 seen.append,
             )
     assert seen == [] and not (tmp_path / "out.safetensors").exists()
-
-
-def test_progress_tells_of_each_pass_and_never_goes_back(tmp_path):
-    (tmp_path / "text.txt").write_text(TEXT)
-    seen = []
-    fit([tmp_path / "text.txt"], SMALL, seen.append)
-    phases = list(dict.fromkeys(stage.phase for stage in seen))
-    assert phases == ["vocabulary", "epoch 1 of 2", "epoch 2 of 2"]
-    for phase in phases:
-        done = [stage.done for stage in seen if stage.phase == phase]
-        assert done == sorted(done) and done[0] >= 0 and done[-1] == 1
 
 
 def test_the_command_trains_and_says_what_it_wrote(tmp_path):

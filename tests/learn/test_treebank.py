@@ -33,13 +33,24 @@ def columns(number, word="Dogs", governor="0"):
     return "\t".join([number, word, "_", "NOUN", "_", "_", governor, "root", "_", "_"]) + "\n"
 
 
-def test_a_sentence_is_its_words_governors_relations_and_tags(read):
+def test_a_sentence_is_its_words_governors_relations_and_tags_whatever_stands_between_tabs(read):
     (cat, dogs) = read(TEXT)
     assert cat.words == ("The", "cat", "sleeps", ".")
     assert cat.governors == (1, 2, -1, 2), "counted from 0, the root's is -1"
     assert cat.relations == ("det", "nsubj", "root", "punct")
     assert cat.tags == ("DET", "NOUN", "VERB", "PUNCT")
     assert dogs == Sentence(("Dogs", "bark"), (1, -1), ("nsubj", "root"), ("NOUN", "VERB"))
+    whole = columns("0.1", "so", "_") + columns("1", "I", "4") + columns("2-3", "can't", "_")
+    whole += columns("2", "ca", "4") + columns("3", "n't", "4") + columns("4", "swim", "0")
+    whole += columns("4.1", "swum", "_") + columns("4.12", "swam", "_")
+    (found,) = read(whole)
+    assert found.words == ("I", "ca", "n't", "swim")
+    assert found.governors == (3, 3, 3, -1)
+    strange = ["東京", "e\u0301", "a b", "#", "-", "👍🏽", "\u00a0x", "\x1b[31m"]
+    text = "".join(columns(str(i), word) for i, word in enumerate(strange, 1)) + "\n"
+    assert read(text)[0].words == tuple(strange)
+    words = "".join(columns(str(i)) for i in range(1, MOST_WORDS + 1))
+    assert len(read(words)[0].words) == MOST_WORDS
 
 
 def packed(data):
@@ -68,26 +79,6 @@ def packed(data):
 )
 def test_the_same_sentences_come_out_of_every_wrapping(name, data, read):
     assert read(data, name) == SENTENCES
-
-
-def test_multiword_rows_and_empty_rows_are_left_out(read):
-    whole = columns("0.1", "so", "_") + columns("1", "I", "4") + columns("2-3", "can't", "_")
-    whole += columns("2", "ca", "4") + columns("3", "n't", "4") + columns("4", "swim", "0")
-    whole += columns("4.1", "swum", "_") + columns("4.12", "swam", "_")
-    (found,) = read(whole)
-    assert found.words == ("I", "ca", "n't", "swim")
-    assert found.governors == (3, 3, 3, -1)
-
-
-def test_a_word_may_be_anything_between_tabs(read):
-    strange = ["東京", "e\u0301", "a b", "#", "-", "👍🏽", "\u00a0x", "\x1b[31m"]
-    text = "".join(columns(str(i), word) for i, word in enumerate(strange, 1)) + "\n"
-    assert read(text)[0].words == tuple(strange)
-
-
-def test_the_longest_sentence_that_is_read_has_the_most_words(read):
-    words = "".join(columns(str(i)) for i in range(1, MOST_WORDS + 1))
-    assert len(read(words)[0].words) == MOST_WORDS
 
 
 # What is refused

@@ -53,21 +53,11 @@ def test_a_bundled_model_is_smaller_than_a_photograph_and_reads_the_bundled_vect
     assert bundled(name).fingerprint == vectors().fingerprint()
 
 
-def test_all_that_is_learned_fits_into_sixteen_megabytes_and_its_large_models_into_five():
+def test_all_that_is_learned_fits_into_sixteen_megabytes_and_roles_has_one_layer_that_leaves_vectors_alone():
     size = {
         path.stem: path.stat().st_size for path in data_path("roles.safetensors").parent.glob("*.safetensors")
     }
     assert sum(size.values()) <= 16_000_000 and size["roles-deep"] + size["language"] <= 5_000_000
-
-
-@pytest.mark.parametrize("name", ROLES)
-def test_a_bundled_model_has_the_named_heads_and_relations_is_the_main_one(name):
-    # Only layers below can tell what a pronoun stands for.
-    wanted = [head for head in HEADS if head != "antecedent" or name == "roles-deep"]
-    assert [head.name for head in bundled(name).last.heads] == wanted
-
-
-def test_roles_has_one_layer_and_leaves_the_word_vectors_as_they_are():
     stack = bundled("roles")
     trace = trace_self("she likes coffee", Settings(head="subject"))
     assert stack.layers == 1 and stack.W_in is None
@@ -75,6 +65,13 @@ def test_roles_has_one_layer_and_leaves_the_word_vectors_as_they_are():
         trace.x_query, [vectors().find([word])[word] for word in ("she", "likes", "coffee")]
     )
     assert np.array_equal(trace.shown.W_v, np.eye(100))
+
+
+@pytest.mark.parametrize("name", ROLES)
+def test_a_bundled_model_has_the_named_heads_and_relations_is_the_main_one(name):
+    # Only layers below can tell what a pronoun stands for.
+    wanted = [head for head in HEADS if head != "antecedent" or name == "roles-deep"]
+    assert [head.name for head in bundled(name).last.heads] == wanted
 
 
 @pytest.mark.parametrize(("name", "head"), [(name, head) for name in LEAST for head in LEAST[name]])
@@ -106,10 +103,13 @@ def test_the_language_model_copies_by_a_head_for_the_word_before_and_one_for_wha
     assert words_of(told, "stone") == "paper"
 
 
-def test_what_the_animal_did_not_cross_is_not_what_it_means():
+def test_five_layers_see_what_one_layer_cannot_and_what_the_animal_did_not_cross():
     text = "The animal did not cross the street because it was too tired"
     links = dict(looks_at(text, "it", "roles-deep", "antecedent"))
     assert links["animal"] > 2 * links["street"] and max(links, key=links.__getitem__) == "animal"
+    text = "The dog that chased the cat slept"
+    assert words(looks_at(text, "slept", "roles", "subject"))[0] == "cat"
+    assert words(looks_at(text, "slept", "roles-deep", "subject"))[0] == "dog"
 
 
 @pytest.mark.parametrize(
@@ -152,22 +152,13 @@ def test_each_head_answers_its_own_question(text, head, query, found, name):
     assert words(looks_at(text, query, name, head))[0] == found
 
 
-def test_five_layers_see_what_one_layer_cannot():
-    text = "The dog that chased the cat slept"
-    assert words(looks_at(text, "slept", "roles", "subject"))[0] == "cat"
-    assert words(looks_at(text, "slept", "roles-deep", "subject"))[0] == "dog"
-
-
-def test_an_output_is_near_the_words_that_were_looked_at():
+def test_an_output_is_near_the_words_that_were_looked_at_and_across_texts_there_is_no_position_term():
     from attn_cli.pipeline.sources.text import trace_text
 
     for name in ROLES:
         trace = trace_text("self", FOX, None, Settings(projection=name, head="subject"), name_outputs=True)
         jumped = trace.query_tokens.index("jumped")
         assert "fox" in [word for word, _ in trace.output_words[jumped]], name
-
-
-def test_across_two_texts_there_is_no_position_term_and_a_note_says_so():
     for name in ROLES:
         trace = trace_cross("drinks", "she likes her coffee black", Settings(projection=name, head="subject"))
         assert trace.shown.position_scores is None
@@ -196,7 +187,7 @@ def test_explain_takes_the_word_that_the_sentence_turns_on(text, verb, mask):
     assert [trace.query_tokens[i] for i in trace.focus] == [verb]
 
 
-def test_what_a_causal_mask_would_leave_is_said_of_one_layer_and_not_of_several():
+def test_what_a_causal_mask_would_leave_and_what_position_makes_of_the_score_are_told():
     trace, said = explained(FOX)
     shown = re.search(r'"fox" [0-9.]+/[0-9.]+ = ([0-9.]+), "jumped"', said)
     assert shown and "(attn masked)" in said
@@ -204,6 +195,12 @@ def test_what_a_causal_mask_would_leave_is_said_of_one_layer_and_not_of_several(
     assert float(shown[1]) == pytest.approx(masked[trace.key_tokens.index("fox")], abs=6e-4)
     _, said = explained(FOX, projection="roles-deep")
     assert "so could every word in the layers below" in said and "rescaled to sum to one" not in said
+    trace, said = explained(FOX)
+    told = re.search(r"adds ([-0-9.]+) to the score of \"jumped\" and \"fox\": together ([-0-9.]+)\.", said)
+    row, fox = trace.focus[0], trace.key_tokens.index("fox")
+    position, scaled = trace.shown.position_scores[row, fox], trace.shown.scaled_scores[row, fox]
+    assert told and float(told[1]) == pytest.approx(position, abs=6e-4)
+    assert float(told[2]) == pytest.approx(position + scaled, abs=6e-4)
 
 
 @pytest.mark.parametrize("name", ROLES)
@@ -248,14 +245,12 @@ def test_a_score_is_not_told_where_it_was_not_measured(options, how):
     assert f"How often it is right {how} was not measured." in said and "is right for" not in said
 
 
-def test_the_mean_and_a_second_text_change_nothing_in_which_word_is_taken():
+def test_the_mean_and_a_second_text_change_no_focus_and_one_head_s_caption_is_not_that_of_all():
     trace = trace_self(FOX, Settings(head="mean"))
     assert trace.query_tokens[trace.focus[0]] == "jumped"
     trace = trace_cross("Anna sees the boat", "a ship was there", Settings())
     assert trace.query_tokens[trace.focus[0]] == "sees"
 
-
-def test_one_head_of_many_is_not_the_caption_of_all_and_links_are_doubted_only_where_there_are_some():
     def screen(text, **options):
         return render(trace_self(text, Settings(**options)), View(), Terminal())
 
@@ -263,15 +258,6 @@ def test_one_head_of_many_is_not_the_caption_of_all_and_links_are_doubted_only_w
     every = screen(FOX, head="all")
     assert "was taught to look" not in every and "Some may be wrong" in every
     assert "Some may be wrong" not in screen("a", head="all")
-
-
-def test_position_is_told_with_what_it_makes_of_the_score():
-    trace, said = explained(FOX)
-    told = re.search(r"adds ([-0-9.]+) to the score of \"jumped\" and \"fox\": together ([-0-9.]+)\.", said)
-    row, fox = trace.focus[0], trace.key_tokens.index("fox")
-    position, scaled = trace.shown.position_scores[row, fox], trace.shown.scaled_scores[row, fox]
-    assert told and float(told[1]) == pytest.approx(position, abs=6e-4)
-    assert float(told[2]) == pytest.approx(position + scaled, abs=6e-4)
 
 
 @pytest.mark.parametrize("text", [FOX, "The cat sat on the mat", "Children like warm bread"])

@@ -80,7 +80,7 @@ def test_a_whole_model_is_read_with_its_heads_in_order(layers, files):
     assert read_model(settings.projection).layers == layers
 
 
-def test_one_layer_is_the_formula_of_its_docstring_number_by_number(files):
+def test_one_layer_is_the_formula_of_its_docstring_and_steps_multiply_back_to_what_is_shown(files, tmp_path):
     trace = trace_self("a cat sees the big dog", files(1))
     made, X = models.arrays(3, 1), trace.x_query
     np.testing.assert_allclose(X, [models.table().find([w])[w] for w in trace.query_tokens])
@@ -93,9 +93,6 @@ def test_one_layer_is_the_formula_of_its_docstring_number_by_number(files):
         ]
         np.testing.assert_allclose(trace.weights[i], np.exp(z) / np.exp(z).sum(), rtol=1e-10)
     np.testing.assert_allclose(trace.output, trace.weights @ X, rtol=1e-10)
-
-
-def test_steps_multiply_back_to_the_scores_that_are_shown(files):
     record = trace_self(TEXT, files(3)).to_dict(steps=True)
     (head,) = record["heads"]
     X, q, k = (np.array(value) for value in (record["x_query"], head["q"], head["k"]))
@@ -104,9 +101,6 @@ def test_steps_multiply_back_to_the_scores_that_are_shown(files):
     np.testing.assert_allclose(np.array(head["scaled_scores"]), q @ k.T / np.sqrt(2), rtol=1e-9, atol=1e-12)
     masked = np.array(head["scaled_scores"]) + head["position_scores"]
     np.testing.assert_allclose(masked, head["masked_scores"], rtol=1e-9, atol=1e-12)
-
-
-def test_numbers_count_and_not_how_they_are_stored(files, tmp_path):
     exact = trace_self(TEXT, files(3)).weights
     halved = files(
         3, lambda made: made.update({n: v.astype(np.float16) for n, v in made.items() if v.dtype == float})
@@ -304,19 +298,6 @@ def test_no_damage_to_a_file_does_worse_than_refuse_it(layers, files):
     assert 0 < read < 300
 
 
-def test_a_model_of_no_word_at_all_has_nothing_for_an_unknown_word(files):
-    def change(made):
-        made["start.names"] = np.zeros(0, np.uint8)
-        made["start.vectors"] = np.zeros((0, 4))
-
-    settings = files(1, change)
-    try:
-        trace = trace_self(TEXT, settings)
-    except InputError:
-        return
-    assert not trace.x_query[trace.query_tokens.index("cats")].any()
-
-
 def test_a_model_and_vectors_that_do_not_belong_together_are_65_and_both_are_named(files, tmp_path):
     files(1)
     (tmp_path / "w.txt").write_text("the 1 0 0 0\ncat 0 1 0 0\n")
@@ -333,19 +314,6 @@ def test_a_model_and_vectors_that_do_not_belong_together_are_65_and_both_are_nam
         assert model in ran.err and vectors in ran.err and ran.err.count("\n") == 1
     ran = attn("example", "coffee", "-p", "roles", cwd=tmp_path)
     assert (ran.code, ran.out) == (65, "") and "roles" in ran.err and ran.err.count("\n") == 1
-
-
-def test_one_changed_vector_or_word_makes_other_vectors():
-    one = models.table()
-    for other in (
-        models.table("the cat dog sees big an"),
-        models.table("cat the dog sees big a"),
-        models.table(seed=1),
-        models.table(dim=5),
-        one._replace(matrix=one.matrix * 1.001),
-    ):
-        assert other.fingerprint() != one.fingerprint()
-    assert one._replace(name="elsewhere", source="other").fingerprint() == one.fingerprint()
 
 
 @pytest.mark.parametrize(
@@ -383,7 +351,7 @@ def test_a_model_that_is_not_there_is_said_to_be_not_there(name, error):
         named(name)
 
 
-def test_a_file_of_bare_weights_is_a_projection_and_no_learned_model(tmp_path):
+def test_a_file_of_bare_weights_is_no_learned_model_and_one_changed_vector_makes_other_vectors(tmp_path):
     with (tmp_path / "w.safetensors").open("wb") as stream:
         write_safetensors(stream, {f"W_{m}": np.eye(4) for m in "qkv"}, {})
     with pytest.raises(InputError):
@@ -391,6 +359,16 @@ def test_a_file_of_bare_weights_is_a_projection_and_no_learned_model(tmp_path):
     (tmp_path / "v.txt").write_text(models.typed(models.table()))
     settings = Settings(embedding=str(tmp_path / "v.txt"), projection=str(tmp_path / "w.safetensors"))
     assert trace_self("a cat", settings).projection.source == "file"
+    one = models.table()
+    for other in (
+        models.table("the cat dog sees big an"),
+        models.table("cat the dog sees big a"),
+        models.table(seed=1),
+        models.table(dim=5),
+        one._replace(matrix=one.matrix * 1.001),
+    ):
+        assert other.fingerprint() != one.fingerprint()
+    assert one._replace(name="elsewhere", source="other").fingerprint() == one.fingerprint()
 
 
 def test_a_head_is_shown_by_its_name_or_its_number(files):
@@ -436,7 +414,7 @@ def test_a_word_behind_a_causal_mask_changes_nothing_before_it_in_any_layer(file
             assert not np.triu(ours.weights, 1).any()
 
 
-def test_without_its_position_term_a_permuted_text_has_permuted_weights(files):
+def test_without_its_position_term_order_and_sides_change_nothing_nor_does_a_shift_of_its_biases(files):
     def change(made):
         for name in made:
             if name.endswith((".R", ".b")):
@@ -449,8 +427,6 @@ def test_without_its_position_term_a_permuted_text_has_permuted_weights(files):
     permuted = trace_self(" ".join(tokens[i] for i in order), settings).weights
     np.testing.assert_allclose(permuted, straight[np.ix_(order, order)], rtol=1e-9, atol=1e-12)
 
-
-def test_a_text_crossed_with_itself_is_itself_but_for_the_position_term(files):
     def change(made):
         for name in ("0.R", "0.b"):
             made[name] = np.zeros_like(made[name])
@@ -459,15 +435,12 @@ def test_a_text_crossed_with_itself_is_itself_but_for_the_position_term(files):
     np.testing.assert_allclose(
         trace_cross(TEXT, TEXT, settings).weights, trace_self(TEXT, settings).weights, rtol=1e-12
     )
-
-
-def test_a_shift_of_all_position_biases_changes_nothing(files):
     plain = trace_self(TEXT, files(1)).weights
     shifted = files(1, lambda made: made.update({"0.b": made["0.b"] + 5}))
     np.testing.assert_allclose(trace_self(TEXT, shifted).weights, plain, rtol=1e-9)
 
 
-def test_an_unknown_word_starts_from_its_spelling_and_is_reported(files):
+def test_an_unknown_word_starts_from_its_spelling_and_every_word_where_the_model_says_so(files):
     trace = trace_self(TEXT, files(1))
     assert set(trace.unknown) == {"cats", "see", "walking"}
     assert trace.embedding.oov == "model"
@@ -477,9 +450,6 @@ def test_an_unknown_word_starts_from_its_spelling_and_is_reported(files):
         if token in trace.unknown:
             wanted = sum(vectors[name] for name in features(token) if name in vectors)
             np.testing.assert_allclose(trace.x_query[i], wanted, rtol=1e-12)
-
-
-def test_where_the_model_says_so_every_word_starts_from_its_spelling_too(files):
     trace = trace_self("a cat sees cats", files(1, always=True))
     vectors = dict(zip(models.FEATURES, models.arrays(3, 1)["start.vectors"], strict=True))
     for i, token in enumerate(trace.query_tokens):
@@ -487,6 +457,17 @@ def test_where_the_model_says_so_every_word_starts_from_its_spelling_too(files):
         wanted = own + sum(vectors[name] for name in features(token) if name in vectors)
         np.testing.assert_allclose(trace.x_query[i], wanted, rtol=1e-12)
     assert trace.unknown == ("cats",)
+
+    def change(made):
+        made["start.names"] = np.zeros(0, np.uint8)
+        made["start.vectors"] = np.zeros((0, 4))
+
+    settings = files(1, change)
+    try:
+        trace = trace_self(TEXT, settings)
+    except InputError:
+        return
+    assert not trace.x_query[trace.query_tokens.index("cats")].any()
 
 
 @pytest.mark.parametrize("oov", ["zero", "skip", "random", "error"])
@@ -501,11 +482,14 @@ def test_other_ways_with_unknown_words_go_with_a_learned_model(oov, files):
         assert not trace.x_query[trace.query_tokens.index("cats")].any()
 
 
-def test_the_bundled_model_reports_unknown_words_on_the_screen_and_in_json():
+def test_the_bundled_model_reports_unknown_words_and_takes_no_notice_of_case():
     ran = attn("self", "the blorptwix sleeps", "-f", "json")
     record = json.loads(ran.out)
     assert (ran.code, record["unknown"], record["embedding"]["oov"]) == (0, ["blorptwix"], "model")
     assert "blorptwix" in attn("self", "the blorptwix sleeps").out
+    one, other = (trace_self(text, Settings(head="all")) for text in ("THE fox runs", "the Fox runs"))
+    for ours, theirs in zip(one.heads, other.heads, strict=True):
+        np.testing.assert_allclose(ours.weights, theirs.weights, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", BUNDLED)
@@ -523,12 +507,6 @@ def test_words_that_are_looked_up_alike_are_alike_to_a_bundled_model(one, other,
     assert len(first.unknown) == len(second.unknown) == ("cat" in one)
     assert first.query_tokens != second.query_tokens
     for ours, theirs in zip(first.heads, second.heads, strict=True):
-        np.testing.assert_allclose(ours.weights, theirs.weights, rtol=1e-12)
-
-
-def test_to_a_model_that_starts_known_words_from_their_vectors_alone_case_is_all_one():
-    one, other = (trace_self(text, Settings(head="all")) for text in ("THE fox runs", "the Fox runs"))
-    for ours, theirs in zip(one.heads, other.heads, strict=True):
         np.testing.assert_allclose(ours.weights, theirs.weights, rtol=1e-12)
 
 

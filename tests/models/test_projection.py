@@ -28,15 +28,12 @@ def test_the_identity_changes_nothing_and_its_heads_share_the_columns(d, heads):
     assert [head.name for head in layer.heads] == [str(h) for h in range(heads)]
 
 
-def test_random_weights_come_from_the_seed_and_the_number_of_the_head():
+def test_random_weights_come_from_the_seed_and_the_number_of_the_head_and_no_word_begins_with_them():
     d, heads, seed = 6, 3, 5
     for number, head in enumerate(random(d, heads, seed).heads):
         draw = np.random.default_rng([seed, number])
         for W in (head.W_q, head.W_k, head.W_v):
             np.testing.assert_array_equal(W, draw.standard_normal((d, d // heads)) / np.sqrt(d))
-
-
-def test_no_word_begins_with_the_numbers_of_a_weight():
     trace = trace_self("she likes coffee", Settings(embedding="random", dim=4, seed=0, projection="random"))
     W = {round(float(w), 12) for head in trace.heads for w in (2 * head.W_q).ravel()}
     assert not W & {round(float(x), 12) for x in trace.x_query.ravel()}
@@ -96,12 +93,9 @@ def test_the_layer_output_is_the_heads_side_by_side_times_their_weight(layout):
     np.testing.assert_allclose(trace.layer_output, joined @ W_o + b_o, rtol=0, atol=1e-12)
 
 
-def test_scale_follows_the_length_of_one_head_s_queries():
+def test_scale_follows_one_head_s_queries_and_cross_attention_takes_the_rest_from_the_context():
     trace = trace_self("a b c", Settings(embedding="random", dim=8, heads=2))
     assert trace.scale == pytest.approx(1 / np.sqrt(4), abs=1e-15)
-
-
-def test_cross_attention_takes_queries_from_the_text_and_the_rest_from_the_context():
     settings = Settings(embedding="random", dim=6, projection="random", seed=3)
     trace = trace_cross("a b", "c d e", settings)
     head = trace.heads[0]

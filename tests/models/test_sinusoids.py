@@ -27,20 +27,14 @@ def test_an_encoding_is_the_paper_s_formula_number_by_number(n, d):
             assert math.isclose(P[place, column], wanted, abs_tol=1e-12)
 
 
-def test_without_positions_another_order_gives_the_same_weights_in_that_order():
+def test_positions_are_added_from_place_0_and_without_them_order_changes_nothing(at):
     one, other = trace_self("dog bites man", RANDOM), trace_self("man bites dog", RANDOM)
     np.testing.assert_allclose(one.weights, other.weights[::-1, ::-1], rtol=0, atol=1e-12)
-
-
-def test_positions_are_added_to_the_vectors_of_both_sides_from_place_0():
     plain = trace_cross("a b", "c d e", RANDOM)
     moved = trace_cross("a b", "c d e", replace(RANDOM, positions="sinusoidal"))
     np.testing.assert_allclose(moved.x_query, plain.x_query + sinusoidal(2, 6), rtol=0, atol=1e-12)
     np.testing.assert_allclose(moved.x_key, plain.x_key + sinusoidal(3, 6), rtol=0, atol=1e-12)
     assert moved.placed is not None and plain.placed is None
-
-
-def test_the_json_holds_what_x_is_the_sum_of():
     ran = here("self", "a b c", "-e", "random", "--positions", "sinusoidal", "-f", "json", "--steps")
     record = json.loads(ran.out)
     total = np.add(record["words_query"], record["encodings_query"])
@@ -48,9 +42,6 @@ def test_the_json_holds_what_x_is_the_sum_of():
     assert record["positions"] == "sinusoidal"
     record = json.loads(here("self", "a b c", "-e", "random", "-f", "json", "--steps").out)
     assert (record["positions"], record["words_query"], record["encodings_key"]) == ("none", None, None)
-
-
-def test_the_walk_shows_the_sum_with_numbers_that_add_up():
     out = here(
         *("explain", "a b c", "-e", "random", "--positions", "sinusoidal", "--round", "2", "-q", "b"),
         *("--only", "positions"),
@@ -60,6 +51,11 @@ def test_the_walk_shows_the_sum_with_numbers_that_add_up():
     said = out[out.index("so its first number becomes") :].split()
     before, after = float(said[5]), float(said[9].rstrip("."))
     assert math.isclose(before + 0.84, after, abs_tol=1e-9)
+    (at / "qkv.json").write_text('{"Q": [[1.0]], "K": [[1.0], [2.0]], "V": [[1.0], [2.0]]}')
+    record = json.loads(here("compute", "qkv.json", "--positions", "sinusoidal", "-f", "json").out)
+    assert any("--positions" in note for note in record["notes"])
+    ran = here("self", "a b", "--round", "5")
+    assert ran.code == 2 and "--round" in ran.err
 
 
 @pytest.mark.parametrize("model", [None, "roles", "roles-deep"])
@@ -69,12 +65,6 @@ def test_beside_a_learned_model_positions_are_told_to_be_no_part_of_it(model):
     record = json.loads(ran.out)
     assert record["projection"]["name"] == (model or "identity")
     assert any("learned" in note or "identity" in note for note in record["notes"])
-
-
-def test_positions_without_x_are_told_to_count_for_nothing(at):
-    (at / "qkv.json").write_text('{"Q": [[1.0]], "K": [[1.0], [2.0]], "V": [[1.0], [2.0]]}')
-    record = json.loads(here("compute", "qkv.json", "--positions", "sinusoidal", "-f", "json").out)
-    assert any("--positions" in note for note in record["notes"])
 
 
 @pytest.mark.parametrize("digits", [0, 1, 2, 4])
@@ -93,8 +83,3 @@ def test_what_is_recomputed_from_rounded_inputs_is_what_is_shown(digits, options
     exps = np.exp(scores - scores.max(axis=1, keepdims=True))
     weights = exps / exps.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(record["weights"], weights, rtol=0, atol=1e-9)
-
-
-def test_rounding_more_digits_than_are_shown_is_refused():
-    ran = here("self", "a b", "--round", "5")
-    assert ran.code == 2 and "--round" in ran.err

@@ -30,13 +30,10 @@ def close(found, expected, within=1e-6):
     np.testing.assert_allclose(found, expected, rtol=0, atol=within)
 
 
-def test_the_tail_of_the_normal_distribution_is_that_of_the_standard_library():
+def test_activations_and_the_tail_of_the_normal_distribution_are_those_of_their_formulas():
     x = np.concatenate([np.linspace(0, 12, 4001), [0.0, 1e-9, 1e18]]).astype(np.float32)
     close(tail(x), [math.erfc(n / math.sqrt(2)) / 2 for n in x], 3e-7)
     assert (tail(x[x >= 15]) == 0).all()
-
-
-def test_the_activations_are_those_of_their_formulas():
     x = np.linspace(-12, 12, 481).astype(np.float32)
     logistic = [1 / (1 + math.exp(-n)) for n in x]
     close(ACTIVATIONS["gelu"](x), [n * 0.5 * math.erfc(-n / math.sqrt(2)) for n in x], 5e-7)
@@ -60,7 +57,7 @@ def test_a_layer_norm_centres_and_an_rms_norm_does_not():
     close(rms_norm_1(x, gain - 1, None, 1e-5), rms_norm(x, gain, None, 1e-5), 1e-5)
 
 
-def test_rotary_scores_depend_on_the_distance_alone():
+def test_rotary_scores_depend_on_the_distance_alone_and_llama3_slows_the_slow_turns():
     rotary = Rotary(1e4, 6)
     q, k = some(1, 1, 1, 8), some(1, 1, 1, 8)
 
@@ -72,9 +69,6 @@ def test_rotary_scores_depend_on_the_distance_alone():
     assert abs(score(9, 4) - score(9, 5)) > 1e-3
     np.testing.assert_array_equal(rotary.rotate(q, np.array([[7]]))[..., 6:], q[..., 6:])
     close(rotary.rotate(q, np.array([[0]])), q)
-
-
-def test_llama3_slows_the_slow_turns_and_leaves_the_fast_ones():
     plain = Rotary(1e4, 64).frequencies()
     slowed = Rotary(1e4, 64, llama3=(8.0, 1.0, 4.0, 1000.0)).frequencies()
     seen = 1000 * plain / (2 * math.pi)
@@ -87,15 +81,9 @@ def test_llama3_slows_the_slow_turns_and_leaves_the_fast_ones():
         and (slowed[between] * 8 > plain[between]).all()
     )
     close(Rotary(1e4, 64, factor=4.0).frequencies() * 4, plain)
-
-
-def test_sinusoids_are_of_length_one_a_pair():
     found = sinusoids(20, 12)
     close(found[:, :6] ** 2 + found[:, 6:] ** 2, 1)
     close(found[3, 0], math.sin(3))
-
-
-def test_near_distances_have_a_bucket_each_and_far_ones_share():
     both = relative_position_buckets(300, 300, 32, 128, True)
     assert both[0, 0] == 0 and both[10, 3] == 7 and both[3, 10] == 16 + 7
     assert both[200, 0] == both[299, 0] == 15 and both[0, 299] == 31

@@ -24,7 +24,9 @@ def kept(hub, name="models--org--model", ref=REVISION, snapshots=(REVISION,)):
     return str(hub / name / "snapshots" / REVISION)
 
 
-def test_the_cache_is_where_the_environment_says(monkeypatch, tmp_path):
+def test_a_name_is_the_snapshot_that_main_names_where_the_environment_says_and_a_folder_is_itself(
+    monkeypatch, tmp_path
+):
     monkeypatch.setenv("HOME", str(tmp_path))
     for name, value, expected in (
         ("HOME", str(tmp_path), tmp_path / ".cache/huggingface/hub"),
@@ -34,9 +36,7 @@ def test_the_cache_is_where_the_environment_says(monkeypatch, tmp_path):
     ):
         monkeypatch.setenv(name, value)
         assert cache_folder() == str(expected)
-
-
-def test_a_name_is_the_snapshot_that_main_names(monkeypatch, tmp_path):
+    assert find_folder(str(tmp_path)) == str(tmp_path)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     other = "f" * 40
     folder = kept(tmp_path, snapshots=(REVISION, other))
@@ -45,10 +45,6 @@ def test_a_name_is_the_snapshot_that_main_names(monkeypatch, tmp_path):
     assert find_folder("gpt2") == folder
     folder = kept(tmp_path, "models--one", ref=None)
     assert find_folder("one") == folder
-
-
-def test_a_folder_is_itself(tmp_path):
-    assert find_folder(str(tmp_path)) == str(tmp_path)
 
 
 def test_what_the_cache_does_not_have_is_refused_with_what_to_do(monkeypatch, tmp_path):

@@ -19,14 +19,11 @@ def test_what_is_not_an_object_is_refused(text, tmp_path):
         read_config(written(tmp_path, text))
 
 
-def test_a_missing_or_giant_config_is_refused(tmp_path):
+def test_a_missing_a_giant_or_a_quantised_config_is_refused(tmp_path):
     with pytest.raises(FileError):
         read_config(str(tmp_path))
     with pytest.raises(FileError, match="above the limit"):
         read_config(written(tmp_path, " " * (1 << 23)))
-
-
-def test_quantised_weights_are_refused_by_their_method(tmp_path):
     text = json.dumps({"model_type": "llama", "quantization_config": {"quant_method": "gptq\x1b[31m"}})
     with pytest.raises(InputError, match=r"quantised \(gptq\^\[") as found:
         read_config(written(tmp_path, text))
@@ -45,21 +42,15 @@ VALUES = Config(
 )
 
 
-def test_a_value_is_what_it_says():
+def test_a_value_is_what_it_says_its_default_where_absent_and_unknown_where_not_declared():
     assert VALUES.whole("n") == 8 and VALUES.number("x") == 0.5 and VALUES.number("n") == 8
     assert VALUES.flag("yes") is True and VALUES.word("s") == "a" and VALUES.each("list", 2) == [1, 2]
     assert VALUES.part("part").whole("n") == 3 and VALUES.shared("n", 24) == 3
-
-
-def test_an_absent_value_is_the_default_and_null_can_be_told_from_it():
     assert VALUES.whole("absent") == 6 and VALUES.has("absent") and VALUES.part("gone").whole("n") == 9
     assert not VALUES.has("other") and not VALUES.has("sliding_window")
     for ask in (VALUES.has, VALUES.whole):
         with pytest.raises(InputError, match=r"none is null\. It must be left out, or a value such as 5"):
             ask("none")
-
-
-def test_a_key_that_is_not_declared_is_not_there_and_is_told():
     assert not VALUES.has("stray")
     with pytest.raises(KeyError):
         VALUES.whole("stray")

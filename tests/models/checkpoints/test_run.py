@@ -111,15 +111,12 @@ def test_memory_is_that_of_one_matrix_whatever_the_number_of_layers(tmp_path):
     assert largest < peak < 3 * largest, "20 MB of embeddings and 19 MB of layers are not held"
 
 
-def test_a_model_that_has_no_head_gives_attention_and_no_logits(tmp_path):
+def test_what_has_no_head_or_no_known_family_is_refused(tmp_path):
     with Checkpoint(saved(tmp_path, GPT2 | {"tie_word_embeddings": False}, gpt2())) as checkpoint:
         run = checkpoint.run(texts([IDS]))
         assert len(list(run.steps())) == 2
         with pytest.raises(InputError, match="no language-model head"):
             run.logits()
-
-
-def test_an_unknown_family_is_refused_and_the_known_ones_listed(tmp_path):
     with pytest.raises(InputError) as found:
         Checkpoint(saved(tmp_path, {"model_type": "gpt3\x1b"}, gpt2()))
     assert "gpt3^[" in str(found.value) and all(name in found.value.hint for name in FAMILIES)

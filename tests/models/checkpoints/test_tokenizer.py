@@ -217,15 +217,9 @@ def test_a_hostile_file_is_refused_soon_in_one_line(case, tokenizers, tmp_path, 
     assert TextEncoder(str(tmp_path), "gpt2").encode("a").ids == (0,)
 
 
-def test_a_text_that_cannot_be_encoded_is_refused(tokenizers, tmp_path):
-    byte_pairs(tmp_path, BYTES, MERGES)
-    with pytest.raises(InputError, match="cannot encode the text"):
-        TextEncoder(str(tmp_path), "gpt2").encode("a\ud800b")
-    with pytest.raises(InputError, match="no tokens"):
-        TextEncoder(str(tmp_path), "gpt2").encode("")
-
-
-def test_sentencepiece_is_refused_with_a_line_that_converts_it(tokenizers, tmp_path):
+def test_texts_that_cannot_be_encoded_and_sentencepiece_are_refused_with_a_line_that_converts_it(
+    tokenizers, tmp_path
+):
     (tmp_path / "tokenizer.model").write_bytes(b"\x0a\x0e")
     with pytest.raises(FileError, match=r"tokenizer\.model") as found:
         TextEncoder(str(tmp_path), "llama")
@@ -237,6 +231,11 @@ def test_sentencepiece_is_refused_with_a_line_that_converts_it(tokenizers, tmp_p
     (tmp_path / "vocab.txt").symlink_to("vocab.txt")
     with pytest.raises(FileError, match=r"no tokenizer\.json"):
         TextEncoder(str(tmp_path), "marian")
+    byte_pairs(tmp_path, BYTES, MERGES)
+    with pytest.raises(InputError, match="cannot encode the text"):
+        TextEncoder(str(tmp_path), "gpt2").encode("a\ud800b")
+    with pytest.raises(InputError, match="no tokens"):
+        TextEncoder(str(tmp_path), "gpt2").encode("")
 
 
 def test_one_process_answers_every_thread_and_is_started_again_after_its_death(model):

@@ -97,21 +97,15 @@ def test_with_one_query_the_corner_and_the_polarity_of_a_mask_are_told_apart(at)
     assert judged(at, record, weights=np.round(everything, 2)).likely == "causal-corner"
 
 
-def test_what_changes_nothing_is_no_mistake(at):
+def test_what_changes_nothing_is_no_mistake_and_two_explanations_are_both_candidates(at):
     # Scores that are equal stay so, divided or not; K and V that are the same can be swapped.
     record = {"Q": [[1.0, 1.0]], "K": [[1.0, 2.0], [2.0, 1.0]], "V": [[1.0, 2.0], [2.0, 1.0]]}
     assert judged(at, record, scores=[[3, 3]], weights=[[0.5, 0.5]], k=record["V"], v=record["K"]).ok
-
-
-def test_two_explanations_are_both_candidates(at):
     # d_k is 4. Undivided scores are 2 and 0; those of the values, divided by 2, are 2 and 0 as well.
     record = {"Q": [[2.0, 0, 0, 0]], "K": [[1.0, 0, 0, 0], [0, 0, 0, 0]], "V": [[2.0, 0, 0, 0], [0, 0, 0, 0]]}
     found = judged(at, record, weights=softmax(np.array([[2.0, 0.0]])))
     assert found.candidates == ("no-scaling", "k-v-swapped") and found.likely is None
     assert found.first.step == "weights" and found.first.cell == (0, 0)
-
-
-def test_the_digits_given_tell_apart_what_the_tolerance_would_not(at):
     weights = softmax(SCORES)
     assert judged(at, QKV, tol=0.05, weights=np.round(weights, 4)).likely == "no-scaling"
 
@@ -130,13 +124,7 @@ def test_an_inverted_mask_is_named_whatever_a_softmax_over_nothing_gave(fill, wi
     assert judged(at, QKV | {"mask": "causal"}, **answer).likely == "mask-inverted"
 
 
-def test_an_inverted_mask_shows_in_masked_scores_too(at):
-    masked = np.where(np.tri(4, dtype=bool), -1e9, SCORES / 3**0.5)
-    found = judged(at, QKV | {"mask": "causal"}, masked_scores=masked)
-    assert (found.likely, found.first.step, found.first.cell) == ("mask-inverted", "masked_scores", (0, 0))
-
-
-def test_a_softmax_over_masked_columns_is_named_where_it_gave_nan(at):
+def test_a_softmax_over_masked_columns_or_the_whole_matrix_is_over_the_wrong_axis(at):
     record = {"Q": numbers(1, 2, 3), "K": numbers(2, 4, 3), "V": numbers(3, 4, 3), "mask": "causal"}
     masked = np.where(np.tri(2, 4, dtype=bool), record["Q"] @ record["K"].T / 3**0.5, -np.inf)
     with np.errstate(invalid="ignore"):
@@ -144,10 +132,10 @@ def test_a_softmax_over_masked_columns_is_named_where_it_gave_nan(at):
     assert np.isnan(weights[:, 2:]).all()
     output = weights @ record["V"]
     assert judged(at, record, weights=weights, output=output).likely == "softmax-axis"
-
-
-def test_a_softmax_over_the_whole_matrix_is_over_the_wrong_axis(at):
     assert judged(at, QKV, weights=softmax(SCORES.ravel() / 3**0.5).reshape(4, 4)).likely == "softmax-axis"
+    masked = np.where(np.tri(4, dtype=bool), -1e9, SCORES / 3**0.5)
+    found = judged(at, QKV | {"mask": "causal"}, masked_scores=masked)
+    assert (found.likely, found.first.step, found.first.cell) == ("mask-inverted", "masked_scores", (0, 0))
 
 
 def test_scores_that_were_divided_and_then_not_used_are_no_scaling(at):
