@@ -57,32 +57,26 @@ def file(tmp_path):
 
 
 @FORMATS
-def test_every_format_gives_the_same_matrices_whatever_the_name_of_the_file(written, file):
+def test_every_format_gives_the_same_matrices_by_small_letters_too_and_notes_unknown_names(written, file):
     arrays = {"X": X, "W_q": W, "W_k": W, "W_v": W, "b_q": [1.0, 2.0, 3.0]}
     given = read_given(file(written(arrays), "given.whatever"))
     assert {name: array.tolist() for name, array in given.arrays.items()} == arrays
     assert all(array.dtype == np.float64 for array in given.arrays.values())
-
-
-@FORMATS
-def test_small_letters_are_accepted_for_q_k_and_v(written, file):
     given = read_given(file(written({"q": X, "k": X, "v": X})))
     assert sorted(given.arrays) == ["K", "Q", "V"]
-
-
-@FORMATS
-def test_unknown_names_are_ignored_and_noted(written, file):
     given = read_given(file(written({"X": X, "colour": X})))
     assert given.ignored == ("colour",)
     assert any("colour" in note for note in trace_matrices("compute", given, Settings()).notes)
 
 
-def test_of_many_unknown_names_a_note_has_eight(file):
+def test_json_may_begin_with_anything_and_of_many_unknown_names_a_note_has_eight(file):
     others = {f"n{n}\x1b[2J": X for n in range(30)}
     given = read_given(file(json.dumps({"X": X, **others})))
     assert len(given.ignored) == 30
     (note,) = (note for note in trace_matrices("compute", given, Settings()).notes if "Ignored" in note)
     assert note.endswith("n7^[[2J and 22 more.") and "\x1b" not in note
+    assert read_given(file('{"meta":{"by": "me"}, "X": [[1]]}')).arrays["X"].tolist() == [[1.0]]
+    assert read_given(file(b"\xef\xbb\xbf" + b'{"X": [[1]]}')).arrays["X"].tolist() == [[1.0]]
 
 
 def test_a_record_or_an_npz_may_say_tokens_heads_layout_score_and_mask_and_settings_beat_it(file):
@@ -235,11 +229,6 @@ def test_a_bad_file_of_matrices_is_refused_and_named(what, file):
 def test_a_fault_is_named_by_its_place(text, said, file):
     with pytest.raises(InputError, match=said):
         read_given(file(text))
-
-
-def test_json_may_have_an_object_as_its_first_value_and_a_byte_order_mark(file):
-    assert read_given(file('{"meta":{"by": "me"}, "X": [[1]]}')).arrays["X"].tolist() == [[1.0]]
-    assert read_given(file(b"\xef\xbb\xbf" + b'{"X": [[1]]}')).arrays["X"].tolist() == [[1.0]]
 
 
 @pytest.mark.parametrize(

@@ -62,12 +62,17 @@ def close(found, expected):
     np.testing.assert_allclose(np.array(found, float), expected, rtol=0, atol=1e-12)
 
 
-def test_what_attn_prints_can_be_piped_into_show():
+def test_what_attn_prints_can_be_piped_into_show_and_keeps_its_arithmetic(tmp_path):
     ran = shell(f'attn self "{FOX}" -f json --steps | attn show -')
     assert (ran.code, ran.err) == (0, "")
     table = attn("self", FOX).out
     assert ran.out.splitlines()[:13] == table.splitlines()[:13]
     assert "given by standard input" in ran.out
+    path = saved(tmp_path / "a.json", here("self", FOX, "-f", "json", "--steps").out)
+    shown, own = (here(*command, "-q", "jumped").out for command in (("show", path), ("self", FOX)))
+    part = own[own.index("One row by hand") : own.index("The weights")]
+    assert "distance = " in part and part in shown
+    assert "6. Values" in here("show", path, "--steps").out
 
 
 @pytest.mark.parametrize(
@@ -125,14 +130,6 @@ def test_a_record_shows_its_own_numbers_again_with_and_without_steps(args, tmp_p
             assert again["score"] is again["scale"] is again["temperature"] is again["output"] is None
         if args[0] != "example" and "-q" not in args:
             keeps_promises(again)
-
-
-def test_a_record_with_steps_keeps_its_arithmetic(tmp_path):
-    path = saved(tmp_path / "a.json", here("self", FOX, "-f", "json", "--steps").out)
-    shown, own = (here(*command, "-q", "jumped").out for command in (("show", path), ("self", FOX)))
-    part = own[own.index("One row by hand") : own.index("The weights")]
-    assert "distance = " in part and part in shown
-    assert "6. Values" in here("show", path, "--steps").out
 
 
 @pytest.mark.parametrize(
@@ -226,7 +223,7 @@ def test_a_batch_of_several_texts_is_asked_which_and_lists_its_tokens_text_by_te
     assert record(single)["query_tokens"] == tokens[0]
 
 
-def test_layers_saved_one_by_one_are_put_in_the_order_of_their_numbers(tmp_path):
+def test_layers_saved_one_by_one_are_put_in_order_and_of_several_arrays_one_is_to_be_named(tmp_path):
     layers = {f"layer_{n}": shares(1, 2, 3, 3, seed=n) for n in range(11)}
     path = saved(tmp_path / "a.npz", dict(sorted(layers.items())) | {"tokens": np.array(["a", "b", "c"])})
     assert sorted(layers)[2] == "layer_10"
@@ -240,9 +237,6 @@ def test_layers_saved_one_by_one_are_put_in_the_order_of_their_numbers(tmp_path)
     assert "lacks a layer" in refused(saved(tmp_path / "c.npz", layers))
     layers["layer_4"] = shares(1, 2, 3, 4)
     assert "(1, 2, 3, 4)" in refused(saved(tmp_path / "d.npz", layers))
-
-
-def test_of_several_arrays_one_is_to_be_named(tmp_path):
     arrays = {"encoder_attentions": shares(2, 1, 2, 3, 3), "cross_attentions": shares(2, 1, 2, 4, 3)}
     path = saved(tmp_path / "a.npz", arrays)
     assert "encoder_attentions, cross_attentions" in refused(path)
@@ -431,7 +425,7 @@ def test_a_mask_is_named_by_hand_or_by_file_and_must_be_kept(at):
     assert (found["mask_name"], found["mask"]) == ("as given", window.tolist())
 
 
-def test_rows_of_nan_are_fully_masked_rows_and_never_printed(at):
+def test_rows_that_do_not_sum_to_one_are_counted_and_rows_of_nan_fully_masked(at, tmp_path):
     weights = shares(2, 3, 3)
     weights[:, 1] = np.nan
     saved(at / "a.npy", weights)
@@ -445,9 +439,6 @@ def test_rows_of_nan_are_fully_masked_rows_and_never_printed(at):
     weights[1, 1] = 1 / 3
     found = record(saved(at / "b.npy", weights))
     assert found["mask"] is None and found["weights"][1] == [0, 0, 0], "another head looks"
-
-
-def test_rows_that_do_not_sum_to_one_are_counted_and_shown_as_they_are(tmp_path):
     weights = shares(2, 3, 3)
     weights[1, 0] *= 0.5
     weights[1, 2] *= 0.9
@@ -613,7 +604,7 @@ def model(tmp_path_factory):
     return folder, both, first, torch.stack(causal).numpy()
 
 
-def test_attention_saved_from_transformers_is_shown_with_its_tokens(model):
+def test_attention_saved_from_transformers_is_shown_with_its_tokens_padding_and_mask(model):
     folder, _, first, _ = model
     args = (str(folder / "first.npy"), "--tokens", str(folder / "first.json"))
     for layer in range(3):
@@ -628,9 +619,6 @@ def test_attention_saved_from_transformers_is_shown_with_its_tokens(model):
     close(found["weights"], joined(first[2, 0, 0].astype(float), RUNS))
     assert "not sum to one" not in str(found["notes"])
     assert "walking" in here("show", *args, "--join-pieces", "--hide-special").out
-
-
-def test_padding_of_a_batch_from_transformers_is_masked(model):
     folder, both, _, _ = model
     args = (str(folder / "both.npy"), "--batch", "1", "--tokens", str(folder / "second.json"))
     found = record(*args)
@@ -638,9 +626,6 @@ def test_padding_of_a_batch_from_transformers_is_masked(model):
     close(found["weights"], both[2, 1, 0])
     assert found["mask"] == [[True] * 4 + [False] * 4] * 8
     assert record(*args, "--hide-special")["key_tokens"] == ["the", "cat"]
-
-
-def test_a_causal_model_of_transformers_is_shown_with_its_mask(model):
     folder, _, _, causal = model
     tokens = ["The", "Ġcaf", "Ã©", "Ġis", "Ġun", "like", "ly", ".", "<|endoftext|>"]
     args = (str(folder / "gpt.npz"), "--tokens", json.dumps(tokens))
@@ -654,17 +639,13 @@ def test_a_causal_model_of_transformers_is_shown_with_its_mask(model):
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
-def test_safetensors_in_half_precision_are_shown(kind, tmp_path):
+def test_safetensors_in_half_precision_are_shown_and_computed_with(kind, tmp_path):
     weights = shares(2, 3, 40, 40).astype(np.float32)
     half = as_bfloat16(weights) if kind == "bfloat16" else weights.astype(np.float16)
     (tmp_path / "a.safetensors").write_bytes(safetensors({"attentions": half}))
     found = record(str(tmp_path / "a.safetensors"), "--head", "1", "--layer", "0")
     np.testing.assert_allclose(found["weights"], weights[0, 1], rtol=2**-7, atol=1e-6)
     assert not any("sum to one" in note for note in found["notes"])
-
-
-@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
-def test_matrices_in_half_precision_are_computed_with(kind, tmp_path):
     X = np.array([[1, 0.5], [-0.25, 2], [0, 1]], np.float32)  # exact in both
     half = as_bfloat16(X) if kind == "bfloat16" else X.astype(np.float16)
     (tmp_path / "a.safetensors").write_bytes(safetensors({"Q": half, "K": half, "V": half}))

@@ -409,17 +409,8 @@ def test_the_command_writes_a_model_of_several_treebanks_that_the_others_read(li
     half = whole.index("\n\n", len(whole) // 2) + 2
     (little / "train.conllu").write_text(whole[:half])
     (little / "rest.conllu.xz").write_bytes(lzma.compress(whole[half:].encode()))
-    train = [
-        "learn",
-        "train",
-        "train.conllu",
-        "rest.conllu.xz",
-        "--dev",
-        "dev.conllu",
-        "-o",
-        "my model.safetensors",
-    ]
-    ran = attn(*train, *OPTIONS, "--epochs", "6", "--rate", "0.02", cwd=little)
+    train = ["train.conllu", "rest.conllu.xz", "--dev", "dev.conllu", "-o", "my model.safetensors"]
+    ran = attn("learn", "train", *train, *OPTIONS, "--epochs", "6", "--rate", "0.02", cwd=little)
     assert (ran.code, ran.out) == (0, ""), ran.err
     assert "epoch 1:" in ran.err and "epoch 6:" in ran.err and "my model.safetensors" in ran.err
     file = ["-p", "./my model.safetensors", "-e", VECTOR_FILE]
@@ -510,14 +501,8 @@ def test_sentences_too_long_to_learn_from_are_not_all_there_may_be(little):
 
 
 def started(folder, *args):
-    return subprocess.Popen(
-        [*COMMAND, "learn", "train", *args],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=surroundings(),
-        text=True,
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([*COMMAND, "learn", "train", *args], cwd=folder, env=surroundings(), **pipes)
 
 
 def interrupted_at(process, phrase):
@@ -551,39 +536,30 @@ posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 
 
 @posix
-def test_an_interrupt_after_a_whole_pass_is_130_and_leaves_a_model_and_says_so(little):
+@pytest.mark.parametrize(
+    ("phrase", "args", "files"),
+    [
+        ("epoch 3:", [*OPTIONS, "--epochs", "10000"], {}),
+        ("scoring", ["--dev", "dev.conllu", *OPTIONS, "--epochs", "1"], {"dev": (12_000, 3)}),
+        ("epoch 1 of", ["-e", VECTOR_FILE], {"train": (3000, 2, 60)}),  # before the first pass is whole
+    ],
+)
+def test_an_interrupt_is_130_and_leaves_the_last_whole_pass_and_says_so_or_changes_nothing(
+    phrase, args, files, little
+):
     (little / "old.safetensors").write_bytes(b"old")
-    process = started(little, "train.conllu", *OPTIONS, "--epochs", "10000", "-o", "old.safetensors")
-    code, rest = interrupted_at(process, "epoch 3:")
-    assert code == 130
-    assert "interrupted" in rest and "wrote old.safetensors" in rest
+    for name, size in files.items():
+        (little / f"{name}.conllu").write_text(conllu(*little_language(*size)))
+    code, rest = interrupted_at(started(little, "train.conllu", *args, "-o", "old.safetensors"), phrase)
+    assert code == 130 and set(os.listdir(little)) == {
+        *(VECTOR_FILE, "train.conllu", "dev.conllu", "old.safetensors")
+    }
+    if phrase == "epoch 1 of":
+        assert "wrote" not in rest and (little / "old.safetensors").read_bytes() == b"old"
+        return
+    assert "wrote old.safetensors" in rest and ("interrupted" in rest or phrase == "scoring")
     works(little, "old.safetensors")
-    assert read_model(str(little / "old.safetensors")).facts["epochs"] >= 3
-    assert set(os.listdir(little)) == {VECTOR_FILE, "train.conllu", "dev.conllu", "old.safetensors"}
-
-
-@posix
-def test_an_interrupt_in_the_first_pass_is_130_and_changes_nothing(little):
-    (little / "old.safetensors").write_bytes(b"old")
-    (little / "train.conllu").write_text(conllu(*little_language(3000, 2, longest=60)))
-    process = started(little, "train.conllu", "-e", VECTOR_FILE, "-o", "old.safetensors")
-    code, rest = interrupted_at(process, "epoch 1 of")
-    assert code == 130 and "wrote" not in rest
-    assert (little / "old.safetensors").read_bytes() == b"old"
-    assert set(os.listdir(little)) == {VECTOR_FILE, "train.conllu", "dev.conllu", "old.safetensors"}
-
-
-@posix
-def test_an_interrupt_while_the_finished_model_is_scored_leaves_it_and_says_so(little):
-    (little / "dev.conllu").write_text(conllu(*little_language(12_000, 3)))
-    process = started(
-        little, "train.conllu", "--dev", "dev.conllu", *OPTIONS, "--epochs", "1", "-o", "new.safetensors"
-    )
-    code, rest = interrupted_at(process, "scoring")
-    assert code == 130
-    works(little, "new.safetensors")
-    assert set(os.listdir(little)) == {VECTOR_FILE, "train.conllu", "dev.conllu", "new.safetensors"}
-    assert "wrote new.safetensors" in rest
+    assert read_model(str(little / "old.safetensors")).facts["epochs"] >= (3 if phrase == "epoch 3:" else 1)
 
 
 def trainer_and_batches(little, texts, dev=(), **changes):

@@ -155,9 +155,13 @@ def test_where_all_weights_are_equal_the_first_word_is_the_strongest(layers, tmp
     assert {name: one.count for name, one in by_name.items()} == dict.fromkeys(names, 2)
 
 
-def test_a_head_without_links_has_no_precision_one_without_words_no_score_and_one_without_a_name_none(
-    tmp_path,
-):
+def test_where_weights_are_zeros_the_first_word_is_strongest_and_progress_goes_up(tmp_path):
+    stack, _ = model(tmp_path)
+    seen = []
+    score(stack, models.table(), SENTENCES * 40, seen.append)
+    assert [stage.done for stage in seen] == sorted({stage.done for stage in seen})
+    assert seen[-1].done == 1 and seen[-1].words == 40 * sum(len(s.words) for s in SENTENCES)
+
     def itself(name, value):
         made = zeros(name, value)
         if name == "0.b":
@@ -176,14 +180,6 @@ def test_a_head_without_links_has_no_precision_one_without_words_no_score_and_on
     assert found[1].count == 1
     stack, _ = model(tmp_path, ["mine", "object", "Subject"])
     assert [one.name for one in score(stack, models.table(), SENTENCES, silent)] == ["object"]
-
-
-def test_progress_goes_up_to_the_end(tmp_path):
-    stack, _ = model(tmp_path)
-    seen = []
-    score(stack, models.table(), SENTENCES * 40, seen.append)
-    assert [stage.done for stage in seen] == sorted({stage.done for stage in seen})
-    assert seen[-1].done == 1 and seen[-1].words == 40 * sum(len(s.words) for s in SENTENCES)
 
 
 @pytest.fixture
@@ -221,7 +217,7 @@ def test_the_json_has_the_shape_that_the_design_states(how, files):
     assert none == dict.fromkeys(Score._fields) | {"name": "possessor", "count": 0, "precision": 0}
 
 
-def test_the_table_shows_every_head_and_a_dash_where_no_word_has_the_relation(files):
+def test_the_table_shows_every_head_and_a_model_without_a_relations_name_is_65(files):
     ran = attn(*SCORE, cwd=files)
     assert ran.code == 0 and ran.err == ""
     lines = ran.out.splitlines()
@@ -242,6 +238,9 @@ def test_the_table_shows_every_head_and_a_dash_where_no_word_has_the_relation(fi
         f"{one.content:.3f}",
         str(one.count),
     ]
+    models.write(files / "model.safetensors", models.arrays(2), models.table(), ["one", "two"])
+    ran = attn(*SCORE, cwd=files)
+    assert (ran.code, ran.out) == (65, "") and ran.err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -264,12 +263,6 @@ def test_what_cannot_be_scored_is_refused(args, code, said, files):
     ran = attn("learn", "score", "-e", "v.txt", *args, cwd=files)
     assert (ran.code, ran.out) == (code, ""), ran.err
     assert said in ran.err and ran.err.count("\n") == 1 and "Traceback" not in ran.err
-
-
-def test_a_model_without_a_head_that_bears_a_relations_name_is_65(files):
-    models.write(files / "model.safetensors", models.arrays(2), models.table(), ["one", "two"])
-    ran = attn(*SCORE, cwd=files)
-    assert (ran.code, ran.out) == (65, "") and ran.err.count("\n") == 1
 
 
 SIMPLE = (

@@ -46,14 +46,11 @@ def trained(tmp_path, name, data, settings=SMALL, output="out.safetensors"):
     return tmp_path / output
 
 
-def test_the_same_text_and_seed_give_the_same_bytes_and_another_seed_gives_others(tmp_path):
+def test_the_same_text_and_seed_give_the_same_bytes_packed_or_plain_whatever_the_name(tmp_path):
     first = trained(tmp_path, "text.txt", TEXT, output="a.safetensors").read_bytes()
     assert trained(tmp_path, "text.txt", TEXT, output="b.safetensors").read_bytes() == first
     other = TrainSettings(**{**vars(SMALL), "seed": 4})
     assert trained(tmp_path, "text.txt", TEXT, other, output="c.safetensors").read_bytes() != first
-
-
-def test_a_packed_text_gives_the_vectors_of_the_plain_one_whatever_its_name(tmp_path):
     plain = open_table(str(trained(tmp_path, "text.txt", TEXT, output="plain.safetensors")))
     for name, pack in (("text.gz", gzip.compress), ("text.xz", lzma.compress), ("text", gzip.compress)):
         packed = open_table(str(trained(tmp_path, name, pack(TEXT.encode()))))
@@ -94,7 +91,7 @@ def test_a_trained_table_is_lower_cased_most_frequent_first_of_one_length_and_li
     assert len(few.words()) <= 10 and few.words()[0] == "the"
 
 
-def test_words_that_keep_the_same_company_are_near_each_other(tmp_path):
+def test_words_of_one_company_are_near_each_other_and_lines_are_learned_from_to_their_ends(tmp_path):
     settings = TrainSettings(dim=16, window=3, negative=5, epochs=60, sample=0, min_count=1)
     found = open_table(str(trained(tmp_path, "text.txt", TEXT, settings)))
     cat = found.find(["cat"])["cat"]
@@ -102,9 +99,6 @@ def test_words_that_keep_the_same_company_are_near_each_other(tmp_path):
     assert min(cosines[word] for word in ("dog", "fox", "hen")) > max(
         cosines[w] for w in ("hammer", "saw", "drill")
     )
-
-
-def test_a_line_of_any_length_is_learned_from_to_its_end(tmp_path):
     words = [f"word{i % 97}" for i in range(11_000)]
     words[10_400:10_410] = ["zebra", "stripe"] * 5
     (tmp_path / "line.txt").write_text(" ".join(words) + "\n")
@@ -157,13 +151,10 @@ def test_a_text_that_cannot_be_learned_from_is_refused_and_nothing_is_written(na
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_too_rare_words_are_refused_with_what_to_try(tmp_path):
+def test_what_could_only_fail_after_hours_is_refused_at_once_with_what_to_try(tmp_path):
     with pytest.raises(InputError) as refused:
         trained(tmp_path, "text.txt", "a b c\n", TrainSettings(min_count=5))
     assert "--min-count" in refused.value.hint
-
-
-def test_what_could_only_fail_after_hours_is_refused_at_once(tmp_path):
     with pytest.raises(FileError):
         train_file([str(tmp_path / "missing.txt")], str(tmp_path / "out.safetensors"), SMALL, silent)
     (tmp_path / "text.txt").write_text(TEXT)

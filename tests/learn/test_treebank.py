@@ -167,7 +167,7 @@ def test_nonsense_is_refused_at_once(name, data, read):
         read(data, name)
 
 
-def test_no_damage_to_a_treebank_does_worse_than_refuse_it(read):
+def test_no_damage_does_worse_than_refuse_and_what_is_no_regular_file_is_not_read(read, tmp_path):
     draw = random.Random(1)
     for _ in range(200):
         damaged = bytearray(TEXT.encode())
@@ -186,9 +186,6 @@ def test_no_damage_to_a_treebank_does_worse_than_refuse_it(read):
                 n = len(one.words)
                 assert len(one.governors) == len(one.relations) == len(one.tags) == n
                 assert all(-1 <= above < n and above != i for i, above in enumerate(one.governors))
-
-
-def test_what_is_no_regular_file_is_not_read(tmp_path):
     for path in (tmp_path / "missing.conllu", tmp_path, "/dev/zero"):
         with pytest.raises(FileError):
             read_treebank(str(path))

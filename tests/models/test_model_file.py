@@ -235,7 +235,7 @@ def test_facts_of_another_kind_do_no_harm(facts, form, files, tmp_path):
         json.loads(ran.out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
 
 
-def test_names_of_heads_are_shown_and_never_obeyed(files, tmp_path):
+def test_names_of_heads_are_shown_and_never_obeyed_and_a_file_cut_anywhere_is_refused(files, tmp_path):
     names = ["\x1b[31mred\n", "[/b]\u202e", "every"]
     files(1, names=names)
     for args in (
@@ -250,9 +250,6 @@ def test_names_of_heads_are_shown_and_never_obeyed(files, tmp_path):
         assert ran.code == (2 if "nobody" in args else 0), ran.err
         assert not {"\x1b", "\u202e"} & set(ran.out + ran.err)
         assert "[/b]" in (ran.out + ran.err).replace("\\", "")
-
-
-def test_a_file_cut_anywhere_is_refused(files):
     settings = files(3)
     path = Path(settings.projection)
     whole = path.read_bytes()
@@ -371,7 +368,7 @@ def test_a_file_of_bare_weights_is_no_learned_model_and_one_changed_vector_makes
     assert one._replace(name="elsewhere", source="other").fingerprint() == one.fingerprint()
 
 
-def test_a_head_is_shown_by_its_name_or_its_number(files):
+def test_a_head_is_shown_by_its_name_or_its_number_and_not_said_to_be_scored(files, tmp_path):
     base = vars(files(1))
     for number, name in enumerate(NAMES[1]):
         by_name, by_number = (
@@ -384,9 +381,13 @@ def test_a_head_is_shown_by_its_name_or_its_number(files):
     np.testing.assert_allclose(
         mean.weights, np.mean([head.weights for head in together.heads], axis=0), rtol=1e-12
     )
+    files(1, facts={"about": {"relations": "to its neighbour"}, "trained_on": ["mine.conllu"]})
+    ran = attn("explain", "a cat", "-p", "m.safetensors", "-e", "v.txt", "--steps", cwd=tmp_path)
+    assert "was trained with attn learn train on a treebank (mine)" in ran.out
+    assert "How often it is right was not measured." in ran.out and "is right for" not in ran.out
 
 
-def test_a_layer_below_has_numbered_heads_and_reads_what_is_below_it(files):
+def test_a_layer_below_has_numbered_heads_reads_what_is_below_it_and_sees_nothing_behind_a_mask(files):
     base = vars(files(3))
     traces = [trace_self(TEXT, Settings(**{**base, "layer": layer})) for layer in range(3)]
     assert [trace.head_names for trace in traces] == [("0", "1"), ("0", "1"), ("relations", "mine")]
@@ -401,9 +402,6 @@ def test_a_layer_below_has_numbered_heads_and_reads_what_is_below_it(files):
         X = below.x_query + below.layer_output  # then the norm and the network of each word by itself
         assert X.shape == above.x_query.shape and not np.allclose(X, above.x_query)
     assert traces[2].layer_output is None and traces[0].layer_output is not None
-
-
-def test_a_word_behind_a_causal_mask_changes_nothing_before_it_in_any_layer(files):
     base = vars(files(3))
     for layer in range(3):
         settings = Settings(**{**base, "layer": layer, "head": "all"})
@@ -557,10 +555,3 @@ def test_a_model_that_takes_other_numbers_a_word_is_refused_by_every_command(com
 def test_a_word_has_one_spelling_while_learning_and_afterwards(one, other):
     words = Vocabulary(models.table("o'clock don't isn't he's she's cafés decafés"), 20, 5, ["subject"])
     assert features(one) == features(other) and words.spelling(one) == words.spelling(other) != []
-
-
-def test_a_head_that_was_not_scored_is_said_not_to_have_been(files, tmp_path):
-    files(1, facts={"about": {"relations": "to its neighbour"}, "trained_on": ["mine.conllu"]})
-    ran = attn("explain", "a cat", "-p", "m.safetensors", "-e", "v.txt", "--steps", cwd=tmp_path)
-    assert "was trained with attn learn train on a treebank (mine)" in ran.out
-    assert "How often it is right was not measured." in ran.out and "is right for" not in ran.out

@@ -54,16 +54,13 @@ def test_weights_as_out_in_are_their_transposes_as_in_out(heads):
             np.testing.assert_allclose(np.hstack(parts), whole, rtol=0, atol=1e-12)
 
 
-def test_a_square_unsymmetric_weight_is_not_read_transposed():
+def test_heads_attend_on_their_own_columns_and_no_weight_is_read_transposed():
     W = np.array([[0.0, 1.0], [0.0, 0.0]])  # x W moves the first number to the second place
     X = [[3.0, 5.0]]
     for layout, q in (("in-out", [[0.0, 3.0]]), ("out-in", [[5.0, 0.0]])):
         trace = trace_matrices("compute", given(X=X, W_q=W, W_k=W, W_v=W, layout=layout), Settings())
         assert trace.heads[0].q.tolist() == q
         assert trace.projection.layout == layout
-
-
-def test_heads_attend_on_their_own_columns():
     X = some(4, 6)
     W = [some(6, 6, seed=n) for n in (1, 2, 3)]
     trace = trace_matrices(

@@ -82,7 +82,7 @@ def test_each_side_is_what_attn_self_gives_and_the_difference_is_second_minus_fi
     assert abs(mover["to"] - mover["from"]) == max(abs(d) for row in found["difference"] for d in row)
 
 
-def test_a_cell_that_one_side_masks_has_no_difference_and_is_counted():
+def test_a_cell_that_one_side_masks_has_no_difference_and_each_value_is_compared_with_the_first():
     found = record("--vary", "mask=none,causal")
     assert [one["kind"] for one in found["records"]] == ["self", "masked"]
     for i, row in enumerate(found["difference"]):
@@ -91,6 +91,14 @@ def test_a_cell_that_one_side_masks_has_no_difference_and_is_counted():
     out = screen("--vary", "mask=none,causal")
     assert "15 links are masked with causal alone" in plain(" ".join(out.split()))
     assert "masked is not a weight of zero" in " ".join(out.split())
+    found = record("--vary", "t=1,0.5,2")
+    assert found["values"] == [1, 0.5, 2]
+    assert found["difference"] is None and found["largest_mover"] is None
+    for change, value in zip(found["changes"], ("0.5", "2"), strict=True):
+        pair = record("--vary", f"t=1,{value}")
+        assert_alike(change["largest_mover"], pair["largest_mover"])
+        assert pair["summary"] in found["summary"]
+    assert "The difference" not in screen("--vary", "t=1,0.5,2")
 
 
 def test_queries_with_another_strongest_key_are_named_and_a_query_narrows_both_sides():
@@ -108,17 +116,6 @@ def test_queries_with_another_strongest_key_are_named_and_a_query_narrows_both_s
     found = record("--vary", "score=scaled,dot", "--context", "likes coffee", text="she")
     assert [one["kind"] for one in found["records"]] == ["cross", "cross"]
     assert found["records"][0]["key_tokens"] == ["likes", "coffee"]
-
-
-def test_three_values_are_each_compared_with_the_first():
-    found = record("--vary", "t=1,0.5,2")
-    assert found["values"] == [1, 0.5, 2]
-    assert found["difference"] is None and found["largest_mover"] is None
-    for change, value in zip(found["changes"], ("0.5", "2"), strict=True):
-        pair = record("--vary", f"t=1,{value}")
-        assert_alike(change["largest_mover"], pair["largest_mover"])
-        assert pair["summary"] in found["summary"]
-    assert "The difference" not in screen("--vary", "t=1,0.5,2")
 
 
 def test_the_sentence_says_the_entropy_and_the_largest_mover_in_numbers():

@@ -198,7 +198,7 @@ def test_weights_sum_to_one_and_the_answer_lies_between_the_values(pairs, T, sco
     assert [rung.weights.max() for rung in found.ladder] == sorted(r.weights.max() for r in found.ladder)
 
 
-def test_doubling_every_vector_makes_scores_fourfold_and_leaves_cosines(tmp_path):
+def test_doubling_every_vector_makes_scores_fourfold_and_cosines_need_not_agree_with_scores(tmp_path):
     words = {"a": [1, 2], "b": [0.5, -1], "c": [3, 0.25]}
     files = [tmp_path / "one.txt", tmp_path / "two.txt"]
     for factor, file in enumerate(files, 1):
@@ -210,6 +210,10 @@ def test_doubling_every_vector_makes_scores_fourfold_and_leaves_cosines(tmp_path
     assert two["cosines"] == pytest.approx(one["cosines"])
     one, two = (record(*asked, "cosine", "-e", str(file)) for file in files)
     assert two["weights"][0] == pytest.approx(one["weights"][0])
+    (tmp_path / "v.txt").write_text("q 1 0\nnear 1 0.1\nlong 9 9\n")
+    found = record("q", "near=1", "long=2", "-e", str(tmp_path / "v.txt"))
+    assert found["nearest"]["key"] == "near" and found["summary"][0]["key"] == "long"
+    assert any("largest weight is that of long, the largest cosine that of near" in n for n in found["notes"])
 
 
 def test_it_is_attention_the_same_weights_as_cross_attention_without_a_projection():
@@ -230,7 +234,7 @@ def test_pairs_are_cut_at_their_first_equals_sign_and_the_last_of_a_doubled_key_
         assert record("colour", f"color={odd}", "hue=1")["values"] == [odd, "1"]
 
 
-def test_the_query_may_come_from_standard_input_and_on_a_terminal_help_is_shown():
+def test_the_query_may_come_from_standard_input_and_the_pairs_from_a_file(at):
     wanted = record("colour", *CAR)
     for args in (CAR, ("-", *CAR)):
         ran = attn("lookup", *args, "-f", "json", input="colour\n")
@@ -239,9 +243,6 @@ def test_the_query_may_come_from_standard_input_and_on_a_terminal_help_is_shown(
     for args in ([], CAR):
         ran = terminal("lookup", *args)
         assert ran.code == 2 and "Usage: attn lookup" in ran.out and "Example" in ran.out
-
-
-def test_a_dictionary_comes_from_a_file_too_and_what_is_typed_comes_after(at):
     (at / "car.json").write_text('{"color": "black", "top speed": 250}')
     found = record("colour", "--from", "car.json", "color=red")
     assert found["key_tokens"] == ["color", "top speed"] and found["values"] == ["red", "250"]
@@ -301,7 +302,7 @@ def test_a_key_without_a_vector_is_found_as_written_and_a_query_without_one_says
     assert "no key is near" in here("lookup", "zzxq", *CAR).out
 
 
-def test_oov_says_what_becomes_of_words_without_a_vector():
+def test_oov_masks_and_projections_count_as_they_do_in_a_text(at):
     zero = record("colour", "zzxq color=1", "hue=2", "--steps")
     assert zero["x_key"][0] == pytest.approx([x / 2 for x in vector("color")])
     skip = record("colour", "zzxq color=1", "zzxq=2", "hue=3", "--oov", "skip", "--steps")
@@ -310,6 +311,12 @@ def test_oov_says_what_becomes_of_words_without_a_vector():
     assert any("Skipped" in note for note in skip["notes"])
     assert record("zzxq", "zzxq=2", "hue=3", "--oov", "random")["nearest"]["key"] == "zzxq"
     assert record("colour", "colr=1", "hue=3", "--oov", "nearest")["replaced"]
+    W = np.eye(100)[:, :2].tolist()
+    (at / "w.json").write_text(json.dumps({"W_q": W, "W_k": W, "W_v": W}))
+    found = record("colour", *CAR, "-p", "w.json")
+    q, keys = vector("colour")[:2], [vector(key)[:2] for key in found["key_tokens"]]
+    assert found["weights"][0] == pytest.approx(softmax([q @ k / math.sqrt(2) for k in keys]))
+    assert record("colour", *CAR, "-p", "random", "--heads", "2", "--head", "mean")["head"] == "mean"
 
 
 def test_help_needs_no_numpy_and_offers_no_option_that_makes_no_sense_for_a_dictionary():
@@ -319,15 +326,6 @@ def test_help_needs_no_numpy_and_offers_no_option_that_makes_no_sense_for_a_dict
     assert not [
         option for option in ("--query", "--layer", "--full", "--pad", "--positions") if option in ran.stdout
     ]
-
-
-def test_a_projection_from_a_file_and_a_random_one_with_heads_work(at):
-    W = np.eye(100)[:, :2].tolist()
-    (at / "w.json").write_text(json.dumps({"W_q": W, "W_k": W, "W_v": W}))
-    found = record("colour", *CAR, "-p", "w.json")
-    q, keys = vector("colour")[:2], [vector(key)[:2] for key in found["key_tokens"]]
-    assert found["weights"][0] == pytest.approx(softmax([q @ k / math.sqrt(2) for k in keys]))
-    assert record("colour", *CAR, "-p", "random", "--heads", "2", "--head", "mean")["head"] == "mean"
 
 
 def test_a_mask_hides_keys_and_hidden_keys_have_no_share(at):
@@ -351,13 +349,6 @@ def test_delimited_output_holds_the_weights(kind, cut):
     header, row = (line.split(cut) for line in here("lookup", "colour", *CAR, "-f", kind).out.splitlines())
     assert header == ["query", "brand", "model", "color"] and row[0] == "colour"
     assert_alike([float(cell) for cell in row[1:]], record("colour", *CAR)["weights"][0])
-
-
-def test_where_score_and_cosine_disagree_both_are_named(tmp_path):
-    (tmp_path / "v.txt").write_text("q 1 0\nnear 1 0.1\nlong 9 9\n")
-    found = record("q", "near=1", "long=2", "-e", str(tmp_path / "v.txt"))
-    assert found["nearest"]["key"] == "near" and found["summary"][0]["key"] == "long"
-    assert any("largest weight is that of long, the largest cosine that of near" in n for n in found["notes"])
 
 
 EVIL = ("[red]", "</td>", "\x1b[31m", "\u202eevil", r"\input{x}", "😀 :smile:", "w" * 5000)

@@ -103,7 +103,7 @@ def test_one_word_one_place_or_two_words_at_once_are_swapped_also_in_a_context()
     assert_alike(found["records"], sides)
 
 
-def test_the_same_rows_are_shown_before_and_after_and_an_unknown_word_is_said():
+def test_the_same_rows_are_shown_before_and_after_and_the_library_swaps_too():
     found = record("--swap", "fox=dog", "-q", "fox")
     assert [side["query_rows"] for side in found["records"]] == [[3], [3]]
     assert [side["query_tokens"] for side in found["records"]] == [["fox"], ["dog"]]
@@ -122,6 +122,11 @@ def test_the_same_rows_are_shown_before_and_after_and_an_unknown_word_is_said():
             assert_alike([float(one[f"{name}_{side}"]) for side in ("before", "after")], key[name])
         assert_alike(float(one["difference"]), key["weights"][1] - key["weights"][0])
     assert '"fox" has' in ran.err
+    found = swap("self", FOX, None, Settings(), [Swap("fox", "rock")])
+    assert found.traces[1].query_tokens == tuple(ROCK.split())
+    assert found.labels == ("before", "after")
+    with pytest.raises(UsageError):
+        parse_swaps(["fox"])
 
 
 @pytest.mark.parametrize(
@@ -147,11 +152,3 @@ def test_the_same_rows_are_shown_before_and_after_and_an_unknown_word_is_said():
 )
 def test_what_cannot_be_swapped_is_wrong_usage(args, said):
     assert said in refused(*args)
-
-
-def test_the_library_swaps_too():
-    found = swap("self", FOX, None, Settings(), [Swap("fox", "rock")])
-    assert found.traces[1].query_tokens == tuple(ROCK.split())
-    assert found.labels == ("before", "after")
-    with pytest.raises(UsageError):
-        parse_swaps(["fox"])

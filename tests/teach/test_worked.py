@@ -50,7 +50,7 @@ def held(found, wanted, what):
     np.testing.assert_allclose(np.array(found, float), wanted, rtol=0, atol=1e-9, err_msg=what)
 
 
-def test_every_block_of_expected_numbers_is_held_by_a_test():
+def test_every_block_of_expected_numbers_is_held_by_a_test_and_examples_take_their_inputs():
     for name in NAMES[:4]:
         expected = worked(name)["expected"]
         blocks = {block for example, block, _ in BLOCKS if example == name}
@@ -59,6 +59,27 @@ def test_every_block_of_expected_numbers_is_held_by_a_test():
         else:
             assert blocks | ELSEWHERE.get(name, set()) == set(expected)
             assert all(set(expected[block]) == PARTS for block in blocks)
+    inputs, expected = worked("a2")["inputs"], worked("a2")["expected"]["unscaled"]
+    record = run("example", "a2", "-q", inputs["focus"])
+    row = inputs["tokens"].index(inputs["focus"])
+    assert record["weights"] == [run("example", "a2")["weights"][row]]
+    held(record["weights"], [expected["weights"][row]], "weights")
+    held(record["output"], [expected["output"][row]], "output")
+    for name in ("day1", "coffee", "coffee-notebook", "a2"):
+        inputs, record = worked(name)["inputs"], run("example", name)
+        (head,) = record["heads"]
+        for mine, theirs in (
+            ("Q", "q"),
+            ("K", "k"),
+            ("V", "v"),
+            ("W_q", "W_q"),
+            ("W_k", "W_k"),
+            ("W_v", "W_v"),
+        ):
+            if mine in inputs:
+                assert head[theirs] == inputs[mine]
+        assert "X" not in inputs or record["x_query"] == inputs["X"]
+        assert "tokens" not in inputs or record["query_tokens"] == inputs["tokens"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -114,30 +135,6 @@ def test_coffee_s_cross_attention_comes_from_files_that_somebody_typed(tmp_path)
     assert (record["query_tokens"], record["key_tokens"]) == (["she"], ["likes", "coffee"])
     by_hand = run("self", "she likes coffee", *files)
     held(by_hand["weights"], worked("coffee")["expected"]["scaled"]["weights"], "the same from files")
-
-
-def test_examples_take_the_inputs_of_their_texts_and_one_row_is_its_row():
-    inputs, expected = worked("a2")["inputs"], worked("a2")["expected"]["unscaled"]
-    record = run("example", "a2", "-q", inputs["focus"])
-    row = inputs["tokens"].index(inputs["focus"])
-    assert record["weights"] == [run("example", "a2")["weights"][row]]
-    held(record["weights"], [expected["weights"][row]], "weights")
-    held(record["output"], [expected["output"][row]], "output")
-    for name in ("day1", "coffee", "coffee-notebook", "a2"):
-        inputs, record = worked(name)["inputs"], run("example", name)
-        (head,) = record["heads"]
-        for mine, theirs in (
-            ("Q", "q"),
-            ("K", "k"),
-            ("V", "v"),
-            ("W_q", "W_q"),
-            ("W_k", "W_k"),
-            ("W_v", "W_v"),
-        ):
-            if mine in inputs:
-                assert head[theirs] == inputs[mine]
-        assert "X" not in inputs or record["x_query"] == inputs["X"]
-        assert "tokens" not in inputs or record["query_tokens"] == inputs["tokens"]
 
 
 def test_manchester_has_its_tokens_ids_and_shapes():

@@ -1,7 +1,6 @@
 """A checkpoint written by hand is run: the arithmetic in plain loops, what is read, and what is refused."""
 
 import math
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from attn_cli.models.checkpoints.run import Checkpoint, texts
 from attn_cli.models.checkpoints.weights import Weights
 from tests.alike import FLOAT32
 from tests.models.checkpoints.by_hand import GPT2, gpt2, safetensors, saved
-from tests.thorough import takes_long
 
 IDS = [1, 5, 2, 2]
 
@@ -52,7 +50,7 @@ def close(found, expected, within=1e-5):
     np.testing.assert_allclose(found, expected, rtol=0, atol=within)
 
 
-def test_a_small_gpt2_is_computed_as_plain_loops_compute_it(tmp_path):
+def test_a_checkpoint_in_shards_is_the_same_and_as_plain_loops_compute_it(tmp_path):
     T = gpt2()
     layers, logits = by_loops(T, IDS)
     with Checkpoint(saved(tmp_path, GPT2, T)) as checkpoint:
@@ -62,6 +60,22 @@ def test_a_small_gpt2_is_computed_as_plain_loops_compute_it(tmp_path):
             close(steps.attended.weights[0], layers[n])
             close(steps.attended.weights @ steps.ready.v, steps.attended.output)
         close(run.logits()[0], logits, 1e-4)
+    import json
+
+    T = gpt2()
+    with Checkpoint(saved(tmp_path / "whole", GPT2, T)) as checkpoint:
+        expected = checkpoint.run(texts([IDS])).logits()
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(GPT2))
+    names = sorted(T)
+    files = {name: f"model-{n % 3}.safetensors" for n, name in enumerate(names)}
+    for file in set(files.values()):
+        own = {name: T[name] for name in names if files[name] == file}
+        (folder / file).write_bytes(safetensors(own))
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+    with Checkpoint(str(folder)) as checkpoint:
+        np.testing.assert_allclose(checkpoint.run(texts([IDS])).logits(), expected, atol=FLOAT32)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -91,36 +105,6 @@ def test_layers_above_the_one_asked_for_are_not_read(tmp_path, monkeypatch):
         assert not any("mlp" in name or "c_proj" in name for name in read), "nor what follows attention"
         with pytest.raises(InputError, match=r"no tensor h\.1\.ln_1\.weight"):
             checkpoint.run(texts([IDS])).layer(1)
-
-
-@takes_long
-def test_memory_is_that_of_one_matrix_whatever_the_number_of_layers(tmp_path):
-    d = 256
-    config = GPT2 | {"n_embd": d, "n_layer": 6, "n_head": 4}
-    T = gpt2(d=d, layers=6, vocabulary=20_000)
-    folder = saved(tmp_path, config, {name: array * np.float32(0.05) for name, array in T.items()})
-    largest = 4 * 4 * d * d
-    with Checkpoint(folder) as checkpoint:
-        checkpoint.run(texts([IDS])).layer(1)  # what is loaded once is not counted
-        tracemalloc.start()
-        run = checkpoint.run(texts([IDS]))
-        for steps in run.steps():
-            del steps
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-    assert largest < peak < 3 * largest, "20 MB of embeddings and 19 MB of layers are not held"
-
-
-def test_what_has_no_head_or_no_known_family_is_refused(tmp_path):
-    with Checkpoint(saved(tmp_path, GPT2 | {"tie_word_embeddings": False}, gpt2())) as checkpoint:
-        run = checkpoint.run(texts([IDS]))
-        assert len(list(run.steps())) == 2
-        with pytest.raises(InputError, match="no language-model head"):
-            run.logits()
-    with pytest.raises(InputError) as found:
-        Checkpoint(saved(tmp_path, {"model_type": "gpt3\x1b"}, gpt2()))
-    assert "gpt3^[" in str(found.value) and all(name in found.value.hint for name in FAMILIES)
-    assert "Did you mean gpt2?" in found.value.hint
 
 
 @pytest.mark.parametrize(
@@ -183,7 +167,7 @@ def test_numbers_beyond_float32_are_refused_by_their_layer(bad, tmp_path):
         list(checkpoint.run(texts([IDS])).steps())
 
 
-def test_what_cannot_be_run_is_refused(tmp_path):
+def test_what_cannot_be_run_is_refused_as_what_has_no_head_or_family(tmp_path):
     with Checkpoint(saved(tmp_path, GPT2, gpt2())) as checkpoint:
         with pytest.raises(InputError, match="no token 6"):
             checkpoint.run(texts([[6]])).layer(0)
@@ -198,22 +182,12 @@ def test_what_cannot_be_run_is_refused(tmp_path):
     for none in ([], [[]], [[1], []]):
         with pytest.raises(InputError, match="no tokens"):
             texts(none)
-
-
-def test_a_checkpoint_in_shards_is_the_same(tmp_path):
-    import json
-
-    T = gpt2()
-    with Checkpoint(saved(tmp_path / "whole", GPT2, T)) as checkpoint:
-        expected = checkpoint.run(texts([IDS])).logits()
-    folder = tmp_path / "shards"
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(GPT2))
-    names = sorted(T)
-    files = {name: f"model-{n % 3}.safetensors" for n, name in enumerate(names)}
-    for file in set(files.values()):
-        own = {name: T[name] for name in names if files[name] == file}
-        (folder / file).write_bytes(safetensors(own))
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
-    with Checkpoint(str(folder)) as checkpoint:
-        np.testing.assert_allclose(checkpoint.run(texts([IDS])).logits(), expected, atol=FLOAT32)
+    with Checkpoint(saved(tmp_path, GPT2 | {"tie_word_embeddings": False}, gpt2())) as checkpoint:
+        run = checkpoint.run(texts([IDS]))
+        assert len(list(run.steps())) == 2
+        with pytest.raises(InputError, match="no language-model head"):
+            run.logits()
+    with pytest.raises(InputError) as found:
+        Checkpoint(saved(tmp_path, {"model_type": "gpt3\x1b"}, gpt2()))
+    assert "gpt3^[" in str(found.value) and all(name in found.value.hint for name in FAMILIES)
+    assert "Did you mean gpt2?" in found.value.hint

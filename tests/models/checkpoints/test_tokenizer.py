@@ -87,7 +87,7 @@ def test_without_the_library_the_line_that_installs_it_is_given(monkeypatch, tmp
     assert found.value.code == 69
 
 
-def test_word_pieces_are_read_from_vocab_txt(tokenizers, tmp_path):
+def test_word_pieces_or_a_tokenizer_json_are_read_and_nothing_is_cut_or_padded(tokenizers, tmp_path):
     word_pieces(tmp_path, WORDS)
     found = TextEncoder(str(tmp_path), "bert").encode("The CATS walking")
     assert found.tokens == ("[CLS]", "the", "cat", "##s", "walk", "##ing", "[SEP]")
@@ -97,6 +97,14 @@ def test_word_pieces_are_read_from_vocab_txt(tokenizers, tmp_path):
     assert pair.tokens == ("[CLS]", "cat", "[SEP]", "home", "[SEP]") and pair.types == (0, 0, 0, 1, 1)
     word_pieces(tmp_path, WORDS, lower=False)
     assert TextEncoder(str(tmp_path), "bert").encode("Cat").tokens == ("[CLS]", "Cat", "[SEP]")
+    word_pieces(tmp_path, WORDS)
+    made = tokenizers.BertWordPieceTokenizer({word: n for n, word in enumerate(WORDS)})
+    made.enable_truncation(4)
+    made.enable_padding(length=12)
+    made.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "vocab.txt").write_text("nothing")
+    found = TextEncoder(str(tmp_path), "bert").encode("the cat the cat the cat")
+    assert found.tokens == ("[CLS]", *["the", "cat"] * 3, "[SEP]")
 
 
 def test_byte_pairs_are_read_from_vocab_json_and_merges_txt_and_framed_by_family(tokenizers, tmp_path):
@@ -112,17 +120,6 @@ def test_byte_pairs_are_read_from_vocab_json_and_merges_txt_and_framed_by_family
     assert found["bart"].mask() == ("<mask>", len(BYTES))
     masked = found["bart"].encode("he <mask> the").ids  # which is one token, and takes its space along
     assert list(masked) == [0, names.index("he"), len(BYTES), names.index("Ġthe"), 2]
-
-
-def test_a_tokenizer_json_beats_the_others_and_cuts_and_pads_nothing(tokenizers, tmp_path):
-    word_pieces(tmp_path, WORDS)
-    made = tokenizers.BertWordPieceTokenizer({word: n for n, word in enumerate(WORDS)})
-    made.enable_truncation(4)
-    made.enable_padding(length=12)
-    made.save(str(tmp_path / "tokenizer.json"))
-    (tmp_path / "vocab.txt").write_text("nothing")
-    found = TextEncoder(str(tmp_path), "bert").encode("the cat the cat the cat")
-    assert found.tokens == ("[CLS]", *["the", "cat"] * 3, "[SEP]")
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "roberta"])

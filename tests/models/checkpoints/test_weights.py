@@ -102,13 +102,16 @@ def test_where_nothing_reads_at_positions_a_seek_does(tmp_path, monkeypatch):
     weights.close()
 
 
-def test_a_name_is_found_by_its_elder_spelling_and_shards_are_opened_when_wanted(tmp_path):
+def test_a_name_is_found_with_its_prefix_and_by_its_elder_spelling(tmp_path):
     arrays = {name: np.zeros(2, np.float32) for name in ("bert.x.gamma", "bert.x.beta", "y.weight")}
     weights = Weights(folder_of(tmp_path, arrays), ("bert.",))
     assert weights.find("x.weight") == "bert.x.gamma" and weights.find("x.bias") == "bert.x.beta"
     assert weights.find("z.weight", "y.weight") == "y.weight" and weights.find("z.weight") is None
     assert weights.maybe("z.weight", 2) is None
     weights.close()
+
+
+def test_shards_are_opened_when_a_tensor_of_theirs_is_wanted(tmp_path):
     folder_of(tmp_path, {"a": NUMBERS}, "one.safetensors")
     index = {"weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
@@ -117,9 +120,6 @@ def test_a_name_is_found_by_its_elder_spelling_and_shards_are_opened_when_wanted
     with pytest.raises(FileError, match=r"two\.safetensors"):
         weights.read("b", 2, 3)
     weights.close()
-    folder_of(tmp_path, {"b": NUMBERS}, "one.safetensors")
-    (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": {"a": "one.safetensors"}}')
-    assert "has no tensor a" in refused(tmp_path, "a")
 
 
 @pytest.mark.parametrize(
@@ -139,6 +139,12 @@ def test_an_index_that_points_elsewhere_is_refused(file, tmp_path):
 def test_an_index_that_is_none_is_refused(text, tmp_path):
     (tmp_path / "model.safetensors.index.json").write_text(text)
     assert "weight_map" in refused(tmp_path, "a")
+
+
+def test_an_index_that_names_a_tensor_its_file_lacks_is_refused(tmp_path):
+    folder_of(tmp_path, {"b": NUMBERS}, "one.safetensors")
+    (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": {"a": "one.safetensors"}}')
+    assert "has no tensor a" in refused(tmp_path, "a")
 
 
 def lying(shape, offsets, data=b"\0" * 64, dtype="F32"):
@@ -187,11 +193,14 @@ def test_a_large_tensor_takes_its_own_size_of_memory_and_no_more(tmp_path):
     assert peak < 4_500_000
 
 
-def test_pickles_and_what_is_no_checkpoint_are_refused_with_what_to_do(tmp_path):
+def test_pickles_are_refused_with_a_line_that_converts_them(tmp_path):
+    (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x02.")
+    told = refused(tmp_path, "a", error=FileError)
+    assert "can run code" in told and "weights_only=True" in told and "'pytorch_model.bin'" in told
+
+
+def test_what_is_no_checkpoint_is_refused(tmp_path):
     assert "no model.safetensors" in refused(tmp_path, "a", error=FileError)
     assert "no model.safetensors" in refused(tmp_path / "none", "a", error=FileError)
     os.mkfifo(tmp_path / "model.safetensors")
     refused(tmp_path, "a", error=AttnError)
-    (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x02.")
-    told = refused(tmp_path, "a", error=FileError)
-    assert "can run code" in told and "weights_only=True" in told and "'pytorch_model.bin'" in told

@@ -122,7 +122,7 @@ def test_the_digits_given_are_the_most_that_a_matrix_shows(text, digits):
     assert read_submission("a.json").steps["weights"].digits == digits
 
 
-def test_a_matrix_of_whole_numbers_was_given_to_two_digits():
+def test_a_csv_file_is_the_matrix_that_it_is_named_after_and_whole_numbers_have_two_digits():
     Path("a.json").write_text('{"q": [[1, 0]], "weights": [[0.123, 0.365, 0.512]], "output": [[-0.8, -0.2]]}')
     handed = read_submission("a.json")
     assert {step: matrix.digits for step, matrix in handed.steps.items()} == {
@@ -130,9 +130,6 @@ def test_a_matrix_of_whole_numbers_was_given_to_two_digits():
         "weights": 3,
         "output": 2,
     }
-
-
-def test_a_csv_file_is_the_matrix_that_it_is_named_after():
     np.savetxt("weights.csv", UNDIVIDED, "%.3f", ",")
     assert told("weights.csv")["likely"] == "no-scaling"
     rows = "\n".join("\t".join(["x", *(f"{number:.2f}" for number in row)]) for row in SCORES)
@@ -146,7 +143,7 @@ def test_large_letters_an_axis_for_a_batch_and_a_plain_list_for_one_row_are_acce
     assert told(save("a.json", weights=WEIGHTS[0], output=STEPS["output"][0]))["ok"]
 
 
-def test_the_marks_of_a_mask_are_right_where_it_masks():
+def test_the_marks_of_a_mask_are_right_where_it_masks_and_rows_without_keys_are_zeros_or_nothing():
     may = np.tri(3, 4, dtype=bool)
     save("right.json", Q=Q, K=K, V=V, mask="causal")
     weights = softmax(np.where(may, SCALED, -np.inf))
@@ -163,9 +160,6 @@ def test_the_marks_of_a_mask_are_right_where_it_masks():
     shown = np.where(may.T[:3, :3].repeat(2, axis=1)[:, :4], SCALED, np.nan)
     record = told(save("c.json", scaled_scores=shown))
     assert not record["ok"] and record["got"] is None and "no number was given" in record["message"]
-
-
-def test_a_row_that_may_look_at_nothing_is_zeros_or_nothing_and_not_a_guess():
     may = np.array([[True] * 4, [False] * 4, [True] * 4])
     save("right.json", Q=Q, K=K, V=V, mask=may.tolist())
     for fill, right in ((0.0, True), (math.nan, True), (0.25, False)):
@@ -284,7 +278,12 @@ def test_attn_s_own_json_is_compared_with_at_its_own_temperature_and_from_its_ow
     assert told(save("b.json", v=X @ W.T))["likely"] == "transposed-w"
 
 
-def test_with_an_output_projection_the_layer_s_output_is_meant_too():
+def test_the_heads_of_a_learned_model_have_their_names_and_w_o_makes_the_layer_s_output():
+    ran = here("self", "The cat sees it", "--head", "all", "--steps", "-f", "json")
+    Path("right.json").write_text(ran.out)
+    Path("a.json").write_text(here("self", "The cat sees it", "--head", "subject", "-f", "json").out)
+    assert told("a.json")["head"] == "subject" and told("a.json")["ok"]
+    assert told("a.json", "--head", "subject")["ok"] and not told("a.json", "--head", "object")["ok"]
     W_o = numbers(9, 4, 3)
     save("right.json", **{**HEADS, "mask": "none"}, W_o=W_o)
     X = HEADS["X"]
@@ -294,14 +293,6 @@ def test_with_an_output_projection_the_layer_s_output_is_meant_too():
     for answer in ({"layer_output": layer}, {"output": layer}, {"output": np.mean(outputs, axis=0)}):
         assert told(save("a.json", **answer))["ok"]
     assert not told(save("a.json", output=layer + 0.1))["ok"]
-
-
-def test_the_heads_of_a_learned_model_have_their_names():
-    ran = here("self", "The cat sees it", "--head", "all", "--steps", "-f", "json")
-    Path("right.json").write_text(ran.out)
-    Path("a.json").write_text(here("self", "The cat sees it", "--head", "subject", "-f", "json").out)
-    assert told("a.json")["head"] == "subject" and told("a.json")["ok"]
-    assert told("a.json", "--head", "subject")["ok"] and not told("a.json", "--head", "object")["ok"]
 
 
 def test_results_alone_can_be_compared_with():
@@ -361,13 +352,20 @@ def test_several_answers_are_a_table_with_their_explanations_below_it():
     assert "aaaaaaaaaaaaaa...aaaaaaaaaa.json" in shown
 
 
-def test_several_answers_are_one_object_or_a_line_each():
+def test_several_answers_are_one_object_or_a_line_each_with_the_keys_of_the_schema():
     record = told(*several())
     assert (record["kind"], record["checked"], record["right"], record["ok"]) == ("checks", 3, 1, False)
     assert [one["likely"] for one in record["checks"]] == [None, "no-scaling", None]
     ran = check(*several(), "-f", "jsonl")
     assert_alike([json.loads(line) for line in ran.out.splitlines()], record["checks"])
     assert here("check", "one.json", "one.json", "--expect", "right.json", "-f", "json").code == 0
+    defs = SCHEMA["$defs"]
+    record = told(*several())
+    assert set(record) == set(defs["checks"]["properties"])
+    for one in record["checks"]:
+        assert set(one) == set(defs["check"]["properties"])
+        for step in one["compared"]:
+            assert set(step) == set(defs["check"]["properties"]["compared"]["items"]["properties"])
 
 
 def test_an_answer_that_cannot_be_read_hides_no_other_and_gives_the_exit_code():
@@ -536,16 +534,6 @@ def test_no_line_is_wider_than_the_terminal(width, encoding):
         assert "no-scaling" in shown.out or "no-" in shown.out
 
 
-def test_a_record_holds_no_key_that_the_schema_does_not_describe():
-    defs = SCHEMA["$defs"]
-    record = told(*several())
-    assert set(record) == set(defs["checks"]["properties"])
-    for one in record["checks"]:
-        assert set(one) == set(defs["check"]["properties"])
-        for step in one["compared"]:
-            assert set(step) == set(defs["check"]["properties"]["compared"]["items"]["properties"])
-
-
 def test_what_is_not_filled_in_is_told_and_hides_no_mistake(at):
     assert here("exercise", "--seed", "7", "-o", "sheet").code == 0
     asked = ("check", "sheet/answer.json", "--expect", "sheet/inputs.json")
@@ -606,7 +594,7 @@ def test_the_own_json_of_an_attention_on_a_context_and_of_some_rows_is_right_by_
     )
 
 
-def test_heads_one_above_the_other_under_a_mask_are_named_and_hide_no_other_answer():
+def test_heads_one_above_the_other_and_rows_that_are_not_filled_in_are_seen_under_a_mask():
     draw = np.random.default_rng(3)
     X = draw.standard_normal((4, 4))
     exercise = {"Q": X, "K": X[:, ::-1], "V": X * 2, "heads": 2, "mask": "causal"}
@@ -615,9 +603,6 @@ def test_heads_one_above_the_other_under_a_mask_are_named_and_hide_no_other_answ
     heads = json.loads(ran.out)["heads"]
     save("a.json", output=np.concatenate([np.array(head["output"]) for head in heads]).round(3))
     assert told("a.json")["likely"] == "heads-not-averaged"
-
-
-def test_rows_that_are_not_filled_in_under_a_mask_are_no_inverted_mask():
     exercise = {"Q": Q, "K": K[:3], "V": V[:3], "mask": "causal"}
     save("right.json", **exercise)
     masked = np.where(np.tri(3, dtype=bool), SCALED[:, :3], np.nan)
