@@ -9,6 +9,7 @@ import re
 import struct
 import warnings
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ from attn_cli.vectors.text_file import text_format
 from attn_cli.vectors.word2vec_binary import binary_format
 from attn_cli.vectors.word_index import PAGE, WordIndex, build, hash_words
 from tests.alike import assert_alike
-from tests.shell import here
+from tests.shell import attn, here
 from tests.thorough import often, takes_long
 
 WORDS = ["the", "fox", "naïve", "👍🏽", "jumped", "New", "newer", "a"]
@@ -963,3 +964,18 @@ def test_an_import_whose_name_cannot_be_stored_leaves_the_vectors_behind_it(file
             import_file(file(gzip.compress(b"fox 3 4\n"), "other.txt.gz"), name)
     assert open_table("x").find(["fox"])["fox"].tolist() == [1, 2]
     assert kept("data") == before
+
+
+def test_different_files_that_processes_import_and_use_at_once_lose_nothing(tmp_path, own):
+    def used(n):
+        path = tmp_path / f"v{n}.txt.gz"
+        path.write_bytes(gzip.compress(b"she %d 1\nhe 1 %d\n" % (n, n)))
+        code = attn("vectors", "import", str(path)).code
+        return code, numbers(open_table(f"v{n}"), ["she", "he"])
+
+    with ThreadPoolExecutor(4) as pool:
+        assert [*pool.map(used, range(1, 5))] == [(0, {"she": [n, 1], "he": [1, n]}) for n in range(1, 5)]
+    assert [name for name in sorted(kept("data")) if name.endswith(".json")] == [
+        f"v{n}.json" for n in range(1, 5)
+    ]
+    assert len(kept("data")) == 8  # a record and what was unpacked for each
