@@ -212,11 +212,6 @@ def test_a_bad_mask_file_is_65_and_named(name, content, at):
     refused(here("self", "a b", "-e", "random", "--mask", name, "--mask-true", "allowed"), 65, name)
 
 
-def test_a_mask_file_without_its_meaning_is_2(at):
-    Path("mask.txt").write_text("1 0\n1 1\n")
-    refused(attn("self", "a b", "--mask", "mask.txt"), 2, "--mask-true allowed", "blocked")
-
-
 def _weights(**changed: object) -> bytes:
     return json.dumps({"W_q": BODY, "W_k": BODY, "W_v": BODY, **changed}).encode()
 

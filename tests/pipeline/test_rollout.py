@@ -104,17 +104,6 @@ def test_a_file_of_several_layers_has_one(file):
     assert "weights = A2 A1 A0" in here("show", name, "--head", "rollout").out
 
 
-def test_screens_say_what_it_is(folder):
-    for command in ("self", "masked", "explain"):
-        for more in ((), ("-q", "b"), ("--steps",)):
-            shown = " ".join(here(command, TEXT, "-m", folder, "--head", "rollout", *more).out.split())
-            assert "weights = A1 A0" in shown and "rollout, from the mean of 2 heads" in shown
-    every = here("self", TEXT, "-m", folder, "--head", "rollout", "--layer", "all").out
-    assert "weights up to layer n = An ... A1 A0" in every
-    said = " ".join(here("explain", TEXT, "-m", folder, "--head", "rollout", "--join-pieces").out.split())
-    assert "Leave out --join-pieces and --head rollout." in said
-
-
 def test_a_decoder_s_cross_attention_has_none(tokenizers, transformers, tmp_path):
     model_of(PAIRS["t5"], transformers, tmp_path)
     ran = here("cross", "the cat", "a b", "-m", str(tmp_path), "--head", "rollout")

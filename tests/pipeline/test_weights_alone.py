@@ -70,6 +70,7 @@ def test_a_row_is_asked_for_by_its_word(folder):
     assert one["query_tokens"] == ["walking"] and one["query_rows"] == [3]
     assert_alike(one["weights"], [every["weights"][3]], FLOAT32)
     assert one["because"] is None and one["score"] is None
+    assert record("explain", TEXT, "-m", folder, "--hide-special", "--steps")["because"] is None
     assert here("self", TEXT, "-m", folder, "--join-pieces", "-q", "##ing").code == 2
     top = record("self", TEXT, "-m", folder, "--join-pieces", "--top", "1")
     assert_alike([link[2] for link in top["links"]], [max(row) for row in every["weights"]], FLOAT32)
@@ -81,16 +82,6 @@ def test_next_words_stay_and_their_place_is_named_as_the_model_has_it(folder):
     options = ("-m", folder, "--next", "3", "--join-pieces", "--hide-special")
     assert_alike(record("self", text, *options)["next_words"], plain, FLOAT32)
     assert 'Likeliest to fill "[MASK]"' in here("self", text, *options).out
-
-
-def test_the_story_says_that_words_have_no_scores(folder):
-    for more in ((), ("--steps",), ("-q", "cats")):
-        said = " ".join(here("explain", TEXT, "-m", folder, "--join-pieces", *more).out.split())
-        assert "have no scores of their own" in said and "Leave out --join-pieces." in said
-        assert "softmax" not in said and "cats" in said
-    assert record("explain", TEXT, "-m", folder, "--hide-special", "--steps")["because"] is None
-    shown = here("self", TEXT, "-m", folder, "--join-pieces", "--show", "mask")
-    assert shown.code == 0 and "Before the softmax" not in shown.out
 
 
 def test_settings_are_compared_and_lines_of_a_file_shaped(folder, at):
