@@ -8,8 +8,8 @@ import select
 import signal
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,9 @@ LONG = " ".join(f"word{i}" for i in range(100))
 RECORD = ["self", LONG, "-e", "random", "-f", "json"]  # half a megabyte
 UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
 ALIKE = [{}, UNBUFFERED]
+of_signals = pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 
 
 def whole() -> bytes:
@@ -148,9 +151,7 @@ def test_a_folder_that_cannot_be_synced_is_told_after_the_file_is_there(at, monk
 # Signals
 
 
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
-)
+@of_signals
 def test_a_signal_while_a_file_is_written_leaves_no_part_of_it(number, code, at):
     Path("x.jsonl").write_text("old")
     Path("lines.txt").write_text("the cat sat on the mat\n" * 20_000)
@@ -164,9 +165,7 @@ def test_a_signal_while_a_file_is_written_leaves_no_part_of_it(number, code, at)
     assert sorted(os.listdir()) == ["lines.txt", "x.jsonl"] and Path("x.jsonl").read_text() == "old"
 
 
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
-)
+@of_signals
 def test_a_signal_at_any_moment_gives_its_code_and_silence(number, code):
     start = time.monotonic()
     assert subprocess.run([*COMMAND, *RECORD], env=surroundings(), capture_output=True).returncode == 0
@@ -339,11 +338,8 @@ def test_sixteen_processes_import_remove_and_look_up_one_name(own, tmp_path):
             if not fine:
                 wrong.append((number, ran))
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(work, range(16)))
     assert wrong == []
     assert attn("vectors", "import", files[0], "--name", "mine").code == 0
     left = sorted(os.listdir(own / "data" / "attn" / "vectors"))
@@ -355,15 +351,9 @@ def test_sixteen_processes_import_remove_and_look_up_one_name(own, tmp_path):
 def test_sixteen_processes_write_one_file(at):
     texts = ["the cat", "the dog sat"]
     alone = [attn("self", text, "-f", "json").out for text in texts]
-    codes = []
-
-    def work(number: int) -> None:
-        codes.append(attn("self", texts[number % 2], "-f", "json", "-o", "x.json").code)
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(16) as pool:
+        codes = [
+            *pool.map(lambda n: attn("self", texts[n % 2], "-f", "json", "-o", "x.json").code, range(16))
+        ]
     assert codes == [0] * 16
     assert Path("x.json").read_text() in alone and os.listdir() == ["x.json"]
