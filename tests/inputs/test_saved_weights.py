@@ -101,16 +101,7 @@ def test_a_record_shows_its_own_numbers_again_with_and_without_steps(args, tmp_p
         if "-q" in args:  # the record's rows are all there is now
             for n, entry in enumerate(told["summary"]):
                 entry["query_index"] = n
-        for name in (
-            "weights",
-            "mask",
-            "query_tokens",
-            "key_tokens",
-            "summary",
-            "head",
-            "unknown",
-            "dropped",
-        ):
+        for name in "weights mask query_tokens key_tokens summary head unknown dropped".split():  # noqa: SIM905
             assert again[name] == told[name], name
         assert again["embedding"]["source"] == again["projection"]["source"] == "given"
         assert set(told["notes"]) <= set(again["notes"])

@@ -229,15 +229,9 @@ def test_the_table_shows_every_head_and_a_model_without_a_relations_name_is_65(f
         for one in score(read_model(str(files / "model.safetensors")), models.table(), SENTENCES, silent)
     }
     one = wanted["subject"]
-    assert by_name["subject"] == [
-        f"{one.accuracy:.3f}",
-        f"{one.baseline:.3f}",
-        f"{one.nearest:.3f}",
-        f"{one.precision:.3f}",
-        "–" if one.hard is None else f"{one.hard:.3f}",
-        f"{one.content:.3f}",
-        str(one.count),
-    ]
+    shares = (one.accuracy, one.baseline, one.nearest, one.precision, one.hard, one.content)
+    shown = ["–" if share is None else f"{share:.3f}" for share in shares]
+    assert by_name["subject"] == [*shown, str(one.count)]
     models.write(files / "model.safetensors", models.arrays(2), models.table(), ["one", "two"])
     ran = attn(*SCORE, cwd=files)
     assert (ran.code, ran.out) == (65, "") and ran.err.count("\n") == 1

@@ -165,12 +165,8 @@ def test_what_could_only_fail_after_hours_is_refused_at_once_with_what_to_try(tm
         )
     for wrong in ({"dim": 0}, {"epochs": 0}, {"seed": -1}, {"remove": 8}, {"length": 0.0}, {"sample": 2.0}):
         with pytest.raises(UsageError):
-            train_file(
-                [str(tmp_path / "text.txt")],
-                str(tmp_path / "out.safetensors"),
-                TrainSettings(**{**vars(SMALL), **wrong}),
-                seen.append,
-            )
+            settings, output = TrainSettings(**{**vars(SMALL), **wrong}), str(tmp_path / "out.safetensors")
+            train_file([str(tmp_path / "text.txt")], output, settings, seen.append)
     assert seen == [] and not (tmp_path / "out.safetensors").exists()
 
 
@@ -194,14 +190,9 @@ def test_the_command_trains_and_says_what_it_wrote(tmp_path):
 def test_an_interrupted_training_is_130_and_leaves_no_file(phase, tmp_path):
     (tmp_path / "text.txt").write_text(TEXT * 200)
     (tmp_path / "old.safetensors").write_bytes(b"old")
-    process = subprocess.Popen(
-        [*COMMAND, "vectors", "train", "text.txt", "-o", "old.safetensors", "--epochs", "100000"],
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=surroundings(),
-        text=True,
-    )
+    train = [*COMMAND, "vectors", "train", "text.txt", "-o", "old.safetensors", "--epochs", "100000"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(train, cwd=tmp_path, env=surroundings(), **pipes)
     try:
         for line in process.stderr:
             if phase in line:
@@ -220,13 +211,8 @@ def test_an_interrupted_training_is_130_and_leaves_no_file(phase, tmp_path):
 def test_training_without_gensim_is_69_with_the_line_that_installs_it(tmp_path):
     (tmp_path / "text.txt").write_text(TEXT)
     script = "import sys; sys.modules['gensim'] = None; from attn_cli.cli.app import main; sys.exit(main(sys.argv[1:]))"
-    done = subprocess.run(
-        [sys.executable, "-c", script, "vectors", "train", "text.txt", "-o", "out.safetensors"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env=surroundings(),
-    )
+    train = [sys.executable, "-c", script, "vectors", "train", "text.txt", "-o", "out.safetensors"]
+    done = subprocess.run(train, cwd=tmp_path, capture_output=True, text=True, env=surroundings())
     assert (done.returncode, done.stdout) == (69, "")
     assert "pip install gensim" in done.stderr and done.stderr.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]

@@ -68,16 +68,8 @@ def test_every_block_of_expected_numbers_is_held_by_a_test_and_examples_take_the
     for name in ("day1", "coffee", "coffee-notebook", "a2"):
         inputs, record = worked(name)["inputs"], run("example", name)
         (head,) = record["heads"]
-        for mine, theirs in (
-            ("Q", "q"),
-            ("K", "k"),
-            ("V", "v"),
-            ("W_q", "W_q"),
-            ("W_k", "W_k"),
-            ("W_v", "W_v"),
-        ):
-            if mine in inputs:
-                assert head[theirs] == inputs[mine]
+        for name in {"Q", "K", "V", "W_q", "W_k", "W_v"} & set(inputs):
+            assert head[name.lower() if len(name) == 1 else name] == inputs[name]
         assert "X" not in inputs or record["x_query"] == inputs["X"]
         assert "tokens" not in inputs or record["query_tokens"] == inputs["tokens"]
 

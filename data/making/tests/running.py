@@ -19,14 +19,8 @@ def making(*args, cwd=None, env=None, timeout=120):
 
 def started(folder, *args):
     """Start a training that a test interrupts."""
-    return subprocess.Popen(
-        [*COMMAND, "train", *args],
-        cwd=folder,
-        env=_paths(None),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([*COMMAND, "train", *args], cwd=folder, env=_paths(None), **pipes)
 
 
 def _paths(env):

@@ -80,7 +80,7 @@ def test_wrong_usage_is_2_and_names_what_is_wrong(option, value, little):
     assert ("--heads" if value == "10" else option) in ran.err
 
 
-def test_several_layers_count_their_loss_as_one_layer_does(torch, little):
+def test_several_layers_count_their_loss_as_one_layer_does_and_learn_the_helping_tasks(torch, little):
     words, batch = lessons(tuple(name for name, one in RELATIONS.items() if one.distance is None))
     settings = QUICK
     deep = Deep(words, words.matrix(), settings)
@@ -89,6 +89,12 @@ def test_several_layers_count_their_loss_as_one_layer_does(torch, little):
     )
     wanted, _ = loss_and_gradient(deep.weights(exact), exact, settings.blend, deep.balance)
     assert deep.learn(exact, 0.001) == pytest.approx(wanted, rel=1e-5)
+    words, batch = lessons(tuple(RELATIONS))
+    settings = QUICK
+    deep = Deep(words, words.matrix(), settings)
+    deep.learn(batch._replace(targets=batch.targets.astype(np.float32)), 0.001)
+    for name in ("tag.b", "kind.b", "word.b"):
+        assert deep.auxiliary[name].detach().numpy().any(), name
 
 
 def test_several_layers_learn_too(torch, little):
@@ -113,17 +119,8 @@ def test_several_layers_learn_too(torch, little):
 
 
 def test_several_layers_without_pytorch_are_69_with_the_line_that_installs_it(little, without_torch):
-    ran = making(
-        "train",
-        "train.conllu",
-        *OPTIONS,
-        "--layers",
-        "2",
-        "-o",
-        "m.safetensors",
-        cwd=little,
-        env=without_torch,
-    )
+    deep = [*OPTIONS, "--layers", "2", "-o", "m.safetensors"]
+    ran = making("train", "train.conllu", *deep, cwd=little, env=without_torch)
     assert (ran.code, ran.out) == (69, "")
     assert "pip install torch" in ran.err and ran.err.count("\n") == 1
     assert not (little / "m.safetensors").exists()
@@ -132,30 +129,11 @@ def test_several_layers_without_pytorch_are_69_with_the_line_that_installs_it(li
 def test_several_layers_are_learned_and_used_and_the_same_seed_gives_the_same_bytes(
     torch, little, without_torch
 ):
-    options = [
-        "--layers",
-        "2",
-        "--heads",
-        "2",
-        "--width",
-        "16",
-        "--wide",
-        "16",
-        "--epochs",
-        "2",
-        "--rate",
-        "0.01",
-    ]
-    ran = making(
-        "train", "train.conllu", "--dev", "dev.conllu", *OPTIONS, *options, "-o", "deep.safetensors",
-        cwd=little,
-    )  # fmt: skip
-    assert (ran.code, ran.out) == (0, ""), ran.err
-    again = making(
-        "train", "train.conllu", "--dev", "dev.conllu", *OPTIONS, *options, "-o", "again.safetensors",
-        cwd=little,
-    )  # fmt: skip
-    assert again.code == 0
+    sizes = "--layers 2 --heads 2 --width 16 --wide 16 --epochs 2 --rate 0.01".split()  # noqa: SIM905
+    train = ["train", "train.conllu", "--dev", "dev.conllu", *OPTIONS, *sizes, "-o"]
+    for name in ("deep", "again"):
+        ran = making(*train, f"{name}.safetensors", cwd=little)
+        assert (ran.code, ran.out) == (0, ""), ran.err
     assert (little / "deep.safetensors").read_bytes() == (little / "again.safetensors").read_bytes()
     file = ["-p", "deep.safetensors", "-e", VECTOR_FILE, "-f", "json"]
     for layer, heads in ((0, 2), (1, 2)):
@@ -191,12 +169,3 @@ def test_what_is_held_back_changes_nothing_that_is_learned(torch, little):
     for ours, theirs in zip(*(part[0].values() for part in made), strict=True):
         np.testing.assert_array_equal(ours, theirs)
     assert made[0][1]["tag.b"].shape == made[1][1]["tag.b"].shape
-
-
-def test_the_helping_tasks_are_learned_beside_the_heads(torch, little):
-    words, batch = lessons(tuple(RELATIONS))
-    settings = QUICK
-    deep = Deep(words, words.matrix(), settings)
-    deep.learn(batch._replace(targets=batch.targets.astype(np.float32)), 0.001)
-    for name in ("tag.b", "kind.b", "word.b"):
-        assert deep.auxiliary[name].detach().numpy().any(), name

@@ -385,19 +385,10 @@ def test_an_answer_that_cannot_be_read_hides_no_other_and_gives_the_exit_code():
         assert (alone.code, alone.out) == (code, "") and json.loads(alone.err)["error"]["code"] == code
 
 
-@pytest.mark.parametrize(
-    "weights",
-    [
-        '"hello"',
-        "5",
-        "[[1, 2], [3]]",
-        "[[true, false]]",
-        '[["1"]]',
-        f"[[{10**400}]]",
-        "{}",
-        "[" * 20 + "]" * 20,
-    ],
-)
+NONE = ['"hello"', "5", "[[1, 2], [3]]", "[[true, false]]", '[["1"]]', f"[[{10**400}]]", "{}"]
+
+
+@pytest.mark.parametrize("weights", [*NONE, "[" * 20 + "]" * 20])
 def test_what_is_no_matrix_of_numbers_is_refused(weights):
     Path("a.json").write_text(f'{{"weights": {weights}}}')
     ran = check("a.json")
@@ -447,25 +438,8 @@ def test_what_cannot_be_done_is_said_in_one_line(args, code, said):
     assert (ran.code, ran.out) == (code, "") and said in ran.err and ran.err.count("\n") == 1
 
 
-JUNK = (
-    None,
-    True,
-    0,
-    -1,
-    1e308,
-    math.nan,
-    "x",
-    "",
-    [],
-    {},
-    [[]],
-    [[1]],
-    [1, 2],
-    [[1, 2], [3]],
-    [["a"]],
-    [[None]],
-    10**400,
-)
+NO_MATRICES = ([], {}, [[]], [[1]], [1, 2], [[1, 2], [3]], [["a"]], [[None]])
+JUNK = (None, True, 0, -1, 1e308, math.nan, "x", "", *NO_MATRICES, 10**400)
 
 
 def places(value, way=()):
