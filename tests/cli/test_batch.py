@@ -413,3 +413,10 @@ def test_of_doubled_words_the_first_counts_however_many_words_the_lines_have(at)
     ran = here("batch", "lines.txt", "-e", "v.txt", "-p", "identity", "--steps")
     for line, count in zip(ran.out.splitlines(), ([*range(300)], [1, 2]), strict=True):
         assert json.loads(line)["x_query"] == [[n, 1] for n in count]
+
+
+def test_a_line_of_too_many_tokens_is_a_bad_line(at):
+    ran = here("batch", write(["a " * 20_000, "a b"]), "--keep-going")
+    first, second = map(json.loads, ran.out.splitlines())
+    assert first["error"]["line"] == 1 and "5,000 tokens" in first["error"]["message"]
+    assert second["query_tokens"] == ["a", "b"]

@@ -10,11 +10,15 @@ from attn_cli.core.masks import MASKS
 from attn_cli.core.scores import SCORES
 from attn_cli.errors import SettingError
 from attn_cli.inputs.matrices import given_from
+from attn_cli.io.terminal import Terminal
 from attn_cli.learn.relations import RELATIONS
 from attn_cli.models.model_file import BUNDLED as MODELS
 from attn_cli.models.model_file import bundled as bundled_model
+from attn_cli.pipeline.sources.text import trace_self
+from attn_cli.render.formats import formats, render
+from attn_cli.render.palette import DARK, LIGHT
 from attn_cli.settings.declare import declared
-from attn_cli.settings.output import View
+from attn_cli.settings.output import PALETTES, View
 from attn_cli.settings.settings import HEADS, Settings
 from attn_cli.settings.training import ModelTraining, VectorTraining
 from tests.alike import assert_alike
@@ -71,6 +75,12 @@ def test_an_error_of_a_setting_names_the_field_in_python_and_the_option_on_the_c
         Settings(scor="dot")
     ran = here("self", "a b", "--pad", "0")
     assert (ran.code, ran.err) == (2, "attn: --pad cannot be 0. Give a whole number from 1 to 10,000.\n")
+
+
+def test_every_format_and_every_palette_is_drawn():
+    trace = trace_self("a b", Settings(embedding="random"))
+    assert all(render(trace, View(format=name), Terminal()) for name in formats() if name != "npy")
+    assert set(PALETTES) == {*DARK, *LIGHT}
 
 
 def test_a_score_and_a_mask_rule_that_are_added_to_the_registries_are_known_everywhere(monkeypatch, at):
