@@ -1,5 +1,6 @@
 """A folder of parts: continued after a kill with nothing lost and nothing twice; another run is refused."""
 
+import errno
 import json
 import os
 import pickle
@@ -107,6 +108,44 @@ def test_a_run_that_ended_before_its_first_part_keeps_no_other_out(at, small):
     Path("out/part-00007.jsonl").write_text("of a process that was killed before it could name it")
     assert here("batch", "lines.txt", "-o", "out/", "-t", "2") == (0, "", "")
     assert records() == here("batch", "lines.txt", "-t", "2").out
+
+
+def test_a_removal_that_ends_early_leaves_a_folder_that_is_known_to_be_a_run_s(at, small, monkeypatch):
+    write(1300)
+    assert here("batch", "lines.txt", "-o", "out/").code == 0
+    whole, real, removed = records(), os.unlink, []
+
+    def unlink(path, **more):
+        if os.path.basename(os.path.dirname(path)) == "out":
+            removed.append(path)
+            if len(removed) > 1:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(path, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", unlink)
+        assert here("batch", "lines.txt", "-o", "out/", "--force").code == 73
+    assert len(content()) == 3 and "manifest.json" in content()
+    assert here("batch", "lines.txt", "-o", "out/").code == 0
+    assert records() == whole
+
+
+def test_a_run_goes_on_beside_a_part_of_refused_lines_alone(at, small):
+    write(1300, bad=range(512, 1024))
+    ran = here("batch", "lines.txt", "--keep-going", "-o", "out/")
+    whole = records()
+    Path("out/part-00002.jsonl").unlink()
+    again = here("batch", "lines.txt", "--keep-going", "-o", "out/")
+    assert "already holds 1,024 lines in 2 parts: resuming" in again.err
+    assert (records(), again.code) == (whole, ran.code) and manifest()["refused"] == 512
+
+
+def test_a_file_that_is_read_may_have_a_part_s_name_in_another_folder(at):
+    Path("out").mkdir()
+    assert here("batch", write(3, "part-00000.jsonl"), "-o", "out/").code == 0
+    kept = Path("out/part-00000.jsonl").read_bytes()
+    assert here("batch", "out/part-00000.jsonl", "-o", "out/", "--force").code == 2
+    assert Path("out/part-00000.jsonl").read_bytes() == kept
 
 
 def test_a_folder_needs_a_file_and_force_needs_a_folder(at):

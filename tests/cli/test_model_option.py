@@ -140,7 +140,8 @@ SAID = """
     explain dabca -m GPT2 --layer 0 => it is made of its token and its place
     explain "the cat" -m BERT --layer 0 => it is made of its token, its place and its segment
     self "the wombat" -m BERT => "wombat" is not in the vocabulary of; bert: [UNK].
-    self "the cat" -m BERT => !vocabulary | self "the cats" -m BERT -q cats --join-pieces => cats
+    self "the cat" -m BERT => !vocabulary | self "the [UNK]" -m BERT => !vocabulary
+    self "the cats" -m BERT -q cats --join-pieces => cats
     self "the cats" -m BERT -q cats => 2 cats is the pieces cat, ##s: --join-pieces joins them.
     self "the cat" -m BERT -q x => 2 The tokens are [CLS], the, cat, [SEP]
     self "the cats" -m BERT --join-pieces -q ##s => 2 '##s'

@@ -9,10 +9,14 @@ import termios
 import time
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pexpect
 import pytest
 
+from attn_cli.cli.present import Presenter
+from attn_cli.render.blocks import Heading, Say
+from attn_cli.settings.output import View
 from tests.shell import COMMAND, attn, here, plain, surroundings
 from tests.stage import Stage
 from tests.thorough import like_cases
@@ -69,6 +73,21 @@ def test_keys_go_on_and_back_and_to_a_part(typed, keys):
         for pressed, number in keys:
             stage.press(*re.findall(f"{ESC}\\[\\[?[\\d;]*[~A-Z]|{ESC}O[A-Z]|{ESC}x|.", pressed, re.DOTALL))
             stage.wait_for(part(number or count, stage))
+
+
+@pytest.mark.parametrize(
+    ("count", "keys", "number"), [(10, "10", 10), (9, "9", 9), (9, "19", 9), (20, "2\r", 2)]
+)
+def test_a_number_that_may_go_on_waits_and_the_last_part_has_one(count, keys, number):
+    pressed, footers = iter([*("enter" if key == "\r" else key for key in keys), "q"]), []
+    screen = SimpleNamespace(
+        size=lambda: os.terminal_size((80, 24)),
+        key=lambda wait=None: next(pressed),
+        draw=lambda shown, footer: footers.append(footer),
+    )
+    blocks = [block for n in range(count) for block in (Heading(f"{n}."), Say("so"))]
+    Presenter(lambda view: blocks, View(), screen).run()
+    assert footers[-1].endswith(f"part {number} of {count}")
 
 
 def test_the_parts_have_their_headings_on_a_cleared_screen_and_numbers_are_shown():

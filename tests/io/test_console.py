@@ -61,4 +61,7 @@ def test_folding_loses_nothing_and_breaks_no_word():
             == text.split()
         )
     assert folded(text, 200) == [text]
-    assert folded("漢字 漢字", 8) == ["漢字", "漢字"] and folded("漢字 漢字", 9) == ["漢字 漢字"]
+    for wide in ("漢字", "ＡＢ"):
+        assert folded(f"{wide} {wide}", 8) == [wide, wide] and folded(f"{wide} {wide}", 9) == [
+            f"{wide} {wide}"
+        ]

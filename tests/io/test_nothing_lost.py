@@ -1,6 +1,8 @@
 """Every byte is written or the run says that it was not; signals leave nothing behind."""
 
+import errno
 import fcntl
+import io
 import json
 import os
 import resource
@@ -10,12 +12,14 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
-from attn_cli.io import signals
-from attn_cli.io.atomic import written
+from attn_cli.errors import WriteError
+from attn_cli.io import files, signals
+from attn_cli.io.atomic import write_together, written
 from attn_cli.io.console import CheckedStream
 from tests.shell import COMMAND, attn, here, shell, surroundings
 from tests.thorough import often
@@ -132,6 +136,36 @@ def test_what_is_written_is_on_the_disk_before_it_takes_its_place(at, monkeypatc
     assert here("self", "a b", "-o", "x.json").code == 0
     file, folder = os.stat("x.json").st_ino, os.stat(".").st_ino
     assert done == [("sync", file), ("move", file), ("sync", folder)]
+
+
+@pytest.mark.parametrize("failing", range(3))
+def test_files_written_together_are_those_of_before_where_one_cannot_be_made(at, monkeypatch, failing):
+    before = {name: f"old {name}".encode() for name in ("a", "b", "whole")}
+    for name, data in before.items():
+        Path(name).write_bytes(data)
+    real, made = os.open, []
+
+    def no_room(path, flags, *more):
+        if flags & os.O_EXCL:
+            made.append(path)
+            if len(made) > failing:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(path, flags, *more)
+
+    with monkeypatch.context() as patched, pytest.raises(WriteError, match="No space left") as found:
+        patched.setattr(os, "open", no_room)
+        write_together(".", dict.fromkeys(before, b"new"), "whole")
+    assert found.value.hint == "Nothing was changed."
+    assert {name: Path(name).read_bytes() for name in os.listdir()} == before
+
+
+@pytest.mark.parametrize("line", [b"x" * 25, b" " + b"x" * 25, b"xx " + b"x" * 25, b"  x  " * 5])
+def test_a_line_too_long_comes_in_parts_that_lose_nothing(monkeypatch, line):
+    monkeypatch.setattr(files, "LONGEST_LINE", 10)
+    monkeypatch.setattr(files, "PIECE", 6)
+    parts = list(islice(files.unpacked_lines(io.BytesIO(line), "x.txt"), 50))
+    assert b"".join(parts) == line
+    assert len(parts) > 2 and all(0 < len(part) <= 10 for part in parts)
 
 
 def test_a_folder_that_cannot_be_synced_is_told_after_the_file_is_there(at, monkeypatch):

@@ -152,6 +152,13 @@ def test_weights_loss_and_every_slope_are_those_of_pytorch(blend, balance, torch
         np.testing.assert_allclose(slope, theirs, rtol=0, atol=1e-12, err_msg=name)
 
 
+def test_a_row_without_a_link_counts_at_most_as_much_as_its_share_of_one_with():
+    batch = one_row([0, 0, 1])._replace(has_link=np.array([[[True, True, False]]]))
+    _, slopes = loss_and_gradient(np.full((1, 1, 3, 3), 1 / 3), batch, 0.0, np.array([0.5]))
+    np.testing.assert_allclose(slopes[0, 0, 2], 0.5 * slopes[0, 0, 0], rtol=1e-12)
+    assert slopes[0, 0, 0].any()
+
+
 def one_row(T, has_link=True):
     """A batch of one sentence and one head, every row with the same target."""
     n = len(T)

@@ -27,6 +27,11 @@ def test_records_of_the_same_tokens_are_one_passage(tmp_path, name):
     assert found.tags == ("X", "PUNCT", "X", "X", "PROPN", "PUNCT", "X", "X", "X", "X", "PUNCT")
 
 
+def test_a_pronoun_does_not_stand_for_itself(tmp_path):
+    (found,) = passages(tmp_path, SHE | {"antecedents": [[0, 1], [6, 9]]})
+    assert found.antecedents[0].words == (0, 6, 8)
+
+
 def test_without_punctuation_pronouns_have_new_places_and_without_a_passage_a_file_is_refused(tmp_path):
     bare = passages(tmp_path, SHE, HIM)[0].without_punctuation()
     assert bare.words == ("Anna", "who", "saw", "Bo", "knew", "she", "liked", "him")

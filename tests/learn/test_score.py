@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from attn_cli.learn.relations import RELATIONS
-from attn_cli.learn.score import Score, score
+from attn_cli.learn.score import Score, Tally, score
 from attn_cli.learn.treebank import Antecedents, Sentence
 from attn_cli.models.model_file import bundled, read_model
 from attn_cli.vectors.spelling import features
@@ -141,6 +141,13 @@ def test_of_passages_only_what_pronouns_stand_for_is_scored_and_the_right_one_of
         assert one.name == "antecedent" and one.count == 1
         assert one.accuracy == float(right) and one.candidates == float(right)
         assert one.baseline == one.nearest == 1 and one.hard is None
+
+
+@pytest.mark.parametrize(("rival", "best"), [(-2, 1), (2, 1), (-1, 1), (0, 0)])
+def test_of_distances_that_are_right_as_often_the_nearest_is_the_best_and_then_the_one_ahead(rival, best):
+    tally = Tally("subject")
+    tally.rows = [(best != 1, frozenset({1})), (best == 1, frozenset({rival}))]
+    assert (tally.score().baseline, tally.score().hard) == (0.5, 1.0)
 
 
 @pytest.mark.parametrize("layers", [1, 3])

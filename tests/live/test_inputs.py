@@ -45,7 +45,7 @@ def test_numbers_of_given_matrices_are_edited_and_all_that_follows_changes(matri
         assert np.allclose(stage.trace.weights, weights_of(RECORD))
         await stage.press("e")
         assert stage.state.pane == MATRICES
-        assert "X as given" in stage.text()
+        assert "X as given" in stage.text() and "e: the next matrix." in stage.text()
         await stage.press("down", "right", "enter")
         await stage.answer("-2")
         changed = RECORD | {"X": [[1, 0], [0, -2], [1, 1]]}
@@ -58,7 +58,9 @@ def test_numbers_of_given_matrices_are_edited_and_all_that_follows_changes(matri
         assert np.allclose(stage.trace.weights, weights_of(changed))
         await stage.press("u")
         assert np.allclose(stage.trace.weights, weights_of(RECORD))
-        await stage.press("e", "e", "e")
+        await stage.press("e", "e")
+        assert "W_v as given" in stage.text() and "e: the weights." in stage.text()
+        await stage.press("e")
         assert stage.state.pane == WEIGHTS
 
     play(act, matrices)

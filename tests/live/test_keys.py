@@ -21,6 +21,7 @@ from attn_cli.live.keys import (
     STEPS,
     TEMPERATURES,
     WEIGHTS,
+    State,
     temperature_at,
 )
 from attn_cli.live.scene import slider
@@ -43,6 +44,11 @@ def test_every_key_leads_to_an_action_and_no_key_to_two():
     keys = [key for one in KEYS for key in one.key.split(",")]
     assert len(keys) == len(set(keys))
     assert set(NUMBERS) == set(ACTIONS) | LATER
+
+
+def test_a_pane_scrolls_up_to_its_top_and_no_further():
+    state = State(None, pane=HELP, scrolled=3)
+    assert [ACTIONS["move"](state, None, rows, 0).scrolled for rows in (1, -2, -3, -10)] == [4, 1, 0, 0]
 
 
 @pytest.mark.parametrize(("key", "back", "name", "values", "settings"), CYCLES, ids="mhls")

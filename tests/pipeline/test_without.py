@@ -26,6 +26,7 @@ def test_a_word_that_is_off_gets_nothing_and_the_others_share_its_weight():
         (("self", FOX, "--without", "fox"), ["TTTFTTTTT"] * 9),
         (("self", FOX, "--without", "THE", "--without", "3"), ["FTTFTTFTT"] * 9),  # no THE: case-blind, both
         (("masked", "she likes coffee", "--without", "she", "--pad", "1"), ["FFFF", "FTFF", "FTTF", "FTTF"]),
+        (("self", "die Straße", "--without", "STRASSE"), ["TF"] * 2),
         (("cross", "she", "likes coffee", "--without", "coffee"), ["TF"]),
         (("explain", "she likes coffee", "--without", "coffee"), ["TTF"] * 3),
         (("lookup", "colour", "coffee=Porche", "color=black", "--without", "coffee"), ["FT"]),

@@ -8,13 +8,16 @@ import re
 
 import pytest
 
-from attn_cli import Settings
+from attn_cli import Settings, trace_self
 from attn_cli.errors import InputError, UsageError
+from attn_cli.inputs.matrices import given_from
+from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.render.numbers import PERCENT, signed, weight
 from attn_cli.render.palette import shades
 from attn_cli.render.screen.text import cells
+from attn_cli.render.views.comparison import names_of
 from attn_cli.settings.settings import SHOWN_ONLY
-from attn_cli.teach.compare import VARIED, compare, written
+from attn_cli.teach.compare import VARIED, between, compare, written
 from tests.alike import assert_alike
 from tests.shell import here, plain
 from tests.thorough import like_cases
@@ -99,6 +102,34 @@ def test_a_cell_that_one_side_masks_has_no_difference_and_each_value_is_compared
         assert_alike(change["largest_mover"], pair["largest_mover"])
         assert pair["summary"] in found["summary"]
     assert "The difference" not in screen("--vary", "t=1,0.5,2")
+
+
+def test_a_row_that_changed_is_counted_among_the_rows_that_are_shown():
+    whole, row = (record("--vary", "head=subject,next", *more, text=FOX) for more in ((), ("-q", "fox")))
+    assert 3 in whole["changes"][0]["strongest_changed"]
+    assert row["changes"][0]["strongest_changed"] == [0] and '"fox"' in row["summary"]
+
+
+def test_two_long_names_are_shortened_only_where_they_still_differ():
+    trace = trace_self("a b", Settings(embedding="random"))
+    for names, shown in (
+        (("a" * 60, "b" * 60), ["aaaaaaaaaaaaaaaa...aaaa", "bbbbbbbbbbbbbbbb...bbbb"]),
+        (("a" * 60, f"{'a' * 30}b{'a' * 30}"), ["a" * 60, f"{'a' * 30}b{'a' * 30}"]),
+    ):
+        assert names_of(between("projection", names, (trace, trace))) == shown
+
+
+def test_keys_that_tie_but_for_rounding_are_both_the_strongest():
+    def under(*scores):
+        given = given_from({"scores": [scores, (0.0, 0.0)], "V": [[1.0], [2.0]]}, "given")
+        return trace_matrices("compute", given, Settings())
+
+    sides = under(0.0, 1e-14), under(1e-14, 0.0), under(1e-9, 0.0)
+    assert sides[0].weights[0, 0] < sides[0].weights[0, 1] and sides[1].weights[0, 0] > sides[1].weights[0, 1]
+    found = between("view", ("before", "alike", "moved"), sides)
+    assert [change.strongest_changed for change in found.changes] == [(), ()]
+    found = between("view", ("one", "other"), (under(0.0, 1e-9), under(1e-9, 0.0)))
+    assert found.changes[0].strongest_changed == (0,)
 
 
 def test_queries_with_another_strongest_key_are_named_and_a_query_narrows_both_sides():

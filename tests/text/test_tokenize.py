@@ -105,6 +105,11 @@ def test_other_punctuation_is_dropped_and_listed_or_kept_where_it_stood(text, to
     assert Counter(kept.tokens) == Counter(found.tokens) + Counter(found.dropped)
 
 
+def test_a_control_is_no_punctuation_that_could_be_kept():
+    for keep in (False, True):
+        assert tokenize("a\x1cb\x07", keep_punctuation=keep) == (("a", "b"), ("\x1c", "\x07"))
+
+
 def test_case_is_kept():
     assert words("The THE the") == ["The", "THE", "the"]
 

@@ -85,6 +85,12 @@ def test_length_decides_where_the_nearest_by_cosine_is_another_and_shorter(seed)
     assert found == ((winner, nearest) if decided else None)
 
 
+@pytest.mark.parametrize(("longer", "found"), [(1.0005, None), (1.01, (0, 1))])
+def test_a_length_that_nobody_would_see_decides_nothing(longer, found):
+    K = np.array([[longer, 0.02], [1.0, 0.0]])
+    assert decided_by_length(np.array([[1.0, 0.0]]) @ K.T, K, np.ones((1, 2), bool)) == [found]
+
+
 def test_where_length_decides_it_is_said_and_cosine_scores_end_it(at):
     (at / "vectors.txt").write_text(VECTORS)
     line = ("self", "the fox over dog", "-e", "vectors.txt")

@@ -111,6 +111,7 @@ def test_rows_of_zeros_pad_given_vectors_and_given_queries_refuse_it():
 
 def test_a_side_without_padding_is_noted_and_a_number_out_of_range_is_refused():
     assert "--pad-side has an effect only with --pad." in trace_self("a", Settings(pad_side="left")).notes
+    assert not any("--pad-side" in note for note in trace_self("a", Settings(pad=1, pad_side="left")).notes)
     for n in ("0", "-1", "10001"):
         assert here("self", "a", "--pad", n).code == 2
 

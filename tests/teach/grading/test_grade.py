@@ -84,6 +84,14 @@ def test_who_goes_on_from_rounded_steps_is_right(digits):
         assert told(save("b.json", weights=answer["weights"], output=answer["output"]))["ok"]
 
 
+def test_a_matrix_with_fewer_digits_says_nothing_of_what_was_rounded_on_the_way():
+    q, k, v = np.round(Q, 2), np.round(K, 3), np.round(V, 3)
+    save("right.json", Q=q, K=K, V=V, **TOKENS)
+    weights = np.round(softmax(np.round(np.round(q @ k.T, 3) / 2**0.5, 3)), 3)
+    assert told(save("a.json", q=q, output=np.round(weights @ v, 3)))["ok"]
+    assert not told(save("b.json", q=q, output=np.round(np.round(weights, 2) @ v, 3)))["ok"]
+
+
 def test_a_number_that_rounding_does_not_explain_is_wrong():
     weights = np.round(WEIGHTS, 3)
     weights[1, 2] += 0.002
