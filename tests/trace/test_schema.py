@@ -140,7 +140,8 @@ def keeps_promises(record: Record) -> None:
     layer_output_joins_the_heads(record)
     if record["head"] == "mean" and not record["condensed"]:
         for name in ("weights", "output"):
-            close(record[name], np.mean([head[name] for head in record["heads"]], axis=0))
+            if all(head[name] is not None for head in record["heads"]):
+                close(record[name], np.mean([head[name] for head in record["heads"]], axis=0))
     elif record["head"] in names:
         shown = record["heads"][names.index(record["head"])]
         assert (shown["weights"], shown["output"]) == (record["weights"], record["output"])
