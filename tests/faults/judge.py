@@ -8,7 +8,7 @@ from tests.faults.commands import Command, State, copied, environment, laid, unf
 from tests.faults.forked import Ended, run
 from tests.faults.inject import CALLS, KILLS, SHORT, STICKY, Fault, kinds
 
-CODES = (73, 74)
+CODES = (71, 73, 74)  # 71: the process that reads a tokenizer could not be started
 # Lines about what is done, before the one about what failed.
 NOTES = ("attn: downloaded:", "attn: epoch", "attn: vocabulary", "attn: bundling")
 MOST_OF_A_CALL = 20  # faults of a call that a command makes many times: the first, the last, some between
