@@ -8,7 +8,9 @@ from tests.faults.commands import Command, State, copied, environment, laid, unf
 from tests.faults.forked import Ended, run
 from tests.faults.inject import CALLS, KILLS, SHORT, STICKY, Fault, kinds
 
-CODES = (71, 73, 74)  # 71: the process that reads a tokenizer could not be started
+CODES = (73, 74)
+# Exit 71: a model's tokenizer needs a process of its own, which is started before anything is written.
+NOT_STARTED = b"A separate process cannot be started: "
 # Lines about what is done, before the one about what failed.
 NOTES = ("attn: downloaded:", "attn: epoch", "attn: vocabulary", "attn: bundling")
 MOST_OF_A_CALL = 20  # faults of a call that a command makes many times: the first, the last, some between
@@ -74,8 +76,8 @@ def _after_error(base: Baseline, fault: Fault, ended: Ended, state: State, folde
             yield "exit 0, and not what was asked for"
         if ended.out != base.ended.out:
             yield f"exit 0, and {len(ended.out)} of {len(base.ended.out)} bytes on standard output"
-    elif ended.code not in CODES:
-        yield f"exit code {ended.code}"
+    elif ended.code not in CODES and not (ended.code == 71 and NOT_STARTED in ended.err):
+        yield f"exit code {ended.code}: {ended.err.decode()!r}"
     else:
         is_mute = fault.call == "write" and (ended.victim == "2" or fault.kind in STICKY)
         lines = [line for line in ended.err.decode().splitlines() if not line.startswith(NOTES)]
