@@ -144,9 +144,7 @@ class _Library:
         self.process = self.file = None
 
 
-_libraries: dict[
-    int, _Library
-] = {}  # by the number of attn's own process: a fork has no share in its parent's
+_libraries: dict[int, _Library] = {}  # by process id: a fork does not share its parent's
 
 
 def _place() -> str:

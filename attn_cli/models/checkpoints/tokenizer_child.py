@@ -13,10 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, Any
 
-GROWTH, FRAMING = (
-    64,
-    1024,
-)  # tokens that a letter, and a template, may make; sound ones make eighteen, and three
+GROWTH = 64  # tokens that a character may make; those of sound tokenizers make eighteen
+FRAMING = 1024  # tokens that a template may add; sound ones add three
 
 
 def main(library: str, memory: int, seconds: int) -> None:
@@ -41,7 +39,7 @@ def main(library: str, memory: int, seconds: int) -> None:
                 answer = json.dumps({"found": None if "size" in asked else _found(made, asked)})
             except MemoryError:
                 os.abort()
-            except BaseException as error:  # a panic of the library's Rust code is not a Exception
+            except BaseException as error:  # a panic of the library's Rust code is not an Exception
                 answer = json.dumps({why: str(error)[:1000]})
         _write(answers, answer.encode() + b"\n")
 
