@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 
 OWNER_BYTES = 16  # of a run's name in its folder
 AHEAD = 2  # chunks per process that may be computed, or be under way, before the one that is written next
-_of_thread = (
-    threading.local()
-)  # a worker of a cluster may have several threads, and a Computer does one thing at a time
+# A worker of a cluster may have several threads, and a Computer does one thing at a time.
+_of_thread = threading.local()
 
 
 class Local:

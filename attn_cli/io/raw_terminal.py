@@ -22,10 +22,8 @@ from attn_cli.io.signals import cleaned_up
 ESCAPE_WAIT = 0.05  # seconds in which the rest of a key follows its first byte, over a slow line too
 REDRAW, GONE = "redraw", "gone"  # what key() returns besides keys
 CLEAR = "\x1b[2J\x1b[H"
-SECOND_SCREEN, FIRST_SCREEN = (
-    b"\x1b[?1049h\x1b[?25l",
-    b"\x1b[0m\x1b[?25h\x1b[?1049l",
-)  # without, and with, a cursor
+SECOND_SCREEN = b"\x1b[?1049h\x1b[?25l"  # without a cursor
+FIRST_SCREEN = b"\x1b[0m\x1b[?25h\x1b[?1049l"
 _FALLBACK = os.terminal_size((80, 24))
 
 

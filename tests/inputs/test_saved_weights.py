@@ -377,6 +377,8 @@ def test_a_wrong_number_of_tokens_names_both_numbers_and_without_tokens_rows_are
     assert record(path, "--tokens", "c d")["key_tokens"] == ["c", "d"]
     found = record(path, "--context-tokens", "c d")
     assert (found["query_tokens"], found["key_tokens"]) == (["a", "b"], ["c", "d"])
+    both = {"weights": [[0.5, 0.5], [1, 0]], "query_tokens": ["a", "b"], "key_tokens": ["c", "d"]}
+    assert record(saved(tmp_path / "b.json", both), "--tokens", "x y")["key_tokens"] == ["x", "y"]
 
 
 def test_zeros_are_masked_where_only_a_mask_explains_them_and_said_to_be(tmp_path):

@@ -112,6 +112,11 @@ def test_one_layer_is_the_formula_of_its_docstring_and_steps_multiply_back_to_wh
     np.testing.assert_allclose(trace_self(TEXT, single).weights, exact, atol=1e-4)
 
 
+@pytest.mark.parametrize("below", [[], [["a", "b"]], [["a", "b"]] * 3, "ab"])
+def test_names_of_the_heads_below_are_those_of_each_layer_below(below, files):
+    assert "names_below are not those of 2 layers" in refused(files(3, facts={"names_below": below}))
+
+
 @LAYERS
 def test_a_model_without_one_of_its_arrays_is_refused(layers, files):
     for name in models.arrays(len(NAMES[layers]), layers):

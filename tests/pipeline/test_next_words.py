@@ -105,6 +105,7 @@ def test_an_encoder_fills_the_first_mask(tmp_path):
         with Checkpoint(folder) as checkpoint:
             logits = checkpoint.run(texts([ids])).logits()[0, place].tolist()
         assert trace.next_words.place == place and trace.next_words.fills
+        assert trace.next_words.actual is None  # the text does not say what the gap held
         same(trace.next_words, *likeliest(logits, PIECES, 4))
     assert "The text has [MASK] 2 times: the first, token 1, is filled." in trace.notes
     every = trace_self(FRAMED, Settings(model=folder, next=2, next_at="all"))

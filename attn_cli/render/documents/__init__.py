@@ -1,4 +1,4 @@
-"""A matrix laid out for a page: which digits, which labels upright, which columns and rows in which table.
+"""Blocks as documents, and here a matrix laid out for a page: digits, upright labels, what goes into which table.
 
 It is the width ladder for paper: digits go before numbers do, numbers before shades, and then columns go to
 further tables. A width is counted in characters, as on a terminal.
