@@ -16,7 +16,6 @@ TEXT = ("self", "the cat sat", "-e", "random", "--heads", "2")
 
 def test_without_matplotlib_the_message_is_the_line_that_installs_it(at, monkeypatch):
     import attn_cli.render.formats.trace as on_command_line
-    from tests.shell import here
 
     monkeypatch.setattr(on_command_line, "find_spec", lambda name: None)
     ran = here(*TEXT, "-o", "x.png")
