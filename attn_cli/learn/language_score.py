@@ -228,9 +228,8 @@ def _counted(
     best = {name: max(distances[name].values(), default=0) for name in names if count[name]}
     return {
         (layer, head): {
-            name: Measure(right[layer, head, name] / n, most / n, n, on)
+            name: Measure(right[layer, head, name] / count[name], most / count[name], count[name], on)
             for name, most in best.items()
-            if (n := count[name])
         }
         for layer in range(stack.layers)
         for head in range(len(stack.attention(layer).heads))

@@ -164,7 +164,10 @@ def _let_go(path: str) -> None:
     """Stop holding a file, and remove it unless a name stands for it."""
     if path in _held:
         os.close(_held.pop(path))
-    _collect()
+    with contextlib.suppress(OSError, AttnError):
+        if _is_unnamed(path):  # also where there are no locks, and nothing is collected
+            cache.forget_index(path)
+            os.unlink(path)
 
 
 def _collect(before: str = "") -> list[str]:

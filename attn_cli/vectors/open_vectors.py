@@ -151,9 +151,8 @@ def _without(repeats: Ints, offsets: Ints, rows: Rows) -> Rows:
     return Rows([rows.words[at] for at in kept.tolist()], rows.matrix[kept])
 
 
-OpenVectors: TypeAlias = (
-    "VectorTable | FileVectors"  # a matrix, in memory or in a file; text or a word2vec binary
-)
+# A matrix, in memory or in a file; or text, or a word2vec binary.
+OpenVectors: TypeAlias = "VectorTable | FileVectors"
 
 
 def describe(vectors: OpenVectors) -> dict[str, object]:

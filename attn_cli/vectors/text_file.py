@@ -167,9 +167,7 @@ class TextFormat(NamedTuple):
         if not block.isascii() and not all(map(bytes.isascii, lines)):  # NumPy takes some letters for space
             return None
         try:
-            with np.errstate(
-                over="ignore"
-            ):  # what is too large becomes infinity, which is told where it matters
+            with np.errstate(over="ignore"):  # what is too large becomes infinity, told where it matters
                 matrix = np.loadtxt(lines, dtype, comments=None, ndmin=2)
         except ValueError:
             return None

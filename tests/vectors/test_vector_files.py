@@ -1,5 +1,6 @@
 """Files of word vectors: every format that attn reads, what it refuses, and lookup without loading."""
 
+import errno
 import gzip
 import io
 import json
@@ -840,6 +841,20 @@ def test_a_name_whose_record_is_damaged_is_told(file, own):
     assert told.code == 65 and "The name mine is damaged" in told.err
     assert "unreadable" in here("vectors", "list").out
     assert here("vectors", "remove", "mine").code == 0
+
+
+@pytest.mark.parametrize("has_locks", [True, False])
+def test_an_import_that_fails_leaves_no_unpacked_file(has_locks, file, own, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+    if not has_locks:  # as on some network file systems
+
+        def refuse(*args):
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+        monkeypatch.setattr(fcntl, "flock", refuse)
+    path = file(gzip.compress(lines() + b"bad 1 2\n"), "v.txt.gz")
+    assert here("vectors", "import", path).code == 65
+    assert kept("data") == []
 
 
 def test_a_packed_file_that_is_large_is_told_to_be_imported(file, own):

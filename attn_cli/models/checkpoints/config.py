@@ -216,10 +216,8 @@ def looks_back(c: Config, otherwise: bool) -> bool:
     """Tell whether words look at themselves and those before only; null, which means no to some, is refused."""
     if "is_decoder" in c.keys.reads and not c.flag("is_decoder"):
         return False
-    if (
-        "is_causal" in c.values
-        and "is_causal" in c.keys.reads
-        and not isinstance(c.values["is_causal"], bool)
-    ):
+    if "is_causal" not in c.keys.reads:
+        return otherwise
+    if not isinstance(c.values.get("is_causal", True), bool):
         raise c.refused("is_causal", "true or false")
-    return c.flag("is_causal") if "is_causal" in c.keys.reads else otherwise
+    return c.flag("is_causal")

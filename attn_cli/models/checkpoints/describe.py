@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Layer(NamedTuple):
     """One layer: where its tensors are, and what sets it apart from the others.
 
-    `names` gives the tensor, after `place`, of each role:
+    `names` gives the tensor, after `place`, of each role (and some of no layer, if a plan's biases are off):
 
     - q, k, v, or qkv where one matrix makes all three; o joins the heads; cross_q ... cross_o likewise;
     - norm_1, cross_norm, norm_2: of attention, cross-attention and the network after them;
@@ -83,10 +83,10 @@ class Stack(NamedTuple):
 class Logits(NamedTuple):
     """How the last layer's output becomes a score for each word of the vocabulary."""
 
-    tables: tuple[
-        str, ...
-    ]  # the first that is there; a plan's: its own, as it may be tied to the words' table
-    bias: tuple[str, ...] = ()  # the first that is there; a plan's second: where tables are tied
+    # The first that is there is used. A plan's table is the output's own, and its second bias holds where the output
+    # shares the table of words.
+    tables: tuple[str, ...]
+    bias: tuple[str, ...] = ()
     dense: str | None = None  # a layer before the table: dense, activation, norm
     norm: str | None = None
     activation: str = "gelu"
@@ -152,7 +152,7 @@ class Plan(NamedTuple):
         has_bias = "decoder_bias" not in c.keys.reads or c.flag("decoder_bias")
         logits = logits._replace(
             tables=(*logits.tables, *stack.words.tables) if tied else logits.tables,
-            bias=logits.bias[: has_bias + has_bias * tied],
+            bias=logits.bias[: 1 + tied] if has_bias else (),
             activation=activation(c, self.head_activation) if self.head_activation else logits.activation,
             project=logits.project if stack.words.project else None,
             softcap=c.optional("final_logit_softcapping"),
@@ -161,11 +161,8 @@ class Plan(NamedTuple):
         return Model(self.prefixes, encoder, decoder, logits, unread=tuple(self._without_bias(c)))
 
     def _sized(self, c: Config) -> Stack:
-        d, count, heads = (
-            c.whole(c.name(WIDTH)),
-            c.whole(c.name(COUNT), most=MOST_LAYERS),
-            c.whole(c.name(HEADS)),
-        )
+        d, count = c.whole(c.name(WIDTH)), c.whole(c.name(COUNT), most=MOST_LAYERS)
+        heads = c.whole(c.name(HEADS))
         d_k = c.whole("head_dim") if c.has("head_dim") else c.shared(c.name(HEADS), d)
         kv_heads = c.whole("num_key_value_heads") if c.has("num_key_value_heads") else heads
         if heads % kv_heads:

@@ -241,21 +241,16 @@ class Layers:
 
     def _projections(self, layer: Layer, prefix: str, x: Array, context: Array) -> list[Array]:
         """Return the queries (b, h, n_q, d_k), and the keys and values (b, kv heads, n_k, d_k)."""
-        made, fused = (
-            {"q": self.stack.heads, "k": self.stack.kv_heads, "v": self.stack.kv_heads},
-            "qkv" in layer.names,
-        )
-        all_three = self._linear(layer, "qkv", x, 3 * self.stack.heads * self.stack.d_k) if fused else None
-        q, k, v = (
-            self.reader.by_head(
-                self._linear(layer, prefix + role, x if role == "q" else context, heads * self.stack.d_k)
-                if all_three is None
-                else all_three,
-                role,
-                fused,
-            )
-            for role, heads in made.items()
-        )
+        stack, fused = self.stack, "qkv" in layer.names
+        if fused:
+            made = dict.fromkeys("qkv", self._linear(layer, "qkv", x, 3 * stack.heads * stack.d_k))
+        else:
+            sides = (("q", x, stack.heads), ("k", context, stack.kv_heads), ("v", context, stack.kv_heads))
+            made = {
+                role: self._linear(layer, prefix + role, side, heads * stack.d_k)
+                for role, side, heads in sides
+            }
+        q, k, v = (self.reader.by_head(M, role, fused) for role, M in made.items())
         if "q_norm" in layer.names:
             q, k = self._normed(layer, "q_norm", q), self._normed(layer, "k_norm", k)
         return [M.transpose(0, 2, 1, 3) for M in (q, k, v)]

@@ -85,7 +85,7 @@ def two_rotaries(near: str, far: str, is_near_scaled: bool) -> Callable[[Config,
 
     def rotaries(c: Config, d_k: int, windows: Windows) -> Rotaries:
         local = read_rotary(c, d_k, near, kind=LOCAL, is_scaled=is_near_scaled)
-        full = read_rotary(c, d_k, far, kind="full_attention")
+        full = read_rotary(c, d_k, far, kind=FULL)
         return [full if window is None else local for window in windows]
 
     return rotaries

@@ -44,8 +44,7 @@ class TextEncoder:
     """A checkpoint's tokenizer."""
 
     def __init__(self, folder: str, family: str) -> None:
-        if find_spec("tokenizers") is None:
-            raise MissingExtra("A model's tokenizer needs tokenizers: pip install 'attn-cli[models]'")
+        _place()  # before a file is read
         self.name = visible(folder)
         try:
             self._file = _read(folder, family)
@@ -102,6 +101,8 @@ class TextEncoder:
                 f"The tokenizer of {self.name} {f'took more than {SECONDS} seconds' if error.is_late else what}.",
                 "Compare its tokenizer.json with that of the model's publisher, or give a shorter text.",
             ) from None
+        if "missing" in answer:
+            raise _missing()
         if "unsound" in answer:
             raise self._unsound(answer["unsound"])
         if "why" in answer:
@@ -132,7 +133,7 @@ class _Library:
             if self.file != file:
                 self.file = None
                 answer = self.process.ask({"size": len(file)}, file)
-                if "unsound" in answer:
+                if "found" not in answer:
                     return answer
                 self.file = file
             return self.process.ask(question)
@@ -147,10 +148,15 @@ class _Library:
 _libraries: dict[int, _Library] = {}  # by process id: a fork does not share its parent's
 
 
+def _missing() -> MissingExtra:
+    return MissingExtra("A model's tokenizer needs tokenizers: pip install 'attn-cli[models]'")
+
+
 def _place() -> str:
-    """Return the folder of the tokenizers package: the separate process imports it from there."""
+    """Return the folder from which the separate process imports tokenizers; raise MissingExtra without the package."""
     found = find_spec("tokenizers")
-    assert found is not None and found.origin is not None  # whoever asks has looked
+    if found is None or found.origin is None:  # a mere folder of that name is no package
+        raise _missing()
     return os.path.dirname(os.path.dirname(found.origin))
 
 

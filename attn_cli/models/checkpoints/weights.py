@@ -224,7 +224,7 @@ def product(
     """
     rows, width = matrix.entry.shape
     step = _rows_at_once(rows, width)
-    room = step * width * matrix.entry.dtype.itemsize
+    size = step * width * matrix.entry.dtype.itemsize
     if not in_out:
         found = np.empty((rows, len(x)), np.float32)
 
@@ -233,7 +233,7 @@ def product(
             part = np.matmul(W, x.T, out=found[start : start + len(W)])
             _finish(part, None if b is None else b[start : start + len(W), None], activation)
 
-        _in_threads(range(0, rows, step), multiply, room)
+        _in_threads(range(0, rows, step), multiply, size)
         return found.T
     each = max(step, math.ceil(rows / SUMS))
     sums = np.zeros((math.ceil(rows / each), len(x), width), np.float32)
@@ -250,7 +250,7 @@ def product(
             part += other[start : start + several]
         _finish(part, b, activation)
 
-    _in_threads(range(len(sums)), add_up, room)
+    _in_threads(range(len(sums)), add_up, size)
     several = math.ceil(len(x) / min(math.ceil(sums[0].size / SMALL), len(x)))
     _in_threads(range(0, len(x), several), finish, 0)
     made: Array = sums[0]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from attn_cli.errors import AttnError, FileError, InputError, MissingExtra
-from attn_cli.models.checkpoints import tokenizer
+from attn_cli.models.checkpoints import tokenizer, tokenizer_child
 from attn_cli.models.checkpoints.tokenizer import TextEncoder
 from tests.models.checkpoints.by_hand import GPT2, PIECES, byte_pairs, gpt2, saved, word_pieces
 from tests.shell import COMMAND, attn, surroundings
@@ -85,6 +85,25 @@ def test_without_the_library_the_line_that_installs_it_is_given(monkeypatch, tmp
     with pytest.raises(MissingExtra, match=r"pip install 'attn-cli\[models\]'") as found:
         TextEncoder(str(tmp_path), "bert")
     assert found.value.code == 69
+
+
+def test_a_mere_folder_that_is_called_tokenizers_is_not_the_library(tmp_path, monkeypatch):
+    (tmp_path / "tokenizers").mkdir()
+    has_library = [(Path(path) / "tokenizers" / "__init__.py").exists() for path in sys.path]
+    others = [path for path, has in zip(sys.path, has_library, strict=True) if not has]
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *others])
+    monkeypatch.delitem(sys.modules, "tokenizers", raising=False)
+    word_pieces(tmp_path, WORDS)
+    with pytest.raises(MissingExtra):
+        TextEncoder(str(tmp_path), "bert")
+
+
+def test_a_library_that_cannot_be_imported_is_missing(tmp_path):
+    (tmp_path / "tokenizers").mkdir()
+    (tmp_path / "tokenizers" / "__init__.py").write_text("import what_another_python_has")
+    child = [sys.executable, "-I", "-S", tokenizer_child.__file__, str(tmp_path), str(1 << 30), "9"]
+    answer = subprocess.run(child, input=b'{"size": 2}\n{}', capture_output=True, check=True).stdout
+    assert json.loads(answer) == {"missing": True}
 
 
 def test_word_pieces_or_a_tokenizer_json_are_read_and_nothing_is_cut_or_padded(tokenizers, tmp_path):
