@@ -131,7 +131,7 @@ def sheet_of(table: list[Line], name: str) -> Sheet:
     first = 1 if _has_labels(header, [line.cells for line in body]) else 0
     if width == first:
         raise InputError(f"{name}, line {start}: {_quoted(body[0].cells[0])} is not a number.", ONE_MATRIX)
-    cells = [[_checked(line, column, name) for column in range(first, width)] for line in body]
+    cells = [[_checked(line.cells[n], line, n, name) for n in range(first, width)] for line in body]
     if header is not None and len(header) not in (width, width - first):
         raise InputError(
             f"{name}, line {lines[0].number}: there are {len(header)} headings over {width} columns.",
@@ -143,12 +143,11 @@ def sheet_of(table: list[Line], name: str) -> Sheet:
 
 def number_in(line: Line, column: int, name: str) -> float:
     """Return the number in a cell, NaN in an empty one; InputError, with the place, where it is none."""
-    return float(_checked(line, column, name))
+    return float(_checked(_with_point(line.cells[column], line), line, column, name))
 
 
-def _checked(line: Line, column: int, name: str) -> str:
-    """Return a cell as float() takes it."""
-    cell = _with_point(line.cells[column], line)
+def _checked(cell: str, line: Line, column: int, name: str) -> str:
+    """Return a cell, with a point, as float() takes it."""
     if not _is_plain(cell):
         place = f"{name}, line {line.number}, column {column + 1}"
         raise InputError(f"{place}: {_quoted(cell)} is not a number.", ONE_MATRIX)

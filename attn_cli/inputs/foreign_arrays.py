@@ -167,7 +167,6 @@ def _numbers(value: object, where: str) -> Array:
 
 # How many axes each has where a batch comes first.
 BATCHED = dict.fromkeys(("Q", "K", "V", *SCORES, "mask", "position_scores"), 4) | {"X": 3, "context": 3}
-PROJECTIONS = ("W_q", "W_k", "W_v")
 
 
 def item_of_batch(arrays: Mapping[str, Array], batch: int | None, name: str) -> dict[str, Array]:

@@ -93,8 +93,8 @@ def given_from(record: Mapping[str, object], name: str, batch: int | None = None
 
     Of attn's own JSON, made with --steps, the heads' matrices are taken. Of a batch, item `batch` is.
     """
-    own = record.get("schema") == "attn/1"
     record, lacks_head_count = _in_own_names(record, name)
+    own = record.get("schema") == "attn/1"  # of an exercise only the inputs are left, which are not
     layout = _choice(record, "layout", name)
     arrays, counts = _arrays(record, own, batch, name)
     scores = taken_scores(arrays)

@@ -204,7 +204,8 @@ def _padded(value: object, n_k: int, batch: int | None) -> Bools | None:
 def _record(data: bytes, name: str) -> dict[str, object]:
     """Return a file's named values; a lone array or list is named weights."""
     file = io.BytesIO(data)
-    if data[:1] == b"\x80" or (data[:2] == b"PK" and b"data.pkl" in data[:4096]):
+    is_pickle = data[:1] == b"\x80" and not is_safetensors(data)  # whose first byte is of a length
+    if is_pickle or (data[:2] == b"PK" and b"data.pkl" in data[:4096]):
         raise InputError(
             f"{name} is a pickle, as torch.save writes: pickles can run code, so attn never reads them.",
             _RECIPE,

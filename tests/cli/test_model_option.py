@@ -178,6 +178,8 @@ SAID = """
     explain "the cats" -m BERT --join-pieces --only scores => 2 no scores of their own
     explain "the cats" -m BERT --join-pieces --versus cats => 2 no scores of their own
     self [SEP] -m BERT --hide-special => 65 all tokens are special
+    self "the cats" -m BERT --hide-special -q nosuch => 2 its number from 0 to 2.
+    self "the cats" -m BERT --hide-special -q [CLS] => 2 The tokens are the, cat, ##s
 """
 
 

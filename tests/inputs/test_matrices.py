@@ -165,6 +165,13 @@ def test_what_a_learned_head_adds_for_distances_in_attn_s_own_json_is_used_or_sa
             np.testing.assert_allclose(other.weights, trace.weights, rtol=0, atol=1e-12)
 
 
+def test_an_exercise_s_inputs_are_given_matrices_and_no_trace(file):
+    inputs = {"X": X, "W_q": W, "W_k": W, "W_v": W, "temperature": 2, "foo": 1}
+    exercise = {"schema": "attn/1", "kind": "exercise", "inputs": inputs, "answers": {}, "questions": []}
+    whole, alone = read_given(file(json.dumps(exercise))), read_given(file(json.dumps(inputs)))
+    assert (whole.temperature, whole.ignored) == (alone.temperature, alone.ignored) == (2.0, ("foo",))
+
+
 def test_a_temperature_in_attn_s_own_json_is_used_or_said_to_be_ignored_and_it_is_a_projection_file(file):
     trace = trace_self("she likes coffee", Settings(embedding="random", temperature=0.5))
     path = file(json.dumps(trace.to_dict(steps=True)))

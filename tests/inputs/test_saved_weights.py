@@ -631,6 +631,15 @@ def test_attention_saved_from_transformers_is_shown_with_its_tokens_padding_and_
     close(found["weights"], np.array(joined(causal[0, 0, 3].astype(float), runs))[:4, :4])
 
 
+def test_a_safetensors_file_whose_first_byte_is_a_pickle_s_is_none(tmp_path):
+    """The file begins with the length of its header, which may end in the byte that a pickle begins with."""
+    plain = safetensors({"attentions": np.full((1, 2, 2), 0.5, np.float32)})
+    header = plain[8 : 8 + int.from_bytes(plain[:8], "little")].rstrip().ljust(128)
+    tensors = plain[8 + int.from_bytes(plain[:8], "little") :]
+    (tmp_path / "a.safetensors").write_bytes((128).to_bytes(8, "little") + header + tensors)
+    assert record(str(tmp_path / "a.safetensors"))["weights"] == [[0.5, 0.5], [0.5, 0.5]]
+
+
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
 def test_safetensors_in_half_precision_are_shown_and_computed_with(kind, tmp_path):
     weights = shares(2, 3, 40, 40).astype(np.float32)

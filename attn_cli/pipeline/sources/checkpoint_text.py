@@ -13,6 +13,7 @@ from attn_cli.io.escape import visible
 from attn_cli.models.checkpoints.tokenizer import TextEncoder
 from attn_cli.settings.settings import ALL, Settings
 from attn_cli.settings.validate import check_length, check_words, find_rows
+from attn_cli.text.wordpieces import is_special
 from attn_cli.trace.computation import NextWords
 
 if TYPE_CHECKING:
@@ -98,10 +99,11 @@ def check_named(settings: Settings, query: Tokens, key: Tokens, encoder: TextEnc
     for option, (word, tokens) in named.items():
         if word is None or settings.join_pieces:
             continue
+        shown = tuple(token for token in tokens if not (settings.hide_special and is_special(token)))
         try:
-            find_rows(word, tokens, option)
+            find_rows(word, shown, option)
         except UsageError as error:
-            raise UsageError(error.message, _help(word, query.spelled, encoder, error.hint), option) from None
+            raise UsageError(error.message, _help(word, shown, encoder, error.hint), option) from None
 
 
 def _help(word: str, tokens: tuple[str, ...], encoder: TextEncoder, hint: str) -> str:

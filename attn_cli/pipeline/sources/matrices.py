@@ -277,6 +277,7 @@ def _with_blanks(masks: Sequence[Mask | None], scores: Array, name: str) -> list
 
 
 def _bare(trace: Trace, has_values: bool) -> Trace:
+    """Return the trace without what stood in for queries, keys and values."""
 
     def bare(head: Head) -> Head:
         head = replace(head, q=None, k=None)

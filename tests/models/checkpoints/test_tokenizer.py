@@ -102,8 +102,10 @@ def test_a_library_that_cannot_be_imported_is_missing(tmp_path):
     (tmp_path / "tokenizers").mkdir()
     (tmp_path / "tokenizers" / "__init__.py").write_text("import what_another_python_has")
     child = [sys.executable, "-I", "-S", tokenizer_child.__file__, str(tmp_path), str(1 << 30), "9"]
-    answer = subprocess.run(child, input=b'{"size": 2}\n{}', capture_output=True, check=True).stdout
-    assert json.loads(answer) == {"missing": True}
+    with subprocess.Popen(child, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        running.stdin.write(b'{"size": 2}\n{}')
+        running.stdin.flush()
+        assert json.loads(running.stdout.readline()) == {"missing": True}
 
 
 def test_word_pieces_or_a_tokenizer_json_are_read_and_nothing_is_cut_or_padded(tokenizers, tmp_path):
