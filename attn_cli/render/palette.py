@@ -75,9 +75,8 @@ def _spread(styles: Sequence[Style]) -> tuple[Style, ...]:
 def inks(name: str, colors: int) -> tuple[Style, ...]:
     """Return SHADES text styles for bars and blocks; the ramp's faint end is left out."""
     if colors == 16:
-        return _spread(
-            [Style(color=Color.from_ansi(n)) for n in ((4, 6, 2, 3) if name in DARK else (6, 4, 0))]
-        )
+        order = (4, 6, 2, 3) if name in DARK else (6, 4, 0)
+        return _spread([Style(color=Color.from_ansi(number)) for number in order])
     return tuple(Style(color=Color.from_rgb(*rgb)) for rgb in strong(name))
 
 

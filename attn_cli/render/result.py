@@ -45,9 +45,8 @@ class Result:
     drawing: Callable[[View], tuple[Drawing, Sequence[str]]] = _lacks
     texts: Mapping[str, Callable[[Terminal], str]] = field(default_factory=dict)
     remarks: Sequence[str] = ()  # what rows have no room for
-    has_steps: Callable[[View], bool] = lambda view: (
-        False
-    )  # whether its screen shows steps, which rows do not
+    # Whether its screen shows steps, which rows do not.
+    has_steps: Callable[[View], bool] = lambda view: False
 
 
 def record_result(

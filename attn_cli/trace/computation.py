@@ -10,12 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from attn_cli.core.heads import rounding_of
 from attn_cli.core.scores import score_named
 from attn_cli.io.array_types import Array, Bools, Ints
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import find_rows
 from attn_cli.trace.head import Frozen, Head, Learned, Projected
-from attn_cli.trace.row import Because, Diagnosis, Row
+from attn_cli.trace.row import Because, Diagnosis, Row, diagnose
 
 FIRST_TOKENS = 6
 
@@ -218,9 +219,6 @@ class Computation(Frozen):
         head = head or self.shown
         if head.scores is None or head.scaled_scores is None or head.masked_scores is None:
             return None
-        from attn_cli.core.heads import rounding_of  # with NumPy, which is loaded where there are scores
-        from attn_cli.trace.row import Row
-
         at = self.row_in_arrays(i)
         masked = head.masked_scores[at].tolist()
         largest = max(masked)
@@ -257,8 +255,6 @@ class Computation(Frozen):
 
         Without `with_temperature`, temperature_95 is not computed: it is most of the work.
         """
-        from attn_cli.trace.row import diagnose  # only those who ask pay for it
-
         head = self.shown
         held = [self.row_in_arrays(i) for i in (self.listed if rows is None else rows)]
         allowed = None if self.mask is None else self.mask[held]

@@ -18,9 +18,7 @@ from attn_cli.trace.row import entropy
 MIN_GAIN = 0.5  # a head is named if its share is this far from a uniform head's to all of the attention,
 LEAD = 0.1  # ... this much above the share of every other pattern,
 MIN_ROWS = 2  # ... and possible in this many rows
-MIN_UNIFORM_OVERLAP = (
-    0.8  # of a bag-of-words head's attention, at least, overlaps with a uniform distribution
-)
+MIN_UNIFORM_OVERLAP = 0.8  # of a bag-of-words head's attention is shared with a uniform one, at least
 MIXED, BAG = "mixed", "bag-of-words"
 
 

@@ -34,9 +34,7 @@ class Because(NamedTuple):
     rival: str
     rival_index: int
     content: float  # scaled (and capped) score of the winner less that of the rival
-    distance: (
-        float | None
-    )  # position score of the winner less that of the rival; None without a position term
+    distance: float | None  # the winner's position score less the rival's; None without a position term
     decided: str  # content, distance or mask; both where these are equal, neither where the scores are
 
     @property

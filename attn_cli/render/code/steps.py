@@ -44,10 +44,8 @@ def _projected(plan: ScriptPlan, framework: Framework) -> Lines:
     """Yield Q, K and V from X, and the heads' shares of them."""
     trace, context = plan.trace, "context" if plan.has("context") else "X"
     if plan.start == "identity":
-        about, share = (
-            "W_q, W_k and W_v are the identity: the vectors themselves are queries, keys and values.",
-            "",
-        )
+        about = "W_q, W_k and W_v are the identity: the vectors themselves are queries, keys and values."
+        share = ""
         if len(trace.head_names) > 1 and not plan.several and trace.shown.q is not None:
             width = trace.shown.q.shape[1]
             first = trace.head_names.index(trace.shown.name) * width

@@ -1,4 +1,4 @@
-"""Figures of attention for papers and slides, drawn by Matplotlib: a module for each kind."""
+"""Figures of attention for papers and slides, drawn by Matplotlib."""
 
 from __future__ import annotations
 

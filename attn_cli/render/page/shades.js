@@ -54,7 +54,11 @@ export function pixels(rows, columns, values, scale, isMasked = () => false) {
   const colourIn = shader(scale);
   for (let at = 0; at < values.length; at++) {
     const isGrey = isMasked(at);
-    image.data.set([...(isGrey ? GREY : colourIn(values[at])), isGrey ? 60 : 255], 4 * at);
+    const [red, green, blue] = isGrey ? GREY : colourIn(values[at]);
+    image.data[4 * at] = red;
+    image.data[4 * at + 1] = green;
+    image.data[4 * at + 2] = blue;
+    image.data[4 * at + 3] = isGrey ? 60 : 255;
   }
   canvas.getContext("2d").putImageData(image, 0, 0);
   return canvas;

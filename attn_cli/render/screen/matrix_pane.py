@@ -132,6 +132,7 @@ def large_blocks(
     shades = shading(block.values, shade_range(block)).tolist()
     form = weight(2) if wide >= DECIMAL else PERCENT
     form = signed(form) if block.is_difference else form
+    filling = bars(terminal)
     for i, name in enumerate(rows):
         numbers = form.row(block.values[i].tolist())
         texts = [
@@ -143,11 +144,7 @@ def large_blocks(
             is_marked = is_middle and i == chosen[0]
             made = [Segment(padded(name if is_middle else "", edge), MARKED if is_marked else BOLD)]
             for j, place in enumerate(shades[i]):
-                fill = (
-                    " "
-                    if terminal.colors or place < 0
-                    else bars(terminal)[place * len(bars(terminal)) // SHADES]
-                )
+                fill = " " if terminal.colors or place < 0 else filling[place * len(filling) // SHADES]
                 style = MARKED if (i, j) == chosen else (styles[place] if place >= 0 else None) or Style()
                 made.append(Segment(_cell(texts[j] if is_middle else "", wide, fill), style))
             lines.append(made)

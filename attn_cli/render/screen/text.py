@@ -1,4 +1,4 @@
-"""Lines of text that fit: cell widths, labels, wrapping."""
+"""Lines of text that fit: cell widths, labels, wrapping, aligned columns, and panes beside each other."""
 
 from __future__ import annotations
 
@@ -124,11 +124,11 @@ def aligned(rows: Iterable[Sequence[str]], right: Collection[int] = (), width: i
     if width is not None:
         room = max(LEAST_ROOM, width - sum(widths[:-1]) - 2 * len(widths[:-1]))
     lines = []
-    for *cells, last in table:
-        cells.append(last if len(last) <= room else f"…{last[1 - room :]}")
-        sized = enumerate(zip(cells, widths, strict=True))
-        padded = [cell.rjust(size) if n in right else cell.ljust(size) for n, (cell, size) in sized]
-        lines.append("  ".join(padded).rstrip() + "\n")
+    for *texts, last in table:
+        texts.append(last if len(last) <= room else f"…{last[1 - room :]}")
+        sized = enumerate(zip(texts, widths, strict=True))
+        columns = [text.rjust(size) if n in right else text.ljust(size) for n, (text, size) in sized]
+        lines.append("  ".join(columns).rstrip() + "\n")
     return "".join(lines)
 
 

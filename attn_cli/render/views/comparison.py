@@ -181,9 +181,8 @@ def ending(comparison: Comparison, summary: str) -> Iterator[Say]:
         ("", [dropped(trace) for trace in traces]),
         ("Note: ", notes),
     ):
-        for text in dict.fromkeys(
-            text for side in sides for text in side
-        ):  # once, with whose it is unless all have it
+        # Each is said once, with whose it is unless all have it.
+        for text in dict.fromkeys(text for side in sides for text in side):
             whose = ", ".join(label for label, side in zip(labels, sides, strict=True) if text in side)
             yield Say(before + (f"({whose}) " if any(text not in side for side in sides) else "") + text)
 
