@@ -156,9 +156,8 @@ def single_command(name: str, function: Function | Takes) -> Any:
 def common_options() -> list[TyperOption]:
     """Return the options of every command and group: -h for the short help, --help for the full one, --no-pager."""
     about = "Print a long screen, or help, without a pager."
-    no_pager = _flag(
-        "--no-pager", about, OUTPUT
-    )  # main() obeys it before anything is parsed, for --help acts at once
+    # main() obeys it before anything is parsed, for --help acts at once.
+    no_pager = _flag("--no-pager", about, OUTPUT)
     return [
         no_pager,
         _help_option("-h", "Show what people use most, and an example.", "short_help"),

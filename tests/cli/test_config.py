@@ -286,6 +286,8 @@ def test_config_tells_each_setting_and_where_it_comes_from(place):
     assert (found["seed"]["value"], found["seed"]["variable"]) == (7, "ATTN_SEED")
     assert (found["score"]["value"], found["score"]["default"]) == (None, "scaled")
     assert {one["source"] for one in found.values()} == {"default", "environment", "file"}
+    chosen = listed(env={"ATTN_SCORE": "dot"})["score"]
+    assert (chosen["value"], chosen["default"]) == ("dot", "scaled")
 
 
 def test_config_of_a_command_tells_its_table_and_its_defaults(place):

@@ -100,7 +100,7 @@ def _setting(ctx: Any, option: Any) -> Record:
         "variable": option.envvar if source == "environment" else None,
         "file": line and line.path,
         "line": line and line.line,
-        "default": SETTINGS[name].unset or None if source == "default" and option.default is None else None,
+        "default": SETTINGS[name].unset or None if option.default is None else None,
     }
 
 

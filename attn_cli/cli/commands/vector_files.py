@@ -17,6 +17,7 @@ from attn_cli.settings.training import SubwordTraining, VectorTraining
 
 if TYPE_CHECKING:
     from attn_cli.vectors.open_vectors import Vectors as WordVectors
+
 USUAL = ("king", "coffee", "fox")
 OUTPUT_FILE = own("FILE", "Where the vectors go (.safetensors).", OUTPUT, "--output", "-o", default=...)
 
