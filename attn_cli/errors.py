@@ -53,7 +53,8 @@ class AttnError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.message} {self.hint.partition(chr(10))[0]}".rstrip()
+        hint = self.hint.partition("\n")[0]
+        return f"{self.message} {hint}".rstrip()
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle it as it is: some kinds are made of other things than their message."""
@@ -152,13 +153,13 @@ class NotFinite(InputError):
         self, query: int | None, key: int, queries: Sequence[str] = (), keys: Sequence[str] = ()
     ) -> None:
         self.query, self.key = query, key
-        said = f"key {key} ({keys[key]})" if keys else f"key {key}"
+        k = f"key {key} ({keys[key]})" if keys else f"key {key}"
         if query is None:
-            said = f"The value vector of {said} holds NaN or infinity, and it is attended to."
+            said = f"The value vector of {k} holds NaN or infinity, and it is attended to."
             hint = "In float32, numbers beyond 3e38 are infinite."
         else:
             q = f"query {query} ({queries[query]})" if queries else f"query {query}"
-            said = f"The score of {q} and {said} is not a finite number."
+            said = f"The score of {q} and {k} is not a finite number."
             hint = "Look for NaN, infinity or numbers beyond 1e150 (in float32, 1e18) in what was given."
         super().__init__(said, hint)
 

@@ -136,8 +136,9 @@ class Plan:
                 while found := _limited(islice(lines, left), file.name):
                     yield len(found), found
                     left = manifest.LINES
+            return
         is_empty = not scans or (file.size == len(UTF_8) and scans[0].start == UTF_8)
-        at, count = 0, 0 if is_empty or self.is_packed[n] else ends[-1] + (scans[-1].end != b"\n")
+        at, count = 0, 0 if is_empty else ends[-1] + (scans[-1].end != b"\n")
         while at < count:
             taken = min(left, count - at)
             piece = max(0, bisect_left(ends, at) - 1)  # the one that has the end of the line before

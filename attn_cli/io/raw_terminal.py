@@ -127,7 +127,8 @@ class RawTerminal:
         modes[3] &= ~(termios.ICANON | termios.ECHO)
         modes[6] = list(self.before[6])
         modes[6][termios.VMIN], modes[6][termios.VTIME] = 1, 0
-        modes[6][termios.VQUIT] = bytes([os.fpathconf(self.keyboard, "PC_VDISABLE") & 0xFF])  # it dumps core
+        # Ctrl-\ dumps core.
+        modes[6][termios.VQUIT] = bytes([os.fpathconf(self.keyboard, "PC_VDISABLE") & 0xFF])
         self._set(modes)
         if self.second_screen:
             _write(self.screen, SECOND_SCREEN)

@@ -1,1 +1,1 @@
-"""Settings: declared once, checked, and read from files."""
+"""Settings: declared once, and checked."""

@@ -9,7 +9,14 @@ from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.io.files import looks_like_file
 from attn_cli.settings.declare import size_of
-from attn_cli.settings.settings import ALL, MEAN, REPLACED_BY_MODEL, WITH_MODEL, Settings
+from attn_cli.settings.settings import (
+    ALL,
+    MEAN,
+    NO_EFFECT_WITH_MODEL,
+    REPLACED_BY_MODEL,
+    WITH_MODEL,
+    Settings,
+)
 
 DEFAULTS = Settings()
 NEXT_WORDS = 5  # that a pretrained model says, where the command is about the next one
@@ -57,7 +64,7 @@ def check_words(tokens: Sequence[str], settings: Settings) -> None:
 
 def check_model(settings: Settings) -> None:
     """Raise UsageError if a setting was made whose place a pretrained model takes."""
-    for name in (*WHY_NO_EFFECT, *REPLACED_BY_MODEL):  # positions come with a projection of their own
+    for name in (*NO_EFFECT_WITH_MODEL, *REPLACED_BY_MODEL):  # positions come with a projection of their own
         if getattr(settings, name) != getattr(DEFAULTS, name):
             raise beside_model(name)
 
@@ -81,12 +88,12 @@ def check_next(settings: Settings) -> None:
 
 def check_layered(settings: Settings) -> None:
     """Raise UsageError if all layers were asked for where there are none, or the mean of layers that are computed."""
-    said = "--layer mean applies only to saved weights.", "Try --layer all, or attn show FILE --layer mean."
+    if settings.layer == MEAN:
+        hint = "Try --layer all, or attn show FILE --layer mean."
+        raise UsageError("--layer mean applies only to saved weights.", hint, "--layer")
     if settings.layer == ALL:
         hint = "Give one with --model, or -p roles-deep or language."
-        said = "--layer all needs a model that has layers.", hint
-    if settings.layer in (ALL, MEAN):
-        raise UsageError(*said, "--layer")
+        raise UsageError("--layer all needs a model that has layers.", hint, "--layer")
 
 
 def check_shaping(settings: Settings) -> None:
@@ -99,7 +106,7 @@ def beside_model(name: str) -> UsageError:
     """Return the error of a setting beside --model."""
     option = "--" + name.replace("_", "-")
     message = f"--model takes the place of {option}."
-    if name in WHY_NO_EFFECT:
+    if name in NO_EFFECT_WITH_MODEL:
         message = f"{option} changes nothing in a model on disk: {WHY_NO_EFFECT[name]}."
     return UsageError(message, f"Leave out {option}, or --model.", "--model")
 
