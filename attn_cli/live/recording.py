@@ -21,6 +21,7 @@ LONGEST_WAIT = 3600.0  # seconds
 MOST_BYTES = 64 << 20
 MOST = 1e15  # of any number
 LOOK = 0.005  # seconds between two looks whether an answer has come
+CALM = 20  # looks in a row that find nothing to answer: a message may be between two queues at one of them
 
 
 class Event(NamedTuple):
@@ -85,7 +86,10 @@ class Replay:
                 return
             last = event.at
             await do(event)
-        await asyncio.sleep(LOOK)
+        calm = 0
+        while self.is_on and calm < CALM:
+            await asyncio.sleep(LOOK)
+            calm = calm + 1 if is_calm() else 0
         self.is_on = False
 
     def interrupted(self, key: str) -> bool:

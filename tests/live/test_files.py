@@ -14,6 +14,7 @@ from textual.events import Paste
 from attn_cli.cli.read_text import labelled_weights
 from attn_cli.errors import CreateError, InputError
 from attn_cli.io.escape import visible
+from attn_cli.live import recording
 from attn_cli.live.command_line import command_line, copied, osc52, unsaid
 from attn_cli.live.recording import Recorder, Replay, read_recording
 from attn_cli.live.session import begin
@@ -198,7 +199,9 @@ def test_a_persons_key_takes_over_and_space_pauses(tmp_path):
     play(act, made(replay=Replay(late)))
 
 
-def test_a_replay_overwrites_nothing(at):
+@pytest.mark.parametrize("look", [recording.LOOK, 0.0])  # a slow machine's loop turns once in a look
+def test_a_replay_overwrites_nothing(look, at, monkeypatch):
+    monkeypatch.setattr(recording, "LOOK", look)
     (at / "mine.svg").write_text("mine")
     recorder = Recorder("demo.jsonl", FOX)
     for key in ("w", "ctrl+u", *"mine", "full_stop", *"svg", "enter", "enter"):
