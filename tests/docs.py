@@ -26,9 +26,11 @@ import typer.main
 
 from attn_cli import errors
 from attn_cli.cli import app as cli
+from attn_cli.settings.defaults import DEFAULTS
 from tests import pictures
 from tests.shell import attn, surroundings
 
+AFTER = ("What a command shows when nothing is asked", "Environment variables", "Exit codes")
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "reference.md"
 HELP_WIDTH, WIDTH = 100, 80
@@ -83,6 +85,13 @@ These variables, which many programs share, are read too:
 | `COLORFGBG` | Whether the background is dark or light. |
 """
 
+SHOWN_BY_DEFAULT = """\
+## What a command shows when nothing is asked
+
+With the bundled vectors, and without `-p`, `-m` or `--heads`. A `--head` of roles selects roles; a vector file (`-e`)
+is shown with the identity projection, random vectors with a random one.
+"""
+
 EXIT_CODES = """\
 ## Exit codes
 
@@ -118,13 +127,24 @@ def reference() -> str:
     contents = "\n".join(f"- [{_named(words)}](#{slug(_named(words))})" for words in known)
     parts = [
         INTRO,
-        f"{contents}\n- [Environment variables](#environment-variables)\n- [Exit codes](#exit-codes)\n",
+        f"{contents}\n" + "\n".join(f"- [{name}](#{slug(name)})" for name in AFTER) + "\n",
         *(f"## {_named(words)}\n\n```text\n{text}```\n" for words, text in helps.items()),
+        shown_by_default(),
         variables(known),
         TERMINAL,
         exit_codes(),
     ]
     return "\n".join(parts)
+
+
+def shown_by_default() -> str:
+    """Return the table of what commands show when nothing is asked."""
+    rows = ["| command | projection | head | mask | next words | why |", "|---|---|---|---|---|---|"]
+    rows += [
+        f"| `attn {name}` | {one.projection} | {one.head} | {one.mask} | {one.next or '–'} | {one.why} |"
+        for name, one in DEFAULTS.items()
+    ]
+    return SHOWN_BY_DEFAULT + "\n" + "\n".join(rows) + "\n"
 
 
 def _named(words: tuple[str, ...]) -> str:

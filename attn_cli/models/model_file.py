@@ -16,7 +16,9 @@ from attn_cli.io.files import data_path, first_bytes, looks_like_file, regular
 from attn_cli.models.encoder import EncoderLayer, EncoderStack, Norm, read_word_layer
 from attn_cli.models.int8 import dequantized
 from attn_cli.models.projection import Projection
+from attn_cli.settings.defaults import USUAL
 from attn_cli.settings.settings import Settings
+from attn_cli.settings.validate import leaves_projection_open
 from attn_cli.trace.head import Projected
 from attn_cli.vectors.spelling import SpellingFeatures
 
@@ -25,8 +27,7 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array, Arrays
 
 FORMAT = "attn-model/1"
-BUNDLED = ("roles", "roles-deep", "language")  # the first is the default
-VECTORS = "word2vec"  # what they were learned on
+BUNDLED = ("roles", "roles-deep", "language")
 MOST_LAYERS = 100
 MAX_PARAMETER = 1e6  # far beyond learned weights, and far below where products overflow
 TAKEN = ("all", "mean")  # --head gives these names another meaning
@@ -35,8 +36,8 @@ TAKEN = ("all", "mean")  # --head gives these names another meaning
 def load_model(settings: Settings) -> EncoderStack | None:
     """Return the learned model that these settings name, or mean by naming nothing; None for none."""
     name = settings.projection
-    if name is None and settings.embedding in (None, VECTORS) and settings.heads is None:
-        name = BUNDLED[0]
+    if leaves_projection_open(settings):
+        name = USUAL.projection
     is_file = name is not None and name not in BUNDLED and looks_like_file(name) and is_model(name)
     if name not in BUNDLED and not is_file:
         return None

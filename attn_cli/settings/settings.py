@@ -8,12 +8,8 @@ from dataclasses import dataclass
 from attn_cli.core.masks import mask_examples, mask_forms
 from attn_cli.core.scores import SCORES
 from attn_cli.settings.declare import ATTENTION, SHOWN, TEXT, VECTORS, check, size_of
+from attn_cli.settings.defaults import ROLES_HEADS, usual
 
-# Heads of the default model; a model's file says what its own are.
-HEADS = (
-    *("relations", "head", "subject", "object", "oblique", "modifier", "determiner", "possessor"),
-    *("coordination", "previous", "next", "mean", "all"),
-)
 # Settings that a pretrained model replaces, and settings that have no effect with one.
 REPLACED_BY_MODEL = ("embedding", "projection", "tokenizer", "keep_punctuation")
 NO_EFFECT_WITH_MODEL = ("dim", "seed", "oov", "heads", "layout", "positions", "round", "pad", "pad_side")
@@ -75,7 +71,7 @@ class Settings:
         short="-p",
         metavar="NAME|FILE",
         examples=("roles", "roles-deep", "language", "identity", "random"),
-        unset="roles with word2vec, random with random vectors, else identity",
+        unset=f"{usual('projection')} with word2vec, random with random vectors, else identity",
     )
     heads: int | None = ATTENTION(
         "Split the projection's columns into N heads.", bounds=(1, 100_000), unset="1"
@@ -91,8 +87,8 @@ class Settings:
     head: str | None = ATTENTION(
         "Which head to show: its name or number, mean, all, or rollout (through a model's layers).",
         metavar="NAME",
-        examples=HEADS,
-        unset="relations; previous with -p language; else the first",
+        examples=(*ROLES_HEADS, MEAN, ALL),
+        unset=f"{usual('head')}; previous with -p language; else the first",
     )
     layout: str | None = ATTENTION(
         "Layout of weights from files: in-out is x W, out-in W x.",
@@ -116,7 +112,7 @@ class Settings:
         lambda: f"{', '.join(mask_forms())}, or a file.",
         metavar="NAME|FILE",
         examples=lambda: [*mask_examples()],
-        unset="causal in masked, else none",
+        unset=usual("mask"),
     )
     mask_true: str | None = ATTENTION(
         "What True means in a mask file; required with one.", choices=("allowed", "blocked")
@@ -159,7 +155,7 @@ class Settings:
         ),
         metavar="K",
         bounds=(0, MOST_NEXT),
-        unset="5 in masked and with --next-at all, else 0",
+        unset=f"{usual('next')}; 5 with --next-at all",
     )
     next_at: str = SHOWN(
         "Predict the next token after the last token only, or after every token.",

@@ -9,6 +9,8 @@ from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.io.files import looks_like_file
 from attn_cli.settings.declare import size_of
+from attn_cli.settings.defaults import DEFAULTS as BY_COMMAND
+from attn_cli.settings.defaults import ROLES_HEADS, USUAL
 from attn_cli.settings.settings import (
     ALL,
     MEAN,
@@ -19,7 +21,7 @@ from attn_cli.settings.settings import (
 )
 
 DEFAULTS = Settings()
-NEXT_WORDS = 5  # that a pretrained model says, where the command is about the next one
+NEXT_WORDS = BY_COMMAND["masked"].next
 # Of a text without a pretrained model; its own tokens are words already, and none of them frames it.
 NEEDED = {
     "join_pieces": "a model whose tokens are word pieces",
@@ -154,11 +156,31 @@ def find_rows(query: str, tokens: Sequence[str], option: str = "--query") -> tup
     raise UsageError(f"There is no token {visible(query[:60])!r} to {PURPOSES[option]}.", hint, option)
 
 
+def settings_of(command: str, settings: Settings) -> Settings:
+    """Return the settings with what the command shows when nothing is asked (DEFAULTS); what was asked stays.
+
+    A head of roles that is named selects roles.
+
+    >>> settings_of("masked", Settings()).mask
+    'causal'
+    """
+    usual, default = USUAL.projection, BY_COMMAND[command].projection
+    if default != usual and leaves_projection_open(settings) and settings.head not in ROLES_HEADS:
+        settings = replace(settings, projection=default)
+    return settings_for_masked(settings) if command == "masked" else settings
+
+
+def leaves_projection_open(settings: Settings) -> bool:
+    """Tell whether nothing was said that chooses a projection: then it is the command's default."""
+    is_open = settings.projection is None and settings.heads is None and settings.positions != "sinusoidal"
+    return is_open and settings.model is None and settings.embedding in (None, "word2vec")
+
+
 def settings_for_masked(settings: Settings) -> Settings:
-    """Return the settings of attn masked: a causal mask, or a pretrained model's own and what it says comes next."""
+    """Return the settings with a causal mask, or with a pretrained model's own and what it says comes next."""
     if settings.model is not None:
         return with_next_words(settings)
-    return replace(settings, mask="causal") if settings.mask is None else settings
+    return replace(settings, mask=BY_COMMAND["masked"].mask) if settings.mask is None else settings
 
 
 def with_next_words(settings: Settings) -> Settings:

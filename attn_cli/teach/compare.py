@@ -14,6 +14,7 @@ from attn_cli.io.progress import OnPart
 from attn_cli.pipeline.embed import settings_for_positions
 from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.settings.declare import declared
+from attn_cli.settings.defaults import USUAL
 from attn_cli.settings.settings import ALL, CONFLICTS_WITH_MODEL, SHOWN_ONLY, Settings
 from attn_cli.settings.validate import beside_model
 from attn_cli.trace.row import entropy as bits
@@ -158,7 +159,7 @@ def between(
 def _default_among(option: str, values: Sequence[Value], settings: Settings, trace: Trace) -> int:
     """Return the index of the value that the option has where it is left out; 0 if it is not among them."""
     declared_as = declared(Settings)[option]
-    projections = {None: "roles", "word2vec": "roles", "random": "random"}
+    projections = {None: USUAL.projection, "word2vec": USUAL.projection, "random": "random"}
     depends = {  # defaults that depend on the command, the model or the vectors
         "mask": "none",
         "head": trace.shown.name,

@@ -23,7 +23,7 @@ from attn_cli.settings.validate import (
     check_shaping,
     check_without_model,
     check_words,
-    settings_for_masked,
+    settings_of,
     unused,
     with_words_at_each,
 )
@@ -63,7 +63,7 @@ def trace_masked(
 ) -> Trace:
     """Masked self-attention: causal (each word looks only back) unless the settings say otherwise."""
     return trace_text(
-        "masked", text, None, settings_for_masked(settings or Settings()), report, keep_weights=keep_weights
+        "masked", text, None, settings_of("masked", settings or Settings()), report, keep_weights=keep_weights
     )
 
 
@@ -76,7 +76,8 @@ def trace_cross(
     keep_weights: bool = False,
 ) -> Trace:
     """Cross-attention: queries come from `text`, keys and values from `context`."""
-    return trace_text("cross", text, context, settings or Settings(), report, keep_weights=keep_weights)
+    settings = settings_of("cross", settings or Settings())
+    return trace_text("cross", text, context, settings, report, keep_weights=keep_weights)
 
 
 def trace_text(
