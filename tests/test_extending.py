@@ -204,6 +204,19 @@ def literal(result, view, terminal):
 
 FORMATS["literal"] = Format("record", literal, (".literal",))
 '''
+EACH = """
+import contextlib, io, json, sys
+from attn_cli.cli.app import main
+
+told = []
+for arguments in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="")) as out:
+        sys.argv = ["attn", *arguments]
+        assert main(arguments) == 0, arguments
+        out.flush()
+        told.append(out.buffer.getvalue().decode())
+print(json.dumps(told))
+"""
 
 
 def test_a_format_is_one_file_and_every_command_that_has_a_record_writes_it(tmp_path):
@@ -212,16 +225,15 @@ def test_a_format_is_one_file_and_every_command_that_has_a_record_writes_it(tmp_
     if not (package / "data").exists():
         (tmp_path / "data").symlink_to(package.parent / "data")
     (tmp_path / "attn_cli" / "render" / "formats" / "literal.py").write_text(FORMAT)
-
-    def attn(*arguments):
-        command = [sys.executable, "-m", "attn_cli", *arguments]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-
     lookup, compare = ["lookup", "colour", "color=black"], ["compare", TEXT, "--vary", "score=scaled,dot"]
-    for command in (["self", TEXT], lookup, compare, ["exercise"]):
-        written, known = attn(*command, "-f", "literal"), attn(*command, "-f", "json")
-        assert written.returncode == known.returncode == 0, written.stderr + known.stderr
-        assert ast.literal_eval(written.stdout) == json.loads(known.stdout)
-    assert attn("self", TEXT, "-o", "kept.literal").returncode == 0
+    commands = [["self", TEXT], lookup, compare, ["exercise"]]
+    runs = [[*one, "-f", form] for one in commands for form in ("literal", "json")]
+    runs += [["self", TEXT, "-o", "kept.literal"], ["self", "--help"]]
+    process = [sys.executable, "-c", EACH, json.dumps(runs)]
+    ran = subprocess.run(process, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    *written, nothing, help = json.loads(ran.stdout)
+    for literal, known in zip(written[::2], written[1::2], strict=True):
+        assert ast.literal_eval(literal) == json.loads(known)
+    assert nothing == "" and "literal" in help
     assert ast.literal_eval((tmp_path / "kept.literal").read_text())["query_tokens"] == TEXT.split()
-    assert "literal" in attn("self", "--help").stdout

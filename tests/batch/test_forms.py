@@ -31,7 +31,7 @@ def json_lines(*options: str) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize(("suffix", "unpack"), [("gz", gzip.decompress), ("zst", None)])
 def test_compressed_lines_are_the_lines(suffix, unpack, at):
-    write(LINES * 400)
+    write(LINES * 150)
     plain, found = here("batch", "lines.txt").out.encode(), set()
     for workers in ("1", "2"):
         assert here("batch", "lines.txt", "-o", f"x.jsonl.{suffix}", "--workers", workers) == (0, "", "")

@@ -320,7 +320,7 @@ def test_a_bad_table_of_vectors_is_65_or_read_without_the_bad_note_but_never_a_b
 
 @linux
 def test_a_projection_too_large_for_memory_is_71(at):
-    limited = "import resource, runpy; resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30));"
+    limited = "import resource, runpy; resource.setrlimit(resource.RLIMIT_AS, (3 << 28, 3 << 28));"
     limited += "import sys; sys.argv = ['attn', 'self', 'a b', '-e', 'random', '--dim', '9999'];"
     limited += "runpy.run_module('attn_cli', run_name='__main__')"
     refused(_python("-c", limited), 71, "memory")

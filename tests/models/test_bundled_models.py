@@ -14,6 +14,7 @@ from attn_cli.render.formats import render
 from attn_cli.settings.output import View
 from attn_cli.trace.steps import Walk
 from attn_cli.vectors.table import bundled as vectors
+from tests.thorough import takes_long
 
 ROLES = ("roles", "roles-deep")
 HEADS = (
@@ -88,15 +89,19 @@ def test_a_head_that_is_not_itself_a_distance_beats_the_best_fixed_distance(name
             assert score["accuracy"] > score["baseline"] + 0.05, head
 
 
-def test_the_language_model_copies_by_a_head_for_the_word_before_and_one_for_what_followed():
+@takes_long
+def test_the_language_model_has_a_head_that_finds_what_followed_and_no_distance_does():
     # Other random words than those by which the file's own names were found.
     measured = measure_heads(bundled("language"), vectors(), [], "none", 7, lambda stage: None)
     best = max(measured, key=lambda one: one.measures["induction"].accuracy)
     assert best.layer == 2 and best.measures["induction"].accuracy > 0.9
     assert best.measures["induction"].baseline < 0.2, "no fixed distance does it"
-    facts = bundled("language").facts
-    assert facts["scores"]["previous"]["accuracy"] > 0.9 and facts["scores"]["induction"]["accuracy"] > 0.9
-    assert facts["main"] == "previous" and bundled("language").layer_of("previous") < best.layer
+
+
+def test_the_language_model_copies_by_a_head_for_the_word_before_and_one_for_what_followed():
+    model = bundled("language")
+    assert all(model.facts["scores"][name]["accuracy"] > 0.9 for name in ("previous", "induction"))
+    assert model.facts["main"] == "previous" and model.layer_of("previous") < model.layer_of("induction") == 2
     told = trace_masked(
         "blue stone paper garden music blue stone", Settings(projection="language", head="induction")
     )

@@ -347,7 +347,7 @@ def test_without_colour_there_is_none_and_every_number_stays(format):
     assert not hues and "attncell{" not in text.replace("\\providecommand{\\attncell}", "")
 
 
-@settings(max_examples=often(60), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=often(30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.text(min_size=1, max_size=30), min_size=1, max_size=4))
 @example(['"><script>', "</title>", "]]>", "\ud800"])
 @example(["&#0;", "\x00", "\ufffe", "\U000e0001"])
