@@ -127,7 +127,7 @@ class Computer(ExitStack):
         settings = settings_for_masked(job.settings) if job.kind == "masked" else job.settings
         self.job, self.settings = job, settings
         self.is_self = job.kind != "cross"
-        self.is_quick = QUICK.issuperset(job.keys)
+        self.is_quick = QUICK.issuperset(job.chosen)
         self.most_bytes = text_limit(settings)
         self.layer: Layer | None = None  # where lines are computed in groups
         if settings.model is None:
@@ -136,7 +136,7 @@ class Computer(ExitStack):
             from attn_cli.models.checkpoints.open_model import open_model  # only for a model on disk
 
             self.shared = Shared(model=self.enter_context(open_model(settings.model)))
-        is_told = not OF_NEXT_WORDS.isdisjoint(job.keys)
+        is_told = not OF_NEXT_WORDS.isdisjoint(job.chosen)
         if not is_told and (self._is_language_model or (settings.model is not None and settings.next)):
             self.settings = replace(settings, next=0, next_at="last")
         if settings.model is None:

@@ -9,9 +9,11 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from attn_cli.batch.lines import Chunk, ChunkOutput, Job
 from attn_cli.errors import AttnError, MissingExtra, UsageError, did_you_mean
 from attn_cli.io.escape import json_line, visible
+from attn_cli.settings.output import cut
 
 if TYPE_CHECKING:
     from attn_cli.batch.compute import Computer
+    from attn_cli.settings.output import Keys
 
     # A file that is open for the bytes of chunks. Where the block ends well, what comes last is written.
     Sink = AbstractContextManager[Callable[[bytes], object]]
@@ -135,21 +137,21 @@ def form_of(path: str) -> str | None:
     return next((name for name in FORMS if path.lower().endswith(f".{name}")), None)
 
 
-def keys_of_form(form: str, keys: Sequence[str], is_all: bool) -> tuple[str, ...]:
+def keys_of_form(form: str, keys: Keys, is_all: bool) -> Keys:
     """Return the keys of a record in this form: of columns all that can be one, or UsageError for one that cannot.
 
     MissingExtra where the form needs pyarrow, and it is not installed.
     """
     known = _types(_pyarrow().float64()) if FORMS[form].has_extra else {}
     if FORMS[form].pack is not None:
-        return tuple(keys)
+        return keys
     if is_all:
-        return (*ALWAYS, *(key for key in keys if key in known))
+        return {key: below for key, below in keys.items() if key in known or key in ALWAYS}
     for key in keys:
         if key not in known and key not in ALWAYS:
             hint = f"{did_you_mean(key, known)}Columns are {', '.join(known)}."
             raise UsageError(f"There is no column {visible(key)!r} in tables.", hint, "--fields")
-    return tuple(keys)
+    return keys
 
 
 def write_chunk(computer: Computer, chunk: Chunk) -> ChunkOutput:
@@ -167,7 +169,7 @@ def write_chunk(computer: Computer, chunk: Chunk) -> ChunkOutput:
         if pack is None:
             written.append(row)
         else:
-            record = row.as_record() if isinstance(row, AttnError) else row
+            record = row.as_record() if isinstance(row, AttnError) else cut(row, job.chosen)
             written.append(json_line(record, job.ascii_only))
     lines = b"" if pack is None or not written else pack(b"".join(written))
     data = lines if pack is not None else _columns(written, job, chunk.first)
@@ -201,7 +203,7 @@ def _schema(job: Job) -> Any:
     pa = _pyarrow()
     types = _types(pa.float32() if job.settings.dtype == "float32" else pa.float64())
     fields = [pa.field("line", pa.int64(), nullable=False)]
-    fields += [pa.field(key, types[key]) for key in job.keys if key in types]
+    fields += [pa.field(key, types[key]) for key in job.chosen if key in types]
     if job.keep_going:
         fields.append(pa.field("error", pa.struct([("code", pa.int16()), ("message", pa.string())])))
     return pa.schema(fields, metadata={"attn.schema": SCHEMA, "attn.kind": job.kind})

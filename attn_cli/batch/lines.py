@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import accumulate, chain
 from typing import IO, NamedTuple
 
 from attn_cli.batch.storage import LONGEST_MAGIC, PIECE, Input, storage_errors
 from attn_cli.errors import AttnError, InputError
 from attn_cli.io.files import packing
+from attn_cli.settings.output import Keys, keys_named
 from attn_cli.settings.settings import Settings
 
 LONGEST_LINE = 1 << 20  # bytes
@@ -30,13 +31,18 @@ class Job:
 
     kind: str  # self, masked or cross
     settings: Settings
-    keys: tuple[str, ...]  # of a record, in their order
+    keys: tuple[str, ...]  # of a record, as --fields names them, in their order
     steps: bool  # whether heads have their steps
     keep_going: bool
     form: str  # one of FORMS
     ascii_only: bool = False
     keep_weights: bool = False  # whether traces of a pretrained model hold what its layer projects with
     is_whole: bool = True  # whether chunks are the same at each run: those of a pipe come as they come
+
+    @cached_property
+    def chosen(self) -> Keys:
+        """The keys, and what is chosen of each."""
+        return keys_named(self.keys)
 
 
 class Chunk(NamedTuple):

@@ -33,8 +33,10 @@ MODEL_TOKENS = 512  # of the texts that go through a pretrained model together
 def full_record(trace: Trace, job: Job, ready: Record | None = None) -> Record:
     """Return the record of a text; the fields in `ready` are there already, computed with the text's group."""
     ready = ready or {}
-    made = trace.to_dict(job.steps, False, [key for key in job.keys if key not in ready])
-    return {key: ready[key] if key in ready else made[key] for key in job.keys}
+    made = trace.to_dict(
+        job.steps, False, {key: below for key, below in job.chosen.items() if key not in ready}
+    )
+    return {key: ready[key] if key in ready else made[key] for key in job.chosen}
 
 
 def group_fields(group: Group, job: Job, shown: str, settings: Settings, texts: Pairs) -> Iterator[Record]:
@@ -58,7 +60,7 @@ def group_fields(group: Group, job: Job, shown: str, settings: Settings, texts: 
         # Where long keys may decide, each text must do by itself.
         if len(group.heads) == 1 and group.heads[0].weights_of.position is not None:
             makers["diagnostics"] = lambda: _diagnostics(group, texts, settings.temperature)
-    keys = [key for key in job.keys if key in makers]
+    keys = [key for key in job.chosen if key in makers]
     for _, *values in zip(texts, *(makers[key]() for key in keys), strict=False):
         yield dict(zip(keys, values, strict=True))
 

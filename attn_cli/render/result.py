@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from attn_cli.pipeline.for_page import Page
     from attn_cli.render.blocks import Block
     from attn_cli.render.figures.sheet import Drawing
-    from attn_cli.settings.output import View
+    from attn_cli.settings.output import Keys, View
     from attn_cli.trace.steps import Walk
     from attn_cli.trace.trace import Trace
 
@@ -57,7 +57,7 @@ def record_result(
     return Result(kind, record=lambda view: {"schema": "attn/1", "kind": kind, **record}, texts=texts)
 
 
-def keys_in(view: View, kind: str) -> tuple[str, ...] | None:
+def keys_in(view: View, kind: str) -> Keys | None:
     """Return the keys that the view chooses of a record of this kind, in their order; None for all."""
     if view.fields is None:
         return None
@@ -70,9 +70,14 @@ def needs_weights(view: View, kind: str) -> bool:
     """Return whether the view shows what a layer projects with: every step, or a key of the JSON that --steps adds."""
     if view.steps or view.fields is None:
         return view.steps
-    from attn_cli.trace.trace import OF_STEPS, OF_WEIGHTS  # only those who choose keys need them
+    from attn_cli.trace.trace import (
+        OF_STEPS,
+        OF_WEIGHTS,
+        asks_for_steps,
+    )  # only those who choose keys need them
 
-    return not {*(keys_in(view, kind) or ())}.isdisjoint((*OF_STEPS, *OF_WEIGHTS))
+    keys = keys_in(view, kind) or {}
+    return asks_for_steps(keys) or not keys.keys().isdisjoint((*OF_STEPS, *OF_WEIGHTS))
 
 
 def trace_result(trace: Trace, view: View, walk: Walk | None = None, texts: Sequence[str] = ()) -> Result:

@@ -34,7 +34,7 @@ class Setting(NamedTuple):
     metavar: str | None = None  # what stands for the value in --help where there are no choices
     choices: Names = ()  # all values there are
     examples: Names = ()  # some of the values there are, for completion
-    parts: Names = ()  # the names that a value is a list of, with commas between them
+    parts: Names = ()  # the names that a value is a list of, with commas between them; a dot may follow each
     bounds: tuple[float, float] | None = None  # of a number, both included
     words: Sequence[str] = ()  # what may stand in the place of that number
     form: Callable[[object], object] | None = None  # gives None for a text that the setting cannot have
@@ -83,7 +83,8 @@ class Setting(NamedTuple):
             is_right = value in names
             hint = "" if is_right else f"{did_you_mean(str(value), names)}Choose {', '.join(names)}."
         elif parts := now(self.parts):
-            wrong = [part for part in split(str(value)) if part not in parts]
+            given = [part.partition(".")[0] for part in split(str(value))]
+            wrong = [part for part in given if part not in parts]
             is_right, refused = not wrong, (*wrong, "")[0]
             hint = did_you_mean(refused, parts) + hint if wrong else hint
         elif self.bounds is not None and value not in self.words:

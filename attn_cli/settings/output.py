@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attn_cli.core.scores import SCORES
 from attn_cli.errors import UsageError, did_you_mean
@@ -47,7 +48,7 @@ class View:
         choices=("two", "all"),
     )
     fields: str | None = OUTPUT(
-        "Only these keys of the JSON, such as weights,summary.",
+        "Only these keys of the JSON, as weights,heads.name.",
         metavar="KEYS",
         parts=lambda: every_key(),
         hint="attn schema names them all.",
@@ -121,6 +122,9 @@ ALL_KEYS = "all"
 ALWAYS = ("schema", "kind")  # in every record
 NO_TRACES = ("compare", "examples")  # kinds with keys of their own
 
+Node: TypeAlias = dict[str, Any]  # of a JSON Schema
+Keys: TypeAlias = "dict[str, Keys | None]"  # chosen keys, and what is chosen of each: None for all of it
+
 # Keys that a record has only if an option of the command adds them.
 ADDED = {"mask_views": "--show mask"}
 
@@ -132,26 +136,51 @@ def schema_text() -> str:
 
 
 @cache
-def keys_of(kind: str) -> tuple[str, ...]:
-    """Return the keys of a record of this kind (self, lookup, compare, ...), in the order that they have there."""
+def _definitions() -> dict[str, Node]:
     import json  # only those who choose keys need them
 
-    definitions = json.loads(SCHEMA.read_text(encoding="utf-8"))["$defs"]
-    keys, lookup = ([*definitions[name]["properties"]] for name in ("trace", "lookup"))
+    found: dict[str, Node] = json.loads(SCHEMA.read_text(encoding="utf-8"))["$defs"]
+    return found
+
+
+def keys_of(kind: str) -> tuple[str, ...]:
+    """Return the keys of a record of this kind (self, lookup, compare, ...), in the order that they have there."""
+    return tuple(_nodes_of(kind))
+
+
+def _nodes_of(kind: str) -> dict[str, Node]:
+    """Return the schema of each key of a record of this kind."""
+    definitions = _definitions()
     if kind in NO_TRACES:
-        return tuple(definitions[kind]["properties"])
-    more = {"lookup": lookup, "example": ["acts"]}.get(kind, [])
-    at = keys.index("notes")
-    return (*keys[:at], *more, *keys[at:])
+        return dict(definitions[kind]["properties"])
+    trace = dict(definitions["trace"]["properties"])
+    more = {
+        "lookup": definitions["lookup"]["properties"],
+        "example": {"acts": definitions["acts"]},
+    }.get(kind, {})
+    notes = [*trace].index("notes")
+    found = [*trace.items()]
+    return dict([*found[:notes], *more.items(), *found[notes:]])
+
+
+def _below(node: Node) -> dict[str, Node]:
+    """Return the schema of each key that an object has, or that the objects of a list have."""
+    found: dict[str, Node] = dict(node.get("properties", {}))
+    others = [*node.get("anyOf", ()), *node.get("allOf", ()), node.get("items")]
+    if "$ref" in node:
+        others.append(_definitions()[node["$ref"].removeprefix("#/$defs/")])
+    for other in others:
+        found |= _below(other) if isinstance(other, dict) else {}
+    return found
 
 
 def every_key() -> tuple[str, ...]:
-    """Return every value that a name in --fields can have."""
+    """Return every value that a name in --fields can have, before a dot."""
     kinds = ("lookup", "example", "compare", "examples")
     return tuple(dict.fromkeys([ALL_KEYS, *(key for kind in kinds for key in keys_of(kind))]))
 
 
-def chosen_keys(fields: str | None, kind: str, added: tuple[str, ...] = ()) -> tuple[str, ...] | None:
+def chosen_keys(fields: str | None, kind: str, added: tuple[str, ...] = ()) -> Keys | None:
     """Return the keys that `fields` chooses of a record of this kind, in the record's order; None for all.
 
     `added` are the keys that an option of the command adds. Raises UsageError for a key that no record of this kind
@@ -160,14 +189,69 @@ def chosen_keys(fields: str | None, kind: str, added: tuple[str, ...] = ()) -> t
     names = ALWAYS if fields is None else split(fields)
     if fields is None or ALL_KEYS in names:
         return None
-    keys = keys_of(kind)
+    nodes = _nodes_of(kind)
     for name in names:
-        if name in ADDED and name in keys and name not in added:
+        if name in ADDED and name in nodes and name not in added:
             raise UsageError(f"{name} is there with {ADDED[name]} only.", option="--fields")
-        if name not in keys:
-            hint = f"{did_you_mean(name, keys)}attn schema names the keys of each kind."
-            raise UsageError(f"JSON of kind {kind} has no key {visible(name)!r}.", hint, "--fields")
+    found = _chosen(keys_named(names), nodes, f"JSON of kind {kind}")
     if set(names) <= set(ALWAYS):
         said = "--fields names no key but schema and kind, which are always there."
         raise UsageError(said, "Try: --fields weights,summary", "--fields")
-    return tuple(key for key in keys if key in ALWAYS or key in names)
+    return {key: found.get(key) for key in nodes if key in ALWAYS or key in found}
+
+
+def _chosen(named: Keys, nodes: dict[str, Node], of: str, start: str = "") -> Keys:
+    """Return the keys that are named, in the order of `nodes`, which are all there are; UsageError for another.
+
+    `start` is what stands before such a key in --fields, and `of` what would have it.
+    """
+    for key in named:
+        if key not in nodes:
+            known = [f"{start}{name}" for name in nodes]
+            hint = (
+                f"Its keys are {', '.join(nodes)}." if start else "attn schema names the keys of each kind."
+            )
+            hint = f"{did_you_mean(start + key, known)}{hint}" if nodes else f"Ask for {of}."
+            raise UsageError(f"{of} has no key {visible(key)!r}.", hint, "--fields")
+    found: Keys = {}
+    for key, node in nodes.items():
+        if key in named:
+            below, name = named[key], f"{start}{key}"
+            found[key] = None if below is None else _chosen(below, _below(node), name, f"{name}.")
+    return found
+
+
+def keys_named(names: Iterable[str]) -> Keys:
+    """Return the keys that names with dots choose; a key without a dot is chosen whole.
+
+    >>> keys_named(["weights", "heads.name", "heads.layer"])
+    {'weights': None, 'heads': {'name': None, 'layer': None}}
+    """
+    found: dict[str, list[str] | None] = {}
+    for name in names:
+        key, dot, rest = name.partition(".")
+        below = found.setdefault(key, [])
+        found[key] = [*below, rest] if dot and below is not None else None
+    return {key: None if below is None else keys_named(below) for key, below in found.items()}
+
+
+def names_of(keys: Keys) -> list[str]:
+    """Return chosen keys as --fields names them: what `keys_named` reads."""
+    return [
+        name
+        for key, below in keys.items()
+        for name in ([key] if below is None else [f"{key}.{one}" for one in names_of(below)])
+    ]
+
+
+def cut(value: Any, keys: Keys | None) -> Any:
+    """Return what is chosen of a record, of an object in it, or of each object of a list; None where it is not there.
+
+    >>> cut({"heads": [{"name": "0", "layer": 0}], "notes": []}, {"heads": {"name": None}})
+    {'heads': [{'name': '0'}]}
+    """
+    if keys is None or value is None:
+        return value
+    if isinstance(value, list):
+        return [cut(one, keys) for one in value]
+    return {key: cut(value.get(key), below) for key, below in keys.items()}

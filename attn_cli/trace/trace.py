@@ -21,13 +21,14 @@ class Trace(Computation):
         """Return the trace as the JSON of schema attn/1: plain lists and numbers, null where masked.
 
         With `steps` it holds every step's matrices; with `walked`, or where rows were asked for, why each row in focus
-        looks where it looks. With `keys`, only these are made: one that --steps adds needs no `steps` then, one that no
-        trace has is null.
+        looks where it looks. With `keys`, only these are made, and of heads what they choose of each: one that --steps
+        adds needs no `steps` then, one that no trace has is null.
         """
         listed = list(self.listed)
         held = [self.row_in_arrays(i) for i in listed] if self.whole else []
-        steps = steps and self.is_scored
-        shown = Shown(self, listed, held, steps, walked or self.asked)
+        steps = (steps or (keys is not None and asks_for_steps(keys))) and self.is_scored
+        of_heads = keys.get("heads") if isinstance(keys, dict) else None
+        shown = Shown(self, listed, held, steps, walked or self.asked, of_heads)
         if keys is None:
             return {key: make(shown) for key, make in KEYS.items() if steps or key not in OF_STEPS}
         return {key: KEYS[key](shown) if key in KEYS else None for key in keys}
@@ -47,6 +48,7 @@ class Shown(NamedTuple):
     held: list[int]
     steps: bool  # every step
     walked: bool  # why the rows in focus look where they look
+    of_heads: Collection[str] | None = None  # the keys of a head that are chosen
 
     def rows(self, matrix: Array | None) -> list[object] | None:
         """Return the listed rows of a matrix, as lists."""
@@ -156,22 +158,14 @@ def _heads(shown: Shown) -> object:
 
 
 def _head(shown: Shown, head: Head) -> dict[str, object]:
-    own = head.mask if shown.trace.whole else None
-    record: dict[str, object] = {
-        "name": head.name,
-        "layer": shown.trace.projection.layer if head.layer is None else head.layer,
-        "mask": own and own.rows(shown.listed).tolist(),
-        "weights": shown.weights(head.weights),
-        "output": shown.rows(head.output),
-    }
-    if shown.steps:
-        for name in (*WEIGHTS, *QK_NORM, "q", "k", "v", *ROTATED):
-            matrix = getattr(head, name)
-            record[name] = shown.rows(matrix) if name in ("q", "q_turned") else _lists(matrix)
-        for name in SCORES:
-            value = getattr(head, name)
-            record[name] = None if value is None or not shown.trace.whole else _finite(value[shown.held])
-    return record
+    keys = shown.of_heads or (OF_HEAD if shown.steps else PLAIN)
+    return {key: OF_HEAD[key](shown, head) for key in keys}
+
+
+def asks_for_steps(keys: Collection[str]) -> bool:
+    """Return whether chosen keys ask for what --steps adds to heads, as heads.q does."""
+    of_heads = keys.get("heads") if isinstance(keys, dict) else None
+    return not {*(of_heads or ())}.issubset(PLAIN)
 
 
 def _listed(values: Sequence[int] | None) -> list[int] | None:
@@ -185,6 +179,40 @@ def _lists(matrix: Array | None) -> list[object] | None:
 def _finite(matrix: Array) -> list[list[float | None]]:
     return [[None if x == float("-inf") else x for x in row] for row in matrix.tolist()]
 
+
+def _own_mask(shown: Shown, head: Head) -> object:
+    mask = head.mask if shown.trace.whole else None
+    return mask and mask.rows(shown.listed).tolist()
+
+
+def _matrix(name: str) -> Callable[[Shown, Head], object]:
+    """Return what makes a head's weights, queries, keys or values."""
+    if name in ("q", "q_turned"):
+        return lambda shown, head: shown.rows(getattr(head, name))
+    return lambda shown, head: _lists(getattr(head, name))
+
+
+def _scores(name: str) -> Callable[[Shown, Head], object]:
+    """Return what makes a head's scores of one kind."""
+
+    def scores(shown: Shown, head: Head) -> object:
+        value = getattr(head, name)
+        return None if value is None or not shown.trace.whole else _finite(value[shown.held])
+
+    return scores
+
+
+# How each key of a head is made, in their order: the first few, and those of --steps.
+OF_HEAD: dict[str, Callable[[Shown, Head], object]] = {
+    "name": lambda shown, head: head.name,
+    "layer": lambda shown, head: shown.trace.projection.layer if head.layer is None else head.layer,
+    "mask": _own_mask,
+    "weights": lambda shown, head: shown.weights(head.weights),
+    "output": lambda shown, head: shown.rows(head.output),
+}
+PLAIN = tuple(OF_HEAD)
+OF_HEAD |= {name: _matrix(name) for name in (*WEIGHTS, *QK_NORM, "q", "k", "v", *ROTATED)}
+OF_HEAD |= {name: _scores(name) for name in SCORES}
 
 # How each key of a record is made, in their order.
 KEYS: dict[str, Callable[[Shown], object]] = {

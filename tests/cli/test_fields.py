@@ -62,6 +62,50 @@ def test_the_keys_stand_in_the_order_of_the_schema_whatever_the_order_asked_for(
     assert list(printed(*COMMANDS[which], "--fields", backwards)) == keys[:-1]
 
 
+DOTTED = {
+    "self": "embedding.dim,summary.weight",
+    "learned": "learned.model,projection.layer,diagnostics.entropy",
+    "cross": "heads.weights,heads.name,query_tokens",
+    "steps": "heads.q,heads.W_k,heads.masked_scores",
+    "lookup": "shares.value,nearest.cosine,heads.name",
+    "acts": "acts.weights,acts.summary.key",
+    "swap": "swap.rows.query,records.embedding.name",
+    "compare": "largest_mover.key,records.weights,records.summary.key",
+}
+
+
+def chosen(value, paths):
+    """What dotted names choose, worked out from the complete record."""
+    if isinstance(value, list):
+        return [chosen(one, paths) for one in value]
+    return {
+        key: value[key]
+        if [key] in paths
+        else chosen(value[key], [path[1:] for path in paths if path[0] == key])
+        for key in value
+        if key in {path[0] for path in paths}
+    }
+
+
+@pytest.mark.parametrize("which", DOTTED)
+def test_a_dot_chooses_keys_of_objects_and_of_the_objects_of_a_list(which):
+    whole = printed(*COMMANDS[which])
+    part = printed(*COMMANDS[which], "--fields", DOTTED[which])
+    paths = [name.split(".") for name in ("schema", "kind", *DOTTED[which].split(","))]
+    assert_alike(part, chosen(whole, paths))
+    assert FITS(part) and not FITS_COMPLETE(part)
+    assert not FITS(part | {"summary": [{"weight": "much"}]})
+
+
+def test_a_step_of_heads_is_there_where_it_is_named():
+    args = ("self", TEXT, *RANDOM)
+    assert_alike(
+        printed(*args, "--fields", "heads.scores,heads.v"),
+        printed(*args, "--steps", "--fields", "heads.v,heads.scores"),
+    )
+    assert printed(*args, "--fields", "heads,heads.name") == printed(*args, "--fields", "heads")
+
+
 def test_all_is_the_complete_record():
     for fields in ("all", "weights,all", " all "):
         assert_alike(printed(*COMMANDS["self"], "--fields", fields), printed(*COMMANDS["self"]))
@@ -103,6 +147,10 @@ def test_a_partial_record_of_weights_can_be_shown(tmp_path):
         ("values", "JSON of kind self has no key 'values'."),
         ("kind", "which are always there"),
         ("mask_views", "with --show mask only"),
+        ("heads.wieghts", "Did you mean heads.weights?"),
+        ("weights.0", "weights has no key '0'."),
+        ("embedding.", "embedding has no key ''."),
+        ("haeds.q", "Did you mean heads?"),
         ("\x1b[31m", "cannot be '^[[31m'"),
     ],
 )
@@ -134,7 +182,7 @@ def test_a_file_chooses_keys_for_a_command():
 @pytest.mark.parametrize("more", [(), ("--kind", "masked"), ("-q", "cat")])
 def test_a_line_of_a_batch_is_what_the_command_prints_with_the_same_fields(more):
     Path("lines.txt").write_text("the cat sat\na cat\n")
-    fields = ("--fields", "query_tokens,weights,notes")
+    fields = ("--fields", "query_tokens,weights,notes,summary.key")
     kind = "masked" if "masked" in more else "self"
     rest = () if "masked" in more else more
     each = [here(kind, text, *rest, *fields, "-f", "jsonl").out for text in ("the cat sat", "a cat")]
@@ -153,6 +201,8 @@ def test_what_is_not_asked_for_is_not_made(monkeypatch):
     trace = trace_self(TEXT, Settings(embedding="random"))
     monkeypatch.setattr(type(trace), "diagnoses", lambda *args: pytest.fail("diagnoses were made"))
     assert list(trace.to_dict(keys=("weights", "summary"))) == ["weights", "summary"]
+    named = trace_self(TEXT, Settings(embedding="random", head="all", heads=2))
+    assert list(named.to_dict(keys={"heads": {"weights": None}})["heads"][1]) == ["weights"]
 
 
 @pytest.mark.parametrize("kind", ["trace", "lookup", "compare"])
@@ -160,3 +210,12 @@ def test_a_partial_record_may_have_each_key_of_a_complete_one(kind):
     definitions = SCHEMA["$defs"]
     assert list(definitions[f"partial_{kind}"]["properties"]) == list(definitions[kind]["properties"])
     assert set(definitions[f"{kind}_required"]["required"]) <= set(definitions[kind]["properties"])
+
+
+def test_what_a_dot_may_choose_is_what_there_is():
+    definitions = SCHEMA["$defs"]
+    cut = [name for name in definitions if name.startswith("cut_")]
+    assert "cut_head" in cut
+    for name in cut:
+        whole = definitions[name.removeprefix("cut_")]
+        assert list(definitions[name]["properties"]) == list(whole["properties"])

@@ -136,6 +136,19 @@ def test_a_trace_has_the_weights_of_transformers(name, kind, mask, transformers,
     close([head.weights for head in every.heads], expected[layer])
 
 
+@pytest.mark.parametrize(("name", "is_told"), [("bert", True), ("distilbert", False)])
+def test_a_special_token_that_is_typed_is_read_as_one_and_a_note_says_so(
+    name, is_told, transformers, tmp_path
+):
+    model_of(CASES[name], transformers, tmp_path)
+    model, note = Settings(model=str(tmp_path)), "[SEP] in the text is read as a special token"
+    assert not any("special token" in one for one in trace_self(TEXT, model).notes)
+    (found,) = (one for one in trace_self("the cat [SEP] walking home", model).notes if note in one)
+    assert ("one segment" in found) == is_told
+    (found,) = (one for one in trace_self("[PAD] the [SEP] cat", model).notes if "special" in one)
+    assert found.startswith("[PAD], [SEP] in the text are read as")
+
+
 @pytest.mark.parametrize("name", ["t5", "llama", "gemma2"])
 def test_a_temperature_takes_the_root_of_every_weight(name, transformers, tmp_path):
     model_of((CASES | PAIRS)[name], transformers, tmp_path)

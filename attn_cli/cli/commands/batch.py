@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from attn_cli.batch.lines import Job
     from attn_cli.batch.run import Engine, LinesReport
     from attn_cli.batch.storage import Input
+    from attn_cli.settings.output import Keys
 
 DEFAULT_FIELDS = "query_tokens,key_tokens,weights,summary"
 DASK = "dask"
@@ -201,13 +202,17 @@ def _job(kind: str, settings: Settings, view: View, form: str, keep_going: bool,
     from attn_cli.batch.forms import keys_of_form
     from attn_cli.batch.lines import Job
     from attn_cli.render.result import keys_in, needs_weights
+    from attn_cli.settings.output import names_of
     from attn_cli.trace.trace import KEYS, OF_STEPS
 
-    keys = keys_in(view, kind) or tuple(key for key in KEYS if view.steps or key not in OF_STEPS)
-    keys = keys_of_form(form, keys, keys_in(view, kind) is None)
+    chosen = keys_in(view, kind)
+    every: Keys = {key: None for key in KEYS if view.steps or key not in OF_STEPS}
+    keys = keys_of_form(form, every if chosen is None else chosen, chosen is None)
     ascii_only = not view.terminal().unicode
     keep_weights = needs_weights(view, kind)
-    return Job(kind, settings, keys, view.steps, keep_going, form, ascii_only, keep_weights, is_whole)
+    return Job(
+        kind, settings, (*names_of(keys),), view.steps, keep_going, form, ascii_only, keep_weights, is_whole
+    )
 
 
 def _into_folder(asked: Asked, job: Job, files: Sequence[Input]) -> tuple[int, int]:

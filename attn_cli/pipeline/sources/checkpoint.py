@@ -37,6 +37,7 @@ from attn_cli.pipeline.sources.checkpoint_text import (
     shift_note,
     shifted,
     side_of,
+    special_words,
     tokens_of,
     unknown_words,
     with_next_tokens,
@@ -255,7 +256,9 @@ def read_texts(kind: str, text: str, context: str | None, settings: Settings, mo
     else:
         run = checkpoint.run(texts([source.ids]))
     notes = [*checkpoint.model.notes]
-    notes += unknown_words((read, source) if source is not read else (read,), model.name)
+    both = (read, source) if source is not read else (read,)
+    notes += unknown_words(both, model.name)
+    notes += special_words(both, checkpoint.model.stacks[side].words.types is not None)
     if target is not read:
         notes.append(shift_note(target))
     key = source if asked == "cross" else target

@@ -55,6 +55,25 @@ def unknown_words(texts: tuple[Tokens, ...], name: str) -> list[str]:
     return [f"{words} {'is' if len(unknown) == 1 else 'are'} not in the vocabulary of {name}: {tokens}."]
 
 
+def special_words(texts: tuple[Tokens, ...], has_segments: bool) -> list[str]:
+    """Return the note on special tokens that were typed as text, if there are any."""
+    typed = [
+        token
+        for text in texts
+        for token, is_frame in zip(text.spelled, text.special, strict=True)
+        if is_special(token) and not is_frame
+    ]
+    if not typed:
+        return []
+    names = ", ".join(map(visible, dict.fromkeys(typed)))
+    several = "are read as the model's special tokens" if len({*typed}) > 1 else "is read as a special token"
+    closes = has_segments and any(text.special[-1] and text.spelled[-1] in typed for text in texts)
+    segments = (
+        ", and all of the text as one segment: a pair of texts would get other weights" if closes else ""
+    )
+    return [f"{names} in the text {several}{segments}."]
+
+
 def shifted(encoder: TextEncoder, target: Tokens, start: int) -> Tokens:
     """Return what a decoder reads to make a text: its start token, then all tokens but one that closes the text."""
     stop = len(target.ids) - target.special[-1]

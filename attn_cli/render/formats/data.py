@@ -31,10 +31,11 @@ def jsonl(result: Result, view: View, terminal: Terminal) -> Written:
 
 def _dumped(records: list[dict[str, object]], kind: str, view: View, terminal: Terminal) -> Written:
     from attn_cli.io.escape import dumps
+    from attn_cli.settings.output import cut
 
     keys = keys_in(view, kind)
-    chosen = [record if keys is None else {key: record.get(key) for key in keys} for record in records]
-    return Written("".join(dumps(record, view.format == "jsonl", not terminal.unicode) for record in chosen))
+    lines = (dumps(cut(record, keys), view.format == "jsonl", not terminal.unicode) for record in records)
+    return Written("".join(lines))
 
 
 def csv(result: Result, view: View, terminal: Terminal) -> Written:
