@@ -11,6 +11,7 @@ from attn_cli.io.array_types import Array
 from attn_cli.io.escape import count
 from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Maps, Matrix, Say, ShadeRange
 from attn_cli.render.numbers import plain, share
+from attn_cli.render.views.finding import finding, what_next
 from attn_cli.render.views.long_text import asked_rows, links_of, long_view, row_links, strongest_named
 from attn_cli.render.views.origins import closing
 from attn_cli.render.views.wording import MOST_CELLS, formula, is_large, no_arithmetic, quoted, short, title
@@ -28,6 +29,7 @@ PAGES = ("latex", "html", "svg")  # shaded as on a terminal, and limited in widt
 def table(trace: Trace, view: View) -> Iterator[Block]:
     """Yield the weight matrix (of each head shown), or each row's strongest links where it is too large."""
     yield Heading(title(trace), 1)
+    yield from finding(trace)
     yield Formula(formula(trace))
     if trace.asked and trace.is_scored:
         from attn_cli.render.views.one_row import one_row  # most tables need neither this nor the walk
@@ -46,6 +48,7 @@ def table(trace: Trace, view: View) -> Iterator[Block]:
         yield Heading("The weights")
     yield from all_weights(trace, view)
     yield from closing(trace, with_learned=len(drawn_heads(trace)) == 1)
+    yield from what_next(trace, view)
 
 
 def drawn_heads(trace: Trace) -> tuple[Head, ...]:

@@ -1,0 +1,97 @@
+"""The first and the last sentence of a screen: what was found, in words, and what to type next."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from attn_cli.render.blocks import Say
+from attn_cli.render.numbers import share
+from attn_cli.render.views.long_text import links_of
+from attn_cli.render.views.wording import quoted, quoted_at
+from attn_cli.settings.output import View
+from attn_cli.trace.head import Head
+from attn_cli.trace.trace import Trace
+
+# What the last line of a command's screen names: at most two commands, and what each answers.
+NEXT = {
+    "self": (("attn explain TEXT", "why these weights"), ("attn self TEXT --head all", "every head")),
+    "masked": (("attn explain TEXT", "why these weights"), ("attn self TEXT", "the same without a mask")),
+    "cross": (("attn explain TEXT --context CONTEXT", "why these weights"),),
+}
+SCREENS = (None, "table")  # the formats that somebody reads who may type on
+
+
+def finding(trace: Trace) -> Iterator[Say]:
+    """Yield a sentence: what the row in focus looks at most, and where most words look.
+
+    `"jumped" looks most at "fox" (0.431); 6 of 9 words look most at a neighbour.`
+    """
+    if trace.query_ids is None or len(trace.shown_heads) > 1 or trace.has_layers:
+        return
+    first = looks_most_at(trace, trace.shown, trace.focus[0])
+    most = "" if trace.asked else where_most_look(trace, trace.shown)
+    yield Say(f"{first}{'; ' * bool(most)}{most}.")
+
+
+def looks_most_at(trace: Trace, head: Head, i: int) -> str:
+    """Return `"jumped" looks most at "fox" (0.431)`, without a full stop."""
+    query, links = quoted_at(trace.query_tokens, i), links_of(head, i)
+    if not links:
+        return f"{query} may look at nothing"
+    j, weight = links[0]
+    if len(links) > 1 and weight - links[1][1] < 1e-9:
+        return f"{query} has no one word that it looks at most ({share(weight)} at {quoted_at(trace.key_tokens, j)})"
+    key = "itself" if trace.is_self and i == j else quoted_at(trace.key_tokens, j)
+    return f"{query} looks {'most' if weight < 1 else 'only'} at {key} ({share(weight)})"
+
+
+def where_most_look(trace: Trace, head: Head) -> str:
+    """Return where more than half of the words look most, `6 of 9 words look most at a neighbour`; else how many."""
+    strongest = [(i, links[0][0]) for i in _choosers(trace) if (links := links_of(head, i))]
+    n = len(strongest)
+    if n < 2:
+        return ""
+    for where, found in _places(trace, strongest).items():
+        if 2 * found > n:
+            return f"{f'{found:,} of {n:,}' if found < n else f'all {n:,}'} words look most at {where}"
+    different = len({j for _, j in strongest})
+    return f"the {n:,} words look most at {different:,} different ones"
+
+
+def _choosers(trace: Trace) -> Sequence[int]:
+    """Return the queries that may look at more than one key."""
+    rows = [i for i in trace.listed if i not in trace.pad_queries]
+    if trace.mask is None or trace.condensed:
+        return rows
+    allowed = trace.mask.sum(axis=1).tolist()
+    return [i for i in rows if allowed[trace.row_in_arrays(i)] > 1]
+
+
+def _places(trace: Trace, strongest: Sequence[tuple[int, int]]) -> dict[str, int]:
+    """Return how many of the (query, key) links lead to each kind of place."""
+    (key, same), *_ = Counter(j for _, j in strongest).most_common(1)
+    to_one = {quoted_at(trace.key_tokens, key): same}
+    if not trace.is_self:
+        alike = [trace.query_tokens[i].casefold() == trace.key_tokens[j].casefold() for i, j in strongest]
+        return {"the same word": sum(alike)} | to_one
+    apart = [j - i for i, j in strongest]
+    kinds = {"themselves": (0,), "the word before": (-1,), "the word after": (1,), "a neighbour": (-1, 1)}
+    return {where: sum(by in those for by in apart) for where, those in kinds.items()} | to_one
+
+
+def what_next(trace: Trace, view: View) -> Iterator[Say]:
+    """Yield the line that names the next commands, on a screen of a text."""
+    if view.format in SCREENS and trace.query_ids is not None and trace.kind in NEXT:
+        yield next_commands(*((command + chosen(trace), why) for command, why in NEXT[trace.kind]))
+
+
+def next_commands(*commands: tuple[str, str]) -> Say:
+    """Return the line `Next: attn explain TEXT (why these weights), attn self TEXT --head all (every head)`."""
+    return Say(f"Next: {', '.join(f'{command} ({why})' for command, why in commands)}.")
+
+
+def chosen(trace: Trace) -> str:
+    """Return the options that choose the model again, ` -p language`; a folder has no name here."""
+    name = trace.settings.projection
+    return " -m DIR" if trace.of_model else "" if name is None else f" -p {quoted(name)[1:-1]}"

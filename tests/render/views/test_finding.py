@@ -1,0 +1,68 @@
+"""The first sentence and the last line of a screen: what was found, by the trace's own numbers, and what to type."""
+
+import re
+import shlex
+
+import pytest
+
+from attn_cli import trace_cross, trace_masked, trace_self
+from attn_cli.settings.settings import Settings
+from tests.shell import here
+
+FOX = "The quick brown fox jumped over the lazy dog"
+# Options, and where a row's strongest key has to be for the row to count as what the sentence says.
+PLACES = {
+    "--head previous": ("the word before", lambda i, j: j == i - 1),
+    "--head next": ("the word after", lambda i, j: j == i + 1),
+    "-p identity": ("themselves", lambda i, j: j == i),
+    "": ("a neighbour", lambda i, j: abs(i - j) == 1),
+}
+
+
+def shown(*args):
+    ran = here(*args, "--width", "80")
+    assert ran.code == 0, ran.err
+    return ran.out.splitlines()
+
+
+@pytest.mark.parametrize("options", PLACES)
+def test_it_says_what_the_row_in_focus_looks_at_most_and_where_most_words_look(options):
+    given = shlex.split(options)
+    settings = {"--head": "head", "-p": "projection"}
+    trace = trace_self(FOX, Settings(**{settings[given[0]]: given[1]} if given else {}))
+    (i,), (where, is_there) = trace.focus, PLACES[options]
+    j = int(trace.weights[i].argmax())
+    key = "itself" if i == j else f'"{trace.key_tokens[j]}"'
+    first, _, most = shown("self", FOX, *given)[1].partition("; ")
+    assert first.startswith(f'"{trace.query_tokens[i]}" looks most at {key} ({trace.weights[i, j]:.3f}')
+    n = sum(is_there(query, int(row.argmax())) for query, row in enumerate(trace.weights))
+    assert 2 * n > 9 and most == f"{'all 9' if n == 9 else f'{n} of 9'} words look most at {where}."
+
+
+def test_words_without_a_choice_are_not_counted_and_one_that_sees_nothing_is_said():
+    trace = trace_masked(FOX, Settings(projection="roles"))
+    n = sum(int(row.argmax()) == i - 1 for i, row in enumerate(trace.weights) if i)
+    assert f"; {n} of 8 words look most at the word before." in shown("masked", FOX, "-p", "roles")[1]
+    assert (
+        '"fox" may look at nothing.'
+        in shown("self", FOX, "-q", "fox", "--mask", "window:0", "--without", "fox")[1]
+    )
+
+
+def test_across_two_texts_the_same_words_or_the_one_key_of_most_are_named():
+    one, other = "the cat sat", "the dog sat"
+    trace = trace_cross(one, other, Settings(projection="identity"))
+    assert (trace.weights.argmax(axis=1) == range(3)).all()
+    screen = shown("cross", one, other, "-p", "identity")
+    assert "; 2 of 3 words look most at the same word." in screen[1]
+
+
+@pytest.mark.parametrize("command", [["self"], ["masked"], ["cross", "a dog"]])
+def test_a_screen_ends_with_at_most_two_commands_that_run(command):
+    last = " ".join(shown(*command, FOX)).partition("Next: ")[2]
+    named = re.findall(r"attn ([a-z]+)([^(]*)\(", last)
+    assert 1 <= len(named) <= 2
+    for name, rest in named:
+        words = rest.replace("CONTEXT", '"a dog"').replace("TEXT", f'"{FOX}"')
+        assert here(name, *shlex.split(words)).code == 0
+    assert "Next:" not in here(*command, FOX, "-f", "markdown").out
