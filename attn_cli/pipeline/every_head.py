@@ -14,7 +14,7 @@ from attn_cli.io.array_types import Array, Bools
 from attn_cli.io.escape import shell_quote, visible
 from attn_cli.models.checkpoints.open_model import open_model
 from attn_cli.models.encoder import EncoderStack
-from attn_cli.models.model_file import load_model
+from attn_cli.models.model_file import BUNDLED, load_model
 from attn_cli.pipeline.derived import check_one_text, is_one_text
 from attn_cli.pipeline.embed import open_shared
 from attn_cli.pipeline.mask import MASK_HINT, stated_mask
@@ -24,6 +24,7 @@ from attn_cli.pipeline.sources.checkpoint import read_texts
 from attn_cli.pipeline.sources.text import layers_of_text
 from attn_cli.settings.settings import ALL, Settings
 from attn_cli.settings.validate import settings_for_masked
+from attn_cli.trace.head import Learned
 from attn_cli.trace.head_roles import (
     BAG,
     LEAD,
@@ -40,6 +41,7 @@ from attn_cli.trace.head_roles import (
 )
 from attn_cli.trace.trace import LARGE, Trace
 
+ROLES = BUNDLED[0]
 MapSize = Callable[[int, int, int], tuple[int, int]]  # of heads, queries and keys: blocks down and across
 
 
@@ -51,6 +53,7 @@ class WeightsOrigin(NamedTuple):
     query_tokens: tuple[str, ...]
     key_tokens: tuple[str, ...]
     text: Text
+    given: str  # how a command names them: TEXT -p language
 
 
 class LayerWeights(NamedTuple):
@@ -62,6 +65,7 @@ class LayerWeights(NamedTuple):
     weights: Array
     allowed: Bools | None
     notes: tuple[str, ...] = ()
+    learned: tuple[Learned | None, ...] = ()  # of each head, what it does on any text, where that is known
 
 
 class LayerRoles(NamedTuple):
@@ -72,6 +76,7 @@ class LayerRoles(NamedTuple):
     roles: tuple[Role, ...]
     patterns: dict[str, Pattern]
     maps: Array
+    learned: tuple[Learned | None, ...]
 
 
 class EveryHead(NamedTuple):
@@ -111,7 +116,7 @@ def _layer_roles(one: LayerWeights, size: MapSize) -> LayerRoles:
     patterns = find_patterns(one.source.text, allowed)
     roles = tuple(measure(head, allowed, patterns) for head in one.weights)
     maps = block_means(one.weights, allowed, *size(*one.weights.shape))
-    return LayerRoles(one.number, one.heads, roles, patterns, maps)
+    return LayerRoles(one.number, one.heads, roles, patterns, maps, one.learned)
 
 
 def checkpoint_layers(
@@ -126,7 +131,7 @@ def checkpoint_layers(
         reading = read_texts(kind, text, context, settings, opened)
         queries, keys = reading.query.spelled, reading.key.spelled
         of = Text(queries, keys, reading.asked != "cross")
-        source = WeightsOrigin(opened.name, reading.asked, queries, keys, of)
+        source = WeightsOrigin(opened.name, reading.asked, queries, keys, of, "TEXT -m DIR")
         for steps in reading.layers():
             weights, allowed = reading.own(steps)
             if not np.isfinite(weights).all():
@@ -148,14 +153,18 @@ def saved_layers(saved: Saved) -> Iterator[LayerWeights]:
         found = select_weights(saved, Settings(layer=number, head=ALL), mask, saved.mask is not None)
         allowed = np.ones((n_q, n_k), np.bool_) if found.allowed is None else found.allowed
         kind = "cross" if not is_one else "self" if np.triu(allowed, 1).any() else "masked"
-        source = WeightsOrigin(saved.name, kind, found.query_tokens, found.key_tokens, text)
+        source = WeightsOrigin(saved.name, kind, found.query_tokens, found.key_tokens, text, "--weights FILE")
         of_file = number if len(saved.weights) > 1 else saved.layer or 0
         notes = tuple(note.replace(MASK_HINT, "") for note in found.notes)  # that option is not here
         yield LayerWeights(source, of_file, saved.heads, found.weights, found.allowed, notes)
 
 
 def stack_layers(kind: str, text: str, context: str | None, settings: Settings) -> Iterator[LayerWeights]:
-    """Yield each layer of the learned model that the settings name, over a text; `kind` is self, masked or cross."""
+    """Yield each layer of the learned model that the settings name, else of roles, over a text.
+
+    `kind` is self, masked or cross.
+    """
+    settings = replace(settings, projection=settings.projection or ROLES)
     if load_model(settings) is None:
         raise UsageError(
             f"{visible(str(settings.projection))} has no heads of its own.",
@@ -175,30 +184,31 @@ def stack_layers(kind: str, text: str, context: str | None, settings: Settings) 
     settings = settings_for_masked(settings) if kind == "masked" else settings
     settings = replace(settings, layer=ALL, head=ALL, next=0, full=True)
     for layer, one in enumerate(layers_of_text(kind, text, context, settings, shared=shared)):
-        yield _of_trace(recorded(one), layer, stack)
+        yield _of_trace(recorded(one), layer, stack, settings)
 
 
-def _of_trace(trace: Trace, layer: int, stack: EncoderStack) -> LayerWeights:
+def _of_trace(trace: Trace, layer: int, stack: EncoderStack, settings: Settings) -> LayerWeights:
     queries, keys = trace.query_tokens, trace.key_tokens
     if len(queries) * len(keys) > LARGE:
         size = f"{len(queries):,} x {len(keys):,}"
         raise UsageError(f"{size} weights of every head are too many.", "Give a part of it.")
     kind = "masked" if trace.mask is not None and trace.kind == "self" else trace.kind
-    source = WeightsOrigin(stack.name, kind, queries, keys, Text(queries, keys, not trace.has_second_input))
+    given = "TEXT" if settings.projection == ROLES else f"TEXT -p {shell_quote(str(settings.projection))}"
+    of = Text(queries, keys, not trace.has_second_input)
+    source = WeightsOrigin(stack.name, kind, queries, keys, of, given)
     weights = np.stack([head.weights for head in trace.heads])
     names = tuple(head.name for head in trace.heads)
-    notes = (*trace.notes, *filter(None, (_known(stack, layer, name) for name in names)))
-    return LayerWeights(source, layer, names, weights, trace.mask, notes)
+    facts = [stack.learned(layer, name) for name in names]
+    learned = tuple(one if one.about and one.accuracy is not None else None for one in facts)
+    return LayerWeights(source, layer, names, weights, trace.mask, trace.notes, learned)
 
 
-def _known(stack: EncoderStack, layer: int, head: str) -> str:
-    """Return what is known of a head on any text, if anything: what it was named for, and how often it does that."""
-    facts = stack.learned(layer, head)
-    if facts.about is None or facts.accuracy is None or facts.baseline is None:
-        return ""
+def _known(layer: int, head: str, facts: Learned) -> str:
+    """Return what is known of a head on any text: what it was named for, and how often it does that."""
     how = "was taught to look" if facts.taught else "is named for looking"
     where = f" on held-out text, {visible(facts.scored_on.partition('.')[0])}" if facts.scored_on else ""
-    beside = f" (best fixed distance: {facts.baseline:.0%})" if facts.baseline < 1 else ""
+    has_baseline = facts.baseline is not None and facts.baseline < 1
+    beside = f" (best fixed distance: {facts.baseline:.0%})" if has_baseline else ""
     named = f"Head {visible(head)} of layer {layer} {how} {facts.about}"
     return f"{named}: its strongest link is there in {facts.accuracy:.0%}{where}{beside}."
 
@@ -212,6 +222,16 @@ def named_heads(found: EveryHead) -> list[tuple[int, str, Role]]:
         if role.share is not None
     ]
     return sorted(named, key=lambda one: (one[2].name == BAG, -(one[2].share or 0.0)))
+
+
+def learned_heads(found: EveryHead) -> list[tuple[int, str, Learned]]:
+    """Return the layer, the head and what is known of it on any text, of each head of which that is known."""
+    return [
+        (layer.number, head, facts)
+        for layer in found.layers
+        for head, facts in zip(layer.heads, layer.learned, strict=False)
+        if facts is not None
+    ]
 
 
 def record(found: EveryHead) -> dict[str, object]:
@@ -231,7 +251,7 @@ def record(found: EveryHead) -> dict[str, object]:
             for layer, head, role in named_heads(found)
         ],
         "rollout": None if found.rollout is None else found.rollout.tolist(),
-        "notes": list(found.notes),
+        "notes": [*found.notes, *(_known(*one) for one in learned_heads(found))],
     }
 
 

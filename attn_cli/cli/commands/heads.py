@@ -25,7 +25,10 @@ KIND_HELP = (
 ROLLOUT_HELP = "Attention rollout too: over all layers, or those up to --layer."
 
 
-@takes("max_text max_word model projection format output precision color palette shades width FIGURE")
+@takes(
+    "TOKENS model projection score temperature mask mask_true without format output precision color palette shades "
+    "width FIGURE"
+)
 def heads(
     texts: Texts = None,
     weights: str | None = own(
@@ -50,9 +53,10 @@ def heads(
     first, separators, another occurrence of the same token, or the token after one (induction). One that spreads
     its attention nearly evenly is a bag of words; one without a clear pattern is mixed.
 
-    The heads of language have names of their own, for what they do on any text; they are listed too.
+    Without a model these are the bundled heads, roles. Their names, and those of language, say what they do on any
+    text.
 
-    Example: attn heads "The cat sat, and the cat slept." -p language
+    Example: attn heads "The cat sat, and the cat slept."
     """
     view = choose(view, {*OF_BLOCKS, "drawing"}, "heads")
     if view.figure not in (None, "heads", "heatmap"):
@@ -96,15 +100,12 @@ def heads(
 def _check(
     texts: Sequence[str] | None, weights: str | None, of_file: Mapping[str, object], settings: Settings
 ) -> None:
-    """Refuse a text beside a file of weights, options of a file without one, and a text without a model."""
+    """Refuse a text beside a file of weights, options of a file without one, and two models."""
     if weights is not None:
         if texts:
             raise UsageError("--weights brings its own tokens: leave out the text.", option="--weights")
         return
     _refuse(of_file, "--weights")
-    if settings.model is None and settings.projection is None:
-        said = "Say whose heads: -p language, -m DIR for a model on disk, or --weights FILE."
-        raise UsageError(said, 'Try: attn heads "She likes coffee" -p language', "--model")
     if settings.model is not None and settings.projection is not None:
         raise UsageError("--model and --projection exclude each other.", option="--projection")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from attn_cli.io.escape import visible
@@ -46,6 +46,13 @@ td.heat { padding: 0; min-width: 1.1em; height: 1.1em; text-align: center; line-
 .maps thead tr, .maps tbody { border: 0; }
 .maps th { padding: 0 .4em 0 0; font-weight: normal; }
 .maps thead th { padding: 0; text-align: center; font-size: .8em; }
+.band { display: flex; gap: calc(2 * var(--cell)); align-items: end; margin: .3em 0 1em; }
+.band { --cell: clamp(1px, calc((100vw - 5rem) / var(--across)), 1rem); }
+.band div { min-width: min(6.5em, calc((100vw - 5rem) / var(--maps) - 2 * var(--cell))); flex-shrink: 0;
+  font-size: .75em; line-height: 1.2; overflow-wrap: anywhere; }
+.band p { width: min-content; min-width: 100%%; margin: 0 0 .2em; }
+.band table, .band tbody { margin: 0; border: 0; }
+.band td.heat { width: var(--cell); min-width: 0; height: var(--cell); font-size: calc(.8 * var(--cell)); }
 .bar { display: inline-block; height: 1em; vertical-align: middle; }
 .ramp { display: inline-block; width: 1em; height: 1em; vertical-align: -.15em; }
 @page { size: A4 landscape; margin: 12mm; }
@@ -53,6 +60,7 @@ td.heat { padding: 0; min-width: 1.1em; height: 1.1em; text-align: center; line-
   h1, h2, h3 { break-after: avoid; } tr { break-inside: avoid; } .wide { overflow: visible; }
   * { -webkit-print-color-adjust: exact; print-color-adjust: exact; } }
 """
+LEAST_ACROSS = 4  # maps of a band, so that a few are not larger than they need be
 
 
 def html(blocks: Iterable[Block], view: View) -> str:
@@ -188,10 +196,14 @@ def _legend(legend: Legend, kind: str = "s") -> str:
 
 
 def _maps(block: Maps) -> Iterator[str]:
-    """Yield small maps, as many beside each other as the window has room for."""
+    """Yield small maps, as many beside each other as the window has room for; of bands, each band on one line."""
+    tables, turned = pages.map_tables(block), block.column_numbers is not None
+    if block.bands:
+        yield from _bands(block, tables)
+        yield _legend(legend(block))
+        return
     yield '<div class="maps">'
-    turned = block.column_numbers is not None
-    for table in pages.map_tables(block):
+    for table in tables:
         caption = f"<caption>{_label(table.caption)}</caption>" if table.caption else ""
         heads = _heads(table.columns if turned else (name[-1] for name in table.columns), turned)
         yield f"<table>{caption}<thead><tr><td></td>{heads}</tr></thead><tbody>"
@@ -201,6 +213,23 @@ def _maps(block: Maps) -> Iterator[str]:
     if columns := pages.map_columns(block):
         yield f"<p>{_text(columns)}</p>"
     yield _legend(legend(block))
+
+
+def _bands(block: Maps, tables: Sequence[pages.Table]) -> Iterator[str]:
+    """Yield the maps of each band on one line, their cells as large as the window has room for."""
+    each = len(tables) // len(block.bands)
+    across = max(each, LEAST_ACROSS) * (len(block.columns) + 2)
+    for number, band in enumerate(block.bands):
+        if band.strip():
+            yield f"<h3>Layer {_text(band.strip())}</h3>"
+        yield f'<div class="wide"><div class="band" style="--across:{across};--maps:{each}">'
+        for table in tables[number * each : (number + 1) * each]:
+            yield f"<div><p>{_text(table.caption)}</p><table><tbody>"
+            for name, cells, _ in table.lines():
+                made = (_cell(text, place, True, "s") for text, place in cells)
+                yield f'<tr title="{_text(name)}">{"".join(made)}</tr>'
+            yield "</tbody></table></div>"
+        yield "</div></div>"
 
 
 def _links(block: Links) -> Iterator[str]:

@@ -97,7 +97,7 @@ class Grid(NamedTuple):
         if block.shaded and block.marks is None:
             ramp = SIGNS if block.is_difference else bars(terminal)
             styles = self._styles(matrix, terminal)
-            patches = styles if block.is_difference else [_patch(style) for style in styles]
+            patches = styles if block.is_difference else [shade_patch(style) for style in styles]
             yield from shade_line(legend(block), ramp, patches, terminal)
         condensed = [matrix.rung.name] if matrix.rung.name else []
         if pages[0].numbered and not matrix.rung.block:
@@ -270,10 +270,13 @@ def _stacked(name: str, width: int, most: int) -> list[str]:
 
 
 def shade_line(
-    legend: Legend, ramp: str, styles: Sequence[Style | None], terminal: Terminal
+    legend: Legend, ramp: str, styles: Sequence[Style | None], terminal: Terminal, mark: str = ""
 ) -> Iterator[Line]:
-    """Yield the legend of shades: a patch of each, from the least value to the largest, where there is room."""
-    masked = f"{masked_mark(terminal)} masked" if legend.has_masked else ""
+    """Yield the legend of shades: a patch of each, from the least value to the largest, where there is room.
+
+    `mark` is that of a masked cell, where it is not the usual one.
+    """
+    masked = f"{mark or masked_mark(terminal)} masked" if legend.has_masked else ""
     if not legend.low:
         yield from wrapped(masked, terminal.width)
         return
@@ -290,7 +293,7 @@ def shade_line(
         yield from wrapped(f"shades: {legend.low} to {legend.high}{tail}", terminal.width)
 
 
-def _patch(style: Style | None) -> Style | None:
+def shade_patch(style: Style | None) -> Style | None:
     """Return the style of a patch in the legend: a cell's background, without its text."""
     if style is None or style.bgcolor is None:
         return style

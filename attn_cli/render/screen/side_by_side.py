@@ -13,8 +13,9 @@ from attn_cli.io.terminal import Line, Terminal
 from attn_cli.render.blocks import Beside, Maps
 from attn_cli.render.numbers import NUMBERED, Rung, bars, rungs
 from attn_cli.render.palette import BOLD, SHADES, styles_on
-from attn_cli.render.screen.grid import Grid, shade_line
+from attn_cli.render.screen.grid import Grid, shade_line, shade_patch
 from attn_cli.render.screen.text import (
+    LOOKS,
     UNLIMITED,
     cells,
     cut,
@@ -32,6 +33,7 @@ FINE = 2  # rungs with digits that are worth reading beside each other; coarser 
 LABEL, SHORT, LONGEST, WIDTH = 10, 5, 16, 100  # of maps
 NUMBERED_EVERY = (5, 10, 20)  # columns between two numbers above a map of blocks
 CLOSE = 1  # cells between two thumbnails
+UPPER, LOWER, UNSEEN = "▀", "▄", "·"  # halves of a cell; where both are masked
 
 
 def draw_several(block: Beside | Maps, view: View, terminal: Terminal) -> Iterator[Line]:
@@ -167,9 +169,13 @@ def _numbers(block: Maps, cell: int) -> str:
 
 
 def draw_thumbnails(block: Maps, view: View, terminal: Terminal) -> Iterator[Line]:
-    """Yield the maps of each band on as few lines as fit it, of like length, and the legend of all."""
-    styles = styles_on(terminal, view.palette, is_ink=not terminal.is_picture)
-    edge = max(map(cells, block.bands)) + 1
+    """Yield the maps of each band on as few lines as fit it, of like length, and the legend of all.
+
+    In colour two rows share a line, as the upper and lower halves of its cells.
+    """
+    is_halved = terminal.colors > 0 and terminal.unicode and not terminal.is_picture
+    styles = styles_on(terminal, view.palette, is_ink=not (terminal.is_picture or is_halved))
+    edge = max(map(cells, block.bands)) + 1 if any(block.bands) else 0
     width = terminal.width or UNLIMITED
     n, each = len(block.columns), len(block.names) // len(block.bands)
     wide = max([n, *(cells(terminal.text(name)) for name in block.names)])
@@ -183,9 +189,37 @@ def draw_thumbnails(block: Maps, view: View, terminal: Terminal) -> Iterator[Lin
             label = padded(title if first == start else "", edge)
             yield []
             yield [Segment((label + (" " * CLOSE).join(_names(block, span, wide, terminal))).rstrip(), BOLD)]
-            heads = [Segment(" " * cells(label))] * len(block.rows)
+            if is_halved:
+                yield from _halved_rows(block, span, edge, wide - n + CLOSE, styles, terminal)
+                continue
+            heads = [Segment(" " * edge)] * len(block.rows)
             yield from _rows(block, span, heads, (0, wide - n + CLOSE), 1, styles, terminal)
-    yield from shade_line(legend(block), bars(terminal), styles, terminal)
+    patches = [shade_patch(style) for style in styles] if is_halved else styles
+    mark = UNSEEN if is_halved else masked_mark(terminal)
+    yield from shade_line(legend(block), bars(terminal), patches, terminal, mark)
+
+
+def _halved_rows(
+    block: Maps, span: range, edge: int, gap: int, styles: Sequence[Style | None], terminal: Terminal
+) -> Iterator[Line]:
+    """Yield the rows of some maps beside each other, two on a line: the upper as ink, the lower as background."""
+    colors = [style.bgcolor if style else None for style in styles]
+    made: dict[tuple[int, int], Segment] = {(-1, -1): Segment(UNSEEN, LOOKS["dim"])}
+
+    def pair(upper: int, lower: int) -> Segment:
+        if (upper, lower) not in made:
+            ink, back = (lower, -1) if upper < 0 else (upper, lower)
+            style = Style(color=colors[ink], bgcolor=None if back < 0 else colors[back])
+            made[upper, lower] = Segment(LOWER if upper < 0 else UPPER, style)
+        return made[upper, lower]
+
+    shade = [shading(block.values[m], block.scale).tolist() for m in span]
+    for i in range(0, len(block.rows), 2):
+        line = [Segment(" " * edge)]
+        for m, rows in enumerate(shade):
+            below = rows[i + 1] if i + 1 < len(rows) else [-1] * len(rows[i])
+            line += [Segment(" " * gap)] * (m > 0) + list(map(pair, rows[i], below))
+        yield line
 
 
 def _names(block: Maps, span: range, wide: int, terminal: Terminal) -> list[str]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.io.escape import count, fixed, visible
+from attn_cli.io.escape import count, fixed, shell_quote, visible
+from attn_cli.pipeline.every_head import learned_heads, named_heads
 from attn_cli.render.blocks import Block, Columns, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.numbers import share
 from attn_cli.render.shade_scale import weight_range
+from attn_cli.render.views.wording import joined, next_commands
 from attn_cli.trace.head_roles import BAG, LEAD, MIN_GAIN, MIN_ROWS, MIN_UNIFORM_OVERLAP, MIXED, PATTERNS
 
 if TYPE_CHECKING:
@@ -23,41 +26,42 @@ OVERLAPS = f"at least {MIN_UNIFORM_OVERLAP:.0%} of the weight overlaps with a un
 WORDS = {
     "previous": ("previous token", "P", "the token before"),
     "next": ("next token", "N", "the token after"),
-    "itself": ("itself", "I", "the token's own place"),
-    "first": ("first token", "F", "the text's first token (a sink)"),
+    "itself": ("itself", "I", "the token itself"),
+    "first": ("first token", "F", "the text's first token, a sink"),
     "separators": ("separators", "S", "punctuation, and [SEP] or </s>"),
     "same": ("same token", "=", "another occurrence of the same token"),
     "induction": ("induction", ">", "the token after an earlier occurrence of the same one"),
     BAG: ("bag of words", "B", f"nearly uniform: {OVERLAPS}"),
     MIXED: ("mixed", "", "none of these clearly"),
 }
-WIDTH, EDGE, APART = 80, 4, 1  # of a screen of unknown width; of layers' numbers; between maps
+WIDTH, EDGE, APART = 80, 3, 1  # of a screen of unknown width; of layers' numbers; between maps
 NARROW, HIGH = 5, 16  # the fewest columns of a small map; the most rows of one among several layers'
-MAX_MAP_SIDE = 64  # rows and columns of a small map in a figure, or of one layer
-LISTED = 12
+LINES = 2  # of maps, that each of several layers may take
+MAX_MAP_SIDE = 64  # rows and columns of a small map in a figure or on a page, or of one layer
+LISTED, LONGEST_NAME = 12, 19
 MOST_ROLLED = 64  # tokens of a rollout that a screen shows
 KINDS = {"self": "Self-attention", "masked": "Masked self-attention", "cross": "Cross-attention"}
 
 
 def map_size(view: View, one_layer: bool = False) -> MapSize:
-    """Return the function that says how many blocks down and across a small map has, so that a layer is one line.
+    """Return the function that says how many blocks down and across a small map has.
 
-    There is a cell for each weight where the width has room for it, and in a figure; the maps of several layers are
-    less high.
+    There is a cell for each weight where the width has room for it. The maps of several layers stand in at most two
+    lines a layer, and are less high.
     """
 
     def of_heads(heads: int, n_q: int, n_k: int) -> tuple[int, int]:
-        if view.figure is not None:
+        if view.figure is not None or view.format == "html":
             return min(n_q, MAX_MAP_SIDE), min(n_k, MAX_MAP_SIDE)
-        across = min(n_k, MAX_MAP_SIDE, _room(view, heads))
+        across = min(n_k, MAX_MAP_SIDE, _room(view, 1 if one_layer else -(-heads // LINES)))
         return min(n_q, MAX_MAP_SIDE if one_layer else HIGH, n_q if across == n_k else across), across
 
     return of_heads
 
 
-def _room(view: View, heads: int) -> int:
-    """Return how many cells a map has, where as many as there are heads stand on a line."""
-    return max(NARROW, ((view.width or WIDTH) - EDGE) // heads - APART)
+def _room(view: View, maps: int) -> int:
+    """Return how many cells each of so many maps on a line has."""
+    return max(NARROW, ((view.width or WIDTH) - EDGE + APART) // maps - APART)
 
 
 def heads_screen(found: EveryHead, view: View) -> Iterator[Block]:
@@ -69,6 +73,7 @@ def heads_screen(found: EveryHead, view: View) -> Iterator[Block]:
     heads = count(len(layers[0].heads), "head", "heads")
     which = f"{len(layers)} layers x {heads}" if len(layers) > 1 else f"layer {layers[0].number}, {heads}"
     yield Heading(f"{KINDS[source.kind]}: {which}, {size}", 1)
+    yield Say(_finding(found))
     has_maps = view.format not in ("markdown", "latex")
     if has_maps:
         yield from _maps(found, view)
@@ -85,36 +90,95 @@ def heads_screen(found: EveryHead, view: View) -> Iterator[Block]:
     yield from _clearest(found)
     if found.rollout is not None:
         yield from _rollout(found, found.rollout)
+    yield from _learned(found)
     yield Say(f"Weights of {source.name}.")
     yield from (Say(f"Note: {note}") for note in found.notes)
+    yield _next(found)
+
+
+def _label(found: EveryHead, layer: int, head: str) -> str:
+    return f"{layer}.{head}" if len(found.layers) > 1 else head
+
+
+def _finding(found: EveryHead) -> str:
+    """Return what most heads do on this text, each thing with the head that does it most clearly."""
+    total, named = sum(len(layer.heads) for layer in found.layers), named_heads(found)
+    counts = Counter(role.name for _, _, role in named)
+    parts: list[str] = []
+    for name, many in counts.most_common():
+        layer, head, role = next(one for one in named if one[2].name == name)
+        where = "evenly at all they may see" if name == BAG else f"mostly at {WORDS[name][2]}"
+        look = "" if parts else "looks " if many == 1 else "look "
+        best = f"{visible(_label(found, layer, head))}: {share(role.share or 0.0)}"
+        parts.append(f"{many:,} {look}{where} ({best})")
+    if not parts:
+        return f"None of {count(total, 'head', 'heads')} does one simple thing on this text."
+    mixed = f"; {total - len(named):,} mix several" if total > len(named) else ""
+    return f"Of {count(total, 'head', 'heads')}, {joined(parts)}{mixed}."
+
+
+def _learned(found: EveryHead) -> Iterator[Block]:
+    """Yield what heads were taught, or are named for, those of one aim together, with how often each is right."""
+    by_aim: dict[str, list[str]] = {}
+    known = learned_heads(found)
+    for layer, head, facts in known:
+        beside = f" ({facts.baseline:.0%})" if facts.baseline is not None and facts.baseline < 1 else ""
+        where = f", on {facts.scored_on.partition('.')[0]}" if facts.scored_on else ""
+        right = f"{visible(_label(found, layer, head))} {facts.accuracy:.0%}{beside}"
+        by_aim.setdefault(visible(f"{facts.about}{where}"), []).append(right)
+    if known:
+        how = "was taught" if known[0][2].taught else "is named for"
+        yield Heading(f"What each head {how}, and how often it is right on held-out text")
+        yield Say("In brackets: how often the best fixed distance is right.", quiet=True)
+    yield from (Say(f"{', '.join(heads)}: {about}.") for about, heads in by_aim.items())
+
+
+def _next(found: EveryHead) -> Say:
+    """Return the two commands that go on from here: the clearest head's weights, and a layer or another model."""
+    source, named = found.source, named_heads(found)
+    layer, head = named[0][:2] if named else (found.layers[0].number, found.layers[0].heads[0])
+    verb = "show" if source.given.startswith("--") else source.kind
+    is_layered = len(found.layers) > 1 or found.layers[0].number > 0
+    texts = "TEXT CONTEXT" if verb == "cross" else "TEXT"
+    of = source.given.removeprefix("--weights ").replace("TEXT", texts)
+    one = f"attn {verb} {of}{f' --layer {layer}' * is_layered} --head {shell_quote(head)}"
+    other = ("attn heads TEXT -p language", "a language model's heads")
+    if len(found.layers) > 1:
+        other = (f"attn heads {source.given} --layer {layer}", "every share of a layer's heads")
+    return next_commands((one, "the clearest head's weights" if named else "a head's weights"), other)
 
 
 def _maps(found: EveryHead, view: View) -> Iterator[Block]:
     """Yield a small map of each head, named by what it does, in words or where there is no room by a letter."""
-    layers, is_page = found.layers, view.format == "html"
+    layers, is_page, source = found.layers, view.format == "html", found.source
     values = [one for layer in layers for one in layer.maps]
     known = np.concatenate([one[~np.isnan(one)] for one in values])
     mean = float(known.mean()) if known.size else 0
     scale = weight_range(float(known.min(initial=1)), float(known.max(initial=0)), mean)
     rows, columns = values[0].shape
-    room, names, used = _room(view, len(layers[0].heads)), [], set[str]()
+    n_q, n_k = len(source.query_tokens), len(source.key_tokens)
+    room = max(columns, LONGEST_NAME) if len(layers) == 1 else max(columns, _room(view, len(layers[0].heads)))
+    names, used = [], set[str]()
     for layer in layers:
         for head, role in zip(layer.heads, layer.roles, strict=True):
             words, letter, _ = WORDS[role.name]
-            name = f"{head} {words}"
-            if len(name) > room:
+            name = f"{head} {words}" if head != role.name else head
+            if len(name) > room and not is_page:
                 used.add(role.name)
                 name = f"{head} {letter}".rstrip()
-            names.append(f"Layer {layer.number}, head {head}: {words}" if is_page else name)
-    bands = [f"{layer.number:>{EDGE - 2}}" if len(layers) > 1 else str(layer.number) for layer in layers]
-    numbers, blank = (list(range(rows)), list(range(columns))), ([""] * rows, [""] * columns)
-    yield Maps(names, *blank, values, scale, *numbers, bands=bands)
-    yield Say("Layers from the words up; rows are queries, columns are keys.", quiet=True)
+            names.append(name)
+    bands = [f"{layer.number:>{EDGE - 1}}" if len(layers) > 1 else "" for layer in layers]
+    maps = Maps(names, source.query_tokens, source.key_tokens, values, scale, range(rows), bands=bands)
+    is_whole = (rows, columns) == (n_q, n_k)
+    if not is_whole:
+        maps = maps._replace(rows=[""] * rows, columns=[""] * columns, column_numbers=range(columns))
+    yield maps._replace(is_weights=is_whole)
+    up = "Layers from the words up; rows" if len(layers) > 1 else "Rows"
+    yield Say(f"{up} are queries, columns are keys, in the order of the text.", quiet=True)
     letters = [f"{letter} {words}" for name, (words, letter, _) in WORDS.items() if letter and name in used]
-    if letters and not is_page:
+    if letters:
         yield Say(f"{', '.join(letters)}.", quiet=True)
-    n_q, n_k = len(found.source.query_tokens), len(found.source.key_tokens)
-    if (rows, columns) != (n_q, n_k):
+    if not is_whole:
         down, across = _per_cell(n_q, rows, "query", "queries"), _per_cell(n_k, columns, "key", "keys")
         yield Say(f"A cell is the mean weight of {down} x {across}.", quiet=True)
 
@@ -125,43 +189,37 @@ def _per_cell(n: int, blocks: int, one: str, many: str) -> str:
 
 
 def _shares(layers: Sequence[LayerRoles]) -> Iterator[Block]:
-    header = ["head", *(WORDS[name][0] for name in (*PATTERNS, BAG)), "entropy", "does"]
     for layer in layers:
         if len(layers) > 1:
             yield Heading(f"Layer {layer.number}", 3)
+        patterns = [name for name in PATTERNS if layer.patterns[name].even is not None]
         rows = []
         for head, role in zip(layer.heads, layer.roles, strict=True):
-            shares = [*(role.shares[name] for name in (*PATTERNS, BAG)), role.entropy]
-            rows.append([head, *("-" if x is None else fixed(x, 2) for x in shares), WORDS[role.name][0]])
-        even = [layer.patterns[name].even for name in PATTERNS]
-        written = ["-" if x is None else fixed(x, 2) for x in even]
-        yield Columns(header, [*rows, ["if even", *written, "1.00", "", ""]])
+            shares = [fixed(role.shares[name] or 0.0, 2) for name in (*patterns, BAG)]
+            rows.append([head, *shares, "-" if role.entropy is None else fixed(role.entropy, 2)])
+        even = [fixed(layer.patterns[name].even or 0.0, 2) for name in patterns]
+        yield Columns(["head", *patterns, "even", "entropy"], [*rows, ["if even", *even, "1.00", ""]])
+    yield Say("even: the overlap with a uniform distribution; entropy is in bits.", quiet=True)
 
 
 def _clearest(found: EveryHead) -> Iterator[Block]:
-    from attn_cli.pipeline.every_head import named_heads
-
     named = named_heads(found)
     patterns = {layer.number: layer.patterns for layer in found.layers}
     rows: list[list[str]] = []
     by_role: dict[str, list[tuple[str, str]]] = {name: [] for name in WORDS}
     for layer, head, role in named:
         does, weight = WORDS[role.name][0], share(role.share or 0.0)
-        by_role[role.name].append((f"{layer}.{head}", weight))
+        by_role[role.name].append((_label(found, layer, head), weight))
         if role.name != BAG:
             rows.append([str(layer), head, does, weight, f"{int(patterns[layer][role.name].rows.sum()):,}"])
-    if rows:
+    if rows and len(found.layers) > 1:
         yield Heading("The clearest heads", 2)
         yield Columns(("layer", "head", "does", "share", "rows"), rows[:LISTED])
-    yield Heading("All heads by what they do, as layer.head", 2)
-    links = [(name, heads) for name, heads in by_role.items() if heads]
-    if links:
-        yield Links(links)
-    total = sum(len(layer.heads) for layer in found.layers)
-    are = f"{total - len(named):,} of {count(total, 'head is', 'heads are')}"
-    yield Say(f"{are} mixed." if total > len(named) else "No head is mixed.")
-    yield Say("")
-    yield from (Say(f"{WORDS[name][0]}: {WORDS[name][2]}.", quiet=True) for name, _ in links)
+    if named:
+        yield Heading(f"All heads by what they do{', as layer.head' * (len(found.layers) > 1)}", 2)
+        yield Links([(name, heads) for name, heads in by_role.items() if heads])
+    if by_role[BAG]:
+        yield Say(f"{WORDS[BAG][0]}: {WORDS[BAG][2]}.", quiet=True)
     yield Say(
         "A share is the mean weight that goes there, over the rows where that is possible. A head is named if its "
         f"largest share covers at least {MIN_GAIN:.0%} of the gap between a uniform head's share and 1, leads the next "
