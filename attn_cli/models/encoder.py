@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.core.attend import output_of
-from attn_cli.core.attention import project, softmax
+from attn_cli.core.attention import project
 from attn_cli.core.head_weights import HeadWeights
 from attn_cli.core.heads import HeadInput, readable_blocks
 from attn_cli.core.masks import Mask, named
@@ -117,13 +117,6 @@ class WordLayer(NamedTuple):
         found[:, V] = rows @ self.unknown.astype(np.float32)
         found += self.bias
         return found
-
-    def probabilities(self, H: Array, vectors: Array) -> Array:
-        """Return the probability of each word after each row of H (m, width): (m, V + 1), float64."""
-        scores = self.scores(H, vectors).astype(np.float64)
-        if not np.isfinite(scores).all():
-            raise InputError("The scores of the next word are more than a number can hold.")
-        return softmax(scores)
 
 
 class EncoderStack(NamedTuple):

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attn_cli.core.attention import softmax
 from attn_cli.core.masks import find_rule, named
-from attn_cli.errors import UsageError
+from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import shell_quote
 from attn_cli.models.encoder import MASK, UNKNOWN, EncoderStack, causal, matrix_of, word_number
 from attn_cli.pipeline.inputs import Inputs
 from attn_cli.settings.settings import ALL, Settings
 from attn_cli.settings.validate import with_next_words
-from attn_cli.trace.computation import NextWords
+from attn_cli.trace.computation import NextWord, NextWords
 from attn_cli.trace.trace import LARGE, Trace
 from attn_cli.vectors.table import as_text
 
@@ -90,13 +91,19 @@ def with_next(trace: Trace, inputs: Inputs, stack: EncoderStack, report: OnPart 
     rows = {word: n for n, word in enumerate(words)} if len(places) > 1 else {}
     for start in range(places.start, places.stop, ROWS):
         some = range(start, min(start + ROWS, places.stop))
-        shares = stack.words.probabilities(H[some.start : some.stop], vectors)
-        for place, row in zip(some, shares, strict=True):
+        scores = stack.words.scores(H[some.start : some.stop], vectors).astype(np.float64)
+        if not np.isfinite(scores).all():
+            raise InputError("The scores of the next word are more than a number can hold.")
+        for place, logits, row in zip(some, scores, softmax(scores), strict=True):
             actual = float(row[word_number(tokens[place + 1], rows)]) if place + 1 < len(tokens) else None
-            best = tuple(
-                (as_text(words[n]) if n < len(words) else UNKNOWN, float(row[n]))
-                for n in likeliest(row, settings.next)
+            best = sorted(likeliest(row, settings.next), key=lambda n: n == len(words))  # known words first
+            said = tuple(
+                NextWord(as_text(words[n]), float(row[n]), n, float(logits[n]))
+                if n < len(words)
+                else NextWord(UNKNOWN, float(row[n]), None, float(logits[n]))
+                for n in best
             )
-            found.append(NextWords(best, side.own.start + place, False, tokens[place], actual))
+            unknown = float(row[len(words)])
+            found.append(NextWords(said, side.own.start + place, False, tokens[place], actual, unknown))
     every = tuple(found) if settings.next_at == ALL else None
     return replace(trace, next_words=found[-1], next_words_at=every)

@@ -56,14 +56,24 @@ class Placed(NamedTuple):
     encodings_key: Array  # (n_k, d)
 
 
-class NextWords(NamedTuple):
-    """What a pretrained model predicts: the likeliest tokens, likeliest first, with their probabilities."""
+class NextWord(NamedTuple):
+    """A token that a model predicts; id is its place in the vocabulary, None for all unknown words as one."""
 
-    words: tuple[tuple[str, float], ...]
+    word: str
+    probability: float
+    id: int | None
+    logit: float  # its score before the softmax over the whole vocabulary
+
+
+class NextWords(NamedTuple):
+    """What a model predicts: the likeliest tokens, likeliest first, with their probabilities."""
+
+    words: tuple[NextWord, ...]
     place: int  # of the query that they come after, or of the mask that they fill
     fills: bool  # whether they fill a mask
     token: str  # that token, as the vocabulary spells it
     actual: float | None = None  # the probability of the token that does come next, where one does
+    unknown: float | None = None  # that of all words without a vector, as one, where the model has such
 
 
 class RowSource(Protocol):

@@ -112,7 +112,7 @@ def _output_words(shown: Shown) -> object:
 
 def _next_words(shown: Shown) -> object:
     found = shown.trace.next_words
-    return found and [{"word": word, "probability": share} for word, share in found.words]
+    return found and [word._asdict() for word in found.words]
 
 
 def _next_words_at(shown: Shown) -> object:
@@ -121,7 +121,7 @@ def _next_words_at(shown: Shown) -> object:
         {
             "place": one.place,
             "token": one.token,
-            "words": [{"word": word, "probability": share} for word, share in one.words],
+            "words": [word._asdict() for word in one.words],
             "came": one.actual,
         }
         for one in found

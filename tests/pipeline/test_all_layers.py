@@ -72,6 +72,12 @@ def test_what_the_model_says_next_does_not_change(folder):
     assert_alike(every.next_words, one.next_words, FLOAT32)
 
 
+def test_a_note_on_next_words_is_of_the_model_and_not_of_its_last_layer(tokenizers, tmp_path):
+    bert = small_bert(tmp_path / "bert")
+    trace = trace_self("the cats walking", Settings(model=bert, layer="all", next=3))
+    assert [note for note in trace.notes if "it fills gaps" in note and note.startswith("--next:")]
+
+
 @pytest.mark.parametrize("name", ["gpt_neo", "modernbert"])
 def test_layers_whose_masks_differ_keep_their_own(name, tokenizers, transformers, tmp_path):
     expected = attentions(model_of(CASES[name], transformers, tmp_path))

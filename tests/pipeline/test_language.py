@@ -74,10 +74,15 @@ def test_the_probabilities_are_the_softmax_over_all_words_and_the_unknown():
     shares = np.exp(scores - scores.max())[0]
     shares /= shares.sum()
     names = [*table.words(), UNKNOWN]
-    wanted = [(names[n], shares[n]) for n in np.argsort(-shares, kind="stable")[:50]]
-    found = trace_masked(tokens, Settings(projection="language", next=50)).next_words.words
-    assert [word for word, _ in found] == [word for word, _ in wanted]
-    np.testing.assert_allclose([one for _, one in found], [one for _, one in wanted], rtol=1e-4)
+    order = sorted(np.argsort(-shares, kind="stable")[:50].tolist(), key=lambda n: names[n] == UNKNOWN)
+    found = trace_masked(tokens, Settings(projection="language", next=50)).next_words
+    assert [(one.word, one.id) for one in found.words] == [
+        (names[n], None if names[n] == UNKNOWN else n) for n in order
+    ]
+    assert found.words[-1].word == UNKNOWN  # known words come first
+    np.testing.assert_allclose([one.probability for one in found.words], shares[order], rtol=1e-4)
+    np.testing.assert_allclose([one.logit for one in found.words], scores[0, order], rtol=1e-4)
+    assert found.unknown == pytest.approx(shares[-1], rel=1e-4)
 
 
 def test_five_words_follow_the_text_and_after_every_prefix_if_asked():

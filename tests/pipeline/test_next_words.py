@@ -47,8 +47,10 @@ def likeliest(logits, names, count):
 
 
 def same(found, names, shares):
-    assert [word for word, _ in found.words] == names
-    np.testing.assert_allclose([share for _, share in found.words], shares, atol=1e-5)
+    assert [one.word for one in found.words] == names
+    np.testing.assert_allclose([one.probability for one in found.words], shares, atol=1e-5)
+    over = [math.log(one.probability) - one.logit for one in found.words]  # of a softmax, the same for all
+    np.testing.assert_allclose(over, over[0], atol=1e-6)
 
 
 def test_a_causal_model_says_what_follows_the_last_token(tmp_path):
@@ -61,7 +63,10 @@ def test_a_causal_model_says_what_follows_the_last_token(tmp_path):
         same(trace.next_words, *likeliest(logits, names, 3))
     every = trace_self("dabca", Settings(model=folder, next=50)).next_words
     same(every, *likeliest(logits, names, 6))
-    assert sum(share for _, share in every.words) == pytest.approx(1)
+    assert sum(one.probability for one in every.words) == pytest.approx(1)
+    np.testing.assert_allclose(
+        [one.logit for one in every.words], [logits[one.id] for one in every.words], atol=1e-5
+    )
 
 
 def test_masked_names_five_unless_told_otherwise_and_other_commands_name_none(tmp_path):
@@ -183,5 +188,6 @@ def test_after_each_token_a_causal_model_says_what_it_says_of_the_text_up_to_the
     assert trace.next_words.actual is None
     for n, one in enumerate(trace.next_words_at[:-1], 1):
         alone = trace_self("dabca"[:n], Settings(model=folder, next=6)).next_words
-        same(one, [word for word, _ in alone.words[:3]], [share for _, share in alone.words[:3]])
-        assert one.actual == pytest.approx(dict(alone.words)["dabca"[n]], abs=1e-5)
+        same(one, [it.word for it in alone.words[:3]], [it.probability for it in alone.words[:3]])
+        came = {it.word: it.probability for it in alone.words}["dabca"[n]]
+        assert one.actual == pytest.approx(came, abs=1e-5)

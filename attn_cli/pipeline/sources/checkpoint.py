@@ -33,7 +33,9 @@ from attn_cli.pipeline.mask import stated_mask, without_keys
 from attn_cli.pipeline.ready_weights import joins_or_hides
 from attn_cli.pipeline.record import Attended, record
 from attn_cli.pipeline.sources.checkpoint_text import (
+    Predicted,
     Tokens,
+    predicted_place,
     shift_note,
     shifted,
     side_of,
@@ -82,13 +84,14 @@ class Reading(NamedTuple):
         count = len(self.stack.layers)
         number = None if settings.layer == ALL else wanted_layer(settings, count, self.model.name)
         last = count - 1 if number is None else number
-        each = (
-            self._rollouts(settings, number) if settings.head == ROLLOUT else self._layers(settings, number)
-        )
-        for layer, one in each:
-            if layer == last and settings.next:  # what lies above the layer is left alone otherwise
-                one = self._with_words(one)
-            yield one
+        at = predicted_place(self.run, self.side, self.query, self.model, settings) if settings.next else None
+        told = (
+            self if at is None else self._replace(notes=(*self.notes, *at.notes))
+        )  # they hold for all layers
+        each = told._rollouts if settings.head == ROLLOUT else told._layers
+        for layer, one in each(settings, number):
+            # What lies above the layer is left alone otherwise.
+            yield self._with_words(one, at) if layer == last and at is not None else one
 
     def _layers(self, settings: Settings, number: int | None) -> Iterator[tuple[int, Attended]]:
         for steps in self.layers(number):
@@ -165,8 +168,8 @@ class Reading(NamedTuple):
             steps.kind, inputs, layer, replace(settings, score=score), mask, len(self.stack.layers)
         )
 
-    def _with_words(self, one: Attended) -> Attended:
-        own = (self.run, self.side, self.query, self.model)
+    def _with_words(self, one: Attended, at: Predicted) -> Attended:
+        own = (self.run, self.query, self.model, at)
         return one._replace(finish=lambda trace: with_next_tokens(one.finish(trace), *own))
 
     def layers(self, number: int | None = None) -> Iterator[LayerSteps]:

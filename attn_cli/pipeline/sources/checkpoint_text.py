@@ -14,7 +14,7 @@ from attn_cli.models.checkpoints.tokenizer import TextEncoder
 from attn_cli.settings.settings import ALL, Settings
 from attn_cli.settings.validate import check_length, check_words, find_rows
 from attn_cli.text.wordpieces import is_special
-from attn_cli.trace.computation import NextWords
+from attn_cli.trace.computation import NextWord, NextWords
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
@@ -137,56 +137,56 @@ def _help(word: str, tokens: tuple[str, ...], encoder: TextEncoder, hint: str) -
     return f"The tokens are {', '.join(map(visible, tokens))}; {hint[:1].lower()}{hint[1:]}"
 
 
-def with_next_tokens(trace: Trace, run: Run, side: str, query: Tokens, model: OpenModel) -> Trace:
-    """Return the trace with a pretrained model's likeliest tokens, or a note on why there are none.
+class Predicted(NamedTuple):
+    """The token at which a model predicts words, if any, whether they fill it, and notes."""
+
+    place: int | None
+    fills: bool
+    notes: tuple[str, ...]
+
+
+def with_next_tokens(trace: Trace, run: Run, query: Tokens, model: OpenModel, at: Predicted) -> Trace:
+    """Return the trace with a pretrained model's likeliest tokens, where it predicts any.
 
     A causal stack predicts what follows the text's last token, another what fills the text's first mask. All layers of
     the model are computed.
     """
-    count, name = trace.settings.next or 0, model.name
-    place, fills, notes = _predicted_place(run, side, query, model, count)
-    found = None if place is None else _likeliest_tokens(run, query, model, place, count, fills)
-    every = None
-    if trace.settings.next_at == ALL and found is not None:
-        if fills:
-            notes.append(
-                f"--next-at all: {name} is not causal: it already sees the words it would have to predict."
-            )
-        else:
-            places = range(len(query.ids))
-            every = tuple(_likeliest_tokens(run, query, model, at, count, fills) for at in places)
-    return replace(trace, next_words=found, next_words_at=every, notes=(*trace.notes, *notes))
+    if at.place is None:
+        return trace
+    count, wants_each = trace.settings.next or 0, trace.settings.next_at == ALL and not at.fills
+    found = _likeliest_tokens(run, query, model, at.place, count, at.fills)
+    places = range(len(query.ids)) if wants_each else ()
+    every = tuple(_likeliest_tokens(run, query, model, place, count, False) for place in places)
+    return replace(trace, next_words=found, next_words_at=every or None)
 
 
-def _predicted_place(
-    run: Run, side: str, query: Tokens, model: OpenModel, count: int
-) -> tuple[int | None, bool, list[str]]:
-    """Return the token at which words are predicted, if any, whether they fill it, and notes."""
+def predicted_place(run: Run, side: str, query: Tokens, model: OpenModel, settings: Settings) -> Predicted:
+    """Return the token at which words are predicted, and notes on that."""
     ids, name = query.ids, model.name
     last_side, stack = list(run.model.stacks.items())[-1]
-    place, note = None, ""
+    place, notes = None, list[str]()
     if side != last_side:
-        note = (
-            f"The encoder of {name} makes no words: attn cross TEXT CONTEXT --next {count} asks its decoder."
-        )
+        asked = f"attn cross TEXT CONTEXT --next {settings.next} asks its decoder."
+        notes.append(f"The encoder of {name} makes no words: {asked}")
     elif not run.has_head():
-        note = f"{name} has no language-model head in its files: it names no next words."
+        notes.append(f"{name} has no language-model head in its files: it names no next words.")
     elif stack.causal:
         place = max((i for i, is_frame in enumerate(query.special) if not is_frame), default=len(ids) - 1)
     else:
         mask, id_ = model.encoder.mask()
         if id_ is None:
-            note = f"{name} is not causal and has no mask token, so it cannot fill in words."
+            notes.append(f"{name} is not causal and has no mask token, so it cannot fill in words.")
         elif id_ not in ids:
-            note = f'--next: {name} is not causal: it fills gaps. Put {mask} into the text, as in "the {mask} sat".'
+            into = f'Put {mask} into the text, as in "the {mask} sat".'
+            notes.append(f"--next: {name} is not causal: it fills gaps. {into}")
         else:
             place, times = ids.index(id_), ids.count(id_)
-            note = (
-                f"The text has {mask} {times} times: the first, token {place}, is filled."
-                if times > 1
-                else ""
-            )
-    return place, not stack.causal, [note] if note else []
+            if times > 1:
+                notes.append(f"The text has {mask} {times} times: the first, token {place}, is filled.")
+            if settings.next_at == ALL:
+                sees = "it already sees the words it would have to predict."
+                notes.append(f"--next-at all: {name} is not causal: {sees}")
+    return Predicted(place, not stack.causal, tuple(notes))
 
 
 def _likeliest_tokens(
@@ -199,6 +199,8 @@ def _likeliest_tokens(
     if not np.isfinite(logits.max()):  # NaN too
         raise InputError(f"{model.name} gives scores of words that are not numbers.", "Is its file sound?")
     shares = softmax(logits)
-    words = tuple((encoder.text(n), float(shares[n])) for n in likeliest(shares, count))
+    words = tuple(
+        NextWord(encoder.text(n), float(shares[n]), n, float(logits[n])) for n in likeliest(shares, count)
+    )
     actual = float(shares[ids[place + 1]]) if not fills and place + 1 < len(ids) else None
     return NextWords(words, place, fills, encoder.token(ids[place]), actual)

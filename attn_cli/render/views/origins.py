@@ -12,7 +12,7 @@ from attn_cli.render.numbers import plain, share
 from attn_cli.render.screen.text import listed
 from attn_cli.render.views import wording
 from attn_cli.render.views.wording import joined, quoted, short
-from attn_cli.trace.computation import NextWords
+from attn_cli.trace.computation import NextWord, NextWords
 from attn_cli.trace.head import Learned
 from attn_cli.trace.trace import Trace
 
@@ -55,7 +55,7 @@ def talk(trace: Trace) -> list[str]:
     """Return the notes for standard error, where the output has no room for them."""
     said = list(trace.notes)
     if (found := trace.next_words) is not None:
-        likeliest = ", ".join(f"{quoted(word)} {share(probability)}" for word, probability in found.words)
+        likeliest = ", ".join(f"{quoted(one.word)} {share(one.probability)}" for one in found.words)
         said.insert(0, f"{_after_which(trace, found)} {likeliest}.")
     marks = listed(list(dict.fromkeys(trace.dropped)), MOST_MARKS)
     return said + [f"Dropped: {marks}"] * bool(marks)
@@ -70,11 +70,12 @@ def next_words(trace: Trace) -> Iterator[Block]:
     if found is None:
         return
     yield Heading("What the model says")
-    together = share(sum(probability for _, probability in found.words))
-    yield Bars(_after_which(trace, found), _labelled(found.words), found.words[0][1], "probability")
+    shares = [one.probability for one in found.words]
+    unknown = "" if found.unknown is None else f", all words without a vector {share(found.unknown)}"
+    yield Bars(_after_which(trace, found), _labelled(found.words), max(shares), "probability")
     yield Say(
-        f"The whole vocabulary shares a probability of 1, these tokens {together} of it. All layers of the model were "
-        f"computed for them.{_unchanged(trace)}",
+        f"The whole vocabulary shares a probability of 1, these tokens {share(sum(shares))} of it{unknown}. All "
+        f"layers of the model were computed for them.{_unchanged(trace)}",
         quiet=True,
     )
     if trace.next_words_at is not None:
@@ -121,10 +122,10 @@ def _unchanged(trace: Trace) -> str:
     return f" {joined(names)} {holds} {where}, not for them." if names else ""
 
 
-def _labelled(words: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+def _labelled(words: Sequence[NextWord]) -> list[tuple[str, float]]:
     """Return the words as labels: in quotation marks where a space in front tells a new word from a piece."""
-    is_spaced = any(word != word.strip() for word, _ in words)
-    return [(quoted(word) if is_spaced else word, probability) for word, probability in words]
+    is_spaced = any(one.word != one.word.strip() for one in words)
+    return [(quoted(one.word) if is_spaced else one.word, one.probability) for one in words]
 
 
 # Settings
