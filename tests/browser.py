@@ -33,6 +33,16 @@ class Opened:
         self.page.goto(f"file://{path}{link}")
         self.page.wait_for_selector("body[data-ready]")
 
+    def unfold(self, *drawers: str) -> None:
+        """Open what is folded up: the drawer of controls, unless another is named."""
+        for drawer in drawers or ("more",):
+            self.page.evaluate("id => { document.getElementById(id).open = true }", drawer)
+
+    def edit(self) -> None:
+        """Put the field to type a sentence in into the place of the words."""
+        if self.page.locator("#sentence").is_hidden():
+            self.page.click("#type")
+
     def follow(self, link: str) -> None:
         self.page.evaluate("link => { location.hash = link }", link)
         self.page.wait_for_timeout(0)

@@ -15,7 +15,7 @@ from attn_cli.pipeline.embed import open_projection, settings_for_positions
 from attn_cli.pipeline.inputs import wanted_layer
 from attn_cli.pipeline.record import Attended, record
 from attn_cli.pipeline.sources.text import layers_of_text, trace_text
-from attn_cli.settings.settings import ALL, Settings
+from attn_cli.settings.settings import ALL, MEAN, Settings
 from attn_cli.settings.validate import settings_for_masked
 from attn_cli.vectors.lookup import look_up_all, open_table
 from attn_cli.vectors.spelling import SpellingFeatures
@@ -78,9 +78,13 @@ def page_of(
 
 def page_of_weights(saved: Saved, settings: Settings) -> Page:
     """Return the page of every layer of saved weights."""
-    from attn_cli.pipeline.sources.weights import layers_of_weights  # only for weights that came ready
+    from attn_cli.pipeline.sources.weights import layers_of_weights, trace_weights  # only for ready weights
 
-    return _of_layers(layers_of_weights(saved, replace(settings, layer=ALL, every_head=True)), settings)
+    settings = replace(settings, every_head=True)
+    if settings.layer == MEAN:
+        return Page([trace_weights(saved, settings)])
+    layers = layers_of_weights(saved, replace(settings, layer=ALL))
+    return _of_layers(layers, replace(settings, layer=None) if settings.layer == ALL else settings)
 
 
 def _of_layers(layers: Iterator[Attended], settings: Settings, name: str | None = None) -> Page:

@@ -158,13 +158,7 @@ ROW, AROUND, PICTURES, LOWEST, HIGHEST = 40, 350, 200, 480, 960  # pixels
 # In a frame of some hundred pixels the heads and the matrix come first. What belongs to a file of its own is left out.
 LOOK = """
 body { padding: .2rem; }
-h1 { font-size: 1.1rem; }
-#text, #copy-link { display: none; }
-#controls, #type-part { order: 1; }
-#heads-part { order: -1; }
-#grid { max-height: 11rem; }
-#story { order: 1; }
-#save-part, #notes { order: 2; }
+#type-says, #copy-link { display: none; }
 """
 
 # What the frame tells its page once that is there: the scheme that the style of the output gave to the frame.

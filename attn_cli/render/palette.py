@@ -24,6 +24,8 @@ LIGHT = {
     "greys": "ffffff f0f0f0 d9d9d9 bdbdbd 969696 737373 525252 252525 000000",
 }
 PAPER = "blues"  # for pages, unless another one is asked for
+# The blues of a page on its dark background, from that to nearly white.
+NIGHT = "161d25 15314c 16497a 2171b5 4292c6 6baed6 9ecae1 deebf7"
 # For differences: purple or blue below zero, orange above, which every kind of colour vision tells apart; zero is
 # the background. The light one is ColorBrewer's PuOr.
 DIVERGING_DARK = "9ecae1 4292c6 1d4e7a 262626 7a4310 d9822b fdd0a2"
@@ -95,6 +97,11 @@ def ramp(name: str, is_difference: bool = False) -> list[RGB]:
     codes = (DARK | LIGHT)[name]
     if is_difference:
         codes = DIVERGING_DARK if name in DARK else DIVERGING_LIGHT
+    return between(codes)
+
+
+def between(codes: str) -> list[RGB]:
+    """Return SHADES colours, linear between anchors such as those of `NIGHT`."""
     anchors = [bytes.fromhex(code) for code in codes.split()]
     colors: list[RGB] = []
     for i in range(SHADES):

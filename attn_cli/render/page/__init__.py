@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from attn_cli.io.escape import visible
 from attn_cli.render.page.record import record
-from attn_cli.render.page.script import Numbers, policy, read, script
+from attn_cli.render.page.script import Numbers, policy, read, script, style
 from attn_cli.render.views.origins import learned_briefly, setting_parts
 from attn_cli.render.views.wording import title
 
@@ -27,20 +27,21 @@ def page(of: Page, look: str = "") -> str:
     trace, made = record(of, numbers)
     data = json.dumps(made, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     data = data.translate(UNSAFE)  # no sign of HTML is left
-    style, code, head = read("page.css") + look, script(), escape(visible(title(trace)))
-    about = f"{'; '.join(setting_parts(trace))}. {' '.join(learned_briefly(trace))}".strip()
+    sheet, code, head = style() + look, script(), escape(visible(title(trace)))
+    about = f"{'; '.join(setting_parts(trace)[: 2 if trace.is_scored else 1])}."  # the others are chosen in the page
     notes = "".join(f"<li>{escape(visible(note))}</li>" for note in [*trace.notes, *_about_bytes(made)])
     body = read("page.html").replace("@title@", head).replace("@about@", escape(visible(about)))
-    body = body.replace("@notes@", f"<ul>{notes}</ul>" if notes else "<p>None.</p>")
+    body = body.replace("@learned@", escape(visible(" ".join(learned_briefly(trace)))))
+    body = body.replace("@notes@", f"<ul>{notes}</ul>" if notes else "")
     parts = [
         "<!doctype html>",
         '<html lang="en">',
         "<head>",
         '<meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{policy(code, style)}">',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy(code, sheet)}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{head}</title>",
-        f"<style>{style}</style>",
+        f"<style>{sheet}</style>",
         "</head>",
         f"<body>\n{body}",
         *numbers.elements,

@@ -5,7 +5,7 @@ import { $, fill, make, plain, refill, share, svg, visible, word } from "./dom.j
 import { change, listen, record, state } from "./state.js";
 import { editKey, exps, headNamed, isExact, keys, mayLook, place, queries, shown } from "./view.js";
 
-const BAR = 30; // height of a bar, up or down
+const BAR = 22; // height of a bar, up or down
 
 function draw() {
   const { row, column } = place();
@@ -13,12 +13,37 @@ function draw() {
   const at = row * keys().length + column;
   const masked = !mayLook(result, row, column);
   fill($("cell-title"), word(queries()[row]), " → ", word(keys()[column]), masked ? ": masked" : `: ${share(result.weights.data[at])}`);
+  fill($("row-says"), ...looks(result, row));
   if (!result.scores) {
     refill($("cell"), make("p", {}, why(result)));
     return;
   }
-  const said = masked ? [" may not look at ", word(keys()[column]), "."] : [` gives ${plain(100 * result.weights.data[at], 1)} % of its attention to `, word(keys()[column]), "."];
-  refill($("cell"), make("p", {}, word(queries()[row]), ...said), arithmetic(result, row, column, masked), bars(result, row, column), products(result, row, column));
+  refill($("cell"), arithmetic(result, row, column, masked), because(result, row, column), bars(result, row, column), products(result, row, column));
+}
+
+/** Return the keys that a query may look at, the most looked at first. */
+function ranked(result, row) {
+  const weights = rowOf(result.weights, row);
+  return [...weights.keys()].filter((j) => mayLook(result, row, j)).sort((a, b) => weights[b] - weights[a]);
+}
+
+/** Say in words where a row looks. */
+function looks(result, row) {
+  const [first, second] = ranked(result, row);
+  const told = (j) => [word(keys()[j]), ` (${share(result.weights.data[row * keys().length + j])})`];
+  if (first === undefined) return [word(queries()[row]), " may look at nothing."];
+  return [word(queries()[row]), " looks most at ", make("b", {}, ...told(first)), ...(second === undefined ? [] : [", then at ", ...told(second)]), "."];
+}
+
+/** Say what decides between a row's winner and the cell that is looked at, or, in the winner's cell, the runner-up. */
+function because(result, row, column) {
+  const [first, second] = ranked(result, row);
+  const other = column === first ? second : column;
+  if (other === undefined || !mayLook(result, row, other)) return null;
+  const lead = (M) => M.data[row * keys().length + first] - M.data[row * keys().length + other];
+  const told = (what, by) => `${what} ${plain(Math.abs(by))} ${by > 0 ? "behind" : "ahead"}`;
+  const parts = result.position && !result.softcap ? `: ${told("content puts it", lead(result.scaled))}, ${told(result.distance || result.R ? "distance" : "position", lead(result.position))}` : "";
+  return make("p", { id: "because" }, "Why not ", word(keys()[other]), `? Its sum is ${plain(lead(result.summed))} lower${parts}. So its weight is ${plain(Math.exp(lead(result.summed)), 2)} times smaller.`);
 }
 
 /** Say why a weight has no arithmetic here. */
@@ -38,7 +63,7 @@ function arithmetic(result, row, column, masked) {
   const score = record.scores[state.score];
   const lines = [line(score.symbol, editable(result, row, column), "score")];
   const divisor = `${score.isScaled ? ` / √${result.q.columns}` : ""}${state.temperature === 1 ? "" : ` / ${plain(state.temperature)}`}`;
-  if (divisor) lines.push(line(divisor.slice(1), plain(result.scaled.data[at]), "scaled"));
+  if (divisor) lines.push(line(`content: ${score.symbol}${divisor}`, plain(result.scaled.data[at]), "scaled"));
   if (result.position) {
     lines.push(line(result.R || result.distance || result.turned ? `+ distance ${column - row > 0 ? "+" : ""}${column - row}` : "+ position", plain(result.position.data[at]), "distance"));
   }
@@ -50,7 +75,7 @@ function arithmetic(result, row, column, masked) {
     lines.push(line(shift ? `exp(sum − ${plain(shift)})` : "exp(sum)", plain(made[column]), "exp"));
     lines.push(line(`share: exp / ${plain(total)}`, share(result.weights.data[at]), "share"));
   }
-  return make("table", { class: "sums" }, make("caption", {}, "From score to share"), make("tbody", {}, ...lines));
+  return make("table", { class: "sums" }, make("caption", { class: "unseen" }, "From score to share"), make("tbody", {}, ...lines));
 }
 
 /** Return the score as a field that can be typed into. */

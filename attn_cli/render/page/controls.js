@@ -87,8 +87,8 @@ function startWords() {
 function allow() {
   const head = headNamed(state.head);
   const isLive = record.scored && (state.head === "mean" ? layer().heads.every(isExact) : isExact(head));
-  for (const id of ["live", "off-part", "off-one"]) $(id).disabled = !isLive;
-  $("live").hidden = !record.scored;
+  for (const id of ["live", "score-choice", "off-part", "off-one"]) $(id).disabled = !isLive;
+  for (const id of ["live", "score-label"]) $(id).hidden = !record.scored;
   $("off-part").hidden ||= !record.scored;
   $("off-one").hidden = !record.scored;
   $("fixed").hidden = isLive || !record.scored;

@@ -11,14 +11,15 @@ const MOST_WORDS = 60;
 const MOST_LINKS = 16; // of a row, where words are many
 const FAINTEST = 0.02;
 
-const heads = () => [state.head, ...state.linked.filter((name) => name !== state.head)];
+/** Return the heads whose links are drawn: the shown one, and those that were chosen beside it. */
+export const linkedHeads = () => [state.head, ...state.linked.filter((name) => name !== state.head)];
 
 /** Return the places of the queries and keys that are drawn: all, or of a long text the row and its strongest keys. */
 function drawnWords() {
   const { row } = place();
   if (Math.max(queries().length, keys().length) <= MOST_WORDS) return { rows: [...queries().keys()], columns: [...keys().keys()] };
   const found = new Set();
-  for (const name of heads()) {
+  for (const name of linkedHeads()) {
     const weights = rowOf(headResult(name).weights, row);
     for (const j of [...weights.keys()].sort((a, b) => weights[b] - weights[a]).slice(0, MOST_LINKS)) found.add(j);
   }
@@ -31,7 +32,7 @@ export function linksPicture(ink = "currentColor", dark = isDark()) {
   const { row } = place();
   const high = Math.max(rows.length, columns.length) * LINE;
   const y = (n, count) => LINE / 2 + n * LINE + (high - count * LINE) / 2;
-  const lines = heads().flatMap((name, n) => linesOf(name, colourOf(n, dark), rows, columns, y));
+  const lines = linkedHeads().flatMap((name, n) => linesOf(name, colourOf(n, dark), rows, columns, y));
   const left = rows.map((i, n) => label(cut(queries()[i]), LEFT - 6, y(n, rows.length), "end", i === row, ink, i));
   const right = columns.map((j, n) => label(cut(keys()[j]), RIGHT + 6, y(n, columns.length), "start", j === state.column, ink, null));
   return svg("svg", { viewBox: `0 0 ${WIDTH} ${high}`, class: "links", role: "group", "aria-label": "Links from queries, on the left, to keys, on the right" },
@@ -69,7 +70,7 @@ function draw() {
 /** Say the links of the row that is looked at, for those who do not see the lines. */
 function inWords() {
   const { row } = place();
-  const parts = heads().map((name) => {
+  const parts = linkedHeads().map((name) => {
     const weights = rowOf(headResult(name).weights, row);
     const strongest = [...weights.keys()].sort((a, b) => weights[b] - weights[a]).slice(0, 3).filter((j) => weights[j] > 0);
     const told = strongest.flatMap((j, n) => [n ? ", " : "", word(keys()[j]), ` ${share(weights[j])}`]);
@@ -82,11 +83,18 @@ function inWords() {
 function choices() {
   const names = layer().heads.map((head) => head.name);
   $("links-heads").hidden = names.length < 2;
+  $("together").setAttribute("aria-pressed", String(names.length > 1 && linkedHeads().length >= names.length));
   refill($("links-heads"), make("legend", {}, "Heads together"), ...names.map(choice));
 }
 
+/** Draw the links of every head at once, or of the shown one alone. */
+function together() {
+  const names = layer().heads.map((head) => head.name);
+  change({ linked: state.linked.length < names.length - 1 ? names.filter((name) => name !== state.head) : [] });
+}
+
 function choice(name) {
-  const n = heads().indexOf(name);
+  const n = linkedHeads().indexOf(name);
   const box = make("input", { type: "checkbox" });
   box.checked = n >= 0;
   box.disabled = name === state.head;
@@ -97,6 +105,7 @@ function choice(name) {
 }
 
 export function startLinks() {
+  $("together").addEventListener("click", together);
   listen(() => { choices(); draw(); }, draw);
   onTheme(() => { choices(); draw(); });
 }

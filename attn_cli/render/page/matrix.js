@@ -65,7 +65,6 @@ function draw() {
   drawn.colour = shader(drawn.scale);
   const isTable = columns.length <= MOST_COLUMNS && M.data.length <= MOST_CELLS;
   const title = record.steps.find((step) => step.name === drawn.name)?.title ?? "Weights";
-  $("reading").hidden = drawn.name !== "weights";
   $("matrix-title").textContent = drawn.name === "weights" ? "Who looks at whom" : title;
   refill($("matrix"), isTable ? table(rows, columns) : picture());
   fill($("legend"), legend());
@@ -75,9 +74,10 @@ function draw() {
 function table(rows, columns) {
   const turned = columns.length > 8 && drawn.isSquare;
   const head = make("tr", {}, make("td", { class: "corner" }, drawn.isSquare ? "looks ↓  at →" : ""), ...columns.map((name) => make("th", { scope: "col", class: turned ? "turned" : null }, word(name))));
-  const body = rows.map((name, i) => make("tr", {}, make("th", { scope: "row" }, word(name, 12)), ...columns.map((_, j) => cell(i, j))));
+  const body = rows.map((name, i) => make("tr", {}, make("th", { scope: "row", onmouseenter: () => pick(i, null), onclick: () => pick(i, null) }, word(name, 12)), ...columns.map((_, j) => cell(i, j))));
   const grid = make("table", { role: "grid", "aria-labelledby": "matrix-title", class: columns.length > 12 ? "dense" : null },
     make("thead", {}, head), make("tbody", {}, ...body));
+  grid.style.setProperty("--rows", rows.length);
   grid.addEventListener("keydown", walkByKeys);
   return grid;
 }
@@ -134,6 +134,7 @@ function picture() {
   const { M, rows, columns } = drawn;
   const n = columns.length;
   const canvas = pixels(rows.length, n, M.data, drawn.scale, (at) => isMasked(drawn, Math.floor(at / n), at % n));
+  if (rows.length !== n) canvas.style.aspectRatio = "auto"; // else as high as it is wide
   canvas.tabIndex = 0;
   canvas.setAttribute("role", "img");
   canvas.setAttribute("aria-label", `${$("matrix-title").textContent}: ${rows.length} × ${n}. Arrow keys move; the table below has the row.`);
@@ -165,7 +166,7 @@ function rowTable() {
   const { row } = place();
   const numbers = rowOf(drawn.M, Math.min(row, drawn.M.rows - 1));
   const strongest = [...numbers.keys()].sort((a, b) => numbers[b] - numbers[a]).slice(0, 12);
-  const lines = strongest.map((j) => make("tr", {}, make("th", { scope: "row" }, word(drawn.columns[j]), ` ${j}`), make("td", {}, share(numbers[j]))));
+  const lines = strongest.map((j) => make("tr", {}, make("th", { scope: "row" }, word(drawn.columns[j]), drawn.isSquare ? ` ${j}` : ""), make("td", {}, share(numbers[j]))));
   return make("table", {}, make("caption", {}, "Row ", word(drawn.rows[Math.min(row, drawn.rows.length - 1)]), `: the largest of ${numbers.length}`), make("tbody", {}, ...lines));
 }
 
@@ -181,7 +182,7 @@ function mark() {
   if (found) {
     found.tabIndex = 0;
     if (drawn.isSquare) found.classList.add("at");
-    found.parentElement.firstChild.classList.add("here");
+    for (const one of [found.parentElement, found.parentElement.firstChild]) one.classList.add("here");
     if (drawn.isSquare) $("matrix").querySelectorAll("thead th")[column].classList.add("here");
     return;
   }

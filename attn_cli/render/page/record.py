@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,9 +11,11 @@ import numpy as np
 from attn_cli.core.masks import MASKS, find_rule, rule_in
 from attn_cli.core.scores import SCORES
 from attn_cli.errors import InputError, UsageError
+from attn_cli.pipeline.for_page import why_not_typed
 from attn_cli.render.page.script import Numbers, Stored
-from attn_cli.render.palette import PAPER, ramp
+from attn_cli.render.palette import DIVERGING_DARK, NIGHT, PAPER, between, ramp
 from attn_cli.render.views.step_sentences import repeats_x, source, walk_facts
+from attn_cli.render.views.wording import kind_of
 from attn_cli.settings.declare import as_typed
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import find_rows
@@ -26,7 +30,6 @@ if TYPE_CHECKING:
 MOST_EDITED = 150  # numbers of a matrix that can be typed over
 MOST_TYPED = 60  # words of a sentence that is typed in
 SMALL_MAP = 16
-DARK_PAPER = "viridis"
 STEP_KEYS = ("name", "title", "formula", "sentence", "alone")
 SENT_FACTS = ("numbering", "projection", "position", "weights", "apply_q", "apply_k", "apply_v")
 
@@ -48,12 +51,33 @@ def record(page: Page, numbers: Numbers) -> tuple[Trace, dict[str, object]]:
         shown = trace if place == page.shown else shown
         layers.append(_layer(trace, page, place, numbers))
     assert shown is not None  # the page names one of its layers
+    shown = _without_folders(shown)
     return shown, _of_trace(shown, numbers) | {
         "shown": {"layer": page.shown, "head": shown.shown.name, "row": shown.focus[0]},
         "layers": layers,
         "vocabulary": _vocabulary(page, shown.settings, numbers),
+        "untyped": _why_not_typed(page, shown),
         "command": _command(page, shown),
     }
+
+
+def _without_folders(trace: Trace) -> Trace:
+    """Return the trace with files and folders of its maker's machine named without the path to them."""
+    vectors, projection = trace.embedding, trace.projection
+    return replace(
+        trace,
+        embedding=vectors._replace(name=_file_name(vectors.name)),
+        projection=projection._replace(name=_file_name(projection.name)),
+    )
+
+
+def _file_name(name: str | None) -> str | None:
+    """Return the last part of a path; a name such as `org/model`, which is no path here, stays."""
+    if name is None:
+        return None
+    path = Path(name)
+    is_path = name.startswith(("/", ".", "~")) or path.is_absolute() or path.exists()
+    return (path.name or path.resolve().name) if is_path else name
 
 
 def _of_trace(trace: Trace, numbers: Numbers) -> dict[str, object]:
@@ -70,6 +94,7 @@ def _of_trace(trace: Trace, numbers: Numbers) -> dict[str, object]:
     return {
         "schema": "attn-page/1",
         "kind": trace.kind,
+        "title": [kind_of(trace, masked) for masked in (False, True)],
         "queries": tokens,
         "keys": trace.key_tokens,
         "ids": trace.query_input_ids,
@@ -126,11 +151,13 @@ def _score(name: str) -> dict[str, object]:
 
 
 def _ramps() -> dict[str, str]:
-    return {
-        f"{scheme}{'Signed' * signed}": "".join(bytes(colour).hex() for colour in ramp(name, signed))
-        for scheme, name in (("light", PAPER), ("dark", DARK_PAPER))
-        for signed in (False, True)
+    ramps = {
+        "light": ramp(PAPER),
+        "lightSigned": ramp(PAPER, True),
+        "dark": between(NIGHT),
+        "darkSigned": between(DIVERGING_DARK),
     }
+    return {name: "".join(bytes(colour).hex() for colour in colours) for name, colours in ramps.items()}
 
 
 # Heads
@@ -233,6 +260,20 @@ def _vocabulary(page: Page, settings: Settings, numbers: Numbers) -> dict[str, o
         "keepPunctuation": settings.keep_punctuation,
         "most": MOST_TYPED,
     }
+
+
+def _why_not_typed(page: Page, trace: Trace) -> str:
+    """Return why no other sentence can be typed into the page, in a sentence; nothing where one can."""
+    if page.words is not None:
+        return ""
+    reason = (
+        why_not_typed(trace, trace.settings) or "it carries no words to type with (attn page carries some)"
+    )
+    if page.n_layers > 1 or trace.of_model:
+        reason = "it has the numbers of a model's layers for this text, and not the model"
+    elif page.text is None:
+        reason = "its numbers were given, and not made of a text"
+    return f"No other sentence can be typed into this page: {reason}."
 
 
 def _command(page: Page, trace: Trace) -> dict[str, object] | None:

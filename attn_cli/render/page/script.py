@@ -17,7 +17,8 @@ from attn_cli.io.array_types import Array, Bools
 
 _IMPORT = re.compile(r'^import \{ (.*?) \} from "\./(\w+)\.js";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|let|class) ([\w$]+))", re.MULTILINE)
-_COMMENT = re.compile(r"^ *//[^\n]*\n|^ */\*\*.*?\*/\n", re.MULTILINE | re.DOTALL)
+_COMMENT = re.compile(r"^ *//[^\n]*\n|^ */\*.*?\*/\n", re.MULTILINE | re.DOTALL)
+_INDENT = re.compile(r"^ +", re.MULTILINE)  # no string of the modules goes over several lines
 POLICY = (
     "default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; img-src data: blob:; "
     "base-uri 'none'; form-action 'none'"
@@ -40,7 +41,7 @@ def _add(name: str, parts: dict[str, str], above: tuple[str, ...]) -> None:
         return
     if name in above:
         raise ValueError(f"modules of the page import in a circle: {' -> '.join((*above, name))}")
-    source = _COMMENT.sub("", read(f"{name}.js"))
+    source = _INDENT.sub("", _COMMENT.sub("", read(f"{name}.js")))
     source = source.replace("/* scores */", _scores()).replace("/* masks */", _masks())
     for _, other in _IMPORT.findall(source):
         _add(other, parts, (*above, name))
@@ -67,6 +68,11 @@ def _masks() -> str:
             stem, made = name.partition(":")[0], f"(i, j, n_q, n_k, a, b) => {rule.javascript}"
             stems[stem] = f"{stems.get(stem, '')}{rule.numbers}: {made}, "
     return "".join(f"\n  {dumps(stem)}: {{ {rules}}}," for stem, rules in stems.items())
+
+
+def style() -> str:
+    """Return the style sheet without comments and indents."""
+    return _INDENT.sub("", _COMMENT.sub("", read("page.css")))
 
 
 @cache

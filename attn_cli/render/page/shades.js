@@ -78,5 +78,7 @@ export function inkOn(rgb) {
 const LIGHT_HEADS = ["#4477aa", "#aa3377", "#228833", "#b5651d", "#332288", "#ee6677", "#117733", "#882255"];
 const DARK_HEADS = ["#66ccee", "#ee99bb", "#88cc66", "#ddcc77", "#9999ee", "#ee8866", "#44bb99", "#dd77cc"];
 
-/** Return the colour of the nth head whose links are drawn. */
-export const colourOf = (n, dark = isDark()) => (dark ? DARK_HEADS : LIGHT_HEADS)[n % 8];
+/** Return the colour of the nth head whose links are drawn; past those eight, hues a golden angle apart. */
+export function colourOf(n, dark = isDark()) {
+  return (dark ? DARK_HEADS : LIGHT_HEADS)[n] ?? `hsl(${Math.round(n * 137.508) % 360} 55% ${dark ? 70 : 38}%)`;
+}

@@ -1,4 +1,4 @@
-// Another sentence: it is tokenized, looked up and attended to here, as attn self does it.
+// Another sentence, typed in the place of the first: it is tokenized, looked up and attended to here, as attn self does it.
 import { $, fill, make, visible } from "./dom.js";
 import { change, listen, record, state } from "./state.js";
 import { typed } from "./view.js";
@@ -19,17 +19,40 @@ function remarks() {
   return said;
 }
 
+/** Put a field in the place of the words, with their text to be typed over; or the words in the place of the field. */
+function edit(isEdited) {
+  for (const id of ["words", "type"]) $(id).hidden = isEdited;
+  for (const id of ["sentence", "attend"]) $(id).hidden = !isEdited;
+  if (!isEdited) return;
+  $("sentence").value = state.text ?? record.command?.text ?? "";
+  $("sentence").select();
+}
+
+function submit(event) {
+  event.preventDefault();
+  change({ text: $("sentence").value, row: 0, column: null, off: [], edits: new Map(), mask: state.mask === "given" ? "none" : state.mask });
+  if (!state.refused) $("words").querySelector("[tabindex='0']").focus();
+}
+
 export function startTyping() {
-  $("type-part").hidden = !record.vocabulary;
-  if (!record.vocabulary) return;
-  $("type-form").addEventListener("submit", (event) => {
-    event.preventDefault();
-    change({ text: $("sentence").value, row: 0, column: null, off: [], edits: new Map(), mask: state.mask === "given" ? "none" : state.mask });
+  if (!record.vocabulary) {
+    fill($("type-says"), make("p", {}, record.untyped));
+    return;
+  }
+  $("type").hidden = false;
+  $("type").addEventListener("click", () => edit(true));
+  $("words").addEventListener("dblclick", () => edit(true));
+  $("sentence").addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    edit(false);
+    $("type").focus();
   });
-  $("own").addEventListener("click", () => { $("sentence").value = ""; change({ text: null, row: record.shown.row, column: null, off: [], edits: new Map() }); });
+  $("type-form").addEventListener("submit", submit);
+  $("own").addEventListener("click", () => change({ text: null, row: record.shown.row, column: null, off: [], edits: new Map() }));
   listen(() => {
+    if (!state.refused) edit(false);
     $("own").hidden = state.text === null;
-    if (state.text !== null && !state.refused && document.activeElement !== $("sentence")) $("sentence").value = state.text;
+    if (state.text !== null && !state.refused) $("sentence").value = state.text;
     fill($("type-says"), ...remarks().map((text) => make("p", {}, text)));
   }, () => {});
 }

@@ -80,6 +80,7 @@ function draw() {
   $("back").hidden = !state.walking;
   $("leave").hidden = !state.walking;
   $("walk").hidden = !state.walking;
+  document.body.classList.toggle("walking", state.walking);
   if (!state.walking || at < 0) return;
   const step = known[at];
   const values = facts(step.name);
@@ -92,7 +93,11 @@ function draw() {
 function go(by) {
   const known = steps();
   const at = state.walking ? known.findIndex((step) => step.name === state.step) + by : 0;
-  if (known[at]) change({ walking: true, step: known[at].name });
+  if (!known[at]) return;
+  change({ walking: true, step: known[at].name });
+  const matrix = $("matrix").querySelector("canvas, table").getBoundingClientRect();
+  const words = $("story").getBoundingClientRect().top; // of a narrow page they lie over its lower end
+  if (matrix.top < 0 || matrix.bottom > (words > matrix.top ? words : innerHeight)) $("matrix-part").scrollIntoView();
 }
 
 export function startWalk() {

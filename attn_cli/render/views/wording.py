@@ -84,12 +84,13 @@ def title(trace: Trace) -> str:
     return f"{kind_of(trace)}: {size(trace)}"
 
 
-def kind_of(trace: Trace) -> str:
-    """Return the kind of attention: `Masked self-attention`."""
+def kind_of(trace: Trace, masked: bool | None = None) -> str:
+    """Return the kind of attention: `Masked self-attention`; by default as the trace is masked."""
     kind = KINDS.get(trace.kind, "attention")
     if trace.kind == "show" and trace.is_self and trace.query_ids is not None:
         kind = KINDS["self"]
-    return f"Masked {kind}" if trace.mask_name != "none" else kind.capitalize()
+    is_masked = trace.mask_name != "none" if masked is None else masked
+    return f"Masked {kind}" if is_masked else kind.capitalize()
 
 
 def no_arithmetic(trace: Trace) -> tuple[str, str]:

@@ -21,13 +21,14 @@ def pages(tmp_path_factory):
 @like_cases
 def test_axe_finds_no_violation(browser, pages, name, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    for width in (360, 1440):
+    for width, height in ((360, 800), (390, 844), (1280, 800), (1920, 1080)):
         looks = {"color_scheme": scheme, "bypass_csp": True, "reduced_motion": "reduce"}
-        context = browser.new_context(viewport={"width": width, "height": 800}, **looks)
+        context = browser.new_context(viewport={"width": width, "height": height}, **looks)
         page = context.new_page()
         page.goto(f"file://{pages[name]}")
         page.wait_for_selector("body[data-ready]")
         page.click("#next")
+        page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
         found = axe.Axe().run(page).response["violations"]
         wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         context.close()

@@ -36,12 +36,15 @@ def same(saved: dict, expected: dict, within: float = 1e-6) -> bool:
 
 
 def enter(opened, field: str, text: str) -> None:
+    if field == "#sentence":
+        opened.edit()
     opened.page.fill(field, text)
     opened.page.press(field, "Enter")
 
 
 def test_a_page_of_nine_words_is_small_and_one_with_words_to_type_too(tmp_path):
-    assert made(tmp_path, "page", FOX, "--words", "0").stat().st_size <= 150_000
+    assert made(tmp_path, "page", FOX, "--words", "0").stat().st_size <= 180_000
+    assert made(tmp_path, "page", FOX, "-p", "roles-deep").stat().st_size <= 450_000
     assert made(tmp_path, "page", FOX).stat().st_size <= 1_600_000
 
 
@@ -51,8 +54,13 @@ def test_a_cell_that_the_mouse_is_on_shows_its_arithmetic(opened, fox):
     expected = record("self", FOX)
     weight, (head,) = expected["weights"][4][3], expected["heads"]
     assert opened.page.inner_text("#cell-title") == f"jumped → fox: {weight:.3f}"
-    percent = float(opened.page.inner_text("#cell p").removeprefix("jumped gives ").partition(" ")[0])
-    assert percent == pytest.approx(100 * weight, abs=0.05)
+    assert opened.page.inner_text("#row-says").startswith(
+        f"jumped looks most at fox ({weight:.3f}), then at "
+    )
+    (because,) = record("explain", FOX, "-q", "jumped")["because"]
+    ahead = f"content puts it {because['content']:.4f} behind, distance {because['distance']:.4f} behind"
+    assert f"Why not {because['rival']}? " in opened.page.inner_text("#because")
+    assert ahead in opened.page.inner_text("#because")
     for name, key in (("scaled", "scaled_scores"), ("distance", "position_scores")):
         assert float(opened.page.inner_text(f"#{name}")) == pytest.approx(head[key][4][3], abs=5e-5)
     score = head["scores"][4][3]
@@ -73,18 +81,18 @@ def test_the_matrix_is_walked_through_by_keys_alone(opened, fox):
 
 def test_every_control_is_reached_by_tab_and_the_focus_is_never_lost(opened, fox):
     opened.go(fox)
+    opened.unfold("more", "what")
     reached = set()
     for _ in range(120):
         opened.page.keyboard.press("Tab")
         reached.add(opened.page.evaluate("document.activeElement.id || document.activeElement.tagName"))
-    wanted = (
-        "head-choice temperature temperature-number score-choice mask-choice reset sentence show next off-one"
-    )
+    wanted = "head-choice temperature temperature-number score-choice mask-choice reset type show next off-one together"
     assert {*wanted.split(), "copy-command", "save-svg", "save-json", "TD", "g"} <= reached
 
 
 def test_the_controls_compute_anew_and_the_command_line_makes_the_same_view(opened, fox):
     opened.go(fox)
+    opened.unfold()
     opened.page.select_option("#head-choice", "subject")
     enter(opened, "#temperature-number", "0.5")
     opened.page.select_option("#score-choice", "dot")
@@ -98,6 +106,7 @@ def test_the_controls_compute_anew_and_the_command_line_makes_the_same_view(open
 
 def test_a_repeated_word_that_is_off_is_named_by_its_place(opened, tmp_path):
     opened.go(made(tmp_path, "page", "the cat saw the dog", "--words", "0"))
+    opened.unfold()
     for button, named in ((4, "3"), (1, "the")):
         opened.page.click(f"#off button:nth-child({button})")
         _, *args = shlex.split(opened.page.inner_text("#command"))
@@ -166,20 +175,28 @@ def test_the_walk_has_the_sentences_of_explain_and_a_link_that_opens_the_same_st
     assert opened.page.inner_text("#walk h3") == title
 
 
+def sentence(opened) -> str:
+    return " ".join(opened.page.locator("#words [role=toolbar] > *").all_text_contents())
+
+
 def test_words_that_the_page_does_not_have_are_said(opened, fox):
     opened.go(fox)
     enter(opened, "#sentence", "The zebra jumped!")
     said = opened.page.inner_text("#type-says")
     assert "zebra" in said and "jumped" not in said and "Dropped: !" in said
+    assert sentence(opened) == "The zebra jumped"
+    for named in (opened.page.inner_text("#heading"), opened.page.title()):
+        assert named == "The zebra jumped. Self-attention: 3 queries (rows) x 3 keys (columns)"
     opened.page.click("#own")
-    assert opened.page.inner_text("#text") == FOX
+    assert sentence(opened) == FOX and opened.page.title().startswith(FOX)
 
 
 def pasted(opened, text: str) -> None:
+    opened.edit()
     opened.page.focus("#sentence")
     opened.page.keyboard.press("Control+A")
     opened.page.keyboard.insert_text(text)
-    opened.page.click("#type-form button")
+    opened.page.click("#attend")
 
 
 def opened_with(opened, text: str) -> None:
@@ -227,7 +244,7 @@ def test_a_sentence_is_refused_at_whatever_door_it_comes_in_and_one_of_60_words_
     DOORS[door](opened, text)
     opened.page.wait_for_function("() => document.getElementById('type-says').textContent")
     assert opened.page.inner_text("#type-says") == REFUSED[text]
-    assert opened.page.inner_text("#text") == FOX  # and nothing else is taken either
+    assert sentence(opened) == FOX  # and nothing else is taken either
     assert opened.page.input_value("#temperature-number") != "2"
     assert opened.page.locator("#own").is_hidden()
     assert opened.page.text_content("#command").endswith(f"'{FOX}'")
@@ -265,11 +282,15 @@ def test_a_picture_of_many_words_names_them_at_its_edges(opened, tmp_path):
 
 def test_several_heads_are_drawn_together(opened, fox):
     opened.go(fox)
+    opened.unfold()
     before = opened.page.locator("svg.links path").count()
     opened.page.locator("#links-heads input").nth(3).check()
     strokes = "all => all.map((one) => one.getAttribute('stroke'))"
     colours = opened.page.locator("svg.links path").evaluate_all(strokes)
     assert len(colours) > before and len(set(colours)) == 2
+    opened.page.click("#together")
+    colours = opened.page.locator("svg.links path").evaluate_all(strokes)
+    assert len(set(colours)) == opened.page.locator("#arcs-heads span.patch").count() == 11
     opened.page.click("#grid button:nth-child(3)")
     assert opened.page.input_value("#head-choice") == "subject"
 
@@ -319,3 +340,15 @@ def test_a_page_of_a_model_on_disk_has_the_numbers_of_every_layer_and_head(opene
         head = next(head for head in saved["heads"] if head["name"] == saved["head"])
         for name in ("scores", "scaled_scores", "output"):
             assert np.allclose(head[name], expected["heads"][0][name], rtol=FLOAT32, atol=FLOAT32)
+
+
+@pytest.mark.parametrize("layer", [None, "all", "mean", "0"])
+def test_a_page_of_saved_layers_has_them_all_or_their_mean(opened, tmp_path, layer):
+    weights = np.random.default_rng(0).dirichlet([1.0] * 4, (3, 2, 4))
+    np.savez(tmp_path / "w.npz", attentions=weights, tokens=[*"abcd"])
+    option = [] if layer is None else ["--layer", layer]
+    opened.go(made(tmp_path, "show", str(tmp_path / "w.npz"), *option, "-f", "page"))
+    assert opened.page.locator("#grid button").count() == (2 if layer == "mean" else 6)
+    saved = json.loads(opened.saved("save-json"))
+    expected = {"mean": weights.mean(axis=0), "0": weights[0]}.get(layer, weights[2])
+    assert np.allclose([head["weights"] for head in saved["heads"]], expected, rtol=0, atol=1e-6)

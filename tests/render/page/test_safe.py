@@ -57,6 +57,7 @@ def test_hostile_tokens_are_shown_and_not_obeyed(opened, tmp_path, start):
 def test_a_hostile_text_head_name_and_link_are_not_obeyed(opened, tmp_path):
     text = " ".join(token for token in SCRIPTS if not token.startswith("-"))
     harmless(opened, made(tmp_path, "page", text, "--tokenizer", "whitespace"))
+    opened.edit()
     opened.page.fill("#sentence", text)
     opened.page.press("#sentence", "Enter")
     for link in (

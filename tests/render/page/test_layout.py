@@ -1,0 +1,117 @@
+"""Attention comes first: what is within the first view, at the sizes of a laptop, a phone and a projector."""
+
+import pytest
+
+from tests.browser import Opened, made
+
+FOX = "The quick brown fox jumped over the lazy dog"
+SIZES = {"laptop": (1280, 800), "phone": (390, 844), "projector": (1920, 1080)}
+
+
+@pytest.fixture(scope="module")
+def fox(tmp_path_factory):
+    return made(tmp_path_factory.mktemp("fox"), "page", FOX, "--words", "50")
+
+
+@pytest.fixture
+def sized(browser):
+    """Give a function that opens a page at a size, in a window that must stay silent."""
+    one: list[Opened] = []
+
+    def open_at(path, size: str, link: str = "") -> Opened:
+        width, height = SIZES[size]
+        context = browser.new_context(viewport={"width": width, "height": height}, reduced_motion="reduce")
+        one.append(Opened(context.new_page()))
+        one[-1].go(path, link)
+        return one[-1]
+
+    yield open_at
+    for opened in one:
+        opened.page.context.close()
+        assert not opened.complaints
+
+
+def box(opened, selector: str) -> tuple[float, float, float, float]:
+    found = opened.page.locator(selector).first.bounding_box()
+    assert found, selector
+    return found["x"], found["y"], found["x"] + found["width"], found["y"] + found["height"]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_first_view_has_the_sentence_first_its_links_and_the_whole_matrix(sized, fox, size):
+    opened = sized(fox, size)
+    _, height = SIZES[size]
+    shown = "section, button, select, summary, h2, #row-says, footer"
+    tops = opened.page.locator(f"main :is({shown})").evaluate_all(
+        "all => all.filter((one) => one.checkVisibility()).map((one) => one.getBoundingClientRect().top)"
+    )
+    sentence = box(opened, "#words [role=toolbar]")
+    assert sentence[1] < 20 and sentence[3] <= min(tops)
+    last = box(opened, "[data-at='8,8']")
+    assert last[3] <= height and last[2] <= SIZES[size][0]
+    arcs = opened.page.locator("#arcs path")
+    weights = opened.page.locator("#matrix tr.here td").all_inner_texts()
+    assert arcs.count() == sum(float(weight) >= 0.02 for weight in weights) > 3
+    for n in range(arcs.count()):
+        bounds = arcs.nth(n).bounding_box()
+        assert bounds["y"] + bounds["height"] <= box(opened, "#matrix")[1]
+    row, cell = box(opened, "#row-says"), box(opened, "#matrix tbody")
+    if size == "phone":
+        assert row[1] >= cell[3]  # below
+    else:
+        assert row[0] >= cell[2] and box(opened, "#share")[3] <= height  # beside, to the last line
+        lines = [box(opened, f"#{one}") for one in ("head-choice", "mask-choice", "temperature", "more")]
+        assert max(y for _, y, _, _ in lines) < min(bottom for *_, bottom in lines)  # in one line
+        assert max(bottom for *_, bottom in lines) <= height
+    assert opened.page.locator("#score-choice").is_hidden()  # the drawer is closed
+    last = opened.page.locator("body > footer").bounding_box()
+    assert last["y"] >= opened.page.locator("main").bounding_box()["height"]
+
+
+@pytest.mark.parametrize("size", ["laptop", "phone"])
+def test_a_word_that_is_pointed_at_lights_up_its_row_here_and_in_the_matrix(sized, fox, size):
+    opened = sized(fox, size)
+    word = opened.page.locator("#words button").nth(7)
+    word.hover() if size == "laptop" else word.click()
+    assert opened.page.locator("#matrix tr.here th").inner_text() == "lazy"
+    assert opened.page.locator("#words [aria-pressed=true]").all_inner_texts() == ["lazy"]
+    assert opened.page.inner_text("#row-says").startswith("lazy looks most at dog (")
+    colours = [opened.page.locator(one).evaluate("one => getComputedStyle(one).backgroundColor")
+               for one in ("#words button:nth-child(9)", "[data-at='7,8']")]  # fmt: skip
+    assert colours[0] == colours[1]  # one scale
+    opened.page.locator("#matrix tbody th").nth(3).hover()
+    assert opened.page.locator("#words [aria-pressed=true]").all_inner_texts() == ["fox"]
+    opened.page.focus("#words button[tabindex='0']")
+    opened.page.keyboard.press("ArrowRight")
+    assert opened.page.locator("#matrix tr.here th").inner_text() == "jumped"
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_walk_keeps_its_matrix_and_its_words_in_view(sized, fox, size):
+    opened = sized(fox, size)
+    _, height = SIZES[size]
+    for _ in range(12):
+        opened.page.click("#next")
+        for part in ("#matrix :is([role=grid], canvas)", "#walk", "#back"):
+            left, top, _, bottom = box(opened, part)
+            assert top >= 0 and left >= 0 and bottom <= height, (part, opened.page.inner_text("#walk h3"))
+        if size == "phone":  # the walk lies over the lower end of the page, and not over the matrix
+            assert box(opened, "#matrix :is([role=grid], canvas)")[3] <= box(opened, "#story")[1]
+    assert opened.page.locator("#next").is_disabled()
+
+
+def test_a_page_that_cannot_be_typed_into_says_why_and_names_no_folder(opened, tmp_path):
+    (tmp_path / "secret").mkdir()
+    vectors = tmp_path / "secret" / "ours.txt"
+    vectors.write_text("fox 0.2 0.9\njumped 0.7 0.1\n")
+    for args, why in (
+        (("page", "fox", "--context", "jumped"), "keys come from a second text"),
+        (("page", FOX, "-p", "roles-deep"), "has the numbers of a model's layers for this text"),
+        (("self", "fox jumped", "-e", str(vectors), "-f", "page"), "carries no words to type with"),
+    ):
+        opened.go(made(tmp_path, *args))
+        assert why in opened.page.inner_text("#type-says") and opened.page.locator("#type").is_hidden()
+    assert "Vectors: ours.txt, 2 numbers each" in opened.page.inner_text("#settings")
+    assert (
+        opened.page.content().count(str(tmp_path)) == opened.page.text_content("#command").count("secret") + 1
+    )
