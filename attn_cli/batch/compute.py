@@ -16,7 +16,7 @@ from attn_cli.errors import AttnError, InputError, UsageError
 from attn_cli.io.array_types import Array
 from attn_cli.io.files import looks_like_file
 from attn_cli.pipeline.attend import attend_group, ready_heads
-from attn_cli.pipeline.embed import Shared, open_shared
+from attn_cli.pipeline.embed import Shared, open_shared, usual_oov
 from attn_cli.pipeline.inputs import Inputs, Layer
 from attn_cli.pipeline.mask import stated_mask
 from attn_cli.pipeline.project import project_inputs, project_with_model
@@ -24,7 +24,7 @@ from attn_cli.pipeline.record import Attended, record_trace
 from attn_cli.pipeline.sources.text import read_inputs, trace_text
 from attn_cli.settings.declare import size_of
 from attn_cli.settings.settings import ALL, Settings
-from attn_cli.settings.validate import settings_for_masked, text_limit
+from attn_cli.settings.validate import settings_for_masked, settings_of, text_limit
 from attn_cli.text.tokenize import tokenize
 from attn_cli.trace.trace import Trace
 from attn_cli.vectors.lookup import embed, random_vectors
@@ -47,7 +47,7 @@ class WordTable:
 
     def __init__(self, settings: Settings, shared: Shared, dim: int) -> None:
         self.settings, self.shared = settings, shared
-        self.oov = settings.oov or ("zero" if shared.stack is None else "model")
+        self.oov = settings.oov or usual_oov(settings, shared.stack)
         self.longest = min(LONGEST_WORD, (size_of(settings.max_word) or 0) // 4)
         self.most = max(FIRST_ROWS, MOST_BYTES // (8 * dim))
         self.matrix: Array = np.empty((FIRST_ROWS, dim))
@@ -125,6 +125,7 @@ class Computer(ExitStack):
     def __init__(self, job: Job) -> None:
         super().__init__()
         settings = settings_for_masked(job.settings) if job.kind == "masked" else job.settings
+        settings = settings_of("cross", settings) if job.kind == "cross" else settings
         self.job, self.settings = job, settings
         self.is_self = job.kind != "cross"
         self.is_quick = QUICK.issuperset(job.chosen)

@@ -15,11 +15,11 @@ from attn_cli.io.escape import visible
 from attn_cli.io.files import data_path, first_bytes, looks_like_file, regular
 from attn_cli.models.encoder import EncoderLayer, EncoderStack, Norm, read_word_layer
 from attn_cli.models.int8 import dequantized
-from attn_cli.models.projection import Projection
-from attn_cli.settings.defaults import USUAL
+from attn_cli.models.projection import Projection, likeness
+from attn_cli.settings.defaults import LIKENESS, USUAL
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import leaves_projection_open
-from attn_cli.trace.head import Projected
+from attn_cli.trace.head import Learned, Projected
 from attn_cli.vectors.spelling import SpellingFeatures
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def load_model(settings: Settings) -> EncoderStack | None:
     if leaves_projection_open(settings):
         name = USUAL.projection
     is_file = name is not None and name not in BUNDLED and looks_like_file(name) and is_model(name)
-    if name not in BUNDLED and not is_file:
+    if name not in (*BUNDLED, LIKENESS) and not is_file:
         return None
     if settings.heads is not None:
         raise UsageError(
@@ -47,25 +47,43 @@ def load_model(settings: Settings) -> EncoderStack | None:
             "Leave out --heads; --head all shows the model's heads.",
             "--heads",
         )
+    if name == LIKENESS:
+        return None
     return bundled(str(name)) if name in BUNDLED else read_model(str(name))
 
 
 def read_weights(settings: Settings) -> Given | None:
     """Return the matrices in the file that --projection names; None where it names none."""
     name = settings.projection
-    if name in (None, "identity", "random"):
+    if name == LIKENESS and settings.embedding not in (None, "word2vec"):
+        raise UsageError(
+            f"{name} was made for the vectors word2vec and fits no others; these are {visible(settings.embedding)}.",
+            "Leave out -e, or choose another projection (-p identity).",
+            "--projection",
+        )
+    if name in (None, LIKENESS, "identity", "random"):
         return None
     assert name is not None
     if not looks_like_file(name):
         raise UsageError(
             f"There is no projection {visible(name)!r}.",
-            f"{did_you_mean(name, (*BUNDLED, 'identity', 'random'))}Projections are {', '.join(BUNDLED)}, "
-            "identity, random, or a file (with a slash or a suffix such as .json).",
+            f"{did_you_mean(name, (*BUNDLED, LIKENESS, 'identity', 'random'))}Projections are {', '.join(BUNDLED)}, "
+            "likeness, identity, random, or a file (with a slash or a suffix such as .json).",
             option="--projection",
         )
     from attn_cli.inputs.matrices import read_given  # only those who give a file need it
 
     return read_given(name)
+
+
+def open_likeness(dim: int) -> tuple[Projection, Learned]:
+    """Return the bundled projection likeness, and what is known of its head; `dim` is that of the vectors."""
+    arrays, about = read_safetensors(data_path(f"{LIKENESS}.safetensors"))
+    if dim != len(arrays["U"]):
+        said = f"{LIKENESS} takes vectors of {len(arrays['U'])} numbers; these have {dim}."
+        raise InputError(said, "Choose another projection (-p identity).")
+    facts = json.loads(about["facts"])
+    return likeness(arrays["U"]), Learned(**facts | {"trained_on": tuple(facts["trained_on"])})
 
 
 def named(model: str) -> EncoderStack:

@@ -10,6 +10,7 @@ import numpy as np
 from attn_cli.core.attention import project
 from attn_cli.core.head_weights import HeadWeights, Position
 from attn_cli.errors import InputError, UsageError
+from attn_cli.settings.defaults import LIKENESS
 from attn_cli.trace.head import Projected
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
 
 Part = TypeVar("Part")
+LENGTHEN, KIND = 5, 4  # of likeness: what each query is multiplied by, and what its kind of word adds to that
 MOST_WEIGHTS = 100_000_000
 WHOLE = 2.0**52  # from here on, a double has no digits after the point
 
@@ -99,6 +101,17 @@ def random(d: int, heads: int, seed: int) -> Projection:
         W_q, W_k, W_v = (draw.standard_normal((d, d_k)) / np.sqrt(d) for _ in range(3))
         made.append(HeadWeights(str(h), W_q, W_k, W_v))
     return Projection(Projected("random", "random", "in-out", seed, None), tuple(made))
+
+
+def likeness(U: Array) -> Projection:
+    """Return the head whose words look for words of like meaning: W_q = 5 (I + 4 U U^T), and W_k = W_v = I.
+
+    The columns of U (d, directions) are those that tell kinds of words apart, such as nouns from verbs:
+    `python -m data.making likeness` finds them, and tries the two numbers.
+    """
+    W, U = np.eye(len(U)), U.astype(np.float64)
+    head = HeadWeights(LIKENESS, LENGTHEN * (W + KIND * U @ U.T), W, W)
+    return Projection(Projected("learned", LIKENESS, "in-out", None, 0), (head,))
 
 
 def from_given(given: Given, heads: int, layout: str, source: str) -> Projection:

@@ -13,6 +13,7 @@ from attn_cli.io.escape import count, visible
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.models.model_file import load_model, read_weights
 from attn_cli.pipeline.inputs import Inputs, Side
+from attn_cli.settings.defaults import LIKENESS
 from attn_cli.settings.settings import Settings
 from attn_cli.trace.computation import Embedding
 from attn_cli.vectors.lookup import Embedded, embed, open_table, random_vectors
@@ -77,6 +78,12 @@ def _table(settings: Settings, stack: EncoderStack | None) -> OpenVectors:
     return table
 
 
+def usual_oov(settings: Settings, stack: EncoderStack | None) -> str:
+    """Return what becomes of a token without a vector where nobody says it."""
+    usual = "subword" if settings.projection == LIKENESS else "zero"
+    return usual if stack is None else "model"
+
+
 def embed_tokens(
     tokens: Sequence[str],
     context: Sequence[str] | None,
@@ -90,7 +97,7 @@ def embed_tokens(
     A learned model (`stack`) must have been learned on these very vectors, and has its own for unknown words.
     `table` are the vectors where they are open already, and known to fit.
     """
-    oov = settings.oov or ("zero" if stack is None else "model")
+    oov = settings.oov or usual_oov(settings, stack)
     if oov == "model" and stack is None:
         raise UsageError(
             "--oov model needs a learned projection.",

@@ -16,7 +16,7 @@ from attn_cli.pipeline.inputs import wanted_layer
 from attn_cli.pipeline.record import Attended, record
 from attn_cli.pipeline.sources.text import layers_of_text, trace_text
 from attn_cli.settings.settings import ALL, MEAN, Settings
-from attn_cli.settings.validate import settings_for_masked
+from attn_cli.settings.validate import settings_for_masked, settings_of
 from attn_cli.vectors.lookup import look_up_all, open_table
 from attn_cli.vectors.spelling import SpellingFeatures
 from attn_cli.vectors.table import as_float64, as_text
@@ -60,6 +60,7 @@ def page_of(
     kind: str, text: str, context: str | None, settings: Settings, words: int, report: OnPart | None = None
 ) -> Page:
     """Return what a page of this text holds; with `words` commonest words of the vectors, if they can be typed."""
+    settings = settings_of("cross", settings) if kind == "cross" else settings
     settings = replace(settings_for_masked(settings) if kind == "masked" else settings, every_head=True)
     settings = replace(settings, layer=None) if isinstance(settings.layer, str) else settings  # all are there
     every = replace(settings, layer=ALL)
@@ -107,7 +108,7 @@ def why_not_typed(trace: Trace, settings: Settings) -> str:
         "positions are added": settings.positions == "sinusoidal",
         "padding is added": bool(settings.pad),
         "numbers are rounded": settings.round is not None,
-        f"--oov {settings.oov} needs all the vectors": trace.embedding.oov not in IN_PAGES,
+        f"--oov {trace.embedding.oov} needs all the vectors": trace.embedding.oov not in IN_PAGES,
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
 

@@ -16,7 +16,9 @@ from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.escape import count, visible
 from attn_cli.models import projection as model
 from attn_cli.models.encoder import EncoderStack, weights_of
+from attn_cli.models.model_file import open_likeness
 from attn_cli.pipeline.inputs import Inputs, Layer, Side, listed_heads, round_inputs, shown_head, wanted_layer
+from attn_cli.settings.defaults import LIKENESS
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import LARGE
@@ -115,7 +117,7 @@ def project_inputs(inputs: Inputs, settings: Settings, given: Given | None, weig
     """
     X = inputs.query.X
     assert X is not None
-    name, notes = settings.projection, list[str]()
+    name, notes, learned = settings.projection, list[str](), None
     other_layout: Callable[[], Layer] | None = None
     if name is None and (given is None or not {"W_q", "W_k", "W_v"} & given.arrays.keys()):
         name = "random" if given is None and inputs.embedding.source == "random" else "identity"
@@ -128,6 +130,8 @@ def project_inputs(inputs: Inputs, settings: Settings, given: Given | None, weig
         heads = settings.heads or 1 if given is None else head_count(settings, given, ("X",), 1)
         d = X.shape[1]
         projection = model.identity(d, heads) if name == "identity" else model.random(d, heads, settings.seed)
+    elif name == LIKENESS:
+        projection, learned = open_likeness(X.shape[1])
     else:
         used = given if name is None else weights
         assert used is not None  # a name that is not a file was refused when the file was to be read
@@ -144,7 +148,7 @@ def project_inputs(inputs: Inputs, settings: Settings, given: Given | None, weig
     found = _layer(projection, inputs, settings, shown_head(settings.head, names), biases)
     if not inputs.is_self and projection.heads[0].position is not None:
         notes.append(LEFT_OUT)
-    return found._replace(notes=tuple(notes), other_layout=other_layout)
+    return found._replace(learned=learned, notes=tuple(notes), other_layout=other_layout)
 
 
 def _from_weights(

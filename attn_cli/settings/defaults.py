@@ -12,6 +12,7 @@ ROLES_HEADS = (  # the bundled heads of grammar; "mean" and "all" are of any mod
     *("relations", "head", "subject", "object", "oblique", "modifier", "determiner", "possessor"),
     *("coordination", "previous", "next"),
 )
+LIKENESS = "likeness"  # the projection whose words look for words of like meaning
 
 
 class Default(NamedTuple):
@@ -28,7 +29,7 @@ ROLES = Default("roles", "relations", "heads of grammar: who belongs to whom, in
 DEFAULTS: dict[str, Default] = {
     "self": ROLES,
     "masked": ROLES._replace(mask="causal", next=5),
-    "cross": ROLES,
+    "cross": Default(LIKENESS, LIKENESS, "words look for words of like meaning, in another text"),
     "explain": ROLES,
     "compare": ROLES._replace(why="as in self, so that one option is the only difference"),
     "page": ROLES._replace(why="one layer over word vectors: another sentence can be typed into the page"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from attn_cli.core.masks import mask_examples, mask_forms
 from attn_cli.core.scores import SCORES
 from attn_cli.settings.declare import ATTENTION, SHOWN, TEXT, VECTORS, check, size_of
-from attn_cli.settings.defaults import ROLES_HEADS, usual
+from attn_cli.settings.defaults import LIKENESS, ROLES_HEADS, usual
 
 # Settings that a pretrained model replaces, and settings that have no effect with one.
 REPLACED_BY_MODEL = ("embedding", "projection", "tokenizer", "keep_punctuation")
@@ -58,7 +58,7 @@ class Settings:
         "For a token without a vector: use the learned model's vector, guess one from parts of its spelling, use "
         "zeros, a random vector or that of the closest spelling, drop the token, or stop.",
         choices=("model", "subword", "zero", "random", "nearest", "skip", "error"),
-        unset="model with a learned projection, else zero",
+        unset="model with a learned projection, subword with likeness, else zero",
     )
     model: str | None = VECTORS(
         "A pretrained model: its folder, or its name in the local Hugging Face cache; it brings its own tokens, "
@@ -67,10 +67,10 @@ class Settings:
         metavar="DIR|NAME",
     )
     projection: str | None = ATTENTION(
-        "W_q, W_k, W_v: roles, roles-deep or language (learned), identity, random, or a file.",
+        "W_q, W_k, W_v: roles, roles-deep, language or likeness (learned), identity, random, or a file.",
         short="-p",
         metavar="NAME|FILE",
-        examples=("roles", "roles-deep", "language", "identity", "random"),
+        examples=("roles", "roles-deep", "language", LIKENESS, "identity", "random"),
         unset=f"{usual('projection')} with word2vec, random with random vectors, else identity",
     )
     heads: int | None = ATTENTION(

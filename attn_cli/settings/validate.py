@@ -10,7 +10,7 @@ from attn_cli.io.escape import visible
 from attn_cli.io.files import looks_like_file
 from attn_cli.settings.declare import size_of
 from attn_cli.settings.defaults import DEFAULTS as BY_COMMAND
-from attn_cli.settings.defaults import ROLES_HEADS, USUAL
+from attn_cli.settings.defaults import LIKENESS, ROLES_HEADS, USUAL
 from attn_cli.settings.settings import (
     ALL,
     MEAN,
@@ -120,7 +120,7 @@ def unused(settings: Settings, words: bool = True, learned: bool = False, has_x:
     model, `has_x` whether there are vectors X that Q, K and V are made of.
     """
     drawn = settings.embedding == "random"
-    from_file = settings.projection not in (None, "identity", "random") and not learned
+    from_file = settings.projection not in (None, "identity", "random", LIKENESS) and not learned
     by_default = settings.embedding in (None, "word2vec") and settings.projection is None and words
     mask_file = settings.mask is not None and looks_like_file(settings.mask)
     idle = {
@@ -159,13 +159,15 @@ def find_rows(query: str, tokens: Sequence[str], option: str = "--query") -> tup
 def settings_of(command: str, settings: Settings) -> Settings:
     """Return the settings with what the command shows when nothing is asked (DEFAULTS); what was asked stays.
 
-    A head of roles that is named selects roles.
+    A head of roles that is named selects roles; so does any --head or --layer where the default has one head.
 
     >>> settings_of("masked", Settings()).mask
     'causal'
     """
     usual, default = USUAL.projection, BY_COMMAND[command].projection
-    if default != usual and leaves_projection_open(settings) and settings.head not in ROLES_HEADS:
+    has_one = default == LIKENESS and (settings.layer is not None or settings.head not in (None, LIKENESS))
+    asks_roles = has_one or settings.head in ROLES_HEADS
+    if default != usual and leaves_projection_open(settings) and not asks_roles:
         settings = replace(settings, projection=default)
     return settings_for_masked(settings) if command == "masked" else settings
 

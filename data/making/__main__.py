@@ -6,6 +6,9 @@ from attn_cli.cli import app
 
 app.COMMANDS.clear()
 app.COMMANDS.update(
-    {name: ("data.making.commands", name) for name in ("train", "passages", "pretrain", "language")}
+    {
+        name: ("data.making.commands", name)
+        for name in ("train", "passages", "pretrain", "language", "likeness")
+    }
 )
 sys.exit(app.main(sys.argv[1:]))

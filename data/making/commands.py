@@ -143,3 +143,26 @@ def language(
     say(f"attn: {how}wrote {visible(made.file)}: learned from {words}, {made.bytes:,} bytes.")
     if made.interrupted:
         raise KeyboardInterrupt
+
+
+def likeness(
+    treebanks: list[str] = argument("TREEBANK...", TREEBANK),
+    pairs: str = own("FILE", "Pairs of sentences that say like things.", TRAINING, "--pairs", default=...),
+    dev: str = own("FILE", "Pairs that are held back: accuracy is measured on them.", TRAINING, default=...),
+    output: str = own("FILE", "Where U goes (.safetensors).", OUTPUT, "--output", "-o", default=...),
+) -> None:
+    """Find the directions of the bundled vectors that tell kinds of words apart, and try them on pairs of sentences.
+
+    What is tried is W_q = a (I + b U U^T): the best a and b are the program's LENGTHEN and KIND.
+
+    Example: python -m data.making likeness ewt.conllu --pairs tried.tsv --dev held-back.tsv -o my.safetensors
+    """
+    from attn_cli.io.atomic import written
+    from attn_cli.io.console import say
+    from data.making.likeness import directions, every_try, kinds_of_words, read_pairs, write
+
+    U = directions(kinds_of_words(treebanks))
+    for (a, b), of in [*every_try(read_pairs(pairs), U).items()][:10]:
+        say(f"attn: a {a}, b {b}: {of.found:.3f} found, weight {of.weight:.3f}, surprise {of.surprise:.3f}")
+    with written(output) as stream:
+        write(stream, U, treebanks, dev)

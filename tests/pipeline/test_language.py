@@ -13,6 +13,7 @@ from attn_cli.io.files import data_path
 from attn_cli.learn.language_score import perplexity
 from attn_cli.models.encoder import MASK, UNKNOWN, causal, matrix_of
 from attn_cli.models.model_file import bundled
+from attn_cli.settings.defaults import usual
 from attn_cli.vectors.lookup import embed
 from attn_cli.vectors.table import bundled as vectors
 from tests.alike import FLOAT32, assert_alike
@@ -224,7 +225,7 @@ def test_a_head_of_another_layer_is_answered_with_its_layer():
 def test_the_help_tells_which_head_layer_and_how_many_words_are_shown():
     help = " ".join(here("masked", "--help").out.split())
     main, shown = bundled("language").facts["main"], trace_self(TEXT, LANGUAGE)
-    assert f"[default: relations; {main} with -p language; else the first]" in help
+    assert f"[default: {usual('head')}; {main} with -p language; else the first]" in help
     assert "[default: the last; with -p language that of a named --head]" in help
     assert (shown.shown.name, shown.projection.layer) == (main, bundled("language").layer_of(main))
     with_layer = trace_self(TEXT, replace(LANGUAGE, layer=1))

@@ -76,8 +76,7 @@ def trace_cross(
     keep_weights: bool = False,
 ) -> Trace:
     """Cross-attention: queries come from `text`, keys and values from `context`."""
-    settings = settings_of("cross", settings or Settings())
-    return trace_text("cross", text, context, settings, report, keep_weights=keep_weights)
+    return trace_text("cross", text, context, settings or Settings(), report, keep_weights=keep_weights)
 
 
 def trace_text(
@@ -117,6 +116,8 @@ def layers_of_text(
     if settings.model is not None:
         yield from _layers_of_model(kind, text, context, settings, shared and shared.model, keep_weights)
         return
+    if kind == "cross":
+        settings = settings_of(kind, settings)
     before, settings = settings, settings_for_positions(settings)
     shared = shared or open_projection(settings)
     stack, notes = shared.stack, list[str]()

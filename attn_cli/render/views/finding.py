@@ -9,6 +9,7 @@ from attn_cli.render.blocks import Say
 from attn_cli.render.numbers import share
 from attn_cli.render.views.long_text import links_of
 from attn_cli.render.views.wording import quoted, quoted_at
+from attn_cli.settings.defaults import DEFAULTS
 from attn_cli.settings.output import View
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Trace
@@ -94,4 +95,6 @@ def next_commands(*commands: tuple[str, str]) -> Say:
 def chosen(trace: Trace) -> str:
     """Return the options that choose the model again, ` -p language`; a folder has no name here."""
     name = trace.settings.projection
+    if trace.kind == "cross" and name == DEFAULTS[trace.kind].projection:
+        return ""
     return " -m DIR" if trace.of_model else "" if name is None else f" -p {quoted(name)[1:-1]}"

@@ -7,11 +7,13 @@ from collections.abc import Iterator, Sequence
 from attn_cli.core.scores import GIVEN, score_named
 from attn_cli.io.escape import count, visible
 from attn_cli.models.model_file import BUNDLED
+from attn_cli.models.projection import KIND, LENGTHEN
 from attn_cli.render.blocks import Bars, Block, Columns, Heading, Say
 from attn_cli.render.numbers import plain, share
 from attn_cli.render.screen.text import listed
 from attn_cli.render.views import wording
 from attn_cli.render.views.wording import joined, quoted, short
+from attn_cli.settings.defaults import LIKENESS
 from attn_cli.trace.computation import NextWord, NextWords
 from attn_cli.trace.head import Learned
 from attn_cli.trace.trace import Trace
@@ -26,6 +28,7 @@ GLOSSES = {
     "determiner": "the, a, this",
     "possessor": "whose it is",
     "joined word": "as after and",
+    "like kind": "noun or verb, one or many: what U tells apart",
 }
 
 
@@ -203,6 +206,8 @@ def projection(trace: Trace) -> str:
         return f"W: identity{split or of_one}"
     if about.source == "random":
         return f"W: random, seed {about.seed}, layout in-out (x W)"
+    if about.name == LIKENESS:
+        return f"W: likeness, W_q = {LENGTHEN} (I + {KIND} U U^T), W_k = W_v = I"
     if about.source == "learned":
         return f"W: {about.name}, learned, layout in-out (x W)"
     return f"W: {about.name}, layout {about.layout} ({'x W' if about.layout == 'in-out' else 'W x'})"
@@ -217,7 +222,7 @@ def learned(trace: Trace) -> list[str]:
     if facts is None:
         return []
     how = f"with attn learn {'train' if facts.taught else 'language'}"
-    how = "by this project" if facts.model in BUNDLED else how
+    how = "by this project" if facts.model in (*BUNDLED, LIKENESS) else how
     what = "to guess the next word of running text: a small language model."
     if facts.taught:
         what = f"on {_sources(facts)}, and is not a large language model."
@@ -301,8 +306,10 @@ def _relies_on(accuracy: float, hard: float | None, content: float) -> str:
 def _untested(trace: Trace) -> list[str]:
     """Return under which of this trace's conditions heads are not scored."""
     is_taught, mask = trace.learned is None or trace.learned.taught, trace.mask_name
+    across = trace.projection.name == LIKENESS  # it is scored on pairs of texts
     conditions = {
-        "across two texts": not trace.is_self,
+        "within one text": trace.is_self and across,
+        "across two texts": not trace.is_self and not across,
         "under a mask": is_taught and mask != "none",
         "under this mask": not is_taught and mask not in ("none", "causal"),
         "without a mask": not is_taught and mask == "none",

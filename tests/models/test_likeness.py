@@ -1,0 +1,118 @@
+"""Likeness, the default of cross: a word's strongest key is its counterpart in other words.
+
+`likeness.tsv` has pairs of sentences with their counterparts, marked by hand; nothing was chosen on them.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attn_cli import Settings, trace_cross
+from attn_cli.io.array_files import read_safetensors
+from attn_cli.io.files import data_path
+from data.making.likeness import best_distance, query_weights, read_pairs, try_on
+from tests.shell import ROOT, here
+
+PAIRS = read_pairs(str(Path(__file__).with_suffix("").with_name("likeness.tsv")))
+TUNED_ON = read_pairs(f"{ROOT}/data/making/likeness.tsv")
+CAT = ("A cat sat on the rug", "The feline rested on a mat")
+
+
+def u():
+    return read_safetensors(data_path("likeness.safetensors"))[0]["U"].astype(float)
+
+
+def found_and_weight(settings=None):
+    rows = []
+    for pair in PAIRS:
+        weights = trace_cross(pair.text, pair.context, settings).shown.weights
+        rows += [(weights[i].argmax() == j, weights[i, j]) for i, j in pair.marked]
+    return np.mean(rows, axis=0)
+
+
+def test_nine_of_ten_words_find_their_counterpart_and_give_it_most_of_their_attention():
+    assert len(PAIRS) >= 60
+    found, weight = found_and_weight()
+    assert found >= 0.9
+    assert weight >= 0.7
+
+
+def test_what_is_told_of_it_was_measured():
+    facts = trace_cross(*CAT).learned
+    assert facts.accuracy == pytest.approx(found_and_weight()[0], abs=1e-4)
+    assert facts.baseline == pytest.approx(best_distance(PAIRS), abs=1e-4)
+
+
+def test_it_finds_more_than_identity_and_than_the_heads_of_grammar():
+    others = [found_and_weight(Settings(projection=name))[0] for name in ("identity", "roles")]
+    assert found_and_weight()[0] > max(others) + 0.04
+
+
+def test_no_sentence_to_measure_with_was_there_to_choose_with():
+    mine, theirs = ({tuple(side) for pair in pairs for side in pair[:2]} for pairs in (PAIRS, TUNED_ON))
+    assert not mine & theirs
+
+
+def test_on_the_pairs_to_choose_with_the_kind_of_word_helps():
+    without, with_kind = (try_on(TUNED_ON, query_weights(u(), 5, b)) for b in (0, 4))
+    assert with_kind.found > without.found + 0.04
+    assert with_kind.surprise < without.surprise
+
+
+def test_the_scores_follow_by_hand_from_the_vectors_and_u():
+    trace = trace_cross(*CAT)
+    U = u()
+    q = 5 * (trace.x_query + 4 * (trace.x_query @ U) @ U.T)
+    assert np.allclose(trace.shown.scaled_scores, q @ trace.x_key.T / 10)
+    assert np.array_equal(trace.shown.k, trace.shown.v)
+
+
+def test_a_word_without_a_vector_is_guessed_from_its_spelling():
+    trace = trace_cross("The sculptor chiselled a statue", "A craftsman carved the figure")
+    assert trace.unknown == ("chiselled",)
+    assert trace.embedding.oov == "subword"
+    assert trace.shown.weights[2].argmax() == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ([], "likeness"),
+        (["--head", "likeness"], "likeness"),
+        (["--head", "subject"], "roles"),
+        (["--head", "all"], "roles"),
+        (["-p", "roles"], "roles"),
+        (["-p", "identity"], "identity"),
+        (["-e", "random"], "random"),
+        (["--heads", "2"], "identity"),
+        (["--positions", "sinusoidal"], "identity"),
+    ],
+)
+def test_what_is_asked_for_comes_before_likeness(options, name):
+    ran = here("cross", *CAT, *options, "-f", "json")
+    assert json.loads(ran.out)["projection"]["name"] == name, ran.err
+
+
+def test_it_is_for_one_text_too_and_names_what_its_output_is_near():
+    ran = here("explain", CAT[0], "-p", "likeness", "-f", "json", "-q", "cat")
+    record = json.loads(ran.out)
+    assert record["projection"] == {
+        "source": "learned", "name": "likeness", "layout": "in-out", "seed": None, "layer": 0,
+        "x_is_normed": None, "kv_heads": None,
+    }  # fmt: skip
+    assert "cat" in [one["word"] for one in record["output_words"][0]]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["-e", "random"], "was made for the vectors word2vec"),
+        (["--heads", "2"], "has heads of its own"),
+    ],
+)
+def test_vectors_that_it_was_not_made_for_and_other_heads_are_refused(options, said):
+    ran = here("self", CAT[0], "-p", "likeness", *options)
+    assert ran.code == 2
+    assert said in ran.err
