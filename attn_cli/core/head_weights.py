@@ -46,7 +46,7 @@ class Rotated(NamedTuple):
 
 
 class QKNorm(NamedTuple):
-    """What a head's queries and keys, x W divided by their root mean square, are multiplied by: (d_k,) each."""
+    """What a head's queries and keys, x W normalized, are multiplied by: (d_k,) each."""
 
     q: Array
     k: Array

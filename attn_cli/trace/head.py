@@ -71,7 +71,7 @@ class Head(Frozen):
     layout: str = "in-out"  # in which W came
     scale: float | None = None  # of the scores, where it is not that of their name
     softcap: float | None = None  # c, where c tanh(s / c) of each scaled score s goes on to the mask
-    qk_norm: QKNorm | None = None  # where q and k are x W divided by their root mean square, times these
+    qk_norm: QKNorm | None = None  # where q and k are x W normalized, times these
     rotated: Rotated | None = None  # q and k rotated by position, which attend instead of them
     steps: Steps | None = None  # None before attention is computed, and where weights came ready
     ready: Array | None = None  # (rows, n_k), weights that came ready, or the mean of the heads'

@@ -46,12 +46,12 @@ def attend(ready: Ready) -> Attended:
         scores[:] = np.nan
     if ready.mask is not None:
         np.copyto(scores, np.float32(-np.inf), where=~ready.mask)
-    weights = _softmax_in_place(scores)
+    weights = softmax(scores)
     return Attended(weights, weights @ ready.v)
 
 
-def _softmax_in_place(scores: Array) -> Array:
-    """Return what `softmax` does, in the same memory: new pages for each step take a tenth of a pass."""
+def softmax(scores: Array) -> Array:
+    """Return what the core's does, in the same memory: new pages for each step take a tenth of a pass."""
     largest = scores.max(axis=-1, keepdims=True)
     scores -= np.where(np.isneginf(largest), 0, largest)
     np.exp(scores, out=scores)
@@ -153,7 +153,8 @@ def gelu_tanh(x: Array) -> Array:
     return curved
 
 
-def _logistic(x: Array) -> Array:
+def logistic(x: Array) -> Array:
+    """Return 1 / (1 + e^-x)."""
     found: Array = np.float32(0.5) * (1 + np.tanh(np.float32(0.5) * x))
     return found
 
@@ -164,10 +165,10 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "gelu_new": gelu_tanh,
     "gelu_fast": gelu_tanh,
     "gelu_pytorch_tanh": gelu_tanh,
-    "quick_gelu": lambda x: x * _logistic(np.float32(1.702) * x),
+    "quick_gelu": lambda x: x * logistic(np.float32(1.702) * x),
     "relu": lambda x: np.maximum(x, 0),
-    "silu": lambda x: x * _logistic(x),
-    "swish": lambda x: x * _logistic(x),
+    "silu": lambda x: x * logistic(x),
+    "swish": lambda x: x * logistic(x),
     "tanh": np.tanh,
 }
 
@@ -178,18 +179,36 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 class Rotary(NamedTuple):
     """Queries and keys rotated by position (Su et al. 2021): pairs of the first `dims` numbers of a head.
 
-    `llama3` is (factor, low, high, original length), for texts longer than a model was first trained on.
+    The rest is for texts longer than a model was first trained on. `llama3` is (factor, low, high, original length).
     """
 
     theta: float
-    dims: int
+    dims: int  # the pair of the last one of an odd number has the number after it
     factor: float = 1.0  # all frequencies are divided by it
     llama3: tuple[float, float, float, float] | None = None
+    divisors: tuple[float, ...] = ()  # of the frequencies, one each
+    length: float = math.inf  # of a text, beyond which these two hold
+    long_divisors: tuple[float, ...] = ()
+    growth: float | None = None  # theta grows by it for each `length` more (dynamic NTK)
+    gain: float = 1.0  # what is rotated is multiplied by it
+    neighbours: bool = False  # whether numbers 2i and 2i + 1 are a pair, or i and i + dims / 2
 
-    def frequencies(self) -> Array:
-        """Return how far each pair turns from one place to the next, (dims / 2,)."""
+    @property
+    def turned(self) -> int:
+        """How many numbers of a head are rotated."""
+        return self.dims + self.dims % 2
+
+    def frequencies(self, n: int = 1) -> Array:
+        """Return how far each pair turns from one place to the next in a text of n tokens, (turned / 2,)."""
         exponents = np.arange(0, self.dims, 2, dtype=np.float32) / np.float32(self.dims)
-        turns = (1 / np.float32(self.theta) ** exponents).astype(np.float32) / np.float32(self.factor)
+        theta, divisors = self.theta, self.divisors
+        if n > self.length:
+            divisors = self.long_divisors or divisors
+            if self.growth is not None:
+                theta *= (self.growth * n / self.length - self.growth + 1) ** (self.dims / (self.dims - 2))
+        turns = (1 / np.float32(theta) ** exponents).astype(np.float32) / np.float32(self.factor)
+        if divisors:
+            turns /= np.array(divisors, np.float32)
         if self.llama3 is None:
             return turns
         factor, low, high, length = self.llama3
@@ -200,11 +219,20 @@ class Rotary(NamedTuple):
 
     def rotate(self, x: Array, places: Ints) -> Array:
         """Return queries or keys (b, h, n, d_k) rotated by their positions (b, n)."""
-        angles = (places[:, None, :, None].astype(np.float32) * self.frequencies()).astype(x.dtype)
-        cos, sin = np.cos(angles), np.sin(angles)
-        half = self.dims // 2
-        first, second, rest = x[..., :half], x[..., half : self.dims], x[..., self.dims :]
-        return np.concatenate([first * cos - second * sin, second * cos + first * sin, rest], axis=-1)
+        turns = np.stack([self.frequencies(int(own.max()) + 1) for own in places])
+        angles = (places.astype(np.float32)[:, None, :, None] * turns[:, None, None]).astype(x.dtype)
+        cos, sin = (turn(angles) * x.dtype.type(self.gain) for turn in (np.cos, np.sin))
+        half, turned = self.turned // 2, self.turned
+        pair = (
+            (slice(0, turned, 2), slice(1, turned, 2))
+            if self.neighbours
+            else (slice(half), slice(half, turned))
+        )
+        found = x.copy()
+        first, second = (x[..., one] for one in pair)
+        found[..., pair[0]] = first * cos - second * sin
+        found[..., pair[1]] = second * cos + first * sin
+        return found
 
 
 class BeforeRotation(NamedTuple):

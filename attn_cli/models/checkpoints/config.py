@@ -104,12 +104,17 @@ class Config(NamedTuple):
             raise self.refused(name, wanted)
         return value
 
-    def each(self, name: str, count: int) -> list[object]:
+    def each(self, name: str, count: int, what: str = "layers") -> list[object]:
         """Return a list that has a value for each of `count` layers."""
-        wanted = f"a list with a value for each of {count} layers"
+        wanted = f"a list with a value for each of {count} {what}"
         if len(value := self._of(name, list, wanted)) != count:
             raise self.refused(name, wanted)
         return value
+
+    def numbers(self, name: str, count: int) -> tuple[float, ...]:
+        """Return a list of so many positive numbers."""
+        own = [self._replace(values={name: one}).number(name) for one in self.each(name, count, "numbers")]
+        return tuple(own)
 
     def optional(self, name: str) -> float | None:
         """Return a positive finite number; None where the key is not read, or null."""

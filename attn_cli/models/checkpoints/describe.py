@@ -24,7 +24,9 @@ class Layer(NamedTuple):
     - q, k, v, or qkv where one matrix makes all three; o joins the heads; cross_q ... cross_o likewise;
     - norm_1, cross_norm, norm_2: of attention, cross-attention and the network after them;
     - after_1, after_2: a second norm, of what is added (Gemma); q_norm, k_norm: of each query and key;
-    - up and down, with a gate beside, or gate_up where one matrix makes both, the gate first.
+    - up and down, with a gate beside, or gate_up where one matrix makes both, the gate first;
+    - router, and expert_up ... expert_down with {} for a number, of a sparse network; shared_up ... shared_down of the
+      network that all words go through beside it, and shared_share, how much of it counts.
     """
 
     place: str
@@ -57,6 +59,18 @@ class Relative(NamedTuple):
     farthest: int
 
 
+class Experts(NamedTuple):
+    """How a sparse network chooses among its networks, the experts (Shazeer et al. 2017)."""
+
+    number: int
+    chosen: int  # so many for each word, those of the largest shares
+    is_normed: bool = True  # whether the shares of the chosen ones sum to one
+    limit: float | None = (
+        None  # of what gate and up make, which lie side by side in one tensor of all experts
+    )
+    slope: float = 1.0  # of the gate's logistic, then
+
+
 class Stack(NamedTuple):
     """An encoder or a decoder: layers that are alike. A plan's has no sizes yet."""
 
@@ -72,7 +86,11 @@ class Stack(NamedTuple):
     eps: float = 1e-5
     pre_norm: bool = True  # whether norms stand before what they belong to, or after the sum
     parallel: bool = False  # whether the network takes what attention took
-    by_head: bool = False  # whether qkv holds each head's three in turn, or all queries first
+    by_head: bool = False  # whether qkv holds those that share keys together, or all queries first
+    qk_norm: str = "head"  # what q_norm and k_norm norm: each head, each by its own gain, or all heads as one
+    has_gains: bool = True  # whether norms have weights
+    added: float = 1.0  # how much counts of what attention and the network add
+    experts: Experts | None = None
     in_out: bool = False  # whether matrices stand as in x W
     softcap: float | None = None
     relative: Relative | None = None
@@ -120,7 +138,8 @@ WIDTH = ("hidden_size", "n_embd", "dim")
 COUNT = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
 ACTIVATION = ("hidden_activation", "hidden_act", "activation_function", "activation")
-EPS = ("norm_eps", "layer_norm_eps", "layer_norm_epsilon", "rms_norm_eps")
+EPS = ("norm_eps", "layer_norm_eps", "layer_norm_epsilon", "rms_norm_eps", "norm_epsilon")
+EXPERTS = ("num_local_experts", "num_experts")
 NARROW = ("embedding_size", "word_embed_proj_dim")  # of a word's vector, where the layers' is another
 
 
@@ -155,6 +174,7 @@ class Plan(NamedTuple):
             bias=logits.bias[: 1 + tied] if has_bias else (),
             activation=activation(c, self.head_activation) if self.head_activation else logits.activation,
             project=logits.project if stack.words.project else None,
+            scale=(c.optional("logit_scale") or 1) / (c.optional("logits_scaling") or 1),
             softcap=c.optional("final_logit_softcapping"),
         )
         encoder, decoder = (None, stack) if stack.causal else (stack, None)
@@ -167,8 +187,8 @@ class Plan(NamedTuple):
         kv_heads = c.whole("num_key_value_heads") if c.has("num_key_value_heads") else heads
         if heads % kv_heads:
             raise c.refused("num_key_value_heads", f"a number that divides {heads}")
-        own = c.optional("query_pre_attn_scalar")
-        scale = self.scale or (1 / sqrt(d_k) if own is None else own**-0.5)
+        scale = self.scale or (c.optional("query_pre_attn_scalar") or d_k) ** -0.5
+        scale = c.optional("attention_multiplier") or scale
         windows: Windows = [None] * count if self.windows is None else self.windows(c, count)
         rotaries: Rotaries = [None] * count if self.rotaries is None else self.rotaries(c, d_k, windows)
         each = zip(range(count), windows, rotaries, strict=True)
@@ -177,16 +197,26 @@ class Plan(NamedTuple):
             layers=tuple(Layer(self.place.format(n), self.names, scale, window, turn) for n, window, turn in each),
             d=d, heads=heads, kv_heads=kv_heads, d_k=d_k, causal=looks_back(c, self.stack.causal),
             activation=activation(c, c.name(ACTIVATION)), eps=c.number(eps) if (eps := c.name(EPS)) else self.stack.eps,
-            parallel="use_parallel_residual" in c.keys.reads and c.flag("use_parallel_residual"),
-            softcap=c.optional("attn_logit_softcapping"),
+            parallel=c.flag("use_parallel_residual") if c.has("use_parallel_residual") else self.stack.parallel,
+            softcap=c.optional("attn_logit_softcapping"), added=c.optional("residual_multiplier") or 1.0,
+            experts=self._experts(c),
         )  # fmt: skip
+
+    def _experts(self, c: Config) -> Experts | None:
+        name = next((name for name in EXPERTS if c.has(name)), None)
+        if name is None:
+            return None
+        count, is_normed = c.whole(name), "norm_topk_prob" not in c.keys.reads or c.flag("norm_topk_prob")
+        limit = c.optional("swiglu_limit")
+        slope = c.optional("swiglu_alpha") or 1.0
+        return Experts(count, c.whole("num_experts_per_tok", most=count), is_normed, limit, slope)
 
     def _words(self, c: Config, d: int) -> Words:
         narrow, words = c.name(NARROW), self.stack.words
         width = c.whole(narrow) if c.has(narrow) else d
         return words._replace(
             width=width,
-            scale=sqrt(d) if self.scales_words else 1.0,
+            scale=sqrt(d) if self.scales_words else c.optional("embedding_multiplier") or 1.0,
             offset=c.whole("pad_token_id", least=0) + 1 if "pad_token_id" in c.keys.reads else words.offset,
             project=words.project if width != d or self.always_projects else None,
         )

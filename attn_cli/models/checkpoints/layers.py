@@ -14,7 +14,15 @@ from attn_cli.errors import InputError
 from attn_cli.io.array_types import Array, Bools, Ints
 from attn_cli.io.escape import visible
 from attn_cli.models.checkpoints import blocks
-from attn_cli.models.checkpoints.blocks import ACTIVATIONS, NORMS, Attended, BeforeRotation, Ready
+from attn_cli.models.checkpoints.blocks import (
+    ACTIVATIONS,
+    NORMS,
+    Attended,
+    BeforeRotation,
+    Ready,
+    logistic,
+    softmax,
+)
 from attn_cli.models.checkpoints.describe import Layer, Stack
 from attn_cli.models.checkpoints.weights import Activation, Weights, product
 
@@ -94,9 +102,12 @@ class Reader(NamedTuple):
         """Return the queries', keys' or values' part of what makes them, (..., made), head by head: (..., h, d_k)."""
         if not fused:
             return M.reshape(*M.shape[:-1], -1, self.stack.d_k)
-        shape, axis = ((self.stack.heads, 3), -2) if self.stack.by_head else ((3, self.stack.heads), -3)
-        own: Array = np.moveaxis(M.reshape(*M.shape[:-1], *shape, self.stack.d_k), axis, 0)["qkv".index(side)]
-        return own
+        heads, kv_heads, d_k = self.stack.heads, self.stack.kv_heads, self.stack.d_k
+        groups = kv_heads if self.stack.by_head else 1  # each of its queries, its keys and its values
+        grouped = M.reshape(*M.shape[:-1], groups, -1, d_k)
+        ends = [heads // groups, (heads + kv_heads) // groups]
+        own: Array = np.split(grouped, ends, axis=-2)["qkv".index(side)]
+        return own.reshape(*M.shape[:-1], -1, d_k)
 
     def joined(self, layer: Layer, prefix: str, output: Array) -> Array:
         """Return the heads' outputs side by side, times W_o: (b, n_q, d); `prefix` is "cross_" for cross-attention."""
@@ -104,10 +115,11 @@ class Reader(NamedTuple):
         side_by_side = output.transpose(0, 2, 1, 3).reshape(b, rows, h * d_v)
         return self.linear(layer.place + layer.names[prefix + "o"], side_by_side, self.stack.d)
 
-    def norm(self, name: str, x: Array) -> Array:
-        """Return the normed rows."""
-        d = x.shape[-1]
-        gain, shift = self.weights.read(f"{name}.weight", d), self.weights.maybe(f"{name}.bias", d)
+    def norm(self, name: str, x: Array, *shape: int) -> Array:
+        """Return the normed rows; the norm's weights have a `shape`, or are one for each number of a row."""
+        shape, has_gains = shape or x.shape[-1:], self.stack.has_gains
+        gain = self.weights.read(f"{name}.weight", *shape) if has_gains else np.ones(shape, np.float32)
+        shift = self.weights.maybe(f"{name}.bias", *shape) if has_gains else None
         return NORMS[self.stack.norm](x, gain, shift, self.stack.eps)
 
 
@@ -243,7 +255,9 @@ class Layers:
         """Return the queries (b, h, n_q, d_k), and the keys and values (b, kv heads, n_k, d_k)."""
         stack, fused = self.stack, "qkv" in layer.names
         if fused:
-            made = dict.fromkeys("qkv", self._linear(layer, "qkv", x, 3 * stack.heads * stack.d_k))
+            made = dict.fromkeys(
+                "qkv", self._linear(layer, "qkv", x, (stack.heads + 2 * stack.kv_heads) * stack.d_k)
+            )
         else:
             sides = (("q", x, stack.heads), ("k", context, stack.kv_heads), ("v", context, stack.kv_heads))
             made = {
@@ -252,22 +266,62 @@ class Layers:
             }
         q, k, v = (self.reader.by_head(M, role, fused) for role, M in made.items())
         if "q_norm" in layer.names:
-            q, k = self._normed(layer, "q_norm", q), self._normed(layer, "k_norm", k)
+            q, k = self._normed_heads(layer, "q_norm", q), self._normed_heads(layer, "k_norm", k)
         return [M.transpose(0, 2, 1, 3) for M in (q, k, v)]
+
+    def _normed_heads(self, layer: Layer, role: str, x: Array) -> Array:
+        """Return queries or keys (b, n, h, d_k) normed."""
+        if self.stack.qk_norm == "all":
+            return self._normed(layer, role, x.reshape(*x.shape[:2], -1)).reshape(x.shape)
+        return self._normed(layer, role, x, *x.shape[2 if self.stack.qk_norm == "each" else 3 :])
 
     def _network(self, layer: Layer, x: Array) -> Array:
         """Return what the network after attention makes of each word by itself."""
+        if "router" not in layer.names:
+            return self._dense(layer, x)
+        rows = x.reshape(-1, x.shape[-1])
+        found = self._chosen(layer, rows)
+        if "shared_share" in layer.names:
+            found += logistic(self._linear(layer, "shared_share", rows, 1)) * self._dense(
+                layer, rows, "shared_"
+            )
+        return found.reshape(x.shape)
+
+    def _chosen(self, layer: Layer, rows: Array) -> Array:
+        """Return what the experts that the router chooses for each of these words (n, d) make of it together."""
+        experts, found = self.stack.experts, np.zeros_like(rows)
+        assert experts is not None  # a layer with a router has them
+        shares = softmax(self._linear(layer, "router", rows, experts.number))
+        check_finite(f"{visible(self.reader.weights.folder)}, {layer.place}", shares)
+        chosen = np.argsort(-shares, axis=-1, kind="stable")[:, : experts.chosen]
+        shares = np.take_along_axis(shares, chosen, axis=-1)
+        if experts.is_normed:
+            shares /= shares.sum(axis=-1, keepdims=True)
+        for n in np.unique(chosen):
+            at, rank = np.nonzero(chosen == n)
+            made = self._dense(layer, rows[at], "expert_", int(n))
+            found[at] += shares[at, rank, None] * made
+        return found
+
+    def _dense(self, layer: Layer, x: Array, kind: str = "", number: int = 0) -> Array:
+        """Return what a network makes of words: of a layer, or of a `kind` in it, expert_ of this number or shared_."""
         activation = ACTIVATIONS[self.stack.activation]
+        names = {
+            role: layer.place + layer.names[kind + role].format(number)
+            for role in ("gate_up", "gate", "up", "down")
+            if kind + role in layer.names
+        }
         hidden: Array
-        if "gate_up" in layer.names:
-            both = self._linear(layer, "gate_up", x, None)
+        if "gate_up" in names:
+            both = self.reader.linear(names["gate_up"], x, None)
             half = both.shape[-1] // 2
             hidden = activation(both[..., :half]) * both[..., half:]
-        elif "gate" in layer.names:
-            hidden = self._linear(layer, "gate", x, None, activation) * self._linear(layer, "up", x, None)
+        elif "gate" in names:
+            hidden = self.reader.linear(names["gate"], x, None, activation)
+            hidden *= self.reader.linear(names["up"], x, None)
         else:
-            hidden = self._linear(layer, "up", x, None, activation)
-        return self._linear(layer, "down", hidden, self.stack.d)
+            hidden = self.reader.linear(names["up"], x, None, activation)
+        return self.reader.linear(names["down"], hidden, self.stack.d)
 
     def _before(self, layer: Layer, norm: str, x: Array) -> Array:
         is_normed = self.stack.pre_norm and norm in layer.names
@@ -276,11 +330,11 @@ class Layers:
     def _added(self, layer: Layer, x: Array, made: Array, norm: str, after: str) -> Array:
         if after in layer.names:
             made = self._normed(layer, after, made)
-        x = x + made
+        x = x + (made if self.stack.added == 1 else made * np.float32(self.stack.added))
         return x if self.stack.pre_norm else self._normed(layer, norm, x)
 
-    def _normed(self, layer: Layer, role: str, x: Array) -> Array:
-        return self.reader.norm(layer.place + layer.names[role], x)
+    def _normed(self, layer: Layer, role: str, x: Array, *shape: int) -> Array:
+        return self.reader.norm(layer.place + layer.names[role], x, *shape)
 
     def _linear(
         self, layer: Layer, role: str, x: Array, made: int | None, activation: Activation | None = None

@@ -1,11 +1,14 @@
-"""The plans of models of one stack: how their tensors are called, and what no key of config.json says of them."""
+"""The plans of models of one stack: how their tensors are called, and what no key of config.json says of them.
+
+Those of Llama's later kin are in `llama_plans`.
+"""
 
 from __future__ import annotations
 
 from attn_cli.models.checkpoints import positions
-from attn_cli.models.checkpoints.config import Config
+from attn_cli.models.checkpoints.config import MOST_LAYERS, Config
 from attn_cli.models.checkpoints.describe import Logits, Model, Plan, Stack, Words
-from attn_cli.models.checkpoints.positions import layer_windows, read_rotary
+from attn_cli.models.checkpoints.positions import layer_windows
 
 # Encoders: BERT and what came of it, ModernBERT
 
@@ -65,12 +68,15 @@ DISTILBERT = Plan(
 def _groups(c: Config, stack: Stack) -> Stack:
     """Let groups of layers share their weights, as in ALBERT."""
     count, groups = len(stack.layers), c.whole("num_hidden_groups")
-    if c.whole("inner_group_num") != 1 or groups > count:
-        raise c.refused("inner_group_num", "1, with no more num_hidden_groups than layers")
-    each = (
-        (n, f"encoder.albert_layer_groups.{int(n / (count / groups))}.albert_layers.0.") for n in range(count)
+    inner = c.whole("inner_group_num", most=MOST_LAYERS // count)
+    if groups > count:
+        raise c.refused("num_hidden_groups", f"at most {count}, the number of layers")
+    places = (
+        f"encoder.albert_layer_groups.{int(n / (count / groups))}.albert_layers.{m}."
+        for n in range(count)
+        for m in range(inner)
     )
-    return stack._replace(layers=tuple(stack.layers[n]._replace(place=place) for n, place in each))
+    return stack._replace(layers=tuple(stack.layers[0]._replace(place=place) for place in places))
 
 
 ALBERT = Plan(
@@ -175,17 +181,16 @@ GPT_NEOX = Plan(
     },
     ("gpt_neox.",),
     Logits(("embed_out.weight",)),
-    rotaries=lambda c, d_k, windows: [read_rotary(c, d_k, "rotary_emb_base", "rotary_pct")] * len(windows),
+    rotaries=positions.alike("rotary_emb_base", "rotary_pct"),
     biases={"attention_bias": "qkv o"},
 )  # fmt: skip
 
 
 def _norms_of_opt(c: Config, stack: Stack) -> Stack:
-    if not c.flag("layer_norm_elementwise_affine"):
-        raise c.refused("layer_norm_elementwise_affine", "true: attn knows no norms without weights")
-    before = c.flag("do_layer_norm_before")
+    before, has_gains = c.flag("do_layer_norm_before"), c.flag("layer_norm_elementwise_affine")
     has_last = before and not c.flag("_remove_final_layer_norm")
-    return stack._replace(pre_norm=before, last_norm=stack.last_norm if has_last else None)
+    last_norm = stack.last_norm if has_last else None
+    return stack._replace(pre_norm=before, last_norm=last_norm, has_gains=has_gains)
 
 
 OPT = Plan(
@@ -218,7 +223,7 @@ LLAMA = Plan(
     },
     ("model.", "language_model.model.", "model.language_model.", "language_model."),
     OWN_TABLE,
-    rotaries=positions.alike,
+    rotaries=positions.alike(),
     biases={"attention_bias": "q k v o", "mlp_bias": "gate up down"},
 )  # fmt: skip
 MISTRAL = LLAMA._replace(windows=lambda c, count: layer_windows(c, count, lambda n: True))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil, floor, log, pi, sqrt
 
 from attn_cli.models.checkpoints.blocks import Rotary
 from attn_cli.models.checkpoints.config import Config, looks_back
 
 Windows = Sequence[int | None]  # one for each layer
 Rotaries = Sequence[Rotary | None]
+Kind = Callable[
+    [Config, Config, Rotary, bool], Rotary
+]  # of a config, what it says of rotation, whether of all layers
 FULL, LOCAL = "full_attention", "sliding_attention"
 
 
@@ -33,6 +37,7 @@ def read_rotary(
     share: str | None = None,
     kind: str | None = None,
     is_scaled: bool = True,
+    kinds: Mapping[str, Kind] | None = None,
 ) -> Rotary:
     """Return how queries and keys are rotated by their positions, as transformers 5 reads it.
 
@@ -45,25 +50,83 @@ def read_rotary(
     if is_scaled and scaling.values:
         of_kind = rope.values or {"rope_type": "default"}  # so that the older "type" says nothing beside it
         rope = scaling if kind is None else rope._replace(values={**of_kind, **scaling.values})
-    dims = d_k
-    if share is not None:
-        own, named = (rope, "partial_rotary_factor") if rope.has("partial_rotary_factor") else (c, share)
-        dims = int(d_k * own.number(named))
-        if not 0 < dims <= d_k or dims % 2:
-            raise own.refused(named, f"a share of {d_k} that is an even number")
-    rotary = Rotary(rope.number("rope_theta") if rope.has("rope_theta") else c.number(theta), dims)
+    own, named = (c, share) if share is not None else (rope, "")
+    if share is not None and rope.has("partial_rotary_factor"):
+        own, named = rope, "partial_rotary_factor"
+    rotary = Rotary(
+        rope.number("rope_theta") if rope.has("rope_theta") else c.number(theta),
+        int(d_k * own.number(named)) if named else d_k,
+    )
+    if rotary.dims < 1 or rotary.turned > d_k:
+        raise own.refused(named, f"a share of {d_k}") if named else c.refused("head_dim", "even")
     named = "rope_type" if rope.has("rope_type") else "type"
-    type_ = rope.word(named)
-    if type_ == "linear":
-        return rotary._replace(factor=rope.number("factor"))
-    if type_ == "llama3":
-        factor, low, high = map(rope.number, ("factor", "low_freq_factor", "high_freq_factor"))
-        if low >= high:
-            raise rope.refused("high_freq_factor", "more than low_freq_factor")
-        return rotary._replace(llama3=(factor, low, high, _first_length(c, rope, kind is None)))
-    if type_ != "default":
-        raise rope.refused(named, "default, linear or llama3: attn knows no other")
-    return rotary
+    kinds = kinds or ROPE_KINDS
+    if (read := kinds.get(rope.word(named))) is None:
+        raise rope.refused(named, f"one of {', '.join(kinds)}: attn knows no other")
+    return read(c, rope, rotary, kind is None)
+
+
+def _linear(c: Config, rope: Config, rotary: Rotary, is_for_all: bool) -> Rotary:
+    return rotary._replace(factor=rope.number("factor"))
+
+
+def _llama3(c: Config, rope: Config, rotary: Rotary, is_for_all: bool) -> Rotary:
+    factor, low, high = map(rope.number, ("factor", "low_freq_factor", "high_freq_factor"))
+    if low >= high:
+        raise rope.refused("high_freq_factor", "more than low_freq_factor")
+    return rotary._replace(llama3=(factor, low, high, _first_length(c, rope, is_for_all)))
+
+
+def _dynamic(c: Config, rope: Config, rotary: Rotary, is_for_all: bool) -> Rotary:
+    if rotary.dims < 3:
+        raise rope.refused("rope_type", "default where fewer than three numbers are rotated")
+    return rotary._replace(length=c.number("max_position_embeddings"), growth=rope.number("factor"))
+
+
+def _yarn(c: Config, rope: Config, rotary: Rotary, is_for_all: bool) -> Rotary:
+    """Return YaRN's rotation (Peng et al. 2023): slow turns are divided by the factor, fast ones are not."""
+    first = _first_length(c, rope, is_for_all)
+    factor = rope.optional("factor") or c.number("max_position_embeddings") / first
+
+    def dimension(turns: float) -> float:
+        return rotary.dims * log(first / (turns * 2 * pi)) / (2 * log(rotary.theta))
+
+    low, high = dimension(rope.number("beta_fast")), dimension(rope.number("beta_slow"))
+    if not is_for_all or rope.flag("truncate"):  # of kinds of layers, transformers truncates all
+        low, high = floor(low), ceil(high)
+    low, high = max(low, 0), min(high, rotary.dims - 1)
+    width = high - low or 0.001
+    shares = (min(max((n - low) / width, 0), 1) for n in range(rotary.turned // 2))
+    gain = rope.optional("attention_factor")
+    if gain is None:
+        both = rope.has("mscale") and rope.has("mscale_all_dim")
+        gains = [_gain(factor, rope.number(name)) for name in ("mscale", "mscale_all_dim")] if both else []
+        gain = gains[0] / gains[1] if both else _gain(factor, 1)
+    divisors = tuple(1 / (share / factor + 1 - share) for share in shares)
+    return rotary._replace(divisors=divisors, gain=gain)
+
+
+def _gain(factor: float, more: float) -> float:
+    return 0.1 * more * log(factor) + 1 if factor > 1 else 1.0
+
+
+def _longrope(c: Config, rope: Config, rotary: Rotary, is_for_all: bool) -> Rotary:
+    """Return LongRoPE's rotation (Ding et al. 2024): each turn has a divisor, and another in long texts."""
+    first, gain = _first_length(c, rope, is_for_all), rope.optional("attention_factor")
+    factor = rope.optional("factor") or c.number("max_position_embeddings") / first
+    if gain is None:
+        gain = sqrt(1 + log(factor) / log(first)) if factor > 1 else 1.0
+    short, long = (rope.numbers(name, rotary.turned // 2) for name in ("short_factor", "long_factor"))
+    return rotary._replace(length=first, divisors=short, long_divisors=long, gain=gain)
+
+
+ROPE_KINDS: dict[str, Kind] = {
+    "default": lambda c, rope, rotary, is_for_all: rotary,
+    "linear": _linear, "llama3": _llama3, "dynamic": _dynamic, "yarn": _yarn, "longrope": _longrope,
+}  # fmt: skip
+PHI3_KINDS = {"default": ROPE_KINDS["default"]} | dict.fromkeys(
+    ("longrope", "su", "yarn"), _longrope
+)  # older names
 
 
 def _first_length(c: Config, rope: Config, is_for_all: bool) -> float:
@@ -114,9 +177,26 @@ def neo_windows(c: Config, count: int) -> Windows:
     return [window if kind == "local" else None for kind in kinds]
 
 
-def alike(c: Config, d_k: int, windows: Windows) -> Rotaries:
-    """Return one rotation for all layers."""
-    return [read_rotary(c, d_k)] * len(windows)
+def alike(
+    theta: str = "rope_theta", share: str | None = None, kinds: Mapping[str, Kind] = ROPE_KINDS,
+    neighbours: bool = False, everywhere: bool = True,
+) -> Callable[[Config, int, Windows], Rotaries]:  # fmt: skip
+    """Return what reads one rotation for all layers, or for those with a window where it is not `everywhere`."""
+
+    def rotaries(c: Config, d_k: int, windows: Windows) -> Rotaries:
+        rotary = read_rotary(c, d_k, theta, share, kinds=kinds)._replace(neighbours=neighbours)
+        return [rotary if everywhere or window is not None else None for window in windows]
+
+    return rotaries
+
+
+def lower_windows(c: Config, count: int) -> Windows:
+    """Return the windows of Qwen2's sparse models: every other one of the lower layers."""
+    above, has_windows = c.whole("max_window_layers", least=0), c.flag("use_sliding_window")
+    windows = layer_windows(c, count, lambda n: has_windows and n % 2 == 0 and n < above)
+    if any(windows) and not has_windows:
+        raise c.refused("use_sliding_window", f"true where layer_types has {LOCAL}")
+    return windows
 
 
 def upper_windows(c: Config, count: int) -> Windows:

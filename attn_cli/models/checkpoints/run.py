@@ -189,7 +189,7 @@ class LayerWeights(NamedTuple):
     """What some heads of a layer project with, and what joins all heads, as in x W."""
 
     heads: dict[int, HeadWeights]
-    qk_norm: QKNorm | None  # of the norm that queries and keys go through
+    qk_norms: list[QKNorm]  # of the norm that each head's queries and keys go through, where there is one
     W_o: Array | None  # (heads x d_v, d); None where it is too large to be shown
     b_o: Array | None
 
@@ -201,7 +201,8 @@ def read_layer_weights(
     reader, fused = Reader(weights, stack), "qkv" in layer.names
     sides = []
     for side in "qkv":
-        made = stack.d_k * (3 * stack.heads if fused else stack.heads if side == "q" else stack.kv_heads)
+        fused_heads = stack.heads + 2 * stack.kv_heads
+        made = stack.d_k * (fused_heads if fused else stack.heads if side == "q" else stack.kv_heads)
         matrices = reader.linear_weights(
             layer.place + layer.names["qkv" if fused else prefix + side], stack.d, made
         )
@@ -217,9 +218,16 @@ def read_layer_weights(
     width, name = stack.heads * stack.d_k, layer.place + layer.names[f"{prefix}o"]
     is_small = width * stack.d <= MOST_JOINING
     W_o, b_o = reader.linear_weights(name, width, stack.d) if is_small else (None, None)
-    qk_norm = None
-    if "q_norm" in layer.names:
-        read = (f"{layer.place}{layer.names[role]}.weight" for role in ("q_norm", "k_norm"))
-        less = 1 if "less one" in stack.norm else 0
-        qk_norm = QKNorm(*(less + weights.read(name, stack.d_k) for name in read))
-    return LayerWeights(heads, qk_norm, W_o, b_o)
+    return LayerWeights(heads, _qk_norms(weights, stack, layer), W_o, b_o)
+
+
+def _qk_norms(weights: Weights, stack: Stack, layer: Layer) -> list[QKNorm]:
+    """Return the norm that each head's queries and keys go through; nothing where there is none."""
+    if "q_norm" not in layer.names:
+        return []
+    less, d_k, gains = 1 if "less one" in stack.norm else 0, stack.d_k, []
+    for role, heads in (("q_norm", stack.heads), ("k_norm", stack.kv_heads)):
+        shape = {"head": (d_k,), "each": (heads, d_k), "all": (heads * d_k,)}[stack.qk_norm]
+        gain = less + weights.read(f"{layer.place}{layer.names[role]}.weight", *shape).reshape(-1, d_k)
+        gains.append(np.repeat(gain, stack.heads // len(gain), axis=0))
+    return [QKNorm(*both) for both in zip(*gains, strict=True)]

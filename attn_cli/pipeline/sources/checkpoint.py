@@ -205,8 +205,10 @@ class Reading(NamedTuple):
         """Return the trace with X, its heads' weights and biases, W_o, and the layer's output (n_q, d)."""
         stack, words = self.stack, self.stack.words
         kept = self.run.weights_of(steps, [int(head.name) for head in trace.heads])
+        norms = dict(enumerate(kept.qk_norms))
         heads = tuple(
-            replace(head, W=kept.heads[int(head.name)], qk_norm=kept.qk_norm) for head in trace.heads
+            replace(head, W=kept.heads[int(head.name)], qk_norm=norms.get(int(head.name)))
+            for head in trace.heads
         )
         X, context = (M[0].astype(trace.settings.dtype) for M in (steps.projected, steps.context))
         is_there = {"token": True, "place": words.positions or words.sinusoids, "segment": words.types}

@@ -14,10 +14,7 @@ from attn_cli.render.views.wording import divisor, joined, quoted
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Trace
 
-NORMED = (
-    "Each query and key is RMS-normalized: divided by its root mean square, then multiplied by learned norm "
-    "weights."
-)
+NORMED = "Each query and key is normalized, then multiplied by learned norm weights."
 OF_MODEL = "ids are those of the model's vocabulary"
 ROTATED = "Queries and keys are then rotated by position; Q and K below are shown before that rotation."
 

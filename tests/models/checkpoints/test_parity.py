@@ -52,7 +52,7 @@ class Case(NamedTuple):
 
 
 # Factors of queries and keys: scores of T5 are not scaled, and large already; Qwen3 multiplies by norms, too
-SHARPENED = {"gpt_neo": 1.0, "qwen3": 1.5, "t5": 0.8, "mt5": 0.8}
+SHARPENED = {"gpt_neo": 1.0, "t5": 0.8, "mt5": 0.8, **dict.fromkeys(("qwen3", "qwen3_moe", "olmo2", "olmo3"), 1.5)}
 COUNTS_REAL = (
     "gpt2",
     "gpt_neo",
@@ -126,6 +126,95 @@ SETTINGS = {
     "modernbert":
         WIDE | TOKENS | {"cls_token_id": 1, "sep_token_id": 2, "num_hidden_layers": 5, "local_attention": 4},
 }  # fmt: skip
+DECODER = WIDE | TOKENS | {"head_dim": 8}
+LONG = {"short_factor": [1.0, 1.5, 2.0, 4.0], "long_factor": [1.0, 3.0, 6.0, 9.0]}
+
+
+def rope(kind, share=None, **more):
+    more |= {} if share is None else {"partial_rotary_factor": share}
+    return {"rope_parameters": {"rope_type": kind, "rope_theta": 100.0, **more}}
+
+
+YARN = {"factor": 4.0, "original_max_position_embeddings": 8}
+EXPERTS = GROUPED | {"num_experts_per_tok": 2}
+MIXTRAL = EXPERTS | {"num_local_experts": 5}
+QWEN_MOE = EXPERTS | {"num_experts": 5, "moe_intermediate_size": 24}
+GRANITE = GROUPED | {
+    "embedding_multiplier": 3.0, "logits_scaling": 4.0, "residual_multiplier": 0.6, "attention_multiplier": 0.2,
+}  # fmt: skip
+SETTINGS |= {
+    "phi3": GROUPED,
+    "phi3, tied, window": GROUPED | {"sliding_window": 3, "tie_word_embeddings": True},
+    "phi3, a part is rotated": GROUPED | rope("default", 0.75),
+    "phi3, longrope": GROUPED | {"original_max_position_embeddings": 16, "max_position_embeddings": 64}
+        | rope("longrope", **LONG),
+    "phi3, longrope, long": GROUPED | {"original_max_position_embeddings": 3, "max_position_embeddings": 64}
+        | rope("longrope", 0.5, **{name: of[:2] for name, of in LONG.items()}),
+    "phi3, longrope, a factor": GROUPED | rope("longrope", attention_factor=1.3, **LONG),
+    "phi3, both ways": GROUPED | BOTH_WAYS,
+    "olmo2": GROUPED,
+    "olmo2, biases, tied": GROUPED | {"attention_bias": True, "tie_word_embeddings": True},
+    "olmo2, yarn": GROUPED | rope("yarn", **YARN),
+    "olmo2, both ways": GROUPED | BOTH_WAYS,
+    "olmo3": GROUPED | {"num_hidden_layers": 4, "sliding_window": 3},
+    "olmo3, yarn": GROUPED | {"num_hidden_layers": 4, "sliding_window": 3, "max_position_embeddings": 32}
+        | {"rope_parameters": {
+            "full_attention": {"rope_type": "yarn", "rope_theta": 100.0, **YARN},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+        }},
+    "olmo3, kinds, biases": GROUPED
+        | {"layer_types": ["full_attention", "sliding_attention", "full_attention"], "sliding_window": 2,
+           "attention_bias": True, "tie_word_embeddings": True},
+    "granite": GRANITE,
+    "granite, biases, tied": GRANITE | {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True},
+    "cohere": GROUPED,
+    "cohere, normed heads": GROUPED | {"use_qk_norm": True, "logit_scale": 0.5},
+    "cohere, biases, untied": GROUPED | {"attention_bias": True, **UNTIED},
+    "cohere, linear": GROUPED | rope("linear", factor=3.0),
+    "cohere2": GROUPED | {"num_hidden_layers": 5, "sliding_window": 3},
+    "cohere2, kinds, untied": GROUPED
+        | {"layer_types": ["full_attention", "sliding_attention", "full_attention"], "sliding_window": 2,
+           "attention_bias": True, **UNTIED},
+    "glm4": LARGE_HEADS,
+    "glm4, no biases, tied": LARGE_HEADS | {"attention_bias": False, "tie_word_embeddings": True},
+    "glm4, an odd part is rotated": LARGE_HEADS | rope("default", 0.2),
+    "starcoder2": GROUPED,
+    "starcoder2, no biases, window, untied": GROUPED | {"use_bias": False, "sliding_window": 3, **UNTIED},
+    "mixtral": MIXTRAL,
+    "mixtral, window, tied": MIXTRAL | {"sliding_window": 3, "tie_word_embeddings": True, "head_dim": 16},
+    "mixtral, one": MIXTRAL | {"num_experts_per_tok": 1},
+    "qwen2_moe": QWEN_MOE | {"shared_expert_intermediate_size": 20},
+    "qwen2_moe, some layers": QWEN_MOE | {
+        "shared_expert_intermediate_size": 20, "decoder_sparse_step": 2, "norm_topk_prob": True, "qkv_bias": False,
+        "num_hidden_layers": 5, "mlp_only_layers": [3], "use_sliding_window": True, "sliding_window": 3,
+        "max_window_layers": 3, "tie_word_embeddings": True,
+    },
+    "qwen3_moe": QWEN_MOE,
+    "qwen3_moe, some layers": QWEN_MOE | {
+        "decoder_sparse_step": 2, "norm_topk_prob": True, "attention_bias": True, "num_hidden_layers": 4,
+        "mlp_only_layers": [1], "use_sliding_window": True, "sliding_window": 3, "head_dim": 16,
+        "tie_word_embeddings": True,
+    },
+    "llama, yarn": GROUPED | rope("yarn", **YARN),
+    "llama, yarn, scales": GROUPED | rope("yarn", mscale=0.7, mscale_all_dim=1.4, truncate=False, **YARN),
+    "llama, yarn, betas": GROUPED | rope("yarn", beta_fast=4.0, beta_slow=0.5, attention_factor=0.8, **YARN),
+    "llama, yarn, short": GROUPED | {"max_position_embeddings": 8} | rope("yarn", factor=2.0),
+    "llama, dynamic": GROUPED | {"max_position_embeddings": 3} | rope("dynamic", factor=2.0),
+    "llama, dynamic, short": GROUPED | {"max_position_embeddings": 16} | rope("dynamic", factor=2.0),
+    "llama, longrope": GROUPED | {"max_position_embeddings": 64} | rope(
+        "longrope", original_max_position_embeddings=3, **LONG
+    ),
+    "gpt_neox, an odd part is rotated": WIDE | TOKENS | {"hidden_size": 48, "rotary_pct": 0.25},
+    "gpt_neox, no biases, tied": WIDE | TOKENS | {"attention_bias": False, "tie_word_embeddings": True},
+    "electra, narrow": ELECTRA | {"embedding_size": 8},
+    "albert, inner groups": ALBERT | {"num_hidden_layers": 4, "num_hidden_groups": 2, "inner_group_num": 2},
+    "opt, no affine norms": OPT | {"layer_norm_elementwise_affine": False},
+    "opt, no biases": OPT | {"enable_bias": False, "word_embed_proj_dim": 16},
+    "modernbert, all biases": WIDE | TOKENS | dict.fromkeys(
+        ("norm_bias", "attention_bias", "mlp_bias", "classifier_bias"), True
+    ),
+    "modernbert, no biases, untied": WIDE | TOKENS | {"decoder_bias": False, **UNTIED},
+}  # fmt: skip
 T5 = {
     "vocab_size": V, "d_model": 32, "d_kv": 6, "d_ff": 48, "num_layers": 2, "num_decoder_layers": 3, "num_heads": 4,
 }  # fmt: skip
@@ -181,6 +270,11 @@ def padding(name):
     return SETTINGS[name].get("pad_token_id", 1 if "roberta" in name else 0)
 
 
+def read_by(name):
+    """Return texts for a model; transformers rotates by the longest of a batch where attn rotates each by its own."""
+    return TEXTS[:1] if "dynamic" in name else TEXTS
+
+
 def close(found, expected, what):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5, err_msg=what)
 
@@ -211,7 +305,7 @@ def one_text(case, batch):
 def test_every_head_attends_as_in_transformers(name, seed, side, transformers, tmp_path):
     case = CASES[name]
     model = made(transformers, case, seed, tmp_path)
-    same_as(model, case, texts(TEXTS, pad=padding(name), side=side), tmp_path, name)
+    same_as(model, case, texts(read_by(name), pad=padding(name), side=side), tmp_path, name)
 
 
 def same_as(model, case, batch, folder, name, is_strict=True):
@@ -219,13 +313,16 @@ def same_as(model, case, batch, folder, name, is_strict=True):
     import torch
 
     with torch.no_grad():
-        expected = model(**one_text(case, batch), output_attentions=True)
+        expected = model(**one_text(case, batch), output_attentions=True, output_hidden_states=True)
     with Checkpoint(str(folder), is_strict) as checkpoint:
         run = checkpoint.run(batch)
         found = list(run.steps())
         assert [steps.layer for steps in found] == list(range(len(expected.attentions)))
         for steps, attention in zip(found, expected.attentions, strict=True):
             same_attention(steps, attention, batch.real, f"{name}, layer {steps.layer}")
+            taken = expected.hidden_states[steps.layer].numpy()[batch.real]
+            scale = max(1.0, float(np.abs(taken).max()))
+            close(steps.x[batch.real] / scale, taken / scale, f"{name}, what layer {steps.layer} takes")
         logits = run.logits()
     scale = max(1.0, float(expected.logits.abs().max()))
     close(logits[batch.real] / scale, expected.logits.numpy()[batch.real] / scale, f"{name}, logits")
@@ -311,7 +408,7 @@ def without_defaults(config):
 def test_what_a_config_leaves_out_has_the_family_s_default(name, transformers, tmp_path):
     case = CASES[name]
     model = made(transformers, case, 6, tmp_path, without_defaults)
-    same_as(model, case, texts(TEXTS, pad=padding(name)), tmp_path, name)
+    same_as(model, case, texts(read_by(name), pad=padding(name)), tmp_path, name)
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "albert"])
@@ -496,6 +593,7 @@ OLDER = {
     "original_max_position_embeddings", "is_causal", "position_embedding_type", "sliding_window_pattern",
     "global_attn_every_n_layers", "attention_layers", "dense_act_fn", "is_gated_act", "scale_decoder_outputs",
     "head_dim", "decoder_start_token_id", "tie_word_embeddings", "num_hidden_layers",
+    "num_local_experts", "partial_rotary_factor",
 }  # fmt: skip
 
 
