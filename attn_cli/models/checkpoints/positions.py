@@ -87,6 +87,8 @@ def _yarn(c: Config, rope: Config, rotary: Rotary, is_for_all: bool) -> Rotary:
     """Return YaRN's rotation (Peng et al. 2023): slow turns are divided by the factor, fast ones are not."""
     first = _first_length(c, rope, is_for_all)
     factor = rope.optional("factor") or c.number("max_position_embeddings") / first
+    if rotary.theta == 1:
+        raise rope.refused("rope_theta", "another number than 1")
 
     def dimension(turns: float) -> float:
         return rotary.dims * log(first / (turns * 2 * pi)) / (2 * log(rotary.theta))
@@ -102,7 +104,7 @@ def _yarn(c: Config, rope: Config, rotary: Rotary, is_for_all: bool) -> Rotary:
         both = rope.has("mscale") and rope.has("mscale_all_dim")
         gains = [_gain(factor, rope.number(name)) for name in ("mscale", "mscale_all_dim")] if both else []
         gain = gains[0] / gains[1] if both else _gain(factor, 1)
-    divisors = tuple(1 / (share / factor + 1 - share) for share in shares)
+    divisors = tuple(1 / (1 - share + share / factor) for share in shares)
     return rotary._replace(divisors=divisors, gain=gain)
 
 
@@ -114,6 +116,8 @@ def _longrope(c: Config, rope: Config, rotary: Rotary, is_for_all: bool) -> Rota
     """Return LongRoPE's rotation (Ding et al. 2024): each turn has a divisor, and another in long texts."""
     first, gain = _first_length(c, rope, is_for_all), rope.optional("attention_factor")
     factor = rope.optional("factor") or c.number("max_position_embeddings") / first
+    if first <= 1:
+        raise rope.refused("original_max_position_embeddings", "more than 1")
     if gain is None:
         gain = sqrt(1 + log(factor) / log(first)) if factor > 1 else 1.0
     short, long = (rope.numbers(name, rotary.turned // 2) for name in ("short_factor", "long_factor"))

@@ -52,7 +52,12 @@ class Case(NamedTuple):
 
 
 # Factors of queries and keys: scores of T5 are not scaled, and large already; Qwen3 multiplies by norms, too
-SHARPENED = {"gpt_neo": 1.0, "t5": 0.8, "mt5": 0.8, **dict.fromkeys(("qwen3", "qwen3_moe", "olmo2", "olmo3"), 1.5)}
+SHARPENED = {
+    "gpt_neo": 1.0,
+    "t5": 0.8,
+    "mt5": 0.8,
+    **dict.fromkeys(("qwen3", "qwen3_moe", "olmo2", "olmo3"), 1.5),
+}
 COUNTS_REAL = (
     "gpt2",
     "gpt_neo",

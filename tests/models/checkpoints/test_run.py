@@ -8,6 +8,7 @@ import pytest
 from attn_cli.errors import AttnError, InputError, UsageError
 from attn_cli.models.checkpoints.config import Config
 from attn_cli.models.checkpoints.families import FAMILIES, describe
+from attn_cli.models.checkpoints.positions import ROPE_KINDS
 from attn_cli.models.checkpoints.run import Checkpoint, texts
 from attn_cli.models.checkpoints.weights import Weights
 from tests.alike import FLOAT32
@@ -128,6 +129,57 @@ def test_a_hostile_config_is_refused(change, told, tmp_path):
     assert told in str(found.value)
 
 
+UNFIT = (
+    -1,
+    0,
+    1,
+    1e-20,
+    1e29,
+    1e40,
+    "x" * 1000,
+    [],
+    [[]],
+    {},
+    {"a": 1},
+    True,
+    3,
+    [1, 2],
+    [None, None],
+    [{}, {}],
+)
+
+
+def rotation(kind):
+    return {
+        "rope_type": kind, "rope_theta": 10.0, "factor": 2.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8, "partial_rotary_factor": 1.0, "short_factor": [1.0, 2.0],
+        "long_factor": [2.0, 3.0], "mscale": 1.0, "mscale_all_dim": 2.0, "beta_fast": 32, "beta_slow": 1,
+        "truncate": True,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ROPE_KINDS)
+def test_no_kind_of_rotation_takes_values_of_another_kind(kind):
+    whole = {"model_type": "glm4", "hidden_size": 8, "num_attention_heads": 2, "head_dim": 4}
+    for name in rotation(kind):
+        for bad in UNFIT:
+            config = Config("c", whole | {"rope_parameters": rotation(kind) | {name: bad}})
+            try:
+                rotary = describe(config).decoder.layers[0].rotary
+            except AttnError as error:
+                assert len(str(error)) < 600
+            else:
+                with np.errstate(all="ignore"):
+                    assert rotary.rotate(np.ones((1, 1, 9, 4), np.float32), np.arange(9)[None]).shape == (
+                        1,
+                        1,
+                        9,
+                        4,
+                    )
+    with pytest.raises(InputError, match="one of default, linear, llama3, dynamic, yarn, longrope"):
+        describe(Config("c", whole | {"rope_parameters": {"rope_type": "spiral"}}))
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_family_takes_values_of_another_kind(family):
     """Every value that a family reads is made unfit in turn: the answer is an error of ours."""
@@ -136,17 +188,17 @@ def test_no_family_takes_values_of_another_kind(family):
         "hidden_act": "relu", "activation": "relu", "n_embd": 8, "n_layer": 2, "n_head": 2, "num_layers": 2,
         "num_heads": 2, "attention_layers": ["global", "local"], "head_dim": 4, "d_model": 8, "d_kv": 4,
         "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2, "decoder_attention_heads": 2,
-        "rope_theta": 10.0, "rope_scaling": {"rope_type": "linear", "factor": 2.0}, "sliding_window": 2,
+        "rope_theta": 10.0, "rope_scaling": rotation("longrope" if family == "phi3" else "linear"), "sliding_window": 2,
         "layer_types": ["sliding_attention", "full_attention"], "vocab_size": 6, "tie_word_embeddings": True,
         "num_key_value_heads": 1, "no_rope_layers": [1, 0], "query_pre_attn_scalar": 4, "embedding_size": 4,
         "num_hidden_groups": 1, "local_attention": 4, "scale_embedding": True, "feed_forward_proj": "relu",
-        "use_sliding_window": True,
+        "use_sliding_window": True, "num_experts_per_tok": 1,
     }  # fmt: skip
     whole |= {"text_config": dict(whole, model_type="gemma3_text"), "model_type": family}
     assert describe(Config("c", whole)).family in (family, "gemma3_text")
     refused = 0
     for name in whole:
-        for bad in (-1, 0, 1e40, "x" * 1000, [], [[]], {}, {"a": 1}, True, 3, [1, 2], [None, None], [{}, {}]):
+        for bad in UNFIT:
             try:
                 describe(Config("c", whole | {name: bad}))
             except AttnError as error:
