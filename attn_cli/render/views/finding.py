@@ -18,8 +18,16 @@ from attn_cli.trace.trace import Trace
 NEXT = {
     "self": (("attn explain TEXT", "why these weights"), ("attn self TEXT --head all", "every head")),
     "masked": (("attn explain TEXT", "why these weights"), ("attn self TEXT", "the same without a mask")),
-    "cross": (("attn explain TEXT --context CONTEXT", "why these weights"),),
+    "cross": (
+        ("attn explain TEXT --context CONTEXT", "why these weights"),
+        ("attn cross CONTEXT TEXT", "the other way round"),
+    ),
 }
+USED = (
+    "Cross-attention is used where one text reads another: a translation its source, a question an image, a decoder "
+    "what its encoder made. The first text asks (Q), the second is read (K, V)."
+)
+MOST_PAIRS, HALF = 3, 0.5  # of two texts: pairs of words that are named, and the least weight of one
 SCREENS = (None, "table")  # the formats that somebody reads who may type on
 
 
@@ -32,7 +40,21 @@ def finding(trace: Trace) -> Iterator[Say]:
         return
     first = looks_most_at(trace, trace.shown, trace.focus[0])
     most = "" if trace.asked else where_most_look(trace, trace.shown)
-    yield Say(f"{first}{'; ' * bool(most)}{most}.")
+    pairs = "" if trace.asked or trace.is_self else _other_pairs(trace, trace.shown)
+    yield Say(f"{first}{pairs}{'; ' * bool(most)}{most}.")
+
+
+def _other_pairs(trace: Trace, head: Head) -> str:
+    """Return `, "rug" at "mat" (0.882)`: other words of two texts that give another word at least half."""
+    found = [(i, *links[0]) for i in _choosers(trace) if i != trace.focus[0] and (links := links_of(head, i))]
+    queries, keys = trace.query_tokens, trace.key_tokens
+    strong = [
+        one for one in found if one[2] >= HALF and queries[one[0]].casefold() != keys[one[1]].casefold()
+    ]
+    named = sorted(sorted(strong, key=lambda one: -one[2])[: MOST_PAIRS - 1])
+    return "".join(
+        f", {quoted_at(queries, i)} at {quoted_at(keys, j)} ({share(weight)})" for i, j, weight in named
+    )
 
 
 def looks_most_at(trace: Trace, head: Head, i: int) -> str:
@@ -84,6 +106,8 @@ def _places(trace: Trace, strongest: Sequence[tuple[int, int]]) -> dict[str, int
 def what_next(trace: Trace, view: View) -> Iterator[Say]:
     """Yield the line that names the next commands, on a screen of a text."""
     if view.format in SCREENS and trace.query_ids is not None and trace.kind in NEXT:
+        if trace.kind == "cross" and not trace.asked:
+            yield Say(USED, quiet=True)
         yield next_commands(*((command + chosen(trace), why) for command, why in NEXT[trace.kind]))
 
 

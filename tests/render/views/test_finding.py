@@ -57,6 +57,17 @@ def test_across_two_texts_the_same_words_or_the_one_key_of_most_are_named():
     assert "; 2 of 3 words look most at the same word." in screen[1]
 
 
+def test_across_two_texts_up_to_three_pairs_are_named_and_where_cross_attention_is_used():
+    one, other = "A cat sat on the rug", "The feline rested on a mat"
+    trace, screen = trace_cross(one, other), " ".join(shown("cross", one, other))
+    for query, key in (("cat", "feline"), ("sat", "rested"), ("rug", "mat")):
+        i, j = trace.query_tokens.index(query), trace.key_tokens.index(key)
+        assert trace.weights[i].argmax() == j
+        assert re.search(rf'"{query}" (looks most )?at "{key}" \({trace.weights[i, j]:.3f}\)', screen)
+    assert '"on" at' not in screen
+    assert all(use in screen for use in ("translation", "image", "decoder"))
+
+
 @pytest.mark.parametrize("command", [["self"], ["masked"], ["cross", "a dog"]])
 def test_a_screen_ends_with_at_most_two_commands_that_run(command):
     last = " ".join(shown(*command, FOX)).partition("Next: ")[2]
