@@ -130,6 +130,12 @@ def test_a_removal_that_ends_early_leaves_a_folder_that_is_known_to_be_a_run_s(a
     assert records() == whole
 
 
+def test_a_part_counts_what_is_refused_in_all_of_its_chunks(at):
+    write(1100, bad=(3, 700))
+    assert "2 of 1,100 lines were refused" in here("batch", "lines.txt", "--keep-going", "-o", "out/").err
+    assert [part["refused"] for part in manifest()["parts"]] == [2]
+
+
 def test_a_run_goes_on_beside_a_part_of_refused_lines_alone(at, small):
     write(1300, bad=range(512, 1024))
     ran = here("batch", "lines.txt", "--keep-going", "-o", "out/")

@@ -50,6 +50,15 @@ def test_a_variable_names_it_too_and_the_library_takes_it(folder):
     np.testing.assert_allclose(trace_self(TEXT, Settings(model=folder)).weights, expected, atol=FLOAT32)
 
 
+def test_a_standing_renormalize_holds_where_special_tokens_are_hidden_and_waits_elsewhere(folders):
+    told = ("self", "the cats", "-m", folders[1])
+    sums = [
+        weights(*told, *options, env={"ATTN_RENORMALIZE": value}).sum(axis=1)
+        for options, value in (([], "yes"), (["--hide-special"], "yes"), (["--hide-special"], "no"))
+    ]
+    assert np.allclose(sums[0], 1) and np.allclose(sums[1], 1) and (sums[2] < 0.99).all()
+
+
 BESIDE = dict(
     one.split("=")
     for one in apart(

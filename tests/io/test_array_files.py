@@ -186,10 +186,21 @@ LIES = {
 }
 
 
+SAID = {
+    "seven bytes": "too short for a safetensors file: 7 bytes",
+    "a header beyond the file": "claims 3 bytes; the file has 10",
+    "a header that is not JSON": "byte 8: the header is not JSON",
+    "a header that is a list": "byte 8: the header is not a JSON object",
+    "an unknown type": "'a'.* holds numbers of the type F8_E5M2",
+    "three offsets": "'a'.* has a malformed header entry",
+    "two arrays that overlap": "its arrays overlap, or leave bytes over",
+}
+
+
 @pytest.mark.parametrize("lie", LIES)
 def test_a_safetensors_file_that_lies_is_refused_without_much_memory(lie, file):
     path = file(LIES[lie], "liar.safetensors")
-    with little_memory(), pytest.raises(InputError, match="liar"):
+    with little_memory(), pytest.raises(InputError, match=f"liar.*{SAID.get(lie, '')}"):
         read_safetensors(path)
 
 

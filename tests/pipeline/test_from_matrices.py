@@ -147,6 +147,7 @@ def test_masks_and_biases_of_each_head_come_back_out_of_the_json(at):
         ({"Q": Q, "K": K, "V": V[:, :4]}, ("K has shape (4, 5, 2)", "V (4, 4, 3)")),
         ({"Q": Q[None], "K": np.stack([K] * 3), "V": np.stack([V] * 2)}, ("(3, 4, 5, 2)", "(2, 4, 5, 3)")),
         ({"Q": Q, "K": K, "V": V, "mask": MASK[:3]}, ("mask", "(3, 3, 5)", "4 heads")),
+        ({"Q": Q[0], "K": K[0], "V": V[0], "mask": MASK[:2]}, ("mask", "(2, 3, 5)", "there is 1 head.")),
         ({"Q": Q, "K": K, "V": V, "mask": MASK[:, :2]}, ("mask", "(2, 5)", "3 queries and 5 keys")),
         ({"Q": Q, "K": K, "V": V, "bias": BIAS[:3]}, ("(3, 3, 5)", "3 queries and 5 keys of 4 heads")),
         ({"Q": Q, "K": K, "V": V, "bias": BIAS[..., :4]}, ("(4, 3, 4)", "3 queries and 5 keys of 4 heads")),
