@@ -22,7 +22,7 @@ from attn_cli.core import heads as heads_module
 from attn_cli.core import streaming, tiles
 from attn_cli.core import threads as pool
 from attn_cli.core.attend import strongest_links
-from attn_cli.core.heads import checked_attention, strongest
+from attn_cli.core.heads import checked_attention, fits, strongest
 from attn_cli.core.masks import named
 from attn_cli.errors import InputError
 from tests.problems import (
@@ -277,6 +277,12 @@ def test_scores_of_any_size_give_weights_that_sum_to_one_and_the_winner_of_the_c
     assert (np.abs(links.weights[:, 0] - core.weights.max(axis=1)) <= 1e-3).all()
     for output in outputs:
         np.testing.assert_allclose(output, core.output, rtol=0, atol=1e-2)
+
+
+@pytest.mark.parametrize(("dtype", "most"), [(np.float64, 1e14), (np.float32, 1e6)])
+def test_the_fast_way_is_left_where_the_largest_sum_of_products_has_no_correct_digit(dtype, most):
+    near = np.full((2, 64), math.sqrt(most / 64) * 0.9, dtype)
+    assert fits(near, near, near[:, :1] * 0) and not fits(near * 1.2, near * 1.2, near[:, :1] * 0)
 
 
 def test_numbers_that_vanish_raise_nothing_where_numpy_is_told_to_raise():

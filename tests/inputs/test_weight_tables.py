@@ -143,6 +143,8 @@ def test_repeated_words_are_told_apart_by_order(tokens):
     made = grid_of(links(tokens, tokens, causal), "file")
     assert (made.queries, made.keys) == (list(tokens), list(tokens))
     close(made.weights, causal)
+    made = grid_of(links("aa", "aa", causal[:2, :2]), "file")
+    assert (made.queries, made.keys) == (["a", "a"], ["a", "a"])
 
 
 def test_of_several_readings_the_one_whose_rows_sum_to_one_is_taken_or_none():

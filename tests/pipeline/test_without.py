@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from attn_cli import Settings, trace_self
 from tests.pipeline.records import record
 from tests.shell import attn, here
 
@@ -38,6 +39,14 @@ def test_a_token_is_named_as_for_q_in_every_command_and_joins_mask_and_padding(c
     if "--pad" in command:
         assert found["mask_name"] == "causal, padding, words off"
         assert found["weights"][0] == [0.0] * 4  # nothing is left to look at
+
+
+def test_words_of_a_long_text_are_off_wherever_a_tile_of_it_begins_or_ends():
+    settings = Settings(embedding="random", dim=8, without=("w0", "w511", "w512", "w1099"))
+    trace = trace_self(" ".join(f"w{i}" for i in range(1100)), settings)
+    assert trace.condensed and (trace.long_view.allowed == 1096).all()
+    assert not trace.weights[:, [0, 511, 512, 1099]].any()
+    assert not np.isin(trace.shown.links.keys, [0, 511, 512, 1099]).any()
 
 
 def test_compute_batch_and_compare_take_it():
