@@ -22,7 +22,7 @@ from attn_cli.io import files, signals
 from attn_cli.io.atomic import write_together, written
 from attn_cli.io.console import CheckedStream
 from tests.shell import COMMAND, attn, here, shell, surroundings
-from tests.thorough import often
+from tests.thorough import often, takes_long
 
 LONG = " ".join(f"word{i}" for i in range(100))
 RECORD = ["self", LONG, "-e", "random", "-f", "json"]  # half a megabyte
@@ -30,6 +30,10 @@ UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
 ALIKE = [{}, UNBUFFERED]
 of_signals = pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+one_signal = pytest.mark.parametrize(  # at many moments, which takes a run each
+    ("number", "code"),
+    [(2, 130), *(pytest.param(number, 128 + number, marks=takes_long) for number in (1, 15))],
 )
 
 
@@ -199,7 +203,7 @@ def test_a_signal_while_a_file_is_written_leaves_no_part_of_it(number, code, at)
     assert sorted(os.listdir()) == ["lines.txt", "x.jsonl"] and Path("x.jsonl").read_text() == "old"
 
 
-@of_signals
+@one_signal
 def test_a_signal_at_any_moment_gives_its_code_and_silence(number, code):
     start = time.monotonic()
     assert subprocess.run([*COMMAND, *RECORD], env=surroundings(), capture_output=True).returncode == 0

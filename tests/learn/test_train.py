@@ -19,9 +19,13 @@ from attn_cli.vectors.train import finish, fit, train_file
 from tests.shell import COMMAND, attn, surroundings
 from tests.thorough import takes_long
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # whatever others' packages warn of is not ours to judge
-    pytest.importorskip("gensim", reason="gensim is not installed: pip install gensim")
+
+@pytest.fixture(scope="module", autouse=True)
+def gensim():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # whatever others' packages warn of is not ours to judge
+        pytest.importorskip("gensim", reason="gensim is not installed: pip install gensim")
+
 
 SMALL = TrainSettings(dim=8, window=2, negative=2, epochs=2, sample=0.0, min_count=1, seed=3)
 CLOSE = {"rtol": 1e-3, "atol": 1e-4}  # a unit of float16, in which vectors are stored
