@@ -88,6 +88,12 @@ def test_lists_are_read_as_arrays_are():
     np.testing.assert_array_equal(show(list(given[0]), WORDS).weights, given[0])
 
 
+def test_a_weight_of_16_bits_may_be_a_little_above_one_and_is_one():
+    assert show([[1.0009, 0.0], [0.2, 0.8]]).weights.tolist() == [[1.0, 0.0], [0.2, 0.8]]
+    with pytest.raises(ValueError, match=r"query 0, key 0 is 1\.002; weights lie between 0 and 1"):
+        show([[1.002, 0.0], [0.2, 0.8]])
+
+
 def test_settings_choose_as_the_options_do():
     given = weights(2, 3, 4, 4)
     np.testing.assert_array_equal(show(given, WORDS, None, Settings(layer=0, head="2")).weights, given[0, 2])

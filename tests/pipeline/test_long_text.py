@@ -155,6 +155,16 @@ def test_strongest_links_that_may_not_be_all_are_not_said_to_be():
     assert "None of the 5 links kept of each row leads to a different word." in flat(screen(same))
 
 
+def test_rows_of_padding_leave_no_doubt_about_the_strongest_links():
+    """The first of them spreads its weight over the five words that it sees: .2, more than ten other links have."""
+    X = np.eye(2)[[0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0] * 92]
+    q = math.log(2) * math.sqrt(2)  # one word in eleven gets twice the weight of each other
+    given = Given("m", {"X": X, "W_q": np.array([[0, q], [0, 0]]), "W_k": np.eye(2), "W_v": np.eye(2)})
+    trace = trace_matrices("compute", given, Settings(pad=4, mask="window:5"))
+    found = strongest_links(trace, trace.shown, 10)
+    assert found.is_sure and found.links[-1][2] == pytest.approx(2 / 11)
+
+
 @pytest.mark.parametrize("case", ["self", "causal", "shut", "padding"])
 def test_the_entropies_told_are_the_lowest_the_median_and_the_highest(case):
     trace, whole = traced(case), traced(case, full=True)
