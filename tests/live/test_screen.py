@@ -11,7 +11,7 @@ from attn_cli.live.panes import Paper
 from attn_cli.live.scene import compose
 from attn_cli.live.sources import Question, TextSource
 from attn_cli.render.numbers import four
-from attn_cli.render.screen.matrix_pane import matrix_part
+from attn_cli.render.screen.matrix_pane import large_blocks, matrix_part
 from attn_cli.render.views.overview import weight_matrix
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
@@ -78,6 +78,13 @@ def test_every_line_fits_at_every_size(words):
             assert len(scene.lines) == rows
             for line in scene.lines:
                 assert sum(segment.cell_length for segment in line) == columns
+
+
+@pytest.mark.parametrize("height", [9, 10, 11, 18, 19, 20, 46])
+def test_large_blocks_are_no_higher_than_their_room(height):
+    block = weight_matrix(traced(), traced().shown)
+    part = large_blocks(block, Terminal(100), None, (0, 0), height)
+    assert (part is None) == (height < 10) and (part is None or len(part.lines) <= height)
 
 
 def test_a_wide_matrix_shows_the_part_around_the_cell():

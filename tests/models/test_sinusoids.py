@@ -76,7 +76,8 @@ def test_what_is_recomputed_from_rounded_inputs_is_what_is_shown(digits, options
     record = json.loads(ran.out)
     head = record["heads"][0]
     X = np.array(record["x_query"])
-    for M in (X, *(np.array(head[W]) for W in ("W_q", "W_k", "W_v"))):
+    names = ("W_q", "W_k", "W_v", "position_vectors", "position_biases")
+    for M in (X, *(np.array(head[name]) for name in names if head.get(name) is not None)):
         assert np.array_equal(M, np.round(M, digits))
     Q, K = (X @ np.array(head[W]) + np.array(head[b] or 0) for W, b in (("W_q", "b_q"), ("W_k", "b_k")))
     scores = Q @ K.T * record["scale"] + np.array(head["position_scores"] or 0)

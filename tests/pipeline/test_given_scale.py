@@ -44,6 +44,8 @@ def test_the_screen_the_walk_and_the_row_tell_the_scale_and_the_cap(file):
         assert "√4" not in screen and "sqrt(4)" not in screen
     row = told("compute", name, "-q", "q0", "--by-hand", "all")
     assert "× 0.3" in row and "tanh" in row
+    steps = " ".join(told("compute", name, "--steps", "-t", "2").split())
+    assert "capped = 0.75 tanh(scaled / 0.75)" in steps and "none gets beyond 0.75." in steps
 
 
 @pytest.mark.parametrize("options", [(), ("-t", "2"), ("--mask", "causal")])

@@ -14,6 +14,13 @@ def note(trace):
     return found
 
 
+def test_eight_words_without_a_vector_are_named_and_of_more_the_first_eight():
+    words = [f"grumf{letter}" for letter in "abcdefghi"]
+    eight, nine = (note(trace_self(" ".join(some), Settings(oov="random"))) for some in (words[:8], words))
+    assert eight.startswith(f"No vector for {', '.join(words[:8])}: ")
+    assert nine.startswith(f"No vector for {', '.join(words[:8])}, ...: ")
+
+
 @pytest.mark.parametrize(
     ("text", "settings", "end"),
     [
