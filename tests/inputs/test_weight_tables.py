@@ -83,7 +83,7 @@ def test_an_empty_cell_is_masked_and_a_zero_is_not_and_tables_come_from_streams_
     ran = here("heads", "--weights", path)
     assert (ran.code, ran.err) == (0, "")
     shown = attn("show", "-", input=here("self", "the cat", "-f", "tsv").out)
-    assert shown.out.splitlines()[2:5] == here("self", "the cat").out.splitlines()[2:5]
+    assert shown.out.splitlines()[3:6] == here("self", "the cat").out.splitlines()[3:6]
 
 
 @pytest.mark.parametrize(
