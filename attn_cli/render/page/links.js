@@ -90,7 +90,7 @@ function choices() {
 /** Draw the links of every head at once, or of the shown one alone. */
 function together() {
   const names = layer().heads.map((head) => head.name);
-  change({ linked: state.linked.length < names.length - 1 ? names.filter((name) => name !== state.head) : [] });
+  change({ overview: false, linked: state.linked.length < names.length - 1 ? names.filter((name) => name !== state.head) : [] });
 }
 
 function choice(name) {

@@ -20,6 +20,7 @@ from attn_cli.settings.declare import as_typed
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import find_rows
 from attn_cli.trace.head import ROTATED, Head
+from attn_cli.trace.head_roles import MIXED, Text, find_patterns, measure
 from attn_cli.trace.steps import STEPS
 from attn_cli.trace.trace import LARGE, Trace
 
@@ -171,12 +172,13 @@ def _layer(trace: Trace, page: Page, place: int, numbers: Numbers) -> dict[str, 
     size = sum(M.size for arrays in made_of for M in arrays)
     is_small = size * page.n_layers <= page.most_exact
     number = trace.projection.layer or 0
+    roles = _roles(trace) if page.n_layers > 1 else {}
     made = []
     for head in trace.heads:
         is_asked = bool({head.name, f"{number}/{head.name}"} & {*page.exact})
         is_shown = place == page.shown and head.name == trace.shown.name
         exact = is_small or is_asked or (is_shown and not page.exact)
-        about = {"name": head.name, "about": page.about.get(head.name, "")}
+        about = {"name": head.name, "about": page.about.get(head.name, ""), "role": roles.get(head.name, "")}
         made.append(about | _head(trace, head, numbers, exact, page.words is not None and head.W is not None))
     apart = trace.has_second_input and trace.x_key is not None
     return {
@@ -186,6 +188,19 @@ def _layer(trace: Trace, page: Page, place: int, numbers: Numbers) -> dict[str, 
         "allowed": None if trace.mask is None or page.n_layers == 1 else numbers.add_bytes(trace.mask),
         "heads": made,
     }
+
+
+def _roles(trace: Trace) -> dict[str, str]:
+    """Return what each head that has but a number does on this text, where it clearly does something."""
+    is_text, found = trace.query_ids is not None, {}
+    queries, keys = (tokens if is_text else None for tokens in (trace.query_tokens, trace.key_tokens))
+    text = Text(queries, keys, not trace.has_second_input)
+    for head in trace.heads:
+        mask = trace.mask_of(head)
+        allowed = np.ones(head.weights.shape, np.bool_) if mask is None else mask
+        name = measure(head.weights, allowed, find_patterns(text, allowed)).name
+        found[head.name] = name if head.name.isdigit() and name != MIXED else ""
+    return found
 
 
 def _head(trace: Trace, head: Head, numbers: Numbers, exact: bool, with_weights: bool) -> dict[str, object]:

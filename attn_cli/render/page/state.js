@@ -16,6 +16,7 @@ export const state = {
   column: null,
   step: "weights",
   walking: false,
+  overview: record.layers.length > 1, // all layers by heads, before one of them is opened
   temperature: record.temperature,
   score: record.score,
   mask: record.mask,
@@ -67,6 +68,7 @@ export function reset() {
 /** Return the part of a link after `#` that opens this view again: what is not as usual. */
 export function hash() {
   const parts = new URLSearchParams();
+  if (usual.overview && !state.overview) parts.set("view", "head");
   if (state.walking) parts.set("step", String(record.steps.findIndex((step) => step.name === state.step) + 1));
   else if (state.step !== usual.step) parts.set("show", state.step);
   if (state.layer !== usual.layer) parts.set("layer", String(record.layers[state.layer].number));
@@ -91,6 +93,7 @@ function named(row) {
 export function chosenBy(text) {
   const parts = new URLSearchParams(text.replace(/^#/, ""));
   const chosen = { ...usual, edits: new Map() };
+  chosen.overview &&= !["view", "step", "show", "layer", "head", "q", "k"].some((name) => parts.has(name));
   const layer = record.layers.findIndex((one) => String(one.number) === parts.get("layer"));
   if (layer >= 0) chosen.layer = layer;
   const heads = [...record.layers[chosen.layer].heads.map((head) => head.name), "mean"];

@@ -3,7 +3,7 @@ import { rowOf } from "./arrays.js";
 import { $, fill, make, refill, share, svg, visible, word } from "./dom.js";
 import { linkedHeads } from "./links.js";
 import { colourOf, css, inkOn, onTheme, scaleOf, shader } from "./shades.js";
-import { listen, record, select, state } from "./state.js";
+import { change, listen, record, select, state } from "./state.js";
 import { headResult, keys, mayLook, place, queries, shown } from "./view.js";
 
 const MOST_ARCS = 60; // words that arcs are drawn between
@@ -34,7 +34,7 @@ const counted = (n, one, more) => `${n.toLocaleString("en")} ${n === 1 ? one : m
 
 function query(token, i) {
   const look = () => select(i, null);
-  return make("button", { type: "button", onmouseenter: look, onfocus: look, onclick: look }, word(token, 24));
+  return make("button", { type: "button", onmouseenter: look, onfocus: look, onclick: () => (state.overview ? change({ overview: false, row: i, column: null }) : look()) }, word(token, 24));
 }
 
 function walkByKeys(event) {
@@ -54,14 +54,15 @@ function mark() {
   keyWords().forEach((one, j) => {
     const rgb = colour(weights[j]);
     const masked = !mayLook(result, row, j);
-    one.style.backgroundColor = masked ? "" : css(rgb);
-    one.style.color = masked ? "" : inkOn(rgb);
+    const plain = masked || state.overview; // whose shades would they be?
+    one.style.backgroundColor = plain ? "" : css(rgb);
+    one.style.color = plain ? "" : inkOn(rgb);
     one.title = masked ? "masked" : share(weights[j]);
     one.classList.toggle("masked", masked);
     one.classList.toggle("at", j === column);
   });
   wordsOf(0).forEach((one, i) => {
-    one.setAttribute("aria-pressed", String(i === row));
+    one.setAttribute("aria-pressed", String(i === row && !state.overview));
     one.tabIndex = i === row ? 0 : -1;
   });
   drawArcs();
@@ -73,7 +74,7 @@ function drawArcs() {
   const from = wordsOf(0)[row];
   $("arcs-heads").hidden = names.length < 2;
   fill($("arcs-heads"), ...names.map((name, n) => make("span", {}, patch(colourOf(n)), " ", visible(name))));
-  const isDrawn = Math.max(queries().length, keys().length) <= MOST_ARCS && from.offsetParent;
+  const isDrawn = !state.overview && Math.max(queries().length, keys().length) <= MOST_ARCS && from.offsetParent;
   const arcs = !isDrawn ? [] : names.flatMap((name, n) => {
     const weights = rowOf(headResult(name).weights, row);
     return words.flatMap((to, j) => (weights[j] < FAINTEST ? [] : [svg("path", { d: arc(from, to, area, n), pathLength: 1, stroke: colourOf(n),

@@ -1,5 +1,6 @@
 """Attention comes first: what is within the first view, at the sizes of a laptop, a phone and a projector."""
 
+import numpy as np
 import pytest
 
 from tests.browser import Opened, made
@@ -98,6 +99,49 @@ def test_the_walk_keeps_its_matrix_and_its_words_in_view(sized, fox, size):
         if size == "phone":  # the walk lies over the lower end of the page, and not over the matrix
             assert box(opened, "#matrix :is([role=grid], canvas)")[3] <= box(opened, "#story")[1]
     assert opened.page.locator("#next").is_disabled()
+
+
+@pytest.fixture(scope="module")
+def layers(tmp_path_factory):
+    """The page of 6 layers of 12 heads over 12 words; head 3 of layer 2 looks at the word before."""
+    folder = tmp_path_factory.mktemp("layers")
+    weights = np.random.default_rng(0).dirichlet([0.3] * 12, (6, 12, 12))
+    weights[2, 3] = np.eye(12)[[0, *range(11)]]
+    np.savez(folder / "w.npz", attentions=weights, tokens=[f"word{n}" for n in range(12)])
+    return made(folder, "show", str(folder / "w.npz"), "-f", "page")
+
+
+@pytest.mark.parametrize("size", ["laptop", "projector"])
+def test_a_page_of_layers_opens_with_all_their_heads_and_a_click_opens_one(sized, layers, size):
+    opened = sized(layers, size)
+    width, height = SIZES[size]
+    tiles = opened.page.locator("#grid button")
+    assert tiles.count() == 72 and opened.page.locator("#matrix-part").is_hidden()
+    measured = (
+        "[one.getBoundingClientRect().right, one.getBoundingClientRect().bottom, one.firstChild.clientWidth]"
+    )
+    boxes = tiles.evaluate_all(f"all => all.map((one) => {measured})")
+    assert max(right for right, _, _ in boxes) <= width and max(bottom for _, bottom, _ in boxes) <= height
+    assert min(side for *_, side in boxes) >= 40  # a map, and not a dot
+    assert tiles.nth(2 * 12 + 3).inner_text() == "3 previous" and tiles.nth(0).inner_text() == "0"
+    tiles.nth(2 * 12 + 3).click()
+    assert opened.page.input_value("#layer-choice") == "2" and opened.page.input_value("#head-choice") == "3"
+    assert box(opened, "#matrix [role=grid]")[3] <= height
+    opened.page.wait_for_function("() => location.hash.includes('layer=2')")
+    address = opened.page.url
+    opened.page.click("#to-heads")
+    assert opened.page.locator("#matrix-part").is_hidden()
+    assert (
+        opened.page.evaluate("document.activeElement.getAttribute('aria-label')")
+        == "layer 2, head 3: previous"
+    )
+    opened.page.click("#together")  # the links of all of its layer
+    assert opened.page.locator("#arcs-heads span.patch").count() == 12
+    opened.page.goto("about:blank")
+    opened.page.goto(address)
+    assert (
+        opened.page.locator("#matrix-part").is_visible() and opened.page.input_value("#layer-choice") == "2"
+    )
 
 
 def test_a_page_that_cannot_be_typed_into_says_why_and_names_no_folder(opened, tmp_path):

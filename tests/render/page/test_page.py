@@ -317,7 +317,7 @@ def test_each_command_writes_a_page_with_its_own_numbers(opened, tmp_path, line)
 
 
 def test_a_mask_that_is_changed_above_other_layers_is_computed_from_saved_numbers(opened, tmp_path):
-    opened.go(made(tmp_path, "page", "she likes coffee", "-p", "roles-deep"))
+    opened.go(made(tmp_path, "page", "she likes coffee", "-p", "roles-deep"), "#view=head")
     assert opened.page.inner_text("#command").startswith("attn self --projection roles-deep")
     # attn self --mask causal masks the layers below as well
     opened.page.select_option("#mask-choice", "causal")
@@ -347,7 +347,7 @@ def test_a_page_of_saved_layers_has_them_all_or_their_mean(opened, tmp_path, lay
     weights = np.random.default_rng(0).dirichlet([1.0] * 4, (3, 2, 4))
     np.savez(tmp_path / "w.npz", attentions=weights, tokens=[*"abcd"])
     option = [] if layer is None else ["--layer", layer]
-    opened.go(made(tmp_path, "show", str(tmp_path / "w.npz"), *option, "-f", "page"))
+    opened.go(made(tmp_path, "show", str(tmp_path / "w.npz"), *option, "-f", "page"), "#view=head")
     assert opened.page.locator("#grid button").count() == (2 if layer == "mean" else 6)
     saved = json.loads(opened.saved("save-json"))
     expected = {"mean": weights.mean(axis=0), "0": weights[0]}.get(layer, weights[2])
