@@ -90,7 +90,7 @@ class Matrix(NamedTuple):
 
 
 class Beside(NamedTuple):
-    """Matrices with the same rows and columns, next to each other where they fit; they share one scale of shades."""
+    """Matrices, mostly of one shape, next to each other where they fit; they share one scale of shades."""
 
     titles: Sequence[str]
     parts: Sequence[Matrix]

@@ -86,10 +86,20 @@ def weight_range(least: float, most: float, even: float) -> ShadeRange:
     return ShadeRange(middle - even / 2, min(1.0, middle + even / 2), held=(least, most))
 
 
+def all_values(parts: Sequence[Matrix]) -> Array:
+    """Return the values of matrices one below the other; narrower ones are filled up with NaN."""
+    most = max(part.values.shape[1] for part in parts)
+    wide = [((0, 0), (0, most - part.values.shape[1])) for part in parts]
+    filled = (
+        np.pad(part.values, by, constant_values=np.nan) if by[1][1] else part.values
+        for part, by in zip(parts, wide, strict=True)
+    )
+    return np.concatenate([*filled])
+
+
 def sharing_scale(parts: Sequence[Matrix]) -> list[Matrix]:
     """Return matrices that stand beside each other with one range of shades."""
-    together = np.concatenate([part.values for part in parts])
-    scale = shade_range(parts[0]._replace(values=together, is_difference=False))
+    scale = shade_range(parts[0]._replace(values=all_values(parts), is_difference=False))
     return [part._replace(scale=scale) for part in parts]
 
 

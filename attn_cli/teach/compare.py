@@ -21,6 +21,7 @@ from attn_cli.trace.row import entropy as bits
 from attn_cli.trace.trace import Trace
 
 SAME = 1e-12  # weights that differ by less count as equal
+TEXT = "text"  # what is varied, where it is no option
 MOST_MOVERS = 100  # kept, unless --top asks for more
 VARIED = tuple(field.name for field in fields(Settings) if field.name not in SHOWN_ONLY)
 Value = str | float | bool | None  # None is the default
@@ -72,12 +73,20 @@ class Comparison:
     @property
     def labels(self) -> tuple[str, ...]:
         """The values as the user types them; texts are too long for labels."""
-        return ("before", "after") if self.swaps else tuple(map(written, self.values))
+        if self.option == TEXT:
+            return ("before", "after") if self.swaps else ("first", "second")
+        return tuple(map(written, self.values))
 
     @property
     def same_tokens(self) -> bool:
         """Whether all sides have the same tokens, so that cells can be compared one by one."""
         return len({(trace.query_tokens, trace.key_tokens) for trace in self.traces}) == 1
+
+    @property
+    def same_cells(self) -> bool:
+        """Whether cells can be compared one by one: with the same tokens, or with as many of two texts."""
+        sizes = {(len(trace.query_tokens), len(trace.key_tokens)) for trace in self.traces}
+        return self.same_tokens or (self.option == TEXT and len(sizes) == 1)
 
 
 def written(value: Value) -> str:
@@ -125,6 +134,16 @@ def compare(
     return between(option, tuple(values), tuple(traces), reference)
 
 
+def compare_texts(
+    texts: tuple[str, str], context: str | None, settings: Settings, report: OnPart | None = None
+) -> Comparison:
+    """Trace two texts with the same settings, over the same context if there is one, and compare the weights."""
+    check_one_head(settings)
+    kind = "cross" if context is not None else settings.kind_of_text
+    first, second = (trace_text(kind, text, context, settings, report) for text in texts)
+    return between(TEXT, texts, (first, second))
+
+
 def check_one_head(settings: Settings, values: Sequence[Value] = ()) -> None:
     """Raise UsageError where all heads are asked for."""
     if "all" in (settings.head, *values):
@@ -150,7 +169,7 @@ def between(
     for trace in traces:
         _check_size(trace)
     comparison = Comparison(option, values, traces, tuple(map(mean_entropy, traces)), reference, (), swaps)
-    if not (comparison.same_tokens or swaps):
+    if not comparison.same_cells:
         return comparison
     others = [(to, trace) for to, trace in enumerate(traces) if to != reference]
     return replace(comparison, changes=tuple(_change(traces[reference], trace, to) for to, trace in others))

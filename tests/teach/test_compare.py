@@ -392,3 +392,31 @@ def test_zero_is_neutral_and_the_two_directions_are_told_apart_by_hue_and_not_by
     assert low != high
     if colors > 16:  # blue against orange: every kind of colour vision sees one of them as bluer
         assert low.blue - low.red > 25 > -25 > high.blue - high.red
+
+
+def test_two_texts_stand_side_by_side_with_what_each_word_looks_at_in_both():
+    dog = "A dog slept on it"
+    ran = here("compare", "The cat sat", "--with", dog, "--width", "80")
+    lines = ran.out.splitlines()
+    assert ran.code == 0, ran.err
+    assert any("text first" in line and "text second" in line for line in lines)
+    found = record("--with", dog, text="The cat sat")
+    assert (found["option"], found["values"], found["difference"]) == ("text", ["The cat sat", dog], None)
+    assert_alike(found["records"], [alone(text="The cat sat"), alone(text=dog)])
+    for name, side in zip(("First", "Second"), found["records"], strict=True):
+        weights = [max(row) for row in side["weights"]]
+        query, key, weight = re.search(rf'{name}: "(\w+)" looks most at "(\w+)" \((\S+)\)', ran.out).groups()
+        i = side["query_tokens"].index(query)
+        assert (
+            side["weights"][i][side["key_tokens"].index(key)]
+            == weights[i]
+            == pytest.approx(float(weight), abs=1e-3)
+        )
+
+
+def test_two_texts_of_as_many_words_have_a_difference_and_may_read_one_context():
+    found = record("--with", "A dog slept", "--context", "she ran", text="The cat sat")
+    first, second = (side["weights"] for side in found["records"])
+    assert_alike(found["difference"], [[b - a for a, b in zip(*rows)] for rows in zip(first, second)])  # noqa: B905
+    assert refused("--with", "A dog", "--vary", "t=1,2")[0] == 2
+    assert "--with TEXT" in refused()[1]

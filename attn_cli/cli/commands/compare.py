@@ -12,7 +12,7 @@ from attn_cli.cli.options import Context, Texts, own, takes
 from attn_cli.cli.origins import TYPED, origin
 from attn_cli.cli.read_text import NoText, attention_progress, prepare_index, text_and_context
 from attn_cli.errors import UsageError, did_you_mean
-from attn_cli.io.escape import visible
+from attn_cli.io.escape import as_utf8, visible
 from attn_cli.render.result import Result
 from attn_cli.settings.declare import COMPARED, declared
 from attn_cli.settings.output import View
@@ -34,12 +34,15 @@ def compare(
         "The option to vary, and two or three values of it; default is its own default.",
         COMPARED,
     ),
+    beside: str | None = own(
+        "TEXT", "Another text with the same settings, in the place of --vary.", COMPARED, "--with"
+    ),
     second: Context = None,
     *,
     settings: Settings,
     view: View,
 ) -> None:
-    """The same text under two or three values of one option, side by side.
+    """The same text under two or three values of one option, or two texts, side by side.
 
     For two values the signed difference is shown too. One sentence says what changed. All other options apply to
     every side.
@@ -50,10 +53,19 @@ def compare(
     if view.figure not in (None, "heatmap"):
         hint = "--figure heatmap draws them side by side."
         raise UsageError(f"compare has no figure of {view.figure}.", hint, "--figure")
-    option, values = _varied(context, texts or [], vary or [])
+    if beside is not None and vary:
+        said = "--vary and --with each vary one thing."
+        raise UsageError(said, "Leave one of the two out.", "--with")
+    option, values = ("", ()) if beside is not None else _varied(context, texts or [], vary or [])
     text, other = text_and_context(texts, second, "compare", settings)
     from attn_cli.teach.compare import compare as compared  # loads NumPy
+    from attn_cli.teach.compare import compare_texts
 
+    if beside is not None:
+        with attention_progress(settings.embedding) as progress:
+            comparison = compare_texts((text, as_utf8(beside)), other, settings, progress)
+        deliver(_result(comparison), view)
+        return
     for embedding in values if option == "embedding" else ():
         prepare_index(None if embedding is None else str(embedding), "random, ")
     with attention_progress(None if option == "embedding" else settings.embedding) as progress:
@@ -84,7 +96,7 @@ def _varied(context: typer.Context, texts: list[str], vary: list[str]) -> tuple[
     if not vary and not texts:
         raise NoText("compare")
     if not vary:
-        raise UsageError("Say what to vary: --vary OPTION=A,B.", HINT, "--vary")
+        raise UsageError("Say what to vary: --vary OPTION=A,B, or --with TEXT.", HINT, "--vary")
     if len(vary) > 1:
         said = (
             "One option is varied at a time: with two, it would not be clear which of them changed a number."

@@ -70,7 +70,7 @@ def heatmap(trace: Trace, view: View) -> Drawing:
 def compared(comparison: Comparison, view: View) -> Drawing:
     """Return the sides of a comparison beside each other, in one scale of shades, and the difference of two."""
     first = comparison.traces[0]
-    if not comparison.same_tokens:
+    if not comparison.same_cells:
         raise UsageError("The tokens differ between the sides.", "Draw one attn self for each.", "--figure")
     refuse_top(first, "heatmap")
     refuse_long("heatmap of a comparison", len(first.listed), len(first.key_tokens))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from attn_cli.render.screen.text import (
     padded,
     wrapped,
 )
-from attn_cli.render.shade_scale import legend, shading, sharing_scale
+from attn_cli.render.shade_scale import all_values, legend, shading, sharing_scale
 from attn_cli.settings.output import View
 
 APART = 3  # cells between two
@@ -49,7 +50,7 @@ def draw_beside(block: Beside, view: View, terminal: Terminal) -> Iterator[Line]
     All are written alike, with as many digits as the one that needs most room allows.
     """
     parts = [part.fixed(view.precision) for part in sharing_scale(block.parts)]
-    ways = rungs(parts[0]._replace(values=np.concatenate([part.values for part in parts])))
+    ways = rungs(parts[0]._replace(values=all_values(parts)))
 
     def written(way: Rung) -> list[Grid]:
         return [Grid(part, view.palette, (way,)) for part in parts]
@@ -92,7 +93,7 @@ def _abreast(
     empty: Line = []
     columns = [[empty] * (height - len(head)) + head + body for head, body in zip(heads, bodies, strict=True)]
     yield []
-    for lines in zip(*columns, strict=True):
+    for lines in zip_longest(*columns, fillvalue=empty):
         joined: Line = []
         for line, width in zip(lines, widths, strict=True):
             joined += [*line, Segment(" " * (width - line_width(line) + APART))]

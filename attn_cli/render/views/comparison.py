@@ -11,11 +11,12 @@ from attn_cli.io.escape import count
 from attn_cli.render.blocks import Beside, Block, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import share
 from attn_cli.render.screen.text import listed
+from attn_cli.render.views.finding import looks_most_at
 from attn_cli.render.views.origins import dropped, learned, setting_parts
 from attn_cli.render.views.overview import labelled_matrix, weight_matrix
 from attn_cli.render.views.wording import formula, quoted, quoted_at, short, size
 from attn_cli.settings.output import View
-from attn_cli.teach.compare import SAME, Change, Comparison, Mover
+from attn_cli.teach.compare import SAME, TEXT, Change, Comparison, Mover
 from attn_cli.trace.trace import Trace
 
 MOST_CELLS, MOVERS, NAMED = 4_000, 10, 4
@@ -25,16 +26,18 @@ def screen_of(comparison: Comparison, view: View) -> Iterator[Block]:
     """Yield the matrices side by side, their difference where there are two, and what changed, in a sentence."""
     traces, labels, name = comparison.traces, names_of(comparison), _name(comparison)
     first, titles = traces[0], [f"{name} {label}" for label in labels]
-    cells = len(first.listed) * len(first.key_tokens)
+    cells = max(len(trace.listed) * len(trace.key_tokens) for trace in traces)
     is_crowded = view.width is not None and view.precision is None and cells > MOST_CELLS
-    common_size = f"; {size(first)}" if comparison.same_tokens else ""
+    common_size = f"; {size(first)}" if comparison.same_cells else ""
     yield Heading(f"Compare {name}: {', '.join(labels[:-1])} and {labels[-1]}{common_size}", 1)
     formulas = [formula(trace) for trace in traces]
     if len(set(formulas)) == 1:
         yield Formula(formulas[0])
     else:
         yield from (Formula(text, f"{label}:") for label, text in zip(labels, formulas, strict=True))
-    if not comparison.same_tokens:
+    if not comparison.same_cells and comparison.option == TEXT and not is_crowded:
+        yield Beside(titles, list(map(_matrix, traces)))
+    elif not comparison.same_cells:
         for title, trace in zip(titles, traces, strict=True):
             yield from (Heading(title), _matrix(trace))
     elif first.settings.top is not None or is_crowded:
@@ -95,7 +98,11 @@ def _moved(mover: Mover) -> str:
 
 def sentences(comparison: Comparison) -> list[str]:
     """Return what changed, a sentence for each value but the reference; where tokens differ, how they differ."""
-    if not comparison.same_tokens:
+    if not comparison.same_tokens and comparison.option == TEXT:
+        found = zip(names_of(comparison), comparison.traces, strict=True)
+        told = [f"{name.capitalize()}: {looks_most_at(one, one.shown, one.focus[0])}." for name, one in found]
+        return [*told, *(_sentence(comparison, change) for change in comparison.changes)]
+    if not comparison.same_cells:
         pairs = zip(names_of(comparison), comparison.entropy, strict=True)
         parts = [f"{'none' if bits is None else f'{bits:.3f}'} with {label}" for label, bits in pairs]
         return [_other_tokens(comparison), f"The mean entropy of a row in bits is {', '.join(parts)}."]
