@@ -146,7 +146,9 @@ def test_what_no_registry_holds_is_refused(settings):
     assert ("near" if "score" in settings else "stride:N") in f"{error.value} {error.value.hint}"
 
 
-@pytest.mark.parametrize("name", sorted({*FORMATS} - {"figure", "npy", "code:torch", "code:keras"}))
+@pytest.mark.parametrize(
+    "name", sorted({*FORMATS} - {"figure", "npy", "parquet", "code:torch", "code:keras"})
+)
 def test_every_format_has_a_score_and_a_mask_from_outside(name):
     trace = trace_masked(TEXT, Settings(score="near", mask="stride:2", **GIVEN))
     page = shown(trace, format=name)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attn_cli.batch.lines import LONGEST_LINE, Job, Line
-from attn_cli.batch.records import QUICK, Record, full_record, group_fields, records_of_model
+from attn_cli.batch.records import QUICK, Record, Row, full_record, group_fields, records_of_model
 from attn_cli.errors import AttnError, InputError, UsageError
 from attn_cli.io.array_types import Array
 from attn_cli.io.files import looks_like_file
@@ -38,8 +38,6 @@ MOST_BYTES = 1 << 26  # of the vectors of a table of words; then it is emptied
 FIRST_ROWS = 256  # of it
 LONGEST_WORD = 64  # letters; a text with a longer word is computed by itself
 OF_NEXT_WORDS = {"next_words", "next_words_at", "notes"}  # fields that tell of the words that come next
-
-Row = Record | AttnError  # what becomes of a line
 
 
 class WordTable:
@@ -263,7 +261,7 @@ class Computer(ExitStack):
         except InputError:
             return {}
         pairs = [(text.query, text.key) for text in texts]
-        fields = group_fields(group, job, layer.shown, settings, pairs)
+        fields = group_fields(group, job, layer, settings, pairs)
         if self.is_quick:
             return {text.at: found for text, found in zip(texts, fields, strict=True)}
         done: dict[int, Record] = {}

@@ -35,6 +35,7 @@ class Job:
     steps: bool  # whether heads have their steps
     keep_going: bool
     form: str  # one of FORMS
+    tidy: bool = False  # whether links are written, a row each
     ascii_only: bool = False
     keep_weights: bool = False  # whether traces of a pretrained model hold what its layer projects with
     is_whole: bool = True  # whether chunks are the same at each run: those of a pipe come as they come

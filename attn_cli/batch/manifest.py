@@ -171,6 +171,7 @@ def output_identity(job: Job) -> dict[str, Any]:
         "format": job.form,
         "fields": list(job.keys),
         "steps": job.steps,
+        "tidy": job.tidy,
         "ascii": job.ascii_only,
         "lines_a_part": LINES,
         "files": hashes_of_files(job.settings),

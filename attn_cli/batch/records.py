@@ -17,16 +17,17 @@ if TYPE_CHECKING:
     from attn_cli.core.heads import Links
     from attn_cli.models.checkpoints.open_model import OpenModel
     from attn_cli.pipeline.attend import Group
+    from attn_cli.pipeline.inputs import Layer
     from attn_cli.pipeline.sources.checkpoint import Reading
     from attn_cli.settings.settings import Settings
     from attn_cli.trace.trace import Trace
 
 Record = dict[str, Any]  # as the JSON of schema attn/1, with arrays in the place of lists of numbers
 Pairs = Sequence[tuple[Sequence[str], Sequence[str]]]  # of each text, the query tokens and the key tokens
+Row = Record | AttnError  # what becomes of a line
+SHARED = ("schema", "kind", "projection", "mask", "head", "condensed")  # the same for all texts of a group
 # The fields that need no trace.
-QUICK = frozenset(
-    ["schema", "kind", "query_tokens", "key_tokens", "weights", "summary", "links", "condensed", "head"]
-)
+QUICK = frozenset((*SHARED, "query_tokens", "key_tokens", "weights", "summary", "links"))
 MODEL_TOKENS = 512  # of the texts that go through a pretrained model together
 
 
@@ -39,15 +40,19 @@ def full_record(trace: Trace, job: Job, ready: Record | None = None) -> Record:
     return {key: ready[key] if key in ready else made[key] for key in job.chosen}
 
 
-def group_fields(group: Group, job: Job, shown: str, settings: Settings, texts: Pairs) -> Iterator[Record]:
+def group_fields(group: Group, job: Job, layer: Layer, settings: Settings, texts: Pairs) -> Iterator[Record]:
     """Yield, for each text, the fields of its record that need no trace, or are quicker to make for the whole group."""
-    weights, top = group.weights(shown), settings.top
+    shown, top = layer.shown, settings.top
+    weights, about = group.weights(shown), layer.projection.about._asdict()
+    mask = None if group.mask is None else group.mask.rows(range(len(texts[0][0])))
     makers: dict[str, Callable[[], Iterable[Any]]] = {
         "schema": lambda: repeat("attn/1"),
         "kind": lambda: repeat(job.kind),
         "query_tokens": lambda: [queries for queries, _ in texts],
         "key_tokens": lambda: [keys for _, keys in texts],
         "head": lambda: repeat(shown),
+        "projection": lambda: repeat(about),
+        "mask": lambda: repeat(mask),
         "condensed": lambda: repeat(top is not None),
         "weights": lambda: weights if top is None else repeat(None),
         "summary": lambda: _summaries(group.links(weights, 1), texts),

@@ -35,8 +35,9 @@ def choose(
     option adds. A figure has the format svg and says in `View.figure` what it draws.
     """
     view = with_format(view, can)
-    if view.tidy and not _needs(view, "rows"):
-        raise UsageError("--tidy requires -f csv or -f tsv.", option="--tidy")
+    if view.tidy and (view.figure is not None or not FORMATS[str(view.format)].is_tidy):
+        known = " or ".join(f"-f {name}" for name, one in FORMATS.items() if one.is_tidy)
+        raise UsageError(f"--tidy requires {known}.", option="--tidy")
     if view.fields is not None:
         check_fields(view, kind, added)
     if view.figure is not None and "drawing" not in can:

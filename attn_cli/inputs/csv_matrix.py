@@ -182,6 +182,13 @@ def _has_labels(header: list[str] | None, body: list[list[str]]) -> bool:
     return any(not _is_plain(cells[0]) for cells in body)
 
 
+def as_cell(value: object) -> object:
+    """Return text as a cell that nothing obeys: control characters spelled out, and no formula."""
+    if not isinstance(value, str):
+        return value
+    return ("'" if value[:1] in FORMULA_STARTS else "") + visible(value)
+
+
 def unguarded(label: str) -> str:
     """Take away the apostrophe that keeps a spreadsheet from reading a label as a formula."""
     return label[1:] if label[:1] == "'" and label[1:2] in FORMULA_STARTS else label

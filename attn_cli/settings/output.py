@@ -40,7 +40,7 @@ class View:
     output: str | None = OUTPUT(
         "Write to FILE; its suffix chooses the format.", short="-o", metavar="FILE", has_variable=False
     )
-    tidy: bool = OUTPUT("Rows of query,key,weight instead of a matrix (csv and tsv).", False)
+    tidy: bool = OUTPUT("A row a link instead of a matrix: query,key,weight.", False)
     steps: bool = OUTPUT("Also output the matrices of every step.", False)
     by_hand: str = OUTPUT(
         "With -q, write out the products of the winner and its rivals, or of all keys.",

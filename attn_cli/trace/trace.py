@@ -8,6 +8,7 @@ from typing import NamedTuple
 from attn_cli.io.array_types import Array
 from attn_cli.trace.computation import Computation
 from attn_cli.trace.head import QK_NORM, ROTATED, SCORES, WEIGHTS, Head
+from attn_cli.trace.row import entropy
 
 LARGE = 1_000_000
 
@@ -30,7 +31,7 @@ class Trace(Computation):
         of_heads = keys.get("heads") if isinstance(keys, dict) else None
         shown = Shown(self, listed, held, steps, walked or self.asked, of_heads)
         if keys is None:
-            return {key: make(shown) for key, make in KEYS.items() if steps or key not in OF_STEPS}
+            return {key: KEYS[key](shown) for key in usual_keys(steps)}
         return {key: KEYS[key](shown) if key in KEYS else None for key in keys}
 
     def _repr_html_(self) -> str:
@@ -128,9 +129,21 @@ def _next_words_at(shown: Shown) -> object:
     ]
 
 
-def _links(shown: Shown) -> object:
+def _entropy(shown: Shown) -> object:
+    trace = shown.trace
+    return None if trace.condensed else [_bits(shown, head) for head in trace.shown_heads]
+
+
+def _bits(shown: Shown, head: Head) -> list[float | None]:
+    mask = shown.trace.mask_of(head)
+    bits = entropy(head.weights[shown.held]).tolist()
+    sees = [mask is None or bool(mask[row].any()) for row in shown.held]
+    return [bit if is_seen else None for bit, is_seen in zip(bits, sees, strict=True)]
+
+
+def _links(shown: Shown, head: Head | None = None) -> object:
     place = {i: n for n, i in enumerate(shown.listed)}
-    return None if shown.trace.whole else [[place[i], j, w] for i, j, w in shown.trace.links()]
+    return None if shown.trace.whole else [[place[i], j, w] for i, j, w in shown.trace.links(head)]
 
 
 def _long_view(shown: Shown) -> object:
@@ -159,13 +172,18 @@ def _heads(shown: Shown) -> object:
 
 def _head(shown: Shown, head: Head) -> dict[str, object]:
     keys = shown.of_heads or (OF_HEAD if shown.steps else PLAIN)
-    return {key: OF_HEAD[key](shown, head) for key in keys}
+    return {key: OF_HEAD[key](shown, head) for key in keys if shown.of_heads or key != "links"}
+
+
+def usual_keys(steps: bool) -> list[str]:
+    """Return the keys of a record for which none are named, with those of --steps or without."""
+    return [key for key in KEYS if key not in NAMED and (steps or key not in OF_STEPS)]
 
 
 def asks_for_steps(keys: Collection[str]) -> bool:
     """Return whether chosen keys ask for what --steps adds to heads, as heads.q does."""
     of_heads = keys.get("heads") if isinstance(keys, dict) else None
-    return not {*(of_heads or ())}.issubset(PLAIN)
+    return not {*(of_heads or ())}.issubset((*PLAIN, "links"))
 
 
 def _listed(values: Sequence[int] | None) -> list[int] | None:
@@ -213,6 +231,7 @@ OF_HEAD: dict[str, Callable[[Shown, Head], object]] = {
 PLAIN = tuple(OF_HEAD)
 OF_HEAD |= {name: _matrix(name) for name in (*WEIGHTS, *QK_NORM, "q", "k", "v", *ROTATED)}
 OF_HEAD |= {name: _scores(name) for name in SCORES}
+OF_HEAD["links"] = _links  # where it is named
 
 # How each key of a record is made, in their order.
 KEYS: dict[str, Callable[[Shown], object]] = {
@@ -251,6 +270,7 @@ KEYS: dict[str, Callable[[Shown], object]] = {
     "summary": _summaries,
     "because": _because,
     "diagnostics": _diagnostics,
+    "entropy": _entropy,
     "links": _links,
     "condensed": lambda shown: not shown.trace.whole,
     "long_view": _long_view,
@@ -265,5 +285,6 @@ KEYS: dict[str, Callable[[Shown], object]] = {
     "heads": _heads,
     "notes": lambda shown: list(shown.trace.notes),
 }
+NAMED = ("entropy",)  # which a record has where they are named
 OF_WEIGHTS = ("layer_output",)  # which a pretrained model's trace has where its weights are kept
 OF_STEPS = ("x_query", "x_key", "words_query", "words_key", "encodings_query", "encodings_key", "W_o", "b_o")

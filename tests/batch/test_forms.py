@@ -17,7 +17,7 @@ from pyarrow import parquet  # noqa: E402  # after the library is known to be th
 LINES = ["She likes coffee", "The cat sat on the mat", "dog", "wörld 😀 [red] zzxq"]
 COLUMNS = (
     *("query_tokens", "key_tokens", "query_ids", "key_ids", "unknown", "dropped"),
-    *("mask_name", "head", "weights", "output", "summary", "links", "notes"),
+    *("mask_name", "head", "weights", "output", "summary", "diagnostics", "links", "heads", "notes"),
 )
 
 

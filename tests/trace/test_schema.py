@@ -531,8 +531,8 @@ def test_a_record_holds_no_key_that_the_schema_does_not_describe():
         same_keys(record[name], name)
     same_keys(record["summary"][0], "summary")
     for made in (record, printed("explain", "she likes coffee")):
-        same_keys({*made, "mask_views"}, "trace")
-        same_keys(made["heads"][0], "head")
+        same_keys({*made, "mask_views", "entropy"}, "trace")
+        same_keys({*made["heads"][0], "links"}, "head")
     same_keys(made["learned"], "learned")
     same_keys(made["output_words"][0][0], "neighbour")
     score = ("learn", "score", "roles", "treebank.conllu")
@@ -542,7 +542,7 @@ def test_a_record_holds_no_key_that_the_schema_does_not_describe():
     one_head = DEFS["score"]["properties"]["heads"]["items"]["properties"]
     assert {*one_head} == set.intersection(*(set(head) for head in record["heads"]))
     record = printed("lookup", "colour", "color=black", "hue=red", "--steps")
-    assert {*record, "mask_views"} == {*DEFS["trace"]["properties"], *DEFS["lookup"]["properties"]}
+    assert {*record, "mask_views", "entropy"} == {*DEFS["trace"]["properties"], *DEFS["lookup"]["properties"]}
     for part in ("shares", "temperatures"):
         assert set(record[part][0]) == set(DEFS["lookup"]["properties"][part]["items"]["properties"])
     assert set(record["nearest"]) == set(DEFS["lookup"]["properties"]["nearest"]["properties"])

@@ -18,16 +18,17 @@ from attn_cli.io.progress import Progress
 from attn_cli.render.result import OF_RECORD
 from attn_cli.settings.declare import ATTENTION, OUTPUT
 from attn_cli.settings.output import ALL_KEYS, View
-from attn_cli.settings.settings import Settings
+from attn_cli.settings.settings import ALL, Settings
 
 if TYPE_CHECKING:
     from attn_cli.batch.folder import Folder
     from attn_cli.batch.lines import Job
     from attn_cli.batch.run import Engine, LinesReport
     from attn_cli.batch.storage import Input
-    from attn_cli.settings.output import Keys
 
 DEFAULT_FIELDS = "query_tokens,key_tokens,weights,summary"
+OF_HEADS = ",heads.layer,heads.name,heads.weights"  # of several
+SEPARATED = ("csv", "tsv")  # forms that hold links alone
 DASK = "dask"
 CONNECT_TIMEOUT = 30.0  # seconds to wait for a scheduler
 SHORTEST, LONGEST = 0.1, 86_400
@@ -35,7 +36,7 @@ MOST_WORKERS = 256
 FILES_HELP = "A text a line: plain, .gz or .xz, or a URL; - is standard input."
 KIND_HELP = "Which attention; for cross a line is TEXT, a tab, CONTEXT."
 GOING_HELP = "Write an error object for a bad line, and go on."
-FORM_HELP = "JSON Lines, or for a file: jsonl.gz, jsonl.zst, parquet, arrow, or npz (into a folder)."
+FORM_HELP = "jsonl, csv or tsv, or for a file: jsonl.gz, jsonl.zst, parquet, arrow, or npz (into a folder)."
 WORKERS_HELP = "Processes that compute; the output does not depend on it.  [default: one per processor]"
 ENGINE_HELP = "What computes the parts of -o DIR/: this program, or Dask."
 ADDRESS_HELP = "Address of a Dask scheduler, as tcp://host:8786.  [default: start a local cluster]"
@@ -66,7 +67,7 @@ class Asked(NamedTuple):
         return self.output.endswith(("/", os.sep)) or os.path.isdir(self.output)
 
 
-@takes("TOKENS VECTORS MODEL COMPUTED PLACED ROWS next next_at output steps by_hand")
+@takes("TOKENS VECTORS MODEL COMPUTED PLACED ROWS next next_at output tidy steps by_hand")
 def batch(
     files: list[str] | None = argument("[FILE]...", FILES_HELP, default=None),
     kind: Kind = own("", KIND_HELP, ATTENTION, default="self"),
@@ -92,13 +93,19 @@ def batch(
     files = files or []
     if files in ([], ["-"]) and (sys.stdin is None or (not files and sys.stdin.isatty())):
         raise NoText("batch")
+    chosen = fields
     if fields is None:  # all with --steps; links, not weights, with --top
-        usual = DEFAULT_FIELDS if settings.top is None else DEFAULT_FIELDS.replace("weights", "links")
+        usual = DEFAULT_FIELDS + OF_HEADS * (ALL in (settings.head, settings.layer))
+        usual = usual if settings.top is None else usual.replace("weights", "links")
         fields = ALL_KEYS if view.steps else usual
     view = replace(view, fields=fields)
     output = "" if view.to_standard_output else str(view.output)
     asked = Asked(files, kind, written_as, workers, engine, scheduler, connect_timeout, force, output)
     form = _form(view, asked)
+    view = replace(view, tidy=view.tidy or form in SEPARATED)
+    hint = "Leave it out: a table of links always has the same columns."
+    for name, is_given in (("--fields", chosen is not None), ("--steps", view.steps)):
+        _refuse(view.tidy and is_given, f"{name} does not apply to rows of links.", hint, name)
     _check(asked, settings)
     lines, refused = _run(asked, settings, view, form, keep_going)
     if refused:
@@ -137,12 +144,21 @@ def _form(view: View, asked: Asked) -> str:
     _refuse(FORMS[form].is_whole and not is_folder, said, "Give a folder: -o DIR/", "--output")
     is_terminal = sys.stdout is not None and sys.stdout.isatty()
     hint = f"Write it to a file: -o records.{form}"
-    _refuse(form != "jsonl" and not output and is_terminal, f"-f {form} is not text.", hint, "--format")
+    _refuse(
+        not FORMS[form].is_text and not output and is_terminal, f"-f {form} is not text.", hint, "--format"
+    )
+    tables = ", ".join(name for name, one in FORMS.items() if one.is_table)
+    _refuse(
+        view.tidy and not FORMS[form].is_table,
+        "--tidy requires a table.",
+        f"Give a file, or -f: {tables}.",
+        "--tidy",
+    )
     for file in asked.files or ("-",):
         is_same = os.path.exists(file) and os.path.exists(output) and os.path.samefile(file, output)
         said = f"{visible(file)} is the file that is read: it would be replaced."
         _refuse(is_same, said, "Write to another.", "--output")
-    check_fields(replace(view, format="jsonl"), asked.kind)
+    check_fields(replace(view, format="jsonl", tidy=False), asked.kind)
     return form
 
 
@@ -203,15 +219,17 @@ def _job(kind: str, settings: Settings, view: View, form: str, keep_going: bool,
     from attn_cli.batch.lines import Job
     from attn_cli.render.result import keys_in, needs_weights
     from attn_cli.settings.output import names_of
-    from attn_cli.trace.trace import KEYS, OF_STEPS
 
-    chosen = keys_in(view, kind)
-    every: Keys = {key: None for key in KEYS if view.steps or key not in OF_STEPS}
-    keys = keys_of_form(form, every if chosen is None else chosen, chosen is None)
+    if view.tidy:
+        from attn_cli.batch.links import keys_of_links
+
+        keys = keys_of_links(settings)
+    else:
+        keys = (*names_of(keys_of_form(form, keys_in(view, kind), view.steps)),)
     ascii_only = not view.terminal().unicode
     keep_weights = needs_weights(view, kind)
     return Job(
-        kind, settings, (*names_of(keys),), view.steps, keep_going, form, ascii_only, keep_weights, is_whole
+        kind, settings, keys, view.steps, keep_going, form, view.tidy, ascii_only, keep_weights, is_whole
     )
 
 

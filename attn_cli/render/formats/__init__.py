@@ -47,6 +47,7 @@ class Format(NamedTuple):
     also: tuple[str, ...] = ()
     is_screen: bool = False  # for people at a terminal; the other formats are for files and programs
     is_typed: bool = True  # whether -f names it
+    is_tidy: bool = False  # whether it has a row a link, always or with --tidy
     not_on_terminal: tuple[str, ...] = ()  # the message, and the hint, where it would go to a terminal
     settings: Callable[[Settings, View], Settings] = unchanged  # what it needs; refuses what it cannot be of
 
@@ -54,7 +55,19 @@ class Format(NamedTuple):
 FORMATS: dict[str, Format] = {}
 _DOCUMENTS = ("markdown", "latex", "html", "svg")
 _CODE = ("code:numpy", "code:torch", "code:keras")
-IN_ORDER = ("table", "bars", "json", "jsonl", "csv", "tsv", *_DOCUMENTS, "npy", "page", *_CODE)  # in --help
+IN_ORDER = (
+    "table",
+    "bars",
+    "json",
+    "jsonl",
+    "csv",
+    "tsv",
+    *_DOCUMENTS,
+    "npy",
+    "parquet",
+    "page",
+    *_CODE,
+)  # in --help
 DRAWN = (".svg", ".html", ".htm")  # files into which tables and bars are drawn
 NEUTRAL = (".txt", "")  # such a file may hold any format; so may one whose suffix says nothing to attn
 FOREIGN = (".jpg", ".jpeg", ".gif", ".npz")  # files that attn does not write

@@ -43,21 +43,13 @@ def csv(result: Result, view: View, terminal: Terminal) -> Written:
     import csv
     import io
 
+    from attn_cli.inputs.csv_matrix import as_cell
+
     out = io.StringIO()
-    rows = ([_cell(value) for value in row] for row in result.rows(view))
+    rows = ([as_cell(value) for value in row] for row in result.rows(view))
     csv.writer(out, delimiter="\t" if view.format == "tsv" else ",", lineterminator="\n").writerows(rows)
     alone = [f"csv and tsv hold {STEPS_ELSEWHERE}"] if result.has_steps(view) else []
     return Written(out.getvalue(), [*result.remarks, *alone])
-
-
-def _cell(value: object) -> object:
-    """Return text as a cell that nothing obeys: control characters spelled out, and no formula."""
-    if not isinstance(value, str):
-        return value
-    from attn_cli.inputs.csv_matrix import FORMULA_STARTS
-    from attn_cli.io.escape import visible
-
-    return ("'" if value[:1] in FORMULA_STARTS else "") + visible(value)
 
 
 def npy(result: Result, view: View, terminal: Terminal) -> Written:
@@ -117,7 +109,7 @@ def npy_parts(trace: Trace) -> Iterator[memoryview]:
 
 FORMATS["json"] = Format("record", json, (".json",))
 FORMATS["jsonl"] = Format("record", jsonl, (".jsonl",), also=(".json",))  # one line of JSON is JSON
-FORMATS["csv"] = Format("rows", csv, (".csv",))
-FORMATS["tsv"] = Format("rows", csv, (".tsv",))
+FORMATS["csv"] = Format("rows", csv, (".csv",), is_tidy=True)
+FORMATS["tsv"] = Format("rows", csv, (".tsv",), is_tidy=True)
 NOT_TEXT = ("-f npy is not text.", "Write it to a file: -o weights.npy")
 FORMATS["npy"] = Format("trace", npy, (".npy",), not_on_terminal=NOT_TEXT, settings=check_npy)
