@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from attn_cli.errors import UsageError
+from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.io.progress import OnPart
 from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import find_rows
-from attn_cli.teach.compare import Comparison, Swap, between, check_one_head
+from attn_cli.teach.compare import TEXT, Comparison, Swap, between, check_one_head
 from attn_cli.text.tokenize import tokenize
 from attn_cli.trace.trace import Trace
 
@@ -71,6 +72,8 @@ def swap(
     """
     check_one_head(settings)
     texts = [text] if context is None else [text, context]
+    if settings.model is not None:
+        return _swap_in_model(kind, texts, settings, swaps, report)
     sides = [tokenize(side, settings.tokenizer, settings.keep_punctuation).tokens for side in texts]
     swapped, done = _swapped(sides, swaps, settings)
     before = trace_text(kind, text, context, settings, report)
@@ -85,7 +88,36 @@ def swap(
     after = replace(after, focus=before.focus, settings=settings, dropped=before.dropped)
     space = "" if settings.tokenizer == "characters" else " "
     values = tuple(space.join(words[0]) for words in (sides, swapped))
-    return between("text", values, (before, after), swaps=tuple(done))
+    return between(TEXT, values, (before, after), swaps=tuple(done))
+
+
+def _swap_in_model(
+    kind: str, texts: Sequence[str], settings: Settings, swaps: Sequence[Swap], report: OnPart | None
+) -> Comparison:
+    """Swap words in the texts themselves, which a model on disk cuts its own way, and compare token by token."""
+    new = {one.old.casefold(): one.new for one in swaps}
+    word = re.compile("|".join(rf"(?<!\w){re.escape(one.old)}(?!\w)" for one in swaps), re.IGNORECASE)
+    met = {match.casefold() for text in texts for match in word.findall(text)}
+    for one in swaps:
+        if one.old.casefold() not in met:
+            near = did_you_mean(one.old, [part for text in texts for part in text.split()][:2000])
+            said = f"There is no word {visible(one.old[:60])!r} to replace."
+            raise UsageError(said, f"{near}Give a word of the text.", OPTION)
+    swapped = [word.sub(lambda match: new[match.group().casefold()], text) for text in texts]
+    before = trace_text(kind, texts[0], texts[1] if texts[1:] else None, settings, report)
+    other = replace(settings, query=None)
+    after = trace_text(kind, swapped[0], swapped[1] if swapped[1:] else None, other, report)
+    pairs = [(before.query_tokens, after.query_tokens), (before.key_tokens, after.key_tokens)]
+    for old_tokens, new_tokens in pairs:
+        if len(old_tokens) != len(new_tokens):
+            raise UsageError(
+                f"The model cuts the texts into {len(old_tokens)} and {len(new_tokens)} tokens: no cell has its match.",
+                "Swap words of as many tokens, or put both texts side by side: attn compare TEXT --with TEXT -m DIR.",
+                OPTION,
+            )
+    done = {Swap(*both): None for sides in pairs for both in zip(*sides, strict=True) if len({*both}) > 1}
+    after = replace(after, focus=before.focus, settings=settings, dropped=before.dropped)
+    return between(TEXT, (texts[0], swapped[0]), (before, after), swaps=tuple(done))
 
 
 def _swapped(

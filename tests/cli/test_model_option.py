@@ -114,6 +114,27 @@ def test_settings_are_compared_and_lines_of_a_file_computed(folder, at):
         np.testing.assert_allclose(json.loads(line)["weights"], alone, atol=FLOAT32)
 
 
+@pytest.mark.parametrize(("swaps", "other"), [(["CAT=the"], "the the"), (["the=cat", "cat=the"], "cat the")])
+def test_words_are_swapped_as_in_a_text_that_has_the_others(swaps, other, folders):
+    options = ["-m", folders[1], "--head", "1"]
+    given = [part for one in swaps for part in ("--swap", one)]
+    ran = here("explain", "the cat", *options, *given, "-f", "json")
+    assert ran.code == 0, ran.err
+    found = json.loads(ran.out)
+    for record, text in zip(found["records"], ("the cat", other), strict=True):
+        np.testing.assert_allclose(record["weights"], weights("self", text, *options), atol=FLOAT32)
+    assert {(one["old"], one["new"]) for one in found["swap"]["words"]} == {
+        tuple(one.lower().split("=")) for one in swaps
+    }
+    assert here("explain", "the cat", *options, *given).code == 0
+
+
+def test_two_texts_of_a_model_stand_beside_each_other(folders):
+    ran = here("compare", "the cat", "--with", "the cats", "-m", folders[1], "-f", "json")
+    for record, text in zip(json.loads(ran.out)["records"], ("the cat", "the cats"), strict=True):
+        np.testing.assert_allclose(record["weights"], weights("self", text, "-m", folders[1]), atol=FLOAT32)
+
+
 def test_an_encoder_s_mask_is_tried_in_every_command(folders):
     bert = folders[1]
     expected = weights("self", "the cat", "-m", bert, "--mask", "causal")
@@ -157,7 +178,9 @@ SAID = """
     self dabca -m GPT2/model.safetensors => 66 Give its folder:
     heads dabca -m GPT2 --context ab => 2 attn heads TEXT -m DIR
     self dabca -m GPT2 --head x => 2 head; Heads are 0, 1, mean, all and rollout.
-    self dabca -m no-such-folder => 65 no-such-folder | explain dabca -m GPT2 --swap a=b => 2 --model
+    self dabca -m no-such-folder => 65 no-such-folder
+    explain dabca -m GPT2 --swap a=b => 2 There is no word 'a' to replace.
+    explain "the cat" -m BERT --swap cat=cats => 2 into 4 and 5 tokens; attn compare TEXT --with TEXT -m DIR
     self dabca -m GPT2 --layer 7 => 2 layer 7
     explain dabca -m GPT2 --layer all --head 0 => This is head 0 of layer 1.
     explain dabca -m GPT2 --layer all --head all => This is head 0 of layer 1.

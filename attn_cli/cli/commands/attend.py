@@ -111,7 +111,7 @@ def _swap(
     view: View,
 ) -> None:
     view = choose(view, {"blocks", "bars", "record", "rows"}, "--swap", "compare")
-    for option, value in (others | {"--versus": settings.versus, "--model": settings.model}).items():
+    for option, value in (others | {"--versus": settings.versus}).items():
         if value:
             said = f"--swap has a screen of its own, without {option}."
             raise UsageError(said, f"Leave out {option}.", option)
