@@ -53,13 +53,14 @@ def page(of: Page, look: str = "") -> str:
 
 
 def _about_bytes(made: dict[str, Any]) -> list[str]:
-    """Return the note on heads that are held as 8-bit weights, if some are."""
+    """Return the note on heads that are held as rounded weights, if some are."""
     heads = [(layer["number"], head) for layer in made["layers"] for head in layer["heads"]]
     full = [f"{number}/{head['name']}" for number, head in heads if "tops" not in head]
     if len(full) == len(heads):
         return []
+    step = min(head["levels"] for _, head in heads if "levels" in head)
     held = f"in full: {', '.join(full)}" if full else "none is held in full"
     return [
-        f"{len(heads) - len(full)} of {len(heads)} heads are held as 8-bit weights, right to 0.002 of the largest in "
-        f"their row; {held} (--exact)."
+        f"{len(heads) - len(full)} of {len(heads)} heads are held as rounded weights, right to {0.5 / step:.3f} of "
+        f"the largest in their row; {held} (--exact)."
     ]

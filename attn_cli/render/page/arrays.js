@@ -28,6 +28,17 @@ export function numbers(stored) {
   return kept.get(stored.id);
 }
 
+/** Unpack those of some stored arrays that are packed, so that `numbers` has them. */
+export async function unpack(arrays) {
+  await Promise.all(packed(arrays).map(async ({ id, type }) => {
+    const stream = new Blob([bytesOf(id)]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+    kept.set(id, READERS[type](new Uint8Array(await new Response(stream).arrayBuffer())));
+  }));
+}
+
+/** Return those of some stored arrays that have to be unpacked first. */
+export const packed = (arrays) => arrays.filter((one) => one?.packed && !kept.has(one.id));
+
 /** Return a stored array as a matrix: a row of numbers where it has one axis; null for null. */
 export function stored(one) {
   if (!one) return null;

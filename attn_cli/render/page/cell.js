@@ -50,8 +50,9 @@ function because(result, row, column) {
 function why(result) {
   if (state.head === "mean") return "The mean of the heads has weights but no scores of its own.";
   const came = record.scored ? "" : "The weights were given without scores. ";
-  if (headNamed(state.head).weights.type !== "u8") return came;
-  return `${came}${visible(state.head)} is here as 8-bit weights, right to ${plain(1 / 510, 3)} of the largest in their row; --exact of attn page puts a head's full numbers in.`;
+  const { levels } = headNamed(state.head);
+  if (!levels) return came;
+  return `${came}${visible(state.head)} is here as rounded weights, right to ${plain(0.5 / levels, 3)} of the largest in their row; --exact of attn page puts a head's full numbers in.`;
 }
 
 function line(name, value, id) {

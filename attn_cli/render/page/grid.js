@@ -25,9 +25,9 @@ function tile(head, at) {
 }
 
 /** Open a head: the overview gives way to its matrix. */
-function open(at, head) {
+async function open(at, head) {
   const wasOverview = state.overview;
-  change({ layer: at, head, linked: [], column: null, overview: false });
+  await change({ layer: at, head, linked: [], column: null, overview: false });
   if (wasOverview) show("#words [tabindex='0']");
 }
 

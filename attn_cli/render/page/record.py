@@ -13,7 +13,7 @@ from attn_cli.core.scores import SCORES
 from attn_cli.errors import InputError, UsageError
 from attn_cli.pipeline.for_page import why_not_typed
 from attn_cli.render.page.script import Numbers, Stored
-from attn_cli.render.palette import DIVERGING_DARK, NIGHT, PAPER, between, ramp
+from attn_cli.render.palette import DIVERGING_DARK, NIGHT, PAPER, SHADES, between, ramp
 from attn_cli.render.views.step_sentences import repeats_x, source, walk_facts
 from attn_cli.render.views.wording import kind_of
 from attn_cli.settings.declare import as_typed
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 MOST_EDITED = 150  # numbers of a matrix that can be typed over
 MOST_TYPED = 60  # words of a sentence that is typed in
 SMALL_MAP = 16
+# Steps from 0 to a row's largest weight, in pages of at most so many weights: what is drawn has SHADES shades.
+STEPS_OF_ROUNDED = ((500_000, 255), (2_000_000, SHADES - 1), (float("inf"), SHADES // 2 - 1))
 STEP_KEYS = ("name", "title", "formula", "sentence", "alone")
 SENT_FACTS = ("numbering", "projection", "position", "weights", "apply_q", "apply_k", "apply_v")
 
@@ -170,21 +172,27 @@ def _layer(trace: Trace, page: Page, place: int, numbers: Numbers) -> dict[str, 
         [M for M in (head.q, head.k, head.v) if M is not None] or [head.weights] for head in trace.heads
     ]
     size = sum(M.size for arrays in made_of for M in arrays)
-    is_small = size * page.n_layers <= page.most_exact
+    is_open = place == page.shown
+    # A typed sentence needs the matrices of every head, whatever their number.
+    is_small = page.words is not None or size * page.n_layers <= page.most_exact
+    cells = page.n_layers * sum(head.weights.size for head in trace.heads)
+    levels = next(levels for most, levels in STEPS_OF_ROUNDED if cells <= most)
     number = trace.projection.layer or 0
     roles = _roles(trace) if page.n_layers > 1 else {}
     made = []
     for head in trace.heads:
         is_asked = bool({head.name, f"{number}/{head.name}"} & {*page.exact})
-        is_shown = place == page.shown and head.name == trace.shown.name
-        exact = is_small or is_asked or (is_shown and not page.exact)
+        is_first = is_open and (size <= page.most_exact or head.name == trace.shown.name)
+        exact = is_small or is_asked or (is_first and not page.exact)
         about = {"name": head.name, "about": page.about.get(head.name, ""), "role": roles.get(head.name, "")}
-        made.append(about | _head(trace, head, numbers, exact, page.words is not None and head.W is not None))
+        made.append(about | _head(trace, head, numbers, levels if not exact else 0, page.words is not None))
+    hold = numbers.add if is_small else numbers.add_half if is_open else lambda _: None
     apart = trace.has_second_input and trace.x_key is not None
     return {
         "number": number,
-        "x": numbers.add(trace.x_query),
-        "xKey": numbers.add(trace.x_key) if apart else None,
+        "x": hold(trace.x_query),
+        "xKey": hold(trace.x_key) if apart else None,
+        "rounded": not is_small,
         "allowed": None if trace.mask is None or page.n_layers == 1 else numbers.add_bytes(trace.mask),
         "heads": made,
     }
@@ -203,13 +211,13 @@ def _roles(trace: Trace) -> dict[str, str]:
     return found
 
 
-def _head(trace: Trace, head: Head, numbers: Numbers, exact: bool, with_weights: bool) -> dict[str, object]:
-    """Return a head: q, k and v, or what makes them; or its weights alone."""
+def _head(trace: Trace, head: Head, numbers: Numbers, levels: int, with_weights: bool) -> dict[str, object]:
+    """Return a head: q, k and v, or what makes them; or, with `levels`, its weights alone, rounded to that many."""
     made: dict[str, object] = {}
     if len(head.weights.ravel()) > 64 * 64:
         made["thumb"] = _thumb(head.weights, numbers)
-    if not exact:
-        return made | numbers.add_coarse(head.weights)
+    if levels:
+        return made | numbers.add_coarse(head.weights, levels)
     if head.q is None or head.v is None or not trace.is_scored or trace.score not in SCORES:
         return made | {"weights": numbers.add(head.weights)}
     made |= {"scale": head.scale, "softcap": head.softcap}
@@ -217,7 +225,7 @@ def _head(trace: Trace, head: Head, numbers: Numbers, exact: bool, with_weights:
         made["allowed"] = numbers.add_bytes(head.mask.rows(trace.rows))
     for name in ROTATED if head.rotated is not None else ():
         made[name] = numbers.add(getattr(head, name))
-    if with_weights:
+    if with_weights and head.W is not None:
         return made | _weights(head, numbers) | _position(head, numbers, True)
     return made | {name: numbers.add(getattr(head, name)) for name in "qkv"} | _position(head, numbers, False)
 

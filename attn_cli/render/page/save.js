@@ -28,6 +28,7 @@ function headRecord(name) {
 /** Return the view as JSON of the schema attn/1, as `attn show` reads it. */
 export function dataRecord() {
   const result = shown();
+  const isRounded = layer().rounded && !typed(); // X is here to be drawn alone
   const heads = layer().heads.filter((head) => isExact(head) || !record.scored).map((head) => headRecord(head.name));
   return {
     schema: "attn/1", kind: record.kind, query_tokens: queries(), key_tokens: keys(), query_ids: record.apart ? null : ids(), key_ids: record.apart ? null : ids(),
@@ -37,7 +38,7 @@ export function dataRecord() {
     score: record.scored ? state.score : null, scale: result.scale ?? (record.scored ? headScale() : null), temperature: record.scored ? state.temperature : null,
     mask: maskLists(result), mask_name: maskLabel(), mask_convention: "true = may attend", head: state.head,
     weights: lists(result.weights), output: lists(result.output ?? null), condensed: false,
-    x_query: lists(inputs()), x_key: lists(inputs(true)), heads, notes: ["Saved from a page of attn."],
+    x_query: isRounded ? null : lists(inputs()), x_key: isRounded ? null : lists(inputs(true)), heads, notes: ["Saved from a page of attn."],
   };
 }
 

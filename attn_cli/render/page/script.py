@@ -8,6 +8,7 @@ from functools import cache
 from hashlib import sha256
 from json import dumps
 from pathlib import Path
+from zlib import MAX_WBITS, compress
 
 import numpy as np
 
@@ -89,6 +90,7 @@ def policy(script: str, style: str) -> str:
 
 Stored = dict[str, object]  # where an array lies in the page, its type and its shape
 REST = 2.0**24
+LEAST_PACKED = 4096  # bytes: what is smaller is drawn at once, in the overview
 
 
 class Numbers:
@@ -118,19 +120,35 @@ class Numbers:
             return self._hold("f64", full.tobytes(), full.shape)
         return self._hold("f48", head.tobytes() + rest.tobytes(), full.shape)
 
+    def add_half(self, array: Array | None) -> Stored | None:
+        """Hold an array that is only drawn as float16, or as float32 where that is too small."""
+        if array is None:
+            return None
+        with np.errstate(over="ignore", under="ignore"):
+            half = array.astype("<f2")
+        if np.isfinite(half).all():
+            return self._hold("f16", half.tobytes(), array.shape)
+        return self.add(array.astype("<f4"))
+
     def add_bytes(self, array: Array | Bools) -> Stored:
         """Hold an array of whole numbers from 0 to 255."""
         return self._hold("u8", array.astype(np.uint8).tobytes(), array.shape)
 
-    def add_coarse(self, weights: Array) -> dict[str, Stored | None]:
-        """Hold weights (n_q, n_k) as 8-bit shares of the largest in their row, and those."""
+    def add_coarse(self, weights: Array, levels: int) -> dict[str, object]:
+        """Hold weights (n_q, n_k) as shares of the largest in their row, in so many steps, and those."""
         tops = weights.max(axis=1, keepdims=True)
-        shares = np.rint(weights / np.where(tops == 0, 1, tops) * 255)
-        return {"weights": self.add_bytes(shares), "tops": self.add(tops.astype("<f4"))}
+        shares = np.rint(weights / np.where(tops == 0, 1, tops) * levels)
+        return {"levels": levels, "weights": self.add_bytes(shares), "tops": self.add(tops.astype("<f4"))}
 
     def _hold(self, kind: str, data: bytes, shape: tuple[int, ...]) -> Stored:
         key = (kind, data)
+        packed = compress(data, 6, -MAX_WBITS) if kind == "u8" and len(data) > LEAST_PACKED else data
+        is_packed = len(packed) < len(data)
         if key not in self._known:
             self._known[key] = name = f"n{len(self._known)}"
-            self.elements.append(f'<script type="text/plain" id="{name}">{b64encode(data).decode()}</script>')
-        return {"id": self._known[key], "type": kind, "shape": list(shape)}
+            self.elements.append(
+                f'<script type="text/plain" id="{name}">{b64encode(packed).decode()}</script>'
+            )
+        return {"id": self._known[key], "type": kind, "shape": list(shape)} | (
+            {"packed": True} if is_packed else {}
+        )

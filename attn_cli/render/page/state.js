@@ -1,4 +1,5 @@
 // What the reader has chosen: one object. Views ask to be told when it changes, and a link holds all of it.
+import { packed, unpack } from "./arrays.js";
 import { ruleNamed } from "./core.js";
 import { tokenize } from "./tokenize.js";
 
@@ -34,12 +35,22 @@ export function listen(changed, selected = changed) {
   onSelect.push(selected);
 }
 
-/** Change some of what is chosen, and let all views show it; a text that the page does not take changes nothing else. */
+/** Change some of what is chosen, and let all views show it; a text that the page does not take changes nothing else.
+ *  A layer that is packed is unpacked first: then a promise of the change is returned. */
 export function change(parts) {
+  const missing = packed(arraysOf(parts.layer ?? state.layer));
+  if (missing.length) return unpack(missing).then(() => change(parts));
   const refused = typeof parts.text === "string" ? whyRefused(parts.text) : "";
   Object.assign(state, refused ? { refused } : { ...parts, refused });
   for (const tell of onChange) tell();
   remember();
+  return undefined;
+}
+
+/** Return the arrays that a layer is drawn from and that may be packed. */
+export function arraysOf(at) {
+  const { allowed, heads } = record.layers[at];
+  return [record.allowed, allowed, ...heads.flatMap((head) => [head.weights, head.allowed])];
 }
 
 /** Return why the page does not take a text, wherever it comes from; nothing where it does. */

@@ -89,9 +89,9 @@ function computed(head, at) {
 function given(head) {
   const n_k = keys().length;
   const { columns, rows, data } = stored(head.weights);
-  if (head.weights.type !== "u8") return matrix(rows, columns, data);
+  if (!head.levels) return matrix(rows, columns, data);
   const tops = numbers(head.tops);
-  return matrix(rows, columns, Float64Array.from(data, (x, at) => (x / 255) * tops[Math.floor(at / n_k)]));
+  return matrix(rows, columns, Float64Array.from(data, (x, at) => (x / head.levels) * tops[Math.floor(at / n_k)]));
 }
 
 function meanResult() {

@@ -65,10 +65,13 @@ function mark() {
     one.setAttribute("aria-pressed", String(i === row && !state.overview));
     one.tabIndex = i === row ? 0 : -1;
   });
+  const [area, chosen] = [$("words"), wordsOf(0)[row]];
+  if (!area.matches(":hover, :focus-within")) area.scrollTop = chosen.offsetTop - area.offsetTop - area.clientHeight / 2;
   drawArcs();
 }
 
 function drawArcs() {
+  if (!$("words").firstElementChild) return; // nothing is drawn yet
   const [area, names, words] = [$("type-form").getBoundingClientRect(), linkedHeads(), keyWords()];
   const { row } = place();
   const from = wordsOf(0)[row];

@@ -50,6 +50,29 @@ def test_weights_of_8_bits_are_right_to_half_a_step_of_the_largest_in_their_row(
         assert (np.abs(shares / 255 * tops - right.weights) <= tops * (0.5 / 255 + 1e-6)).all()
 
 
+def test_a_long_page_of_many_heads_is_small_and_each_is_right_to_a_step_when_it_is_opened(opened, tmp_path):
+    n, draw = 268, np.random.default_rng(0)
+    scores = draw.normal(0, 1.5, (6, 12, n, n)) + 5 * draw.binomial(
+        1, 0.03, (6, 12, 1, n)
+    )  # some keys draw all
+    exps = np.exp(scores)
+    weights = exps / exps.sum(axis=-1, keepdims=True)
+    np.savez(tmp_path / "w.npz", attentions=weights.astype(np.float32))
+    path = write_page(tmp_path, "show", str(tmp_path / "w.npz"), "-f", "page")
+    assert path.stat().st_size < 2_000_000
+    opened.go(path)
+    opened.page.evaluate(SAVED)
+    for layer, head in ((3, 7), (0, 0), (5, 0)):  # the last is the one that is held in full
+        opened.page.locator("#grid button").nth(12 * layer + head).click()
+        opened.page.wait_for_function(
+            "at => document.getElementById('layer-choice').value === at", arg=str(layer)
+        )
+        found, right = np.array(saved(opened)["weights"]), weights[layer, head]
+        within = right.max(axis=1, keepdims=True) * (0.5 / 31 + 1e-6) if layer < 5 else 1e-6
+        assert (np.abs(found - right) <= within).all()
+    assert "71 of 72 heads are held as rounded weights, right to 0.016 of" in opened.page.inner_text("footer")
+
+
 def close(found: object, expected: object) -> bool:
     one, other = (np.array(x, dtype=float) for x in (found, expected))  # None becomes NaN
     return one.shape == other.shape and np.allclose(one, other, rtol=1e-6, atol=1e-6, equal_nan=True)
