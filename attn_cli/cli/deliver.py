@@ -127,9 +127,12 @@ def deliver(result: Result, view: View, pause: bool = False) -> None:
     elif isinstance(data, str) and view.to_standard_output:
         put_plain(data)
     else:
+        is_said = view.to_ordinary_file and sys.stderr is not None and sys.stderr.isatty()
         with byte_stream(view) as stream:
             for part in [data.encode("utf-8", "backslashreplace")] if isinstance(data, str) else data:
                 stream.write(part)
+        if is_said:
+            say(f"attn: wrote {visible(str(view.output))}.")
     for line in remarks:
         say(f"attn: {line}")
 

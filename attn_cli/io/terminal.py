@@ -34,6 +34,11 @@ class Terminal(NamedTuple):
         """Whether block and box characters can be written."""
         return _encodes(self.encoding, "▁█–…×√→")
 
+    @property
+    def has_halves(self) -> bool:
+        """Whether the upper and the lower half of a cell can have a colour each."""
+        return self.colors > 0 and self.unicode and not self.is_picture
+
     def text(self, text: str) -> str:
         """Return `text` inert and encodable: what cannot be written is spelled out."""
         shown = visible(text)

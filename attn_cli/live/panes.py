@@ -133,7 +133,7 @@ def _map_size(heads: int, n_q: int, n_k: int, paper: Paper) -> tuple[int, int]:
     best = (1, 1)
     for across in range(1, heads + 1):
         down = -(-heads // across)
-        rows = min(n_q, max(1, (paper.height - 2) // down - 2))
+        rows = min(n_q, max(1, ((paper.height - 2) // down - 2) * (1 + paper.terminal.has_halves)))
         columns = min(n_k, max(1, (paper.width - 1) // across - 1))
         if rows * columns > best[0] * best[1]:
             best = rows, columns

@@ -13,7 +13,7 @@ from attn_cli.live.panes import LONG_PANES, Pane, Paper, given_pane, row_pane, w
 from attn_cli.render.blocks import Say
 from attn_cli.render.numbers import plain
 from attn_cli.render.screen.text import abreast, cells, filled, fitted, listed, words
-from attn_cli.render.views.wording import short
+from attn_cli.render.views.wording import of_layers, short
 from attn_cli.trace.trace import Trace
 
 WIDE = 120  # columns from which panes stand side by side
@@ -137,7 +137,7 @@ def _told(state: State, seen: Seen, terminal: Terminal, room: int) -> Iterator[P
     count, layer = seen.source.layers(trace), trace.projection.layer
     yield Part(_head(state, trace, room), "bold", Hit("head"))
     if layer is not None and count > 1:
-        yield Part(f"layer {layer}" + f" of {count}" * is_long, "bold", Hit("layer"))
+        yield Part(f"layer {layer}" + of_layers(count) * is_long, "bold", Hit("layer"))
     yield Part(f"mask {_mask(trace)}", "bold", Hit("mask"))
     if not trace.is_scored:
         yield Part("weights as given", "bold")

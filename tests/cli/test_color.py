@@ -72,6 +72,12 @@ def test_a_file_gets_colour_only_by_the_flag(tmp_path):
         assert ("\x1b[" in (tmp_path / name).read_text()) is expected
 
 
+def test_on_a_terminal_a_file_that_was_written_is_named(tmp_path):
+    name = str(tmp_path / "a.svg")
+    assert " ".join(terminal("self", FOX, "-o", name).out.split()).endswith(f"wrote {name}.")
+    assert here("self", FOX, "-o", name).err == ""
+
+
 def test_machine_formats_and_help_are_never_coloured():
     for name in ("json", "jsonl", "csv", "tsv", "markdown"):
         assert "\x1b" not in here("self", FOX, "-f", name, "--color", "always").out

@@ -44,6 +44,12 @@ def test_the_commands_show_what_the_model_computes(command, folder):
         np.testing.assert_allclose(found, expected, atol=FLOAT32)
 
 
+def test_what_is_shared_has_the_name_of_the_model_and_not_where_it_lies(folder):
+    for form in ("json", "table", "html"):
+        ran = here("self", TEXT, "-m", folder, "-f", form)
+        assert ran.code == 0 and "gpt2" in ran.out and folder not in ran.out
+
+
 def test_a_variable_names_it_too_and_the_library_takes_it(folder):
     expected = weights("self", TEXT, "-m", folder)
     np.testing.assert_allclose(weights("self", TEXT, env={"ATTN_MODEL": folder}), expected, atol=FLOAT32)

@@ -162,7 +162,7 @@ def test_the_status_counts_heads_and_layers_where_there_are_several():
         assert f"head {names[1]} (2 of {len(names)})" in stage.text()
 
     async def several(stage):
-        assert "layer 4 of 5" in stage.text() and "l layer" in stage.text()
+        assert "layer 4 of 0 to 4" in stage.text() and "l layer" in stage.text()
 
     play(one, size=(100, 24))
     play(several, made(settings=Settings(projection="roles-deep")), size=(120, 24))

@@ -22,7 +22,7 @@ REVISION = re.compile(r"[0-9a-f]{40}")
 class OpenModel(NamedTuple):
     """A pretrained model whose files are open, and its tokenizer."""
 
-    name: str  # as notes show it
+    name: str  # as notes show it: of a folder, its last part
     checkpoint: Checkpoint
     encoder: TextEncoder
 
@@ -32,7 +32,8 @@ def open_model(model: str) -> Iterator[OpenModel]:
     """Open the model in a folder, or in the local Hugging Face cache."""
     folder = find_folder(model)
     with Checkpoint(folder) as checkpoint:
-        yield OpenModel(visible(model), checkpoint, TextEncoder(folder, checkpoint.model.family))
+        name = os.path.basename(os.path.abspath(folder)) if folder == model else model
+        yield OpenModel(visible(name), checkpoint, TextEncoder(folder, checkpoint.model.family))
 
 
 def find_folder(model: str) -> str:

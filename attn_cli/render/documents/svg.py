@@ -22,10 +22,11 @@ from attn_cli.render.screen.text import LEFTWARD, cells
 from attn_cli.settings.output import View
 
 CELL, LINE, SIZE, BASE, EDGE = 12, 24, 20, 17, 24  # pixels: a cell's width and height, the font, its baseline
-UP = "▁▂▃▄▅▆▇█"
+UP, UPPER = "▁▂▃▄▅▆▇█", "▀"
 ALONG = "▏▎▍▌▋▊▉█"
+_BLOCKS = f"{UP}{UPPER}{ALONG}"
 _RUNS = re.compile(
-    rf"(?P<block>([{UP}{ALONG}])\2*)|(?P<gap> {{2,}})|(?P<text>[{LEFTWARD}]+|(?:(?! {{2,}})[^{UP}{ALONG}{LEFTWARD}])+)"
+    rf"(?P<block>([{_BLOCKS}])\2*)|(?P<gap> {{2,}})|(?P<text>[{LEFTWARD}]+|(?:(?! {{2,}})[^{_BLOCKS}{LEFTWARD}])+)"
 )
 
 
@@ -72,7 +73,7 @@ def _line(line: Line, top: int, plain: str, paper: str) -> Iterator[str]:
             place = at + cells(text[: match.start()])
             if match["text"]:
                 yield from _text(match[0], place, top, style, ink)
-            elif match["block"] and not back:  # on a shade, the shade says it
+            elif match["block"] and (not back or match[0][0] == UPPER):  # on a shade, the shade says it
                 yield from _block(match[0], EDGE + place * CELL, top, ink or plain)
         at += wide
 
@@ -88,6 +89,9 @@ def _rect(x: float, y: float, width: float, height: float, fill: str) -> str:
 
 def _block(marks: str, x: int, top: int, fill: str) -> Iterator[str]:
     """Yield a run of equal block characters as a rectangle: eighths of a cell's height, or of its width."""
+    if marks[0] == UPPER:
+        yield _rect(x, top, len(marks) * CELL, LINE // 2, fill)
+        return
     if marks[0] in UP:
         tall = LINE * (UP.index(marks[0]) + 1) / 8
         yield _rect(x, top + LINE - tall, len(marks) * CELL, tall, fill)

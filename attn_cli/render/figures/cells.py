@@ -69,13 +69,13 @@ def _hatch(sheet: Sheet, masked: Bools, xs: Array, ys: Array) -> None:
         sheet.axes.add_patch(hatched)
 
 
-def draw_numbers(sheet: Sheet, matrix: Matrix, shades: Ints, box: Box) -> None:
+def draw_numbers(sheet: Sheet, matrix: Matrix, shades: Ints, box: Box, is_diverging: bool = False) -> None:
     """Write the numbers into the cells, with as many digits as fit; none where they could not be read."""
     rows, columns = matrix.values.shape
     if rows * columns > MOST_NUMBERS:
         return
     wide, high = box.width / columns, box.height / rows
-    colors = ramp(sheet.pen.palette, matrix.is_difference)
+    colors = ramp(sheet.pen.palette, matrix.is_difference or is_diverging)
     for rung in rungs(matrix):
         if rung.format is None or rung.format.factor != 1:  # a percent would need its sign
             continue

@@ -131,7 +131,7 @@ def steps(trace: Trace, view: View) -> Drawing:
         [] if vectors is None else [Step(*name, vectors[i], count(len(vectors[i]), "number", "numbers"))]
         for name, vectors in ((("query", "q"), head.q), (("output", "Σ weight · v"), head.output))
     )
-    remarks = ["Each column has shades of its own."]
+    remarks = ["Each column has shades of its own; zero has no colour where there are signs."]
     if row.total == 0:
         remarks.append("It may look at nothing: its weights and its output are zeros.")
     elif np.isinf(row.masked).any():
@@ -215,7 +215,10 @@ def _draw_step(sheet: Sheet, step: Step, box: Box, size: float) -> float:
     """Draw a column; return where the next one begins."""
     is_weights = step.name == "weights"
     matrix = Matrix([""] * len(step.values), [""], step.values[:, None], is_weights=is_weights)
-    draw_numbers(sheet, matrix, draw_cells(sheet, matrix.values, shade_range(matrix), box), box)
+    is_signed = bool(np.nanmin(step.values, initial=0.0) < 0)
+    scale = shade_range(matrix._replace(is_difference=is_signed))
+    shades = draw_cells(sheet, matrix.values, scale, box, is_signed)
+    draw_numbers(sheet, matrix, shades, box, is_signed)
     middle = box.x + box.width / 2
     sheet.text(middle, box.y - HEAD * 1.7, step.name, size, "center", weight="bold")
     sheet.text(middle, box.y - HEAD * 0.7, step.formula, size, "center")

@@ -174,7 +174,7 @@ def draw_thumbnails(block: Maps, view: View, terminal: Terminal) -> Iterator[Lin
 
     In colour two rows share a line, as the upper and lower halves of its cells.
     """
-    is_halved = terminal.colors > 0 and terminal.unicode and not terminal.is_picture
+    is_halved = terminal.has_halves
     styles = styles_on(terminal, view.palette, is_ink=not (terminal.is_picture or is_halved))
     edge = max(map(cells, block.bands)) + 1 if any(block.bands) else 0
     width = terminal.width or UNLIMITED

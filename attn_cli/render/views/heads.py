@@ -13,7 +13,8 @@ from attn_cli.pipeline.every_head import learned_heads, named_heads
 from attn_cli.render.blocks import Block, Columns, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.numbers import share
 from attn_cli.render.shade_scale import weight_range
-from attn_cli.render.views.wording import joined, next_commands
+from attn_cli.render.views.finding import SCREENS, next_commands
+from attn_cli.render.views.wording import joined
 from attn_cli.trace.head_roles import BAG, LEAD, MIN_GAIN, MIN_ROWS, MIN_UNIFORM_OVERLAP, MIXED, PATTERNS
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ def heads_screen(found: EveryHead, view: View) -> Iterator[Block]:
     yield from _learned(found)
     yield Say(f"Weights of {source.name}.")
     yield from (Say(f"Note: {note}") for note in found.notes)
-    yield _next(found)
+    if view.format in SCREENS:
+        yield _next(found)
 
 
 def _label(found: EveryHead, layer: int, head: str) -> str:

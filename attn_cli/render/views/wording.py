@@ -8,7 +8,6 @@ import numpy as np
 
 from attn_cli.core.scores import score_named
 from attn_cli.io.escape import count
-from attn_cli.render.blocks import Say
 from attn_cli.render.numbers import plain
 from attn_cli.render.screen.text import listed
 from attn_cli.trace.head import Head
@@ -45,11 +44,6 @@ def placed(tokens: Sequence[str], i: int) -> str:
 def joined(words: Sequence[str]) -> str:
     """Return `a`, `a and b`, or `a, b and c`."""
     return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
-
-
-def next_commands(*commands: tuple[str, str]) -> Say:
-    """Return the line that ends a screen: at most two commands, each with what it shows."""
-    return Say(f"Next: {', '.join(f'{command} ({shows})' for command, shows in commands)}.")
 
 
 def may_look_at(trace: Trace, i: int) -> str:

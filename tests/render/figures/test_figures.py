@@ -205,6 +205,15 @@ def test_the_steps_of_a_row_are_those_of_the_trace():
     assert len(hatched(made)) == 3  # masked, exp and weights
 
 
+def test_numbers_with_signs_have_two_colours_and_others_one():
+    trace, ends = (
+        trace_self("the cat sat", RANDOM),
+        (b"#542788", b"#b35806"),
+    )  # of the scale that goes both ways
+    assert any(end in drawn(trace, "x.svg", "steps") for end in ends)
+    assert not any(end in drawn(trace, "x.svg", "heatmap") for end in ends)
+
+
 def test_all_heads_share_a_scale_and_have_their_names_and_of_one_alone_there_is_no_such_figure():
     trace = trace_self("the cat sat", EVERY)
     made = written(figure(trace, "heads"))
