@@ -44,7 +44,7 @@ class Terminal(NamedTuple):
         shown = visible(text)
         if shown.isascii() or _encodes(self.encoding, shown):
             return shown
-        return shown.encode(self.encoding, "backslashreplace").decode(self.encoding)
+        return shown.replace("␣", "_").encode(self.encoding, "backslashreplace").decode(self.encoding)
 
     def paint(self, lines: Iterable[Line]) -> str:
         """Return lines of segments as text, with this terminal's colours; each style is rendered once."""

@@ -66,6 +66,24 @@ def keys_in(view: View, kind: str) -> Keys | None:
     return chosen_keys(view.fields, kind, tuple(ADDED))
 
 
+def readable(trace: Trace) -> Trace:
+    """Return the trace as screens and figures show it: a model's byte-level tokens are text."""
+    from attn_cli.text.wordpieces import as_text  # imports NumPy, as a trace does
+
+    if not (trace.of_model or trace.kind == "show"):
+        return trace
+    queries, keys = as_text(trace.query_tokens), as_text(trace.key_tokens)
+    if (queries, keys) == (trace.query_tokens, trace.key_tokens):
+        return trace
+    shown = dict(zip(trace.query_tokens, queries, strict=True))
+    last, *every = (
+        found and found._replace(token=shown.get(found.token, found.token))
+        for found in (trace.next_words, *(trace.next_words_at or ()))
+    )
+    at = tuple(filter(None, every)) or None
+    return replace(trace, query_tokens=queries, key_tokens=keys, next_words=last, next_words_at=at)
+
+
 def needs_weights(view: View, kind: str) -> bool:
     """Return whether the view shows what a layer projects with: every step, or a key of the JSON that --steps adds."""
     if view.steps or view.fields is None:
@@ -113,7 +131,8 @@ def trace_result(trace: Trace, view: View, walk: Walk | None = None, texts: Sequ
 
         is_ignored = shown(view).steps and view.figure != "steps"
         ignored = ["--steps takes no effect here: --figure steps draws the steps of a row."] * is_ignored
-        return subject(trace, view), [*talk(trace), *other_rows(trace, view), *ignored]
+        seen = readable(trace)
+        return subject(seen, view), [*talk(seen), *other_rows(seen, view), *ignored]
 
     def page() -> Page:
         from attn_cli.pipeline.for_page import Page
@@ -122,7 +141,7 @@ def trace_result(trace: Trace, view: View, walk: Walk | None = None, texts: Sequ
 
     return Result(
         trace.kind,
-        lambda view: trace_blocks(trace, shown(view), walk),
+        lambda view: trace_blocks(readable(trace), shown(view), walk),
         record,
         rows=rows,
         trace=lambda: trace,

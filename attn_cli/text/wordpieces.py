@@ -23,6 +23,7 @@ _STANDS_IN = re.compile(r"\[MASK\]|\[UNK\]|<mask>|<unk>|<extra_id_[0-9]+>")
 _BYTE = re.compile("<0x([0-9A-F]{2})>")  # how SentencePiece writes a byte that no piece covers
 _NEWLINE = re.compile(r"<0x0A>|\n+")  # as Llama and as Gemma write it
 _END, _ON = "</w>", "@@"
+SPACE = "␣"  # a space that is to be seen
 
 
 class Word(NamedTuple):
@@ -166,8 +167,25 @@ def _name(found: str | None, pieces: Sequence[str]) -> str:
     elif found == "sentencepiece":
         data = b"".join(_piece_bytes(piece) for piece in pieces)
     else:
-        return raw.strip() or raw.replace(" ", "␣")
+        return raw.strip() or raw.replace(" ", SPACE)
     return _decoded(data).strip() or raw
+
+
+def as_text(tokens: Sequence[str]) -> tuple[str, ...]:
+    """Return byte-level tokens as text, with ␣ for a space; other tokens stay as they are.
+
+    >>> as_text(["The", "Ġcaf", "Ã©"]), as_text(["walk", "##ing"])
+    (('The', '␣caf', 'é'), ('walk', '##ing'))
+    """
+    if scheme(tokens) != "byte-level":
+        return tuple(tokens)
+    return tuple(token if _stands_alone(token) else _bytes_as_text(token) for token in tokens)
+
+
+def _bytes_as_text(token: str) -> str:
+    if not all(char in _BYTES for char in token):
+        return token
+    return _decoded(bytes(_BYTES[char] for char in token)).replace(" ", SPACE)
 
 
 def _decoded(data: bytes) -> str:

@@ -70,7 +70,7 @@ def test_the_screen_has_a_map_of_each_head_and_fits(file, width):
     assert all(len(line) <= width for line in ran.out.splitlines())
     maps, _, rest = ran.out.partition("shades:")
     assert sum(set(line) & set("▁▂▃▄▅▆▇█") != set() for line in maps.splitlines()) >= 3 * 6
-    for words in ("previous token", "induction", "first token", "same token", "itself", "bag of words"):
+    for words in ("previous", "induction", "first", "same", "itself", "bag-of-words"):
         assert words in rest
     assert "Attention rollout over the layers up to 2" in " ".join(rest.split())
 

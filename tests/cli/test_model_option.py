@@ -11,7 +11,7 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.settings.settings import CONFLICTS_WITH_MODEL, REPLACED_BY_MODEL
 from tests.alike import FLOAT32
 from tests.cli.tables import apart, told
-from tests.models.checkpoints.by_hand import small_bert, small_gpt2
+from tests.models.checkpoints.by_hand import byte_pairs, small_bert, small_gpt2
 from tests.shell import here
 from tests.small_models import trace_checkpoint
 
@@ -48,6 +48,23 @@ def test_what_is_shared_has_the_name_of_the_model_and_not_where_it_lies(folder):
     for form in ("json", "table", "html"):
         ran = here("self", TEXT, "-m", folder, "-f", form)
         assert ran.code == 0 and "gpt2" in ran.out and folder not in ran.out
+
+
+def test_byte_level_tokens_are_text_on_screens_and_as_the_vocabulary_has_them_in_the_json(tmp_path):
+    folder = small_gpt2(tmp_path / "gpt2")
+    byte_pairs(folder, ("a", "b", "c", "d", "Ġ", "Ġa"), ["Ġ a"])
+    every = (
+        ("masked",),
+        ("explain", "-f", "html"),
+        ("heads", "--rollout"),
+        ("compare", "--vary", "score=dot,scaled"),
+    )
+    for command, *args in every:
+        ran = here(command, "db ac", "-m", folder, *args)
+        assert ran.code == 0 and "␣a" in ran.out and "Ġ" not in ran.out
+    raw = json.loads(here("masked", "db ac", "-m", folder, "-f", "json").out)
+    assert raw["query_tokens"] == ["d", "b", "Ġa", "c"]
+    assert " " in {one["word"] for one in raw["next_words"]}
 
 
 def test_a_variable_names_it_too_and_the_library_takes_it(folder):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -13,7 +14,7 @@ from attn_cli.cli.origins import TYPED, origin
 from attn_cli.cli.read_text import NoText, attention_progress, prepare_index, text_and_context
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import as_utf8, visible
-from attn_cli.render.result import Result
+from attn_cli.render.result import Result, readable
 from attn_cli.settings.declare import COMPARED, declared
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import SHOWN_ONLY, Settings
@@ -81,9 +82,10 @@ def _result(comparison: Comparison) -> Result:
 
         return compared(comparison, view), talk_of(comparison)
 
+    seen = replace(comparison, traces=tuple(map(readable, comparison.traces)))
     return Result(
         "compare",
-        blocks=lambda view: screen_of(comparison, view),
+        blocks=lambda view: screen_of(seen, view),
         record=lambda view: record(comparison, view.steps),
         rows=lambda view: comparison_rows(comparison),
         drawing=drawing,

@@ -20,6 +20,7 @@ from attn_cli.render.shade_scale import FULL, legend
 from attn_cli.render.views.heads import KINDS, WORDS
 from attn_cli.render.views.overview import largest_weight, listed_weights
 from attn_cli.render.views.wording import kind_of
+from attn_cli.text.wordpieces import as_text
 
 if TYPE_CHECKING:
     from attn_cli.pipeline.every_head import EveryHead
@@ -84,7 +85,7 @@ def every_head(found: EveryHead, view: View) -> Drawing:
     ]
     values = [one for layer in found.layers for one in layer.maps]
     rows, columns = values[0].shape
-    queries, keys = found.source.query_tokens, found.source.key_tokens
+    queries, keys = as_text(found.source.query_tokens), as_text(found.source.key_tokens)
     has_tokens = (rows, columns) == (len(queries), len(keys))
     if not has_tokens:
         queries = keys = ()

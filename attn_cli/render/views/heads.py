@@ -1,4 +1,4 @@
-"""The screen of attn heads: small maps of all layers and heads, what each does, and the clearest of them."""
+"""The screen of attn heads: small maps of all layers and heads, and what each of them does."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from attn_cli.render.numbers import share
 from attn_cli.render.shade_scale import weight_range
 from attn_cli.render.views.finding import SCREENS, next_commands
 from attn_cli.render.views.wording import joined
+from attn_cli.text.wordpieces import as_text
 from attn_cli.trace.head_roles import BAG, LEAD, MIN_GAIN, MIN_ROWS, MIN_UNIFORM_OVERLAP, MIXED, PATTERNS
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ WIDTH, EDGE, APART = 80, 3, 1  # of a screen of unknown width; of layers' number
 NARROW, HIGH = 5, 16  # the fewest columns of a small map; the most rows of one among several layers'
 LINES = 2  # of maps, that each of several layers may take
 MAX_MAP_SIDE = 64  # rows and columns of a small map in a figure or on a page, or of one layer
-LISTED, LONGEST_NAME = 12, 19
+LONGEST_NAME = 19
 MOST_ROLLED = 64  # tokens of a rollout that a screen shows
 KINDS = {"self": "Self-attention", "masked": "Masked self-attention", "cross": "Cross-attention"}
 
@@ -66,7 +67,7 @@ def _room(view: View, maps: int) -> int:
 
 
 def heads_screen(found: EveryHead, view: View) -> Iterator[Block]:
-    """Yield the screen: the maps, or a table where a format has no small maps, the clearest heads, the rollout."""
+    """Yield the screen: the maps, or a table where a format has no small maps, what heads do, the rollout."""
     source, layers = found.source, found.layers
     n_q, n_k = len(source.query_tokens), len(source.key_tokens)
     size = f"{count(n_q, 'query', 'queries')} x {count(n_k, 'key', 'keys')}"
@@ -88,7 +89,7 @@ def heads_screen(found: EveryHead, view: View) -> Iterator[Block]:
     if len(layers) == 1 or not has_maps:
         yield Heading("The share of attention that goes to each pattern", 2)
         yield from _shares(layers)
-    yield from _clearest(found)
+    yield from _by_role(found)
     if found.rollout is not None:
         yield from _rollout(found, found.rollout)
     yield from _learned(found)
@@ -170,7 +171,8 @@ def _maps(found: EveryHead, view: View) -> Iterator[Block]:
                 name = f"{head} {letter}".rstrip()
             names.append(name)
     bands = [f"{layer.number:>{EDGE - 1}}" if len(layers) > 1 else "" for layer in layers]
-    maps = Maps(names, source.query_tokens, source.key_tokens, values, scale, range(rows), bands=bands)
+    tokens = as_text(source.query_tokens), as_text(source.key_tokens)
+    maps = Maps(names, *tokens, values, scale, range(rows), bands=bands)
     is_whole = (rows, columns) == (n_q, n_k)
     if not is_whole:
         maps = maps._replace(rows=[""] * rows, columns=[""] * columns, column_numbers=range(columns))
@@ -204,19 +206,11 @@ def _shares(layers: Sequence[LayerRoles]) -> Iterator[Block]:
     yield Say("even: the overlap with a uniform distribution; entropy is in bits.", quiet=True)
 
 
-def _clearest(found: EveryHead) -> Iterator[Block]:
+def _by_role(found: EveryHead) -> Iterator[Block]:
     named = named_heads(found)
-    patterns = {layer.number: layer.patterns for layer in found.layers}
-    rows: list[list[str]] = []
     by_role: dict[str, list[tuple[str, str]]] = {name: [] for name in WORDS}
     for layer, head, role in named:
-        does, weight = WORDS[role.name][0], share(role.share or 0.0)
-        by_role[role.name].append((_label(found, layer, head), weight))
-        if role.name != BAG:
-            rows.append([str(layer), head, does, weight, f"{int(patterns[layer][role.name].rows.sum()):,}"])
-    if rows and len(found.layers) > 1:
-        yield Heading("The clearest heads", 2)
-        yield Columns(("layer", "head", "does", "share", "rows"), rows[:LISTED])
+        by_role[role.name].append((_label(found, layer, head), share(role.share or 0.0)))
     if named:
         yield Heading(f"All heads by what they do{', as layer.head' * (len(found.layers) > 1)}", 2)
         yield Links([(name, heads) for name, heads in by_role.items() if heads])
@@ -233,7 +227,7 @@ def _clearest(found: EveryHead) -> Iterator[Block]:
 def _rollout(found: EveryHead, rollout: Array) -> Iterator[Block]:
     yield Heading(f"Attention rollout over the layers up to {found.layers[-1].number}", 2)
     yield Say("Each layer: half the mean of its heads, half the token itself; multiplied from the words up.")
-    tokens, n = found.source.query_tokens, len(found.source.query_tokens)
+    tokens, n = as_text(found.source.query_tokens), len(found.source.query_tokens)
     if n > MOST_ROLLED:
         yield Say(f"It is {n:,} x {n:,}: -f json has it.")
         return

@@ -14,6 +14,7 @@ from attn_cli.render.screen.text import listed
 from attn_cli.render.views import wording
 from attn_cli.render.views.wording import joined, quoted, short
 from attn_cli.settings.defaults import LIKENESS
+from attn_cli.text.wordpieces import SPACE
 from attn_cli.trace.computation import NextWord, NextWords
 from attn_cli.trace.head import Learned
 from attn_cli.trace.trace import Trace
@@ -126,9 +127,8 @@ def _unchanged(trace: Trace) -> str:
 
 
 def _labelled(words: Sequence[NextWord]) -> list[tuple[str, float]]:
-    """Return the words as labels: in quotation marks where a space in front tells a new word from a piece."""
-    is_spaced = any(one.word != one.word.strip() for one in words)
-    return [(quoted(one.word) if is_spaced else one.word, one.probability) for one in words]
+    """Return the words as labels, in which a space can be seen: in front it tells a new word from a piece."""
+    return [(one.word.replace(" ", SPACE), one.probability) for one in words]
 
 
 # Settings
