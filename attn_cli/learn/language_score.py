@@ -120,6 +120,29 @@ def _last(kinds: Sequence[str]) -> Callable[[Sequence[str], Sequence[str]], Righ
     return right
 
 
+OWNERS = ("my", "your", "his", "her", "its", "our", "their")
+BETWEEN = (
+    "NOUN",
+    "PROPN",
+    "ADJ",
+    "NUM",
+    "ADV",
+)  # the kinds of words that stand between an article and its noun
+
+
+def _article(words: Sequence[str], tags: Sequence[str]) -> Right:
+    """Find the word that opens each noun's phrase: the, a, this, my and their like."""
+    found, opens = {}, None
+    for i, (word, tag) in enumerate(zip(words, tags, strict=True)):
+        if tag == "NOUN" and opens is not None:
+            found[i] = opens
+        if tag == "DET" or word.lower() in OWNERS:
+            opens = i
+        elif tag not in BETWEEN:
+            opens = None
+    return found
+
+
 # A head that fits several is named for the first of those that it fits best.
 PATTERNS: dict[str, Pattern] = {
     "previous": Pattern("from a word to the one before", _back(1), True),
@@ -130,6 +153,7 @@ PATTERNS: dict[str, Pattern] = {
     ),
     "same": Pattern("from a word to where it stood before", _same),
     "induction": Pattern("from a word to the one that followed it before", _induction),
+    "article": Pattern("from a noun to its article, or to my, his or their in its place", _article),
     "noun": Pattern("from a word to the last noun before it", _last(NOUNS)),
     "verb": Pattern("from a word to the last verb before it", _last(VERBS)),
 }

@@ -28,7 +28,9 @@ class Default(NamedTuple):
 ROLES = Default("roles", "relations", "heads of grammar: who belongs to whom, in any order of words")
 DEFAULTS: dict[str, Default] = {
     "self": ROLES,
-    "masked": ROLES._replace(mask="causal", next=5),
+    "masked": Default(
+        "language", "article", "guessing the next word is why the mask exists: so it is guessed", "causal", 5
+    ),
     "cross": Default(LIKENESS, LIKENESS, "words look for words of like meaning, in another text"),
     "explain": ROLES,
     "compare": ROLES._replace(why="as in self, so that one option is the only difference"),
@@ -37,6 +39,7 @@ DEFAULTS: dict[str, Default] = {
     "batch": ROLES._replace(why="one layer is quick: thousands of lines a second"),
 }
 USUAL = DEFAULTS["self"]
+MOST_GUESSED = 512  # tokens; masked shows longer texts with roles, which takes a fraction of the time
 
 
 def usual(field: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from attn_cli.core.masks import mask_examples, mask_forms
 from attn_cli.core.scores import SCORES
 from attn_cli.settings.declare import ATTENTION, SHOWN, TEXT, VECTORS, check, size_of
-from attn_cli.settings.defaults import LIKENESS, ROLES_HEADS, usual
+from attn_cli.settings.defaults import DEFAULTS, LIKENESS, ROLES_HEADS, usual
 
 # Settings that a pretrained model replaces, and settings that have no effect with one.
 REPLACED_BY_MODEL = ("embedding", "projection", "tokenizer", "keep_punctuation")
@@ -88,7 +88,7 @@ class Settings:
         "Which head to show: its name or number, mean, all, or rollout (through a model's layers).",
         metavar="NAME",
         examples=(*ROLES_HEADS, MEAN, ALL),
-        unset=f"{usual('head')}; previous with -p language; else the first",
+        unset=f"{usual('head')}; {DEFAULTS['masked'].head} with -p language; else the first",
     )
     layout: str | None = ATTENTION(
         "Layout of weights from files: in-out is x W, out-in W x.",

@@ -166,3 +166,25 @@ def likeness(
         say(f"attn: a {a}, b {b}: {of.found:.3f} found, weight {of.weight:.3f}, surprise {of.surprise:.3f}")
     with written(output) as stream:
         write(stream, U, treebanks, dev)
+
+
+def shown(
+    treebank: str = argument("TREEBANK", "CoNLL-U: plain, .gz or .xz."),
+    sentences: int = own("N", "How many sentences, of 6 to 20 words.", TRAINING, default=400),
+) -> None:
+    """Measure what each head of the language model does for its guess, by places and by content.
+
+    docs/decisions/0017-a-language-model.md says what was chosen by it.
+
+    Example: python -m data.making shown en_ewt-ud-dev.conllu
+    """
+    from attn_cli.io.console import put_plain
+    from attn_cli.learn.treebank import read_treebank
+    from attn_cli.models.model_file import bundled
+    from attn_cli.vectors.lookup import open_table
+    from data.making.shown_head import Measured, measure
+
+    put_plain(" ".join(f"{name:>10}" for name in Measured._fields) + "\n")
+    for one in measure(bundled("language"), open_table("word2vec"), read_treebank(treebank), sentences):
+        numbers = " ".join(f"{number:10.4f}" for number in one[2:])
+        put_plain(f"{one.layer:>10} {one.head:>10} {numbers}\n")

@@ -145,14 +145,12 @@ def name_heads(
     names = names_of(measured)
     layers = [[name for (n, _), name in sorted(names.items()) if n == layer] for layer in range(stack.layers)]
     named = {names[one.layer, one.number]: one for one in measured if one.pattern is not None}
-    clearest = max(
-        (one for one in named.values() if one.pattern not in ON_REPEATED),
-        key=lambda one: one.gain,
-        default=None,
-    )
+    # Shown first is the lowest head that has something to show on any text: not one that waits for a word to come
+    # again, and not one that keeps to a fixed distance, which can be seen without numbers.
+    telling = [one for one in named.values() if not (one.pattern in ON_REPEATED or _keeps_distance(one))]
+    clearest = min(telling, key=lambda one: (one.layer, -one.gain), default=None)
     facts = dict(stack.facts) | {
         "names_below": layers[:-1],
-        # Shown first is a head that has something to show on any text, not one that waits for a word to come again.
         "main": names[clearest.layer, clearest.number] if clearest else None,
         "about": {name: PATTERNS[str(one.pattern)].about for name, one in named.items()},
         "scores": {name: one.measures[str(one.pattern)]._asdict() for name, one in named.items()},
@@ -163,3 +161,7 @@ def name_heads(
             stream, arrays, stack.vectors, stack.fingerprint, stack.spelling.always, layers[-1], facts
         )
     return measured
+
+
+def _keeps_distance(one: HeadMeasures) -> bool:
+    return PATTERNS[str(one.pattern)].is_distance

@@ -95,7 +95,7 @@ WRONG = """
     self x --join-pieces => --join-pieces needs a model
     masked x --hide-special => --hide-special needs a model
     explain x --renormalize => --renormalize needs a model | self x -e random --next 3 => --model
-    masked x --next 3 => --model | explain x --next 3 => --model
+    masked x -p roles --next 3 => --model | explain x --next 3 => --model
     compare x --next 3 --vary score=dot,scaled => --next
     self x -p language --next 0 --next-at all => nothing to show with --next 0; Try --next 3, or leave out --next-at.
     masked x -p language --next 0 --next-at all => --next 0

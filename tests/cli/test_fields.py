@@ -184,7 +184,7 @@ def test_a_line_of_a_batch_is_what_the_command_prints_with_the_same_fields(more)
     Path("lines.txt").write_text("the cat sat\na cat\n")
     fields = ("--fields", "query_tokens,weights,notes,summary.key")
     kind = "masked" if "masked" in more else "self"
-    rest = () if "masked" in more else more
+    rest = ("-p", "roles") if "masked" in more else more
     each = [here(kind, text, *rest, *fields, "-f", "jsonl").out for text in ("the cat sat", "a cat")]
     lines = here("batch", "lines.txt", *more, *fields).out.splitlines()
     assert [*map(json.loads, lines)] == [*map(json.loads, each)]

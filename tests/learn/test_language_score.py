@@ -15,6 +15,7 @@ from attn_cli.learn.language_score import PATTERNS, HeadMeasures, Measure, names
         ("induction", {3: 1, 4: 2}),
         ("noun", {2: 1, 3: 1, 4: 1, 5: 4}),
         ("verb", {3: 2, 4: 2, 5: 2}),
+        ("article", {1: 0, 4: 3}),
     ],
 )
 def test_a_pattern_finds_the_right_places(name, right):

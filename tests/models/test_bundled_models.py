@@ -101,7 +101,7 @@ def test_the_language_model_has_a_head_that_finds_what_followed_and_no_distance_
 def test_the_language_model_copies_by_a_head_for_the_word_before_and_one_for_what_followed():
     model = bundled("language")
     assert all(model.facts["scores"][name]["accuracy"] > 0.9 for name in ("previous", "induction"))
-    assert model.facts["main"] == "previous" and model.layer_of("previous") < model.layer_of("induction") == 2
+    assert model.facts["main"] == "article" and model.layer_of("previous") < model.layer_of("induction") == 2
     told = trace_masked(
         "blue stone paper garden music blue stone", Settings(projection="language", head="induction")
     )
@@ -171,8 +171,7 @@ def test_an_output_is_near_the_words_that_were_looked_at_and_across_texts_there_
 
 
 def explained(text, **options):
-    kind = trace_masked if options.get("mask") else trace_self
-    trace = kind(text, Settings(**options))
+    trace = trace_self(text, Settings(**options))
     return trace, " ".join(render(trace, View(steps=True), Terminal(), Walk()).split())
 
 
@@ -188,15 +187,15 @@ def explained(text, **options):
 )
 @pytest.mark.parametrize("mask", ["none", "causal"])
 def test_explain_takes_the_word_that_the_sentence_turns_on(text, verb, mask):
-    trace = (trace_masked if mask == "causal" else trace_self)(text, Settings(keep_punctuation=True))
+    trace = trace_self(text, Settings(keep_punctuation=True, mask=mask))
     assert [trace.query_tokens[i] for i in trace.focus] == [verb]
 
 
 def test_what_a_causal_mask_would_leave_and_what_position_makes_of_the_score_are_told():
     trace, said = explained(FOX)
     shown = re.search(r'"fox" [0-9.]+/[0-9.]+ = ([0-9.]+), "jumped"', said)
-    assert shown and "(attn masked)" in said
-    masked = trace_masked(FOX, Settings()).weights[trace.focus[0]]
+    assert shown and "(--mask causal)" in said
+    masked = trace_self(FOX, Settings(mask="causal")).weights[trace.focus[0]]
     assert float(shown[1]) == pytest.approx(masked[trace.key_tokens.index("fox")], abs=6e-4)
     _, said = explained(FOX, projection="roles-deep")
     assert "so could every word in the layers below" in said and "rescaled to sum to one" not in said
@@ -253,7 +252,7 @@ def test_a_score_is_not_told_where_it_was_not_measured(options, how):
 def test_the_mean_and_a_second_text_change_no_focus_and_one_head_s_caption_is_not_that_of_all():
     trace = trace_self(FOX, Settings(head="mean"))
     assert trace.query_tokens[trace.focus[0]] == "jumped"
-    trace = trace_cross("Anna sees the boat", "a ship was there", Settings())
+    trace = trace_cross("Anna sees the boat", "a ship was there", Settings(projection="roles"))
     assert trace.query_tokens[trace.focus[0]] == "sees"
 
     def screen(text, **options):

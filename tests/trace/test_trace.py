@@ -240,7 +240,7 @@ def test_a_row_s_arithmetic_leads_from_its_scores_to_its_weights(kind, settings)
 
 
 def test_json_says_what_is_known_of_a_learned_head():
-    record = trace_masked(TEXT, LEARNED).to_dict()
+    record = trace_masked(TEXT, dataclasses.replace(LEARNED, projection="roles")).to_dict()
     known = record["learned"]
     assert (known["model"], known["layers"], known["values"]) == ("roles", 1, "words")
     assert known["trained_on"] and known["scored_on"] and known["scored_on"] not in known["trained_on"]

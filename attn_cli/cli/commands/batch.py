@@ -34,7 +34,7 @@ CONNECT_TIMEOUT = 30.0  # seconds to wait for a scheduler
 SHORTEST, LONGEST = 0.1, 86_400
 MOST_WORKERS = 256
 FILES_HELP = "A text a line: plain, .gz or .xz, or a URL; - is standard input."
-KIND_HELP = "Which attention; for cross a line is TEXT, a tab, CONTEXT."
+KIND_HELP = "Which attention; masked has the heads of roles here. For cross a line is TEXT, a tab, CONTEXT."
 GOING_HELP = "Write an error object for a bad line, and go on."
 FORM_HELP = "jsonl, csv or tsv, or for a file: jsonl.gz, jsonl.zst, parquet, arrow, or npz (into a folder)."
 WORKERS_HELP = "Processes that compute; the output does not depend on it.  [default: one per processor]"
@@ -85,8 +85,8 @@ def batch(
 ) -> None:
     """One text per line in, one JSON record per line out, in the same order.
 
-    Each record has the numbers that attn self (or masked, or cross) prints for the line with -f jsonl. The first bad
-    line ends the run; with --keep-going an error object stands in its place, and the exit code is 65.
+    Each record has the numbers that attn self (or masked -p roles, or cross) prints for the line with -f jsonl. The
+    first bad line ends the run; with --keep-going an error object stands in its place, and the exit code is 65.
 
     Example: attn batch sentences.txt | jq -c .summary
     """

@@ -14,8 +14,10 @@ from attn_cli.cli.options import argument, own, takes
 from attn_cli.cli.read_text import labelled_weights, one_text, prepare_index
 from attn_cli.errors import MissingExtra, UsageError
 from attn_cli.settings.declare import INPUT, OUTPUT
+from attn_cli.settings.defaults import DEFAULTS
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
+from attn_cli.settings.validate import settings_of
 
 if TYPE_CHECKING:
     from attn_cli.live.sources import LiveSource
@@ -107,4 +109,6 @@ def _source(
     if settings.model is not None:
         return ModelSource(settings), settings
     prepare_index(settings.embedding, "random, ")
+    if settings.mask == DEFAULTS["masked"].mask:  # it begins as attn masked; a key changes no model
+        settings = settings_of("masked", settings)
     return TextSource(settings), settings

@@ -15,6 +15,7 @@ from attn_cli.pipeline.inputs import Inputs, prepare_inputs
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.project import project_inputs, project_with_model
 from attn_cli.pipeline.record import Attended, record_layers
+from attn_cli.settings.defaults import MOST_GUESSED
 from attn_cli.settings.settings import ALL, Settings
 from attn_cli.settings.validate import (
     check_layered,
@@ -23,6 +24,7 @@ from attn_cli.settings.validate import (
     check_shaping,
     check_without_model,
     check_words,
+    settings_for_masked,
     settings_of,
     unused,
     with_words_at_each,
@@ -42,6 +44,7 @@ OTHER_VECTORS = (
 NAMED_WORDS = 3
 COMMONEST = 10_000
 MOST_NAMED = 200
+READ_FIRST = 1 << 16  # characters
 Text = str | Sequence[str]  # a text, or tokens that are already cut
 
 
@@ -61,10 +64,32 @@ def trace_self(
 def trace_masked(
     text: Text, settings: Settings | None = None, report: OnPart | None = None, *, keep_weights: bool = False
 ) -> Trace:
-    """Masked self-attention: causal (each word looks only back) unless the settings say otherwise."""
-    return trace_text(
-        "masked", text, None, settings_of("masked", settings or Settings()), report, keep_weights=keep_weights
-    )
+    """Masked self-attention: causal (each word looks only back) unless the settings say otherwise.
+
+    Without a projection it is the bundled language model's, which says the next words; a long text has that of roles.
+    """
+    given = settings or Settings()
+    asked, notes = settings_of("masked", given), list[str]()
+    if asked.projection != given.projection and not _asks_for_model(given) and _is_long(text, given):
+        notes.append(
+            f"A text of more than {MOST_GUESSED} tokens is shown with roles, which takes less time; "
+            f"-p {asked.projection} says its next words too."
+        )
+        asked = settings_for_masked(given)
+    trace = trace_text("masked", text, None, asked, report, keep_weights=keep_weights)
+    return replace(trace, notes=(*trace.notes, *notes)) if notes else trace
+
+
+def _asks_for_model(settings: Settings) -> bool:
+    """Tell whether something is asked for that roles may not have: next words, a layer, a head."""
+    return bool(settings.next or settings.next_at == ALL or settings.layer is not None or settings.head)
+
+
+def _is_long(text: Text, settings: Settings) -> bool:
+    """Tell whether a text has more than MOST_GUESSED tokens, by what stands first in a very long one."""
+    if isinstance(text, str) and len(text) > MOST_GUESSED:
+        text = tokenize(text[:READ_FIRST], settings.tokenizer, settings.keep_punctuation).tokens
+    return len(text) > MOST_GUESSED
 
 
 def trace_cross(

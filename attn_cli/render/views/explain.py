@@ -202,7 +202,7 @@ def _mask(trace: Trace) -> Iterator[str]:
             yield f"{last} is last, so a causal mask hides nothing from it; take {query}."
         yield f"No mask: {query} may look at all {n_k:,} words, including those after it."
         if not trace.condensed:
-            yield f"Under a causal mask (attn masked) it could only look back, {_if_causal(trace, i)}"
+            yield f"Under a causal mask (--mask causal) it could only look back, {_if_causal(trace, i)}"
 
 
 def _if_causal(trace: Trace, i: int) -> str:

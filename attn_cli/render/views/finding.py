@@ -17,7 +17,10 @@ from attn_cli.trace.trace import Trace
 # What the last line of a command's screen names: at most two commands, and what each answers.
 NEXT = {
     "self": (("attn explain TEXT", "why these weights"), ("attn self TEXT --head all", "every head")),
-    "masked": (("attn explain TEXT", "why these weights"), ("attn self TEXT", "the same without a mask")),
+    "masked": (
+        ("attn explain TEXT", "why these weights"),
+        ("attn masked TEXT --mask none", "the same without a mask"),
+    ),
     "cross": (
         ("attn explain TEXT --context CONTEXT", "why these weights"),
         ("attn cross CONTEXT TEXT", "the other way round"),
@@ -38,10 +41,10 @@ def finding(trace: Trace) -> Iterator[Say]:
     """
     if trace.query_ids is None or len(trace.shown_heads) > 1 or trace.has_layers:
         return
-    first = looks_most_at(trace, trace.shown, trace.focus[0])
+    first = looks_most_at(trace, trace.shown, _most_telling(trace))
     most = "" if trace.asked else where_most_look(trace, trace.shown)
     pairs = "" if trace.asked or trace.is_self else _other_pairs(trace, trace.shown)
-    yield Say(f"{first}{pairs}{'; ' * bool(most)}{most}.")
+    yield Say(f"{first}{pairs}{'; ' * bool(most)}{most}.{_why_masked(trace)}")
 
 
 def _other_pairs(trace: Trace, head: Head) -> str:
@@ -55,6 +58,28 @@ def _other_pairs(trace: Trace, head: Head) -> str:
     return "".join(
         f", {quoted_at(queries, i)} at {quoted_at(keys, j)} ({share(weight)})" for i, j, weight in named
     )
+
+
+def _most_telling(trace: Trace) -> int:
+    """Return the row in focus; under a mask that whose strongest link is furthest above an even share of its keys."""
+    if trace.asked or trace.mask is None or trace.condensed:
+        return trace.focus[0]
+    allowed = trace.mask.sum(axis=1)
+    rows = (i for i in _choosers(trace) if links_of(trace.shown, i))
+    most = max(
+        rows, key=lambda i: links_of(trace.shown, i)[0][1] * allowed[trace.row_in_arrays(i)], default=None
+    )
+    return trace.focus[0] if most is None else most
+
+
+def _why_masked(trace: Trace) -> str:
+    """Return why a word may not look ahead, where a model guesses the next one: for that the mask exists."""
+    found = trace.next_words
+    if trace.kind != "masked" or found is None or found.fills:
+        return ""
+    best = [f"{quoted(one.word)} ({share(one.probability)})" for one in found.words[:2]]
+    guess = f"{quoted(found.token)} it expects {', then '.join(best)}"
+    return f" The model learned to guess each next word, so no word may look ahead: after {guess}."
 
 
 def looks_most_at(trace: Trace, head: Head, i: int) -> str:
@@ -108,7 +133,10 @@ def what_next(trace: Trace, view: View) -> Iterator[Say]:
     if view.format in SCREENS and trace.query_ids is not None and trace.kind in NEXT:
         if trace.kind == "cross" and not trace.asked:
             yield Say(USED, quiet=True)
-        yield next_commands(*((command + chosen(trace), why) for command, why in NEXT[trace.kind]))
+        first, *rest = NEXT[trace.kind]
+        if trace.next_words is not None and trace.next_words_at is None and not trace.next_words.fills:
+            rest = [("attn masked TEXT --next-at all", "the guess after each word")]
+        yield next_commands(*((command + chosen(trace), why) for command, why in (first, *rest)))
 
 
 def next_commands(*commands: tuple[str, str]) -> Say:

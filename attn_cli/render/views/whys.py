@@ -239,9 +239,9 @@ def _mask(of: Walked) -> str:
         return ""
     after = len(trace.key_tokens) - 1 - i
     if not after:
-        return f"No mask here. A causal mask (attn masked) hides from a word those after it: {use}."
+        return f"No mask here. A causal mask (--mask causal) hides from a word those after it: {use}."
     those = f"the {count(after, 'word', 'words')} after it ({share(sum(row.weights[i + 1 :]))})"
-    hides = f"A causal mask (attn masked) hides {'them' if after > 1 else 'it'}: {use}."
+    hides = f"A causal mask (--mask causal) hides {'them' if after > 1 else 'it'}: {use}."
     return f"No mask here: {of.query} also looks at {those}. {hides}"
 
 

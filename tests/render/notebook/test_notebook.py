@@ -174,7 +174,7 @@ def test_the_table_has_the_weights_a_caption_and_what_they_were_made_with():
     html = still(notebook_html(trace))
     tables = Tables(html)
     assert "Masked self-attention: 3 queries (rows) x 3 keys (columns)" in html and "mask causal" in html
-    assert tables.captions == ['Head "relations": rows are queries, columns are keys']
+    assert tables.captions == ['Head "article": rows are queries, columns are keys']
     assert tables.rows[0] == ["query\\key", "she", "likes", "coffee"]
     for i, (name, *cells) in enumerate(tables.rows[1:]):
         assert name == trace.query_tokens[i]

@@ -168,7 +168,7 @@ def test_the_exponential_turns_a_lead_into_a_ratio_and_the_output_is_the_mix(tra
 
 
 def test_what_a_causal_mask_would_hide_and_how_often_the_head_is_right(trace):
-    hidden = '"jumped" also looks at the # words after it (#). A causal mask (attn masked) hides them'
+    hidden = '"jumped" also looks at the # words after it (#). A causal mask (--mask causal) hides them'
     words, weight = numbers(hidden, said(FOX))
     assert words == 4 and f"Head relations, one of {len(trace.head_names)}, was taught" in said(FOX)
     near(weight, trace.weights[4, 5:].sum(), 3)

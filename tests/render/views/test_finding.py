@@ -42,7 +42,7 @@ def test_it_says_what_the_row_in_focus_looks_at_most_and_where_most_words_look(o
 def test_words_without_a_choice_are_not_counted_and_one_that_sees_nothing_is_said():
     trace = trace_masked(FOX, Settings(projection="roles"))
     n = sum(int(row.argmax()) == i - 1 for i, row in enumerate(trace.weights) if i)
-    assert f"; {n} of 8 words look most at the word before." in shown("masked", FOX, "-p", "roles")[1]
+    assert f"; {n} of 8 words look most at the word before." in " ".join(shown("masked", FOX, "-p", "roles"))
     assert (
         '"fox" may look at nothing.'
         in shown("self", FOX, "-q", "fox", "--mask", "window:0", "--without", "fox")[1]
