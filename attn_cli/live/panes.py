@@ -19,6 +19,7 @@ from attn_cli.render.screen.matrix_pane import MatrixPart, large_blocks, matrix_
 from attn_cli.render.shade_scale import weight_range
 from attn_cli.render.views.long_text import long_view
 from attn_cli.render.views.one_row import one_row, row_table
+from attn_cli.render.views.origins import talk
 from attn_cli.render.views.overview import largest_weight, row_bars, weight_matrix
 from attn_cli.render.views.steps import walk
 from attn_cli.render.views.whys import reasons
@@ -59,7 +60,8 @@ class Paper(NamedTuple):
 
 def weights_pane(state: State, seen: Seen, paper: Paper) -> Pane:
     """Return the matrix of weights, or what stands for it: all heads, a long text's map, what changed."""
-    trace, notes = seen.trace, []
+    trace = seen.trace
+    notes = talk(trace)[:1] if trace.next_words is not None else []
     if seen.before is not None and state.compared == BEFORE:
         trace = seen.before
         notes.append("The view before; v: back to now.")

@@ -108,6 +108,17 @@ def test_the_command_that_was_asked_for_is_printed_at_the_end():
         assert b"\x1b]52;c;" in stage.shown
 
 
+def test_it_begins_under_a_causal_mask_as_masked_does_and_says_the_next_words():
+    with Stage("live", FOX, "--mask", "causal") as stage:
+        stage.wait_for(
+            lambda stage: shows(stage, "Likeliest to come after") and shows(stage, "article  layer 0")
+        )
+        stage.press("m")
+        stage.wait_for(lambda stage: not shows(stage, "mask causal ") and shows(stage, "article  layer 0"))
+        stage.press("q")
+        assert stage.code() == 0
+
+
 def test_a_failing_worker_ends_it_with_a_report_on_a_terminal_that_is_whole(tmp_path):
     path = tmp_path / "failing.py"
     path.write_text(FAILING)

@@ -17,7 +17,7 @@ from attn_cli.settings.declare import INPUT, OUTPUT
 from attn_cli.settings.defaults import DEFAULTS
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
-from attn_cli.settings.validate import settings_of
+from attn_cli.settings.validate import settings_of, with_next_words
 
 if TYPE_CHECKING:
     from attn_cli.live.sources import LiveSource
@@ -111,4 +111,7 @@ def _source(
     prepare_index(settings.embedding, "random, ")
     if settings.mask == DEFAULTS["masked"].mask:  # it begins as attn masked; a key changes no model
         settings = settings_of("masked", settings)
+        settings = (
+            with_next_words(settings) if settings.projection == DEFAULTS["masked"].projection else settings
+        )
     return TextSource(settings), settings
