@@ -253,10 +253,30 @@ class BeforeRotation(NamedTuple):
         return q, k
 
 
-def sinusoids(n: int, d: int) -> Array:
-    """Return the encodings of n places (n, d): the sines first, then the cosines, as Marian has them."""
+def sinusoids(n: int, d: int, kind: str = "sines first") -> Array:
+    """Return the encodings of n places (n, d): the sines first, then the cosines, as Marian has them.
+
+    The slowest turns by nearly 1/10000 from one place to the next, and by just that in the kind "to the end", whose
+    last number is 0 where d is odd (M2M-100).
+    """
+    if kind == "to the end":
+        slower = 10000 ** (np.arange(d // 2) / max(d // 2 - 1, 1))
+        angles = np.arange(n)[:, None] / slower
+        both = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+        return np.pad(both, ((0, 0), (0, d % 2))).astype(np.float32)
     angles = np.arange(n)[:, None] / 10000 ** (2 * np.arange((d + 1) // 2) / d)
     return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)[:, :d].astype(np.float32)
+
+
+def log_buckets(away: Ints, buckets: int, farthest: int) -> Ints:
+    """Return the bucket of each distance: half of them near ones singly, the others wider (DeBERTa V2)."""
+    middle = buckets // 2
+    far = np.maximum(np.abs(away), middle).astype(np.float32) / np.float32(middle)
+    # the same logarithm of both, for a share of just 1 must be no more
+    share = np.log(far) / np.log(np.full_like(far, (farthest - 1) / middle))
+    wide = np.ceil(share * np.float32(middle - 1)) + middle
+    found: Ints = np.where(np.abs(away) <= middle, away, (wide * np.sign(away)).astype(np.intp))
+    return found
 
 
 def relative_position_buckets(n_q: int, n_k: int, buckets: int, farthest: int, both_ways: bool) -> Ints:

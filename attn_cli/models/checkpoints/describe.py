@@ -23,6 +23,8 @@ class Layer(NamedTuple):
 
     - q, k, v, or qkv where one matrix makes all three; o joins the heads; cross_q ... cross_o likewise;
     - norm_1, cross_norm, norm_2: of attention, cross-attention and the network after them;
+    - q_bias, v_bias: biases of queries and values, where they stand apart from qkv; place_q, place_k: what makes
+      queries and keys of distances;
     - after_1, after_2: a second norm, of what is added (Gemma); q_norm, k_norm: of each query and key;
     - up and down, with a gate beside, or gate_up where one matrix makes both, the gate first;
     - router, and expert_up ... expert_down with {} for a number, of a sparse network; shared_up ... shared_down of the
@@ -44,7 +46,7 @@ class Words(NamedTuple):
     scale: float = 1.0
     positions: str | None = None  # a table of them
     offset: int = 0  # the row of the first place
-    sinusoids: bool = False
+    sinusoids: str | None = None  # how they turn, where there is no table: see blocks.sinusoids
     types: str | None = None  # a table for the first text and the second
     norm: str | None = None
     project: str | None = None
@@ -57,6 +59,16 @@ class Relative(NamedTuple):
     table: str
     buckets: int
     farthest: int
+
+
+class Disentangled(NamedTuple):
+    """A vector for each distance, of which each layer makes keys and queries (He et al. 2021, DeBERTa)."""
+
+    reach: int  # distances of more count as this one: half the table's rows
+    farthest: int  # where far distances share their vectors, the distance at which the last ones do
+    shares: bool
+    norm: str | None  # of the table's rows
+    table: str = "encoder.rel_embeddings.weight"
 
 
 class Experts(NamedTuple):
@@ -94,6 +106,7 @@ class Stack(NamedTuple):
     in_out: bool = False  # whether matrices stand as in x W
     softcap: float | None = None
     relative: Relative | None = None
+    disentangled: Disentangled | None = None
     last_norm: str | None = None
     skips_padding_positions: bool = False  # whether padding takes no place
 

@@ -46,6 +46,11 @@ FAMILIES: dict[str, Family] = {
     "roberta": Family(plans.ROBERTA.model, keys.ROBERTA),
     "xlm-roberta": Family(plans.ROBERTA.model, keys.ROBERTA),
     "camembert": Family(plans.ROBERTA.model, keys.ROBERTA),
+    "mpnet": Family(plans.MPNET.model, keys.MPNET),
+    "deberta": Family(plans.deberta, keys.DEBERTA),
+    "deberta-v2": Family(
+        partial(plans.deberta, plan=plans.DEBERTA_2), keys.DEBERTA_2, "conv_act conv_groups"
+    ),
     "distilbert": Family(
         plans.DISTILBERT.model, keys.DISTILBERT, "hidden_dim sinusoidal_pos_embds tie_weights_ is_causal"
     ),
@@ -95,10 +100,25 @@ FAMILIES: dict[str, Family] = {
     "qwen3_moe": Family(
         llama_plans.QWEN3_MOE.model, keys.QWEN3_MOE, keys.OF_EXPERTS + " max_window_layers", keys.ROTARY
     ),
+    "mistral3": Family(
+        plans.mistral3_with_pictures,
+        {"tie_word_embeddings": True},
+        "vision_config projector_hidden_act vision_feature_layer multimodal_projector_bias spatial_merge_size",
+        {"text_config": Keys(keys.MISTRAL | {"model_type": "mistral"}, parts=keys.ROTARY)},
+    ),
     "t5": Family(translators.t5, keys.T5, "d_ff n_positions"),
     "mt5": Family(translators.t5, keys.MT5, "d_ff n_positions tie_word_embeddings scale_decoder_outputs"),
     "bart": Family(translators.bart, keys.BART, keys.OF_BART),
-    "marian": Family(partial(translators.bart, sinusoids=True), keys.MARIAN, keys.OF_BART),
+    "marian": Family(partial(translators.bart, sides=translators.MARIAN), keys.MARIAN, keys.OF_BART),
+    "mbart": Family(partial(translators.bart, sides=translators.MBART), keys.MBART, keys.OF_BART),
+    "pegasus": Family(partial(translators.bart, sides=translators.PEGASUS), keys.PEGASUS, keys.OF_BART),
+    "m2m_100": Family(partial(translators.bart, sides=translators.M2M_100), keys.M2M_100, keys.OF_BART),
+    "t5gemma": Family(
+        translators.t5gemma,
+        {"tie_word_embeddings": True},
+        "",
+        dict.fromkeys(("encoder", "decoder"), Keys(keys.T5GEMMA, frozenset({"hidden_act"}), keys.ROTARY)),
+    ),
 }
 
 

@@ -12,6 +12,19 @@ BERT = {
     "position_embedding_type": "absolute",
 }  # fmt: skip
 ROBERTA = BERT | {"pad_token_id": 1}
+MPNET = {name: value for name, value in ROBERTA.items() if not name.startswith("is_")} | {
+    "relative_attention_num_buckets": 32, "pad_token_id": 1,
+}  # fmt: skip
+del MPNET["position_embedding_type"]
+DEBERTA = {
+    "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "hidden_act": "gelu",
+    "layer_norm_eps": 1e-7, "relative_attention": False, "max_relative_positions": -1, "position_biased_input": True,
+    "pos_att_type": None, "legacy": True, "tie_word_embeddings": True, "max_position_embeddings": 512,
+}  # fmt: skip
+DEBERTA_2 = DEBERTA | {
+    "hidden_size": 1536, "num_hidden_layers": 24, "num_attention_heads": 24, "position_buckets": -1,
+    "norm_rel_ebd": "none", "share_att_key": False, "conv_kernel_size": 0,
+}  # fmt: skip
 DISTILBERT = {
     "dim": 768, "n_layers": 6, "n_heads": 12, "activation": "gelu", "tie_word_embeddings": True,
 }  # fmt: skip
@@ -164,6 +177,11 @@ BART = {
     "tie_word_embeddings": True, "decoder_start_token_id": 2, "is_causal": True, "num_hidden_layers": None,
 }  # fmt: skip
 MARIAN = BART | {"decoder_start_token_id": 58100}
+MBART = BART | {"decoder_start_token_id": None}
+PEGASUS = BART | {"decoder_start_token_id": 0}
+M2M_100 = BART | {"activation_function": "relu", "scale_embedding": True, "pad_token_id": 1}
+T5GEMMA = GEMMA2 | {"bos_token_id": 2}
+del T5GEMMA["is_causal"], T5GEMMA["use_bidirectional_attention"]
 # Sizes that the tensors have, and what the first versions of BART's and Marian's files say
 OF_BART = (
     "encoder_ffn_dim decoder_ffn_dim normalize_before normalize_embedding add_final_layer_norm "

@@ -23,7 +23,7 @@ from attn_cli.models.checkpoints.blocks import (
     logistic,
     softmax,
 )
-from attn_cli.models.checkpoints.describe import Layer, Stack
+from attn_cli.models.checkpoints.describe import Disentangled, Layer, Stack
 from attn_cli.models.checkpoints.weights import Activation, Weights, product
 
 MOST_SCORES = 1 << 27  # of a layer: half a gigabyte, and every step takes as much again
@@ -190,12 +190,13 @@ class Layers:
         x = weights.rows(table, self.given.ids, words.width, "token") * np.float32(words.scale)
         if words.project and words.project_first:
             x = self.reader.linear(words.project, x, stack.d)
-        if words.positions:
+        if words.positions and not (words.sinusoids and weights.find(words.positions) is None):
             self._check_places(words.positions, x.shape[-1])
             places = np.maximum(self.places + words.offset, 0)
             x = x + weights.rows(words.positions, places, x.shape[-1], "place")
-        if words.sinusoids:
-            x = x + blocks.sinusoids(x.shape[1], x.shape[2])
+        elif words.sinusoids:
+            places = np.maximum(self.places + words.offset, 0)
+            x = x + blocks.sinusoids(int(places.max()) + 1, x.shape[2], words.sinusoids)[places]
         if words.types and weights.find(words.types):
             types = np.zeros_like(self.given.ids) if self.given.types is None else self.given.types
             x = x + weights.rows(words.types, types, words.width, "token type")
@@ -226,6 +227,31 @@ class Layers:
         found = blocks.relative_position_buckets(n, n, relative.buckets, relative.farthest, not stack.causal)
         return np.ascontiguousarray(table[found].transpose(2, 0, 1)[None])
 
+    def _disentangled(self, layer: Layer, distances: Disentangled, q: Array, k: Array) -> Array | None:
+        """Return what is added to the scores, (b, h, n, n): q_i by the distance's key, and k_j by its query."""
+        stack, n, reach = self.stack, q.shape[2], distances.reach
+        away = np.arange(n)[:, None] - np.arange(n)
+        if distances.shares:
+            away = blocks.log_buckets(away, reach, distances.farthest)
+        rows = np.clip(away + reach, 0, 2 * reach - 1)
+        first = int(rows.min())
+        stored = self.reader.weights.stored(distances.table, 2 * reach, stack.d)
+        vectors = stored.rows(first, int(rows.max()) - first + 1)
+        if distances.norm is not None:
+            vectors = self.reader.norm(distances.norm, vectors)
+        found = None
+        for role, x in (("place_k", q), ("place_q", k)):
+            if role not in layer.names:
+                continue
+            made = self._linear(layer, role, vectors, stack.heads * stack.d_k)
+            by_head = made.reshape(len(vectors), stack.heads, stack.d_k).transpose(1, 2, 0)
+            at = (rows - first)[None, None]
+            at = at if role == "place_k" else at.swapaxes(-1, -2)
+            term = np.take_along_axis(x @ by_head, at, axis=-1) * np.float32(layer.scale)
+            term = term if role == "place_k" else term.swapaxes(-1, -2)
+            found = term if found is None else found + term
+        return found
+
     def _attention(
         self, layer: Layer, n: int, kind: str, prefix: str, norm: str, x: Array, position: Array | None
     ) -> LayerSteps:
@@ -237,6 +263,8 @@ class Layers:
         if layer.rotary and not is_cross:
             before_rotation = BeforeRotation(q, self._shared(k), layer.rotary, self.places)
             q, k = layer.rotary.rotate(q, self.places), layer.rotary.rotate(k, self.places)
+        if self.stack.disentangled is not None:
+            position = self._disentangled(layer, self.stack.disentangled, q, k)
         k, v = self._shared(k), self._shared(v)
         real = self.real_context if is_cross else self.given.real
         causal, window = (False, None) if is_cross else (self.stack.causal, layer.window)
@@ -265,6 +293,12 @@ class Layers:
                 for role, side, heads in sides
             }
         q, k, v = (self.reader.by_head(M, role, fused) for role, M in made.items())
+        if "q_bias" in layer.names:
+            q, v = (
+                M
+                + self.reader.weights.read(layer.place + layer.names[role], M[0, 0].size).reshape(M.shape[2:])
+                for M, role in ((q, "q_bias"), (v, "v_bias"))
+            )
         if "q_norm" in layer.names:
             q, k = self._normed_heads(layer, "q_norm", q), self._normed_heads(layer, "k_norm", k)
         return [M.transpose(0, 2, 1, 3) for M in (q, k, v)]

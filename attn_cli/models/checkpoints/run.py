@@ -199,13 +199,17 @@ def read_layer_weights(
 ) -> LayerWeights:
     """Return the weights of the wanted heads; `prefix` is "cross_" for cross-attention, else empty."""
     reader, fused = Reader(weights, stack), "qkv" in layer.names
-    sides = []
+    sides: list[list[Array | None]] = []
     for side in "qkv":
         fused_heads = stack.heads + 2 * stack.kv_heads
         made = stack.d_k * (fused_heads if fused else stack.heads if side == "q" else stack.kv_heads)
         matrices = reader.linear_weights(
             layer.place + layer.names["qkv" if fused else prefix + side], stack.d, made
         )
+        if (apart := f"{side}_bias") in layer.names:
+            bias = weights.read(layer.place + layer.names[apart], stack.heads * stack.d_k)
+            sides.append([reader.by_head(matrices[0], side, fused), reader.by_head(bias, side, fused=False)])
+            continue
         sides.append([None if M is None else reader.by_head(M, side, fused) for M in matrices])
     shared = stack.heads // stack.kv_heads
     heads = {}

@@ -1,14 +1,15 @@
-"""Models of an encoder and a decoder: T5, BART, Marian."""
+"""Models of an encoder and a decoder: T5, BART and its kin, T5Gemma."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from math import sqrt
+from typing import NamedTuple
 
 from attn_cli.models.checkpoints.blocks import ACTIVATIONS
 from attn_cli.models.checkpoints.config import MOST_LAYERS, Config, activation, looks_back
 from attn_cli.models.checkpoints.describe import Layer, Logits, Model, Relative, Stack, Words
-from attn_cli.models.checkpoints.plans import OPT
+from attn_cli.models.checkpoints.plans import GEMMA2, OPT
 
 T5 = {
     "q": "layer.0.SelfAttention.q", "k": "layer.0.SelfAttention.k", "v": "layer.0.SelfAttention.v",
@@ -70,8 +71,26 @@ def t5(c: Config) -> Model:
     return Model((), encoder, decoder, logits, _start(c), unread=(".bias",))
 
 
-def bart(c: Config, sinusoids: bool = False) -> Model:
-    """Return BART, or Marian, whose places are sinusoids."""
+class Sides(NamedTuple):
+    """What sets BART's kin apart, and no key says."""
+
+    places: str | None = "embed_positions.weight"  # a table of them
+    offset: int = 2
+    sinusoids: str | None = None  # how places are computed where there is no table
+    norm: str | None = "layernorm_embedding"
+    last_norm: str | None = None  # where norms stand before what they belong to
+    bias: tuple[str, ...] = ("final_logits_bias",)
+    skips_padding: bool = False
+
+
+MARIAN = Sides(None, 0, sinusoids="sines first", norm=None)
+MBART = Sides(last_norm="layer_norm")
+PEGASUS = Sides(offset=0, sinusoids="sines first", norm=None, last_norm="layer_norm")
+M2M_100 = Sides(None, sinusoids="to the end", norm=None, last_norm="layer_norm", bias=(), skips_padding=True)
+
+
+def bart(c: Config, sides: Sides = Sides()) -> Model:  # noqa: B008  # an unchangeable value
+    """Return BART, or one of its kin."""
     _check_causal(c)
     d = c.whole("d_model")
 
@@ -80,8 +99,9 @@ def bart(c: Config, sinusoids: bool = False) -> Model:
         words = Words(
             (f"{side}.embed_tokens.weight", "shared.weight"), d,
             scale=sqrt(d) if c.flag("scale_embedding") else 1.0,
-            positions=None if sinusoids else f"{side}.embed_positions.weight", offset=2, sinusoids=sinusoids,
-            norm=None if sinusoids else f"{side}.layernorm_embedding",
+            positions=sides.places and f"{side}.{sides.places}",
+            offset=c.whole("pad_token_id", least=0) + 1 if sides.skips_padding else sides.offset,
+            sinusoids=sides.sinusoids, norm=sides.norm and f"{side}.{sides.norm}",
         )  # fmt: skip
         # transformers keeps num_hidden_layers as another name of encoder_layers, which wins
         counted = (
@@ -91,13 +111,40 @@ def bart(c: Config, sinusoids: bool = False) -> Model:
         layers = tuple(Layer(f"{side}.layers.{n}.", names, 1 / sqrt(d_k)) for n in range(count))
         return Stack(
             words, "layer", layers, d, heads, heads, d_k,
-            causal=side == "decoder", activation=activation(c, "activation_function"), pre_norm=False,
+            causal=side == "decoder", activation=activation(c, "activation_function"),
+            pre_norm=sides.last_norm is not None, last_norm=sides.last_norm and f"{side}.{sides.last_norm}",
+            skips_padding_positions=sides.skips_padding,
         )  # fmt: skip
 
     sources = ("decoder.embed_tokens.weight", "shared.weight") if c.flag("tie_word_embeddings") else ()
-    logits = Logits(("lm_head.weight", *sources), ("final_logits_bias",), bias_lead=(1,))
+    logits = Logits(("lm_head.weight", *sources), sides.bias, bias_lead=(1,))
     encoder, decoder = stack("encoder", OPT.names), stack("decoder", {**OPT.names, **BART_CROSS})
     return Model(("model.",), encoder, decoder, logits, _start(c))
+
+
+T5GEMMA = GEMMA2._replace(
+    names={
+        **GEMMA2.names, "norm_1": "pre_self_attn_layernorm", "after_1": "post_self_attn_layernorm",
+        **{f"cross_{role}": f"cross_attn.{role}_proj" for role in "qkvo"},
+        "cross_norm": "pre_cross_attn_layernorm", "after_cross": "post_cross_attn_layernorm",
+    },
+    logits=Logits(("lm_head.out_proj.weight",)),
+    biases={"attention_bias": "q k v o cross_q cross_k cross_v cross_o", "no_bias": "gate up down"},
+)  # fmt: skip
+
+
+def t5gemma(c: Config) -> Model:
+    """Return T5Gemma: an encoder and a decoder with the layers of Gemma 2, each with a config of its own."""
+    models = []
+    for side in ("encoder", "decoder"):
+        part, tie = c.part(side), "tie_word_embeddings"
+        words = Words((f"{side}.embed_tokens.weight",))
+        stack = T5GEMMA.stack._replace(words=words, last_norm=f"{side}.norm", causal=side == "decoder")
+        plan = T5GEMMA._replace(stack=stack, place=f"{side}.layers.{{}}.", change=None)
+        models.append(plan.model(part._replace(values={**part.values, tie: c.flag(tie)})))
+    encoder, decoder = models
+    start = c.part("decoder").whole("bos_token_id", least=0, most=1 << 24)
+    return decoder._replace(prefixes=("model.",), encoder=encoder.encoder, start=start)
 
 
 def _check_causal(c: Config) -> None:

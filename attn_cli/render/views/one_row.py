@@ -145,7 +145,7 @@ def _legend(trace: Trace, head: Head, row: Row) -> str:
         parts.append(f"distance = {wording.rotated_term(trace)} (q', k': after rotation by position)")
     elif row.position is not None and trace.of_model:
         by = f", and divided by {trace.temperature:.12g}" if trace.temperature != 1 else ""
-        parts.append(f"distance: learned, for each range of distances{by}")
+        parts.append(f"distance: {wording.distance_of_model(head)[0]}, learned{by}")
     if row.capped is not None:
         score = "sum" if row.is_rotated else "content" if is_divided else symbol
         parts.append(f"capped = {cap_term(trace, score)}")

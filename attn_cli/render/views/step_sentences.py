@@ -79,7 +79,7 @@ def _position(trace: Trace, head: Head) -> str:
     if head.position_vectors is not None:
         return f"{wording.position_term(trace)}, with one r and one b for each distance"
     heat = wording.temperature_divisor(trace)
-    return f"one number for each range of distances{heat}" if trace.of_model else "as given"
+    return f"{wording.distance_of_model(head)[0]}{heat}" if trace.of_model else "as given"
 
 
 def shown_ids(trace: Trace) -> tuple[tuple[int, ...], tuple[int, ...]] | None:

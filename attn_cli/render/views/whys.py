@@ -13,7 +13,7 @@ from attn_cli.core.scores import position_scale_of, score_named
 from attn_cli.io.escape import count
 from attn_cli.render.numbers import four, plain, share
 from attn_cli.render.views.step_sentences import source
-from attn_cli.render.views.wording import d_k, divisor, quoted, quoted_at
+from attn_cli.render.views.wording import d_k, distance_of_model, divisor, quoted, quoted_at
 from attn_cli.trace.head import Head
 from attn_cli.trace.row import Because, Row
 from attn_cli.trace.trace import Trace
@@ -215,7 +215,7 @@ def _distance(of: Walked) -> str:
             "on how far apart two words stand"
         )
     elif head.position_vectors is None and trace.of_model:
-        each = "each head adds a learned number for each range of distances (Raffel et al. 2020)"
+        each = "each head adds {}, learned ({})".format(*distance_of_model(head))
     elif head.position_vectors is None:
         return "The distance term was given: it is added to the scaled scores."
     if trace.projection.layer:

@@ -188,6 +188,14 @@ def position_term(trace: Trace, numerator: str = "q·r + b") -> str:
     return f"({numerator}){root}{temperature_divisor(trace)}"
 
 
+def distance_of_model(head: Head) -> tuple[str, str]:
+    """Return what a model adds for distances, and whose idea that is: alike for all words, or made of both."""
+    P = head.position_scores
+    if P is None or np.allclose(P[1:, 1:], P[:-1, :-1], rtol=1e-6, atol=1e-6):
+        return "one number for each range of distances", "Raffel et al. 2020"
+    return "q times a key made of the distance, plus k times a query made of it", "He et al. 2021, DeBERTa"
+
+
 def rotated_term(trace: Trace, content: str = "content") -> str:
     """Return what rotation by position adds for a distance: the score of the rotated vectors less the content."""
     return f"{rotated_symbol(score_named(trace.score).symbol)}{divisor(trace)} - {content}"

@@ -28,7 +28,7 @@ LLAMA3 = {
     "original_max_position_embeddings": 16, "rope_theta": 100.0,
 }  # fmt: skip
 QUERIES_AND_KEYS = re.compile(
-    r"\.(query|key|[qk]_lin|[qk]_proj|query_key_value|c_attn|Wqkv|[qk]_norm|(SelfAttention|EncDecAttention)\.[qk])\."
+    r"\.(query|key|[qk]_lin|[qk]_proj|query_key_value|c_attn|Wqkv|in_proj|pos_\w*proj|(query|key)_proj|attn\.[qk]|[qk]_norm|(SelfAttention|EncDecAttention)\.[qk])\."
 )
 
 
@@ -141,6 +141,7 @@ def rope(kind, share=None, **more):
 
 
 YARN = {"factor": 4.0, "original_max_position_embeddings": 8}
+DISTANT = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "hidden_act": "gelu_new"}
 EXPERTS = GROUPED | {"num_experts_per_tok": 2}
 MIXTRAL = EXPERTS | {"num_local_experts": 5}
 QWEN_MOE = EXPERTS | {"num_experts": 5, "moe_intermediate_size": 24}
@@ -211,6 +212,22 @@ SETTINGS |= {
     ),
     "gpt_neox, an odd part is rotated": WIDE | TOKENS | {"hidden_size": 48, "rotary_pct": 0.25},
     "gpt_neox, no biases, tied": WIDE | TOKENS | {"attention_bias": False, "tie_word_embeddings": True},
+    "deberta": WIDE | TOKENS | DISTANT,
+    "deberta, distances to keys": WIDE | TOKENS | DISTANT | {"pos_att_type": ["p2c"], "type_vocab_size": 2},
+    "deberta, distances to queries": WIDE | TOKENS | DISTANT | {"pos_att_type": "c2p", **UNTIED},
+    "deberta, places": WIDE | TOKENS | {"pos_att_type": ["c2p", "p2c"], "type_vocab_size": 2},
+    "deberta, another head": WIDE | TOKENS | DISTANT | {"legacy": False, "max_relative_positions": 4},
+    "deberta-v2": WIDE | TOKENS | DISTANT,
+    "deberta-v2, as v3": WIDE | TOKENS | DISTANT | {
+        "position_biased_input": False, "position_buckets": 4, "norm_rel_ebd": "layer_norm", "share_att_key": True,
+        "pos_att_type": "p2c|c2p", "max_position_embeddings": 24,
+    },
+    "deberta-v2, buckets": WIDE | TOKENS | DISTANT | {"position_buckets": 5, "max_relative_positions": 8},
+    "deberta-v2, distances to keys": WIDE | TOKENS | DISTANT | {"pos_att_type": ["p2c"], "type_vocab_size": 2},
+    "deberta-v2, places": WIDE | TOKENS | {"type_vocab_size": 2, **UNTIED},
+    "deberta-v2, another head": WIDE | TOKENS | DISTANT | {"legacy": False, "max_relative_positions": 4},
+    "mpnet": WIDE,
+    "mpnet, untied, gelu_new": WIDE | {"hidden_act": "gelu_new"} | UNTIED,
     "electra, narrow": ELECTRA | {"embedding_size": 8},
     "albert, inner groups": ALBERT | {"num_hidden_layers": 4, "num_hidden_groups": 2, "inner_group_num": 2},
     "opt, no affine norms": OPT | {"layer_norm_elementwise_affine": False},
@@ -228,7 +245,40 @@ BART = TOKENS | {
     "decoder_attention_heads": 8, "encoder_ffn_dim": 48, "decoder_ffn_dim": 40, "decoder_start_token_id": 0,
     "forced_eos_token_id": 2,
 }  # fmt: skip
+GEMMA_SIDE = TOKENS | {
+    "vocab_size": V, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "head_dim": 8, "sliding_window": 2, "query_pre_attn_scalar": 9,
+}  # fmt: skip
+T5GEMMA = TOKENS | {
+    "vocab_size": V, "encoder": GEMMA_SIDE | {"num_hidden_layers": 2},
+    "decoder": GEMMA_SIDE | {"num_hidden_layers": 3, "hidden_size": 40, "attn_logit_softcapping": 2.0},
+}  # fmt: skip
+M2M_100 = BART | {"pad_token_id": 1}
 PAIR_SETTINGS = {
+    "mbart": BART,
+    "mbart, scaled, untied": BART | {"scale_embedding": True, "activation_function": "relu"} | UNTIED,
+    "pegasus": BART,
+    "pegasus, scaled": BART | {"scale_embedding": True, "activation_function": "relu"},
+    "m2m_100": M2M_100,
+    "m2m_100, other padding": M2M_100
+    | {"pad_token_id": 39, "scale_embedding": False, "d_model": 48}
+    | UNTIED,
+    "t5gemma": T5GEMMA,
+    "t5gemma, uncapped": T5GEMMA
+    | {
+        side: T5GEMMA[side]
+        | {"attn_logit_softcapping": None, "final_logit_softcapping": None, "attention_bias": True}
+        for side in ("encoder", "decoder")
+    },
+    "t5gemma, kinds of layers, untied": T5GEMMA
+    | UNTIED
+    | {
+        side: T5GEMMA[side] | {"layer_types": kinds, "num_key_value_heads": 4, **rope("linear", factor=2.0)}
+        for side, kinds in (
+            ("encoder", ["full_attention", "sliding_attention"]),
+            ("decoder", ["full_attention", "sliding_attention", "full_attention"]),
+        )
+    },
     "t5": T5,
     "t5, as v1.1": T5 | {"feed_forward_proj": "gated-gelu"} | UNTIED,
     "mt5": T5,
@@ -272,7 +322,7 @@ def made(transformers, case, seed, folder, changed=None):
 
 
 def padding(name):
-    return SETTINGS[name].get("pad_token_id", 1 if "roberta" in name else 0)
+    return SETTINGS[name].get("pad_token_id", 1 if "roberta" in name or "mpnet" in name else 0)
 
 
 def read_by(name):
@@ -343,7 +393,8 @@ def test_every_head_of_an_encoder_and_a_decoder_attends_as_in_transformers(
 
     case = PAIRS[name]
     model = made(transformers, case, seed, tmp_path)
-    source, target = texts(TEXTS, side=side), texts(TARGETS, side="right")
+    pad = case.settings.get("pad_token_id", 0)
+    source, target = texts(TEXTS, pad, side), texts(TARGETS, pad, "right")
     with torch.no_grad():
         expected = model(
             **one_text(case, source),
@@ -598,7 +649,8 @@ OLDER = {
     "original_max_position_embeddings", "is_causal", "position_embedding_type", "sliding_window_pattern",
     "global_attn_every_n_layers", "attention_layers", "dense_act_fn", "is_gated_act", "scale_decoder_outputs",
     "head_dim", "decoder_start_token_id", "tie_word_embeddings", "num_hidden_layers",
-    "num_local_experts", "partial_rotary_factor",
+    "num_local_experts", "partial_rotary_factor", "position_buckets", "norm_rel_ebd", "share_att_key",
+    "conv_kernel_size",
 }  # fmt: skip
 
 
@@ -669,6 +721,23 @@ def test_the_words_of_a_model_of_words_and_pictures_are_read(transformers, tmp_p
         renamed = {name.replace("model.", prefix, 1): array for name, array in arrays.items()}
         folder = saved(tmp_path / str(n), {"model_type": "gemma3", "text_config": config}, renamed)
         same_as(model, case, texts(TEXTS), folder, "gemma3 with pictures")
+
+
+@pytest.mark.parametrize("tie", [True, False])
+def test_the_words_of_a_mistral_of_words_and_pictures_are_read(tie, transformers, tmp_path):
+    case = CASES["mistral"]._replace(settings=CASES["mistral"].settings | {"tie_word_embeddings": tie})
+    model = made(transformers, case, 5, tmp_path / "words")
+    text = json.loads((tmp_path / "words" / "config.json").read_text())
+    arrays, _ = read_safetensors(tmp_path / "words" / "model.safetensors")
+    renamed = {
+        name.replace("model.", "language_model.model.", 1).replace("lm_head", "language_model.lm_head"): array
+        for name, array in arrays.items()
+    }
+    config = {"model_type": "mistral3", "text_config": text, "tie_word_embeddings": tie, "vision_config": {}}
+    same_as(model, case, texts(TEXTS), saved(tmp_path / "pictures", config, renamed), "mistral 3")
+    ministral = config | {"text_config": text | {"model_type": "ministral3"}}
+    with pytest.raises(InputError, match=r'model_type is "ministral3"\. It must be mistral'):
+        Checkpoint(saved(tmp_path / "other", ministral, renamed))
 
 
 # The first five are those of BERT; the rest are words of one token.

@@ -192,9 +192,11 @@ def test_no_family_takes_values_of_another_kind(family):
         "layer_types": ["sliding_attention", "full_attention"], "vocab_size": 6, "tie_word_embeddings": True,
         "num_key_value_heads": 1, "no_rope_layers": [1, 0], "query_pre_attn_scalar": 4, "embedding_size": 4,
         "num_hidden_groups": 1, "local_attention": 4, "scale_embedding": True, "feed_forward_proj": "relu",
-        "use_sliding_window": True, "num_experts_per_tok": 1,
+        "use_sliding_window": True, "num_experts_per_tok": 1, "decoder_start_token_id": 0,
     }  # fmt: skip
-    whole |= {"text_config": dict(whole, model_type="gemma3_text"), "model_type": family}
+    text = "mistral" if family == "mistral3" else "gemma3_text"
+    parts = {"text_config": dict(whole, model_type=text), "encoder": dict(whole), "decoder": dict(whole)}
+    whole |= {**parts, "model_type": family}
     assert describe(Config("c", whole)).family in (family, "gemma3_text")
     refused = 0
     for name in whole:
