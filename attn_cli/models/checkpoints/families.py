@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from attn_cli.errors import InputError, did_you_mean
 from attn_cli.io.escape import visible
-from attn_cli.models.checkpoints import keys, llama_plans, plans, translators
+from attn_cli.models.checkpoints import deberta, keys, llama_plans, plans, translators
 from attn_cli.models.checkpoints.config import Config, Keys
 from attn_cli.models.checkpoints.describe import Model
 
@@ -47,9 +47,9 @@ FAMILIES: dict[str, Family] = {
     "xlm-roberta": Family(plans.ROBERTA.model, keys.ROBERTA),
     "camembert": Family(plans.ROBERTA.model, keys.ROBERTA),
     "mpnet": Family(plans.MPNET.model, keys.MPNET),
-    "deberta": Family(plans.deberta, keys.DEBERTA),
+    "deberta": Family(deberta.deberta, keys.DEBERTA),
     "deberta-v2": Family(
-        partial(plans.deberta, plan=plans.DEBERTA_2), keys.DEBERTA_2, "conv_act conv_groups"
+        partial(deberta.deberta, plan=deberta.DEBERTA_2), keys.DEBERTA_2, "conv_act conv_groups"
     ),
     "distilbert": Family(
         plans.DISTILBERT.model, keys.DISTILBERT, "hidden_dim sinusoidal_pos_embds tie_weights_ is_causal"
