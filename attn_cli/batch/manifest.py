@@ -192,6 +192,8 @@ def hashes_of_files(settings: Settings) -> dict[str, str]:
         from attn_cli.models.checkpoints.open_model import find_folder  # only for a model on disk
 
         folder, digest = find_folder(settings.model), blake2b(digest_size=16)
+        if os.path.isfile(folder):  # GGUF
+            return found | {settings.model: hash_of_file(folder)[1]}
         for name in sorted(os.listdir(folder)):
             path = os.path.join(folder, name)
             if name.endswith(OF_A_MODEL) and os.path.isfile(path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from attn_cli.errors import InputError
@@ -41,7 +41,7 @@ INERT = re.compile(
     r"early_stopping|(encoder_)?(no_repeat_ngram_size|repetition_penalty)|epsilon_cutoff|eta_cutoff|"
     r"exponential_decay_length_penalty|length_penalty|max_(new_)?(length|tokens)|min_(length|new_tokens)|num_beams|"
     r"num_beam_groups|num_return_sequences|prefix|remove_invalid_values|target_lookbehind|temperature|top_[kp]|"
-    r"typical_p|force_bos_token_to_be_generated|min_p|renormalize_logits|penalty_alpha|sequence_bias|guidance_scale|"
+    r"typical_p|quantization(_config)?|force_bos_token_to_be_generated|min_p|renormalize_logits|penalty_alpha|sequence_bias|guidance_scale|"
     r"max_sequence_length|generator_size|replacing_rate|save_step|tf_legacy_loss|use_past|xla_device"
 )
 
@@ -55,7 +55,13 @@ class Keys(NamedTuple):
 
 
 # What is asked before the family is known
-OPEN = Keys({"model_type": None}, parts={"quantization_config": Keys({"quant_method": "an unnamed method"})})
+OPEN = Keys(
+    {"model_type": None},
+    parts={
+        "quantization_config": Keys({"quant_method": "an unnamed method"}),
+        "quantization": Keys({"mode": "affine", "bits": None, "group_size": None}),  # of MLX
+    },
+)
 
 
 class Config(NamedTuple):
@@ -198,13 +204,49 @@ def read_config(folder: str) -> Config:
     if not isinstance(values, dict):
         raise InputError(f"{where} is not a JSON object.")
     config = Config(where, values)
-    if values.get("quantization_config") is not None:
+    if values.get("quantization") is None and values.get("quantization_config") is not None:
         method = config.part("quantization_config").word("quant_method")
         raise InputError(
             f"{where}: the weights are quantised ({visible(method)[:SPELLED]}), which attn does not unpack.",
             "Use the checkpoint that it was made from, with weights in float32, float16 or bfloat16.",
         )
     return config
+
+
+class Affine(NamedTuple):
+    """How MLX quantizes a matrix: a scale and an offset for each group of a row's numbers."""
+
+    bits: int
+    group: int
+
+
+def read_affine(config: Config) -> Callable[[str], Affine | None]:
+    """Return what tells how the weights of this name are quantized; nothing where the folder is not of MLX.
+
+    Raises InputError where MLX quantizes in a way that attn does not unpack.
+    """
+    if config.values.get("quantization") is None:
+        return lambda name: None
+    whole = config.part("quantization")
+
+    def affine(c: Config) -> Affine:
+        if c.word("mode") != "affine":
+            raise c.refused("mode", "affine: attn unpacks no other")
+        if (bits := c.whole("bits", most=8)) not in (2, 4, 8):
+            raise c.refused("bits", "2, 4 or 8")
+        if (group := c.whole("group_size", most=1 << 10)) % 32:
+            raise c.refused("group_size", "a multiple of 32")
+        return Affine(bits, group)
+
+    def found(name: str) -> Affine | None:
+        own = whole.values.get(name.removesuffix(".weight"))
+        if own is False:
+            return None
+        given = {**whole.values, **own} if isinstance(own, dict) else whole.values
+        return affine(whole._replace(values=given))
+
+    affine(whole)
+    return found
 
 
 MOST_LAYERS = 1000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -11,11 +12,15 @@ from typing import NamedTuple
 from attn_cli.errors import FileError, InputError
 from attn_cli.io.escape import shell_quote, visible
 from attn_cli.io.files import read_bytes
+from attn_cli.models.checkpoints.gguf import is_gguf
+from attn_cli.models.checkpoints.gguf_tokenizer import gguf_tokenizer
 from attn_cli.models.checkpoints.run import Checkpoint
 from attn_cli.models.checkpoints.tokenizer import TextEncoder
 
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 LONGEST = 96  # of a name on the Hugging Face Hub
+OLLAMA, LARGEST_MANIFEST = "ollama:", 1 << 20
+DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 REVISION = re.compile(r"[0-9a-f]{40}")
 
 
@@ -33,7 +38,8 @@ def open_model(model: str) -> Iterator[OpenModel]:
     folder = find_folder(model)
     with Checkpoint(folder) as checkpoint:
         name = os.path.basename(os.path.abspath(folder)) if folder == model else model
-        yield OpenModel(visible(name), checkpoint, TextEncoder(folder, checkpoint.model.family))
+        file = None if checkpoint.gguf is None else gguf_tokenizer(checkpoint.gguf)
+        yield OpenModel(visible(name), checkpoint, TextEncoder(folder, checkpoint.model.family, file))
 
 
 def find_folder(model: str) -> str:
@@ -41,7 +47,9 @@ def find_folder(model: str) -> str:
 
     Raises FileError if it can be neither, InputError if the cache does not have it.
     """
-    if os.path.isdir(model):
+    if model.startswith(OLLAMA):
+        return _ollama_file(model.removeprefix(OLLAMA))
+    if os.path.isdir(model) or is_gguf(model):
         return model
     shown = visible(model)[:200]
     if os.path.isfile(model) and os.path.exists(os.path.join(os.path.dirname(model), "config.json")):
@@ -73,6 +81,29 @@ def cache_folder() -> str:
         return os.path.expanduser(own)
     home = set_("HF_HOME") or os.path.join(set_("XDG_CACHE_HOME") or "~/.cache", "huggingface")
     return os.path.join(os.path.expanduser(home), "hub")
+
+
+def _ollama_file(name: str) -> str:
+    """Return the file of a model that Ollama keeps on this machine; raise InputError if it keeps none of this name."""
+    kept = os.environ.get("OLLAMA_MODELS") or os.path.join(os.path.expanduser("~"), ".ollama", "models")
+    called, _, tag = name.partition(":")
+    shown = visible(name)[:200]
+    if not NAME.fullmatch(called) or not re.fullmatch(r"[\w.-]*", tag, re.ASCII) or ".." in name:
+        raise FileError(f"{shown!r} is not the name of a model.", f"Give a name such as {OLLAMA}llama3.2:1b.")
+    owner = called if "/" in called else f"library/{called}"
+    manifest = os.path.join(kept, "manifests", "registry.ollama.ai", *owner.split("/"), tag or "latest")
+    try:
+        layers = json.loads(read_bytes(manifest, LARGEST_MANIFEST))["layers"]
+        digest = next(
+            one["digest"] for one in layers if one["mediaType"] == "application/vnd.ollama.image.model"
+        )
+        blob = os.path.join(kept, "blobs", DIGEST.fullmatch(digest).expand(r"sha256-\1"))  # type: ignore[union-attr]
+    except (FileError, ValueError, RecursionError, LookupError, TypeError, AttributeError, StopIteration):
+        raise InputError(
+            f"Ollama keeps no model {shown} in {visible(kept)}.",
+            f"attn downloads no models: get it with `ollama pull {shown}`; `ollama list` shows what there is.",
+        ) from None
+    return blob
 
 
 def _snapshot(kept: str) -> str | None:

@@ -12,11 +12,13 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.io.array_types import Array
 from attn_cli.io.escape import visible
 from attn_cli.models.checkpoints.blocks import ACTIVATIONS
-from attn_cli.models.checkpoints.config import read_config
+from attn_cli.models.checkpoints.config import read_affine, read_config
 from attn_cli.models.checkpoints.describe import Layer, Model, Stack
 from attn_cli.models.checkpoints.families import describe
+from attn_cli.models.checkpoints.gguf import is_gguf, open_gguf
+from attn_cli.models.checkpoints.gguf_models import describe_gguf
 from attn_cli.models.checkpoints.layers import Layers, LayerSteps, Reader, Texts, check_finite
-from attn_cli.models.checkpoints.weights import Weights, product
+from attn_cli.models.checkpoints.weights import GgufWeights, Weights, product
 
 
 def texts(ids: Sequence[Sequence[int]], pad: int = 0, side: str = "right") -> Texts:
@@ -38,8 +40,20 @@ class Checkpoint:
     """
 
     def __init__(self, folder: str, is_strict: bool = False) -> None:
-        self.model: Model = describe(read_config(folder), is_strict)
-        self.weights = Weights(folder, self.model.prefixes, self.model.unread)
+        self.gguf = open_gguf(folder) if is_gguf(folder) else None
+        if self.gguf is None:
+            config = read_config(folder)
+            self.model: Model = describe(config, is_strict)
+            affine = read_affine(config)
+            self.weights = Weights(folder, self.model.prefixes, self.model.unread)
+            self.weights.affine = affine
+            return
+        try:
+            self.model, orders = describe_gguf(self.gguf)
+            self.weights = GgufWeights(self.gguf, self.model.unread, orders)
+        except BaseException:
+            self.gguf.file.close()
+            raise
 
     def __enter__(self) -> Checkpoint:
         return self

@@ -41,13 +41,13 @@ class Encoded(NamedTuple):
 
 
 class TextEncoder:
-    """A checkpoint's tokenizer."""
+    """A checkpoint's tokenizer: of the folder's files, or of a `file` as tokenizer.json would be."""
 
-    def __init__(self, folder: str, family: str) -> None:
+    def __init__(self, folder: str, family: str, file: bytes | None = None) -> None:
         _place()  # before a file is read
         self.name = visible(folder)
         try:
-            self._file = _read(folder, family)
+            self._file = _read(folder, family) if file is None else file
         except (ValueError, RecursionError) as error:
             raise self._unsound(str(error)) from None
         self._spelled: dict[int, str] = {}

@@ -10,7 +10,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import IO, Any, NamedTuple
 
@@ -22,6 +22,9 @@ from attn_cli.io.array_files import BFLOAT16, Entry, from_bfloat16, safetensors_
 from attn_cli.io.array_types import Array, Ints, NDArray
 from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes, regular
+from attn_cli.models.checkpoints.config import Affine
+from attn_cli.models.checkpoints.gguf import Gguf
+from attn_cli.models.checkpoints.quantized import Quantized, packed_words
 
 Activation = Callable[[Array], Array]
 
@@ -38,6 +41,11 @@ class Weights:
 
     Names that end as one of `unread` count as absent.
     """
+
+    # Of a GGUF file: what unpacks a tensor, and the order in which its rows are wanted
+    packings: Mapping[str, Quantized] = {}
+    orders: Mapping[str, Ints] = {}
+    affine: Callable[[str], Affine | None] = staticmethod(lambda name: None)  # of MLX
 
     def __init__(self, folder: str, prefixes: tuple[str, ...] = (), unread: tuple[str, ...] = ()) -> None:
         self.folder = folder
@@ -112,6 +120,9 @@ class Weights:
         if found not in entries:
             raise InputError(f"{path} has no tensor {visible(found)}, which {INDEX} says it has.")
         entry, where = entries[found], f"{path}: {visible(found)}"
+        packing, order, scaled = self.packings.get(found), self.orders.get(found), None
+        if entry.dtype == WORDS and (affine := self.affine(found)) is not None:
+            entry, packing, scaled = self._quantized(found, entry, affine)
         if len(shape) != len(entry.shape) or any(
             n is not None and n != m for n, m in zip(shape, entry.shape, strict=False)
         ):
@@ -119,12 +130,21 @@ class Weights:
             raise InputError(f"{where} has shape {entry.shape}; by config.json it would be ({wanted}).")
         if not entry.size:
             raise InputError(f"{where} has shape {entry.shape}: it holds no numbers.")
-        if entry.dtype.kind != "f" and entry.dtype != BFLOAT16:
+        if entry.dtype.kind != "f" and entry.dtype != BFLOAT16 and packing is None:
             raise InputError(
                 f"{where} holds {entry.dtype} numbers: weights that are quantised.",
                 "Use a checkpoint with weights in float32, float16 or bfloat16.",
             )
-        return Stored(file, entry, where)
+        return Stored(file, entry, where, packing, order, scaled)
+
+    def _quantized(self, name: str, entry: Entry, affine: Affine) -> tuple[Entry, Quantized, Scaled]:
+        """Return a matrix of MLX as it is once unpacked, what unpacks its numbers, and what scales them."""
+        packing = PACKED_WORDS[affine.bits]
+        shape = (*entry.shape[:-1], entry.shape[-1] * packing.numbers) if entry.shape else ()
+        stem = name.removesuffix(".weight")
+        groups = (*shape[:-1], shape[-1] // affine.group) if shape else ()
+        scales, offsets = (self.stored(f"{stem}.{part}", *groups) for part in ("scales", "biases"))
+        return entry._replace(shape=shape), packing, Scaled(scales, offsets, affine.group)
 
     def _entries(self, shard: str) -> dict[str, Entry]:
         if shard not in self._open:
@@ -138,6 +158,15 @@ class Weights:
                 raise
             self._open[shard] = (file, entries, shown)
         return self._open[shard][1]
+
+
+class GgufWeights(Weights):
+    """The tensors of a GGUF file. Rows that stand there in another order than in the model are put right."""
+
+    def __init__(self, gguf: Gguf, unread: tuple[str, ...], orders: Mapping[str, Ints]) -> None:
+        self.folder, self.prefixes, self.unread = gguf.path, ("",), unread
+        self.packings, self.orders = gguf.packings, orders
+        self._files, self._open = None, {WHOLE: (gguf.file, dict(gguf.tensors), gguf.where)}
 
 
 def _read_index(path: str) -> dict[str, str]:
@@ -182,33 +211,67 @@ SUMS = 2  # parts of a matrix in-out, whose products are added: fixed, so that t
 _file_position = Lock()
 
 
+WORDS = np.dtype("<u4")
+PACKED_WORDS = {bits: packed_words(bits) for bits in (2, 4, 8)}
+
+
+class Scaled(NamedTuple):
+    """The scales and offsets of a quantized matrix: one of each for every group of a row's numbers."""
+
+    scales: Stored
+    offsets: Stored
+    group: int
+
+    def apply(self, q: Array, start: int) -> Array:
+        """Return numbers from number `start` on, of whole groups."""
+        first, count = start // self.group, len(q) // self.group
+        scales, offsets = (one.part(first, count)[:, None] for one in (self.scales, self.offsets))
+        found: Array = (scales * q.reshape(count, self.group) + offsets).reshape(-1)
+        return found
+
+
 class Stored(NamedTuple):
     """A tensor in an open file; `where` names it in errors."""
 
     file: IO[bytes]  # unbuffered
     entry: Entry
     where: str
+    packing: Quantized | None = None  # of blocks that lie within a row
+    order: Ints | None = None  # of its rows: where each lies
+    scaled: Scaled | None = None
 
     def read(self) -> Array:
         """Return the whole tensor."""
-        return self.part(0, math.prod(self.entry.shape)).reshape(self.entry.shape)
+        found = self.part(0, math.prod(self.entry.shape)).reshape(self.entry.shape)
+        return found if self.order is None else found[self.order]
+
+    def bytes_of(self, count: int) -> int:
+        """Return how many bytes so many numbers take."""
+        return count // (1 if self.packing is None else self.packing.numbers) * self.entry.dtype.itemsize
 
     def rows(self, start: int, count: int, room: NDArray[np.uint8] | None = None) -> Array:
         """Return rows of a matrix; they may lie in `room`, which has place for them."""
         width = self.entry.shape[1]
+        if self.order is not None:
+            return np.array(
+                [self.part(row * width, width) for row in self.order[start : start + count].tolist()]
+            )
         return self.part(start * width, count * width, room).reshape(count, width)
 
     def part(self, start: int, count: int, room: NDArray[np.uint8] | None = None) -> Array:
         """Return `count` numbers from number `start` on; they may lie in `room`."""
-        dtype = self.entry.dtype
-        data = np.empty(count * dtype.itemsize, np.uint8) if room is None else room[: count * dtype.itemsize]
+        size = self.bytes_of(count)
+        data = np.empty(size, np.uint8) if room is None else room[:size]
         view, done = data.data, 0
-        while done < len(view):
-            got = _read_at(self.file, view[done:], self.entry.offset + start * dtype.itemsize + done)
+        while done < size:
+            got = _read_at(self.file, view[done:], self.entry.offset + self.bytes_of(start) + done)
             if not got:
                 raise InputError(f"{self.where} changed while it was read.", "Try again when it is complete.")
             done += got
-        return _as_float(data, dtype)
+        if self.packing is not None:
+            found = self.packing.unpack(data.view(self.entry.dtype)).reshape(-1)
+            return found if self.scaled is None else self.scaled.apply(found, start)
+        return _as_float(data, self.entry.dtype)
 
 
 def product(
@@ -224,7 +287,7 @@ def product(
     """
     rows, width = matrix.entry.shape
     step = _rows_at_once(rows, width)
-    size = step * width * matrix.entry.dtype.itemsize
+    size = matrix.bytes_of(step * width)
     if not in_out:
         found = np.empty((rows, len(x)), np.float32)
 

@@ -18,7 +18,14 @@ def as_bfloat16(array):
 
 def safetensors(arrays, dtypes=None):
     """Return the bytes of a safetensors file; `dtypes` renames a type, as U16 to BF16."""
-    names = {"float32": "F32", "float16": "F16", "float64": "F64", "uint16": "BF16", "int8": "I8"}
+    names = {
+        "float32": "F32",
+        "float16": "F16",
+        "float64": "F64",
+        "uint16": "BF16",
+        "int8": "I8",
+        "uint32": "U32",
+    }
     header, data = {}, b""
     for key, array in arrays.items():
         end = len(data) + array.nbytes

@@ -1,0 +1,232 @@
+"""GGUF files as models of the families that attn knows: llama.cpp's names of keys and tensors, and what it changes.
+
+Its converter (convert_hf_to_gguf.py) renames tensors, adds one to Gemma's norm weights, lays GPT-2's matrices out-in,
+and puts the rows of Llama's queries and keys in the order in which llama.cpp rotates pairs of neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attn_cli.errors import InputError, did_you_mean
+from attn_cli.io.array_types import Ints
+from attn_cli.io.escape import visible
+from attn_cli.models.checkpoints import llama_plans, plans
+from attn_cli.models.checkpoints.config import Config
+from attn_cli.models.checkpoints.describe import COUNT, EPS, HEADS, WIDTH, Logits, Model, Plan, Stack
+from attn_cli.models.checkpoints.families import FAMILIES
+from attn_cli.models.checkpoints.gguf import Gguf, Packed
+from attn_cli.models.checkpoints.positions import Rotaries, Windows
+from attn_cli.models.checkpoints.weights import Stored
+
+ROLES = {
+    "q": "attn_q", "k": "attn_k", "v": "attn_v", "qkv": "attn_qkv", "o": "attn_output", "q_norm": "attn_q_norm",
+    "k_norm": "attn_k_norm", "norm_1": "attn_norm", "norm_2": "ffn_norm", "after_1": "post_attention_norm",
+    "after_2": "post_ffw_norm", "gate": "ffn_gate", "up": "ffn_up", "gate_up": "ffn_up", "down": "ffn_down",
+}  # fmt: skip
+AFTER = {"norm_1": "attn_output_norm", "norm_2": "layer_output_norm"}  # where norms stand after the sum
+# What a key is called in a config.json: the first name that the family reads
+KEYS: Mapping[str, tuple[str, ...]] = {
+    "block_count": COUNT, "embedding_length": WIDTH, "attention.head_count": HEADS,
+    "attention.head_count_kv": ("num_key_value_heads",), "attention.key_length": ("head_dim",),
+    "attention.layer_norm_rms_epsilon": EPS, "attention.layer_norm_epsilon": EPS, "rope.freq_base": ("rope_theta",),
+    "rope.freq_base_swa": ("rope_local_base_freq",), "context_length": ("max_position_embeddings",),
+    "attention.sliding_window": ("sliding_window",), "attn_logit_softcapping": ("attn_logit_softcapping",),
+    "final_logit_softcapping": ("final_logit_softcapping",), "attention.causal": ("is_causal",),
+}  # fmt: skip
+DIVISORS = "rope_freqs.weight"
+BY_LENGTH = {
+    "short_factor": "rope_factors_short.weight",
+    "long_factor": "rope_factors_long.weight",
+}  # of LongRoPE
+# What the tensors say as well, or what is read below
+KNOWN = {
+    "feed_forward_length", "vocab_size", "attention.value_length", "rope.dimension_count", "rope.scaling.type",
+    "rope.scaling.factor", "rope.scaling.original_context_length", "rope.scaling.finetuned", "pooling_type",
+    "rope.scaling.attn_factor", "rope.scaling.yarn_log_multiplier",
+    "tensor_data_layout", "attention.key_length_swa", "attention.value_length_swa", "rope.dimension_count_swa",
+}  # fmt: skip
+
+
+class Architecture(NamedTuple):
+    """How llama.cpp's files of an architecture differ from those that their family is described by."""
+
+    family: str
+    plan: Plan
+    is_permuted: bool = False  # rows of q and k, for rotation of neighbours
+    largest: int = 0  # layers of the one size whose scores are scaled by its width a head (Gemma's 27B)
+
+
+ARCHITECTURES = {
+    "llama": Architecture("llama", plans.LLAMA, is_permuted=True),
+    "qwen2": Architecture("qwen2", plans.QWEN2),
+    "qwen3": Architecture("qwen3", plans.QWEN3),
+    "gemma": Architecture("gemma", plans.GEMMA),
+    "gemma2": Architecture("gemma2", plans.GEMMA2, largest=46),
+    "gemma3": Architecture("gemma3_text", plans.GEMMA3, largest=62),
+    "phi3": Architecture("phi3", llama_plans.PHI3),
+    "olmo2": Architecture("olmo2", llama_plans.OLMO2),
+    "gpt2": Architecture("gpt2", plans.GPT2),
+    "bert": Architecture("bert", plans.BERT),
+}
+
+
+def describe_gguf(gguf: Gguf) -> tuple[Model, dict[str, Ints]]:
+    """Return the model of a GGUF file, and the tensors whose rows stand in another order: where each row lies.
+
+    Raises InputError if attn does not know the architecture.
+    """
+    name = gguf.metadata.get("general.architecture")
+    if name not in ARCHITECTURES:
+        raise InputError(
+            f"{gguf.where}: attn does not know the architecture {visible(str(name))[:60]!r}.",
+            f"{did_you_mean(str(name), ARCHITECTURES)}It knows {', '.join(ARCHITECTURES)}.",
+        )
+    own = ARCHITECTURES[name]
+    values, notes = _values(gguf, name, own)
+    config = Config(f"{gguf.where}, {name}", values, FAMILIES[own.family].keys)
+    model = _renamed(own.plan, gguf).model(config)
+    stack = model.decoder or model.encoder
+    assert stack is not None
+    orders = dict(_orders(gguf, stack)) if own.is_permuted else {}
+    return model._replace(family=own.family, notes=tuple(notes)), orders
+
+
+def _orders(gguf: Gguf, stack: Stack) -> Iterator[tuple[str, Ints]]:
+    """Yield the queries' and keys' tensors, and where each row lies: a head's two halves lie one by one in turn."""
+    if stack.d_k % 2:
+        raise InputError(f"{gguf.where}: heads of {stack.d_k} numbers, which cannot be rotated in pairs.")
+    for role, heads in (("q", stack.heads), ("k", stack.kv_heads)):
+        names = [f"{one.place}{ROLES[role]}.{part}" for one in stack.layers for part in ("weight", "bias")]
+        there = [
+            name
+            for name in names
+            if name in gguf.tensors and gguf.tensors[name].shape[0] == heads * stack.d_k
+        ]
+        if there:
+            order = np.arange(heads * stack.d_k).reshape(heads, stack.d_k // 2, 2).swapaxes(1, 2).reshape(-1)
+            yield from dict.fromkeys(there, order).items()
+
+
+def _values(gguf: Gguf, name: str, own: Architecture) -> tuple[dict[str, object], list[str]]:
+    """Return the values of a config.json, and notes on keys that attn does not know."""
+    reads, given = FAMILIES[own.family].keys.reads, dict(_given(gguf, name))
+    if given.get("expert_count"):
+        raise InputError(f"{gguf.where} is a mixture of experts, which attn does not compute.")
+    values: dict[str, object] = {"tie_word_embeddings": "output.weight" not in gguf.tensors}
+    for key, names in KEYS.items():
+        called = next((one for one in names if one in reads), None)
+        if key in given and called is not None:
+            values[called] = given[key]
+    if "head_dim" in reads and "head_dim" not in values:
+        values["head_dim"] = _width(given)
+    if "attention_bias" in reads:
+        values["attention_bias"] = "blk.0.attn_q.bias" in gguf.tensors
+    if own.largest:
+        values["query_pre_attn_scalar"] = (
+            _width(given) if given.get("block_count") == own.largest else values["head_dim"]
+        )
+    if "partial_rotary_factor" in reads and "rope.dimension_count" in given:
+        values["partial_rotary_factor"] = given["rope.dimension_count"] / values["head_dim"]
+    values |= _scaling(gguf, given)
+    unknown = sorted(set(given) - set(KEYS) - KNOWN)
+    notes = [
+        f"The file says {', '.join(map(visible, unknown[:5]))}, which attn does not know: the numbers may differ."
+    ]
+    return values, notes if unknown else []
+
+
+def _scaling(gguf: Gguf, given: Mapping[str, Any]) -> dict[str, object]:
+    """Return how positions are scaled, as a config.json says it."""
+    first = given.get("rope.scaling.original_context_length")
+    scaling = {
+        "rope_type": given.get("rope.scaling.type", "none"),
+        "factor": given.get("rope.scaling.factor"),
+    }
+    if BY_LENGTH["long_factor"] in gguf.tensors:
+        scaling = {"rope_type": "longrope", "attention_factor": given.get("rope.scaling.attn_factor")}
+        scaling |= {key: _tensor(gguf, name) for key, name in BY_LENGTH.items()}
+    elif scaling["rope_type"] == "none":
+        return {}
+    scaling |= {"original_max_position_embeddings": first}
+    found: dict[str, object] = {
+        "rope_scaling": {key: value for key, value in scaling.items() if value is not None}
+    }
+    return found | ({} if first is None else {"original_max_position_embeddings": first})
+
+
+def _tensor(gguf: Gguf, name: str) -> list[float]:
+    """Return the numbers of a small tensor."""
+    if name not in gguf.tensors:
+        raise InputError(f"{gguf.where} has no tensor {name}.")
+    found: list[float] = (
+        Stored(gguf.file, gguf.tensors[name], f"{gguf.where}: {name}").read().reshape(-1).tolist()
+    )
+    return found
+
+
+def _given(gguf: Gguf, name: str) -> Iterator[tuple[str, Any]]:
+    """Yield the architecture's own keys; of a value a layer, the one that all have."""
+    for key, value in gguf.metadata.items():
+        if not key.startswith(f"{name}."):
+            continue
+        if isinstance(value, Packed):
+            found = {*value.values()}
+            if len(found) != 1:
+                raise InputError(
+                    f"{gguf.where}: {visible(key)} differs by layer, which attn does not compute."
+                )
+            (value,) = found
+        yield key.removeprefix(f"{name}."), value
+
+
+def _width(given: Mapping[str, Any]) -> Any:
+    try:
+        return given["embedding_length"] // given["attention.head_count"]
+    except (KeyError, TypeError, ZeroDivisionError):
+        return None
+
+
+def _renamed(plan: Plan, gguf: Gguf) -> Plan:
+    """Return a plan with llama.cpp's names, for weights as its converter writes them."""
+    stack, words = plan.stack, plan.stack.words
+    roles = ROLES if stack.pre_norm else ROLES | AFTER
+    named = words._replace(
+        tables=("token_embd.weight",),
+        positions=words.positions and "position_embd.weight",
+        types=words.types and "token_types.weight",
+        norm=words.norm and "token_embd_norm",
+    )
+    norm = "rms" if stack.norm == "rms, gain less one" else stack.norm
+    changed = stack._replace(
+        words=named, in_out=False, norm=norm, last_norm=stack.last_norm and "output_norm"
+    )
+    return plan._replace(
+        stack=changed,
+        names={role: roles[role] for role in plan.names},
+        place="blk.{}.",
+        prefixes=(),
+        logits=Logits(("output.weight",)),
+        head_activation=None,
+        rotaries=plan.rotaries and _rotaries(plan, gguf),
+    )
+
+
+def _rotaries(plan: Plan, gguf: Gguf) -> Callable[[Config, int, Windows], Rotaries] | None:
+    """Return what reads the rotations: the file may have a number for each frequency, by which it is divided."""
+    read = plan.rotaries
+    if DIVISORS not in gguf.tensors or read is None:
+        return read
+    divisors = tuple(_tensor(gguf, DIVISORS))
+
+    def rotaries(c: Config, d_k: int, windows: Windows) -> Rotaries:
+        if len(divisors) != d_k // 2:
+            raise InputError(
+                f"{gguf.where}: {DIVISORS} has {len(divisors)} numbers; it would have {d_k // 2}."
+            )
+        return [one and one._replace(divisors=divisors) for one in read(c, d_k, windows)]
+
+    return rotaries

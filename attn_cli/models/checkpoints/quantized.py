@@ -1,0 +1,166 @@
+"""Numbers stored in few bits, in blocks, as GGUF files have them: to float32, bit for bit as llama.cpp has them.
+
+A block is a structured dtype. Most hold small whole numbers q, a scale d, and often a second scale a run of numbers;
+a number is then d x scale x q, less an offset. The layouts are those of llama.cpp's ggml-common.h.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attn_cli.io.array_types import Array, NDArray
+
+Block = NDArray[Any]  # (n,), of a structured dtype
+Small = NDArray[np.uint8]
+HALF = "<f2"
+
+
+class Quantized(NamedTuple):
+    """How numbers are packed: the dtype of a block, how many numbers it holds, and what unpacks n blocks."""
+
+    dtype: np.dtype[Any]
+    numbers: int
+    unpack: Callable[[Block], Array]  # (n,) to (n, numbers)
+
+
+def _parts(packed: Small, bits: int, run: int) -> Small:
+    """Return each byte's parts of so many bits, (n, m x 8 / bits): of every `run` bytes the lowest parts come first."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None]
+    parts = packed.reshape(len(packed), -1, 1, run) >> shifts & np.uint8((1 << bits) - 1)
+    return parts.reshape(len(packed), -1)
+
+
+def _signed(q: Small, offset: int) -> Array:
+    return (q.view(np.int8) - np.int8(offset)).astype(np.float32)
+
+
+def _column(b: Block, name: str) -> Array:
+    return b[name].astype(np.float32)[:, None]
+
+
+def _times(scales: Array, q: Array) -> Array:
+    """Return q, (n, m), with each of its s equal runs times its own scale, (n, s)."""
+    runs = q.reshape(*scales.shape, -1)
+    return scales[..., None] * runs
+
+
+def _q4_0(b: Block) -> Array:
+    return _column(b, "d") * _signed(_parts(b["q"], 4, 16), 8)
+
+
+def _q4_1(b: Block) -> Array:
+    return _column(b, "d") * _parts(b["q"], 4, 16).astype(np.float32) + _column(b, "m")
+
+
+def _five_bits(b: Block) -> Small:
+    return _parts(b["q"], 4, 16) | np.unpackbits(b["high"], axis=1, bitorder="little") << np.uint8(4)
+
+
+def _q5_0(b: Block) -> Array:
+    return _column(b, "d") * _signed(_five_bits(b), 16)
+
+
+def _q5_1(b: Block) -> Array:
+    return _column(b, "d") * _five_bits(b).astype(np.float32) + _column(b, "m")
+
+
+def _q8_0(b: Block) -> Array:
+    return b["q"].astype(np.float32) * _column(b, "d")
+
+
+def _q2_k(b: Block) -> Array:
+    scales = _column(b, "d") * (b["scales"] & np.uint8(15)).astype(np.float32)
+    offsets = _column(b, "m") * (b["scales"] >> np.uint8(4)).astype(np.float32)
+    return _times(scales, _parts(b["q"], 2, 32).astype(np.float32)) - offsets[..., None]
+
+
+def _q3_k(b: Block) -> Array:
+    low, high = _parts(b["scales"][:, :8], 4, 8), _parts(b["scales"][:, 8:], 2, 4)
+    q = _parts(b["q"], 2, 32) | _parts(b["high"], 1, 32) << np.uint8(2)
+    return _times(_column(b, "d") * _signed(low | high << np.uint8(4), 32), _signed(q, 4))
+
+
+def _scales_and_offsets(b: Block) -> tuple[Array, Array]:
+    """Return eight scales and eight offsets, six bits each: the last four of both have their upper bits apart."""
+    first, second, third = (b["scales"][:, start : start + 4] for start in (0, 4, 8))
+
+    def six(own: Small, low: Small) -> Array:
+        return np.hstack([own & np.uint8(63), low | own >> np.uint8(2) & np.uint8(48)]).astype(np.float32)
+
+    return (
+        _column(b, "d") * six(first, third & np.uint8(15)),
+        _column(b, "m") * six(second, third >> np.uint8(4)),
+    )
+
+
+def _q4_k(b: Block) -> Array:
+    scales, offsets = _scales_and_offsets(b)
+    return _times(scales, _parts(b["q"], 4, 32).astype(np.float32)) - offsets[..., None]
+
+
+def _q5_k(b: Block) -> Array:
+    scales, offsets = _scales_and_offsets(b)
+    q = _parts(b["q"], 4, 32) | _parts(b["high"], 1, 32) << np.uint8(4)
+    return _times(scales, q.astype(np.float32)) - offsets[..., None]
+
+
+def _q6_k(b: Block) -> Array:
+    q = _parts(b["q"], 4, 64) | _parts(b["high"], 2, 32) << np.uint8(4)
+    return _times(_column(b, "d") * b["scales"].astype(np.float32), _signed(q, 32))
+
+
+# What four bits stand for where steps are not equal
+UNEVEN = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.float32)
+E2M1 = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.float32)  # doubled
+
+
+def _iq4_nl(b: Block) -> Array:
+    return _column(b, "d") * UNEVEN[_parts(b["q"], 4, 16)]
+
+
+def _iq4_xs(b: Block) -> Array:
+    scales = _parts(b["scales"], 4, 1) | _parts(b["high"], 2, 1) << np.uint8(4)
+    return _times(_column(b, "d") * _signed(scales, 32), UNEVEN[_parts(b["q"], 4, 16)])
+
+
+def _mxfp4(b: Block) -> Array:
+    """A power of two for each block: OCP Microscaling Formats 1.0; half of it, for E2M1 is doubled."""
+    e = b["e"].astype(np.uint32)
+    bits = np.where(e < 2, np.uint32(1 << 21) << np.minimum(e, 1), np.maximum(e, 1) - 1 << 23)
+    return bits.astype("<u4").view("<f4")[:, None] * E2M1[_parts(b["q"], 4, 16)]
+
+
+def _packed(numbers: int, unpack: Callable[[Block], Array], *fields: tuple[Any, ...]) -> Quantized:
+    return Quantized(np.dtype([*fields]), numbers, unpack)
+
+
+def packed_words(bits: int) -> Quantized:
+    """Return how MLX packs whole numbers of so many bits: in 32-bit words, the first lowest."""
+
+    def unpack(b: Block) -> Array:
+        return _parts(b.view(np.uint8).reshape(1, -1), bits, 1).reshape(len(b), -1).astype(np.float32)
+
+    return Quantized(np.dtype("<u4"), 32 // bits, unpack)
+
+
+_D, _M = ("d", HALF), ("m", HALF)
+
+# By the number of their type in a GGUF file; numbers of one size each are plain dtypes, see gguf.py
+QUANTIZED: dict[int, tuple[str, Quantized]] = {
+    2: ("Q4_0", _packed(32, _q4_0, _D, ("q", "u1", 16))),
+    3: ("Q4_1", _packed(32, _q4_1, _D, _M, ("q", "u1", 16))),
+    6: ("Q5_0", _packed(32, _q5_0, _D, ("high", "u1", 4), ("q", "u1", 16))),
+    7: ("Q5_1", _packed(32, _q5_1, _D, _M, ("high", "u1", 4), ("q", "u1", 16))),
+    8: ("Q8_0", _packed(32, _q8_0, _D, ("q", "i1", 32))),
+    10: ("Q2_K", _packed(256, _q2_k, ("scales", "u1", 16), ("q", "u1", 64), _D, _M)),
+    11: ("Q3_K", _packed(256, _q3_k, ("high", "u1", 32), ("q", "u1", 64), ("scales", "u1", 12), _D)),
+    12: ("Q4_K", _packed(256, _q4_k, _D, _M, ("scales", "u1", 12), ("q", "u1", 128))),
+    13: ("Q5_K", _packed(256, _q5_k, _D, _M, ("scales", "u1", 12), ("high", "u1", 32), ("q", "u1", 128))),
+    14: ("Q6_K", _packed(256, _q6_k, ("q", "u1", 128), ("high", "u1", 64), ("scales", "i1", 16), _D)),
+    20: ("IQ4_NL", _packed(32, _iq4_nl, _D, ("q", "u1", 16))),
+    23: ("IQ4_XS", _packed(256, _iq4_xs, _D, ("high", "u1", 2), ("scales", "u1", 4), ("q", "u1", 128))),
+    39: ("MXFP4", _packed(32, _mxfp4, ("e", "u1"), ("q", "u1", 16))),
+}

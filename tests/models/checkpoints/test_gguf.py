@@ -1,0 +1,569 @@
+"""GGUF files: the numbers of the folder that a file was made of, of llama.cpp's own package, and of transformers."""
+
+import copy
+import json
+import os
+import random
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attn_cli.errors import AttnError, InputError
+from attn_cli.io.array_files import read_safetensors
+from attn_cli.models.checkpoints.gguf import open_gguf
+from attn_cli.models.checkpoints.gguf_tokenizer import LLAMA_3, QWEN_2, gguf_tokenizer
+from attn_cli.models.checkpoints.quantized import QUANTIZED
+from attn_cli.models.checkpoints.run import Checkpoint, texts
+from tests.models.checkpoints import by_hand
+from tests.models.checkpoints.gguf_by_hand import BF16, converted, eight_bits, gguf, stored
+from tests.models.checkpoints.test_parity import CASES, TEXTS, made
+from tests.shell import attn
+
+IDS = ([1, 2, 3, 4, 5, 0, 2], [3, 1])
+SIZES = {"vocab_size": 40, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+LLAMA = SIZES | {
+    "num_key_value_heads": 2,
+    "intermediate_size": 96,
+    "model_type": "llama",
+    "rms_norm_eps": 1e-5,
+}
+
+
+def llama(seed=0, kv=2, d=64, wide=96):
+    """Return the tensors of a random Llama."""
+    draw = np.random.default_rng(seed)
+
+    def some(*shape):
+        return draw.standard_normal(shape).astype(np.float32) / 2
+
+    found = {
+        "model.embed_tokens.weight": some(40, d),
+        "model.norm.weight": some(d),
+        "lm_head.weight": some(40, d),
+    }
+    for n in range(2):
+        place = f"model.layers.{n}."
+        for name, *shape in (
+            ("self_attn.q_proj", d, d), ("self_attn.k_proj", kv * 16, d), ("self_attn.v_proj", kv * 16, d),
+            ("self_attn.o_proj", d, d), ("mlp.gate_proj", wide, d), ("mlp.up_proj", wide, d),
+            ("mlp.down_proj", d, wide), ("input_layernorm", d), ("post_attention_layernorm", d),
+        ):  # fmt: skip
+            found[f"{place}{name}.weight"] = some(*shape)
+    return found
+
+
+def numbers(model):
+    """Return all weights of all layers, and the logits, of a folder or a file."""
+    with Checkpoint(str(model)) as checkpoint:
+        run = checkpoint.run(texts(IDS))
+        return [step.attended.weights for step in run.steps()], run.logits()
+
+
+def alike(found, expected, far=1e-5):
+    for one, other in zip(found[0], expected[0], strict=True):
+        np.testing.assert_allclose(one, other, atol=far)
+    np.testing.assert_allclose(found[1], expected[1], atol=far * max(1, np.abs(expected[1]).max()))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return by_hand.saved(tmp_path / "llama", LLAMA, llama())
+
+
+def test_a_file_has_the_numbers_of_the_folder_that_it_was_made_of(folder, tmp_path):
+    alike(numbers(converted(folder, tmp_path / "x.gguf")), numbers(folder))
+
+
+def test_so_have_gpt_2_and_bert_whose_matrices_and_norms_stand_otherwise(tmp_path):
+    gpt2 = by_hand.small_gpt2(tmp_path / "gpt2", activation_function="gelu_new")
+    alike(numbers(converted(gpt2, tmp_path / "gpt2.gguf")), numbers(gpt2))
+    bert = by_hand.saved(tmp_path / "bert", by_hand.BERT | {"hidden_act": "gelu"}, by_hand.bert(head=False))
+    with Checkpoint(bert) as one, Checkpoint(converted(bert, tmp_path / "bert.gguf")) as other:
+        for a, b in zip(one.run(texts(IDS)).steps(), other.run(texts(IDS)).steps(), strict=True):
+            np.testing.assert_allclose(a.attended.weights, b.attended.weights, atol=1e-6)
+
+
+def test_eight_bits_are_near_and_the_numbers_are_those_that_the_bits_say(folder, tmp_path):
+    path = converted(folder, tmp_path / "x.gguf", eight_bits)
+    whole, (found, _) = numbers(folder), numbers(path)
+    assert 1e-5 < np.abs(found[0] - whole[0][0]).max() < 0.05
+    with Checkpoint(path) as checkpoint:
+        table = checkpoint.weights.read("token_embd.weight", 40, 64)
+    own = read_safetensors(f"{folder}/model.safetensors")[0]["model.embed_tokens.weight"]
+    steps = np.repeat(np.abs(own.reshape(-1, 32)).max(axis=1) / 127, 32).reshape(own.shape)
+    assert (np.abs(table - own) <= 0.51 * steps).all()
+
+
+def test_what_divides_each_frequency_divides_it(folder, tmp_path):
+    """A number for each frequency, all alike, is what transformers calls linear scaling."""
+    config = json.loads(Path(folder, "config.json").read_text())
+    scaled = config | {"rope_scaling": {"rope_type": "linear", "factor": 3.0}}
+    other = by_hand.saved(tmp_path / "scaled", scaled, llama())
+    path = with_tensor(converted(folder, tmp_path / "x.gguf"), "rope_freqs.weight", np.full(8, 3, np.float32))
+    alike(numbers(path), numbers(other))
+
+
+def with_tensor(path, name, array):
+    """Add a tensor to a file."""
+    opened = open_gguf(path)
+    with open(path, "rb") as file:
+        tensors = {}
+        for key, entry in opened.tensors.items():
+            file.seek(entry.offset)
+            tensors[key] = np.frombuffer(file.read(entry.size), entry.dtype).reshape(entry.shape)
+    opened.file.close()
+    with open(path, "wb") as file:
+        file.write(gguf(opened.metadata, tensors | {name: array}))
+    return path
+
+
+# One block of each kind, counted by hand: a few of its numbers
+BLOCKS = {
+    "Q4_0": (struct.pack("<e", 2) + bytes([0x3F] + [0x88] * 15), {0: 2 * (15 - 8), 16: 2 * (3 - 8), 1: 0}),
+    "Q4_1": (struct.pack("<2e", 2, 1) + bytes([0x3F] + [0] * 15), {0: 31, 16: 7, 1: 1}),
+    "Q5_0": (struct.pack("<eI", 2, 1 | 1 << 16) + bytes([0x3F] + [0] * 15), {0: 30, 16: 6, 1: -32}),
+    "Q5_1": (struct.pack("<2eI", 2, 1, 1) + bytes([0x3F] + [0] * 15), {0: 63, 16: 7, 1: 1}),
+    "Q8_0": (struct.pack("<e", 0.5) + struct.pack("32b", *range(-16, 16)), {0: -8, 31: 7.5}),
+    "Q2_K": (
+        bytes([0x23] * 16) + bytes([0b11100100] * 64) + struct.pack("<2e", 2, 1),
+        {0: -2, 32: 6 - 2, 64: 12 - 2, 96: 18 - 2, 255: 16},
+    ),
+    "Q3_K": (
+        bytes([0xFF] * 31 + [0]) + bytes([0b11] * 64) + bytes([0] * 8 + [0b10101010] * 4) + struct.pack("<e", 2),
+        {0: 0, 31: 2 * (0 + 32 - 32) * -1, 33: 0},
+    ),
+    "Q4_K": (
+        struct.pack("<2e", 2, 1) + bytes([3] * 4 + [5] * 4 + [0x21] * 4) + bytes([0x4F] * 128),
+        {0: 2 * 3 * 15 - 5, 32: 2 * 3 * 4 - 5, 128: 2 * 1 * 15 - 2, 255: 2 * 1 * 4 - 2},
+    ),
+    "Q5_K": (
+        struct.pack("<2e", 2, 1) + bytes([3] * 4 + [5] * 4 + [0] * 4) + bytes([1] * 32) + bytes([0x4F] * 128),
+        {0: 2 * 3 * 31 - 5, 32: 2 * 3 * 4 - 5, 128: 0},
+    ),
+    "Q6_K": (
+        bytes([0x4F] * 128) + bytes([0b11100100] * 64) + struct.pack("16b", *[2] * 16) + struct.pack("<e", 0.5),
+        {0: 15 - 32, 32: 16 + 15 - 32, 64: 32 + 4 - 32, 96: 48 + 4 - 32},
+    ),
+    "IQ4_NL": (struct.pack("<e", 2) + bytes([0xF0] + [0x88] * 15), {0: -254, 16: 226, 1: 2}),
+    "IQ4_XS": (
+        struct.pack("<eH", 2, 0b10) + bytes([0x11] * 4) + bytes([0xF0] * 128),
+        {0: 2 * (33 - 32) * -127, 16: 2 * (33 - 32) * 113, 32: 2 * (1 - 32) * -127},
+    ),
+    "MXFP4": (bytes([129] + [0x71] * 16), {0: 4 * 0.5, 16: 4 * 6}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [name for name, _ in QUANTIZED.values()])
+def test_a_block_is_what_its_bits_say(name):
+    data, expected = BLOCKS[name]
+    packing = dict(QUANTIZED.values())[name]
+    found = packing.unpack(np.frombuffer(data, packing.dtype)).reshape(-1)
+    assert len(data) == packing.dtype.itemsize and len(found) == packing.numbers
+    assert {place: found[place] for place in expected} == expected
+
+
+def test_halves_and_bfloat16_are_read_too(folder, tmp_path):
+    def upper(array):
+        return BF16, array.shape, (array.view("<u4") >> 16).astype("<u2").tobytes()
+
+    whole = numbers(folder)
+    for quantize in (upper, lambda array: stored(array.astype(np.float16))):
+        found, _ = numbers(converted(folder, tmp_path / "x.gguf", quantize))
+        assert 0 < np.abs(found[0] - whole[0][0]).max() < 0.05
+
+
+PIECES = ["<s>", "</s>", *"abcdĠ", "Ġa", "Ġb", "ab"]
+BYTE_PAIRS = {
+    "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.tokens": PIECES,
+    "tokenizer.ggml.token_type": [3, 3] + [1] * (len(PIECES) - 2), "tokenizer.ggml.merges": ["Ġ a", "Ġ b", "a b"],
+    "tokenizer.ggml.bos_token_id": 0, "tokenizer.ggml.add_bos_token": True,
+}  # fmt: skip
+
+
+def test_a_command_shows_a_file_as_it_shows_a_folder(folder, tmp_path):
+    path = converted(folder, tmp_path / "x.gguf", eight_bits, **BYTE_PAIRS)
+    shown = attn("self", "ab a", "-m", path)
+    assert shown.code == 0 and "<s>" in shown.out and "Masked self-attention" in shown.out
+    record = json.loads(attn("self", "ab a b", "-m", path, "-f", "json").out)
+    assert record["tokens"] == ["<s>", "ab", "Ġa", "Ġb"] if "tokens" in record else record["query_tokens"]
+    assert attn("heads", "ab a", "-m", path).code == 0
+    (tmp_path / "texts.txt").write_text("ab a\nb\n")
+    lines = attn("batch", str(tmp_path / "texts.txt"), "-m", path)
+    assert lines.code == 0 and len(lines.out.splitlines()) == 2, lines.err
+
+
+def test_ollama_s_models_are_found_by_name(folder, tmp_path, monkeypatch):
+    path = converted(folder, tmp_path / "x.gguf", **BYTE_PAIRS)
+    kept, digest = tmp_path / "ollama", "0123456789abcdef" * 4
+    manifest = kept / "manifests/registry.ollama.ai/library/tiny/latest"
+    manifest.parent.mkdir(parents=True)
+    layer = {"mediaType": "application/vnd.ollama.image.model", "digest": f"sha256:{digest}"}
+    manifest.write_text(json.dumps({"layers": [{"mediaType": "text", "digest": "sha256:0"}, layer]}))
+    (kept / "blobs").mkdir()
+    os.rename(path, kept / f"blobs/sha256-{digest}")
+    monkeypatch.setenv("OLLAMA_MODELS", str(kept))
+    assert attn("self", "ab a", "-m", "ollama:tiny").code == 0
+    assert attn("self", "ab a", "-m", "ollama:tiny:latest").code == 0
+    layer["digest"] = "sha256:../../etc/passwd"
+    manifest.write_text(json.dumps({"layers": [layer]}))
+    for name in ("tiny", "other", "tiny:7b", "../tiny"):
+        refused = attn("self", "ab a", "-m", f"ollama:{name}")
+        assert refused.code in (65, 66) and refused.err.count("\n") == 1, refused.err
+
+
+def affine(array, bits, group=32):
+    """Return a matrix as MLX quantizes it: the packed words, the scales and the offsets."""
+    runs = array.reshape(len(array), -1, group)
+    low, high = runs.min(axis=-1, keepdims=True), runs.max(axis=-1, keepdims=True)
+    scales = (high - low) / (2**bits - 1)
+    whole = np.round((runs - low) / scales).astype(np.uint32).reshape(len(array), -1, 32 // bits)
+    words = (whole << np.arange(0, 32, bits, dtype=np.uint32)).sum(axis=-1, dtype=np.uint32)
+    return words, scales[..., 0], low[..., 0], (scales * whole.reshape(runs.shape) + low).reshape(array.shape)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_folders_of_mlx_have_the_numbers_that_their_scales_and_offsets_say(bits, tmp_path):
+    arrays, packed = llama(), {}
+    for name, array in arrays.items():
+        if array.ndim == 2 and "mlp.up" not in name:
+            stem = name.removesuffix(".weight")
+            packed[name], packed[f"{stem}.scales"], packed[f"{stem}.biases"], arrays[name] = affine(
+                array, bits
+            )
+        else:
+            packed[name] = array
+    quantization = {"group_size": 32, "bits": bits, "model.layers.0.mlp.up_proj": False}
+    config = LLAMA | {"quantization": quantization, "quantization_config": quantization}
+    mlx = by_hand.saved(tmp_path / "whole", LLAMA, arrays), tmp_path / "mlx"
+    mlx[1].mkdir()
+    (mlx[1] / "config.json").write_text(json.dumps(config))
+    (mlx[1] / "model.safetensors").write_bytes(by_hand.safetensors(packed))
+    alike(numbers(mlx[1]), numbers(mlx[0]))
+    (mlx[1] / "config.json").write_text(
+        json.dumps(config | {"quantization": quantization | {"mode": "mxfp4"}})
+    )
+    with pytest.raises(InputError, match="mode"):
+        numbers(mlx[1])
+
+
+REFUSED = {
+    "not GGUF": lambda data: b"GGML" + data[4:],
+    "a version of its own": lambda data: data[:4] + struct.pack("<I", 9) + data[8:],
+    "big-endian": lambda data: data[:4] + struct.pack(">I", 3) + data[8:],
+    "more tensors than bytes": lambda data: data[:8] + struct.pack("<Q", 1 << 60) + data[16:],
+    "more keys than bytes": lambda data: data[:16] + struct.pack("<Q", 1 << 60) + data[24:],
+    "cut in the header": lambda data: data[:300],
+    "cut in the numbers": lambda data: data[:-100],
+    "an architecture that nobody knows": lambda data: data.replace(b"llama", b"lamma"),
+    "a kind of number that attn does not unpack": lambda data: data.replace(
+        struct.pack("<2QI", 64, 40, 0), struct.pack("<2QI", 64, 40, 16), 1
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_file_that_is_not_sound_or_not_known_ends_in_one_line(name, folder, tmp_path):
+    path = converted(folder, tmp_path / "x.gguf", **BYTE_PAIRS)
+    data = Path(path).read_bytes()
+    changed = REFUSED[name](data)
+    assert changed != data
+    (tmp_path / "x.gguf").write_bytes(changed)
+    refused = attn("self", "ab a", "-m", path)
+    assert refused.code in (65, 66) and refused.err.count("\n") == 1 and not refused.out, refused.err
+
+
+def test_files_with_scratches_are_read_or_refused_in_a_sentence(folder, tmp_path):
+    path = converted(folder, tmp_path / "x.gguf", eight_bits, **BYTE_PAIRS)
+    data, rng = Path(path).read_bytes(), random.Random(5)
+    header = data.index(b"output.weight") + 100
+    opened = 0
+    for _ in range(150):
+        spoilt = bytearray(data)
+        for _ in range(rng.randint(1, 3)):
+            spoilt[rng.randrange(header)] = rng.choice((0, 1, 255, rng.randrange(256)))
+        (tmp_path / "x.gguf").write_bytes(spoilt)
+        try:
+            with Checkpoint(path) as checkpoint:
+                gguf_tokenizer(checkpoint.gguf)
+                opened += 1
+        except AttnError as error:
+            assert "\n" not in str(error)
+    assert 0 < opened < 150
+
+
+# Beside llama.cpp's package, transformers and sentencepiece
+
+KNOWN = [
+    "llama",
+    "mistral, no window",
+    "qwen2",
+    "qwen3",
+    "gemma2",
+    "gemma3",
+    "phi3",
+    "olmo2",
+    "gpt2",
+    "bert",
+    "llama, biases",
+]
+WIDER = {"hidden_size": 64, "n_embd": 64, "intermediate_size": 96, "head_dim": 32}
+
+
+def wider(case):
+    """Return a case whose rows are whole blocks."""
+    settings = {name: WIDER.get(name, value) for name, value in case.settings.items()}
+    own = {"mlp_bias": False} if "mlp_bias" in settings else {}
+    own |= (
+        {"query_pre_attn_scalar": settings["head_dim"]} if "gemma" in case.family else {}
+    )  # a file has no other
+    return case._replace(settings=settings | own)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("kind", ["F32", "Q8_0", "Q5_1"])
+def test_every_head_attends_as_in_transformers_with_the_file_s_numbers(name, kind, transformers, tmp_path):
+    import gguf as package
+    import torch
+
+    type_ = package.GGMLQuantizationType[kind]
+
+    def quantize(array):
+        return int(type_), array.shape, package.quants.quantize(array, type_).tobytes()
+
+    case = wider(CASES[name])
+    model = made(transformers, case, 3, tmp_path)
+    path = converted(tmp_path, tmp_path / "x.gguf", quantize)
+    model = with_numbers_of(model, path, package)
+    batch = texts(TEXTS[:1], pad=0)
+    with torch.no_grad():
+        expected = model(torch.tensor(batch.ids), output_attentions=True)
+    with Checkpoint(path) as checkpoint:
+        run = checkpoint.run(batch)
+        for step, attention in zip(run.steps(), expected.attentions, strict=True):
+            np.testing.assert_allclose(step.attended.weights, attention.numpy(), atol=1e-5)
+        if case.family != "bert":
+            scale = float(expected.logits.abs().max())
+            np.testing.assert_allclose(run.logits() / scale, expected.logits.numpy() / scale, atol=1e-5)
+        assert not checkpoint.model.notes
+
+
+def with_numbers_of(model, path, package):
+    """Return the model with each matrix as the package reads it in the file."""
+    import torch
+
+    from tests.models.checkpoints.gguf_by_hand import KINDS, renamed
+
+    config = model.config
+    family = KINDS.get(config.model_type, config.model_type)
+    read = {
+        t.name: package.quants.dequantize(t.data, t.tensor_type) for t in package.GGUFReader(path).tensors
+    }
+    model = copy.deepcopy(model)
+    for name, parameter in model.named_parameters():
+        called = renamed(name, family)
+        if called not in read:
+            continue
+        array = read[called].reshape(
+            parameter.shape[::-1] if family == "gpt2" and called.startswith("blk.") else parameter.shape
+        )
+        array = array.T if family == "gpt2" and called.startswith("blk.") and array.ndim == 2 else array
+        role = called.split(".")[-2]
+        if family == "llama" and role in ("attn_q", "attn_k"):
+            heads = config.num_attention_heads if role == "attn_q" else config.num_key_value_heads
+            array = array.reshape(heads, -1, 2, *array.shape[1:]).swapaxes(1, 2).reshape(array.shape)
+        array = array - 1 if family.startswith("gemma") and "norm" in called else array
+        with torch.no_grad():
+            parameter.copy_(torch.from_numpy(np.array(array)))
+    return model
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen2"])
+def test_transformers_reads_the_same_model_out_of_a_file(name, transformers, tmp_path):
+    """Its own reader of GGUF, which puts the rows of queries and keys back by its own code."""
+    import torch
+
+    made(transformers, wider(CASES[name]), 4, tmp_path)
+    words = [*"abcdefghijklmnopqrstuvwxyz", *(f"Ġ{letter}" for letter in "abcdefghijklmn")]
+    vocabulary = BYTE_PAIRS | {
+        "tokenizer.ggml.tokens": words, "tokenizer.ggml.token_type": [1] * 40, "tokenizer.ggml.merges": ["Ġ a"],
+        "tokenizer.ggml.pre": "qwen2", "tokenizer.ggml.eos_token_id": 1,
+    }  # fmt: skip
+    path = converted(tmp_path, tmp_path / "x.gguf", **vocabulary)
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        tmp_path, gguf_file="x.gguf", attn_implementation="eager", dtype=torch.float32
+    ).eval()
+    batch = texts(TEXTS[:1])
+    with torch.no_grad():
+        expected = model(torch.tensor(batch.ids), output_attentions=True)
+    with Checkpoint(path) as checkpoint:
+        for step, attention in zip(checkpoint.run(batch).steps(), expected.attentions, strict=True):
+            np.testing.assert_allclose(step.attended.weights, attention.numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", QUANTIZED)
+def test_any_block_is_unpacked_bit_for_bit_as_by_llama_cpp_s_package(kind, transformers):
+    import gguf as package
+
+    name, packing = QUANTIZED[kind]
+    size = packing.dtype.itemsize
+    assert package.GGMLQuantizationType(kind).name == name
+    assert package.GGML_QUANT_SIZES[kind] == (packing.numbers, size)
+    data = np.random.default_rng(kind).integers(0, 256, (3000, size), dtype=np.uint8)
+    with np.errstate(all="ignore"):
+        expected = package.quants.dequantize(data, package.GGMLQuantizationType(kind)).reshape(3000, -1)
+        found = packing.unpack(data.view(packing.dtype).reshape(-1)).reshape(3000, -1)
+    np.testing.assert_array_equal(found, expected)
+
+
+LINES = [
+    *("The quick brown fox jumped over the lazy dog", "don't I'll THEY'RE we've", "naïve café Ünï 東京 Москва"),
+    *("12345 3.14 1,000", "two  spaces\tand a tab", "attention looks at the words that matter"),
+] * 5  # fmt: skip
+ODD = [
+    *(
+        "a",
+        " ",
+        "Hello world",
+        "don't DON'T I'LL",
+        "12345 1 23",
+        "tab\there",
+        "new\nline\r\n\n x",
+        "naïve café",
+    ),
+    *(
+        "東京タワー",
+        "Москва",
+        "🙂🙃 x",
+        "e\u0301 combining",
+        "zero\u200bwidth",
+        "a" * 200,
+        "x  y   z    ",
+        "!!! ... -- ?",
+    ),
+    *(
+        "\u2581x",
+        "Ġx",
+        "\x00\x07",
+        "ﬁ ½ ² ①",
+        "مرحبا",
+        "नमस्ते",
+        "_under_score_",
+        "3.14159e-10",
+        "\n",
+        "  lead",
+    ),
+    *("".join(random.Random(n).choices("ab cDé東1 2.,!?'\n\t🙂-", k=1 + n % 40)) for n in range(175)),
+]
+
+
+def vocabulary_of(made):
+    """Return a tokenizer's words by number, and its merges."""
+    model = json.loads(made.to_str())["model"]
+    return sorted(model["vocab"], key=model["vocab"].get), [
+        " ".join(pair) for pair in model.get("merges", [])
+    ]
+
+
+def rebuilt(path, metadata):
+    """Return the tokenizer of a file that has nothing else."""
+    import tokenizers
+
+    path.write_bytes(gguf({"general.architecture": "llama"} | metadata, {}))
+    opened = open_gguf(str(path))
+    opened.file.close()
+    return tokenizers.Tokenizer.from_buffer(gguf_tokenizer(opened))
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"), [("gpt-2", None), ("llama-bpe", LLAMA_3), ("qwen2", QWEN_2), ("smollm", "digits")]
+)
+def test_byte_pairs_have_the_ids_of_the_model_s_own_tokenizer(name, pattern, tmp_path):
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, processors, trainers
+    from tokenizers import pre_tokenizers as splits
+
+    own = Tokenizer(models.BPE(ignore_merges=name == "llama-bpe"))
+    first = {"digits": [splits.Digits(True)], None: []}
+    parts = first[pattern] if pattern in first else [splits.Split(Regex(pattern), "isolated")]
+    own.pre_tokenizer = splits.Sequence(
+        [*parts, splits.ByteLevel(add_prefix_space=False, use_regex=pattern in first)]
+    )
+    if name == "qwen2":
+        own.normalizer = normalizers.NFC()
+    own.decoder = decoders.ByteLevel()
+    frames = ["<|endoftext|>", "<s>"]
+    trainer = trainers.BpeTrainer(
+        vocab_size=420,
+        initial_alphabet=splits.ByteLevel.alphabet(),
+        show_progress=False,
+        special_tokens=frames,
+    )
+    own.train_from_iterator(LINES, trainer)
+    own.post_processor = processors.TemplateProcessing("<s> $A", "<s> $A <s> $B", [("<s>", 1)])
+    words, merges = vocabulary_of(own)
+    found = rebuilt(
+        tmp_path / "x.gguf",
+        {
+            "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": name, "tokenizer.ggml.tokens": words,
+            "tokenizer.ggml.token_type": [3 if word in frames else 1 for word in words],
+            "tokenizer.ggml.merges": merges, "tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.add_bos_token": True,
+        },
+    )  # fmt: skip
+    for text in (*ODD, "<s> a<|endoftext|>b"):
+        assert found.encode(text).ids == own.encode(text).ids, repr(text)
+
+
+def test_word_pieces_have_the_ids_of_bert_s_tokenizer(tmp_path):
+    from tokenizers import BertWordPieceTokenizer
+
+    own = BertWordPieceTokenizer(lowercase=True)
+    own.train_from_iterator(LINES, vocab_size=300, show_progress=False)
+    words, _ = vocabulary_of(own)
+    frames = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    own = BertWordPieceTokenizer({word: n for n, word in enumerate(words)}, lowercase=True)
+    spelled = [
+        word if word in frames else word[2:] if word.startswith("##") else f"\u2581{word}" for word in words
+    ]
+    found = rebuilt(
+        tmp_path / "x.gguf",
+        {
+            "tokenizer.ggml.model": "bert", "tokenizer.ggml.tokens": spelled,
+            "tokenizer.ggml.token_type": [3 if word in frames else 1 for word in words],
+            "tokenizer.ggml.cls_token_id": words.index("[CLS]"),
+            "tokenizer.ggml.seperator_token_id": words.index("[SEP]"),
+        },
+    )  # fmt: skip
+    for text in ODD:
+        assert found.encode(text).ids == own.encode(text).ids, repr(text)
+        assert found.encode(text, "a b").type_ids == own.encode(text, "a b").type_ids
+
+
+@pytest.mark.parametrize("prefix", [True, False])
+def test_sentence_pieces_have_the_ids_of_the_library(prefix, transformers, tmp_path):
+    import io
+
+    import sentencepiece
+
+    written = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(LINES), model_writer=written, vocab_size=400, model_type="bpe", byte_fallback=True,
+        character_coverage=0.98, normalization_rule_name="identity", remove_extra_whitespaces=False,
+        add_dummy_prefix=prefix, minloglevel=2, split_digits=True, allow_whitespace_only_pieces=True,
+        hard_vocab_limit=False,
+    )  # fmt: skip
+    own = sentencepiece.SentencePieceProcessor(model_proto=written.getvalue())
+    count = own.get_piece_size()
+    kinds = ((own.is_unknown, 2), (own.is_control, 3), (own.is_byte, 6), (own.is_unused, 5))
+    found = rebuilt(
+        tmp_path / "x.gguf",
+        {
+            "tokenizer.ggml.model": "llama", "tokenizer.ggml.add_space_prefix": prefix,
+            "tokenizer.ggml.tokens": [own.id_to_piece(n) for n in range(count)],
+            "tokenizer.ggml.scores": [own.get_score(n) for n in range(count)],
+            "tokenizer.ggml.token_type": [next((k for is_, k in kinds if is_(n)), 1) for n in range(count)],
+            "tokenizer.ggml.bos_token_id": 1,
+        },
+    )  # fmt: skip
+    for text in ODD:
+        assert found.encode(text).ids == [1, *own.encode(text)], repr(text)
