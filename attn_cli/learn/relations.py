@@ -11,6 +11,7 @@ from typing import NamedTuple
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.learn.treebank import PUNCTUATION, Sentence, is_passages
+from attn_cli.text.pronouns import PRONOUNS
 
 Links = dict[int, dict[int, float]]  # query: {key: its share of the target, not yet normalized}
 
@@ -123,10 +124,6 @@ def _marks(sentence: Sentence) -> set[int]:
 # Where a word has several links, its target attention is shared in these proportions: who did what comes first.
 WANTED = {"nsubj": 2.0, "obj": 1.5, "xcomp": 2.0, "ccomp": 1.5, "obl": 1.0, "iobj": 1.0}
 NEARER = 6.0
-# The pronouns that stand for somebody or something named elsewhere.
-PRONOUNS = frozenset(
-    "he him his himself she her hers herself it its itself they them their theirs themselves".split()  # noqa: SIM905
-)
 
 RELATIONS = {
     "relations": Relation(

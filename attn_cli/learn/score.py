@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from attn_cli.io.progress import Stage, StageReport
 from attn_cli.learn.relations import RELATIONS
 from attn_cli.learn.treebank import Sentence
-from attn_cli.models.encoder import EncoderStack, weights_of
+from attn_cli.models.encoder import EncoderStack, lead_of, weights_of
+from attn_cli.text.pronouns import PRONOUNS
 from attn_cli.vectors.lookup import embed
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
     from attn_cli.vectors.open_vectors import Vectors
+
+
+MOSTLY, ENOUGH = 0.8, 5  # the share of right links, and the cases that it takes to tell
 
 
 class Score(NamedTuple):
@@ -29,6 +34,16 @@ class Score(NamedTuple):
     hard: float | None  # the accuracy over the words for which the best fixed distance is wrong
     content: float | None  # the accuracy where the head's position term is left out
     candidates: float | None  # where two names compete, the share in which the right one gets more weight
+    leads: dict[str, ClearLead] | None = None  # of each pronoun, from which lead on the head is mostly right
+
+
+class ClearLead(TypedDict):
+    """From which lead of the strongest link over the next one the head is right in MOSTLY of the cases."""
+
+    lead: float
+    forms: tuple[str, ...]  # whose cases were counted: the pronoun, or with few of its own all its forms
+    count: int  # cases with such a lead
+    right: int
 
 
 class Tally:
@@ -40,6 +55,9 @@ class Tally:
         self.drawn = self.drawn_right = self.content = 0
         self.nearest = Counter[tuple[str, int]]()  # by part of speech and side
         self.candidates: list[bool] = []
+        self.leads: list[
+            tuple[str, float, bool]
+        ] = []  # the pronoun, the lead of its strongest link, is it right
 
     def add(self, sentence: Sentence, weights: Array, content: Array) -> None:
         """Count a sentence: its weights (n, n), and those without the position term."""
@@ -54,6 +72,9 @@ class Tally:
             self.rows.append((strongest[query] in keys, frozenset(key - query for key in keys)))
             self.content += by_content[query] in keys
             self.nearest.update(_nearest_right(sentence.tags, query, keys))
+            if relation.of_passages and strongest[query] < query:  # what is named later is no antecedent
+                lead = lead_of(weights[query])
+                self.leads.append((sentence.words[query].lower(), lead, strongest[query] in keys))
         for one in sentence.antecedents or ():
             if len(one.candidates) == 2 and relation.of_passages:
                 sums = [float(weights[one.pronoun, start:end].sum()) for start, end in one.candidates]
@@ -81,7 +102,32 @@ class Tally:
             sum(hard) / len(hard) if hard else None,
             self.content / n,
             two,
+            clear_leads(self.leads) if self.leads else None,
         )
+
+
+def clear_leads(cases: Sequence[tuple[str, float, bool]]) -> dict[str, ClearLead]:
+    """Return the ClearLead of each pronoun that has one, from (pronoun, lead, is right).
+
+    With fewer than ENOUGH cases of its own, a pronoun has that of all its forms together.
+    """
+    found = {}
+    for word, forms in PRONOUNS.items():
+        clear = _clear(cases, (word,)) or _clear(cases, forms)
+        if clear is not None:
+            found[word] = clear
+    return found
+
+
+def _clear(cases: Sequence[tuple[str, float, bool]], forms: tuple[str, ...]) -> ClearLead | None:
+    """Return the smallest such lead, over the cases of these forms."""
+    leads = sorted(((lead, right) for word, lead, right in cases if word in forms), reverse=True)
+    sums = enumerate(accumulate(right for _, right in leads), 1)
+    clear = [(n, right) for n, right in sums if n >= ENOUGH and right >= MOSTLY * n]
+    if not clear:
+        return None
+    n, right = clear[-1]
+    return ClearLead(lead=leads[n - 1][0], forms=forms, count=n, right=right)
 
 
 def _meets(span: tuple[int, int], words: Container[int]) -> bool:

@@ -85,6 +85,12 @@ def weights_of(head: HeadWeights, X: Array, mask: Mask | None = None) -> Array:
     return np.concatenate([steps.weights for steps in readable_blocks(_head_input(X, head, mask))])
 
 
+def lead_of(weights: Array) -> float:
+    """Return how much more weight a row's strongest key (n,) has than the next one."""
+    strongest = np.sort(weights)[::-1]
+    return float(strongest[0] - strongest[1]) if len(strongest) > 1 else 1.0
+
+
 def _head_input(X: Array, head: HeadWeights, mask: Mask | None) -> HeadInput:
     Q, K, V = head.project(X, X)
     by_distance = None if head.position is None else head.position.by_distance(Q, 1 / sqrt(Q.shape[1]))
@@ -187,6 +193,16 @@ class EncoderStack(NamedTuple):
             for encoder in (*self.encoders[layer:], self.top):
                 X = encoder.of(X, mask, report)
         return X
+
+    def clear_lead(self, head: str, word: str) -> tuple[float, str, int, int] | None:
+        """Return from which lead on the head is mostly right on a pronoun: lead, its forms, cases, right ones."""
+        found = _record(_record(_record(self.facts, "scores"), head), "leads").get(word)
+        if not isinstance(found, dict) or not isinstance(found.get("forms"), list):
+            return None
+        lead, n, right = _share(found.get("lead")), found.get("count"), found.get("right")
+        if lead is None or not isinstance(n, int) or not isinstance(right, int):
+            return None
+        return lead, ", ".join(map(str, found["forms"])), n, right
 
     def learned(self, layer: int, head: str) -> Learned:
         """Return the facts about a head: what it was trained to find, on what, and how often it is right."""

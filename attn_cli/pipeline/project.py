@@ -15,20 +15,18 @@ from attn_cli.core.masks import Mask, with_padding
 from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.escape import count, visible
 from attn_cli.models import projection as model
-from attn_cli.models.encoder import EncoderStack, weights_of
+from attn_cli.models.encoder import EncoderStack
 from attn_cli.models.model_file import open_likeness
+from attn_cli.pipeline.focus import ROOT_HEAD
 from attn_cli.pipeline.inputs import Inputs, Layer, Side, listed_heads, round_inputs, shown_head, wanted_layer
 from attn_cli.settings.defaults import LIKENESS
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings
 from attn_cli.trace.head import Head
-from attn_cli.trace.trace import LARGE
 
 if TYPE_CHECKING:
-    from attn_cli.core.head_weights import HeadWeights
     from attn_cli.inputs.matrices import Given
     from attn_cli.io.array_types import Array
 
-ROOT_HEAD = "head"
 LEFT_OUT = "Distances between two texts mean nothing: the heads' position term is left out."
 
 
@@ -71,19 +69,6 @@ def project_with_model(
         root_head=next(root_heads, None),
         notes=tuple(note for note, is_true in notes.items() if is_true),
     )
-
-
-def sentence_root(root_head: HeadWeights, inputs: Inputs) -> int | None:
-    """Return the word that attends most to itself in the head "head" (word to governor); None in a long text.
-
-    It is the sentence's root, usually the main verb.
-    """
-    own, X = inputs.query.own, inputs.query.X
-    words = [i for i in own if any(map(str.isalnum, inputs.query.tokens[i]))]
-    if X is None or not words or len(own) ** 2 > LARGE:
-        return None
-    itself = weights_of(root_head, X[own.start : own.stop]).diagonal()
-    return max(words, key=lambda i: float(itself[i - own.start]))
 
 
 def _head_of_stack(head: str | None, stack: EncoderStack, layer: int) -> str:

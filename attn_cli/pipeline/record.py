@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.core.head_weights import Rotated
-from attn_cli.core.heads import Links
 from attn_cli.core.masks import Mask
 from attn_cli.errors import InputError, NotFinite
 from attn_cli.io.escape import visible
 from attn_cli.pipeline.attend import LINKS, Work, mean_head
+from attn_cli.pipeline.focus import row_of_strongest_link, sentence_root
 from attn_cli.pipeline.inputs import Inputs, Layer
 from attn_cli.pipeline.notes import condensed_notes, layout_note, notes_on_rows
-from attn_cli.pipeline.project import sentence_root
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings
 from attn_cli.settings.validate import find_rows
 from attn_cli.trace.computation import Placed
@@ -95,7 +94,7 @@ def _held(
     if n_q * n_k <= LARGE or settings.full:
         return np.arange(n_q), asked, {}, []
     summaries = work.summaries(links, shown == MEAN, one.report)
-    focus = asked or (_row_of_strongest_link(summaries[shown].links, inputs),)
+    focus = asked or (row_of_strongest_link(summaries[shown].links, inputs),)
     focus = focus[: max(1, LARGE // n_k)]
     notes = condensed_notes(n_q, n_k, len(asked), len(focus), work.mask)
     return np.array(focus, dtype=np.intp), focus, summaries, notes
@@ -113,7 +112,7 @@ def record_trace(one: Attended, work: Work) -> Trace:
     shown = mean or next(head for head in heads if head.name == layer.shown)
     if not focus:
         root = None if layer.root_head is None else sentence_root(layer.root_head, inputs)
-        focus = (_row_of_strongest_link(shown.links, inputs) if root is None else root,)
+        focus = (row_of_strongest_link(shown.links, inputs) if root is None else root,)
     trained = None if summaries or settings.query is not None else layer.learned
     notes = [
         *inputs.notes,
@@ -160,22 +159,6 @@ def record_trace(one: Attended, work: Work) -> Trace:
         long_view=summaries[layer.shown].view if summaries else None,
         source=work,
     )
-
-
-def _row_of_strongest_link(links: Links, inputs: Inputs) -> int:
-    """Return the query of the strongest link to another word; zeros, for words without a vector, score all alike."""
-    best, row = -1.0, 0
-    unknown = set(inputs.unknown)
-    for i, token in enumerate(inputs.query.tokens):
-        if token in unknown or i in inputs.query.padding:
-            continue
-        for j, weight in zip(links.keys[i], links.weights[i], strict=True):
-            key = inputs.key.tokens[j] if j >= 0 else token
-            if key.casefold() != token.casefold() and key not in unknown:
-                if weight > best:
-                    best, row = float(weight), i
-                break
-    return row
 
 
 def _placed(inputs: Inputs) -> Placed | None:

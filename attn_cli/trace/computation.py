@@ -120,6 +120,7 @@ class Computation(Frozen):
     condensed: bool
     notes: tuple[str, ...]
     output_words: tuple[tuple[tuple[str, float], ...], ...] | None = None  # near each output, with cosines
+    vocabulary: dict[str, int] | None = None  # the rows of its tokens in the table of word vectors
     has_second_input: bool = False  # whether keys come from a second text or a second X
     pad_queries: range = range(0)  # the queries that are padding
     pad_keys: range = range(0)

@@ -165,10 +165,14 @@ class VectorTable(NamedTuple):
         """Return the float64 vectors (dim,) of those words that the table has, of each the first; they may hold NaN."""
         found = {}
         for word in words:
-            at = self.block.find(b"\n" + as_bytes(word) + b"\n")
-            if at >= 0 and word and "\n" not in word:
-                found[word] = as_float64(self.matrix[self.block.count(b"\n", 0, at)])
+            if (row := self.row_of(word)) is not None:
+                found[word] = as_float64(self.matrix[row])
         return found
+
+    def row_of(self, word: str) -> int | None:
+        """Return the row of a word, of doubled ones the first; None where the table does not have it."""
+        at = self.block.find(b"\n" + as_bytes(word) + b"\n")
+        return self.block.count(b"\n", 0, at) if at >= 0 and word and "\n" not in word else None
 
     def word_rows(self) -> dict[bytes, int]:
         """Return each word's row, of doubled ones the first: quicker than a search for whoever looks up many."""

@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from attn_cli.learn.relations import RELATIONS
-from attn_cli.learn.score import Score, Tally, score
+from attn_cli.learn.score import ENOUGH, Score, Tally, clear_leads, score
 from attn_cli.learn.treebank import Antecedents, Sentence
 from attn_cli.models.model_file import bundled, read_model
 from attn_cli.vectors.spelling import features
@@ -215,7 +215,18 @@ def test_the_json_has_the_shape_that_the_design_states(how, files):
     assert (record["model"], record["treebank"]) == ("model.safetensors", "bank.conllu")
     assert record["sentences"] == len(BANK)
     assert [list(head) for head in record["heads"]] == [
-        ["name", "accuracy", "baseline", "count", "precision", "nearest", "hard", "content", "candidates"]
+        [
+            "name",
+            "accuracy",
+            "baseline",
+            "count",
+            "precision",
+            "nearest",
+            "hard",
+            "content",
+            "candidates",
+            "leads",
+        ]
     ] * 3
     stack = read_model(str(files / "model.safetensors"))
     wanted = score(stack, models.table(), SENTENCES, silent)
@@ -320,3 +331,26 @@ def test_a_bundled_model_beats_the_best_fixed_distance_on_simple_sentences(name)
             assert one.accuracy == one.baseline == 1
         else:
             assert one.count >= 7 and one.accuracy > one.baseline, one
+
+
+def test_a_clear_lead_is_the_smallest_from_which_on_four_of_five_are_right_with_five_cases_or_those_of_all_forms():
+    his = [("his", lead / 10, lead != 7) for lead in range(3, 10)] + [
+        ("his", 0.2, False),
+        ("his", 0.1, False),
+    ]
+    it = [("it", 0.9, True), ("it", 0.5, True), ("it", 0.4, False)]
+    its = [("its", 0.8, True), ("its", 0.7, False), ("its", 0.6, True), ("its", 0.3, False)]
+    found = clear_leads(his + it + its + [("them", 0.9, True)] * (ENOUGH - 1))
+    assert found["his"] == {"lead": 0.3, "forms": ("his",), "count": 7, "right": 6}
+    assert found["it"] == {"lead": 0.5, "forms": ("it", "its", "itself"), "count": 5, "right": 4}
+    assert found["its"] == found["itself"] == found["it"] and "them" not in found and "she" not in found
+
+
+def test_only_links_to_earlier_words_have_a_lead():
+    tally = Tally("antecedent")
+    weights = np.array([[0.1, 0.2, 0.7], [0.6, 0.1, 0.3], [0.3, 0.6, 0.1]])
+    marked = tuple(Antecedents(i, (0,)) for i in range(3))
+    words = ("he", "saw", "him")
+    tally.add(Sentence(words, (-1,) * 3, ("",) * 3, ("X",) * 3, marked), weights, weights)
+    assert [(word, right) for word, _, right in tally.leads] == [("saw", True), ("him", False)]
+    assert [lead for _, lead, _ in tally.leads] == pytest.approx([0.3, 0.3])

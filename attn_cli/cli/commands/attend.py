@@ -91,14 +91,14 @@ def explain(
     view = choose(view, can, "--pause" if pause else alone or "explain")
     settings = settings_for(settings, view)
     text, second = text_and_context(texts, context, "explain", settings)
-    from attn_cli.pipeline.sources.text import trace_text
+    from attn_cli.pipeline.story import trace_explained
 
     kind = "cross" if second is not None else settings.kind_of_text
     keys = keys_in(view, kind)
     # Nothing else takes as long.
     name_outputs = view.figure is None and (keys is None or "output_words" in keys)
     with attention_progress(settings.embedding) as progress:
-        trace = trace_text(kind, text, second, settings, progress, name_outputs, keep_weights=True)
+        trace = trace_explained(kind, text, second, settings, progress, name_outputs)
     deliver(trace_result(trace, view, parts, [text] if second is None else [text, second]), view, pause)
 
 

@@ -31,6 +31,7 @@ from attn_cli.settings.validate import (
 )
 from attn_cli.text.tokenize import Tokens, tokenize
 from attn_cli.trace.trace import LARGE, Trace
+from attn_cli.vectors.spelling import forms
 
 if TYPE_CHECKING:
     from attn_cli.models.checkpoints.open_model import OpenModel
@@ -165,7 +166,9 @@ def layers_of_text(
             from attn_cli.pipeline.next_words import with_next  # only a language model needs it
 
             return with_next(trace, inputs, stack, report)
-        return replace(trace, output_words=output_words(trace, inputs)) if name_outputs else trace
+        if not name_outputs:
+            return trace
+        return replace(trace, output_words=output_words(trace, inputs), vocabulary=vocabulary(trace, inputs))
 
     for layer in each:
         one = _attended(kind, inputs, replace(settings, layer=layer), shared, report)
@@ -199,6 +202,18 @@ def output_words(trace: Trace, inputs: Inputs) -> tuple[tuple[tuple[str, float],
 
     also = tuple(dict.fromkeys((*trace.query_tokens, *trace.key_tokens)))
     return tuple(map(tuple, nearest_each(inputs.table, trace.output, NAMED_WORDS, COMMONEST, also)))
+
+
+def vocabulary(trace: Trace, inputs: Inputs) -> dict[str, int] | None:
+    """Return the rows of the tokens in a table of word vectors that lies in memory, as they are looked up."""
+    row_of = getattr(inputs.table, "row_of", None)
+    if row_of is None or len(trace.query_tokens) > MOST_NAMED:
+        return None
+    rows = {
+        token: next((row for form in forms(token) if (row := row_of(form)) is not None), None)
+        for token in dict.fromkeys((*trace.query_tokens, *trace.key_tokens))
+    }
+    return {token: row for token, row in rows.items() if row is not None}
 
 
 def _layers_of_model(

@@ -11,13 +11,14 @@ from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Headin
 from attn_cli.render.numbers import number
 from attn_cli.render.screen.text import listed
 from attn_cli.render.views import overview, wording
+from attn_cli.render.views.finding import looks_most_at, other_rows
 from attn_cli.render.views.long_text import links_of, long_view
 from attn_cli.render.views.one_row import hand_work, one_row, query_vectors, row_and_reasons
 from attn_cli.render.views.origins import closing, learned, learned_briefly, next_words, notes
 from attn_cli.render.views.overview import MOST_FOCUS, MOST_ROWS
-from attn_cli.render.views.step_sentences import shown_ids
+from attn_cli.render.views.step_sentences import one_vector, shown_ids
 from attn_cli.render.views.steps import walk
-from attn_cli.render.views.whys import Walked, heads, mixture, walked, why
+from attn_cli.render.views.whys import Walked, heads, output, several_heads, walked, why
 from attn_cli.render.views.wording import formula, may_look_at, no_arithmetic, quoted, short
 from attn_cli.settings.output import View
 from attn_cli.trace.head import Head
@@ -28,12 +29,15 @@ MOST_DIAGNOSED, MOST_TOKENS = 12, 24
 MOST_LINES, WIDTH = 60, 80
 MOST_SMALL = 32  # numbers in X of an input whose every matrix may fit
 TWO = number(2)
+# The first two are left out first.
+WHYS = ("k", "position_scores", "scaled_scores", "capped_scores", "weights")
 
 
 def story(trace: Trace, view: View) -> Iterator[Block]:
-    """Yield what attention does, a row by hand with its reasons, where the numbers come from, and all the rows.
+    """Yield what was found, a row by hand with its reasons, where the numbers come from, and what the output is for.
 
-    A small input also gets every matrix, as long as the screen stays within MOST_LINES lines.
+    As long as the screen stays within MOST_LINES lines, it has every matrix of a small input, all the rows, what the
+    mask and the head are, and why there is a distance.
     """
     if not trace.is_scored:
         yield Heading(_text(trace), 1)
@@ -42,17 +46,18 @@ def story(trace: Trace, view: View) -> Iterator[Block]:
         yield from overview.all_weights(trace, view)
         yield from closing(trace)
         return
-    matrices = _matrices(trace)
-    whole = list(_story(trace, view, matrices))
-    if matrices:
-        from attn_cli.render.screen.draw import draw
+    from attn_cli.render.screen.draw import draw
 
-        lines = draw(whole, view, Terminal(view.width or WIDTH))
-        whole = whole if sum(1 for _ in lines) <= MOST_LINES else list(_story(trace, view, []))
+    matrices = _matrices(trace)
+    tries = [(matrices, True, 0), (matrices, True, 2), (matrices, False, 2)][: 3 * bool(matrices)]
+    for parts in [*tries, ([], True, 0), *(([], trace.condensed, brief) for brief in range(4))]:
+        whole = list(_story(trace, view, *parts))
+        if sum(1 for _ in draw(whole, view, Terminal(view.width or WIDTH))) <= MOST_LINES:
+            break
     yield from whole
 
 
-def _story(trace: Trace, view: View, matrices: list[Block]) -> Iterator[Block]:
+def _story(trace: Trace, view: View, matrices: list[Block], has_rows: bool, brief: int) -> Iterator[Block]:
     yield Heading(_text(trace), 1)
     if trace.of_model:
         yield Say(wording.shown_part(trace), quiet=True)
@@ -66,25 +71,26 @@ def _story(trace: Trace, view: View, matrices: list[Block]) -> Iterator[Block]:
     of = next(filter(None, (walked(trace, i) for i in rows)), None)
     if of is not None:
         yield Heading("Where these numbers come from" + f": the row of {of.query}" * (len(rows) > 1))
-        yield from _numbers(of, is_whole)
+        yield from _numbers(of, is_whole, WHYS[max(0, brief - 1) :])
     if matrices:
         yield Heading("Every matrix")
         yield from matrices
-    if not trace.asked:
+    if has_rows and not trace.asked:
         yield Heading("All the rows: who looks at whom")
         yield from overview.all_weights(trace, view)
-    if of is not None and trace.shown.scores is not None:  # the mean of heads has other weights than this row
-        yield from map(Say, filter(None, (mixture(of), why("masked_scores", of))))
+    yield Heading("What comes of it")
+    is_of_row = (
+        of is not None and trace.shown.scores is not None
+    )  # the mean of heads has other weights than this row
+    if of is not None and is_of_row:
+        yield from map(Say, filter(None, (output(of), "" if brief else why("masked_scores", of))))
     if of is not None:
-        yield Say(" ".join([*learned_briefly(trace), heads(of)]))
+        others = list(several_heads(of))
+        yield Say(" ".join([*([] if brief else learned_briefly(trace)), heads(of, bool(others))]))
+        yield from others
     yield from next_words(trace)
-    other = "attn heads TEXT -m DIR (all layers and heads)"  # of a model, which may read one text alone
-    other = other if trace.of_model else "attn cross TEXT CONTEXT (rows: TEXT looks; columns: CONTEXT)"
-    yield Say(
-        "Next: attn explain TEXT --versus WORD (why not it?), attn explain TEXT --steps (every matrix), "
-        f"{other}."
-    )
     yield from notes(trace)
+    yield from other_rows(trace)
 
 
 def _text(trace: Trace) -> str:
@@ -94,31 +100,31 @@ def _text(trace: Trace) -> str:
 
 
 def _what(trace: Trace) -> str:
-    words = "all the words of the text" if trace.is_self else "the words of the context"
+    words = "all words" if trace.is_self else "the words of the context"
     words = words if trace.mask is None else "the words that it may look at"
     is_apart = trace.heads[0].position_scores is not None
     has_place = trace.placed is not None or (trace.of_model and not is_apart)
-    match = f"its match{', its place included' * has_place} (content){' and its place (distance)' * is_apart}"
-    mix = f"Attention gives each word a new vector, a mix of {words}."
-    return f"{mix} A word's weight in it comes from {match}."
+    match = f"match{', its place included' * has_place} (content){' and place (distance)' * is_apart}"
+    found = f"{looks_most_at(trace, trace.shown, trace.focus[0])}. " * bool(trace.focus)
+    return f"{found}Each word's new vector is a mix of {words}, by {match}."
 
 
-def _numbers(of: Walked, every_key: bool) -> Iterator[Block]:
+def _numbers(of: Walked, every_key: bool, whys: Sequence[str]) -> Iterator[Block]:
     """Yield where the numbers of the row come from: tokens, vectors, q and k, and why each step is there."""
     trace = of.trace
-    if trace.query_ids is not None:
-        ids = shown_ids(trace) or ((), ())
+    if (ids := shown_ids(trace)) is not None:
         sides = [(trace.query_tokens, ids[0]), (trace.key_tokens, ids[1])][: 1 + trace.has_second_input]
         pairs = dict.fromkeys(pair for side in sides for pair in zip(*side, strict=True))
         numbered = listed([f"{short(token)} {number}" for token, number in pairs], MOST_TOKENS)
-        yield Say(f"Tokens and ids: {numbered}. {why('tokens', of)}")
-    yield Say(f"{why('W_q', of)} {wording.shared_with(trace, of.head)}".rstrip())
+        rows = "" if trace.vocabulary is None or trace.of_model else f", their rows in {trace.embedding.name}"
+        yield Say(f"Tokens and ids{rows}: {numbered}.{one_vector(trace)} {why('tokens', of)}")
+    three = [why("W_q", of), why("k", of) if "k" in whys else "", wording.shared_with(trace, of.head)]
+    yield Say(" ".join(filter(None, three)))
     if of.head.q is not None:
         vectors = query_vectors(trace, of.head, of.row.query)
         yield from vectors if trace.placed is not None or trace.of_model else vectors[-1:]
     yield from hand_work(of, every_key)
-    reasons = (why(step, of) for step in ("position_scores", "scaled_scores", "capped_scores", "weights"))
-    yield from map(Say, filter(None, reasons))
+    yield from map(Say, filter(None, (why(step, of) for step in whys if step != "k")))
 
 
 def _matrices(trace: Trace) -> list[Block]:

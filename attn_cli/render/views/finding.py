@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from attn_cli.render.blocks import Say
 from attn_cli.render.numbers import share
 from attn_cli.render.views.long_text import links_of
-from attn_cli.render.views.wording import quoted, quoted_at
+from attn_cli.render.views.wording import quoted, quoted_at, short
 from attn_cli.settings.defaults import DEFAULTS
 from attn_cli.settings.output import View
+from attn_cli.settings.settings import ALL, MEAN
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Trace
 
@@ -31,6 +32,7 @@ USED = (
     "what its encoder made. The first text asks (Q), the second is read (K, V)."
 )
 MOST_PAIRS, HALF = 3, 0.5  # of two texts: pairs of words that are named, and the least weight of one
+MOST_OTHERS = 3
 SCREENS = (None, "table")  # the formats that somebody reads who may type on
 
 
@@ -139,9 +141,33 @@ def what_next(trace: Trace, view: View) -> Iterator[Say]:
         yield next_commands(*((command + chosen(trace), why) for command, why in (first, *rest)))
 
 
+def other_rows(trace: Trace) -> Iterator[Say]:
+    """Yield which other rows are worth a look, those that look furthest and firmest first, and the next commands."""
+    far = []
+    for i in () if trace.asked or len(trace.key_tokens) < MOST_OTHERS else trace.listed:
+        for j, weight in links_of(trace.shown, i, 1):
+            if (
+                i not in trace.focus
+                and i not in trace.pad_queries
+                and trace.query_tokens[i] != trace.key_tokens[j]
+            ):
+                far.append((trace.is_self and abs(i - j) > 1, weight, -i, j))
+    found = [(-i, j, weight) for _, weight, i, j in sorted(far, reverse=True)[:MOST_OTHERS]]
+    if found:
+        told = [
+            f"{quoted_at(trace.query_tokens, i)} (at {short(trace.key_tokens[j])}, {share(w)})"
+            for i, j, w in found
+        ]
+        yield Say(f"Other rows worth a look: {', '.join(told)}.")
+    text = "attn explain TEXT" + " --context CONTEXT" * trace.has_second_input
+    head = "" if trace.settings.head in (None, ALL, MEAN) else f" --head {quoted(trace.shown.name)[1:-1]}"
+    row = f"{text}{chosen(trace)}{head} -q {found[0][0]}" if found else f"{text} -q WORD"
+    yield next_commands((row, ""), (f"{text} --versus WORD", "why not it?"))
+
+
 def next_commands(*commands: tuple[str, str]) -> Say:
     """Return the line `Next: attn explain TEXT (why these weights), attn self TEXT --head all (every head)`."""
-    return Say(f"Next: {', '.join(f'{command} ({why})' for command, why in commands)}.")
+    return Say(f"Next: {', '.join(command + f' ({why})' * bool(why) for command, why in commands)}.")
 
 
 def chosen(trace: Trace) -> str:

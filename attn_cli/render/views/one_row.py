@@ -10,7 +10,7 @@ from attn_cli.render.blocks import Block, Columns, Formula, Heading, Say
 from attn_cli.render.numbers import four, plain
 from attn_cli.render.views import wording
 from attn_cli.render.views.whys import MOST_RIVALS, Walked, mixture, reasons, walked
-from attn_cli.render.views.wording import cap_term, divisor, placed, position_term, quoted_at
+from attn_cli.render.views.wording import cap_term, divisor, placed, position_term, quoted, quoted_at
 from attn_cli.settings.settings import ALL
 from attn_cli.trace.head import Head
 from attn_cli.trace.row import Row
@@ -58,6 +58,9 @@ def row_and_reasons(trace: Trace, i: int, every_key: bool = False) -> Iterator[B
         return
     yield row_table(trace, row, _keys(trace, row, every_key))
     yield Formula(_legend(trace, head, row))
+    if row.position is not None and len(row.weights) > 1:
+        winner = quoted(row.key_tokens[row.strongest[0]])
+        yield Formula(f"the sum of {winner} less this sum; mostly from: its larger part", "lead:")
     yield from map(Say, reasons(trace, row, row.because()))
 
 
@@ -73,7 +76,7 @@ def _keys(trace: Trace, row: Row, every: bool) -> list[int]:
 
 
 def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
-    """Return a table of these keys of one query: content, distance, sum, exp, weight, and how far a key is behind.
+    """Return a table of these keys of one query: content, distance, sum, exp, weight, and how far the winner leads.
 
     The other keys are summed up in one line, the masked ones counted in another. Without a distance term the
     content is the sum, and the score it was divided from stands before it.
@@ -81,7 +84,7 @@ def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
     terms = _terms(trace, row)
     is_split = row.position is not None and len(keys) > 1
     exp = "exp(s - max)" if row.shift else "exp"
-    header = ["key", *(name for name, _, _ in terms), exp, "weight", *["behind", "mostly in"] * is_split]
+    header = ["key", *(name for name, _, _ in terms), exp, "weight", *["lead", "mostly from"] * is_split]
     rows = []
     for j in keys:
         is_masked = row.is_masked(j)

@@ -32,7 +32,7 @@ def walk_facts(trace: Trace, head: Head) -> dict[str, object]:
         **{f"apply_{name}": _applied(trace, head, name) for name in "qkv"},
         "tokens": count(len(trace.query_tokens), "token", "tokens"),
         "distinct": len(set(trace.query_tokens)),
-        "numbering": "ids number the distinct ones from 0" if trace.query_input_ids is None else OF_MODEL,
+        "numbering": _numbering(trace),
         "d": 0 if trace.x_query is None else trace.x_query.shape[1],
         "compare": compare + ("" if trace.score == GIVEN else ", every query with every key"),
         "scaling": f"scores{divisor(trace)}",
@@ -44,6 +44,14 @@ def walk_facts(trace: Trace, head: Head) -> dict[str, object]:
         "unmasked": unmasked,
         "before": unmasked if trace.mask is None else "masked",
     }
+
+
+def _numbering(trace: Trace) -> str:
+    if trace.query_input_ids is not None:
+        return OF_MODEL
+    if trace.vocabulary is not None:
+        return f"ids are their rows in the table of {trace.embedding.name}.{one_vector(trace)}".rstrip(".")
+    return "ids number the distinct ones from 0"
 
 
 def _applied(trace: Trace, head: Head, name: str) -> str:
@@ -82,12 +90,27 @@ def _position(trace: Trace, head: Head) -> str:
     return f"{wording.distance_of_model(head)[0]}{heat}" if trace.of_model else "as given"
 
 
-def shown_ids(trace: Trace) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return the ids of queries and keys: in the vocabulary of a pretrained model, else by first appearance."""
+def shown_ids(trace: Trace) -> tuple[tuple[object, ...], tuple[object, ...]] | None:
+    """Return the ids of queries and keys: in the vocabulary of the model or the vectors, else by first appearance."""
     if trace.query_input_ids is not None and trace.key_input_ids is not None:
         return trace.query_input_ids, trace.key_input_ids
+    if trace.vocabulary is not None:
+        query, key = (
+            [trace.vocabulary.get(token, "–") for token in side]
+            for side in (trace.query_tokens, trace.key_tokens)
+        )
+        return tuple(query), tuple(key)
     has_ids = trace.query_ids is not None and trace.key_ids is not None
     return (trace.query_ids or (), trace.key_ids or ()) if has_ids else None
+
+
+def one_vector(trace: Trace) -> str:
+    """Return a sentence on tokens that are written differently and have one vector, as "The" and "the"."""
+    forms: dict[int, list[str]] = {}
+    for token, row in (trace.vocabulary or {}).items():
+        forms.setdefault(row, []).append(quoted(token))
+    alike = next((names for names in forms.values() if len(names) > 1), None)
+    return "" if alike is None else f" {joined(alike)} have one id, so one vector."
 
 
 def step_facts(trace: Trace, head: Head, name: str) -> dict[str, object]:

@@ -11,15 +11,17 @@ import numpy as np
 from attn_cli.core.attention import softmax
 from attn_cli.core.scores import position_scale_of, score_named
 from attn_cli.io.escape import count
+from attn_cli.render.blocks import Columns
 from attn_cli.render.numbers import four, plain, share
-from attn_cli.render.views.step_sentences import source
+from attn_cli.render.views.long_text import links_of
+from attn_cli.render.views.step_sentences import keeps_values, source
 from attn_cli.render.views.wording import d_k, distance_of_model, divisor, quoted, quoted_at
 from attn_cli.trace.head import Head
 from attn_cli.trace.row import Because, Row
 from attn_cli.trace.trace import Trace
 
 MOST_SHARES, LEAST_SHARE, MOST_RIVALS = 3, 0.005, 4
-NEARLY_ALL, LEAST_SPREAD, LARGEST_LEAD = 0.9, 0.01, 50
+NEARLY_ALL, LEAST_SPREAD, LARGEST_LEAD, LIKELY = 0.9, 0.01, 50, 0.5
 
 
 class Walked(NamedTuple):
@@ -149,21 +151,38 @@ def _tokens(of: Walked) -> str:
 
 
 def _projections(of: Walked) -> str:
-    """Return why Q, K and V are three: scores are not symmetric, and what is passed on is not what is matched."""
+    """Return why Q, K and V are three: what is passed on is not what is matched."""
+    parts = f"A word searches with its query q, is matched by its key k, passes on its value v{_value(of)}."
+    return (
+        parts
+        if of.trace.is_self
+        else f"{parts} Queries come from the one text, keys and values from the other."
+    )
+
+
+def _symmetry(of: Walked) -> str:
+    """Return why queries are not keys: a score both ways."""
     trace, head, row = of
-    parts = "A word searches with its query q, is matched by its key k, passes on its value v."
-    if not trace.is_self:
-        return f"{parts} Queries come from the one text, keys and values from the other."
     other = next((j for j in row.strongest if j != row.query), None)
-    if other is None or head.scores is None or trace.condensed:
-        return parts
+    if not trace.is_self or other is None or head.scores is None or trace.condensed:
+        return ""
     there, back = row.scores[other], float(head.scores[other, row.query])
     symbol, key = score_named(trace.score).symbol, quoted_at(trace.key_tokens, other)
     pair = f"{symbol} of {of.query} with {key} is {plain(there, 2)}, reversed {plain(back, 2)}"
     if not math.isclose(there, back, rel_tol=1e-9, abs_tol=1e-12):
-        return f"{parts} Scores are not symmetric: {pair}."
+        return f"Scores are not symmetric: {pair}."
     is_equal = head.q is not None and head.k is not None and (head.q == head.k).all()
-    return f"{parts} Here queries and keys are equal, so scores are symmetric: {pair}." if is_equal else parts
+    return f"Here queries and keys are equal, so scores are symmetric: {pair}." if is_equal else ""
+
+
+def _value(of: Walked) -> str:
+    """Return what a value is, where it is a word's own vector: ` (its own vector: W_v is the identity)`."""
+    trace, head, _ = of
+    if keeps_values(trace, head) or (trace.projection.source == "identity" and len(trace.head_names) == 1):
+        return " (its own vector: W_v is the identity)"
+    if trace.learned is not None and trace.learned.values == "words":
+        return " (nearly its own vector: W_v was fitted so)"
+    return ""
 
 
 def _undivided(of: Walked) -> list[float]:
@@ -190,17 +209,18 @@ def _scaling(of: Walked) -> str:
         return f"{trace.embedding.name} multiplies by {plain(trace.own_scale)}, not by 1/√d_k = {plain(n**-0.5)}."
     if not score_named(trace.score).is_scaled or n < 2 or len(row.strongest) < 2:
         return ""
-    raw = [row.scores[j] for j in row.strongest]
-    scaled = [score * trace.scale for score in raw]
+    scaled = [row.scores[j] * trace.scale for j in row.strongest]
     weights = _undivided(of)
-    if max(scaled) - min(scaled) < LEAST_SPREAD or not weights:
+    if max(scaled) - min(scaled) < LEAST_SPREAD or not weights or of.head.scores is None:
         return ""
     top = max(row.strongest, key=lambda j: weights[j])
-    before, after = (f"{plain(min(part), 2)} to {plain(max(part), 2)}" for part in (raw, scaled))
+    spread = float(np.std(of.head.scores))
     peak = ": hardly a mix" if weights[top] >= NEARLY_ALL > row.weights[top] else ""
     return (
-        f"Why divide by √d_k = √{n}? Sums of {n} products spread widely: {before} before, {after} after. "
-        f"Without it, {quoted_at(trace.key_tokens, top)} would get {share(weights[top])}{peak}."
+        f"Why divide by √d_k = √{n}? A score sums {n} products, and the spread of such a sum grows as the root of "
+        f"{n}. The scores of this text spread by {plain(spread, 2)} (standard deviation), divided by "
+        f"{plain(spread * trace.scale, 2)}. Undivided, {quoted_at(trace.key_tokens, top)} would get "
+        f"{share(weights[top])}{peak}."
     )
 
 
@@ -267,6 +287,7 @@ CAP = (
 RATIONALES: dict[str, Callable[[Walked], str]] = {
     "tokens": _tokens,
     "W_q": _projections,
+    "k": _symmetry,
     "scaled_scores": _scaling,
     "position_scores": _distance,
     "capped_scores": lambda of: "" if of.row.capped is None else CAP,
@@ -288,8 +309,37 @@ def mixture(of: Walked) -> str:
     return f"{new}; closest by cosine: {near}."
 
 
-def heads(of: Walked) -> str:
-    """Return what a head is, and why there are several."""
+def output(of: Walked) -> str:
+    """Return the mix that an output is, the words near it, the word it began as, and what it is for."""
+    trace, i, head = of.trace, of.row.query, of.head
+    told = mixture(of)
+    is_word = trace.shown.scores is not None and bool(trace.output_words and trace.output_words[i])
+    if is_word and trace.is_self and head.output is not None and head.v is not None and head.v[i].any():
+        lengths = float(np.linalg.norm(head.output[i]) * np.linalg.norm(head.v[i]))
+        cosine = float(head.output[i] @ head.v[i]) / lengths if lengths else 0.0
+        told = f"{told[:-1]}; to {of.query}, which it began as, {share(cosine) if cosine > 0 else plain(cosine, 3)}."
+    use = "What for? In a model the next layer reads it, and after the last one the next word is guessed from it."
+    return f"{told if told[-1] == '.' else f'{told}.'} {use}"
+
+
+def several_heads(of: Walked) -> Iterator[Columns]:
+    """Yield what the same word looks at under three other heads, those that find different words first."""
+    trace, i, found = of.trace, of.row.query, dict[int, tuple[str, float]]()
+    others = [head for head in trace.heads if head.name != trace.shown.name]
+    if trace.settings.head in ("all", "mean") or trace.condensed or len(others) < MOST_SHARES:
+        return
+    links = [(head.name, *links_of(head, i, 1)[0]) for head in others if links_of(head, i, 1)]
+    links.sort(key=lambda link: (link[1] == i, link[2] < LIKELY))  # what looks at itself found nothing
+    for name, j, weight in links:
+        found.setdefault(j, (name, weight))
+    rows = [[name, f"{of.query} -> {_key(trace, of.row, j)}", share(w)] for j, (name, w) in found.items()]
+    yield Columns(["head", "link", "weight"], rows[:MOST_SHARES])
+
+
+def heads(of: Walked, are_shown: bool) -> str:
+    """Return what a head is, and why there are several; others may follow."""
     is_one = len(of.trace.head_names) == 1
-    more = "; models have several." if is_one else ". Another question takes another head."
+    more = (
+        "; models have several." if is_one else ". Others ask others" + (":" if are_shown else " (--head).")
+    )
     return f"A head is one set of W_q, W_k, W_v: one question to the text{more}"

@@ -11,6 +11,7 @@ import pytest
 from attn_cli import Settings, trace_self
 from attn_cli.render.numbers import four
 from attn_cli.trace.steps import NAMES, STEPS, chosen_steps
+from attn_cli.vectors.table import bundled
 from tests.shell import here
 from tests.thorough import like_cases
 
@@ -55,10 +56,9 @@ def near(one, other, digits=2):
     assert one == pytest.approx(other, abs=0.51 * 10.0**-digits)
 
 
-def test_the_story_of_nine_words_has_sixty_lines_and_its_row_and_because_stand_in_the_first_24():
+def test_its_row_and_because_stand_in_the_first_24_lines():
     lines = screen(FOX).splitlines()
     first = "\n".join(lines[:24])
-    assert len(lines) <= 60
     assert FOX in first and 'Why "fox" and not "over"' in first and "By content alone" in first
     for word in FOX.split():
         assert re.search(rf"^{word} +{NUMBER} +{NUMBER}", first, re.MULTILINE)
@@ -73,10 +73,13 @@ def test_its_length_grows_with_the_words_and_not_with_the_width_of_the_vectors()
 # A command's arguments, and sentences that stand on its screen, or (!) do not.
 SAID = r"""
 FOX => A token, a word or a mark, has an id and one vector of 100 numbers in any text; word2vec learned it
-FOX => is matched by its key k, passes on its value v. Scores are not symmetric
-FOX => Softmax: exp / sum of exps; rows sum to 1. ; a model that predicts the next word may not see it
-FOX => attn cross TEXT CONTEXT (rows: TEXT looks; columns: CONTEXT) ; governor (the word it depends on)
-FOX => one question to the text. Another question takes another head. ; ! Every matrix ; ! W_k  \
+FOX => passes on its value v (its own vector: W_v is the identity). Scores are not symmetric
+FOX => Softmax: exp / sum of exps; rows sum to 1. ; In a model the next layer reads it, and after the last one
+FOX => "The" and "the" have one id, so one vector. ; mostly from: its larger part
+SHE => governor (the word it depends on) ; a model that predicts the next word may not see it
+SHE -p roles-deep => (nearly its own vector: W_v was fitted so)
+FOX -e random => ! their rows in
+FOX => one question to the text. Others ask others: ; ! Every matrix ; ! W_k  \
 FOX --steps => Why divide by √d_k = √32? ; entropy ; W_k 0 1
 she --context "likes coffee" => There is no distance term: content alone decides. ; ! distance =
 FOX --mask causal -q jumped --versus dog => The mask: "jumped" may not look at "dog".
@@ -132,10 +135,12 @@ def test_the_story_is_told_of_every_kind_of_attention(options):
     assert "One row by hand" in shown and "Next: attn explain" in shown and "nan" not in shown.lower()
 
 
-def test_tokens_have_their_ids_and_the_same_word_the_same_vector(trace):
-    for token, number in zip(trace.query_tokens, trace.query_ids, strict=True):
-        assert f"{token} {number}" in said(FOX)
+def test_ids_are_rows_of_the_vectors_and_one_row_is_one_vector(trace):
+    table = bundled()
+    for token in trace.query_tokens:
+        assert f"{token} {table.words().index(token.lower())}" in said(FOX)
     assert (trace.x_query[0] == trace.x_query[6]).all()  # The and the
+    assert "The 0, quick 1, brown 2" in said(FOX, "-e", "random")
 
 
 def test_scores_both_ways_their_spread_and_the_weight_of_scores_that_are_not_divided(trace, row):
@@ -143,15 +148,50 @@ def test_scores_both_ways_their_spread_and_the_weight_of_scores_that_are_not_div
     there, back = numbers('q·k of "jumped" with "fox" is #, reversed #', shown)
     near(there, trace.shown.scores[4, 3])
     near(back, trace.shown.scores[3, 4])
-    before = numbers("Why divide by √d_k = √32? Sums of 32 products spread widely: # to #", shown)
-    after = numbers("before, # to # after", shown)
-    for spread, scores in ((before, row.scores), (after, row.scaled)):
-        near(spread[0], min(scores))
-        near(spread[1], max(scores))
-    (undivided,) = numbers('Without it, "fox" would get #: hardly a mix', shown)
+    spread = numbers("The scores of this text spread by # (standard deviation), divided by #", shown)
+    near(spread[0], trace.shown.scores.std())
+    near(spread[1], trace.shown.scores.std() / math.sqrt(32))
+    (undivided,) = numbers('Undivided, "fox" would get #: hardly a mix', shown)
     exps = [math.exp(x * math.sqrt(32)) for x in row.masked]
     near(undivided, exps[3] / sum(exps), 3)
     assert there != back and undivided > 0.95 > 2 * trace.weights[4, 3]
+
+
+def test_the_output_is_held_against_the_word_it_began_as_and_other_heads_have_a_line_each(trace):
+    (cosine,) = numbers('; to "jumped", which it began as, #', said(FOX))
+    output, x = trace.output[4], trace.x_query[4]
+    near(cosine, output @ x / math.sqrt(output @ output * (x @ x)), 3)
+    others = re.findall(r'^(\w+) +"jumped" -> "(\w+)" +([\d.]+)$', screen(FOX), re.MULTILINE)
+    assert len(others) == 3 and len({key for _, key, _ in others}) == 3
+    for head, key, weight in others:
+        weights = trace_self(FOX, Settings(head=head)).weights[4]
+        assert trace.key_tokens[int(weights.argmax())] == key
+        near(float(weight), weights.max(), 3)
+
+
+def test_its_last_lines_name_other_rows_by_their_own_links(trace):
+    shown = said(FOX)
+    named = re.findall(r'"(\w+)" \(at (\w+), ([\d.]+)\)', shown.partition("Other rows worth a look: ")[2])
+    assert len(named) == 3
+    for query, key, weight in named:
+        row = trace.weights[FOX.split().index(query)]
+        assert trace.key_tokens[int(row.argmax())] == key
+        near(float(weight), row.max(), 3)
+    assert f"Next: attn explain TEXT -q {FOX.split().index(named[0][0])}, " in shown
+
+
+TWELVE = """
+The animal didn't cross the street because it was too tired
+The quick brown fox jumped over the lazy dog
+My brother said that he would visit the museum in Paris tomorrow
+The trophy did not fit into the suitcase because it was big
+"""
+
+
+@pytest.mark.parametrize("text", TWELVE.strip().splitlines())
+def test_it_stays_within_sixty_lines_of_eighty_cells(text):
+    lines = screen(text).splitlines()
+    assert len(lines) <= 60 and max(map(len, lines)) <= 80
 
 
 def test_the_exponential_turns_a_lead_into_a_ratio_and_the_output_is_the_mix(trace, row):
@@ -215,9 +255,8 @@ def test_the_sentence_and_the_numbers_of_any_row_are_one(text, head):
 
 def test_the_temperature_is_no_part_of_the_division_and_the_runner_up_is_second_by_score():
     trace = trace_self("the fox sat", Settings(query="sat", temperature=0.05))
-    after = numbers("before, # to # after", said("the fox sat", "-q", "sat", "-t", "0.05"))
-    near(after[0], min(trace.row(2).scores) / math.sqrt(32))
-    near(after[1], max(trace.row(2).scores) / math.sqrt(32))
+    spread = numbers("divided by #.", said("the fox sat", "-q", "sat", "-t", "0.05"))
+    near(spread[0], trace.shown.scores.std() / math.sqrt(32))
     trace = trace_self("the fox sat on the rock", Settings(query="sat", temperature=1e-4))
     row = trace.row(2)
     order = sorted(range(6), key=lambda j: -row.masked[j])
@@ -233,7 +272,7 @@ def test_a_small_input_shows_every_matrix_as_long_as_it_fits(at):
 
 def test_a_row_is_a_table_first_and_then_the_winner_and_a_rival_by_hand():
     out = screen(FOX, "-q", "jumped", command="self")
-    assert out.index("mostly in") < out.index('Why "fox"') < out.index("fox: q·k =")
+    assert out.index("mostly from") < out.index('Why "fox"') < out.index("fox: q·k =")
     assert re.findall(r"^  (\w+): q·k", out, re.MULTILINE) == ["fox", "over"]
     assert "more:" in out and "--by-hand all" in out
 

@@ -128,6 +128,6 @@ def test_the_mask_lab_draws_what_the_softmax_gets_and_learned_places_stay_within
     screen = here("self", "dabc", "-m", capped, "--show", "mask", "--width", "100")
     assert screen.code == 0 and "capped" in screen.out
     said = " ".join(explained(small_gpt2(tmp_path / "gpt2"), "-q", "c").split())
-    assert "its match, its place included (content)" in said and "distance" not in said
+    assert "by match, its place included (content)" in said and "distance" not in said
     assert "q = x W_q + b_q = [" in said and "x = [" in said
     assert "the words' places are part of it" in said
