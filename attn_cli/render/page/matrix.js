@@ -75,7 +75,7 @@ function table(rows, columns) {
   const turned = columns.length > 8 && drawn.isSquare;
   const head = make("tr", {}, make("td", { class: "corner" }, drawn.isSquare ? "looks ↓  at →" : ""), ...columns.map((name) => make("th", { scope: "col", class: turned ? "turned" : null }, word(name))));
   const body = rows.map((name, i) => make("tr", {}, make("th", { scope: "row", onmouseenter: () => pick(i, null), onclick: () => pick(i, null) }, word(name, 12)), ...columns.map((_, j) => cell(i, j))));
-  const grid = make("table", { role: "grid", "aria-labelledby": "matrix-title", class: columns.length > 12 ? "dense" : null },
+  const grid = make("table", { role: "grid", "aria-labelledby": "matrix-title", class: columns.length > 16 ? "dense denser" : columns.length > 12 ? "dense" : null },
     make("thead", {}, head), make("tbody", {}, ...body));
   grid.style.setProperty("--rows", rows.length);
   grid.addEventListener("keydown", walkByKeys);

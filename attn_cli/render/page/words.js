@@ -8,7 +8,7 @@ import { headResult, keys, mayLook, place, queries, shown } from "./view.js";
 
 const MOST_ARCS = 60; // words that arcs are drawn between
 const FAINTEST = 0.02;
-const [SHALLOW, HANG] = [10, 40]; // how far an arc hangs below its words: between two lines of them, below the last
+const [SHALLOW, HANG] = [8, 40]; // how far an arc hangs below its words: between two lines of them, below the last
 
 let colour = null;
 
@@ -81,7 +81,7 @@ function drawArcs() {
   const arcs = !isDrawn ? [] : names.flatMap((name, n) => {
     const weights = rowOf(headResult(name).weights, row);
     return words.flatMap((to, j) => (weights[j] < FAINTEST ? [] : [svg("path", { d: arc(from, to, area, n), pathLength: 1, stroke: colourOf(n),
-      "stroke-width": (1 + 7 * weights[j]).toFixed(1), "stroke-opacity": (0.25 + 0.7 * weights[j]).toFixed(2) })]));
+      "stroke-width": (1 + (names.length > 3 ? 3 : 7) * weights[j]).toFixed(1), "stroke-opacity": (0.25 + 0.7 * weights[j]).toFixed(2) })]));
   });
   fill($("arcs"), ...arcs);
 }

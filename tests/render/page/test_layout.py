@@ -101,6 +101,19 @@ def test_the_walk_keeps_its_matrix_and_its_words_in_view(sized, fox, size):
     assert opened.page.locator("#next").is_disabled()
 
 
+def test_digits_never_run_into_each_other(opened, tmp_path):
+    text = (
+        "The old man who lived by the sea told the children that the boat which his father had built was lost"
+    )
+    path = made(tmp_path, "page", text, "--words", "0")
+    spills = "all => all.filter((one) => one.scrollWidth > one.clientWidth + 1).length"
+    for width in (360, 500, 700, 800, 1000, 1280):
+        opened.page.set_viewport_size({"width": width, "height": 800})
+        opened.go(path)
+        cells = opened.page.locator("#matrix td[role=gridcell]")
+        assert cells.count() == 441 and cells.evaluate_all(spills) == 0, width
+
+
 @pytest.fixture(scope="module")
 def layers(tmp_path_factory):
     """The page of 6 layers of 12 heads over 12 words; head 3 of layer 2 looks at the word before."""
