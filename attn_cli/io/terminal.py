@@ -26,7 +26,7 @@ class Terminal(NamedTuple):
     width: int | None = None
     colors: int = 0
     encoding: str = "utf-8"
-    dark: bool = True
+    dark: bool | None = True  # the background; None where nobody knows
     is_picture: bool = False  # a shade fills its whole cell
 
     @property
@@ -83,7 +83,7 @@ def terminal_of(is_file: bool, color: str = "auto", width: int | None = None) ->
         width=width or stream_width(stream),
         colors=_color_count() if _wants_color(stream is not None and stream.isatty(), color) else 0,
         encoding=getattr(stream, "encoding", None) or "utf-8",
-        dark=background not in ("7", "15"),
+        dark=background not in ("7", "15") if background else None,
     )
 
 

@@ -23,6 +23,9 @@ LIGHT = {
     "blues": "f7fbff deebf7 c6dbef 9ecae1 6baed6 4292c6 2171b5 08519c 08306b",
     "greys": "ffffff f0f0f0 d9d9d9 bdbdbd 969696 737373 525252 252525 000000",
 }
+# Where nobody knows the background: each colour stands out 3 to 1 from white and from black, and text on it 4.5 to 1.
+# The least shades are the background itself.
+EITHER = {"either": "7f93b8 8a7cc4 b0569c c2185b"}
 PAPER = "blues"  # for pages, unless another one is asked for
 # The blues of a page on its dark background, from that to nearly white.
 NIGHT = "161d25 15314c 16497a 2171b5 4292c6 6baed6 9ecae1 deebf7"
@@ -30,13 +33,17 @@ NIGHT = "161d25 15314c 16497a 2171b5 4292c6 6baed6 9ecae1 deebf7"
 # the background. The light one is ColorBrewer's PuOr.
 DIVERGING_DARK = "9ecae1 4292c6 1d4e7a 262626 7a4310 d9822b fdd0a2"
 DIVERGING_LIGHT = "542788 998ec3 d8daeb f7f7f7 fee0b6 f1a340 b35806"
+DIVERGING_EITHER = "3b76c4 6f86ae 949494 949494 a8865a b8642a"
 # Sixteen colours have few steps of lightness that every scheme keeps in order: (background, foreground).
-_SIXTEEN = {  # by whether it is a difference, and whether the background is dark
+_SIXTEEN = {  # by whether it is a difference, and whether the background is dark (None: unknown)
     (False, True): ((0, 7), (4, 15), (6, 0), (2, 0), (3, 0), (15, 0)),
     (False, False): ((15, 0), (7, 0), (6, 0), (4, 15), (0, 15)),
     (True, True): ((6, 0), (4, 15), (0, 7), (0, 7), (1, 15), (3, 0)),
     (True, False): ((4, 15), (6, 0), (15, 0), (15, 0), (3, 0), (1, 15)),
+    (False, None): ((8, 15), (6, 0), (5, 15), (1, 15)),
+    (True, None): ((4, 15), (6, 0), (8, 15), (8, 15), (5, 15), (1, 15)),
 }
+_INKS = {True: (4, 6, 2, 3), False: (6, 4, 0), None: (6, 5, 1)}
 BOLD = Style(bold=True)
 
 RGB = tuple[int, int, int]
@@ -53,7 +60,7 @@ def styles_on(
     """Return SHADES styles for a terminal: inks or cells, None each where it has no colours."""
     if not terminal.colors:
         return [None] * SHADES
-    name = palette or ("viridis" if terminal.dark else "blues")
+    name = palette or {True: "viridis", False: "blues", None: "either"}[terminal.dark]
     return inks(name, terminal.colors) if is_ink else shades(name, terminal.colors, is_difference)
 
 
@@ -62,11 +69,19 @@ def styles_on(
 def shades(name: str, colors: int, is_difference: bool = False) -> tuple[Style, ...]:
     """Return SHADES cell styles, each a background and readable text on it; the order is that of `ramp`."""
     if colors == 16:
-        steps = _SIXTEEN[is_difference, name in DARK]
+        steps = _SIXTEEN[is_difference, _background(name)]
         pairs = [(Color.from_ansi(text), Color.from_ansi(back)) for back, text in steps]
     else:
         pairs = [(Color.from_rgb(*text_on(rgb)), Color.from_rgb(*rgb)) for rgb in ramp(name, is_difference)]
-    return _spread([Style(color=text, bgcolor=back) for text, back in pairs])
+    styles = [Style(color=text, bgcolor=back) for text, back in pairs]
+    if name in EITHER and not is_difference:
+        styles[: len(styles) // 10 or 1] = [Style()] * (len(styles) // 10 or 1)
+    return _spread(styles)
+
+
+def _background(name: str) -> bool | None:
+    """Return whether a palette is for dark backgrounds; None for one that suits either."""
+    return None if name in EITHER else name in DARK
 
 
 def _spread(styles: Sequence[Style]) -> tuple[Style, ...]:
@@ -77,15 +92,14 @@ def _spread(styles: Sequence[Style]) -> tuple[Style, ...]:
 def inks(name: str, colors: int) -> tuple[Style, ...]:
     """Return SHADES text styles for bars and blocks; the ramp's faint end is left out."""
     if colors == 16:
-        order = (4, 6, 2, 3) if name in DARK else (6, 4, 0)
-        return _spread([Style(color=Color.from_ansi(number)) for number in order])
+        return _spread([Style(color=Color.from_ansi(number)) for number in _INKS[_background(name)]])
     return tuple(Style(color=Color.from_rgb(*rgb)) for rgb in strong(name))
 
 
 def strong(name: str) -> list[RGB]:
     """Return SHADES colours that stand out from the background; the ramp's faint end is left out."""
     colors = ramp(name)
-    skip = SHADES // 3
+    skip = 0 if name in EITHER else SHADES // 3
     return [colors[skip + i * (SHADES - 1 - skip) // (SHADES - 1)] for i in range(SHADES)]
 
 
@@ -94,9 +108,9 @@ def ramp(name: str, is_difference: bool = False) -> list[RGB]:
 
     Those of a difference, from the most negative to the most positive, suit the ramp's kind of background.
     """
-    codes = (DARK | LIGHT)[name]
+    codes = (DARK | LIGHT | EITHER)[name]
     if is_difference:
-        codes = DIVERGING_DARK if name in DARK else DIVERGING_LIGHT
+        codes = {True: DIVERGING_DARK, False: DIVERGING_LIGHT, None: DIVERGING_EITHER}[_background(name)]
     return between(codes)
 
 

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from attn_cli.render.palette import ramp, text_on
 from tests.cli.tables import apart, typed
 from tests.shell import SGR, Ran, here, plain, terminal
 
@@ -152,9 +153,28 @@ def test_a_light_background_gets_a_ramp_that_is_light_where_weights_are_low():
     for background in ("0;15", "0;7", "0;default;15"):
         low, high = least_and_most(background)
         assert low > high + 200, background
-    for background in ("15;0", "", "7;8"):
+    for background in ("15;0", "7;8"):
         low, high = least_and_most(background)
         assert high > low + 200, background
+
+
+def _contrast(one: tuple[int, ...], other: tuple[int, ...]) -> float:
+    low, high = sorted((_luminance(one), _luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_on_a_background_that_nobody_knows_every_colour_stands_out_from_white_and_from_black():
+    for is_difference in (False, True):
+        for rgb in ramp("either", is_difference):
+            assert min(_contrast(rgb, (255,) * 3), _contrast(rgb, (0,) * 3)) >= 3
+            assert _contrast(rgb, text_on(rgb)) >= 4.5
+    env = {"COLORFGBG": "", "TERM": "xterm", "COLORTERM": "truecolor"}
+    for args in (["self", FOX], ["self", FOX, "-f", "bars"], ["compare", FOX, "--vary", "temperature=1,2"]):
+        found = set(re.findall(r"[34]8;2;(\d+);(\d+);(\d+)", here(*args, "--color", "always", env=env).out))
+        drawn = {tuple(map(int, rgb)) for rgb in found} - {(0, 0, 0), (255, 255, 255)}
+        assert drawn and drawn <= {*ramp("either"), *ramp("either", True)}
+    text = here("self", FOX, "--color", "always", env=env).out
+    assert re.search(r"jumped +\x1b\[0m +\.002", text), "the least weights are on no colour"
 
 
 def test_a_palette_that_was_asked_for_beats_the_background():
