@@ -330,7 +330,11 @@ def read_by(name):
     return TEXTS[:1] if "dynamic" in name else TEXTS
 
 
+LARGEST = {}  # the largest difference of each comparison, which differences.py writes down
+
+
 def close(found, expected, what):
+    LARGEST[what] = float(np.abs(np.asarray(found) - np.asarray(expected)).max(initial=0))
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5, err_msg=what)
 
 
