@@ -89,6 +89,19 @@ def test_rotary_scores_depend_on_the_distance_alone_and_llama3_slows_the_slow_tu
     assert back[15, 0] == 15 and back[0, 15] == 0 and back[299, 0] == 31
 
 
+def test_a_text_is_rotated_by_its_own_length_whatever_stands_beside_it():
+    rotary = Rotary(100.0, 5, length=4, growth=2.0, divisors=(1, 2, 3), long_divisors=(2, 4, 8), gain=1.5)
+    x, places = some(2, 1, 6, 8), np.array([range(6), [0, 1, 2, -1, -1, -1]])
+    together = rotary.rotate(x, places)
+    for text in (0, 1):
+        close(together[text : text + 1], rotary.rotate(x[text : text + 1], places[text : text + 1]), 0)
+    assert rotary.turned == 6 and (together[..., 6:] == x[..., 6:]).all()
+    close(together[:, :, 0, :6], 1.5 * x[:, :, 0, :6])
+    assert (rotary.frequencies(5) < rotary.frequencies(4)).all()
+    pairs = Rotary(100.0, 6, neighbours=True).rotate(x, places)
+    close(pairs[0, 0, 2, 0], x[0, 0, 2, 0] * math.cos(2) - x[0, 0, 2, 1] * math.sin(2))
+
+
 def test_masks_are_those_of_loops():
     real = np.array([[True, True, False, True, True], [True] * 5])
     for causal in (False, True):
