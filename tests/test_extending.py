@@ -188,6 +188,7 @@ def test_a_page_computes_a_score_and_a_mask_from_outside(tmp_path):
         assert [page.locator(f"#window-{side}").is_visible() for side in ("left", "right")] == [True, False]
         page.fill("#window-left", "3")
         page.press("#window-left", "Enter")
+        page.click("#more summary")
         page.select_option("#score-choice", "dot")
         saved, other = json.loads(opened.saved("save-json")), Settings(score="dot", mask="stride:3", **GIVEN)
         np.testing.assert_allclose(saved["weights"], trace_self(TEXT, other).weights, atol=1e-6)

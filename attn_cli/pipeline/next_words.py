@@ -61,7 +61,7 @@ def settings_for(
         notes.append(f"{cheats} Its next words are still predicted with the mask." if is_told else cheats)
     if settings.tokenizer == "words":
         settings = replace(settings, keep_punctuation=True)  # its words too
-    if settings.layer is None and not settings.every_head:  # a named head is found in whatever layer
+    if settings.layer is None:  # a named head is found in whatever layer
         main = stack.facts.get("main")
         head = str(main) if settings.head is None and isinstance(main, str) else settings.head
         layer = stack.layer_of(head)

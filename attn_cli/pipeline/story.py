@@ -90,6 +90,6 @@ def resolved(text: str, settings: Settings) -> Resolved | None:
     lead, place, (least, forms, n, right) = max(clear)
     note = (
         f"Head {HEAD} of {MODEL} finds what a pronoun stands for: in unseen novels, it was right in {right} of {n} "
-        f"such cases ({forms}; a lead of {least:.3f} or more, here {lead:.3f})."
+        f"such cases ({forms}; a weight ahead of the next by {least:.3f} or more, here by {lead:.3f})."
     )
     return Resolved(-place, note, Shared(stack, table))

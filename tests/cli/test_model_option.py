@@ -185,7 +185,7 @@ def test_other_commands_do_not_offer_it(folder):
 
 SAID = """
     explain dabca -m GPT2 => its place included (content); The tokens are those of; !content alone decides
-    explain dabca -m GPT2 => attn heads TEXT -m DIR (all layers and heads).; !attn cross
+    explain dabca -m GPT2 => Next: attn explain TEXT -m DIR -q 2; !attn cross
     explain dabca -m GPT2 --layer 0 --head 1 => Layer 0 of 0 to 1, head 1 of 0 to 1, of
     explain dabca -m GPT2 --layer 0 --head 1 --steps => Layer 0 of 0 to 1, head 1 of 0 to 1, of
     explain dabca -m GPT2 --layer 0 --head 1 -q b => Layer 0 of 0 to 1, head 1 of 0 to 1, of

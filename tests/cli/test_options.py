@@ -18,8 +18,9 @@ from attn_cli.pipeline.sources.text import trace_self
 from attn_cli.render.formats import formats, render
 from attn_cli.render.palette import DARK, LIGHT
 from attn_cli.settings.declare import declared
+from attn_cli.settings.defaults import ROLES_HEADS
 from attn_cli.settings.output import PALETTES, View
-from attn_cli.settings.settings import HEADS, Settings
+from attn_cli.settings.settings import Settings
 from attn_cli.settings.training import ModelTraining, VectorTraining
 from tests.alike import assert_alike
 from tests.shell import here
@@ -114,5 +115,5 @@ def test_training_offers_every_declared_setting_and_refuses_what_lies_outside_it
 
 def test_the_heads_that_are_offered_are_those_of_the_default_model_and_of_the_relations():
     names = [head.name for head in bundled_model(MODELS[0]).last.heads]
-    assert list(HEADS) == [*names, "mean", "all"]
+    assert list(ROLES_HEADS) == list(names)
     assert names == [name for name, one in RELATIONS.items() if not one.of_passages]

@@ -244,7 +244,7 @@ def test_the_previous_word_is_what_the_head_of_that_name_looks_at():
     weights = trace_masked(TEXT, Settings(projection="language", head="previous")).weights
     hits = (weights[1:].argmax(axis=1) == np.arange(len(weights) - 1)).mean()
     assert hits >= 0.5
-    said = " ".join(here("explain", TEXT, "-p", "language", "--head", "previous").out.split())
+    said = " ".join(here("masked", TEXT, "--layer", "1", "-p", "language", "--head", "previous").out.split())
     assert "was not trained for any relation; it was found to look from a word to the one before" in said
 
 

@@ -162,13 +162,13 @@ def layers_of_text(
 
     def finish(trace: Trace) -> Trace:
         """Add what a language model says comes next, or the words nearest to each output."""
+        if name_outputs:
+            trace = replace(trace, vocabulary=vocabulary(trace, inputs))
         if stack is not None and stack.words is not None:
             from attn_cli.pipeline.next_words import with_next  # only a language model needs it
 
             return with_next(trace, inputs, stack, report)
-        if not name_outputs:
-            return trace
-        return replace(trace, output_words=output_words(trace, inputs), vocabulary=vocabulary(trace, inputs))
+        return replace(trace, output_words=output_words(trace, inputs)) if name_outputs else trace
 
     for layer in each:
         one = _attended(kind, inputs, replace(settings, layer=layer), shared, report)

@@ -104,9 +104,10 @@ def where_most_look(trace: Trace, head: Head) -> str:
         return ""
     for where, found in _places(trace, strongest).items():
         if 2 * found > n:
-            return f"{f'{found:,} of {n:,}' if found < n else f'all {n:,}'} words look most at {where}"
+            share_of = f"{found:,} of {n:,}" if found < n else "both" if n == 2 else f"all {n:,}"
+            return f"{share_of} words look most at {where}"
     different = len({j for _, j in strongest})
-    return f"the {n:,} words look most at {different:,} different ones"
+    return f"the {n:,} words look most at {different:,} different ones" if n > 2 else ""
 
 
 def _choosers(trace: Trace) -> Sequence[int]:
@@ -138,7 +139,10 @@ def what_next(trace: Trace, view: View) -> Iterator[Say]:
         first, *rest = NEXT[trace.kind]
         if trace.next_words is not None and trace.next_words_at is None and not trace.next_words.fills:
             rest = [("attn masked TEXT --next-at all", "the guess after each word")]
-        yield next_commands(*((command + chosen(trace), why) for command, why in (first, *rest)))
+        row = _most_telling(trace)
+        told = "" if row == trace.focus[0] or trace.asked else f" -q {row}"  # the row of the first sentence
+        why = (first[0] + chosen(trace, first[0]) + told, first[1])
+        yield next_commands(why, *((command + chosen(trace, command), answer) for command, answer in rest))
 
 
 def other_rows(trace: Trace) -> Iterator[Say]:
@@ -170,9 +174,10 @@ def next_commands(*commands: tuple[str, str]) -> Say:
     return Say(f"Next: {', '.join(command + f' ({why})' * bool(why) for command, why in commands)}.")
 
 
-def chosen(trace: Trace) -> str:
-    """Return the options that choose the model again, ` -p language`; a folder has no name here."""
+def chosen(trace: Trace, command: str = "") -> str:
+    """Return the options that choose the model again, ` -p language`; what the command shows anyway needs none."""
     name = trace.settings.projection
-    if trace.kind == "cross" and name == DEFAULTS[trace.kind].projection:
+    used = "cross" if trace.has_second_input else command.split()[1] if command else trace.kind
+    if used in DEFAULTS and name == DEFAULTS[used].projection:
         return ""
     return " -m DIR" if trace.of_model else "" if name is None else f" -p {quoted(name)[1:-1]}"

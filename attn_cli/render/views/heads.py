@@ -40,7 +40,7 @@ WIDTH, EDGE, APART = 80, 3, 1  # of a screen of unknown width; of layers' number
 NARROW, HIGH = 5, 16  # the fewest columns of a small map; the most rows of one among several layers'
 LINES = 2  # of maps, that each of several layers may take
 MAX_MAP_SIDE = 64  # rows and columns of a small map in a figure or on a page, or of one layer
-LONGEST_NAME = 19
+LONGEST_NAME = 20
 MOST_ROLLED = 64  # tokens of a rollout that a screen shows
 KINDS = {"self": "Self-attention", "masked": "Masked self-attention", "cross": "Cross-attention"}
 
@@ -117,7 +117,8 @@ def _finding(found: EveryHead) -> str:
     if not parts:
         return f"None of {count(total, 'head', 'heads')} does one simple thing on this text."
     mixed = f"; {total - len(named):,} mix several" if total > len(named) else ""
-    return f"Of {count(total, 'head', 'heads')}, {joined(parts)}{mixed}."
+    why = " A head is one question to the text: with several, a word looks for several things at once."
+    return f"Of {count(total, 'head', 'heads')}, {joined(parts)}{mixed}.{why}"
 
 
 def _learned(found: EveryHead) -> Iterator[Block]:
@@ -162,15 +163,18 @@ def _maps(found: EveryHead, view: View) -> Iterator[Block]:
     n_q, n_k = len(source.query_tokens), len(source.key_tokens)
     room = max(columns, LONGEST_NAME) if len(layers) == 1 else max(columns, _room(view, len(layers[0].heads)))
     names, used = [], set[str]()
+    has_rows = (
+        len(layers) == 1 and not is_page and (rows, columns) == (n_q, n_k)
+    )  # their words stand at the left
     for layer in layers:
         for head, role in zip(layer.heads, layer.roles, strict=True):
             words, letter, _ = WORDS[role.name]
-            name = f"{head} {words}" if head != role.name else head
+            name = f"{head}{':' * has_rows} {words}" if head != role.name else head
             if len(name) > room and not is_page:
                 used.add(role.name)
                 name = f"{head} {letter}".rstrip()
             names.append(name)
-    bands = [f"{layer.number:>{EDGE - 1}}" if len(layers) > 1 else "" for layer in layers]
+    bands = [] if has_rows else [f"{layer.number:>{EDGE - 1}}" if len(layers) > 1 else "" for layer in layers]
     tokens = as_text(source.query_tokens), as_text(source.key_tokens)
     maps = Maps(names, *tokens, values, scale, range(rows), bands=bands)
     is_whole = (rows, columns) == (n_q, n_k)
@@ -203,7 +207,12 @@ def _shares(layers: Sequence[LayerRoles]) -> Iterator[Block]:
             rows.append([head, *shares, "-" if role.entropy is None else fixed(role.entropy, 2)])
         even = [fixed(layer.patterns[name].even or 0.0, 2) for name in patterns]
         yield Columns(["head", *patterns, "even", "entropy"], [*rows, ["if even", *even, "1.00", ""]])
-    yield Say("even: the overlap with a uniform distribution; entropy is in bits.", quiet=True)
+    told = (
+        f"{name}: {WORDS[name][2]}" for name in layers[0].patterns if name in ("first", "same", "induction")
+    )
+    yield Say(
+        f"{'; '.join(told)}; even: the overlap with a uniform distribution. Entropy is in bits.", quiet=True
+    )
 
 
 def _by_role(found: EveryHead) -> Iterator[Block]:

@@ -332,8 +332,8 @@ def several_heads(of: Walked) -> Iterator[Columns]:
     links.sort(key=lambda link: (link[1] == i, link[2] < LIKELY))  # what looks at itself found nothing
     for name, j, weight in links:
         found.setdefault(j, (name, weight))
-    rows = [[name, f"{of.query} -> {_key(trace, of.row, j)}", share(w)] for j, (name, w) in found.items()]
-    yield Columns(["head", "link", "weight"], rows[:MOST_SHARES])
+    rows = [[name, _key(trace, of.row, j), share(w)] for j, (name, w) in found.items()]
+    yield Columns(["head", "looks at", "weight"], rows[:MOST_SHARES])
 
 
 def heads(of: Walked, are_shown: bool) -> str:

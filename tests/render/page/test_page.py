@@ -161,6 +161,7 @@ def test_the_walk_has_the_sentences_of_explain_and_a_link_that_opens_the_same_st
     while True:
         titles.append(opened.page.inner_text("#walk h3"))
         sentence = opened.page.inner_text("#walk p:last-child")
+        told += "The text has 9 tokens, 9 distinct; ids number the distinct ones from 0."  # explain: the vectors' rows
         told += "No mask: every query may look at every key."  # a step that explain leaves out
         assert " ".join(sentence.split()) in " ".join(told.split())
         if opened.page.is_disabled("#next"):
