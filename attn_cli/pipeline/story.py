@@ -58,7 +58,14 @@ def trace_explained(
     if found is None:
         return trace
     ahead = len(trace.pad_queries) if trace.pad_queries.start == 0 else 0
-    return replace(trace, focus=(ahead + found.place,), notes=(found.note, *trace.notes))
+    usual = Settings()  # how often such a lead is right was measured without a mask, and with all words
+    as_measured = (
+        settings.mask in (None, "none")
+        and not settings.without
+        and (settings.temperature, settings.score) == (usual.temperature, usual.score)
+    )
+    notes = (found.note, *trace.notes) if as_measured else trace.notes
+    return replace(trace, focus=(ahead + found.place,), notes=notes)
 
 
 def resolved(text: str, settings: Settings) -> Resolved | None:
@@ -90,6 +97,6 @@ def resolved(text: str, settings: Settings) -> Resolved | None:
     lead, place, (least, forms, n, right) = max(clear)
     note = (
         f"Head {HEAD} of {MODEL} finds what a pronoun stands for: in unseen novels, it was right in {right} of {n} "
-        f"such cases ({forms}; a weight ahead of the next by {least:.3f} or more, here by {lead:.3f})."
+        f"such cases ({forms}; a lead in weight of {least:.3f} or more, here {lead:.3f})."
     )
     return Resolved(-place, note, Shared(stack, table))

@@ -35,7 +35,6 @@ DEFAULTS: dict[str, Default] = {
     "explain": ROLES._replace(
         why=f"{ROLES.why}; a pronoun that the head antecedent of roles-deep resolves comes first"
     ),
-    "heads": ROLES._replace(head="all", why="all heads of grammar, side by side"),
     "compare": ROLES._replace(why="as in self, so that one option is the only difference"),
     "page": ROLES._replace(why="one layer over word vectors: another sentence can be typed into the page"),
     "live": ROLES._replace(why="as in self: the mask that a key adds is the only difference"),

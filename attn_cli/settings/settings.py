@@ -61,10 +61,10 @@ class Settings:
         unset="model with a learned projection, subword with likeness, else zero",
     )
     model: str | None = VECTORS(
-        "A pretrained model: its folder, its GGUF file, its name in the local Hugging Face cache, or ollama:NAME; it "
-        "brings its own tokens, vectors and heads.",
+        "A pretrained model: its folder or GGUF file, its name in the local Hugging Face cache, or ollama:NAME; with "
+        "its own tokens, vectors and heads.",
         short="-m",
-        metavar="DIR|FILE|NAME",
+        metavar="DIR|NAME",
     )
     projection: str | None = ATTENTION(
         "W_q, W_k, W_v: roles, roles-deep, language or likeness (learned), identity, random, or a file.",

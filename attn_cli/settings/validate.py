@@ -165,7 +165,9 @@ def settings_of(command: str, settings: Settings) -> Settings:
     'causal'
     """
     usual, default = USUAL.projection, BY_COMMAND[command].projection
-    has_one = default == LIKENESS and (settings.layer is not None or settings.head not in (None, LIKENESS))
+    has_one = default == LIKENESS and (
+        settings.layer is not None or settings.head not in (None, LIKENESS) or settings.oov == "model"
+    )
     asks_roles = has_one or settings.head in ROLES_HEADS
     if default != usual and leaves_projection_open(settings) and not asks_roles:
         settings = replace(settings, projection=default)

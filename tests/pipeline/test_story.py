@@ -34,8 +34,8 @@ def test_what_a_pronoun_stands_for_is_the_story_with_how_often_such_a_lead_was_r
     lead, forms, n, right = bundled("roles-deep").clear_lead("antecedent", "it")
     row = np.sort(trace_self(ANIMAL, DEEP).weights[8])[::-1]
     assert row[0] - row[1] >= lead
-    note = f"right in {right} of {n} such cases ({forms}; a weight ahead of the next by {lead:.3f} or more, "
-    note += f"here by {row[0] - row[1]:.3f})"
+    note = f"right in {right} of {n} such cases ({forms}; a lead in weight of {lead:.3f} or more, "
+    note += f"here {row[0] - row[1]:.3f})"
     assert note in found["notes"][0]
     screen = here("explain", ANIMAL).out
     assert '"it" looks most at "animal" (0.895)' in screen and note in " ".join(screen.split())

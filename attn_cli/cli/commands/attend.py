@@ -172,8 +172,7 @@ def page(
     ),
     exact: str | None = own(
         "HEADS",
-        "In a large page, store these heads at full precision: a head of every layer (3, subject) or LAYER/HEAD "
-        "(5/11).",
+        "Store these heads of a large page at full precision: of every layer (3, subject), or LAYER/HEAD (5/11).",
         SHOWN,
     ),
     *,

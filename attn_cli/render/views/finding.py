@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from attn_cli.io.escape import shell_quote
 from attn_cli.render.blocks import Say
 from attn_cli.render.numbers import share
 from attn_cli.render.views.long_text import links_of
 from attn_cli.render.views.wording import quoted, quoted_at, short
-from attn_cli.settings.defaults import DEFAULTS
+from attn_cli.settings.declare import as_typed
+from attn_cli.settings.defaults import DEFAULTS, USUAL
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import ALL, MEAN
+from attn_cli.text.pronouns import PRONOUNS
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Trace
 
@@ -31,8 +35,23 @@ USED = (
     "Cross-attention is used where one text reads another: a translation its source, a question an image, a decoder "
     "what its encoder made. The first text asks (Q), the second is read (K, V)."
 )
+SAID = (
+    "model",
+    "next",
+    "next_at",
+    "top",
+    "full",
+    "query",
+    "versus",
+    "threads",
+    "max_text",
+    "max_word",
+)  # or no matter
+TIE = 1e-9  # between two weights
 MOST_PAIRS, HALF = 3, 0.5  # of two texts: pairs of words that are named, and the least weight of one
-MOST_OTHERS = 3
+MOST_OTHERS, MOST_READ = 3, 1000  # other rows that are named; words of a text in which they are looked for
+LANGUAGE, CAUSAL = DEFAULTS["masked"].projection, DEFAULTS["masked"].mask
+MAIN = {(one.projection, one.head) for one in DEFAULTS.values()}
 SCREENS = (None, "table")  # the formats that somebody reads who may type on
 
 
@@ -77,7 +96,7 @@ def _most_telling(trace: Trace) -> int:
 def _why_masked(trace: Trace) -> str:
     """Return why a word may not look ahead, where a model guesses the next one: for that the mask exists."""
     found = trace.next_words
-    if trace.kind != "masked" or found is None or found.fills:
+    if trace.kind != "masked" or trace.mask_name != "causal" or found is None or found.fills:
         return ""
     best = [f"{quoted(one.word)} ({share(one.probability)})" for one in found.words[:2]]
     guess = f"{quoted(found.token)} it expects {', then '.join(best)}"
@@ -90,7 +109,7 @@ def looks_most_at(trace: Trace, head: Head, i: int) -> str:
     if not links:
         return f"{query} may look at nothing"
     j, weight = links[0]
-    if len(links) > 1 and weight - links[1][1] < 1e-9:
+    if len(links) > 1 and weight - links[1][1] < TIE:
         return f"{query} has no one word that it looks at most ({share(weight)} at {quoted_at(trace.key_tokens, j)})"
     key = "itself" if trace.is_self and i == j else quoted_at(trace.key_tokens, j)
     return f"{query} looks {'most' if weight < 1 else 'only'} at {key} ({share(weight)})"
@@ -98,16 +117,18 @@ def looks_most_at(trace: Trace, head: Head, i: int) -> str:
 
 def where_most_look(trace: Trace, head: Head) -> str:
     """Return where more than half of the words look most, `6 of 9 words look most at a neighbour`; else how many."""
-    strongest = [(i, links[0][0]) for i in _choosers(trace) if (links := links_of(head, i))]
-    n = len(strongest)
-    if n < 2:
+    every = [(i, links) for i in _choosers(trace) if (links := links_of(head, i))]
+    strongest = [(i, links[0][0]) for i, links in every if len(links) < 2 or links[0][1] - links[1][1] >= TIE]
+    n = len(every)
+    if n < 2 or not strongest:
         return ""
+    words = "words" if n == len(trace.listed) - len(trace.pad_queries) else "words with a choice"
     for where, found in _places(trace, strongest).items():
         if 2 * found > n:
             share_of = f"{found:,} of {n:,}" if found < n else "both" if n == 2 else f"all {n:,}"
-            return f"{share_of} words look most at {where}"
+            return f"{share_of} {words} look most at {where}"
     different = len({j for _, j in strongest})
-    return f"the {n:,} words look most at {different:,} different ones" if n > 2 else ""
+    return f"the {n:,} {words} look most at {different:,} different ones" if n > 2 else ""
 
 
 def _choosers(trace: Trace) -> Sequence[int]:
@@ -141,14 +162,16 @@ def what_next(trace: Trace, view: View) -> Iterator[Say]:
             rest = [("attn masked TEXT --next-at all", "the guess after each word")]
         row = _most_telling(trace)
         told = "" if row == trace.focus[0] or trace.asked else f" -q {row}"  # the row of the first sentence
-        why = (first[0] + chosen(trace, first[0]) + told, first[1])
-        yield next_commands(why, *((command + chosen(trace, command), answer) for command, answer in rest))
+        why = (first[0] + again(trace, first[0]) + told, first[1])
+        if trace.mask_name in (None, "none") and rest and "--mask none" in rest[0][0]:
+            rest = []  # it is this very screen
+        yield next_commands(why, *((command + again(trace, command), answer) for command, answer in rest))
 
 
 def other_rows(trace: Trace) -> Iterator[Say]:
     """Yield which other rows are worth a look, those that look furthest and firmest first, and the next commands."""
     far = []
-    for i in () if trace.asked or len(trace.key_tokens) < MOST_OTHERS else trace.listed:
+    for i in () if trace.asked or not MOST_OTHERS <= len(trace.key_tokens) <= MOST_READ else trace.listed:
         for j, weight in links_of(trace.shown, i, 1):
             if (
                 i not in trace.focus
@@ -164,9 +187,11 @@ def other_rows(trace: Trace) -> Iterator[Say]:
         ]
         yield Say(f"Other rows worth a look: {', '.join(told)}.")
     text = "attn explain TEXT" + " --context CONTEXT" * trace.has_second_input
-    head = "" if trace.settings.head in (None, ALL, MEAN) else f" --head {quoted(trace.shown.name)[1:-1]}"
-    row = f"{text}{chosen(trace)}{head} -q {found[0][0]}" if found else f"{text} -q WORD"
-    yield next_commands((row, ""), (f"{text} --versus WORD", "why not it?"))
+    text += again(trace, text)
+    row = f"{text} -q {found[0][0] if found else 'WORD'}", ""
+    if not found and not trace.asked and _has_pronoun(trace) and "antecedent" in text:
+        row = f"attn explain TEXT -p {USUAL.projection}", "the main verb"
+    yield next_commands(row, (f"{text} --versus WORD", "why not it?"))
 
 
 def next_commands(*commands: tuple[str, str]) -> Say:
@@ -174,10 +199,26 @@ def next_commands(*commands: tuple[str, str]) -> Say:
     return Say(f"Next: {', '.join(command + f' ({why})' * bool(why) for command, why in commands)}.")
 
 
-def chosen(trace: Trace, command: str = "") -> str:
-    """Return the options that choose the model again, ` -p language`; what the command shows anyway needs none."""
-    name = trace.settings.projection
-    used = "cross" if trace.has_second_input else command.split()[1] if command else trace.kind
-    if used in DEFAULTS and name == DEFAULTS[used].projection:
-        return ""
-    return " -m DIR" if trace.of_model else "" if name is None else f" -p {quoted(name)[1:-1]}"
+def again(trace: Trace, command: str) -> str:
+    """Return the options with which a command shows this again, but for its defaults and those that it names."""
+    given, used = trace.settings, "cross" if trace.has_second_input else command.split()[1]
+    default, of_language = DEFAULTS[used], given.projection == LANGUAGE
+    name = given.projection or (USUAL.projection if trace.learned else None)
+    tells_another = used == "explain" and not trace.asked and _has_pronoun(trace)  # unless a model is named
+    is_main, mask = (name, given.head) in MAIN, given.mask or "none"
+    given = replace(
+        given,
+        projection=None if name == default.projection and not tells_another else name,
+        head=None if is_main or given.head in (ALL, MEAN) or "--head" in command else given.head,
+        layer=None if is_main else given.layer,
+        mask=None if "--mask" in command or mask == (CAUSAL if of_language else default.mask) else mask,
+        score=None if given.score == "scaled" else given.score,
+        keep_punctuation=given.keep_punctuation and not of_language,
+    )
+    typed = as_typed(given, SAID, short=True)
+    return " -m DIR" * trace.of_model + "".join(f" {shell_quote(part)}" for part in typed)
+
+
+def _has_pronoun(trace: Trace) -> bool:
+    """Tell whether `attn explain` may tell another story of this text: what a pronoun stands for."""
+    return any(token.lower() in PRONOUNS for token in trace.query_tokens)

@@ -318,7 +318,7 @@ def output(of: Walked) -> str:
         lengths = float(np.linalg.norm(head.output[i]) * np.linalg.norm(head.v[i]))
         cosine = float(head.output[i] @ head.v[i]) / lengths if lengths else 0.0
         told = f"{told[:-1]}; to {of.query}, which it began as, {share(cosine) if cosine > 0 else plain(cosine, 3)}."
-    use = "What for? In a model the next layer reads it, and after the last one the next word is guessed from it."
+    use = "What for? In a model the next layer reads it; after the last, the next word is guessed from it."
     return f"{told if told[-1] == '.' else f'{told}.'} {use}"
 
 

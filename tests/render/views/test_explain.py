@@ -74,7 +74,7 @@ def test_its_length_grows_with_the_words_and_not_with_the_width_of_the_vectors()
 SAID = r"""
 FOX => A token, a word or a mark, has an id and one vector of 100 numbers in any text; word2vec learned it
 FOX => passes on its value v (its own vector: W_v is the identity). Scores are not symmetric
-FOX => Softmax: exp / sum of exps; rows sum to 1. ; In a model the next layer reads it, and after the last one
+FOX => Softmax: exp / sum of exps; rows sum to 1. ; In a model the next layer reads it; after the last,
 FOX => "The" and "the" have one id, so one vector. ; mostly from: its larger part
 SHE => governor (the word it depends on) ; a model that predicts the next word may not see it
 SHE -p roles-deep => (nearly its own vector: W_v was fitted so)
