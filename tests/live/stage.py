@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from inspect import Signature, signature
@@ -112,7 +113,8 @@ def play(act: Callable[[Stage], Any], app: LiveApp | None = None, size: tuple[in
             await stage.settled()
             await act(stage)
 
-    asyncio.run(run())
+    with ThreadPoolExecutor(1) as thread:  # a browser's tests, in the same process, leave a loop in this one
+        thread.submit(lambda: asyncio.run(run())).result()
     if app.failure is not None:
         raise app.failure
     return app
