@@ -40,7 +40,7 @@ WIDTH, EDGE, APART = 80, 3, 1  # of a screen of unknown width; of layers' number
 NARROW, HIGH = 5, 16  # the fewest columns of a small map; the most rows of one among several layers'
 LINES = 2  # of maps, that each of several layers may take
 MAX_MAP_SIDE = 64  # rows and columns of a small map in a figure or on a page, or of one layer
-LONGEST_NAME = 20
+LONGEST_NAME = 16
 MOST_ROLLED = 64  # tokens of a rollout that a screen shows
 KINDS = {"self": "Self-attention", "masked": "Masked self-attention", "cross": "Cross-attention"}
 
@@ -133,7 +133,8 @@ def _learned(found: EveryHead) -> Iterator[Block]:
     if known:
         how = "was taught" if known[0][2].taught else "is named for"
         yield Heading(f"What each head {how}, and how often it is right on held-out text")
-        yield Say("In brackets: how often the best fixed distance is right.", quiet=True)
+        alone = "A word that has no such partner looks at itself. " if known[0][2].taught else ""
+        yield Say(f"{alone}In brackets: how often the best fixed distance is right.", quiet=True)
     yield from (Say(f"{', '.join(heads)}: {about}.") for about, heads in by_aim.items())
 
 

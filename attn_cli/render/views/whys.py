@@ -340,6 +340,8 @@ def heads(of: Walked, are_shown: bool) -> str:
     """Return what a head is, and why there are several; others may follow."""
     is_one = len(of.trace.head_names) == 1
     more = (
-        "; models have several." if is_one else ". Others ask others" + (":" if are_shown else " (--head).")
+        "; models have several."
+        if is_one
+        else ". Others" + (" (may err):" if are_shown else " ask others (--head).")
     )
     return f"A head is one set of W_q, W_k, W_v: one question to the text{more}"
