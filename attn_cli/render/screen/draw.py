@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.segment import Segment
 
@@ -155,15 +155,23 @@ def _bars(block: Bars, view: View, terminal: Terminal) -> Iterator[Line]:
 
 
 def parts_of(blocks: Iterable[Block]) -> Iterator[list[Block]]:
-    """Cut a screen at its headings; headings that follow each other begin one part."""
+    """Cut a screen at its headings; a title with one paragraph, or none, stands with the part that follows."""
     part: list[Block] = []
     for block in blocks:
-        if isinstance(block, Heading) and any(not isinstance(held, Heading) for held in part):
+        if isinstance(block, Heading) and not _is_title(part):
             yield part
             part = []
         part.append(block)
     if part:
         yield part
+
+
+def _is_title(part: Sequence[Block]) -> bool:
+    """Tell whether a part is headings alone, or a screen's title with a sentence: too little for a cleared screen."""
+    match part:
+        case [Heading(level=1), Say(text=text)]:
+            return text.endswith(".")
+    return all(isinstance(block, Heading) for block in part)
 
 
 def screenfuls(part: Iterable[Block], view: View, terminal: Terminal, columns: int, rows: int) -> list[str]:
