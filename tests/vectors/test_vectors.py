@@ -177,7 +177,7 @@ def test_a_text_of_unknown_words_alone_is_refused_where_they_are_left_out_and_no
 @pytest.mark.parametrize("text", ["zzxq coffee", "zzxq qqqz vrrmph"])
 @pytest.mark.parametrize("kind", [trace_self, trace_masked])
 def test_what_a_note_says_of_words_that_are_zeros_is_so(kind, text, projection):
-    trace = kind(text, Settings(oov="zero", projection=projection))
+    trace = kind(text, Settings(oov="zero", projection=projection or "roles"))
     assert trace.unknown and not trace.x_query[0].any()
     assert any("zzxq" in note for note in trace.notes)
     if any("scores 0 with every word" in note for note in trace.notes):
