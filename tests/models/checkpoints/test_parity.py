@@ -776,8 +776,8 @@ def test_the_likeliest_words_have_the_probabilities_of_transformers(
     trace = trace_checkpoint(kind, text, context, Settings(next=10, layer=0), str(tmp_path))
     found = trace.next_words
     assert found is not None and found.place == place and found.fills == ("[MASK]" in text)
-    assert [word for word, _ in found.words] == [VOCABULARY[n] for n in expected.indices.tolist()]
-    close([share for _, share in found.words], expected.values.numpy(), name)
+    assert [one.word for one in found.words] == [VOCABULARY[n] for n in expected.indices.tolist()]
+    close([one.probability for one in found.words], expected.values.numpy(), name)
     if name in PAIRS:
         alone = trace_checkpoint("self", text, None, Settings(next=10), str(tmp_path))
         assert alone.next_words is None and "attn cross TEXT CONTEXT --next 10" in alone.notes[-1]

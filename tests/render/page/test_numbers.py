@@ -158,7 +158,7 @@ def test_a_temperature_divides_the_distances_of_a_model_s_own(opened, made_at, t
     word_pieces(tmp_path)
     command = ("the cat walks", "-m", str(tmp_path), "--head", "1")
     assert attn("page", *command, "-t", made_at, "-o", str(tmp_path / "page.html")).code == 0
-    opened.go(tmp_path / "page.html")
+    opened.go(tmp_path / "page.html", "#view=head")
     opened.page.evaluate(SAVED)
     for temperature in ("2", "0.5"):
         opened.page.fill("#temperature-number", temperature)
