@@ -58,12 +58,9 @@ def trace_explained(
     if found is None:
         return trace
     ahead = len(trace.pad_queries) if trace.pad_queries.start == 0 else 0
-    usual = Settings()  # how often such a lead is right was measured without a mask, and with all words
-    as_measured = (
-        settings.mask in (None, "none")
-        and not settings.without
-        and (settings.temperature, settings.score) == (usual.temperature, usual.score)
-    )
+    # How often such a lead is right was measured without a mask, and with all words.
+    as_measured = settings.mask in (None, "none") and not settings.without and settings.temperature == 1
+    as_measured = as_measured and settings.score in (None, "scaled")
     notes = (found.note, *trace.notes) if as_measured else trace.notes
     return replace(trace, focus=(ahead + found.place,), notes=notes)
 

@@ -77,10 +77,6 @@ class Experts(NamedTuple):
     number: int
     chosen: int  # so many for each word, those of the largest shares
     is_normed: bool = True  # whether the shares of the chosen ones sum to one
-    limit: float | None = (
-        None  # of what gate and up make, which lie side by side in one tensor of all experts
-    )
-    slope: float = 1.0  # of the gate's logistic, then
 
 
 class Stack(NamedTuple):
@@ -220,9 +216,7 @@ class Plan(NamedTuple):
         if name is None:
             return None
         count, is_normed = c.whole(name), "norm_topk_prob" not in c.keys.reads or c.flag("norm_topk_prob")
-        limit = c.optional("swiglu_limit")
-        slope = c.optional("swiglu_alpha") or 1.0
-        return Experts(count, c.whole("num_experts_per_tok", most=count), is_normed, limit, slope)
+        return Experts(count, c.whole("num_experts_per_tok", most=count), is_normed)
 
     def _words(self, c: Config, d: int) -> Words:
         narrow, words = c.name(NARROW), self.stack.words

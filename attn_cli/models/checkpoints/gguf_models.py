@@ -46,8 +46,7 @@ BY_LENGTH = {
 KNOWN = {
     "feed_forward_length", "vocab_size", "attention.value_length", "rope.dimension_count", "rope.scaling.type",
     "rope.scaling.factor", "rope.scaling.original_context_length", "rope.scaling.finetuned", "pooling_type",
-    "rope.scaling.attn_factor", "rope.scaling.yarn_log_multiplier",
-    "tensor_data_layout", "attention.key_length_swa", "attention.value_length_swa", "rope.dimension_count_swa",
+    "tensor_data_layout", "attention.key_length_swa", "attention.value_length_swa", "context_length",
 }  # fmt: skip
 
 
@@ -117,10 +116,12 @@ def _values(gguf: Gguf, name: str, own: Architecture) -> tuple[dict[str, object]
     if given.get("expert_count"):
         raise InputError(f"{gguf.where} is a mixture of experts, which attn does not compute.")
     values: dict[str, object] = {"tie_word_embeddings": "output.weight" not in gguf.tensors}
+    known = set(KNOWN)
     for key, names in KEYS.items():
         called = next((one for one in names if one in reads), None)
         if key in given and called is not None:
             values[called] = given[key]
+            known.add(key)
     if "head_dim" in reads and "head_dim" not in values:
         values["head_dim"] = _width(given)
     if "attention_bias" in reads:
@@ -129,10 +130,15 @@ def _values(gguf: Gguf, name: str, own: Architecture) -> tuple[dict[str, object]
         values["query_pre_attn_scalar"] = (
             _width(given) if given.get("block_count") == own.largest else values["head_dim"]
         )
-    if "partial_rotary_factor" in reads and "rope.dimension_count" in given:
-        values["partial_rotary_factor"] = given["rope.dimension_count"] / values["head_dim"]
+    rotated, d_k = given.get("rope.dimension_count"), values.get("head_dim")
+    if rotated is not None and rotated != (d_k or _width(given)):
+        if "partial_rotary_factor" not in reads or type(rotated) is not int:
+            said = f"{gguf.where}: {visible(str(rotated))[:40]} numbers of a head are rotated, and not all."
+            raise InputError(said, f"attn knows {name} with all of them rotated.")
+        values["partial_rotary_factor"] = rotated / (_width(given) or 1)
     values |= _scaling(gguf, given)
-    unknown = sorted(set(given) - set(KEYS) - KNOWN)
+    known |= {"rope.scaling.attn_factor"} if BY_LENGTH["long_factor"] in gguf.tensors else set()
+    unknown = sorted(set(given) - known)
     notes = [
         f"The file says {', '.join(map(visible, unknown[:5]))}, which attn does not know: the numbers may differ."
     ]
@@ -162,9 +168,8 @@ def _tensor(gguf: Gguf, name: str) -> list[float]:
     """Return the numbers of a small tensor."""
     if name not in gguf.tensors:
         raise InputError(f"{gguf.where} has no tensor {name}.")
-    found: list[float] = (
-        Stored(gguf.file, gguf.tensors[name], f"{gguf.where}: {name}").read().reshape(-1).tolist()
-    )
+    stored = Stored(gguf.file, gguf.tensors[name], f"{gguf.where}: {name}", gguf.packings.get(name))
+    found: list[float] = stored.read().reshape(-1).tolist()
     return found
 
 

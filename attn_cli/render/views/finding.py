@@ -35,18 +35,11 @@ USED = (
     "Cross-attention is used where one text reads another: a translation its source, a question an image, a decoder "
     "what its encoder made. The first text asks (Q), the second is read (K, V)."
 )
+# What the commands name themselves, and what changes no number
 SAID = (
-    "model",
-    "next",
-    "next_at",
-    "top",
-    "full",
-    "query",
-    "versus",
-    "threads",
-    "max_text",
-    "max_word",
-)  # or no matter
+    *("model", "next", "next_at", "top", "full", "query", "versus"),
+    *("threads", "max_text", "max_word"),
+)
 TIE = 1e-9  # between two weights
 MOST_PAIRS, HALF = 3, 0.5  # of two texts: pairs of words that are named, and the least weight of one
 MOST_OTHERS, MOST_READ = 3, 1000  # other rows that are named; words of a text in which they are looked for

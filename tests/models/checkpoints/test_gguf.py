@@ -223,7 +223,7 @@ def affine(array, bits, group=32):
     return words, scales[..., 0], low[..., 0], (scales * whole.reshape(runs.shape) + low).reshape(array.shape)
 
 
-@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("bits", [2, 4, 8])
 def test_folders_of_mlx_have_the_numbers_that_their_scales_and_offsets_say(bits, tmp_path):
     arrays, packed = llama(), {}
     for name, array in arrays.items():
@@ -246,6 +246,20 @@ def test_folders_of_mlx_have_the_numbers_that_their_scales_and_offsets_say(bits,
     )
     with pytest.raises(InputError, match="mode"):
         numbers(mlx[1])
+
+
+def test_what_would_make_other_numbers_is_refused_or_told(folder, tmp_path):
+    path = converted(
+        folder, tmp_path / "x.gguf", **{"llama.attention.sliding_window": 4, "llama.some.scale": 2.0}
+    )
+    with Checkpoint(path) as checkpoint:
+        (note,) = checkpoint.model.notes
+    assert "attention.sliding_window, some.scale, which attn does not know" in note
+    with pytest.raises(InputError, match="8 numbers of a head are rotated, and not all"):
+        numbers(converted(folder, tmp_path / "x.gguf", **{"llama.rope.dimension_count": 8}))
+    alike(
+        numbers(converted(folder, tmp_path / "x.gguf", **{"llama.rope.dimension_count": 16})), numbers(folder)
+    )
 
 
 REFUSED = {
