@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,14 @@ def pytest_collection():
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.fixture(autouse=True)
+def torch_dtype():
+    """Give PyTorch its default type back: a script that `-f code:torch` writes sets float64 for the whole process."""
+    yield
+    if torch := sys.modules.get("torch"):
+        torch.set_default_dtype(torch.float32)
 
 
 @pytest.fixture(scope="session", autouse=True)

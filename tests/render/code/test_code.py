@@ -181,8 +181,6 @@ def test_a_script_is_tidy_and_gives_the_weights_and_the_output(trace, framework)
         space, _ = ran(source)
         close(trace, space, array)
     assert space.get("difference", 0) < 1e-4  # the layer of Keras may work in float32
-    if framework == "torch":
-        space["torch"].set_default_dtype(space["torch"].float32)
 
 
 def check_tidy(source, framework):
