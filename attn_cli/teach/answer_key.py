@@ -166,7 +166,7 @@ def _checked(step: str, values: Array, name: str) -> Array:
     if values.ndim not in (2, 3) or 0 in values.shape:
         raise InputError(f"{name}: {step} has shape {values.shape}; it should have rows and columns.")
     bad = ~np.isfinite(values)
-    if bad.any() and not (step in SCORE_STEPS and not np.isposinf(values).any()):
+    if bad.any() and step not in SCORE_STEPS:  # a score of +inf was refused where it was read
         place = tuple(int(n) for n in np.argwhere(bad)[0])
         raise InputError(f"{name}: {step} holds a number that is not finite, at {place}.")
     heads = values if values.ndim == 3 else values[np.newaxis]

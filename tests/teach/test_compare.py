@@ -6,6 +6,7 @@ import json
 import math
 import re
 
+import numpy as np
 import pytest
 
 from attn_cli import Settings, trace_self
@@ -162,6 +163,9 @@ def test_the_sentence_says_the_entropy_and_the_largest_mover_in_numbers():
     settings = Settings(embedding="random", pad=2, pad_side="left")
     found = compare("a b c", None, settings, "mask", ("none", "causal"))
     assert found.entropy[1] == pytest.approx(entropy(found.traces[1].weights.tolist()))
+    before, after = (trace.output for trace in found.traces)
+    back = compare("a b c", None, settings, "mask", ("causal", "none"))
+    assert found.changes[0].output == back.changes[0].output == np.abs(before - after).max()
     shut = compare("a", "x y", Settings(embedding="random"), "mask", ("none", "causal-bottom-right"))
     assert shut.entropy == (pytest.approx(entropy(shut.traces[0].weights.tolist())),) * 2
 

@@ -209,6 +209,58 @@ def test_no_family_takes_values_of_another_kind(family):
     assert refused > 20
 
 
+def test_an_encoder_and_a_decoder_have_their_own_attention_and_one_on_the_other(tmp_path):
+    draw = np.random.default_rng(0)
+    kinds = {"encoder": ["SelfAttention"], "decoder": ["SelfAttention", "EncDecAttention"]}
+    T = {"shared.weight": draw.standard_normal((6, 4)).astype(np.float32)}
+    for side, attentions in kinds.items():
+        block, n = f"{side}.block.0.layer", len(attentions)
+        for at, name in enumerate(attentions):
+            T |= {
+                f"{block}.{at}.{name}.{one}.weight": draw.standard_normal((4, 4)).astype(np.float32)
+                for one in "qkvo"
+            }
+        T |= {f"{block}.{at}.layer_norm.weight": np.ones(4, np.float32) for at in range(n + 1)}
+        T[f"{block}.0.SelfAttention.relative_attention_bias.weight"] = np.zeros((32, 2), np.float32)
+        T |= {
+            f"{block}.{n}.DenseReluDense.{one}.weight": np.zeros((4, 4), np.float32) for one in ("wi", "wo")
+        }
+        T[f"{side}.final_layer_norm.weight"] = np.ones(4, np.float32)
+    config = {"model_type": "t5", "d_model": 4, "d_kv": 2, "num_heads": 2, "num_layers": 1, "d_ff": 4}
+    folder = saved(tmp_path, config, T)
+
+    def attended(X, Y, place, causal=False):
+        """Return what attention adds to X (its scores are not scaled), and its weights."""
+        heads, weights = [], []
+        q, k, v = (M @ T[f"{place}.{one}.weight"].T for M, one in zip((X, Y, Y), "qkv", strict=True))
+        for head in (slice(0, 2), slice(2, 4)):
+            S = q[:, head] @ k[:, head].T
+            E = np.exp(np.where(np.tri(*S.shape) == 0, -np.inf, S) if causal else S)
+            weights.append(E / E.sum(axis=1, keepdims=True))
+            heads.append(weights[-1] @ v[:, head])
+        return np.hstack(heads) @ T[f"{place}.o.weight"].T, weights
+
+    def rms(X):
+        return X / np.sqrt((X**2).mean(axis=1, keepdims=True) + 1e-6)
+
+    X, Y = T["shared.weight"][[1, 2, 3]], T["shared.weight"][[0, 4]]
+    X = X + attended(rms(X), rms(X), "encoder.block.0.layer.0.SelfAttention")[0]
+    added, own = attended(rms(Y), rms(Y), "decoder.block.0.layer.0.SelfAttention", causal=True)
+    Y = Y + added
+    _, across = attended(rms(Y), rms(X), "decoder.block.0.layer.1.EncDecAttention")
+    for kind, expected in (None, own), ("masked", own), ("cross", across):
+        with Checkpoint(folder) as checkpoint:
+            found = checkpoint.run(texts([[1, 2, 3]]), texts([[0, 4]])).layer(0, kind, "decoder")
+            assert found.side == "decoder" and kind in (None, found.kind)
+            close(found.attended.weights[0], expected)
+
+
+def test_one_layer_in_three_of_modernbert_sees_all_the_first_among_them():
+    size = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 7, "local_attention": 6}
+    layers = describe(Config("c", {"model_type": "modernbert"} | size)).encoder.layers
+    assert [layer.window for layer in layers] == [None, 3, 3, None, 3, 3, None]
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e38])
 def test_numbers_beyond_float32_are_refused_by_their_layer(bad, tmp_path):
     T = gpt2()

@@ -512,6 +512,15 @@ def test_bars_are_as_long_as_their_values():
     assert half == pytest.approx(full / 2, abs=CELL / 8)
 
 
+def test_without_colour_every_bar_has_the_middle_shade():
+    blocks = [Bars("b", [("a", 0.1), ("b", 0.9)], 1.0)]
+    shades = [
+        {int(n) for n in re.findall(r'class="bar b(\d+)"', drawn(blocks, "html", color=color))}
+        for color in ("never", "always")
+    ]
+    assert [len(found) for found in shades] == [1, 2] and min(shades[1]) < min(shades[0]) < max(shades[1])
+
+
 def test_pages_have_titles_and_tables_say_what_their_heads_are_for():
     tree = ET.fromstring(shown("self", FOX, "-f", "svg"))
     assert tree.get("role") == "img"

@@ -189,6 +189,8 @@ def test_bars_are_as_long_as_the_weights_of_the_row_that_is_asked_for():
     lengths = np.array([one.get_width() for one in made.axes[0].patches if isinstance(one, Rectangle)])
     assert lengths / lengths.max() == pytest.approx(trace.weights[1] / trace.weights[1].max())
     assert 'What "cat" looks at' in " ".join(written(made))
+    numbers = [text.get_position()[0] for text in texts(made) if re.fullmatch(r"0?\.\d+", text.get_text())]
+    assert np.ptp(np.array(numbers) - lengths) == pytest.approx(0)  # each stands at the end of its bar
 
 
 def test_the_steps_of_a_row_are_those_of_the_trace():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attn_cli.io.terminal import Terminal
-from attn_cli.render.blocks import Columns, Formula, Heading, Matrix, Say
+from attn_cli.render.blocks import Columns, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.formats import render_blocks
 from attn_cli.render.screen.draw import parts_of, screenfuls
 from attn_cli.settings.output import View
@@ -68,3 +68,11 @@ def test_a_line_that_is_wider_than_the_terminal_takes_several_rows():
     assert [screen.count("\n") for screen in screenfuls(lines, view, wide, 100, 9)] == [6]
     chinese = [Say("中" * 25) for _ in range(6)]  # two cells each
     assert [screen.count("\n") for screen in screenfuls(chinese, view, wide, 40, 8)] == [4, 2]
+
+
+@pytest.mark.parametrize("width", range(16, 60))
+def test_links_fill_a_line_and_no_more(width):
+    block = Links([("word0", [(name, ".25") for name in NAMES])])
+    lines = lines_of(render_blocks([block], VIEW, Terminal(width)))
+    one = len("  word0 .25")
+    assert max(map(len, lines)) <= width < len(lines[0]) + one

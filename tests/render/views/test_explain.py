@@ -6,6 +6,7 @@ import re
 import shlex
 from functools import cache
 
+import numpy as np
 import pytest
 
 from attn_cli import Settings, trace_self
@@ -144,6 +145,12 @@ def test_ids_are_rows_of_the_vectors_and_one_row_is_one_vector(trace):
 
 
 def test_scores_both_ways_their_spread_and_the_weight_of_scores_that_are_not_divided(trace, row):
+    (warm,) = numbers(
+        'Undivided, "quick" would get #.', said("The quick brown fox", "-p", "random", "-t", "2")
+    )
+    warmed = trace_self("The quick brown fox", Settings(projection="random", temperature=2.0))
+    scores = warmed.shown.scores[warmed.focus[0]] / 2
+    near(warm, np.exp(scores).max() / np.exp(scores).sum(), 3)
     shown = said(FOX)
     there, back = numbers('q·k of "jumped" with "fox" is #, reversed #', shown)
     near(there, trace.shown.scores[4, 3])
@@ -274,7 +281,10 @@ def test_a_row_is_a_table_first_and_then_the_winner_and_a_rival_by_hand():
     out = screen(FOX, "-q", "jumped", command="self")
     assert out.index("mostly from") < out.index('Why "fox"') < out.index("fox: q·k =")
     assert re.findall(r"^  (\w+): q·k", out, re.MULTILINE) == ["fox", "over"]
-    assert "more:" in out and "--by-hand all" in out
+    assert "--by-hand all" in out
+    line = re.search(r"fox: q·k = ([^a-z]+) \+ \(\d+ more: ([-.\d]+)\) = ([-.\d]+)", " ".join(out.split()))
+    factors = [tuple(map(float, re.sub(r"[()]", "", term).split("×"))) for term in line[1].split(" + ")]
+    assert sum(a * b for a, b in factors) + float(line[2]) == pytest.approx(float(line[3]), abs=0.01)
 
 
 def test_by_hand_all_writes_out_every_product_of_every_key():

@@ -312,6 +312,9 @@ def test_results_alone_can_be_compared_with():
     assert "no mistake can be identified" in check("b.json").out
     assert "--score has an effect only with inputs." in check("b.json", "--score", "dot").out
     assert check("b.json", "--head", "1").code == 2
+    for number, code in (-np.inf, 0), (np.inf, 65):  # a masked score is -inf; none is the other
+        np.savez("right.npz", masked_scores=[[1, number]], weights=[[1, 0]])
+        assert here("check", save("a.json", weights=[[1, 0]]), "--expect", "right.npz").code == code
 
 
 def test_mistakes_are_told_from_results_as_far_as_they_explain_each_other():
