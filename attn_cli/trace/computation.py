@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from attn_cli.core.heads import rounding_of
@@ -228,6 +229,15 @@ class Computation(Frozen):
     def row(self, i: int, head: Head | None = None) -> Row | None:
         """Return query i's arithmetic, for a head that has steps; None for the mean of heads."""
         head = head or self.shown
+        if (i, head) not in self._rows:
+            self._rows[i, head] = self._row(i, head)
+        return self._rows[i, head]
+
+    @cached_property
+    def _rows(self) -> dict[tuple[int, Head], Row | None]:
+        return {}
+
+    def _row(self, i: int, head: Head) -> Row | None:
         if head.scores is None or head.scaled_scores is None or head.masked_scores is None:
             return None
         at = self.row_in_arrays(i)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from functools import cmp_to_key
+from dataclasses import dataclass
+from functools import cached_property, cmp_to_key
 from typing import NamedTuple
 
 import numpy as np
@@ -43,7 +44,8 @@ class Because(NamedTuple):
         return _kept(self.content + (self.distance or 0.0))
 
 
-class Row(NamedTuple):
+@dataclass(frozen=True, eq=False, repr=False)
+class Row:
     """One query's way to its weights, number by number; a masked key has no exp and no weight.
 
     Where scores are capped, `capped` is the capped content, or the capped sum of content and distance where these are
@@ -90,7 +92,7 @@ class Row(NamedTuple):
         size = min(max(1.0, abs(values[one])), LARGEST_ROUNDED)
         return 0.0 if abs(by) <= self.rounding * size else by
 
-    @property
+    @cached_property
     def strongest(self) -> list[int]:
         """The keys that the query may look at, largest scores first; of those that tie, the first in the text."""
 

@@ -55,22 +55,28 @@ def finding(trace: Trace) -> Iterator[Say]:
     """
     if trace.query_ids is None or len(trace.shown_heads) > 1 or trace.has_layers:
         return
-    first = looks_most_at(trace, trace.shown, _most_telling(trace))
+    row = _most_telling(trace)
+    first = looks_most_at(trace, trace.shown, row)
     most = "" if trace.asked else where_most_look(trace, trace.shown)
-    pairs = "" if trace.asked or trace.is_self else _other_pairs(trace, trace.shown)
+    pairs = "" if trace.asked or trace.is_self else _other_pairs(trace, trace.shown, row)
     yield Say(f"{first}{pairs}{'; ' * bool(most)}{most}.{_why_masked(trace)}")
 
 
-def _other_pairs(trace: Trace, head: Head) -> str:
-    """Return `, "rug" at "mat" (0.882)`: other words of two texts that give another word at least half."""
-    found = [(i, *links[0]) for i in _choosers(trace) if i != trace.focus[0] and (links := links_of(head, i))]
+def _other_pairs(trace: Trace, head: Head, row: int) -> str:
+    """Return `, "rug" at "mat" (0.882)`: other words than that of `row` that give another word at least half."""
     queries, keys = trace.query_tokens, trace.key_tokens
+    found = [(i, *links[0]) for i in _choosers(trace) if (links := links_of(head, i))]
     strong = [
         one for one in found if one[2] >= HALF and queries[one[0]].casefold() != keys[one[1]].casefold()
     ]
-    named = sorted(sorted(strong, key=lambda one: -one[2])[: MOST_PAIRS - 1])
+    first = {queries[row].casefold(): -1}  # of each word the firmest row is named
+    for i, _, _ in sorted(strong, key=lambda one: -one[2]):
+        first.setdefault(queries[i].casefold(), i)
+    named = list(first.values())[1:MOST_PAIRS]
     return "".join(
-        f", {quoted_at(queries, i)} at {quoted_at(keys, j)} ({share(weight)})" for i, j, weight in named
+        f", {quoted_at(queries, i)} at {quoted_at(keys, j)} ({share(weight)})"
+        for i, j, weight in strong
+        if i in named
     )
 
 

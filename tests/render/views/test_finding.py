@@ -72,6 +72,11 @@ def test_across_two_texts_up_to_three_pairs_are_named_and_where_cross_attention_
     assert all(use in screen for use in ("translation", "image", "decoder"))
 
 
+def test_across_two_texts_a_word_that_is_there_twice_is_named_once():
+    screen = shown("cross", "the dog and the dog saw the boat", "a ship and a puppy")[1]
+    assert screen.count('"dog"') == screen.count('at "puppy"') == 1
+
+
 @pytest.mark.parametrize("command", [["self"], ["masked"], ["cross", "a dog"]])
 def test_a_screen_ends_with_at_most_two_commands_that_run(command):
     last = " ".join(shown(*command, FOX)).partition("Next: ")[2]
