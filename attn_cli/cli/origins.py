@@ -12,6 +12,7 @@ from typer.core import TyperCommand
 
 from attn_cli.cli.read_text import NoText
 from attn_cli.errors import AttnError, ConfigError, SettingError, UsageError
+from attn_cli.io.files import user_folder
 from attn_cli.settings.output import is_json
 from attn_cli.settings.settings import CONFLICTS_WITH_MODEL, WITH_MODEL, Settings
 
@@ -40,13 +41,8 @@ def place(ctx: Any, name: str) -> str:
 
 def user_config() -> str | None:
     """Return the path of the user's own configuration file; None where the user has no home."""
-    if not sys.platform.startswith("linux"):
-        import platformdirs  # on Linux its answer is these few lines, without ten milliseconds of import
-
-        return os.path.join(platformdirs.user_config_dir("attn", False), "config.toml")
-    given = os.environ.get("XDG_CONFIG_HOME", "")
-    base = given if os.path.isabs(given) else os.path.expanduser("~/.config")
-    return os.path.join(base, "attn", "config.toml") if os.path.isabs(base) else None
+    folder = user_folder("config")
+    return folder and os.path.join(folder, "config.toml")
 
 
 def config_files() -> list[str]:

@@ -108,7 +108,7 @@ def write_together(
     when no other process can be at it. Raises CreateError or WriteError.
     """
     names = [*(name for name in contents if name != last), last]
-    with _locked_folder(folder):
+    with locked_folder(folder):
         check()
         try:
             parts = [StagedFile(_target(os.path.join(folder, name))) for name in names]
@@ -239,32 +239,16 @@ def sweep(target: str) -> None:
                 remove_unlocked(entry.path)
 
 
-def remove_unlocked(
-    path: str,
-    is_done_with: Callable[[str], bool] = lambda path: True,
-    first: Callable[[str], object] = lambda path: None,
-) -> bool:
-    """Remove a file unless a process has it locked or, once locked, `is_done_with` says it is still needed.
-
-    Return whether it was removed; where there are no locks (Windows, some file systems) nothing is.
-    """
-    try:
+def remove_unlocked(path: str) -> None:
+    """Remove a file unless a process has it locked; where there are no locks (some file systems) it stays."""
+    with suppress(ImportError, OSError), ExitStack() as opened:
         import fcntl
 
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except (ImportError, OSError):
-        return False
-    try:
+        opened.callback(os.close, descriptor)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode) or not is_done_with(path):
-            return False
-        first(path)
-        os.unlink(path)
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-    return True
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.unlink(path)
 
 
 def _wait_for_lock(descriptor: int) -> None:
@@ -276,7 +260,7 @@ def _wait_for_lock(descriptor: int) -> None:
 
 
 @contextmanager
-def _locked_folder(folder: str) -> Iterator[None]:
+def locked_folder(folder: str) -> Iterator[None]:
     """Let one process at a time replace the files of a folder."""
     with ExitStack() as opened:
         with suppress(OSError):  # one that may not be read, or a system that opens none

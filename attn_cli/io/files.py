@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
@@ -28,6 +29,26 @@ def data_path(name: str) -> Path:
     package = Path(__file__).resolve().parent.parent
     inside = package / "data" / name
     return inside if inside.exists() else package.parent / "data" / name
+
+
+# The user's folders: the variable that names where they lie, and where they lie without it.
+USER_FOLDERS = {
+    "cache": ("XDG_CACHE_HOME", "~/.cache"),
+    "config": ("XDG_CONFIG_HOME", "~/.config"),
+    "data": ("XDG_DATA_HOME", "~/.local/share"),
+}
+
+
+def user_folder(kind: str) -> str | None:
+    """Return attn's folder in the user's `cache`, `config` or `data`; None where the user has no home."""
+    if not sys.platform.startswith("linux"):
+        import platformdirs  # on Linux its answer is these few lines, without ten milliseconds of import
+
+        return str(getattr(platformdirs, f"user_{kind}_dir")("attn", False))
+    variable, usual = USER_FOLDERS[kind]
+    given = os.environ.get(variable, "")
+    base = given if os.path.isabs(given) else os.path.expanduser(usual)
+    return os.path.join(base, "attn") if os.path.isabs(base) else None
 
 
 def looks_like_file(value: str) -> bool:

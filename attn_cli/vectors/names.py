@@ -8,11 +8,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from attn_cli.errors import AttnError, FileError, InputError, UsageError, WriteError, did_you_mean
-from attn_cli.io.atomic import remove_unlocked, sync_folder, written
+from attn_cli.io.atomic import locked_folder, sync_folder, written
 from attn_cli.io.escape import visible
 from attn_cli.io.files import SUFFIXES, looks_like_file, packing, pieces, reason
 from attn_cli.io.signals import cleaned_up
@@ -50,7 +51,7 @@ class ListEntry(NamedTuple):
 def imported() -> list[str]:
     """Return the names under which files were imported."""
     try:
-        found = os.listdir(cache.user_folder("data") or "")
+        found = os.listdir(cache.vectors_folder("data") or "")
     except OSError:
         return []
     stems = (name.removesuffix(".json") for name in found if name.endswith(".json"))
@@ -59,7 +60,7 @@ def imported() -> list[str]:
 
 def _record_path(name: str) -> str:
     """Return where the record of a name is, or would be; an empty text where there is no home."""
-    folder = cache.user_folder("data")
+    folder = cache.vectors_folder("data")
     return os.path.join(folder, f"{name}.json") if folder and gensim_data.is_name(name) else ""
 
 
@@ -104,18 +105,17 @@ def import_file(
     name = _new_name(path, name)
     with source.opened() as file:
         packed = packing(file.read(6))
-    before, notes = _stood_for(name), []
-    with contextlib.ExitStack() as until_named:
+    before, notes, folder = _stood_for(name), [], cache.usable_folder("data")
+    with locked_folder(folder), contextlib.ExitStack() as until_named:
         target = until_named.enter_context(_unpacked(source, packed, name, report)) if packed else path
         vectors = open_file(target, name)
         note = keep_index(vectors, report)
         record = Record(os.path.realpath(target), vectors.n_words, vectors.dim)
-        cache.usable_folder("data")
         with written(_record_path(name)) as stream:
             stream.write(json.dumps(record._asdict()).encode())
+        _remove_unpacked(name, record.path)
     if packed:
         notes.append(f"unpacked to {visible(target)}, {os.path.getsize(target):,} bytes.")
-    _collect(before)
     if before not in ("", record.path):
         notes.append(f"{name} stood for {visible(before)} before.")
     if note.startswith("No index"):
@@ -141,63 +141,39 @@ def _new_name(path: str, given: str | None) -> str:
 def _unpacked(source: SourceFile, packed: str, name: str, report: OnProgress) -> Iterator[str]:
     """Unpack a file into one of its own in the user's data, read it through, and give its path.
 
-    Inside the block no other process takes it for one that no name stands for; after an error in it the file goes.
+    After an error in the block, or a signal, the file goes.
     """
     start_of(source, packed)  # refuses what is neither text nor binary
     target = os.path.join(cache.usable_folder("data"), f"{name}.{os.urandom(4).hex()}{UNPACKED}")
-    with cleaned_up(lambda: _let_go(target)):
+
+    def undo() -> None:
+        _remove_unpacked(name, _stood_for(name))
+
+    with cleaned_up(undo):
         try:
             with source.opened() as file, written(target) as stream:
                 for piece in pieces(file, packed, source.name):
                     stream.write(piece)
                     report(file.tell() / max(1, source.size))
-                _held[target] = os.dup(stream.fileno())  # with the lock of the unfinished file
             _ = open_file(target, source.name).n_words  # reads all of it
             yield target
         except BaseException:
-            _let_go(target)
+            undo()
             raise
-    _share(_held[target])  # others may read it, too
 
 
-def _let_go(path: str) -> None:
-    """Stop holding a file, and remove it unless a name stands for it."""
-    if path in _held:
-        os.close(_held.pop(path))
-    with contextlib.suppress(OSError, AttnError):
-        if _is_unnamed(path):  # also where there are no locks, and nothing is collected
-            cache.forget_index(path)
-            os.unlink(path)
-
-
-def _collect(before: str = "") -> list[str]:
-    """Remove the unpacked files that no name stands for, and return them; one in use waits for the next time.
-
-    They are told by their own names; `before` is what a name stood for until now, whatever it is called.
-    """
-    folder = cache.user_folder("data") or ""
+def _remove_unpacked(name: str, but: str = "") -> list[str]:
+    """Remove what was unpacked for a name, all files but one, and return their paths."""
+    folder = cache.vectors_folder("data") or ""
+    ours = re.compile(rf"{re.escape(name)}\.[0-9a-f]{{8}}{re.escape(UNPACKED)}")
     removed: list[str] = []
-    with contextlib.suppress(OSError, AttnError):
-        for file in os.listdir(folder):
-            path = os.path.join(folder, file)
-            stem, _, code = file.removesuffix(UNPACKED).rpartition(".")
-            is_ours = stem and len(code) == 8 and set(code) <= set("0123456789abcdef")
-            if not file.endswith(UNPACKED) or not (is_ours or path == before):
-                continue
-            if path in _held and _is_unnamed(path):
-                os.close(_held.pop(path))
-            if remove_unlocked(path, _is_unnamed, cache.forget_index):
+    with contextlib.suppress(OSError):
+        for path in (os.path.join(folder, file) for file in os.listdir(folder) if ours.fullmatch(file)):
+            if os.path.realpath(path) != but:
+                cache.forget_index(path)
+                os.unlink(path)
                 removed.append(path)
     return removed
-
-
-def _is_unnamed(path: str) -> bool:
-    """Tell whether no name stands for a file.
-
-    Raises InputError if a name's record is damaged, because the file may belong to it.
-    """
-    records = [read_record(name) for name in imported()]
-    return not any(record and os.path.realpath(record.path) == os.path.realpath(path) for record in records)
 
 
 def remove(name: str) -> list[str]:
@@ -220,7 +196,7 @@ def remove(name: str) -> list[str]:
                 kept = f"The name {name} is gone." if removed else "Nothing was changed."
                 raise WriteError(f"Cannot remove {visible(one)}: {reason(error)}.", kept) from None
             removed.append(one)
-    removed += _collect(before)
+    removed += _remove_unpacked(name)
     try:
         sync_folder(os.path.dirname(path))
     except OSError as error:
@@ -230,15 +206,8 @@ def remove(name: str) -> list[str]:
 
 
 def path_of(name: str) -> str | None:
-    """Return the file that a name stands for: imported, else downloaded; None if there is no such name.
-
-    A file that was unpacked for the name stays as long as this process, whatever others import and remove.
-    """
+    """Return the file that a name stands for: imported, else downloaded; None if there is no such name."""
     record = read_record(name)
-    while record and record.path.endswith(UNPACKED) and not _hold(record.path):
-        tried, record = record, read_record(name)
-        if record == tried:
-            break  # it is gone; else it was replaced meanwhile, and the name says by what
     if record is None:
         there = gensim_data.local(name)
         return str(there) if there else None
@@ -246,31 +215,6 @@ def path_of(name: str) -> str | None:
         what = f"{name} stands for {visible(record.path)}, which is gone."
         raise FileError(what, f"Import it anew: attn vectors import FILE --name {name}")
     return record.path
-
-
-_held: dict[str, int] = {}  # descriptors of files in use, by path
-
-
-def _hold(path: str) -> bool:
-    """Lock a file against being collected, for as long as this process runs; return whether it is there."""
-    if path not in _held:
-        try:
-            descriptor = os.open(path, os.O_RDONLY)
-        except OSError:
-            return os.path.exists(path)
-        _held[path] = descriptor
-        _share(descriptor)
-    if os.fstat(_held[path]).st_nlink:
-        return True
-    os.close(_held.pop(path))
-    return False
-
-
-def _share(descriptor: int) -> None:
-    with contextlib.suppress(ImportError, OSError):
-        import fcntl
-
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
 
 
 def all_names() -> list[str]:

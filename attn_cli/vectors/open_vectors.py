@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator
 from typing import IO, TypeAlias
 
@@ -23,7 +22,7 @@ from attn_cli.vectors.table import (
 )
 from attn_cli.vectors.text_file import TextFormat
 from attn_cli.vectors.word2vec_binary import BinaryFormat
-from attn_cli.vectors.word_index import StaleIndex, WordIndex, build, hash_words
+from attn_cli.vectors.word_index import WordIndex, build, hash_words
 
 INDEXED_FROM = 1 << 22  # bytes; a smaller file is read through faster than an index is opened
 
@@ -44,12 +43,12 @@ class FileVectors:
     @property
     def n_words(self) -> int:
         """How many words there are; doubled ones count once."""
-        return int(self.indexed().entries)
+        return len(self.indexed().hashes)
 
     @property
     def about(self) -> dict[str, str]:
         """What is known of the file."""
-        doubled = 0 if self.index is None else self.index.doubled
+        doubled = 0 if self.index is None else len(self.index.repeats)
         packed = f", {self.form.packed}" if self.form.packed else ""
         return {"format": self.form.kind + packed, **({"doubled": str(doubled)} if doubled else {})}
 
@@ -60,19 +59,18 @@ class FileVectors:
             self.indexed()
         with self.form.source.opened() as file:
             if self.index is not None and not self.form.packed:
-                try:
-                    places = self.index.offsets(wanted)
-                    return {wanted[raw]: self._at(file, some, raw) for raw, some in places.items()}
-                except StaleIndex:
-                    self._drop_index()
+                places = self.index.find(wanted)
+                found = {wanted[raw]: self._at(file, some, raw) for raw, some in places.items()}
+                if all(vector is not None for vector in found.values()):
+                    return {word: vector for word, vector in found.items() if vector is not None}
+                cache.forget_index(self.form.source.path)  # it is of another file, of the same size and time
+                self.index = None
             return {wanted[raw]: vector for raw, vector in self.search(file, wanted, report).items()}
 
-    def _at(self, file: IO[bytes], places: list[int], word: bytes) -> Array:
-        """Return the vector of a word; StaleIndex if it stands at none of the places that the index proposes."""
-        for offset in places:
-            if (vector := self.form.at(file, offset, word)) is not None:
-                return vector
-        raise StaleIndex("another word stands there")
+    def _at(self, file: IO[bytes], places: list[int], word: bytes) -> Array | None:
+        """Return the vector of a word; None if it stands at none of the places that the index proposes."""
+        vectors = (self.form.at(file, offset, word) for offset in places)
+        return next((vector for vector in vectors if vector is not None), None)
 
     def search(
         self, file: IO[bytes], wanted: Iterable[bytes], report: OnProgress = no_progress
@@ -93,11 +91,11 @@ class FileVectors:
     def indexed(self) -> WordIndex:
         """Return the index; where there is none yet, read the file through and build it, in memory."""
         if self.index is None:
-            self.index = WordIndex(io.BytesIO(self.encoded_index()))
+            self.index = self.made_index()
         return self.index
 
-    def encoded_index(self, report: OnProgress = no_progress) -> bytes:
-        """Read the file through and return its index, as bytes to be kept."""
+    def made_index(self, report: OnProgress = no_progress) -> WordIndex:
+        """Read the file through and return its index."""
         form = self.form
 
         def word_at(offset: int) -> bytes:
@@ -106,19 +104,11 @@ class FileVectors:
 
         with form.source.opened() as file:
             parts = ((hash_words(words), offsets) for offsets, words, _ in form.words(file, report))
-            return build(parts, word_at, cache.identity(form.source, form.kind))
-
-    def _drop_index(self) -> None:
-        cache.forget_index(self.form.source.path)
-        self.index = None
+            return build(parts, word_at)
 
     def rows(self, report: OnProgress = no_progress) -> Iterator[Rows]:
         """Yield the words and vectors (n, dim), some after the other, in the file's order; doubles are left out."""
-        try:
-            repeats = self.indexed().repeats()
-        except StaleIndex:
-            self._drop_index()
-            repeats = self.indexed().repeats()
+        repeats = self.indexed().repeats
         with self.form.source.opened() as file:
             for offsets, words, matrix in self.form.rows(file, np.float32):
                 rows = _without(repeats, offsets, Rows(words, matrix))
@@ -186,13 +176,13 @@ def keep_index(vectors: OpenVectors, report: OnProgress = no_progress) -> str:
         return ""
     try:
         cache.usable_folder("cache")
-        encoded = vectors.encoded_index(report)
-        vectors.index = index = WordIndex(io.BytesIO(encoded))
-        cache.keep_index(source, encoded)
+        vectors.index = index = vectors.made_index(report)
+        cache.keep_index(source, vectors.form.kind, index)
     except (CreateError, WriteError) as error:
         return f"No index of {vectors.name} is kept, so each use searches the file. {error.message}"
-    doubled = f"; {index.doubled:,} doubled, the first of each counts" if index.doubled else ""
-    return f"Indexed {vectors.name}: {index.entries:,} words of {vectors.dim:,} numbers{doubled}."
+    repeats = len(index.repeats)
+    doubled = f"; {repeats:,} doubled, the first of each counts" if repeats else ""
+    return f"Indexed {vectors.name}: {len(index.hashes):,} words of {vectors.dim:,} numbers{doubled}."
 
 
 Vectors: TypeAlias = "VectorTable | FileVectors | VectorMemo"

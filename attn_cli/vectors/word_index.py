@@ -1,46 +1,30 @@
 """The index of a file of vectors: the hashes of its words, sorted, and where each word stands.
 
-It holds no word and no vector. A hash only proposes an offset: the reader compares the word in the file.
-
-    hashes | offsets | offsets of words that came before | CRC of each page of these | of which file | tail, its CRC
+It holds no word and no vector. A hash only proposes an offset: the reader compares the word in the file. It is kept as
+a safetensors file, of which a search reads the few pages that it comes by.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import struct
-import sys
-from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from typing import IO
-from zlib import crc32
+from typing import NamedTuple
 
 import numpy as np
 
-from attn_cli.errors import CreateError
+from attn_cli.errors import AttnError, CreateError
+from attn_cli.io.array_files import read_safetensors, write_safetensors
 from attn_cli.io.array_types import Ints, NDArray
 from attn_cli.io.atomic import remove_unlocked, written
 from attn_cli.io.escape import visible
+from attn_cli.io.files import USER_FOLDERS, user_folder
 from attn_cli.vectors.source_file import SourceFile
 
-PAGE = 512  # numbers of eight bytes that one checksum is of
-TAIL = struct.Struct("=QQQII")  # magic, words, repeats, bytes that tell which file, checksum
-MAGIC = 0x6174746E69647832  # read back as another number on a machine of another byte order
 MOST_COLLISIONS = 16  # different words of one hash that are compared
 
 # FNV-1a (Fowler, Noll, Vo), 64 bits.
 BASIS, PRIME = 0xCBF29CE484222325, 0x100000001B3
-
-# The user's folders: the variable that names where they lie, where they lie without it, what they are called.
-FOLDERS = {
-    "cache": ("XDG_CACHE_HOME", "~/.cache", "The cache"),
-    "data": ("XDG_DATA_HOME", "~/.local/share", "The folder of names"),
-}
-
-
-class StaleIndex(Exception):
-    """The index is damaged, or is of another file, another time, another version."""
 
 
 def hash_words(words: list[bytes]) -> NDArray[np.uint64]:
@@ -58,88 +42,43 @@ def hash_words(words: list[bytes]) -> NDArray[np.uint64]:
     return hashes
 
 
-class WordIndex:
-    """An index as `build` returned it, in an open file or in memory, of which only what is asked for is read.
+class WordIndex(NamedTuple):
+    """The hashes (words,) of the words, ascending, the offsets (words,) of these, and those of doubled words."""
 
-    Raises StaleIndex where its bytes are not what they were.
-    """
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        size = file.seek(0, os.SEEK_END)
-        if size < TAIL.size:
-            raise StaleIndex("no index")
-        magic, self.entries, self.doubled, length, checksum = TAIL.unpack(self._read(size - TAIL.size, size))
-        self._count = 2 * self.entries + self.doubled
-        sums, about = 8 * self._count, 8 * self._count + 4 * -(-self._count // PAGE)
-        if magic != MAGIC or size != about + length + TAIL.size:
-            raise StaleIndex("of another version, machine or length")
-        end = self._read(sums, size)
-        if crc32(end[:-4]) != checksum:
-            raise StaleIndex("a damaged end")
-        self._sums = memoryview(end)[: about - sums].cast("I")
-        self.about = end[about - sums : -TAIL.size]
-
-    def __del__(self) -> None:
-        self._file.close()
+    hashes: NDArray[np.uint64]
+    offsets: Ints
+    repeats: Ints  # ascending: of the rows whose word stands in an earlier row
 
     @staticmethod
     def of(source: SourceFile, kind: str) -> WordIndex | None:
         """Return the kept index of a file as it is now; None if there is none."""
         path = index_path(source.path)
-        try:
-            if path is None or not os.path.isfile(path):
-                return None
-            index = WordIndex(open(path, "rb", buffering=0))  # noqa: SIM115 - closed with the index
-        except (StaleIndex, OSError):
+        if path is None or not os.path.isfile(path):
             return None
-        return index if index.about == identity(source, kind) else None
+        try:
+            arrays, about = read_safetensors(path, mapped=True)
+            index = WordIndex(*(arrays[name] for name in WordIndex._fields))
+        except (AttnError, OSError, ValueError, KeyError):
+            return None
+        return index if about.get("of") == identity(source, kind) else None
 
-    def offsets(self, words: Iterable[bytes]) -> dict[bytes, list[int]]:
-        """Return, for those words that may stand in the file, their offsets, ascending; StaleIndex on damage."""
-        named, hashes = list(words), range(self.entries)
-        found = {}
-        for word, wanted in zip(named, hash_words(named).tolist(), strict=True):
-            low = high = bisect_left(hashes, wanted, key=self._number)
-            while high < self.entries and self._number(high) == wanted:
-                high += 1
-            # With the numbers around them sound, none of the word's own can be elsewhere.
-            self._checked(max(0, low - 1), min(self.entries, high + 1))
-            if low < high:
-                found[word] = self._checked(self.entries + low, self.entries + high).tolist()
-        return found
-
-    def repeats(self) -> Ints:
-        """Return the offsets, ascending, of the rows whose word stood in an earlier row."""
-        return np.array(self._checked(2 * self.entries, self._count), np.int64)
-
-    def _read(self, start: int, stop: int) -> bytes:
-        self._file.seek(start)
-        return self._file.read(stop - start)
-
-    def _number(self, at: int) -> int:
-        return int.from_bytes(self._read(8 * at, 8 * at + 8), sys.byteorder)
-
-    def _checked(self, start: int, stop: int) -> memoryview:
-        """Return the numbers from `start` to `stop`, once the checksums of their pages are right."""
-        pages = range(start // PAGE, -(-stop // PAGE))
-        data = memoryview(self._read(8 * PAGE * pages.start, 8 * min(PAGE * pages.stop, self._count)))
-        for at, page in enumerate(pages):
-            if crc32(data[8 * PAGE * at : 8 * PAGE * (at + 1)]) != self._sums[page]:
-                raise StaleIndex("a damaged page")
-        return data.cast("Q")[start - PAGE * pages.start : stop - PAGE * pages.start]
+    def find(self, words: Iterable[bytes]) -> dict[bytes, list[int]]:
+        """Return, for those words that may stand in the file, their offsets, ascending."""
+        named = list(words)
+        wanted = hash_words(named)
+        bounds = (np.searchsorted(self.hashes, wanted, side).tolist() for side in ("left", "right"))
+        places = ((word, self.offsets[low:high]) for word, low, high in zip(named, *bounds, strict=True))
+        return {word: some.tolist() for word, some in places if len(some)}
 
 
-def build(
-    parts: Iterable[tuple[NDArray[np.uint64], Ints]], word_at: Callable[[int], bytes], about: bytes
-) -> bytes:
+def build(parts: Iterable[tuple[NDArray[np.uint64], Ints]], word_at: Callable[[int], bytes]) -> WordIndex:
     """Return the index of a file's words, given their hashes and offsets, some after the other, in the file's order.
 
     `word_at` returns the word at an offset, to find repeated ones.
     """
     collected = [(np.empty(0, np.uint64), np.empty(0, np.int64)), *parts]
     hashes, offsets = (np.concatenate(some) for some in zip(*collected, strict=True))
-    del collected
+    del collected  # of millions of words
     order = np.argsort(hashes)
     hashes, offsets, repeated = hashes[order], offsets[order], np.empty(0, np.int64)
     if (hashes[1:] == hashes[:-1]).any():
@@ -147,13 +86,7 @@ def build(
         kept = np.ones(len(hashes), bool)
         kept[_repeats(hashes, offsets, word_at)] = False
         hashes, offsets, repeated = hashes[kept], offsets[kept], np.sort(offsets[~kept])
-    entries, numbers = len(hashes), np.concatenate([hashes.view(np.int64), offsets, repeated])
-    del hashes, offsets, order  # of millions of words
-    data = numbers.data.cast("B")
-    sums = [crc32(data[at : at + 8 * PAGE]) for at in range(0, len(data), 8 * PAGE)]
-    end = struct.pack(f"={len(sums)}I", *sums) + about
-    end += TAIL.pack(MAGIC, entries, len(repeated), len(about), 0)[:-4]
-    return b"".join([data, end, struct.pack("=I", crc32(end))])
+    return WordIndex(hashes, offsets, repeated)
 
 
 def _repeats(hashes: NDArray[np.uint64], offsets: Ints, word_at: Callable[[int], bytes]) -> list[int]:
@@ -172,24 +105,13 @@ def _repeats(hashes: NDArray[np.uint64], offsets: Ints, word_at: Callable[[int],
     return found
 
 
-def user_folder(kind: str) -> str | None:
-    """Return attn's folder of vectors in the user's `cache` or `data`; None where the user has no home."""
-    if not sys.platform.startswith("linux"):
-        import platformdirs  # on Linux its answer is these few lines, without ten milliseconds of import
-
-        return os.path.join(getattr(platformdirs, f"user_{kind}_dir")("attn", False), "vectors")
-    variable, usual, _ = FOLDERS[kind]
-    given = os.environ.get(variable, "")
-    base = given if os.path.isabs(given) else os.path.expanduser(usual)
-    return os.path.join(base, "attn", "vectors") if os.path.isabs(base) else None
-
-
 def usable_folder(kind: str) -> str:
-    """Return the user's folder of that kind, made if missing, without what killed runs left in it.
+    """Return the folder of vectors in the user's `cache` or `data`, made if missing, without what killed runs left.
 
     Raises CreateError if it cannot be written to.
     """
-    folder, (variable, _, what) = user_folder(kind), FOLDERS[kind]
+    folder, variable = vectors_folder(kind), USER_FOLDERS[kind][0]
+    what = "The cache" if kind == "cache" else "The folder of names"
     if folder is None:
         raise CreateError(f"{what} has no place: there is no home folder.", f"Set {variable} to a folder.")
     with contextlib.suppress(OSError):
@@ -205,23 +127,29 @@ def usable_folder(kind: str) -> str:
     return folder
 
 
-def identity(source: SourceFile, kind: str) -> bytes:
+def vectors_folder(kind: str) -> str | None:
+    """Return attn's folder of vectors in the user's `cache` or `data`; None where the user has no home."""
+    folder = user_folder(kind)
+    return folder and os.path.join(folder, "vectors")
+
+
+def identity(source: SourceFile, kind: str) -> str:
     """Return what an index must say to be of this very file."""
-    return os.fsencode(f"{source.size} {source.changed} {kind} {os.path.realpath(source.path)}")
+    return f"{source.size} {source.changed} {kind} {os.path.realpath(source.path)}"
 
 
 def index_path(path: str) -> str | None:
     """Return where the index of a file is kept."""
-    folder = user_folder("cache")
+    folder = vectors_folder("cache")
     (named,) = hash_words([os.fsencode(os.path.realpath(path))]).tolist()
     return None if folder is None else os.path.join(folder, f"{named:016x}.index")
 
 
-def keep_index(source: SourceFile, encoded: bytes) -> None:
+def keep_index(source: SourceFile, kind: str, index: WordIndex) -> None:
     """Keep an index; CreateError or WriteError where that is not possible."""
     usable_folder("cache")
     with written(str(index_path(source.path))) as stream:
-        stream.write(encoded)
+        write_safetensors(stream, index._asdict(), {"of": identity(source, kind)})
 
 
 def forget_index(of: str) -> None:

@@ -12,16 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.fuzz import kept
 from tests.fuzz.cases import LONGEST, Bench, Hangs, beside, drawn, run
 from tests.fuzz.mutate import place
-from tests.fuzz.seeds import INDEX, MAIN, READERS, Files
+from tests.fuzz.seeds import READERS, Files
 
 ENOUGH = 3  # files of one kind of crash are kept
 MEMORY = 4 << 30  # bytes that a campaign may take; what wants more is a crash
 WARM = 200
 
-NAMES = (*READERS, INDEX)
+NAMES = tuple(READERS)
 
 
 @dataclass
@@ -89,18 +88,12 @@ Case = Callable[[int], tuple[Files, Callable[[], bool]]]
 
 def _case(name: str, seed: int, bench: Bench) -> Case:
     """Return what draws the case of a number: its files, and how it is run."""
-    kepts = kept.originals(bench) if name == INDEX else []
-
-    def of_index(number: int) -> tuple[Files, Callable[[], bool]]:
-        one, index, is_forged, asked = kept.drawn(kepts, seed, number)
-        files = {MAIN: Path(one.path).read_bytes(), "+.index": index}
-        return files, lambda: kept.run(one, bench, index, is_forged, asked)
 
     def of_file(number: int) -> tuple[Files, Callable[[], bool]]:
         files, asked = drawn(READERS[name], seed, number)
         return files, lambda: run(bench, files, asked)
 
-    return of_index if kepts else of_file
+    return of_file
 
 
 def _count(outcome: Outcome, one: Case, number: int, save: Path | None) -> None:

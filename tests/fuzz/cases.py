@@ -39,7 +39,6 @@ def _values(piece: int) -> dict[str, object]:
         "FEW": 3,
         "ENOUGH": piece // 2,
         "FIRST_ROWS": 8,
-        "PAGE": 4,
         "BLOCK": 4,
         "LONGEST_WORD": LONGEST_WORD,
     }

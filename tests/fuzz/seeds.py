@@ -383,4 +383,3 @@ _FORMATS = _readers()
 EVERY = [files[MAIN] for reader in _FORMATS for files in reader.seeds[:7]]
 _MIXED = Reader("mixed", [{MAIN: b"", ".words": _word_list()}], _mixed)
 READERS = {reader.name: reader for reader in (*_FORMATS, _MIXED)}
-INDEX = "kept index"
