@@ -8,8 +8,11 @@ from contextlib import ExitStack
 from time import monotonic
 from typing import NamedTuple
 
+from attn_cli.io.console import say
+
 BAR = 30  # cells of a progress bar
 INTERVAL = 0.1  # seconds between two lines that show a rate
+SELDOM = 5.0  # seconds between two lines about training, at least
 
 
 class Stage(NamedTuple):
@@ -47,23 +50,24 @@ class Progress:
         if self.watched:
             from attn_cli.io.signals import cleaned_up
 
-            self.at_a_signal.enter_context(cleaned_up(self._clear))
+            self.at_a_signal.enter_context(cleaned_up(self.clear))
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._clear()  # whatever happened
+        self.clear()  # whatever happened
         self.at_a_signal.close()
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
+        """Take the bar away, until there is more to show."""
         if self.line:
-            self._show("")
+            self.show("")
 
     def __call__(self, done: float) -> None:
         """Show the part that is done, 0 to 1."""
         percent = int(100 * done)
         if self.watched and percent != self.said:
             self.said = percent
-            self._show(f"{self.label} {self._bar(done)} {percent:3d} %" if percent < 100 else "")
+            self.show(f"{self.label} {self.bar(done)} {percent:3d} %" if percent < 100 else "")
 
     def rate(self, done: int, what: str, share: float | None) -> None:
         """Show how many are done, how many a second and, where the share that is done is known, the time left."""
@@ -74,12 +78,13 @@ class Progress:
         seconds = max(now - self.began, 1e-9)
         speed = f"{done:,} {what}, {done / seconds:,.0f} a second"
         if share is None:
-            self._show(f"{self.label} {speed}")
+            self.show(f"{self.label} {speed}")
         else:
             left = clock(seconds * (1 - share) / share) if share else "?"
-            self._show(f"{self.label} {self._bar(share)} {int(100 * share):3d} %  {speed}, {left} left")
+            self.show(f"{self.label} {self.bar(share)} {int(100 * share):3d} %  {speed}, {left} left")
 
-    def _show(self, line: str) -> None:
+    def show(self, line: str) -> None:
+        """Show a line in the place of the last one."""
         width, self.line = len(self.line), line or self.line
         try:
             sys.stderr.write(f"\r{line:{width}}" + ("\r" if not line else ""))
@@ -88,10 +93,50 @@ class Progress:
             self.watched = False
         self.line = line  # until here a signal finds the line that it has to clear
 
-    def _bar(self, done: float) -> str:
+    def bar(self, done: float) -> str:
+        """Return the bar for the part that is done."""
         full, empty = "━ " if "utf" in (sys.stderr.encoding or "").lower() else "=."
         cells = int(BAR * min(1.0, done))
         return full * cells + empty * (BAR - cells)
+
+
+class TrainingBar:
+    """The progress of training on standard error: a bar on a terminal, else, unless quiet, a line now and then."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.progress = Progress("")
+        self.quiet = quiet
+        self.said: tuple[str, int] = ("", -1)
+        self.at = 0.0
+
+    def __enter__(self) -> TrainingBar:
+        self.progress.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.progress.__exit__()
+
+    def __call__(self, stage: Stage) -> None:
+        """Show how far training is: phase, part done, words per second, time left."""
+        rate = stage.words / stage.seconds if stage.seconds else 0.0
+        left = clock(stage.seconds * (1 - stage.done) / stage.done if stage.done else 0.0)
+        note = f"  {stage.note}" if stage.note else ""
+        speed = f"{note}  {rate:,.0f} words/s  {left} left"
+        if self.progress.watched:
+            from shutil import get_terminal_size  # loads compression, for a watched training alone
+
+            line = f"{stage.phase} {self.progress.bar(stage.done)} {stage.done:4.0%}{speed}"
+            self.progress.show(line[: get_terminal_size().columns - 1])
+            return
+        step, is_new = (stage.phase, int(10 * stage.done)), stage.phase != self.said[0]
+        if step != self.said and not self.quiet and (is_new or stage.seconds - self.at >= SELDOM):
+            self.said, self.at = step, stage.seconds
+            say(f"attn: {stage.phase}: {stage.done:4.0%}{speed} in this pass")
+
+    def tell(self, line: str) -> None:
+        """Print a line above the bar."""
+        self.progress.clear()
+        say(line)
 
 
 def clock(seconds: float) -> str:

@@ -121,13 +121,7 @@ def _last(kinds: Sequence[str]) -> Callable[[Sequence[str], Sequence[str]], Righ
 
 
 OWNERS = ("my", "your", "his", "her", "its", "our", "their")
-BETWEEN = (
-    "NOUN",
-    "PROPN",
-    "ADJ",
-    "NUM",
-    "ADV",
-)  # the kinds of words that stand between an article and its noun
+BETWEEN = ("NOUN", "PROPN", "ADJ", "NUM", "ADV")  # what stands between an article and its noun
 
 
 def _article(words: Sequence[str], tags: Sequence[str]) -> Right:

@@ -55,9 +55,7 @@ class Tally:
         self.drawn = self.drawn_right = self.content = 0
         self.nearest = Counter[tuple[str, int]]()  # by part of speech and side
         self.candidates: list[bool] = []
-        self.leads: list[
-            tuple[str, float, bool]
-        ] = []  # the pronoun, the lead of its strongest link, is it right
+        self.leads: list[tuple[str, float, bool]] = []  # pronoun, lead of its strongest link, is it right
 
     def add(self, sentence: Sentence, weights: Array, content: Array) -> None:
         """Count a sentence: its weights (n, n), and those without the position term."""

@@ -22,13 +22,7 @@ from attn_cli.trace.trace import Trace
 MODEL, HEAD = "roles-deep", "antecedent"
 MOST_WORDS = 200  # of a text whose pronouns are looked at; the head's own term for the distance ends at 60
 LONG = 2_000  # characters, from which one head is work enough
-OPEN = (
-    "head",
-    "layer",
-    "query",
-    "oov",
-    "round",
-)  # with one of these, nothing is left to choose, or was measured
+OPEN = ("head", "layer", "query", "oov", "round")  # with one, nothing is left to choose, or was measured
 
 
 class Resolved(NamedTuple):

@@ -88,11 +88,8 @@ def needs_weights(view: View, kind: str) -> bool:
     """Return whether the view shows what a layer projects with: every step, or a key of the JSON that --steps adds."""
     if view.steps or view.fields is None:
         return view.steps
-    from attn_cli.trace.trace import (
-        OF_STEPS,
-        OF_WEIGHTS,
-        asks_for_steps,
-    )  # only those who choose keys need them
+    # Only those who choose keys need them.
+    from attn_cli.trace.trace import OF_STEPS, OF_WEIGHTS, asks_for_steps
 
     keys = keys_in(view, kind) or {}
     return asks_for_steps(keys) or not keys.keys().isdisjoint((*OF_STEPS, *OF_WEIGHTS))

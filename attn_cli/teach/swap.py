@@ -149,9 +149,8 @@ def _places(token: str, sides: Sequence[Sequence[str]]) -> list[tuple[int, int]]
     """Return where a token stands: (side, place) of each occurrence; a number is a place of the text."""
     holding = [n for n, tokens in enumerate(sides) if token.casefold() in map(str.casefold, tokens)]
     if not holding and not (token.isdigit() and token.isascii()):
-        find_rows(
-            token, [other for tokens in sides for other in tokens], OPTION
-        )  # refuses it, with the nearest
+        every = [other for tokens in sides for other in tokens]
+        find_rows(token, every, OPTION)  # refuses it, with the nearest
     return [(n, place) for n in holding or [0] for place in find_rows(token, sides[n], OPTION)]
 
 

@@ -32,8 +32,8 @@ def train(
 
     Example: python -m data.making train en_ewt-ud-train.conllu --dev en_ewt-ud-dev.conllu -o my.safetensors
     """
+    from attn_cli.io.progress import TrainingBar
     from attn_cli.io.signals import raised
-    from attn_cli.render.screen.training_bar import TrainingBar
     from data.making.train_deep import train_file
 
     prepare_index(embedding)
@@ -87,7 +87,7 @@ def leads(
     Example: python -m data.making leads my.safetensors litbank-dev.jsonl.xz
     """
     from attn_cli.io.console import say
-    from attn_cli.render.screen.training_bar import TrainingBar
+    from attn_cli.io.progress import TrainingBar
     from data.making.leads import measure_leads
 
     with TrainingBar() as bar:
@@ -114,8 +114,8 @@ def pretrain(
     Example: python -m data.making pretrain corpus.txt.xz -o lower.safetensors
     """
     from attn_cli.io.console import say
+    from attn_cli.io.progress import TrainingBar
     from attn_cli.io.signals import raised
-    from attn_cli.render.screen.training_bar import TrainingBar
     from data.making.pretrain import pretrain_file
 
     prepare_index(embedding)
@@ -150,8 +150,8 @@ def language(
     """
     from attn_cli.io.console import say
     from attn_cli.io.escape import count
+    from attn_cli.io.progress import TrainingBar
     from attn_cli.io.signals import raised
-    from attn_cli.render.screen.training_bar import TrainingBar
     from data.making.train_language import train_file
 
     prepare_index(embedding)

@@ -13,8 +13,8 @@ from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import InputError
 from attn_cli.io.console import say
 from attn_cli.io.escape import count, visible
+from attn_cli.io.progress import TrainingBar
 from attn_cli.render.result import OF_RECORD, record_result
-from attn_cli.render.screen.training_bar import TrainingBar
 from attn_cli.settings.declare import OUTPUT, TRAINING
 from attn_cli.settings.output import View
 from attn_cli.settings.training import ModelTraining

@@ -10,8 +10,7 @@ from attn_cli.cli.read_text import prepare_index
 from attn_cli.errors import CreateError, UsageError, WriteError
 from attn_cli.io.console import put_plain, say
 from attn_cli.io.escape import count, shell_quote, visible
-from attn_cli.io.progress import Progress
-from attn_cli.render.screen.training_bar import TrainingBar
+from attn_cli.io.progress import Progress, TrainingBar
 from attn_cli.settings.declare import OUTPUT, VECTORS
 from attn_cli.settings.training import SubwordTraining, VectorTraining
 

@@ -85,9 +85,7 @@ class Reading(NamedTuple):
         number = None if settings.layer == ALL else wanted_layer(settings, count, self.model.name)
         last = count - 1 if number is None else number
         at = predicted_place(self.run, self.side, self.query, self.model, settings) if settings.next else None
-        told = (
-            self if at is None else self._replace(notes=(*self.notes, *at.notes))
-        )  # they hold for all layers
+        told = self if at is None else self._replace(notes=(*self.notes, *at.notes))  # for all layers
         each = told._rollouts if settings.head == ROLLOUT else told._layers
         for layer, one in each(settings, number):
             # What lies above the layer is left alone otherwise.

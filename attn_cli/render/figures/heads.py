@@ -14,8 +14,7 @@ from attn_cli.io.escape import count
 from attn_cli.render.blocks import Maps, ShadeRange
 from attn_cli.render.figures.cells import Key, draw_cells
 from attn_cli.render.figures.pen import EDGE, GAP, INCH, LEAST_FONT, LINE, SMALL, Labels, Pen, font_of
-from attn_cli.render.figures.sheet import Area, Box, Drawing, Plan, Sheet, fitted
-from attn_cli.render.figures.subject import refuse_top
+from attn_cli.render.figures.sheet import Area, Box, Drawing, Plan, Sheet, fitted, refuse_top
 from attn_cli.render.shade_scale import FULL, legend
 from attn_cli.render.views.heads import KINDS, WORDS
 from attn_cli.render.views.overview import largest_weight, listed_weights

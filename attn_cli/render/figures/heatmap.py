@@ -12,8 +12,18 @@ from attn_cli.errors import UsageError
 from attn_cli.render.blocks import Matrix
 from attn_cli.render.figures.cells import Key, draw_cells, draw_numbers
 from attn_cli.render.figures.pen import EDGE, GAP, INCH, LINE, SMALL, Pen
-from attn_cli.render.figures.sheet import Area, Box, Drawing, Plan, Sheet, fitted, natural
-from attn_cli.render.figures.subject import head_title, refuse_long, refuse_top
+from attn_cli.render.figures.sheet import (
+    Area,
+    Box,
+    Drawing,
+    Plan,
+    Sheet,
+    fitted,
+    head_title,
+    natural,
+    refuse_long,
+    refuse_top,
+)
 from attn_cli.render.shade_scale import (
     FULL,
     FULL_DIFFERENCE,

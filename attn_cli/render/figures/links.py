@@ -10,8 +10,16 @@ import numpy as np
 
 from attn_cli.io.array_types import Array
 from attn_cli.render.figures.pen import EDGE, GAP, INCH, LINE, SMALL, Pen, on_paper
-from attn_cli.render.figures.sheet import Area, Drawing, Plan, Sheet, check_room, row_pitch
-from attn_cli.render.figures.subject import head_title, refuse_long
+from attn_cli.render.figures.sheet import (
+    Area,
+    Drawing,
+    Plan,
+    Sheet,
+    check_room,
+    head_title,
+    refuse_long,
+    row_pitch,
+)
 from attn_cli.render.numbers import share
 from attn_cli.render.palette import SHADES, strong
 from attn_cli.render.views.overview import listed_weights

@@ -15,8 +15,17 @@ from attn_cli.io.escape import count
 from attn_cli.render.blocks import Bars, Matrix
 from attn_cli.render.figures.cells import draw_cells, draw_numbers
 from attn_cli.render.figures.pen import EDGE, GAP, INCH, LEAST_FONT, LINE, SMALL, Pen, on_paper
-from attn_cli.render.figures.sheet import Area, Box, Drawing, Plan, Sheet, check_room, row_pitch
-from attn_cli.render.figures.subject import head_title, refuse_long
+from attn_cli.render.figures.sheet import (
+    Area,
+    Box,
+    Drawing,
+    Plan,
+    Sheet,
+    check_room,
+    head_title,
+    refuse_long,
+    row_pitch,
+)
 from attn_cli.render.numbers import bar_numbers, four, plain
 from attn_cli.render.palette import SHADES, strong
 from attn_cli.render.shade_scale import shade_range

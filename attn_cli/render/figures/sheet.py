@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attn_cli.errors import UsageError
 from attn_cli.render.figures.pen import EDGE, GAP, HEADLINE, INCH, LINE, Labels, Pen
+from attn_cli.render.views.wording import head_named
+from attn_cli.trace.head import Head
+from attn_cli.trace.trace import Trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
 LETTER = 0.35  # of the font size: half the height of a letter, which a label is centred by
 LEAST_ROW, WANTED, LONGEST = 0.085, 8.0, 17.0  # inches of a row; of rows of middling number, and at most
 ROUNDS = 8  # of fitting cells and labels into a given size
+MOST = 200  # tokens of figures that have a line for each
 
 
 class Area(NamedTuple):
@@ -106,19 +110,8 @@ class Sheet(NamedTuple):
     def note_step(self, step: int, what: str) -> None:
         """Say that only every so many-th label is written."""
         if step > 1:
-            said = f"Every {step}{ordinal(step)} {what} is named; a larger --size has room for more."
+            said = f"One {what} in {step} is named; a larger --size has room for more."
             self.notes.append(said)
-
-
-def ordinal(number: int) -> str:
-    """Return the letters of an ordinal.
-
-    >>> [f"{n}{ordinal(n)}" for n in (2, 3, 11, 21)]
-    ['2nd', '3rd', '11th', '21st']
-    """
-    if number % 100 in (11, 12, 13):
-        return "th"
-    return {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
 
 
 def natural(n: float, most: float) -> float:
@@ -175,3 +168,28 @@ def fitted(
         check_room(area, cell >= smallest)
         plan = place(cell, True)
     return plan
+
+
+def head_title(trace: Trace, head: Head) -> str:
+    """Return the end of a title: which head is shown; "" where there is one."""
+    if len(trace.head_names) == 1:
+        return ""
+    if head.name in ("mean", "rollout"):
+        return f", {head.name} of the heads" if head.name == "mean" else ", attention rollout"
+    layer = "" if head.layer is None else f", layer {head.layer}"
+    return f"{layer}, {head_named(head.name)}"
+
+
+def refuse_top(trace: Trace, kind: str) -> None:
+    """Raise UsageError where --top asks for links alone."""
+    if trace.settings.top is not None:
+        hint = "--figure links and --figure bars show the strongest links alone."
+        raise UsageError(f"--figure {kind} draws all weights, without --top.", hint, "--top")
+
+
+def refuse_long(kind: str, *tokens: int) -> None:
+    """Raise UsageError for more tokens than a figure has lines for."""
+    most = max(tokens, default=0)
+    if most > MOST:
+        hint = "--top K shows the strongest." if kind == "bars" else "--figure heatmap takes more."
+        raise UsageError(f"--figure {kind} draws up to {MOST} tokens; here are {most:,}.", hint, "--figure")

@@ -53,21 +53,10 @@ class Format(NamedTuple):
 
 
 FORMATS: dict[str, Format] = {}
-_DOCUMENTS = ("markdown", "latex", "html", "svg")
-_CODE = ("code:numpy", "code:torch", "code:keras")
+# In --help.
 IN_ORDER = (
-    "table",
-    "bars",
-    "json",
-    "jsonl",
-    "csv",
-    "tsv",
-    *_DOCUMENTS,
-    "npy",
-    "parquet",
-    "page",
-    *_CODE,
-)  # in --help
+    "table bars json jsonl csv tsv markdown latex html svg npy parquet page code:numpy code:torch code:keras"
+)
 DRAWN = (".svg", ".html", ".htm")  # files into which tables and bars are drawn
 NEUTRAL = (".txt", "")  # such a file may hold any format; so may one whose suffix says nothing to attn
 FOREIGN = (".jpg", ".jpeg", ".gif", ".npz")  # files that attn does not write
@@ -132,5 +121,5 @@ def portable(page: str, terminal: Terminal) -> str:
 for _file in sorted(os.listdir(os.path.dirname(__file__))):
     if _file.endswith(".py") and _file != "__init__.py":
         import_module(f"{__name__}.{_file[:-3]}")
-for _name in sorted(FORMATS, key=lambda name: (*IN_ORDER, name).index(name)):  # others follow
+for _name in sorted(FORMATS, key=lambda name: (*IN_ORDER.split(), name).index(name)):  # others follow
     FORMATS[_name] = FORMATS.pop(_name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from attn_cli.render.formats import DRAWN, FORMATS, Format, Written, portable
@@ -19,37 +20,17 @@ def screen(result: Result, view: View, terminal: Terminal) -> Written:
     return Written(terminal.paint(draw(result.blocks(view), view, terminal)))
 
 
-def markdown(result: Result, view: View, terminal: Terminal) -> Written:
-    """Return the blocks as Markdown."""
-    from attn_cli.render.documents.markdown import markdown
-
-    return Written(markdown(result.blocks(view), view))
-
-
-def latex(result: Result, view: View, terminal: Terminal) -> Written:
-    """Return the blocks as a LaTeX file."""
-    from attn_cli.render.documents.latex import latex
-
-    return Written(latex(result.blocks(view), view))
+def document(result: Result, view: View, terminal: Terminal) -> Written:
+    """Return the blocks as a document, by the module that is named as the view's format is."""
+    name = str(view.format)
+    made: str = getattr(import_module(f"attn_cli.render.documents.{name}"), name)(result.blocks(view), view)
+    return Written(portable(made, terminal) if name in MARKED_UP else made)
 
 
-def html(result: Result, view: View, terminal: Terminal) -> Written:
-    """Return the blocks as a static page."""
-    from attn_cli.render.documents.html import html
-
-    return Written(portable(html(result.blocks(view), view), terminal))
-
-
-def svg(result: Result, view: View, terminal: Terminal) -> Written:
-    """Return the blocks as a picture of the screen."""
-    from attn_cli.render.documents.svg import svg
-
-    return Written(portable(svg(result.blocks(view), view), terminal))
-
-
+MARKED_UP = ("html", "svg")
 FORMATS["table"] = Format("blocks", screen, (".txt",), also=DRAWN, is_screen=True)
 FORMATS["bars"] = Format("bars", screen, also=(".txt", *DRAWN), is_screen=True)
-FORMATS["markdown"] = Format("blocks", markdown, (".md", ".markdown"))
-FORMATS["latex"] = Format("blocks", latex, (".tex",))
-FORMATS["html"] = Format("blocks", html, (".html", ".htm"))
-FORMATS["svg"] = Format("blocks", svg, (".svg",))
+FORMATS["markdown"] = Format("blocks", document, (".md", ".markdown"))
+FORMATS["latex"] = Format("blocks", document, (".tex",))
+FORMATS["html"] = Format("blocks", document, (".html", ".htm"))
+FORMATS["svg"] = Format("blocks", document, (".svg",))

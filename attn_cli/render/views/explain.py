@@ -79,10 +79,7 @@ def _story(trace: Trace, view: View, matrices: list[Block], has_rows: bool, brie
         yield Heading("All the rows: who looks at whom")
         yield from overview.all_weights(trace, view)
     yield Heading("What comes of it")
-    is_of_row = (
-        of is not None and trace.shown.scores is not None
-    )  # the mean of heads has other weights than this row
-    if of is not None and is_of_row:
+    if of is not None and trace.shown.scores is not None:  # the mean of heads has other weights
         yield from map(Say, filter(None, (output(of), "" if brief else why("masked_scores", of))))
     if of is not None:
         others = list(several_heads(of))

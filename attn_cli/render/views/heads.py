@@ -164,9 +164,8 @@ def _maps(found: EveryHead, view: View) -> Iterator[Block]:
     n_q, n_k = len(source.query_tokens), len(source.key_tokens)
     room = max(columns, LONGEST_NAME) if len(layers) == 1 else max(columns, _room(view, len(layers[0].heads)))
     names, used = [], set[str]()
-    has_rows = (
-        len(layers) == 1 and not is_page and (rows, columns) == (n_q, n_k)
-    )  # their words stand at the left
+    is_whole = (rows, columns) == (n_q, n_k)
+    has_rows = len(layers) == 1 and not is_page and is_whole  # their words stand at the left
     for layer in layers:
         for head, role in zip(layer.heads, layer.roles, strict=True):
             words, letter, _ = WORDS[role.name]
@@ -178,7 +177,6 @@ def _maps(found: EveryHead, view: View) -> Iterator[Block]:
     bands = [] if has_rows else [f"{layer.number:>{EDGE - 1}}" if len(layers) > 1 else "" for layer in layers]
     tokens = as_text(source.query_tokens), as_text(source.key_tokens)
     maps = Maps(names, *tokens, values, scale, range(rows), bands=bands)
-    is_whole = (rows, columns) == (n_q, n_k)
     if not is_whole:
         maps = maps._replace(rows=[""] * rows, columns=[""] * columns, column_numbers=range(columns))
     yield maps._replace(is_weights=is_whole)

@@ -105,7 +105,7 @@ def test_a_figure_has_the_size_that_is_asked_for_and_fits_into_it(kind, size):
 
 
 def test_in_a_small_figure_fewer_tokens_are_named_and_that_is_said():
-    with pytest.warns(UserWarning, match=r"Every \d+\w\w token is named"):
+    with pytest.warns(UserWarning, match=r"One token in \d+ is named"):
         made = figure(trace_self(words(100), RANDOM), "heatmap", size=(4, 4))
     check_layout(made)
 
