@@ -205,12 +205,24 @@ def read_config(folder: str) -> Config:
         raise InputError(f"{where} is not a JSON object.")
     config = Config(where, values)
     if values.get("quantization") is None and values.get("quantization_config") is not None:
-        method = config.part("quantization_config").word("quant_method")
-        raise InputError(
-            f"{where}: the weights are quantised ({visible(method)[:SPELLED]}), which attn does not unpack.",
-            "Use the checkpoint that it was made from, with weights in float32, float16 or bfloat16.",
-        )
+        raise quantised(where, _method(config.part("quantization_config")))
     return config
+
+
+def _method(config: Config) -> str:
+    older = {"load_in_8bit", "load_in_4bit"} & config.values.keys()  # which did not name it
+    return "bitsandbytes" if older else config.word("quant_method")
+
+
+def quantised(where: str, method: str) -> InputError:
+    """Return the error for weights that attn does not unpack, with the method's name."""
+    return InputError(
+        f"{where}: the weights are quantised ({visible(method)[:SPELLED]}), which attn does not unpack.",
+        "Use the checkpoint that it was made from, with weights in float32, float16 or bfloat16, or a GGUF file of it.",
+    )
+
+
+BITS = (2, 3, 4, 5, 6, 8)  # of MLX's numbers
 
 
 class Affine(NamedTuple):
@@ -232,8 +244,8 @@ def read_affine(config: Config) -> Callable[[str], Affine | None]:
     def affine(c: Config) -> Affine:
         if c.word("mode") != "affine":
             raise c.refused("mode", "affine: attn unpacks no other")
-        if (bits := c.whole("bits", most=8)) not in (2, 4, 8):
-            raise c.refused("bits", "2, 4 or 8")
+        if (bits := c.whole("bits", most=8)) not in BITS:
+            raise c.refused("bits", f"one of {', '.join(map(str, BITS))}")
         if (group := c.whole("group_size", most=1 << 10)) % 32:
             raise c.refused("group_size", "a multiple of 32")
         return Affine(bits, group)

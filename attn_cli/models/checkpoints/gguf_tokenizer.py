@@ -98,6 +98,8 @@ def _sentence_piece(gguf: Gguf, tokens: list[str], types: list[int]) -> Json:
         {"type": "ByteFallback"},
         {"type": "Fuse"},
     ]
+    if len(scores := _list(gguf, "scores")) != len(tokens):
+        raise _damaged(gguf, f"{len(tokens):,} tokens and {len(scores):,} scores")
     unknown = next((text for text, type_ in zip(tokens, types, strict=True) if type_ == UNKNOWN), None)
     return {
         "normalizer": {"type": "Sequence", "normalizers": steps},
@@ -106,7 +108,7 @@ def _sentence_piece(gguf: Gguf, tokens: list[str], types: list[int]) -> Json:
         "model": {
             "type": "BPE",
             "vocab": _numbered(tokens),
-            "merges": list(_merges(tokens, types, _list(gguf, "scores"))),
+            "merges": list(_merges(tokens, types, scores)),
             "unk_token": unknown,
             "fuse_unk": True,
             "byte_fallback": True,

@@ -348,11 +348,15 @@ class Layers:
         hidden: Array
         if "gate_up" in names:
             both = self.reader.linear(names["gate_up"], x, None)
-            half = both.shape[-1] // 2
+            half, odd = divmod(both.shape[-1], 2)
+            if odd:
+                raise InputError(
+                    f"{visible(self.reader.weights.folder)}: {names['gate_up']} has an odd number of rows."
+                )
             hidden = activation(both[..., :half]) * both[..., half:]
         elif "gate" in names:
             hidden = self.reader.linear(names["gate"], x, None, activation)
-            hidden *= self.reader.linear(names["up"], x, None)
+            hidden *= self.reader.linear(names["up"], x, hidden.shape[-1])
         else:
             hidden = self.reader.linear(names["up"], x, None, activation)
         return self.reader.linear(names["down"], hidden, self.stack.d)

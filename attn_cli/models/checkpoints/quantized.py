@@ -138,12 +138,17 @@ def _packed(numbers: int, unpack: Callable[[Block], Array], *fields: tuple[Any, 
 
 
 def packed_words(bits: int) -> Quantized:
-    """Return how MLX packs whole numbers of so many bits: in 32-bit words, the first lowest."""
+    """Return how MLX packs whole numbers of so many bits: in 32-bit words, one after the other, the first lowest."""
 
     def unpack(b: Block) -> Array:
-        return _parts(b.view(np.uint8).reshape(1, -1), bits, 1).reshape(len(b), -1).astype(np.float32)
+        packed = b.view(np.uint8).reshape(len(b), -1)
+        if 8 % bits == 0:
+            return _parts(packed, bits, 1).astype(np.float32)
+        apart = np.zeros((len(b), 32, 8), np.uint8)
+        apart[..., :bits] = np.unpackbits(packed, axis=1, bitorder="little").reshape(len(b), 32, bits)
+        return np.packbits(apart, axis=2, bitorder="little")[..., 0].astype(np.float32)
 
-    return Quantized(np.dtype("<u4"), 32 // bits, unpack)
+    return _packed(32, unpack, ("words", "<u4", bits))
 
 
 _D, _M = ("d", HALF), ("m", HALF)

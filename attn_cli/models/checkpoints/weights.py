@@ -22,7 +22,7 @@ from attn_cli.io.array_files import BFLOAT16, Entry, from_bfloat16, safetensors_
 from attn_cli.io.array_types import Array, Ints, NDArray
 from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes, regular
-from attn_cli.models.checkpoints.config import Affine
+from attn_cli.models.checkpoints.config import BITS, Affine, quantised
 from attn_cli.models.checkpoints.gguf import Gguf
 from attn_cli.models.checkpoints.quantized import Quantized, packed_words
 
@@ -110,6 +110,8 @@ class Weights:
         """Return where a tensor is stored; raise InputError as `read` does."""
         found = self.find(name)
         if found is None:
+            if self.find(f"{name.removesuffix('.weight')}.qweight") is not None:
+                raise quantised(visible(self.folder), "GPTQ or AWQ")
             raise InputError(
                 f"{visible(self.folder)} has no tensor {visible(name)}.",
                 "Its config.json is of another model, or the checkpoint is not complete.",
@@ -131,20 +133,23 @@ class Weights:
         if not entry.size:
             raise InputError(f"{where} has shape {entry.shape}: it holds no numbers.")
         if entry.dtype.kind != "f" and entry.dtype != BFLOAT16 and packing is None:
-            raise InputError(
-                f"{where} holds {entry.dtype} numbers: weights that are quantised.",
-                "Use a checkpoint with weights in float32, float16 or bfloat16.",
-            )
+            raise quantised(where, f"{entry.dtype} numbers")
         return Stored(file, entry, where, packing, order, scaled)
 
     def _quantized(self, name: str, entry: Entry, affine: Affine) -> tuple[Entry, Quantized, Scaled]:
         """Return a matrix of MLX as it is once unpacked, what unpacks its numbers, and what scales them."""
-        packing = PACKED_WORDS[affine.bits]
-        shape = (*entry.shape[:-1], entry.shape[-1] * packing.numbers) if entry.shape else ()
-        stem = name.removesuffix(".weight")
-        groups = (*shape[:-1], shape[-1] // affine.group) if shape else ()
-        scales, offsets = (self.stored(f"{stem}.{part}", *groups) for part in ("scales", "biases"))
-        return entry._replace(shape=shape), packing, Scaled(scales, offsets, affine.group)
+        packing, stem = PACKED_WORDS[affine.bits], name.removesuffix(".weight")
+        *rows, words = entry.shape or (0,)
+        groups, left = divmod(32 * words, affine.bits * affine.group)
+        if left:
+            raise InputError(
+                f"{visible(self.folder)}: {visible(name)} has rows of {words} words, which are no groups of "
+                f"{affine.group} numbers of {affine.bits} bits.",
+                "Is its config.json of another model?",
+            )
+        scales, offsets = (self.stored(f"{stem}.{part}", *rows, groups) for part in ("scales", "biases"))
+        entry = entry._replace(dtype=packing.dtype, shape=(*rows, groups * affine.group))
+        return entry, packing, Scaled(scales, offsets, affine.group)
 
     def _entries(self, shard: str) -> dict[str, Entry]:
         if shard not in self._open:
@@ -212,7 +217,7 @@ _file_position = Lock()
 
 
 WORDS = np.dtype("<u4")
-PACKED_WORDS = {bits: packed_words(bits) for bits in (2, 4, 8)}
+PACKED_WORDS = {bits: packed_words(bits) for bits in BITS}
 
 
 class Scaled(NamedTuple):

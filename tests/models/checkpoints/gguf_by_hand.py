@@ -23,7 +23,9 @@ def value(given):
         return 8, text(given)
     if isinstance(given, list):
         parts = [value(one) for one in given]
-        kinds = {kind for kind, _ in parts} or {8}
+        kinds = {5 if kind == 4 else kind for kind, _ in parts} or {
+            8
+        }  # in lists, llama.cpp's numbers have a sign
         assert len(kinds) == 1
         return 9, struct.pack("<IQ", *kinds, len(parts)) + b"".join(data for _, data in parts)
     kind, form = NUMBERS[type(given)]
@@ -157,3 +159,120 @@ def converted(folder, path, quantize=stored, **more):
         tensors[called] = quantize(array) if is_table else stored(array)
     Path(path).write_bytes(gguf(metadata | more, tensors))
     return str(path)
+
+
+SIZES = {"vocab_size": 40, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+LLAMA = SIZES | {
+    "num_key_value_heads": 2,
+    "intermediate_size": 96,
+    "model_type": "llama",
+    "rms_norm_eps": 1e-5,
+}
+
+
+def llama(seed=0, kv=2, d=64, wide=96):
+    """Return the tensors of a random Llama."""
+    draw = np.random.default_rng(seed)
+
+    def some(*shape):
+        return draw.standard_normal(shape).astype(np.float32) / 2
+
+    found = {
+        "model.embed_tokens.weight": some(40, d),
+        "model.norm.weight": some(d),
+        "lm_head.weight": some(40, d),
+    }
+    for n in range(2):
+        place = f"model.layers.{n}."
+        for name, *shape in (
+            ("self_attn.q_proj", d, d), ("self_attn.k_proj", kv * d // 4, d), ("self_attn.v_proj", kv * d // 4, d),
+            ("self_attn.o_proj", d, d), ("mlp.gate_proj", wide, d), ("mlp.up_proj", wide, d),
+            ("mlp.down_proj", d, wide), ("input_layernorm", d), ("post_attention_layernorm", d),
+        ):  # fmt: skip
+            found[f"{place}{name}.weight"] = some(*shape)
+    return found
+
+
+PIECES = ["<s>", "</s>", *"abcdĠ", "Ġa", "Ġb", "ab"]
+BYTE_PAIRS = {
+    "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.tokens": PIECES,
+    "tokenizer.ggml.token_type": [3, 3] + [1] * (len(PIECES) - 2), "tokenizer.ggml.merges": ["Ġ a", "Ġ b", "a b"],
+    "tokenizer.ggml.bos_token_id": 0, "tokenizer.ggml.add_bos_token": True,
+}  # fmt: skip
+SPELLED = ["<unk>", "<s>", "</s>", "<0x0A>", *"ab▁", "▁a", "▁b", "ab"]
+SENTENCE_PIECES = {
+    "tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": SPELLED, "tokenizer.ggml.bos_token_id": 1,
+    "tokenizer.ggml.token_type": [2, 3, 3, 6] + [1] * (len(SPELLED) - 4),
+    "tokenizer.ggml.scores": [-float(n) for n in range(len(SPELLED))], "tokenizer.ggml.add_space_prefix": True,
+}  # fmt: skip
+WORD_PIECES = {
+    "tokenizer.ggml.model": "bert", "tokenizer.ggml.tokens": ["[UNK]", "[CLS]", "[SEP]", "▁a", "▁b", "b", "c", "ab"],
+    "tokenizer.ggml.token_type": [3, 3, 3] + [1] * 5, "tokenizer.ggml.cls_token_id": 1,
+    "tokenizer.ggml.seperator_token_id": 2,
+}  # fmt: skip
+
+
+def small(kind, seed=0, quantize=eight_bits, layers=2, d=64, heads=4, pairs=2, wide=96, words=40, **more):
+    """Return a random model of an architecture as `gguf` takes it: its metadata, with `more`, and its tensors.
+
+    `pairs` is how many keys and values its heads share, in architectures where heads share them; `wide` is what its
+    networks have between.
+    """
+    draw, d_k = np.random.default_rng(seed), d // heads
+    is_old = kind in ("gpt2", "bert")
+    pairs = heads if is_old else pairs
+    norm = "attention.layer_norm_epsilon" if is_old else "attention.layer_norm_rms_epsilon"
+    keys = {
+        "block_count": layers, "embedding_length": d, "attention.head_count": heads, "feed_forward_length": wide,
+        "attention.head_count_kv": pairs, "context_length": 64, norm: 1e-5, "rope.freq_base": 10_000.0,
+        "attention.key_length": d_k, "attention.value_length": d_k, "rope.dimension_count": d_k,
+        "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0, "attention.sliding_window": 4,
+        "attention.causal": kind != "bert",
+    }  # fmt: skip
+    left_out = "rope key_length value_length count_kv" if is_old else "causal"
+    left_out += "" if kind == "gemma2" else " softcapping"
+    left_out += "" if kind in ("gemma2", "gemma3", "phi3") else " sliding_window"
+    keys = {key: one for key, one in keys.items() if not any(word in key for word in left_out.split())}
+    made = {"token_embd.weight": (words, d), "output_norm.weight": (d,), "output.weight": (words, d)}
+    if is_old:
+        made |= {"position_embd.weight": (64, d)}
+    if kind == "bert":
+        made = {key: made[key] for key in ("token_embd.weight", "position_embd.weight")}
+        made |= {"token_types.weight": (2, d), "token_embd_norm.weight": (d,)}
+    for n in range(layers):
+        parts = {
+            "attn_q": (d, d), "attn_k": (pairs * d_k, d), "attn_v": (pairs * d_k, d), "attn_output": (d, d),
+            "ffn_gate": (wide, d), "ffn_up": (wide, d), "ffn_down": (d, wide), "attn_norm": (d,), "ffn_norm": (d,),
+        }  # fmt: skip
+        if kind in ("gpt2", "phi3"):
+            parts["attn_qkv"] = (d + 2 * pairs * d_k, d)
+            parts["ffn_up"] = (wide if is_old else 2 * wide, d)
+        if kind in ("gemma2", "gemma3", "olmo2"):
+            parts |= {"post_attention_norm": (d,), "post_ffw_norm": (d,)}
+        if kind in ("qwen3", "gemma3", "olmo2"):
+            all_of = (d, pairs * d_k) if kind == "olmo2" else (d_k, d_k)
+            parts |= {"attn_q_norm": all_of[:1], "attn_k_norm": all_of[1:]}
+        if kind == "bert":
+            parts |= {"attn_output_norm": (d,), "layer_output_norm": (d,)}
+        unused = {
+            "gpt2": "attn_q attn_k attn_v ffn_gate", "phi3": "attn_q attn_k attn_v ffn_gate",
+            "olmo2": "attn_norm ffn_norm", "bert": "attn_norm ffn_norm ffn_gate",
+        }  # fmt: skip
+        parts = {role: shape for role, shape in parts.items() if role not in unused.get(kind, "").split()}
+        biased = parts if is_old else ("attn_q", "attn_k", "attn_v") if kind == "qwen2" else ()
+        made |= {f"blk.{n}.{role}.weight": shape for role, shape in parts.items()}
+        made |= {f"blk.{n}.{role}.bias": parts[role][:1] for role in biased}
+    if kind == "gpt2":
+        made["output_norm.bias"] = (d,)
+    if kind == "bert":
+        made["token_embd_norm.bias"] = (d,)
+    if kind.startswith("gemma"):
+        del made["output.weight"]
+    tensors = {}
+    for name, shape in made.items():
+        array = draw.standard_normal(shape).astype(np.float32) / np.float32(np.sqrt(shape[-1]))
+        array = 1 + array if "norm.weight" in name else 4 * array if "token_embd" in name else array
+        is_table = len(shape) == 2 and name not in ("position_embd.weight", "token_types.weight")
+        tensors[name] = quantize(array) if is_table else stored(array)
+    named = {f"{kind}.{key}": one for key, one in keys.items()}
+    return {"general.architecture": kind} | named | more, tensors

@@ -19,15 +19,27 @@ def test_what_is_not_an_object_is_refused(text, tmp_path):
         read_config(written(tmp_path, text))
 
 
-def test_a_missing_a_giant_or_a_quantised_config_is_refused(tmp_path):
+def test_a_missing_or_a_giant_config_is_refused(tmp_path):
     with pytest.raises(FileError):
         read_config(str(tmp_path))
     with pytest.raises(FileError, match="above the limit"):
         read_config(written(tmp_path, " " * (1 << 23)))
-    text = json.dumps({"model_type": "llama", "quantization_config": {"quant_method": "gptq\x1b[31m"}})
-    with pytest.raises(InputError, match=r"quantised \(gptq\^\[") as found:
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"quant_method": "gptq\x1b[31m", "bits": 4}, r"gptq\^\["),
+        ({"quant_method": "awq", "version": "gemm"}, "awq"),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "bitsandbytes"),
+        ({"load_in_8bit": True}, "bitsandbytes"),
+    ],
+)
+def test_quantized_weights_are_refused_by_their_method_s_name(given, named, tmp_path):
+    text = json.dumps({"model_type": "llama", "quantization_config": given})
+    with pytest.raises(InputError, match=rf"quantised \({named}") as found:
         read_config(written(tmp_path, text))
-    assert "bfloat16" in found.value.hint
+    assert "bfloat16, or a GGUF file" in found.value.hint
 
 
 READS = {

@@ -12,46 +12,28 @@ import pytest
 
 from attn_cli.errors import AttnError, InputError
 from attn_cli.io.array_files import read_safetensors
+from attn_cli.models.checkpoints.config import BITS
 from attn_cli.models.checkpoints.gguf import open_gguf
 from attn_cli.models.checkpoints.gguf_tokenizer import LLAMA_3, QWEN_2, gguf_tokenizer
 from attn_cli.models.checkpoints.quantized import QUANTIZED
 from attn_cli.models.checkpoints.run import Checkpoint, texts
 from tests.models.checkpoints import by_hand
-from tests.models.checkpoints.gguf_by_hand import BF16, converted, eight_bits, gguf, stored
+from tests.models.checkpoints.gguf_by_hand import (
+    BF16,
+    BYTE_PAIRS,
+    LLAMA,
+    SENTENCE_PIECES,
+    converted,
+    eight_bits,
+    gguf,
+    llama,
+    small,
+    stored,
+)
 from tests.models.checkpoints.test_parity import CASES, TEXTS, made
 from tests.shell import attn
 
 IDS = ([1, 2, 3, 4, 5, 0, 2], [3, 1])
-SIZES = {"vocab_size": 40, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
-LLAMA = SIZES | {
-    "num_key_value_heads": 2,
-    "intermediate_size": 96,
-    "model_type": "llama",
-    "rms_norm_eps": 1e-5,
-}
-
-
-def llama(seed=0, kv=2, d=64, wide=96):
-    """Return the tensors of a random Llama."""
-    draw = np.random.default_rng(seed)
-
-    def some(*shape):
-        return draw.standard_normal(shape).astype(np.float32) / 2
-
-    found = {
-        "model.embed_tokens.weight": some(40, d),
-        "model.norm.weight": some(d),
-        "lm_head.weight": some(40, d),
-    }
-    for n in range(2):
-        place = f"model.layers.{n}."
-        for name, *shape in (
-            ("self_attn.q_proj", d, d), ("self_attn.k_proj", kv * 16, d), ("self_attn.v_proj", kv * 16, d),
-            ("self_attn.o_proj", d, d), ("mlp.gate_proj", wide, d), ("mlp.up_proj", wide, d),
-            ("mlp.down_proj", d, wide), ("input_layernorm", d), ("post_attention_layernorm", d),
-        ):  # fmt: skip
-            found[f"{place}{name}.weight"] = some(*shape)
-    return found
 
 
 def numbers(model):
@@ -174,14 +156,6 @@ def test_halves_and_bfloat16_are_read_too(folder, tmp_path):
         assert 0 < np.abs(found[0] - whole[0][0]).max() < 0.05
 
 
-PIECES = ["<s>", "</s>", *"abcdĠ", "Ġa", "Ġb", "ab"]
-BYTE_PAIRS = {
-    "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.tokens": PIECES,
-    "tokenizer.ggml.token_type": [3, 3] + [1] * (len(PIECES) - 2), "tokenizer.ggml.merges": ["Ġ a", "Ġ b", "a b"],
-    "tokenizer.ggml.bos_token_id": 0, "tokenizer.ggml.add_bos_token": True,
-}  # fmt: skip
-
-
 def test_a_command_shows_a_file_as_it_shows_a_folder(folder, tmp_path):
     path = converted(folder, tmp_path / "x.gguf", eight_bits, **BYTE_PAIRS)
     shown = attn("self", "ab a", "-m", path)
@@ -214,16 +188,22 @@ def test_ollama_s_models_are_found_by_name(folder, tmp_path, monkeypatch):
 
 
 def affine(array, bits, group=32):
-    """Return a matrix as MLX quantizes it: the packed words, the scales and the offsets."""
+    """Return a matrix as MLX quantizes it: the packed words, the scales and the offsets; and what they stand for."""
     runs = array.reshape(len(array), -1, group)
     low, high = runs.min(axis=-1, keepdims=True), runs.max(axis=-1, keepdims=True)
     scales = (high - low) / (2**bits - 1)
-    whole = np.round((runs - low) / scales).astype(np.uint32).reshape(len(array), -1, 32 // bits)
-    words = (whole << np.arange(0, 32, bits, dtype=np.uint32)).sum(axis=-1, dtype=np.uint32)
-    return words, scales[..., 0], low[..., 0], (scales * whole.reshape(runs.shape) + low).reshape(array.shape)
+    whole = np.round((runs - low) / scales)
+    numbers = (
+        sum(q << bits * n for n, q in enumerate(row))
+        for row in whole.reshape(len(array), -1).astype(int).tolist()
+    )
+    words = np.array(
+        [np.frombuffer(one.to_bytes(array.shape[1] * bits // 8, "little"), "<u4") for one in numbers]
+    )
+    return words, scales[..., 0], low[..., 0], (scales * whole + low).reshape(array.shape)
 
 
-@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("bits", BITS)
 def test_folders_of_mlx_have_the_numbers_that_their_scales_and_offsets_say(bits, tmp_path):
     arrays, packed = llama(), {}
     for name, array in arrays.items():
@@ -241,11 +221,13 @@ def test_folders_of_mlx_have_the_numbers_that_their_scales_and_offsets_say(bits,
     (mlx[1] / "config.json").write_text(json.dumps(config))
     (mlx[1] / "model.safetensors").write_bytes(by_hand.safetensors(packed))
     alike(numbers(mlx[1]), numbers(mlx[0]))
-    (mlx[1] / "config.json").write_text(
-        json.dumps(config | {"quantization": quantization | {"mode": "mxfp4"}})
-    )
-    with pytest.raises(InputError, match="mode"):
-        numbers(mlx[1])
+    others = {"mode": "mxfp4"}, {"bits": 7}, {"group_size": 96}, {"bits": 5 if bits != 5 else 3}
+    for other, said in zip(
+        others, ("mode", "2, 3, 4, 5, 6, 8", "no groups of 96", "groups of 32|shape"), strict=True
+    ):
+        (mlx[1] / "config.json").write_text(json.dumps(config | {"quantization": quantization | other}))
+        with pytest.raises(InputError, match=said):
+            numbers(mlx[1])
 
 
 def test_what_would_make_other_numbers_is_refused_or_told(folder, tmp_path):
@@ -305,6 +287,31 @@ def test_files_with_scratches_are_read_or_refused_in_a_sentence(folder, tmp_path
         except AttnError as error:
             assert "\n" not in str(error)
     assert 0 < opened < 150
+
+
+UNSOUND = {
+    "gate and up of two widths": ("llama", "ffn_up.weight", lambda kind, shape, data: (kind, (32, 64), data)),
+    "an odd number of rows for two": (
+        "phi3",
+        "ffn_up.weight",
+        lambda kind, shape, data: (kind, (191, 64), data),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNSOUND)
+def test_a_model_that_cannot_be_computed_is_refused_in_a_sentence(name, tmp_path):
+    kind, role, change = UNSOUND[name]
+    metadata, tensors = small(kind)
+    tensors[f"blk.0.{role}"] = change(*tensors[f"blk.0.{role}"])
+    (tmp_path / "x.gguf").write_bytes(gguf(metadata, tensors))
+    with pytest.raises(InputError, match="ffn_up"):
+        numbers(tmp_path / "x.gguf")
+
+
+def test_pieces_without_a_score_each_are_refused(tmp_path):
+    with pytest.raises(InputError, match="10 tokens and 9 scores"):
+        rebuilt(tmp_path / "x.gguf", SENTENCE_PIECES | {"tokenizer.ggml.scores": [-1.0] * 9})
 
 
 # Beside llama.cpp's package, transformers and sentencepiece

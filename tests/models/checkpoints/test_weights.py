@@ -68,10 +68,11 @@ def test_tensors_without_numbers_of_other_shapes_or_rows_that_are_not_there_are_
     )
     assert "shape (0, 3): it holds no numbers" in refused(folder, "no rows", None, 3)
     assert "shape (3, 0): it holds no numbers" in refused(folder, "no columns", 3, None)
-    folder = folder_of(tmp_path, {"a": NUMBERS, "q": np.zeros((2, 2), np.int8)})
+    folder = folder_of(tmp_path, {"a": NUMBERS, "q": np.zeros((2, 2), np.int8), "o.qweight": NUMBERS})
     assert "by config.json it would be (3, any)" in refused(folder, "a", 3, None)
     assert "shape (2, 3)" in refused(folder, "a", 6)
     assert "quantised" in refused(folder, "q", 2, 2)
+    assert "quantised (GPTQ or AWQ)" in refused(folder, "o.weight", 2, 2)
     assert "has no tensor b" in refused(folder, "b")
     weights = Weights(folder_of(tmp_path, {"a": NUMBERS}))
     for row in (-1, 2, 1 << 40):
