@@ -162,7 +162,7 @@ class StagedFile:
             self.path = _beside(self.target)
             descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o600)
             try:
-                _wait_for_lock(descriptor)
+                lock(descriptor)
                 if os.fstat(descriptor).st_nlink:  # not swept before it was locked
                     self.locks.callback(os.close, os.dup(descriptor))
                     return io.BufferedWriter(CheckedStream(descriptor, owned=True))
@@ -190,7 +190,7 @@ class StagedFile:
         if self.was_there:
             descriptor = os.open(self.target, os.O_RDONLY)
             self.locks.callback(os.close, descriptor)
-            _wait_for_lock(descriptor)
+            lock(descriptor)
             self.old = _beside(self.target)
             os.replace(self.target, self.old)
 
@@ -251,12 +251,12 @@ def remove_unlocked(path: str) -> None:
             os.unlink(path)
 
 
-def _wait_for_lock(descriptor: int) -> None:
-    """Lock an unfinished file, for as long as it is open; a sweep may hold it for a moment."""
-    with suppress(ImportError, OSError):  # a system, or a file system, without locks
+def lock(descriptor: int, is_shared: bool = False) -> None:
+    """Lock a file or a folder for as long as it is open, where the system and the file system have locks."""
+    with suppress(ImportError, OSError):
         import fcntl
 
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX)
 
 
 @contextmanager
@@ -266,7 +266,7 @@ def locked_folder(folder: str) -> Iterator[None]:
         with suppress(OSError):  # one that may not be read, or a system that opens none
             descriptor = os.open(folder, os.O_RDONLY)
             opened.callback(os.close, descriptor)
-            _wait_for_lock(descriptor)
+            lock(descriptor)
         yield
 
 

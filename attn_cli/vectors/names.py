@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from attn_cli.errors import AttnError, FileError, InputError, UsageError, WriteError, did_you_mean
-from attn_cli.io.atomic import locked_folder, sync_folder, written
+from attn_cli.io.atomic import lock, locked_folder, remove_unlocked, sync_folder, written
 from attn_cli.io.escape import visible
 from attn_cli.io.files import SUFFIXES, looks_like_file, packing, pieces, reason
 from attn_cli.io.signals import cleaned_up
@@ -147,7 +147,10 @@ def _unpacked(source: SourceFile, packed: str, name: str, report: OnProgress) ->
     target = os.path.join(cache.usable_folder("data"), f"{name}.{os.urandom(4).hex()}{UNPACKED}")
 
     def undo() -> None:
-        _remove_unpacked(name, _stood_for(name))
+        if _stood_for(name) != os.path.realpath(target):
+            cache.forget_index(target)
+            with contextlib.suppress(OSError):
+                os.unlink(target)
 
     with cleaned_up(undo):
         try:
@@ -155,6 +158,7 @@ def _unpacked(source: SourceFile, packed: str, name: str, report: OnProgress) ->
                 for piece in pieces(file, packed, source.name):
                     stream.write(piece)
                     report(file.tell() / max(1, source.size))
+            _hold(target)
             _ = open_file(target, source.name).n_words  # reads all of it
             yield target
         except BaseException:
@@ -163,15 +167,19 @@ def _unpacked(source: SourceFile, packed: str, name: str, report: OnProgress) ->
 
 
 def _remove_unpacked(name: str, but: str = "") -> list[str]:
-    """Remove what was unpacked for a name, all files but one, and return their paths."""
+    """Remove what was unpacked for a name, all files but one and those in use, and return their paths."""
     folder = cache.vectors_folder("data") or ""
     ours = re.compile(rf"{re.escape(name)}\.[0-9a-f]{{8}}{re.escape(UNPACKED)}")
     removed: list[str] = []
     with contextlib.suppress(OSError):
         for path in (os.path.join(folder, file) for file in os.listdir(folder) if ours.fullmatch(file)):
-            if os.path.realpath(path) != but:
+            if os.path.realpath(path) == but:
+                continue
+            if path in _held:
+                os.close(_held.pop(path))
+            remove_unlocked(path)
+            if not os.path.exists(path):
                 cache.forget_index(path)
-                os.unlink(path)
                 removed.append(path)
     return removed
 
@@ -185,7 +193,12 @@ def remove(name: str) -> list[str]:
         else:
             hint = f"{did_you_mean(name, imported())}See attn vectors list."
         raise UsageError(f"There is no imported name {visible(name)!r}.", hint)
-    before = _stood_for(name)
+    with locked_folder(os.path.dirname(path)):
+        return _removed(name, path, _stood_for(name))
+
+
+def _removed(name: str, path: str, before: str) -> list[str]:
+    """Remove the record of a name, which stood for a file, with what belongs to it."""
     # The name goes first: what is left after an error stands for nothing, and the next import takes it away.
     removed: list[str] = []
     for one in (path, cache.index_path(before) if before else None):
@@ -207,7 +220,9 @@ def remove(name: str) -> list[str]:
 
 def path_of(name: str) -> str | None:
     """Return the file that a name stands for: imported, else downloaded; None if there is no such name."""
-    record = read_record(name)
+    record, tried = read_record(name), None
+    while record and record != tried and not _hold(record.path):
+        tried, record = record, read_record(name)  # it is gone, or was replaced meanwhile
     if record is None:
         there = gensim_data.local(name)
         return str(there) if there else None
@@ -215,6 +230,21 @@ def path_of(name: str) -> str | None:
         what = f"{name} stands for {visible(record.path)}, which is gone."
         raise FileError(what, f"Import it anew: attn vectors import FILE --name {name}")
     return record.path
+
+
+_held: dict[str, int] = {}  # descriptors of unpacked files in use, by path
+
+
+def _hold(path: str) -> bool:
+    """Keep an unpacked file from being removed for as long as this process runs; return whether it is there."""
+    if not path.endswith(UNPACKED):
+        return True
+    with contextlib.suppress(OSError):
+        if path not in _held:
+            _held[path] = os.open(path, os.O_RDONLY)
+            lock(_held[path], is_shared=True)
+        return os.fstat(_held[path]).st_nlink > 0
+    return os.path.exists(path)
 
 
 def all_names() -> list[str]:
