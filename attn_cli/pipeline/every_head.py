@@ -18,12 +18,19 @@ from attn_cli.models.model_file import BUNDLED, load_model
 from attn_cli.pipeline.derived import check_one_text, is_one_text
 from attn_cli.pipeline.embed import open_shared
 from attn_cli.pipeline.mask import MASK_HINT, stated_mask
-from attn_cli.pipeline.ready_weights import select_weights
+from attn_cli.pipeline.ready_weights import (
+    SHARE_HIDDEN,
+    SelectedWeights,
+    joins_or_hides,
+    pieces_joined_or_hidden,
+    select_weights,
+    without_tokens,
+)
 from attn_cli.pipeline.record import record as recorded
 from attn_cli.pipeline.sources.checkpoint import read_texts
 from attn_cli.pipeline.sources.text import layers_of_text
-from attn_cli.settings.settings import ALL, Settings
-from attn_cli.settings.validate import settings_for_masked
+from attn_cli.settings.settings import ALL, PIECES, Settings
+from attn_cli.settings.validate import check_shaping, settings_for_masked
 from attn_cli.trace.head import Learned
 from attn_cli.trace.head_roles import (
     BAG,
@@ -89,26 +96,54 @@ class EveryHead(NamedTuple):
 
 
 def measure_heads(
-    found: Iterator[LayerWeights], size: MapSize, layer: int | None = None, with_rollout: bool = False
+    found: Iterator[LayerWeights],
+    size: MapSize,
+    settings: Settings,
+    layer: int | None = None,
+    with_rollout: bool = False,
 ) -> EveryHead:
     """Return what each head of the layers does, or of `layer` alone; the rollout goes over all layers up to it.
 
-    Layers are taken one at a time, and none above `layer` is computed.
+    Layers are taken one at a time, and none above `layer` is computed. Word pieces are joined, and special tokens
+    hidden, as the settings say; the rollout goes through the pieces.
     """
-    kept, notes, rollout, source, count = [], dict[str, None](), None, None, 0
+    check_shaping(settings)
+    kept, notes, rollout, rolled, source, count = [], dict[str, None](), None, None, None, 0
     for one in found:
-        source, count = one.source, count + 1
-        notes.update(dict.fromkeys(one.notes))
+        count += 1
         if with_rollout:
-            check_one_text(one.source.text.is_one, source.name, "--rollout")
-            rollout = rolled_out(rollout, one.weights)
+            check_one_text(one.source.text.is_one, one.source.name, "--rollout")
+            rolled = rollout = rolled_out(rollout, one.weights)
+        if joins_or_hides(settings):
+            rolled = (
+                None if rollout is None else _shaped(one._replace(weights=rollout[None]), settings).weights[0]
+            )
+            one = _shaped(one, settings, layer is None)
+        source = one.source
+        notes.update(dict.fromkeys(one.notes))
         if layer in (None, one.number):
             kept.append(_layer_roles(one, size))
         if one.number == layer:
             break
     if source is None or not kept:
         raise UsageError(f"There is no layer {layer}.", f"Layers are 0 to {count - 1}.", "--layer")
-    return EveryHead(source, tuple(kept), rollout, tuple(notes))
+    return EveryHead(source, tuple(kept), rolled, tuple(notes))
+
+
+def _shaped(one: LayerWeights, settings: Settings, has_others: bool = False) -> LayerWeights:
+    """Return a layer between words, or without special tokens; its notes hold for other layers if it `has_others`."""
+    source = one.source
+    if source.text.queries is None:
+        raise without_tokens(settings, source.name)
+    about = (source.query_tokens, source.key_tokens, one.heads, one.heads[0], one.heads)
+    found = SelectedWeights(*about, one.weights, one.allowed, "", one.number)
+    found = pieces_joined_or_hidden(found, settings)
+    queries, keys = found.query_tokens, found.key_tokens
+    options = (f"--{name.replace('_', '-')}" for name in PIECES if getattr(settings, name))
+    given, text = " ".join((source.given, *options)), Text(queries, keys, source.text.is_one)
+    notes = *one.notes, *(SHARE_HIDDEN.sub("", note) if has_others else note for note in found.notes)
+    source = source._replace(query_tokens=queries, key_tokens=keys, text=text, given=given)
+    return one._replace(source=source, weights=found.weights, allowed=found.allowed, notes=notes)
 
 
 def _layer_roles(one: LayerWeights, size: MapSize) -> LayerRoles:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,9 @@ from attn_cli.trace.head import Head, Projected
 SUM_TOLERANCE = 1e-3  # as near to one as weights of 16 bits come
 COARSE = 2**-7  # bfloat16 keeps 8 bits of a number, and may cut off the rest
 MOST_NAMED = 8
+SHARE_HIDDEN = re.compile(
+    r", with [^ ]+ of a row's weight on average"
+)  # of a note, which holds for one layer
 
 
 class SelectedWeights(NamedTuple):
@@ -103,8 +107,7 @@ def select_weights(
     if not joins_or_hides(settings):
         return found
     if saved.query_tokens is None and saved.key_tokens is None:
-        option = "--join-pieces" if settings.join_pieces else "--hide-special"
-        raise UsageError(f"{option} needs tokens, and {saved.name} has none.", "Give --tokens.", option)
+        raise without_tokens(settings, saved.name)
     return pieces_joined_or_hidden(found, settings)
 
 
@@ -179,6 +182,12 @@ def _sums(found: SelectedWeights, tolerance: float) -> list[str]:
     span = f"{odd.min():.3f}" if np.ptp(odd) < SUM_TOLERANCE / 2 else f"{odd.min():.3f} to {odd.max():.3f}"
     rows = f"{len(odd):,} of {count(sums.size, 'row', 'rows')}"
     return [f"{rows} do not sum to one but to {span}, and are shown as they are."]
+
+
+def without_tokens(settings: Settings, name: str) -> UsageError:
+    """Return the error of a file without tokens, which are to be joined or hidden."""
+    option = "--join-pieces" if settings.join_pieces else "--hide-special"
+    return UsageError(f"{option} needs tokens, and {name} has none.", "Give --tokens.", option)
 
 
 def joins_or_hides(settings: Settings) -> bool:

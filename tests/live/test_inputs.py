@@ -15,6 +15,7 @@ from attn_cli.pipeline.sources.weights import trace_weights
 from attn_cli.settings.settings import Settings
 from tests.alike import FLOAT32
 from tests.live.stage import made, play
+from tests.models.checkpoints.by_hand import small_bert
 from tests.shell import here
 
 RECORD = {
@@ -166,3 +167,27 @@ def test_a_model_on_disk_has_its_layers_and_heads(tmp_path):
         assert "-m" in stage.text()
 
     play(act, made("dabca", settings, ModelSource(settings)))
+
+
+def test_a_key_joins_the_pieces_of_words(tokenizers, tmp_path):
+    settings = Settings(model=small_bert(tmp_path / "bert"), layer=0)
+
+    async def act(stage):
+        pieces = stage.trace.query_tokens
+        await stage.press("p")
+        assert stage.trace.query_tokens == ("[CLS]", "the", "cats", "walking", "[SEP]")
+        await stage.press("c")
+        assert "--join-pieces" in stage.text()
+        await stage.press("escape", "p")
+        assert stage.trace.query_tokens == pieces
+
+    play(act, made("the cats walking", settings, ModelSource(settings)))
+
+
+def test_a_text_without_a_model_has_no_pieces():
+    async def act(stage):
+        await stage.press("p")
+        assert "--join-pieces needs a model whose tokens are word pieces" in stage.text()
+        assert stage.trace.query_tokens == ("the", "cat")
+
+    play(act, made("the cat"))

@@ -76,6 +76,38 @@ def test_a_row_is_asked_for_by_its_word(folder):
     assert_alike([link[2] for link in top["links"]], [max(row) for row in every["weights"]], FLOAT32)
 
 
+def test_every_head_a_page_and_a_figure_have_words(folder, at):
+    """Heads are measured between words; the rollout goes through pieces, as that of one head's screen does."""
+    found = record("heads", TEXT, "-m", folder, "--join-pieces", "--rollout")
+    assert found["query_tokens"] == found["key_tokens"] == list(WORDS)
+    assert sum("Word pieces are joined" in note for note in found["notes"]) == 1
+    for layer in found["layers"]:
+        asked = Settings(model=folder, layer=layer["layer"], head="all", join_pieces=True)
+        for head, own in zip(layer["heads"], trace_self(TEXT, asked).heads, strict=True):
+            assert head["shares"]["itself"] == pytest.approx(np.diag(own.weights).mean(), abs=FLOAT32)
+    rollout = trace_self(TEXT, Settings(model=folder, head="rollout", join_pieces=True))
+    assert_alike(found["rollout"], rollout.weights.tolist(), FLOAT32)
+    shown = here("heads", TEXT, "-m", folder, "--join-pieces", "--hide-special")
+    assert "attn heads TEXT -m DIR --join-pieces --hide-special --layer 0" in " ".join(shown.out.split())
+    assert "Hidden: [CLS], [SEP]. Rows are not renormalised." in shown.out
+    for name in ("page.html", "figure.svg"):
+        figure = ("--figure", "links") if name.endswith("svg") else ()
+        assert here("self", TEXT, "-m", folder, "--join-pieces", *figure, "-o", name).code == 0
+        drawn = (at / name).read_text()
+        assert "walking" in drawn and "##ing" not in drawn
+
+
+def test_heads_of_a_file_are_joined_where_it_has_tokens(folder, at):
+    assert here("self", TEXT, "-m", folder, "--head", "all", "-o", "weights.json").code == 0
+    one = record("heads", "--weights", "weights.json", "--join-pieces", "--layer", "1")
+    own = record("heads", TEXT, "-m", folder, "--join-pieces", "--layer", "1")
+    assert one["query_tokens"] == list(WORDS)
+    assert_alike(one["layers"][0]["heads"], own["layers"][0]["heads"], FLOAT32)
+    np.save(at / "bare.npy", np.full((2, 3, 3), 1 / 3))
+    ran = here("heads", "--weights", "bare.npy", "--join-pieces")
+    assert ran.code == 2 and "--join-pieces needs tokens, and bare.npy has none" in ran.err
+
+
 def test_next_words_stay_and_their_place_is_named_as_the_model_has_it(folder):
     text = "the cats [MASK] home"
     plain = record("self", text, "-m", folder, "--next", "3")["next_words"]

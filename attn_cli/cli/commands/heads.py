@@ -26,8 +26,8 @@ ROLLOUT_HELP = "Attention rollout too: over all layers, or those up to --layer."
 
 
 @takes(
-    "TOKENS model projection score temperature mask mask_true without format output precision color palette shades "
-    "width FIGURE"
+    "TOKENS model projection join_pieces hide_special renormalize score temperature mask mask_true without format "
+    "output precision color palette shades width FIGURE"
 )
 def heads(
     texts: Texts = None,
@@ -81,7 +81,7 @@ def heads(
             found = every_head.checkpoint_layers(kind, text, second, settings, settings.model)
     size = map_size(view.with_width(), layer is not None)
     with Progress("Attending"):
-        measured = every_head.measure_heads(found, size, layer, rollout)
+        measured = every_head.measure_heads(found, size, settings, layer, rollout)
 
     def drawing(view: View) -> tuple[Drawing, Sequence[str]]:
         from attn_cli.render.figures.heads import every_head as drawn  # only for a figure
