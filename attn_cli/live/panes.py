@@ -16,7 +16,7 @@ from attn_cli.live.keys import BEFORE, COMMAND, DIFFERENCE, HELP, KEYS, ROW, STE
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Maps, Matrix, Say
 from attn_cli.render.screen.draw import draw
 from attn_cli.render.screen.matrix_pane import MatrixPart, large_blocks, matrix_part
-from attn_cli.render.shade_scale import weight_range
+from attn_cli.render.shade_scale import shade_range
 from attn_cli.render.views.long_text import long_view
 from attn_cli.render.views.one_row import one_row, row_table
 from attn_cli.render.views.origins import talk
@@ -120,9 +120,7 @@ def _all_heads(trace: Trace, paper: Paper) -> Iterator[Block]:
     n_q, n_k = weights.shape[1:]
     rows, columns = _map_size(len(weights), n_q, n_k, paper)
     values = list(block_means(weights, allowed, rows, columns))
-    known = np.concatenate([one[~np.isnan(one)] for one in values] or [np.zeros(1)])
-    mean = float(known.mean()) if known.size else 0
-    scale = weight_range(float(known.min(initial=1)), float(known.max(initial=0)), mean)
+    scale = shade_range(Matrix((), (), np.array(values), is_weights=True))
     names = [head.name for head in trace.heads]
     empty = [""] * rows, [""] * columns
     yield Maps(names, *empty, values, scale, list(range(rows)), list(range(columns)), bands=[""])

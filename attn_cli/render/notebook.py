@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from html import escape
 
-import numpy as np
-
 from attn_cli.io.escape import count, visible
 from attn_cli.render.blocks import Matrix
 from attn_cli.render.documents import label
@@ -113,11 +111,7 @@ def _matrices(trace: Trace) -> Iterator[str]:
 
 def _matrix(trace: Trace, head: Head, rows: Sequence[int], columns: range, is_one_of_many: bool) -> str:
     """Return a head's weights as a table; a masked one is a dash."""
-    held = [trace.row_in_arrays(i) for i in rows]
-    values, allowed = head.weights[held], trace.mask_of(head)
-    if allowed is not None:
-        values = np.where(allowed[held], values, np.nan)
-    values = values[:, : len(columns)]
+    values = trace.visible_weights(head, rows)[:, : len(columns)]
     shades = shading(values, shade_range(Matrix([], [], values, is_weights=True))).tolist()
     form = weight(2 if is_one_of_many else 3)
     lines = []

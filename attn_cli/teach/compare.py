@@ -221,8 +221,7 @@ def mean_entropy(trace: Trace) -> float | None:
 
 
 def _change(before: Trace, after: Trace, to: int) -> Change:
-    rows = [before.row_in_arrays(i) for i in before.listed]
-    old, new = (_visible_weights(trace, rows) for trace in (before, after))
+    old, new = (trace.visible_weights(trace.shown, before.listed) for trace in (before, after))
     difference = new - old
     size = np.nan_to_num(np.abs(difference))
     order = np.argsort(-size, axis=None, kind="stable")
@@ -241,12 +240,6 @@ def _change(before: Trace, after: Trace, to: int) -> Change:
         int((hidden_after & ~hidden_before).sum()),
         largest,
     )
-
-
-def _visible_weights(trace: Trace, rows: list[int]) -> Array:
-    """Return the weights of some rows, (rows, n_k), NaN where masked."""
-    weights = trace.weights[rows]
-    return weights if trace.mask is None else np.where(trace.mask[rows], weights, np.nan)
 
 
 def _has_other_strongest(old: Array, new: Array) -> bool:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
+import numpy as np
+
 from attn_cli.core.heads import rounding_of
 from attn_cli.core.scores import score_named
 from attn_cli.io.array_types import Array, Bools, Ints
@@ -217,6 +219,14 @@ class Computation(Frozen):
     def mask_of(self, head: Head) -> Bools | None:
         """Return who may attend to whom in a head, (rows, n_k): its own mask, else that of all."""
         return self.mask if head.mask is None else head.mask.rows(self.rows)
+
+    def visible_weights(self, head: Head, rows: Sequence[int] | None = None) -> Array:
+        """Return a head's weights of the listed queries, or of `rows`, (rows, n_k), NaN where masked."""
+        held, mask = (
+            [self.row_in_arrays(i) for i in (self.listed if rows is None else rows)],
+            self.mask_of(head),
+        )
+        return head.weights[held] if mask is None else np.where(mask[held], head.weights[held], np.nan)
 
     def place(self, i: int) -> int:
         """Return where query i stands among the text's own tokens; padding before them does not count."""

@@ -17,7 +17,7 @@ from attn_cli.render.figures.pen import EDGE, GAP, INCH, LEAST_FONT, LINE, SMALL
 from attn_cli.render.figures.sheet import Area, Box, Drawing, Plan, Sheet, fitted, refuse_top
 from attn_cli.render.shade_scale import FULL, legend
 from attn_cli.render.views.heads import KINDS, WORDS
-from attn_cli.render.views.overview import largest_weight, listed_weights
+from attn_cli.render.views.overview import largest_weight
 from attn_cli.render.views.wording import kind_of
 from attn_cli.text.wordpieces import as_text
 
@@ -56,7 +56,7 @@ def heads(trace: Trace, view: View) -> Drawing:
         hint = 'Compute all of them: --head all, or Settings(head="all").'
         raise UsageError(f"One head of {len(trace.head_names)} was computed.", hint, "--head")
     names = [f"head {head.name}" if head.name.isdigit() else head.name for head in trace.heads]
-    values = [listed_weights(trace, head) for head in trace.heads]
+    values = [trace.visible_weights(head) for head in trace.heads]
     largest = max(largest_weight(trace, trace.listed), *(float(np.nan_to_num(one).max()) for one in values))
     scale = FULL if view.shades == "full" else ShadeRange(0.0, largest)
     queries = [trace.query_tokens[i] for i in trace.listed]

@@ -24,14 +24,7 @@ from attn_cli.render.figures.sheet import (
     refuse_long,
     refuse_top,
 )
-from attn_cli.render.shade_scale import (
-    FULL,
-    FULL_DIFFERENCE,
-    legend,
-    shade_range,
-    sharing_scale,
-    weight_range,
-)
+from attn_cli.render.shade_scale import FULL, FULL_DIFFERENCE, legend, shade_range, sharing_scale
 from attn_cli.render.views.comparison import names_of
 from attn_cli.render.views.overview import weight_matrix
 from attn_cli.render.views.wording import kind_of
@@ -71,8 +64,7 @@ def heatmap(trace: Trace, view: View) -> Drawing:
     edges = (found.query_edges, found.key_edges)
     rows, columns = ([f"{edge:,}" for edge in some[:-1]] for some in edges)
     query, key = (f"in blocks of up to {int(np.diff(some).max()):,}" for some in edges)
-    known = found.means[~np.isnan(found.means)]
-    scale = weight_range(float(known.min()), float(known.max()), float(known.mean()))
+    scale = shade_range(Matrix((), (), found.means, is_weights=True))
     means = Matrix(rows, columns, found.means, shaded=True, scale=scale)
     return _Heat([means], measure="mean weight", axes=(f"query, {query}", f"key, {key}")).drawing(title)
 

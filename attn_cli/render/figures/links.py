@@ -22,7 +22,6 @@ from attn_cli.render.figures.sheet import (
 )
 from attn_cli.render.numbers import share
 from attn_cli.render.palette import SHADES, strong
-from attn_cli.render.views.overview import listed_weights
 from attn_cli.render.views.wording import kind_of
 from attn_cli.settings.output import View
 from attn_cli.trace.trace import Trace
@@ -50,7 +49,7 @@ class _Linked(NamedTuple):
 def links(trace: Trace, view: View) -> Drawing:
     """Return the links of the listed queries, with --top the strongest of each."""
     refuse_long("links", len(trace.query_tokens), len(trace.key_tokens))
-    weights = listed_weights(trace, trace.shown)
+    weights = trace.visible_weights(trace.shown)
     has_masked = bool(np.isnan(weights).any())
     if (top := trace.settings.top) is not None and top < weights.shape[1]:
         least = -np.sort(-np.nan_to_num(weights), axis=1)[:, top - 1 : top]

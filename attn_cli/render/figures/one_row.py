@@ -56,16 +56,14 @@ HEAD = LINE * SMALL / INCH
 def bars(trace: Trace, view: View) -> Drawing:
     """Return the weights of one row: the first that was asked for, else the one that explain chooses."""
     i = trace.focus[0]
-    weights = trace.shown.weights[trace.row_in_arrays(i)]
-    mask = trace.mask_of(trace.shown)
-    allowed = np.ones(len(weights), bool) if mask is None else mask[trace.row_in_arrays(i)]
+    weights = trace.visible_weights(trace.shown, [i])[0]
     kept = list(range(len(weights)))
     few = ""
     if (top := trace.settings.top) is not None:
         kept = [j for j in trace.shown.links.keys[i, :top].tolist() if j >= 0]
         few = f", the {len(kept)} strongest of {len(weights):,} keys"
     refuse_long("bars", len(kept))
-    items = [(trace.key_tokens[j], float(weights[j]) if allowed[j] else None) for j in kept]
+    items = [(trace.key_tokens[j], None if np.isnan(weights[j]) else float(weights[j])) for j in kept]
     largest = 1.0 if view.shades == "full" else max([weight or 0.0 for _, weight in items], default=0.0)
     title = f"What {quoted_at(trace.query_tokens, i)} looks at{head_title(trace, trace.shown)}{few}"
     shown = Bars(title, items, largest)

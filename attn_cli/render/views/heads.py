@@ -12,7 +12,7 @@ from attn_cli.io.escape import count, fixed, shell_quote, visible
 from attn_cli.pipeline.every_head import learned_heads, named_heads
 from attn_cli.render.blocks import Block, Columns, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.numbers import share
-from attn_cli.render.shade_scale import weight_range
+from attn_cli.render.shade_scale import shade_range
 from attn_cli.render.views.finding import SCREENS, next_commands
 from attn_cli.render.views.wording import joined
 from attn_cli.text.wordpieces import as_text
@@ -157,9 +157,7 @@ def _maps(found: EveryHead, view: View) -> Iterator[Block]:
     """Yield a small map of each head, named by what it does, in words or where there is no room by a letter."""
     layers, is_page, source = found.layers, view.format == "html", found.source
     values = [one for layer in layers for one in layer.maps]
-    known = np.concatenate([one[~np.isnan(one)] for one in values])
-    mean = float(known.mean()) if known.size else 0
-    scale = weight_range(float(known.min(initial=1)), float(known.max(initial=0)), mean)
+    scale = shade_range(Matrix((), (), np.array(values), is_weights=True))
     rows, columns = values[0].shape
     n_q, n_k = len(source.query_tokens), len(source.key_tokens)
     room = max(columns, LONGEST_NAME) if len(layers) == 1 else max(columns, _room(view, len(layers[0].heads)))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-
-import numpy as np
+from collections.abc import Iterator, Sequence
 
 from attn_cli.io.array_types import Array
 from attn_cli.io.escape import count
@@ -82,7 +80,7 @@ def _heading(head: Head, drawn: Sequence[Head]) -> Iterator[Heading]:
 def _maps(trace: Trace, drawn: Sequence[Head]) -> Iterator[Block]:
     if trace.has_layers:
         yield Say("Each map is named by its layer and its head: 0.1 is head 1 of layer 0, nearest the words.")
-    values, scale = [listed_weights(trace, head) for head in drawn], largest_weight(trace, trace.listed)
+    values, scale = [trace.visible_weights(head) for head in drawn], largest_weight(trace, trace.listed)
     names, queries = [head.label for head in drawn], [trace.query_tokens[i] for i in trace.listed]
     shades = ShadeRange(0.0, scale)
     yield Maps(names, queries, trace.key_tokens, values, shades, trace.listed, is_weights=True)
@@ -123,20 +121,13 @@ def _weights(trace: Trace, head: Head, view: View) -> Iterator[Block]:
 def weight_matrix(trace: Trace, head: Head) -> Matrix:
     """Return a head's weights over the listed rows, with the rows' sums."""
     sums = [f"{total:.3f}" for total in head.sums[[trace.row_in_arrays(i) for i in trace.listed]]]
-    return labelled_matrix(trace, listed_weights(trace, head))._replace(sums=sums)
+    return labelled_matrix(trace, trace.visible_weights(head))._replace(sums=sums)
 
 
 def labelled_matrix(trace: Trace, values: Array) -> Matrix:
     """Return a matrix of the listed rows, labelled with the trace's tokens."""
     matrix = Matrix([trace.query_tokens[i] for i in trace.listed], trace.key_tokens, values, "query\\key")
     return matrix._replace(is_weights=True, shaded=True, row_numbers=trace.listed)
-
-
-def listed_weights(trace: Trace, head: Head) -> Array:
-    """Return a head's weights over the listed rows, NaN where masked."""
-    rows = [trace.row_in_arrays(i) for i in trace.listed]
-    values, mask = head.weights[rows], trace.mask_of(head)
-    return values if mask is None else np.where(mask[rows], values, np.nan)
 
 
 def remarks(trace: Trace, diagnosed: list[tuple[int, Diagnosis]], least: int = 1) -> Iterator[str]:
@@ -189,10 +180,10 @@ def bars(trace: Trace, view: View) -> Iterator[Block]:
 def row_bars(trace: Trace, head: Head, i: int, largest: float) -> Bars:
     """Return the bars of query i: one for each key, or for the strongest where they are many."""
     name = f"{short(trace.query_tokens[i])} attending to"
-    items: list[tuple[str, float | None]]
     if trace.whole and len(trace.key_tokens) <= MOST_ROWS * 3:
-        items = list(zip(trace.key_tokens, *_masked_rows(trace, head, [i]), strict=True))
-        return Bars(f"{name}:", items, largest)
+        weights = trace.visible_weights(head, [i])[0].tolist()
+        unmasked = (None if math.isnan(weight) else weight for weight in weights)
+        return Bars(f"{name}:", [*zip(trace.key_tokens, unmasked, strict=True)], largest)
     k = trace.settings.top or 5
     items = [(trace.key_tokens[j], weight) for j, weight in links_of(head, i, k)]
     return Bars(f"{name}, the {k} strongest of {len(trace.key_tokens):,}:", items, largest)
@@ -201,16 +192,6 @@ def row_bars(trace: Trace, head: Head, i: int, largest: float) -> Bars:
 def largest_weight(trace: Trace, rows: Sequence[int]) -> float:
     """Return the largest weight in these rows of the drawn heads."""
     return max(float(head.links.weights[list(rows)].max()) for head in drawn_heads(trace))
-
-
-def _masked_rows(trace: Trace, head: Head, rows: Iterable[int]) -> Iterator[list[float | None]]:
-    """Yield the weights of some queries, None where masked."""
-    mask = trace.mask_of(head)
-    for at in map(trace.row_in_arrays, rows):
-        weights = head.weights[at].tolist()
-        if mask is not None:
-            weights = [w if may else None for w, may in zip(weights, mask[at].tolist(), strict=True)]
-        yield weights
 
 
 def weight_rows(trace: Trace, tidy: bool = False) -> Iterator[list[object]]:
@@ -229,9 +210,10 @@ def weight_rows(trace: Trace, tidy: bool = False) -> Iterator[list[object]]:
         for i, j, weight in () if trace.whole else trace.links(head):
             yield [*of_head, trace.query_tokens[i], keys[j], weight, *((i, j) if trace.condensed else ())]
         rows = trace.listed if trace.whole else ()
-        for i, weights in zip(rows, _masked_rows(trace, head, rows), strict=True):
+        for i, weights in zip(rows, trace.visible_weights(head, rows), strict=True):
             row = [*of_head, trace.query_tokens[i]]
             if is_tidy:
-                yield from ([*row, key, w] for key, w in zip(keys, weights, strict=True) if w is not None)
+                links = zip(keys, weights.tolist(), strict=True)
+                yield from ([*row, key, w] for key, w in links if not math.isnan(w))
             else:
-                yield row + ["" if w is None else w for w in weights]
+                yield row + ["" if math.isnan(w) else w for w in weights.tolist()]
