@@ -64,9 +64,9 @@ def mask_of(real_keys: Bools | None, n_q: int, n_k: int, causal: bool, window: i
     """Return who may attend to whom, (b, 1, n_q, n_k); None for everybody to everybody.
 
     `real_keys` (b, n_k) is False for padding. A window of w leaves a query the keys fewer than w places behind, or,
-    where the mask is not causal, at most w places away on either side.
+    where the mask is not causal, at most w places away on either side. Fewer queries than keys are the last ones.
     """
-    behind = np.arange(n_q)[:, None] - np.arange(n_k)
+    behind = np.arange(n_k - n_q, n_k)[:, None] - np.arange(n_k)
     allowed = behind >= 0 if causal else np.ones((n_q, n_k), bool)
     if window is not None:
         allowed = allowed & (behind < window if causal else np.abs(behind) <= window)
@@ -280,8 +280,11 @@ def log_buckets(away: Ints, buckets: int, farthest: int) -> Ints:
 
 
 def relative_position_buckets(n_q: int, n_k: int, buckets: int, farthest: int, both_ways: bool) -> Ints:
-    """Return the bucket of each distance, (n_q, n_k): near ones singly, far ones in wider buckets (T5)."""
-    ahead = np.arange(n_k) - np.arange(n_q)[:, None]
+    """Return the bucket of each distance, (n_q, n_k): near ones singly, far ones in wider buckets (T5).
+
+    Fewer queries than keys are the last ones.
+    """
+    ahead = np.arange(n_k) - np.arange(n_k - n_q, n_k)[:, None]
     first = np.zeros_like(ahead)
     if both_ways:
         buckets //= 2

@@ -123,22 +123,47 @@ class Reader(NamedTuple):
         return NORMS[self.stack.norm](x, gain, shift, self.stack.eps)
 
 
+class Kept:
+    """The keys and values of one stack's tokens so far: a further token is then computed alone."""
+
+    def __init__(self) -> None:
+        self.count = 0  # of the tokens so far
+        self.of_context: dict[int, tuple[Array, Array]] = {}  # of each layer's cross-attention
+        self._rooms: dict[int, list[Array]] = {}  # of each layer, (b, kv heads, room, d_k)
+
+    def joined(self, layer: int, *new: Array) -> list[Array]:
+        """Return a layer's keys and values so far, (b, kv heads, n_k, d_k), with new ones at the end."""
+        end, rooms = self.count + new[0].shape[2], self._rooms.get(layer)
+        if rooms is None or rooms[0].shape[2] < end:
+            old, rooms = rooms or (), [np.empty((*M.shape[:2], 2 * end, M.shape[3]), M.dtype) for M in new]
+            for wider, M in zip(rooms, old, strict=False):
+                wider[:, :, : self.count] = M[:, :, : self.count]
+            self._rooms[layer] = rooms
+        for room, M in zip(rooms, new, strict=True):
+            room[:, :, self.count : end] = M
+        return [room[:, :, :end] for room in rooms]
+
+
 class Layers:
-    """A stack's layers over one batch; `x` is what the layers so far have made, (b, n, d)."""
+    """A stack's layers over one batch; `x` is what the layers so far have made, (b, n, d).
+
+    With `kept`, the batch goes on where the tokens in it ended.
+    """
 
     def __init__(
         self, side: str, stack: Stack, weights: Weights, given: Texts, context: Array | None,
-        real_context: Bools | None,
+        real_context: Bools | None, kept: Kept | None = None,
     ) -> None:  # fmt: skip
-        self.side, self.stack, self.given = side, stack, given
+        self.side, self.stack, self.given, self.kept = side, stack, given, kept
         self.reader = Reader(weights, stack)
         self.context, self.real_context = context, real_context
         b, n = given.ids.shape
-        counted = np.broadcast_to(np.arange(n), (b, n))
+        self.before = 0 if kept is None else kept.count
+        counted = np.broadcast_to(np.arange(self.before, self.before + n), (b, n))
         if stack.skips_padding_positions and given.real is not None:
             counted = np.where(given.real, np.cumsum(given.real, axis=1), 0) - 1
         self.places = counted
-        n_k = max(n, 0 if context is None else context.shape[1])
+        n_k = max(self.before + n, 0 if context is None else context.shape[1])
         if b * stack.heads * n * n_k > MOST_SCORES:
             most = math.isqrt(MOST_SCORES // (b * stack.heads))
             raise InputError(
@@ -182,6 +207,8 @@ class Layers:
             self.x = self._added(layer, x, wide, "norm_2", "after_2")
         if self.stack.last_norm:
             self.x = self.reader.norm(self.stack.last_norm, self.x)
+        if self.kept is not None:
+            self.kept.count += self.x.shape[1]
 
     def _embedded(self) -> Array:
         """Return the input of the first layer."""
@@ -219,12 +246,14 @@ class Layers:
             )
 
     def _relative(self) -> Array | None:
-        """Return what is added to the scores for the distance, (1, h, n, n)."""
+        """Return what is added to the scores for the distance, (1, h, n_q, n_k)."""
         relative, stack, n = self.stack.relative, self.stack, self.x.shape[1]
         if relative is None:
             return None
         table = self.reader.weights.read(relative.table, relative.buckets, stack.heads)
-        found = blocks.relative_position_buckets(n, n, relative.buckets, relative.farthest, not stack.causal)
+        found = blocks.relative_position_buckets(
+            n, self.before + n, relative.buckets, relative.farthest, not stack.causal
+        )
         return np.ascontiguousarray(table[found].transpose(2, 0, 1)[None])
 
     def _disentangled(self, layer: Layer, distances: Disentangled, q: Array, k: Array) -> Array | None:
@@ -258,19 +287,29 @@ class Layers:
         projected = self._before(layer, norm, x)
         is_cross = kind == "cross" and self.context is not None
         context = self.context if is_cross and self.context is not None else projected
-        q, k, v = self._projections(layer, prefix, projected, context)
+        held = None if self.kept is None or not is_cross else self.kept.of_context.get(n)
+        if held is None:
+            q, k, v = self._projections(layer, prefix, projected, context)
+        else:
+            made = self._linear(layer, "cross_q", projected, self.stack.heads * self.stack.d_k)
+            q, (k, v) = self.reader.by_head(made, "q", fused=False).transpose(0, 2, 1, 3), held
         before_rotation = None
         if layer.rotary and not is_cross:
             before_rotation = BeforeRotation(q, self._shared(k), layer.rotary, self.places)
             q, k = layer.rotary.rotate(q, self.places), layer.rotary.rotate(k, self.places)
         if self.stack.disentangled is not None:
             position = self._disentangled(layer, self.stack.disentangled, q, k)
+        where = f"{visible(self.reader.weights.folder)}, {self.side} layer {n}"
+        check_finite(where, q, k, v)
+        if self.kept is not None and is_cross:
+            self.kept.of_context[n] = k, v
+        elif self.kept is not None:
+            k, v = self.kept.joined(n, k, v)
+            before_rotation = None  # of those before, it is not kept
         k, v = self._shared(k), self._shared(v)
         real = self.real_context if is_cross else self.given.real
         causal, window = (False, None) if is_cross else (self.stack.causal, layer.window)
         mask = blocks.mask_of(real, q.shape[2], k.shape[2], causal, window)
-        where = f"{visible(self.reader.weights.folder)}, {self.side} layer {n}"
-        check_finite(where, q, k, v)
         ready = Ready(q, k, v, layer.scale, position, self.stack.softcap, mask)
         return LayerSteps(self.side, n, kind, x, projected, context, ready, before_rotation, where)
 

@@ -17,7 +17,7 @@ from attn_cli.models.checkpoints.describe import Layer, Model, Stack
 from attn_cli.models.checkpoints.families import describe
 from attn_cli.models.checkpoints.gguf import is_gguf, open_gguf
 from attn_cli.models.checkpoints.gguf_models import describe_gguf
-from attn_cli.models.checkpoints.layers import Layers, LayerSteps, Reader, Texts, check_finite
+from attn_cli.models.checkpoints.layers import Kept, Layers, LayerSteps, Reader, Texts, check_finite
 from attn_cli.models.checkpoints.weights import GgufWeights, Weights, product
 
 
@@ -61,8 +61,8 @@ class Checkpoint:
     def __exit__(self, *raised: object) -> None:
         self.weights.close()
 
-    def run(self, source: Texts, target: Texts | None = None) -> Run:
-        """Return a run over these texts.
+    def run(self, source: Texts, target: Texts | None = None, keeps: bool = False) -> Run:
+        """Return a run over these texts; one that `keeps` keys and values can read on.
 
         A model with an encoder and a decoder takes a `target` for the decoder; without one, the encoder alone runs.
         """
@@ -70,14 +70,16 @@ class Checkpoint:
             raise UsageError(f"{visible(self.weights.folder)} ({self.model.family}) takes one text.")
         if target is not None and len(target.ids) != len(source.ids):
             raise UsageError(f"There are {len(source.ids)} texts for {len(target.ids)} targets.")
-        return Run(self.model, self.weights, source, target)
+        return Run(self.model, self.weights, source, target, Kept() if keeps else None)
 
 
 class Run:
     """One run of a checkpoint: `steps` yields each attention as it is computed, `logits` is what comes of all."""
 
-    def __init__(self, model: Model, weights: Weights, source: Texts, target: Texts | None) -> None:
-        self.model = model
+    def __init__(
+        self, model: Model, weights: Weights, source: Texts, target: Texts | None, kept: Kept | None = None
+    ) -> None:
+        self.model, self._kept = model, kept
         self._weights, self._name = weights, visible(weights.folder)
         first, *rest = model.stacks
         self._given = {first: source} | ({} if target is None else dict.fromkeys(rest, target))
@@ -104,6 +106,21 @@ class Run:
         made = Run(self.model, self._weights, first, rest[0] if rest else None)
         made._steps = (one for one in (found,))
         return made
+
+    def read_on(self, all_ids: Sequence[int]) -> None:
+        """Let the last side of a run that keeps keys and values read all these tokens of one text, which it began.
+
+        `steps` then yields the attention of the new ones. Where a longer text rotates otherwise (LongRoPE), all are.
+        """
+        assert self._kept is not None
+        side, stack = list(self.model.stacks.items())[-1]
+        rotated = {
+            layer.rotary.length for layer in stack.layers if layer.rotary and layer.rotary.long_divisors
+        }
+        if any(self._kept.count <= length < len(all_ids) for length in rotated):
+            self._kept = Kept()
+        self._given = {side: Texts(np.array([all_ids[self._kept.count :]]))}
+        self._steps = self._all_steps()
 
     def steps(self) -> Iterator[LayerSteps]:
         """Yield each layer's attention in order, lazily: each is computed when the caller asks for it."""
@@ -187,7 +204,8 @@ class Run:
         first = next(iter(self._given.values()))
         for side, given in self._given.items():
             stack, context = self.model.stacks[side], self._made.get("encoder")
-            layers = Layers(side, stack, self._weights, given, context, first.real)
+            kept = self._kept if side == list(self.model.stacks)[-1] else None
+            layers = Layers(side, stack, self._weights, given, context, first.real, kept)
             yield from layers.steps()
             self._made[side] = layers.x
 
