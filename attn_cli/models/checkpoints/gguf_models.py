@@ -19,7 +19,7 @@ from attn_cli.models.checkpoints.config import Config
 from attn_cli.models.checkpoints.describe import COUNT, EPS, HEADS, WIDTH, Logits, Model, Plan, Stack
 from attn_cli.models.checkpoints.families import FAMILIES
 from attn_cli.models.checkpoints.gguf import Gguf, Packed
-from attn_cli.models.checkpoints.positions import Rotaries, Windows
+from attn_cli.models.checkpoints.positions import FULL, LOCAL, Rotaries, Windows
 from attn_cli.models.checkpoints.weights import Stored
 
 ROLES = {
@@ -36,17 +36,20 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "rope.freq_base_swa": ("rope_local_base_freq",), "context_length": ("max_position_embeddings",),
     "attention.sliding_window": ("sliding_window",), "attn_logit_softcapping": ("attn_logit_softcapping",),
     "final_logit_softcapping": ("final_logit_softcapping",), "attention.causal": ("is_causal",),
+    "attention.sliding_window_pattern": ("sliding_window_pattern",), "layer_types": ("layer_types",),
 }  # fmt: skip
 DIVISORS = "rope_freqs.weight"
 BY_LENGTH = {
     "short_factor": "rope_factors_short.weight",
     "long_factor": "rope_factors_long.weight",
 }  # of LongRoPE
+YARN = {"attention_factor": "yarn_attn_factor", "beta_fast": "yarn_beta_fast", "beta_slow": "yarn_beta_slow"}
 # What the tensors say as well, or what is read below
 KNOWN = {
     "feed_forward_length", "vocab_size", "attention.value_length", "rope.dimension_count", "rope.scaling.type",
     "rope.scaling.factor", "rope.scaling.original_context_length", "rope.scaling.finetuned", "pooling_type",
     "tensor_data_layout", "attention.key_length_swa", "attention.value_length_swa", "context_length",
+    *(f"rope.scaling.{name}" for name in YARN.values()),
 }  # fmt: skip
 
 
@@ -71,6 +74,8 @@ ARCHITECTURES = {
     "gpt2": Architecture("gpt2", plans.GPT2),
     "bert": Architecture("bert", plans.BERT),
 }
+WINDOW = "attention.sliding_window"
+OLMO3 = Architecture("olmo3", llama_plans.OLMO3)  # llama.cpp's olmo2 with windows
 
 
 def describe_gguf(gguf: Gguf) -> tuple[Model, dict[str, Ints]]:
@@ -84,7 +89,7 @@ def describe_gguf(gguf: Gguf) -> tuple[Model, dict[str, Ints]]:
             f"{gguf.where}: attn does not know the architecture {visible(str(name))[:60]!r}.",
             f"{did_you_mean(str(name), ARCHITECTURES)}It knows {', '.join(ARCHITECTURES)}.",
         )
-    own = ARCHITECTURES[name]
+    own = OLMO3 if f"olmo2.{WINDOW}" in gguf.metadata else ARCHITECTURES[name]
     values, notes = _values(gguf, name, own)
     config = Config(f"{gguf.where}, {name}", values, FAMILIES[own.family].keys)
     model = _renamed(own.plan, gguf).model(config)
@@ -122,6 +127,8 @@ def _values(gguf: Gguf, name: str, own: Architecture) -> tuple[dict[str, object]
         if key in given and called is not None:
             values[called] = given[key]
             known.add(key)
+    if not given.get(WINDOW, name == "gemma2"):  # 0 is none, and only Gemma 2 has one that is not said
+        values["sliding_window"] = None
     if "head_dim" in reads and "head_dim" not in values:
         values["head_dim"] = _width(given)
     if "attention_bias" in reads:
@@ -157,6 +164,9 @@ def _scaling(gguf: Gguf, given: Mapping[str, Any]) -> dict[str, object]:
         scaling |= {key: _tensor(gguf, name) for key, name in BY_LENGTH.items()}
     elif scaling["rope_type"] == "none":
         return {}
+    scaling |= {
+        key: given[f"rope.scaling.{name}"] for key, name in YARN.items() if f"rope.scaling.{name}" in given
+    }
     scaling |= {"original_max_position_embeddings": first}
     found: dict[str, object] = {
         "rope_scaling": {key: value for key, value in scaling.items() if value is not None}
@@ -178,14 +188,17 @@ def _given(gguf: Gguf, name: str) -> Iterator[tuple[str, Any]]:
     for key, value in gguf.metadata.items():
         if not key.startswith(f"{name}."):
             continue
+        of_all = key.removeprefix(f"{name}.")
         if isinstance(value, Packed):
-            found = {*value.values()}
-            if len(found) != 1:
+            each = value.values()
+            if of_all == f"{WINDOW}_pattern":
+                of_all, each = "layer_types", [[LOCAL if has_window else FULL for has_window in each]]
+            elif len({*each}) != 1:
                 raise InputError(
                     f"{gguf.where}: {visible(key)} differs by layer, which attn does not compute."
                 )
-            (value,) = found
-        yield key.removeprefix(f"{name}."), value
+            value = each[0]
+        yield of_all, value
 
 
 def _width(given: Mapping[str, Any]) -> Any:

@@ -89,7 +89,7 @@ WHOLE = {
     "embeddings.position_embeddings": "position_embd", "embeddings.token_type_embeddings": "token_types",
     "embeddings.LayerNorm": "token_embd_norm",
 }  # fmt: skip
-KINDS = {"gemma3_text": "gemma3", "mistral": "llama"}
+KINDS = {"gemma3_text": "gemma3", "mistral": "llama", "olmo3": "olmo2"}
 KEYS = {
     "block_count": ("num_hidden_layers", "n_layer"), "embedding_length": ("hidden_size", "n_embd"),
     "attention.head_count": ("num_attention_heads", "n_head"), "attention.head_count_kv": ("num_key_value_heads",),
@@ -138,7 +138,13 @@ def converted(folder, path, quantize=stored, **more):
     metadata |= {f"{kind}.rope.freq_base": theta} if theta else {}
     if kind.startswith("gemma") and config.get("sliding_window"):
         metadata[f"{kind}.attention.sliding_window"] = config["sliding_window"]
+    if config["model_type"] == "olmo3":
+        metadata["olmo2.attention.sliding_window"] = config["sliding_window"]
+        metadata["olmo2.attention.sliding_window_pattern"] = [
+            "sliding" in one for one in config["layer_types"]
+        ]
     if kind == "phi3":
+        metadata["phi3.attention.sliding_window"] = config.get("sliding_window") or 0
         metadata["phi3.rope.dimension_count"] = int(
             d_k * config.get("partial_rotary_factor", rope.get("partial_rotary_factor", 1))
         )
@@ -213,10 +219,10 @@ WORD_PIECES = {
 
 
 def small(kind, seed=0, quantize=eight_bits, layers=2, d=64, heads=4, pairs=2, wide=96, words=40, **more):
-    """Return a random model of an architecture as `gguf` takes it: its metadata, with `more`, and its tensors.
+    """Return a random model of an architecture as `gguf` takes it: its metadata, and its tensors.
 
-    `pairs` is how many keys and values its heads share, in architectures where heads share them; `wide` is what its
-    networks have between.
+    `more` is further metadata; None takes a key out. `pairs` is how many keys and values its heads share, in
+    architectures where heads share them; `wide` is what its networks have between.
     """
     draw, d_k = np.random.default_rng(seed), d // heads
     is_old = kind in ("gpt2", "bert")
@@ -271,8 +277,9 @@ def small(kind, seed=0, quantize=eight_bits, layers=2, d=64, heads=4, pairs=2, w
     tensors = {}
     for name, shape in made.items():
         array = draw.standard_normal(shape).astype(np.float32) / np.float32(np.sqrt(shape[-1]))
-        array = 1 + array if "norm.weight" in name else 4 * array if "token_embd" in name else array
+        array = 1 + array if "norm.weight" in name else array
         is_table = len(shape) == 2 and name not in ("position_embd.weight", "token_types.weight")
         tensors[name] = quantize(array) if is_table else stored(array)
     named = {f"{kind}.{key}": one for key, one in keys.items()}
-    return {"general.architecture": kind} | named | more, tensors
+    whole = {"general.architecture": kind} | named | more
+    return {key: one for key, one in whole.items() if one is not None}, tensors

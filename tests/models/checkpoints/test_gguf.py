@@ -230,6 +230,25 @@ def test_folders_of_mlx_have_the_numbers_that_their_scales_and_offsets_say(bits,
             numbers(mlx[1])
 
 
+def test_windows_are_those_that_the_file_says(tmp_path):
+    """No window is said by 0 (Phi 4), or by nothing (Gemma 3); which layers have one, by a list or a number."""
+
+    def of(kind, **more):
+        metadata, tensors = small(kind, **{f"{kind}.{key}": one for key, one in more.items()})
+        (tmp_path / "x.gguf").write_bytes(gguf(metadata, tensors))
+        return numbers(tmp_path / "x.gguf")
+
+    window, pattern = "attention.sliding_window", "attention.sliding_window_pattern"
+    alike(of("phi3", **{window: 0}), of("phi3", **{window: 64}))
+    base = {"rope.freq_base": 100.0}  # of layers that see all: those with a window have another
+    none, first = of("gemma3", **base, **{window: None}), of("gemma3", **base, **{pattern: [True, False]})
+    alike(none, of("gemma3", **base, **{pattern: [False, False]}))
+    alike(first, of("gemma3", **base, **{pattern: 2}))
+    assert np.abs(first[0][0] - none[0][0]).max() > 0.01
+    with pytest.raises(InputError, match="layer_types"):
+        of("gemma3", **{pattern: [True]})
+
+
 def test_what_would_make_other_numbers_is_refused_or_told(folder, tmp_path):
     path = converted(
         folder, tmp_path / "x.gguf", **{"llama.attention.sliding_window": 4, "llama.some.scale": 2.0}
@@ -325,6 +344,7 @@ KNOWN = [
     "gemma3",
     "phi3",
     "olmo2",
+    "olmo3",
     "gpt2",
     "bert",
     "llama, biases",
