@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from attn_cli.io.array_types import NDArray
 from attn_cli.learn.relations import RELATIONS, Links, importance, without_subtype
 from attn_cli.learn.treebank import Sentence
 from attn_cli.vectors.lookup import look_up
+from attn_cli.vectors.open_vectors import Vectors
 from attn_cli.vectors.spelling import features
 from attn_cli.vectors.table import as_text
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import NDArray
-    from attn_cli.vectors.open_vectors import Vectors
 
 UNKNOWN = -1
 SHAPES = ("*", "x", "Xx", "X", "9", "x9", ".", "-", "/", "@")

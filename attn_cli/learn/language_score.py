@@ -6,19 +6,17 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from attn_cli.io.array_types import Array
 from attn_cli.io.progress import Stage, StageReport
 from attn_cli.learn.treebank import Sentence
 from attn_cli.models.encoder import EncoderStack, causal, matrix_of, weights_of, word_number
 from attn_cli.vectors.lookup import embed
+from attn_cli.vectors.open_vectors import Vectors
 from attn_cli.vectors.table import as_text
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
-    from attn_cli.vectors.open_vectors import Vectors
 
 ROWS = 1000  # words that are scored at once
 

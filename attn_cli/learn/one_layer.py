@@ -10,18 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from attn_cli.io.array_types import NDArray
 from attn_cli.learn.batches import UNKNOWN, Batch, Vocabulary
 from attn_cli.learn.relations import RELATIONS, balances, blends
+from attn_cli.settings.training import ModelTraining
 
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import NDArray
-    from attn_cli.settings.training import ModelTraining
-
-    Floats = NDArray[np.floating]
+Floats = NDArray[np.floating]
 
 MASKED = -1e9
 KEEP, KEEP_SQUARE = 0.9, 0.98  # of Adam's means, at each step

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from typing import NamedTuple, TypedDict
 
+from attn_cli.io.array_types import Array
 from attn_cli.io.progress import Stage, StageReport
 from attn_cli.learn.relations import RELATIONS
 from attn_cli.learn.treebank import Sentence
 from attn_cli.models.encoder import EncoderStack, lead_of, weights_of
 from attn_cli.text.pronouns import PRONOUNS
 from attn_cli.vectors.lookup import embed
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
-    from attn_cli.vectors.open_vectors import Vectors
-
+from attn_cli.vectors.open_vectors import Vectors
 
 MOSTLY, ENOUGH = 0.8, 5  # the share of right links, and the cases that it takes to tell
 

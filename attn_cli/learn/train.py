@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.errors import CreateError, InputError, UsageError, WriteError
+from attn_cli.io.array_types import Arrays, NDArray
 from attn_cli.io.atomic import written
 from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable, regular
@@ -26,12 +27,9 @@ from attn_cli.models.model_file import read_model, write_model
 from attn_cli.settings.declare import check
 from attn_cli.settings.training import ModelTraining
 from attn_cli.vectors.lookup import open_table
+from attn_cli.vectors.open_vectors import Vectors
 
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Arrays, NDArray
-    from attn_cli.vectors.open_vectors import Vectors
-
-    ToBatch = Callable[[Sequence[EncodedSentence], Sequence[NDArray[np.bool_]]], Batch]
+ToBatch = Callable[[Sequence[EncodedSentence], Sequence[NDArray[np.bool_]]], Batch]
 
 LONGEST, LONGEST_PASSAGE = 100, 160  # words in a sentence, and in a passage
 SCORING_SIZE = 4000  # words in a batch that is not learned from

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from textual import events
 from textual.app import App, ComposeResult
@@ -16,17 +16,15 @@ from textual.widgets import Input
 
 from attn_cli.errors import AttnError
 from attn_cli.io.escape import visible
+from attn_cli.io.terminal import Terminal
 from attn_cli.live.command_line import command_line, osc52
 from attn_cli.live.keys import COMMAND, KEYS
 from attn_cli.live.panes import Paper
 from attn_cli.live.recording import Event, Recorder, Replay
 from attn_cli.live.scene import Hit, Scene, compose
+from attn_cli.live.session import Session
 from attn_cli.live.sources import computed
 from attn_cli.live.text_line import TextLine, prompt_for
-
-if TYPE_CHECKING:
-    from attn_cli.io.terminal import Terminal
-    from attn_cli.live.session import Session
 
 INTERRUPTED = 130
 MENDED = (AttnError, MemoryError, RecursionError)  # errors that a user can mend; all others are bugs

@@ -11,7 +11,7 @@ import termios
 import threading
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from textual.drivers.linux_driver import LinuxDriver
 
@@ -20,10 +20,8 @@ from attn_cli.io.signals import cleaned_up
 from attn_cli.io.terminal import Terminal, terminal_of
 from attn_cli.live.app import INTERRUPTED, LiveApp
 from attn_cli.live.recording import Recorder, Replay
-
-if TYPE_CHECKING:
-    from attn_cli.live.session import Session
-    from attn_cli.settings.output import View
+from attn_cli.live.session import Session
+from attn_cli.settings.output import View
 
 PATIENCE = 0.5  # seconds that a signal waits for a write to end, and between two looks at the terminal
 # Mouse, paste, focus and keyboard reports off, line wrap on, the first screen, the cursor.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
@@ -14,11 +14,9 @@ from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.io.terminal import Terminal
 from attn_cli.live.keys import MATRICES
-
-if TYPE_CHECKING:
-    from attn_cli.live.session import Session
-    from attn_cli.settings.output import View
-    from attn_cli.trace.trace import Trace
+from attn_cli.live.session import Session
+from attn_cli.settings.output import View
+from attn_cli.trace.trace import Trace
 
 NAME = "attn-live"
 TYPING = "Type: attention follows. Enter or Esc: back to the keys."

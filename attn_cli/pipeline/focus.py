@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from attn_cli.core.head_weights import HeadWeights
 from attn_cli.core.heads import Links
+from attn_cli.io.array_types import Array
 from attn_cli.models.encoder import weights_of
 from attn_cli.pipeline.inputs import Inputs
-
-if TYPE_CHECKING:
-    from attn_cli.core.head_weights import HeadWeights
-    from attn_cli.io.array_types import Array
 
 ROOT_HEAD = "head"
 LEAST = 1e-12  # a weight, so that each word may be governed by each

@@ -6,10 +6,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from attn_cli.inputs.saved_weights import Saved
+from attn_cli.io.array_types import Array
+from attn_cli.io.progress import OnPart
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.pipeline.embed import open_projection, settings_for_positions
 from attn_cli.pipeline.inputs import wanted_layer
@@ -17,16 +20,11 @@ from attn_cli.pipeline.record import Attended, record
 from attn_cli.pipeline.sources.text import layers_of_text, trace_text
 from attn_cli.settings.settings import ALL, MEAN, Settings
 from attn_cli.settings.validate import settings_for_masked, settings_of
+from attn_cli.trace.trace import Trace
 from attn_cli.vectors.lookup import look_up_all, open_table
+from attn_cli.vectors.open_vectors import OpenVectors
 from attn_cli.vectors.spelling import SpellingFeatures
 from attn_cli.vectors.table import as_float64, as_text
-
-if TYPE_CHECKING:
-    from attn_cli.inputs.saved_weights import Saved
-    from attn_cli.io.array_types import Array
-    from attn_cli.io.progress import OnPart
-    from attn_cli.trace.trace import Trace
-    from attn_cli.vectors.open_vectors import OpenVectors
 
 IN_PAGES = ("zero", "model", "skip")  # what the page does with a word that has no vector
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.core.heads import BLOCK_CELLS, Links, strongest
+from attn_cli.core.streaming import Survey
+from attn_cli.io.array_types import Array, Bools, Ints
 from attn_cli.trace.computation import LongView
 from attn_cli.trace.head import Head
 from attn_cli.trace.row import entropy
 from attn_cli.trace.trace import Trace
 
-if TYPE_CHECKING:
-    from attn_cli.core.streaming import Survey
-    from attn_cli.io.array_types import Array, Bools, Ints
-
-    SomeRows = tuple[Array, Array | None, Bools | None]  # of one head: weights (rows, n_k), output, mask
+SomeRows = tuple[Array, Array | None, Bools | None]  # of one head: weights (rows, n_k), output, mask
 
 MAP = 40  # blocks a side
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attn_cli.core.attention import softmax
 from attn_cli.core.masks import find_rule, named
 from attn_cli.errors import InputError, UsageError
+from attn_cli.io.array_types import Array
 from attn_cli.io.escape import shell_quote
+from attn_cli.io.progress import OnPart
 from attn_cli.models.encoder import MASK, UNKNOWN, EncoderStack, causal, matrix_of, word_number
 from attn_cli.pipeline.inputs import Inputs
 from attn_cli.settings.settings import ALL, Settings
@@ -18,10 +19,6 @@ from attn_cli.settings.validate import with_next_words
 from attn_cli.trace.computation import NextWord, NextWords
 from attn_cli.trace.trace import LARGE, Trace
 from attn_cli.vectors.table import as_text
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
-    from attn_cli.io.progress import OnPart
 
 ROWS = 256  # places whose words are scored at once
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from attn_cli.errors import AttnError
+from attn_cli.io.array_types import Array, Bools
+from attn_cli.teach.answer_key import AnswerKey
 from attn_cli.teach.replay import (
     CORRECT,
     GRADED_STEPS,
@@ -26,11 +29,6 @@ from attn_cli.teach.submission import (
     rounded,
     submitted_heads,
 )
-
-if TYPE_CHECKING:
-    from attn_cli.errors import AttnError
-    from attn_cli.io.array_types import Array, Bools
-    from attn_cli.teach.answer_key import AnswerKey
 
 FLOAT32_ERROR = 1e-6  # of a matrix's largest number: what float32 loses on the way
 SLACK = 1.1  # of half a unit: rounding e^x on the way may turn the last digit

@@ -8,22 +8,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.core.attention import softmax
 from attn_cli.core.scores import cosine, score_named
 from attn_cli.inputs.key_value_pairs import Pairs, dictionary, numbers_of, some
+from attn_cli.io.array_types import Array
+from attn_cli.io.progress import OnPart
 from attn_cli.pipeline.record import record
 from attn_cli.pipeline.sources.phrases import attend_phrases
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
-    from attn_cli.io.progress import OnPart
-    from attn_cli.settings.settings import Settings
-    from attn_cli.teach.examples import Acts
-    from attn_cli.trace.trace import Trace
+from attn_cli.settings.settings import Settings
+from attn_cli.teach.examples import Acts
+from attn_cli.trace.trace import Trace
 
 TEMPERATURES = (4.0, 2.0, 1.0, 0.5, 0.25, 0.1, 0.0)  # at 0, the limit, the largest score gets all
 EQUAL_LENGTHS = 0.95  # the shortest key vector over the longest, from which on lengths count as equal

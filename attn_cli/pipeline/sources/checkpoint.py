@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import isclose
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attn_cli.core import masks
 from attn_cli.core.attend import output_of
 from attn_cli.core.attention import project
 from attn_cli.core.head_weights import Rotated
+from attn_cli.core.masks import Mask
 from attn_cli.core.scores import scale_of
+from attn_cli.io.array_types import Array, Bools
+from attn_cli.models.checkpoints.describe import Stack
 from attn_cli.models.checkpoints.layers import LayerSteps
+from attn_cli.models.checkpoints.open_model import OpenModel
 from attn_cli.models.checkpoints.run import LayerWeights, Run, texts
 from attn_cli.models.projection import Projection
 from attn_cli.pipeline.attend import Work
@@ -48,14 +53,6 @@ from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings
 from attn_cli.trace.computation import Embedding
 from attn_cli.trace.head import Head, Projected
 from attn_cli.trace.trace import Trace
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from attn_cli.core.masks import Mask
-    from attn_cli.io.array_types import Array, Bools
-    from attn_cli.models.checkpoints.describe import Stack
-    from attn_cli.models.checkpoints.open_model import OpenModel
 
 Number = TypeVar("Number", bound=np.generic)
 UNDER_MASK = "The mask applies in the layer that is shown; the layers below it used the model's own mask."

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.core.attention import softmax
 from attn_cli.errors import InputError, UsageError
+from attn_cli.io.array_types import Array
 from attn_cli.io.escape import visible
+from attn_cli.models.checkpoints.describe import Model
+from attn_cli.models.checkpoints.open_model import OpenModel
+from attn_cli.models.checkpoints.run import Run
 from attn_cli.models.checkpoints.tokenizer import TextEncoder
 from attn_cli.settings.settings import ALL, Settings
 from attn_cli.settings.validate import check_length, check_words, find_rows
 from attn_cli.text.wordpieces import is_special
 from attn_cli.trace.computation import NextWord, NextWords
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
-    from attn_cli.models.checkpoints.describe import Model
-    from attn_cli.models.checkpoints.open_model import OpenModel
-    from attn_cli.models.checkpoints.run import Run
-    from attn_cli.trace.trace import Trace
+from attn_cli.trace.trace import Trace
 
 LONGEST, MOST_UNKNOWN, MOST_LISTED = 24, 8, 12
 KINDS = {"self": ("encoder", "self"), "masked": ("decoder", "masked"), "cross": ("decoder", "cross")}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import isclose
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +13,10 @@ from attn_cli.core.arguments import check_fit
 from attn_cli.core.masks import Mask
 from attn_cli.core.scores import GIVEN, scale_of
 from attn_cli.errors import InputError, UsageError
+from attn_cli.inputs.foreign_arrays import GivenScores
+from attn_cli.inputs.matrices import Given
+from attn_cli.io.array_types import Array
+from attn_cli.io.progress import OnPart
 from attn_cli.models.model_file import load_model, read_weights
 from attn_cli.models.projection import (
     Projection,
@@ -34,14 +38,6 @@ from attn_cli.settings.validate import unused
 from attn_cli.trace.computation import Embedding
 from attn_cli.trace.head import Head, Projected
 from attn_cli.trace.trace import Trace
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from attn_cli.inputs.foreign_arrays import GivenScores
-    from attn_cli.inputs.matrices import Given
-    from attn_cli.io.array_types import Array
-    from attn_cli.io.progress import OnPart
 
 UNKNOWN = 'The scores are used unscaled, because d_k is unknown. Add "scale" to the file to scale them.'
 Taken = tuple[Inputs, Layer, list[str]]  # what one way of giving attention comes to, and notes

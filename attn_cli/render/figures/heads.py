@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.errors import UsageError
 from attn_cli.io.escape import count
+from attn_cli.pipeline.every_head import EveryHead
 from attn_cli.render.blocks import Maps, ShadeRange
 from attn_cli.render.figures.cells import Key, draw_cells
 from attn_cli.render.figures.pen import EDGE, GAP, INCH, LEAST_FONT, LINE, SMALL, Labels, Pen, font_of
@@ -19,12 +20,9 @@ from attn_cli.render.shade_scale import FULL, legend
 from attn_cli.render.views.heads import KINDS, WORDS
 from attn_cli.render.views.overview import largest_weight
 from attn_cli.render.views.wording import kind_of
+from attn_cli.settings.output import View
 from attn_cli.text.wordpieces import as_text
-
-if TYPE_CHECKING:
-    from attn_cli.pipeline.every_head import EveryHead
-    from attn_cli.settings.output import View
-    from attn_cli.trace.trace import Trace
+from attn_cli.trace.trace import Trace
 
 MOST_ACROSS = 6
 LARGEST_MAP, LEAST_MAP, ACROSS = 2.0, 0.75, 13.0  # inches of a map; of all of them beside each other

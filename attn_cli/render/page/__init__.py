@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attn_cli.io.escape import visible
+from attn_cli.pipeline.for_page import Page
 from attn_cli.render.page.record import record
 from attn_cli.render.page.script import Numbers, policy, read, script, style
 from attn_cli.render.views.origins import learned_briefly, setting_parts
 from attn_cli.render.views.wording import title
-
-if TYPE_CHECKING:
-    from attn_cli.pipeline.for_page import Page
 
 # In a script element nothing ends it but its end tag, and nothing starts another but these signs.
 UNSAFE = str.maketrans(

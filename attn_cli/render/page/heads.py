@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from attn_cli.core.scores import SCORES
+from attn_cli.io.array_types import Array
+from attn_cli.pipeline.for_page import Page
 from attn_cli.render.page.script import Numbers, Stored
 from attn_cli.render.palette import SHADES
 from attn_cli.trace.head import ROTATED, Head
 from attn_cli.trace.head_roles import MIXED, Text, find_patterns, measure
 from attn_cli.trace.trace import Trace
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
-    from attn_cli.pipeline.for_page import Page
 
 MOST_EDITED = 150  # numbers of a matrix that can be typed over
 SMALL_MAP = 16

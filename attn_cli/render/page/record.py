@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from attn_cli.core.masks import MASKS, find_rule, rule_in
 from attn_cli.core.scores import SCORES
 from attn_cli.errors import InputError, UsageError
-from attn_cli.pipeline.for_page import why_not_typed
+from attn_cli.pipeline.for_page import Page, why_not_typed
 from attn_cli.render.page.heads import layer_of
 from attn_cli.render.page.script import Numbers
 from attn_cli.render.palette import DIVERGING_DARK, NIGHT, PAPER, between, ramp
@@ -20,9 +19,6 @@ from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import find_rows
 from attn_cli.trace.steps import STEPS
 from attn_cli.trace.trace import LARGE, Trace
-
-if TYPE_CHECKING:
-    from attn_cli.pipeline.for_page import Page
 
 MOST_TYPED = 60  # words of a sentence that is typed in
 STEP_KEYS = ("name", "title", "formula", "sentence", "alone")

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from attn_cli.io.escape import count, visible
 from attn_cli.render.blocks import Block, Columns, Heading, Say
 from attn_cli.render.numbers import number, plain, scientific
 from attn_cli.render.screen.text import listed
 from attn_cli.render.views.wording import quoted, short
-
-if TYPE_CHECKING:
-    from attn_cli.teach.answer_key import AnswerKey
-    from attn_cli.teach.grade import StepResult, Verdict
+from attn_cli.teach.answer_key import AnswerKey
+from attn_cli.teach.grade import StepResult, Verdict
 
 MEANINGS = {
     "no-scaling": "the scores went to the softmax undivided",

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attn_cli.io.array_types import Array
 from attn_cli.io.escape import count, fixed, shell_quote, visible
-from attn_cli.pipeline.every_head import learned_heads, named_heads
+from attn_cli.pipeline.every_head import EveryHead, LayerRoles, MapSize, learned_heads, named_heads
 from attn_cli.render.blocks import Block, Columns, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.numbers import share
 from attn_cli.render.shade_scale import shade_range
 from attn_cli.render.views.finding import SCREENS, next_commands
 from attn_cli.render.views.wording import joined
+from attn_cli.settings.output import View
 from attn_cli.text.wordpieces import as_text
 from attn_cli.trace.head_roles import BAG, LEAD, MIN_GAIN, MIN_ROWS, MIN_UNIFORM_OVERLAP, MIXED, PATTERNS
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
-    from attn_cli.pipeline.every_head import EveryHead, LayerRoles, MapSize
-    from attn_cli.settings.output import View
 
 OVERLAPS = f"at least {MIN_UNIFORM_OVERLAP:.0%} of the weight overlaps with a uniform distribution"
 # The name on the screen, the letter above a small map, what the pattern is.

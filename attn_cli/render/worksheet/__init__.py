@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from attn_cli.render.blocks import Heading, Say
 from attn_cli.render.numbers import Format, number
@@ -18,9 +19,6 @@ from attn_cli.teach.exercises import DIGITS, OUTPUT_DIGITS, Exercise, solve
 from attn_cli.trace.row import Row
 from attn_cli.trace.steps import STEPS
 from attn_cli.trace.trace import Trace
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 WHOLE, ROUNDED, MIXED = number(0), number(DIGITS), number(OUTPUT_DIGITS)
 MASKED = "–"
