@@ -55,12 +55,14 @@ def attention(
     scale: float | None = None,
     score: str = "scaled",
     softcap: float | None = None,
+    sink: float | None = None,
 ) -> Steps:
     """Compute attention and keep every step.
 
     Q is (..., n_q, d_k), K (..., n_k, d_k), V (..., n_k, d_v). A softcap c replaces each scaled score s by c tanh(s/c),
     which stays between -c and c. The bias (..., n_q, n_k) is added after it.
     The mask (..., n_q, n_k) is True where a query may attend to a key; a query that may attend to nothing gets zeros.
+    A `sink` is a score that every row has beside its keys', and that no value belongs to (see `softmax`).
     `score` is one of SCORES. Where no `scale` is given it is the score's own: 1/sqrt(d_k) for `scaled`, else 1.
 
     >>> attention(np.eye(1), np.eye(1), np.array([[7.0]])).output.tolist()
@@ -75,7 +77,7 @@ def attention(
     masked_scores = (
         biased_scores if mask is None else np.where(mask, biased_scores, scores.dtype.type(-np.inf))
     )
-    weights = softmax(masked_scores)
+    weights = softmax(masked_scores, sink)
     output = weights @ V
     return Steps(scores, scaled_scores, capped_scores, bias, masked_scores, weights, output)
 
@@ -86,15 +88,18 @@ def soft_capped(scores: Array, softcap: float) -> Array:
     return cap * np.tanh(scores / cap)
 
 
-def softmax(scores: Array) -> Array:
+def softmax(scores: Array, sink: float | None = None) -> Array:
     """Return exp(s_j) / sum of exp(s_j) along each row; -inf gives 0, and a row of only -inf gives zeros.
 
-    The largest score of a row is subtracted first. It cancels out, and exp cannot overflow.
+    The largest score of a row is subtracted first. It cancels out, and exp cannot overflow. A `sink` joins each sum as
+    one more score, and is dropped: rows then sum to less than one (Xiao et al. 2024, GPT-OSS).
 
     >>> softmax(np.array([[0.0, 0.0], [-np.inf, -np.inf]])).tolist()
     [[0.5, 0.5], [0.0, 0.0]]
     """
     largest = scores.max(axis=-1, keepdims=True)
+    largest = largest if sink is None else np.maximum(largest, scores.dtype.type(sink))
     exps = np.exp(scores - np.where(np.isneginf(largest), 0, largest))
     total = exps.sum(axis=-1, keepdims=True)
+    total = total if sink is None else total + np.exp(scores.dtype.type(sink) - largest)
     return exps / np.where(total == 0, 1, total)

@@ -42,6 +42,7 @@ class HeadInput(NamedTuple):
     score: str = "scaled"
     scale: float | None = None
     softcap: float | None = None
+    sink: float | None = None  # a score beside the keys', without a value
 
     def allowed(self, rows: Sequence[int] | Ints) -> Bools | None:
         """Return the mask of these rows, (rows, n_k); None where there is none."""
@@ -61,7 +62,7 @@ class HeadInput(NamedTuple):
         try:
             mask, bias = self.allowed(at), self.added(at)
             return checked_attention(
-                self.Q[at], self.K, self.V, mask, bias, self.scale, self.score, self.softcap
+                self.Q[at], self.K, self.V, mask, bias, self.scale, self.score, self.softcap, self.sink
             )
         except NotFinite as error:
             raise error.among(at.tolist()) from None
@@ -69,7 +70,7 @@ class HeadInput(NamedTuple):
     def tiles(self) -> Tiles | None:
         """Return the head ready for the fast way; None where it is small, or only the readable way will do."""
         rows_as_dot = score_named(self.score).as_dot
-        if rows_as_dot is None or len(self.Q) * len(self.K) <= SMALL:
+        if rows_as_dot is None or self.sink is not None or len(self.Q) * len(self.K) <= SMALL:
             return None
         scale = scale_of(self.score, self.Q.shape[1]) if self.scale is None else self.scale
         Q, K = rows_as_dot(self.Q), rows_as_dot(self.K)
@@ -136,6 +137,7 @@ def checked_attention(
     scale: float | None = None,
     score: str = "scaled",
     softcap: float | None = None,
+    sink: float | None = None,
 ) -> Steps:
     """Return the steps of `attention`, computed without warnings; -inf in the bias masks.
 
@@ -146,7 +148,7 @@ def checked_attention(
     # A value behind a mask must not count, but 0 x NaN would be NaN.
     values = np.where(is_bad[..., np.newaxis], 0, V).astype(V.dtype, copy=False) if is_bad.any() else V
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        steps = attention(Q, K, values, allowed, bias, scale, score, softcap)
+        steps = attention(Q, K, values, allowed, bias, scale, score, softcap, sink)
     bad_scores = ~np.isfinite(steps.masked_scores)
     if allowed is not None:
         bad_scores &= allowed

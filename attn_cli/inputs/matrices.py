@@ -32,7 +32,7 @@ from attn_cli.settings.settings import Settings
 # How many axes each may have: heads and a batch come first.
 AXES: dict[str, tuple[int, ...]] = dict.fromkeys(("Q", "K", "V"), (2, 3, 4))
 AXES |= dict.fromkeys(("X", "context", "W_q", "W_k", "W_v"), (2, 3))
-AXES |= {"W_o": (2,)} | dict.fromkeys(("b_q", "b_k", "b_v", "b_o"), (1,))
+AXES |= {"W_o": (2,)} | dict.fromkeys(("b_q", "b_k", "b_v", "b_o", "sinks"), (1,))
 POSITION = {"position_vectors": (3,), "position_biases": (2,)}  # of attn's own JSON: one for each head
 KNOWN = frozenset({*AXES, "about", "schema", "heads", "layout", "tokens", "context_tokens"})
 KNOWN |= {"score", "mask", "position_scores", "kv_heads", "scale", "softcap", "temperature"}
@@ -209,6 +209,7 @@ def _from_trace(record: Mapping[str, object], heads: list[object], name: str) ->
     vectors = POSITION if record.get("query_rows") is None else ()
     found |= {key: parts for key in vectors if (parts := _of_every_head(heads, key))}
     is_told = "position_vectors" in found or any(_of_every_head(heads, "q_turned"))
+    found["sinks"] = _of_every_head(heads, "sink_score") or None
     others = ("mask",) if is_told else ("mask", "position_scores")
     found |= {key: parts for key in others if (parts := _of_every_head(heads, key))}
     if record.get("W_o") is not None and "v" in found:

@@ -69,8 +69,9 @@ class Work(NamedTuple):
         bias = head.bias if head.position is None else None  # a learned term replaces the scores that it gave
         q, k = head.rotated or (head.q, head.k)
         softcap = head.softcap and head.softcap / self.temperature  # capped scores are divided by it too
-        scale = self.scale / self.temperature
-        return HeadInput(q, k, head.v, head.mask or self.mask, bias, by_distance, self.score, scale, softcap)
+        sink = None if head.sink is None else head.sink / self.temperature
+        scale, mask = self.scale / self.temperature, head.mask or self.mask
+        return HeadInput(q, k, head.v, mask, bias, by_distance, self.score, scale, softcap, sink)
 
     def summaries(self, k: int, with_mean: bool, report: OnPart | None) -> dict[str, HeadSummary]:
         """Go over all rows; keep only links, output and the long view of each head (and of their mean)."""

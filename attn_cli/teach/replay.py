@@ -69,6 +69,8 @@ def problem_from(trace: Trace, wants_mean: bool) -> Problem:
             f"{trace.embedding.name} gives each head a mask of its own: attn check takes one for all heads.",
             "Give right results in its place, such as weights (heads, n_q, n_k).",
         )
+    if heads[0].sink is not None:
+        raise InputError(f"{trace.embedding.name} has a sink in each row, which attn check does not compute.")
     names = ("q", "k", "v", *SCORE_STEPS, "weights", "output")
     present = [name for name in names if getattr(heads[0], name) is not None]  # given scores have no q and k
     steps = {name: _stack([getattr(head, name) for head in heads]) for name in present}

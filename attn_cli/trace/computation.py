@@ -252,9 +252,12 @@ class Computation(Frozen):
             return None
         at = self.row_in_arrays(i)
         masked = head.masked_scores[at].tolist()
-        largest = max(masked)
+        sees_nothing = max(masked) == -math.inf
+        sink = -math.inf if head.sink is None or sees_nothing else head.sink / self.temperature
+        largest = max(*masked, sink)
         shift = largest if abs(largest) > 30 and math.isfinite(largest) else 0.0
         exps = [math.exp(score - shift) for score in masked]
+        sunk = math.exp(sink - shift)
         return Row(
             query=i,
             query_token=self.query_tokens[i],
@@ -268,10 +271,15 @@ class Computation(Frozen):
             masked=masked,
             shift=shift,
             exps=exps,
-            total=sum(exps),
+            total=sum(exps) + sunk,
+            sunk=sunk,
             weights=head.weights[at].tolist(),
             rounding=rounding_of(head.masked_scores.dtype),
         )
+
+    def sink_shares(self, head: Head) -> Array | None:
+        """Return what a sink takes of each held row of a head, or of the mean of heads, (rows,)."""
+        return None if self.heads[0].sink is None else 1 - head.sums
 
     def because(self, i: int, head: Head | None = None) -> list[Because]:
         """Return why query i of a head looks at its strongest key and not at the runner-up, nor at that of --versus.
@@ -293,6 +301,8 @@ class Computation(Frozen):
         has_distance = head.position_scores is not None
         if not with_temperature or (has_distance and not self.temperature_scales_distance):
             masked = None  # the sum does not scale with the temperature
+        if head.sink is not None:
+            masked = None  # the strongest key need not be what is left when all grow sharp
         plain = head.k is not None and score_named(self.score).is_dot and not has_distance
         dots = head.scores[held] if plain and head.scores is not None else None
         return diagnose(head.weights[held], allowed, masked, self.temperature, dots, head.k)

@@ -71,6 +71,7 @@ class Head(Frozen):
     layout: str = "in-out"  # in which W came
     scale: float | None = None  # of the scores, where it is not that of their name
     softcap: float | None = None  # c, where c tanh(s / c) of each scaled score s goes on to the mask
+    sink: float | None = None  # a score that each row has beside its keys', which no value belongs to
     qk_norm: QKNorm | None = None  # where q and k are x W normalized, times these
     rotated: Rotated | None = None  # q and k rotated by position, which attend instead of them
     steps: Steps | None = None  # None before attention is computed, and where weights came ready
@@ -100,7 +101,7 @@ class Head(Frozen):
 
     @property
     def sums(self) -> Array:
-        """The sum of each held row's weights, (rows,): one, or zero where nothing may be attended to."""
+        """The sum of each held row's weights, (rows,): one, less by what a sink takes; zero where all is masked."""
         total: Array = self.weights.sum(axis=-1)
         return total
 

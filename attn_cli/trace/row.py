@@ -65,7 +65,8 @@ class Row:
     masked: list[float]  # -inf where masked
     shift: float
     exps: list[float]
-    total: float
+    total: float  # of the exps, and of a sink's
+    sunk: float  # exp of the sink's score; 0 where there is none
     weights: list[float]
     rounding: float  # the relative difference up to which two scores tie
 
@@ -152,11 +153,15 @@ def entropy(weights: Array) -> Array:
 
     H = -sum of w log2 w (Shannon 1948, "A Mathematical Theory of Communication", section 6).
 
-    >>> entropy(np.array([[0.5, 0.25, 0.25], [1.0, 0.0, 0.0]])).tolist()
-    [1.5, 0.0]
+    Weights that do not sum to one are divided by their sum: it tells how the keys share what a sink leaves to them.
+
+    >>> entropy(np.array([[0.5, 0.25, 0.25], [1.0, 0.0, 0.0], [0.25, 0.25, 0.0]])).tolist()
+    [1.5, 0.0, 1.0]
     """
     bits: Array = -(weights * np.log2(np.where(weights > 0, weights, 1.0))).sum(axis=-1) + 0.0
-    return bits
+    total = weights.sum(axis=-1)
+    total = np.where(total > 0, total, 1.0)
+    return bits / total + np.log2(total)
 
 
 def are_nearly_uniform(weights: Array, allowed: Bools) -> Bools:

@@ -31,6 +31,12 @@ class Step(NamedTuple):
     sentence: str
     alone: str = ""  # the sentence where there is only one key
 
+    def without_sum(self) -> Step:
+        """Return the step where a sink takes a part of each row: nothing says that rows sum to one."""
+        return self._replace(title=self.title.removesuffix(SUM_TO_ONE), alone="")
+
+
+SUM_TO_ONE = " that sum to one"  # of a title, but where a sink takes a part of each row
 
 STEPS = (
     Step(
@@ -119,10 +125,10 @@ STEPS = (
     ),
     Step(
         "weights",
-        "Softmax: scores become weights that sum to one",
-        "weights = exp({before}) / row sum of exp({before})",
+        f"Softmax: scores become weights{SUM_TO_ONE}",
+        "weights = exp({before}) / {total}",
         r"A = \mathrm{softmax}\left(\frac{Q K^\top}{\sqrt{d_k}}\right)",
-        "{query} gives {value} of its attention to {key}; no word gets more.",
+        "{query} gives {value} of its attention to {key}; no word gets more.{sunk}",
         "{query} gives all of its attention to {key}: there is no other word.",
     ),
     Step(

@@ -59,9 +59,9 @@ class Shown(NamedTuple):
         """Return the listed queries' values."""
         return None if values is None else [values[i] for i in self.listed]
 
-    def weights(self, weights: Array) -> list[object] | None:
+    def weights(self, weights: Array | None) -> list[object] | None:
         """Return the listed rows of weights, as lists; None where links stand in for them."""
-        return weights[self.held].tolist() if self.trace.whole else None
+        return None if weights is None or not self.trace.whole else weights[self.held].tolist()
 
     def placed(self, name: str) -> list[object] | None:
         """Return a part of what X is the sum of, where positions were added."""
@@ -231,6 +231,7 @@ OF_HEAD: dict[str, Callable[[Shown, Head], object]] = {
 PLAIN = tuple(OF_HEAD)
 OF_HEAD |= {name: _matrix(name) for name in (*WEIGHTS, *QK_NORM, "q", "k", "v", *ROTATED)}
 OF_HEAD |= {name: _scores(name) for name in SCORES}
+OF_HEAD["sink_score"] = lambda shown, head: head.sink
 OF_HEAD["links"] = _links  # where it is named
 
 # How each key of a record is made, in their order.
@@ -262,6 +263,7 @@ KEYS: dict[str, Callable[[Shown], object]] = {
     "mask_convention": lambda shown: "true = may attend",
     "head": lambda shown: shown.trace.shown.name,
     "weights": lambda shown: shown.weights(shown.trace.shown.weights),
+    "sink": lambda shown: shown.weights(shown.trace.sink_shares(shown.trace.shown)),
     "output": lambda shown: shown.rows(shown.trace.output),
     "layer_output": lambda shown: shown.rows(shown.trace.layer_output),
     "output_words": _output_words,

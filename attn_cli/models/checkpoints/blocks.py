@@ -25,6 +25,7 @@ class Ready(NamedTuple):
     position: Array | None  # (1, h, n_q, n_k), added to the scaled scores for the distance
     softcap: float | None  # where there is one, c * tanh(score / c) limits the scores to -c..c
     mask: Bools | None  # (b, 1, n_q, n_k), True = may attend
+    sinks: Array | None = None  # (h,), a score of each head that its rows have beside the keys', and no value
 
 
 class Attended(NamedTuple):
@@ -46,16 +47,20 @@ def attend(ready: Ready) -> Attended:
         scores[:] = np.nan
     if ready.mask is not None:
         np.copyto(scores, np.float32(-np.inf), where=~ready.mask)
-    weights = softmax(scores)
+    sinks = None if ready.sinks is None else ready.sinks[:, None, None]
+    weights = softmax(scores, sinks)
     return Attended(weights, weights @ ready.v)
 
 
-def softmax(scores: Array) -> Array:
+def softmax(scores: Array, sinks: Array | None = None) -> Array:
     """Return what the core's does, in the same memory: new pages for each step take a tenth of a pass."""
     largest = scores.max(axis=-1, keepdims=True)
+    largest = largest if sinks is None else np.maximum(largest, sinks)
     scores -= np.where(np.isneginf(largest), 0, largest)
     np.exp(scores, out=scores)
     total = scores.sum(axis=-1, keepdims=True)
+    if sinks is not None:
+        total += np.exp(sinks - largest)
     scores /= np.where(total == 0, 1, total)
     return scores
 
@@ -171,6 +176,22 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "swish": lambda x: x * logistic(x),
     "tanh": np.tanh,
 }
+
+
+class Clamp(NamedTuple):
+    """The gate of GPT-OSS: x up to a limit times logistic(alpha x), times 1 + what it multiplies, which is clipped."""
+
+    alpha: float
+    limit: float
+
+    def gate(self, x: Array) -> Array:
+        """Return what is made of the gate."""
+        x = np.minimum(x, np.float32(self.limit))
+        return x * logistic(np.float32(self.alpha) * x)
+
+    def up(self, x: Array) -> Array:
+        """Return what is made of what the gate multiplies."""
+        return np.clip(x, np.float32(-self.limit), np.float32(self.limit)) + 1
 
 
 # Positions

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from math import sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
+from attn_cli.models.checkpoints.blocks import Clamp
 from attn_cli.models.checkpoints.config import MOST_LAYERS, Config, activation, looks_back
 
 if TYPE_CHECKING:
@@ -26,9 +27,12 @@ class Layer(NamedTuple):
     - q_bias, v_bias: biases of queries and values, where they stand apart from qkv; place_q, place_k: what makes
       queries and keys of distances;
     - after_1, after_2: a second norm, of what is added (Gemma); q_norm, k_norm: of each query and key;
-    - up and down, with a gate beside, or gate_up where one matrix makes both, the gate first;
-    - router, and expert_up ... expert_down with {} for a number, of a sparse network; shared_up ... shared_down of the
-      network that all words go through beside it, and shared_share, how much of it counts.
+    - up and down, with a gate beside, or gate_up where one matrix makes both, the gate first, or
+      pairs where it makes them in turn;
+    - router, and expert_up ... expert_down with {} for a number, of a sparse network; [{}] is a matrix in a stack of
+      them. shared_up ... shared_down of the network that all words go through beside it, and shared_share, how much of
+      it counts;
+    - sinks: a score of each head that its rows have beside the keys', and no value.
     """
 
     place: str
@@ -77,6 +81,7 @@ class Experts(NamedTuple):
     number: int
     chosen: int  # so many for each word, those of the largest shares
     is_normed: bool = True  # whether the shares of the chosen ones sum to one
+    clamp: Clamp | None = None
 
 
 class Stack(NamedTuple):
@@ -216,7 +221,8 @@ class Plan(NamedTuple):
         if name is None:
             return None
         count, is_normed = c.whole(name), "norm_topk_prob" not in c.keys.reads or c.flag("norm_topk_prob")
-        return Experts(count, c.whole("num_experts_per_tok", most=count), is_normed)
+        clamp = Clamp(c.number("swiglu_alpha"), c.number("swiglu_limit")) if c.has("swiglu_limit") else None
+        return Experts(count, c.whole("num_experts_per_tok", most=count), is_normed, clamp)
 
     def _words(self, c: Config, d: int) -> Words:
         narrow, words = c.name(NARROW), self.stack.words

@@ -100,6 +100,12 @@ FAMILIES: dict[str, Family] = {
     "qwen3_moe": Family(
         llama_plans.QWEN3_MOE.model, keys.QWEN3_MOE, keys.OF_EXPERTS + " max_window_layers", keys.ROTARY
     ),
+    "gpt_oss": Family(
+        llama_plans.GPT_OSS.model,
+        keys.GPT_OSS,
+        keys.OF_EXPERTS + " initial_context_length experts_per_token",
+        keys.ROTARY,
+    ),
     "mistral3": Family(
         plans.mistral3_with_pictures,
         {"tie_word_embeddings": True},

@@ -20,7 +20,7 @@ from attn_cli.models.checkpoints.describe import COUNT, EPS, HEADS, WIDTH, Logit
 from attn_cli.models.checkpoints.families import FAMILIES
 from attn_cli.models.checkpoints.gguf import Gguf, Packed
 from attn_cli.models.checkpoints.positions import FULL, LOCAL, Rotaries, Windows
-from attn_cli.models.checkpoints.weights import Stored
+from attn_cli.models.checkpoints.stored import Stored
 
 ROLES = {
     "q": "attn_q", "k": "attn_k", "v": "attn_v", "qkv": "attn_qkv", "o": "attn_output", "q_norm": "attn_q_norm",

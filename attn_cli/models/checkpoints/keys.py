@@ -144,6 +144,12 @@ del STARCODER2["rms_norm_eps"]
 MIXTRAL = MISTRAL | {
     "rms_norm_eps": 1e-5, "rope_theta": 1e6, "sliding_window": None, "num_local_experts": 8, "num_experts_per_tok": 2,
 }  # fmt: skip
+GPT_OSS = ANY_LLAMA | {
+    "hidden_size": 2880, "num_hidden_layers": 36, "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 64,
+    "rms_norm_eps": 1e-5, "rope_theta": 1.5e5, "max_position_embeddings": 131072, "sliding_window": 128,
+    "layer_types": None, "attention_bias": True, "num_local_experts": 128, "num_experts_per_tok": 4,
+    "swiglu_alpha": 1.702, "swiglu_limit": 7.0,
+}  # fmt: skip
 SPARSE_QWEN = {
     "hidden_size": 2048, "num_hidden_layers": 24, "num_attention_heads": 16, "num_key_value_heads": 16,
     "num_experts": 60, "num_experts_per_tok": 4, "norm_topk_prob": False, "decoder_sparse_step": 1,

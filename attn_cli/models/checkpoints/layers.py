@@ -14,17 +14,11 @@ from attn_cli.errors import InputError
 from attn_cli.io.array_types import Array, Bools, Ints
 from attn_cli.io.escape import visible
 from attn_cli.models.checkpoints import blocks
-from attn_cli.models.checkpoints.blocks import (
-    ACTIVATIONS,
-    NORMS,
-    Attended,
-    BeforeRotation,
-    Ready,
-    logistic,
-    softmax,
-)
+from attn_cli.models.checkpoints.blocks import Attended, BeforeRotation, Ready
 from attn_cli.models.checkpoints.describe import Disentangled, Layer, Stack
-from attn_cli.models.checkpoints.weights import Activation, Weights, product
+from attn_cli.models.checkpoints.networks import network
+from attn_cli.models.checkpoints.reader import Reader, check_finite
+from attn_cli.models.checkpoints.weights import Weights
 
 MOST_SCORES = 1 << 27  # of a layer: half a gigabyte, and every step takes as much again
 
@@ -61,66 +55,12 @@ class LayerSteps:
         return self.attended.output
 
 
-def check_finite(where: str, *arrays: Array) -> None:
-    """Raise InputError if an array holds what is not a finite number."""
-    if not all(np.isfinite(array).all() for array in arrays):
-        raise InputError(
-            f"{where}: what it makes is not a finite number.",
-            "The checkpoint holds NaN, infinity or numbers too large for float32.",
-        )
-
-
 class Texts(NamedTuple):
     """Token ids (b, n), and which of them are not padding; `types` (b, n) tells a first text from a second."""
 
     ids: Ints
     real: Bools | None = None
     types: Ints | None = None
-
-
-class Reader(NamedTuple):
-    """Layers' parts, read and applied."""
-
-    weights: Weights
-    stack: Stack
-
-    def linear(self, name: str, x: Array, made: int | None, activation: Activation | None = None) -> Array:
-        """Return activation(x W + b), (..., made)."""
-        shape = (x.shape[-1], made) if self.stack.in_out else (made, x.shape[-1])
-        matrix = self.weights.stored(f"{name}.weight", *shape)
-        b = self.weights.maybe(f"{name}.bias", matrix.entry.shape[1 if self.stack.in_out else 0])
-        projected = product(x.reshape(-1, x.shape[-1]), matrix, self.stack.in_out, b, activation)
-        return projected.reshape(*x.shape[:-1], projected.shape[-1])
-
-    def linear_weights(self, name: str, given: int, made: int) -> tuple[Array, Array | None]:
-        """Return W (given, made), as in x W, and b (made,)."""
-        W = self.weights.read(f"{name}.weight", *((given, made) if self.stack.in_out else (made, given)))
-        W = W if self.stack.in_out else np.ascontiguousarray(W.T)
-        return W, self.weights.maybe(f"{name}.bias", made)
-
-    def by_head(self, M: Array, side: str, fused: bool) -> Array:
-        """Return the queries', keys' or values' part of what makes them, (..., made), head by head: (..., h, d_k)."""
-        if not fused:
-            return M.reshape(*M.shape[:-1], -1, self.stack.d_k)
-        heads, kv_heads, d_k = self.stack.heads, self.stack.kv_heads, self.stack.d_k
-        groups = kv_heads if self.stack.by_head else 1  # each of its queries, its keys and its values
-        grouped = M.reshape(*M.shape[:-1], groups, -1, d_k)
-        ends = [heads // groups, (heads + kv_heads) // groups]
-        own: Array = np.split(grouped, ends, axis=-2)["qkv".index(side)]
-        return own.reshape(*M.shape[:-1], -1, d_k)
-
-    def joined(self, layer: Layer, prefix: str, output: Array) -> Array:
-        """Return the heads' outputs side by side, times W_o: (b, n_q, d); `prefix` is "cross_" for cross-attention."""
-        b, h, rows, d_v = output.shape
-        side_by_side = output.transpose(0, 2, 1, 3).reshape(b, rows, h * d_v)
-        return self.linear(layer.place + layer.names[prefix + "o"], side_by_side, self.stack.d)
-
-    def norm(self, name: str, x: Array, *shape: int) -> Array:
-        """Return the normed rows; the norm's weights have a `shape`, or are one for each number of a row."""
-        shape, has_gains = shape or x.shape[-1:], self.stack.has_gains
-        gain = self.weights.read(f"{name}.weight", *shape) if has_gains else np.ones(shape, np.float32)
-        shift = self.weights.maybe(f"{name}.bias", *shape) if has_gains else None
-        return NORMS[self.stack.norm](x, gain, shift, self.stack.eps)
 
 
 class Kept:
@@ -195,7 +135,7 @@ class Layers:
             del before
             joined = self.reader.joined(layer, "", made.output)
             if self.stack.parallel:
-                self.x = x + joined + self._network(layer, self._before(layer, "norm_2", x))
+                self.x = x + joined + network(self.reader, layer, self._before(layer, "norm_2", x))
                 continue
             x = self._added(layer, x, joined, "norm_1", "after_1")
             if self.context is not None and "cross_q" in layer.names:
@@ -203,7 +143,7 @@ class Layers:
                 yield made
                 joined = self.reader.joined(layer, "cross_", made.output)
                 x = self._added(layer, x, joined, "cross_norm", "after_cross")
-            wide = self._network(layer, self._before(layer, "norm_2", x))
+            wide = network(self.reader, layer, self._before(layer, "norm_2", x))
             self.x = self._added(layer, x, wide, "norm_2", "after_2")
         if self.stack.last_norm:
             self.x = self.reader.norm(self.stack.last_norm, self.x)
@@ -272,7 +212,7 @@ class Layers:
         for role, x in (("place_k", q), ("place_q", k)):
             if role not in layer.names:
                 continue
-            made = self._linear(layer, role, vectors, stack.heads * stack.d_k)
+            made = self.reader.role(layer, role, vectors, stack.heads * stack.d_k)
             by_head = made.reshape(len(vectors), stack.heads, stack.d_k).transpose(1, 2, 0)
             at = (rows - first)[None, None]
             at = at if role == "place_k" else at.swapaxes(-1, -2)
@@ -291,7 +231,7 @@ class Layers:
         if held is None:
             q, k, v = self._projections(layer, prefix, projected, context)
         else:
-            made = self._linear(layer, "cross_q", projected, self.stack.heads * self.stack.d_k)
+            made = self.reader.role(layer, "cross_q", projected, self.stack.heads * self.stack.d_k)
             q, (k, v) = self.reader.by_head(made, "q", fused=False).transpose(0, 2, 1, 3), held
         before_rotation = None
         if layer.rotary and not is_cross:
@@ -310,7 +250,11 @@ class Layers:
         real = self.real_context if is_cross else self.given.real
         causal, window = (False, None) if is_cross else (self.stack.causal, layer.window)
         mask = blocks.mask_of(real, q.shape[2], k.shape[2], causal, window)
-        ready = Ready(q, k, v, layer.scale, position, self.stack.softcap, mask)
+        sinks = None
+        if "sinks" in layer.names:
+            sinks = self.reader.weights.read(f"{layer.place}{layer.names['sinks']}.weight", self.stack.heads)
+            check_finite(where, sinks)
+        ready = Ready(q, k, v, layer.scale, position, self.stack.softcap, mask, sinks)
         return LayerSteps(self.side, n, kind, x, projected, context, ready, before_rotation, where)
 
     def _shared(self, M: Array) -> Array:
@@ -323,12 +267,12 @@ class Layers:
         stack, fused = self.stack, "qkv" in layer.names
         if fused:
             made = dict.fromkeys(
-                "qkv", self._linear(layer, "qkv", x, (stack.heads + 2 * stack.kv_heads) * stack.d_k)
+                "qkv", self.reader.role(layer, "qkv", x, (stack.heads + 2 * stack.kv_heads) * stack.d_k)
             )
         else:
             sides = (("q", x, stack.heads), ("k", context, stack.kv_heads), ("v", context, stack.kv_heads))
             made = {
-                role: self._linear(layer, prefix + role, side, heads * stack.d_k)
+                role: self.reader.role(layer, prefix + role, side, heads * stack.d_k)
                 for role, side, heads in sides
             }
         q, k, v = (self.reader.by_head(M, role, fused) for role, M in made.items())
@@ -348,58 +292,6 @@ class Layers:
             return self._normed(layer, role, x.reshape(*x.shape[:2], -1)).reshape(x.shape)
         return self._normed(layer, role, x, *x.shape[2 if self.stack.qk_norm == "each" else 3 :])
 
-    def _network(self, layer: Layer, x: Array) -> Array:
-        """Return what the network after attention makes of each word by itself."""
-        if "router" not in layer.names:
-            return self._dense(layer, x)
-        rows = x.reshape(-1, x.shape[-1])
-        found = self._chosen(layer, rows)
-        if "shared_share" in layer.names:
-            found += logistic(self._linear(layer, "shared_share", rows, 1)) * self._dense(
-                layer, rows, "shared_"
-            )
-        return found.reshape(x.shape)
-
-    def _chosen(self, layer: Layer, rows: Array) -> Array:
-        """Return what the experts that the router chooses for each of these words (n, d) make of it together."""
-        experts, found = self.stack.experts, np.zeros_like(rows)
-        assert experts is not None  # a layer with a router has them
-        shares = softmax(self._linear(layer, "router", rows, experts.number))
-        check_finite(f"{visible(self.reader.weights.folder)}, {layer.place}", shares)
-        chosen = np.argsort(-shares, axis=-1, kind="stable")[:, : experts.chosen]
-        shares = np.take_along_axis(shares, chosen, axis=-1)
-        if experts.is_normed:
-            shares /= shares.sum(axis=-1, keepdims=True)
-        for n in np.unique(chosen):
-            at, rank = np.nonzero(chosen == n)
-            made = self._dense(layer, rows[at], "expert_", int(n))
-            found[at] += shares[at, rank, None] * made
-        return found
-
-    def _dense(self, layer: Layer, x: Array, kind: str = "", number: int = 0) -> Array:
-        """Return what a network makes of words: of a layer, or of a `kind` in it, expert_ of this number or shared_."""
-        activation = ACTIVATIONS[self.stack.activation]
-        names = {
-            role: layer.place + layer.names[kind + role].format(number)
-            for role in ("gate_up", "gate", "up", "down")
-            if kind + role in layer.names
-        }
-        hidden: Array
-        if "gate_up" in names:
-            both = self.reader.linear(names["gate_up"], x, None)
-            half, odd = divmod(both.shape[-1], 2)
-            if odd:
-                raise InputError(
-                    f"{visible(self.reader.weights.folder)}: {names['gate_up']} has an odd number of rows."
-                )
-            hidden = activation(both[..., :half]) * both[..., half:]
-        elif "gate" in names:
-            hidden = self.reader.linear(names["gate"], x, None, activation)
-            hidden *= self.reader.linear(names["up"], x, hidden.shape[-1])
-        else:
-            hidden = self.reader.linear(names["up"], x, None, activation)
-        return self.reader.linear(names["down"], hidden, self.stack.d)
-
     def _before(self, layer: Layer, norm: str, x: Array) -> Array:
         is_normed = self.stack.pre_norm and norm in layer.names
         return self._normed(layer, norm, x) if is_normed else x
@@ -412,8 +304,3 @@ class Layers:
 
     def _normed(self, layer: Layer, role: str, x: Array, *shape: int) -> Array:
         return self.reader.norm(layer.place + layer.names[role], x, *shape)
-
-    def _linear(
-        self, layer: Layer, role: str, x: Array, made: int | None, activation: Activation | None = None
-    ) -> Array:
-        return self.reader.linear(layer.place + layer.names[role], x, made, activation)

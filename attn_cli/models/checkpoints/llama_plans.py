@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from attn_cli.models.checkpoints import positions
 from attn_cli.models.checkpoints.config import Config
 from attn_cli.models.checkpoints.describe import Stack
-from attn_cli.models.checkpoints.plans import LLAMA, MISTRAL, QK_NORM
+from attn_cli.models.checkpoints.plans import GEMMA2, LLAMA, MISTRAL, QK_NORM
 from attn_cli.models.checkpoints.positions import layer_windows
 
 
@@ -81,6 +81,30 @@ MIXTRAL = MISTRAL._replace(
         "expert_up": "block_sparse_moe.experts.{}.w3", "expert_down": "block_sparse_moe.experts.{}.w2",
     },
     biases={"attention_bias": "q k v o", "no_bias": "router"},
+)  # fmt: skip
+
+
+OF_GPT_OSS = {
+    "rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
+    "original_max_position_embeddings": 4096,
+}  # fmt: skip
+
+
+def _yarn_unless_said(c: Config, d_k: int, windows: positions.Windows) -> positions.Rotaries:
+    """Return GPT-OSS's rotation, which is YaRN's where config.json says nothing of it."""
+    is_said = c.values.get("rope_parameters") or c.values.get("rope_scaling")
+    values = c.values if is_said else {**c.values, "rope_scaling": OF_GPT_OSS}
+    return positions.alike()(c._replace(values=values), d_k, windows)
+
+
+GPT_OSS = LLAMA._replace(
+    names={
+        **SPARSE, "sinks": "self_attn.sinks", "router": "mlp.router", "expert_pairs": "mlp.experts.gate_up_proj[{}]",
+        "expert_down": "mlp.experts.down_proj[{}]",
+    },
+    windows=GEMMA2.windows,
+    rotaries=_yarn_unless_said,
+    biases={"attention_bias": "q k v o"},
 )  # fmt: skip
 
 

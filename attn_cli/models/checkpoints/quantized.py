@@ -126,11 +126,15 @@ def _iq4_xs(b: Block) -> Array:
     return _times(_column(b, "d") * _signed(scales, 32), UNEVEN[_parts(b["q"], 4, 16)])
 
 
-def _mxfp4(b: Block) -> Array:
+def _half_power(exponents: Small) -> Array:
     """A power of two for each block: OCP Microscaling Formats 1.0; half of it, for E2M1 is doubled."""
-    e = b["e"].astype(np.uint32)
+    e = exponents.astype(np.uint32)
     bits = np.where(e < 2, np.uint32(1 << 21) << np.minimum(e, 1), np.maximum(e, 1) - 1 << 23)
-    return bits.astype("<u4").view("<f4")[:, None] * E2M1[_parts(b["q"], 4, 16)]
+    return bits.astype("<u4").view("<f4")
+
+
+def _mxfp4(b: Block) -> Array:
+    return _half_power(b["e"])[:, None] * E2M1[_parts(b["q"], 4, 16)]
 
 
 def _packed(numbers: int, unpack: Callable[[Block], Array], *fields: tuple[Any, ...]) -> Quantized:
@@ -150,6 +154,10 @@ def packed_words(bits: int) -> Quantized:
 
     return _packed(32, unpack, ("words", "<u4", bits))
 
+
+# MXFP4 as GPT-OSS ships it: blocks and scales are tensors of their own
+MXFP4_BLOCKS = _packed(32, lambda b: E2M1[_parts(b["q"], 4, 1)], ("q", "u1", 16))
+MXFP4_SCALES = Quantized(np.dtype("u1"), 1, _half_power)
 
 _D, _M = ("d", HALF), ("m", HALF)
 

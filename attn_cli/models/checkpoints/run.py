@@ -17,8 +17,10 @@ from attn_cli.models.checkpoints.describe import Layer, Model, Stack
 from attn_cli.models.checkpoints.families import describe
 from attn_cli.models.checkpoints.gguf import is_gguf, open_gguf
 from attn_cli.models.checkpoints.gguf_models import describe_gguf
-from attn_cli.models.checkpoints.layers import Kept, Layers, LayerSteps, Reader, Texts, check_finite
-from attn_cli.models.checkpoints.weights import GgufWeights, Weights, product
+from attn_cli.models.checkpoints.layers import Kept, Layers, LayerSteps, Texts
+from attn_cli.models.checkpoints.products import product
+from attn_cli.models.checkpoints.reader import Reader, check_finite
+from attn_cli.models.checkpoints.weights import GgufWeights, Weights
 
 
 def texts(ids: Sequence[Sequence[int]], pad: int = 0, side: str = "right") -> Texts:

@@ -11,29 +11,29 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping
-from threading import Lock
-from typing import IO, Any, NamedTuple
+from typing import IO
 
 import numpy as np
 
-from attn_cli.core.threads import processors, run
 from attn_cli.errors import FileError, InputError
-from attn_cli.io.array_files import BFLOAT16, Entry, from_bfloat16, safetensors_entries
-from attn_cli.io.array_types import Array, Ints, NDArray
+from attn_cli.io.array_files import BFLOAT16, Entry, safetensors_entries
+from attn_cli.io.array_types import Array, Ints
 from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes, regular
 from attn_cli.models.checkpoints.config import BITS, Affine, quantised
 from attn_cli.models.checkpoints.gguf import Gguf
-from attn_cli.models.checkpoints.quantized import Quantized, packed_words
-
-Activation = Callable[[Array], Array]
+from attn_cli.models.checkpoints.quantized import MXFP4_BLOCKS, MXFP4_SCALES, Quantized, packed_words
+from attn_cli.models.checkpoints.stored import Scaled, Stored
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+WORDS = np.dtype("<u4")  # in which MLX packs
+PACKED_WORDS = {bits: packed_words(bits) for bits in BITS}
 MOST_HEADER, MOST_INDEX = 1 << 24, 1 << 25
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
-# Older checkpoints of BERT name a norm's gain and shift so.
-ELDER = {"weight": "gamma", "bias": "beta"}
+# How names end: usually, in older checkpoints of BERT, of GPT-OSS, and of its matrices in four bits
+ENDINGS = {"weight": (".weight", ".gamma", "", "_blocks"), "bias": (".bias", ".beta", "_bias")}
+OF_STACK = re.compile(r"\[(\d+)\]")  # which matrix of a stack of them
 
 
 class Weights:
@@ -71,9 +71,9 @@ class Weights:
         for name in names:
             if name.endswith(self.unread):
                 continue
-            stem, dot, last = name.rpartition(".")
-            for spelled in (name, stem + dot + ELDER.get(last, last)):
-                found = next((p + spelled for p in self.prefixes if p + spelled in known), None)
+            stem, dot, last = OF_STACK.sub("", name).rpartition(".")
+            for ending in ENDINGS.get(last, (dot + last,)):
+                found = next((p + stem + ending for p in self.prefixes if p + stem + ending in known), None)
                 if found is not None:
                     return found
         return None
@@ -107,7 +107,7 @@ class Weights:
         return found[place.reshape(-1)].reshape(*wanted.shape, d)
 
     def stored(self, name: str, *shape: int | None) -> Stored:
-        """Return where a tensor is stored; raise InputError as `read` does."""
+        """Return where a tensor, or `[number]` of a stack, is stored; raise InputError as `read` does."""
         found = self.find(name)
         if found is None:
             if self.find(f"{name.removesuffix('.weight')}.qweight") is not None:
@@ -125,6 +125,16 @@ class Weights:
         packing, order, scaled = self.packings.get(found), self.orders.get(found), None
         if entry.dtype == WORDS and (affine := self.affine(found)) is not None:
             entry, packing, scaled = self._quantized(found, entry, affine)
+        number = OF_STACK.search(name)
+        if entry.dtype == np.uint8 and number is not None:
+            entry, packing, scaled = self._four_bits(found, entry, number[0])
+        is_in_out = False
+        if number is not None:
+            is_in_out = name.endswith(".weight") and not found.endswith(
+                (".weight", "_blocks")
+            )  # transformers' own
+            shape = shape[::-1] if is_in_out else shape
+            entry = _of_stack(entry, packing, int(number[1]), where)
         if len(shape) != len(entry.shape) or any(
             n is not None and n != m for n, m in zip(shape, entry.shape, strict=False)
         ):
@@ -134,7 +144,7 @@ class Weights:
             raise InputError(f"{where} has shape {entry.shape}: it holds no numbers.")
         if entry.dtype.kind != "f" and entry.dtype != BFLOAT16 and packing is None:
             raise quantised(where, f"{entry.dtype} numbers")
-        return Stored(file, entry, where, packing, order, scaled)
+        return Stored(file, entry, where, packing, order, scaled, is_in_out)
 
     def _quantized(self, name: str, entry: Entry, affine: Affine) -> tuple[Entry, Quantized, Scaled]:
         """Return a matrix of MLX as it is once unpacked, what unpacks its numbers, and what scales them."""
@@ -151,6 +161,18 @@ class Weights:
         entry = entry._replace(dtype=packing.dtype, shape=(*rows, groups * affine.group))
         return entry, packing, Scaled(scales, offsets, affine.group)
 
+    def _four_bits(
+        self, name: str, entry: Entry, number: str
+    ) -> tuple[Entry, Quantized | None, Scaled | None]:
+        """Return the blocks of a stack in MXFP4 as they are once unpacked, with their scales; or these alone."""
+        stem, is_blocks, _ = name.rpartition("_blocks")
+        if not is_blocks or len(entry.shape) != 4 or entry.shape[-1] != MXFP4_BLOCKS.dtype.itemsize:
+            return entry, MXFP4_SCALES if name.endswith("_scales") else None, None
+        stack, rows, groups, _ = entry.shape
+        scales = self.stored(f"{stem}_scales{number}", rows, groups)
+        whole = entry._replace(dtype=MXFP4_BLOCKS.dtype, shape=(stack, rows, groups * MXFP4_BLOCKS.numbers))
+        return whole, MXFP4_BLOCKS, Scaled(scales, None, MXFP4_BLOCKS.numbers)
+
     def _entries(self, shard: str) -> dict[str, Entry]:
         if shard not in self._open:
             path = regular(os.path.join(self.folder, shard))
@@ -163,6 +185,14 @@ class Weights:
                 raise
             self._open[shard] = (file, entries, shown)
         return self._open[shard][1]
+
+
+def _of_stack(entry: Entry, packing: Quantized | None, number: int, where: str) -> Entry:
+    """Return where one matrix, or one row, of a stack of them lies."""
+    if len(entry.shape) < 2 or number >= entry.shape[0]:
+        raise InputError(f"{where} has shape {entry.shape}: there is no {number} in it.")
+    size = math.prod(entry.shape[1:]) // (1 if packing is None else packing.numbers) * entry.dtype.itemsize
+    return entry._replace(offset=entry.offset + number * size, shape=entry.shape[1:])
 
 
 class GgufWeights(Weights):
@@ -207,172 +237,3 @@ def _no_weights(folder: str) -> FileError:
         'Convert it there: python -c "import torch, safetensors.torch as s; s.save_file({k: v.clone() for k, v in '
         f"torch.load('{file}', weights_only=True).items()}}, '{WHOLE}')\"",
     )
-
-
-PART = 1 << 21  # numbers of a matrix that a thread holds at once
-SMALL = 1 << 18  # numbers of a matrix, or of a product, that one thread multiplies or finishes alone
-NEAR = 1 << 15  # numbers that are activated at once: they stay in the processor's cache
-SUMS = 2  # parts of a matrix in-out, whose products are added: fixed, so that threads do not change the sum
-_file_position = Lock()
-
-
-WORDS = np.dtype("<u4")
-PACKED_WORDS = {bits: packed_words(bits) for bits in BITS}
-
-
-class Scaled(NamedTuple):
-    """The scales and offsets of a quantized matrix: one of each for every group of a row's numbers."""
-
-    scales: Stored
-    offsets: Stored
-    group: int
-
-    def apply(self, q: Array, start: int) -> Array:
-        """Return numbers from number `start` on, of whole groups."""
-        first, count = start // self.group, len(q) // self.group
-        scales, offsets = (one.part(first, count)[:, None] for one in (self.scales, self.offsets))
-        found: Array = (scales * q.reshape(count, self.group) + offsets).reshape(-1)
-        return found
-
-
-class Stored(NamedTuple):
-    """A tensor in an open file; `where` names it in errors."""
-
-    file: IO[bytes]  # unbuffered
-    entry: Entry
-    where: str
-    packing: Quantized | None = None  # of blocks that lie within a row
-    order: Ints | None = None  # of its rows: where each lies
-    scaled: Scaled | None = None
-
-    def read(self) -> Array:
-        """Return the whole tensor."""
-        found = self.part(0, math.prod(self.entry.shape)).reshape(self.entry.shape)
-        return found if self.order is None else found[self.order]
-
-    def bytes_of(self, count: int) -> int:
-        """Return how many bytes so many numbers take."""
-        return count // (1 if self.packing is None else self.packing.numbers) * self.entry.dtype.itemsize
-
-    def rows(self, start: int, count: int, room: NDArray[np.uint8] | None = None) -> Array:
-        """Return rows of a matrix; they may lie in `room`, which has place for them."""
-        width = self.entry.shape[1]
-        if self.order is not None:
-            return np.array(
-                [self.part(row * width, width) for row in self.order[start : start + count].tolist()]
-            )
-        return self.part(start * width, count * width, room).reshape(count, width)
-
-    def part(self, start: int, count: int, room: NDArray[np.uint8] | None = None) -> Array:
-        """Return `count` numbers from number `start` on; they may lie in `room`."""
-        size = self.bytes_of(count)
-        data = np.empty(size, np.uint8) if room is None else room[:size]
-        view, done = data.data, 0
-        while done < size:
-            got = _read_at(self.file, view[done:], self.entry.offset + self.bytes_of(start) + done)
-            if not got:
-                raise InputError(f"{self.where} changed while it was read.", "Try again when it is complete.")
-            done += got
-        if self.packing is not None:
-            found = self.packing.unpack(data.view(self.entry.dtype)).reshape(-1)
-            return found if self.scaled is None else self.scaled.apply(found, start)
-        return _as_float(data, self.entry.dtype)
-
-
-def product(
-    x: Array,
-    matrix: Stored,
-    in_out: bool = False,
-    b: Array | None = None,
-    activation: Activation | None = None,
-) -> Array:
-    """Return activation(x W + b), (n, made), for x (n, in) and W stored as (made, in), or as (in, made) if `in_out`.
-
-    Each thread finishes what it has multiplied, while that is in its processor's cache.
-    """
-    rows, width = matrix.entry.shape
-    step = _rows_at_once(rows, width)
-    size = matrix.bytes_of(step * width)
-    if not in_out:
-        found = np.empty((rows, len(x)), np.float32)
-
-        def multiply(start: int, room: NDArray[np.uint8]) -> None:
-            W = matrix.rows(start, min(step, rows - start), room)
-            part = np.matmul(W, x.T, out=found[start : start + len(W)])
-            _finish(part, None if b is None else b[start : start + len(W), None], activation)
-
-        _in_threads(range(0, rows, step), multiply, size)
-        return found.T
-    each = max(step, math.ceil(rows / SUMS))
-    sums = np.zeros((math.ceil(rows / each), len(x), width), np.float32)
-
-    def add_up(number: int, room: NDArray[np.uint8]) -> None:
-        end = min((number + 1) * each, rows)
-        for start in range(number * each, end, step):
-            W = matrix.rows(start, min(step, end - start), room)
-            sums[number] += x[:, start : start + len(W)] @ W
-
-    def finish(start: int, _: NDArray[np.uint8]) -> None:
-        part = sums[0, start : start + several]
-        for other in sums[1:]:
-            part += other[start : start + several]
-        _finish(part, b, activation)
-
-    _in_threads(range(len(sums)), add_up, size)
-    several = math.ceil(len(x) / min(math.ceil(sums[0].size / SMALL), len(x)))
-    _in_threads(range(0, len(x), several), finish, 0)
-    made: Array = sums[0]
-    return made
-
-
-def _finish(part: Array, b: Array | None, activation: Activation | None) -> None:
-    """Add b, (m, 1) or (n,), to a part (m, n) and activate it, some rows at a time."""
-    several = max(1, NEAR // part.shape[1])
-    for start in range(0, len(part), several):
-        near = slice(start, start + several)
-        if b is not None:
-            part[near] += b[near] if b.ndim == 2 else b
-        if activation is not None:
-            part[near] = activation(part[near])
-
-
-def _rows_at_once(rows: int, width: int) -> int:
-    """Return how many rows are a part: parts are alike, and of a matrix that is not small there are at least two."""
-    parts = math.ceil(rows * width / PART)
-    if rows * width > SMALL:
-        parts += parts % 2
-    return math.ceil(rows / min(parts, rows))
-
-
-def _in_threads(tasks: range, do: Callable[[int, NDArray[np.uint8]], None], size: int) -> None:
-    """Do every task, each thread with `size` bytes of room; a single one at once."""
-
-    def worker() -> Callable[[int], None]:
-        room = np.empty(size, np.uint8)
-
-        def quietly(task: int) -> None:
-            with np.errstate(over="ignore", invalid="ignore", under="ignore"):  # which is each thread's own
-                do(task, room)
-
-        return quietly
-
-    if len(tasks) == 1:
-        worker()(tasks[0])
-    else:
-        run(tasks, worker, processors())
-
-
-def _read_at(file: IO[bytes], view: memoryview, offset: int) -> int:
-    """Read into `view` from a place in the file; return how many bytes there were."""
-    if hasattr(os, "preadv"):
-        return os.preadv(file.fileno(), [view], offset)
-    with _file_position:
-        file.seek(offset)
-        got: int = file.readinto(view)  # type: ignore[attr-defined]  # a raw file has it
-        return got
-
-
-def _as_float(data: NDArray[np.uint8], dtype: np.dtype[Any]) -> Array:
-    if dtype == BFLOAT16:
-        return from_bfloat16(data)
-    return data.view(dtype).astype(np.float32, copy=False)

@@ -284,6 +284,7 @@ def _head(steps: LayerSteps, h: int, scale: float | None, temperature: float) ->
         bias=None if position is None else position[0, h] / temperature,
         scale=scale,
         softcap=about.softcap,
+        sink=None if about.sinks is None else float(about.sinks[h]),
         rotated=None if before_rotation is None else Rotated(*before_rotation.rotated(h)),
     )
 

@@ -73,7 +73,7 @@ def trace_matrices(kind: str, given: Given, settings: Settings, report: OnPart |
 
 
 def _with_scale(layer: Layer, given: Given, settings: Settings) -> Layer:
-    """Return the layer with the scale and the softcap that were given; a scale is noted if it is not the score's."""
+    """Return the layer with the scale, softcap and sinks that were given; a scale is noted if not the score's."""
     is_scaled = given.scores is not None and not given.scores.is_raw  # already
 
     def own(head: Head) -> float | None:
@@ -81,8 +81,17 @@ def _with_scale(layer: Layer, given: Given, settings: Settings) -> Layer:
         usual = scale_of(layer.score or settings.score or "scaled", head.q.shape[1])
         return None if is_scaled or given.scale is None or isclose(given.scale, usual) else given.scale
 
-    heads = tuple(replace(head, scale=own(head), softcap=given.softcap) for head in layer.heads)
-    return layer._replace(heads=heads)
+    count = len(layer.heads)
+    sinks = [None] * count if (told := given.get("sinks")) is None else told.tolist()
+    if len(sinks) != count:
+        raise InputError(
+            f"{given.name}: sinks has {len(sinks)} numbers for {count} heads.", "Give one a head."
+        )
+    heads = (
+        replace(head, scale=own(head), softcap=given.softcap, sink=sink)
+        for head, sink in zip(layer.heads, sinks, strict=True)
+    )
+    return layer._replace(heads=tuple(heads))
 
 
 def _take_x(given: Given, settings: Settings) -> Taken:

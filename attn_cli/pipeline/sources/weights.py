@@ -179,7 +179,7 @@ def _head(trace: Trace, bare: Head, record: Record, softcap: float | None) -> He
                 _agree(projected, own, name)
     if rotated is not None and (rotated[0].shape, rotated[1].shape) != (q.shape, k.shape):
         raise InputError("its turned queries and keys have other shapes than q and k")
-    bias = _optional(record, "position_scores", 2)
+    bias, sink = _optional(record, "position_scores", 2), _optional(record, "sink_score", 0)
     head = Head(
         bare.name,
         W,
@@ -190,6 +190,7 @@ def _head(trace: Trace, bare: Head, record: Record, softcap: float | None) -> He
         layout=layout,
         scale=trace.scale,
         softcap=softcap,
+        sink=None if sink is None else float(sink),
         qk_norm=norm and QKNorm(*norm),
         rotated=rotated and Rotated(*rotated),
     )

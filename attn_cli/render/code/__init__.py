@@ -75,6 +75,7 @@ def _formula(trace: Trace) -> str:
     scores += "" if trace.temperature == 1 else f" / {trace.temperature!r}"
     is_apart = trace.heads[0].position_scores is not None and trace.heads[0].rotated is None
     scores += " + position" if is_apart else ""
+    scores += "" if trace.heads[0].sink is None else "; sink"
     formula = f"weights = softmax({scores}) and output = weights V"
     is_mean = trace.shown.name == "mean" and len(trace.head_names) > 1
     return f"in each head {formula}, and then the mean of the heads" if is_mean else formula

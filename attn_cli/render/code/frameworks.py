@@ -66,7 +66,7 @@ def in_torch(plan: ScriptPlan, names: Names) -> Iterator[list[str]]:
             f"{names.weights} = {weights}.masked_fill(empty, 0.0)",
         ]
     yield [*comment_lines(about), *lines]
-    if score_named(plan.trace.score).as_dot is None or plan.trace.softcap is not None:  # it knows no cap
+    if score_named(plan.trace.score).as_dot is None or plan.knows_more:
         yield _mixed(names)
         return
     about = (
@@ -128,7 +128,7 @@ def has_layer(plan: ScriptPlan) -> bool:
         and (plan.rule is None or bool(rule_named(plan.rule)[0].keras_argument))
         and (plan.trace.mask is None) == (plan.rule is None)
         and all(head.position_scores is None or head.rotated is not None for head in plan.heads)
-        and plan.trace.softcap is None
+        and not plan.knows_more
         and len(plan.trace.key_tokens) > 1  # Keras warns of a softmax over one
         and max(float(np.abs(M).max()) for M in scores) < MAX_FLOAT32_SCORE
     )
@@ -167,6 +167,7 @@ class Framework(NamedTuple):
     join: str
     mask: str
     polarity: str  # what True means in a mask
+    pads: tuple[str, str]  # a number in a column after the last one, and a row of zeros
     attend: Callable[[ScriptPlan, Names], Iterator[list[str]]]  # weights and output
     root: str = "d_k**0.5"
     transpose: str = "{}.T"  # of a matrix
@@ -187,6 +188,7 @@ FRAMEWORKS = {
         join="np.concatenate([*{}], axis=-1)",
         mask="np.where(mask, {}, -np.inf)",
         polarity="True = may attend.",
+        pads=("np.pad({}, ((0, 0), (0, 1)), constant_values={!r})", "np.pad(V, ((0, 1), (0, 0)))"),
         attend=in_numpy,
         root="np.sqrt(d_k)",
     ),
@@ -206,6 +208,7 @@ FRAMEWORKS = {
         join="torch.cat([*{}], dim=-1)",
         mask="torch.where(mask, {}, -torch.inf)",
         polarity="True = may attend, as in scaled_dot_product_attention.",
+        pads=("F.pad({}, (0, 1), value={!r})", "F.pad(V, (0, 0, 0, 1))"),
         attend=in_torch,
     ),
     "keras": Framework(
@@ -224,6 +227,7 @@ FRAMEWORKS = {
         join="ops.concatenate([*{}], axis=-1)",
         mask='ops.where(mask, {}, float("-inf"))',
         polarity="True = may attend, as in the attention_mask of Keras' layers.",
+        pads=("ops.pad({}, ((0, 0), (0, 1)), constant_values={!r})", "ops.pad(V, ((0, 1), (0, 0)))"),
         attend=in_keras,
         transpose="ops.transpose({})",
         take=lambda name, axis: f"ops.take({name}, place, axis={axis})",

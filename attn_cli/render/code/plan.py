@@ -56,6 +56,11 @@ class ScriptPlan(NamedTuple):
         return self.reach is not None or self.has("position_scores")
 
     @property
+    def knows_more(self) -> bool:
+        """Whether it has a soft cap or a sink, which frameworks' own attention does not know."""
+        return self.trace.softcap is not None or self.trace.heads[0].sink is not None
+
+    @property
     def one_text(self) -> bool:
         """Whether queries and keys are the same tokens."""
         return self.trace.query_tokens == self.trace.key_tokens
@@ -106,9 +111,9 @@ def _refuse_own_terms(heads: tuple[Head, ...]) -> None:
     """Raise UsageError for several heads with masks of their own, or position scores that are not made of vectors."""
     given = [head for head in heads if head.position_vectors is None and head.rotated is None]
     alike = all(_equal(head.position_scores, given[0].position_scores) for head in given)
-    if len(heads) > 1 and not (alike and all(head.mask is None for head in heads)):
+    if len(heads) > 1 and not (alike and all(head.mask is None and head.sink is None for head in heads)):
         raise UsageError(
-            "A script of several heads has one mask and one matrix of position scores for all; these heads differ.",
+            "A script of several heads has one mask, one matrix of position scores and no sink; these heads differ.",
             "Give one head (--head NAME), without a W_o.",
             "--format",
         )

@@ -23,7 +23,12 @@ def steps(plan: ScriptPlan, framework: Framework) -> Lines:
         yield _cap(plan, framework)
     yield from _position(plan, framework)
     yield from _masked(plan, framework)
-    yield from framework.attend(plan, names)
+    if trace.heads[0].sink is None:
+        yield from framework.attend(plan, names)
+    else:
+        yield _with_sink(plan, framework, names)
+        yield from framework.attend(plan, names)
+        yield ["# The sink's own weights are dropped.", f"{names.weights} = {names.weights}[:, :-1]"]
     yield from _joined(plan, framework)
 
 
@@ -164,6 +169,14 @@ def _masked(plan: ScriptPlan, framework: Framework) -> Lines:
         lines = comment_lines(f"{found.comment.format(*numbers)} {framework.polarity}")
         lines.append(f"mask = {found.lines[framework.name].format(*numbers)}")
     yield [*lines, f"masked_scores = {framework.mask.format(total)}"]
+
+
+def _with_sink(plan: ScriptPlan, framework: Framework, names: Names) -> list[str]:
+    """Return what makes the sink one more key, whose value is zeros."""
+    about = "The sink: every row has this score beside its keys'. It takes a part of the row, and its value is zeros."
+    score = (plan.heads[0].sink or 0.0) / plan.trace.temperature
+    column, row = (one.format(names.scores, score) for one in framework.pads)
+    return [*comment_lines(about), f"{names.scores} = {column}", f"V = {row}"]
 
 
 def _joined(plan: ScriptPlan, framework: Framework) -> Lines:

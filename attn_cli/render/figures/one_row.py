@@ -174,7 +174,14 @@ def _keyed(trace: Trace, head: Head, row: Row) -> list[Step]:
         found.append(Step("masked" if is_masked.any() else "sum", formula, unmasked(row.masked)))
     shift = f" - {plain(row.shift)}" if row.shift >= 0 else f" + {plain(-row.shift)}"
     formula = f"e^(x{shift})" if row.shift else "e^x"
-    found.append(Step("exp", formula, unmasked(row.exps), f"sum {four(row.total)}"))
+    found.append(
+        Step(
+            "exp",
+            formula,
+            unmasked(row.exps),
+            f"{'with the sink' * bool(row.sunk) or 'sum'} {four(row.total)}",
+        )
+    )
     divided = f"exp / {plain(row.total)}" if row.total else "nothing to share"
     return [*found, Step("weights", divided, unmasked(row.weights), f"sum {four(sum(row.weights))}")]
 

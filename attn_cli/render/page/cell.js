@@ -3,7 +3,7 @@ import { rowOf } from "./arrays.js";
 import { SCORES } from "./core.js";
 import { $, fill, make, plain, refill, share, svg, visible, word } from "./dom.js";
 import { change, listen, record, state } from "./state.js";
-import { editKey, exps, headNamed, isExact, keys, mayLook, place, queries, shown } from "./view.js";
+import { editKey, exps, headNamed, isExact, keys, mayLook, place, queries, shown, sunk } from "./view.js";
 
 const BAR = 22; // height of a bar, up or down
 
@@ -32,7 +32,7 @@ function looks(result, row) {
   const [first, second] = ranked(result, row);
   const told = (j) => [word(keys()[j]), ` (${share(result.weights.data[row * keys().length + j])})`];
   if (first === undefined) return [word(queries()[row]), " may look at nothing."];
-  return [word(queries()[row]), " looks most at ", make("b", {}, ...told(first)), ...(second === undefined ? [] : [", then at ", ...told(second)]), "."];
+  return [word(queries()[row]), " looks most at ", make("b", {}, ...told(first)), ...(second === undefined ? [] : [", then at ", ...told(second)]), ".", sunk(result, row)];
 }
 
 /** Say what decides between a row's winner and the cell that is looked at, or, in the winner's cell, the runner-up. */

@@ -97,8 +97,8 @@ export function maskNamed(name, n_q, n_k) {
 }
 
 /** Return exp(s_j) / sum of exp(s_j) along each row, over the allowed keys; a row without any gives zeros.
- *  The largest score of a row is subtracted first: it cancels out, and exp cannot overflow. */
-export function softmax(scores, allowed) {
+ *  The largest score of a row is subtracted first: it cancels out, and exp cannot overflow. A sink joins each sum. */
+export function softmax(scores, allowed, sink = null) {
   const weights = matrix(scores.rows, scores.columns);
   for (let i = 0; i < scores.rows; i++) {
     const row = rowOf(scores, i);
@@ -108,6 +108,7 @@ export function softmax(scores, allowed) {
     for (let j = 0; j < row.length; j++) if (may(j) && row[j] > largest) largest = row[j];
     let total = 0;
     for (let j = 0; j < row.length; j++) if (may(j)) total += out[j] = Math.exp(row[j] - largest);
+    if (total && sink !== null) total += Math.exp(sink - largest);
     if (total) for (let j = 0; j < row.length; j++) out[j] /= total;
   }
   return weights;
@@ -166,6 +167,7 @@ export function attention(head, settings, edited = new Map()) {
   const add = (M) => (position ? mapped(M, (s, at) => s + position.data[at]) : M);
   const capped = capAt(head.softcap && head.softcap / settings.temperature, head.turned ? add(scaled) : scaled);
   const summed = head.turned ? capped : add(capped);
-  const weights = softmax(summed, settings.allowed);
-  return { scores, scaled, capped, position, summed, weights, output: v ? mix(weights, v) : null, scale };
+  const sink = head.sink == null ? null : head.sink / settings.temperature;
+  const weights = softmax(summed, settings.allowed, sink);
+  return { scores, scaled, capped, position, summed, sink, weights, output: v ? mix(weights, v) : null, scale };
 }

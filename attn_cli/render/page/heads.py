@@ -73,7 +73,7 @@ def _head(trace: Trace, head: Head, numbers: Numbers, levels: int, with_weights:
         return made | numbers.add_coarse(head.weights, levels)
     if head.q is None or head.v is None or not trace.is_scored or trace.score not in SCORES:
         return made | {"weights": numbers.add(head.weights)}
-    made |= {"scale": head.scale, "softcap": head.softcap}
+    made |= {"scale": head.scale, "softcap": head.softcap, "sink": head.sink}
     if head.mask is not None:
         made["allowed"] = numbers.add_bytes(head.mask.rows(trace.rows))
     for name in ROTATED if head.rotated is not None else ():

@@ -80,6 +80,7 @@ def _of_trace(trace: Trace, numbers: Numbers) -> dict[str, object]:
     rules = {name.partition(":")[0]: rule for name, rule in MASKS.items() if rule.javascript}
     masks = [name for name, rule in rules.items() if trace.has_second_input or rule.corner != "bottom-right"]
     padding, tokens = trace.pad_keys, trace.query_tokens
+    steps = STEPS if trace.heads[0].sink is None else [step.without_sum() for step in STEPS]
     facts = walk_facts(trace, trace.stepped_head) if trace.is_scored else {}
     off = sorted({key for one in trace.settings.without for key in find_rows(one, trace.key_tokens)})
     return {
@@ -102,7 +103,7 @@ def _of_trace(trace: Trace, numbers: Numbers) -> dict[str, object]:
         "below": trace.learned is not None and trace.learned.layers > 1,
         "scores": {name: _score(name) for name, score in SCORES.items() if score.javascript is not None},
         "masks": masks,
-        "steps": [{key: getattr(step, key) for key in STEP_KEYS} for step in STEPS if _has(trace, step.name)],
+        "steps": [{key: getattr(step, key) for key in STEP_KEYS} for step in steps if _has(trace, step.name)],
         # What the sentences of the walk say that no setting of the page changes.
         "facts": {name: facts[name] for name in SENT_FACTS if trace.is_scored},
         # Of q, k and v those that only repeat X: of these the walk shows the query's own row.

@@ -22,8 +22,11 @@ function headRecord(name) {
   if (!result.scores) return made;
   const masked = lists(result.summed).map((row, i) => row.map((s, j) => (mayLook(result, i, j) ? s : null)));
   return { ...made, q: lists(result.q), k: lists(result.k), v: lists(result.v), scores: lists(result.scores), scaled_scores: lists(result.scaled),
-    position_scores: lists(result.position), masked_scores: masked };
+    position_scores: lists(result.position), masked_scores: masked, sink_score: sinkScore(result) };
 }
+
+/** Return a sink's score before the temperature divides it; null where there is none. */
+const sinkScore = (result) => (result.sink == null ? null : result.sink * state.temperature);
 
 /** Return the view as JSON of the schema attn/1, as `attn show` reads it. */
 export function dataRecord() {
@@ -58,6 +61,7 @@ export function inputRecord() {
   const made = { about: "Saved from a page of attn.", tokens: queries() };
   if (record.apart) made.context_tokens = keys();
   Object.assign(made, { Q: lists(result.q), K: lists(result.k), V: lists(result.v), score: state.score });
+  if (result.sink != null) made.sinks = [sinkScore(result)];
   const edits = state.edits.get(editKey(state.head))?.scores;
   if (result.position || edits?.size) made.position_scores = lists(addedTo(result, edits));
   const mask = maskLists(result);

@@ -1,6 +1,7 @@
 // What the page shows now: the numbers that follow from the record and the reader's choice, computed when asked for.
 import { matrix, numbers, rowOf, stored } from "./arrays.js";
 import { attention, maskNamed, project } from "./core.js";
+import { share } from "./dom.js";
 import { Vocabulary } from "./lookup.js";
 import { listen, record, state } from "./state.js";
 import { tokenize } from "./tokenize.js";
@@ -61,7 +62,7 @@ function ready(head, at) {
   const part = (name) => own ? stored(head[name]) : project(inputs(name !== "q", at), stored(head[`W_${name}`]), stored(head[`b_${name}`]));
   const edits = state.edits.get(editKey(head.name, at)) || {};
   const turned = head.q_turned && !edits.q && !edits.k ? { q: stored(head.q_turned), k: stored(head.k_turned) } : null;
-  return { q: edits.q || part("q"), k: edits.k || part("k"), v: edits.v || part("v"), R, b, bias, distance, turned, softcap: head.softcap };
+  return { q: edits.q || part("q"), k: edits.k || part("k"), v: edits.v || part("v"), R, b, bias, distance, turned, softcap: head.softcap, sink: head.sink };
 }
 
 /** Tell whether a head's scores can be computed here: the page holds its numbers in full. */
@@ -130,8 +131,15 @@ export function strongest(weights, row) {
 export function exps(result, row) {
   const sums = rowOf(result.summed, row);
   const may = [...sums].map((_, j) => mayLook(result, row, j));
-  const largest = Math.max(...[...sums].filter((_, j) => may[j]));
+  const sink = result.sink ?? -Infinity;
+  const largest = Math.max(...[...sums].filter((_, j) => may[j]), sink);
   const shift = Math.abs(largest) > 30 && Number.isFinite(largest) ? largest : 0;
   const made = [...sums].map((s, j) => (may[j] ? Math.exp(s - shift) : 0));
-  return { exps: made, shift, total: made.reduce((sum, e) => sum + e, 0) };
+  return { exps: made, shift, total: made.reduce((sum, e) => sum + e, Math.exp(sink - shift)) };
+}
+
+/** Say what a sink takes of a row. */
+export function sunk(result, row) {
+  if (result.sink == null) return "";
+  return ` The sink takes ${share(1 - rowOf(result.weights, row).reduce((sum, w) => sum + w, 0))}; the words share the rest.`;
 }

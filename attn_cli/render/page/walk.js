@@ -3,7 +3,7 @@ import { rowOf } from "./arrays.js";
 import { $, make, plain, refill, share, visible } from "./dom.js";
 import { stepMatrix } from "./matrix.js";
 import { change, listen, record, state } from "./state.js";
-import { inputs, keys, mayLook, place, queries, shown, strongest } from "./view.js";
+import { inputs, keys, mayLook, place, queries, shown, strongest, sunk } from "./view.js";
 
 /** Return the steps that there are numbers for. */
 export function steps() {
@@ -35,9 +35,10 @@ function facts(name) {
   const { row } = place();
   const result = shown();
   const unmasked = result.position ? "scaled + distance" : "scaled";
+  const before = result.allowed ? "masked" : unmasked;
   const same = { ...record.facts, tokens: `${queries().length} tokens`, distinct: new Set(queries()).size, d: inputs()?.columns ?? 0,
     query: quoted(queries()[row]), compare: `${record.scores[state.score].matrix}, every query with every key`, scaling: result.q ? scaling() : "", unmasked,
-    before: result.allowed ? "masked" : unmasked };
+    before, total: result.sink == null ? `row sum of exp(${before})` : `(row sum of exp(${before}) + exp(sink))`, sunk: sunk(result, row) };
   if (name === "x_query") return { ...same, first: plain(inputs().data[row * inputs().columns], 3), source: record.sources[queries()[row]] ?? "its vector is on this page" };
   if (["q", "k", "v"].includes(name)) return { ...same, ...projected(result, name, row) };
   if (name === "masked_scores") return { ...same, masking: masking(result, row) };

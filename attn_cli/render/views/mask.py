@@ -192,7 +192,7 @@ def _before_and_after(shown: _Shown) -> Iterator[Block]:
     weights = shown.matrix(np.where(allowed, head.weights[held], np.nan))
     yield weights._replace(is_weights=True, sums=sums)
     partly = np.flatnonzero(allowed.any(axis=1) & ~allowed.all(axis=1))
-    if len(partly):
+    if len(partly) and head.sink is None:
         left = np.where(allowed, softmax(scores), 0).sum(axis=1)
         at = int(partly[np.argmin(left[partly])])  # the row that loses most
         yield Say(

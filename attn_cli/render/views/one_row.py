@@ -103,7 +103,11 @@ def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
         rows.append([_counted(len(others), "others"), *blank, _weight(exps), _weight(weights), *tail])
     if masked := len(rest) - len(others):
         rows.append([_counted(masked, MASKED), *blank, MASKED, "–", *tail])
-    rows.append(["sum", *blank, _weight(row.total), four(sum(row.weights)), *tail])
+    whole = sum(row.weights)
+    if row.sunk:
+        rows.append(["(sink)", *blank, _weight(row.sunk), _weight(row.sunk / row.total), *tail])
+        whole += row.sunk / row.total
+    rows.append(["sum", *blank, _weight(row.total), four(whole), *tail])
     return Columns(header, rows)
 
 
@@ -152,6 +156,11 @@ def _legend(trace: Trace, head: Head, row: Row) -> str:
     if row.capped is not None:
         score = "sum" if row.is_rotated else "content" if is_divided else symbol
         parts.append(f"capped = {cap_term(trace, score)}")
+    if head.sink is not None:
+        shift = f" - {plain(row.shift)}" if row.shift else ""
+        parts.append(
+            f"sink: exp({plain(head.sink)}{wording.temperature_divisor(trace)}{shift}), and no value"
+        )
     return ", ".join([*parts, f"weight = exp / {_weight(row.total)}"])
 
 

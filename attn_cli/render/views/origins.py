@@ -169,6 +169,8 @@ def _score_parts(trace: Trace) -> list[str]:
     parts.append(f"scale {f'1/sqrt({wording.d_k(trace)}) = ' if is_root else ''}{plain(trace.scale)}")
     if trace.softcap is not None:
         parts.append(f"scores capped at {plain(trace.softcap)}")
+    if trace.heads[0].sink is not None:
+        parts.append("a sink in each row")
     if trace.temperature != 1:
         parts.append(f"temperature {trace.temperature:.12g}")
     if score.note:

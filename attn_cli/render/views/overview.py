@@ -12,7 +12,16 @@ from attn_cli.render.numbers import plain, share
 from attn_cli.render.views.finding import finding, what_next
 from attn_cli.render.views.long_text import asked_rows, links_of, long_view, row_links, strongest_named
 from attn_cli.render.views.origins import closing
-from attn_cli.render.views.wording import MOST_CELLS, formula, is_large, no_arithmetic, quoted, short, title
+from attn_cli.render.views.wording import (
+    MOST_CELLS,
+    formula,
+    is_large,
+    no_arithmetic,
+    quoted,
+    short,
+    sink_takes,
+    title,
+)
 from attn_cli.settings.output import View
 from attn_cli.trace.head import Head
 from attn_cli.trace.row import Diagnosis
@@ -29,6 +38,8 @@ def table(trace: Trace, view: View) -> Iterator[Block]:
     yield Heading(title(trace), 1)
     yield from finding(trace)
     yield Formula(formula(trace))
+    if takes := sink_takes(trace, drawn_heads(trace), trace.focus[0] if trace.asked else None):
+        yield Say(takes)
     if trace.asked and trace.is_scored:
         from attn_cli.render.views.one_row import one_row  # most tables need neither this nor the walk
 

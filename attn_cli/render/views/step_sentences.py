@@ -42,7 +42,11 @@ def walk_facts(trace: Trace, head: Head) -> dict[str, object]:
         "cap": plain((trace.softcap or 0.0) / trace.temperature, 3),
         "weights": "W_q, W_k" if keeps_values(trace, head) else "W_q, W_k, W_v",
         "unmasked": unmasked,
-        "before": unmasked if trace.mask is None else "masked",
+        "before": (before := unmasked if trace.mask is None else "masked"),
+        "total": f"row sum of exp({before})"
+        if head.sink is None
+        else f"(row sum of exp({before}) + exp(sink))",
+        "sunk": f" {takes}" if (takes := wording.sink_takes(trace, [head], trace.focus[0])) else "",
     }
 
 

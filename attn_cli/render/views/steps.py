@@ -49,7 +49,8 @@ def walk(trace: Trace, only: Sequence[str] = (), each: bool = False) -> Iterator
     facts, of = facts_of.walk_facts(trace, head), walked(trace, i)
     sees_nothing = not head.weights[trace.row_in_arrays(i)].any()
     number = 0
-    for step in STEPS:
+    for each_step in STEPS:
+        step = each_step if head.sink is None else each_step.without_sum()
         name = step.name
         blocks = list(_NUMBERS.get(name, partial(_square, name=name))(trace, head))
         number += bool(blocks)
@@ -80,7 +81,10 @@ def _matches_paper(trace: Trace, head: Head, name: str) -> bool:
         "W_q": trace.projection.layout != "out-in" and not keeps_values(trace, head),
         "scores": is_written,
         "scaled_scores": scaled,
-        "weights": scaled and trace.mask is None and head.position_scores is None and trace.softcap is None,
+        "weights": scaled
+        and not any(
+            part is not None for part in (trace.mask, head.position_scores, trace.softcap, head.sink)
+        ),
         "output": True,
     }.get(name, False)
 

@@ -198,7 +198,8 @@ def _undivided(of: Walked) -> list[float]:
             cap = trace.softcap / trace.temperature
             content = cap * np.tanh(content / cap)
         sums = np.where(np.isneginf(row.masked), -np.inf, content + distance)
-        weights: list[float] = softmax(sums).tolist() if np.isfinite(sums.max()) else []
+        sink = None if head.sink is None else head.sink / trace.temperature
+        weights: list[float] = softmax(sums, sink).tolist() if np.isfinite(sums.max()) else []
     return weights
 
 
@@ -268,6 +269,8 @@ def _mask(of: Walked) -> str:
 def _softmax(of: Walked) -> str:
     trace, _, row = of
     total = "Softmax: exp / sum of exps; rows sum to 1."
+    if of.head.sink is not None:
+        total = "Softmax: exp / (sum of exps + exp(sink)); rows sum to 1 with the sink's share, which has no value."
     first, second = (*row.strongest[:2], None, None)[:2]
     if first is None or second is None or row.weights[second] == 0:
         return f"Why exp? It is positive. {total}"

@@ -8,7 +8,7 @@ import numpy as np
 
 from attn_cli.core.scores import score_named
 from attn_cli.io.escape import count
-from attn_cli.render.numbers import plain
+from attn_cli.render.numbers import plain, share
 from attn_cli.render.screen.text import listed
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Trace
@@ -162,7 +162,23 @@ def formula(trace: Trace) -> str:
     elif trace.temperature_scales_distance and heat:
         of_what = f"({scores}{distance}){heat}"
     is_mean = trace.shown.name == "mean" and len(trace.head_names) > 1
-    return f"weights = {is_mean * MEAN}softmax({of_what})"
+    sink = "" if head.sink is None else "; sink"
+    if trace.shown.sink is not None and len(trace.shown_heads) == 1:
+        sink += f" {plain(trace.shown.sink)}{heat}"
+    return f"weights = {is_mean * MEAN}softmax({of_what}{sink})"
+
+
+def sink_takes(trace: Trace, heads: Sequence[Head], row: int | None = None) -> str:
+    """Return what a sink takes of a row, or of all that are listed, in a sentence; empty where there is none."""
+    rows = trace.focus if trace.condensed else trace.listed
+    held = [trace.row_in_arrays(i) for i in (rows if row is None else [row])]
+    taken = [shares[held] for head in heads if (shares := trace.sink_shares(head)) is not None]
+    if not taken:
+        return ""
+    ends = dict.fromkeys(share(float(end(taken))) for end in (np.min, np.max))
+    whose = "The sink takes" if len(heads) == 1 else "The heads' sinks take"
+    of = "each row" if row is None else f"the row of {quoted_at(trace.query_tokens, row)}"
+    return f"{whose} {' to '.join(ends)} of {of}; the words share the rest."
 
 
 def root_divisor(trace: Trace) -> str:

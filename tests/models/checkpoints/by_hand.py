@@ -24,6 +24,7 @@ def safetensors(arrays, dtypes=None):
         "float64": "F64",
         "uint16": "BF16",
         "int8": "I8",
+        "uint8": "U8",
         "uint32": "U32",
     }
     header, data = {}, b""
@@ -150,6 +151,35 @@ def gemma2(seed=0, vocabulary=6, d=4, heads=2, pairs=1):
     }
     made["embed_tokens.weight"] = draw.standard_normal((vocabulary, d)).astype(np.float32)
     return made | {"norm.weight": np.zeros(d, np.float32)}
+
+
+GPT_OSS = {
+    "model_type": "gpt_oss", "hidden_size": 4, "num_hidden_layers": 2, "num_attention_heads": 2, "head_dim": 2,
+    "num_key_value_heads": 1, "intermediate_size": 3, "num_local_experts": 2, "num_experts_per_tok": 1,
+}  # fmt: skip
+
+
+def gpt_oss(seed=0, vocabulary=6, d=4, layers=2, m=3):
+    """Return the tensors of a small random GPT-OSS, whose sinks take some of each row."""
+    draw = np.random.default_rng(seed)
+    shapes = {
+        "input_layernorm.weight": (d,), "post_attention_layernorm.weight": (d,), "self_attn.sinks": (2,),
+        "self_attn.q_proj.weight": (4, d), "self_attn.q_proj.bias": (4,), "self_attn.k_proj.weight": (2, d),
+        "self_attn.k_proj.bias": (2,), "self_attn.v_proj.weight": (2, d), "self_attn.v_proj.bias": (2,),
+        "self_attn.o_proj.weight": (d, 4), "self_attn.o_proj.bias": (d,), "mlp.router.weight": (2, d),
+        "mlp.router.bias": (2,), "mlp.experts.gate_up_proj": (2, d, 2 * m), "mlp.experts.down_proj": (2, m, d),
+        "mlp.experts.gate_up_proj_bias": (2, 2 * m), "mlp.experts.down_proj_bias": (2, d),
+    }  # fmt: skip
+    named = {f"layers.{n}.{name}": shape for n in range(layers) for name, shape in shapes.items()}
+    named |= {"embed_tokens.weight": (vocabulary, d), "norm.weight": (d,), "lm_head.weight": (vocabulary, d)}
+    return {name: draw.standard_normal(shape).astype(np.float32) for name, shape in named.items()}
+
+
+def small_gpt_oss(folder):
+    """Write a GPT-OSS of six letters with its tokenizer, and return the folder's name."""
+    name = saved(folder, GPT_OSS, gpt_oss())
+    byte_pairs(name)
+    return name
 
 
 def small_bert(folder, pieces=PIECES, **more):

@@ -14,7 +14,7 @@ from attn_cli.models.checkpoints.config import INERT
 from attn_cli.models.checkpoints.families import FAMILIES
 from attn_cli.models.checkpoints.run import Checkpoint, texts
 from attn_cli.settings.settings import Settings
-from tests.models.checkpoints.by_hand import saved
+from tests.models.checkpoints.by_hand import as_bfloat16, saved
 from tests.small_models import trace_checkpoint
 from tests.thorough import like_cases
 
@@ -144,6 +144,7 @@ YARN = {"factor": 4.0, "original_max_position_embeddings": 8}
 DISTANT = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "hidden_act": "gelu_new"}
 EXPERTS = GROUPED | {"num_experts_per_tok": 2}
 MIXTRAL = EXPERTS | {"num_local_experts": 5}
+GPT_OSS = MIXTRAL | {"sliding_window": 3, "head_dim": 8} | rope("yarn", truncate=False, **YARN)
 QWEN_MOE = EXPERTS | {"num_experts": 5, "moe_intermediate_size": 24}
 GRANITE = GROUPED | {
     "embedding_multiplier": 3.0, "logits_scaling": 4.0, "residual_multiplier": 0.6, "attention_multiplier": 0.2,
@@ -189,6 +190,15 @@ SETTINGS |= {
     "mixtral": MIXTRAL,
     "mixtral, window, tied": MIXTRAL | {"sliding_window": 3, "tie_word_embeddings": True, "head_dim": 16},
     "mixtral, one": MIXTRAL | {"num_experts_per_tok": 1},
+    "gpt_oss": GPT_OSS,
+    "gpt_oss, kinds, tied, no biases": GPT_OSS | {
+        "layer_types": ["full_attention", "full_attention", "sliding_attention"], "attention_bias": False,
+        "tie_word_embeddings": True, "head_dim": 16, "num_experts_per_tok": 1,
+    },
+    "gpt_oss, limit, truncate": GPT_OSS | rope("yarn", truncate=True, **YARN)
+        | {"swiglu_alpha": 1.2, "swiglu_limit": 0.5, "sliding_window": 2},
+    "gpt_oss, default": GPT_OSS | rope("default"),
+    "gpt_oss, both ways": GPT_OSS | BOTH_WAYS,
     "qwen2_moe": QWEN_MOE | {"shared_expert_intermediate_size": 20},
     "qwen2_moe, some layers": QWEN_MOE | {
         "shared_expert_intermediate_size": 20, "decoder_sparse_step": 2, "norm_topk_prob": True, "qkv_bias": False,
@@ -725,6 +735,35 @@ def test_the_words_of_a_model_of_words_and_pictures_are_read(transformers, tmp_p
         renamed = {name.replace("model.", prefix, 1): array for name, array in arrays.items()}
         folder = saved(tmp_path / str(n), {"model_type": "gemma3", "text_config": config}, renamed)
         same_as(model, case, texts(TEXTS), folder, "gemma3 with pictures")
+
+
+def test_gpt_oss_is_read_as_its_makers_ship_it(transformers, tmp_path):
+    """Experts in MXFP4, in bfloat16 what is not packed, and a config.json without a word on rotation."""
+    import torch
+    from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+
+    case = Case("gpt_oss", GPT_OSS | {"intermediate_size": 64, "rope_parameters": None})
+    short = {"quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}}
+    model = made(transformers, case, 6, tmp_path / "whole")
+    for parameter in model.parameters():
+        parameter.data = parameter.data.bfloat16().float()
+    arrays = {name: value.numpy() for name, value in model.state_dict().items()}
+    rng = np.random.default_rng(3)
+    for name, shape in (("gate_up_proj", (5, 128, 1, 16)), ("down_proj", (5, 32, 2, 16))):
+        for layer in range(3):
+            place = f"model.layers.{layer}.mlp.experts.{name}"
+            blocks, scales = (
+                rng.integers(0, 256, shape, np.uint8),
+                rng.integers(118, 126, shape[:3], np.uint8),
+            )
+            packed = (torch.tensor(one) for one in (blocks, scales))
+            model.get_parameter(place).data = convert_moe_packed_tensors(*packed, dtype=torch.float32)
+            del arrays[place]
+            arrays |= {f"{place}_blocks": blocks, f"{place}_scales": scales}
+    config = json.loads((tmp_path / "whole" / "config.json").read_text()) | short
+    del config["rope_parameters"]
+    arrays = {n: as_bfloat16(one) if one.dtype == np.float32 else one for n, one in arrays.items()}
+    same_as(model, case, texts(TEXTS), saved(tmp_path / "packed", config, arrays), "gpt_oss in four bits")
 
 
 @pytest.mark.parametrize("tie", [True, False])

@@ -17,7 +17,7 @@ from attn_cli.text.tokenize import tokenize
 from attn_cli.trace.trace import Trace
 from attn_cli.vectors.lookup import open_table
 from tests.browser import made as write_page
-from tests.models.checkpoints.by_hand import word_pieces
+from tests.models.checkpoints.by_hand import small_gpt_oss, word_pieces
 from tests.models.checkpoints.test_parity import PAIRS, made
 from tests.shell import attn
 from tests.thorough import often
@@ -165,3 +165,22 @@ def test_a_temperature_divides_the_distances_of_a_model_s_own(opened, made_at, t
         opened.page.dispatch_event("#temperature-number", "change")
         expected = json.loads(attn("self", *command, "-t", temperature, "-f", "json").out)
         assert close(saved(opened)["weights"], expected["weights"])
+
+
+def test_a_page_computes_with_a_sink(opened, tmp_path):
+    pytest.importorskip("tokenizers")
+    command = ("dabca", "-m", small_gpt_oss(tmp_path / "gpt_oss"), "--head", "1")
+    assert attn("page", *command, "-o", str(tmp_path / "page.html")).code == 0
+    opened.go(tmp_path / "page.html", "#view=head")
+    opened.page.evaluate(SAVED)
+    opened.page.fill("#temperature-number", "2")
+    opened.page.dispatch_event("#temperature-number", "change")
+    expected = json.loads(attn("self", *command, "-t", "2", "--steps", "-f", "json").out)
+    found = saved(opened)
+    assert close(found["weights"], expected["weights"])
+    (head,) = (one for one in found["heads"] if one["name"] == "1")
+    assert head["sink_score"] == pytest.approx(expected["heads"][0]["sink_score"])
+    told = re.search(r"^(\w).* The sink takes ([\d.]+);", opened.page.inner_text("#row-says"))
+    assert float(told[2]) == pytest.approx(
+        expected["sink"][expected["query_tokens"].index(told[1])], rel=0.01
+    )

@@ -1,0 +1,106 @@
+"""Attention sinks: a score that joins each row's softmax and is dropped. Nothing may say that such rows sum to one."""
+
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+
+from attn_cli.settings.settings import Settings
+from tests.models.checkpoints.by_hand import gpt_oss, small_gpt_oss
+from tests.shell import here
+from tests.small_models import trace_checkpoint
+
+pytestmark = pytest.mark.usefixtures("tokenizers")
+TEXT = "dabca"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return small_gpt_oss(tmp_path_factory.mktemp("models") / "gpt_oss")
+
+
+def ran(*args):
+    made = here(*args)
+    assert made.code == 0, made.err
+    return made.out
+
+
+def sink_of(layer, head):
+    return float(gpt_oss()[f"layers.{layer}.self_attn.sinks"][head])
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.5])
+def test_a_weight_is_its_exp_over_the_sum_of_all_exps_and_that_of_the_sink(temperature, folder):
+    record = json.loads(
+        ran("self", TEXT, "-m", folder, "--head", "1", "-t", str(temperature), "--steps", "-f", "json")
+    )
+    (head,), s = record["heads"], sink_of(1, 1)
+    assert head["sink_score"] == pytest.approx(s)
+    for row, weights, taken in zip(head["masked_scores"], record["weights"], record["sink"], strict=True):
+        exps = [0 if score is None else math.exp(score) for score in row]
+        total = sum(exps) + math.exp(s / temperature)
+        np.testing.assert_allclose(weights, np.array(exps) / total, atol=1e-6)
+        assert taken == pytest.approx(math.exp(s / temperature) / total, abs=1e-6) and 0 < taken < 1
+    np.testing.assert_allclose(record["output"], np.array(record["weights"]) @ head["v"], atol=1e-5)
+
+
+def test_a_row_by_hand_has_the_sink_in_its_sum(folder):
+    screen = ran("explain", TEXT, "-m", folder, "-q", "c", "--width", "80")
+    sunk, total = (
+        [float(number) for number in re.search(rf"^{name}[ …]+([\d.]+) +([\d.]+)", screen, re.M).groups()]
+        for name in (r"\(sink\)", "sum")
+    )
+    assert sunk[0] == pytest.approx(math.exp(sink_of(1, 0)), rel=1e-3)
+    assert total[1] == 1 and sunk[1] == pytest.approx(sunk[0] / total[0], abs=2e-4)
+    assert "exp / (sum of exps + exp(sink)); rows sum to 1 with the sink" in " ".join(screen.split())
+
+
+def test_no_screen_says_that_rows_sum_to_one(folder):
+    for command in (
+        ("self", "--steps"), ("explain",), ("explain", "--steps"), ("self", "--head", "all"), ("masked", "--next", "0"),
+        ("self", "-f", "bars"), ("self", "--head", "mean"), ("explain", "--mask", "window:1"), ("masked", "--show", "mask"),
+    ):  # fmt: skip
+        screen = " ".join(ran(command[0], TEXT, "-m", folder, *command[1:]).split())
+        said = re.sub(r"rows sum to 1 with the sink", "", screen)
+        assert not re.search(r"sums? to (one|1)\b", said), command
+        assert "sink" in screen, command
+    table = ran("self", TEXT, "-m", folder, "-q", "c", "--width", "80")
+    taken = float(re.search(r"The sink takes ([\d.]+) of the row of", table)[1])
+    weights = json.loads(ran("self", TEXT, "-m", folder, "-f", "json"))["weights"]
+    assert taken == pytest.approx(1 - sum(weights[3]), abs=1e-3)
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+@pytest.mark.parametrize("more", [{}, {"temperature": 0.5}])
+def test_a_script_computes_with_the_sink(framework, more, folder, capsys):
+    from attn_cli.render.code import script
+
+    pytest.importorskip(framework)
+    trace = trace_checkpoint("self", TEXT, None, Settings(layer=0, head="1", **more), folder)
+    names = {}
+    exec(script(trace, framework), names)
+    np.testing.assert_allclose(np.array(names["weights"]), trace.weights, atol=1e-9)
+    np.testing.assert_allclose(np.array(names["output"]), trace.output, atol=1e-9)
+
+
+def test_a_record_of_it_is_shown_and_computed_with_its_sink(folder, tmp_path):
+    file = tmp_path / "record.json"
+    ran("self", TEXT, "-m", folder, "--head", "all", "--steps", "-f", "json", "-o", str(file))
+    record = json.loads(file.read_text())
+    for command in ("show", "compute"):
+        again = json.loads(ran(command, str(file), "--head", "all", "--steps", "-f", "json"))
+        np.testing.assert_allclose(again["weights"], record["weights"], atol=1e-9)
+        assert [one["sink_score"] for one in again["heads"]] == [one["sink_score"] for one in record["heads"]]
+        np.testing.assert_allclose(again["sink"], record["sink"], atol=1e-9)
+    refused = here("check", str(file), "--expect", str(file))
+    assert refused.code == 65 and "sink" in refused.err
+
+
+def test_long_texts_lose_as_much_to_the_sink(folder):
+    """Beyond 128 x 128 scores others are computed by the fast way, which knows no sink."""
+    trace = trace_checkpoint("self", TEXT * 40, None, Settings(layer=0, head="1"), folder)
+    exps = np.exp(np.where(trace.mask, trace.shown.masked_scores, -np.inf))
+    total = exps.sum(axis=1, keepdims=True) + math.exp(sink_of(0, 1))
+    np.testing.assert_allclose(trace.weights, exps / total, atol=1e-9)
