@@ -55,7 +55,8 @@ def _dense(reader: Reader, layer: Layer, x: Array, kind: str = "", number: int =
         activation, limit = experts.clamp.gate, experts.clamp.up
     hidden: Array
     if "gate_up" in names or "pairs" in names:
-        both = reader.linear(names.get("gate_up") or names["pairs"], x, None)
+        name = names.get("gate_up") or names["pairs"]
+        both = reader.linear(name, x, None)
         half, odd = divmod(both.shape[-1], 2)
         if odd:
             raise InputError(
