@@ -59,9 +59,7 @@ def _dense(reader: Reader, layer: Layer, x: Array, kind: str = "", number: int =
         both = reader.linear(name, x, None)
         half, odd = divmod(both.shape[-1], 2)
         if odd:
-            raise InputError(
-                f"{visible(reader.weights.folder)}: {layer.place} has an odd number of rows for two."
-            )
+            raise InputError(f"{visible(reader.weights.folder)}: {name} has an odd number of rows.")
         is_paired = "pairs" in names
         gate, up = (both[..., ::2], both[..., 1::2]) if is_paired else (both[..., :half], both[..., half:])
         hidden = activation(gate) * (up if limit is None else limit(up))
