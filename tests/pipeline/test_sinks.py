@@ -60,7 +60,8 @@ def test_a_row_by_hand_has_the_sink_in_its_sum(folder):
 def test_no_screen_says_that_rows_sum_to_one(folder):
     for command in (
         ("self", "--steps"), ("explain",), ("explain", "--steps"), ("self", "--head", "all"), ("masked", "--next", "0"),
-        ("self", "-f", "bars"), ("self", "--head", "mean"), ("explain", "--mask", "window:1"), ("masked", "--show", "mask"),
+        ("self", "-f", "bars"), ("self", "--head", "mean"), ("explain", "--mask", "window:1"),
+        ("masked", "--show", "mask"),
     ):  # fmt: skip
         screen = " ".join(ran(command[0], TEXT, "-m", folder, *command[1:]).split())
         said = re.sub(r"rows sum to 1 with the sink", "", screen)
