@@ -32,7 +32,7 @@ from attn_cli.settings.settings import Settings
 # How many axes each may have: heads and a batch come first.
 AXES: dict[str, tuple[int, ...]] = dict.fromkeys(("Q", "K", "V"), (2, 3, 4))
 AXES |= dict.fromkeys(("X", "context", "W_q", "W_k", "W_v"), (2, 3))
-AXES |= {"W_o": (2,)} | dict.fromkeys(("b_q", "b_k", "b_v", "b_o", "sinks"), (1,))
+AXES |= {"W_o": (2,)} | dict.fromkeys(("b_q", "b_k", "b_v", "b_o"), (1,)) | {"sinks": (0, 1)}
 POSITION = {"position_vectors": (3,), "position_biases": (2,)}  # of attn's own JSON: one for each head
 KNOWN = frozenset({*AXES, "about", "schema", "heads", "layout", "tokens", "context_tokens"})
 KNOWN |= {"score", "mask", "position_scores", "kv_heads", "scale", "softcap", "temperature"}

@@ -67,7 +67,7 @@ def test_packed_weights_that_are_no_numbers_are_refused(ragged):
 
 @pytest.mark.parametrize(
     "key",
-    ["alibi_slopes", "rotary", "rope_theta", "sinks", "bias_k", "bias_v", "add_zero_attn", "dropout", "attn_mask",
+    ["alibi_slopes", "rotary", "rope_theta", "bias_k", "bias_v", "add_zero_attn", "dropout", "attn_mask",
      "key_padding_mask", "is_causal", "sliding_window", "num_heads", "num_key_value_heads", "layers.0.attn.sinks",
      "self_attn.q_norm.weight", "relative_attention_bias.weight", "Dropout-P"],
 )  # fmt: skip

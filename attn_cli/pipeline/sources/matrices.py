@@ -82,7 +82,7 @@ def _with_scale(layer: Layer, given: Given, settings: Settings) -> Layer:
         return None if is_scaled or given.scale is None or isclose(given.scale, usual) else given.scale
 
     count = len(layer.heads)
-    sinks = [None] * count if (told := given.get("sinks")) is None else told.tolist()
+    sinks = [None] * count if (told := given.get("sinks")) is None else told.reshape(-1).tolist()
     if len(sinks) != count:
         raise InputError(
             f"{given.name}: sinks has {len(sinks)} numbers for {count} heads.", "Give one a head."
