@@ -35,7 +35,7 @@ REFUSED = {
     **dict.fromkeys(("biask", "biasv", "addzeroattn"), _AS_ROWS),
     **dict.fromkeys(("rotary", "rotaryemb", "rope", "ropetheta", "cos", "sin", "invfreq"), _TURNED),
     **dict.fromkeys(("qnorm", "knorm", "qknorm"), "Give Q and K as they are after the norm."),
-    **dict.fromkeys(("sink", "sinks", "saux"), "attn has no sinks: give one more key, whose value is zeros."),
+    **dict.fromkeys(("sink", "sinks", "saux"), "attn calls them sinks: a score for each head."),
     **dict.fromkeys(("dropout", "dropoutp", "attndropout"), "attn drops nothing: leave it out, or say 0."),
     **dict.fromkeys(("attnmask", "attentionmask", "iscausal", "causal"), _ALLOWED),
     **dict.fromkeys(("keypaddingmask", "paddingmask"), _ALLOWED),
