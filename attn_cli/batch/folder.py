@@ -15,9 +15,9 @@ from typing import IO, Any
 from attn_cli.batch.manifest import ANEW, BESIDE, PART, PartEntry, hash_of
 from attn_cli.batch.storage import OBJECT_STORES, file_system, is_url, protocol_of, storage_errors
 from attn_cli.errors import CreateError, InputError, WriteError
-from attn_cli.io.atomic import sweep, sync_folder, written
+from attn_cli.io.atomic import locked_folder, sweep, sync_folder, written
 from attn_cli.io.escape import visible
-from attn_cli.io.files import open_regular, reason
+from attn_cli.io.files import open_regular, system_errors
 
 PATIENCE = 5.0  # seconds that another run may take to leave the folder
 UNFINISHED = re.compile(rf"\.({PART.pattern})\.[0-9a-f]{{8}}\.part")
@@ -35,18 +35,20 @@ class LocalFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other runs out; CreateError where one is in, or where the folder cannot be made."""
-        with _errors(f"Cannot create {self.name}", "Choose another place."):
+        with system_errors(CreateError, f"Cannot create {self.name}", "Choose another place."):
             os.makedirs(self.path, exist_ok=True)
-            descriptor = os.open(self.path, os.O_RDONLY)
-        try:
-            _lock(descriptor, self.name)
+        end = time.monotonic() + PATIENCE
+
+        def busy() -> None:
+            if time.monotonic() > end:
+                raise CreateError(f"Another run is writing into {self.name}.", "Wait for its end.")
+
+        with locked_folder(self.path, busy):
             yield
-        finally:
-            os.close(descriptor)
 
     def names(self) -> dict[str, bool]:
         """Return the names of what is in it, and of each whether it is a regular file."""
-        with _errors(f"Cannot write into {self.name}"), os.scandir(self.path) as entries:
+        with system_errors(CreateError, f"Cannot write into {self.name}"), os.scandir(self.path) as entries:
             return {entry.name: entry.is_file(follow_symlinks=False) for entry in entries}
 
     def read(self, name: str, most: int) -> bytes | None:
@@ -75,9 +77,9 @@ class LocalFolder:
                 said = f"{visible(self._at(name))} is a folder, which attn batch does not remove."
                 raise CreateError(said, "Remove it yourself, or write into another folder.")
         for name in names:
-            with _errors(f"Cannot remove {visible(self._at(name))}"):
+            with system_errors(CreateError, f"Cannot remove {visible(self._at(name))}"):
                 os.unlink(self._at(name))
-        with _errors(f"Cannot write into {self.name}"):
+        with system_errors(CreateError, f"Cannot write into {self.name}"):
             sync_folder(self.path)
 
     def size(self, name: str) -> int | None:
@@ -154,14 +156,12 @@ class RemoteFolder:
     def put(self, name: str, write: Write) -> tuple[int, str]:
         """Write a file here, then send it there; return its bytes and their hash."""
         with TemporaryFile() as stream:
-            try:
+            hint = "TMPDIR may name another place."
+            with system_errors(WriteError, "Cannot write a temporary file", hint):
                 write(stream)
                 stream.seek(0)
                 size, found = hash_of(stream)
                 stream.seek(0)
-            except OSError as error:
-                said = f"Cannot write a temporary file: {reason(error)}."
-                raise WriteError(said, "TMPDIR may name another place.") from None
             with storage_errors(self._url(name), "write"):
                 path = self._at(name)
                 at = path if self.is_store else path + BESIDE
@@ -228,32 +228,7 @@ def _is_file(about: Mapping[str, Any]) -> bool:
     return about["type"] == "file" and not about.get("islink")
 
 
-@contextmanager
-def _errors(said: str, hint: str = "") -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise CreateError(f"{said}: {reason(error)}.", hint) from None
-
-
 def _check_size(size: int, most: int, name: str) -> None:
     """Raise InputError for a file that is larger than what attn writes."""
     if size > most:
         raise InputError(f"{name} is not a file of attn batch: it has more than {most:,} bytes.", ANEW)
-
-
-def _lock(descriptor: int, name: str) -> None:
-    """Lock a folder; a run that was killed may hold it for another moment."""
-    end = time.monotonic() + PATIENCE
-    while True:
-        try:
-            import fcntl
-
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > end:
-                raise CreateError(f"Another run is writing into {name}.", "Wait for its end.") from None
-            time.sleep(0.05)
-        except (ImportError, OSError):  # a system, or a file system, without locks
-            return

@@ -15,7 +15,7 @@ from attn_cli.batch.forms import FORMS
 from attn_cli.batch.lines import Job
 from attn_cli.errors import FileError, InputError
 from attn_cli.io.escape import visible
-from attn_cli.io.files import reason
+from attn_cli.io.files import system_errors
 from attn_cli.settings.settings import Settings
 
 MANIFEST = "manifest.json"
@@ -232,11 +232,8 @@ def _dict(value: Any) -> dict[str, Any]:
 
 def hash_of_file(path: str) -> tuple[int, str]:
     """Return the bytes of a file that the user named, and their hash."""
-    try:
-        with open(path, "rb") as stream:
-            return hash_of(stream)
-    except OSError as error:
-        raise FileError(f"Cannot read {visible(path)}: {reason(error)}.") from None
+    with system_errors(FileError, f"Cannot read {visible(path)}"), open(path, "rb") as stream:
+        return hash_of(stream)
 
 
 def hash_of(stream: IO[bytes]) -> tuple[int, str]:

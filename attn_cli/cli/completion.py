@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 
-from attn_cli.errors import AttnError, CreateError, UsageError, did_you_mean
+from attn_cli.errors import CreateError, UsageError, did_you_mean
 from attn_cli.io.atomic import written
 from attn_cli.io.escape import visible
+from attn_cli.io.files import system_errors
 
 SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 STYLE = b"zstyle"  # added only where the user has none
@@ -32,7 +33,7 @@ def install(shell: str) -> str:
     and one line more. Each file holds all or nothing. Raises CreateError or WriteError.
     """
     code = script(shell).encode()
-    try:
+    with system_errors(CreateError, "Cannot install completion", "Try --show-completion."):
         if shell == "bash":
             path = _stored(".bash_completions/attn.sh", code)
             _add(os.path.expanduser("~/.bashrc"), b"source " + os.fsencode(shlex.quote(path)))
@@ -45,12 +46,6 @@ def install(shell: str) -> str:
             path = _powershell_profile(shell)
             os.makedirs(os.path.dirname(path), exist_ok=True)
             _add(path, code.rstrip())
-    except OSError as error:
-        if isinstance(error, AttnError):
-            raise
-        raise CreateError(
-            f"Cannot install completion: {error.strerror or error}.", "Try --show-completion."
-        ) from None
     return path
 
 

@@ -7,6 +7,7 @@ import io
 import os
 import re
 import stat
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -15,11 +16,12 @@ from typing import IO
 from attn_cli.errors import AttnError, CreateError, WriteError
 from attn_cli.io.console import CheckedStream
 from attn_cli.io.escape import visible
-from attn_cli.io.files import is_regular, reason
+from attn_cli.io.files import is_regular, reason, system_errors
 from attn_cli.io.signals import cleaned_up
 
 TRIES = 100  # of a new name beside the file
 UNSYNCED = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EROFS)  # of folders, on some file systems
+TICK = 0.02  # seconds between two tries to lock
 LONGEST_NAME = 255  # bytes
 BINARY = getattr(os, "O_BINARY", 0)
 
@@ -39,11 +41,11 @@ def written(path: str | Path, follow: bool = True) -> Iterator[IO[bytes]]:
         with _direct(path, name) as stream:
             yield stream
         return
-    with _creating(name):
+    with system_errors(CreateError, f"Cannot create {name}", "Choose another place."):
         part = StagedFile(_target(path, follow))
     with cleaned_up(part.remove):
         try:
-            with _creating(name):
+            with system_errors(CreateError, f"Cannot create {name}", "Choose another place."):
                 stream = part.open()
             with stream:
                 yield stream
@@ -54,26 +56,16 @@ def written(path: str | Path, follow: bool = True) -> Iterator[IO[bytes]]:
             if isinstance(error, OSError) and not isinstance(error, AttnError):
                 raise WriteError(f"Cannot write {name}: {reason(error)}.", "Nothing was changed.") from None
             raise
-    try:
+    said = f"{name} is written, but its folder cannot be synced"
+    with system_errors(WriteError, said, "It may not outlast a loss of power."):
         sync_folder(os.path.dirname(part.target))
-    except OSError as error:
-        said = f"{name} is written, but its folder cannot be synced: {reason(error)}."
-        raise WriteError(said, "It may not outlast a loss of power.") from None
-
-
-@contextmanager
-def _creating(name: str) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        raise CreateError(f"Cannot create {name}: {reason(error)}.", "Choose another place.") from None
 
 
 @contextmanager
 def _direct(target: str | Path, name: str) -> Iterator[IO[bytes]]:
     """Open a device or a pipe, whose writes are checked like all others."""
     number = _opened_already(str(target))
-    with _creating(name):
+    with system_errors(CreateError, f"Cannot create {name}", "Choose another place."):
         descriptor = os.open(target, os.O_WRONLY) if number is None else os.dup(number)
     try:
         with CheckedStream(descriptor, owned=True) as stream:
@@ -101,48 +93,29 @@ def growing(path: str | Path, resumed: bool = False) -> IO[bytes]:
 def write_together(
     folder: str, contents: Mapping[str, bytes], last: str, check: Callable[[], object] = lambda: None
 ) -> None:
-    """Write several files into a folder as one: all of them, or, after an error or a signal, those of before.
+    """Write several files into a folder as one: all of them, or none where one of them cannot be written.
 
     `last` is the one of them that says that the others are whole: it is absent while the others are replaced, so its
     presence always means a consistent set, even after a kill. `check` looks at the folder, and may refuse it,
     when no other process can be at it. Raises CreateError or WriteError.
     """
-    names = [*(name for name in contents if name != last), last]
+    is_begun = False
     with locked_folder(folder):
         check()
         try:
-            parts = [StagedFile(_target(os.path.join(folder, name))) for name in names]
-        except OSError as error:
-            raise CreateError(f"Cannot write into {visible(folder)}: {reason(error)}.") from None
-        with cleaned_up(lambda: _undo(parts)):
-            try:
-                for name, part in zip(names, parts, strict=True):
-                    with part.open() as stream:
-                        stream.write(contents[name])
-                        part.sync(stream)
-                for part in reversed(parts):
-                    part.set_aside()
-                for part in parts:
-                    part.take_place()
-                sync_folder(folder)
-            except BaseException as error:
-                left = "Nothing was changed."
-                if not _undo(parts):
-                    left = "What is there does not belong together: write it again with --force."
-                if isinstance(error, OSError):
-                    raise WriteError(f"Cannot write into {visible(folder)}: {reason(error)}.", left) from None
-                raise
-        for part in parts:
-            part.forget_old()
-            sweep(part.target)
-
-
-def _undo(parts: list[StagedFile]) -> bool:
-    """Put back what was there before; return whether all of it is."""
-    are_back = [part.restore() for part in parts]
-    for part in parts:
-        part.remove()
-    return all(are_back)
+            with ExitStack() as staged:  # they take their places in the opposite order
+                for name in (last, *(name for name in contents if name != last)):
+                    stream = staged.enter_context(written(os.path.join(folder, name)))
+                    stream.write(contents[name])
+                    stream.flush()
+                    os.fsync(stream.fileno())
+                is_begun = True
+                with suppress(FileNotFoundError):
+                    os.unlink(os.path.join(folder, last))
+        except AttnError as error:
+            if is_begun:
+                error.hint = "What is there does not belong together: write it again with --force."
+            raise
 
 
 class StagedFile:
@@ -151,9 +124,8 @@ class StagedFile:
     def __init__(self, target: str) -> None:
         self.target = target
         self.mode = _mode(target)
-        self.was_there = os.path.lexists(target)
-        self.path = self.old = ""
-        self.locks = ExitStack()  # descriptors that are locked while they are open
+        self.path = ""
+        self.locked = ExitStack()  # a descriptor that is locked while it is open
 
     def open(self) -> IO[bytes]:
         """Create the file, after sweeping what killed runs have left."""
@@ -164,7 +136,7 @@ class StagedFile:
             try:
                 lock(descriptor)
                 if os.fstat(descriptor).st_nlink:  # not swept before it was locked
-                    self.locks.callback(os.close, os.dup(descriptor))
+                    self.locked.callback(os.close, os.dup(descriptor))
                     return io.BufferedWriter(CheckedStream(descriptor, owned=True))
             except BaseException:
                 os.close(descriptor)
@@ -182,46 +154,15 @@ class StagedFile:
         """Replace the target."""
         os.replace(self.path, self.target)
         self.path = ""
-        if not self.old:
-            self._unlock()
-
-    def set_aside(self) -> None:
-        """Move the target of before out of the way, where it can be restored from."""
-        if self.was_there:
-            descriptor = os.open(self.target, os.O_RDONLY)
-            self.locks.callback(os.close, descriptor)
-            lock(descriptor)
-            self.old = _beside(self.target)
-            os.replace(self.target, self.old)
-
-    def restore(self) -> bool:
-        """Put the target of before back, or remove what is new; return whether that was possible."""
-        try:
-            if self.old and os.path.lexists(self.old):
-                os.replace(self.old, self.target)
-            elif not self.path and not self.was_there and os.path.lexists(self.target):
-                os.unlink(self.target)
-        except OSError:
-            return False
-        return not self.was_there or os.path.lexists(self.target)
-
-    def forget_old(self) -> None:
-        """Remove the target of before."""
-        self._remove(self.old)
+        self.remove()
 
     def remove(self) -> None:
         """Remove the unfinished file, if it is there."""
-        self._remove(self.path)
-
-    def _remove(self, path: str) -> None:
         with suppress(OSError):
-            if path:
-                os.unlink(path)
-        self._unlock()
-
-    def _unlock(self) -> None:
+            if self.path:
+                os.unlink(self.path)
         with suppress(OSError):
-            self.locks.close()
+            self.locked.close()
 
 
 def _beside(target: str) -> str:
@@ -251,23 +192,38 @@ def remove_unlocked(path: str) -> None:
             os.unlink(path)
 
 
-def lock(descriptor: int, is_shared: bool = False) -> None:
-    """Lock a file or a folder for as long as it is open, where the system and the file system have locks."""
-    with suppress(ImportError, OSError):
-        import fcntl
+def lock(descriptor: int, is_shared: bool = False, busy: Callable[[], object] = lambda: None) -> None:
+    """Lock a file or a folder for as long as it is open, where the system and the file system have locks.
 
-        fcntl.flock(descriptor, fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX)
+    `busy` is called, again and again, while another process has it locked; it may raise.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        return None
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_NB | (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX))
+        except BlockingIOError:
+            busy()
+            time.sleep(TICK)
+        except OSError:
+            return None
 
 
 @contextmanager
-def locked_folder(folder: str) -> Iterator[None]:
-    """Let one process at a time replace the files of a folder."""
-    with ExitStack() as opened:
-        with suppress(OSError):  # one that may not be read, or a system that opens none
-            descriptor = os.open(folder, os.O_RDONLY)
-            opened.callback(os.close, descriptor)
-            lock(descriptor)
+def locked_folder(folder: str, busy: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """Let one process at a time be at a folder, where it may be read; `busy` is as in `lock`."""
+    descriptor = None
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        if descriptor is not None:
+            lock(descriptor, busy=busy)
         yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def sync_folder(folder: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
-from attn_cli.errors import CreateError, FileError, InputError
+from attn_cli.errors import AttnError, CreateError, FileError, InputError
 from attn_cli.io.escape import visible
 
 if TYPE_CHECKING:
@@ -82,6 +82,17 @@ def check_regular(path: str | Path) -> None:
         raise FileError(f"Cannot read {name}: permission denied.", "Check its permissions.")
 
 
+@contextmanager
+def system_errors(kind: type[AttnError], said: str, hint: str = "") -> Iterator[None]:
+    """Raise an error of this kind, which says so and the reason, for what the system refuses inside the block."""
+    try:
+        yield
+    except AttnError:
+        raise
+    except OSError as error:
+        raise kind(f"{said}: {reason(error)}.", hint) from None
+
+
 def is_regular(path: str) -> bool:
     """Tell whether `path` itself is a regular file: no link to one; OSError where nothing is there."""
     return stat.S_ISREG(os.lstat(path).st_mode)
@@ -122,11 +133,8 @@ def read_bytes(path: str | Path, limit: int = 1 << 28) -> bytes:
 
 
 def _read(path: Path, count: int) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(count)
-    except OSError as error:
-        raise FileError(f"Cannot read {visible(str(path))}: {error.strerror}.") from None
+    with system_errors(FileError, f"Cannot read {visible(str(path))}"), path.open("rb") as file:
+        return file.read(count)
 
 
 LONGEST_LINE = 1 << 20

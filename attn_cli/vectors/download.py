@@ -11,13 +11,15 @@ import contextlib
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attn_cli.errors import AttnError, CreateError, FileError, InputError, WriteError
-from attn_cli.io.atomic import growing, sync_folder, written
+from attn_cli.errors import CreateError, FileError, InputError, WriteError
+from attn_cli.io.atomic import growing, locked_folder, sync_folder, written
 from attn_cli.io.escape import visible
+from attn_cli.io.files import system_errors
 from attn_cli.vectors import catalogue as gensim_data
 from attn_cli.vectors.catalogue import Package, RefusalError, folder, host_of
 
@@ -64,27 +66,29 @@ def _ensure(package: Package, report: Callable[[float], None], say: Callable[[st
         if _md5(path) == package.checksum:
             return path
         say(f"{package.name} is there, but is not what the index announces: it is downloaded anew.")
-    with _storing(folder(), CreateError):
+    with _creating(folder()):
         folder().mkdir(parents=True, exist_ok=True)
-    with _lock(package.name, say), _storing(path, WriteError):
+    hint = "What has arrived is kept: try again when it can be written."
+    busy = cache(lambda: say("Another attn is downloading: waiting for it."))
+    with (
+        locked_folder(str(folder()), busy),
+        system_errors(WriteError, f"Cannot write {visible(str(path))}", hint),
+    ):
         if not (path.is_file() and _md5(path) == package.checksum):  # another process may have fetched it
             _fetch_package(package, path.parent, report)
     return path
 
 
 def _md5(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-    except OSError as error:
-        raise FileError(f"Cannot read {visible(str(path))}: {error.strerror}.") from None
+    with system_errors(FileError, f"Cannot read {visible(str(path))}"), path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
 def _fetch_package(package: Package, home: Path, report: Callable[[float], None]) -> None:
     """Fetch a package's files beside its folder, and move them there, at once, when they are right."""
     url, stage = f"{gensim_data.addresses()[1]}/{package.name}", folder() / f"{package.name}~part"
     data, reader = stage / f"{package.name}.gz", stage / "__init__.py"
-    with _storing(stage, CreateError):
+    with _creating(stage):
         stage.mkdir(exist_ok=True)
     try:
         _check_space(package, data)
@@ -187,47 +191,7 @@ def _ask_from(url: str, start: int) -> tuple[HTTPResponse, int]:
     return gensim_data.ask(url), 0
 
 
-@contextlib.contextmanager
-def _lock(name: str, say: Callable[[str], None]) -> Iterator[None]:
-    """Be the only download of `name`: wait for another process. Without file locks, as on Windows, just go on."""
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    path = folder() / f"{name}~lock"
-    while True:
-        with _storing(path, CreateError):
-            lock = path.open("ab")
-        with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                say(f"Another attn is downloading {name}: waiting for it.")
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            except OSError:
-                pass  # a file system without locks
-            try:
-                is_current = os.path.samestat(path.stat(), os.fstat(lock.fileno()))
-            except FileNotFoundError:
-                continue  # whoever held the lock has removed its file
-            if is_current:  # and not replaced by a third process
-                try:
-                    yield
-                finally:
-                    path.unlink(missing_ok=True)
-                return
-
-
-@contextlib.contextmanager
-def _storing(path: Path, failure: type[CreateError] | type[WriteError]) -> Iterator[None]:
-    """Say what could not be stored, and what to do, where the system refuses it."""
-    verb, hint = "write", "What has arrived is kept: try again when it can be written."
-    if failure is CreateError:
-        verb, hint = "create", "Set GENSIM_DATA_DIR to a folder that can be written to."
-    try:
-        yield
-    except AttnError:
-        raise  # some of them are OSErrors too
-    except OSError as error:
-        raise failure(f"Cannot {verb} {visible(str(path))}: {error.strerror or error}.", hint) from None
+def _creating(path: Path) -> contextlib.AbstractContextManager[None]:
+    """Say that something cannot be created, where the system refuses it."""
+    hint = "Set GENSIM_DATA_DIR to a folder that can be written to."
+    return system_errors(CreateError, f"Cannot create {visible(str(path))}", hint)

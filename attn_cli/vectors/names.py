@@ -15,7 +15,7 @@ from typing import NamedTuple
 from attn_cli.errors import AttnError, FileError, InputError, UsageError, WriteError, did_you_mean
 from attn_cli.io.atomic import lock, locked_folder, remove_unlocked, sync_folder, written
 from attn_cli.io.escape import visible
-from attn_cli.io.files import SUFFIXES, looks_like_file, packing, pieces, reason
+from attn_cli.io.files import SUFFIXES, looks_like_file, packing, pieces, system_errors
 from attn_cli.io.signals import cleaned_up
 from attn_cli.vectors import catalogue as gensim_data
 from attn_cli.vectors import word_index as cache
@@ -203,18 +203,14 @@ def _removed(name: str, path: str, before: str) -> list[str]:
     removed: list[str] = []
     for one in (path, cache.index_path(before) if before else None):
         if one and os.path.exists(one):
-            try:
+            kept = f"The name {name} is gone." if removed else "Nothing was changed."
+            with system_errors(WriteError, f"Cannot remove {visible(one)}", kept):
                 os.unlink(one)
-            except OSError as error:
-                kept = f"The name {name} is gone." if removed else "Nothing was changed."
-                raise WriteError(f"Cannot remove {visible(one)}: {reason(error)}.", kept) from None
             removed.append(one)
     removed += _remove_unpacked(name)
-    try:
+    why = f"The name {name} is gone, but its folder cannot be synced"
+    with system_errors(WriteError, why, "It may come back after a loss of power."):
         sync_folder(os.path.dirname(path))
-    except OSError as error:
-        why = f"The name {name} is gone, but its folder cannot be synced: {reason(error)}."
-        raise WriteError(why, "It may come back after a loss of power.") from None
     return removed
 
 

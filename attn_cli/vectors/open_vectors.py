@@ -78,7 +78,7 @@ class FileVectors:
         """Return the vectors of those wanted words that the file has, each from its first row, without an index."""
         found: dict[bytes, Array] = {}
         left = set(wanted)
-        for offsets, words, vector in self.form.words(file, report, left):
+        for offsets, words, vector in self.form.words(file, report):
             if not left.isdisjoint(words):
                 for at, word in enumerate(words):
                     if word in left:

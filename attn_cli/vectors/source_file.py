@@ -17,7 +17,7 @@ from attn_cli.errors import AttnError, FileError, InputError
 from attn_cli.io.array_files import Entry, npy_header
 from attn_cli.io.array_types import Array, Ints
 from attn_cli.io.escape import shell_quote, visible
-from attn_cli.io.files import check_regular
+from attn_cli.io.files import check_regular, system_errors
 
 
 class SourceFile(NamedTuple):
@@ -32,10 +32,8 @@ class SourceFile(NamedTuple):
     def at(path: str | Path, name: str | None = None) -> SourceFile:
         """Return the file at `path` as it is now; FileError if it is not a readable regular file."""
         check_regular(path)
-        try:
+        with system_errors(FileError, f"Cannot read {visible(str(path))}"):
             found = os.stat(path)
-        except OSError as error:
-            raise FileError(f"Cannot read {visible(str(path))}: {error.strerror}.") from None
         return SourceFile(str(path), name or visible(str(path)), found.st_size, found.st_mtime_ns)
 
     def quoted(self) -> str:
@@ -46,10 +44,8 @@ class SourceFile(NamedTuple):
     def opened(self) -> Iterator[IO[bytes]]:
         """Open the file unbuffered; InputError if it is not, or does not stay, what it was."""
         check_regular(self.path)
-        try:
+        with system_errors(FileError, f"Cannot read {self.name}"):
             file = open(self.path, "rb", buffering=0)  # noqa: SIM115 - closed below
-        except OSError as error:
-            raise FileError(f"Cannot read {self.name}: {error.strerror}.") from None
         with file:
             self._check(file)
             try:

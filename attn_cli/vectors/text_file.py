@@ -6,7 +6,6 @@ are counted from the right. CRLF, a byte-order mark and a missing last newline a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
@@ -23,10 +22,8 @@ from attn_cli.vectors.table import LONGEST_WORD, OnProgress, WordBlock, no_progr
 from attn_cli.vectors.word2vec_binary import FIRST_ROWS, MOST_NUMBERS, header_of, is_number
 
 LONGEST_LINE = 1 << 22
-FEW = 3  # with so many wanted words, blocks without them are skipped
 BOM = b"\xef\xbb\xbf"
 BLANK = b" \t\r"
-_BLANK_LINE = re.compile(rb"\n[ \t\r]*(?=\n)")
 
 
 class TextFormat(NamedTuple):
@@ -64,21 +61,16 @@ class TextFormat(NamedTuple):
         if skip < len(block):
             yield at + skip, block[skip:]
 
-    def words(
-        self, file: IO[bytes], report: OnProgress = no_progress, wanted: set[bytes] | None = None
-    ) -> Iterator[WordBlock]:
-        """Yield all words with their offsets; blocks of lines that hold none of `wanted` may be left out.
+    def words(self, file: IO[bytes], report: OnProgress = no_progress) -> Iterator[WordBlock]:
+        """Yield all words with their offsets.
 
-        InputError where a line of the others has too few or too many numbers, or a header claims another count.
+        InputError where a line has too few or too many numbers, or a header claims another count.
         """
         rows = 0
         for offset, block in self.blocks(file):
-            if wanted is not None and not _may_hold(block, wanted):
-                rows += block.count(b"\n") - len(_BLANK_LINE.findall(b"\n" + block)) if self.claimed else 1
-            else:
-                offsets, words = self._words(offset, block)
-                rows += len(words)
-                yield offsets, words, partial(self._vector_in, block, offset)
+            offsets, words = self._words(offset, block)
+            rows += len(words)
+            yield offsets, words, partial(self._vector_in, block, offset)
             report(file.tell() / max(1, self.source.size))
         self.check_count(rows)
 
@@ -290,14 +282,6 @@ def _is_plain(data: NDArray[np.uint8], n_lines: int) -> bool:
     if len(returns) not in (0, n_lines) or (data[returns + 1] != 10).any():
         return False
     return bool(controls == n_lines + len(returns) + np.count_nonzero(data == 9))
-
-
-def _may_hold(block: bytes, wanted: set[bytes]) -> bool:
-    """Tell whether a line of the block may begin with a wanted word; True where a closer look is as quick."""
-    if len(wanted) > FEW:
-        return True
-    start = rb"(?:%s)?[ \t]" % b"|".join(re.escape(_first_field(word)) for word in wanted)
-    return bool(re.match(start, block) or re.search(rb"\n" + start, block))  # indented lines, too
 
 
 def _first_field(word: bytes) -> bytes:

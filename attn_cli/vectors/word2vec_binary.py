@@ -22,7 +22,6 @@ from attn_cli.vectors.table import LONGEST_WORD, OnProgress, WordBlock, as_float
 MOST_NUMBERS = 100_000
 FIRST_ROWS = 100  # of a text, which tell whether it has a header
 LONGEST_HEADER = 64
-FEW = 16  # with so many wanted words, records without them are skipped
 WORD = rb"\n?([^ \n]{1,%d}+) " % LONGEST_WORD
 _WORD = re.compile(WORD)
 
@@ -42,15 +41,15 @@ class BinaryFormat(NamedTuple):
         """Bytes of a record's numbers."""
         return 4 * self.dim
 
-    def words(
-        self, file: IO[bytes], report: OnProgress = no_progress, wanted: set[bytes] | None = None
-    ) -> Iterator[WordBlock]:
-        """Yield all words with their offsets; blocks of records that hold none of `wanted` may be left out.
+    @property
+    def record(self) -> bytes:
+        """What a record is, as a regular expression."""
+        return rb"%s(?s:.{%d})" % (WORD, self.size)
 
-        InputError if the records are not what the header claims.
-        """
-        rows, record = 0, re.compile(rb"%s(?s:.{%d})" % (WORD, self.size))
-        for offset, data, end in self._blocks(file, wanted):
+    def words(self, file: IO[bytes], report: OnProgress = no_progress) -> Iterator[WordBlock]:
+        """Yield all words with their offsets; InputError if the records are not what the header claims."""
+        rows, record = 0, re.compile(self.record)
+        for offset, data, end in self._blocks(file):
             words = record.findall(data, 0, end)
             rows += len(words)
             if rows > self.claimed:
@@ -59,7 +58,7 @@ class BinaryFormat(NamedTuple):
                 starts = self._starts(data, end, words)
                 yield offset + starts, words, partial(self._vector_in, data, offset)
             report(file.tell() / max(1, self.source.size))
-        if rows != self.claimed and (wanted is None or rows > self.claimed):
+        if rows != self.claimed:
             raise InputError(
                 f"{self.source.name}, line 1: the header claims {self.claimed:,} words; "
                 f"there are {'more' if rows > self.claimed else f'{rows:,}'}.",
@@ -76,30 +75,26 @@ class BinaryFormat(NamedTuple):
                 offsets = offset + self._starts(data, end, words)
                 yield offsets, words, matrix.reshape(-1, self.dim).astype(dtype, copy=False)
 
-    def _blocks(
-        self, file: IO[bytes], wanted: set[bytes] | None = None
-    ) -> Iterator[tuple[int, bytearray, int]]:
+    def _blocks(self, file: IO[bytes]) -> Iterator[tuple[int, bytearray, int]]:
         """Yield (offset, a buffer with bytes from there on, where in it whole records end) until the end of the file.
 
-        One regular expression skips whole records, and never goes back. With a few `wanted` words it stops before them;
-        where it does not, the end is 0.
+        One regular expression skips whole records, and never goes back.
         """
-        every = self._skip(set())
-        some = self._skip(wanted) if wanted and len(wanted) <= FEW else None
+        records = re.compile(rb"(?:%s)*+" % self.record)
         file.seek(self.start)
         buffer = bytearray(max(PIECE, 2 * (LONGEST_WORD + 2 + self.size)))  # holds one whole record at least
         view, offset, left = memoryview(buffer), self.start, 0
         while came := file.readinto(view[left:]):  # type: ignore[attr-defined]
             filled = left + came
-            skipped = _end(some, buffer, 0, filled) if some else 0
-            used = _end(every, buffer, skipped, filled)
+            found = records.match(buffer, 0, filled)
+            used = found.end() if found else 0
             if filled - used > LONGEST_WORD + 1 and not _WORD.match(buffer, used, filled):
                 raise InputError(  # whatever bytes follow
                     f"{self.source.name}, byte {offset + used:,}: "
                     f"no word of 1 to {LONGEST_WORD:,} bytes stands here.",
                     f"The header says {self.dim:,} numbers a word: is that so?",
                 )
-            yield offset, buffer, 0 if 0 < skipped == used else used
+            yield offset, buffer, used
             offset, left = offset + used, filled - used
             view[:left] = view[used:filled]
         if bytes(buffer[:left]) not in (b"", b"\n"):
@@ -108,19 +103,14 @@ class BinaryFormat(NamedTuple):
                 f"The header says {self.dim:,} numbers a word: is that so? Or fetch the file again.",
             )
 
-    def _skip(self, wanted: set[bytes]) -> re.Pattern[bytes]:
-        """Return what matches whole records up to one of a wanted word."""
-        stop = rb"(?!\n?(?:%s) )" % b"|".join(map(re.escape, sorted(wanted))) if wanted else b""
-        return re.compile(rb"(?:%s%s(?s:.{%d}))*+" % (stop, WORD, self.size))
-
     def _starts(self, data: bytearray, end: int, words: list[bytes]) -> Ints:
         """Return where the words of whole records stand in `data`."""
         sizes = np.fromiter(map(len, words), np.int64, len(words)) + 1 + self.size
         before = np.full(len(sizes), end > sizes.sum())
         before[0] = data[0] == 10
         if end != sizes.sum() + before.sum():  # some have a newline, some have none
-            record = re.compile(rb"%s(?s:.{%d})" % (WORD, self.size))
-            return np.array([found.start(1) for found in record.finditer(data, 0, end)], np.int64)
+            found = re.finditer(self.record, memoryview(data)[:end])
+            return np.array([one.start(1) for one in found], np.int64)
         starts: Ints = np.cumsum(sizes + before) - sizes
         return starts
 
@@ -142,11 +132,6 @@ class BinaryFormat(NamedTuple):
         if not data.startswith(wanted + b" "):
             return None
         return as_float64(np.frombuffer(data, "<f4", self.dim, len(wanted) + 1))
-
-
-def _end(pattern: re.Pattern[bytes], data: bytearray, start: int, stop: int) -> int:
-    found = pattern.match(data, start, stop)
-    return found.end() if found else start
 
 
 def binary_format(source: SourceFile, start: bytes) -> BinaryFormat:

@@ -36,7 +36,6 @@ _SIZES = ("PIECE", "LONGEST_LINE", "INDEXED_FROM")  # as large as a block of the
 def _values(piece: int) -> dict[str, object]:
     """Return sizes at which a file of some hundred bytes goes the way of one of a gigabyte."""
     small = {
-        "FEW": 3,
         "ENOUGH": piece // 2,
         "FIRST_ROWS": 8,
         "BLOCK": 4,

@@ -10,7 +10,6 @@ import http.server
 import importlib.util
 import json
 import os
-import queue
 import random
 import re
 import shutil
@@ -467,7 +466,6 @@ def test_an_interrupt_leaves_what_has_arrived(mirror):
     with pytest.raises(KeyboardInterrupt):
         download(NAME, interrupt)
     assert local(NAME) is None and 0 < arrived().stat().st_size <= len(DATA)
-    assert not (folder() / f"{NAME}~lock").exists()
     assert download(NAME).read_bytes() == DATA
 
 
@@ -542,23 +540,6 @@ def test_the_second_of_two_says_that_it_waits_and_uses_the_file_of_the_first(mir
         assert first.result(10) == second.result(10) == local(NAME)
     assert local(NAME).read_bytes() == DATA
     assert mirror.ranges() == [None]
-
-
-def test_who_waited_for_a_lock_that_is_gone_waits_for_the_one_that_took_its_place(mirror):
-    fcntl = pytest.importorskip("fcntl")
-    folder().mkdir()
-    path, said = folder() / f"{NAME}~lock", queue.Queue()
-    with ThreadPoolExecutor(1) as pool, path.open("ab") as old:
-        fcntl.flock(old, fcntl.LOCK_EX)
-        waiting = pool.submit(lambda: download(NAME, say=said.put))
-        assert "waiting" in said.get(timeout=10)
-        path.unlink()
-        with path.open("ab") as new:
-            fcntl.flock(new, fcntl.LOCK_EX)
-            old.close()
-            assert "waiting" in said.get(timeout=10)
-            assert not mirror.ranges()
-        assert waiting.result(10).read_bytes() == DATA
 
 
 def test_a_system_without_file_locks_downloads_as_well(mirror, monkeypatch):
@@ -717,7 +698,7 @@ def test_a_disk_that_fills_up_half_way_keeps_what_has_arrived(mirror):
 @pytest.mark.parametrize(
     ("blocked", "kind", "code"),
     [
-        *((path, CreateError, 73) for path in ("", f"/{NAME}~part", f"/{NAME}~lock/x")),
+        *((path, CreateError, 73) for path in ("", f"/{NAME}~part")),
         (f"/{NAME}", AttnError, 74),
     ],
 )

@@ -117,7 +117,7 @@ def _write(made: Exercise, folder: str, force: bool) -> None:
     from attn_cli.io.atomic import write_together
     from attn_cli.io.console import say
     from attn_cli.io.escape import dumps
-    from attn_cli.io.files import reason
+    from attn_cli.io.files import system_errors
     from attn_cli.teach.exercises import inputs, unanswered
 
     contents = {
@@ -131,12 +131,9 @@ def _write(made: Exercise, folder: str, force: bool) -> None:
     name = visible(folder) or "''"
     if os.path.exists(folder) and not os.path.isdir(folder):
         raise CreateError(f"Cannot write into {name}: it is not a folder.", "Choose another place.")
-    try:
+    with system_errors(CreateError, f"Cannot create the folder {name}", "Choose another place."):
         os.makedirs(folder, exist_ok=True)
         os.listdir(folder)
-    except (OSError, ValueError) as error:
-        why = reason(error)
-        raise CreateError(f"Cannot create the folder {name}: {why}.", "Choose another place.") from None
 
     def check() -> None:
         there = set(os.listdir(folder))
