@@ -31,6 +31,12 @@ def data_path(name: str) -> Path:
     return inside if inside.exists() else package.parent / "data" / name
 
 
+def beside(module: str, name: str) -> str:
+    """Return the text of a file of the package, in the folder of the module whose `__file__` this is."""
+    with open(os.path.join(os.path.dirname(module), name), encoding="utf-8", newline="") as stream:
+        return stream.read()
+
+
 # The user's folders: the variable that names where they lie, and where they lie without it.
 USER_FOLDERS = {
     "cache": ("XDG_CACHE_HOME", "~/.cache"),

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from attn_cli.io.escape import visible
+from attn_cli.io.files import beside
 from attn_cli.render import documents as pages
 from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.numbers import bar_numbers
@@ -16,50 +17,6 @@ from attn_cli.render.shade_scale import Legend, legend, on_scale, sharing_scale
 from attn_cli.settings.output import View
 
 _LEFTWARD = re.compile(f"[{LEFTWARD}]+")
-STYLE = """
-:root { color-scheme: %(scheme)s; }
-body { font: 1.125rem/1.45 system-ui, sans-serif; margin: 2rem; background: %(back)s; color: %(ink)s; }
-h1 { font-size: 1.5em; margin: 0 0 .4em; }
-h2 { font-size: 1.25em; margin: 1.4em 0 .4em; }
-h3 { font-size: 1.05em; margin: 1.2em 0 .3em; }
-p { margin: .4em 0; max-width: 60em; overflow-wrap: anywhere; }
-p.aside { font-size: .85em; }
-code { font: .95em ui-monospace, Menlo, Consolas, monospace; white-space: pre-wrap; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; margin: .6em 0; font-variant-numeric: tabular-nums; }
-caption { text-align: left; font-weight: bold; padding: .2em 0; }
-thead tr { border-top: 2px solid; border-bottom: 1px solid; }
-tbody { border-bottom: 2px solid; }
-th, td { padding: .22em .5em; text-align: right; white-space: nowrap; }
-th:first-child, td.text, th.text { text-align: left; }
-th.up { vertical-align: bottom; padding: .3em 0; text-align: center; }
-th.up span { writing-mode: vertical-rl; transform: rotate(180deg); text-align: left; }
-.weights td, .weights thead th { text-align: center; }
-.weights thead th:first-child { text-align: left; }
-.weights td.sum { text-align: right; padding-left: 1em; }
-td.heat { padding: 0; min-width: 1.1em; height: 1.1em; text-align: center; line-height: 1; }
-.tight { font-size: .8em; }
-.tight th, .tight td.sum { padding-top: 0; padding-bottom: 0; }
-.maps { display: flex; flex-wrap: wrap; gap: 1.2em 1.8em; margin: .8em 0; }
-.beside { display: flex; flex-wrap: wrap; gap: 0 2.5rem; }
-.maps table { margin: 0; font-size: .75em; }
-.maps thead tr, .maps tbody { border: 0; }
-.maps th { padding: 0 .4em 0 0; font-weight: normal; }
-.maps thead th { padding: 0; text-align: center; font-size: .8em; }
-.band { display: flex; gap: calc(2 * var(--cell)); align-items: end; margin: .3em 0 1em; }
-.band { --cell: clamp(1px, calc((100vw - 5rem) / var(--across)), 1rem); }
-.band div { min-width: min(6.5em, calc((100vw - 5rem) / var(--maps) - 2 * var(--cell))); flex-shrink: 0;
-  font-size: .75em; line-height: 1.2; overflow-wrap: anywhere; }
-.band p { width: min-content; min-width: 100%%; margin: 0 0 .2em; }
-.band table, .band tbody { margin: 0; border: 0; }
-.band td.heat { width: var(--cell); min-width: 0; height: var(--cell); font-size: calc(.8 * var(--cell)); }
-.bar { display: inline-block; height: 1em; vertical-align: middle; }
-.ramp { display: inline-block; width: 1em; height: 1em; vertical-align: -.15em; }
-@page { size: A4 landscape; margin: 12mm; }
-@media print { body { margin: 0; font-size: 10pt; background: #fff; color: #000; }
-  h1, h2, h3 { break-after: avoid; } tr { break-inside: avoid; } .wide { overflow: visible; }
-  * { -webkit-print-color-adjust: exact; print-color-adjust: exact; } }
-"""
 LEAST_ACROSS = 4  # maps of a band, so that a few are not larger than they need be
 
 
@@ -70,13 +27,17 @@ def html(blocks: Iterable[Block], view: View) -> str:
     body = [line for block in pages.without_maps(listed, view) for line in _lines(block, view)]
     look = ("dark", "#101418", "#eceff1") if name in DARK else ("light", "#fff", "#111")
     text = "\n".join(body)
-    style = STYLE % dict(zip(("scheme", "back", "ink"), look, strict=True)) + _shade_rules(text, name)
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8"/>\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"/>\n'
-        f"<title>{escape(visible(pages.title(listed)))}</title>\n<style>{style}</style>\n"
-        f"</head>\n<body>\n{text}\n</body>\n</html>\n"
-    )
+    style = beside(__file__, "document.css")
+    for part, value in zip(("@scheme@", "@back@", "@ink@"), look, strict=True):
+        style = style.replace(part, value)
+    title = escape(visible(pages.title(listed)))
+    return html_page(title, style + _shade_rules(text, name), body)
+
+
+def html_page(title: str, style: str, lines: Iterable[str], body: str = "<body>") -> str:
+    """Return a page of lines of HTML, with the start tag of its body."""
+    head = beside(__file__, "document.html").rstrip("\n").replace("@style@", style).replace("@title@", title)
+    return "\n".join([head, body, *lines, "</body>\n</html>\n"])
 
 
 def _shade_rules(text: str, name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from attn_cli.io.files import beside
 from attn_cli.render import documents as pages
 from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.documents.tex_escape import HELPERS, arithmetic, escape, is_shown, prose
@@ -18,56 +19,15 @@ ACROSS = 5  # links on a line
 ABREAST = 24  # columns in all that matrices may have which stand next to each other
 BAR = 40.0  # millimetres
 
-# \textwidth is enormous until a class is loaded: so the file knows whether it is a document of its own.
-HEAD = r"""
-% Compile this file as it is (pdflatex), or \input it into a document that has in its preamble
-%   \usepackage{amsmath,amssymb,booktabs,graphicx} and \usepackage[table]{xcolor}
-% (in beamer, xcolor's option goes to the class: \documentclass[xcolor=table]{beamer}).
-\ifdim\textwidth<5000pt
-  \def\attnend{}
-  \ifdefined\toprule\else\errmessage{attn: the preamble lacks \string\usepackage{booktabs}}\fi
-  \ifdefined\cellcolor\else\errmessage{attn: the preamble lacks \string\usepackage[table]{xcolor}}\fi
-  \ifdefined\resizebox\else\errmessage{attn: the preamble lacks \string\usepackage{graphicx}}\fi
-  \ifdefined\mathbb\else\errmessage{attn: the preamble lacks \string\usepackage{amssymb}}\fi
-\else
-  \documentclass[10pt]{article}
-  \usepackage[a4paper,landscape,margin=15mm]{geometry}
-  \ifdefined\Umathcode\else\IfFileExists{lmodern.sty}{\usepackage[T1]{fontenc}\usepackage{lmodern}}{}\fi
-  \usepackage{amsmath,amssymb,booktabs,graphicx,textcomp}
-  \usepackage[table]{xcolor}
-  \pagestyle{empty}
-  \def\attnend{\end{document}}
-  \begin{document}
-\fi
-% ---- From here to the last line of this kind: what to copy, if you copy. ----
-""".lstrip()
-BODY = r"""
-\providecommand{\attntitle}[1]{{\large\bfseries #1\par}\nobreak}
-\providecommand{\attnpart}[1]{\medskip{\bfseries #1\par}\nobreak}
-\providecommand{\attnaside}[1]{{\small #1\par}}
-\providecommand{\attnfit}[1]{%
-  \resizebox*{!}{\ifdim\totalheight>.8\textheight .8\textheight\else\totalheight\fi}{%
-    \resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{#1}}}
-\providecommand{\attncell}[3]{\cellcolor[HTML]{#1}\textcolor[HTML]{#2}{#3}}
-\providecommand{\attnheat}[1]{\cellcolor[HTML]{#1}\rule{0pt}{1.9ex}\hspace{1em}}
-\providecommand{\attnbar}[2]{\textcolor[HTML]{#1}{\rule{#2mm}{1.5ex}}}
-\providecommand{\attnturn}[1]{\rotatebox[origin=l]{90}{#1}}
-\begingroup\setlength{\parindent}{0pt}\setlength{\parskip}{3pt}\raggedright
-\renewcommand{\arraystretch}{1.15}
-""".lstrip()
-FOOT = r"""
-\par\endgroup
-% ---- The last line of what to copy. ----
-\attnend
-""".lstrip()
-
 
 def latex(blocks: Iterable[Block], view: View) -> str:
     """Return the blocks as LaTeX, in ASCII, for amsmath, amssymb, booktabs, graphicx and xcolor with `table`."""
     lines = [
         line for block in pages.without_maps(on_scale(blocks, view), view) for line in _lines(block, view)
     ]
-    return "\n".join([HEAD + HELPERS, BODY.rstrip("\n"), *lines, FOOT])
+    # \textwidth is enormous until a class is loaded: so the file knows whether it is a document of its own.
+    head, foot = beside(__file__, "document.tex").replace("@helpers@", HELPERS).split("\n@blocks@\n")
+    return "\n".join([head, *lines, foot])
 
 
 def _lines(block: Block, view: View) -> Iterator[str]:

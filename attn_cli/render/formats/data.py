@@ -1,4 +1,4 @@
-"""Results for programs: the record as JSON, rows as CSV and TSV, weights as a NumPy file."""
+"""Results for programs: the record as JSON, rows as CSV and TSV, weights as a NumPy file, links as a Parquet table."""
 
 from __future__ import annotations
 
@@ -107,9 +107,38 @@ def npy_parts(trace: Trace) -> Iterator[memoryview]:
                 progress(done / (len(trace.listed) * len(heads)))
 
 
+def parquet(result: Result, view: View, terminal: Terminal) -> Written:
+    """Return the links of the result's trace as a table, and what it has no room for."""
+    from attn_cli.batch.forms import parquet_of
+    from attn_cli.batch.links import keys_of_links
+    from attn_cli.settings.output import keys_named
+
+    trace = result.trace()
+    record = trace.to_dict(keys=keys_named(keys_of_links(trace.settings)))
+    alone = [f"parquet holds {STEPS_ELSEWHERE}"]
+    return Written(
+        [parquet_of(record, trace.settings.dtype)], [*result.remarks, *alone * result.has_steps(view)]
+    )
+
+
+def check_pyarrow(settings: Settings, view: View) -> Settings:
+    """Return the settings; raise MissingExtra without pyarrow: before the work, and not after it."""
+    from attn_cli.batch.forms import load_pyarrow
+
+    load_pyarrow()
+    return settings
+
+
+def not_text(name: str) -> tuple[str, str]:
+    """Return what is said where a format that is not text would go to a terminal."""
+    return f"-f {name} is not text.", f"Write it to a file: -o weights.{name}"
+
+
 FORMATS["json"] = Format("record", json, (".json",))
 FORMATS["jsonl"] = Format("record", jsonl, (".jsonl",), also=(".json",))  # one line of JSON is JSON
 FORMATS["csv"] = Format("rows", csv, (".csv",), is_tidy=True)
 FORMATS["tsv"] = Format("rows", csv, (".tsv",), is_tidy=True)
-NOT_TEXT = ("-f npy is not text.", "Write it to a file: -o weights.npy")
-FORMATS["npy"] = Format("trace", npy, (".npy",), not_on_terminal=NOT_TEXT, settings=check_npy)
+FORMATS["npy"] = Format("trace", npy, (".npy",), not_on_terminal=not_text("npy"), settings=check_npy)
+FORMATS["parquet"] = Format(
+    "trace", parquet, (".parquet",), not_on_terminal=not_text("parquet"), settings=check_pyarrow, is_tidy=True
+)

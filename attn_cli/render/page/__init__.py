@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from html import escape
+from pathlib import Path
 from typing import Any
 
+from attn_cli.core.masks import MASKS, find_rule, rule_in
+from attn_cli.core.scores import SCORES
+from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import visible
-from attn_cli.pipeline.for_page import Page
-from attn_cli.render.page.record import record
+from attn_cli.pipeline.for_page import Page, why_not_typed
+from attn_cli.render.page.heads import layer_of
 from attn_cli.render.page.script import Numbers, policy, read, script, style
+from attn_cli.render.palette import DIVERGING_DARK, NIGHT, PAPER, between, ramp
 from attn_cli.render.views.origins import learned_briefly, setting_parts
-from attn_cli.render.views.wording import title
+from attn_cli.render.views.step_sentences import repeats_x, source, walk_facts
+from attn_cli.render.views.wording import kind_of, title
+from attn_cli.settings.declare import as_typed
+from attn_cli.settings.settings import Settings
+from attn_cli.settings.validate import find_rows
+from attn_cli.trace.steps import STEPS
+from attn_cli.trace.trace import LARGE, Trace
 
+MOST_TYPED = 60  # words of a sentence that is typed in
+STEP_KEYS = ("name", "title", "formula", "sentence", "alone")
+SENT_FACTS = ("numbering", "projection", "position", "weights", "apply_q", "apply_k", "apply_v")
 # In a script element nothing ends it but its end tag, and nothing starts another but these signs.
 UNSAFE = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -28,26 +44,18 @@ def page(of: Page, look: str = "") -> str:
     sheet, code, head = style() + look, script(), escape(visible(title(trace)))
     about = f"{'; '.join(setting_parts(trace)[: 2 if trace.is_scored else 1])}."  # the others are chosen in the page
     notes = "".join(f"<li>{escape(visible(note))}</li>" for note in [*trace.notes, *_about_bytes(made)])
-    body = read("page.html").replace("@title@", head).replace("@about@", escape(visible(about)))
-    body = body.replace("@learned@", escape(visible(" ".join(learned_briefly(trace)))))
-    body = body.replace("@notes@", f"<ul>{notes}</ul>" if notes else "")
-    parts = [
-        "<!doctype html>",
-        '<html lang="en">',
-        "<head>",
-        '<meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{policy(code, sheet)}">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{head}</title>",
-        f"<style>{sheet}</style>",
-        "</head>",
-        f"<body>\n{body}",
-        *numbers.elements,
-        f'<script type="application/json" id="record">{data}</script>',
-        f'<script type="module">{code}</script>',
-        "</body>\n</html>\n",
-    ]
-    return "\n".join(parts)
+    parts = {
+        "policy": policy(code, sheet),
+        "title": head,
+        "style": sheet,
+        "about": escape(visible(about)),
+        "learned": escape(visible(" ".join(learned_briefly(trace)))),
+        "notes": f"<ul>{notes}</ul>" if notes else "",
+        "arrays": "\n".join(numbers.elements),
+        "record": data,
+        "script": code,
+    }
+    return re.sub(r"@(\w+)@", lambda found: parts[found[1]], read("page.html"))
 
 
 def _about_bytes(made: dict[str, Any]) -> list[str]:
@@ -62,3 +70,186 @@ def _about_bytes(made: dict[str, Any]) -> list[str]:
         f"{len(heads) - len(full)} of {len(heads)} heads are held as rounded weights, right to {0.5 / step:.3f} of "
         f"the largest in their row; {held} (--exact)."
     ]
+
+
+# The record
+
+
+def record(page: Page, numbers: Numbers) -> tuple[Trace, dict[str, object]]:
+    """Return the trace that the page opens with, and the record of all; its arrays go into `numbers`.
+
+    The layers are taken one after the other: only the shown one is kept.
+    """
+    shown: Trace | None = None
+    layers = []
+    for place, trace in enumerate(page.layers):
+        if trace.condensed:
+            n_q, n_k = len(trace.query_tokens), len(trace.key_tokens)
+            raise InputError(
+                f"A page holds at most {LARGE:,} weights a head; these are {n_q:,} x {n_k:,}.",
+                "Give a shorter text.",
+            )
+        shown = trace if place == page.shown else shown
+        layers.append(layer_of(trace, page, place, numbers))
+    assert shown is not None  # the page names one of its layers
+    shown = _without_folders(shown)
+    return shown, _of_trace(shown, numbers) | {
+        "shown": {"layer": page.shown, "head": shown.shown.name, "row": shown.focus[0]},
+        "layers": layers,
+        "vocabulary": _vocabulary(page, shown.settings, numbers),
+        "untyped": _why_not_typed(page, shown),
+        "command": _command(page, shown),
+    }
+
+
+def _without_folders(trace: Trace) -> Trace:
+    """Return the trace with files and folders of its maker's machine named without the path to them."""
+    vectors, projection = trace.embedding, trace.projection
+    return replace(
+        trace,
+        embedding=vectors._replace(name=_file_name(vectors.name)),
+        projection=projection._replace(name=_file_name(projection.name)),
+    )
+
+
+def _file_name(name: str | None) -> str | None:
+    """Return the last part of a path; a name such as `org/model`, which is no path here, stays."""
+    if name is None:
+        return None
+    path = Path(name)
+    is_path = name.startswith(("/", ".", "~")) or path.is_absolute() or path.exists()
+    return (path.name or path.resolve().name) if is_path else name
+
+
+def _of_trace(trace: Trace, numbers: Numbers) -> dict[str, object]:
+    """Return what the shown trace says of tokens and settings, and the words of the walk."""
+    if trace.score in SCORES and SCORES[trace.score].javascript is None:
+        what = f"The score {trace.score} has no JavaScript, so no page can compute it."
+        raise UsageError(what, option="--score")
+    # With one text, a mask from the other corner is the causal one.
+    rules = {name.partition(":")[0]: rule for name, rule in MASKS.items() if rule.javascript}
+    masks = [name for name, rule in rules.items() if trace.has_second_input or rule.corner != "bottom-right"]
+    padding, tokens = trace.pad_keys, trace.query_tokens
+    steps = STEPS if trace.heads[0].sink is None else [step.without_sum() for step in STEPS]
+    facts = walk_facts(trace, trace.stepped_head) if trace.is_scored else {}
+    off = sorted({key for one in trace.settings.without for key in find_rows(one, trace.key_tokens)})
+    return {
+        "schema": "attn-page/1",
+        "kind": trace.kind,
+        "title": [kind_of(trace, masked) for masked in (False, True)],
+        "queries": tokens,
+        "keys": trace.key_tokens,
+        "ids": trace.query_input_ids,
+        "apart": trace.has_second_input,
+        "unknown": trace.unknown,
+        "dropped": trace.dropped,
+        "scored": trace.is_scored and trace.score in SCORES,
+        "score": trace.score if trace.score in SCORES else "scaled",
+        "temperature": trace.temperature,
+        "tempers_distance": trace.temperature_scales_distance,
+        **_mask(trace, numbers),
+        "padding": [padding.start, padding.stop],
+        "off": off,
+        "below": trace.learned is not None and trace.learned.layers > 1,
+        "scores": {name: _score(name) for name, score in SCORES.items() if score.javascript is not None},
+        "masks": masks,
+        "steps": [{key: getattr(step, key) for key in STEP_KEYS} for step in steps if _has(trace, step.name)],
+        # What the sentences of the walk say that no setting of the page changes.
+        "facts": {name: facts[name] for name in SENT_FACTS if trace.is_scored},
+        # Of q, k and v those that only repeat X: of these the walk shows the query's own row.
+        "repeats": [name for name in "qkv" if trace.is_scored and repeats_x(trace, trace.stepped_head, name)],
+        "sources": {} if trace.x_query is None else {one: source(trace, i) for i, one in enumerate(tokens)},
+        "ramps": _ramps(),
+    }
+
+
+def _has(trace: Trace, step: str) -> bool:
+    """Tell whether there can be numbers for a step of the walk; the mask can be changed, and is always there."""
+    if step in ("masked_scores", "weights"):
+        return trace.is_scored or step == "weights"
+    of_text = {"tokens": trace.query_ids, "encodings_query": trace.placed, "x_query": trace.x_query}
+    return (of_text[step] if step in of_text else getattr(trace.stepped_head, step)) is not None
+
+
+def _mask(trace: Trace, numbers: Numbers) -> dict[str, object]:
+    """Return the mask by its rule's name, or as an array under the name `given`."""
+    name = rule_in(trace.mask_name)
+    found = find_rule(name)
+    if found is not None and found[0].javascript:
+        return {"mask": name, "maskLabel": name, "allowed": None}
+    assert trace.mask is not None
+    return {"mask": "given", "maskLabel": name, "allowed": numbers.add_bytes(trace.mask)}
+
+
+def _score(name: str) -> dict[str, object]:
+    score = SCORES[name]
+    return {
+        "term": "" if score.javascript is None else score.javascript.label,
+        "symbol": score.symbol,
+        "matrix": score.matrix,
+        "isScaled": score.is_scaled,
+        "help": f"{name}: {score.help.partition(' is ')[2]}",
+    }
+
+
+def _ramps() -> dict[str, str]:
+    ramps = {
+        "light": ramp(PAPER),
+        "lightSigned": ramp(PAPER, True),
+        "dark": between(NIGHT),
+        "darkSigned": between(DIVERGING_DARK),
+    }
+    return {name: "".join(bytes(colour).hex() for colour in colours) for name, colours in ramps.items()}
+
+
+# Another sentence, and the command
+
+
+def _vocabulary(page: Page, settings: Settings, numbers: Numbers) -> dict[str, object] | None:
+    words = page.words
+    if words is None:
+        return None
+    return {
+        "words": words.words,
+        "vectors": numbers.add(words.vectors),
+        "features": words.features,
+        "starts": numbers.add(words.starts),
+        "always": words.always,
+        "oov": words.oov,
+        "tokenizer": settings.tokenizer,
+        "keepPunctuation": settings.keep_punctuation,
+        "most": MOST_TYPED,
+    }
+
+
+def _why_not_typed(page: Page, trace: Trace) -> str:
+    """Return why no other sentence can be typed into the page, in a sentence; nothing where one can."""
+    if page.words is not None:
+        return ""
+    reason = (
+        why_not_typed(trace, trace.settings) or "it carries no words to type with (attn page carries some)"
+    )
+    if page.n_layers > 1 or trace.of_model:
+        reason = "it has the numbers of a model's layers for this text, and not the model"
+    elif page.text is None:
+        reason = "its numbers were given, and not made of a text"
+    return f"No other sentence can be typed into this page: {reason}."
+
+
+def _command(page: Page, trace: Trace) -> dict[str, object] | None:
+    """Return the command that made the trace, without what the page itself chooses; None where it was no text."""
+    if page.text is None or trace.kind not in ("self", "masked", "cross"):
+        return None
+    return {
+        "words": ["attn", trace.kind],
+        "options": as_typed(trace.settings, LIVE),
+        "text": page.text,
+        "after": [] if page.context is None else [page.context],
+        "head": trace.head_names[0],
+        "score": trace.score if trace.settings.score is None else "scaled",
+    }
+
+
+# What the page itself chooses, or what changes no weight.
+OF_PAGE = ("head", "layer", "score", "temperature", "mask", "mask_true", "without", "query", "versus")
+LIVE = (*OF_PAGE, "top", "full", "next", "next_at", "threads")

@@ -7,7 +7,6 @@ from base64 import b64encode
 from functools import cache
 from hashlib import sha256
 from json import dumps
-from pathlib import Path
 from zlib import MAX_WBITS, compress
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from attn_cli.core.masks import MASKS
 from attn_cli.core.scores import SCORES
 from attn_cli.io.array_types import Array, Bools
+from attn_cli.io.files import beside
 
 _IMPORT = re.compile(r'^import \{ (.*?) \} from "\./(\w+)\.js";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|let|class) ([\w$]+))", re.MULTILINE)
@@ -79,7 +79,7 @@ def style() -> str:
 @cache
 def read(name: str) -> str:
     """Return the text of a file beside this one."""
-    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+    return beside(__file__, name)
 
 
 def policy(script: str, style: str) -> str:

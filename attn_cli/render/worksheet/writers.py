@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from html import escape as html_escape
 
 from attn_cli.io.escape import visible
+from attn_cli.io.files import beside
 from attn_cli.render.blocks import Heading, Say
 from attn_cli.render.documents import markdown as md
+from attn_cli.render.documents.html import html_page
 from attn_cli.render.documents.tex_escape import HELPERS, arithmetic, escape
 from attn_cli.render.worksheet import Question, SheetPart, WorkTable
 
@@ -26,51 +28,6 @@ def _is_blank(parts: Iterable[SheetPart]) -> bool:
 
 # HTML: a box for every blank, nothing torn at the edges of a page
 
-HEAD = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8"/>
-<meta name="viewport" content="width=device-width, initial-scale=1"/>
-"""
-STYLE = """
-@page { size: A4; margin: 11mm 15mm; }
-:root { color-scheme: light; }
-body { font: 16px/1.4 system-ui, sans-serif; max-width: 50em; margin: 2em auto; padding: 0 1em;
-  background: #fff; color: #000; }
-header { display: flex; justify-content: space-between; align-items: baseline; gap: 2em; }
-h1 { font-size: 1.4em; margin: 0 0 .3em; }
-h2, caption { font-size: 1em; font-weight: bold; margin: .7em 0 .2em; text-align: left; }
-p { margin: .35em 0; }
-code, sup { white-space: nowrap; }
-code { font: .92em ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace; }
-code.command { white-space: normal; }
-sup { font-size: .75em; line-height: 1; }
-.name { white-space: nowrap; }
-.name span { display: inline-block; width: 14em; border-bottom: 1px solid; }
-.tables { display: flex; flex-wrap: wrap; align-items: flex-start; gap: .3em 1.8em; }
-table { border-collapse: collapse; margin: .2em 0 .5em; }
-caption { margin: 0; padding: 0 0 .15em; white-space: nowrap; }
-th { font-weight: normal; padding: .1em .45em; }
-tbody th { text-align: right; }
-.given td { text-align: right; padding: .1em .45em; }
-.given thead tr { border-top: 1.5px solid; border-bottom: 1px solid; }
-.given tbody { border-bottom: 1.5px solid; }
-.given tbody th { text-align: left; }
-.boxes thead th { text-align: center; }
-.boxes td { border: 1px solid; width: 3.1em; height: 1.9em; padding: 0 .2em; text-align: center; }
-.filled td { height: 1.4em; }
-.line { height: 1.9em; border-bottom: 1px solid; margin-left: 1.4em; }
-.answer { font-style: italic; margin-left: 1.4em; }
-.aside { font-size: .85em; }
-@media print {
-  body { font-size: 9.5pt; line-height: 1.3; max-width: none; margin: 0; padding: 0; }
-  body.key { font-size: 9pt; }
-  p { margin: .25em 0; }
-  h1, h2, caption, p:has(+ .tables) { break-after: avoid; }
-  table, .question { break-inside: avoid; }
-}
-"""
-
 
 def worksheet_html(parts: Iterable[SheetPart]) -> str:
     """Return the worksheet as an HTML page, with nothing from elsewhere, that is well-formed XML too."""
@@ -79,8 +36,7 @@ def worksheet_html(parts: Iterable[SheetPart]) -> str:
     title = _plain(next(part.text for part in parts if isinstance(part, Heading)))
     body = "<body>" if is_blank else '<body class="key">'
     lines = [line for part in parts for line in _html(part, is_blank)]
-    head = f"{HEAD}<title>{title}</title>\n<style>{STYLE}</style>\n</head>"
-    return "\n".join([head, body, *lines, "</body>\n</html>\n"])
+    return html_page(title, beside(__file__, "worksheet.css"), lines, body)
 
 
 def _html(part: SheetPart, is_blank: bool) -> Iterator[str]:
@@ -142,18 +98,6 @@ def _plain(text: str) -> str:
 
 # LaTeX, with packages that every TeX has
 
-PREAMBLE = r"""\documentclass[a4paper,10pt]{article}
-\usepackage[hmargin=17mm,vmargin=11mm]{geometry}
-\usepackage{amsmath,array,booktabs}
-\pagestyle{empty}
-\setlength{\parindent}{0pt}
-\setlength{\parskip}{0.8mm}
-\raggedright
-\raggedbottom
-% A cell of a table to write in, and a line to write on.
-\newcommand{\cell}[1]{\makebox[WIDTH]{STRUT\small #1}}
-\newcommand{\answerline}{\par\vspace{3.5mm}\hspace*{5mm}\rule{165mm}{0.2pt}}
-"""
 ROOMY, LARGE, TIGHT = r"\rule[-2.4mm]{0pt}{6.8mm}", r"\rule[-2.2mm]{0pt}{6.2mm}", r"\rule[-1.2mm]{0pt}{4.3mm}"
 _QUOTE = re.escape(escape('"'))
 
@@ -167,7 +111,8 @@ def worksheet_latex(parts: Iterable[SheetPart]) -> str:
     tables = [table for part in parts if isinstance(part, list) for table in part]
     is_large = any(len(table.columns) > 4 for table in tables if not table.is_given)
     row = TIGHT if not is_blank else LARGE if is_large else ROOMY
-    preamble = PREAMBLE.replace("STRUT", row).replace("WIDTH", "10mm" if is_large else "11mm") + HELPERS
+    preamble = beside(__file__, "worksheet.tex").replace("STRUT", row) + HELPERS
+    preamble = preamble.replace("WIDTH", "10mm" if is_large else "11mm")
     return "\n".join([preamble, r"\begin{document}", *lines, r"\end{document}", ""])
 
 
