@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attn_cli.batch.lines import LONGEST_LINE, Job, Line
-from attn_cli.batch.records import QUICK, Record, Row, full_record, group_fields, records_of_model
+from attn_cli.batch.records import QUICK, Record, Row, full_record, group_fields, of_line, records_of_model
 from attn_cli.errors import AttnError, InputError, UsageError
 from attn_cli.io.array_types import Array
 from attn_cli.io.files import looks_like_file
@@ -126,6 +126,7 @@ class Computer(ExitStack):
         settings = settings_of("cross", settings) if job.kind == "cross" else settings
         self.job, self.settings = job, settings
         self.is_self = job.kind != "cross"
+        self.has_two = not self.is_self or settings.pair is not None  # texts a line
         self.is_quick = QUICK.issuperset(job.chosen)
         self.most_bytes = text_limit(settings)
         self.layer: Layer | None = None  # where lines are computed in groups
@@ -223,8 +224,8 @@ class Computer(ExitStack):
         for at, line in enumerate(lines):
             if line is None or len(line) > MAX_GROUPED_WEIGHTS or 3 * len(line) > self.most_bytes:
                 continue
-            sides = tuple(line.decode("utf-8", "replace").split("\t", 0 if self.is_self else -1))
-            if self.is_self or len(sides) == 2:
+            sides = tuple(line.decode("utf-8", "replace").split("\t", -1 if self.has_two else 0))
+            if not self.has_two or len(sides) == 2:
                 yield at, sides
 
     def _full_texts(self, lines: Sequence[Line]) -> Iterator[Text]:
@@ -301,9 +302,9 @@ class Computer(ExitStack):
         whole, tokenizer = line.decode("utf-8", "replace"), self.settings.tokenizer
         if len(whole) > MOST_TOKENS and len(tokenize(whole, tokenizer, True).tokens) > MOST_TOKENS:
             raise InputError(f"This line has more than {MOST_TOKENS:,} tokens.", hint)
-        text, *context = whole.split("\t", 0 if self.is_self else -1)
-        if not self.is_self and len(context) != 1:
+        text, *context = whole.split("\t", -1 if self.has_two else 0)
+        if self.has_two and len(context) != 1:
             said = f"{'More than one' if context else 'No'} tab in this line."
             raise InputError(said, "Give TEXT, one tab, CONTEXT.")
-        second, keep = context[0] if context else None, self.job.keep_weights
-        return trace_text(self.job.kind, text, second, self.settings, shared=self.shared, keep_weights=keep)
+        (second, settings), keep = of_line(context, self.settings), self.job.keep_weights
+        return trace_text(self.job.kind, text, second, settings, shared=self.shared, keep_weights=keep)

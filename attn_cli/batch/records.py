@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
@@ -102,6 +103,12 @@ def _diagnostics(group: Group, texts: Pairs, temperature: float) -> list[list[Re
     return [[{"query": query, **next(rows)._asdict()} for query in queries] for queries, _ in texts]
 
 
+def of_line(context: Sequence[str], settings: Settings) -> tuple[str | None, Settings]:
+    """Return a line's context and settings: its second text is the context, or of pairs a part of the settings."""
+    second = context[0] if context else None
+    return (second, settings) if settings.pair is None else (None, replace(settings, pair=second))
+
+
 def records_of_model(
     job: Job, settings: Settings, model: OpenModel, lines: Iterable[tuple[int, tuple[str, ...]]]
 ) -> dict[int, Record]:
@@ -118,7 +125,7 @@ def records_of_model(
         with suppress(AttnError):  # said when its turn comes
             check_model(settings)
             check_shaping(settings)
-            reading = read_texts(job.kind, text, context[0] if context else None, settings, model)
+            reading = read_texts(job.kind, text, *of_line(context, settings), model)
             groups[reading.run.lengths].append((at, reading))
     done: dict[int, Record] = {}
     for lengths, found in groups.items():

@@ -27,7 +27,7 @@ SETTINGS: dict[str, Setting] = declared(Settings) | declared(View)
 TOGETHER = {  # what many commands take
     "TOKENS": "tokenizer keep_punctuation max_text max_word",
     "VECTORS": "embedding dim seed oov",
-    "MODEL": "model projection layer join_pieces hide_special renormalize",
+    "MODEL": "model projection layer join_pieces hide_special renormalize between",
     "COMPUTED": "heads head layout score temperature mask mask_true without round threads",
     "PLACED": "pad pad_side positions",
     "ROWS": "query versus top full dtype",
@@ -115,8 +115,7 @@ def _with_options(of: Takes) -> Function:
 
     @wraps(of.function)
     def run(**values: Any) -> None:
-        if values.get("query") is not None:
-            values["query"] = as_utf8(values["query"])
+        values |= {name: as_utf8(values[name]) for name in ("query", "pair") if values.get(name) is not None}
         for name, (record, taken) in records.items():
             given = {one.name: values.pop(one.name) for one in taken}
             given |= {

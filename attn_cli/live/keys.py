@@ -19,7 +19,7 @@ from attn_cli.errors import UsageError
 from attn_cli.io.array_types import Array
 from attn_cli.live.sources import LiveSource, Question
 from attn_cli.render.numbers import plain
-from attn_cli.settings.settings import ALL, MEAN, ROLLOUT
+from attn_cli.settings.settings import ALL, BETWEEN, MEAN, ROLLOUT
 from attn_cli.trace.trace import Trace
 
 WEIGHTS, ROW, STEPS, MATRICES, HELP, COMMAND = "weights", "row", "steps", "matrices", "help", "command"
@@ -127,6 +127,7 @@ KEYS = [
     _key("0", "usual_heat", "", "The temperature back to 1."),
     _key("x", "off", "word off", "Hide the chosen column's word from every query, or show it again."),
     _key("p", "pieces", "", "Join a model's word pieces to words, or show them apart again."),
+    _key("a", "between", "", "Of a pair of texts (--pair): from a to a, a to b, b to a, b to b; all again."),
     _key("v", "compare", "compare", "What changed since the view before: the difference, before, now."),
     _key("d", "step", "steps", "The steps in turn: tokens, X, Q K V, scores to output; D goes back."),
     _key("D", "step(-1)"),
@@ -276,6 +277,7 @@ ACTIONS: dict[str, Callable[..., State]] = {  # of a state, what is seen, and th
     "slider": lambda state, seen, place: with_temperature(state, seen, temperature_at(place)),
     "off": _off,
     "pieces": lambda state, seen: state.setting(join_pieces=not state.question.settings.join_pieces),
+    "between": lambda state, seen: state.setting(between=_next(BETWEEN, state.question.settings.between, 1)),
     "compare": _compare,
     "step": _step,
     "edit": _edit,

@@ -110,18 +110,27 @@ def without_selection(settings: Settings) -> Settings:
     return replace(settings, query=None, versus=None, top=None, full=True)
 
 
-def between_words(trace: Trace, settings: Settings) -> Attended:
-    """Return a trace's weights with word pieces joined and special tokens hidden, as `settings` ask.
+def between_words(trace: Trace, settings: Settings, second: int | None = None) -> Attended:
+    """Return a trace's weights with word pieces joined, special tokens hidden, or of a part of a pair, as asked.
 
-    The trace holds every row. What it becomes has no scores: a score belongs to two pieces, not to two words.
+    The trace holds every row; `second` is where a pair's second text begins. What it becomes has no scores: a score
+    belongs to two pieces, not to two words, and is one of a whole row.
     """
-    what = "joined to words" if settings.join_pieces else "without special tokens"
-    found = pieces_joined_or_hidden(selected(trace), settings)
+    start, _, stop = settings.between.partition("-")
+    shaped = (
+        "joined to words"
+        if settings.join_pieces
+        else "without special tokens"
+        if settings.hide_special
+        else ""
+    )
+    what = ", ".join(filter(None, (f"from text {start} to text {stop}" if stop else "", shaped)))
+    found = pieces_joined_or_hidden(selected(trace, second), settings)
     return made_of(trace, found, settings, f"the model's weights, {what}")
 
 
-def selected(trace: Trace) -> SelectedWeights:
-    """Return a trace's weights, apart from what made them."""
+def selected(trace: Trace, second: int | None = None) -> SelectedWeights:
+    """Return a trace's weights, apart from what made them; `second` is where a pair's second text begins."""
     return SelectedWeights(
         trace.query_tokens,
         trace.key_tokens,
@@ -133,6 +142,7 @@ def selected(trace: Trace) -> SelectedWeights:
         trace.mask_name,
         trace.projection.layer,
         trace.notes,
+        second=second,
     )
 
 
@@ -141,7 +151,8 @@ def made_of(trace: Trace, found: SelectedWeights, settings: Settings, derived: s
     inputs = Inputs(
         Side(found.query_tokens), Side(found.key_tokens), True, trace.embedding, notes=found.notes
     )
-    inputs = inputs._replace(has_second_input=trace.has_second_input)
+    is_across = settings.between in ("a-b", "b-a")
+    inputs = inputs._replace(has_second_input=trace.has_second_input or is_across)
     layer, layers = found.layer_of(trace.projection), trace.stack_layers
     finish = partial(replace, derived=derived, stack_layers=layers)
     return Attended(trace.kind, inputs, layer, settings, found.mask, layers or 1, finish=finish)

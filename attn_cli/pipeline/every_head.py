@@ -61,6 +61,7 @@ class WeightsOrigin(NamedTuple):
     key_tokens: tuple[str, ...]
     text: Text
     given: str  # how a command names them: TEXT -p language
+    second: int | None = None  # the place where the second text of a pair begins
 
 
 class LayerWeights(NamedTuple):
@@ -136,11 +137,13 @@ def _shaped(one: LayerWeights, settings: Settings, has_others: bool = False) -> 
     if source.text.queries is None:
         raise without_tokens(settings, source.name)
     about = (source.query_tokens, source.key_tokens, one.heads, one.heads[0], one.heads)
-    found = SelectedWeights(*about, one.weights, one.allowed, "", one.number)
+    found = SelectedWeights(*about, one.weights, one.allowed, "", one.number, second=source.second)
     found = pieces_joined_or_hidden(found, settings)
     queries, keys = found.query_tokens, found.key_tokens
-    options = (f"--{name.replace('_', '-')}" for name in PIECES if getattr(settings, name))
-    given, text = " ".join((source.given, *options)), Text(queries, keys, source.text.is_one)
+    options = [f"--{name.replace('_', '-')}" for name in PIECES if getattr(settings, name)]
+    options += [f"--between {settings.between}"] * (settings.between != ALL)
+    is_one = source.text.is_one and settings.between not in ("a-b", "b-a")
+    given, text = " ".join((source.given, *options)), Text(queries, keys, is_one)
     notes = *one.notes, *(SHARE_HIDDEN.sub("", note) if has_others else note for note in found.notes)
     source = source._replace(query_tokens=queries, key_tokens=keys, text=text, given=given)
     return one._replace(source=source, weights=found.weights, allowed=found.allowed, notes=notes)
@@ -166,7 +169,8 @@ def checkpoint_layers(
         reading = read_texts(kind, text, context, settings, opened)
         queries, keys = reading.query.spelled, reading.key.spelled
         of = Text(queries, keys, reading.asked != "cross")
-        source = WeightsOrigin(opened.name, reading.asked, queries, keys, of, "TEXT -m DIR")
+        given, second = "TEXT -m DIR" + " --pair TEXT" * (settings.pair is not None), reading.query.second
+        source = WeightsOrigin(opened.name, reading.asked, queries, keys, of, given, second)
         for steps in reading.layers():
             weights, allowed = reading.own(steps)
             if not np.isfinite(weights).all():
@@ -175,7 +179,7 @@ def checkpoint_layers(
                     "Is the file whole?",
                 )
             heads = tuple(map(str, range(len(weights))))
-            yield LayerWeights(source, steps.layer, heads, weights, allowed, opened.checkpoint.model.notes)
+            yield LayerWeights(source, steps.layer, heads, weights, allowed, reading.notes)
 
 
 def saved_layers(saved: Saved) -> Iterator[LayerWeights]:

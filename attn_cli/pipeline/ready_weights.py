@@ -43,6 +43,7 @@ class SelectedWeights(NamedTuple):
     layer: int | None  # where there are several, or were when the weights were computed
     notes: tuple[str, ...] = ()
     is_joined_or_hidden: bool = False
+    second: int | None = None  # the place where the second text of a pair begins
 
     @property
     def mask(self) -> masks.Mask | None:
@@ -191,12 +192,14 @@ def without_tokens(settings: Settings, name: str) -> UsageError:
 
 
 def joins_or_hides(settings: Settings) -> bool:
-    """Tell whether tokens are to be joined or hidden."""
-    return settings.join_pieces or settings.hide_special
+    """Tell whether tokens are to be joined or hidden, or those of one text of a pair shown alone."""
+    return settings.join_pieces or settings.hide_special or settings.between != ALL
 
 
 def pieces_joined_or_hidden(found: SelectedWeights, settings: Settings) -> SelectedWeights:
-    """Join pieces to words, and leave out special tokens, as is asked for."""
+    """Show a part of a pair, join pieces to words, and leave out special tokens, as is asked for."""
+    if settings.between != ALL:
+        found = _part_of_pair(found, settings)
     sides = (found.query_tokens, found.key_tokens)
     marks = pieces.scheme((*sides[0], *sides[1])) if settings.join_pieces else None
     queries, keys = (pieces.words(tokens, marks) for tokens in sides)
@@ -224,6 +227,24 @@ def _joined(found: SelectedWeights, queries: list[pieces.Word], keys: list[piece
     ).with_notes(f"Word pieces are joined ({text}): sums over a key's pieces, means over a query's.")
 
 
+def _part_of_pair(found: SelectedWeights, settings: Settings) -> SelectedWeights:
+    """Keep the rows of one text of a pair and the columns of one, and say how much weight is there."""
+    if found.second is None:
+        said = f"--between {settings.between} needs a pair of texts, which a model on disk reads."
+        raise UsageError(said, "Give the second text: --pair TEXT.", "--between")
+    sides = zip(settings.between.split("-"), (len(found.query_tokens), len(found.key_tokens)), strict=True)
+    rows, columns = (
+        np.arange(found.second) if side == "a" else np.arange(found.second, n) for side, n in sides
+    )
+    is_last = not settings.hide_special
+    found, sums, left = _only(found, rows, columns, settings.renormalize and is_last)
+    what = settings.between.replace("-", " to text ")
+    rest = _rest(sums, left, settings.renormalize) if is_last else [""]
+    share = fixed(float(left.mean()), 1, "%")
+    first = f"Only from text {what}, with {share} of a row's weight on average. {rest[0]}"
+    return found._replace(second=None).with_notes(first.rstrip(), *rest[1:])
+
+
 def _without_special(
     found: SelectedWeights, queries: list[pieces.Word], keys: list[pieces.Word], renormalize: bool
 ) -> SelectedWeights:
@@ -232,27 +253,37 @@ def _without_special(
     rows, columns = (np.flatnonzero([not word.is_special for word in words]) for words in (queries, keys))
     if not len(rows) or not len(columns):
         raise InputError("Nothing is left: all tokens are special.", "Leave out --hide-special.")
+    found, sums, left = _only(found, rows, columns, renormalize)
+    if not hidden:
+        return found.with_notes("No token is special: none is hidden.")
+    names = list(dict.fromkeys(map(shortened, hidden)))
+    text = ", ".join(names[:MOST_NAMED]) + (" and others" if len(names) > MOST_NAMED else "")
+    share, (rest, *more) = fixed(float((sums - left).mean()), 1, "%"), _rest(sums, left, renormalize)
+    return found.with_notes(f"Hidden: {text}, with {share} of a row's weight on average. {rest}", *more)
+
+
+def _only(
+    found: SelectedWeights, rows: Ints, columns: Ints, renormalize: bool
+) -> tuple[SelectedWeights, Array, Array]:
+    """Return the weights of these queries and keys alone, and the sum of each row before and after."""
     before = found.weights[:, rows]
     weights = before[..., columns]
-    sums, left = before.sum(axis=-1), weights.sum(axis=-1, keepdims=True)
-    empty = int(((left[..., 0] == 0) & (sums > 0)).sum())
+    sums, left = before.sum(axis=-1), weights.sum(axis=-1)
     if renormalize:
-        weights = np.minimum(weights / np.where(left == 0, 1, left), 1.0)
-    return found._replace(
+        weights = np.minimum(weights / np.where(left == 0, 1, left)[..., np.newaxis], 1.0)
+    kept = found._replace(
         query_tokens=tuple(found.query_tokens[i] for i in rows),
         key_tokens=tuple(found.key_tokens[j] for j in columns),
         weights=weights,
         allowed=None if found.allowed is None else found.allowed[np.ix_(rows, columns)],
-    ).with_notes(*_hiding(hidden, float((sums - left[..., 0]).mean()), empty, renormalize))
+    )
+    return kept, sums, left
 
 
-def _hiding(hidden: list[str], share: float, empty: int, renormalize: bool) -> list[str]:
-    if not hidden:
-        return ["No token is special: none is hidden."]
-    names = list(dict.fromkeys(map(shortened, hidden)))
-    text = ", ".join(names[:MOST_NAMED]) + (" and others" if len(names) > MOST_NAMED else "")
-    rest = "Rows are renormalised" if renormalize else "Rows are not renormalised"
-    notes = [f"Hidden: {text}, with {fixed(share, 1, '%')} of a row's weight on average. {rest}."]
-    if renormalize and empty:
-        notes.append(f"{count(empty, 'row', 'rows')} gave all to hidden tokens: zeros are left.")
-    return notes
+def _rest(sums: Array, left: Array, renormalize: bool) -> list[str]:
+    """Return notes on what became of rows whose other weights are not shown."""
+    empty = int(((left == 0) & (sums > 0)).sum())
+    if not renormalize:
+        return ["Rows are not renormalised."]
+    more = [f"{count(empty, 'row', 'rows')} gave all to hidden tokens: zeros are left."] if empty else []
+    return ["Rows are renormalised.", *more]

@@ -16,8 +16,15 @@ NO_EFFECT_WITH_MODEL = ("dim", "seed", "oov", "heads", "layout", "positions", "r
 CONFLICTS_WITH_MODEL = (*REPLACED_BY_MODEL, *NO_EFFECT_WITH_MODEL)
 MOST_NEXT = 50  # next words
 ALL, MEAN, ROLLOUT = "all", "mean", "rollout"
+BETWEEN = (ALL, "a-a", "a-b", "b-a", "b-b")  # parts of a pair of texts, from queries to keys
 PIECES = ("join_pieces", "hide_special", "renormalize")
-WITH_MODEL = (*PIECES, "next", "next_at")  # where a text is read, they need a pretrained model
+WITH_MODEL = (
+    *PIECES,
+    "pair",
+    "between",
+    "next",
+    "next_at",
+)  # where a text is read, they need a pretrained model
 # They choose rows, links, speed and what is refused, and change no number.
 SHOWN_ONLY = ("query", "versus", "top", "full", "next", "next_at", "threads", "max_text", "max_word")
 SIZE = "Give a number of bytes, as 500000, 512kB or 64MB."
@@ -45,6 +52,20 @@ class Settings:
     )
     hide_special: bool = TEXT("Leave out [CLS], [SEP], <s>, padding and their like.", False)
     renormalize: bool = TEXT("Rescale each row to sum to one after tokens are hidden.", False)
+    # Of a model on disk; typed with each text.
+    pair: str | None = TEXT(
+        "The second text of a pair, which an encoder reads in one sequence with TEXT.",
+        metavar="TEXT",
+        in_files=False,
+        has_variable=False,
+    )
+    between: str = TEXT(
+        "Of a pair: only the weights from one text to one; a is the first, b the second.",
+        ALL,
+        choices=BETWEEN,
+        in_files=False,
+        has_variable=False,
+    )
     embedding: str | None = VECTORS(
         "Word vectors: word2vec (bundled), random, a file (text, .bin, .kv and others), or an imported name.",
         short="-e",

@@ -27,6 +27,7 @@ NEEDED = {
     "join_pieces": "a model whose tokens are word pieces",
     "hide_special": "a model that adds special tokens",
     "renormalize": "a model whose special tokens are hidden",
+    **dict.fromkeys(("pair", "between"), "a model that reads pairs of texts"),
     **dict.fromkeys(("next", "next_at"), "a model that says what comes next"),
 }
 # Why these change nothing beside a pretrained model (NO_EFFECT_WITH_MODEL).
@@ -100,8 +101,8 @@ def check_layered(settings: Settings) -> None:
 
 def check_shaping(settings: Settings) -> None:
     """Raise UsageError if rows are to be renormalized from which nothing is left out."""
-    if settings.renormalize and not settings.hide_special:
-        raise UsageError("--renormalize requires --hide-special.", option="--renormalize")
+    if settings.renormalize and not settings.hide_special and settings.between == ALL:
+        raise UsageError("--renormalize requires --hide-special, or --between.", option="--renormalize")
 
 
 def beside_model(name: str) -> UsageError:

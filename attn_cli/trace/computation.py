@@ -132,6 +132,8 @@ class Computation(Frozen):
     next_words_at: tuple[NextWords, ...] | None = None  # the same after each prefix, where that is asked for
     query_input_ids: tuple[int, ...] | None = None  # of a pretrained model's tokens, in its vocabulary
     key_input_ids: tuple[int, ...] | None = None
+    query_segments: tuple[int, ...] | None = None  # of a pair's tokens in a pretrained model, from 0
+    key_segments: tuple[int, ...] | None = None
     stack_layers: int | None = None  # of a pretrained model: how many layers the shown one is among
     x_parts: tuple[str, ...] = ()  # of a pretrained model: what X of its first layer is made of
     derived: str = "weights as given"  # what the weights are, where no scores made them

@@ -244,6 +244,8 @@ KEYS: dict[str, Callable[[Shown], object]] = {
     "key_ids": lambda shown: _listed(shown.trace.key_ids),
     "query_input_ids": lambda shown: shown.some(shown.trace.query_input_ids),
     "key_input_ids": lambda shown: _listed(shown.trace.key_input_ids),
+    "query_segments": lambda shown: shown.some(shown.trace.query_segments),
+    "key_segments": lambda shown: _listed(shown.trace.key_segments),
     "query_rows": lambda shown: shown.listed if shown.trace.asked else None,
     "unknown": lambda shown: list(shown.trace.unknown),
     "replaced": lambda shown: dict(shown.trace.replaced),

@@ -278,7 +278,7 @@ def test_config_tells_each_setting_and_where_it_comes_from(place):
     write_own('\npalette = "greys"')
     write("# mine\ntemperature = 0.5")
     found = listed(env={"ATTN_SEED": "7"})
-    not_standing = ("output", "versus", "title", "without")
+    not_standing = ("output", "versus", "title", "without", "pair", "between")
     assert list(found) == [name.replace("_", "-") for name in SETTINGS if name not in not_standing]
     assert (found["temperature"]["value"], found["temperature"]["line"]) == (0.5, 2)
     assert found["temperature"]["file"] == HERE

@@ -184,6 +184,22 @@ def test_a_key_joins_the_pieces_of_words(tokenizers, tmp_path):
     play(act, made("the cats walking", settings, ModelSource(settings)))
 
 
+def test_a_key_goes_through_the_parts_of_a_pair(tokenizers, tmp_path):
+    settings = Settings(model=small_bert(tmp_path / "bert"), layer=0, pair="walking home")
+
+    async def act(stage):
+        whole = stage.trace.weights
+        await stage.press("a", "a")
+        assert stage.trace.key_tokens == ("walk", "##ing", "home", "[SEP]")
+        assert np.allclose(stage.trace.weights, whole[:5, 5:], atol=FLOAT32)
+        await stage.press("c")
+        assert "--pair" in stage.text() and "--between a-b" in stage.text()
+        await stage.press("escape", "a", "a", "a")
+        assert stage.trace.weights.shape == whole.shape
+
+    play(act, made("the cats", settings, ModelSource(settings)))
+
+
 def test_a_text_without_a_model_has_no_pieces():
     async def act(stage):
         await stage.press("p")

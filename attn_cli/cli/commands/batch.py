@@ -34,7 +34,10 @@ CONNECT_TIMEOUT = 30.0  # seconds to wait for a scheduler
 SHORTEST, LONGEST = 0.1, 86_400
 MOST_WORKERS = 256
 FILES_HELP = "A text a line: plain, .gz or .xz, or a URL; - is standard input."
-KIND_HELP = "Which attention; masked has the heads of roles here. For cross a line is TEXT, a tab, CONTEXT."
+KIND_HELP = (
+    "Which attention; masked has the heads of roles here. For cross a line is TEXT, a tab, CONTEXT; pair is self of "
+    "two texts in one sequence, TEXT, a tab, TEXT (with --model)."
+)
 GOING_HELP = "Write an error object for a bad line, and go on."
 FORM_HELP = "jsonl, csv or tsv, or for a file: jsonl.gz, jsonl.zst, parquet, arrow, or npz (into a folder)."
 WORKERS_HELP = "Processes that compute; the output does not depend on it.  [default: one per processor]"
@@ -45,7 +48,7 @@ FIELDS_HELP = (
     f"Only these keys of the JSON, or all.  [default: {DEFAULT_FIELDS}; with --top links, not weights]"
 )
 Fields = Annotated[str | None, option(SETTINGS["fields"], FIELDS_HELP)]
-Kind = Literal["self", "masked", "cross"]
+Kind = Literal["self", "masked", "cross", "pair"]
 
 
 class Asked(NamedTuple):
@@ -91,6 +94,8 @@ def batch(
     Example: attn batch sentences.txt | jq -c .summary
     """
     files = files or []
+    if kind == "pair":
+        kind, settings = "self", replace(settings, pair="")  # each line brings its own
     if files in ([], ["-"]) and (sys.stdin is None or (not files and sys.stdin.isatty())):
         raise NoText("batch")
     chosen = fields

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 HINT = 'Try: attn compare "The cat sat on the mat" --vary score=scaled,dot'
 
 
-@takes("TOKENS VECTORS MODEL COMPUTED PLACED ROWS SCREEN FIGURE")
+@takes("TOKENS VECTORS MODEL pair COMPUTED PLACED ROWS SCREEN FIGURE")
 def compare(
     context: typer.Context,
     texts: Texts = None,

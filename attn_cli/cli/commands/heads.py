@@ -26,8 +26,8 @@ ROLLOUT_HELP = "Attention rollout too: over all layers, or those up to --layer."
 
 
 @takes(
-    "TOKENS model projection join_pieces hide_special renormalize score temperature mask mask_true without format "
-    "output precision color palette shades width FIGURE"
+    "TOKENS model projection join_pieces hide_special renormalize pair between score temperature mask mask_true "
+    "without format output precision color palette shades width FIGURE"
 )
 def heads(
     texts: Texts = None,

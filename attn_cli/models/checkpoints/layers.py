@@ -165,7 +165,9 @@ class Layers:
             places = np.maximum(self.places + words.offset, 0)
             x = x + blocks.sinusoids(int(places.max()) + 1, x.shape[2], words.sinusoids)[places]
         if words.types and weights.find(words.types):
-            types = np.zeros_like(self.given.ids) if self.given.types is None else self.given.types
+            types = self.given.types
+            if types is None or weights.stored(words.types, None, words.width).entry.shape[0] == 1:
+                types = np.zeros_like(self.given.ids)  # RoBERTa has one segment, whatever its template says
             x = x + weights.rows(words.types, types, words.width, "token type")
         if words.norm:
             x = self.reader.norm(words.norm, x)

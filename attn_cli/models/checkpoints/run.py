@@ -99,7 +99,9 @@ class Run:
         for side in self._given:
             own = [run._given[side] for run in (self, *others)]
             real = [one.ids >= 0 if one.real is None else one.real for one in own]
-            given.append(Texts(np.concatenate([one.ids for one in own]), np.concatenate(real)))
+            types = [one.types for one in own if one.types is not None]  # of all or of none
+            ids = np.concatenate([one.ids for one in own])
+            given.append(Texts(ids, np.concatenate(real), np.concatenate(types) if types else None))
         return Run(self.model, self._weights, given[0], given[1] if len(given) > 1 else None)
 
     def with_step(self, found: LayerSteps) -> Run:

@@ -36,8 +36,11 @@ class Encoded(NamedTuple):
     ids: tuple[int, ...]
     tokens: tuple[str, ...]
     special: tuple[bool, ...]  # which of them frame the text
-    types: tuple[int, ...]  # 0 for the first text, 1 for the second
+    types: tuple[
+        int, ...
+    ]  # segments: 0 for the first text, 1 for the second where the model tells them apart
     unknown: tuple[tuple[str, str], ...] = ()  # what the vocabulary lacks, and the token in its place
+    second: int | None = None  # the place where the second text begins
 
 
 class TextEncoder:
@@ -56,7 +59,7 @@ class TextEncoder:
     def encode(self, text: str, second: str | None = None) -> Encoded:
         """Return the tokens of a text, framed as the model expects it; `second` follows it in the same sequence."""
         found = self._ask("cannot encode the text", "encode", text=text, second=second)
-        ids, tokens, special, offsets, types = map(tuple, found)
+        ids, tokens, special, offsets, types, texts = map(tuple, found)
         if not ids:
             raise InputError("There are no tokens to attend to.", "Give at least one token.")
         if not len(ids) == len(tokens) == len(offsets):  # a template's, whose lists differ
@@ -64,11 +67,12 @@ class TextEncoder:
                 f"The tokenizer of {self.name} gives {len(ids):,} ids and {len(tokens):,} tokens.", HINT
             )
         unknown = {
-            text[start:stop]: token
-            for token, (start, stop) in zip(tokens, offsets, strict=True)
-            if token in UNKNOWN and second is None and text[start:stop] != token
+            word: token
+            for token, (start, stop), which in zip(tokens, offsets, texts, strict=True)
+            if token in UNKNOWN and (word := (text, second or "")[which][start:stop]) != token
         }
-        return Encoded(ids, tokens, tuple(map(bool, special)), types, tuple(unknown.items()))
+        begins = texts.index(1) if 1 in texts else None
+        return Encoded(ids, tokens, tuple(map(bool, special)), types, tuple(unknown.items()), begins)
 
     def token(self, id_: int) -> str:
         """Return how the vocabulary spells a token."""

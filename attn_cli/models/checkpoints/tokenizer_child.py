@@ -63,7 +63,7 @@ def _loaded(tokenizers: Any, data: bytes) -> Any:
 
 
 def _byte_level(tokenizers: Any, words: dict[str, int], merges: list[str], family: str) -> Any:
-    """Return GPT-2's tokenizer, or that of RoBERTa or OPT, which frame their texts."""
+    """Return GPT-2's tokenizer, or that of RoBERTa, OPT or DeBERTa, which frame their texts."""
     made = tokenizers.ByteLevelBPETokenizer(words, [tuple(line.split(" ")) for line in merges])
     if family == "roberta":
         if "<mask>" in words:  # it takes the space before it along, as a word does
@@ -75,6 +75,10 @@ def _byte_level(tokenizers: Any, words: dict[str, int], merges: list[str], famil
     elif family == "opt":
         start = ("</s>", words["</s>"])
         made.post_processor = tokenizers.processors.TemplateProcessing("</s> $A", "</s> $A $B:1", [start])
+    elif family == "deberta":
+        ends = [(name, words[name]) for name in ("[CLS]", "[SEP]")]
+        pair = "[CLS] $A [SEP] [SEP] $B [SEP]"
+        made.post_processor = tokenizers.processors.TemplateProcessing("[CLS] $A [SEP]", pair, ends)
     return made
 
 
@@ -84,7 +88,8 @@ def _found(made: Any, asked: dict[str, Any]) -> Any:
         most = FRAMING + GROWTH * (len(asked["text"]) + len(asked["second"] or ""))
         if len(found.ids) > most:  # so that whoever asks need not hold an answer without bounds
             raise ValueError(f"it makes {len(found.ids):,} tokens, where {most:,} would be many")
-        return [found.ids, found.tokens, found.special_tokens_mask, found.offsets, found.type_ids]
+        texts = [which or 0 for which in found.sequence_ids]
+        return [found.ids, found.tokens, found.special_tokens_mask, found.offsets, found.type_ids, texts]
     if asked["do"] == "decode":
         return made.decode(asked["ids"], skip_special_tokens=False)
     return getattr(made, asked["do"])(asked["of"])

@@ -40,6 +40,8 @@ from attn_cli.pipeline.record import Attended, record
 from attn_cli.pipeline.sources.checkpoint_text import (
     Predicted,
     Tokens,
+    check_pair,
+    pair_note,
     predicted_place,
     shift_note,
     shifted,
@@ -106,14 +108,14 @@ class Reading(NamedTuple):
             if number in (None, steps.layer):
                 mean = record(self._attended(steps, without_selection(replace(settings, head=MEAN)), True))
                 rolled = below.through(mean.weights[np.newaxis], mean.mask)
-                found = rolled.instead_of(selected(mean), settings)
+                found = rolled.instead_of(selected(mean, self.query.second), settings)
                 yield steps.layer, made_of(mean, found, settings, rollout_formula(steps.layer))
                 if _is_own(settings) and not mean.condensed:
                     own = np.array([head.weights for head in mean.heads]), mean.mask
             below = below.through(*(own or self.own(steps)))
 
     def _attended(self, steps: LayerSteps, settings: Settings, is_plain: bool = False) -> Attended:
-        """Return a layer of the model; its word pieces are joined if `settings` say so, unless it is to be `plain`."""
+        """Return a layer of the model, its words or its part of a pair as asked unless it is to be `plain`."""
         is_shaped = joins_or_hides(settings) and not is_plain
         asked = without_selection(settings) if is_shaped else settings
         one = self._as_asked(steps, asked)
@@ -125,10 +127,11 @@ class Reading(NamedTuple):
             notes = tuple(dict.fromkeys((*self.notes, *trace.notes)))
             ids, key_ids = self.query.ids, self.key.ids
             trace = replace(
-                trace, query_input_ids=ids, key_input_ids=key_ids, notes=notes, stack_layers=one.layers
-            )
+                trace, query_input_ids=ids, key_input_ids=key_ids, notes=notes, stack_layers=one.layers,
+                query_segments=self.query.segments, key_segments=self.key.segments,
+            )  # fmt: skip
             if is_shaped:
-                return record(between_words(trace, settings))
+                return record(between_words(trace, settings, self.query.second))
             return self._with_weights(trace, steps, one.mask) if self.keep_weights and not is_plain else trace
 
         return one._replace(finish=finish)
@@ -245,7 +248,8 @@ def read_texts(kind: str, text: str, context: str | None, settings: Settings, mo
     """Let the model read a text, and a `context` where it has an encoder and a decoder; nothing is computed yet."""
     checkpoint, encoder = model.checkpoint, model.encoder
     side, asked = side_of(checkpoint.model, kind, context)
-    source = target = read = tokens_of(encoder, text, settings)
+    check_pair(settings, side, checkpoint.model.family)
+    source = target = read = tokens_of(encoder, text, settings, settings.pair)
     if side == "decoder" and checkpoint.model.encoder is not None:
         assert context is not None  # side_of has seen to it
         source, target = (
@@ -254,11 +258,14 @@ def read_texts(kind: str, text: str, context: str | None, settings: Settings, mo
         )
         run = checkpoint.run(texts([source.ids]), texts([target.ids]))
     else:
-        run = checkpoint.run(texts([source.ids]))
+        types = np.array([source.segments]) if source.segments else None
+        run = checkpoint.run(texts([source.ids])._replace(types=types))
     notes = [*checkpoint.model.notes]
     both = (read, source) if source is not read else (read,)
     notes += unknown_words(both, model.name)
     notes += special_words(both, checkpoint.model.stacks[side].words.types is not None)
+    if read.second is not None:
+        notes.append(pair_note(read))
     if target is not read:
         notes.append(shift_note(target))
     key = source if asked == "cross" else target

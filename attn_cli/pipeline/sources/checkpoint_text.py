@@ -32,14 +32,34 @@ class Tokens(NamedTuple):
     spelled: tuple[str, ...]
     special: tuple[bool, ...]  # which of them frame the text
     unknown: tuple[tuple[str, str], ...] = ()  # what the vocabulary lacks, and the token in its place
+    segments: tuple[int, ...] | None = None  # of a pair
+    second: int | None = None  # the place where the second text of a pair begins
 
 
-def tokens_of(encoder: TextEncoder, text: str, settings: Settings) -> Tokens:
-    """Return a text's tokens; raise InputError if it, or one of them, is longer than the settings allow."""
-    check_length(len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")), settings)
-    found = encoder.encode(text)
+def tokens_of(encoder: TextEncoder, text: str, settings: Settings, second: str | None = None) -> Tokens:
+    """Return the tokens of a text, or of a pair; raise InputError if one, or a token, is longer than settings allow."""
+    for one in (text, second or ""):
+        check_length(len(one) if one.isascii() else len(one.encode("utf-8", "surrogatepass")), settings)
+    found = encoder.encode(text, second)
     check_words(found.tokens, settings)
-    return Tokens(found.ids, found.tokens, found.special, found.unknown)
+    if second is None:
+        return Tokens(found.ids, found.tokens, found.special, found.unknown)
+    if found.second is None:
+        raise InputError("There are no tokens in the second text of the pair.", "Give at least one word.")
+    return Tokens(found.ids, found.tokens, found.special, found.unknown, found.types, found.second)
+
+
+def check_pair(settings: Settings, side: str, family: str) -> None:
+    """Raise UsageError for a pair where a decoder is asked."""
+    if settings.pair is not None and side == "decoder":
+        hint = "Leave it out, or give an encoder, such as BERT."
+        raise UsageError(f"A decoder (of the type {family}) reads no pairs of texts.", hint, "--pair")
+
+
+def pair_note(pair: Tokens) -> str:
+    """Return the note on where a pair's second text begins."""
+    assert pair.second is not None
+    return f"A pair in one sequence: text a is tokens 0 to {pair.second - 1}, b {pair.second} to {len(pair.ids) - 1}."
 
 
 def unknown_words(texts: tuple[Tokens, ...], name: str) -> list[str]:
@@ -66,9 +86,7 @@ def special_words(texts: tuple[Tokens, ...], has_segments: bool) -> list[str]:
     names = ", ".join(map(visible, dict.fromkeys(typed)))
     several = "are read as the model's special tokens" if len({*typed}) > 1 else "is read as a special token"
     closes = has_segments and any(text.special[-1] and text.spelled[-1] in typed for text in texts)
-    segments = (
-        ", and all of the text as one segment: a pair of texts would get other weights" if closes else ""
-    )
+    segments = ", and all of the text as one segment: --pair makes a pair of two texts" if closes else ""
     return [f"{names} in the text {several}{segments}."]
 
 
@@ -94,7 +112,8 @@ def side_of(model: Model, kind: str, context: str | None) -> tuple[str, str]:
     if asked == "cross" and len(stacks) < 2:
         raise UsageError(
             f"A model of the type {family} reads one text.",
-            "Leave out the second text: attn self TEXT -m DIR, or attn heads TEXT -m DIR.",
+            "Leave out the second text: attn self TEXT -m DIR, or attn heads TEXT -m DIR."
+            + " As a pair: attn self TEXT --pair TEXT -m DIR." * ("encoder" in stacks),
         )
     if side not in stacks:
         raise UsageError(

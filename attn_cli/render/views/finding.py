@@ -37,7 +37,7 @@ USED = (
 )
 # What the commands name themselves, and what changes no number
 SAID = (
-    *("model", "next", "next_at", "top", "full", "query", "versus"),
+    *("model", "pair", "next", "next_at", "top", "full", "query", "versus"),
     *("threads", "max_text", "max_word"),
 )
 TIE = 1e-9  # between two weights
@@ -185,7 +185,9 @@ def other_rows(trace: Trace) -> Iterator[Say]:
             for i, j, w in found
         ]
         yield Say(f"Other rows worth a look: {', '.join(told)}.")
-    text = "attn explain TEXT" + " --context CONTEXT" * trace.has_second_input
+    text = "attn explain TEXT" + " --context CONTEXT" * (
+        trace.has_second_input and trace.settings.pair is None
+    )
     text += again(trace, text)
     row = f"{text} -q {found[0][0] if found else 'WORD'}", ""
     if not found and not trace.asked and _has_pronoun(trace) and "antecedent" in text:
@@ -215,7 +217,8 @@ def again(trace: Trace, command: str) -> str:
         keep_punctuation=given.keep_punctuation and not of_language,
     )
     typed = as_typed(given, SAID, short=True)
-    return " -m DIR" * trace.of_model + "".join(f" {shell_quote(part)}" for part in typed)
+    pair = " --pair TEXT" * (given.pair is not None)
+    return " -m DIR" * trace.of_model + pair + "".join(f" {shell_quote(part)}" for part in typed)
 
 
 def _has_pronoun(trace: Trace) -> bool:

@@ -96,6 +96,7 @@ def no_arithmetic(trace: Trace) -> tuple[str, str]:
     made = {
         "--join-pieces": trace.settings.join_pieces,
         "--hide-special": trace.settings.hide_special,
+        "--between": trace.settings.between != "all",
         f"--head {trace.settings.head}": trace.settings.head in ("mean", "rollout"),
     }
     return why, f"Leave out {joined([option for option, is_set in made.items() if is_set])}."
