@@ -12,11 +12,11 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.saved_weights import Saved
 from attn_cli.io.array_types import Array, Bools
 from attn_cli.io.escape import shell_quote, visible
-from attn_cli.models.checkpoints.open_model import open_model
+from attn_cli.models.checkpoints.open_model import OpenModel, open_model
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.models.model_file import BUNDLED, load_model
 from attn_cli.pipeline.derived import check_one_text, is_one_text
-from attn_cli.pipeline.embed import open_shared
+from attn_cli.pipeline.embed import Shared, open_shared
 from attn_cli.pipeline.mask import MASK_HINT, stated_mask
 from attn_cli.pipeline.ready_weights import (
     SHARE_HIDDEN,
@@ -75,6 +75,11 @@ class LayerWeights(NamedTuple):
     notes: tuple[str, ...] = ()
     learned: tuple[Learned | None, ...] = ()  # of each head, what it does on any text, where that is known
 
+    @property
+    def mask(self) -> Bools:
+        """What may be looked at (n_q, n_k)."""
+        return np.ones(self.weights.shape[1:], np.bool_) if self.allowed is None else self.allowed
+
 
 class LayerRoles(NamedTuple):
     """What each head of a layer does; `maps` (h, rows, columns) are means of blocks of weights, NaN where masked."""
@@ -114,12 +119,9 @@ def measure_heads(
         count += 1
         if with_rollout:
             check_one_text(one.source.text.is_one, one.source.name, "--rollout")
-            rolled = rollout = rolled_out(rollout, one.weights)
-        if joins_or_hides(settings):
-            rolled = (
-                None if rollout is None else _shaped(one._replace(weights=rollout[None]), settings).weights[0]
-            )
-            one = _shaped(one, settings, layer is None)
+            rollout = rolled_out(rollout, one.weights)
+            rolled = shaped(one._replace(weights=rollout[None]), settings).weights[0]
+        one = shaped(one, settings, layer is None)
         source = one.source
         notes.update(dict.fromkeys(one.notes))
         if layer in (None, one.number):
@@ -131,9 +133,14 @@ def measure_heads(
     return EveryHead(source, tuple(kept), rolled, tuple(notes))
 
 
-def _shaped(one: LayerWeights, settings: Settings, has_others: bool = False) -> LayerWeights:
-    """Return a layer between words, or without special tokens; its notes hold for other layers if it `has_others`."""
+def shaped(one: LayerWeights, settings: Settings, has_others: bool = False) -> LayerWeights:
+    """Return a layer between words, or without special tokens, where the settings ask for that.
+
+    Its notes hold for other layers if it `has_others`.
+    """
     source = one.source
+    if not joins_or_hides(settings):
+        return one
     if source.text.queries is None:
         raise without_tokens(settings, source.name)
     about = (source.query_tokens, source.key_tokens, one.heads, one.heads[0], one.heads)
@@ -150,10 +157,9 @@ def _shaped(one: LayerWeights, settings: Settings, has_others: bool = False) -> 
 
 
 def _layer_roles(one: LayerWeights, size: MapSize) -> LayerRoles:
-    allowed = np.ones(one.weights.shape[1:], np.bool_) if one.allowed is None else one.allowed
-    patterns = find_patterns(one.source.text, allowed)
-    roles = tuple(measure(head, allowed, patterns) for head in one.weights)
-    maps = block_means(one.weights, allowed, *size(*one.weights.shape))
+    patterns = find_patterns(one.source.text, one.mask)
+    roles = tuple(measure(head, one.mask, patterns) for head in one.weights)
+    maps = block_means(one.weights, one.mask, *size(*one.weights.shape))
     return LayerRoles(one.number, one.heads, roles, patterns, maps, one.learned)
 
 
@@ -166,20 +172,27 @@ def checkpoint_layers(
     the `text` with its decoder; its `self` is the encoder's, of the `text` alone.
     """
     with open_model(model) as opened:
-        reading = read_texts(kind, text, context, settings, opened)
-        queries, keys = reading.query.spelled, reading.key.spelled
-        of = Text(queries, keys, reading.asked != "cross")
-        given, second = "TEXT -m DIR" + " --pair TEXT" * (settings.pair is not None), reading.query.second
-        source = WeightsOrigin(opened.name, reading.asked, queries, keys, of, given, second)
-        for steps in reading.layers():
-            weights, allowed = reading.own(steps)
-            if not np.isfinite(weights).all():
-                raise InputError(
-                    f"{opened.name}: the weights of layer {steps.layer} are not numbers.",
-                    "Is the file whole?",
-                )
-            heads = tuple(map(str, range(len(weights))))
-            yield LayerWeights(source, steps.layer, heads, weights, allowed, reading.notes)
+        yield from opened_layers(kind, text, context, settings, opened)
+
+
+def opened_layers(
+    kind: str, text: str, context: str | None, settings: Settings, opened: OpenModel
+) -> Iterator[LayerWeights]:
+    """Yield each layer of an open model, as `checkpoint_layers`."""
+    reading = read_texts(kind, text, context, settings, opened)
+    queries, keys = reading.query.spelled, reading.key.spelled
+    of = Text(queries, keys, reading.asked != "cross")
+    given, second = "TEXT -m DIR" + " --pair TEXT" * (settings.pair is not None), reading.query.second
+    source = WeightsOrigin(opened.name, reading.asked, queries, keys, of, given, second)
+    for steps in reading.layers():
+        weights, allowed, notes = reading.every_head(steps, settings)
+        if not np.isfinite(weights).all():
+            raise InputError(
+                f"{opened.name}: the weights of layer {steps.layer} are not numbers.",
+                "Is the file whole?",
+            )
+        heads = tuple(map(str, range(len(weights))))
+        yield LayerWeights(source, steps.layer, heads, weights, allowed, notes)
 
 
 def saved_layers(saved: Saved) -> Iterator[LayerWeights]:
@@ -198,11 +211,8 @@ def saved_layers(saved: Saved) -> Iterator[LayerWeights]:
         yield LayerWeights(source, of_file, saved.heads, found.weights, found.allowed, notes)
 
 
-def stack_layers(kind: str, text: str, context: str | None, settings: Settings) -> Iterator[LayerWeights]:
-    """Yield each layer of the learned model that the settings name, else of roles, over a text.
-
-    `kind` is self, masked or cross.
-    """
+def open_stack(settings: Settings) -> Shared:
+    """Open the learned model that the settings name, else roles; UsageError for a projection without heads."""
     settings = replace(settings, projection=settings.projection or ROLES)
     if load_model(settings) is None:
         raise UsageError(
@@ -210,7 +220,18 @@ def stack_layers(kind: str, text: str, context: str | None, settings: Settings) 
             "Give -p language, roles-deep or roles, or a file that attn learn wrote.",
             "--projection",
         )
-    shared = open_shared(settings)
+    return open_shared(settings)
+
+
+def stack_layers(
+    kind: str, text: str, context: str | None, settings: Settings, shared: Shared | None = None
+) -> Iterator[LayerWeights]:
+    """Yield each layer of the learned model that the settings name, else of roles, over a text.
+
+    `kind` is self, masked or cross; `shared` is the model, where it is open already.
+    """
+    shared = shared or open_stack(settings)
+    settings = replace(settings, projection=settings.projection or ROLES)
     stack = shared.stack
     assert stack is not None
     sizes = [len(stack.head_names(layer)) for layer in range(stack.layers)]

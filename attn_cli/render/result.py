@@ -48,6 +48,11 @@ class Result:
     # Whether its screen shows steps, which rows do not.
     has_steps: Callable[[View], bool] = lambda view: False
 
+    @property
+    def has_trace(self) -> bool:
+        """Whether it is the result of one trace."""
+        return self.trace is not _lacks
+
 
 def record_result(
     kind: str, record: Mapping[str, object], table: Callable[[Terminal], str] | None = None

@@ -71,7 +71,12 @@ def _same_word(text: Text) -> Bools | None:
 
 def is_separator(token: str) -> bool:
     """Tell whether a token separates: it frames the text, as [SEP], or is punctuation alone."""
-    return is_special(token) or not any(char.isalnum() for char in _plain(token))
+    return is_special(token) or is_mark(token)
+
+
+def is_mark(token: str) -> bool:
+    """Tell whether a token is punctuation alone, and no special token."""
+    return not is_special(token) and not any(char.isalnum() for char in _plain(token))
 
 
 def _step(text: Text, n_q: int, n_k: int, by: int) -> Bools | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import Context, Texts, own, takes
-from attn_cli.cli.read_text import labelled_weights, text_and_context
-from attn_cli.errors import UsageError
+from attn_cli.cli.read_text import labelled_weights, text_and_context, wait_for_input
+from attn_cli.errors import InputError, UsageError
 from attn_cli.io.progress import Progress
 from attn_cli.render.result import OF_BLOCKS, Result
 from attn_cli.settings.declare import ATTENTION, INPUT, SHOWN, TEXT
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 KIND_HELP = (
     "With --model: which attention; of an encoder and a decoder self is the encoder's, masked and cross "
     "the decoder's.  [default: cross with --context, else self]"
+)
+TEXTS_HELP = (
+    "A text a line: what each head does on the mean of all, and how much that varies; - is standard input."
 )
 ROLLOUT_HELP = "Attention rollout too: over all layers, or those up to --layer."
 
@@ -35,6 +38,7 @@ def heads(
         "FILE", "Saved weights of all layers, as attn show reads them; - is standard input.", INPUT
     ),
     tokens: str | None = own("TOKENS|FILE", "With --weights: the tokens, as attn show takes them.", TEXT),
+    corpus: str | None = own("FILE", TEXTS_HELP, INPUT, "--texts"),
     context: Context = None,
     kind: Literal["self", "masked", "cross"] | None = own("", KIND_HELP, ATTENTION),
     array: str | None = own("NAME", "With --weights: which array, where a file holds several.", INPUT),
@@ -58,6 +62,13 @@ def heads(
 
     Example: attn heads "The cat sat, and the cat slept."
     """
+    if corpus is not None:
+        _refuse(
+            {"TEXT": texts, "--weights": weights, "--context": context, "--rollout": rollout or None},
+            "no --texts",
+        )
+        _over_texts(corpus, kind or "self", layer, settings, view)
+        return
     view = choose(view, {*OF_BLOCKS, "drawing"}, "heads")
     if view.figure not in (None, "heads", "heatmap"):
         said = f"attn heads has no figure of {view.figure}."
@@ -95,6 +106,44 @@ def heads(
         drawing=drawing,
     )
     deliver(result, view)
+
+
+def _over_texts(file: str, kind: str, layer: int | None, settings: Settings, view: View) -> None:
+    """Deliver the table of every head over the lines of a file."""
+    view = choose(view, {*OF_BLOCKS, "rows"}, "heads --texts", "heads_of_texts")
+    from attn_cli.pipeline.heads_of_texts import measure_texts
+    from attn_cli.render.views import heads_of_texts
+
+    with Progress("Attending") as progress:
+        found = measure_texts(_numbered(file, progress), kind, settings, layer)
+    result = Result(
+        "heads_of_texts",
+        blocks=lambda view: heads_of_texts.screen(found, view),
+        record=lambda view: heads_of_texts.record(found),
+        rows=lambda view: heads_of_texts.rows(found),
+    )
+    deliver(result, view)
+
+
+def _numbered(file: str, progress: Progress) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a file, or of standard input, each with its number from 1."""
+    from attn_cli.batch.lines import LONGEST_LINE, Feed
+    from attn_cli.batch.storage import inputs_of
+
+    if file == "-":
+        wait_for_input()
+    feed = Feed(inputs_of([file]) if file != "-" else ())
+    before = 0
+    for lines in feed.groups():
+        for number, line in enumerate(lines, before + 1):
+            if line is None:
+                raise InputError(
+                    f"Line {number} is longer than {LONGEST_LINE:,} bytes.", "Give a text a line."
+                )
+            yield number, line.decode("utf-8", "replace")
+        before += len(lines)
+        if feed.done is not None:
+            progress(feed.done)
 
 
 def _check(

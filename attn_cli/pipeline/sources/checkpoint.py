@@ -57,6 +57,7 @@ from attn_cli.trace.head import Head, Projected
 from attn_cli.trace.trace import Trace
 
 Number = TypeVar("Number", bound=np.generic)
+NOT_ANEW = "Each layer is shown without them, its rows adding up to 1; the model itself is not computed anew."
 UNDER_MASK = "The mask applies in the layer that is shown; the layers below it used the model's own mask."
 
 
@@ -147,6 +148,7 @@ class Reading(NamedTuple):
         if settings.mask is not None:
             mask = stated_mask(settings, None, about.q.shape[2], about.k.shape[2], name)
             notes += [UNDER_MASK] if steps.layer else []
+        notes += [NOT_ANEW] if settings.without else []
         mask = without_keys(mask, settings, self.query.spelled, self.key.spelled)
         names = tuple(map(str, range(about.q.shape[1])))
         shown = shown_head(settings.head, names, has_layers=True)
@@ -184,6 +186,19 @@ class Reading(NamedTuple):
         mask = self.own_mask(steps)
         weights = steps.attended.weights[0].astype(np.float64)
         return weights, None if mask is None else mask.rows(np.arange(weights.shape[1]))
+
+    def every_head(
+        self, steps: LayerSteps, settings: Settings
+    ) -> tuple[Array, Bools | None, tuple[str, ...]]:
+        """Return the weights of all heads (h, n_q, n_k) under the settings' score and mask, their mask, and notes.
+
+        The layers below are the model's own, whatever the settings say.
+        """
+        if _is_own(settings):
+            return *self.own(steps), self.notes
+        alone = replace(settings, head=ALL, layer=steps.layer, next=0, full=True)
+        trace = record(self._attended(steps, alone, True))
+        return np.array([head.weights for head in trace.heads]), trace.mask, trace.notes
 
     def own_mask(self, steps: LayerSteps) -> Mask | None:
         """Return the mask that the model itself has in this layer, by its rule's name where there is one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from attn_cli.errors import UsageError
@@ -108,7 +108,9 @@ def npy_parts(trace: Trace) -> Iterator[memoryview]:
 
 
 def parquet(result: Result, view: View, terminal: Terminal) -> Written:
-    """Return the links of the result's trace as a table, and what it has no room for."""
+    """Return the links of the result's trace as a table, and what it has no room for; else the result's rows."""
+    if not result.has_trace:
+        return Written([_parquet_of_rows(result.rows(view))], result.remarks)
     from attn_cli.batch.forms import parquet_of
     from attn_cli.batch.links import keys_of_links
     from attn_cli.settings.output import keys_named
@@ -119,6 +121,21 @@ def parquet(result: Result, view: View, terminal: Terminal) -> Written:
     return Written(
         [parquet_of(record, trace.settings.dtype)], [*result.remarks, *alone * result.has_steps(view)]
     )
+
+
+def _parquet_of_rows(rows: Iterable[Sequence[object]]) -> bytes:
+    """Return a table whose columns have the names of the first row; an empty cell is null."""
+    from pyarrow import parquet as files
+
+    from attn_cli.batch.forms import load_pyarrow
+
+    pa, stream = load_pyarrow(), load_pyarrow().BufferOutputStream()
+    names, *cells = rows
+    columns = zip(*cells, strict=True) if cells else ([] for _ in names)
+    values = ([None if value == "" else value for value in column] for column in columns)
+    files.write_table(pa.table(dict(zip(map(str, names), values, strict=True))), stream, compression="zstd")
+    found: bytes = stream.getvalue().to_pybytes()
+    return found
 
 
 def check_pyarrow(settings: Settings, view: View) -> Settings:
@@ -140,5 +157,5 @@ FORMATS["csv"] = Format("rows", csv, (".csv",), is_tidy=True)
 FORMATS["tsv"] = Format("rows", csv, (".tsv",), is_tidy=True)
 FORMATS["npy"] = Format("trace", npy, (".npy",), not_on_terminal=not_text("npy"), settings=check_npy)
 FORMATS["parquet"] = Format(
-    "trace", parquet, (".parquet",), not_on_terminal=not_text("parquet"), settings=check_pyarrow, is_tidy=True
+    "rows", parquet, (".parquet",), not_on_terminal=not_text("parquet"), settings=check_pyarrow, is_tidy=True
 )

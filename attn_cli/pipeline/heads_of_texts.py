@@ -1,0 +1,158 @@
+"""What every head does over many texts: means and spreads of each measure, in memory that no further text adds to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+
+from attn_cli.errors import AttnError, InputError, UsageError
+from attn_cli.io.array_types import Array
+from attn_cli.models.checkpoints.open_model import open_model
+from attn_cli.pipeline.every_head import LayerWeights, open_stack, opened_layers, shaped, stack_layers
+from attn_cli.settings.settings import Settings
+from attn_cli.trace.head_roles import BAG, PATTERNS, Role, find_patterns, is_mark, measure
+
+SHARES = (*PATTERNS, BAG)
+MEASURES = ("entropy", "distance", "sink", *SHARES, "punctuation")
+LayersOf = Callable[[str], Iterator[LayerWeights]]
+
+
+class Spread(NamedTuple):
+    """A measure over texts: its mean, its standard deviation among texts, and in how many texts it has a value."""
+
+    mean: float | None  # None where no text has one
+    spread: float | None
+    texts: int
+
+
+class HeadOverTexts(NamedTuple):
+    """One head over texts: a Spread of each of MEASURES, and how many texts give it each name."""
+
+    layer: int
+    name: str
+    measures: dict[str, Spread]
+    roles: Counter[str]
+
+    @property
+    def role(self) -> str:
+        """The name that most texts give it."""
+        return self.roles.most_common(1)[0][0]
+
+
+class HeadsOverTexts(NamedTuple):
+    """Every head of a model over texts."""
+
+    source: str
+    kind: str  # self or masked
+    texts: int
+    tokens: int
+    heads: tuple[HeadOverTexts, ...]
+    notes: tuple[str, ...]
+
+
+class _Tally:
+    """Sums of one head, added to text by text (Welford 1962): no text is kept."""
+
+    def __init__(self) -> None:
+        self.counts, self.means, self.squares = (np.zeros(len(MEASURES)) for _ in range(3))
+        self.roles: Counter[str] = Counter()
+
+    def add(self, values: Array, role: str) -> None:
+        """Add a text's measures, NaN for one that it does not have."""
+        has = ~np.isnan(values)
+        self.counts += has
+        before = np.where(has, values - self.means, 0.0)
+        self.means += before / np.maximum(self.counts, 1)
+        self.squares += before * np.where(has, values - self.means, 0.0)
+        self.roles[role] += 1
+
+    def measures(self) -> dict[str, Spread]:
+        """Return each measure's mean and spread."""
+        deviations = np.sqrt(self.squares / np.maximum(self.counts, 1))
+        found = zip(MEASURES, self.counts, self.means, deviations, strict=True)
+        return {
+            name: Spread(float(mean), float(off), int(n)) if n else Spread(None, None, 0)
+            for name, n, mean, off in found
+        }
+
+
+def measure_texts(
+    texts: Iterable[tuple[int, str]], kind: str, settings: Settings, layer: int | None = None
+) -> HeadsOverTexts:
+    """Return what each head does over texts, each with the number of its line; empty ones are left out.
+
+    Entropy is in bits; distance is the mean number of tokens from a query to what it looks at; sink is the largest
+    mean weight that one key gets from the other queries (an attention sink: Xiao et al. 2023). The rest are the shares
+    of `attn heads`, and that of punctuation marks, the separators that are no special tokens.
+
+    Raises InputError, with the line's number, for a text that cannot be read.
+    """
+    tallies: dict[tuple[int, str], _Tally] = {}
+    count = tokens = 0
+    notes = dict[str, None]()
+    source = kind_found = ""
+    with _opened(kind, settings) as layers_of:
+        for number, text in texts:
+            if not text.strip():
+                continue
+            try:
+                for one in layers_of(text):
+                    one = shaped(one, settings, True)
+                    if layer in (None, one.number):
+                        _add(one, tallies)
+                    source, kind_found, n = one.source.name, one.source.kind, len(one.source.query_tokens)
+                    notes.update(dict.fromkeys(one.notes if not count else ()))
+                    if one.number == layer:
+                        break
+            except AttnError as error:
+                if isinstance(error, UsageError):
+                    raise
+                raise InputError(f"Line {number}: {error.message}", error.hint) from None
+            count, tokens = count + 1, tokens + n
+    if not count:
+        raise InputError("There is no text in the file.", "Give a text a line.")
+    if not tallies:
+        raise UsageError(f"There is no layer {layer}.", "Layers count from 0.", "--layer")
+    heads = tuple(HeadOverTexts(*name, one.measures(), one.roles) for name, one in tallies.items())
+    return HeadsOverTexts(source, kind_found, count, tokens, heads, tuple(notes))
+
+
+@contextmanager
+def _opened(kind: str, settings: Settings) -> Iterator[LayersOf]:
+    """Open the model once for all texts."""
+    if settings.model is not None:
+        with open_model(settings.model) as opened:
+            yield lambda text: opened_layers(kind, text, None, settings, opened)
+        return
+    shared = open_stack(settings)
+    yield lambda text: stack_layers(kind, text, None, settings, shared)
+
+
+def _add(one: LayerWeights, tallies: dict[tuple[int, str], _Tally]) -> None:
+    patterns = find_patterns(one.source.text, one.mask)
+    for name, weights in zip(one.heads, one.weights, strict=True):
+        role = measure(weights, one.mask, patterns)
+        tallies.setdefault((one.number, name), _Tally()).add(_values(one, weights, role), role.name)
+
+
+def _values(one: LayerWeights, weights: Array, role: Role) -> Array:
+    """Return MEASURES of a head with these weights (n, n) on one text, NaN for one that the text does not have."""
+    others = weights * ~np.eye(len(weights), dtype=np.bool_)
+    places, marks = np.arange(len(weights)), np.array([is_mark(token) for token in one.source.key_tokens])
+    seeing = weights.any(axis=1)
+    far = (others * np.abs(places[:, np.newaxis] - places)).sum(axis=1)
+    to_marks = others[(one.mask & ~np.eye(len(weights), dtype=np.bool_))[:, marks].any(axis=1)][:, marks].sum(
+        axis=1
+    )
+    found = (
+        role.entropy,
+        far[seeing].mean() if seeing.any() else None,
+        others.sum(axis=0).max() / (len(weights) - 1) if len(weights) > 1 else None,
+        *map(role.shares.get, SHARES),
+        to_marks.mean() if to_marks.size else None,
+    )
+    return np.array([np.nan if value is None else value for value in found], np.float64)

@@ -1,0 +1,84 @@
+"""The table of attn heads --texts: what every head does over many texts, on a screen and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from attn_cli.io.escape import count, fixed, visible
+from attn_cli.pipeline.heads_of_texts import MEASURES, SHARES
+from attn_cli.render.blocks import Block, Columns, Heading, Say
+from attn_cli.render.numbers import share
+from attn_cli.render.views.heads import KINDS, WORDS
+from attn_cli.trace.head_roles import BAG
+
+if TYPE_CHECKING:
+    from attn_cli.pipeline.heads_of_texts import HeadOverTexts, HeadsOverTexts, Spread
+    from attn_cli.settings.output import View
+
+SHOWN = ("entropy", "distance", "sink")  # of every head; then the share that it is named for
+
+
+def screen(found: HeadsOverTexts, view: View) -> Iterator[Block]:
+    """Yield a line for each head: what it does in most texts, and its measures with their spread."""
+    heads = count(len(found.heads), "head", "heads")
+    texts = f"{count(found.texts, 'text', 'texts')} ({count(found.tokens, 'token', 'tokens')})"
+    yield Heading(f"{KINDS[found.kind]}: {heads} over {texts}", 1)
+    yield Say(_finding(found))
+    of_layers = len({head.layer for head in found.heads}) > 1
+    rows = [_row(head, f"{head.layer}.{head.name}" if of_layers else head.name) for head in found.heads]
+    yield Columns(("head", "does", "in", *SHOWN, "its share"), rows)
+    yield Say(
+        "In: the share of the texts in which a head does that most. Then means over the texts ± how much single texts "
+        "vary (standard deviation): entropy in bits, distance in tokens; sink: the largest mean weight that one key "
+        "gets from the other words.",
+        quiet=True,
+    )
+    yield Say(f"Weights of {visible(found.source)}.")
+    yield from (Say(f"Note: {note}") for note in found.notes)
+
+
+def _row(head: HeadOverTexts, label: str) -> Sequence[str]:
+    role, many = head.roles.most_common(1)[0]
+    own = _spread(head.measures[role]) if role in SHARES else "-"
+    of_all = share(many / head.roles.total())
+    return (label, WORDS[role][0], of_all, *(_spread(head.measures[name]) for name in SHOWN), own)
+
+
+def _spread(one: Spread) -> str:
+    return "-" if one.mean is None else f"{fixed(one.mean, 2)}±{fixed(one.spread or 0.0, 2)}"
+
+
+def _finding(found: HeadsOverTexts) -> str:
+    """Return which head is the steadiest in what it does, and which key draws most."""
+    steady = [head for head in found.heads if head.role in SHARES]
+    sink = max(found.heads, key=lambda head: head.measures["sink"].mean or 0.0)
+    weight = share(sink.measures["sink"].mean or 0.0)
+    place = f"{sink.layer}.{visible(sink.name)}"
+    drawn = f"The strongest sink is in {place}: one key gets {weight} of the other words' attention."
+    if not steady:
+        return f"No head does one simple thing in most texts. {drawn}"
+    best = max(steady, key=lambda head: (head.roles[head.role], head.measures[head.role].mean or 0.0))
+    where = "evenly at all it may see" if best.role == BAG else f"at {WORDS[best.role][2]}"
+    often = f"in {best.roles[best.role]:,} of {found.texts:,} texts"
+    return f"{best.layer}.{visible(best.name)} looks {where} {often}. {drawn}"
+
+
+def record(found: HeadsOverTexts) -> dict[str, object]:
+    """Return the JSON of the table."""
+    heads = [
+        {"layer": head.layer, "head": head.name, "name": head.role, "names": dict(head.roles)}
+        | {name: head.measures[name]._asdict() for name in MEASURES}
+        for head in found.heads
+    ]
+    about = {"source": found.source, "attention": found.kind, "texts": found.texts, "tokens": found.tokens}
+    return {"schema": "attn/1", "kind": "heads_of_texts", **about, "heads": heads, "notes": [*found.notes]}
+
+
+def rows(found: HeadsOverTexts) -> Iterator[Sequence[object]]:
+    """Yield a row for each head, with the mean and the spread of every measure."""
+    spreads = [f"{name}_{part}" for name in MEASURES for part in ("mean", "spread")]
+    yield "layer", "head", "name", "texts", *spreads
+    for head in found.heads:
+        cells = [value for name in MEASURES for value in head.measures[name][:2]]
+        yield head.layer, head.name, head.role, found.texts, *("" if x is None else x for x in cells)
