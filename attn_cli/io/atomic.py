@@ -214,15 +214,16 @@ def lock(descriptor: int, is_shared: bool = False, busy: Callable[[], object] = 
 @contextmanager
 def locked_folder(folder: str, busy: Callable[[], object] = lambda: None) -> Iterator[None]:
     """Let one process at a time be at a folder, where it may be read; `busy` is as in `lock`."""
-    descriptor = None
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
     try:
-        if descriptor is not None:
-            lock(descriptor, busy=busy)
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        yield
+        return
+    try:
+        lock(descriptor, busy=busy)
         yield
     finally:
-        if descriptor is not None:
+        with suppress(OSError):  # it would hide what happened inside
             os.close(descriptor)
 
 
