@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 
 from attn_cli.batch.cut import Plan, blocks_of, scan_block
@@ -35,7 +35,6 @@ from attn_cli.batch.workers import OWNER_BYTES, Local, holds, outputs, release
 from attn_cli.errors import AttnError, InputError, UsageError
 from attn_cli.io.console import say
 from attn_cli.io.escape import count
-from attn_cli.io.signals import cleaned_up
 
 if TYPE_CHECKING:
     from attn_cli.batch.cluster import Dask
@@ -91,9 +90,15 @@ def write_folder(
             written += more
             report(written, written / total if total else None)
 
-        with ManifestWriter(folder, manifest) as writer:
-            for part in engine.parts(job, folder, plan, manifest, add_lines):
-                writer.add(part)
+        _store(folder, manifest)  # from now on the folder is known to be a run's
+        try:
+            _add_parts(folder, manifest, engine.parts(job, folder, plan, manifest, add_lines))
+        except BaseException:
+            with suppress(AttnError):  # it would hide why the run ends
+                _store(folder, manifest)
+            raise
+        manifest.complete = True
+        _store(folder, manifest)
     return manifest.lines, manifest.refused
 
 
@@ -152,56 +157,22 @@ def _manifest(folder: Folder, names: Mapping[str, bool], new: Manifest, plan: Pl
     return None
 
 
-class ManifestWriter:
-    """Writes the manifest of a folder: at the start, complete at the end, and with the parts there after an error.
-
-    Of many parts it is not written after each, for it grows with them.
-    """
-
-    def __init__(self, folder: Folder, manifest: Manifest) -> None:
-        self.folder, self.manifest = folder, manifest
-        self.next = 0.0  # when it is to be written again
-        self.is_behind = False  # whether it was not written after the last part
-        self.at_a_signal = ExitStack()
-
-    def __enter__(self) -> ManifestWriter:
-        self.at_a_signal.enter_context(cleaned_up(self.end))
-        self.store()  # from now on the folder is known to be a run's
-        return self
-
-    def __exit__(self, kind: object, *raised: object) -> None:
-        self.at_a_signal.close()
-        if kind is not None:
-            self.leave()
-        else:
-            self.manifest.complete = True
-            self.store()
-
-    def add(self, part: PartEntry) -> None:
-        """Name a part that is there."""
-        self.manifest.parts[part.number] = part
-        self.is_behind = True
-        if time.monotonic() >= self.next:
-            self.store()
-
-    def store(self) -> None:
-        """Write the manifest: what it names is there."""
+def _add_parts(folder: Folder, manifest: Manifest, parts: Iterable[PartEntry]) -> None:
+    """Name parts that are there in the manifest, which grows with them: of many it is not written after each."""
+    due = 0.0
+    for part in parts:
+        manifest.parts[part.number] = part
         start = time.monotonic()
-        text = self.manifest.text().encode()
-        if len(text) > MAX_MANIFEST_BYTES:
-            said = "A manifest cannot name so many parts."
-            raise InputError(said, "Cut the input, and give each a folder.")
-        self.folder.put(MANIFEST, lambda stream: stream.write(text))
-        end = time.monotonic()
-        self.next, self.is_behind = end + (end - start) / SHARE, False
+        if start >= due:
+            _store(folder, manifest)
+            end = time.monotonic()
+            due = end + (end - start) / SHARE
 
-    def leave(self) -> None:
-        """Write the manifest before a run ends early, ignoring write errors: they must not hide why it ends."""
-        if self.is_behind:
-            with suppress(AttnError):
-                self.store()
 
-    def end(self) -> None:
-        """Write what is there before a signal ends the process; not into a store, which may let it wait."""
-        if not is_url(self.folder.path):
-            self.leave()
+def _store(folder: Folder, manifest: Manifest) -> None:
+    """Write the manifest: what it names is there."""
+    text = manifest.text().encode()
+    if len(text) > MAX_MANIFEST_BYTES:
+        said = "A manifest cannot name so many parts."
+        raise InputError(said, "Cut the input, and give each a folder.")
+    folder.put(MANIFEST, lambda stream: stream.write(text))

@@ -179,32 +179,13 @@ def _failed(error: BaseException, name: str, place: tuple[str, int] | None, seco
         hint = "Its certificates are those of Dask's own settings: distributed.comm.tls."
         return UsageError(f"--scheduler cannot be {name}: {said}.", hint, "--scheduler")
     if isinstance(error, (OSError, ImportError)):
-        why = _reason(error) or _refusal(place) or f"it does not answer in {seconds:g} s"
+        why = said if isinstance(error, ImportError) else f"it does not answer in {seconds:g} s"
+        try:
+            if place is not None:  # of its last try Dask does not say why
+                socket.create_connection(place, PROBE).close()
+        except OSError as refusal:
+            why = why if isinstance(refusal, TimeoutError) else reason(refusal)
         hint = "It is started with: dask scheduler. One with TLS has an address tls://host:8786."
         return MachineError(f"Cannot reach the scheduler at {name}: {why}.", hint)
     hint = f"{EXAMPLE} One with TLS has tls:// instead."
     return MachineError(f"What answers at {name} does not speak as a scheduler of Dask does.", hint)
-
-
-def _reason(error: BaseException | None) -> str:
-    """Return the system's reason at the root of an error; nothing where it is no more than that time is up."""
-    found = ""
-    while error is not None:
-        if not isinstance(error, TimeoutError) and getattr(error, "strerror", None):
-            found = visible(str(error.strerror))  # type: ignore[attr-defined]
-        elif isinstance(error, ImportError):
-            found = one_line(error, LONGEST)
-        error = error.__cause__ or error.__context__
-    return found
-
-
-def _refusal(place: tuple[str, int] | None) -> str:
-    """Return why a port cannot be connected to, of which Dask's last try says nothing; nothing where it can."""
-    try:
-        if place is not None:
-            socket.create_connection(place, PROBE).close()
-    except TimeoutError:
-        pass
-    except OSError as error:
-        return reason(error)
-    return ""

@@ -11,14 +11,6 @@ from attn_cli.errors import AttnError, CreateError, FileError, MissingExtra, Usa
 from attn_cli.io.escape import visible
 from attn_cli.io.files import check_regular, packing, pieces, reason
 
-PACKAGES = {  # what fsspec needs for a protocol
-    **dict.fromkeys(("s3", "s3a"), "s3fs"),
-    **dict.fromkeys(("gs", "gcs"), "gcsfs"),
-    **dict.fromkeys(("az", "abfs", "abfss", "adl"), "adlfs"),
-    "hdfs": "pyarrow",
-    **dict.fromkeys(("http", "https"), "aiohttp"),
-    **dict.fromkeys(("sftp", "ssh"), "paramiko"),
-}
 # Stores in which a file is there as a whole or not at all; elsewhere it is written beside its place and renamed.
 OBJECT_STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss")
 OF_ONE_PROCESS = ("memory",)
@@ -56,10 +48,9 @@ def file_system(url: str) -> tuple[Any, str]:
         )
     try:
         system, path = fsspec.url_to_fs(url)
-    except ImportError:
-        package = PACKAGES.get(protocol, f"the package of {visible(protocol)}:// for fsspec")
-        hint = f"pip install {package}" if protocol in PACKAGES else f"Install {package}."
-        raise MissingExtra(f"{visible(protocol)}:// needs {package}.", hint) from None
+    except ImportError as error:  # it says which package
+        said = f"{visible(protocol)}:// needs a package that is not installed."
+        raise MissingExtra(said, f"{one_line(error)}.") from None
     except ValueError as error:
         hint = "Of URLs, s3://, gs://, hdfs:// and file:// are usual."
         raise UsageError(f"{name} cannot be used: {visible(str(error))}.", hint) from None

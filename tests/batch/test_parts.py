@@ -17,7 +17,6 @@ import threadpoolctl
 from attn_cli.batch import cluster, folder, run, workers
 from attn_cli.batch import manifest as manifests
 from attn_cli.errors import WriteError
-from attn_cli.io import signals
 from tests.batch.folders import WORDS, Here, content, ended, manifest, records, write
 from tests.models.checkpoints.by_hand import GPT2, gpt2, saved
 from tests.shell import COMMAND, attn, here, surroundings
@@ -279,21 +278,10 @@ def test_a_worker_with_several_threads_of_blas_writes_the_same_bytes_as_one_mach
     assert content() == one
 
 
-@pytest.mark.parametrize("engine", [(), ("--engine", "dask")])
-def test_an_interrupt_names_the_parts_that_are_there(engine, at, small, monkeypatch):
+def test_an_error_names_the_parts_that_are_there(at, small, monkeypatch):
     monkeypatch.setattr(run, "SHARE", 1e-9)  # the manifest is not written again for long
-    monkeypatch.setattr(cluster, "Dask", Here)
-    made = run.ManifestWriter.add
-
-    def add(writer, part):
-        made(writer, part)
-        if part.number == 3:
-            signals.end(signal.SIGINT)
-
-    monkeypatch.setattr(run.ManifestWriter, "add", add)
     write(6 * 512)
-    if not (child := os.fork()):
-        here("batch", "lines.txt", "-o", "out/", "--workers", "1", *engine)
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130
+    lines = Path("lines.txt").read_bytes().split(b"\n")
+    Path("lines.txt").write_bytes(b"\n".join([*lines[: 4 * 512], b"...", *lines[4 * 512 :]]))
+    assert here("batch", "lines.txt", "-o", "out/", "--workers", "1").code == 65
     assert [part["first"] for part in manifest()["parts"]] == [1, 513, 1025, 1537]

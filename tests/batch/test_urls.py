@@ -34,8 +34,12 @@ def test_parts_of_a_url_are_those_of_a_folder_and_a_run_goes_on(at):
 @pytest.mark.parametrize(
     ("code", "args", "said"),
     [
-        (69, ("gs://texts/a.txt",), "gs:// needs gcsfs. pip install gcsfs"),
-        (69, ("lines.txt", "-o", "az://texts/out/"), "az:// needs adlfs. pip install adlfs"),
+        (69, ("gs://texts/a.txt",), "gs:// needs a package that is not installed. Please install gcsfs"),
+        (
+            69,
+            ("lines.txt", "-o", "az://texts/out/"),
+            "az:// needs a package that is not installed. Install adlfs",
+        ),
         (2, ("memory://a.txt",), "memory of one process"),
         (2, ("bogus://a.txt",), "bogus://a.txt cannot be used"),
         (2, ("lines.txt", "-o", "file:///tmp/x.jsonl"), "Give a folder: a URL that ends in /"),
