@@ -82,8 +82,8 @@ def test_a_script_computes_with_the_sink(framework, more, folder, capsys):
     trace = trace_checkpoint("self", TEXT, None, Settings(layer=0, head="1", **more), folder)
     names = {}
     exec(script(trace, framework), names)
-    np.testing.assert_allclose(np.array(names["weights"]), trace.weights, atol=1e-9)
-    np.testing.assert_allclose(np.array(names["output"]), trace.output, atol=1e-9)
+    np.testing.assert_allclose(np.asarray(names["weights"]), trace.weights, atol=1e-9)
+    np.testing.assert_allclose(np.asarray(names["output"]), trace.output, atol=1e-9)
 
 
 def test_a_record_of_it_is_shown_and_computed_with_its_sink(folder, tmp_path):
