@@ -14,9 +14,9 @@ import numpy as np
 from attn_cli.errors import InputError, did_you_mean
 from attn_cli.io.array_types import Ints
 from attn_cli.io.escape import visible
-from attn_cli.models.checkpoints import llama_plans, plans
+from attn_cli.models.checkpoints import llama_plans, plans, positions
 from attn_cli.models.checkpoints.config import Config
-from attn_cli.models.checkpoints.describe import COUNT, EPS, HEADS, WIDTH, Logits, Model, Plan, Stack
+from attn_cli.models.checkpoints.describe import COUNT, EPS, EXPERTS, HEADS, WIDTH, Logits, Model, Plan, Stack
 from attn_cli.models.checkpoints.families import FAMILIES
 from attn_cli.models.checkpoints.gguf import Gguf, Packed
 from attn_cli.models.checkpoints.positions import FULL, LOCAL, Rotaries, Windows
@@ -26,6 +26,9 @@ ROLES = {
     "q": "attn_q", "k": "attn_k", "v": "attn_v", "qkv": "attn_qkv", "o": "attn_output", "q_norm": "attn_q_norm",
     "k_norm": "attn_k_norm", "norm_1": "attn_norm", "norm_2": "ffn_norm", "after_1": "post_attention_norm",
     "after_2": "post_ffw_norm", "gate": "ffn_gate", "up": "ffn_up", "gate_up": "ffn_up", "down": "ffn_down",
+    "sinks": "attn_sinks", "router": "ffn_gate_inp", "shared_share": "ffn_gate_inp_shexp",
+    **{f"expert_{role}": f"ffn_{role}_exps[{{}}]" for role in ("gate", "up", "down")},
+    **{f"shared_{role}": f"ffn_{role}_shexp" for role in ("gate", "up", "down")},
 }  # fmt: skip
 AFTER = {"norm_1": "attn_output_norm", "norm_2": "layer_output_norm"}  # where norms stand after the sum
 # What a key is called in a config.json: the first name that the family reads
@@ -36,6 +39,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "rope.freq_base_swa": ("rope_local_base_freq",), "context_length": ("max_position_embeddings",),
     "attention.sliding_window": ("sliding_window",), "attn_logit_softcapping": ("attn_logit_softcapping",),
     "final_logit_softcapping": ("final_logit_softcapping",), "attention.causal": ("is_causal",),
+    "expert_count": EXPERTS[::-1], "expert_used_count": ("num_experts_per_tok",),
     "attention.sliding_window_pattern": ("sliding_window_pattern",), "layer_types": ("layer_types",),
 }  # fmt: skip
 DIVISORS = "rope_freqs.weight"
@@ -48,7 +52,8 @@ YARN = {"attention_factor": "yarn_attn_factor", "beta_fast": "yarn_beta_fast", "
 KNOWN = {
     "feed_forward_length", "vocab_size", "attention.value_length", "rope.dimension_count", "rope.scaling.type",
     "rope.scaling.factor", "rope.scaling.original_context_length", "rope.scaling.finetuned", "pooling_type",
-    "tensor_data_layout", "attention.key_length_swa", "attention.value_length_swa", "context_length",
+    "expert_feed_forward_length", "expert_shared_feed_forward_length", "tensor_data_layout",
+    "attention.key_length_swa", "attention.value_length_swa", "context_length",
     *(f"rope.scaling.{name}" for name in YARN.values()),
 }  # fmt: skip
 
@@ -58,7 +63,10 @@ class Architecture(NamedTuple):
 
     family: str
     plan: Plan
+    truncates: bool = True  # YaRN's range, as config.json says it
     is_permuted: bool = False  # rows of q and k, for rotation of neighbours
+    values: Mapping[str, object] = {}  # of a config.json, which no file says
+    roles: Mapping[str, str] = {}  # names of its own
     largest: int = 0  # layers of the one size whose scores are scaled by its width a head (Gemma's 27B)
 
 
@@ -71,6 +79,14 @@ ARCHITECTURES = {
     "gemma3": Architecture("gemma3_text", plans.GEMMA3, largest=62),
     "phi3": Architecture("phi3", llama_plans.PHI3),
     "olmo2": Architecture("olmo2", llama_plans.OLMO2),
+    "gpt-oss": Architecture(
+        "gpt_oss",
+        llama_plans.GPT_OSS._replace(names=llama_plans.APART, rotaries=positions.alike()),
+        truncates=False,
+        roles={"norm_2": "post_attention_norm"},
+    ),
+    "qwen2moe": Architecture("qwen2_moe", llama_plans.QWEN2_MOE),
+    "qwen3moe": Architecture("qwen3_moe", llama_plans.QWEN3_MOE, values={"norm_topk_prob": True}),
     "gpt2": Architecture("gpt2", plans.GPT2),
     "bert": Architecture("bert", plans.BERT),
 }
@@ -92,7 +108,7 @@ def describe_gguf(gguf: Gguf) -> tuple[Model, dict[str, Ints]]:
     own = OLMO3 if f"olmo2.{WINDOW}" in gguf.metadata else ARCHITECTURES[name]
     values, notes = _values(gguf, name, own)
     config = Config(f"{gguf.where}, {name}", values, FAMILIES[own.family].keys)
-    model = _renamed(own.plan, gguf).model(config)
+    model = _renamed(own, gguf).model(config)
     stack = model.decoder or model.encoder
     assert stack is not None
     orders = dict(_orders(gguf, stack)) if own.is_permuted else {}
@@ -118,9 +134,9 @@ def _orders(gguf: Gguf, stack: Stack) -> Iterator[tuple[str, Ints]]:
 def _values(gguf: Gguf, name: str, own: Architecture) -> tuple[dict[str, object], list[str]]:
     """Return the values of a config.json, and notes on keys that attn does not know."""
     reads, given = FAMILIES[own.family].keys.reads, dict(_given(gguf, name))
-    if given.get("expert_count"):
+    if given.get("expert_count") and "num_experts_per_tok" not in reads:
         raise InputError(f"{gguf.where} is a mixture of experts, which attn does not compute.")
-    values: dict[str, object] = {"tie_word_embeddings": "output.weight" not in gguf.tensors}
+    values = {**own.values, "tie_word_embeddings": "output.weight" not in gguf.tensors}
     known = set(KNOWN)
     for key, names in KEYS.items():
         called = next((one for one in names if one in reads), None)
@@ -143,7 +159,7 @@ def _values(gguf: Gguf, name: str, own: Architecture) -> tuple[dict[str, object]
             said = f"{gguf.where}: {visible(str(rotated))[:40]} numbers of a head are rotated, and not all."
             raise InputError(said, f"attn knows {name} with all of them rotated.")
         values["partial_rotary_factor"] = rotated / (_width(given) or 1)
-    values |= _scaling(gguf, given)
+    values |= _scaling(gguf, given, own.truncates)
     known |= {"rope.scaling.attn_factor"} if BY_LENGTH["long_factor"] in gguf.tensors else set()
     unknown = sorted(set(given) - known)
     notes = [
@@ -152,7 +168,7 @@ def _values(gguf: Gguf, name: str, own: Architecture) -> tuple[dict[str, object]
     return values, notes if unknown else []
 
 
-def _scaling(gguf: Gguf, given: Mapping[str, Any]) -> dict[str, object]:
+def _scaling(gguf: Gguf, given: Mapping[str, Any], truncates: bool) -> dict[str, object]:
     """Return how positions are scaled, as a config.json says it."""
     first = given.get("rope.scaling.original_context_length")
     scaling = {
@@ -167,7 +183,7 @@ def _scaling(gguf: Gguf, given: Mapping[str, Any]) -> dict[str, object]:
     scaling |= {
         key: given[f"rope.scaling.{name}"] for key, name in YARN.items() if f"rope.scaling.{name}" in given
     }
-    scaling |= {"original_max_position_embeddings": first}
+    scaling |= {"original_max_position_embeddings": first, "truncate": truncates}
     found: dict[str, object] = {
         "rope_scaling": {key: value for key, value in scaling.items() if value is not None}
     }
@@ -208,10 +224,10 @@ def _width(given: Mapping[str, Any]) -> Any:
         return None
 
 
-def _renamed(plan: Plan, gguf: Gguf) -> Plan:
+def _renamed(own: Architecture, gguf: Gguf) -> Plan:
     """Return a plan with llama.cpp's names, for weights as its converter writes them."""
-    stack, words = plan.stack, plan.stack.words
-    roles = ROLES if stack.pre_norm else ROLES | AFTER
+    plan, stack, words = own.plan, own.plan.stack, own.plan.stack.words
+    roles = {**(ROLES if stack.pre_norm else ROLES | AFTER), **own.roles}
     named = words._replace(
         tables=("token_embd.weight",),
         positions=words.positions and "position_embd.weight",

@@ -23,12 +23,17 @@ _TAIL = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _HEAD = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+"
 LLAMA_3 = _HEAD + r"|\p{N}{1,3}" + _TAIL
 QWEN_2 = _HEAD + r"|\p{N}" + _TAIL
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_WORDS = (_UPPER + "*" + _LOWER + "+", _UPPER + "+" + _LOWER + "*")
+_WORD = "|".join(r"[^\r\n\p{L}\p{N}]?" + word + r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?" for word in _WORDS)
+GPT_4O = _WORD + r"|\p{N}{1,3}" + _TAIL.replace(r"\n]*", r"\n/]*", 1)
 # What splits a text: an expression, or GPT-2's own, with digits one by one or not; whether it is normalized (NFC), and
 # whether a text begins with a token of its own where the file does not say
 SPLITS: dict[str, Json] = {
     **{name: {} for name in ("gpt-2", "gpt2", "default")},
     **{name: {"pattern": LLAMA_3, "bos": True} for name in ("llama-bpe", "llama3", "llama-v3")},
     **{name: {"pattern": QWEN_2, "nfc": True} for name in ("qwen2", "deepseek-r1-qwen")},
+    "gpt-4o": {"pattern": GPT_4O},
     "smollm": {"digits": True},
 }
 

@@ -89,13 +89,28 @@ WHOLE = {
     "embeddings.position_embeddings": "position_embd", "embeddings.token_type_embeddings": "token_types",
     "embeddings.LayerNorm": "token_embd_norm",
 }  # fmt: skip
-KINDS = {"gemma3_text": "gemma3", "mistral": "llama", "olmo3": "olmo2"}
+OSS = DECODER | {
+    "self_attn.sinks": "attn_sinks", "post_attention_layernorm": "post_attention_norm", "mlp.router": "ffn_gate_inp",
+}  # fmt: skip
+MOE = DECODER | {
+    "mlp.gate": "ffn_gate_inp", "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+    **{f"mlp.shared_expert.{role}_proj": f"ffn_{role}_shexp" for role in ("gate", "up", "down")},
+}  # fmt: skip
+KINDS = {
+    "gpt_oss": "gpt-oss",
+    "qwen2_moe": "qwen2moe",
+    "qwen3_moe": "qwen3moe",
+    "gemma3_text": "gemma3",
+    "mistral": "llama",
+    "olmo3": "olmo2",
+}
 KEYS = {
     "block_count": ("num_hidden_layers", "n_layer"), "embedding_length": ("hidden_size", "n_embd"),
     "attention.head_count": ("num_attention_heads", "n_head"), "attention.head_count_kv": ("num_key_value_heads",),
     "attention.key_length": ("head_dim",), "attention.layer_norm_rms_epsilon": ("rms_norm_eps",),
     "attention.layer_norm_epsilon": ("layer_norm_eps", "layer_norm_epsilon"),
     "context_length": ("max_position_embeddings", "n_positions"), "feed_forward_length": ("intermediate_size",),
+    "expert_count": ("num_local_experts", "num_experts"), "expert_used_count": ("num_experts_per_tok",),
     "attn_logit_softcapping": ("attn_logit_softcapping",), "final_logit_softcapping": ("final_logit_softcapping",),
 }  # fmt: skip
 
@@ -112,7 +127,19 @@ def renamed(name, kind):
     stem, _, part = name.rpartition(".")
     if stem in WHOLE:
         return f"{WHOLE[stem]}.{part}"
-    own = {"bert": BERT, "gpt2": GPT2, "phi3": FUSED, "gemma2": GEMMA, "gemma3": GEMMA, "olmo2": GEMMA}
+    if stem.endswith("self_attn"):
+        stem, part = name, "weight"
+    own = {
+        "gpt-oss": OSS,
+        "qwen2moe": MOE,
+        "qwen3moe": MOE,
+        "bert": BERT,
+        "gpt2": GPT2,
+        "phi3": FUSED,
+        "gemma2": GEMMA,
+        "gemma3": GEMMA,
+        "olmo2": GEMMA,
+    }
     names = own.get(kind, DECODER)
     for start in ("layers.", "h.", "encoder.layer."):
         number, _, role = stem.removeprefix(start).partition(".")
@@ -121,11 +148,31 @@ def renamed(name, kind):
     return None
 
 
+def with_stacks(arrays):
+    """Return the arrays with the experts' matrices as llama.cpp has them: (experts, made, given), the gate apart."""
+    found, stacks = {}, {}
+    for name, array in arrays.items():
+        place, is_expert, role = name.partition("mlp.experts.")
+        number = place.removeprefix("model.layers.").rstrip(".")
+        if not is_expert:
+            found[name] = array
+        elif role.startswith(("gate_up", "down")) and not role.endswith(".weight"):  # GPT-OSS
+            part = "bias" if role.endswith("_bias") else "weight"
+            array = array if part == "bias" else array.swapaxes(1, 2)
+            apart = {"down": array} if role[0] == "d" else {"gate": array[:, ::2], "up": array[:, 1::2]}
+            found |= {f"blk.{number}.ffn_{one}_exps.{part}": of for one, of in apart.items()}
+        else:
+            expert, role, _ = role.split(".")
+            own = stacks.setdefault(f"blk.{number}.ffn_{role.removesuffix('_proj')}_exps.weight", {})
+            own[int(expert)] = array
+    return found | {name: np.stack([own[n] for n in range(len(own))]) for name, own in stacks.items()}
+
+
 def converted(folder, path, quantize=stored, **more):
     """Write a folder's model as a GGUF file, and return the file's name; `quantize` makes what matrices become."""
     config = json.loads((Path(folder) / "config.json").read_text())
     kind = KINDS.get(config["model_type"], config["model_type"])
-    arrays, _ = read_safetensors(Path(folder) / "model.safetensors")
+    arrays = with_stacks(read_safetensors(Path(folder) / "model.safetensors")[0])
     metadata = {"general.architecture": kind}
     for key, names in KEYS.items():
         found = next((config[name] for name in names if config.get(name) is not None), None)
@@ -148,12 +195,18 @@ def converted(folder, path, quantize=stored, **more):
         metadata["phi3.rope.dimension_count"] = int(
             d_k * config.get("partial_rotary_factor", rope.get("partial_rotary_factor", 1))
         )
+    if kind == "gpt-oss":
+        metadata["gpt-oss.attention.sliding_window"] = config["sliding_window"]
+        metadata |= {
+            "gpt-oss.rope.scaling.type": "yarn", "gpt-oss.rope.scaling.factor": rope["factor"],
+            "gpt-oss.rope.scaling.original_context_length": rope["original_max_position_embeddings"],
+        }  # fmt: skip
     if kind == "bert":
         metadata["bert.attention.causal"] = False
     of = {"attn_q": heads, "attn_k": config.get("num_key_value_heads") or heads}
     tensors = {}
     for name, array in arrays.items():
-        called = renamed(name, kind)
+        called = name if "_exps." in name else renamed(name, kind)
         if called is None or (called == "output.weight" and config.get("tie_word_embeddings")):
             continue
         role = called.split(".")[-2]
@@ -161,7 +214,9 @@ def converted(folder, path, quantize=stored, **more):
         array = array + 1 if kind.startswith("gemma") and "norm" in called else array
         array = neighbours(array, of[role]) if kind == "llama" and role in of else array
         array = np.ascontiguousarray(array, np.float32)
-        is_table = array.ndim == 2 and role not in ("position_embd", "token_types")
+        is_table = (
+            array.ndim == 2 and called.endswith("weight") and role not in ("position_embd", "token_types")
+        )
         tensors[called] = quantize(array) if is_table else stored(array)
     Path(path).write_bytes(gguf(metadata | more, tensors))
     return str(path)
@@ -218,6 +273,14 @@ WORD_PIECES = {
 }  # fmt: skip
 
 
+DENSE, SHARED = " ffn_gate ffn_up ffn_down", " ffn_gate_inp_shexp ffn_gate_shexp ffn_up_shexp ffn_down_shexp"
+SPARSE = {
+    "gpt-oss": "ffn_norm" + DENSE + SHARED,
+    "qwen2moe": "post_attention_norm attn_sinks" + DENSE,
+    "qwen3moe": "post_attention_norm attn_sinks" + DENSE + SHARED,
+}
+
+
 def small(kind, seed=0, quantize=eight_bits, layers=2, d=64, heads=4, pairs=2, wide=96, words=40, **more):
     """Return a random model of an architecture as `gguf` takes it: its metadata, and its tensors.
 
@@ -233,11 +296,14 @@ def small(kind, seed=0, quantize=eight_bits, layers=2, d=64, heads=4, pairs=2, w
         "attention.head_count_kv": pairs, "context_length": 64, norm: 1e-5, "rope.freq_base": 10_000.0,
         "attention.key_length": d_k, "attention.value_length": d_k, "rope.dimension_count": d_k,
         "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0, "attention.sliding_window": 4,
-        "attention.causal": kind != "bert",
+        "attention.causal": kind != "bert", "expert_count": 3, "expert_used_count": 2,
+        "expert_feed_forward_length": wide, "expert_shared_feed_forward_length": 32, "rope.scaling.type": "yarn",
+        "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 16,
     }  # fmt: skip
     left_out = "rope key_length value_length count_kv" if is_old else "causal"
     left_out += "" if kind == "gemma2" else " softcapping"
-    left_out += "" if kind in ("gemma2", "gemma3", "phi3") else " sliding_window"
+    left_out += "" if kind in ("gemma2", "gemma3", "phi3", "gpt-oss") else " sliding_window"
+    left_out += ("" if kind in SPARSE else " expert") + ("" if kind == "gpt-oss" else " scaling")
     keys = {key: one for key, one in keys.items() if not any(word in key for word in left_out.split())}
     made = {"token_embd.weight": (words, d), "output_norm.weight": (d,), "output.weight": (words, d)}
     if is_old:
@@ -255,19 +321,26 @@ def small(kind, seed=0, quantize=eight_bits, layers=2, d=64, heads=4, pairs=2, w
             parts["ffn_up"] = (wide if is_old else 2 * wide, d)
         if kind in ("gemma2", "gemma3", "olmo2"):
             parts |= {"post_attention_norm": (d,), "post_ffw_norm": (d,)}
-        if kind in ("qwen3", "gemma3", "olmo2"):
+        if kind in ("qwen3", "qwen3moe", "gemma3", "olmo2"):
             all_of = (d, pairs * d_k) if kind == "olmo2" else (d_k, d_k)
             parts |= {"attn_q_norm": all_of[:1], "attn_k_norm": all_of[1:]}
+        if kind in SPARSE:
+            parts |= {"ffn_gate_inp": (3, d), **dict.fromkeys(("ffn_gate_exps", "ffn_up_exps"), (3, wide, d))}
+            parts |= {"ffn_down_exps": (3, d, wide), "post_attention_norm": (d,), "attn_sinks": (heads,)}
+            parts |= {"ffn_gate_inp_shexp": (1, d), "ffn_down_shexp": (d, 32)}
+            parts |= dict.fromkeys(("ffn_gate_shexp", "ffn_up_shexp"), (32, d))
         if kind == "bert":
             parts |= {"attn_output_norm": (d,), "layer_output_norm": (d,)}
         unused = {
             "gpt2": "attn_q attn_k attn_v ffn_gate", "phi3": "attn_q attn_k attn_v ffn_gate",
-            "olmo2": "attn_norm ffn_norm", "bert": "attn_norm ffn_norm ffn_gate",
+            "olmo2": "attn_norm ffn_norm", "bert": "attn_norm ffn_norm ffn_gate", **SPARSE,
         }  # fmt: skip
         parts = {role: shape for role, shape in parts.items() if role not in unused.get(kind, "").split()}
-        biased = parts if is_old else ("attn_q", "attn_k", "attn_v") if kind == "qwen2" else ()
+        biased = parts if is_old else ("attn_q", "attn_k", "attn_v") if kind in ("qwen2", "qwen2moe") else ()
+        if kind == "gpt-oss":
+            biased = [role for role in parts if "norm" not in role and role != "attn_sinks"]
         made |= {f"blk.{n}.{role}.weight": shape for role, shape in parts.items()}
-        made |= {f"blk.{n}.{role}.bias": parts[role][:1] for role in biased}
+        made |= {f"blk.{n}.{role}.bias": parts[role][:-1] or parts[role] for role in biased}
     if kind == "gpt2":
         made["output_norm.bias"] = (d,)
     if kind == "bert":

@@ -36,6 +36,9 @@ FACTORS = np.linspace(1, 8, 32, dtype=np.float32)
 LONGROPE = {"rope_factors_short.weight": FACTORS[::-1].copy(), "rope_factors_long.weight": 2 * FACTORS}
 CASES: dict[str, tuple[str, dict[str, object], dict[str, np.ndarray]]] = {
     **{name: (name, {}, {}) for name in ARCHITECTURES},
+    # llama.cpp rounds the ends of YaRN's range, which GPT-OSS does not
+    "gpt-oss": ("gpt-oss", {f"gpt-oss.rope.scaling.{key}": None
+        for key in ("type", "factor", "original_context_length")}, {}),
     "llama, alone": ("llama", {"pairs": 4}, {}),
     "llama, as 3.1": ("llama", {}, {"rope_freqs.weight": FACTORS}),
     "llama, linear": ("llama", {"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 4.0}, {}),

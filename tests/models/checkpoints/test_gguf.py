@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 import os
 import random
 import struct
@@ -14,7 +15,7 @@ from attn_cli.errors import AttnError, InputError
 from attn_cli.io.array_files import read_safetensors
 from attn_cli.models.checkpoints.config import BITS
 from attn_cli.models.checkpoints.gguf import open_gguf
-from attn_cli.models.checkpoints.gguf_tokenizer import LLAMA_3, QWEN_2, gguf_tokenizer
+from attn_cli.models.checkpoints.gguf_tokenizer import GPT_4O, LLAMA_3, QWEN_2, gguf_tokenizer
 from attn_cli.models.checkpoints.quantized import QUANTIZED
 from attn_cli.models.checkpoints.run import Checkpoint, texts
 from tests.models.checkpoints import by_hand
@@ -333,6 +334,23 @@ def test_pieces_without_a_score_each_are_refused(tmp_path):
         rebuilt(tmp_path / "x.gguf", SENTENCE_PIECES | {"tokenizer.ggml.scores": [-1.0] * 9})
 
 
+def test_experts_in_four_bits_are_the_numbers_that_the_bits_say(tmp_path):
+    """A stack of matrices: the bytes of one lie behind those of another."""
+    metadata, tensors = small("gpt-oss")
+    packing = dict(QUANTIZED.values())["MXFP4"]
+    plain, rng = dict(tensors), np.random.default_rng(0)
+    for name in tensors:
+        if name.endswith("_exps.weight"):
+            shape = tensors[name][1]
+            blocks = rng.integers(0, 256, (math.prod(shape) // 32, 17), np.uint8)
+            blocks[:, 0] = rng.integers(120, 126, len(blocks))
+            tensors[name] = (39, shape, blocks.tobytes())
+            plain[name] = packing.unpack(blocks.view(packing.dtype).reshape(-1)).reshape(shape)
+    for file, held in (("packed", tensors), ("plain", plain)):
+        (tmp_path / file).write_bytes(gguf(metadata, held))
+    alike(numbers(tmp_path / "packed"), numbers(tmp_path / "plain"))
+
+
 # Beside llama.cpp's package, transformers and sentencepiece
 
 KNOWN = [
@@ -345,17 +363,23 @@ KNOWN = [
     "phi3",
     "olmo2",
     "olmo3",
+    "gpt_oss",
+    "qwen2_moe",
+    "qwen3_moe",
     "gpt2",
     "bert",
     "llama, biases",
 ]
-WIDER = {"hidden_size": 64, "n_embd": 64, "intermediate_size": 96, "head_dim": 32}
+WIDER = {"hidden_size": 64, "n_embd": 64, "intermediate_size": 96, "head_dim": 32} | {
+    "shared_expert_intermediate_size": 32
+}
 
 
 def wider(case):
     """Return a case whose rows are whole blocks."""
     settings = {name: WIDER.get(name, value) for name, value in case.settings.items()}
     own = {"mlp_bias": False} if "mlp_bias" in settings else {}
+    own |= {"norm_topk_prob": True} if case.family == "qwen3_moe" else {}
     own |= (
         {"query_pre_attn_scalar": settings["head_dim"]} if "gemma" in case.family else {}
     )  # a file has no other
@@ -404,7 +428,7 @@ def with_numbers_of(model, path, package):
     model = copy.deepcopy(model)
     for name, parameter in model.named_parameters():
         called = renamed(name, family)
-        if called not in read:
+        if called not in read or "experts" in name:
             continue
         array = read[called].reshape(
             parameter.shape[::-1] if family == "gpt2" and called.startswith("blk.") else parameter.shape
@@ -517,8 +541,15 @@ def rebuilt(path, metadata):
     return tokenizers.Tokenizer.from_buffer(gguf_tokenizer(opened))
 
 
+def test_texts_are_split_by_the_expressions_that_transformers_has_for_these_files(transformers):
+    mapping = pytest.importorskip("transformers.integrations.gguf.gguf_tokenizer_mapping")
+    known = mapping.GGUF_PRE_TOKENIZER_SPLITS
+    assert [known[name] for name in ("gpt-4o", "llama3", "qwen2")] == [GPT_4O, LLAMA_3, QWEN_2]
+
+
 @pytest.mark.parametrize(
-    ("name", "pattern"), [("gpt-2", None), ("llama-bpe", LLAMA_3), ("qwen2", QWEN_2), ("smollm", "digits")]
+    ("name", "pattern"),
+    [("gpt-2", None), ("gpt-4o", GPT_4O), ("llama-bpe", LLAMA_3), ("qwen2", QWEN_2), ("smollm", "digits")],
 )
 def test_byte_pairs_have_the_ids_of_the_model_s_own_tokenizer(name, pattern, tmp_path):
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, processors, trainers
