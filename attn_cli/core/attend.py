@@ -160,7 +160,7 @@ def output_of(head: HeadInput, threads: int | None, report: OnPart | None) -> Ar
     """Return the output (n_q, d_v) alone; there is never an n_q x n_k array where the fast way will do."""
     tiles = head.tiles()
     if tiles is None:
-        return np.concatenate([steps.output for steps in one_head.readable_blocks(head)])
+        return np.concatenate([head.steps(rows).output for rows in blocks_of_rows(head)])
     from attn_cli.core.streaming import output
 
     made: Array = output([tiles], [head.V], threads, report)[0]

@@ -123,11 +123,6 @@ def blocks_of_rows(head: HeadInput, cells: int | None = None) -> Iterator[range]
         yield range(start, min(start + size, n_q))
 
 
-def readable_blocks(head: HeadInput) -> Iterator[Steps]:
-    """Yield the steps of one block of rows after the other, the readable way."""
-    yield from map(head.steps, blocks_of_rows(head))
-
-
 def checked_attention(
     Q: Array,
     K: Array,

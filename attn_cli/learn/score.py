@@ -73,7 +73,7 @@ class Tally:
         for one in sentence.antecedents or ():
             if len(one.candidates) == 2 and relation.of_passages:
                 sums = [float(weights[one.pronoun, start:end].sum()) for start, end in one.candidates]
-                is_right = [_meets(span, one.words) for span in one.candidates]
+                is_right = [not {*range(*span)}.isdisjoint(one.words) for span in one.candidates]
                 if is_right[0] != is_right[1]:
                     self.candidates.append(sums[is_right.index(True)] > sums[is_right.index(False)])
 
@@ -123,10 +123,6 @@ def _clear(cases: Sequence[tuple[str, float, bool]], forms: tuple[str, ...]) -> 
         return None
     n, right = clear[-1]
     return ClearLead(lead=leads[n - 1][0], forms=forms, count=n, right=right)
-
-
-def _meets(span: tuple[int, int], words: Container[int]) -> bool:
-    return any(word in words for word in range(*span))
 
 
 def _nearest_right(tags: Sequence[str], query: int, keys: Container[int]) -> list[tuple[str, int]]:

@@ -252,7 +252,8 @@ def names_of(paths: Sequence[str]) -> list[str]:
 
 def to_learn_from(treebanks: Sequence[str]) -> list[Sentence]:
     """Return the sentences and passages that are not too long; InputError where there is none."""
-    found = [s for path in treebanks for s in read_sentences(path) if len(s.words) <= _longest(s)]
+    every = (sentence for path in treebanks for sentence in read_sentences(path))
+    found = [one for one in every if len(one.words) <= (LONGEST if one.is_parsed else LONGEST_PASSAGE)]
     if not found:
         raise InputError(f"No sentence has at most {LONGEST} words.")
     return found
@@ -285,8 +286,3 @@ def _scored(
             if one.count:
                 found.setdefault(one.name, (visible(Path(path).name), one))
     return list(found.values())
-
-
-def _longest(sentence: Sentence) -> int:
-    """Return how many words a sentence or passage to learn from may have."""
-    return LONGEST if sentence.is_parsed else LONGEST_PASSAGE

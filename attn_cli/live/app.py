@@ -93,13 +93,7 @@ class Board(Widget, can_focus=True):
 class LiveApp(App[int]):
     """attn live. It ends with an exit code as its return value; `failure` is the bug that ended it, if one did."""
 
-    CSS = """
-    Screen, Board, TextLine, TextLine:focus { background: ansi_default; color: ansi_default; }
-    TextLine > .input--cursor, TextLine > .input--selection {
-        text-style: reverse; background: ansi_default; color: ansi_default; }
-    TextLine, TextLine:focus { height: 1; border: none; padding: 0; text-style: bold; background-tint: transparent; }
-    Board { height: 1fr; }
-    """
+    CSS_PATH = "live.tcss"
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", f"exit({INTERRUPTED})", priority=True),

@@ -18,7 +18,7 @@ import numpy as np
 from attn_cli.core.attend import output_of
 from attn_cli.core.attention import project
 from attn_cli.core.head_weights import HeadWeights
-from attn_cli.core.heads import HeadInput, readable_blocks
+from attn_cli.core.heads import HeadInput, blocks_of_rows
 from attn_cli.core.masks import Mask, named
 from attn_cli.errors import InputError
 from attn_cli.io.progress import OnPart, part_of
@@ -82,7 +82,8 @@ class EncoderLayer(NamedTuple):
 
 def weights_of(head: HeadWeights, X: Array, mask: Mask | None = None) -> Array:
     """Return the weights (n, n) of a head over X (n, d): scaled dot product, as it was trained, under a mask."""
-    return np.concatenate([steps.weights for steps in readable_blocks(_head_input(X, head, mask))])
+    one = _head_input(X, head, mask)
+    return np.concatenate([one.steps(rows).weights for rows in blocks_of_rows(one)])
 
 
 def lead_of(weights: Array) -> float:

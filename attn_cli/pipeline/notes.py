@@ -84,8 +84,8 @@ def _trained_unmasked(head: Head, inputs: Inputs) -> list[str]:
         return []
     first, second, last = own.start, own.start + 1, own.stop
     inner = range(second, last - 1)
-    ahead = _median([P[i, i + 1 : last].max() - P[i, first:i].max() for i in inner])
-    behind = _median([P[i, first:i].max() - P[i, i] for i in inner])
+    ahead = np.median([P[i, i + 1 : last].max() - P[i, first:i].max() for i in inner])
+    behind = np.median([P[i, first:i].max() - P[i, i] for i in inner])
     if ahead < -CLEAR_LEAD or abs(behind) < CLEAR_LEAD:
         return []
     name = f"Head {visible(head.name)} was trained without a mask"
@@ -97,10 +97,3 @@ def _trained_unmasked(head: Head, inputs: Inputs) -> list[str]:
         f"itself, with distance terms {fixed(P[second, first], 2)} and {fixed(P[second, second], 2)}, so {back} gets "
         f"{float(head.weights[second, first]):.2f}: there is no other candidate."
     ]
-
-
-def _median(numbers: list[float]) -> float:
-    """Return the median; numpy.median imports masked arrays, which takes longer than all that is computed here."""
-    ordered = sorted(numbers)
-    middle = len(ordered) // 2
-    return float((ordered[~middle] + ordered[middle]) / 2)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from html import escape
 
 from attn_cli.io.escape import count, visible
+from attn_cli.io.files import beside
 from attn_cli.render.blocks import Matrix
 from attn_cli.render.documents import label
 from attn_cli.render.numbers import share, weight
@@ -20,15 +21,6 @@ from attn_cli.render.views.wording import head_named, title
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Trace
 
-# Rules of classes alone: any number of outputs may stand in one notebook. What the notebook removes (a frame, a
-# style) leaves the table. The frame follows the notebook's theme, and not that of the system.
-STYLE = """
-.attn-live { display: block; width: 100%; min-width: 0; border: 0; resize: vertical; color-scheme: light dark; }
-[data-jp-theme-light="true"] .attn-live, .vscode-light .attn-live, [theme="light"] .attn-live { color-scheme: light; }
-[data-jp-theme-light="false"] .attn-live, .vscode-dark .attn-live, [theme="dark"] .attn-live { color-scheme: dark; }
-.attn-live + .attn-still { display: none; }
-@media print { .attn-live { display: none; } .attn-live + .attn-still { display: block; } }
-"""
 NO_SCRIPT = ".attn-live { display: none; } .attn-live + .attn-still { display: block; }"
 
 
@@ -41,8 +33,10 @@ def notebook_html(trace: Trace) -> str:
     page = live(trace)
     if not page:
         return still(trace)
+    # The style has rules of classes alone, for any number of outputs may stand in one notebook. What the notebook
+    # removes (a frame, a style) leaves the table. The frame follows the notebook's theme, and not that of the system.
     return (
-        f"<style>{STYLE}</style><noscript><style>{NO_SCRIPT}</style></noscript>\n{page}\n"
+        f"<style>\n{beside(__file__, 'notebook.css')}</style><noscript><style>{NO_SCRIPT}</style></noscript>\n{page}\n"
         f'<div class="attn-still">{still(trace)}</div>'
     )
 

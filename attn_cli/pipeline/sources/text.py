@@ -71,7 +71,9 @@ def trace_masked(
     """
     given = settings or Settings()
     asked, notes = settings_of("masked", given), list[str]()
-    if asked.projection != given.projection and not _asks_for_model(given) and _is_long(text, given):
+    # Roles may not have what these ask for: next words, a layer, a head.
+    is_open = not (given.next or given.next_at == ALL or given.layer is not None or given.head)
+    if asked.projection != given.projection and is_open and _is_long(text, given):
         notes.append(
             f"A text of more than {MOST_GUESSED} tokens is shown with roles, which takes less time; "
             f"-p {asked.projection} says its next words too."
@@ -79,11 +81,6 @@ def trace_masked(
         asked = settings_for_masked(given)
     trace = trace_text("masked", text, None, asked, report, keep_weights=keep_weights)
     return replace(trace, notes=(*trace.notes, *notes)) if notes else trace
-
-
-def _asks_for_model(settings: Settings) -> bool:
-    """Tell whether something is asked for that roles may not have: next words, a layer, a head."""
-    return bool(settings.next or settings.next_at == ALL or settings.layer is not None or settings.head)
 
 
 def _is_long(text: Text, settings: Settings) -> bool:

@@ -14,7 +14,7 @@ from attn_cli.render.screen.text import listed
 from attn_cli.render.views.finding import looks_most_at
 from attn_cli.render.views.origins import dropped, learned, setting_parts
 from attn_cli.render.views.overview import labelled_matrix, weight_matrix
-from attn_cli.render.views.wording import formula, quoted, quoted_at, short, size
+from attn_cli.render.views.wording import formula, placed, quoted, quoted_at, short, size
 from attn_cli.settings.output import View
 from attn_cli.teach.compare import SAME, TEXT, Change, Comparison, Mover
 from attn_cli.trace.trace import Trace
@@ -82,11 +82,7 @@ def _movers(comparison: Comparison) -> Iterator[Block]:
         moved = change.movers[: top or MOVERS]
         if moved:
             yield Say(f"What moved most from {names[comparison.reference]} to {names[change.to]}:")
-            yield Links([(_numbered(queries, m.query), [(_numbered(keys, m.key), _moved(m))]) for m in moved])
-
-
-def _numbered(tokens: Sequence[str], i: int) -> str:
-    return f"{i} {tokens[i]}" if tokens.count(tokens[i]) > 1 else tokens[i]
+            yield Links([(placed(queries, m.query), [(placed(keys, m.key), _moved(m))]) for m in moved])
 
 
 def _moved(mover: Mover) -> str:
@@ -228,20 +224,13 @@ def record(
 
 def _change_record(comparison: Comparison, change: Change) -> dict[str, object]:
     trace = comparison.traces[0]
-    rows = {i: place for place, i in enumerate(trace.listed)}
-    movers = [
-        {
-            "query": trace.query_tokens[i],
-            "key": trace.key_tokens[j],
-            "cell": [rows[i], j],
-            "from": old,
-            "to": new,
-        }
-        for i, j, old, new in change.movers[:1]
-    ]
+    rows, mover = {i: place for place, i in enumerate(trace.listed)}, None
+    for i, j, old, new in change.movers[:1]:
+        names = {"query": trace.query_tokens[i], "key": trace.key_tokens[j]}
+        mover = {**names, "cell": [rows[i], j], "from": old, "to": new}
     return {
         "value": comparison.values[change.to],
-        "largest_mover": movers[0] if movers else None,
+        "largest_mover": mover,
         "strongest_changed": [rows[i] for i in change.strongest_changed],
         "masked_only_before": change.only_before,
         "masked_only_after": change.only_after,
