@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
+from attn_cli.batch.compute import Computer
 from attn_cli.batch.lines import Chunk, ChunkOutput, Job
+from attn_cli.batch.records import Record, Row
 from attn_cli.errors import AttnError, MissingExtra, UsageError, did_you_mean
 from attn_cli.io.escape import json_line, visible
-from attn_cli.settings.output import cut
+from attn_cli.settings.output import Keys, cut
 
-if TYPE_CHECKING:
-    from attn_cli.batch.compute import Computer
-    from attn_cli.batch.records import Record, Row
-    from attn_cli.settings.output import Keys
-
-    # A file that is open for the bytes of chunks. Where the block ends well, what comes last is written.
-    Sink = AbstractContextManager[Callable[[bytes], object]]
+# A file that is open for the bytes of chunks. Where the block ends well, what comes last is written.
+Sink = AbstractContextManager[Callable[[bytes], object]]
 
 SCHEMA = "attn-table/1"  # columns are only ever added
 LINKS_SCHEMA = "attn-links/1"  # likewise

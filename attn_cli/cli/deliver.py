@@ -8,17 +8,15 @@ import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any, cast
 
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.console import put_bytes, put_plain, say
 from attn_cli.io.escape import shell_quote, visible
 from attn_cli.render.formats import DRAWN, FORMATS, fits, formats, is_given, suffixes, write
+from attn_cli.render.result import Result
 from attn_cli.settings.output import View
-
-if TYPE_CHECKING:
-    from attn_cli.render.result import Result
-    from attn_cli.settings.settings import Settings
+from attn_cli.settings.settings import Settings
 
 
 def choose(

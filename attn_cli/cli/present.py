@@ -6,19 +6,16 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from attn_cli.errors import UsageError
 from attn_cli.io.console import put_plain, say
+from attn_cli.io.raw_terminal import RawTerminal
 from attn_cli.io.signals import cleaned_up
+from attn_cli.render.blocks import Block
 from attn_cli.render.formats import render_blocks
+from attn_cli.settings.output import View
 
-if TYPE_CHECKING:
-    from attn_cli.io.raw_terminal import RawTerminal
-    from attn_cli.render.blocks import Block
-    from attn_cli.settings.output import View
-
-    Blocks = Callable[[View], Iterable[Block]]  # of a screen, for a view that knows its width
+Blocks = Callable[[View], Iterable[Block]]  # of a screen, for a view that knows its width
 
 FORWARD = (" ", "enter", "right", "n", "pagedown")
 BACK = ("left", "b", "p", "pageup", "backspace")

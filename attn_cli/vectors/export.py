@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,10 +12,8 @@ from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.atomic import written
 from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable
+from attn_cli.vectors.open_vectors import OpenVectors
 from attn_cli.vectors.table import OnProgress, Rows, as_text, kept_about, no_progress, write_table
-
-if TYPE_CHECKING:
-    from attn_cli.vectors.open_vectors import OpenVectors
 
 TEXT = (".txt", ".vec")
 SUFFIXES = (*TEXT, ".bin", ".safetensors")

@@ -8,11 +8,12 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from attn_cli.errors import InputError, MissingExtra, UsageError
+from attn_cli.io.array_types import NDArray
 from attn_cli.io.atomic import written
 from attn_cli.io.escape import visible
 from attn_cli.io.files import creatable, regular, unpacked_lines
@@ -20,12 +21,9 @@ from attn_cli.io.progress import Stage, StageReport
 from attn_cli.settings.declare import check
 from attn_cli.settings.training import SubwordTraining, VectorTraining
 from attn_cli.text.tokenize import tokenize
+from attn_cli.vectors.open_vectors import OpenVectors
 from attn_cli.vectors.spelling import LONGEST, SHORTEST, ngrams, normal
 from attn_cli.vectors.table import NGrams, as_text, kept_about, write_table
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import NDArray
-    from attn_cli.vectors.open_vectors import OpenVectors
 
 MOST_WORDS = 10_000
 
@@ -143,9 +141,8 @@ def _check(settings: VectorTraining | SubwordTraining, output: str) -> None:
     creatable(output)
 
 
-if TYPE_CHECKING:
-    Floats = NDArray[np.floating[Any]]
-    Matrix = Any  # of scipy, which is not there when types are checked
+Floats = NDArray[np.floating[Any]]
+Matrix = Any  # of scipy, which is not there when types are checked
 HELD_BACK = 0.1  # of the words that are not among the commonest quarter
 LARGEST_BYTE = 127
 

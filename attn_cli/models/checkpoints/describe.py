@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from math import sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from attn_cli.models.checkpoints.blocks import Clamp
+from attn_cli.models.checkpoints.blocks import Clamp, Rotary
 from attn_cli.models.checkpoints.config import MOST_LAYERS, Config, activation, looks_back
-
-if TYPE_CHECKING:
-    from attn_cli.models.checkpoints.blocks import Rotary
-    from attn_cli.models.checkpoints.positions import Rotaries, Windows
+from attn_cli.models.checkpoints.positions import Rotaries, Windows
 
 
 class Layer(NamedTuple):
