@@ -17,12 +17,11 @@ from textual.widgets import Input
 from attn_cli.errors import AttnError
 from attn_cli.io.escape import visible
 from attn_cli.io.terminal import Terminal
-from attn_cli.live.command_line import command_line, osc52
 from attn_cli.live.keys import COMMAND, KEYS
 from attn_cli.live.panes import Paper
 from attn_cli.live.recording import Event, Recorder, Replay
 from attn_cli.live.scene import Hit, Scene, compose
-from attn_cli.live.session import Session
+from attn_cli.live.session import Session, command_line, osc52
 from attn_cli.live.sources import computed
 from attn_cli.live.text_line import TextLine, prompt_for
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from attn_cli.io.array_types import Array
 from attn_cli.io.terminal import Line, Terminal
-from attn_cli.live.command_line import command_line, copied, unsaid
 from attn_cli.live.keys import BEFORE, COMMAND, DIFFERENCE, HELP, KEYS, ROW, STEPS, Seen, State
+from attn_cli.live.session import command_line, copied, unsaid
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Maps, Matrix, Say
 from attn_cli.render.screen.draw import draw
 from attn_cli.render.screen.matrix_pane import MatrixPart, large_blocks, matrix_part

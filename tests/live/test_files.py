@@ -15,9 +15,8 @@ from attn_cli.cli.read_text import labelled_weights
 from attn_cli.errors import CreateError, InputError
 from attn_cli.io.escape import visible
 from attn_cli.live import recording
-from attn_cli.live.command_line import command_line, copied, osc52, unsaid
 from attn_cli.live.recording import Recorder, Replay, read_recording
-from attn_cli.live.session import begin
+from attn_cli.live.session import begin, command_line, copied, osc52, unsaid
 from attn_cli.live.sources import TextSource, WeightsSource
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
