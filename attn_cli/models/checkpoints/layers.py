@@ -157,8 +157,8 @@ class Layers:
         x = weights.rows(table, self.given.ids, words.width, "token") * np.float32(words.scale)
         if words.project and words.project_first:
             x = self.reader.linear(words.project, x, stack.d)
-        if words.positions and not (words.sinusoids and weights.find(words.positions) is None):
-            self._check_places(words.positions, x.shape[-1])
+        if words.positions and (most := self.reader.places()) is not None:
+            self._check_places(most)
             places = np.maximum(self.places + words.offset, 0)
             x = x + weights.rows(words.positions, places, x.shape[-1], "place")
         elif words.sinusoids:
@@ -177,9 +177,8 @@ class Layers:
             x = np.ascontiguousarray(x.reshape(-1, x.shape[-1]).T).T.reshape(x.shape)
         return x
 
-    def _check_places(self, table: str, width: int) -> None:
-        """Raise InputError if a text has more tokens than the table has places."""
-        most = self.reader.weights.stored(table, None, width).entry.shape[0] - self.stack.words.offset
+    def _check_places(self, most: int) -> None:
+        """Raise InputError if a text has more tokens than the table of places has rows for."""
         n = int(self.places.max()) + 1
         if n > most:
             raise InputError(

@@ -29,6 +29,13 @@ class Reader(NamedTuple):
     weights: Weights
     stack: Stack
 
+    def places(self) -> int | None:
+        """Return how many tokens the table of places has rows for; None where there is no table."""
+        words, weights = self.stack.words, self.weights
+        if words.positions is None or (words.sinusoids and weights.find(words.positions) is None):
+            return None
+        return weights.stored(words.positions, None, None).entry.shape[0] - words.offset
+
     def linear(self, name: str, x: Array, made: int | None, activation: Activation | None = None) -> Array:
         """Return activation(x W + b), (..., made)."""
         shape = (x.shape[-1], made) if self.stack.in_out else (made, x.shape[-1])

@@ -12,7 +12,7 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.io.array_types import Array
 from attn_cli.io.escape import visible
 from attn_cli.models.checkpoints.blocks import ACTIVATIONS
-from attn_cli.models.checkpoints.config import read_affine, read_config
+from attn_cli.models.checkpoints.config import OF_TOKENS, read_affine, read_config, read_writing
 from attn_cli.models.checkpoints.describe import Layer, Model, Stack
 from attn_cli.models.checkpoints.families import describe
 from attn_cli.models.checkpoints.gguf import is_gguf, open_gguf
@@ -62,6 +62,14 @@ class Checkpoint:
 
     def __exit__(self, *raised: object) -> None:
         self.weights.close()
+
+    def writing(self) -> tuple[dict[str, frozenset[int]], list[str]]:
+        """Return what the files say of how the model writes: see read_writing."""
+        if self.gguf is None:
+            return read_writing(self.weights.folder)
+        names = (f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom"))
+        ends = frozenset(self.gguf.metadata[name] for name in names if name in self.gguf.metadata)
+        return dict.fromkeys(OF_TOKENS, frozenset[int]()) | {"eos_token_id": ends}, []
 
     def run(self, source: Texts, target: Texts | None = None, keeps: bool = False) -> Run:
         """Return a run over these texts; one that `keeps` keys and values can read on.
@@ -161,6 +169,10 @@ class Run:
         """Give up what is not computed yet, in the thread that has computed the rest."""
         self._steps.close()
 
+    def places(self) -> int | None:
+        """Return how many tokens the last side reads at most; None where no table of places says it."""
+        return Reader(self._weights, list(self.model.stacks.values())[-1]).places()
+
     def has_head(self) -> bool:
         """Tell whether the files hold what makes logits: a language model's head."""
         head = self.model.logits
@@ -169,7 +181,7 @@ class Run:
 
     @np.errstate(all="ignore")  # what is not finite is refused by whoever reads the scores
     def logits(self, place: int | None = None) -> Array:
-        """Return the score of each word of the vocabulary at each place, or at one: (b, n or 1, vocabulary)."""
+        """Return the score of each word of the vocabulary at each place, or at one, -1 the last: (b, n, vocabulary)."""
         side, stack = list(self.model.stacks.items())[-1]
         if side not in self._given:
             raise UsageError(
@@ -178,7 +190,7 @@ class Run:
         for _ in self._steps:
             pass
         x, head = self._made[side], self.model.logits
-        x = x if place is None else x[:, place : place + 1]
+        x = x if place is None else x[:, place:][:, :1]
         table = self._weights.find(*head.tables)
         if table is None or not self.has_head():
             raise InputError(

@@ -81,11 +81,11 @@ class TextEncoder:
             self._spelled[id_] = f"<{id_}>" if found is None else str(found)
         return self._spelled[id_]
 
-    def text(self, id_: int) -> str:
-        """Return a token as text: a space in front starts a new word; ## of a word piece stays."""
-        spelled = self.token(id_)
-        decoded = str(self._ask("cannot spell a token", "decode", ids=[id_]))
-        if not decoded or "\ufffd" in decoded:  # a part of a character, or no token of the tokenizer's
+    def text(self, *ids: int) -> str:
+        """Return tokens as text: a space in front starts a new word; ## of a word piece stays."""
+        spelled = self.token(ids[0])
+        decoded = str(self._ask("cannot spell a token", "decode", ids=ids))
+        if len(ids) == 1 and (not decoded or "\ufffd" in decoded):  # a part of a character, or no token
             return spelled
         return " " + decoded.lstrip(" ") if spelled.startswith("▁") else decoded
 

@@ -62,6 +62,11 @@ def pair_note(pair: Tokens) -> str:
     return f"A pair in one sequence: text a is tokens 0 to {pair.second - 1}, b {pair.second} to {len(pair.ids) - 1}."
 
 
+def last_word(text: Tokens) -> int:
+    """Return the place of the last token that frames no text; the last one where all do."""
+    return max((i for i, is_frame in enumerate(text.special) if not is_frame), default=len(text.ids) - 1)
+
+
 def unknown_words(texts: tuple[Tokens, ...], name: str) -> list[str]:
     """Return the note on words that the model's vocabulary lacks, if there are any."""
     unknown = {word: token for text in texts for word, token in text.unknown}
@@ -188,7 +193,7 @@ def predicted_place(run: Run, side: str, query: Tokens, model: OpenModel, settin
     elif not run.has_head():
         notes.append(f"{name} has no language-model head in its files: it names no next words.")
     elif stack.causal:
-        place = max((i for i, is_frame in enumerate(query.special) if not is_frame), default=len(ids) - 1)
+        place = last_word(query)
     else:
         mask, id_ = model.encoder.mask()
         if id_ is None:

@@ -1,0 +1,74 @@
+"""attn generate: a model writes on, and each token says where a head looked for it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Literal
+
+from attn_cli.cli.deliver import choose, deliver
+from attn_cli.cli.options import Texts, own, takes
+from attn_cli.cli.read_text import one_text
+from attn_cli.io import signals
+from attn_cli.io.console import put_plain, say
+from attn_cli.io.escape import as_utf8, dumps
+from attn_cli.render.result import Result
+from attn_cli.settings.declare import ATTENTION, SHOWN
+from attn_cli.settings.output import View
+from attn_cli.settings.settings import MOST_NEXT, Settings
+
+CAN = ("table", "jsonl")
+FORMATS_HELP = "How each token is shown.  [default: table on a terminal, else jsonl]"
+TEMPERATURE = "Draw tokens, by scores divided by T: below 1 likelier ones, above 1 rarer ones."
+TOP_P = "Draw among the likeliest tokens that have a probability of P together."
+KIND = "Of an encoder and a decoder: which attention of the decoder.  [default: cross]"
+
+
+@takes(
+    "max_text max_word model projection layer head seed format output color width", can=CAN, help=FORMATS_HELP
+)
+def generate(
+    texts: Texts = None,
+    count: int = own("N", "Write at most N tokens.", SHOWN, default=20, min=1, max=100_000),
+    sample_temperature: float | None = own("T", TEMPERATURE, ATTENTION, min=1e-6, max=1e6),
+    top_k: int | None = own("K", "Draw among the K likeliest tokens.", ATTENTION, min=1),
+    top_p: float | None = own("P", TOP_P, ATTENTION, min=1e-6, max=1),
+    stop: list[str] | None = own("TEXT", "Stop when this is written. Repeatable.", SHOWN),
+    runners_up: int = own("K", "Name the K likeliest other tokens.", SHOWN, default=3, min=0, max=MOST_NEXT),
+    kind: Literal["masked", "cross"] | None = own("", KIND, ATTENTION),
+    *,
+    settings: Settings,
+    view: View,
+) -> None:
+    """A model writes on: each token with its probability, the runners-up, and where the shown head looked for it.
+
+    It takes the likeliest token each time, or draws one: with --sample-temperature, --top-k or --top-p. A model of
+    an encoder and a decoder reads the text, and writes its own. Without a model it is the bundled language model.
+
+    Example: attn generate "The quick brown fox" --count 10
+    """
+    if view.format is None and view.to_standard_output and not (sys.stdout and sys.stdout.isatty()):
+        view = replace(view, format="jsonl")
+    view = choose(view, CAN, "attn generate")
+    text = one_text(texts, "generate", settings)
+    from attn_cli.pipeline import generate as of_model
+    from attn_cli.pipeline.writers import open_writer
+
+    sampling, terminal = of_model.Sampling(sample_temperature, top_k, top_p, settings.seed), view.terminal()
+    with signals.raised(), open_writer(text, kind, settings) as writer:
+        for note in writer.notes:
+            say(f"attn: {note}")
+        steps = of_model.generate(writer, sampling, count, [*map(as_utf8, stop or ())], runners_up)
+        from attn_cli.render.views.writing import written  # loads Rich
+
+        is_json = view.format == "jsonl"
+        lines = (dumps(step.record(), True, not terminal.unicode) for step in steps)
+        parts = lines if is_json else written(writer, steps, terminal)
+        if view.to_standard_output:
+            for part in parts:
+                put_plain(part)
+        else:
+            whole = "".join(parts)
+            deliver(Result(texts={str(view.format): lambda terminal: whole}), view)
+    if signals.received:
+        raise KeyboardInterrupt

@@ -1,0 +1,137 @@
+"""A model writes on: token after token, each with its probability, the runners-up, and where a head looked for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from attn_cli.core.attention import softmax
+from attn_cli.errors import InputError
+from attn_cli.pipeline.next_words import likeliest
+from attn_cli.trace.computation import NextWord
+
+if TYPE_CHECKING:
+    from attn_cli.io.array_types import Array
+
+Looked = tuple[
+    "Array", tuple[str, ...], "Array"
+]  # each word's score (V,); the last row of the shown head: keys, weights
+
+
+class Writer(NamedTuple):
+    """A model that has read a text and writes on."""
+
+    name: str
+    begun: str  # the text that it goes on with; nothing where it begins a text of its own
+    shown: tuple[str, int, str]  # masked or cross, layer, head
+    look: Callable[[Sequence[int]], Looked]  # once it has read these, which were written so far
+    word: Callable[[int], str]  # a token as text
+    text: Callable[[Sequence[int]], str]  # what tokens add to the text
+    ends: frozenset[int] = frozenset()  # tokens that end a text
+    never: frozenset[int] = frozenset()  # tokens that are not written
+    unknown: int | None = None  # the one of these that stands for all words without a vector
+    first: int | None = None  # the token that is written first, where the model's files say it
+    most: int | None = None  # how many tokens it can write, where it has places for so many only
+    notes: tuple[str, ...] = ()
+
+
+class Sampling(NamedTuple):
+    """How a token is drawn; where all but the seed are None, it is the likeliest."""
+
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int = 0
+
+    def chances(self, logits: Array) -> Array:
+        """Return the probabilities (V,) that tokens are drawn with: by temperature, then top_k, then top_p.
+
+        top_p keeps the likeliest tokens that have this probability together (Holtzman et al. 2020, section 3.1).
+
+        >>> Sampling(top_k=3, top_p=0.7).chances(np.log([0.5, 0.3, 0.1, 0.1])).round(3).tolist()
+        [0.625, 0.375, 0.0, 0.0]
+        """
+        scores = logits / (self.temperature or 1.0)
+        if self.top_k is not None and self.top_k < len(scores):
+            scores = np.where(scores < np.partition(scores, -self.top_k)[-self.top_k], -np.inf, scores)
+        shares = softmax(scores)
+        if self.top_p is not None:
+            order = np.argsort(-shares, kind="stable")
+            shares[order[int(np.searchsorted(np.cumsum(shares[order]), self.top_p)) + 1 :]] = 0
+        chances: Array = shares / shares.sum()
+        return chances
+
+    def choose(self, logits: Array, random: np.random.Generator) -> tuple[int, str, float | None]:
+        """Return a token, how it was chosen, and with which probability where it was drawn."""
+        if self[:3] == (None, None, None):
+            return int(logits.argmax()), "likeliest", None
+        chances = self.chances(logits)
+        order = np.argsort(-chances, kind="stable")[: np.count_nonzero(chances)]
+        at = int(np.searchsorted(np.cumsum(chances[order])[:-1], random.random(), side="right"))
+        return int(order[at]), "drawn", float(chances[order[at]])
+
+
+class Step(NamedTuple):
+    """A token that a model wrote, as its JSON has it."""
+
+    step: int
+    word: str
+    probability: float  # the model's own
+    id: int | None
+    logit: float
+    chosen: str  # likeliest, drawn, or first
+    chance: float | None  # that it was drawn with
+    runners_up: tuple[NextWord, ...]
+    attention: str
+    layer: int
+    head: str
+    key_tokens: tuple[str, ...]
+    weights: Array  # (keys,)
+    written: str  # so far
+    stopped: str | None  # why it is the last one: end, stop, count or length
+
+    def record(self) -> dict[str, object]:
+        """Return the step as JSON has it."""
+        others = [one._asdict() for one in self.runners_up]
+        own = {**self._asdict(), "runners_up": others, "weights": self.weights.tolist()}
+        return {"schema": "attn/1", "kind": "generate", **own}
+
+
+def generate(
+    writer: Writer, sampling: Sampling, count: int, stops: Sequence[str], runners_up: int
+) -> Iterator[Step]:
+    """Yield what the model writes until it ends its text, has written one of `stops`, or `count` tokens.
+
+    Ctrl-C ends it too: what is written stays.
+    """
+    random, written = np.random.default_rng(sampling.seed), list[int]()
+    for number in range(count):
+        try:
+            logits, keys, weights = writer.look(written)
+        except KeyboardInterrupt:
+            return
+        if not np.isfinite(logits.max()):  # NaN too
+            said = f"{writer.name} gives scores of words that are not numbers."
+            raise InputError(said, "Is its file sound?")
+        shares, allowed = softmax(logits), logits.copy()
+        allowed[[*writer.never]] = -np.inf
+        id_, chosen, chance = sampling.choose(allowed, random)
+        if number == 0 and writer.first is not None:
+            id_, chosen, chance = writer.first, "first", None
+        written.append(id_)
+        best = [n for n in likeliest(shares, runners_up + 1) if n != id_][:runners_up]
+        word, *others = (
+            NextWord(writer.word(n), float(shares[n]), None if n == writer.unknown else n, float(logits[n]))
+            for n in (id_, *best)
+        )
+        text = writer.text([n for n in written if n not in writer.ends])
+        why = {
+            "end": id_ in writer.ends, "stop": any(stop in text for stop in stops),
+            "count": number + 1 == count, "length": number + 1 == writer.most,
+        }  # fmt: skip
+        stopped = next((name for name, is_true in why.items() if is_true), None)
+        yield Step(number, *word, chosen, chance, tuple(others), *writer.shown, keys, weights, text, stopped)
+        if stopped:
+            return

@@ -1,0 +1,64 @@
+"""What a model writes, on a screen: a line for each token as it comes, then the text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from rich.segment import Segment
+from rich.style import Style
+
+from attn_cli.render.numbers import share
+from attn_cli.render.screen.text import cells, labels, padded, padded_left, wrapped
+from attn_cli.render.views.wording import placed
+from attn_cli.text.wordpieces import SPACE, as_text
+
+if TYPE_CHECKING:
+    from attn_cli.io.terminal import Terminal
+    from attn_cli.pipeline.generate import Step, Writer
+
+WIDTH, TOKEN = 80, 14  # of a screen of unknown width; of a token
+WHY = {
+    "end": "The model ended its text here.", "stop": "It stopped at what --stop names.",
+    "count": "It stopped at --count.", "length": "The model has no places for more tokens.",
+    None: "It was interrupted.",
+}  # fmt: skip
+
+
+def written(writer: Writer, steps: Iterable[Step], terminal: Terminal) -> Iterator[str]:
+    """Yield a heading, each token's line when it is there, and in the end the text, and why it ends there."""
+    (kind, layer, head), last = writer.shown, None
+    room = ((terminal.width or WIDTH) - TOKEN - 16) // 2
+    yield f"{writer.name}, layer {layer}, head {head}{' (cross-attention)' * (kind == 'cross')}\n\n"
+    yield f"    {'token':{TOKEN}}   prob.  {'runners-up':{room}}  looked at\n"
+    for last in steps:
+        keys, weights = as_text(last.key_tokens), last.weights.tolist()
+        order = sorted(range(len(keys)), key=lambda n: -weights[n])
+        looked = _fitting(((placed(keys, n), weights[n]) for n in order), room, terminal)
+        others = _fitting(
+            ((one.word.replace(" ", SPACE), one.probability) for one in last.runners_up), room, terminal
+        )
+        token = padded(_label(last.word.replace(" ", SPACE), terminal), TOKEN)
+        rest = f" {padded_left(share(last.probability), 7)}  {padded(others, room)}  {looked}"
+        yield terminal.paint(
+            [[Segment(f"{last.step:>3} "), Segment(token, Style(bold=True)), Segment(rest.rstrip())]]
+        )
+    if last is not None:
+        text = writer.begun + last.written if writer.begun else last.written.lstrip()
+        lines = [part for line in text.split("\n") for part in wrapped(terminal.text(line), terminal.width)]
+        yield terminal.paint([[], *lines, [], [Segment(WHY[last.stopped])]])
+
+
+def _label(word: str, terminal: Terminal) -> str:
+    return labels([word], terminal, TOKEN)[0]
+
+
+def _fitting(found: Iterable[tuple[str, float]], width: int, terminal: Terminal) -> str:
+    """Return tokens with their shares, as many as fit and at least one, so that no number is cut."""
+    shown = ""
+    for word, value in found:
+        item = f"{', ' * bool(shown)}{_label(word, terminal)} {share(value)}"
+        if not value or (shown and cells(shown + item) > width):
+            break
+        shown += item
+    return shown

@@ -1,0 +1,194 @@
+"""attn generate: each token as the model says it, drawn as asked, written as it comes, and kept when it ends."""
+
+import json
+import signal
+import subprocess
+
+import numpy as np
+import pytest
+
+from attn_cli import Settings, trace_masked
+from attn_cli.pipeline.generate import Sampling
+from tests.alike import FLOAT32
+from tests.models.checkpoints.by_hand import byte_pairs, gpt2, small_bert, small_gpt2
+from tests.models.checkpoints.test_parity import PAIRS, made
+from tests.schema import complaints
+from tests.shell import COMMAND, here, plain, shell, surroundings, terminal
+
+FOX = "The quick brown fox"
+
+
+@pytest.fixture
+def letters(tmp_path):
+    return small_gpt2(tmp_path / "letters", gpt2(places=20))
+
+
+def steps(*args):
+    ran = here("generate", *args)
+    assert ran.code == 0, ran.err
+    found = [json.loads(line) for line in ran.out.splitlines()]
+    assert [complaint for one in found for complaint in complaints(one)] == []
+    assert [one["step"] for one in found] == [*range(len(found))]
+    assert [one["stopped"] is None for one in found] == [True] * (len(found) - 1) + [False]
+    return found
+
+
+def test_each_word_is_the_likeliest_that_masked_names_and_its_row_is_the_last_one_there():
+    text = FOX
+    for one in steps(FOX, "--count", "5", "--runners-up", "4"):
+        trace = trace_masked(text, Settings(next=5))
+        named = [found._asdict() for found in trace.next_words.words]
+        told = [{key: one[key] for key in ("word", "probability", "id", "logit")}, *one["runners_up"]]
+        best = sorted(told, key=lambda word: (word["id"] is None, -word["probability"]))
+        assert [word["id"] for word in best] == [word["id"] for word in named]
+        for mine, theirs in zip(best, named, strict=True):
+            assert mine["probability"] == pytest.approx(theirs["probability"], rel=1e-4)
+        np.testing.assert_allclose(one["weights"], trace.weights[-1], rtol=0, atol=FLOAT32)
+        assert (one["layer"], one["head"]) == (trace.projection.layer, trace.shown.name)
+        assert tuple(one["key_tokens"]) == trace.key_tokens
+        text += f" {one['word']}"
+    assert one["written"] == text.removeprefix(FOX)
+
+
+def test_a_pretrained_model_s_row_and_words_are_those_of_masked(letters):
+    for place in (("--layer", "0", "--head", "1"), ()):
+        text = "ab a"
+        for one in steps("ab a", "-m", letters, *place, "--count", "6"):
+            settings = Settings(
+                model=letters, layer=int(place[1]) if place else None, head="1" if place else None
+            )
+            trace = trace_masked(text, settings)
+            np.testing.assert_allclose(one["weights"], trace.weights[-1], rtol=0, atol=FLOAT32)
+            assert one["id"] == trace.next_words.words[0].id
+            text += one["word"]
+        assert "ab a" + one["written"] == text
+
+
+def test_it_stops_where_it_is_told_where_the_model_ends_and_where_there_are_no_more_places(letters, tmp_path):
+    whole = steps("ab a", "-m", letters, "--count", "99")
+    assert whole[-1]["stopped"] == "length" and len(whole) == 18
+    assert steps("ab a", "-m", letters, "--count", "2")[-1]["stopped"] == "count"
+    drawn = ["ab a", "-m", letters, "--sample-temperature", "3", "--seed", "5"]
+    written = steps(*drawn)[-1]["written"]
+    found = steps(*drawn, "--stop", "zz", "--stop", written[3:5])[-1]
+    assert found["stopped"] == "stop" and found["written"].endswith(written[3:5])
+    (tmp_path / "letters" / "generation_config.json").write_text(
+        json.dumps({"eos_token_id": [5, whole[0]["id"]], "repetition_penalty": 1.2})
+    )
+    ran = here("generate", "ab a", "-m", letters)
+    (one,) = map(json.loads, ran.out.splitlines())
+    assert (one["stopped"], one["written"]) == ("end", "")
+    assert "repetition_penalty = 1.2, which attn generate does not do" in ran.err
+
+
+def test_tokens_are_drawn_with_the_probabilities_that_are_told(letters):
+    def ids(*more):
+        return [one["id"] for one in steps("ab a", "-m", letters, "--count", "17", *more)]
+
+    greedy = ids()
+    assert ids("--seed", "3") == greedy == ids("--top-k", "1") == ids("--top-p", "0.001")
+    drawn = ids("--sample-temperature", "2", "--seed", "3")
+    assert drawn == ids("--sample-temperature", "2", "--seed", "3") != greedy
+    assert drawn != ids("--sample-temperature", "2", "--seed", "4")
+    for one in steps("ab a", "-m", letters, "--top-k", "2", "--seed", "1"):
+        best = sorted([one["probability"], *(word["probability"] for word in one["runners_up"])])[-2:]
+        assert one["chosen"] == "drawn"
+        assert one["chance"] == pytest.approx(one["probability"] / sum(best), rel=1e-5)
+    often = [
+        steps("ab a", "-m", letters, "--count", "1", "--sample-temperature", "1", "--seed", str(n))[0]
+        for n in range(60)
+    ]
+    likeliest = max(often, key=lambda one: one["probability"])
+    share = np.mean([one["id"] == likeliest["id"] for one in often])
+    assert abs(share - likeliest["probability"]) < 0.2
+
+
+@pytest.mark.parametrize("asked", [(0.7, None, None), (None, 5, None), (None, None, 0.6), (1.5, 9, 0.9)])
+def test_chances_are_those_of_transformers(asked, transformers):
+    import torch
+
+    logits = np.random.default_rng(7).standard_normal(40) * 2
+    found = torch.tensor(logits)[None]
+    for value, name in zip(
+        asked, ("TemperatureLogitsWarper", "TopKLogitsWarper", "TopPLogitsWarper"), strict=True
+    ):
+        if value is not None:
+            found = getattr(transformers, name)(value)(None, found)
+    np.testing.assert_allclose(Sampling(*asked).chances(logits), found.softmax(-1)[0], rtol=0, atol=1e-12)
+
+
+def test_it_is_written_as_it_comes_and_stays_when_its_reader_or_the_user_ends_it(letters, tmp_path):
+    ran = shell(f"attn generate '{FOX}' --count 2000 | head -2")
+    assert ran.code == 0 and ran.err == "" and len(ran.out.splitlines()) == 2
+    for more, path in ((), None), (("-o", "all.jsonl"), tmp_path / "all.jsonl"):
+        arguments = [*COMMAND, "generate", FOX, "--count", "2000", *more]
+        with subprocess.Popen(arguments, stdout=-1, stderr=-1, env=surroundings(), cwd=tmp_path) as run:
+            first = b"" if more else run.stdout.readline()
+            if more:
+                import time
+
+                time.sleep(2)
+            run.send_signal(signal.SIGINT)
+            out, err = run.communicate(timeout=20)
+        assert run.returncode == 130 and b"Traceback" not in err
+        text = (first + out).decode() if path is None else path.read_text()
+        assert [json.loads(line)["step"] for line in text.splitlines()] == [*range(len(text.splitlines()))]
+        assert text
+
+
+def test_a_terminal_gets_a_line_a_token_and_then_the_text(letters):
+    found = terminal("generate", "ab a", "-m", letters, "--count", "4")
+    lines = plain(found.out).splitlines()
+    assert found.code == 0 and all(len(line) <= 80 for line in lines)
+    ids = steps("ab a", "-m", letters, "--count", "4")
+    for one, line in zip(ids, lines[3:7], strict=True):
+        assert line.split()[:3] == [str(one["step"]), one["word"], f"{one['probability']:.3f}"]
+        best = int(np.argmax(one["weights"]))
+        assert f"{one['weights'][best]:.3f}" in line
+    assert lines[8] == "ab a" + ids[-1]["written"]
+    assert here("generate", "ab a", "-m", letters, "--count", "4", "-f", "table").out.splitlines() == lines
+
+
+REFUSED = [
+    (["--count", "0"], 2, "'--count': 0 is not in the range"),
+    (["--top-p", "1.5"], 2, "'--top-p': 1.5 is not in the range"),
+    (["--layer", "all"], 2, "shows one head"),
+    (["--head", "nobody"], 2, "There is no head 'nobody'"),
+    (["-p", "roles"], 2, "writes no words"),
+    (["--kind", "cross"], 2, "requires --model"),
+    (["-f", "csv"], 2, "csv"),
+    (["--temperature", "2"], 2, "--temperature"),
+]
+
+
+@pytest.mark.parametrize(("more", "code", "said"), REFUSED)
+def test_what_it_cannot_do_is_refused(more, code, said):
+    ran = here("generate", FOX, *more)
+    assert (ran.code, ran.out) == (code, "") and said in ran.err
+
+
+def test_a_model_that_fills_gaps_writes_nothing(tmp_path):
+    ran = here("generate", "the cats", "-m", small_bert(tmp_path / "bert"))
+    assert ran.code == 2 and "not causal" in ran.err
+
+
+def test_a_translator_writes_its_own_text_and_looks_at_the_one_that_it_read(transformers, tmp_path):
+    import torch
+
+    case = PAIRS["bart"]._replace(
+        settings=PAIRS["bart"].settings | {"vocab_size": 6, "forced_eos_token_id": None}
+    )
+    model = made(transformers, case, 4, tmp_path)
+    byte_pairs(tmp_path)
+    found = steps("ab a", "-m", str(tmp_path), "--count", "5")
+    source = here("generate", "ab a", "-m", str(tmp_path), "--count", "5", "--kind", "masked")
+    ids = torch.tensor([[0, 1, 4]])
+    expected = model.generate(
+        ids, attention_mask=torch.ones_like(ids), max_new_tokens=5, do_sample=False, num_beams=1
+    )
+    assert [one["id"] for one in found] == expected[0, 1:].tolist()
+    for one, other in zip(found, map(json.loads, source.out.splitlines()), strict=True):
+        assert (one["attention"], other["attention"]) == ("cross", "masked")
+        assert (
+            one["id"] == other["id"] and len(one["weights"]) == 3 and len(other["weights"]) == one["step"] + 1
+        )
