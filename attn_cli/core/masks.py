@@ -268,11 +268,6 @@ def rule_in(label: str) -> str:
     return label
 
 
-def with_excluded(mask: Mask | None, n_q: int, n_k: int, keys: tuple[int, ...]) -> Mask | None:
-    """Return the mask that also hides these keys; None allows everything else."""
-    return (mask or Mask("none", n_q, n_k))._replace(excluded=keys) if keys else mask
-
-
 def widened(mask: Mask, n_q: int, n_k: int, queries: range, keys: range) -> Mask:
     """Return a mask over n_q x n_k whose part at `queries` and `keys` is `mask`; the rest is allowed."""
     import numpy as np

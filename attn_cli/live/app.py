@@ -243,15 +243,13 @@ class LiveApp(App[int]):
         else:
             session.press(action, *numbers)
             if action == "command" and session.state.pane == COMMAND:
-                self._copy(command_line(session.state, session.seen))
+                command = command_line(session.state, session.seen)
+                session.commands = [*(one for one in session.commands if one != command), command]
+                if self._driver is not None:
+                    self._driver.write(osc52(command))
             if action == "undo":
                 self.line.rest()
         self.settle()
-
-    def _copy(self, command: str) -> None:
-        self.session.commands = [*(one for one in self.session.commands if one != command), command]
-        if self._driver is not None:
-            self._driver.write(osc52(command))
 
     def action_leave_line(self) -> None:
         self.screen.set_focus(self.board)

@@ -39,7 +39,9 @@ def without_keys(
     """Return the mask that also hides the keys that --without names."""
     found = (find_rows(one, keys, "--without") for one in settings.without)
     excluded = sorted({key for places in found for key in places})
-    return masks.with_excluded(mask, len(queries), len(keys), tuple(excluded))
+    if not excluded:
+        return mask
+    return (mask or masks.Mask("none", len(queries), len(keys)))._replace(excluded=tuple(excluded))
 
 
 def wanted_masks(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from math import inf
 from typing import NamedTuple
 
 from attn_cli.io.array_types import Array
@@ -194,10 +195,6 @@ def _lists(matrix: Array | None) -> list[object] | None:
     return None if matrix is None else matrix.tolist()
 
 
-def _finite(matrix: Array) -> list[list[float | None]]:
-    return [[None if x == float("-inf") else x for x in row] for row in matrix.tolist()]
-
-
 def _own_mask(shown: Shown, head: Head) -> object:
     mask = head.mask if shown.trace.whole else None
     return mask and mask.rows(shown.listed).tolist()
@@ -215,7 +212,9 @@ def _scores(name: str) -> Callable[[Shown, Head], object]:
 
     def scores(shown: Shown, head: Head) -> object:
         value = getattr(head, name)
-        return None if value is None or not shown.trace.whole else _finite(value[shown.held])
+        if value is None or not shown.trace.whole:
+            return None
+        return [[None if x == -inf else x for x in row] for row in value[shown.held].tolist()]
 
     return scores
 

@@ -39,7 +39,9 @@ def draw(blocks: Iterable[Block], view: View, terminal: Terminal) -> Iterator[Li
                     yield []
                 yield from wrapped(terminal.text(text), terminal.width, style=BOLD)
             case Say(text):
-                yield from wrapped(terminal.text(_said(text, terminal)), terminal.width)
+                if not terminal.unicode:  # the symbols of formulas; tokens stay as they are
+                    text = re.sub(r"√(d_k|\d+)", r"sqrt(\1)", text).replace("q·k", "q.k")
+                yield from wrapped(terminal.text(text), terminal.width)
             case Formula(text, before):
                 shown = _written(text, terminal)
                 joined = f"{terminal.text(before)} {shown}" if before else shown
@@ -63,11 +65,6 @@ def _written(text: str, terminal: Terminal) -> str:
     if not terminal.unicode:
         text = re.sub(r"√(\w+)", r"sqrt(\1)", text).translate(_ASCII)
     return terminal.text(text)
-
-
-def _said(text: str, terminal: Terminal) -> str:
-    """Return a sentence with the symbols of formulas in the terminal's characters; tokens stay as they are."""
-    return text if terminal.unicode else re.sub(r"√(d_k|\d+)", r"sqrt(\1)", text).replace("q·k", "q.k")
 
 
 def _matrix(block: Matrix, view: View, terminal: Terminal) -> Iterator[Line]:
