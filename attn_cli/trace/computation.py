@@ -267,6 +267,7 @@ class Computation(Frozen):
             rivals=self.named_rivals,
             scores=head.scores[at].tolist(),
             scaled=head.scaled_scores[at].tolist(),
+            terms=None if head.position_terms is None else head.position_terms[:, i].tolist(),
             position=None if head.position_scores is None else head.position_scores[at].tolist(),
             capped=None if head.capped_scores is None else head.capped_scores[at].tolist(),
             is_rotated=head.rotated is not None,

@@ -59,6 +59,7 @@ class Row:
     rivals: tuple[int, ...]  # the keys that the winner is to be compared with, beside the runner-up
     scores: list[float]
     scaled: list[float]
+    terms: list[list[float]] | None  # the two that the position is the sum of: of the query, and of the keys
     position: list[float] | None
     capped: list[float] | None
     is_rotated: bool

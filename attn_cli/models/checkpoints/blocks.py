@@ -25,6 +25,9 @@ class Ready(NamedTuple):
     position: Array | None  # (1, h, n_q, n_k), added to the scaled scores for the distance
     softcap: float | None  # where there is one, c * tanh(score / c) limits the scores to -c..c
     mask: Bools | None  # (b, 1, n_q, n_k), True = may attend
+    terms: tuple[
+        Array, ...
+    ] = ()  # of the position, where it is the sum of two: of queries, and of keys (DeBERTa)
     sinks: Array | None = None  # (h,), a score of each head that its rows have beside the keys', and no value
 
 

@@ -70,6 +70,7 @@ FAMILIES: dict[str, Family] = {
     "gpt2": Family(plans.GPT2.model, keys.GPT2, "n_positions n_ctx n_inner reorder_and_upcast_attn"),
     "gpt_neo": Family(plans.GPT_NEO.model, keys.GPT_NEO, "is_causal"),
     "gpt_neox": Family(plans.GPT_NEOX.model, keys.GPT_NEOX, "", keys.ROTARY),
+    "gptj": Family(plans.GPT_J.model, keys.GPT_J, "n_positions n_inner"),
     "opt": Family(plans.OPT.model, keys.OPT, "ffn_dim"),
     "llama": Family(plans.LLAMA.model, keys.LLAMA, "is_llama_config rope_interleaved", keys.ROTARY),
     "mistral": Family(plans.MISTRAL.model, keys.MISTRAL, "", keys.ROTARY),

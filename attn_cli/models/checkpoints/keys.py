@@ -73,6 +73,9 @@ GPT_NEOX = {
     "rotary_emb_base": 1e4, "rotary_pct": 0.25, "max_position_embeddings": 2048,
     "original_max_position_embeddings": None, "is_causal": True,
 }  # fmt: skip
+GPT_J = {name: value for name, value in GPT2.items() if not name.startswith("scale_")} | {
+    "n_embd": 4096, "n_layer": 28, "n_head": 16, "rotary_dim": 64, "tie_word_embeddings": False,
+}  # fmt: skip
 OPT = {
     "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "word_embed_proj_dim": None,
     "activation_function": "relu", "do_layer_norm_before": True, "_remove_final_layer_norm": False,

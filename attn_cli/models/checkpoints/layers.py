@@ -197,8 +197,8 @@ class Layers:
         )
         return np.ascontiguousarray(table[found].transpose(2, 0, 1)[None])
 
-    def _disentangled(self, layer: Layer, distances: Disentangled, q: Array, k: Array) -> Array | None:
-        """Return what is added to the scores, (b, h, n, n): q_i by the distance's key, and k_j by its query."""
+    def _disentangled(self, layer: Layer, distances: Disentangled, q: Array, k: Array) -> list[Array]:
+        """Return what is added to the scores, each (b, h, n, n): q_i by the distance's key, and k_j by its query."""
         stack, n, reach = self.stack, q.shape[2], distances.reach
         away = np.arange(n)[:, None] - np.arange(n)
         if distances.shares:
@@ -209,7 +209,7 @@ class Layers:
         vectors = stored.rows(first, int(rows.max()) - first + 1)
         if distances.norm is not None:
             vectors = self.reader.norm(distances.norm, vectors)
-        found = None
+        found = list[Array]()
         for role, x in (("place_k", q), ("place_q", k)):
             if role not in layer.names:
                 continue
@@ -218,8 +218,7 @@ class Layers:
             at = (rows - first)[None, None]
             at = at if role == "place_k" else at.swapaxes(-1, -2)
             term = np.take_along_axis(x @ by_head, at, axis=-1) * np.float32(layer.scale)
-            term = term if role == "place_k" else term.swapaxes(-1, -2)
-            found = term if found is None else found + term
+            found.append(term if role == "place_k" else term.swapaxes(-1, -2))
         return found
 
     def _attention(
@@ -234,12 +233,13 @@ class Layers:
         else:
             made = self.reader.role(layer, "cross_q", projected, self.stack.heads * self.stack.d_k)
             q, (k, v) = self.reader.by_head(made, "q", fused=False).transpose(0, 2, 1, 3), held
-        before_rotation = None
+        before_rotation, terms = None, list[Array]()
         if layer.rotary and not is_cross:
             before_rotation = BeforeRotation(q, self._shared(k), layer.rotary, self.places)
             q, k = layer.rotary.rotate(q, self.places), layer.rotary.rotate(k, self.places)
         if self.stack.disentangled is not None:
-            position = self._disentangled(layer, self.stack.disentangled, q, k)
+            terms = self._disentangled(layer, self.stack.disentangled, q, k)
+            position = sum(terms[1:], terms[0]) if terms else None
         where = f"{visible(self.reader.weights.folder)}, {self.side} layer {n}"
         check_finite(where, q, k, v)
         if self.kept is not None and is_cross:
@@ -255,7 +255,7 @@ class Layers:
         if "sinks" in layer.names:
             sinks = self.reader.weights.read(f"{layer.place}{layer.names['sinks']}.weight", self.stack.heads)
             check_finite(where, sinks)
-        ready = Ready(q, k, v, layer.scale, position, self.stack.softcap, mask, sinks)
+        ready = Ready(q, k, v, layer.scale, position, self.stack.softcap, mask, tuple(terms), sinks)
         return LayerSteps(self.side, n, kind, x, projected, context, ready, before_rotation, where)
 
     def _shared(self, M: Array) -> Array:

@@ -198,6 +198,20 @@ GPT_NEOX = Plan(
 )  # fmt: skip
 
 
+GPT_J = GPT_NEO._replace(
+    stack=GPT_NEOX.stack._replace(words=Words(("wte.weight",)), by_head=False, parallel=True, last_norm="ln_f"),
+    names={
+        **{role: f"attn.{role}_proj" for role in "qkv"}, "o": "attn.out_proj", "norm_1": "ln_1", "norm_2": "ln_1",
+        "up": "mlp.fc_in", "down": "mlp.fc_out",
+    },
+    logits=OWN_TABLE._replace(bias=("lm_head.bias",)),
+    scale=None,
+    windows=None,
+    rotaries=positions.first_numbers,
+    biases={"no_bias": "q k v o"},
+)  # fmt: skip
+
+
 def _norms_of_opt(c: Config, stack: Stack) -> Stack:
     before, has_gains = c.flag("do_layer_norm_before"), c.flag("layer_norm_elementwise_affine")
     has_last = before and not c.flag("_remove_final_layer_norm")

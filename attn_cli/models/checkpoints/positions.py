@@ -194,6 +194,14 @@ def alike(
     return rotaries
 
 
+def first_numbers(c: Config, d_k: int, windows: Windows) -> Rotaries:
+    """Return GPT-J's rotation: of the first numbers of a head, neighbours together."""
+    dims = c.whole("rotary_dim", most=d_k)
+    if dims % 2:
+        raise c.refused("rotary_dim", "even")
+    return [Rotary(1e4, dims, neighbours=True)] * len(windows)
+
+
 def lower_windows(c: Config, count: int) -> Windows:
     """Return the windows of Qwen2's sparse models: every other one of the lower layers."""
     above, has_windows = c.whole("max_window_layers", least=0), c.flag("use_sliding_window")

@@ -304,6 +304,9 @@ def _head(steps: LayerSteps, h: int, scale: float | None, temperature: float) ->
         k=k[0, h],
         v=about.v[0, h],
         bias=None if position is None else position[0, h] / temperature,
+        position_terms=np.stack([term[0, h] for term in about.terms]) / temperature
+        if len(about.terms) > 1
+        else None,
         scale=scale,
         softcap=about.softcap,
         sink=None if about.sinks is None else float(about.sinks[h]),
@@ -339,7 +342,7 @@ def _of_text(steps: LayerSteps, at: int) -> LayerSteps:
         q=part(ready.q), k=part(ready.k), v=part(ready.v), mask=mask if mask is None else part(mask)
     )
     if position is not None:
-        ready = ready._replace(position=part(position))
+        ready = ready._replace(position=part(position), terms=tuple(map(part, ready.terms)))
     if before is not None:
         before = before._replace(q=part(before.q), k=part(before.k), places=part(before.places))
     x, projected, context = part(steps.x), part(steps.projected), part(steps.context)

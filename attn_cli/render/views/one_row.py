@@ -21,6 +21,7 @@ MOST_KEYS = 12
 MOST_WORKED = 3  # rivals whose products are written out
 SHORT_COUNT = 10_000
 MASKED = "masked"
+TERMS = ("q·place", "k·place")
 
 
 def one_row(trace: Trace, i: int, every_key: bool) -> Iterator[Block]:
@@ -119,6 +120,8 @@ def _terms(trace: Trace, row: Row) -> list[tuple[str, Sequence[float], bool]]:
         return [(score_named(trace.score).column, row.scores, False), *content, *capped]
     parts = [("content", row.scaled, False), ("distance", row.position, False), ("sum", row.summed, True)]
     at = len(parts) if row.is_rotated else 1  # a given distance is added to what the cap leaves
+    if row.terms is not None:
+        parts[1:2] = [(name, values, False) for name, values in zip(TERMS, row.terms, strict=True)]
     return [*parts[:at], *capped, *parts[at:]]
 
 
@@ -152,7 +155,8 @@ def _legend(trace: Trace, head: Head, row: Row) -> str:
         parts.append(f"distance = {wording.rotated_term(trace)} (q', k': after rotation by position)")
     elif row.position is not None and trace.of_model:
         by = f", and divided by {trace.temperature:.12g}" if trace.temperature != 1 else ""
-        parts.append(f"distance: {wording.distance_of_model(head)[0]}, learned{by}")
+        told = wording.distance_of_model(head)[0] if row.terms is None else wording.DISENTANGLED
+        parts.append(f"distance: {told}, learned{by}")
     if row.capped is not None:
         score = "sum" if row.is_rotated else "content" if is_divided else symbol
         parts.append(f"capped = {cap_term(trace, score)}")

@@ -120,6 +120,9 @@ def of_layers(layers: int | None) -> str:
     return f" of 0 to {layers - 1}" if layers and layers > 1 else ""
 
 
+DISENTANGLED = "q·place, with a key made of the distance, plus k·place, with a query made of it"
+
+
 def shown_part(trace: Trace) -> str:
     """Return which layer and head of a pretrained model a screen shows, in a sentence."""
     layer, n = trace.projection.layer, len(trace.head_names)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from tests.alike import FLOAT32
-from tests.models.checkpoints.by_hand import GEMMA2, byte_pairs, gemma2, saved, small_gpt2
+from tests.models.checkpoints.by_hand import GEMMA2, byte_pairs, gemma2, saved, small_gpt2, word_pieces
+from tests.models.checkpoints.test_parity import CASES, made
 from tests.shell import here
 
 pytestmark = pytest.mark.skipif(
@@ -131,3 +132,19 @@ def test_the_mask_lab_draws_what_the_softmax_gets_and_learned_places_stay_within
     assert "by match, its place included (content)" in said and "distance" not in said
     assert "q = x W_q + b_q = [" in said and "x = [" in said
     assert "the words' places are part of it" in said
+
+
+def test_the_terms_of_deberta_stand_apart_in_a_row_by_hand(transformers, tmp_path):
+    """Content, the query with the distance's key, the key with its query: their sum is what the softmax gets."""
+    made(transformers, CASES["deberta-v2"], 1, tmp_path)
+    word_pieces(tmp_path)
+    args = ("the cat walks home", "-m", str(tmp_path), "--head", "1", "-t", "2")
+    ran = here("explain", *args, "-q", "cat", "--width", "80")
+    assert ran.code == 0, ran.err
+    assert re.search(r"^key +content +q·place +k·place +sum ", ran.out, re.M)
+    record = json.loads(here("self", *args, "--steps", "-f", "json").out)
+    distances = record["heads"][0]["position_scores"][2]
+    for key, distance in zip(record["key_tokens"], distances, strict=True):
+        content, of_query, of_key, total, *_ = row_of(ran.out, key)
+        assert content + of_query + of_key == pytest.approx(total, abs=2e-4)
+        assert of_query + of_key == pytest.approx(distance, abs=2e-4) and abs(of_query) > 1e-3 < abs(of_key)
