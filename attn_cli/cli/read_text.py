@@ -92,7 +92,8 @@ def labelled_weights(
     context_tokens: str | None = None,
 ) -> Saved:
     """Return the weights in a file, or in standard input, with the tokens that were typed for them."""
-    from attn_cli.inputs.saved_weights import MOST_BYTES, read_saved
+    from attn_cli.inputs.record import MOST_BYTES
+    from attn_cli.inputs.saved_weights import read_saved
     from attn_cli.inputs.weight_axes import typed_tokens
     from attn_cli.io.files import read_bytes
 

@@ -137,8 +137,9 @@ def sheet_of(table: list[Line], name: str) -> Sheet:
             f"{name}, line {lines[0].number}: there are {len(header)} headings over {width} columns.",
             ONE_MATRIX,
         )
-    columns = None if header is None else list(map(unguarded, header[len(header) - width + first :]))
-    return Sheet(cells, [unguarded(line.cells[0]) for line in body] if first else None, columns)
+    columns = None if header is None else [*map(unguarded, table[0].cells[len(header) - width + first :])]
+    beside = [unguarded(line.cells[0]) for line in table[len(lines) - len(body) :]] if first else None
+    return Sheet(cells, beside, columns)
 
 
 def number_in(line: Line, column: int, name: str) -> float:

@@ -1,7 +1,8 @@
-"""Files of named values: JSON, .npz, .safetensors, or one matrix as CSV."""
+"""Files of named values: JSON, .npz, .npy, .safetensors, or one matrix as CSV."""
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,14 @@ import numpy as np
 
 from attn_cli.errors import InputError
 from attn_cli.inputs.csv_matrix import WrittenNumber, is_csv, read_csv, read_sheet
-from attn_cli.io.array_files import is_safetensors, read_npz, read_safetensors
+from attn_cli.io.array_files import is_safetensors, npy_in, npz_in, safetensors_in
 from attn_cli.io.array_types import NDArray
 from attn_cli.io.escape import visible
-from attn_cli.io.files import first_bytes, read_bytes
+from attn_cli.io.files import read_bytes
 
+MOST_BYTES = 1 << 30
+MOST_TEXT = 1 << 28
+RECIPE = "Where it was made: numpy.savez('attention.npz', attentions=torch.stack(attentions).cpu().numpy())"
 # The matrices of a CSV file with a row for each token of the text, and those with a row, or a column, for each key.
 ROWS_OF_TEXT = ("Q", "q", "X", "scores", "scaled_scores", "masked_scores", "weights", "output")
 ROWS_OF_KEYS = ("K", "k", "V", "v", "context")
@@ -27,17 +31,38 @@ def read_record(path: str | Path, as_written: bool = False) -> dict[str, object]
     A CSV file is named after its matrix: Q.csv, weights.csv. With `as_written`, numbers from text know how many
     decimals they were written with.
     """
-    start, name = first_bytes(path), visible(str(path))
-    if start[:2] == b"PK":
-        return {key: to_python(array, name) for key, array in read_npz(path).items()}
-    if is_safetensors(start):
-        return dict(read_safetensors(path)[0])
-    if is_csv(path):
+    data, name = read_bytes(path, MOST_BYTES), visible(str(path))
+    if is_csv(path) and not is_binary(data):
         return _csv_record(path, as_written)
-    record = json_of(read_bytes(path), name, as_written)
+    record = values_in(data, name, as_written)
     if not isinstance(record, dict):
         raise InputError(f"{name} is not a JSON object of named matrices.")
     return record
+
+
+def is_binary(data: bytes) -> bool:
+    """Tell by a file's first bytes whether it holds arrays, or a pickle, and no text."""
+    return data.startswith((b"\x93NUMPY", b"PK", b"\x80")) or is_safetensors(data)
+
+
+def values_in(data: bytes, name: str, as_written: bool = False) -> object:
+    """Return what the bytes of a file hold, by name: arrays of .npz or safetensors, values of JSON; or a lone one.
+
+    Raises InputError for what is none of these, and for pickles, which are never read.
+    """
+    file = io.BytesIO(data)
+    if is_safetensors(data):
+        return dict(safetensors_in(file, name)[0])
+    if data[:1] == b"\x80" or (data[:2] == b"PK" and b"data.pkl" in data[:4096]):
+        said = f"{name} is a pickle, as torch.save writes: pickles can run code, so attn never reads them."
+        raise InputError(said, RECIPE)
+    if data[:2] == b"PK":
+        return {key: to_python(array, name) for key, array in npz_in(file, name, MOST_BYTES).items()}
+    if data[:6] == b"\x93NUMPY":
+        return npy_in(file, name)
+    if len(data) > MOST_TEXT:
+        raise InputError(f"{name}: {len(data):,} bytes of JSON are too many.", "Save it as .npy.")
+    return json_of(data, name, as_written)
 
 
 def _csv_record(path: str | Path, as_written: bool) -> dict[str, object]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError, did_you_mean
-from attn_cli.inputs.record import as_array, json_of, to_python
+from attn_cli.inputs.record import MOST_TEXT, RECIPE, as_array, is_binary, values_in
 from attn_cli.inputs.weight_axes import (
     LABELS,
     Typed,
@@ -26,16 +25,12 @@ from attn_cli.inputs.weight_axes import (
     with_axes,
 )
 from attn_cli.inputs.weight_tables import is_table, read_table
-from attn_cli.io.array_files import is_safetensors, npy_in, npz_in, safetensors_in
 from attn_cli.io.array_types import Bools, NDArray
 from attn_cli.io.escape import visible
 
-MOST_BYTES = 1 << 30
-MOST_TEXT = 1 << 28
 PADDING = "attention_mask"  # of a tokenizer: 1 for a token, 0 for padding
 NAMES = ("weights", "attention", "attentions")
 IN_MEMORY = "the array"
-_RECIPE = "Where it was made: numpy.savez('attention.npz', attentions=torch.stack(attentions).cpu().numpy())"
 
 
 class Saved(NamedTuple):
@@ -95,7 +90,7 @@ def read_saved(
     typed = Typed(tokens, context)
     option = "--batch" if array is None else "--array"
     is_chosen = array is not None or batch is not None
-    if not _is_binary(data) and is_table(data, name):
+    if not is_binary(data) and is_table(data, name):
         if is_chosen:
             raise UsageError(f"{option} applies only to arrays; {name} is a table.", option=option)
         return _of_table(data, name, typed)
@@ -174,10 +169,6 @@ def _typed(value: str | Sequence[str] | None, name: str) -> tuple[str, ...] | No
     return found
 
 
-def _is_binary(data: bytes) -> bool:
-    return data[:6] == b"\x93NUMPY" or data[:2] == b"PK" or data[:1] == b"\x80" or is_safetensors(data)
-
-
 def _of_table(data: bytes, name: str, typed: Typed) -> Saved:
     """Return the weights of CSV or TSV; an empty cell is masked."""
     if len(data) > MOST_TEXT:
@@ -203,34 +194,25 @@ def _padded(value: object, n_k: int, batch: int | None) -> Bools | None:
 
 def _record(data: bytes, name: str) -> dict[str, object]:
     """Return a file's named values; a lone array or list is named weights."""
-    file = io.BytesIO(data)
-    is_pickle = data[:1] == b"\x80" and not is_safetensors(data)  # whose first byte is of a length
-    if is_pickle or (data[:2] == b"PK" and b"data.pkl" in data[:4096]):
-        raise InputError(
-            f"{name} is a pickle, as torch.save writes: pickles can run code, so attn never reads them.",
-            _RECIPE,
-        )
-    if data[:2] == b"PK":
-        return {key: to_python(array, name) for key, array in npz_in(file, name, MOST_BYTES).items()}
-    if data[:6] == b"\x93NUMPY":
-        return {"weights": npy_in(file, name)}
-    if is_safetensors(data):
-        return dict(safetensors_in(file, name)[0])
+    if not is_binary(data):
+        _check_json(data, name)
+    content = values_in(data, name)
+    return content if isinstance(content, dict) else {"weights": content}
+
+
+def _check_json(data: bytes, name: str) -> None:
+    """Refuse a text that is not JSON, and JSON Lines."""
     start = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
     if not start:
         raise InputError(f"{name} is empty.", "Give JSON, CSV, .npy, .npz or .safetensors.")
     if start[:1] not in b"[{":
-        raise InputError(f"{name} is neither JSON nor CSV, .npy, .npz or .safetensors.", _RECIPE)
-    if len(data) > MOST_TEXT:
-        raise InputError(f"{name}: {len(data):,} bytes of JSON are too many.", "Save it as .npy.")
+        raise InputError(f"{name} is neither JSON nor CSV, .npy, .npz or .safetensors.", RECIPE)
     first, _, rest = data.strip().partition(b"\n")
     if first[:1] == b"{" and first.rstrip()[-1:] == b"}" and rest.lstrip()[:1] == b"{":
         lines = sum(bool(line.strip()) for line in data.splitlines())
         raise InputError(
             f"{name} holds {lines:,} records, a line each.", "Give one: sed -n 1p FILE | attn show -"
         )
-    content = json_of(data, name)
-    return content if isinstance(content, dict) else {"weights": content}
 
 
 def _chosen(

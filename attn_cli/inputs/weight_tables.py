@@ -50,8 +50,8 @@ class WeightTable(NamedTuple):
 class Grid(NamedTuple):
     """A matrix with its labels; NaN is a pair without a link."""
 
-    queries: list[str]
-    keys: list[str]
+    queries: list[str] | None
+    keys: list[str] | None
     weights: list[list[float]]
 
 
@@ -87,36 +87,31 @@ def _table(lines: list[Line], name: str) -> WeightTable:
             part.append(line._replace(cells=line.cells[at:]))
         first = lines[0]._replace(cells=header[at:])
         return _of_heads({label: _head([first, *part], name) for label, part in parts.items()}, name)
-    if header[0] == "query":
-        return _one(_head(lines, name))
-    cells, queries, keys = sheet_of(lines, name)
-    return _one((queries, keys, [list(map(float, row)) for row in cells]))
+    return _one(_head(lines, name))
 
 
-def _one(grid: tuple[list[str] | None, list[str] | None, list[list[float]]]) -> WeightTable:
-    return WeightTable(np.array(grid[2])[np.newaxis, np.newaxis], ("0",), grid[0], grid[1])
+def _one(grid: Grid) -> WeightTable:
+    return WeightTable(np.array(grid.weights)[np.newaxis, np.newaxis], ("0",), grid.queries, grid.keys)
 
 
 def _head(lines: list[Line], name: str) -> Grid:
-    """Return one head's weights, in attn's own form: wide or tidy."""
+    """Return one head's weights: from links, a row each, or from a matrix with labels or without."""
     header, body = lines[0].cells, lines[1:]
-    for line in body:
-        _check_width(line, header, name)
-    if not body or len(header) < 2:
-        raise InputError(f"{name} holds no numbers.", ONE_MATRIX)
     if header == STRONGEST:
         raise InputError(
             f"{name} holds each row's strongest links, and not the weights.",
             "Make it without --top; above a million weights, with --full.",
         )
-    if header == TIDY and not _is_wide(body):
+    for line in body if header[0] == "query" else ():
+        _check_width(line, header, name)
+    if header == TIDY and body and not _is_wide(body):
         names = ([unguarded(cell) for cell in line.cells[:2]] for line in body)
         links = [
             (query, key, number_in(line, 2, name)) for (query, key), line in zip(names, body, strict=True)
         ]
         return grid_of(links, name)
-    rows = [[number_in(line, j, name) for j in range(1, len(header))] for line in body]
-    return Grid([unguarded(line.cells[0]) for line in body], list(map(unguarded, header[1:])), rows)
+    cells, queries, keys = sheet_of(lines, name)
+    return Grid(queries, keys, [list(map(float, row)) for row in cells])
 
 
 def _is_wide(body: list[Line]) -> bool:

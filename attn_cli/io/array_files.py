@@ -184,12 +184,6 @@ def write_safetensors(stream: IO[bytes], arrays: Arrays, metadata: Mapping[str, 
         stream.write(np.ascontiguousarray(array).tobytes())
 
 
-def read_npy(path: str | Path) -> NDArray[Any]:
-    """Return the array of a .npy file; object arrays (pickles) are refused."""
-    with regular(path).open("rb") as file:
-        return npy_in(file, visible(str(path)))
-
-
 def npy_in(file: IO[bytes], name: str, size: int | None = None) -> NDArray[Any]:
     """Return the array of an open .npy file, of `size` bytes if it has no end of its own; pickles are refused."""
     if size is None:

@@ -11,7 +11,6 @@ import numpy as np
 from attn_cli.core import masks
 from attn_cli.core.arguments import stretches
 from attn_cli.errors import InputError, UsageError
-from attn_cli.io.array_files import is_safetensors, read_npy
 from attn_cli.io.array_types import Bools, Ints, NDArray
 from attn_cli.io.escape import count, shortened, visible
 from attn_cli.io.files import looks_like_file, read_bytes, regular
@@ -94,21 +93,16 @@ def stated_mask(settings: Settings, given: object, n_q: int, n_k: int, name: str
 
 def read_mask(path: str | Path) -> object:
     """Read a mask file: .npy, JSON (rows, or an object with `mask`), or lines of 0 and 1 (true, false)."""
-    from attn_cli.inputs.record import json_of, read_record  # only those who give a file need it
+    from attn_cli.inputs.record import is_binary, values_in  # only those who give a file need it
 
-    data = read_bytes(path)
-    if data[:6] == b"\x93NUMPY":
-        return read_npy(path)
-    if data[:2] == b"PK" or is_safetensors(data):
-        content: object = read_record(path)
-    elif data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"[", b"{"):
-        content = json_of(data, visible(str(path)))
-    else:
-        return _mask_lines(data.decode("utf-8-sig", "replace"), visible(str(path)))
+    data, name = read_bytes(path), visible(str(path))
+    if not is_binary(data) and data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"[", b"{"):
+        return _mask_lines(data.decode("utf-8-sig", "replace"), name)
+    content = values_in(data, name)
     if not isinstance(content, dict):
         return content
     if "mask" not in content:
-        raise InputError(f"{visible(str(path))} holds no array named mask.")
+        raise InputError(f"{name} holds no array named mask.")
     return content["mask"]
 
 

@@ -52,12 +52,11 @@ class Package(NamedTuple):
 
 
 class Index(NamedTuple):
-    """The index as it was sent, its models, its corpora, and the names of malformed entries."""
+    """The index as it was sent, its models, and the names of its corpora."""
 
     raw: bytes
     packages: dict[str, Package]
     corpora: frozenset[str]
-    malformed: frozenset[str]
 
 
 def is_name(name: str) -> bool:
@@ -143,7 +142,7 @@ def _read_index(raw: bytes, source: str) -> Index:
         raise InputError(f"The index from {visible(source)} names no models.", "Check ATTN_MIRROR.")
     read = {name: _package(name, entry) for name, entry in models.items()}
     packages = {name: package for name, package in read.items() if package is not None}
-    return Index(raw, packages, frozenset(_mapping(index, "corpora")), frozenset(read) - frozenset(packages))
+    return Index(raw, packages, frozenset(_mapping(index, "corpora")))
 
 
 def _package(name: str, entry: object) -> Package | None:
@@ -189,8 +188,6 @@ def find_package(index: Index, name: str) -> Package:
     if name in index.packages:
         return index.packages[name]
     shown = visible(name)
-    if name in index.malformed:
-        raise InputError(f"What the index says of {shown!r} cannot be right.", "Check ATTN_MIRROR.")
     short = sorted((known for known in index.packages if known[0] != "_"), key=len)[:3]
     listed = " or ".join(filter(None, [", ".join(short[:-1]), *short[-1:]]))
     hint = did_you_mean(name, index.packages, 3).rstrip() or (f"Try {listed}." if short else "")

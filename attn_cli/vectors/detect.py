@@ -30,7 +30,6 @@ UNTORCH = (
     "Convert it: python -c \"import numpy, torch; numpy.save('vectors.npy', torch.load({path}, "
     f"weights_only=True)['NAME'].numpy())\" with the NAME of its embedding, {WORDS_BESIDE}"
 )
-FOREIGN_STARTS = frozenset(b"\xbaSG\x80P\x89B(7R\xff\xfe")  # the first bytes of FOREIGN, except tar's
 # Formats that attn does not read: how they start, what they are called, and the way round; {path} is the file.
 FOREIGN = (
     (
@@ -72,8 +71,9 @@ def open_file(path: str, name: str | None = None) -> OpenVectors:
         start = file.read(1 << 16)
     if not start:
         raise InputError(f"{source.name} is empty.", "Type a word and its numbers on each line.")
-    if start[0] in FOREIGN_STARTS or start[257:262] == b"ustar":
-        _refuse_foreign(source, start)
+    for pattern, form, hint in FOREIGN:
+        if re.match(pattern, start, re.DOTALL):
+            raise InputError(f"{source.name} is {form}: attn does not read that.", _with_path(hint, source))
     if is_safetensors(start[:9]):
         return _safetensors(source)
     if start.startswith(NPY):
@@ -85,12 +85,6 @@ def open_file(path: str, name: str | None = None) -> OpenVectors:
 
         return read_gensim(source)
     return _lines(source, packing(start))
-
-
-def _refuse_foreign(source: SourceFile, start: bytes) -> None:
-    for pattern, form, hint in FOREIGN:
-        if re.match(pattern, start, re.DOTALL):
-            raise InputError(f"{source.name} is {form}: attn does not read that.", _with_path(hint, source))
 
 
 def _with_path(hint: str, source: SourceFile) -> str:

@@ -296,7 +296,7 @@ def test_a_mask_is_read_from_every_format(data, file):
         (as_npz({"M": np.eye(2)}), "mask"),
         (b"[[1, 0], [1", "line 1"),
         (saved(np.array([object()])), "code"),
-        (b"\x80\x04\x95\x00", "line 1"),
+        (b"\x80\x04\x95\x00", "is a pickle"),
     ],
     ids=lambda value: repr(value)[:30],
 )

@@ -94,7 +94,7 @@ def test_an_empty_cell_is_masked_and_a_zero_is_not_and_tables_come_from_streams_
         ("query,key,weight\na,b,c\n", "line 2, column 3: 'c' is not a number"),
         ("1,0\n1\n", "line 2: the row has 1 cell"),
         ('a,b\n1,2\n3,"4', "quote without end"),
-        ("query,a\n", "holds no numbers"),
+        ("query,a\n", "is not a number"),
         ("head,query,a\n", "holds no numbers"),
         ("head,query,a,b\n0,x,1,\n1,x,.5,.5\n", "same empty cells"),
         ("head,query,a,b\n0,x,1,0\n1,y,.5,.5\n", "other tokens"),
