@@ -12,6 +12,7 @@ from attn_cli.io.console import say
 
 BAR = 30  # cells of a progress bar
 INTERVAL = 0.1  # seconds between two lines that show a rate
+LONG = 20.0  # seconds of the whole from which on a bar says how many are left
 SELDOM = 5.0  # seconds between two lines about training, at least
 
 
@@ -64,10 +65,11 @@ class Progress:
 
     def __call__(self, done: float) -> None:
         """Show the part that is done, 0 to 1."""
-        percent = int(100 * done)
+        percent, seconds = int(100 * done), monotonic() - self.began
         if self.watched and percent != self.said:
             self.said = percent
-            self.show(f"{self.label} {self.bar(done)} {percent:3d} %" if percent < 100 else "")
+            left = f", {clock(seconds * (1 - done) / done)} left" if seconds > LONG * done > 0 else ""
+            self.show(f"{self.label} {self.bar(done)} {percent:3d} %{left}" if percent < 100 else "")
 
     def rate(self, done: int, what: str, share: float | None) -> None:
         """Show how many are done, how many a second and, where the share that is done is known, the time left."""

@@ -12,6 +12,7 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.saved_weights import Saved
 from attn_cli.io.array_types import Array, Bools
 from attn_cli.io.escape import shell_quote, visible
+from attn_cli.io.progress import OnPart
 from attn_cli.models.checkpoints.open_model import OpenModel, open_model
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.models.model_file import BUNDLED, load_model
@@ -164,7 +165,7 @@ def _layer_roles(one: LayerWeights, size: MapSize) -> LayerRoles:
 
 
 def checkpoint_layers(
-    kind: str, text: str, context: str | None, settings: Settings, model: str
+    kind: str, text: str, context: str | None, settings: Settings, model: str, report: OnPart | None = None
 ) -> Iterator[LayerWeights]:
     """Yield each layer of the model in a folder, or in the local Hugging Face cache, over a text.
 
@@ -172,14 +173,21 @@ def checkpoint_layers(
     the `text` with its decoder; its `self` is the encoder's, of the `text` alone.
     """
     with open_model(model) as opened:
-        yield from opened_layers(kind, text, context, settings, opened)
+        yield from opened_layers(kind, text, context, settings, opened, report)
 
 
 def opened_layers(
-    kind: str, text: str, context: str | None, settings: Settings, opened: OpenModel
+    kind: str,
+    text: str,
+    context: str | None,
+    settings: Settings,
+    opened: OpenModel,
+    report: OnPart | None = None,
 ) -> Iterator[LayerWeights]:
     """Yield each layer of an open model, as `checkpoint_layers`."""
     reading = read_texts(kind, text, context, settings, opened)
+    if report is not None:
+        reading.run.report_to(report, None)
     queries, keys = reading.query.spelled, reading.key.spelled
     of = Text(queries, keys, reading.asked != "cross")
     given, second = "TEXT -m DIR" + " --pair TEXT" * (settings.pair is not None), reading.query.second

@@ -27,4 +27,16 @@ def attentions():
 
 measured(attentions)
 """
-IMPORTS = [sys.executable, "-c", "import torch, transformers"]
+# sys.argv: a checkpoint's folder, the name of a GGUF file in it or nothing, the layer, the token ids. A whole process
+# that prints one layer's weights; what cuts a text into tokens is not even loaded.
+WHOLE_TRANSFORMERS = """
+import json, sys
+import torch
+from transformers import AutoModel
+
+folder, file, layer, ids = sys.argv[1:]
+model = AutoModel.from_pretrained(folder, attn_implementation="eager", gguf_file=file or None)
+with torch.no_grad():
+    found = model(torch.tensor([json.loads(ids)]), output_attentions=True).attentions[int(layer)]
+json.dump(found[0].tolist(), sys.stdout)
+"""

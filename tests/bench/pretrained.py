@@ -1,7 +1,8 @@
 """Models on disk beside transformers: `python -m tests.bench.pretrained [--pairs N]`.
 
 Random models in the shapes of GPT-2 small and BERT base are written to a temporary folder (1 GB) and read from the
-page cache. Processes of both sides run in turn, with as many threads as there are processors, and with one.
+page cache. Processes of both sides run in turn, with as many threads as there are processors, and with one. What they
+import is not counted: whole processes are measured by `tests.bench.models_on_disk`.
 """
 
 import argparse
@@ -21,7 +22,7 @@ import numpy as np
 
 from attn_cli.core.threads import processors
 from attn_cli.io.array_files import write_safetensors
-from tests.bench.opponents import IMPORTS, TRANSFORMERS
+from tests.bench.opponents import TRANSFORMERS
 from tests.bench.timing import quartiles
 from tests.models.checkpoints.by_hand import BERT, GPT2, bert, gpt2
 
@@ -68,14 +69,7 @@ def measured(attentions: Callable[[], list[np.ndarray]]) -> None:
 
 def make(folder: Path) -> dict[str, Path]:
     """Write the two models, with tokenizers of their size, and return their folders."""
-    head = {
-        "n_embd": 768,
-        "n_layer": 12,
-        "n_head": 12,
-        "activation_function": "gelu_new",
-        "n_positions": 1024,
-    }
-    _write(folder / "gpt2", GPT2 | head | {"vocab_size": 50257}, gpt2(vocabulary=50257, places=1024, **SHAPE))
+    write_gpt2(folder / "gpt2")
     sizes = {
         "hidden_size": 768,
         "num_hidden_layers": 12,
@@ -84,17 +78,36 @@ def make(folder: Path) -> dict[str, Path]:
     }
     config = BERT | sizes | {"hidden_act": "gelu", "vocab_size": 30522, "max_position_embeddings": 512}
     _write(folder / "bert", config, bert(vocabulary=30522, places=512, head=False, wide=4, **SHAPE))
-    letters = [
-        chr(n) for n in (*range(33, 127), *range(161, 173), *range(174, 324))
-    ]  # GPT-2's, for the bytes
-    pairs = [(a, b) for a in letters for b in letters][:50_000]
-    named = dict.fromkeys([*letters, *(a + b for a, b in pairs), "<|endoftext|>"])
-    (folder / "gpt2" / "vocab.json").write_text(json.dumps({token: n for n, token in enumerate(named)}))
-    (folder / "gpt2" / "merges.txt").write_text("#version: 0.2\n" + "\n".join(map(" ".join, pairs)) + "\n")
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *TEXT.lower().split()]
     pieces = list(dict.fromkeys(pieces))
     (folder / "bert" / "vocab.txt").write_text("\n".join([*pieces, *(f"w{n}" for n in range(30_000))]) + "\n")
     return {"GPT-2 small": folder / "gpt2", "BERT base": folder / "bert"}
+
+
+def write_gpt2(folder: Path) -> tuple[list[str], list[str]]:
+    """Write a random GPT-2 small, and return its tokenizer's words and merges."""
+    head = {
+        "n_embd": 768,
+        "n_layer": 12,
+        "n_head": 12,
+        "activation_function": "gelu_new",
+        "n_positions": 1024,
+    }
+    _write(folder, GPT2 | head | {"vocab_size": 50257}, gpt2(vocabulary=50257, places=1024, **SHAPE))
+    return byte_pairs(folder, 50_257)
+
+
+def byte_pairs(folder: Path, count: int) -> tuple[list[str], list[str]]:
+    """Write a byte-level tokenizer of so many words into a model's folder, and return its words and merges."""
+    letters = [
+        chr(n) for n in (*range(33, 127), *range(161, 173), *range(174, 324))
+    ]  # GPT-2's, for the bytes
+    pairs = [(a, b) for a in letters for b in letters][: count - len(letters) - 1]
+    words = [*dict.fromkeys([*letters, *(a + b for a, b in pairs), "<|endoftext|>"])]
+    merges = [*map(" ".join, pairs)]
+    (folder / "vocab.json").write_text(json.dumps({token: n for n, token in enumerate(words)}))
+    (folder / "merges.txt").write_text("#version: 0.2\n" + "\n".join(merges) + "\n")
+    return words, merges
 
 
 def _write(folder: Path, config: dict[str, object], arrays: dict[str, np.ndarray]) -> None:
@@ -119,14 +132,6 @@ def child(code: str, folder: Path, threads: int) -> tuple[float, int]:
     return seconds, peak
 
 
-def wall(command: list[str]) -> float:
-    """Return the seconds of a whole process."""
-    start = time.perf_counter()
-    env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env, check=True)
-    return time.perf_counter() - start
-
-
 def rows(folder: Path, pairs: int) -> Iterator[Row]:
     """Yield what is measured."""
     for name, model in make(folder).items():
@@ -141,11 +146,6 @@ def rows(folder: Path, pairs: int) -> Iterator[Row]:
                 peaks.append(peak / their_peak)
             yield Row(f"{name}, all layers, threads: {threads}", "transformers, eager", times, 1.1)
         yield Row("  the same: largest memory", "transformers, eager", peaks, 0.4)
-        for layer in ("0", "11"):
-            command = [sys.executable, "-m", "attn_cli", "self", TEXT, "-m", str(model), "--layer", layer]
-            wall(command), wall(IMPORTS)
-            times = [wall(command) / wall(IMPORTS) for _ in range(pairs)]
-            yield Row(f"{name}, whole process, layer {layer}", "import torch, transformers", times, 0.5)
 
 
 def main() -> None:

@@ -81,6 +81,7 @@ def heads(
     from attn_cli.pipeline import every_head
     from attn_cli.render.views.heads import heads_screen, map_size
 
+    progress = Progress("Attending")
     if weights is not None:
         found = every_head.saved_layers(labelled_weights(weights, "heads", tokens, array, batch))
     else:
@@ -89,9 +90,9 @@ def heads(
         if settings.model is None:
             found = every_head.stack_layers(kind, text, second, settings)
         else:
-            found = every_head.checkpoint_layers(kind, text, second, settings, settings.model)
+            found = every_head.checkpoint_layers(kind, text, second, settings, settings.model, progress)
     size = map_size(view.with_width(), layer is not None)
-    with Progress("Attending"):
+    with progress:
         measured = every_head.measure_heads(found, size, settings, layer, rollout)
 
     def drawing(view: View) -> tuple[Drawing, Sequence[str]]:

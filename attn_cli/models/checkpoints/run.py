@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from time import monotonic
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from attn_cli.core.head_weights import HeadWeights, QKNorm
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.array_types import Array
 from attn_cli.io.escape import visible
+from attn_cli.io.progress import OnPart
 from attn_cli.models.checkpoints.blocks import ACTIVATIONS
 from attn_cli.models.checkpoints.config import OF_TOKENS, read_affine, read_config, read_writing
 from attn_cli.models.checkpoints.describe import Layer, Model, Stack
@@ -21,6 +23,8 @@ from attn_cli.models.checkpoints.layers import Kept, Layers, LayerSteps, Texts
 from attn_cli.models.checkpoints.products import product
 from attn_cli.models.checkpoints.reader import Reader, check_finite
 from attn_cli.models.checkpoints.weights import GgufWeights, Weights
+
+SHORT = 0.5  # seconds that are not worth a report
 
 
 def texts(ids: Sequence[Sequence[int]], pad: int = 0, side: str = "right") -> Texts:
@@ -95,6 +99,7 @@ class Run:
         self._given = {first: source} | ({} if target is None else dict.fromkeys(rest, target))
         self._made: dict[str, Array] = {}  # each side's output
         self._steps = self._all_steps()
+        self._report: OnPart | None = None
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -133,6 +138,14 @@ class Run:
             self._kept = Kept()
         self._given = {side: Texts(np.array([all_ids[self._kept.count :]]))}
         self._steps = self._all_steps()
+
+    def report_to(self, report: OnPart, last: int | None) -> None:
+        """Report the part that is done of all layers, or of those up to layer `last` of the last side."""
+        counts = [len(self.model.stacks[side].layers) for side in self._given]
+        if last is not None:
+            counts[-1] = last + 1
+        began = monotonic()
+        self._report = lambda done: report(done / sum(counts)) if monotonic() - began > SHORT else None
 
     def steps(self) -> Iterator[LayerSteps]:
         """Yield each layer's attention in order, lazily: each is computed when the caller asks for it."""
@@ -217,12 +230,16 @@ class Run:
         return found
 
     def _all_steps(self) -> Generator[LayerSteps, None, None]:
-        first = next(iter(self._given.values()))
+        first, done = next(iter(self._given.values())), 0
         for side, given in self._given.items():
             stack, context = self.model.stacks[side], self._made.get("encoder")
             kept = self._kept if side == list(self.model.stacks)[-1] else None
             layers = Layers(side, stack, self._weights, given, context, first.real, kept)
-            yield from layers.steps()
+            for found in layers.steps():
+                if self._report is not None:
+                    self._report(done + found.layer)
+                yield found
+            done += len(stack.layers)
             self._made[side] = layers.x
 
 

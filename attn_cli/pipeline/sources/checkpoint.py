@@ -17,6 +17,7 @@ from attn_cli.core.head_weights import Rotated
 from attn_cli.core.masks import Mask
 from attn_cli.core.scores import scale_of
 from attn_cli.io.array_types import Array, Bools
+from attn_cli.io.progress import OnPart
 from attn_cli.models.checkpoints.describe import Stack
 from attn_cli.models.checkpoints.layers import LayerSteps
 from attn_cli.models.checkpoints.open_model import OpenModel
@@ -78,13 +79,15 @@ class Reading(NamedTuple):
         """The side whose attention is asked for."""
         return self.run.model.stacks[self.side]
 
-    def attended(self, settings: Settings) -> Iterator[Attended]:
+    def attended(self, settings: Settings, report: OnPart | None = None) -> Iterator[Attended]:
         """Yield the layer that is asked for, or each (--layer all); the last one has the words that are asked for."""
         check_rollout(settings)
         count = len(self.stack.layers)
         number = None if settings.layer == ALL else wanted_layer(settings, count, self.model.name)
         last = count - 1 if number is None else number
         at = predicted_place(self.run, self.side, self.query, self.model, settings) if settings.next else None
+        if report is not None:
+            self.run.report_to(report, last if at is None else None)
         told = self if at is None else self._replace(notes=(*self.notes, *at.notes))  # for all layers
         each = told._rollouts if settings.head == ROLLOUT else told._layers
         for layer, one in each(settings, number):

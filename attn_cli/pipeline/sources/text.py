@@ -137,7 +137,9 @@ def layers_of_text(
 ) -> Generator[Attended, None, None]:
     """Yield the layer that is asked for, or each (--layer all), of a model on disk, or of vectors and a projection."""
     if settings.model is not None:
-        yield from _layers_of_model(kind, text, context, settings, shared and shared.model, keep_weights)
+        yield from _layers_of_model(
+            kind, text, context, settings, report, shared and shared.model, keep_weights
+        )
         return
     if kind == "cross":
         settings = settings_of(kind, settings)
@@ -218,6 +220,7 @@ def _layers_of_model(
     text: Text,
     context: Text | None,
     settings: Settings,
+    report: OnPart | None,
     opened: OpenModel | None,
     keep_weights: bool,
 ) -> Iterator[Attended]:
@@ -235,7 +238,7 @@ def _layers_of_model(
         reading = read_texts(kind, text, context, settings, model)._replace(keep_weights=keep_weights)
         check_named(settings, reading.query, reading.key, model.encoder)
         with closing(reading.run):
-            yield from reading.attended(settings)
+            yield from reading.attended(settings, report)
 
 
 def read_inputs(

@@ -27,14 +27,15 @@ def safetensors(arrays, dtypes=None):
         "uint8": "U8",
         "uint32": "U32",
     }
-    header, data = {}, b""
+    header, end = {}, 0
     for key, array in arrays.items():
-        end = len(data) + array.nbytes
+        start, end = end, end + array.nbytes
         kind = (dtypes or {}).get(key, names[str(array.dtype)])
-        header[key] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [len(data), end]}
-        data += array.tobytes()
+        header[key] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [start, end]}
     encoded = json.dumps(header).encode()
-    return struct.pack("<Q", len(encoded)) + encoded + data
+    return b"".join(
+        [struct.pack("<Q", len(encoded)), encoded, *(array.tobytes() for array in arrays.values())]
+    )
 
 
 def saved(folder, config, arrays):

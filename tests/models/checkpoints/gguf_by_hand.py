@@ -54,13 +54,14 @@ def gguf(metadata, tensors, version=3, alignment=32):
     for key, one in metadata.items():
         kind, data = value(one)
         head += text(key) + struct.pack("<I", kind) + data
-    body = b""
+    parts, end = [], 0
     for name, given in tensors.items():
         kind, shape, data = given if isinstance(given, tuple) else stored(given)
         head += text(name) + struct.pack(f"<I{len(shape)}Q", len(shape), *shape[::-1])
-        head += struct.pack("<IQ", kind, len(body))
-        body += data + bytes(-len(data) % alignment)
-    return head + bytes(-len(head) % alignment) + body
+        head += struct.pack("<IQ", kind, end)
+        parts += [data, bytes(-len(data) % alignment)]
+        end += len(data) + len(parts[-1])
+    return b"".join([head, bytes(-len(head) % alignment), *parts])
 
 
 DECODER = {
@@ -205,7 +206,9 @@ def converted(folder, path, quantize=stored, **more):
         metadata["bert.attention.causal"] = False
     of = {"attn_q": heads, "attn_k": config.get("num_key_value_heads") or heads}
     tensors = {}
-    for name, array in arrays.items():
+    while arrays:  # given up one by one: a model may be large
+        name = next(iter(arrays))
+        array = arrays.pop(name)
         called = name if "_exps." in name else renamed(name, kind)
         if called is None or (called == "output.weight" and config.get("tie_word_embeddings")):
             continue
@@ -231,24 +234,19 @@ LLAMA = SIZES | {
 }
 
 
-def llama(seed=0, kv=2, d=64, wide=96):
-    """Return the tensors of a random Llama."""
+def llama(seed=0, kv=2, d=64, wide=96, layers=2, heads=4, words=40, some=None):
+    """Return the tensors of a random Llama, or those that `some` makes of each shape."""
     draw = np.random.default_rng(seed)
-
-    def some(*shape):
-        return draw.standard_normal(shape).astype(np.float32) / 2
-
-    found = {
-        "model.embed_tokens.weight": some(40, d),
-        "model.norm.weight": some(d),
-        "lm_head.weight": some(40, d),
-    }
-    for n in range(2):
+    some = some or (lambda *shape: draw.standard_normal(shape).astype(np.float32) / 2)
+    found = {"model.embed_tokens.weight": some(words, d), "model.norm.weight": some(d)}
+    found["lm_head.weight"] = some(words, d)
+    for n in range(layers):
         place = f"model.layers.{n}."
         for name, *shape in (
-            ("self_attn.q_proj", d, d), ("self_attn.k_proj", kv * d // 4, d), ("self_attn.v_proj", kv * d // 4, d),
-            ("self_attn.o_proj", d, d), ("mlp.gate_proj", wide, d), ("mlp.up_proj", wide, d),
-            ("mlp.down_proj", d, wide), ("input_layernorm", d), ("post_attention_layernorm", d),
+            ("self_attn.q_proj", d, d), ("self_attn.k_proj", kv * d // heads, d),
+            ("self_attn.v_proj", kv * d // heads, d), ("self_attn.o_proj", d, d), ("mlp.gate_proj", wide, d),
+            ("mlp.up_proj", wide, d), ("mlp.down_proj", d, wide), ("input_layernorm", d),
+            ("post_attention_layernorm", d),
         ):  # fmt: skip
             found[f"{place}{name}.weight"] = some(*shape)
     return found

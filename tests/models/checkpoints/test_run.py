@@ -6,13 +6,16 @@ import numpy as np
 import pytest
 
 from attn_cli.errors import AttnError, InputError, UsageError
+from attn_cli.models.checkpoints import run
 from attn_cli.models.checkpoints.config import Config
 from attn_cli.models.checkpoints.families import FAMILIES, describe
 from attn_cli.models.checkpoints.positions import ROPE_KINDS
 from attn_cli.models.checkpoints.run import Checkpoint, texts
 from attn_cli.models.checkpoints.weights import Weights
+from attn_cli.pipeline.sources.text import trace_self
+from attn_cli.settings.settings import Settings
 from tests.alike import FLOAT32
-from tests.models.checkpoints.by_hand import GPT2, gpt2, safetensors, saved
+from tests.models.checkpoints.by_hand import GPT2, gpt2, safetensors, saved, small_gpt2
 
 IDS = [1, 5, 2, 2]
 
@@ -106,6 +109,19 @@ def test_layers_above_the_one_asked_for_are_not_read(tmp_path, monkeypatch):
         assert not any("mlp" in name or "c_proj" in name for name in read), "nor what follows attention"
         with pytest.raises(InputError, match=r"no tensor h\.1\.ln_1\.weight"):
             checkpoint.run(texts([IDS])).layer(1)
+
+
+def test_what_is_done_of_the_layers_that_are_asked_for_is_reported(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "SHORT", -1)
+    folder = small_gpt2(tmp_path / "model", gpt2(layers=3), n_layer=3)
+    for more, parts in (
+        ({}, [0, 1 / 3, 2 / 3]),
+        ({"layer": 1}, [0, 1 / 2]),
+        ({"layer": 0, "next": 2}, [0, 1 / 3, 2 / 3]),  # next words need all
+    ):
+        told = []
+        trace_self("a b", Settings(model=folder, **more), told.append)
+        assert told == pytest.approx(parts)
 
 
 @pytest.mark.parametrize(
