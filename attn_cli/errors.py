@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 # Exit code        given by
 FINE = 0  # also when the reader of a pipe has left
-DIFFERENT = 1  # attn check: an answer differs
+DIFFERENT = 1  # attn check: an answer differs; attn verify: a number of a model does
 USAGE = 2  # UsageError, SettingError: wrong usage, a value out of range
 INPUT = 65  # InputError, NotFinite: the input was refused
 NO_FILE = 66  # FileError: a file is missing or unreadable

@@ -192,6 +192,12 @@ class Run:
         is_whole = not head.dense or self._weights.find(f"{head.dense}.weight") is not None
         return is_whole and self._weights.find(*head.tables) is not None
 
+    def output(self) -> Array:
+        """Return what the last side makes of its text, (b, n, d): what is left of the layers is computed."""
+        for _ in self._steps:
+            pass
+        return self._made[list(self._given)[-1]]
+
     @np.errstate(all="ignore")  # what is not finite is refused by whoever reads the scores
     def logits(self, place: int | None = None) -> Array:
         """Return the score of each word of the vocabulary at each place, or at one, -1 the last: (b, n, vocabulary)."""
@@ -200,9 +206,7 @@ class Run:
             raise UsageError(
                 f"{self._name} is an encoder-decoder model: to predict words, give a target text for its decoder."
             )
-        for _ in self._steps:
-            pass
-        x, head = self._made[side], self.model.logits
+        x, head = self.output(), self.model.logits
         x = x if place is None else x[:, place:][:, :1]
         table = self._weights.find(*head.tables)
         if table is None or not self.has_head():

@@ -1,0 +1,50 @@
+"""What attn verify found of a model: the verdict, and its figures layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from attn_cli.io.escape import count, visible
+from attn_cli.render.blocks import Block, Columns, Heading, Say
+
+if TYPE_CHECKING:
+    from attn_cli.pipeline.verify import Figure, Verdict
+
+SIDES = {"self": "encoder", "masked": "decoder", "cross": "cross", None: "whole model"}
+BESIDE = (
+    "The largest differences over all texts; those of what a layer takes (inputs) and of the scores of words (logits) "
+    "are divided by the largest of these numbers."
+)
+ALONE = (
+    "This is no proof: nothing was compared with the original. With torch and transformers installed, attn verify "
+    "compares every weight with theirs. Here, every tensor has the shape that config.json gives it; keys: of "
+    "config.json that attn does not know; sums: of rows (with the sink, where there is one), less 1; ahead: weights of "
+    "later words; prefix: how the first half of a text changes with the rest."
+)
+
+
+def screen(found: Verdict) -> Iterator[Block]:
+    """Yield the verdict, and the figures of each layer with what they may be."""
+    bad, against = found.exceeded, found.against or "what its own file says"
+    agrees = "DISAGREES" if bad else "agrees"
+    yield Heading(f"{visible(found.source)} ({found.family}) {agrees} with {against}", 1)
+    read = f"{count(found.texts, 'text', 'texts')}, {count(found.tokens, 'token', 'tokens')}."
+    yield Say(f"{read} {f'Too large: {bad.name} of {_row(bad)}' if bad else 'No figure is too large'}.")
+    cells = {(_row(one), one.name): f"{one.largest:.2g}" for one in found.figures}
+    limits = {one.name: f"{one.tolerance:g}" for one in found.figures}
+    rows = dict.fromkeys(row for row, _ in cells)
+    filled = [(row, *(cells.get((row, name), "") for name in limits)) for row in rows]
+    yield Columns(("", *limits), [*filled, ("may be", *limits.values())])
+    yield Say(BESIDE if found.against else ALONE)
+    yield from (Say(f"Note: {note}") for note in found.notes)
+
+
+def _row(one: Figure) -> str:
+    return SIDES[one.attention] + ("" if one.layer is None else f" {one.layer}")
+
+
+def record(found: Verdict) -> dict[str, object]:
+    """Return the JSON of a verdict."""
+    about = {"schema": "attn/1", "kind": "verify", "ok": found.exceeded is None, **found._asdict()}
+    return about | {"figures": [one._asdict() for one in found.figures], "notes": [*found.notes]}

@@ -1,0 +1,157 @@
+"""attn verify: a model beside transformers, or its file alone."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from attn_cli.models.checkpoints import blocks
+from tests.models.checkpoints import by_hand, test_parity
+from tests.models.checkpoints.gguf_by_hand import BYTE_PAIRS, converted
+from tests.schema import complaints
+from tests.shell import here
+
+
+@pytest.fixture
+def alone(tokenizers, monkeypatch):
+    """A machine without PyTorch."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+
+
+def verified(*args):
+    ran = here("verify", *args, "-f", "json")
+    found = json.loads(ran.out)
+    assert complaints(found) == []
+    assert ran.code == (0 if found["ok"] else 1)
+    assert found["ok"] == all(one["largest"] <= one["tolerance"] for one in found["figures"])
+    return found
+
+
+def too_large(found):
+    return [(one["name"], one["layer"]) for one in found["figures"] if one["largest"] > one["tolerance"]]
+
+
+@pytest.mark.parametrize(
+    ("made", "names"),
+    [
+        (by_hand.small_bert, {"keys", "sums"}),
+        (by_hand.small_gpt2, {"keys", "sums", "ahead", "prefix"}),
+        (by_hand.small_gpt_oss, {"keys", "sums", "ahead", "prefix"}),
+    ],
+)
+def test_a_file_alone_is_held_against_what_must_hold_of_it(made, names, tmp_path, alone):
+    found = verified(made(tmp_path / "m"), "a b a", "b")
+    assert found["ok"] and found["against"] is None and found["texts"] == 2
+    assert {one["name"] for one in found["figures"]} == names
+    assert {one["layer"] for one in found["figures"]} == {None, 0, 1}
+    shown = here("verify", str(tmp_path / "m"), "a b a")
+    assert (
+        shown.code == 0 and "This is no proof" in shown.out and "agrees with what its own file" in shown.out
+    )
+
+
+def test_without_a_text_sentences_of_its_own_are_read(tmp_path, alone):
+    folder = by_hand.small_gpt2(tmp_path / "m", by_hand.gpt2(places=60))
+    found = verified(folder)
+    assert found["texts"] == 3 and found["tokens"] > 20
+
+
+def test_a_mask_that_lets_words_look_ahead_is_found(tmp_path, alone, monkeypatch):
+    monkeypatch.setattr(blocks, "mask_of", lambda *_: None)
+    found = verified(by_hand.small_gpt2(tmp_path / "m"), "a b a b")
+    assert {("ahead", 0), ("prefix", 0), ("ahead", 1)} <= set(too_large(found))
+    shown = here("verify", str(tmp_path / "m"), "a b a b")
+    assert shown.code == 1 and "DISAGREES" in shown.out and "Too large: ahead of decoder 0." in shown.out
+
+
+def test_a_sink_that_rows_do_not_give_to_is_found(tmp_path, alone, monkeypatch):
+    softmax = blocks.softmax
+    monkeypatch.setattr(blocks, "softmax", lambda scores, sinks=None: softmax(scores))
+    assert ("sums", 0) in too_large(verified(by_hand.small_gpt_oss(tmp_path / "m"), "a b a"))
+
+
+def test_a_key_that_attn_does_not_know_is_named_and_no_shape_may_be_another(tmp_path, alone):
+    found = verified(by_hand.small_gpt2(tmp_path / "m", attention_twist=0.5), "a b")
+    assert too_large(found) == [("keys", None)] and "attention_twist" in found["notes"][0]
+    tensors = by_hand.gpt2()
+    tensors["h.1.attn.c_proj.weight"] = np.ones((8, 7), np.float32)
+    ran = here("verify", by_hand.small_gpt2(tmp_path / "n", tensors), "a b")
+    assert ran.code == 65 and "h.1.attn.c_proj.weight has shape (8, 7)" in ran.err
+
+
+# Beside transformers
+
+
+def saved(name, transformers, folder):
+    """Save a random model with a tokenizer that transformers and attn both read."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    test_parity.made(transformers, (test_parity.CASES | test_parity.PAIRS)[name], 0, folder)
+    words = {word: n for n, word in enumerate(test_parity.VOCABULARY)}
+    made = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    framed = [("[CLS]", 2), ("[SEP]", 3)]
+    made.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=framed)
+    made.save(str(folder / "tokenizer.json"))
+    told = {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "[UNK]"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(told))
+    return str(folder)
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "gpt_oss", "llama, dynamic", "t5"])
+def test_a_model_is_as_transformers_computes_it(name, transformers, tmp_path):
+    found = verified(saved(name, transformers, tmp_path), "w1 w2 w30 w1 w4", "w9")
+    assert found["ok"] and found["against"] == f"transformers {transformers.__version__}"
+    places = {(one["side"], one["attention"]) for one in found["figures"] if one["name"] == "weights"}
+    both = {("encoder", "self"), ("decoder", "masked"), ("decoder", "cross")}
+    assert places == (
+        both if name == "t5" else {("encoder", "self") if name == "bert" else ("decoder", "masked")}
+    )
+    assert {one["name"] for one in found["figures"]} == {"ids", "weights", "inputs", "logits"}
+    assert max(one["largest"] for one in found["figures"]) > 0
+
+
+def test_a_model_without_a_head_is_compared_by_its_last_layer(transformers, tmp_path):
+    folder = saved("bert", transformers, tmp_path)
+    transformers.AutoModel.from_pretrained(folder).save_pretrained(folder)
+    found = verified(folder, "w1 w2")
+    assert found["ok"] and found["figures"][-1]["name"] == "output"
+
+
+def test_a_norm_that_is_computed_otherwise_is_found_in_its_layer(transformers, tmp_path, monkeypatch):
+    folder = saved("llama", transformers, tmp_path)
+    right, calls = blocks.NORMS["rms"], []
+
+    def wrong(x, gain, shift, eps):
+        calls.append(eps)
+        return right(x, gain, shift, 0.3 if len(calls) > 2 else eps)  # two norms a layer
+
+    monkeypatch.setitem(blocks.NORMS, "rms", wrong)
+    found = verified(folder, "w1 w2 w30")
+    assert too_large(found)[0] == ("weights", 1) and ("weights", 0) not in too_large(found)
+    calls.clear()
+    assert "Too large: weights of decoder 1." in here("verify", folder, "w1 w2 w30").out
+
+
+def test_ids_of_another_tokenizer_are_counted(transformers, tmp_path):
+    folder = saved("gpt2", transformers, tmp_path)
+    told = {"tokenizer_class": "BertTokenizer", "do_lower_case": True}  # to transformers alone
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(told))
+    found = verified(folder, "W1 w2")
+    assert too_large(found) == [("ids", None)] and found["figures"][0]["largest"] == 1
+
+
+def test_a_gguf_file_is_compared_where_transformers_reads_it_and_else_checked_alone(transformers, tmp_path):
+    from tests.models.checkpoints.test_gguf import wider
+
+    words = [*"abcdefghijklmnopqrstuvwxyzĠ", *(f"Ġ{letter}" for letter in "abcdefghijklm")]
+    vocabulary = BYTE_PAIRS | {
+        "tokenizer.ggml.tokens": words, "tokenizer.ggml.token_type": [1] * 40, "tokenizer.ggml.merges": ["Ġ a"],
+        "tokenizer.ggml.pre": "qwen2", "tokenizer.ggml.eos_token_id": 1,
+    }  # fmt: skip
+    for name in ("llama", "bert"):
+        test_parity.made(transformers, wider(test_parity.CASES[name]), 4, tmp_path / name)
+        found = verified(converted(tmp_path / name, tmp_path / f"{name}.gguf", **vocabulary), "a b cab")
+        assert found["ok"] and (found["against"] is None) == (name == "bert")
+        assert any("transformers does not read" in note for note in found["notes"]) == (name == "bert")
