@@ -124,7 +124,7 @@ def test_a_refused_line_has_no_row():
         (("batch", "lines.txt", "-f", "csv", "--fields", "weights"), "--fields does not apply"),
         (("batch", "lines.txt", "--tidy", "-o", "x.parquet", "--steps"), "--steps does not apply"),
         (("self", "a cat", "--tidy", "-f", "json"), "-f parquet"),
-        (("compare", "a cat", "--vary", "score=dot,scaled", "-o", "x.parquet"), "parquet"),
+        (("heads", "a cat", "-o", "x.parquet"), "parquet"),
         (("batch", "lines.txt", "--fields", "heads.q", "-o", "x.parquet"), "Columns are heads.name"),
     ],
 )
