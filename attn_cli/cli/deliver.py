@@ -91,13 +91,9 @@ def check_fields(view: View, kind: str, added: tuple[str, ...] = ()) -> None:
     """Refuse --fields beside a format without keys, and keys that JSON of this kind does not have."""
     from attn_cli.settings.output import chosen_keys  # only those who choose keys need them
 
-    if not _needs(view, "record"):
+    if view.figure is not None or FORMATS[str(view.format)].needs != "record":
         raise UsageError("--fields requires -f json or -f jsonl.", option="--fields")
     chosen_keys(view.fields, kind, added)
-
-
-def _needs(view: View, what: str) -> bool:
-    return view.figure is None and FORMATS[str(view.format)].needs == what
 
 
 def settings_for(settings: Settings, view: View) -> Settings:

@@ -47,8 +47,8 @@ def present(blocks: Blocks, view: View) -> None:
     if view.format != "table" or not view.to_standard_output:
         option = "--format" if view.to_standard_output else "--pause"
         raise UsageError("--pause works on the screen only.", "Leave out -f and -o.", option)
-    if sys.stdout is not None and sys.stdout.isatty():
-        if sys.platform == "win32" or os.environ.get("TERM", "") in ("", "dumb"):
+    if sys.stdout is not None and sys.stdout.isatty() and os.name == "posix":
+        if os.environ.get("TERM", "") in ("", "dumb"):
             _scroll(blocks, view)
             return
         from attn_cli.io.raw_terminal import NoKeyboard, RawTerminal
@@ -215,10 +215,6 @@ def _prompted() -> str | None:
 
 
 def _pressed() -> str | None:
-    if sys.platform == "win32":
-        import msvcrt
-
-        return msvcrt.getwch()
     from attn_cli.io.raw_terminal import NoKeyboard, RawTerminal
 
     try:

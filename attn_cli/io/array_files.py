@@ -197,12 +197,6 @@ def npy_in(file: IO[bytes], name: str, size: int | None = None) -> NDArray[Any]:
     return np.frombuffer(data, dtype).reshape(shape, order="F" if is_fortran else "C")
 
 
-def read_npz(path: str | Path, limit: int = 1 << 29) -> Arrays:
-    """Return the arrays of a .npz file whose unpacked size is at most `limit` bytes."""
-    with regular(path).open("rb") as file:
-        return npz_in(file, visible(str(path)), limit)
-
-
 def npz_in(file: IO[bytes], name: str, limit: int = 1 << 29) -> Arrays:
     """Return the arrays of an open .npz file whose unpacked size is at most `limit` bytes."""
     # Only this format needs these.

@@ -262,6 +262,16 @@ def _target(path: str | Path, follow: bool = True) -> str:
     return target
 
 
+def creatable(path: str | Path) -> None:
+    """Raise CreateError if no file can be created at `path`: checked before hours of work, not after."""
+    folder = os.path.dirname(os.path.realpath(path))
+    with system_errors(CreateError, f"Cannot create {visible(str(path))}"):
+        _target(path)
+        if not os.access(folder, os.W_OK):
+            wrong = errno.EACCES if os.path.isdir(folder) else errno.ENOENT
+            raise OSError(wrong, os.strerror(wrong))
+
+
 def _mode(target: str) -> int:
     """Return the permissions of a file, or those that a new one gets."""
     if os.path.exists(target):

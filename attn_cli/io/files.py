@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
-from attn_cli.errors import AttnError, CreateError, FileError, InputError
+from attn_cli.errors import AttnError, FileError, InputError
 from attn_cli.io.escape import visible
 
 if TYPE_CHECKING:
@@ -168,21 +168,6 @@ def unpacked_lines(raw: IO[bytes], name: str) -> Iterator[bytes]:
             rest = rest[at:]
     if rest:
         yield rest
-
-
-def creatable(path: str | Path) -> None:
-    """Raise CreateError if no file can be created at `path`: checked before hours of work, not after."""
-    folder, why = os.path.dirname(os.path.realpath(path)), ""
-    if os.path.isdir(path):
-        why = "it is a directory"
-    elif len(os.fsencode(os.path.basename(path))) > 255:
-        why = "File name too long"
-    elif not os.path.isdir(folder):
-        why = "there is no such folder"
-    elif not os.access(folder, os.W_OK):
-        why = "its folder cannot be written to"
-    if why:
-        raise CreateError(f"Cannot create {visible(str(path))}: {why}.")
 
 
 def reason(error: Exception) -> str:

@@ -13,9 +13,9 @@ import numpy as np
 
 from attn_cli.errors import CreateError, InputError, UsageError, WriteError
 from attn_cli.io.array_types import Arrays, NDArray
-from attn_cli.io.atomic import written
+from attn_cli.io.atomic import creatable, written
 from attn_cli.io.escape import visible
-from attn_cli.io.files import creatable, regular
+from attn_cli.io.files import regular
 from attn_cli.io.progress import Stage, StageReport
 from attn_cli.learn.batches import Batch, EncodedSentence, Vocabulary, batches, concatenated
 from attn_cli.learn.one_layer import OneLayer

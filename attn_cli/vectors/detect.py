@@ -9,7 +9,7 @@ import sys
 import numpy as np
 
 from attn_cli.errors import InputError
-from attn_cli.io.array_files import Entry, is_safetensors, read_npz, safetensors_entries
+from attn_cli.io.array_files import Entry, is_safetensors, npz_in, safetensors_entries
 from attn_cli.io.array_types import Array
 from attn_cli.io.escape import shell_quote, visible
 from attn_cli.io.files import packing, pieces, read_bytes
@@ -215,7 +215,8 @@ def _ngrams(source: SourceFile, rows: Entry | None, directions: Entry | None, di
 def _npz(source: SourceFile, start: bytes) -> VectorTable:
     if b".npy" not in start[:4096]:
         raise InputError(f"{source.name} is a ZIP archive.", f"Unpack it: unzip {source.quoted()}")
-    arrays = read_npz(source.path)
+    with source.opened() as file:
+        arrays = npz_in(file, source.name)
     matrices = [key for key, array in arrays.items() if array.ndim == 2 and array.dtype.kind == "f"]
     lists = [key for key, array in arrays.items() if array.ndim == 1 and array.dtype.kind in "US"]
     if len(matrices) != 1 or len(lists) > 1:

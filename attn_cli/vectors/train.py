@@ -14,9 +14,9 @@ import numpy as np
 
 from attn_cli.errors import InputError, MissingExtra, UsageError
 from attn_cli.io.array_types import NDArray
-from attn_cli.io.atomic import written
+from attn_cli.io.atomic import creatable, written
 from attn_cli.io.escape import visible
-from attn_cli.io.files import creatable, regular, unpacked_lines
+from attn_cli.io.files import regular, unpacked_lines
 from attn_cli.io.progress import Stage, StageReport
 from attn_cli.settings.declare import check
 from attn_cli.settings.training import SubwordTraining, VectorTraining

@@ -15,9 +15,9 @@ from itertools import chain
 from typing import IO, Any, NamedTuple
 
 from attn_cli.errors import InputError, UsageError
-from attn_cli.io.atomic import written
+from attn_cli.io.atomic import creatable, written
 from attn_cli.io.escape import visible
-from attn_cli.io.files import creatable, regular
+from attn_cli.io.files import regular
 from data.making.corpus import lines
 
 SHORTEST_NOUN, LONGEST_LINE = 3, 80  # letters, words

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from attn_cli.errors import UsageError
+from attn_cli.io.atomic import creatable
 from attn_cli.io.escape import visible
-from attn_cli.io.files import creatable, regular
+from attn_cli.io.files import regular
 from attn_cli.settings.declare import MODEL, TRAINING, check
 from attn_cli.settings.training import bits_a_number, number, step_size
 from data.making.layers import pytorch
