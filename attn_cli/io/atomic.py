@@ -267,9 +267,10 @@ def creatable(path: str | Path) -> None:
     folder = os.path.dirname(os.path.realpath(path))
     with system_errors(CreateError, f"Cannot create {visible(str(path))}"):
         _target(path)
+        if not os.path.isdir(folder):
+            raise OSError(errno.ENOENT, "there is no such folder")
         if not os.access(folder, os.W_OK):
-            wrong = errno.EACCES if os.path.isdir(folder) else errno.ENOENT
-            raise OSError(wrong, os.strerror(wrong))
+            raise OSError(errno.EACCES, "its folder cannot be written to")
 
 
 def _mode(target: str) -> int:
