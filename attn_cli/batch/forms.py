@@ -54,7 +54,7 @@ def _separated(rows: Sequence[Row], job: Job, first: int) -> bytes:
     import csv
     import io
 
-    from attn_cli.batch.links import columns_of
+    from attn_cli.batch.records import columns_of
     from attn_cli.inputs.csv_matrix import as_cell
 
     out = io.StringIO()
@@ -67,7 +67,7 @@ def _separated(rows: Sequence[Row], job: Job, first: int) -> bytes:
 @contextmanager
 def _headed(stream: IO[bytes], job: Job) -> Iterator[Callable[[bytes], object]]:
     """Write the names of columns above what is written."""
-    from attn_cli.batch.links import COLUMNS
+    from attn_cli.batch.records import COLUMNS
 
     stream.write(DELIMITERS[job.form].join(COLUMNS).encode() + b"\n")
     yield stream.write
@@ -187,7 +187,7 @@ def _cut_type(type_: Any, keys: Keys | None, of: str = "") -> Any:
 
 def _link_types(number: Any) -> Any:
     """Return the schema of a table of links."""
-    from attn_cli.batch.links import COLUMNS
+    from attn_cli.batch.records import COLUMNS
 
     pa = load_pyarrow()
     types = [pa.int64(), pa.int32(), *[pa.string()] * 3, number, pa.int32(), pa.int32()]
@@ -216,7 +216,7 @@ def _columns(rows: Sequence[Any], job: Job, first: int) -> bytes:
     stream = pa.BufferOutputStream()
     with pa.ipc.new_stream(stream, schema) as writer:
         if job.tidy:
-            from attn_cli.batch.links import columns_of
+            from attn_cli.batch.records import columns_of
 
             links = columns_of(_computed(rows, first))
             made = [pa.array(links[field.name], field.type) for field in schema]
@@ -231,7 +231,7 @@ def parquet_of(record: Record, dtype: str) -> bytes:
     """Return the links of a record as a Parquet file."""
     from pyarrow import parquet
 
-    from attn_cli.batch.links import columns_of
+    from attn_cli.batch.records import columns_of
 
     pa, stream = load_pyarrow(), load_pyarrow().BufferOutputStream()
     schema = _link_types(pa.type_for_alias(dtype))

@@ -769,15 +769,6 @@ def test_a_form_that_is_not_used_may_hold_nan(file, own):
     assert here("self", "she", "-e", path).code == 65
 
 
-@pytest.mark.parametrize("count", [1, 16, 17, 60])
-def test_many_words_are_found_in_a_binary_file_as_few_are(count, file, own):
-    words = [f"w{i}" for i in range(60)] + ["w3"]
-    matrix = np.arange(122, dtype=np.float32).reshape(61, 2)
-    vectors = on_file(file(header(words, matrix) + records(words, matrix, b"\n")), binary=True)
-    expected = {words[i]: matrix[i].tolist() for i in range(count)}
-    assert sought(vectors, [*words[:count], "absent"]) == expected
-
-
 def test_an_export_never_replaces_the_file_that_it_reads(file, own):
     path = file(lines(), "mine.txt")
     assert here("vectors", "import", path).code == 0

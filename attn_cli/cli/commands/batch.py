@@ -226,7 +226,7 @@ def _job(kind: str, settings: Settings, view: View, form: str, keep_going: bool,
     from attn_cli.settings.output import names_of
 
     if view.tidy:
-        from attn_cli.batch.links import keys_of_links
+        from attn_cli.batch.records import keys_of_links
 
         keys = keys_of_links(settings)
     else:

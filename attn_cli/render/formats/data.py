@@ -112,7 +112,7 @@ def parquet(result: Result, view: View, terminal: Terminal) -> Written:
     if not result.has_trace:
         return Written([_parquet_of_rows(result.rows(view))], result.remarks)
     from attn_cli.batch.forms import parquet_of
-    from attn_cli.batch.links import keys_of_links
+    from attn_cli.batch.records import keys_of_links
     from attn_cli.settings.output import keys_named
 
     trace = result.trace()
