@@ -13,6 +13,31 @@ from attn_cli.io.array_types import Array, Bools, Ints
 # The normal distribution's share beyond x: T_1 t + ... + T_5 t^5, t = 1 / (1 + SLOPE x), times exp(-x^2 / 2).
 SLOPE = 0.3275911 * math.sqrt(0.5)
 TAIL = (0.5307027145, -0.7265760135, 0.7107068705, -0.142248368, 0.127414796)  # T_5 first
+BLOCK = 1 << 22  # scores at a time, of a layer whose weights nobody asks for: 16 MB
+
+
+class Seen(NamedTuple):
+    """Who may attend to whom: the queries are keys `first`, `first` + 1, ... of n_k; made row by row, for it is large.
+
+    `real` (b, n_k) is False for padding. A window of w leaves a query the keys fewer than w places behind, or, where
+    the mask is not causal, at most w places away on either side.
+    """
+
+    first: int
+    n_q: int
+    n_k: int
+    causal: bool
+    window: int | None
+    real: Bools | None = None
+
+    def array(self) -> Bools:
+        """Return the mask as an array (b, 1, n_q, n_k), True = may attend."""
+        behind = np.arange(self.first, self.first + self.n_q)[:, None] - np.arange(self.n_k)
+        allowed = behind >= 0 if self.causal else np.ones(behind.shape, bool)
+        if self.window is not None:
+            allowed = allowed & (behind < self.window if self.causal else np.abs(behind) <= self.window)
+        mask: Bools = allowed[None, None]
+        return mask if self.real is None else mask & self.real[:, None, None, :]
 
 
 class Ready(NamedTuple):
@@ -24,11 +49,28 @@ class Ready(NamedTuple):
     scale: float
     position: Array | None  # (1, h, n_q, n_k), added to the scaled scores for the distance
     softcap: float | None  # where there is one, c * tanh(score / c) limits the scores to -c..c
-    mask: Bools | None  # (b, 1, n_q, n_k), True = may attend
+    mask: Seen | None  # None: everybody to everybody
     terms: tuple[
         Array, ...
     ] = ()  # of the position, where it is the sum of two: of queries, and of keys (DeBERTa)
     sinks: Array | None = None  # (h,), a score of each head that its rows have beside the keys', and no value
+
+    @property
+    def scores(self) -> int:
+        """How many there are, of all texts and heads."""
+        b, h, n_q, _ = self.q.shape
+        return int(b * h * n_q * self.k.shape[2])
+
+    def rows(self, start: int, stop: int) -> Ready:
+        """Return what some queries attend with: under a causal mask with the keys up to the last of them alone."""
+        mask, position, q = self.mask, self.position, self.q[:, :, start:stop]
+        end = self.k.shape[2]
+        if mask is not None:
+            mask = mask._replace(first=mask.first + start, n_q=q.shape[2])
+            end = mask.first + mask.n_q if mask.causal else end
+            mask = mask._replace(n_k=end, real=None if mask.real is None else mask.real[:, :end])
+        position = None if position is None else position[:, :, start:stop, :end]
+        return self._replace(q=q, k=self.k[:, :, :end], v=self.v[:, :, :end], position=position, mask=mask)
 
 
 class Attended(NamedTuple):
@@ -49,10 +91,18 @@ def attend(ready: Ready) -> Attended:
     if not np.isfinite(scores).all():
         scores[:] = np.nan
     if ready.mask is not None:
-        np.copyto(scores, np.float32(-np.inf), where=~ready.mask)
+        np.copyto(scores, np.float32(-np.inf), where=~ready.mask.array())
     sinks = None if ready.sinks is None else ready.sinks[:, None, None]
     weights = softmax(scores, sinks)
     return Attended(weights, weights @ ready.v)
+
+
+def output_of(ready: Ready) -> Array:
+    """Return what attention makes of the values (b, h, n_q, d_v), by blocks of rows: their weights are not kept."""
+    n_q = ready.q.shape[2]
+    size = max(1, BLOCK * n_q // ready.scores)
+    parts = (attend(ready.rows(start, start + size)).output for start in range(0, n_q, size))
+    return np.concatenate([*parts], axis=2)
 
 
 def softmax(scores: Array, sinks: Array | None = None) -> Array:
@@ -68,20 +118,16 @@ def softmax(scores: Array, sinks: Array | None = None) -> Array:
     return scores
 
 
-def mask_of(real_keys: Bools | None, n_q: int, n_k: int, causal: bool, window: int | None) -> Bools | None:
-    """Return who may attend to whom, (b, 1, n_q, n_k); None for everybody to everybody.
-
-    `real_keys` (b, n_k) is False for padding. A window of w leaves a query the keys fewer than w places behind, or,
-    where the mask is not causal, at most w places away on either side. Fewer queries than keys are the last ones.
-    """
-    behind = np.arange(n_k - n_q, n_k)[:, None] - np.arange(n_k)
-    allowed = behind >= 0 if causal else np.ones((n_q, n_k), bool)
-    if window is not None:
-        allowed = allowed & (behind < window if causal else np.abs(behind) <= window)
-    mask: Bools = allowed[None, None]
-    if real_keys is not None and not real_keys.all():
-        mask = mask & real_keys[:, None, None, :]
-    return None if mask.all() else mask
+def mask_of(real_keys: Bools | None, n_q: int, n_k: int, causal: bool, window: int | None) -> Seen | None:
+    """Return who may attend to whom; None for everybody to everybody. Fewer queries than keys are the last ones."""
+    real = None if real_keys is None or real_keys.all() else real_keys
+    looks_back = causal and n_q > 1
+    is_narrow = window is not None and (n_k > window if causal else n_k - 1 > window)
+    return (
+        Seen(n_k - n_q, n_q, n_k, causal, window, real)
+        if looks_back or is_narrow or real is not None
+        else None
+    )
 
 
 # Norms

@@ -39,7 +39,8 @@ class LayerSteps:
 
     @cached_property
     def attended(self) -> Attended:
-        """Every head's weights and output; raises InputError if they are not numbers."""
+        """Every head's weights and output; raises InputError if they are not numbers, or too many to hold."""
+        _check_room(self.ready.scores, self.ready.q.shape)
         with np.errstate(all="ignore"):
             found = blocks.attend(self.ready)
         check_finite(self.where, found.weights, found.output)
@@ -51,8 +52,22 @@ class LayerSteps:
 
     @cached_property
     def output(self) -> Array:
-        """Every head's output, (b, h, n_q, d_v)."""
-        return self.attended.output
+        """Every head's output, (b, h, n_q, d_v); in a long text its weights are made some rows at a time."""
+        if "attended" in self.__dict__ or self.ready.scores <= blocks.BLOCK:
+            return self.attended.output
+        with np.errstate(all="ignore"):
+            found = blocks.output_of(self.ready)
+        check_finite(self.where, found)
+        return found
+
+
+def _check_room(scores: int, shape: tuple[int, ...]) -> None:
+    """Raise InputError if so many scores of queries (b, h, n_q, d_k) cannot be held at once."""
+    if scores > MOST_SCORES:
+        raise InputError(
+            f"{shape[2]:,} tokens make {scores:,} scores a layer, more than {MOST_SCORES:,}.",
+            f"Give at most {math.isqrt(MOST_SCORES // (shape[0] * shape[1])):,} tokens.",
+        )
 
 
 class Texts(NamedTuple):
@@ -104,12 +119,8 @@ class Layers:
             counted = np.where(given.real, np.cumsum(given.real, axis=1), 0) - 1
         self.places = counted
         n_k = max(self.before + n, 0 if context is None else context.shape[1])
-        if b * stack.heads * n * n_k > MOST_SCORES:
-            most = math.isqrt(MOST_SCORES // (b * stack.heads))
-            raise InputError(
-                f"{n:,} tokens make {b * stack.heads * n * n_k:,} scores a layer, more than {MOST_SCORES:,}.",
-                f"Give at most {most:,} tokens.",
-            )
+        if stack.relative is not None or stack.disentangled is not None:  # a term of each pair of tokens
+            _check_room(b * stack.heads * n * n_k, (b, stack.heads, n))
         with np.errstate(all="ignore"):  # what is not finite is refused where it attends
             self.x = self._embedded()
 

@@ -213,8 +213,8 @@ class Reading(NamedTuple):
             return masks.named("causal", n_q, n_k)
         if steps.kind == "self":
             return masks.named(f"window:{window}", n_q, n_k)
-        behind = np.arange(n_q)[:, None] - np.arange(n_k)
-        array = (behind >= 0) & (behind < (n_q if window is None else window))
+        assert window is not None
+        array = np.tri(n_q, n_k, dtype=np.bool_) & ~np.tri(n_q, n_k, -window, dtype=np.bool_)
         return masks.Mask(f"causal, the last {window} keys", n_q, n_k, array)
 
     def _with_weights(self, trace: Trace, steps: LayerSteps, mask: Mask | None) -> Trace:
@@ -341,9 +341,9 @@ def _of_text(steps: LayerSteps, at: int) -> LayerSteps:
         return M[at : at + 1] if len(M) > 1 else M
 
     ready, before, position, mask = steps.ready, steps.before_rotation, steps.ready.position, steps.ready.mask
-    ready = ready._replace(
-        q=part(ready.q), k=part(ready.k), v=part(ready.v), mask=mask if mask is None else part(mask)
-    )
+    if mask is not None and mask.real is not None:
+        mask = mask._replace(real=part(mask.real))
+    ready = ready._replace(q=part(ready.q), k=part(ready.k), v=part(ready.v), mask=mask)
     if position is not None:
         ready = ready._replace(position=part(position), terms=tuple(map(part, ready.terms)))
     if before is not None:

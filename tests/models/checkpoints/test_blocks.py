@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from attn_cli.models.checkpoints import blocks
 from attn_cli.models.checkpoints.blocks import (
     ACTIVATIONS,
     Ready,
@@ -12,6 +13,7 @@ from attn_cli.models.checkpoints.blocks import (
     attend,
     layer_norm,
     mask_of,
+    output_of,
     relative_position_buckets,
     rms_norm,
     rms_norm_1,
@@ -106,7 +108,7 @@ def test_masks_are_those_of_loops():
     real = np.array([[True, True, False, True, True], [True] * 5])
     for causal in (False, True):
         for window in (None, 1, 2, 9):
-            mask = mask_of(real, 5, 5, causal, window)
+            mask = mask_of(real, 5, 5, causal, window).array()
             for b in range(2):
                 for i in range(5):
                     for j in range(5):
@@ -119,15 +121,26 @@ def test_masks_are_those_of_loops():
 @pytest.mark.parametrize("softcap", [None, 1.5])
 def test_every_step_of_attention_follows_from_the_one_before(softcap):
     q, k, v, position = some(2, 3, 4, 8), some(2, 3, 5, 8), some(2, 3, 5, 6), some(1, 3, 4, 5)
-    mask = np.ones((2, 1, 4, 5), bool)
-    mask[1, 0, :, 3:] = False
-    mask[0, 0, 2] = False
-    found = attend(Ready(q, k, v, 0.3, position, softcap, mask))
+    real = np.array([[False] * 5, [True, True, True, False, False]])
+    found = attend(Ready(q, k, v, 0.3, position, softcap, mask_of(real, 4, 5, False, None)))
+    mask = real[:, None, None]
     final = 0.3 * np.einsum("bhid,bhjd->bhij", q, k) + position
     if softcap is not None:
         final = softcap * np.tanh(final / softcap)
     exps = np.exp(final.astype(float)) * mask
     total = exps.sum(-1, keepdims=True)
     close(found.weights, exps / np.where(total == 0, 1, total))
-    assert (found.weights[0, :, 2] == 0).all(), "a query that may look at nothing"
+    assert (found.weights[0] == 0).all(), "queries that may look at nothing"
     close(found.output, np.einsum("bhij,bhjd->bhid", found.weights, v), 1e-5)
+
+
+@pytest.mark.parametrize("block", [1, 100, 10_000])  # one row at a time, some, all
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("window", [None, 3])
+def test_rows_some_at_a_time_give_the_output_of_all(causal, window, block, monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCK", block)
+    q, k, v, position = some(2, 3, 7, 8), some(2, 3, 9, 8), some(2, 3, 9, 6), some(1, 3, 7, 9)
+    real = np.array([[True] * 9, [False, False, *[True] * 7]])
+    for mask in (mask_of(real, 7, 9, causal, window), mask_of(None, 7, 9, causal, window)):
+        ready = Ready(q, k, v, 0.3, position, 1.5, mask, sinks=some(3))
+        close(output_of(ready), attend(ready).output)

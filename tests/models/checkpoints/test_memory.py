@@ -5,9 +5,12 @@ import os
 import struct
 import subprocess
 import sys
+import tracemalloc
 
 import pytest
 
+from attn_cli import Settings, trace_self
+from tests.models.checkpoints.by_hand import gpt2, small_gpt2
 from tests.shell import ROOT
 from tests.thorough import takes_long
 
@@ -95,3 +98,18 @@ def test_a_large_model_takes_less_than_100_mib(asked, dtype, sharded, tied, tmp_
     assert size > 250 * MIB
     taken = peak(CODE.format(last=VOCABULARY - 1, layers=LAYERS), str(tmp_path), asked)
     assert taken < 100 * MIB, f"{taken / MIB:.0f} MiB, of a model of {size / MIB:.0f}"
+
+
+def test_a_text_of_twice_the_tokens_takes_twice_the_memory_where_its_strongest_links_are_asked_for(
+    tokenizers, tmp_path
+):
+    """The weights of a layer, of all heads, would take four times as much, and more than all of this."""
+    folder = small_gpt2(tmp_path / "gpt2", gpt2(places=2400), n_positions=2400, n_head=4)
+    peaks = []
+    for n in (1200, 2400):
+        tracemalloc.start()
+        trace = trace_self("a" * n, Settings(model=folder, top=3))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert trace.condensed and len(trace.query_tokens) == n
+    assert peaks[1] < 2.5 * peaks[0] and peaks[1] < 4 * 4 * 2400**2 / 2

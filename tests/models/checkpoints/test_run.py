@@ -299,8 +299,10 @@ def test_what_cannot_be_run_is_refused_as_what_has_no_head_or_family(tmp_path):
             checkpoint.run(texts([IDS])).layer(2)
         with pytest.raises(UsageError, match="takes one text"):
             checkpoint.run(texts([IDS]), texts([IDS]))
+    with Checkpoint(saved(tmp_path, GPT2, gpt2(places=9000))) as checkpoint:
+        long = checkpoint.run(texts([[1] * 9000])).layer(0)
         with pytest.raises(InputError, match=r"9,000 tokens make .* at most 8,192 tokens"):
-            checkpoint.run(texts([[1] * 9000])).layer(0)
+            _ = long.attended
     for none in ([], [[]], [[1], []]):
         with pytest.raises(InputError, match="no tokens"):
             texts(none)
