@@ -153,9 +153,8 @@ EXTRAS = {
     "live": {"textual"},
     "batch": {"pyarrow"},
 }
-EXTRAS |= {
-    "dask": {"dask", "distributed", "fsspec", "cryptography"}
-}  # the last makes the keys of a local cluster
+# The last makes the keys of a local cluster.
+EXTRAS |= {"dask": {"dask", "distributed", "fsspec", "cryptography"}}
 
 
 def test_what_is_imported_is_a_stated_dependency():

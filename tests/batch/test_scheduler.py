@@ -189,9 +189,8 @@ def test_a_scheduler_without_workers_is_told_of_and_waited_for(monkeypatch):
     said: list[str] = []
     monkeypatch.setattr(cluster, "WAIT", 0.2)
     monkeypatch.setattr(cluster, "say", said.append)
-    monkeypatch.setattr(
-        scheduler, "say", lambda text: None
-    )  # of a busy machine, which takes its time to answer
+    # Of a busy machine, which takes its time to answer.
+    monkeypatch.setattr(scheduler, "say", lambda text: None)
     with Machines(workers=0) as machines:
         with running(machines.address) as process:
             end = time.monotonic() + 30

@@ -46,9 +46,8 @@ def peak(job: str, tokens: int, heads: int, dim: int) -> int:
     scores = Q @ K.T
     np.matmul(np.exp(scores, out=scores), V)
     with suppress(OSError), open(CLEAR, "w", encoding="ascii") as stream:
-        stream.write(
-            "5"
-        )  # the peak is what is held now, where the system can; else the start-up stays below it
+        # The peak is what is held now, where the system can; else the start-up stays below it.
+        stream.write("5")
     before = _peak_so_far()
     answer = call()
     after = _peak_so_far()

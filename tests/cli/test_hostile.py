@@ -380,6 +380,5 @@ def test_any_tokens_keep_their_columns_in_tables_of_text(tokens):
         assert not unsafe(text)
         rows = _cells(text)
         widths = {len(row) for row in rows if row[0] == "query\\key"}
-        assert widths <= {n + 1, n + 2} and (
-            walk or n + 2 in widths
-        )  # with and without the sums; a story may have none
+        # With and without the sums; a story may have none.
+        assert widths <= {n + 1, n + 2} and (walk or n + 2 in widths)

@@ -246,9 +246,8 @@ def test_how_an_array_lies_in_memory_does_not_matter(n, layout):
         laid, also = [*map(LAYOUTS[layout], given[:2]), given[2]], LAYOUTS[layout](bias)
     else:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", PendingDeprecationWarning
-            )  # np.matrix is on its way out, but about
+            # np.matrix is on its way out, but about.
+            warnings.simplefilter("ignore", PendingDeprecationWarning)
             laid, also = [LAYOUTS[layout](M) for M in given], LAYOUTS[layout](bias)
     for plain, hidden in (
         ({}, {}),

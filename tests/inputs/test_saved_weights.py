@@ -67,9 +67,8 @@ def test_what_attn_prints_can_be_piped_into_show_and_keeps_its_arithmetic(tmp_pa
     assert (ran.code, ran.err) == (0, "")
     table = attn("self", FOX).out
     shown, own = ran.out.splitlines()[:13], table.splitlines()[:13]
-    assert (
-        shown[0] == own[0] and shown[2:] == own[2:]
-    )  # a file tells no main verb: the sentence is of another row
+    # A file tells no main verb: the sentence is of another row.
+    assert shown[0] == own[0] and shown[2:] == own[2:]
     assert "given by standard input" in ran.out
     path = saved(tmp_path / "a.json", here("self", FOX, "-f", "json", "--steps").out)
     shown, own = (here(*command, "-q", "jumped").out for command in (("show", path), ("self", FOX)))

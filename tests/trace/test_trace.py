@@ -237,9 +237,8 @@ def test_a_row_s_arithmetic_leads_from_its_scores_to_its_weights(kind, settings)
         assert row.total == pytest.approx(sum(row.exps), rel=1e-12)
         largest = max(row.masked[j] for j in allowed)
         assert row.shift == (0 if abs(largest) <= 30 else largest)
-        capped = dataclasses.replace(
-            row, capped=[0.0] * 6
-        )  # rotated, the cap is on content and distance, not on content
+        # Rotated, the cap is on content and distance, not on content.
+        capped = dataclasses.replace(row, capped=[0.0] * 6)
         assert (
             capped.content == [0.0] * 6 and dataclasses.replace(capped, is_rotated=True).content == row.scaled
         )

@@ -23,9 +23,8 @@ def value(given):
         return 8, text(given)
     if isinstance(given, list):
         parts = [value(one) for one in given]
-        kinds = {5 if kind == 4 else kind for kind, _ in parts} or {
-            8
-        }  # in lists, llama.cpp's numbers have a sign
+        # In lists, llama.cpp's numbers have a sign.
+        kinds = {5 if kind == 4 else kind for kind, _ in parts} or {8}
         assert len(kinds) == 1
         return 9, struct.pack("<IQ", *kinds, len(parts)) + b"".join(data for _, data in parts)
     kind, form = NUMBERS[type(given)]

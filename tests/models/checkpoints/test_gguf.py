@@ -380,9 +380,8 @@ def wider(case):
     settings = {name: WIDER.get(name, value) for name, value in case.settings.items()}
     own = {"mlp_bias": False} if "mlp_bias" in settings else {}
     own |= {"norm_topk_prob": True} if case.family == "qwen3_moe" else {}
-    own |= (
-        {"query_pre_attn_scalar": settings["head_dim"]} if "gemma" in case.family else {}
-    )  # a file has no other
+    # A file has no other.
+    own |= {"query_pre_attn_scalar": settings["head_dim"]} if "gemma" in case.family else {}
     return case._replace(settings=settings | own)
 
 

@@ -58,11 +58,8 @@ SHARPENED = {
     "mt5": 0.8,
     **dict.fromkeys(("qwen3", "qwen3_moe", "olmo2", "olmo3"), 1.5),
 }
-COUNTS_REAL = (
-    "gpt2",
-    "gpt_neo",
-    "gpt_neox",
-)  # transformers must be told the places, as its generate tells them
+# Transformers must be told the places, as its generate tells them.
+COUNTS_REAL = ("gpt2", "gpt_neo", "gpt_neox")
 ROBERTA = WIDE | {"type_vocab_size": 1}
 ELECTRA = WIDE | {"embedding_size": 16}
 ALBERT = ELECTRA | TOKENS

@@ -52,9 +52,8 @@ def test_weights_of_8_bits_are_right_to_half_a_step_of_the_largest_in_their_row(
 
 def test_a_long_page_of_many_heads_is_small_and_each_is_right_to_a_step_when_it_is_opened(opened, tmp_path):
     n, draw = 268, np.random.default_rng(0)
-    scores = draw.normal(0, 1.5, (6, 12, n, n)) + 5 * draw.binomial(
-        1, 0.03, (6, 12, 1, n)
-    )  # some keys draw all
+    # Some keys draw all.
+    scores = draw.normal(0, 1.5, (6, 12, n, n)) + 5 * draw.binomial(1, 0.03, (6, 12, 1, n))
     exps = np.exp(scores)
     weights = exps / exps.sum(axis=-1, keepdims=True)
     np.savez(tmp_path / "w.npz", attentions=weights.astype(np.float32))
