@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.io.array_types import NDArray
-from attn_cli.learn.relations import RELATIONS, Links, importance, without_subtype
+from attn_cli.learn.relations import RELATIONS, Links, importance
 from attn_cli.learn.treebank import Sentence
 from attn_cli.vectors.lookup import look_up
 from attn_cli.vectors.open_vectors import Vectors
@@ -19,7 +19,6 @@ from attn_cli.vectors.table import as_text
 UNKNOWN = -1
 SHAPES = ("*", "x", "Xx", "X", "9", "x9", ".", "-", "/", "@")
 COMMONEST = 2000  # words
-NONE = -100  # the target that PyTorch's cross_entropy ignores
 
 
 class EncodedSentence(NamedTuple):
@@ -28,9 +27,8 @@ class EncodedSentence(NamedTuple):
     words: NDArray[np.intp]  # (n,) rows of the matrix of known words, or UNKNOWN
     features: list[list[int]]
     links: list[Links]  # one a head
-    tags: NDArray[np.intp]  # (n,)
-    relations: NDArray[np.intp]  # (n,)
     known: NDArray[np.bool_]  # (h, n), where it is known whether the word has the head's relation
+    sentences: tuple[Sentence, ...] = ()  # that it was made of
 
 
 class Batch(NamedTuple):
@@ -41,15 +39,14 @@ class Batch(NamedTuple):
     is_word: NDArray[np.bool_]  # (b, n)
     targets: NDArray[np.float32]  # (b, h, n, n), rows sum to one, or to zero in the padding
     has_link: NDArray[np.bool_]  # (b, h, n)
-    tags: NDArray[np.intp]  # (b, n), NONE in the padding
-    relations: NDArray[np.intp]  # (b, n), the same
     importance: NDArray[np.float32]  # (h,), of each head in the loss
     known: NDArray[np.bool_]  # (b, h, n), rows that count in the loss
+    texts: Sequence[EncodedSentence] = ()  # (b,)
     is_imitated: bool = False  # whether the targets are the weights of other models
 
 
 class Vocabulary:
-    """The words, features, tags and relations of the sentences, numbered."""
+    """The words and features of the sentences, numbered."""
 
     def __init__(self, table: Vectors, endings: int, itself: int, heads: Sequence[str]) -> None:
         self.table = table
@@ -60,8 +57,6 @@ class Vocabulary:
         self.names = feature_names(table, endings, itself)
         self.places = {name: n for n, name in enumerate(self.names)}
         self.importance = np.array(importance(heads), dtype=np.float32)
-        self.tags: dict[str, int] = {}
-        self.kinds: dict[str, int] = {}
 
     def row(self, word: str) -> int:
         """Return the row of a word's vector in `matrix`, or UNKNOWN."""
@@ -95,21 +90,9 @@ class Vocabulary:
                 RELATIONS[h].links(sentence) if exact else RELATIONS[h].links_to_learn(sentence)
                 for h in self.heads
             ],
-            self._numbered(sentence, sentence.tags, self.tags, exact),
-            self._numbered(sentence, map(without_subtype, sentence.relations), self.kinds, exact),
             np.array([RELATIONS[h].known_rows(sentence) for h in self.heads], dtype=bool),
+            (sentence,),
         )
-
-    def _numbered(
-        self, sentence: Sentence, names: Iterable[str], known: dict[str, int], only_known: bool
-    ) -> NDArray[np.intp]:
-        """Return the numbers of names; a new name gets the next number, or NONE with `only_known`."""
-        if not sentence.is_parsed:
-            return np.full(len(sentence.words), NONE)
-        found = [
-            known.get(name, NONE) if only_known else known.setdefault(name, len(known)) for name in names
-        ]
-        return np.array(found, dtype=np.intp)
 
     def batch(
         self, sentences: Sequence[EncodedSentence], hidden: Sequence[NDArray[np.bool_]] | None = None
@@ -123,12 +106,10 @@ class Vocabulary:
         is_word = np.zeros((b, n), dtype=bool)
         targets = np.zeros((b, h, n, n), dtype=np.float32)
         has_link, known = np.zeros((b, h, n), dtype=bool), np.zeros((b, h, n), dtype=bool)
-        tags, relations = np.full((b, n), NONE), np.full((b, n), NONE)
         for s, one in enumerate(sentences):
             size = len(one.words)
             words[s, :size] = one.words if hidden is None else np.where(hidden[s], UNKNOWN, one.words)
             is_word[s, :size] = True
-            tags[s, :size], relations[s, :size] = one.tags, one.relations
             known[s, :, :size] = one.known
             for i, some in enumerate(one.features):
                 spelled[s, i, : len(some)] = some
@@ -142,7 +123,7 @@ class Vocabulary:
         targets[:, :, itself, itself] += ~has_link & is_word[:, np.newaxis]
         total = targets.sum(axis=-1, keepdims=True)
         targets /= np.where(total == 0, 1, total)
-        return Batch(words, spelled, is_word, targets, has_link, tags, relations, self.importance, known)
+        return Batch(words, spelled, is_word, targets, has_link, self.importance, known, sentences)
 
 
 def feature_names(table: Vectors, endings: int, itself: int) -> list[str]:
@@ -190,7 +171,6 @@ def concatenated(first: EncodedSentence, second: EncodedSentence) -> EncodedSent
         np.concatenate([first.words, second.words]),
         first.features + second.features,
         [a | moved(b) for a, b in zip(first.links, second.links, strict=True)],
-        np.concatenate([first.tags, second.tags]),
-        np.concatenate([first.relations, second.relations]),
         np.concatenate([first.known, second.known], axis=1),
+        first.sentences + second.sentences,
     )

@@ -5,17 +5,17 @@ The same arithmetic as `attn_cli.models.encoder`, on padded batches, with gradie
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attn_cli.learn import one_layer
-from attn_cli.learn.batches import NONE, UNKNOWN, Batch, Vocabulary
+from attn_cli.learn.batches import UNKNOWN, Batch, EncodedSentence, Vocabulary
 from attn_cli.learn.one_layer import Learner, set_distances
-from attn_cli.learn.relations import RELATIONS, balances, blends
-from data.making.layers import Layers, LayerSizes, MovingMean, seeded
+from attn_cli.learn.relations import RELATIONS, balances, blends, without_subtype
+from data.making.layers import NONE, Layers, LayerSizes, MovingMean, seeded
 from data.making.lower import Lower
 
 if TYPE_CHECKING:
@@ -31,12 +31,35 @@ BETAS, WEIGHT_DECAY, MAX_GRADIENT_NORM = (0.9, 0.98), 0.01, 1.0
 AUXILIARY = 0.3  # what each auxiliary task, which teaches the layers below, counts beside the heads
 
 
+def labels(text: EncodedSentence, name: str) -> list[str]:
+    """Return the `tag` of each word, or its `kind`: its relation without a subtype; "" where nobody knows it."""
+    found: list[str] = []
+    for one in text.sentences:
+        known = one.tags if name == "tag" else map(without_subtype, one.relations)
+        found += known if one.is_parsed else [""] * len(one.words)
+    return found
+
+
+def numbered_labels(texts: Iterable[EncodedSentence]) -> dict[str, dict[str, int]]:
+    """Return the number of each tag and of each kind, in the order in which they come."""
+    found: dict[str, dict[str, int]] = {"tag": {}, "kind": {}}
+    for text in texts:
+        for name, numbers in found.items():
+            for label in filter(None, labels(text, name)):
+                numbers.setdefault(label, len(numbers))
+    return found
+
+
 class Deep(Learner):
-    """The parameters of a stack of layers, and how they learn; `lower` are those of layers that learned before."""
+    """The parameters of a stack of layers, and how they learn; `lower` are those of layers that learned before.
+
+    `texts` have the tags and the relations that are to be guessed.
+    """
 
     def __init__(
-        self, words: Vocabulary, vectors: Floats, settings: DeepTraining, lower: Lower | None = None
-    ) -> None:
+        self, words: Vocabulary, vectors: Floats, settings: DeepTraining, lower: Lower | None = None,
+        texts: Iterable[EncodedSentence] = (),
+    ) -> None:  # fmt: skip
         self.torch = torch = seeded(settings.seed, settings.threads)
         self.settings = settings
         self.blend = np.array(blends(words.heads, settings.blend), vectors.dtype)
@@ -58,10 +81,10 @@ class Deep(Learner):
             self.to_learn = [h for h in self.to_learn if words.heads[h] not in lower.heads]
         # The same memory, as NumPy sees it.
         super().__init__({name: one.numpy() for name, one in self.tensors.items()}, settings.layers)
-        linear = self.below.linear
+        linear, self.labels = self.below.linear, numbered_labels(texts)
         self.auxiliary = {
-            **linear("tag.W", "tag.b", settings.width, len(words.tags)),
-            **linear("kind.W", "kind.b", settings.width, len(words.kinds)),
+            **linear("tag.W", "tag.b", settings.width, len(self.labels["tag"])),
+            **linear("kind.W", "kind.b", settings.width, len(self.labels["kind"])),
             **linear("word.W", "word.b", settings.width, vectors.shape[1]),
         }
         self.learned = [*self.tensors.values(), *self.auxiliary.values()]
@@ -138,7 +161,8 @@ class Deep(Learner):
         A = scores.detach().softmax(-1).numpy()
         loss, dz = loss_and_gradient(A, part, self.blend[taught], self.balance[taught])
         helping = 0 if self.frozen else self._reconstruction_loss(X, batch)
-        for name, wanted in (("tag", batch.tags), ("kind", batch.relations)):
+        for name in self.labels:
+            wanted = self._labels(batch, name)
             if not self.frozen and (wanted != NONE).any():
                 made = X @ self.auxiliary[f"{name}.W"] + self.auxiliary[f"{name}.b"]
                 right = torch.from_numpy(wanted).flatten()
@@ -156,6 +180,14 @@ class Deep(Learner):
         if self.mean is not None:
             self.mean.update(torch)
         return loss
+
+    def _labels(self, batch: Batch, name: str) -> NDArray[np.intp]:
+        """Return the number of each word's label, (b, n), NONE where nobody knows it, and in the padding."""
+        wanted = np.full(batch.words.shape, NONE)
+        for row, text in zip(wanted, batch.texts, strict=True):
+            found = [self.labels[name].get(label, NONE) for label in labels(text, name)]
+            row[: len(found)] = found
+        return wanted
 
     def _reconstruction_loss(self, X: Tensor, batch: Batch) -> Tensor:
         """Return the share of its word's vector, 0 to 1, that a row no longer gives: outputs should mean words."""

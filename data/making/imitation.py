@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError
-from attn_cli.learn.batches import NONE, Batch, EncodedSentence, Vocabulary
+from attn_cli.learn.batches import Batch, EncodedSentence, Vocabulary
 from attn_cli.learn.relations import RELATIONS, balances
 from attn_cli.vectors.table import as_text
 from data.making.corpus import lines
@@ -100,11 +100,10 @@ class Teachers:
 
     def _encoded(self, tokens: Sequence[str]) -> EncodedSentence:
         n, words = len(tokens), self.words
-        nothing = np.full(n, NONE)
         known = np.repeat(np.array(self.known, dtype=bool)[:, np.newaxis], n, axis=1)
         rows = np.array([words.row(token) for token in tokens], dtype=np.intp)
         features = [words.spelling(token) for token in tokens]
-        return EncodedSentence(rows, features, [{} for _ in words.heads], nothing, nothing, known)
+        return EncodedSentence(rows, features, [{} for _ in words.heads], known)
 
     def batch(self, some: Sequence[EncodedSentence], hidden: Sequence[NDArray[np.bool_]]) -> Batch:
         """Return lines as a batch whose targets are the mean weights of the teachers, who see the hidden words."""

@@ -13,6 +13,8 @@ import numpy as np
 from attn_cli.errors import MissingExtra
 from attn_cli.models.encoder import NEARLY_ZERO
 
+NONE = -100  # the target that PyTorch's cross_entropy ignores
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.errors import InputError
-from attn_cli.learn.batches import NONE, UNKNOWN, batches, feature_names
+from attn_cli.learn.batches import UNKNOWN, batches, feature_names
 from attn_cli.vectors.spelling import features
 from data.making.corpus import WordRows, lines
+from data.making.layers import NONE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

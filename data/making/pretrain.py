@@ -21,10 +21,9 @@ from attn_cli.io.array_files import write_safetensors
 from attn_cli.io.atomic import written
 from attn_cli.io.escape import visible
 from attn_cli.io.progress import Stage, StageReport
-from attn_cli.learn.batches import NONE
 from attn_cli.vectors.lookup import open_table
 from attn_cli.vectors.table import VectorTable, as_text
-from data.making.layers import Layers, LayerSizes, MovingMean, seeded
+from data.making.layers import NONE, Layers, LayerSizes, MovingMean, seeded
 from data.making.lower import FORMAT
 from data.making.masked_lines import Lines, Masked
 from data.making.settings import check_before

@@ -69,7 +69,7 @@ class DeepTrainer(Trainer):
 
     def new_learner(self, vectors: NDArray[np.float32]) -> Deep:
         """Return the stack that learns."""
-        return Deep(self.words, vectors, self.settings, self.lower)
+        return Deep(self.words, vectors, self.settings, self.lower, [full for full, _ in self.sentences])
 
     def groups(self) -> list[tuple[list[EncodedSentence], ToBatch]]:
         """Return the sentences, and among them lines of running text, in random order."""

@@ -164,8 +164,8 @@ def one_row(T, has_link=True):
     n = len(T)
     return Batch(
         np.zeros((1, n), int), np.zeros((1, n, 1), int), np.ones((1, n), bool),
-        np.tile(np.array(T, float), (1, 1, n, 1)), np.full((1, 1, n), has_link), np.zeros((1, n), int),
-        np.zeros((1, n), int), np.ones(1), np.ones((1, 1, n), bool),
+        np.tile(np.array(T, float), (1, 1, n, 1)), np.full((1, 1, n), has_link), np.ones(1),
+        np.ones((1, 1, n), bool),
     )  # fmt: skip
 
 
@@ -280,8 +280,7 @@ def test_two_sentences_joined_keep_each_its_own_links():
     np.testing.assert_array_equal(together.targets[0, :, :n, :n], apart.targets[0, :, :n, :n])
     np.testing.assert_array_equal(together.targets[0, :, n:, n:], apart.targets[1, :, :m, :m])
     assert not together.targets[0, :, :n, n:].any() and not together.targets[0, :, n:, :n].any()
-    assert together.tags[0].tolist() == [*first.tags, *second.tags]
-    assert together.relations[0].tolist() == [*first.relations, *second.relations]
+    assert together.texts[0].sentences == (*first.sentences, *second.sentences)
 
 
 DOERS, DEEDS, THINGS, MANNERS = (

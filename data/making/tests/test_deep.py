@@ -83,7 +83,7 @@ def test_wrong_usage_is_2_and_names_what_is_wrong(option, value, little):
 def test_several_layers_count_their_loss_as_one_layer_does_and_learn_the_helping_tasks(torch, little):
     words, batch = lessons(tuple(name for name, one in RELATIONS.items() if one.distance is None))
     settings = QUICK
-    deep = Deep(words, words.matrix(), settings)
+    deep = Deep(words, words.matrix(), settings, texts=batch.texts)
     exact = batch._replace(
         targets=batch.targets.astype(np.float32), importance=batch.importance.astype(np.float32)
     )
@@ -91,7 +91,7 @@ def test_several_layers_count_their_loss_as_one_layer_does_and_learn_the_helping
     assert deep.learn(exact, 0.001) == pytest.approx(wanted, rel=1e-5)
     words, batch = lessons(tuple(RELATIONS))
     settings = QUICK
-    deep = Deep(words, words.matrix(), settings)
+    deep = Deep(words, words.matrix(), settings, texts=batch.texts)
     deep.learn(batch._replace(targets=batch.targets.astype(np.float32)), 0.001)
     for name in ("tag.b", "kind.b", "word.b"):
         assert deep.auxiliary[name].detach().numpy().any(), name
@@ -100,7 +100,7 @@ def test_several_layers_count_their_loss_as_one_layer_does_and_learn_the_helping
 def test_several_layers_learn_too(torch, little):
     words, batch = lessons()
     settings = QUICK
-    deep = Deep(words, words.matrix(), settings)
+    deep = Deep(words, words.matrix(), settings, texts=batch.texts)
     batch = batch._replace(
         targets=batch.targets.astype(np.float32), importance=batch.importance.astype(np.float32)
     )

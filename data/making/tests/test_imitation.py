@@ -131,7 +131,7 @@ def batch(T, is_word=None, **changes):
     words = np.ones((1, n), bool) if is_word is None else np.array([is_word])
     made = Batch(
         np.zeros((1, n), int), np.zeros((1, n, 1), int), words, T[np.newaxis], np.zeros((1, h, n), bool),
-        np.zeros((1, n), int), np.zeros((1, n), int), np.ones(h), np.ones((1, h, n), bool), is_imitated=True,
+        np.ones(h), np.ones((1, h, n), bool), is_imitated=True,
     )  # fmt: skip
     return made._replace(**changes)
 

@@ -8,11 +8,12 @@ import pytest
 
 from attn_cli.errors import InputError
 from attn_cli.io.array_files import read_safetensors
-from attn_cli.learn.batches import NONE, UNKNOWN
+from attn_cli.learn.batches import UNKNOWN
 from attn_cli.learn.relations import RELATIONS
 from attn_cli.learn.score import head_weights
 from attn_cli.models.model_file import read_model
 from attn_cli.vectors.lookup import open_table
+from data.making.layers import NONE
 from data.making.lower import read_lower
 from data.making.masked_lines import Lines
 from data.making.pretrain import pretrain_file
