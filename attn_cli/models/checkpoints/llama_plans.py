@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from attn_cli.models.checkpoints import positions
 from attn_cli.models.checkpoints.config import Config
@@ -114,10 +115,8 @@ APART = _without(GPT_OSS.names, "expert_pairs") | {
 
 def _some_sparse(c: Config, stack: Stack) -> Stack:
     """Give some layers one network instead of many, as Qwen's keys say."""
-    every, dense = (
-        c.whole("decoder_sparse_step"),
-        c.several("mlp_only_layers") if c.has("mlp_only_layers") else [],
-    )
+    every = c.whole("decoder_sparse_step")
+    dense = c.several("mlp_only_layers") if c.has("mlp_only_layers") else []
     roles = ("gate", "up", "down")
     sparse = _without(stack.layers[0].names, *roles)
     plain = {
@@ -136,7 +135,7 @@ QWEN2_MOE = LLAMA._replace(
         **{f"expert_{role}": f"mlp.experts.{{}}.{role}_proj" for role in ("gate", "up", "down")},
         **{f"shared_{role}": f"mlp.shared_expert.{role}_proj" for role in ("gate", "up", "down")},
     },
-    windows=positions.lower_windows,
+    windows=partial(positions.qwen_windows, lower=True),
     biases={"qkv_bias": "q k v", "no_bias": "o router"},
     change=_some_sparse,
 )  # fmt: skip

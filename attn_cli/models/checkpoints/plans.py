@@ -256,7 +256,7 @@ MISTRAL = LLAMA._replace(windows=lambda c, count: layer_windows(c, count, lambda
 
 
 QK_NORM = {"q_norm": "self_attn.q_norm", "k_norm": "self_attn.k_norm"}
-QWEN2 = LLAMA._replace(windows=positions.upper_windows, biased="q k v")
+QWEN2 = LLAMA._replace(windows=positions.qwen_windows, biased="q k v")
 QWEN3 = QWEN2._replace(names={**LLAMA.names, **QK_NORM})
 
 

@@ -202,19 +202,14 @@ def first_numbers(c: Config, d_k: int, windows: Windows) -> Rotaries:
     return [Rotary(1e4, dims, neighbours=True)] * len(windows)
 
 
-def lower_windows(c: Config, count: int) -> Windows:
-    """Return the windows of Qwen2's sparse models: every other one of the lower layers."""
-    above, has_windows = c.whole("max_window_layers", least=0), c.flag("use_sliding_window")
-    windows = layer_windows(c, count, lambda n: has_windows and n % 2 == 0 and n < above)
-    if any(windows) and not has_windows:
-        raise c.refused("use_sliding_window", f"true where layer_types has {LOCAL}")
-    return windows
+def qwen_windows(c: Config, count: int, lower: bool = False) -> Windows:
+    """Return the windows of Qwen's upper layers, or of every other `lower` one, where use_sliding_window says so."""
+    bound, has_windows = c.whole("max_window_layers", least=0), c.flag("use_sliding_window")
 
+    def is_local(n: int) -> bool:
+        return has_windows and (n % 2 == 0 and n < bound if lower else n >= bound)
 
-def upper_windows(c: Config, count: int) -> Windows:
-    """Return Qwen's windows: of the upper layers, and only where use_sliding_window says so."""
-    first, has_windows = c.whole("max_window_layers", least=0), c.flag("use_sliding_window")
-    windows = layer_windows(c, count, lambda n: has_windows and n >= first)
+    windows = layer_windows(c, count, is_local)
     if any(windows) and not has_windows:
         raise c.refused("use_sliding_window", f"true where layer_types has {LOCAL}")
     return windows
