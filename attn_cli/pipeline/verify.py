@@ -28,9 +28,7 @@ TOLERANCES = {
     "ids": 0.0, "weights": 1e-5, "inputs": 1e-4, "output": 1e-4, "logits": 1e-4,  # beside transformers
     "keys": 0.0, "sums": 1e-5, "ahead": 0.0, "prefix": 1e-4,  # of the file alone
 }  # fmt: skip
-Found = tuple[
-    str, float, LayerSteps | None
-]  # a figure's name, what it is on a text, and the layer of which it is
+Found = tuple[str, float, LayerSteps | None]  # a figure's name, its number on a text, its layer
 
 
 class Figure(NamedTuple):
@@ -69,15 +67,15 @@ def verify(model: str, given: Sequence[str], settings: Settings) -> Verdict:
     largest: dict[tuple[str, str | None, int | None, str | None], float] = {}
     tokens, reference = 0, None
     with open_model(model) as opened:
-        checkpoint, notes = opened.checkpoint, [*opened.checkpoint.model.notes]
+        own = opened.checkpoint.model
+        notes, is_pair = [*own.notes], len(own.stacks) > 1
         try:
-            reference = _Reference(find_folder(model), checkpoint.run(texts([[0]])))
+            reference = _Reference(find_folder(model), opened.checkpoint.run(texts([[0]])))
         except ImportError:
             pass
         except Exception as error:  # whatever a library does with a stranger's file
             reason = visible(" ".join(str(error).split()))[:200]
             notes.append(f"transformers does not read this model ({type(error).__name__}): {reason}")
-        is_pair = len(checkpoint.model.stacks) > 1
         for text in sorted(given, key=len):  # a rotation that grows with the text stays grown in transformers
             kind, context = ("cross", text) if is_pair else ("self", None)
             reading = read_texts(kind, text, context, settings, opened)
@@ -88,7 +86,7 @@ def verify(model: str, given: Sequence[str], settings: Settings) -> Verdict:
                 largest[place] = max(largest.get(place, 0.0), value)
     figures = tuple(Figure(*place, value, TOLERANCES[place[0]]) for place, value in largest.items())
     against = None if reference is None else reference.name
-    return Verdict(opened.name, checkpoint.model.family, against, len(given), tokens, figures, tuple(notes))
+    return Verdict(opened.name, own.family, against, len(given), tokens, figures, tuple(notes))
 
 
 class _Reference:
@@ -122,12 +120,11 @@ class _Reference:
         with self.torch.no_grad():
             expected = self.model(**given, output_attentions=True, output_hidden_states=True)
         for steps in reading.run.steps():
-            side = f"{steps.side}_" if self.is_pair else ""
-            attentions = expected["cross_attentions" if steps.kind == "cross" else f"{side}attentions"]
-            yield "weights", _apart(steps.attended.weights, attentions[steps.layer].numpy(), 1.0), steps
+            side = "cross_" if steps.kind == "cross" else f"{steps.side}_" if self.is_pair else ""
+            attentions = expected[f"{side}attentions"][steps.layer].numpy()
+            yield "weights", _apart(steps.attended.weights, attentions, 1.0), steps
             if steps.kind != "cross":
-                states = expected[f"{side}hidden_states"][steps.layer].numpy()
-                yield "inputs", _apart(steps.x, states), steps
+                yield "inputs", _apart(steps.x, expected[f"{side}hidden_states"][steps.layer].numpy()), steps
         if self.has_head:
             yield "logits", _apart(reading.run.logits(), expected["logits"].numpy()), None
         else:
@@ -137,8 +134,7 @@ class _Reference:
 def _apart(found: Array, expected: Array, scale: float | None = None) -> float:
     """Return the largest difference, divided by `scale`, else by the largest expected number if that is above 1."""
     if found.shape != expected.shape or not np.isfinite(expected).all():
-        said = f"transformers has other numbers {expected.shape} than attn {found.shape}, or some that are not finite."
-        raise InputError(said)
+        raise InputError(f"transformers gives numbers {expected.shape}, not all finite or not {found.shape}.")
     return float(np.abs(found - expected).max()) / (scale or max(1.0, float(np.abs(expected).max())))
 
 
@@ -155,15 +151,15 @@ def _alone(reading: Reading, opened: OpenModel) -> Iterator[Found]:
         source = texts([reading.key.ids]) if reading.asked == "cross" else None
         shorter = (run(part) if source is None else run(source, part)).steps()
     for steps, few in zip(reading.run.steps(), shorter, strict=False):
-        weights, rotated = steps.attended.weights, steps.before_rotation
+        weights = steps.attended.weights
         yield "sums", float(np.abs(weights.sum(axis=-1) + _to_sinks(steps) - 1).max()), steps
         if steps.kind == "masked":
             yield "ahead", float(np.triu(weights, 1).max()), steps
-        is_same = rotated is None or rotated.rotary.length >= len(
-            ids
-        )  # else a longer text is rotated otherwise
-        if few is not None and few.side == "decoder" and is_same:
-            n_q, n_k = few.attended.weights.shape[2:]
+        rotates = (
+            steps.before_rotation and len(ids) > steps.before_rotation.rotary.length
+        )  # by the text's length
+        if few is not None and few.side == "decoder" and not rotates:
+            _, _, n_q, n_k = few.attended.weights.shape
             apart = _apart(weights[:, :, :n_q, :n_k], few.attended.weights, 1.0)
             yield "prefix", max(apart, _apart(steps.x[:, :n_q], few.x)), steps
     if reading.run.has_head():
@@ -176,6 +172,5 @@ def _to_sinks(steps: LayerSteps) -> Array | float:
     if ready.sinks is None:
         return 0.0
     keys = np.take_along_axis(ready.k, weights.argmax(axis=-1)[..., np.newaxis], axis=2)
-    scores = (ready.q * keys).sum(axis=-1) * ready.scale
-    given: Array = weights.max(axis=-1) * np.exp(ready.sinks[:, np.newaxis] - scores)
-    return given
+    beside = ready.sinks[:, np.newaxis] - (ready.q * keys).sum(axis=-1) * ready.scale
+    return np.asarray(weights.max(axis=-1) * np.exp(beside))

@@ -31,13 +31,12 @@ def verify(
     Example: attn verify ./bert-base-uncased
     """
     view = choose(view, OF_BLOCKS, "verify", "verify")
-    from attn_cli.pipeline.verify import TEXTS
-    from attn_cli.pipeline.verify import verify as compared
+    from attn_cli.pipeline import verify as verifying
     from attn_cli.render.views.verify import record, screen
 
-    given = [read_text(text, "verify", settings) for text in texts or ()] or TEXTS
+    given = [read_text(text, "verify", settings) for text in texts or ()] or verifying.TEXTS
     with Progress("Comparing"):
-        found = compared(model, given, settings)
+        found = verifying.verify(model, given, settings)
     deliver(Result("verify", lambda view: screen(found), lambda view: record(found)), view)
     if found.exceeded is not None:
         raise SystemExit(DIFFERENT)

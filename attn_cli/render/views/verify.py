@@ -13,22 +13,20 @@ if TYPE_CHECKING:
 
 SIDES = {"self": "encoder", "masked": "decoder", "cross": "cross", None: "whole model"}
 BESIDE = (
-    "The largest differences over all texts; those of what a layer takes (inputs) and of the scores of words (logits) "
-    "are divided by the largest of these numbers."
+    "The largest differences over all texts; inputs, output and logits are divided by their largest number."
 )
 ALONE = (
-    "This is no proof: nothing was compared with the original. With torch and transformers installed, attn verify "
-    "compares every weight with theirs. Here, every tensor has the shape that config.json gives it; keys: of "
-    "config.json that attn does not know; sums: of rows (with the sink, where there is one), less 1; ahead: weights of "
-    "later words; prefix: how the first half of a text changes with the rest."
+    "This is no proof: nothing was compared with the original, which takes torch and transformers. Each tensor has the "
+    "shape that config.json gives it. keys: of config.json, unknown to attn; sums: of rows (and the sink), less 1; "
+    "ahead: weights of later words; prefix: how a text's first half differs without the rest."
 )
 
 
 def screen(found: Verdict) -> Iterator[Block]:
     """Yield the verdict, and the figures of each layer with what they may be."""
     bad, against = found.exceeded, found.against or "what its own file says"
-    agrees = "DISAGREES" if bad else "agrees"
-    yield Heading(f"{visible(found.source)} ({found.family}) {agrees} with {against}", 1)
+    verdict = f"{'DISAGREES' if bad else 'agrees'} with {against}"
+    yield Heading(f"{visible(found.source)} ({found.family}) {verdict}", 1)
     read = f"{count(found.texts, 'text', 'texts')}, {count(found.tokens, 'token', 'tokens')}."
     yield Say(f"{read} {f'Too large: {bad.name} of {_row(bad)}' if bad else 'No figure is too large'}.")
     cells = {(_row(one), one.name): f"{one.largest:.2g}" for one in found.figures}
