@@ -117,9 +117,10 @@ class _Reference:
         given = {"input_ids": self.torch.tensor([ids]), "attention_mask": self.torch.ones(1, len(ids))}
         if self.is_pair:
             given["decoder_input_ids"] = self.torch.tensor([reading.query.ids])
+        found = [*reading.run.steps()]  # first: its errors are in plain words
         with self.torch.no_grad():
             expected = self.model(**given, output_attentions=True, output_hidden_states=True)
-        for steps in reading.run.steps():
+        for steps in found:
             side = "cross_" if steps.kind == "cross" else f"{steps.side}_" if self.is_pair else ""
             attentions = expected[f"{side}attentions"][steps.layer].numpy()
             yield "weights", _apart(steps.attended.weights, attentions, 1.0), steps

@@ -117,6 +117,8 @@ def test_a_model_without_a_head_is_compared_by_its_last_layer(transformers, tmp_
     transformers.AutoModel.from_pretrained(folder).save_pretrained(folder)
     found = verified(folder, "w1 w2")
     assert found["ok"] and found["figures"][-1]["name"] == "output"
+    too_long = here("verify", folder, "w1 " * 600)
+    assert too_long.code == 65 and "602 tokens" in too_long.err
 
 
 def test_a_norm_that_is_computed_otherwise_is_found_in_its_layer(transformers, tmp_path, monkeypatch):
