@@ -58,6 +58,11 @@ class Progress:
         self.clear()  # whatever happened
         self.at_a_signal.close()
 
+    def tell(self, text: str) -> None:
+        """Say what long work it is, before it is done."""
+        if self.watched:
+            say(f"attn: {text}")
+
     def clear(self) -> None:
         """Take the bar away, until there is more to show."""
         if self.line:

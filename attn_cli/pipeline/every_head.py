@@ -165,15 +165,22 @@ def _layer_roles(one: LayerWeights, size: MapSize) -> LayerRoles:
 
 
 def checkpoint_layers(
-    kind: str, text: str, context: str | None, settings: Settings, model: str, report: OnPart | None = None
+    kind: str,
+    text: str,
+    context: str | None,
+    settings: Settings,
+    model: str,
+    report: OnPart | None = None,
+    last: int | None = None,
 ) -> Iterator[LayerWeights]:
     """Yield each layer of the model in a folder, or in the local Hugging Face cache, over a text.
 
+    The `report` is of the layers up to the `last` one that is wanted, or of all.
     `kind` is self, masked or cross. A model with an encoder and a decoder reads the `context` with its encoder, and
     the `text` with its decoder; its `self` is the encoder's, of the `text` alone.
     """
     with open_model(model) as opened:
-        yield from opened_layers(kind, text, context, settings, opened, report)
+        yield from opened_layers(kind, text, context, settings, opened, report, last)
 
 
 def opened_layers(
@@ -183,11 +190,12 @@ def opened_layers(
     settings: Settings,
     opened: OpenModel,
     report: OnPart | None = None,
+    last: int | None = None,
 ) -> Iterator[LayerWeights]:
     """Yield each layer of an open model, as `checkpoint_layers`."""
     reading = read_texts(kind, text, context, settings, opened)
     if report is not None:
-        reading.run.report_to(report, None)
+        reading.run.report_to(report, last)
     queries, keys = reading.query.spelled, reading.key.spelled
     of = Text(queries, keys, reading.asked != "cross")
     given, second = "TEXT -m DIR" + " --pair TEXT" * (settings.pair is not None), reading.query.second

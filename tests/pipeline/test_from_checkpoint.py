@@ -8,6 +8,8 @@ import pytest
 
 from attn_cli import trace_self
 from attn_cli.errors import AttnError, InputError, UsageError
+from attn_cli.io.progress import Progress
+from attn_cli.models.checkpoints import run
 from attn_cli.settings.settings import Settings
 from tests.alike import FLOAT32
 from tests.models.checkpoints.by_hand import (
@@ -502,3 +504,17 @@ def test_a_base_of_rotary_positions_that_float32_lacks_is_one_line(tmp_path):
     byte_pairs(folder)
     with pytest.raises(InputError, match="not a finite number"):
         trace_checkpoint("self", "dab", None, Settings(), folder, keep_weights=True)
+
+
+def test_long_work_says_first_how_much_it_is(tmp_path, monkeypatch, capsys):
+    """How many weights the layers that are computed make, of all heads: on a terminal only."""
+    monkeypatch.setattr(run, "COSTLY", 10**6)
+    folder = small_gpt2(tmp_path / "gpt2", gpt2(places=1000), n_positions=1000)
+    all_layers = "4 million weights in 2 layers. --layer N stops at N."
+    for layer, said in ((None, all_layers), (0, "2 million weights in 1 layer.")):
+        for watched in (True, False):
+            progress = Progress("Attending")
+            progress.watched = watched
+            trace_self("a" * 1000, Settings(model=folder, layer=layer), progress)
+            told = capsys.readouterr().err
+            assert told.startswith(f"attn: 1,000 tokens make {said}\n") if watched else not told

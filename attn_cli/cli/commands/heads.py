@@ -90,7 +90,9 @@ def heads(
         if settings.model is None:
             found = every_head.stack_layers(kind, text, second, settings)
         else:
-            found = every_head.checkpoint_layers(kind, text, second, settings, settings.model, progress)
+            found = every_head.checkpoint_layers(
+                kind, text, second, settings, settings.model, progress, layer
+            )
     size = map_size(view.with_width(), layer is not None)
     with progress:
         measured = every_head.measure_heads(found, size, settings, layer, rollout)

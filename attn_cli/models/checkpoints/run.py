@@ -11,8 +11,8 @@ import numpy as np
 from attn_cli.core.head_weights import HeadWeights, QKNorm
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.array_types import Array
-from attn_cli.io.escape import visible
-from attn_cli.io.progress import OnPart
+from attn_cli.io.escape import count, visible
+from attn_cli.io.progress import OnPart, Progress
 from attn_cli.models.checkpoints.blocks import ACTIVATIONS
 from attn_cli.models.checkpoints.config import OF_TOKENS, read_affine, read_config, read_writing
 from attn_cli.models.checkpoints.describe import Layer, Model, Stack
@@ -25,6 +25,7 @@ from attn_cli.models.checkpoints.reader import Reader, check_finite
 from attn_cli.models.checkpoints.weights import GgufWeights, Weights
 
 SHORT = 0.5  # seconds that are not worth a report
+COSTLY = 1 << 28  # weights of all heads and layers, from which on their number is told first
 
 
 def texts(ids: Sequence[Sequence[int]], pad: int = 0, side: str = "right") -> Texts:
@@ -144,6 +145,12 @@ class Run:
         counts = [len(self.model.stacks[side].layers) for side in self._given]
         if last is not None:
             counts[-1] = last + 1
+        sizes = zip(self._given, counts, self.lengths, strict=True)
+        cost = sum(self.model.stacks[side].heads * layers * n**2 for side, layers, n in sizes)
+        if cost > COSTLY and isinstance(report, Progress):
+            less = " --layer N stops at N." if counts[-1] > 1 else ""
+            size, where = f"{cost / 10**6:,.0f} million weights", count(sum(counts), "layer", "layers")
+            report.tell(f"{max(self.lengths):,} tokens make {size} in {where}.{less}")
         began = monotonic()
         self._report = lambda done: report(done / sum(counts)) if monotonic() - began > SHORT else None
 
