@@ -20,6 +20,7 @@ from attn_cli.io.array_types import Array
 from attn_cli.live.sources import LiveSource, Question
 from attn_cli.render.numbers import plain
 from attn_cli.settings.settings import ALL, BETWEEN, MEAN, ROLLOUT
+from attn_cli.settings.validate import NEXT_WORDS
 from attn_cli.trace.trace import Trace
 
 WEIGHTS, ROW, STEPS, MATRICES, HELP, COMMAND = "weights", "row", "steps", "matrices", "help", "command"
@@ -127,6 +128,9 @@ KEYS = [
     _key("0", "usual_heat", "", "The temperature back to 1."),
     _key("x", "off", "word off", "Hide the chosen column's word from every query, or show it again."),
     _key("p", "pieces", "", "Join a model's word pieces to words, or show them apart again."),
+    _key(
+        "g", "write_on", "", "A model that says the next token writes it; the first press may only name it."
+    ),
     _key("a", "between", "", "Of a pair of texts (--pair): from a to a, a to b, b to a, b to b; all again."),
     _key("v", "compare", "compare", "What changed since the view before: the difference, before, now."),
     _key("d", "step", "steps", "The steps in turn: tokens, X, Q K V, scores to output; D goes back."),
@@ -219,6 +223,20 @@ def _off(state: State, seen: Seen) -> State:
     return state.setting(without=tuple(one for one in off if one != word) if word in off else (*off, word))
 
 
+def _write_on(state: State, seen: Seen) -> State:
+    found, question, length = seen.trace.next_words, state.question, len(seen.trace.query_tokens)
+    if found is None and not question.settings.next:
+        return state.setting(next=NEXT_WORDS)
+    said = () if found is None or found.fills else found.words
+    word = next((one.word for one in said if one.id is not None), None)
+    if word is None:
+        raise UsageError("This model says no next token: it writes nothing.")
+    if state.row >= length:  # the token before is still being read
+        return state
+    text = question.text + (word if seen.trace.of_model else f" {word}")
+    return replace(state, question=question._replace(text=text), row=length)
+
+
 def _move(state: State, seen: Seen, rows: int, columns: int) -> State:
     if state.pane in SCROLLED and rows:
         return replace(state, scrolled=max(0, state.scrolled + rows))
@@ -277,6 +295,7 @@ ACTIONS: dict[str, Callable[..., State]] = {  # of a state, what is seen, and th
     "slider": lambda state, seen, place: with_temperature(state, seen, temperature_at(place)),
     "off": _off,
     "pieces": lambda state, seen: state.setting(join_pieces=not state.question.settings.join_pieces),
+    "write_on": _write_on,
     "between": lambda state, seen: state.setting(between=_next(BETWEEN, state.question.settings.between, 1)),
     "compare": _compare,
     "step": _step,

@@ -15,6 +15,7 @@ from attn_cli.io.array_types import Array
 from attn_cli.io.progress import OnPart
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.pipeline.embed import open_projection, settings_for_positions
+from attn_cli.pipeline.generate import Step, Writer
 from attn_cli.pipeline.inputs import wanted_layer
 from attn_cli.pipeline.record import Attended, record
 from attn_cli.pipeline.sources.text import layers_of_text, trace_text
@@ -50,6 +51,7 @@ class Page(NamedTuple):
     words: Words | None = None
     text: str | None = None  # as it was typed
     context: str | None = None
+    writing: Mapping[str, object] = MappingProxyType({})  # the steps of a text that was written
     exact: Collection[str] = ()  # heads whose numbers are held in full, however many they are
     most_exact: int = 120_000  # numbers of heads that are held in full: 960 KB
 
@@ -84,6 +86,19 @@ def page_of_weights(saved: Saved, settings: Settings) -> Page:
         return Page([trace_weights(saved, settings)])
     layers = layers_of_weights(saved, replace(settings, layer=ALL))
     return _of_layers(layers, replace(settings, layer=None) if settings.layer == ALL else settings)
+
+
+def page_of_writing(writer: Writer, steps: Sequence[Step], settings: Settings) -> Page:
+    """Return the page of a text that a model wrote, and each token's step; the first is that of row `first`."""
+    kind, layer, head = writer.shown
+    ids = [
+        step.told.id for step in steps[:-1] if step.told.id is not None
+    ]  # of the last one's row nothing is written
+    layers = writer.layers(ids, replace(settings, layer=ALL, head=None, every_head=True))
+    told = [[(one.word, one.probability) for one in (step.told, *step.runners_up)] for step in steps]
+    first = len(steps[0].key_tokens) - 1 if kind == "masked" else 0
+    page = _of_layers(layers, replace(settings, layer=layer))
+    return page._replace(writing={"first": first, "head": head, "steps": told})
 
 
 def _of_layers(layers: Iterator[Attended], settings: Settings, name: str | None = None) -> Page:

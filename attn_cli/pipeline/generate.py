@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import suppress
+from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.core.attention import softmax
-from attn_cli.errors import InputError
+from attn_cli.io.array_types import Array
+from attn_cli.models.checkpoints.reader import check_finite
 from attn_cli.pipeline.next_words import likeliest
+from attn_cli.pipeline.record import Attended
+from attn_cli.settings.settings import Settings
 from attn_cli.trace.computation import NextWord
 
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
-
-Looked = tuple[
-    "Array", tuple[str, ...], "Array"
-]  # each word's score (V,); the last row of the shown head: keys, weights
+# Each word's score (V,), and the last row of the shown head: its keys and weights
+Looked = tuple[Array, tuple[str, ...], Array]
+ENDS = ("end", "stop", "count", "length")  # why a token is the last one
 
 
 class Writer(NamedTuple):
@@ -27,11 +28,11 @@ class Writer(NamedTuple):
     begun: str  # the text that it goes on with; nothing where it begins a text of its own
     shown: tuple[str, int, str]  # masked or cross, layer, head
     look: Callable[[Sequence[int]], Looked]  # once it has read these, which were written so far
+    layers: Callable[[Sequence[int], Settings], Iterator[Attended]]  # of the text with these tokens
     word: Callable[[int], str]  # a token as text
     text: Callable[[Sequence[int]], str]  # what tokens add to the text
     ends: frozenset[int] = frozenset()  # tokens that end a text
     never: frozenset[int] = frozenset()  # tokens that are not written
-    unknown: int | None = None  # the one of these that stands for all words without a vector
     first: int | None = None  # the token that is written first, where the model's files say it
     most: int | None = None  # how many tokens it can write, where it has places for so many only
     notes: tuple[str, ...] = ()
@@ -68,25 +69,19 @@ class Sampling(NamedTuple):
         if self[:3] == (None, None, None):
             return int(logits.argmax()), "likeliest", None
         chances = self.chances(logits)
-        order = np.argsort(-chances, kind="stable")[: np.count_nonzero(chances)]
-        at = int(np.searchsorted(np.cumsum(chances[order])[:-1], random.random(), side="right"))
-        return int(order[at]), "drawn", float(chances[order[at]])
+        id_ = int(random.choice(len(chances), p=chances))
+        return id_, "drawn", float(chances[id_])
 
 
 class Step(NamedTuple):
-    """A token that a model wrote, as its JSON has it."""
+    """A token that a model wrote."""
 
     step: int
-    word: str
-    probability: float  # the model's own
-    id: int | None
-    logit: float
+    told: NextWord  # with the model's own probability
     chosen: str  # likeliest, drawn, or first
     chance: float | None  # that it was drawn with
     runners_up: tuple[NextWord, ...]
-    attention: str
-    layer: int
-    head: str
+    shown: tuple[str, int, str]  # masked or cross, layer, head
     key_tokens: tuple[str, ...]
     weights: Array  # (keys,)
     written: str  # so far
@@ -94,44 +89,40 @@ class Step(NamedTuple):
 
     def record(self) -> dict[str, object]:
         """Return the step as JSON has it."""
-        others = [one._asdict() for one in self.runners_up]
-        own = {**self._asdict(), "runners_up": others, "weights": self.weights.tolist()}
-        return {"schema": "attn/1", "kind": "generate", **own}
+        step, told, chosen, chance, others, shown, keys, weights, written, stopped = self
+        return {
+            "schema": "attn/1", "kind": "generate", "step": step, **told._asdict(), "chosen": chosen, "chance": chance,
+            "runners_up": [one._asdict() for one in others], "attention": shown[0], "layer": shown[1], "head": shown[2],
+            "key_tokens": keys, "weights": weights.tolist(), "written": written, "stopped": stopped,
+        }  # fmt: skip
 
 
 def generate(
     writer: Writer, sampling: Sampling, count: int, stops: Sequence[str], runners_up: int
 ) -> Iterator[Step]:
-    """Yield what the model writes until it ends its text, has written one of `stops`, or `count` tokens.
-
-    Ctrl-C ends it too: what is written stays.
-    """
+    """Yield what the model writes until it ends its text, has written one of `stops`, or `count` tokens; or Ctrl-C."""
     random, written = np.random.default_rng(sampling.seed), list[int]()
-    for number in range(count):
-        try:
+    with suppress(KeyboardInterrupt):
+        for number in range(count):
             logits, keys, weights = writer.look(written)
-        except KeyboardInterrupt:
-            return
-        if not np.isfinite(logits.max()):  # NaN too
-            said = f"{writer.name} gives scores of words that are not numbers."
-            raise InputError(said, "Is its file sound?")
-        shares, allowed = softmax(logits), logits.copy()
-        allowed[[*writer.never]] = -np.inf
-        id_, chosen, chance = sampling.choose(allowed, random)
-        if number == 0 and writer.first is not None:
-            id_, chosen, chance = writer.first, "first", None
-        written.append(id_)
-        best = [n for n in likeliest(shares, runners_up + 1) if n != id_][:runners_up]
-        word, *others = (
-            NextWord(writer.word(n), float(shares[n]), None if n == writer.unknown else n, float(logits[n]))
-            for n in (id_, *best)
-        )
-        text = writer.text([n for n in written if n not in writer.ends])
-        why = {
-            "end": id_ in writer.ends, "stop": any(stop in text for stop in stops),
-            "count": number + 1 == count, "length": number + 1 == writer.most,
-        }  # fmt: skip
-        stopped = next((name for name, is_true in why.items() if is_true), None)
-        yield Step(number, *word, chosen, chance, tuple(others), *writer.shown, keys, weights, text, stopped)
-        if stopped:
-            return
+            check_finite(writer.name, logits)
+            shares, barred = softmax(logits), [n for n in writer.never if n < len(logits)]
+            allowed = logits.copy()
+            allowed[barred] = -np.inf
+            id_, chosen, chance = sampling.choose(allowed, random)
+            if number == 0 and writer.first is not None:
+                id_, chosen, chance = writer.first, "first", None
+            written.append(id_)
+            best = [n for n in likeliest(softmax(allowed), runners_up + 1) if n != id_][:runners_up]
+            word, *others = (
+                NextWord(writer.word(n), float(shares[n]), n, float(logits[n])) for n in (id_, *best)
+            )
+            text = writer.text([n for n in written if n not in writer.ends])
+            is_stopped, done = any(stop in text for stop in stops), number + 1
+            ends = id_ in writer.ends, is_stopped, done == count, done == writer.most
+            stopped = next((name for name, is_true in zip(ENDS, ends, strict=True) if is_true), None)
+            yield Step(
+                number, word, chosen, chance, tuple(others), writer.shown, keys, weights, text, stopped
+            )
+            if stopped:
+                return

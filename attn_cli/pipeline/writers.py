@@ -2,69 +2,70 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
 
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError
+from attn_cli.inputs.record import read_record
+from attn_cli.io.array_types import Array
+from attn_cli.models.checkpoints.open_model import OpenModel, open_model
+from attn_cli.models.checkpoints.reader import Reader
+from attn_cli.models.checkpoints.run import Run, texts
 from attn_cli.models.encoder import UNKNOWN, causal, matrix_of, weights_of
 from attn_cli.pipeline.embed import open_shared
 from attn_cli.pipeline.generate import Looked, Writer
 from attn_cli.pipeline.inputs import shown_head, wanted_layer
 from attn_cli.pipeline.next_words import settings_for
-from attn_cli.pipeline.sources.text import read_inputs
+from attn_cli.pipeline.record import Attended
+from attn_cli.pipeline.sources.checkpoint import Reading
+from attn_cli.pipeline.sources.checkpoint_text import Tokens, last_word, side_of, tokens_of, unknown_words
+from attn_cli.pipeline.sources.text import layers_of_text, read_inputs
 from attn_cli.settings.settings import ALL, MEAN, Settings
-from attn_cli.settings.validate import settings_of
+from attn_cli.settings.validate import beside_model, settings_of
 from attn_cli.vectors.table import as_text
 
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
-    from attn_cli.models.checkpoints.open_model import OpenModel
-    from attn_cli.models.checkpoints.run import Run
-
+FILES = ("generation_config.json", "config.json")
+OF_TOKENS = (
+    "eos_token_id", "decoder_start_token_id", "forced_bos_token_id", "bad_words_ids", "suppress_tokens",
+)  # fmt: skip
 JOINED = {*".,;:!?)", "n't"}  # words that no space stands before
 
 
 @contextmanager
-def open_writer(text: str, kind: str | None, settings: Settings) -> Iterator[Writer]:
-    """Give the model of these settings, which has read the text.
-
-    Raises UsageError where the model does not write, and for a layer or a head that it does not have.
-    """
+def open_writer(text: str, settings: Settings) -> Iterator[Writer]:
+    """Give the model of these settings, which has read the text; raise UsageError for one that does not write."""
     if settings.layer in (ALL, MEAN) or settings.head == ALL:
         raise UsageError("attn generate shows one head of one layer.", "Try --head mean.", "--head")
+    if settings.model is not None and settings.projection is not None:
+        raise beside_model("projection")
     if settings.model is None:
-        if kind == "cross":
-            raise UsageError("--kind cross requires --model, of an encoder and a decoder.", option="--kind")
         yield _language(text, settings_of("masked", settings))
-        return
-    from attn_cli.models.checkpoints.open_model import open_model  # only for a model on disk
-
-    with open_model(settings.model) as model:
-        writer, run = _pretrained(model, text, kind, settings)
-        with closing(run):
-            yield writer
+    else:
+        with open_model(settings.model) as model:
+            yield _pretrained(model, text, settings)
 
 
-def _pretrained(model: OpenModel, text: str, kind: str | None, settings: Settings) -> tuple[Writer, Run]:
+def _pretrained(model: OpenModel, text: str, settings: Settings) -> Writer:
     """Return the writer of a pretrained model: of an encoder and a decoder, the encoder has read the text."""
-    from attn_cli.models.checkpoints.run import texts
-    from attn_cli.pipeline.sources.checkpoint_text import last_word, side_of, tokens_of, unknown_words
-
-    about, encoder = model.checkpoint.model, model.encoder
-    said, notes = model.checkpoint.writing()
+    about, encoder, said = model.checkpoint.model, model.encoder, _rules(model)
     has_two, source = len(about.stacks) == 2, tokens_of(encoder, text, settings)
-    side, asked = side_of(about, kind or ("cross" if has_two else "masked"), "" if has_two else None)
-    ids, target = source.ids[: last_word(source) + 1], None  # what closes a text that goes on is left out
-    if has_two:
-        ids = (min(said["decoder_start_token_id"], default=about.start),)
-        target = texts([ids])
-    run = model.checkpoint.run(texts([source.ids if has_two else ids]), target, keeps=True)
+    side, asked = side_of(about, *(("cross", "") if has_two else ("masked", None)))
+    start = min(said["decoder_start_token_id"], default=about.start)
+    ids = source.ids[: last_word(source) + 1]  # what closes a text that goes on is left out
+    ids = (start,) if has_two else ids
+
+    def run_over(ids: Sequence[int], keeps: bool = False) -> Run:
+        both = (source.ids, ids) if has_two else (ids,)
+        return model.checkpoint.run(*(texts([one]) for one in both), keeps=keeps)
+
+    run = run_over(ids, keeps=True)
     if not run.has_head():
         raise InputError(f"{model.name} has no language-model head in its files: it writes no words.")
-    stack, places = about.stacks[side], run.places()
+    stack = about.stacks[side]
+    places = Reader(model.checkpoint.weights, stack).places()
     head = shown_head(settings.head, tuple(map(str, range(stack.heads))))
     layer = wanted_layer(settings, len(stack.layers), model.name)
 
@@ -76,17 +77,38 @@ def _pretrained(model: OpenModel, text: str, kind: str | None, settings: Setting
             for one in run.steps()
             if (one.side, one.kind, one.layer) == (side, asked, layer)
         ]
-        keys = source.spelled if asked == "cross" else tuple(map(encoder.token, (*ids, *written)))
+        keys = source.spelled if has_two else tuple(map(encoder.token, (*ids, *written)))
         logits = run.logits(-1)[0, 0].astype(np.float64)
         return logits, keys, row.mean(axis=0) if head == MEAN else row[int(head)]
 
+    def layers(written: Sequence[int], settings: Settings) -> Iterator[Attended]:
+        every = (*ids, *written)
+        read = Tokens(every, tuple(map(encoder.token, every)), (False,) * len(every))
+        key = source if has_two else read
+        return Reading(run_over(every), side, asked, read, key, model).attended(settings)
+
     return Writer(
-        model.name, "" if has_two else text, (asked, layer, head), look, encoder.text,
+        model.name, "" if has_two else text, (asked, layer, head), look, layers, encoder.text,
         lambda written: encoder.text(*written) if written else "", said["eos_token_id"],
         said["bad_words_ids"] | said["suppress_tokens"], first=min(said["forced_bos_token_id"], default=None),
         most=None if places is None else places - len(ids) + 1,
-        notes=(*about.notes, *unknown_words((source,), model.name), *notes),
-    ), run  # fmt: skip
+        notes=(*about.notes, *unknown_words((source,), model.name)),
+    )  # fmt: skip
+
+
+def _rules(model: OpenModel) -> dict[str, frozenset[int]]:
+    """Return the tokens that each key of OF_TOKENS names in a model's files."""
+    folder, gguf = model.checkpoint.weights.folder, model.checkpoint.gguf
+    name = next((name for name in FILES if os.path.exists(os.path.join(folder, name))), FILES[-1])
+    ends = [gguf and gguf.metadata.get(f"tokenizer.ggml.{one}_token_id") for one in ("eos", "eot", "eom")]
+    said = {"eos_token_id": ends} if gguf else read_record(os.path.join(folder, name))
+
+    def tokens(key: str) -> frozenset[int]:  # of words that are not to be written, those of one token
+        several = told if isinstance(told := said.get(key), list) else [told]
+        single = (one[0] if isinstance(one, list) and len(one) == 1 else one for one in several)
+        return frozenset(one for one in single if type(one) is int and one >= 0)
+
+    return {key: tokens(key) for key in OF_TOKENS}
 
 
 def _language(text: str, settings: Settings) -> Writer:
@@ -101,12 +123,15 @@ def _language(text: str, settings: Settings) -> Writer:
     shown = shown_head(settings.head, stack.head_names(layer))
     heads = [one for one in stack.attention(layer).heads if shown in (one.name, MEAN)]
     inputs = read_inputs(text, None, settings, shared)
-    begun, table = inputs.query.tokens, inputs.table
+    table = inputs.table
     assert table is not None
     words = [*(as_text(word) for block in table.word_blocks() for word in block), UNKNOWN]
 
+    def all_tokens(written: Sequence[int]) -> tuple[str, ...]:
+        return (*inputs.query.tokens, *(words[n] for n in written))
+
     def look(written: Sequence[int]) -> Looked:
-        tokens = (*begun, *(words[n] for n in written))
+        tokens = all_tokens(written)
         X, mask = read_inputs(tokens, None, settings, shared).query.X, causal(len(tokens))
         assert X is not None
         x = stack.input(X, layer, mask)
@@ -114,12 +139,15 @@ def _language(text: str, settings: Settings) -> Writer:
         logits = scored.scores(stack.last_rows(X, mask)[-1:], matrix_of(table))[0]
         return logits.astype(np.float64), tokens, row
 
+    def layers(written: Sequence[int], settings: Settings) -> Iterator[Attended]:
+        settings = settings_of("masked", settings)
+        return layers_of_text("masked", all_tokens(written), None, settings, None, shared)
+
     def joined(written: Sequence[int]) -> str:
         spelled = (words[n] for n in written)
         return "".join(word if word in JOINED or word[:1] in "'’" else f" {word}" for word in spelled)
 
-    unknown = len(words) - 1
     return Writer(
-        stack.name, text, ("masked", layer, shown), look, words.__getitem__, joined, never=frozenset({unknown}),
-        unknown=unknown, notes=(*notes, *inputs.notes),
+        stack.name, text, ("masked", layer, shown), look, layers, words.__getitem__, joined,
+        never=frozenset({len(words) - 1}), notes=(*notes, *inputs.notes),
     )  # fmt: skip

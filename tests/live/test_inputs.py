@@ -15,7 +15,7 @@ from attn_cli.pipeline.sources.weights import trace_weights
 from attn_cli.settings.settings import Settings
 from tests.alike import FLOAT32
 from tests.live.stage import made, play
-from tests.models.checkpoints.by_hand import small_bert
+from tests.models.checkpoints.by_hand import gpt2, small_bert, small_gpt2
 from tests.shell import here
 
 RECORD = {
@@ -196,6 +196,34 @@ def test_a_key_goes_through_the_parts_of_a_pair(tokenizers, tmp_path):
         assert "--pair" in stage.text() and "--between a-b" in stage.text()
         await stage.press("escape", "a", "a", "a")
         assert stage.trace.weights.shape == whole.shape
+
+    play(act, made("the cats", settings, ModelSource(settings)))
+
+
+def test_a_key_writes_the_likeliest_token(tokenizers, tmp_path):
+    settings = Settings(model=small_gpt2(tmp_path / "gpt2", gpt2(places=20)))
+    told = here("generate", "ab a", "-m", settings.model, "--count", "3").out.splitlines()
+
+    async def act(stage):
+        await stage.press("g")
+        assert stage.trace.next_words.words[0].word == json.loads(told[0])["word"]
+        for line in told:
+            await stage.press("g")
+            state = stage.app.session.state
+            assert state.question.text == "ab a" + json.loads(line)["written"]
+            assert state.row == len(stage.trace.query_tokens) - 1
+        await stage.press("u", "u")
+        assert len(stage.trace.query_tokens) == 4
+
+    play(act, made("ab a", settings, ModelSource(settings)))
+
+
+def test_a_model_that_says_no_next_token_writes_none(tokenizers, tmp_path):
+    settings = Settings(model=small_bert(tmp_path / "bert"))
+
+    async def act(stage):
+        await stage.press("g", "g")
+        assert "it writes nothing" in stage.text()
 
     play(act, made("the cats", settings, ModelSource(settings)))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import Literal
 
 from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import Texts, own, takes
@@ -17,11 +16,10 @@ from attn_cli.settings.declare import ATTENTION, SHOWN
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import MOST_NEXT, Settings
 
-CAN = ("table", "jsonl")
+CAN = ("table", "jsonl", "page")
 FORMATS_HELP = "How each token is shown.  [default: table on a terminal, else jsonl]"
 TEMPERATURE = "Draw tokens, by scores divided by T: below 1 likelier ones, above 1 rarer ones."
 TOP_P = "Draw among the likeliest tokens that have a probability of P together."
-KIND = "Of an encoder and a decoder: which attention of the decoder.  [default: cross]"
 
 
 @takes(
@@ -35,7 +33,6 @@ def generate(
     top_p: float | None = own("P", TOP_P, ATTENTION, min=1e-6, max=1),
     stop: list[str] | None = own("TEXT", "Stop when this is written. Repeatable.", SHOWN),
     runners_up: int = own("K", "Name the K likeliest other tokens.", SHOWN, default=3, min=0, max=MOST_NEXT),
-    kind: Literal["masked", "cross"] | None = own("", KIND, ATTENTION),
     *,
     settings: Settings,
     view: View,
@@ -52,23 +49,27 @@ def generate(
     view = choose(view, CAN, "attn generate")
     text = one_text(texts, "generate", settings)
     from attn_cli.pipeline import generate as of_model
+    from attn_cli.pipeline.for_page import page_of_writing
     from attn_cli.pipeline.writers import open_writer
+    from attn_cli.render.views.writing import written
 
     sampling, terminal = of_model.Sampling(sample_temperature, top_k, top_p, settings.seed), view.terminal()
-    with signals.raised(), open_writer(text, kind, settings) as writer:
+    with signals.raised(), open_writer(text, settings) as writer:
         for note in writer.notes:
             say(f"attn: {note}")
         steps = of_model.generate(writer, sampling, count, [*map(as_utf8, stop or ())], runners_up)
-        from attn_cli.render.views.writing import written  # loads Rich
-
-        is_json = view.format == "jsonl"
-        lines = (dumps(step.record(), True, not terminal.unicode) for step in steps)
-        parts = lines if is_json else written(writer, steps, terminal)
-        if view.to_standard_output:
-            for part in parts:
+        if view.to_standard_output and view.format == "jsonl":
+            for step in steps:
+                put_plain(dumps(step.record(), True, not terminal.unicode))
+        elif view.to_standard_output and view.format == "table":
+            for part in written(writer, steps, terminal):
                 put_plain(part)
-        else:
-            whole = "".join(parts)
-            deliver(Result(texts={str(view.format): lambda terminal: whole}), view)
+        elif found := list(steps):
+            result = Result(
+                texts={"table": lambda terminal: "".join(written(writer, found, terminal))},
+                records=[step.record() for step in found],
+                page=lambda: page_of_writing(writer, found, settings),
+            )
+            deliver(result, view)
     if signals.received:
         raise KeyboardInterrupt

@@ -282,39 +282,3 @@ def looks_back(c: Config, otherwise: bool) -> bool:
     if not isinstance(c.values.get("is_causal", True), bool):
         raise c.refused("is_causal", "true or false")
     return c.flag("is_causal")
-
-
-# Of how a model writes, as transformers reads it: what names tokens, and what would change the likeliest ones
-OF_TOKENS = (
-    "eos_token_id",
-    "decoder_start_token_id",
-    "forced_bos_token_id",
-    "bad_words_ids",
-    "suppress_tokens",
-)
-UNDONE = (
-    "repetition_penalty", "encoder_repetition_penalty", "no_repeat_ngram_size", "min_length", "min_new_tokens",
-    "begin_suppress_tokens", "sequence_bias", "guidance_scale", "exponential_decay_length_penalty",
-)  # fmt: skip
-
-
-def read_writing(folder: str) -> tuple[dict[str, frozenset[int]], list[str]]:
-    """Return the tokens that each key of OF_TOKENS names in a folder, and a note on what else is said there.
-
-    generation_config.json comes before config.json; of words that are not to be written, those of one token count.
-    """
-    names = ("generation_config.json", "config.json")
-    name = next((name for name in names if os.path.exists(os.path.join(folder, name))), names[1])
-    try:
-        values = dict(json.loads(read_bytes(os.path.join(folder, name), LARGEST_FILE)))
-    except (ValueError, TypeError, RecursionError):
-        raise InputError(f"{visible(os.path.join(folder, name))} is not a JSON object.") from None
-    found = {key: values.get(key) for key in OF_TOKENS}
-    several = {key: one if isinstance(one, list) else [one] for key, one in found.items()}
-    single = {
-        key: [one[0] if isinstance(one, list) and len(one) == 1 else one for one in some]
-        for key, some in several.items()
-    }
-    undone = [f"{key} = {_spelled(values[key])}" for key in UNDONE if values.get(key) not in (None, 0, 1, [])]
-    notes = [f"{name} says {', '.join(undone)}, which attn generate does not do."] if undone else []
-    return {key: frozenset(one for one in some if type(one) is int) for key, some in single.items()}, notes

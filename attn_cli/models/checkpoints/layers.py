@@ -84,19 +84,15 @@ class Kept:
     def __init__(self) -> None:
         self.count = 0  # of the tokens so far
         self.of_context: dict[int, tuple[Array, Array]] = {}  # of each layer's cross-attention
-        self._rooms: dict[int, list[Array]] = {}  # of each layer, (b, kv heads, room, d_k)
+        self._of_tokens: dict[int, list[Array]] = {}  # of each layer, (b, kv heads, count, d_k)
 
     def joined(self, layer: int, *new: Array) -> list[Array]:
         """Return a layer's keys and values so far, (b, kv heads, n_k, d_k), with new ones at the end."""
-        end, rooms = self.count + new[0].shape[2], self._rooms.get(layer)
-        if rooms is None or rooms[0].shape[2] < end:
-            old, rooms = rooms or (), [np.empty((*M.shape[:2], 2 * end, M.shape[3]), M.dtype) for M in new]
-            for wider, M in zip(rooms, old, strict=False):
-                wider[:, :, : self.count] = M[:, :, : self.count]
-            self._rooms[layer] = rooms
-        for room, M in zip(rooms, new, strict=True):
-            room[:, :, self.count : end] = M
-        return [room[:, :, :end] for room in rooms]
+        before = self._of_tokens.get(layer)
+        if before is not None:
+            new = tuple(np.concatenate(both, axis=2) for both in zip(before, new, strict=True))
+        self._of_tokens[layer] = [*new]
+        return [*new]
 
 
 class Layers:

@@ -14,7 +14,7 @@ from attn_cli.io.array_types import Array
 from attn_cli.io.escape import count, visible
 from attn_cli.io.progress import OnPart, Progress
 from attn_cli.models.checkpoints.blocks import ACTIVATIONS
-from attn_cli.models.checkpoints.config import OF_TOKENS, read_affine, read_config, read_writing
+from attn_cli.models.checkpoints.config import read_affine, read_config
 from attn_cli.models.checkpoints.describe import Layer, Model, Stack
 from attn_cli.models.checkpoints.families import describe
 from attn_cli.models.checkpoints.gguf import is_gguf, open_gguf
@@ -68,15 +68,7 @@ class Checkpoint:
     def __exit__(self, *raised: object) -> None:
         self.weights.close()
 
-    def writing(self) -> tuple[dict[str, frozenset[int]], list[str]]:
-        """Return what the files say of how the model writes: see read_writing."""
-        if self.gguf is None:
-            return read_writing(self.weights.folder)
-        names = (f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom"))
-        ends = frozenset(self.gguf.metadata[name] for name in names if name in self.gguf.metadata)
-        return dict.fromkeys(OF_TOKENS, frozenset[int]()) | {"eos_token_id": ends}, []
-
-    def run(self, source: Texts, target: Texts | None = None, keeps: bool = False) -> Run:
+    def run(self, source: Texts, target: Texts | None = None, *, keeps: bool = False) -> Run:
         """Return a run over these texts; one that `keeps` keys and values can read on.
 
         A model with an encoder and a decoder takes a `target` for the decoder; without one, the encoder alone runs.
@@ -188,10 +180,6 @@ class Run:
     def close(self) -> None:
         """Give up what is not computed yet, in the thread that has computed the rest."""
         self._steps.close()
-
-    def places(self) -> int | None:
-        """Return how many tokens the last side reads at most; None where no table of places says it."""
-        return Reader(self._weights, list(self.model.stacks.values())[-1]).places()
 
     def has_head(self) -> bool:
         """Tell whether the files hold what makes logits: a language model's head."""

@@ -95,6 +95,7 @@ def record(page: Page, numbers: Numbers) -> tuple[Trace, dict[str, object]]:
     shown = _without_folders(shown)
     return shown, _of_trace(shown, numbers) | {
         "shown": {"layer": page.shown, "head": shown.shown.name, "row": shown.focus[0]},
+        "writing": dict(page.writing) or None,
         "layers": layers,
         "vocabulary": _vocabulary(page, shown.settings, numbers),
         "untyped": _why_not_typed(page, shown),

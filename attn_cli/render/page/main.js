@@ -10,8 +10,9 @@ import { arraysOf, change, chosenBy, state } from "./state.js";
 import { startTyping } from "./type.js";
 import { startWalk } from "./walk.js";
 import { startWords } from "./words.js";
+import { startWriting } from "./writing.js";
 
-const starts = [startControls, startWords, startMatrix, startCell, startLinks, startGrid, startWalk, startTyping, startSaving];
+const starts = [startControls, startWords, startMatrix, startCell, startLinks, startGrid, startWalk, startTyping, startSaving, startWriting];
 
 async function begin() {
   await unpack(arraysOf(state.layer));

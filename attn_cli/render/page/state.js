@@ -11,13 +11,13 @@ export const state = {
   text: null, // a sentence that was typed in; null is the page's own
   refused: "", // why the page did not take another one
   layer: record.shown.layer, // its place among record.layers
-  head: record.shown.head,
+  head: record.writing?.head ?? record.shown.head,
   linked: [], // further heads whose links are drawn
-  row: record.shown.row,
+  row: record.writing?.first ?? record.shown.row,
   column: null,
   step: "weights",
   walking: false,
-  overview: record.layers.length > 1, // all layers by heads, before one of them is opened
+  overview: record.layers.length > 1 && !record.writing, // all layers by heads, before one of them is opened
   temperature: record.temperature,
   score: record.score,
   mask: record.mask,

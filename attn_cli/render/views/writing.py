@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from rich.segment import Segment
 from rich.style import Style
 
+from attn_cli.io.terminal import Terminal
+from attn_cli.pipeline.generate import Step, Writer
 from attn_cli.render.numbers import share
 from attn_cli.render.screen.text import cells, labels, padded, padded_left, wrapped
 from attn_cli.render.views.wording import placed
 from attn_cli.text.wordpieces import SPACE, as_text
-
-if TYPE_CHECKING:
-    from attn_cli.io.terminal import Terminal
-    from attn_cli.pipeline.generate import Step, Writer
 
 WIDTH, TOKEN = 80, 14  # of a screen of unknown width; of a token
 WHY = {
@@ -29,7 +26,7 @@ def written(writer: Writer, steps: Iterable[Step], terminal: Terminal) -> Iterat
     """Yield a heading, each token's line when it is there, and in the end the text, and why it ends there."""
     (kind, layer, head), last = writer.shown, None
     room = ((terminal.width or WIDTH) - TOKEN - 16) // 2
-    yield f"{writer.name}, layer {layer}, head {head}{' (cross-attention)' * (kind == 'cross')}\n\n"
+    yield f"{terminal.text(writer.name)}, layer {layer}, head {head}{' (cross-attention)' * (kind == 'cross')}\n\n"
     yield f"    {'token':{TOKEN}}   prob.  {'runners-up':{room}}  looked at\n"
     for last in steps:
         keys, weights = as_text(last.key_tokens), last.weights.tolist()
@@ -38,8 +35,8 @@ def written(writer: Writer, steps: Iterable[Step], terminal: Terminal) -> Iterat
         others = _fitting(
             ((one.word.replace(" ", SPACE), one.probability) for one in last.runners_up), room, terminal
         )
-        token = padded(_label(last.word.replace(" ", SPACE), terminal), TOKEN)
-        rest = f" {padded_left(share(last.probability), 7)}  {padded(others, room)}  {looked}"
+        token = padded(_label(last.told.word.replace(" ", SPACE), terminal), TOKEN)
+        rest = f" {padded_left(share(last.told.probability), 7)}  {padded(others, room)}  {looked}"
         yield terminal.paint(
             [[Segment(f"{last.step:>3} "), Segment(token, Style(bold=True)), Segment(rest.rstrip())]]
         )

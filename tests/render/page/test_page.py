@@ -48,6 +48,22 @@ def test_a_page_of_nine_words_is_small_and_one_with_words_to_type_too(tmp_path):
     assert made(tmp_path, "page", FOX).stat().st_size <= 1_600_000
 
 
+def test_a_slider_goes_through_the_steps_of_a_text_that_was_written(opened, tmp_path):
+    asked = ("generate", "The quick brown fox", "--count", "6")
+    told = [json.loads(line) for line in attn(*asked).out.splitlines()]
+    opened.go(made(tmp_path, *asked, "-f", "page"))
+    assert opened.page.get_attribute("#writing-step", "max") == "5"
+    for n, step in enumerate(told):
+        opened.page.fill("#writing-step", str(n))
+        says = opened.page.inner_text("#writing-says")
+        assert says.startswith(f"{n + 1} of 6: {step['word']} {step['probability']:.3f}; runners-up: ")
+        assert all(one["word"] in says for one in step["runners_up"])
+        strongest = max(step["weights"])
+        assert f"({strongest:.3f})" in opened.page.inner_text("#row-says")
+        assert step["key_tokens"][step["weights"].index(strongest)] in opened.page.inner_text("#row-says")
+    assert opened.complaints == []
+
+
 def test_a_cell_that_the_mouse_is_on_shows_its_arithmetic(opened, fox):
     opened.go(fox)
     opened.page.hover("[data-at='4,3']")
