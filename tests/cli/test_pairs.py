@@ -98,6 +98,8 @@ def test_words_that_the_vocabulary_lacks_are_named_from_both_texts(folder):
         heads dab -m GPT2 --pair ab => A decoder (of the type gpt2) reads no pairs of texts
         cross cat home -m BERT => attn self TEXT --pair TEXT -m DIR
         self cat -m BERT --pair "" => 65 no tokens in the second text of the pair
+        heads --texts lines.tsv -m BERT --pair x => --pair requires no --texts
+        heads --texts lines.tsv -m BERT --between a-b => --between a-b needs a pair of texts
         batch lines.tsv --kind pair => --pair needs a model
         batch lines.tsv --kind pair -m BERT => 65 No tab in this line
         """

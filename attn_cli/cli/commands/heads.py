@@ -64,7 +64,8 @@ def heads(
     """
     if corpus is not None:
         _refuse(
-            {"TEXT": texts, "--weights": weights, "--context": context, "--rollout": rollout or None},
+            {"TEXT": texts, "--weights": weights, "--context": context, "--rollout": rollout or None}
+            | {"--pair": settings.pair},
             "no --texts",
         )
         _over_texts(corpus, kind or "self", layer, settings, view)
