@@ -36,7 +36,7 @@ MOST_BYTES, MOST_LINES = 1 << 16, 200  # of a file, and of one value in it
 class FileValue(NamedTuple):
     """A value, and the file and line that set it."""
 
-    value: Value
+    value: Value | tuple[object]  # the tuple is of an option that may be repeated
     path: str
     line: int
 
@@ -60,13 +60,16 @@ class FileDefaults:
         own = getattr(getattr(self.options.get("format"), "type", None), "choices", ())
         if "format" in found and found["format"].value in {*formats()} - {*own}:
             del found["format"]  # asked for in general, and meant for other commands
+        for name, option in self.options.items():
+            if option.multiple and name in found:
+                found[name] = found[name]._replace(value=(found[name].value,))
         return found
 
     def origin(self, name: str) -> FileValue | None:
         """Return the value that is set for an option, and its place."""
         return self.read().get(name) if name in self.options else None
 
-    def get(self, name: str) -> Value | None:
+    def get(self, name: str) -> Value | tuple[object] | None:
         """Return the value that is set for an option."""
         found = self.origin(name)
         return None if found is None else found.value

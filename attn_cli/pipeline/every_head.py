@@ -13,7 +13,7 @@ from attn_cli.inputs.saved_weights import Saved
 from attn_cli.io.array_types import Array, Bools
 from attn_cli.io.escape import shell_quote, visible
 from attn_cli.io.progress import OnPart
-from attn_cli.models.checkpoints.open_model import OpenModel, open_model
+from attn_cli.models.checkpoints.open_model import open_model
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.models.model_file import BUNDLED, load_model
 from attn_cli.pipeline.derived import check_one_text, is_one_text
@@ -28,7 +28,7 @@ from attn_cli.pipeline.ready_weights import (
     without_tokens,
 )
 from attn_cli.pipeline.record import record as recorded
-from attn_cli.pipeline.sources.checkpoint import read_texts
+from attn_cli.pipeline.sources.checkpoint import Reading, read_texts
 from attn_cli.pipeline.sources.text import layers_of_text
 from attn_cli.settings.settings import ALL, PIECES, Settings
 from attn_cli.settings.validate import check_shaping, settings_for_masked
@@ -180,31 +180,24 @@ def checkpoint_layers(
     the `text` with its decoder; its `self` is the encoder's, of the `text` alone.
     """
     with open_model(model) as opened:
-        yield from opened_layers(kind, text, context, settings, opened, report, last)
+        reading = read_texts(kind, text, context, settings, opened)
+        if report is not None:
+            reading.run.report_to(report, last)
+        yield from read_layers(reading, settings)
 
 
-def opened_layers(
-    kind: str,
-    text: str,
-    context: str | None,
-    settings: Settings,
-    opened: OpenModel,
-    report: OnPart | None = None,
-    last: int | None = None,
-) -> Iterator[LayerWeights]:
-    """Yield each layer of an open model, as `checkpoint_layers`."""
-    reading = read_texts(kind, text, context, settings, opened)
-    if report is not None:
-        reading.run.report_to(report, last)
+def read_layers(reading: Reading, settings: Settings) -> Iterator[LayerWeights]:
+    """Yield each layer of a model that reads a text."""
+    name = reading.model.name
     queries, keys = reading.query.spelled, reading.key.spelled
     of = Text(queries, keys, reading.asked != "cross")
     given, second = "TEXT -m DIR" + " --pair TEXT" * (settings.pair is not None), reading.query.second
-    source = WeightsOrigin(opened.name, reading.asked, queries, keys, of, given, second)
+    source = WeightsOrigin(name, reading.asked, queries, keys, of, given, second)
     for steps in reading.layers():
         weights, allowed, notes = reading.every_head(steps, settings)
         if not np.isfinite(weights).all():
             raise InputError(
-                f"{opened.name}: the weights of layer {steps.layer} are not numbers.",
+                f"{name}: the weights of layer {steps.layer} are not numbers.",
                 "Is the file whole?",
             )
         heads = tuple(map(str, range(len(weights))))

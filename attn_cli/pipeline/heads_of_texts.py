@@ -12,7 +12,8 @@ import numpy as np
 from attn_cli.errors import AttnError, InputError, UsageError
 from attn_cli.io.array_types import Array
 from attn_cli.models.checkpoints.open_model import open_model
-from attn_cli.pipeline.every_head import LayerWeights, open_stack, opened_layers, shaped, stack_layers
+from attn_cli.pipeline.every_head import LayerWeights, open_stack, read_layers, shaped, stack_layers
+from attn_cli.pipeline.sources.checkpoint import read_texts
 from attn_cli.settings.settings import Settings
 from attn_cli.trace.head_roles import BAG, PATTERNS, Role, find_patterns, is_mark, measure
 
@@ -126,7 +127,7 @@ def _opened(kind: str, settings: Settings) -> Iterator[LayersOf]:
     """Open the model once for all texts."""
     if settings.model is not None:
         with open_model(settings.model) as opened:
-            yield lambda text: opened_layers(kind, text, None, settings, opened)
+            yield lambda text: read_layers(read_texts(kind, text, None, settings, opened), settings)
         return
     shared = open_stack(settings)
     yield lambda text: stack_layers(kind, text, None, settings, shared)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -20,11 +20,15 @@ from attn_cli.settings.validate import beside_model
 from attn_cli.trace.row import entropy as bits
 from attn_cli.trace.trace import Trace
 
+if TYPE_CHECKING:
+    from attn_cli.teach.moved import Moved
+
 SAME = 1e-12  # weights that differ by less count as equal
 TEXT = "text"  # what is varied, where it is no option
 MOST_MOVERS = 100  # kept, unless --top asks for more
 VARIED = tuple(field.name for field in fields(Settings) if field.name not in SHOWN_ONLY)
 Value = str | float | bool | None  # None is the default
+Two = tuple[str, str]
 
 
 class Swap(NamedTuple):
@@ -69,13 +73,16 @@ class Comparison:
     reference: int  # the index of the value that the others are compared with
     changes: tuple[Change, ...]  # from the reference to each other value, in their order
     swaps: tuple[Swap, ...] = ()  # the words that were replaced, where the text itself was varied
+    moved: Moved | None = None  # every head of two models, or of a model under two texts
 
     @property
     def labels(self) -> tuple[str, ...]:
         """The values as the user types them; texts are too long for labels."""
         if self.option == TEXT:
             return ("before", "after") if self.swaps else ("first", "second")
-        return tuple(map(written, self.values))
+        names = [trace.embedding.name or "" for trace in self.traces]  # of models, without their folders
+        is_clear = self.moved is not None and len(set(names)) == len(names)
+        return tuple(names) if is_clear else tuple(map(written, self.values))
 
     @property
     def same_tokens(self) -> bool:
@@ -86,7 +93,8 @@ class Comparison:
     def same_cells(self) -> bool:
         """Whether cells can be compared one by one: with the same tokens, or with as many of two texts."""
         sizes = {(len(trace.query_tokens), len(trace.key_tokens)) for trace in self.traces}
-        return self.same_tokens or (self.option == TEXT and len(sizes) == 1)
+        is_in_place = self.moved is None or bool(self.changes)
+        return self.same_tokens or (self.option == TEXT and len(sizes) == 1 and is_in_place)
 
 
 def written(value: Value) -> str:
@@ -119,9 +127,7 @@ def compare(
         raise UsageError(f"--vary cannot vary {option!r}.", f"Choose one of {', '.join(VARIED)}.", "--vary")
     if settings.model is not None and option in CONFLICTS_WITH_MODEL:
         raise beside_model(option)
-    check_one_head(settings, values if option == "head" else ())
-    if settings.layer == ALL or (option == "layer" and ALL in values):
-        raise UsageError("One layer is compared at a time.", "Give a layer's number.", "--layer")
+    check_one_head(settings, option, values)
     traces: list[Trace] = []
     for value in values:
         traces.append(_trace(text, context, settings, option, value, report))
@@ -135,19 +141,33 @@ def compare(
 
 
 def compare_texts(
-    texts: tuple[str, str], context: str | None, settings: Settings, report: OnPart | None = None
+    texts: Two, context: str | None, settings: Settings, models: Sequence[str], report: OnPart | None = None
 ) -> Comparison:
-    """Trace two texts with the same settings, over the same context if there is one, and compare the weights."""
+    """Trace two texts with the same settings, over the same context if there is one, and compare the weights.
+
+    With a model on disk, or with two for one text, every head is measured, and of those that the settings ask for the
+    one that differs most is shown. Raises InputError for models that do not fit each other.
+    """
     check_one_head(settings)
+    moved, is_in_place = None, True
+    if models:
+        from attn_cli.teach.moved import measure_moved  # only for models on disk
+
+        moved = measure_moved(texts, context, settings, (models[0], models[-1]))
+        settings, is_in_place = moved.choose(settings), all(i == j for i, j in (*moved.queries, *moved.keys))
+    if len(models) == 2:
+        return replace(compare(texts[0], context, settings, "model", models, report), moved=moved)
     kind = "cross" if context is not None else settings.kind_of_text
     first, second = (trace_text(kind, text, context, settings, report) for text in texts)
-    return between(TEXT, texts, (first, second))
+    found = replace(between(TEXT, texts, (first, second)), moved=moved)
+    return found if is_in_place else replace(found, changes=())
 
 
-def check_one_head(settings: Settings, values: Sequence[Value] = ()) -> None:
-    """Raise UsageError where all heads are asked for."""
-    if "all" in (settings.head, *values):
-        raise UsageError("One head is compared at a time.", "Give a head's name, or mean.", "--head")
+def check_one_head(settings: Settings, option: str = "", values: Sequence[Value] = ()) -> None:
+    """Raise UsageError where all heads, or all layers, are asked for."""
+    for name, hint in (("head", "Give a head's name, or mean."), ("layer", "Give a layer's number.")):
+        if ALL in (getattr(settings, name), *(values if option == name else ())):
+            raise UsageError(f"One {name} is compared at a time.", hint, f"--{name}")
 
 
 def _check_size(trace: Trace) -> None:

@@ -153,9 +153,10 @@ def test_words_are_swapped_as_in_a_text_that_has_the_others(swaps, other, folder
 
 
 def test_two_texts_of_a_model_stand_beside_each_other(folders):
-    ran = here("compare", "the cat", "--with", "the cats", "-m", folders[1], "-f", "json")
+    options = ["-m", folders[1], "--layer", "1", "--head", "0"]
+    ran = here("compare", "the cat", "--with", "the cats", *options, "-f", "json")
     for record, text in zip(json.loads(ran.out)["records"], ("the cat", "the cats"), strict=True):
-        np.testing.assert_allclose(record["weights"], weights("self", text, "-m", folders[1]), atol=FLOAT32)
+        np.testing.assert_allclose(record["weights"], weights("self", text, *options), atol=FLOAT32)
 
 
 def test_an_encoder_s_mask_is_tried_in_every_command(folders):

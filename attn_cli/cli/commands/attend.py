@@ -163,7 +163,7 @@ def _attend(kind: str, texts: list[str] | None, part: str | None, settings: Sett
     deliver(result, view)
 
 
-@takes("TOKENS VECTORS MODEL pair COMPUTED PLACED query output")
+@takes("TOKENS VECTORS model MODEL pair COMPUTED PLACED query output")
 def page(
     texts: Texts = None,
     context: Context = None,

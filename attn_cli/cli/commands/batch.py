@@ -70,7 +70,7 @@ class Asked(NamedTuple):
         return self.output.endswith(("/", os.sep)) or os.path.isdir(self.output)
 
 
-@takes("TOKENS VECTORS MODEL COMPUTED PLACED ROWS next next_at output tidy steps by_hand")
+@takes("TOKENS VECTORS model MODEL COMPUTED PLACED ROWS next next_at output tidy steps by_hand")
 def batch(
     files: list[str] | None = argument("[FILE]...", FILES_HELP, default=None),
     kind: Kind = own("", KIND_HELP, ATTENTION, default="self"),

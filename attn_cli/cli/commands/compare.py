@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -9,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from attn_cli.cli.deliver import choose, deliver
-from attn_cli.cli.options import Context, Texts, own, takes
-from attn_cli.cli.origins import TYPED, origin
+from attn_cli.cli.options import SETTINGS, Context, Texts, option, own, takes
+from attn_cli.cli.origins import TYPED, VARIABLE, origin
 from attn_cli.cli.read_text import NoText, attention_progress, prepare_index, text_and_context
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import as_utf8, visible
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from attn_cli.teach.compare import Comparison, Value
 
 HINT = 'Try: attn compare "The cat sat on the mat" --vary score=scaled,dot'
+MODEL_HELP = "A pretrained model, as attn self takes it. Given twice: which heads and next words differ."
+MODEL = option(SETTINGS["model"]._replace(help=MODEL_HELP), default=None)
 
 
 @takes("TOKENS VECTORS MODEL pair COMPUTED PLACED ROWS SCREEN FIGURE")
@@ -39,14 +42,16 @@ def compare(
         "TEXT", "Another text with the same settings, in the place of --vary.", COMPARED, "--with"
     ),
     second: Context = None,
+    model: list[str] | None = MODEL,
     *,
     settings: Settings,
     view: View,
 ) -> None:
-    """The same text under two or three values of one option, or two texts, side by side.
+    """A text under two or three values of one option, two texts, or two models, side by side.
 
     For two values the signed difference is shown too. One sentence says what changed. All other options apply to
-    every side.
+    every side. With two models (-m twice), or two texts in one model, all heads are measured first, and the one that
+    differs most is shown.
 
     Example: attn compare "The cat sat on the mat" --vary score=scaled,dot
     """
@@ -57,20 +62,24 @@ def compare(
     if beside is not None and vary:
         said = "--vary and --with each vary one thing."
         raise UsageError(said, "Leave one of the two out.", "--with")
-    option, values = ("", ()) if beside is not None else _varied(context, texts or [], vary or [])
+    models = _models(context, model or [], vary is not None or beside is not None)
+    settings = replace(settings, model=models[0] if len(models) == 1 else None)
+    is_varied = beside is None and len(models) < 2
+    varied, values = _varied(context, texts or [], vary or []) if is_varied else ("", ())
     text, other = text_and_context(texts, second, "compare", settings)
     from attn_cli.teach.compare import compare as compared  # loads NumPy
     from attn_cli.teach.compare import compare_texts
 
-    if beside is not None:
+    if not is_varied:
         with attention_progress(settings.embedding) as progress:
-            comparison = compare_texts((text, as_utf8(beside)), other, settings, progress)
+            sides = text, text if beside is None else as_utf8(beside)
+            comparison = compare_texts(sides, other, settings, models, progress)
         deliver(_result(comparison), view)
         return
-    for embedding in values if option == "embedding" else ():
+    for embedding in values if varied == "embedding" else ():
         prepare_index(None if embedding is None else str(embedding), "random, ")
-    with attention_progress(None if option == "embedding" else settings.embedding) as progress:
-        comparison = compared(text, other, settings, option, values, progress)
+    with attention_progress(None if varied == "embedding" else settings.embedding) as progress:
+        comparison = compared(text, other, settings, varied, values, progress)
     deliver(_result(comparison), view)
 
 
@@ -91,6 +100,16 @@ def _result(comparison: Comparison) -> Result:
         drawing=drawing,
         remarks=talk_of(comparison),
     )
+
+
+def _models(context: typer.Context, given: list[str], is_varied: bool) -> list[str]:
+    """Return the models: one that all sides share, or two that are compared."""
+    if origin(context, "model") == VARIABLE:
+        return [os.environ["ATTN_MODEL"]]  # Click has split it at its spaces
+    if len(given) > 1 and (is_varied or len(given) > 2 or len(set(given)) == 1):
+        said = "With -m more than once, two different models are compared, with all else the same."
+        raise UsageError(said, "Give -m twice, without --vary and --with.", "--model")
+    return given
 
 
 def _varied(context: typer.Context, texts: list[str], vary: list[str]) -> tuple[str, tuple[Value, ...]]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 EXAMPLE = "The quick brown fox jumped over the lazy dog"
 
 
-@takes("TOKENS VECTORS MODEL pair COMPUTED PLACED dtype by_hand precision color palette shades FIGURE")
+@takes("TOKENS VECTORS model MODEL pair COMPUTED PLACED dtype by_hand precision color palette shades FIGURE")
 def live(
     context: typer.Context,
     texts: list[str] | None = argument(

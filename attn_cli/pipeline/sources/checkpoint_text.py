@@ -211,15 +211,21 @@ def predicted_place(run: Run, side: str, query: Tokens, model: OpenModel, settin
     return Predicted(place, not stack.causal, tuple(notes))
 
 
+def word_scores(run: Run, model: OpenModel, place: int) -> Array:
+    """Return the score of each word of the vocabulary at a place, (vocabulary,); InputError if they are no numbers."""
+    logits: Array = run.logits(place)[0, 0].astype(np.float64)
+    if not np.isfinite(logits.max()):  # NaN too
+        raise InputError(f"{model.name} gives scores of words that are not numbers.", "Is its file sound?")
+    return logits
+
+
 def _likeliest_tokens(
     run: Run, query: Tokens, model: OpenModel, place: int, count: int, fills: bool
 ) -> NextWords:
     from attn_cli.pipeline.next_words import likeliest  # only those who ask pay
 
     ids, encoder = query.ids, model.encoder
-    logits: Array = run.logits(place)[0, 0].astype(np.float64)
-    if not np.isfinite(logits.max()):  # NaN too
-        raise InputError(f"{model.name} gives scores of words that are not numbers.", "Is its file sound?")
+    logits = word_scores(run, model, place)
     shares = softmax(logits)
     words = tuple(
         NextWord(encoder.text(n), float(shares[n]), n, float(logits[n])) for n in likeliest(shares, count)

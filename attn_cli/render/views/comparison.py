@@ -11,10 +11,11 @@ from attn_cli.io.escape import count
 from attn_cli.render.blocks import Beside, Block, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import share
 from attn_cli.render.screen.text import listed
+from attn_cli.render.views import moved_heads
 from attn_cli.render.views.finding import looks_most_at
 from attn_cli.render.views.origins import dropped, learned, setting_parts
 from attn_cli.render.views.overview import labelled_matrix, weight_matrix
-from attn_cli.render.views.wording import formula, placed, quoted, quoted_at, short, size
+from attn_cli.render.views.wording import formula, head_of_layer, placed, quoted, quoted_at, short, size
 from attn_cli.settings.output import View
 from attn_cli.teach.compare import SAME, TEXT, Change, Comparison, Mover
 from attn_cli.trace.trace import Trace
@@ -30,6 +31,11 @@ def screen_of(comparison: Comparison, view: View) -> Iterator[Block]:
     is_crowded = view.width is not None and view.precision is None and cells > MOST_CELLS
     common_size = f"; {size(first)}" if comparison.same_cells else ""
     yield Heading(f"Compare {name}: {', '.join(labels[:-1])} and {labels[-1]}{common_size}", 1)
+    told = sentences(comparison)
+    if comparison.moved is not None:
+        yield Say(told.pop(0))
+        yield from moved_heads.blocks(comparison.moved, labels)
+        yield Heading(f"{head_of_layer(first.shown).capitalize()} of layer {first.projection.layer}")
     formulas = [formula(trace) for trace in traces]
     if len(set(formulas)) == 1:
         yield Formula(formulas[0])
@@ -51,8 +57,8 @@ def screen_of(comparison: Comparison, view: View) -> Iterator[Block]:
                 text = "No difference is shown where one side is masked: masked is not a weight of zero."
                 yield Say(text, quiet=True)
     yield Say("")
-    yield from map(Say, sentences(comparison))
-    yield from ending(comparison, " ".join(sentences(comparison)))
+    yield from map(Say, told)
+    yield from ending(comparison, " ".join(told))
     if view.steps:
         yield Say("Note: --steps takes effect only with -f json here; attn self shows the steps of one side.")
 
@@ -94,15 +100,17 @@ def _moved(mover: Mover) -> str:
 
 def sentences(comparison: Comparison) -> list[str]:
     """Return what changed, a sentence for each value but the reference; where tokens differ, how they differ."""
+    moved = comparison.moved
+    first = [] if moved is None else [moved_heads.finding(moved, names_of(comparison))]
     if not comparison.same_tokens and comparison.option == TEXT:
         found = zip(names_of(comparison), comparison.traces, strict=True)
         told = [f"{name.capitalize()}: {looks_most_at(one, one.shown, one.focus[0])}." for name, one in found]
-        return [*told, *(_sentence(comparison, change) for change in comparison.changes)]
+        return [*first, *told, *(_sentence(comparison, change) for change in comparison.changes)]
     if not comparison.same_cells:
         pairs = zip(names_of(comparison), comparison.entropy, strict=True)
         parts = [f"{'none' if bits is None else f'{bits:.3f}'} with {label}" for label, bits in pairs]
         return [_other_tokens(comparison), f"The mean entropy of a row in bits is {', '.join(parts)}."]
-    return [_sentence(comparison, change) for change in comparison.changes]
+    return [*first, *(_sentence(comparison, change) for change in comparison.changes)]
 
 
 def _sentence(comparison: Comparison, change: Change) -> str:
@@ -203,7 +211,7 @@ def record(
     summary: str | None = None,
 ) -> dict[str, object]:
     """Return the comparison as JSON of kind compare; `swap` is what a swap of words adds."""
-    changes = [_change_record(comparison, change) for change in comparison.changes]
+    changes, moved = [_change_record(comparison, change) for change in comparison.changes], comparison.moved
     is_pair = len(changes) == 1
     rows = comparison.changes[0].difference.tolist() if is_pair else []
     return {
@@ -218,6 +226,9 @@ def record(
         "largest_mover": changes[0]["largest_mover"] if is_pair else None,
         "changes": changes,
         "swap": swap,
+        "heads": moved and [one._asdict() for one in moved.heads],
+        "aligned": moved and {"queries": moved.queries, "keys": moved.keys},
+        "next_words": (moved and [one._asdict() for one in moved.words]) or None,
         "summary": " ".join(sentences(comparison)) if summary is None else summary,
     }
 
@@ -240,8 +251,12 @@ def _change_record(comparison: Comparison, change: Change) -> dict[str, object]:
 def comparison_rows(comparison: Comparison) -> Iterator[Sequence[object]]:
     """Yield a row per link: its weight under each value, and of two their difference; empty where masked.
 
-    Raises UsageError where the tokens differ.
+    Of two models, or two texts in one, it is a row per head. Raises UsageError where the tokens differ.
     """
+    if comparison.moved is not None:
+        yield "layer", "head", "divergence"
+        yield from comparison.moved.heads
+        return
     if not comparison.same_tokens:
         what = "The tokens differ between the sides: no row has all its cells."
         raise UsageError(what, "Use -f json, or one attn self for each.", "--format")
