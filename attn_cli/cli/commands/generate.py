@@ -58,11 +58,9 @@ def generate(
         for note in writer.notes:
             say(f"attn: {note}")
         steps = of_model.generate(writer, sampling, count, [*map(as_utf8, stop or ())], runners_up)
-        if view.to_standard_output and view.format == "jsonl":
-            for step in steps:
-                put_plain(dumps(step.record(), True, not terminal.unicode))
-        elif view.to_standard_output and view.format == "table":
-            for part in written(writer, steps, terminal):
+        if view.to_standard_output and view.format != "page":
+            lines = (dumps(step.record(), True, not terminal.unicode) for step in steps)
+            for part in lines if view.format == "jsonl" else written(writer, steps, terminal):
                 put_plain(part)
         elif found := list(steps):
             result = Result(
