@@ -208,7 +208,7 @@ def test_no_family_takes_values_of_another_kind(family):
         "layer_types": ["sliding_attention", "full_attention"], "vocab_size": 6, "tie_word_embeddings": True,
         "num_key_value_heads": 1, "no_rope_layers": [1, 0], "query_pre_attn_scalar": 4, "embedding_size": 4,
         "num_hidden_groups": 1, "local_attention": 4, "scale_embedding": True, "feed_forward_proj": "relu",
-        "use_sliding_window": True, "num_experts_per_tok": 1, "decoder_start_token_id": 0,
+        "use_sliding_window": True, "num_experts_per_tok": 1, "decoder_start_token_id": 0, "rotary_dim": 4,
     }  # fmt: skip
     text = "mistral" if family == "mistral3" else "gemma3_text"
     parts = {"text_config": dict(whole, model_type=text), "encoder": dict(whole), "decoder": dict(whole)}
@@ -312,6 +312,6 @@ def test_what_cannot_be_run_is_refused_as_what_has_no_head_or_family(tmp_path):
         with pytest.raises(InputError, match="no language-model head"):
             run.logits()
     with pytest.raises(InputError) as found:
-        Checkpoint(saved(tmp_path, {"model_type": "gpt3\x1b"}, gpt2()))
-    assert "gpt3^[" in str(found.value) and all(name in found.value.hint for name in FAMILIES)
+        Checkpoint(saved(tmp_path, {"model_type": "gpt22\x1b"}, gpt2()))
+    assert "gpt22^[" in str(found.value) and all(name in found.value.hint for name in FAMILIES)
     assert "Did you mean gpt2?" in found.value.hint
