@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.io.escape import count, visible
+from attn_cli.io.escape import count
 from attn_cli.render.blocks import Block, Columns, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import share
 from attn_cli.text.wordpieces import SPACE
@@ -25,14 +25,11 @@ def blocks(moved: Moved, labels: Sequence[str]) -> Iterator[Block]:
     if moved.heads[0].divergence:
         yield from _map(moved)
     if moved.words:
-        yield Heading(f"Next words that moved most, {visible(moved.where)}")
-        rows = [(_shown(one), share(a), share(b), f"{b - a:+.2g}") for one, _, (a, b) in moved.words]
+        yield Heading(f"Next words that moved most, {moved.where}")
+        seen = [(word.replace(" ", SPACE), *both) for word, _, both in moved.words]
+        rows = [(word, share(a), share(b), f"{b - a:+.2g}") for word, a, b in seen]
         yield Columns(("", *labels, "change"), rows)
     yield from (Say(f"Note: {note}") for note in moved.notes)
-
-
-def _shown(word: str) -> str:
-    return visible(word.replace(" ", SPACE))
 
 
 def finding(moved: Moved, labels: Sequence[str]) -> str:
@@ -41,12 +38,12 @@ def finding(moved: Moved, labels: Sequence[str]) -> str:
     over = f"over {len(moved.queries):,} queries x {len(moved.keys):,} keys that both have"
     if len(moved.keys) < 2 or not moved.queries:
         return f"Fewer than two tokens are the same {between}: no head can be measured."
-    heads = count(len(moved.heads), "head", "heads")
+    heads, by = count(len(moved.heads), "head", "heads"), share(first.divergence)
     if not first.divergence:
         return f"None of {heads} differs {between}, {over}."
     mean = share(sum(one.divergence for one in moved.heads) / len(moved.heads))
-    head, by = f"Head {first.head} of layer {first.layer}", share(first.divergence)
-    return f"{head} differs most {between}: {by} of at most 1 bit, {over}; the mean of {heads} is {mean}."
+    most = f"Head {first.head} of layer {first.layer} differs most {between}: {by} of at most 1 bit"
+    return f"{most}, {over}; the mean of {heads} is {mean}."
 
 
 def _map(moved: Moved) -> Iterator[Block]:
