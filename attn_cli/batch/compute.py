@@ -305,6 +305,6 @@ class Computer(ExitStack):
         text, *context = whole.split("\t", -1 if self.has_two else 0)
         if self.has_two and len(context) != 1:
             said = f"{'More than one' if context else 'No'} tab in this line."
-            raise InputError(said, "Give TEXT, one tab, CONTEXT.")
+            raise InputError(said, "Give a text, one tab, and the other text.")
         (second, settings), keep = of_line(context, self.settings), self.job.keep_weights
         return trace_text(self.job.kind, text, second, settings, shared=self.shared, keep_weights=keep)

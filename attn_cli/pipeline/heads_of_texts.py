@@ -19,6 +19,7 @@ from attn_cli.trace.head_roles import BAG, PATTERNS, Role, find_patterns, is_mar
 
 SHARES = (*PATTERNS, BAG)
 MEASURES = ("entropy", "distance", "sink", *SHARES, "punctuation")
+MOST_NOTES = 5  # on single lines
 LayersOf = Callable[[str], Iterator[LayerWeights]]
 
 
@@ -94,19 +95,21 @@ def measure_texts(
     """
     tallies: dict[tuple[int, str], _Tally] = {}
     count = tokens = 0
-    notes = dict[str, None]()
+    shared: dict[str, None] | None = None  # the notes that each text has had
+    of_lines: list[tuple[int, str]] = []
     source = kind_found = ""
     with _opened(kind, settings) as layers_of:
         for number, text in texts:
             if not text.strip():
                 continue
+            notes = dict[str, None]()
             try:
                 for one in layers_of(text):
                     one = shaped(one, settings, True)
                     if layer in (None, one.number):
                         _add(one, tallies)
                     source, kind_found, n = one.source.name, one.source.kind, len(one.source.query_tokens)
-                    notes.update(dict.fromkeys(one.notes if not count else ()))
+                    notes.update(dict.fromkeys(one.notes))
                     if one.number == layer:
                         break
             except AttnError as error:
@@ -114,12 +117,17 @@ def measure_texts(
                     raise
                 raise InputError(f"Line {number}: {error.message}", error.hint) from None
             count, tokens = count + 1, tokens + n
+            shared = {note: None for note in (notes if shared is None else shared) if note in notes}
+            if len(of_lines) < MOST_NOTES:
+                of_lines += [(number, note) for note in notes if note not in shared or count == 1]
     if not count:
         raise InputError("There is no text in the file.", "Give a text a line.")
     if not tallies:
         raise UsageError(f"There is no layer {layer}.", "Layers count from 0.", "--layer")
     heads = tuple(HeadOverTexts(*name, one.measures(), one.roles) for name, one in tallies.items())
-    return HeadsOverTexts(source, kind_found, count, tokens, heads, tuple(notes))
+    always = shared or {}
+    alone = [f"Line {number}: {note}" for number, note in of_lines if note not in always][:MOST_NOTES]
+    return HeadsOverTexts(source, kind_found, count, tokens, heads, (*always, *alone))
 
 
 @contextmanager
@@ -142,13 +150,12 @@ def _add(one: LayerWeights, tallies: dict[tuple[int, str], _Tally]) -> None:
 
 def _values(one: LayerWeights, weights: Array, role: Role) -> Array:
     """Return MEASURES of a head with these weights (n, n) on one text, NaN for one that the text does not have."""
-    others = weights * ~np.eye(len(weights), dtype=np.bool_)
+    is_other = ~np.eye(len(weights), dtype=np.bool_)
+    others = weights * is_other
     places, marks = np.arange(len(weights)), np.array([is_mark(token) for token in one.source.key_tokens])
     seeing = weights.any(axis=1)
     far = (others * np.abs(places[:, np.newaxis] - places)).sum(axis=1)
-    to_marks = others[(one.mask & ~np.eye(len(weights), dtype=np.bool_))[:, marks].any(axis=1)][:, marks].sum(
-        axis=1
-    )
+    to_marks = others[(one.mask & is_other)[:, marks].any(axis=1)][:, marks].sum(axis=1)
     found = (
         role.entropy,
         far[seeing].mean() if seeing.any() else None,

@@ -100,6 +100,7 @@ def test_a_line_of_the_screen_for_each_head_and_nothing_wider_than_eighty(texts)
     [
         (("the cat", "--texts", "t.txt"), 2, "TEXT requires no --texts"),
         (("--texts", "t.txt", "--rollout"), 2, "--rollout requires no --texts"),
+        (("--texts", "t.txt", "--array", "x"), 2, "--array requires --weights"),
         (("--texts", "t.txt", "--layer", "7"), 2, "There is no layer 7"),
         (("--texts", "none.txt"), 66, "none.txt"),
         (("--texts", "empty.txt"), 65, "There is no text"),
@@ -114,6 +115,16 @@ def test_what_cannot_be_done_is_one_line(args, code, said, texts, tmp_path, monk
     (tmp_path / "dots.txt").write_text("the cat\n...\n")
     ran = here("heads", *args)
     assert (ran.code, ran.out) == (code, "") and said in ran.err and ran.err.count("\n") == 1
+
+
+def test_a_note_on_one_line_says_which_and_words_alone_have_no_sink(tmp_path):
+    (tmp_path / "t.txt").write_text("the cat\n\nzzqqj the\n")
+    notes = record("--texts", str(tmp_path / "t.txt"))["notes"]
+    assert any(note.startswith("Line 3: ") and "zzqqj" in note for note in notes)
+    (tmp_path / "t.txt").write_text("cat\ndog\n")
+    found = record("--texts", str(tmp_path / "t.txt"))
+    assert found["notes"][0].startswith("One key") and found["heads"][0]["sink"]["mean"] is None
+    assert "strongest sink" not in here("heads", "--texts", str(tmp_path / "t.txt")).out
 
 
 def test_texts_come_down_a_pipe():

@@ -62,21 +62,18 @@ def heads(
 
     Example: attn heads "The cat sat, and the cat slept."
     """
+    if layer is not None and layer < 0:
+        raise UsageError(f"--layer cannot be {layer}.", "Layers count from 0.", "--layer")
+    _check(texts, weights, {"--tokens": tokens, "--array": array, "--batch": batch}, settings)
     if corpus is not None:
-        _refuse(
-            {"TEXT": texts, "--weights": weights, "--context": context, "--rollout": rollout or None}
-            | {"--pair": settings.pair},
-            "no --texts",
-        )
+        given = {"TEXT": texts, "--weights": weights, "--context": context, "--pair": settings.pair}
+        _refuse(given | {"--rollout": rollout or None}, "no --texts")
         _over_texts(corpus, kind or "self", layer, settings, view)
         return
     view = choose(view, {*OF_BLOCKS, "drawing"}, "heads")
     if view.figure not in (None, "heads", "heatmap"):
         said = f"attn heads has no figure of {view.figure}."
         raise UsageError(said, "--figure heads is its own.", "--figure")
-    if layer is not None and layer < 0:
-        raise UsageError(f"--layer cannot be {layer}.", "Layers count from 0.", "--layer")
-    _check(texts, weights, {"--tokens": tokens, "--array": array, "--batch": batch}, settings)
     if weights is not None:
         _refuse({"--context": context, "--kind": kind}, "--model")
     from attn_cli.pipeline import every_head

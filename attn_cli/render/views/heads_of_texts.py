@@ -25,9 +25,7 @@ def screen(found: HeadsOverTexts, view: View) -> Iterator[Block]:
     texts = f"{count(found.texts, 'text', 'texts')} ({count(found.tokens, 'token', 'tokens')})"
     yield Heading(f"{KINDS[found.kind]}: {heads} over {texts}", 1)
     yield Say(_finding(found))
-    of_layers = len({head.layer for head in found.heads}) > 1
-    rows = [_row(head, f"{head.layer}.{head.name}" if of_layers else head.name) for head in found.heads]
-    yield Columns(("head", "does", "in", *SHOWN, "its share"), rows)
+    yield Columns(("head", "does", "in", *SHOWN, "its share"), [_row(head, found) for head in found.heads])
     yield Say(
         "In: the share of the texts in which a head does that most. Then means over the texts ± how much single texts "
         "vary (standard deviation): entropy in bits, distance in tokens; sink: the largest mean weight that one key "
@@ -38,11 +36,22 @@ def screen(found: HeadsOverTexts, view: View) -> Iterator[Block]:
     yield from (Say(f"Note: {note}") for note in found.notes)
 
 
-def _row(head: HeadOverTexts, label: str) -> Sequence[str]:
+def _label(head: HeadOverTexts, found: HeadsOverTexts) -> str:
+    is_one = len({one.layer for one in found.heads}) == 1
+    return head.name if is_one else f"{head.layer}.{head.name}"
+
+
+def _row(head: HeadOverTexts, found: HeadsOverTexts) -> Sequence[str]:
     role, many = head.roles.most_common(1)[0]
     own = _spread(head.measures[role]) if role in SHARES else "-"
     of_all = share(many / head.roles.total())
-    return (label, WORDS[role][0], of_all, *(_spread(head.measures[name]) for name in SHOWN), own)
+    return (
+        _label(head, found),
+        WORDS[role][0],
+        of_all,
+        *(_spread(head.measures[name]) for name in SHOWN),
+        own,
+    )
 
 
 def _spread(one: Spread) -> str:
@@ -52,16 +61,18 @@ def _spread(one: Spread) -> str:
 def _finding(found: HeadsOverTexts) -> str:
     """Return which head is the steadiest in what it does, and which key draws most."""
     steady = [head for head in found.heads if head.role in SHARES]
-    sink = max(found.heads, key=lambda head: head.measures["sink"].mean or 0.0)
-    weight = share(sink.measures["sink"].mean or 0.0)
-    place = f"{sink.layer}.{visible(sink.name)}"
-    drawn = f"The strongest sink is in {place}: one key gets {weight} of the other words' attention."
+    drawing = [head for head in found.heads if head.measures["sink"].mean is not None]
+    drawn = ""
+    if drawing:
+        sink = max(drawing, key=lambda head: head.measures["sink"].mean or 0.0)
+        place, weight = visible(_label(sink, found)), share(sink.measures["sink"].mean or 0.0)
+        drawn = f" The strongest sink is in {place}: one key gets {weight} of the other words' attention."
     if not steady:
-        return f"No head does one simple thing in most texts. {drawn}"
+        return f"No head does one simple thing in most texts.{drawn}"
     best = max(steady, key=lambda head: (head.roles[head.role], head.measures[head.role].mean or 0.0))
     where = "evenly at all it may see" if best.role == BAG else f"at {WORDS[best.role][2]}"
     often = f"in {best.roles[best.role]:,} of {found.texts:,} texts"
-    return f"{best.layer}.{visible(best.name)} looks {where} {often}. {drawn}"
+    return f"{visible(_label(best, found))} looks {where} {often}.{drawn}"
 
 
 def record(found: HeadsOverTexts) -> dict[str, object]:
