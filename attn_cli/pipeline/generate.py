@@ -106,14 +106,14 @@ def generate(
         for number in range(count):
             logits, keys, weights = writer.look(written)
             check_finite(writer.name, logits)
-            shares, barred = softmax(logits), [n for n in writer.never if n < len(logits)]
-            allowed = logits.copy()
-            allowed[barred] = -np.inf
+            shares, allowed = softmax(logits), logits.copy()
+            allowed[list(writer.never)] = -np.inf
             id_, chosen, chance = sampling.choose(allowed, random)
             if number == 0 and writer.first is not None:
                 id_, chosen, chance = writer.first, "first", None
             written.append(id_)
-            best = [n for n in likeliest(softmax(allowed), runners_up + 1) if n != id_][:runners_up]
+            best = likeliest(softmax(allowed), runners_up + 1)
+            best = [n for n in best if n != id_ and n not in writer.never][:runners_up]
             word, *others = (
                 NextWord(writer.word(n), float(shares[n]), n, float(logits[n])) for n in (id_, *best)
             )

@@ -23,7 +23,7 @@ from attn_cli.pipeline.record import Attended
 from attn_cli.pipeline.sources.checkpoint import Reading
 from attn_cli.pipeline.sources.checkpoint_text import Tokens, last_word, side_of, tokens_of, unknown_words
 from attn_cli.pipeline.sources.text import layers_of_text, read_inputs
-from attn_cli.settings.settings import ALL, MEAN, Settings
+from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings
 from attn_cli.settings.validate import beside_model, settings_of
 from attn_cli.vectors.table import as_text
 
@@ -31,13 +31,14 @@ FILES = ("generation_config.json", "config.json")
 OF_TOKENS = (
     "eos_token_id", "decoder_start_token_id", "forced_bos_token_id", "bad_words_ids", "suppress_tokens",
 )  # fmt: skip
+ANY, MOST_UNFIT = 1 << 31, 5  # tokens; those that a note lists
 JOINED = {*".,;:!?)", "n't"}  # words that no space stands before
 
 
 @contextmanager
 def open_writer(text: str, settings: Settings) -> Iterator[Writer]:
     """Give the model of these settings, which has read the text; raise UsageError for one that does not write."""
-    if settings.layer in (ALL, MEAN) or settings.head == ALL:
+    if settings.layer in (ALL, MEAN) or settings.head in (ALL, ROLLOUT):
         raise UsageError("attn generate shows one head of one layer.", "Try --head mean.", "--head")
     if settings.model is not None and settings.projection is not None:
         raise beside_model("projection")
@@ -50,7 +51,7 @@ def open_writer(text: str, settings: Settings) -> Iterator[Writer]:
 
 def _pretrained(model: OpenModel, text: str, settings: Settings) -> Writer:
     """Return the writer of a pretrained model: of an encoder and a decoder, the encoder has read the text."""
-    about, encoder, said = model.checkpoint.model, model.encoder, _rules(model)
+    about, encoder, (said, notes) = model.checkpoint.model, model.encoder, _rules(model)
     has_two, source = len(about.stacks) == 2, tokens_of(encoder, text, settings)
     side, asked = side_of(about, *(("cross", "") if has_two else ("masked", None)))
     start = min(said["decoder_start_token_id"], default=about.start)
@@ -92,13 +93,19 @@ def _pretrained(model: OpenModel, text: str, settings: Settings) -> Writer:
         lambda written: encoder.text(*written) if written else "", said["eos_token_id"],
         said["bad_words_ids"] | said["suppress_tokens"], first=min(said["forced_bos_token_id"], default=None),
         most=None if places is None else places - len(ids) + 1,
-        notes=(*about.notes, *unknown_words((source,), model.name)),
+        notes=(*about.notes, *notes, *unknown_words((source,), model.name)),
     )  # fmt: skip
 
 
-def _rules(model: OpenModel) -> dict[str, frozenset[int]]:
-    """Return the tokens that each key of OF_TOKENS names in a model's files."""
-    folder, gguf = model.checkpoint.weights.folder, model.checkpoint.gguf
+def _rules(model: OpenModel) -> tuple[dict[str, frozenset[int]], list[str]]:
+    """Return the tokens that each key of OF_TOKENS names in a model's files, and a note on those that it has not.
+
+    Raises InputError where no token is left to write.
+    """
+    weights = model.checkpoint.weights
+    table = weights.find(*model.checkpoint.model.logits.tables)  # without one the model is refused later
+    words = range(ANY if table is None else weights.stored(table, None, None).entry.shape[0])
+    folder, gguf = weights.folder, model.checkpoint.gguf
     name = next((name for name in FILES if os.path.exists(os.path.join(folder, name))), FILES[-1])
     ends = [gguf and gguf.metadata.get(f"tokenizer.ggml.{one}_token_id") for one in ("eos", "eot", "eom")]
     said = {"eos_token_id": ends} if gguf else read_record(os.path.join(folder, name))
@@ -106,9 +113,17 @@ def _rules(model: OpenModel) -> dict[str, frozenset[int]]:
     def tokens(key: str) -> frozenset[int]:  # of words that are not to be written, those of one token
         several = told if isinstance(told := said.get(key), list) else [told]
         single = (one[0] if isinstance(one, list) and len(one) == 1 else one for one in several)
-        return frozenset(one for one in single if type(one) is int and one >= 0)
+        return frozenset(one for one in single if type(one) is int)
 
-    return {key: tokens(key) for key in OF_TOKENS}
+    named = {key: tokens(key) for key in OF_TOKENS}
+    found = {key: frozenset(one for one in ids if one in words) for key, ids in named.items()}
+    if len(found["bad_words_ids"] | found["suppress_tokens"]) == len(words):
+        raise InputError(f"{model.name} has no token to write: {name} forbids all {len(words):,}.")
+    unfit = sorted({one for key in OF_TOKENS for one in named[key] - found[key]})
+    listed = ", ".join(map(str, unfit[:MOST_UNFIT])) + ", ..." * (len(unfit) > MOST_UNFIT)
+    has = f"it has 0 to {len(words) - 1:,}"
+    note = f"The files of {model.name} name tokens that it lacks, {listed} ({has}): they are passed over."
+    return found, [note] if unfit else []
 
 
 def _language(text: str, settings: Settings) -> Writer:

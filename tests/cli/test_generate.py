@@ -168,6 +168,8 @@ REFUSED = [
     (["--count", "0"], 2, "'--count': 0 is not in the range"),
     (["--top-p", "1.5"], 2, "'--top-p': 1.5 is not in the range"),
     (["--layer", "all"], 2, "shows one head"),
+    (["--head", "rollout"], 2, "shows one head"),
+    (["--stop", "fox", "--stop", ""], 2, "--stop is empty"),
     (["--head", "nobody"], 2, "There is no head 'nobody'"),
     (["-p", "roles"], 2, "writes no words"),
     (["-p", "roles", "-m", "x"], 2, "--model takes the place of --projection"),
@@ -180,6 +182,48 @@ REFUSED = [
 def test_what_it_cannot_do_is_refused(more, code, said):
     ran = here("generate", FOX, *more)
     assert (ran.code, ran.out) == (code, "") and said in ran.err
+
+
+TOLD = [  # of a model of six tokens: what its file says, which tokens are not written, which comes first, what is said
+    ({"bad_words_ids": [[77], [4]], "suppress_tokens": [-1]}, {4}, None, "it lacks, -1, 77 (it has 0 to 5)"),
+    ({"forced_bos_token_id": 99}, set(), None, "it lacks, 99 (it"),
+    (
+        {"forced_bos_token_id": 3, "eos_token_id": [*range(6, 13)]},
+        set(),
+        3,
+        "6, 7, 8, 9, 10, ... (it has 0 to 5)",
+    ),
+    ({"suppress_tokens": [0, 1, 2, 3]}, {0, 1, 2, 3}, None, ""),
+    (
+        {"forced_eos_token_id": 1},
+        set(),
+        None,
+        "",
+    ),  # of transformers' longest text: --count is where a reader stops
+]
+
+
+@pytest.mark.parametrize(("told", "never", "first", "said"), TOLD)
+@pytest.mark.parametrize("more", [(), ("--top-k", "2")])
+def test_tokens_that_a_model_names_are_those_that_it_has(told, never, first, said, more, letters, tmp_path):
+    (tmp_path / "letters" / "generation_config.json").write_text(json.dumps(told))
+    best = [found.id for found in trace_masked("ab a", Settings(model=letters, next=6)).next_words.words]
+    best = [n for n in best if n not in never]
+    ran = here("generate", "ab a", "-m", letters, "--count", "1", "--runners-up", "5", *more)
+    (one,) = map(json.loads, ran.out.splitlines())
+    assert ran.code == 0 and said in ran.err and bool(said) == bool(ran.err)
+    assert one["id"] == first if first else one["id"] in best[: 2 if more else 1]
+    assert [word["id"] for word in one["runners_up"]] == [n for n in best if n != one["id"]]
+
+
+def test_a_model_that_may_write_no_token_is_refused(letters, tmp_path):
+    said = {"bad_words_ids": [[0], [1]], "suppress_tokens": [2, 3, 4, 5, 6]}
+    (tmp_path / "letters" / "generation_config.json").write_text(json.dumps(said))
+    ran = here("generate", "ab a", "-m", letters, "--top-k", "2")
+    assert (ran.code, ran.out) == (
+        65,
+        "",
+    ) and "letters has no token to write: generation_config.json" in ran.err
 
 
 def test_a_model_that_fills_gaps_writes_nothing(tmp_path):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import Texts, own, takes
 from attn_cli.cli.read_text import one_text
+from attn_cli.errors import UsageError
 from attn_cli.io import signals
 from attn_cli.io.console import put_plain, say
 from attn_cli.io.escape import as_utf8, dumps
@@ -46,6 +47,8 @@ def generate(
     """
     if view.format is None and view.to_standard_output and not (sys.stdout and sys.stdout.isatty()):
         view = replace(view, format="jsonl")
+    if "" in (stop or ()):
+        raise UsageError("--stop is empty, and so it is in any text.", "Give the text to stop at.", "--stop")
     view = choose(view, CAN, "attn generate")
     text = one_text(texts, "generate", settings)
     from attn_cli.pipeline import generate as of_model
