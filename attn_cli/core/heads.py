@@ -10,7 +10,7 @@ import numpy as np
 from attn_cli.core.attention import Steps, attention
 from attn_cli.core.masks import Mask
 from attn_cli.core.scores import scale_of, score_named
-from attn_cli.errors import NotFinite
+from attn_cli.errors import InputError, NotFinite
 
 if TYPE_CHECKING:
     from attn_cli.core.tiles import Tiles
@@ -136,7 +136,8 @@ def checked_attention(
 ) -> Steps:
     """Return the steps of `attention`, computed without warnings; -inf in the bias masks.
 
-    Raises NotFinite, which names query and key, when an allowed score or an attended value is NaN or infinity.
+    Raises NotFinite, which names query and key, when an allowed score or an attended value is NaN or infinity, and
+    InputError when the sink is.
     """
     allowed = joined_mask(mask, bias)
     is_bad = np.logical_not(np.isfinite(V).all(axis=-1))
@@ -150,6 +151,11 @@ def checked_attention(
     if bad_scores.any():
         *_, i, j = (int(n) for n in np.argwhere(bad_scores)[0])
         raise NotFinite(i, j)
+    if sink is not None and abs(sink) > float(np.finfo(steps.scores.dtype).max):
+        raise InputError(
+            f"The sink's score, {sink:g}, is not a finite number in {steps.scores.dtype}.",
+            "Give a smaller one.",
+        )
     attended = (steps.weights > 0) & is_bad[..., np.newaxis, :] if is_bad.any() else is_bad
     if attended.any():
         raise NotFinite(None, int(np.argwhere(attended)[0][-1]))

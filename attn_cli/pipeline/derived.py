@@ -12,14 +12,16 @@ from attn_cli.core.masks import Mask
 from attn_cli.errors import UsageError
 from attn_cli.inputs.saved_weights import Saved
 from attn_cli.io.array_types import Array, Bools
+from attn_cli.io.escape import fixed
 from attn_cli.pipeline.inputs import Inputs, Side, wanted_layer
 from attn_cli.pipeline.ready_weights import (
+    AS_THEY_ARE,
     SelectedWeights,
     joins_or_hides,
     pieces_joined_or_hidden,
     select_weights,
 )
-from attn_cli.pipeline.record import Attended
+from attn_cli.pipeline.record import EACH_ROLLED, Attended
 from attn_cli.settings.settings import ALL, ROLLOUT, Settings
 from attn_cli.trace.head_roles import rolled_out
 from attn_cli.trace.trace import Trace
@@ -68,11 +70,11 @@ def rollout_formula(layer: int) -> str:
     """Return what the rollout up to a layer is.
 
     >>> rollout_formula(1)
-    'weights = A1 A0, each A = (mean of the heads + I) / 2'
+    'weights = A1 A0, each A = (mean of the heads + I) / 2, rows divided by their sums'
     """
     numbers = range(layer, -1, -1)
     product = [f"A{n}" for n in numbers] if layer < FEW else [f"A{layer}", "...", "A1", "A0"]
-    return f"weights = {' '.join(product)}, each A = (mean of the heads + I) / 2"
+    return f"weights = {' '.join(product)}, {EACH_ROLLED}"
 
 
 def rolled_weights(saved: Saved, settings: Settings, mask: Mask | None, is_stated: bool) -> SelectedWeights:
@@ -87,7 +89,7 @@ def rolled_weights(saved: Saved, settings: Settings, mask: Mask | None, is_state
         found = select_weights(saved, asked, mask, is_stated)
         check_one_text(found.weights.shape[1] == found.weights.shape[2], saved.name)
         rolled = rolled.through(found.weights, found.allowed)
-        notes.update(dict.fromkeys(found.notes))
+        notes.update(dict.fromkeys(note for note in found.notes if not note.endswith(AS_THEY_ARE)))
     return rolled.instead_of(found._replace(notes=tuple(notes)), settings)
 
 
@@ -149,10 +151,25 @@ def selected(trace: Trace, second: int | None = None) -> SelectedWeights:
 def made_of(trace: Trace, found: SelectedWeights, settings: Settings, derived: str) -> Attended:
     """Return other weights than those of `trace`, made of them; `derived` says how, as a formula would."""
     inputs = Inputs(
-        Side(found.query_tokens), Side(found.key_tokens), True, trace.embedding, notes=found.notes
+        Side(found.query_tokens),
+        Side(found.key_tokens),
+        True,
+        trace.embedding,
+        notes=(*found.notes, *_sunk(trace, settings)),
     )
     is_across = settings.between in ("a-b", "b-a")
     inputs = inputs._replace(has_second_input=trace.has_second_input or is_across)
     layer, layers = found.layer_of(trace.projection), trace.stack_layers
     finish = partial(replace, derived=derived, stack_layers=layers)
     return Attended(trace.kind, inputs, layer, settings, found.mask, layers or 1, finish=finish)
+
+
+def _sunk(trace: Trace, settings: Settings) -> list[str]:
+    """Return a note on what sinks take of the weights that others are made of, if there are sinks."""
+    heads = trace.heads if settings.head == ALL else (trace.shown,)
+    shares = [share for head in heads if (share := trace.sink_shares(head)) is not None]
+    if not shares:
+        return []
+    span = " to ".join(dict.fromkeys(fixed(float(end(shares)), 1, "%") for end in (np.min, np.max)))
+    taken = "a part of each layer's rows" if settings.head == ROLLOUT else f"{span} of a token's row"
+    return [f"Sinks take {taken}; these weights leave that out."]

@@ -24,6 +24,7 @@ from attn_cli.trace.head import Head, Projected
 SUM_TOLERANCE = 1e-3  # as near to one as weights of 16 bits come
 COARSE = 2**-7  # bfloat16 keeps 8 bits of a number, and may cut off the rest
 MOST_NAMED = 8
+AS_THEY_ARE = "and are shown as they are."  # the end of a note on rows that do not sum to one
 SHARE_HIDDEN = re.compile(
     r", with [^ ]+ of a row's weight on average"
 )  # of a note, which holds for one layer
@@ -182,7 +183,7 @@ def _sums(found: SelectedWeights, tolerance: float) -> list[str]:
         return []
     span = f"{odd.min():.3f}" if np.ptp(odd) < SUM_TOLERANCE / 2 else f"{odd.min():.3f} to {odd.max():.3f}"
     rows = f"{len(odd):,} of {count(sums.size, 'row', 'rows')}"
-    return [f"{rows} do not sum to one but to {span}, and are shown as they are."]
+    return [f"{rows} do not sum to one but to {span}, {AS_THEY_ARE}"]
 
 
 def without_tokens(settings: Settings, name: str) -> UsageError:

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from attn_cli.io.progress import OnPart
     from attn_cli.pipeline.long_text import HeadSummary
 
-ROLLOUTS = "weights up to layer n = An ... A1 A0, each A = (mean of the heads + I) / 2"
+EACH_ROLLED = "each A = (mean of the heads + I) / 2, rows divided by their sums"
+ROLLOUTS = f"weights up to layer n = An ... A1 A0, {EACH_ROLLED}"
 MOST_CELLS = 1 << 25  # of all heads together: with every step, a gigabyte
 
 

@@ -200,6 +200,11 @@ def _own_mask(shown: Shown, head: Head) -> object:
     return mask and mask.rows(shown.listed).tolist()
 
 
+def _sink(shown: Shown) -> object:
+    taken = shown.trace.sink_shares(shown.trace.shown)
+    return None if taken is None or shown.trace.condensed else taken[shown.listed].tolist()
+
+
 def _matrix(name: str) -> Callable[[Shown, Head], object]:
     """Return what makes a head's weights, queries, keys or values."""
     if name in ("q", "q_turned"):
@@ -264,7 +269,7 @@ KEYS: dict[str, Callable[[Shown], object]] = {
     "mask_convention": lambda shown: "true = may attend",
     "head": lambda shown: shown.trace.shown.name,
     "weights": lambda shown: shown.weights(shown.trace.shown.weights),
-    "sink": lambda shown: shown.weights(shown.trace.sink_shares(shown.trace.shown)),
+    "sink": _sink,
     "output": lambda shown: shown.rows(shown.trace.output),
     "layer_output": lambda shown: shown.rows(shown.trace.layer_output),
     "output_words": _output_words,

@@ -105,3 +105,65 @@ def test_long_texts_lose_as_much_to_the_sink(folder):
     exps = np.exp(np.where(trace.mask, trace.shown.masked_scores, -np.inf))
     total = exps.sum(axis=1, keepdims=True) + math.exp(sink_of(0, 1))
     np.testing.assert_allclose(trace.weights, exps / total, atol=1e-9)
+
+
+def test_a_sink_beyond_the_dtype_is_refused(tmp_path):
+    file = tmp_path / "given.json"
+    file.write_text('{"Q": [[1, 0]], "K": [[1, 0]], "V": [[1, 0]], "sinks": [1e300]}')
+    refused = here("compute", str(file), "--dtype", "float32")
+    assert refused.code == 65 and "sink's score, 1e+300, is not a finite number in float32" in refused.err
+    assert json.loads(ran("compute", str(file), "-f", "json"))["sink"] == [1]
+
+
+def test_what_sinks_leave_is_not_said_to_sum_to_one_nor_to_be_given_so(folder, tmp_path):
+    notes = json.loads(ran("self", TEXT, "-m", folder, "--without", "b", "-f", "json"))["notes"]
+    assert any("rows adding up to 1 with the sink's share" in note for note in notes)
+    file = tmp_path / "record.json"
+    ran("self", TEXT, "-m", folder, "--steps", "-f", "json", "-o", str(file))
+    screen = ran("show", str(file))
+    assert "The sink takes" in screen and "shown as they are" not in screen
+
+
+def test_the_formula_of_a_rollout_gives_its_numbers(folder):
+    layers = [
+        json.loads(ran("self", TEXT, "-m", folder, "--layer", n, "--head", "mean", "-f", "json"))
+        for n in "01"
+    ]
+    each = [np.array(layer["weights"]) / 2 + np.eye(len(TEXT)) / 2 for layer in layers]
+    each = [A / A.sum(axis=1, keepdims=True) for A in each]
+    rolled = ("self", TEXT, "-m", folder, "--head", "rollout")
+    np.testing.assert_allclose(
+        json.loads(ran(*rolled, "-f", "json"))["weights"], each[1] @ each[0], atol=1e-9
+    )
+    screen = " ".join(ran(*rolled).split())
+    assert "weights = A1 A0, each A = (mean of the heads + I) / 2, rows divided by their sums" in screen
+    assert "Sinks take a part of each layer's rows; these weights leave that out." in screen
+
+
+def test_one_row_of_a_condensed_text_is_named_for_its_sink_and_top_keeps_all_shares(folder):
+    asked = ("-m", folder, "--layer", "0", "--head", "0")
+    screen = " ".join(ran("self", TEXT * 600, *asked).split())
+    share, token, place = re.search(r'sink takes ([\d.]+) of the row of "(\w)" \((\d+)\)', screen).groups()
+    before = (TEXT * 600)[: int(place) + 1]  # what that row can see
+    record, whole = (
+        json.loads(ran("self", before, *asked, *more, "-f", "json")) for more in (("--top", "2"), ())
+    )
+    assert before[-1] == token and float(share) == pytest.approx(whole["sink"][-1], abs=1e-3)
+    assert record["weights"] is None and record["sink"] == whole["sink"]
+
+
+@pytest.mark.parametrize("shaping", [("--join-pieces",), ("--hide-special", "--renormalize")])
+def test_joined_or_hidden_weights_say_what_the_sink_took(shaping, folder):
+    asked = ("self", TEXT, "-m", folder, "-f", "json")
+    taken = json.loads(ran(*asked))["sink"]
+    notes = json.loads(ran(*asked, *shaping))["notes"]
+    assert (
+        f"Sinks take {min(taken):.1%} to {max(taken):.1%} of a token's row; these weights leave that out."
+        in notes
+    )
+
+
+def test_a_script_of_several_heads_is_refused_for_their_sinks(folder):
+    refused = here("self", TEXT, "-m", folder, "--head", "all", "-f", "code:numpy")
+    said = " ".join(refused.err.split())
+    assert refused.code == 2 and "no sink; these heads have sinks." in said and "differ" not in said

@@ -58,7 +58,9 @@ from attn_cli.trace.head import Head, Projected
 from attn_cli.trace.trace import Trace
 
 Number = TypeVar("Number", bound=np.generic)
-NOT_ANEW = "Each layer is shown without them, its rows adding up to 1; the model itself is not computed anew."
+NOT_ANEW = (
+    "Each layer is shown without them, its rows adding up to 1{}; the model itself is not computed anew."
+)
 UNDER_MASK = "The mask applies in the layer that is shown; the layers below it used the model's own mask."
 
 
@@ -151,7 +153,8 @@ class Reading(NamedTuple):
         if settings.mask is not None:
             mask = stated_mask(settings, None, about.q.shape[2], about.k.shape[2], name)
             notes += [UNDER_MASK] if steps.layer else []
-        notes += [NOT_ANEW] if settings.without else []
+        sunk = "" if about.sinks is None else " with the sink's share"
+        notes += [NOT_ANEW.format(sunk)] if settings.without else []
         mask = without_keys(mask, settings, self.query.spelled, self.key.spelled)
         names = tuple(map(str, range(about.q.shape[1])))
         shown = shown_head(settings.head, names, has_layers=True)

@@ -21,7 +21,7 @@ from attn_cli.pipeline.attend import Work, mean_output
 from attn_cli.pipeline.derived import rolled_weights, rollout_formula
 from attn_cli.pipeline.inputs import Inputs, Side
 from attn_cli.pipeline.mask import stated_mask
-from attn_cli.pipeline.ready_weights import select_weights
+from attn_cli.pipeline.ready_weights import AS_THEY_ARE, select_weights
 from attn_cli.pipeline.record import Attended, record, record_layers
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings
 from attn_cli.settings.validate import check_shaping, unused
@@ -142,7 +142,9 @@ def _with_steps(trace: Trace, record: Record, steps: Mapping[str, Record]) -> Tr
     mean = replace(trace.shown, output=mean_output([head.output for head in heads]))
     shown = next((head for head in heads if head.name == trace.shown.name), mean)
     about = about._replace(layout=None) if heads[0].W is None else about
-    return replace(trace, heads=heads, shown=shown, projection=about)
+    # Where a sink takes the rest of each row, the screen says so.
+    notes = (note for note in trace.notes if heads[0].sink is None or not note.endswith(AS_THEY_ARE))
+    return replace(trace, heads=heads, shown=shown, projection=about, notes=tuple(notes))
 
 
 def _above_0(record: Record, name: str) -> float:

@@ -111,9 +111,11 @@ def _refuse_own_terms(heads: tuple[Head, ...]) -> None:
     """Raise UsageError for several heads with masks of their own, or position scores that are not made of vectors."""
     given = [head for head in heads if head.position_vectors is None and head.rotated is None]
     alike = all(_equal(head.position_scores, given[0].position_scores) for head in given)
-    if len(heads) > 1 and not (alike and all(head.mask is None and head.sink is None for head in heads)):
+    differ, sink = not alike or any(head.mask is not None for head in heads), heads[0].sink is not None
+    if len(heads) > 1 and (differ or sink):
         raise UsageError(
-            "A script of several heads has one mask, one matrix of position scores and no sink; these heads differ.",
+            "A script of several heads has one mask, one matrix of position scores and no sink; these heads "
+            + ("differ." if differ else "have sinks."),
             "Give one head (--head NAME), without a W_o.",
             "--format",
         )

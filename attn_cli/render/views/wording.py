@@ -174,8 +174,8 @@ def formula(trace: Trace) -> str:
 
 def sink_takes(trace: Trace, heads: Sequence[Head], row: int | None = None) -> str:
     """Return what a sink takes of a row, or of all that are listed, in a sentence; empty where there is none."""
-    rows = trace.focus if trace.condensed else trace.listed
-    held = [trace.row_in_arrays(i) for i in (rows if row is None else [row])]
+    row = trace.focus[0] if row is None and trace.condensed else row  # of the others no sum is kept
+    held = [trace.row_in_arrays(i) for i in (trace.listed if row is None else [row])]
     taken = [shares[held] for head in heads if (shares := trace.sink_shares(head)) is not None]
     if not taken:
         return ""
