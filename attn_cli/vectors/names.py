@@ -9,7 +9,8 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache as once
 from typing import NamedTuple
 
 from attn_cli.errors import AttnError, FileError, InputError, UsageError, WriteError, did_you_mean
@@ -94,19 +95,23 @@ def _stood_for(name: str) -> str:
 
 
 def import_file(
-    path: str, name: str | None = None, report: OnProgress = no_progress
+    path: str,
+    name: str | None = None,
+    report: OnProgress = no_progress,
+    say: Callable[[str], None] = lambda _: None,
 ) -> tuple[str, OpenVectors, list[str]]:
     """Give a file of vectors a name, and index it; a packed one is unpacked into the user's data folder.
 
-    Return the name, the vectors, and sentences on what the user may not expect. The name is changed last: after an
-    error it stands for the same file as before.
+    Return the name, the vectors, and sentences on what the user may not expect; `say` is told when it waits for another
+    import. The name is changed last: after an error it stands for the same file as before.
     """
     source = SourceFile.at(path)
     name = _new_name(path, name)
     with source.opened() as file:
         packed = packing(file.read(6))
     before, notes, folder = _stood_for(name), [], cache.usable_folder("data")
-    with locked_folder(folder), contextlib.ExitStack() as until_named:
+    busy = once(lambda: say("Another attn is importing: waiting for it."))
+    with locked_folder(folder, busy), contextlib.ExitStack() as until_named:
         target = until_named.enter_context(_unpacked(source, packed, name, report)) if packed else path
         vectors = open_file(target, name)
         note = keep_index(vectors, report)

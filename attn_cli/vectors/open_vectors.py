@@ -63,7 +63,7 @@ class FileVectors:
                 found = {wanted[raw]: self._at(file, some, raw) for raw, some in places.items()}
                 if all(vector is not None for vector in found.values()):
                     return {word: vector for word, vector in found.items() if vector is not None}
-                cache.forget_index(self.form.source.path)  # it is of another file, of the same size and time
+                cache.forget_index(self.form.source.path)  # damaged, or of a file of the same size and time
                 self.index = None
             return {wanted[raw]: vector for raw, vector in self.search(file, wanted, report).items()}
 

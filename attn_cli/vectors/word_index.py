@@ -1,7 +1,8 @@
 """The index of a file of vectors: the hashes of its words, sorted, and where each word stands.
 
 It holds no word and no vector. A hash only proposes an offset: the reader compares the word in the file. It is kept as
-a safetensors file, of which a search reads the few pages that it comes by.
+a safetensors file, of which a search reads the blocks where its words' hashes belong. Each block has a checksum, so
+damage is not taken for a word that is missing.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
+from zlib import crc32
 
 import numpy as np
 
@@ -22,6 +24,7 @@ from attn_cli.io.files import USER_FOLDERS, user_folder
 from attn_cli.vectors.source_file import SourceFile
 
 MOST_COLLISIONS = 16  # different words of one hash that are compared
+BLOCK = 512  # hashes that have a checksum of their own
 
 # FNV-1a (Fowler, Noll, Vo), 64 bits.
 BASIS, PRIME = 0xCBF29CE484222325, 0x100000001B3
@@ -43,15 +46,27 @@ def hash_words(words: list[bytes]) -> NDArray[np.uint64]:
 
 
 class WordIndex(NamedTuple):
-    """The hashes (words,) of the words, ascending, the offsets (words,) of these, and those of doubled words."""
+    """The hashes (words,) of the words, ascending, the offsets (words,) of these, and those of doubled words.
+
+    Of each block, its first hash and a checksum (blocks,).
+    """
 
     hashes: NDArray[np.uint64]
     offsets: Ints
     repeats: Ints  # ascending: of the rows whose word stands in an earlier row
+    firsts: NDArray[np.uint64]
+    checks: Ints
+
+    @staticmethod
+    def made(hashes: NDArray[np.uint64], offsets: Ints, repeats: Ints) -> WordIndex:
+        """Return an index of these, with its checksums."""
+        firsts = hashes[::BLOCK].copy()
+        bare = WordIndex(hashes, offsets, repeats, firsts, np.zeros(len(firsts), np.int64))
+        return bare._replace(checks=np.array([bare._check(block) for block in range(len(firsts))], np.int64))
 
     @staticmethod
     def of(source: SourceFile, kind: str) -> WordIndex | None:
-        """Return the kept index of a file as it is now; None if there is none."""
+        """Return the kept index of a file as it is now; None if there is none, or its small arrays are damaged."""
         path = index_path(source.path)
         if path is None or not os.path.isfile(path):
             return None
@@ -60,15 +75,32 @@ class WordIndex(NamedTuple):
             index = WordIndex(*(arrays[name] for name in WordIndex._fields))
         except (AttnError, OSError, ValueError, KeyError):
             return None
-        return index if about.get("of") == identity(source, kind) else None
+        return index if about == index.about(source, kind) else None
+
+    def about(self, source: SourceFile, kind: str) -> dict[str, str]:
+        """Return what the kept index says of its file and of its own arrays, the blocks apart."""
+        shapes = repr([(array.dtype.str, array.shape) for array in self]).encode()
+        check = crc32(self.checks.data, crc32(self.firsts.data, crc32(self.repeats.data, crc32(shapes))))
+        return {"of": identity(source, kind), "check": str(check)}
+
+    def _check(self, block: int) -> int:
+        part = slice(block * BLOCK, (block + 1) * BLOCK)
+        return crc32(self.offsets[part].data, crc32(self.hashes[part].data))
 
     def find(self, words: Iterable[bytes]) -> dict[bytes, list[int]]:
-        """Return, for those words that may stand in the file, their offsets, ascending."""
+        """Return, for those words that may stand in the file, their offsets, ascending; none where it is damaged."""
         named = list(words)
         wanted = hash_words(named)
-        bounds = (np.searchsorted(self.hashes, wanted, side).tolist() for side in ("left", "right"))
-        places = ((word, self.offsets[low:high]) for word, low, high in zip(named, *bounds, strict=True))
-        return {word: some.tolist() for word, some in places if len(some)}
+        lows = np.maximum(np.searchsorted(self.firsts, wanted), 1) - 1  # a hash may go on in the next block
+        highs = np.searchsorted(self.firsts, wanted, "right")
+        found = {}
+        for word, h, low, high in zip(named, wanted, lows.tolist(), highs.tolist(), strict=True):
+            part = slice(low * BLOCK, high * BLOCK)
+            is_sound = all(self._check(block) == self.checks[block] for block in range(low, high))
+            places = self.offsets[part][self.hashes[part] == h].tolist() if is_sound else []
+            if places or not is_sound:
+                found[word] = places
+        return found
 
 
 def build(parts: Iterable[tuple[NDArray[np.uint64], Ints]], word_at: Callable[[int], bytes]) -> WordIndex:
@@ -86,7 +118,7 @@ def build(parts: Iterable[tuple[NDArray[np.uint64], Ints]], word_at: Callable[[i
         kept = np.ones(len(hashes), bool)
         kept[_repeats(hashes, offsets, word_at)] = False
         hashes, offsets, repeated = hashes[kept], offsets[kept], np.sort(offsets[~kept])
-    return WordIndex(hashes, offsets, repeated)
+    return WordIndex.made(hashes, offsets, repeated)
 
 
 def _repeats(hashes: NDArray[np.uint64], offsets: Ints, word_at: Callable[[int], bytes]) -> list[int]:
@@ -149,7 +181,7 @@ def keep_index(source: SourceFile, kind: str, index: WordIndex) -> None:
     """Keep an index; CreateError or WriteError where that is not possible."""
     usable_folder("cache")
     with written(str(index_path(source.path))) as stream:
-        write_safetensors(stream, index._asdict(), {"of": identity(source, kind)})
+        write_safetensors(stream, index._asdict(), index.about(source, kind))
 
 
 def forget_index(of: str) -> None:

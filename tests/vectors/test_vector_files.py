@@ -8,6 +8,7 @@ import lzma
 import os
 import re
 import struct
+import threading
 import warnings
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from attn_cli.errors import InputError, UsageError, WriteError
-from attn_cli.io.array_files import write_safetensors
+from attn_cli.io.array_files import safetensors_entries, write_safetensors
+from attn_cli.io.atomic import lock
 from attn_cli.vectors import names
 from attn_cli.vectors import word_index as cache
 from attn_cli.vectors.detect import open_file
@@ -352,6 +354,52 @@ def test_what_is_no_index_in_the_cache_is_made_anew(file, own):
         again = open_table(path)
         assert again.index is None and numbers(again, some) == wanted
         assert keep_index(again).startswith("Indexed") and kept.read_bytes() == sound
+
+
+@pytest.mark.parametrize(
+    "data", [LARGE_TEXT + lines(["fox"], LARGE[:1]), LARGE_BINARY], ids=["text", "binary"]
+)
+def test_a_damaged_index_never_hides_a_word_and_is_made_anew(data, file, own):
+    path = file(data)
+    vectors, some = open_table(path), [*WORDS[:3], "filling20000", "filling39999", "absent"]
+    keep_index(vectors)
+    kept, wanted, about = index_of(vectors), numbers(vectors, some), describe(vectors)
+    sound, draw = kept.read_bytes(), np.random.default_rng(2)
+    arrays, _ = safetensors_entries(io.BytesIO(sound), "index")
+    (first,) = cache.WordIndex.of(vectors.form.source, vectors.form.kind).find([b"fox"]).values()
+    at_fox = sound.index(struct.pack("<Q", word_hash(b"fox")))
+    damages = [
+        (arrays[name].offset, arrays[name].size, byte)
+        for name in arrays
+        if arrays[name].size
+        for byte in b"\0\xff"
+    ]
+    damages += [
+        (arrays["hashes"].offset, 8 * 8000, 0),
+        (at_fox, 2, 0),
+        (sound.index(struct.pack("<q", *first)), 7, 0xFF),
+    ]
+    damages += [(int(start), 1, 0x5A) for start in draw.integers(0, len(sound), often(30))]
+    for start, count, byte in damages:
+        kept.write_bytes(sound[:start] + bytes([byte]) * count + sound[start + count :])
+        again = open_table(path)
+        assert numbers(again, some) == wanted, (start, count)
+        if count > 1:  # where the words asked for stand
+            assert again.index is None and describe(again) == about
+            assert keep_index(open_table(path)).startswith("Indexed") and kept.read_bytes() == sound
+    kept.write_bytes(sound[: at_fox - 2000] + bytes(4000) + sound[at_fox + 2000 :])
+    ran = here("vectors", "nearest", "fox", "-e", path, "--top", "1")
+    assert (ran.code, ran.err) == (0, "")
+
+
+def test_words_of_one_hash_in_two_blocks_are_all_found_and_damage_in_either_is_told():
+    many = cache.BLOCK + 88
+    hashes = np.full(many, word_hash(b"x"), np.uint64)
+    index = build([(hashes, np.arange(many))], lambda at: b"%d" % at)
+    assert index.find([b"x", b"y"]) == {b"x": list(range(many))}
+    hashes = index.hashes.copy()
+    hashes[-1] += 1
+    assert index._replace(hashes=hashes).find([b"x"]) == {b"x": []}
 
 
 def test_without_a_cache_the_file_is_searched_and_imported_and_that_is_told_once(file, own, monkeypatch):
@@ -945,6 +993,15 @@ def test_an_import_whose_name_cannot_be_stored_leaves_the_vectors_behind_it(file
             import_file(file(gzip.compress(b"fox 3 4\n"), "other.txt.gz"), name)
     assert open_table("x").find(["fox"])["fox"].tolist() == [1, 2]
     assert kept("data") == before
+
+
+def test_an_import_that_waits_for_another_says_so_once(file, own):
+    held = os.open(cache.usable_folder("data"), os.O_RDONLY)
+    lock(held)
+    threading.Timer(0.4, os.close, [held]).start()
+    ran = here("vectors", "import", file(lines(), "v.txt"))
+    assert ran.code == 0
+    assert ran.err.startswith("attn: Another attn is importing: waiting for it.\nattn: imported v: 8 words")
 
 
 def test_different_files_that_processes_import_and_use_at_once_lose_nothing(tmp_path, own):

@@ -35,7 +35,7 @@ def import_(
     from attn_cli.vectors.names import import_file
 
     with Progress("Importing") as progress:
-        imported, vectors, notes = import_file(file, name, progress)
+        imported, vectors, notes = import_file(file, name, progress, lambda line: say(f"attn: {line}"))
     for note in notes:
         say(f"attn: {note}")
     doubled = vectors.about.get("doubled")
