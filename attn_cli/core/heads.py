@@ -154,7 +154,7 @@ def checked_attention(
     if sink is not None and abs(sink) > float(np.finfo(steps.scores.dtype).max):
         raise InputError(
             f"The sink's score, {sink:g}, is not a finite number in {steps.scores.dtype}.",
-            "Give a smaller one.",
+            "Give one nearer zero, or use --dtype float64.",
         )
     attended = (steps.weights > 0) & is_bad[..., np.newaxis, :] if is_bad.any() else is_bad
     if attended.any():
