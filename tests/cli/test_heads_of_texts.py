@@ -98,8 +98,8 @@ def test_a_line_of_the_screen_for_each_head_and_nothing_wider_than_eighty(texts)
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     [
-        (("the cat", "--texts", "t.txt"), 2, "TEXT requires no --texts"),
-        (("--texts", "t.txt", "--rollout"), 2, "--rollout requires no --texts"),
+        (("the cat", "--texts", "t.txt"), 2, "TEXT and --texts exclude each other"),
+        (("--texts", "t.txt", "--rollout"), 2, "--rollout and --texts exclude each other"),
         (("--texts", "t.txt", "--array", "x"), 2, "--array requires --weights"),
         (("--texts", "t.txt", "--layer", "7"), 2, "There is no layer 7"),
         (("--texts", "none.txt"), 66, "none.txt"),

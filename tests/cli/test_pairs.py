@@ -74,7 +74,7 @@ def test_words_and_special_tokens_of_a_part(folder):
     assert_alike(joined["weights"], [summed[:2].mean(axis=0).tolist(), summed[2].tolist()], FLOAT32)
     screen = here("self", A, "--pair", A, "-m", folder, "--between", "a-b").out
     assert "itself" not in screen and "from text a to text b" in screen  # the same words, twice
-    assert "attn explain TEXT -m DIR --pair TEXT --between a-b" in " ".join(screen.split())
+    assert "attn self TEXT --head all -m DIR --pair TEXT --between a-b" in " ".join(screen.split())
 
 
 def test_a_gap_is_filled_with_both_texts_in_sight(folder):
@@ -98,7 +98,7 @@ def test_words_that_the_vocabulary_lacks_are_named_from_both_texts(folder):
         heads dab -m GPT2 --pair ab => A decoder (of the type gpt2) reads no pairs of texts
         cross cat home -m BERT => attn self TEXT --pair TEXT -m DIR
         self cat -m BERT --pair "" => 65 no tokens in the second text of the pair
-        heads --texts lines.tsv -m BERT --pair x => --pair requires no --texts
+        heads --texts lines.tsv -m BERT --pair x => --pair and --texts exclude each other
         heads --texts lines.tsv -m BERT --between a-b => --between a-b needs a pair of texts
         batch lines.tsv --kind pair => --pair needs a model
         batch lines.tsv --kind pair -m BERT => 65 No tab in this line

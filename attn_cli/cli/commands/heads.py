@@ -67,7 +67,9 @@ def heads(
     _check(texts, weights, {"--tokens": tokens, "--array": array, "--batch": batch}, settings)
     if corpus is not None:
         given = {"TEXT": texts, "--weights": weights, "--context": context, "--pair": settings.pair}
-        _refuse(given | {"--rollout": rollout or None}, "no --texts")
+        for option, value in (given | {"--rollout": rollout or None}).items():
+            if value is not None:
+                raise UsageError(f"{option} and --texts exclude each other.", option="--texts")
         _over_texts(corpus, kind or "self", layer, settings, view)
         return
     view = choose(view, {*OF_BLOCKS, "drawing"}, "heads")

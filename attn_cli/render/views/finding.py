@@ -164,7 +164,10 @@ def what_next(trace: Trace, view: View) -> Iterator[Say]:
         why = (first[0] + again(trace, first[0]) + told, first[1])
         if trace.mask_name in (None, "none") and rest and "--mask none" in rest[0][0]:
             rest = []  # it is this very screen
-        yield next_commands(why, *((command + again(trace, command), answer) for command, answer in rest))
+        others = ((command + again(trace, command), answer) for command, answer in rest)
+        commands = [why] * trace.is_scored + [*others]  # made of other weights, it has no why
+        if commands:
+            yield next_commands(*commands)
 
 
 def other_rows(trace: Trace) -> Iterator[Say]:

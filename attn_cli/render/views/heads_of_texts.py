@@ -70,7 +70,7 @@ def _finding(found: HeadsOverTexts) -> str:
     if not steady:
         return f"No head does one simple thing in most texts.{drawn}"
     best = max(steady, key=lambda head: (head.roles[head.role], head.measures[head.role].mean or 0.0))
-    where = "evenly at all it may see" if best.role == BAG else f"at {WORDS[best.role][2]}"
+    where = "evenly at all it may see" if best.role == BAG else f"at {WORDS[best.role][2].partition(',')[0]}"
     often = f"in {best.roles[best.role]:,} of {found.texts:,} texts"
     return f"{visible(_label(best, found))} looks {where} {often}.{drawn}"
 
