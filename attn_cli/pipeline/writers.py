@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from attn_cli.pipeline.record import Attended
 from attn_cli.pipeline.sources.checkpoint import Reading
 from attn_cli.pipeline.sources.checkpoint_text import Tokens, last_word, side_of, tokens_of, unknown_words
 from attn_cli.pipeline.sources.text import layers_of_text, read_inputs
+from attn_cli.settings.defaults import DEFAULTS
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings
 from attn_cli.settings.validate import beside_model, settings_of
 from attn_cli.vectors.table import as_text
@@ -43,7 +45,8 @@ def open_writer(text: str, settings: Settings) -> Iterator[Writer]:
     if settings.model is not None and settings.projection is not None:
         raise beside_model("projection")
     if settings.model is None:
-        yield _language(text, settings_of("masked", settings))
+        projection = settings.projection or DEFAULTS["masked"].projection  # whatever head is asked for
+        yield _language(text, settings_of("masked", replace(settings, projection=projection)))
     else:
         with open_model(settings.model) as model:
             yield _pretrained(model, text, settings)

@@ -142,7 +142,7 @@ def test_a_terminal_gets_a_line_a_token_and_then_the_text(letters):
     assert found.code == 0 and all(len(line) <= 80 for line in lines)
     ids = steps("ab a", "-m", letters, "--count", "4")
     for one, line in zip(ids, lines[3:7], strict=True):
-        assert line.split()[:3] == [str(one["step"]), one["word"], f"{one['probability']:.3f}"]
+        assert line.split()[:3] == [str(len(one["key_tokens"])), one["word"], f"{one['probability']:.3f}"]
         best = int(np.argmax(one["weights"]))
         assert f"{one['weights'][best]:.3f}" in line
     assert lines[8] == "ab a" + ids[-1]["written"]
@@ -171,8 +171,12 @@ REFUSED = [
     (["--head", "rollout"], 2, "shows one head"),
     (["--stop", "fox", "--stop", ""], 2, "--stop is empty"),
     (["--head", "nobody"], 2, "There is no head 'nobody'"),
+    (["--head", "subject"], 2, "There is no head 'subject'"),  # which roles has
+    (["--sample-temperature", "nan"], 2, "--sample-temperature cannot be nan"),
+    (["--top-p", "nan"], 2, "--top-p cannot be nan"),
     (["-p", "roles"], 2, "writes no words"),
     (["-p", "roles", "-m", "x"], 2, "--model takes the place of --projection"),
+    (["-p", "language", "-m", "x"], 2, "--model takes the place of --projection"),
     (["-f", "csv"], 2, "csv"),
     (["--temperature", "2"], 2, "--temperature"),
 ]
@@ -182,6 +186,32 @@ REFUSED = [
 def test_what_it_cannot_do_is_refused(more, code, said):
     ran = here("generate", FOX, *more)
     assert (ran.code, ran.out) == (code, "") and said in ran.err
+
+
+def test_a_text_without_a_token_is_refused_with_advice_that_can_be_followed(letters):
+    for text, more, said in (
+        ("", (), "Type some words.\n"),
+        ("", ("-m", letters), "has no text to make tokens of"),
+        ("xyz", ("-m", letters), "letters knows no part of the text"),
+    ):
+        ran = here("generate", text, *more)
+        assert (ran.code, ran.out) == (65, "") and said in ran.err
+
+
+@pytest.mark.parametrize("width", ["20", "25", "29", "40"])
+def test_a_narrow_screen_has_a_line_a_token(width):
+    ran = here("generate", FOX, "--count", "2", "-f", "table", "--width", width)
+    lines = ran.out.splitlines()
+    assert (ran.code, ran.err) == (0, "") and [line.split()[:2] for line in lines if line[2:3].isdigit()] == [
+        ["4", "was"],
+        ["5", "a"],
+    ]
+
+
+@pytest.mark.parametrize("end", ["", "\\n", "\\r\\n"])
+def test_the_end_of_a_piped_text_s_last_line_is_no_part_of_it(end, letters):
+    ran = shell(f"printf 'ab a{end}' | attn generate - -m {letters} --count 2 -f table")
+    assert ran.out == here("generate", "ab a", "-m", letters, "--count", "2", "-f", "table").out
 
 
 TOLD = [  # of a model of six tokens: what its file says, which tokens are not written, which comes first, what is said

@@ -43,14 +43,19 @@ def generate(
     It takes the likeliest token each time, or draws one: with --sample-temperature, --top-k or --top-p. A model of
     an encoder and a decoder reads the text, and writes its own. Without a model it is the bundled language model.
 
-    Example: attn generate "The quick brown fox" --count 10
+    Example: attn generate "The cat sat on the" --count 9
     """
     if view.format is None and view.to_standard_output and not (sys.stdout and sys.stdout.isatty()):
         view = replace(view, format="jsonl")
     if "" in (stop or ()):
         raise UsageError("--stop is empty, and so it is in any text.", "Give the text to stop at.", "--stop")
+    for name, value in (("--sample-temperature", sample_temperature), ("--top-p", top_p)):
+        if value != value:  # nan, which is in every range
+            raise UsageError(f"{name} cannot be nan.", "Give a number.", name)
     view = choose(view, CAN, "attn generate")
     text = one_text(texts, "generate", settings)
+    if not texts or [*texts] == ["-"]:  # a file's last line ends, its text goes on
+        text = text.removesuffix("\n").removesuffix("\r")
     from attn_cli.pipeline import generate as of_model
     from attn_cli.pipeline.for_page import page_of_writing
     from attn_cli.pipeline.writers import open_writer

@@ -61,7 +61,8 @@ class TextEncoder:
         found = self._ask("cannot encode the text", "encode", text=text, second=second)
         ids, tokens, special, offsets, types, texts = map(tuple, found)
         if not ids:
-            raise InputError("There are no tokens to attend to.", "Give at least one token.")
+            said = "knows no part of the text" if text.strip() else "has no text to make tokens of"
+            raise InputError(f"The tokenizer of {self.name} {said}.", "Give some words that it knows.")
         if not len(ids) == len(tokens) == len(offsets):  # a template's, whose lists differ
             raise InputError(
                 f"The tokenizer of {self.name} gives {len(ids):,} ids and {len(tokens):,} tokens.", HINT

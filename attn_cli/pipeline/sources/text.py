@@ -274,10 +274,8 @@ def _tokens(text: Text, side: str, settings: Settings) -> Tokens:
                 )
     check_words(found.tokens, settings)
     if not found.tokens:
-        raise InputError(
-            f"There is no token in the {side}: nothing to attend to.",
-            "Type some words; --keep-punctuation makes tokens of punctuation marks.",
-        )
+        more = "" if settings.keep_punctuation else "; --keep-punctuation makes tokens of punctuation marks"
+        raise InputError(f"There is no token in the {side}: nothing to attend to.", f"Type some words{more}.")
     return found
 
 

@@ -25,7 +25,7 @@ WHY = {
 def written(writer: Writer, steps: Iterable[Step], terminal: Terminal) -> Iterator[str]:
     """Yield a heading, each token's line when it is there, and in the end the text, and why it ends there."""
     (kind, layer, head), last = writer.shown, None
-    room = ((terminal.width or WIDTH) - TOKEN - 16) // 2
+    room = max(((terminal.width or WIDTH) - TOKEN - 16) // 2, 0)
     yield f"{terminal.text(writer.name)}, layer {layer}, head {head}{' (cross-attention)' * (kind == 'cross')}\n\n"
     yield f"    {'token':{TOKEN}}   prob.  {'runners-up':{room}}  looked at\n"
     for last in steps:
@@ -35,10 +35,11 @@ def written(writer: Writer, steps: Iterable[Step], terminal: Terminal) -> Iterat
         others = _fitting(
             ((one.word.replace(" ", SPACE), one.probability) for one in last.runners_up), room, terminal
         )
+        place = len(keys) if kind == "masked" else last.step  # in the text
         token = padded(_label(last.told.word.replace(" ", SPACE), terminal), TOKEN)
         rest = f" {padded_left(share(last.told.probability), 7)}  {padded(others, room)}  {looked}"
         yield terminal.paint(
-            [[Segment(f"{last.step:>3} "), Segment(token, Style(bold=True)), Segment(rest.rstrip())]]
+            [[Segment(f"{place:>3} "), Segment(token, Style(bold=True)), Segment(rest.rstrip())]]
         )
     if last is not None:
         text = writer.begun + last.written if writer.begun else last.written.lstrip()
