@@ -64,6 +64,12 @@ class Sampling(NamedTuple):
         chances: Array = shares / shares.sum()
         return chances
 
+    def said(self) -> str:
+        """Return a line on how tokens are drawn; nothing where the likeliest is taken."""
+        named = zip(("temperature", "top-k", "top-p"), self, strict=False)
+        told = [f"{name} {value}" for name, value in named if value is not None]
+        return f"drawn: {', '.join(told)}, seed {self.seed}\n" * bool(told)
+
     def choose(self, logits: Array, random: np.random.Generator) -> tuple[int, str, float | None]:
         """Return a token, how it was chosen, and with which probability where it was drawn."""
         if self[:3] == (None, None, None):

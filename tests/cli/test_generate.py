@@ -191,8 +191,8 @@ def test_what_it_cannot_do_is_refused(more, code, said):
 def test_a_text_without_a_token_is_refused_with_advice_that_can_be_followed(letters):
     for text, more, said in (
         ("", (), "Type some words.\n"),
-        ("", ("-m", letters), "has no text to make tokens of"),
-        ("xyz", ("-m", letters), "letters knows no part of the text"),
+        ("", ("-m", letters), "letters finds no tokens in the text"),
+        ("xyz", ("-m", letters), "letters finds no tokens in the text"),
     ):
         ran = here("generate", text, *more)
         assert (ran.code, ran.out) == (65, "") and said in ran.err
@@ -206,6 +206,16 @@ def test_a_narrow_screen_has_a_line_a_token(width):
         ["4", "was"],
         ["5", "a"],
     ]
+
+
+def test_a_screen_says_how_tokens_are_drawn_and_where_runners_up_are_left_out():
+    drawn = ("--sample-temperature", "0.8", "--top-k", "10", "--seed", "3")
+    for more, heading in ((drawn, "drawn: temperature 0.8, top-k 10, seed 3"), (("--seed", "3"), "")):
+        lines = here("generate", FOX, "--count", "1", "-f", "table", *more).out.splitlines()
+        assert lines[1] == heading
+    for count, width, is_cut in (("2", "80", False), ("3", "80", True), ("3", "150", False)):
+        ran = here("generate", FOX, "--count", "1", "-f", "table", "--runners-up", count, "--width", width)
+        assert (" …" in ran.out) == is_cut and all(len(line) <= int(width) for line in ran.out.splitlines())
 
 
 @pytest.mark.parametrize("end", ["", "\\n", "\\r\\n"])

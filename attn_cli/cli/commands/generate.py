@@ -68,11 +68,11 @@ def generate(
         steps = of_model.generate(writer, sampling, count, [*map(as_utf8, stop or ())], runners_up)
         if view.to_standard_output and view.format != "page":
             lines = (dumps(step.record(), True, not terminal.unicode) for step in steps)
-            for part in lines if view.format == "jsonl" else written(writer, steps, terminal):
+            for part in lines if view.format == "jsonl" else written(writer, sampling, steps, terminal):
                 put_plain(part)
         elif found := list(steps):
             result = Result(
-                texts={"table": lambda terminal: "".join(written(writer, found, terminal))},
+                texts={"table": lambda terminal: "".join(written(writer, sampling, found, terminal))},
                 records=[step.record() for step in found],
                 page=lambda: page_of_writing(writer, found, settings),
             )

@@ -61,8 +61,9 @@ class TextEncoder:
         found = self._ask("cannot encode the text", "encode", text=text, second=second)
         ids, tokens, special, offsets, types, texts = map(tuple, found)
         if not ids:
-            said = "knows no part of the text" if text.strip() else "has no text to make tokens of"
-            raise InputError(f"The tokenizer of {self.name} {said}.", "Give some words that it knows.")
+            raise InputError(
+                f"The tokenizer of {self.name} finds no tokens in the text.", "Give other words."
+            )
         if not len(ids) == len(tokens) == len(offsets):  # a template's, whose lists differ
             raise InputError(
                 f"The tokenizer of {self.name} gives {len(ids):,} ids and {len(tokens):,} tokens.", HINT
