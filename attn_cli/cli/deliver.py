@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import IO, Any, cast
@@ -129,6 +129,21 @@ def deliver(result: Result, view: View, pause: bool = False) -> None:
             say(f"attn: wrote {visible(str(view.output))}.")
     for line in remarks:
         say(f"attn: {line}")
+
+
+def in_a_pipe(view: View, format: str) -> View:
+    """Return the view with this format where none is named, and standard output is no terminal."""
+    is_seen = sys.stdout is not None and sys.stdout.isatty()
+    return view if view.format or is_seen or not view.to_standard_output else replace(view, format=format)
+
+
+def stream(parts: Mapping[str, Iterable[str]], view: View) -> bool:
+    """Write the parts of the view's format to standard output, each as it comes; False where it is not to be so."""
+    if not view.to_standard_output or str(view.format) not in parts:
+        return False
+    for part in parts[str(view.format)]:
+        put_plain(part)
+    return True
 
 
 class _StandardOutput(io.RawIOBase):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import replace
-
-from attn_cli.cli.deliver import choose, deliver
+from attn_cli.cli.deliver import choose, deliver, in_a_pipe, stream
 from attn_cli.cli.options import Texts, own, takes
 from attn_cli.cli.read_text import one_text
 from attn_cli.errors import UsageError
 from attn_cli.io import signals
-from attn_cli.io.console import put_plain, say
+from attn_cli.io.console import say
 from attn_cli.io.escape import as_utf8, dumps
 from attn_cli.render.result import Result
 from attn_cli.settings.declare import ATTENTION, SHOWN
@@ -45,14 +42,12 @@ def generate(
 
     Example: attn generate "The cat sat on the" --count 9
     """
-    if view.format is None and view.to_standard_output and not (sys.stdout and sys.stdout.isatty()):
-        view = replace(view, format="jsonl")
     if "" in (stop or ()):
         raise UsageError("--stop is empty, and so it is in any text.", "Give the text to stop at.", "--stop")
     for name, value in (("--sample-temperature", sample_temperature), ("--top-p", top_p)):
         if value != value:  # nan, which is in every range
             raise UsageError(f"{name} cannot be nan.", "Give a number.", name)
-    view = choose(view, CAN, "attn generate")
+    view = choose(in_a_pipe(view, "jsonl"), CAN, "attn generate")
     text = one_text(texts, "generate", settings)
     if not texts or [*texts] == ["-"]:  # a file's last line ends, its text goes on
         text = text.removesuffix("\n").removesuffix("\r")
@@ -66,11 +61,9 @@ def generate(
         for note in writer.notes:
             say(f"attn: {note}")
         steps = of_model.generate(writer, sampling, count, [*map(as_utf8, stop or ())], runners_up)
-        if view.to_standard_output and view.format != "page":
-            lines = (dumps(step.record(), True, not terminal.unicode) for step in steps)
-            for part in lines if view.format == "jsonl" else written(writer, sampling, steps, terminal):
-                put_plain(part)
-        elif found := list(steps):
+        lines = (dumps(step.record(), True, not terminal.unicode) for step in steps)
+        is_done = stream({"jsonl": lines, "table": written(writer, sampling, steps, terminal)}, view)
+        if not is_done and (found := list(steps)):
             result = Result(
                 texts={"table": lambda terminal: "".join(written(writer, sampling, found, terminal))},
                 records=[step.record() for step in found],
