@@ -77,6 +77,9 @@ class View:
     title: str | None = OUTPUT(
         'Title of a figure; "" leaves it out.', metavar="TEXT", has_variable=False, unset="what it shows"
     )
+    verified: bool = OUTPUT(
+        "Check the model on this text first, as attn verify, and say what came of it.", False
+    )
     width: int | None = OUTPUT("Columns to use.", bounds=(NARROWEST, WIDEST), unset="the terminal's")
     as_bars: bool = False  # of -f bars, in a file that is a page or a picture
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from attn_cli.cli.deliver import choose, deliver, settings_for
 from attn_cli.cli.options import Context, Pause, Texts, argument, own, takes
@@ -15,6 +16,9 @@ from attn_cli.settings.declare import SHOWN
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import ALL, Settings
 from attn_cli.trace.steps import chosen_steps
+
+if TYPE_CHECKING:
+    from attn_cli.trace.trace import Trace
 
 MOST_WORDS = 100_000  # that a page carries
 Part = Literal["mask"] | None
@@ -99,6 +103,7 @@ def explain(
     name_outputs = view.figure is None and (keys is None or "output_words" in keys)
     with attention_progress(settings.embedding) as progress:
         trace = trace_explained(kind, text, second, settings, progress, name_outputs)
+    trace = _with_verdict(trace, _verdict([text, second], settings, view))
     deliver(trace_result(trace, view, parts, [text] if second is None else [text, second]), view, pause)
 
 
@@ -150,6 +155,7 @@ def _attend(kind: str, texts: list[str] | None, part: str | None, settings: Sett
     with attention_progress(settings.embedding) as progress:
         compute = getattr(of_text, f"trace_{kind}")
         trace = compute(*read, settings, progress, keep_weights=needs_weights(view, kind))
+    trace = _with_verdict(trace, _verdict(read, settings, view))
     if part is None:
         deliver(trace_result(trace, view, texts=read), view)
         return
@@ -163,7 +169,25 @@ def _attend(kind: str, texts: list[str] | None, part: str | None, settings: Sett
     deliver(result, view)
 
 
-@takes("TOKENS VECTORS model MODEL pair COMPUTED PLACED query output")
+def _verdict(read: Sequence[str | None], settings: Settings, view: View) -> str:
+    """Return what --verified says of the model on these texts; nothing without it."""
+    if not view.verified:
+        return ""
+    if settings.model is None:
+        raise UsageError("--verified requires --model.", option="--verified")
+    from attn_cli.pipeline.verify import verify
+    from attn_cli.render.views.verify import sentence
+
+    return sentence(
+        verify(settings.model, [text for text in read if text is not None], replace(settings, pair=None))
+    )
+
+
+def _with_verdict(trace: Trace, verdict: str) -> Trace:
+    return replace(trace, notes=(*trace.notes, verdict)) if verdict else trace
+
+
+@takes("TOKENS VECTORS model MODEL pair COMPUTED PLACED query output verified")
 def page(
     texts: Texts = None,
     context: Context = None,
@@ -194,5 +218,7 @@ def page(
 
     with attention_progress(settings.embedding) as progress:
         found = page_of(kind, text, second, settings, words, progress)
+    if verdict := _verdict([text, second], settings, view):
+        found = found._replace(layers=(_with_verdict(trace, verdict) for trace in found.layers))
     heads = () if exact is None else tuple(name.strip() for name in exact.split(","))
     deliver(Result(page=lambda: found._replace(exact=heads)), view)

@@ -38,6 +38,22 @@ def screen(found: Verdict) -> Iterator[Block]:
     yield from (Say(f"Note: {note}") for note in found.notes)
 
 
+def sentence(found: Verdict) -> str:
+    """Return the verdict in a line, with its largest figures."""
+    bad, largest = found.exceeded, dict[str, float]()
+    for one in found.figures:
+        largest[one.name] = max(largest.get(one.name, 0.0), one.largest)
+    told = ", ".join(f"{name} {value:.2g}" for name, value in largest.items())
+    if found.against is None:
+        held = f"{bad.name} of {_row(bad)} is too large" if bad else "it holds"
+        why = next((f" {note}" for note in found.notes if note.startswith("transformers")), "")
+        return (
+            f"Verified against the model's own file alone, which is no proof: {held} (largest: {told}).{why}"
+        )
+    agrees = f"disagrees, in {bad.name} of {_row(bad)}" if bad else "agrees"
+    return f"Verified on this text: it {agrees} with {found.against} (largest differences: {told})."
+
+
 def _row(one: Figure) -> str:
     return SIDES[one.attention] + ("" if one.layer is None else f" {one.layer}")
 

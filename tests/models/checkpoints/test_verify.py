@@ -80,6 +80,19 @@ def test_a_key_that_attn_does_not_know_is_named_and_no_shape_may_be_another(tmp_
     assert ran.code == 65 and "h.1.attn.c_proj.weight has shape (8, 7)" in ran.err
 
 
+def test_a_screen_a_record_and_a_page_carry_the_verdict(tmp_path, alone):
+    folder = by_hand.small_gpt2(tmp_path / "m")
+    told = "Verified against the model's own file alone, which is no proof: it holds (largest: keys 0, sums "
+    for command in ("masked", "explain"):
+        found = json.loads(here(command, "a b a", "-m", folder, "--verified", "-f", "json").out)
+        assert complaints(found) == [] and found["notes"][-1].startswith(told)
+    assert told not in here("masked", "a b a", "-m", folder, "-f", "json").out
+    page = tmp_path / "p.html"
+    assert here("page", "a b a", "-m", folder, "--verified", "-o", str(page)).code == 0
+    assert "Verified against the model" in page.read_text()
+    assert here("self", "a b a", "--verified").code == 2
+
+
 # Beside transformers
 
 
@@ -110,6 +123,11 @@ def test_a_model_is_as_transformers_computes_it(name, transformers, tmp_path):
     )
     assert {one["name"] for one in found["figures"]} == {"ids", "weights", "inputs", "logits"}
     assert max(one["largest"] for one in found["figures"]) > 0
+    two = ("cross", "w1 w2", "w9") if name == "t5" else ("self" if name == "bert" else "masked", "w1 w2")
+    notes = json.loads(here(*two, "-m", str(tmp_path), "--verified", "-f", "json").out)["notes"]
+    assert notes[-1].startswith(
+        f"Verified on this text: it agrees with {found['against']} (largest differences: ids 0,"
+    )
 
 
 def test_a_model_without_a_head_is_compared_by_its_last_layer(transformers, tmp_path):
