@@ -145,7 +145,7 @@ def test_an_error_is_json_where_a_file_asks_for_json(place):
     ran = here("self", "")
     assert ran.code == 65 and json.loads(ran.err)["error"]["code"] == 65
     assert json.loads(here("self", "a", "--bogus").err)["error"]["code"] == 2
-    assert here("masked", "").err.endswith("punctuation marks.\n")
+    assert here("masked", "").err.endswith("Type some words.\n")
     assert here("self", "", "-f", "table").err.splitlines()[-1].startswith("attn: There is no token")
     assert here("self", "", "-o", "x.csv").err.splitlines()[-1].startswith("attn: There is no token")
     ran = here("self", "a b", *RANDOM)
