@@ -72,6 +72,7 @@ class Head(Frozen):
     scale: float | None = None  # of the scores, where it is not that of their name
     softcap: float | None = None  # c, where c tanh(s / c) of each scaled score s goes on to the mask
     sink: float | None = None  # a score that each row has beside its keys', which no value belongs to
+    slope: float | None = None  # of ALiBi, whose bias is as many times -slope as the key is places back
     position_terms: Array | None = None  # (2, n_q, n_k), whose sum bias is: of each query, and of each key
     qk_norm: QKNorm | None = None  # where q and k are x W normalized, times these
     rotated: Rotated | None = None  # q and k rotated by position, which attend instead of them

@@ -53,6 +53,7 @@ class Ready(NamedTuple):
     terms: tuple[
         Array, ...
     ] = ()  # of the position, where it is the sum of two: of queries, and of keys (DeBERTa)
+    slopes: Array | None = None  # (h,), by which the position falls with each place back (ALiBi)
     sinks: Array | None = None  # (h,), a score of each head that its rows have beside the keys', and no value
 
     @property
@@ -336,6 +337,30 @@ def sinusoids(n: int, d: int, kind: str = "sines first") -> Array:
         return np.pad(both, ((0, 0), (0, d % 2))).astype(np.float32)
     angles = np.arange(n)[:, None] / 10000 ** (2 * np.arange((d + 1) // 2) / d)
     return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)[:, :d].astype(np.float32)
+
+
+def slopes(heads: int) -> Array:
+    """Return the slope of each head, (h,): 2^(-8/h), 2^(-16/h), ... (ALiBi, Press et al. 2022).
+
+    Where h is no power of two, p, the next one below, gives p of them, and every other of 2p slopes the rest.
+
+    >>> slopes(4).tolist(), slopes(3).tolist()
+    ([0.25, 0.0625, 0.015625, 0.00390625], [0.0625, 0.00390625, 0.25])
+    """
+    power = 1 << heads.bit_length() - 1
+    first, others = np.arange(1, power + 1), np.arange(1, 2 * power, 2)
+    both = np.float32(2 ** (-8 / power)) ** first, np.float32(2 ** (-4 / power)) ** others
+    return np.concatenate(both)[:heads].astype(np.float32)
+
+
+def by_slopes(slopes: Array, n_q: int, n_k: int) -> Array:
+    """Return each head's slope times how far a key stands behind, negative, (1, h, n_q, n_k): views of one row.
+
+    Fewer queries than keys are the last ones.
+    """
+    row = slopes[:, None] * np.arange(1 - n_k, n_q, dtype=np.float32)
+    found: Array = np.lib.stride_tricks.sliding_window_view(row, n_k, axis=1)[None, :, ::-1]
+    return found
 
 
 def log_buckets(away: Ints, buckets: int, farthest: int) -> Ints:

@@ -62,6 +62,10 @@ class Relative(NamedTuple):
     farthest: int
 
 
+class Slopes(NamedTuple):
+    """A slope for each head, fixed, times how far a key stands behind the query (ALiBi, Press et al. 2022)."""
+
+
 class Disentangled(NamedTuple):
     """A vector for each distance, of which each layer makes keys and queries (He et al. 2021, DeBERTa)."""
 
@@ -95,6 +99,7 @@ class Stack(NamedTuple):
     activation: str = "gelu"
     eps: float = 1e-5
     pre_norm: bool = True  # whether norms stand before what they belong to, or after the sum
+    adds_to_norm: bool = False  # whether what attention and the network make is added to their norms' output
     parallel: bool = False  # whether the network takes what attention took
     by_head: bool = False  # whether qkv holds those that share keys together, or all queries first
     qk_norm: str = "head"  # what q_norm and k_norm norm: each head, each by its own gain, or all heads as one
@@ -103,7 +108,7 @@ class Stack(NamedTuple):
     experts: Experts | None = None
     in_out: bool = False  # whether matrices stand as in x W
     softcap: float | None = None
-    relative: Relative | None = None
+    relative: Relative | Slopes | None = None
     disentangled: Disentangled | None = None
     last_norm: str | None = None
     skips_padding_positions: bool = False  # whether padding takes no place
@@ -146,8 +151,8 @@ class Model(NamedTuple):
 
 # What families call one thing: each declares one of the names
 WIDTH = ("hidden_size", "n_embd", "dim")
-COUNT = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
-HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
+COUNT = ("n_layer", "num_hidden_layers", "n_layers", "num_layers")
+HEADS = ("n_head", "num_attention_heads", "n_heads", "num_heads")
 ACTIVATION = ("hidden_activation", "hidden_act", "activation_function", "activation")
 EPS = ("norm_eps", "layer_norm_eps", "layer_norm_epsilon", "rms_norm_eps", "norm_epsilon")
 EXPERTS = ("num_local_experts", "num_experts")
@@ -207,7 +212,8 @@ class Plan(NamedTuple):
             words=self._words(c, d),
             layers=tuple(Layer(self.place.format(n), self.names, scale, window, turn) for n, window, turn in each),
             d=d, heads=heads, kv_heads=kv_heads, d_k=d_k, causal=looks_back(c, self.stack.causal),
-            activation=activation(c, c.name(ACTIVATION)), eps=c.number(eps) if (eps := c.name(EPS)) else self.stack.eps,
+            activation=activation(c, name) if (name := c.name(ACTIVATION)) else self.stack.activation,
+            eps=c.number(eps) if (eps := c.name(EPS)) else self.stack.eps,
             parallel=c.flag("use_parallel_residual") if c.has("use_parallel_residual") else self.stack.parallel,
             softcap=c.optional("attn_logit_softcapping"), added=c.optional("residual_multiplier") or 1.0,
             experts=self._experts(c),

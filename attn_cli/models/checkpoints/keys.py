@@ -76,6 +76,11 @@ GPT_NEOX = {
 GPT_J = {name: value for name, value in GPT2.items() if not name.startswith("scale_")} | {
     "n_embd": 4096, "n_layer": 28, "n_head": 16, "rotary_dim": 64, "tie_word_embeddings": False,
 }  # fmt: skip
+BLOOM = {
+    "hidden_size": 64, "n_layer": 2, "n_head": 8, "layer_norm_epsilon": 1e-5,
+    "apply_residual_connection_post_layernorm": False, "slow_but_exact": False, "tie_word_embeddings": True,
+    "is_causal": True, "n_embed": None, "num_hidden_layers": None, "num_attention_heads": None,
+}  # fmt: skip
 OPT = {
     "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "word_embed_proj_dim": None,
     "activation_function": "relu", "do_layer_norm_before": True, "_remove_final_layer_norm": False,

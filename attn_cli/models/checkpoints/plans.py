@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from attn_cli.models.checkpoints import positions
 from attn_cli.models.checkpoints.config import MOST_LAYERS, Config
-from attn_cli.models.checkpoints.describe import Logits, Model, Plan, Relative, Stack, Words
+from attn_cli.models.checkpoints.describe import Logits, Model, Plan, Relative, Slopes, Stack, Words
 from attn_cli.models.checkpoints.positions import layer_windows
 
 # Encoders: BERT and what came of it, ModernBERT
@@ -210,6 +210,36 @@ GPT_J = GPT_NEO._replace(
     rotaries=positions.first_numbers,
     biases={"no_bias": "q k v o"},
 )  # fmt: skip
+
+
+ALIASES = {"n_embed": "hidden_size", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head"}
+
+
+def _of_bloom(c: Config, stack: Stack) -> Stack:
+    if c.flag("slow_but_exact"):
+        raise c.refused("slow_but_exact", "false")
+    return stack._replace(adds_to_norm=c.flag("apply_residual_connection_post_layernorm"))
+
+
+BLOOM = GPT_NEOX._replace(
+    stack=GPT_NEOX.stack._replace(
+        words=Words(("word_embeddings.weight",), norm="word_embeddings_layernorm"), last_norm="ln_f",
+        activation="gelu_new", relative=Slopes(),
+    ),
+    names={**GPT_NEOX.names, "qkv": "self_attention.query_key_value", "o": "self_attention.dense"},
+    prefixes=("transformer.",),
+    logits=OWN_TABLE,
+    place="h.{}.",
+    rotaries=None,
+    biases={},
+    change=_of_bloom,
+)  # fmt: skip
+
+
+def by_aliases(c: Config, plan: Plan = BLOOM) -> Model:
+    """Return the model of a config.json whose sizes may have other names."""
+    own = {name: c.values[alias] for alias, name in ALIASES.items() if c.values.get(alias) is not None}
+    return plan.model(c._replace(values={**c.values, **own}))
 
 
 def _norms_of_opt(c: Config, stack: Stack) -> Stack:

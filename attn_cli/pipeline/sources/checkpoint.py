@@ -310,6 +310,7 @@ def _head(steps: LayerSteps, h: int, scale: float | None, temperature: float) ->
         k=k[0, h],
         v=about.v[0, h],
         bias=None if position is None else position[0, h] / temperature,
+        slope=None if about.slopes is None else float(about.slopes[h]),
         position_terms=np.stack([term[0, h] for term in about.terms]) / temperature
         if len(about.terms) > 1
         else None,

@@ -30,6 +30,7 @@ from attn_cli.render.numbers import bar_numbers, four, plain
 from attn_cli.render.palette import SHADES, strong
 from attn_cli.render.shade_scale import shade_range
 from attn_cli.render.views.wording import (
+    distance_of_model,
     position_term,
     quoted_at,
     root_divisor,
@@ -162,7 +163,7 @@ def _keyed(trace: Trace, head: Head, row: Row) -> list[Step]:
     capped = [] if row.capped is None else [Step("capped", f"{cap} tanh(x / {cap})", np.array(row.capped))]
     distance = []
     if row.position is not None:
-        alone = "learned" if trace.of_model else "as given"  # T5's, or a file's
+        alone = distance_of_model(head)[1] if trace.of_model else "as given"  # T5's, or a file's
         learned = position_term(trace) if head.position_vectors is not None else alone
         term = rotated_term(trace) if row.is_rotated else learned
         distance = [Step("distance", f"+ {term}", np.array(row.position))]

@@ -155,8 +155,8 @@ def _legend(trace: Trace, head: Head, row: Row) -> str:
         parts.append(f"distance = {wording.rotated_term(trace)} (q', k': after rotation by position)")
     elif row.position is not None and trace.of_model:
         by = f", and divided by {trace.temperature:.12g}" if trace.temperature != 1 else ""
-        told = wording.distance_of_model(head)[0] if row.terms is None else wording.DISENTANGLED
-        parts.append(f"distance: {told}, learned{by}")
+        told, how, _ = wording.distance_of_model(head)
+        parts.append(f"distance: {told if row.terms is None else wording.DISENTANGLED}, {how}{by}")
     if row.capped is not None:
         score = "sum" if row.is_rotated else "content" if is_divided else symbol
         parts.append(f"capped = {cap_term(trace, score)}")

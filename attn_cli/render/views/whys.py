@@ -236,7 +236,7 @@ def _distance(of: Walked) -> str:
             "on how far apart two words stand"
         )
     elif head.position_vectors is None and trace.of_model:
-        each = "each head adds {}, learned ({})".format(*distance_of_model(head))
+        each = "each head adds {}, {} ({})".format(*distance_of_model(head))
     elif head.position_vectors is None:
         return "The distance term was given: it is added to the scaled scores."
     if trace.projection.layer:

@@ -208,12 +208,19 @@ def position_term(trace: Trace, numerator: str = "q·r + b") -> str:
     return f"({numerator}){root}{temperature_divisor(trace)}"
 
 
-def distance_of_model(head: Head) -> tuple[str, str]:
-    """Return what a model adds for distances, and whose idea that is: alike for all words, or made of both."""
+def distance_of_model(head: Head) -> tuple[str, str, str]:
+    """Return what a model adds for distances, whether that is learned, and whose idea it is."""
     P = head.position_scores
+    if head.slope is not None:
+        told = f"a slope of its own, here {plain(-head.slope)}, times the places back"
+        return told, "fixed and not learned", "ALiBi, Press et al. 2022"
     if P is None or np.allclose(P[1:, 1:], P[:-1, :-1], rtol=1e-6, atol=1e-6):
-        return "one number for each range of distances", "Raffel et al. 2020"
-    return "q times a key made of the distance, plus k times a query made of it", "He et al. 2021, DeBERTa"
+        return "one number for each range of distances", "learned", "Raffel et al. 2020"
+    return (
+        "q times a key made of the distance, plus k times a query made of it",
+        "learned",
+        "He et al. 2021, DeBERTa",
+    )
 
 
 def rotated_term(trace: Trace, content: str = "content") -> str:

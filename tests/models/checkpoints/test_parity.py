@@ -68,6 +68,7 @@ GPT_NEO = TOKENS | {
     "vocab_size": V, "hidden_size": 32, "num_layers": 4, "num_heads": 4, "intermediate_size": 48,
     "attention_types": [[["global", "local"], 2]], "window_size": 3,
 }  # fmt: skip
+BLOOM = TOKENS | {"vocab_size": V, "hidden_size": 32, "n_layer": 3, "n_head": 4}
 OPT = SIZES | TOKENS | {"ffn_dim": 48, "word_embed_proj_dim": 32}
 SMOLLM3 = GROUPED | {"num_hidden_layers": 4}
 LARGE_HEADS = GROUPED | {"head_dim": 16}
@@ -100,6 +101,10 @@ SETTINGS = {
     "gptj": GPT2 | {"rotary_dim": 4},
     "gptj, all is rotated": GPT2 | {"rotary_dim": 8, "n_inner": 48, "activation_function": "gelu"},
     "gptj, both ways, tied": GPT2 | {"rotary_dim": 4, "tie_word_embeddings": True} | BOTH_WAYS,
+    "bloom": BLOOM,
+    "bloom, norms go on, both ways":
+        BLOOM | {"apply_residual_connection_post_layernorm": True} | BOTH_WAYS,
+    "bloom, six heads, untied": BLOOM | {"hidden_size": 48, "n_head": 6} | UNTIED,
     "opt": OPT,
     "opt, as 350m": OPT | {"word_embed_proj_dim": 16, "do_layer_norm_before": False},
     "llama": GROUPED,
@@ -664,7 +669,7 @@ OLDER = {
     "global_attn_every_n_layers", "attention_layers", "dense_act_fn", "is_gated_act", "scale_decoder_outputs",
     "head_dim", "decoder_start_token_id", "tie_word_embeddings", "num_hidden_layers",
     "num_local_experts", "partial_rotary_factor", "position_buckets", "norm_rel_ebd", "share_att_key",
-    "conv_kernel_size",
+    "conv_kernel_size", "n_embed", "num_attention_heads",
 }  # fmt: skip
 
 
@@ -688,7 +693,7 @@ def test_the_declared_keys_are_those_of_transformers_with_its_defaults(family, t
         assert far == (theta["global"] if isinstance(theta, dict) else theta)
 
 
-@pytest.mark.parametrize("name", ["llama", "gemma3", "gpt_neo", "modernbert"])
+@pytest.mark.parametrize("name", ["llama", "gemma3", "gpt_neo", "modernbert", "bloom, six heads, untied"])
 def test_a_longer_text_is_the_same(name, transformers, tmp_path):
     case = CASES[name]
     model = made(transformers, case, 3, tmp_path)

@@ -9,11 +9,11 @@ from tests.models.checkpoints.test_parity import CASES, PAIRS, TEXTS, made
 from tests.thorough import like_cases
 
 COUNT = 16
-# Rotation, windows, shared heads, experts, distances in buckets, encoders; rotations that depend on the length
+# Rotation, windows, shared heads, experts, distances by buckets or slopes, encoders; rotations that depend on length
 NAMES = [
     "gpt2", "gpt_neo", "llama 3", "gemma3", "mixtral, window, tied", "cohere2", "gpt_neox", "opt, as 350m",
     "phi3, longrope", "llama, dynamic", "t5, as v1.1", "marian, two vocabularies", "m2m_100, other padding",
-    "t5gemma, kinds of layers, untied",
+    "t5gemma, kinds of layers, untied", "bloom, six heads, untied",
 ]  # fmt: skip
 
 

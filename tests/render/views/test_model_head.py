@@ -148,3 +148,19 @@ def test_the_terms_of_deberta_stand_apart_in_a_row_by_hand(transformers, tmp_pat
         content, of_query, of_key, total, *_ = row_of(ran.out, key)
         assert content + of_query + of_key == pytest.approx(total, abs=2e-4)
         assert of_query + of_key == pytest.approx(distance, abs=2e-4) and abs(of_query) > 1e-3 < abs(of_key)
+
+
+def test_what_bloom_adds_for_the_distance_is_a_fixed_slope(transformers, tmp_path):
+    """Each place back costs the head its slope, and nothing of it is said to be learned."""
+    made(transformers, CASES["bloom"], 1, tmp_path)
+    word_pieces(tmp_path)
+    args = ("the cat walks home", "-m", str(tmp_path), "--head", "1", "-t", "2")
+    ran = here("explain", *args, "-q", "home", "--width", "200")
+    assert ran.code == 0, ran.err
+    told = "a slope of its own, here -0.0625, times the places back, fixed and not learned"
+    assert f"distance: {told}, and divided by 2" in ran.out
+    assert f"each head adds {told} (ALiBi, Press et al. 2022)" in ran.out
+    record = json.loads(here("self", *args, "--steps", "-f", "json").out)
+    away = np.arange(len(record["key_tokens"]))
+    expected = -0.0625 * (away[:, None] - away) / 2
+    np.testing.assert_allclose(record["heads"][0]["position_scores"], expected, atol=1e-6)
