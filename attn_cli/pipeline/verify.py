@@ -107,7 +107,9 @@ class _Reference:
         fills = type(config) in library.MODEL_FOR_MASKED_LM_MAPPING and "encoder" in run.model.stacks
         kind = "ForSeq2SeqLM" if self.is_pair else "ForMaskedLM" if fills else "ForCausalLM"
         read = getattr(library, f"AutoModel{kind if self.has_head else ''}").from_pretrained
-        self.model = read(path, attn_implementation="eager", dtype=self.torch.float32, **more).eval()
+        self.has_weights = not getattr(config, "alibi", False)  # for Falcon's with "eager" have ALiBi twice
+        how = "eager" if self.has_weights else "sdpa"
+        self.model = read(path, attn_implementation=how, dtype=self.torch.float32, **more).eval()
         self.tokenizer = library.AutoTokenizer.from_pretrained(path, **more)
 
     def beside(self, reading: Reading, text: str) -> Iterator[Found]:
@@ -119,11 +121,12 @@ class _Reference:
             given["decoder_input_ids"] = self.torch.tensor([reading.query.ids])
         found = [*reading.run.steps()]  # first: its errors are in plain words
         with self.torch.no_grad():
-            expected = self.model(**given, output_attentions=True, output_hidden_states=True)
+            expected = self.model(**given, output_attentions=self.has_weights, output_hidden_states=True)
         for steps in found:
             side = "cross_" if steps.kind == "cross" else f"{steps.side}_" if self.is_pair else ""
-            attentions = expected[f"{side}attentions"][steps.layer].numpy()
-            yield "weights", _apart(steps.attended.weights, attentions, 1.0), steps
+            if self.has_weights:
+                attentions = expected[f"{side}attentions"][steps.layer].numpy()
+                yield "weights", _apart(steps.attended.weights, attentions, 1.0), steps
             if steps.kind != "cross":
                 yield "inputs", _apart(steps.x, expected[f"{side}hidden_states"][steps.layer].numpy()), steps
         if self.has_head:

@@ -339,13 +339,16 @@ def sinusoids(n: int, d: int, kind: str = "sines first") -> Array:
     return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)[:, :d].astype(np.float32)
 
 
+def as_bfloat16(x: Array) -> Array:
+    """Return float32 numbers rounded to those that bfloat16 has."""
+    bits = x.view(np.uint32)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).view(np.float32)
+
+
 def slopes(heads: int) -> Array:
     """Return the slope of each head, (h,): 2^(-8/h), 2^(-16/h), ... (ALiBi, Press et al. 2022).
 
     Where h is no power of two, p, the next one below, gives p of them, and every other of 2p slopes the rest.
-
-    >>> slopes(4).tolist(), slopes(3).tolist()
-    ([0.25, 0.0625, 0.015625, 0.00390625], [0.0625, 0.00390625, 0.25])
     """
     power = 1 << heads.bit_length() - 1
     first, others = np.arange(1, power + 1), np.arange(1, 2 * power, 2)
@@ -353,14 +356,16 @@ def slopes(heads: int) -> Array:
     return np.concatenate(both)[:heads].astype(np.float32)
 
 
-def by_slopes(slopes: Array, n_q: int, n_k: int) -> Array:
-    """Return each head's slope times how far a key stands behind, negative, (1, h, n_q, n_k): views of one row.
+def by_slopes(slopes: Array, n_q: int, n_k: int, scale: float | None) -> Array:
+    """Return each head's slope times how far a key stands behind, negative, (1, h, n_q, n_k).
 
-    Fewer queries than keys are the last ones.
+    Queries are the last ones of the keys. With a scale, these are bfloat16's products with places, less the query's.
     """
+    if scale is not None:
+        products = as_bfloat16(slopes[:, None] * as_bfloat16(np.arange(n_k, dtype=np.float32)))
+        return (products[None, :, None] - products[None, :, n_k - n_q :, None]) * np.float32(scale)
     row = slopes[:, None] * np.arange(1 - n_k, n_q, dtype=np.float32)
-    found: Array = np.lib.stride_tricks.sliding_window_view(row, n_k, axis=1)[None, :, ::-1]
-    return found
+    return np.lib.stride_tricks.sliding_window_view(row, n_k, axis=1)[None, :, ::-1]  # views of one row
 
 
 def log_buckets(away: Ints, buckets: int, farthest: int) -> Ints:

@@ -36,7 +36,8 @@ INERT = re.compile(
     r"is_encoder_decoder|is_decoder|add_cross_attention|cross_attention_hidden_size|tie_encoder_decoder|"
     r"tie_last_hidden_states|chunk_size_feed_forward|tokenizer_class|task_specific_params|problem_type|"
     r"finetuning_task|id2label|label2id|_?num_labels|directionality|pooler_.*|pretraining_tp|unsloth_\w+|"
-    r"vocab_size|max_position_embeddings|type_vocab_size|intermediate_size|"  # sizes that the tensors have, too
+    r"auto_map|offset_alibi|skip_bias_add(_qkv)?|(bias_dropout|masked_softmax)_fusion|attention_softmax_in_fp32|ff_factor|"
+    r"vocab_size|max_position_embeddings|type_vocab_size|(intermediate|ffn_hidden)_size|"  # sizes that tensors have
     r"assistant_\w+|num_assistant_\w+|bad_words_ids|(begin_)?suppress_tokens|diversity_penalty|do_sample|"
     r"early_stopping|(encoder_)?(no_repeat_ngram_size|repetition_penalty)|epsilon_cutoff|eta_cutoff|"
     r"exponential_decay_length_penalty|length_penalty|max_(new_)?(length|tokens)|min_(length|new_tokens)|num_beams|"
@@ -127,8 +128,9 @@ class Config(NamedTuple):
         return self.number(name) if self.has(name) else None
 
     def name(self, names: Sequence[str]) -> str:
-        """Return the first of these keys that is read; nothing where none is."""
-        return next((name for name in names if name in self.keys.reads), "")
+        """Return the first of these keys that has a value, else the first that is read; nothing where none is."""
+        read = [name for name in names if name in self.keys.reads]
+        return next((name for name in read if self.values.get(name) is not None), "".join(read[:1]))
 
     def part(self, name: str) -> Config:
         """Return the object of this name; an empty one where it is absent."""

@@ -65,6 +65,8 @@ class Relative(NamedTuple):
 class Slopes(NamedTuple):
     """A slope for each head, fixed, times how far a key stands behind the query (ALiBi, Press et al. 2022)."""
 
+    scale: float | None = None  # of slopes and their products with places in bfloat16 (Falcon)
+
 
 class Disentangled(NamedTuple):
     """A vector for each distance, of which each layer makes keys and queries (He et al. 2021, DeBERTa)."""
@@ -150,9 +152,9 @@ class Model(NamedTuple):
 
 
 # What families call one thing: each declares one of the names
-WIDTH = ("hidden_size", "n_embd", "dim")
-COUNT = ("n_layer", "num_hidden_layers", "n_layers", "num_layers")
-HEADS = ("n_head", "num_attention_heads", "n_heads", "num_heads")
+WIDTH = ("n_embed", "hidden_size", "n_embd", "dim")
+COUNT = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
 ACTIVATION = ("hidden_activation", "hidden_act", "activation_function", "activation")
 EPS = ("norm_eps", "layer_norm_eps", "layer_norm_epsilon", "rms_norm_eps", "norm_epsilon")
 EXPERTS = ("num_local_experts", "num_experts")

@@ -71,11 +71,9 @@ FAMILIES: dict[str, Family] = {
     "gpt_neo": Family(plans.GPT_NEO.model, keys.GPT_NEO, "is_causal"),
     "gpt_neox": Family(plans.GPT_NEOX.model, keys.GPT_NEOX, "", keys.ROTARY),
     "gptj": Family(plans.GPT_J.model, keys.GPT_J, "n_positions n_inner"),
-    "bloom": Family(
-        plans.by_aliases,
-        keys.BLOOM,
-        "n_inner offset_alibi seq_length skip_bias_add skip_bias_add_qkv attention_softmax_in_fp32 "
-        "bias_dropout_fusion masked_softmax_fusion",
+    "bloom": Family(plans.BLOOM.model, keys.BLOOM, "n_inner seq_length slow_but_exact"),
+    "falcon": Family(
+        plans.FALCON.model, keys.FALCON, "apply_residual_connection_post_layernorm", keys.ROTARY
     ),
     "opt": Family(plans.OPT.model, keys.OPT, "ffn_dim"),
     "llama": Family(plans.LLAMA.model, keys.LLAMA, "is_llama_config rope_interleaved", keys.ROTARY),

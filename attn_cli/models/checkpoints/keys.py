@@ -78,8 +78,14 @@ GPT_J = {name: value for name, value in GPT2.items() if not name.startswith("sca
 }  # fmt: skip
 BLOOM = {
     "hidden_size": 64, "n_layer": 2, "n_head": 8, "layer_norm_epsilon": 1e-5,
-    "apply_residual_connection_post_layernorm": False, "slow_but_exact": False, "tie_word_embeddings": True,
+    "apply_residual_connection_post_layernorm": False, "tie_word_embeddings": True,
     "is_causal": True, "n_embed": None, "num_hidden_layers": None, "num_attention_heads": None,
+}  # fmt: skip
+FALCON = {
+    "hidden_size": 4544, "num_hidden_layers": 32, "num_attention_heads": 71, "layer_norm_epsilon": 1e-5,
+    "num_kv_heads": None, "num_ln_in_parallel_attn": None, "alibi": False, "new_decoder_architecture": False,
+    "multi_query": True, "parallel_attn": True, "bias": False, "activation": "gelu", "tie_word_embeddings": True,
+    "is_causal": True, "n_embed": None, "rope_theta": 1e4, "max_position_embeddings": 2048,
 }  # fmt: skip
 OPT = {
     "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "word_embed_proj_dim": None,

@@ -15,7 +15,7 @@ from attn_cli.io.array_types import Array, Bools, Ints
 from attn_cli.io.escape import visible
 from attn_cli.models.checkpoints import blocks
 from attn_cli.models.checkpoints.blocks import Attended, BeforeRotation, Ready
-from attn_cli.models.checkpoints.describe import Disentangled, Layer, Relative, Slopes, Stack
+from attn_cli.models.checkpoints.describe import Disentangled, Layer, Slopes, Stack
 from attn_cli.models.checkpoints.networks import network
 from attn_cli.models.checkpoints.reader import Reader, check_finite
 from attn_cli.models.checkpoints.weights import Weights
@@ -115,10 +115,8 @@ class Layers:
             counted = np.where(given.real, np.cumsum(given.real, axis=1), 0) - 1
         self.places = counted
         n_k = max(self.before + n, 0 if context is None else context.shape[1])
-        self.slopes = blocks.slopes(stack.heads) if isinstance(stack.relative, Slopes) else None
-        if (
-            isinstance(stack.relative, Relative) or stack.disentangled is not None
-        ):  # a term of each pair of tokens
+        self.slope: Array | None = None
+        if stack.relative not in (None, Slopes()) or stack.disentangled is not None:  # a number for each pair
             _check_room(b * stack.heads * n * n_k, (b, stack.heads, n))
         with np.errstate(all="ignore"):  # what is not finite is refused where it attends
             self.x = self._embedded()
@@ -199,10 +197,13 @@ class Layers:
     def _relative(self) -> Array | None:
         """Return what is added to the scores for the distance, (1, h, n_q, n_k)."""
         relative, stack, n = self.stack.relative, self.stack, self.x.shape[1]
-        if self.slopes is not None:
-            return blocks.by_slopes(self.slopes, n, self.before + n)
-        if not isinstance(relative, Relative):
+        if relative is None:
             return None
+        if isinstance(relative, Slopes):
+            slopes, scale = blocks.slopes(stack.heads), relative.scale
+            slopes = slopes if scale is None else blocks.as_bfloat16(slopes)
+            self.slope = slopes * np.float32(scale or 1)
+            return blocks.by_slopes(slopes, n, self.before + n, scale)
         table = self.reader.weights.read(relative.table, relative.buckets, stack.heads)
         found = blocks.relative_position_buckets(
             n, self.before + n, relative.buckets, relative.farthest, not stack.causal
@@ -267,9 +268,7 @@ class Layers:
         if "sinks" in layer.names:
             sinks = self.reader.weights.read(f"{layer.place}{layer.names['sinks']}.weight", self.stack.heads)
             check_finite(where, sinks)
-        ready = Ready(
-            q, k, v, layer.scale, position, self.stack.softcap, mask, tuple(terms), self.slopes, sinks
-        )
+        ready = Ready(q, k, v, layer.scale, position, self.stack.softcap, mask, (*terms,), self.slope, sinks)
         return LayerSteps(self.side, n, kind, x, projected, context, ready, before_rotation, where)
 
     def _shared(self, M: Array) -> Array:

@@ -212,34 +212,39 @@ GPT_J = GPT_NEO._replace(
 )  # fmt: skip
 
 
-ALIASES = {"n_embed": "hidden_size", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head"}
-
-
-def _of_bloom(c: Config, stack: Stack) -> Stack:
-    if c.flag("slow_but_exact"):
-        raise c.refused("slow_but_exact", "false")
-    return stack._replace(adds_to_norm=c.flag("apply_residual_connection_post_layernorm"))
-
-
-BLOOM = GPT_NEOX._replace(
+BLOOM = GPT2._replace(
     stack=GPT_NEOX.stack._replace(
         words=Words(("word_embeddings.weight",), norm="word_embeddings_layernorm"), last_norm="ln_f",
         activation="gelu_new", relative=Slopes(),
     ),
     names={**GPT_NEOX.names, "qkv": "self_attention.query_key_value", "o": "self_attention.dense"},
-    prefixes=("transformer.",),
-    logits=OWN_TABLE,
-    place="h.{}.",
-    rotaries=None,
-    biases={},
-    change=_of_bloom,
+    change=lambda c, stack: stack._replace(adds_to_norm=c.flag("apply_residual_connection_post_layernorm")),
 )  # fmt: skip
 
 
-def by_aliases(c: Config, plan: Plan = BLOOM) -> Model:
-    """Return the model of a config.json whose sizes may have other names."""
-    own = {name: c.values[alias] for alias, name in ALIASES.items() if c.values.get(alias) is not None}
-    return plan.model(c._replace(values={**c.values, **own}))
+def _of_falcon(c: Config, stack: Stack) -> Stack:
+    is_new, is_parallel = c.flag("new_decoder_architecture"), c.flag("parallel_attn")
+    if is_new and not is_parallel:
+        raise c.refused("parallel_attn", "true where new_decoder_architecture is")
+    kv_heads = 1 if c.flag("multi_query") and not is_new else stack.heads
+    if is_new and c.has("num_kv_heads"):
+        kv_heads = stack.heads // c.shared("num_kv_heads", stack.heads)
+    count = "num_ln_in_parallel_attn"
+    norms = c.whole(count, most=1 + is_new) if is_parallel and c.has(count) else 1 + is_new
+    names = {**stack.layers[0].names, "norm_2": "input_layernorm"} if is_parallel else stack.layers[0].names
+    names = names if norms == 1 else {**names, "norm_1": "ln_attn", "norm_2": "ln_mlp"}
+    return stack._replace(
+        layers=tuple(layer._replace(names=names) for layer in stack.layers), kv_heads=kv_heads, parallel=is_parallel,
+        relative=Slopes(stack.d_k**-0.5) if c.flag("alibi") else None,
+    )  # fmt: skip
+
+
+FALCON = BLOOM._replace(
+    stack=BLOOM.stack._replace(words=Words(BLOOM.stack.words.tables)),
+    rotaries=lambda c, d_k, windows: [None] * len(windows) if c.flag("alibi") else positions.alike()(c, d_k, windows),
+    biases={"bias": "qkv o up down"},
+    change=_of_falcon,
+)  # fmt: skip
 
 
 def _norms_of_opt(c: Config, stack: Stack) -> Stack:

@@ -212,15 +212,14 @@ def distance_of_model(head: Head) -> tuple[str, str, str]:
     """Return what a model adds for distances, whether that is learned, and whose idea it is."""
     P = head.position_scores
     if head.slope is not None:
-        told = f"a slope of its own, here {plain(-head.slope)}, times the places back"
+        steps = np.zeros(0) if P is None else np.diff(P[-1])
+        rounded = "" if np.allclose(steps, steps[:1], rtol=2e-3, atol=0) else ", in bfloat16"
+        told = f"a slope of its own, here {plain(-head.slope)}, times the places back{rounded}"
         return told, "fixed and not learned", "ALiBi, Press et al. 2022"
     if P is None or np.allclose(P[1:, 1:], P[:-1, :-1], rtol=1e-6, atol=1e-6):
         return "one number for each range of distances", "learned", "Raffel et al. 2020"
-    return (
-        "q times a key made of the distance, plus k times a query made of it",
-        "learned",
-        "He et al. 2021, DeBERTa",
-    )
+    told = "q times a key made of the distance, plus k times a query made of it"
+    return told, "learned", "He et al. 2021, DeBERTa"
 
 
 def rotated_term(trace: Trace, content: str = "content") -> str:

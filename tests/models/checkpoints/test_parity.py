@@ -1,9 +1,11 @@
 """Every family beside transformers: attentions of every layer and head, and logits, of small random models."""
 
+import contextlib
 import dataclasses
 import json
 import re
 from typing import NamedTuple
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -69,6 +71,9 @@ GPT_NEO = TOKENS | {
     "attention_types": [[["global", "local"], 2]], "window_size": 3,
 }  # fmt: skip
 BLOOM = TOKENS | {"vocab_size": V, "hidden_size": 32, "n_layer": 3, "n_head": 4}
+FALCON = SIZES | TOKENS | {"ffn_hidden_size": 48}
+OF_40B = FALCON | {"new_decoder_architecture": True, "num_kv_heads": 2}
+OF_RW = FALCON | {"alibi": True, "multi_query": False, "parallel_attn": False, "bias": True}
 OPT = SIZES | TOKENS | {"ffn_dim": 48, "word_embed_proj_dim": 32}
 SMOLLM3 = GROUPED | {"num_hidden_layers": 4}
 LARGE_HEADS = GROUPED | {"head_dim": 16}
@@ -105,6 +110,14 @@ SETTINGS = {
     "bloom, norms go on, both ways":
         BLOOM | {"apply_residual_connection_post_layernorm": True} | BOTH_WAYS,
     "bloom, six heads, untied": BLOOM | {"hidden_size": 48, "n_head": 6} | UNTIED,
+    "falcon": FALCON,
+    "falcon, groups": OF_40B,
+    "falcon, groups, one norm, untied": OF_40B | {"num_ln_in_parallel_attn": 1} | UNTIED,
+    "falcon, groups of one, biases": OF_40B | {"num_kv_heads": None, "bias": True},
+    "falcon, alibi, one after the other": OF_RW,
+    "falcon, alibi, six heads, untied": OF_40B | {"alibi": True, "hidden_size": 48, "num_attention_heads": 6} | UNTIED,
+    "falcon, one after the other": OF_RW | {"alibi": False, "multi_query": True, "bias": False},
+    "falcon, no groups, relu, both ways": FALCON | {"multi_query": False, "activation": "relu"} | BOTH_WAYS,
     "opt": OPT,
     "opt, as 350m": OPT | {"word_embed_proj_dim": 16, "do_layer_norm_before": False},
     "llama": GROUPED,
@@ -382,11 +395,23 @@ def test_every_head_attends_as_in_transformers(name, seed, side, transformers, t
     same_as(model, case, texts(read_by(name), pad=padding(name), side=side), tmp_path, name)
 
 
+def alibi_once(case):
+    """Take half of Falcon's ALiBi: "eager" adds it with the mask and again with the scores, "sdpa" with the mask."""
+    if not case.settings.get("alibi"):
+        return contextlib.nullcontext()
+    from transformers.models.falcon import modeling_falcon
+
+    whole = modeling_falcon.build_alibi_tensor
+    return mock.patch.object(
+        modeling_falcon, "build_alibi_tensor", lambda *given, **more: whole(*given, **more) / 2
+    )
+
+
 def same_as(model, case, batch, folder, name, is_strict=True):
     """Check every layer's attention and the logits of a model that is an encoder or a decoder."""
     import torch
 
-    with torch.no_grad():
+    with torch.no_grad(), alibi_once(case):
         expected = model(**one_text(case, batch), output_attentions=True, output_hidden_states=True)
     with Checkpoint(str(folder), is_strict) as checkpoint:
         run = checkpoint.run(batch)
@@ -594,6 +619,32 @@ def test_what_a_config_says_is_what_it_says_to_transformers(what, transformers, 
     same_as(model, case, texts(TEXTS), tmp_path, what)
 
 
+def test_bloom_s_sizes_have_other_names(transformers, tmp_path):
+    other = {"hidden_size": "n_embed", "n_layer": "num_hidden_layers", "n_head": "num_attention_heads"}
+
+    def renamed(config):
+        return {other.get(key, key): value for key, value in config.items()}
+
+    model = made(transformers, CASES["bloom"], 16, tmp_path, renamed)
+    same_as(model, CASES["bloom"], texts(TEXTS), tmp_path, "bloom, other names")
+
+
+FALCONS = [
+    {"new_decoder_architecture": True, "parallel_attn": False},
+    {"num_ln_in_parallel_attn": 2},
+    {"num_kv_heads": 3, "new_decoder_architecture": True},
+]
+
+
+@pytest.mark.parametrize("said", FALCONS, ids=[[*said][-1] for said in FALCONS])
+def test_a_falcon_that_transformers_does_not_run_is_refused(said, transformers, tmp_path):
+    made(transformers, CASES["falcon"], 0, tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | said))
+    with pytest.raises(InputError, match="|".join(said)):
+        Checkpoint(str(tmp_path))
+
+
 def test_a_bart_has_as_many_layers_as_its_older_name_for_them_says(transformers, tmp_path):
     case = PAIRS["bart"]
     made(transformers, case, 15, tmp_path, lambda config: config | {"num_hidden_layers": 1})
@@ -693,12 +744,37 @@ def test_the_declared_keys_are_those_of_transformers_with_its_defaults(family, t
         assert far == (theta["global"] if isinstance(theta, dict) else theta)
 
 
-@pytest.mark.parametrize("name", ["llama", "gemma3", "gpt_neo", "modernbert", "bloom, six heads, untied"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "llama",
+        "gemma3",
+        "gpt_neo",
+        "modernbert",
+        "bloom, six heads, untied",
+        "falcon, alibi, six heads, untied",
+    ],
+)
 def test_a_longer_text_is_the_same(name, transformers, tmp_path):
     case = CASES[name]
     model = made(transformers, case, 3, tmp_path)
     ids = np.random.default_rng(0).integers(3, V, 300).tolist()
     same_as(model, case, texts([ids]), tmp_path, name)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("falcon, alibi")])
+def test_falcon_s_words_are_those_of_transformers_where_it_adds_alibi_once(name, transformers, tmp_path):
+    """They are made with "sdpa", its default; places beyond 256 are rounded."""
+    import torch
+
+    model = type(made(transformers, CASES[name], 4, tmp_path)).from_pretrained(
+        tmp_path, attn_implementation="sdpa"
+    )
+    batch = texts([np.random.default_rng(1).integers(3, V, 400).tolist()])
+    with torch.no_grad():
+        expected = model(torch.tensor(batch.ids)).logits.numpy()
+    with Checkpoint(str(tmp_path), is_strict=True) as checkpoint:
+        close(checkpoint.run(batch).logits() / abs(expected).max(), expected / abs(expected).max(), name)
 
 
 def test_far_distances_of_t5_share_their_buckets(transformers, tmp_path):

@@ -5,7 +5,7 @@ import pytest
 
 from attn_cli.models.checkpoints.run import Checkpoint, texts
 from tests.models.checkpoints.by_hand import GPT2, gpt2, saved
-from tests.models.checkpoints.test_parity import CASES, PAIRS, TEXTS, made
+from tests.models.checkpoints.test_parity import CASES, PAIRS, TEXTS, alibi_once, made
 from tests.thorough import like_cases
 
 COUNT = 16
@@ -14,6 +14,7 @@ NAMES = [
     "gpt2", "gpt_neo", "llama 3", "gemma3", "mixtral, window, tied", "cohere2", "gpt_neox", "opt, as 350m",
     "phi3, longrope", "llama, dynamic", "t5, as v1.1", "marian, two vocabularies", "m2m_100, other padding",
     "t5gemma, kinds of layers, untied", "bloom, six heads, untied",
+    "falcon, groups, one norm, untied", "falcon, alibi, six heads, untied",
 ]  # fmt: skip
 
 
@@ -52,7 +53,8 @@ def test_the_likeliest_tokens_are_those_that_transformers_generates(name, transf
         output_attentions=True, output_logits=True, return_dict_in_generate=True,
         use_cache=case.family != "t5",  # whose cache has as many layers as the encoder
     )  # fmt: skip
-    expected = model.generate(torch.tensor([TEXTS[0]]), attention_mask=torch.ones(1, len(TEXTS[0])))
+    with alibi_once(case):
+        expected = model.generate(torch.tensor([TEXTS[0]]), attention_mask=torch.ones(1, len(TEXTS[0])))
     assert found == expected.sequences[0, 1 if is_pair else len(TEXTS[0]) :].tolist()
     assert len({*found}) > 2
     for mine, theirs in zip(logits, expected.logits, strict=True):
