@@ -98,11 +98,11 @@ def test_tokens_are_drawn_with_the_probabilities_that_are_told(letters):
         assert one["chance"] == pytest.approx(one["probability"] / sum(best), rel=1e-5)
     often = [
         steps("ab a", "-m", letters, "--count", "1", "--sample-temperature", "1", "--seed", str(n))[0]
-        for n in range(60)
+        for n in range(24)
     ]
     likeliest = max(often, key=lambda one: one["probability"])
     share = np.mean([one["id"] == likeliest["id"] for one in often])
-    assert abs(share - likeliest["probability"]) < 0.2
+    assert abs(share - likeliest["probability"]) < 0.3
 
 
 @pytest.mark.parametrize("asked", [(0.7, None, None), (None, 5, None), (None, None, 0.6), (1.5, 9, 0.9)])
@@ -127,7 +127,7 @@ def test_it_is_written_as_it_comes_and_stays_when_its_reader_or_the_user_ends_it
         with subprocess.Popen(arguments, stdout=-1, stderr=-1, env=surroundings(), cwd=tmp_path) as run:
             told = run.stderr.readline()  # of the word without a vector: now it writes
             first = b"" if more else run.stdout.readline()
-            time.sleep(1)
+            time.sleep(0.4)
             run.send_signal(signal.SIGINT)
             out, err = run.communicate(timeout=20)
         assert run.returncode == 130 and b"Traceback" not in err and b"zxqv" in told

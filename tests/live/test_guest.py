@@ -119,6 +119,7 @@ def test_it_begins_under_a_causal_mask_as_masked_does_and_says_the_next_words():
         assert stage.code() == 0
 
 
+@takes_long
 def test_a_failing_worker_ends_it_with_a_report_on_a_terminal_that_is_whole(tmp_path):
     path = tmp_path / "failing.py"
     path.write_text(FAILING)
@@ -250,6 +251,7 @@ def test_a_terminal_that_vanishes_under_nohup_ends_it():
     assert os.waitstatus_to_exitcode(ended[1]) in (-signal.SIGTERM, 128 + signal.SIGTERM)
 
 
+@takes_long
 def test_it_goes_on_after_signals_to_continue_in_the_middle_of_drawing():
     with Stage("live", FOX) as stage:
         stage.wait_for(ready)

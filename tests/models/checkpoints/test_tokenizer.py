@@ -16,6 +16,7 @@ from attn_cli.models.checkpoints import tokenizer, tokenizer_child
 from attn_cli.models.checkpoints.tokenizer import TextEncoder
 from tests.models.checkpoints.by_hand import GPT2, PIECES, byte_pairs, gpt2, saved, word_pieces
 from tests.shell import COMMAND, attn, surroundings
+from tests.thorough import takes_long
 
 WORDS = (*PIECES, "##", "Cat", "é")
 BYTES = ("<s>", "<pad>", "</s>", "<unk>", *"Ġabcdehostuw!", "Ġt", "he", "Ġthe")
@@ -298,7 +299,14 @@ def wait_until(is_so, seconds=10):
     return found
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGINT,
+        pytest.param(signal.SIGTERM, marks=takes_long),
+        pytest.param(signal.SIGKILL, marks=takes_long),
+    ],
+)
 def test_a_signal_ends_attn_at_once_and_leaves_no_process(number, model):
     with subprocess.Popen(
         [*COMMAND, "self", LONG, "-m", model], env=surroundings(), stderr=subprocess.PIPE
