@@ -129,10 +129,16 @@ class _Reference:
                 yield "weights", _apart(steps.attended.weights, attentions, 1.0), steps
             if steps.kind != "cross":
                 yield "inputs", _apart(steps.x, expected[f"{side}hidden_states"][steps.layer].numpy()), steps
+        _check_finite(reading.run.logits() if self.has_head else reading.run.output(), reading.model.name)
         if self.has_head:
             yield "logits", _apart(reading.run.logits(), expected["logits"].numpy()), None
         else:
             yield "output", _apart(reading.run.output(), expected["last_hidden_state"].numpy()), None
+
+
+def _check_finite(made: Array, name: str) -> None:
+    if not np.isfinite(made).all():
+        raise InputError(f"{name}: what its last layer makes is not finite.", "Is the file whole?")
 
 
 def _apart(found: Array, expected: Array, scale: float | None = None) -> float:
@@ -166,8 +172,7 @@ def _alone(reading: Reading, opened: OpenModel) -> Iterator[Found]:
             _, _, n_q, n_k = few.attended.weights.shape
             apart = _apart(weights[:, :, :n_q, :n_k], few.attended.weights, 1.0)
             yield "prefix", max(apart, _apart(steps.x[:, :n_q], few.x)), steps
-    if reading.run.has_head():
-        reading.run.logits()
+    _check_finite(reading.run.logits() if reading.run.has_head() else reading.run.output(), opened.name)
 
 
 def _to_sinks(steps: LayerSteps) -> Array | float:

@@ -25,6 +25,7 @@ from attn_cli.trace.row import entropy
 
 WORDS = 5  # next words that are told
 ROUNDING = 1e-12  # bits
+ROUNDED_SUM = 1e-6  # a row whose sum is so near 1 has all of its weight
 Pairs = tuple[tuple[int, int], ...]  # of places: in the first text, in the second
 
 
@@ -89,9 +90,21 @@ def measure_moved(
                 queries, keys = (_aligned(a, b, readings) for a, b in zip(*tokens, strict=True))
             rows, columns = (np.array(pairs, np.intp).reshape(-1, 2).T for pairs in (queries, keys))
             cut = [layers[n].weights[:, rows[n][:, np.newaxis], columns[n]] for n in (0, 1)]
+            cut = [with_rest(one) for one in cut] if len(opened) > 1 else cut
             heads += map(MovedHead, [layers[0].number] * len(cut[0]), layers[0].heads, divergences(*cut))
         moved = Moved(tuple(sorted(heads, key=lambda one: -one.divergence)), queries, keys)
         return moved if len(opened) == 1 else _with_words(moved, readings, replace(settings, next=WORDS))
+
+
+def with_rest(weights: Array) -> Array:
+    """Return weights (h, n_q, n_k) with one key more, which gets what no key gets: a sink's share, or a hidden token's.
+
+    >>> with_rest(np.array([[[0.25, 0.5], [0.0, 0.0]]])).tolist()
+    [[[0.25, 0.5, 0.25], [0.0, 0.0, 0.0]]]
+    """
+    sums = weights.sum(axis=-1, keepdims=True)
+    rest = np.where((sums > 0) & (sums < 1 - ROUNDED_SUM), 1 - sums, 0.0)
+    return np.concatenate([weights, rest], axis=-1)
 
 
 def divergences(first: Array, second: Array) -> list[float]:

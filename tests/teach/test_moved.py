@@ -9,12 +9,16 @@ import pytest
 
 from tests.models.checkpoints.by_hand import (
     BERT,
+    GPT_OSS,
     PIECES,
     bert,
+    byte_pairs,
     gpt2,
+    gpt_oss,
     saved,
     small_bert,
     small_gpt2,
+    small_gpt_oss,
     word_pieces,
 )
 from tests.models.checkpoints.gguf_by_hand import BYTE_PAIRS, converted, eight_bits
@@ -114,7 +118,24 @@ def test_an_encoder_tells_of_the_gap_and_without_one_says_why_not(tmp_path):
     )
     for one in joined["heads"]:
         at = one["layer"], one["head"]
-        assert one["divergence"] == pytest.approx(divergence(before[at], after[at]), abs=1e-6)
+        P, Q = (
+            np.hstack([W, 1 - W.sum(axis=1, keepdims=True)]) for W in (before[at], after[at])
+        )  # to hidden tokens
+        assert one["divergence"] == pytest.approx(divergence(P, Q), abs=1e-6)
+
+
+def test_what_goes_to_another_sink_is_a_move(tmp_path):
+    folder, tensors = small_gpt_oss(tmp_path / "one"), gpt_oss()
+    tensors["layers.1.self_attn.sinks"] += 6
+    other = saved(tmp_path / "two", GPT_OSS, tensors)
+    byte_pairs(other)
+    found = record("abcd", "-m", folder, "-m", other)
+    before, after = (every_head("abcd", one) for one in (folder, other))
+    for one in found["heads"]:
+        at = one["layer"], one["head"]
+        P, Q = (np.hstack([W, 1 - W.sum(axis=1, keepdims=True)]) for W in (before[at], after[at]))
+        assert one["divergence"] == pytest.approx(divergence(P, Q) if at[0] else 0.0, abs=3e-6)
+    assert found["heads"][0]["layer"] == 1 and found["heads"][0]["divergence"] > 0.1
 
 
 def test_what_quantization_did_is_small_and_in_every_head(tmp_path):

@@ -175,12 +175,14 @@ def _verdict(read: Sequence[str | None], settings: Settings, view: View) -> str:
         return ""
     if settings.model is None:
         raise UsageError("--verified requires --model.", option="--verified")
+    if settings.pair is not None:
+        raise UsageError(
+            "--verified does not apply to --pair.", "attn verify reads single texts.", "--verified"
+        )
     from attn_cli.pipeline.verify import verify
     from attn_cli.render.views.verify import sentence
 
-    return sentence(
-        verify(settings.model, [text for text in read if text is not None], replace(settings, pair=None))
-    )
+    return sentence(verify(settings.model, [text for text in read if text is not None], settings))
 
 
 def _with_verdict(trace: Trace, verdict: str) -> Trace:

@@ -57,6 +57,10 @@ def find_folder(model: str) -> str:
             f"{shown!r} is a file of a model.",
             f"Give its folder: {shell_quote(os.path.dirname(model) or '.')}.",
         )
+    if os.path.isfile(model):
+        raise InputError(
+            f"{shown!r} is a file, and no GGUF file.", "Give the folder of a checkpoint, or a GGUF file."
+        )
     if not NAME.fullmatch(model) or len(model) > LONGEST or "--" in model or ".." in model:
         raise FileError(
             f"{shown!r} is neither a folder nor the name of a model.",

@@ -16,8 +16,8 @@ BESIDE = (
     "The largest differences over all texts; inputs, output and logits are divided by their largest number."
 )
 ALONE = (
-    "This is no proof: nothing was compared with the original, which takes torch and transformers. Each tensor has the "
-    "shape that config.json gives it. keys: of config.json, unknown to attn; sums: of rows (and the sink), less 1; "
+    "This is no proof: nothing was compared with the original, which takes torch and transformers. The layers' tensors "
+    "fit what is said of their sizes. keys: of config.json, unknown to attn; sums: of rows (and the sink), less 1; "
     "ahead: weights of later words; prefix: how a text's first half differs without the rest."
 )
 
@@ -50,8 +50,11 @@ def sentence(found: Verdict) -> str:
         return (
             f"Verified against the model's own file alone, which is no proof: {held} (largest: {told}).{why}"
         )
-    agrees = f"disagrees, in {bad.name} of {_row(bad)}" if bad else "agrees"
-    return f"Verified on this text: it {agrees} with {found.against} (largest differences: {told})."
+    agrees = f"disagree, in {bad.name} of {_row(bad)}, with" if bad else "agree with"
+    of = "this text" if found.texts == 1 else "these texts, each on both sides"
+    return (
+        f"Verified on {of}: the model's own numbers {agrees} {found.against} (largest differences: {told})."
+    )
 
 
 def _row(one: Figure) -> str:

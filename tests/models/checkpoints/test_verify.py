@@ -91,6 +91,14 @@ def test_a_screen_a_record_and_a_page_carry_the_verdict(tmp_path, alone):
     assert here("page", "a b a", "-m", folder, "--verified", "-o", str(page)).code == 0
     assert "Verified against the model" in page.read_text()
     assert here("self", "a b a", "--verified").code == 2
+    assert here("self", "a", "--pair", "b", "-m", folder, "--verified").code == 2
+
+
+def test_numbers_that_are_none_are_no_agreement(tmp_path, alone):
+    tensors = by_hand.gpt2()
+    tensors["h.1.mlp.c_proj.weight"][0, 0] = np.nan
+    ran = here("verify", by_hand.small_gpt2(tmp_path / "m", tensors), "a b a")
+    assert ran.code == 65 and "m: " in ran.err and "finite" in ran.err + "finite" * ("not numbers" in ran.err)
 
 
 # Beside transformers
@@ -125,9 +133,8 @@ def test_a_model_is_as_transformers_computes_it(name, transformers, tmp_path):
     assert max(one["largest"] for one in found["figures"]) > 0
     two = ("cross", "w1 w2", "w9") if name == "t5" else ("self" if name == "bert" else "masked", "w1 w2")
     notes = json.loads(here(*two, "-m", str(tmp_path), "--verified", "-f", "json").out)["notes"]
-    assert notes[-1].startswith(
-        f"Verified on this text: it agrees with {found['against']} (largest differences: ids 0,"
-    )
+    agrees = f"the model's own numbers agree with {found['against']} (largest differences: ids 0,"
+    assert notes[-1].startswith("Verified on th") and agrees in notes[-1]
 
 
 def test_a_model_without_a_head_is_compared_by_its_last_layer(transformers, tmp_path):
