@@ -247,7 +247,7 @@ class LiveApp(App[int]):
                 session.commands = [*(one for one in session.commands if one != command), command]
                 if self._driver is not None:
                     self._driver.write(osc52(command))
-            if action == "undo":
+            if action in ("undo", "write_on"):
                 self.line.rest()
         self.settle()
 

@@ -19,6 +19,7 @@ from attn_cli.errors import UsageError
 from attn_cli.io.array_types import Array
 from attn_cli.live.sources import LiveSource, Question
 from attn_cli.render.numbers import plain
+from attn_cli.settings.defaults import DEFAULTS
 from attn_cli.settings.settings import ALL, BETWEEN, MEAN, ROLLOUT
 from attn_cli.settings.validate import NEXT_WORDS
 from attn_cli.trace.trace import Trace
@@ -225,6 +226,8 @@ def _off(state: State, seen: Seen) -> State:
 
 def _write_on(state: State, seen: Seen) -> State:
     found, question, length = seen.trace.next_words, state.question, len(seen.trace.query_tokens)
+    if not (seen.trace.of_model or question.settings.projection == DEFAULTS["masked"].projection or found):
+        raise UsageError("These heads say no next token: attn live TEXT -p language, or -m MODEL, writes.")
     if found is None and not question.settings.next:
         return state.setting(next=NEXT_WORDS)
     said = () if found is None or found.fills else found.words

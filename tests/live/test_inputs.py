@@ -210,7 +210,7 @@ def test_a_key_writes_the_likeliest_token(tokenizers, tmp_path):
         for line in told:
             await stage.press("g")
             state = stage.app.session.state
-            assert state.question.text == "ab a" + json.loads(line)["written"]
+            assert state.question.text == stage.app.line.value == "ab a" + json.loads(line)["written"]
             assert state.row == len(stage.trace.query_tokens) - 1
         await stage.press("u", "u")
         assert len(stage.trace.query_tokens) == 4
@@ -226,6 +226,14 @@ def test_a_model_that_says_no_next_token_writes_none(tokenizers, tmp_path):
         assert "it writes nothing" in stage.text()
 
     play(act, made("the cats", settings, ModelSource(settings)))
+
+
+def test_heads_of_grammar_say_no_next_token():
+    async def act(stage):
+        await stage.press("g")
+        assert "-p language, or -m MODEL, writes" in stage.text()
+
+    play(act, made("the cat"))
 
 
 def test_a_text_without_a_model_has_no_pieces():
