@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import IO, Any, NamedTuple
 
@@ -227,15 +227,13 @@ def _columns(rows: Sequence[Any], job: Job, first: int) -> bytes:
     return data
 
 
-def parquet_of(record: Record, dtype: str) -> bytes:
-    """Return the links of a record as a Parquet file."""
+def parquet_of(columns: Mapping[str, Any], dtype: str | None = None) -> bytes:
+    """Return columns as a Parquet file; those of links have the types of links, with weights of `dtype`."""
     from pyarrow import parquet
 
-    from attn_cli.batch.records import columns_of
-
     pa, stream = load_pyarrow(), load_pyarrow().BufferOutputStream()
-    schema = _link_types(pa.type_for_alias(dtype))
-    parquet.write_table(pa.table(columns_of([(1, record)]), schema), stream, compression="zstd")
+    schema = None if dtype is None else _link_types(pa.type_for_alias(dtype))
+    parquet.write_table(pa.table(columns, schema), stream, compression="zstd")
     data: bytes = stream.getvalue().to_pybytes()
     return data
 

@@ -5,6 +5,7 @@ Options and arguments that several commands share and that are not settings stan
 """
 
 import inspect
+import math
 import sys
 from collections.abc import Callable, Collection, Sequence
 from functools import wraps
@@ -14,6 +15,7 @@ import typer
 from typer.core import TyperOption
 
 from attn_cli.cli.origins import Command
+from attn_cli.errors import UsageError
 from attn_cli.io.escape import as_utf8
 from attn_cli.render.formats import is_given
 from attn_cli.render.result import OF_RECORD
@@ -49,6 +51,13 @@ def argument(metavar: str, help: str, *values: str, default: Any = ...) -> Any:
     return typer.Argument(default, metavar=metavar, help=help, show_default=False, autocompletion=offered)
 
 
+def _number(parameter: typer.CallbackParam, value: float | None) -> float | None:
+    """Return a value that is in its range; refuse nan, which no comparison puts outside one."""
+    if value is not None and math.isnan(value):
+        raise UsageError(f"{parameter.opts[0]} cannot be nan.", "Give a number.", parameter.opts[0])
+    return value
+
+
 def own(
     metavar: str,
     help: str,
@@ -60,6 +69,8 @@ def own(
 ) -> Any:
     """Return Typer's description of a command's own option; without `names` it bears its parameter's."""
     about = {"metavar": metavar or None, "rich_help_panel": group, "autocompletion": _offers(values), **more}
+    if more.keys() & {"min", "max"}:
+        about["callback"] = _number
     return typer.Option(default, *names, help=help, **about)
 
 

@@ -15,7 +15,7 @@ from attn_cli.models.checkpoints.open_model import open_model
 from attn_cli.pipeline.every_head import LayerWeights, open_stack, read_layers, shaped, stack_layers
 from attn_cli.pipeline.sources.checkpoint import read_texts
 from attn_cli.settings.settings import Settings
-from attn_cli.trace.head_roles import BAG, PATTERNS, Role, find_patterns, is_mark, measure
+from attn_cli.trace.head_roles import BAG, PATTERNS, find_patterns, is_mark, measure
 
 SHARES = (*PATTERNS, BAG)
 MEASURES = ("entropy", "distance", "sink", *SHARES, "punctuation")
@@ -142,25 +142,29 @@ def _opened(kind: str, settings: Settings) -> Iterator[LayersOf]:
 
 
 def _add(one: LayerWeights, tallies: dict[tuple[int, str], _Tally]) -> None:
+    """Add what each head of a layer does on one text; NaN is a measure that the text does not have."""
     patterns = find_patterns(one.source.text, one.mask)
-    for name, weights in zip(one.heads, one.weights, strict=True):
+    for name, weights, apart in zip(one.heads, one.weights, _apart(one).T, strict=True):
         role = measure(weights, one.mask, patterns)
-        tallies.setdefault((one.number, name), _Tally()).add(_values(one, weights, role), role.name)
+        shares = (role.entropy, *(role.shares[share] for share in SHARES))
+        bits, *others = (np.nan if value is None else value for value in shares)
+        distance, sink, to_marks = apart
+        values = np.array([bits, distance, sink, *others, to_marks])
+        tallies.setdefault((one.number, name), _Tally()).add(values, role.name)
 
 
-def _values(one: LayerWeights, weights: Array, role: Role) -> Array:
-    """Return MEASURES of a head with these weights (n, n) on one text, NaN for one that the text does not have."""
-    is_other = ~np.eye(len(weights), dtype=np.bool_)
-    others = weights * is_other
-    places, marks = np.arange(len(weights)), np.array([is_mark(token) for token in one.source.key_tokens])
-    seeing = weights.any(axis=1)
-    far = (others * np.abs(places[:, np.newaxis] - places)).sum(axis=1)
-    to_marks = others[(one.mask & is_other)[:, marks].any(axis=1)][:, marks].sum(axis=1)
-    found = (
-        role.entropy,
-        far[seeing].mean() if seeing.any() else None,
-        others.sum(axis=0).max() / (len(weights) - 1) if len(weights) > 1 else None,
-        *map(role.shares.get, SHARES),
-        to_marks.mean() if to_marks.size else None,
-    )
-    return np.array([np.nan if value is None else value for value in found], np.float64)
+def _apart(one: LayerWeights) -> Array:
+    """Return each head's distance, sink and share of punctuation on one text, (3, h)."""
+    heads, n, _ = one.weights.shape
+    places, marks = np.arange(n), np.array([is_mark(token) for token in one.source.key_tokens])
+    is_other = places[:, np.newaxis] != places
+    others, found = one.weights * is_other, np.full((3, heads), np.nan)
+    seeing = one.weights.any(axis=2).sum(axis=1)
+    far = (others * np.abs(places[:, np.newaxis] - places)).sum(axis=(1, 2))
+    np.divide(far, seeing, out=found[0], where=seeing > 0)
+    if n > 1:
+        found[1] = others.sum(axis=1).max(axis=1) / (n - 1)
+    rows = (one.mask & is_other)[:, marks].any(axis=1)
+    if rows.any():
+        found[2] = others[:, rows][:, :, marks].sum(axis=2).mean(axis=1)
+    return found

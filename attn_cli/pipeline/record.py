@@ -14,13 +14,12 @@ from attn_cli.core.masks import Mask
 from attn_cli.errors import InputError, NotFinite
 from attn_cli.io.escape import visible
 from attn_cli.pipeline.attend import LINKS, Work, mean_head
+from attn_cli.pipeline.focus import row_of_strongest_link, sentence_root
 from attn_cli.pipeline.inputs import Inputs, Layer
 from attn_cli.pipeline.notes import (
     condensed_notes,
     layout_note,
     notes_on_rows,
-    row_of_strongest_link,
-    sentence_root,
 )
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings
 from attn_cli.settings.validate import find_rows

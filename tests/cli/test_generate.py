@@ -10,8 +10,9 @@ import pytest
 
 from attn_cli import Settings, trace_masked
 from attn_cli.pipeline.generate import Sampling
-from tests.alike import FLOAT32
+from tests.alike import FLOAT32, assert_alike
 from tests.models.checkpoints.by_hand import byte_pairs, gpt2, small_bert, small_gpt2
+from tests.models.checkpoints.gguf_by_hand import in_both_forms
 from tests.models.checkpoints.test_parity import PAIRS, made
 from tests.schema import complaints
 from tests.shell import COMMAND, here, plain, shell, surroundings, terminal
@@ -134,6 +135,14 @@ def test_it_is_written_as_it_comes_and_stays_when_its_reader_or_the_user_ends_it
         text = (tmp_path / "all.jsonl").read_text() if more else (first + out).decode()
         found = [json.loads(line)["step"] for line in text.splitlines()]
         assert found and found == [*range(len(found))]
+
+
+def test_a_gguf_file_writes_what_its_folder_does(tokenizers, tmp_path):
+    whole, exact, eight = in_both_forms(tmp_path)
+    told, same, near = (steps("abca", "-m", model, "--count", "5") for model in (whole, exact, eight))
+    assert [one["id"] for one in told] == [one["id"] for one in same] and len(told) == 5
+    assert_alike([one["weights"] for one in same], [one["weights"] for one in told], FLOAT32)
+    assert near[0]["probability"] == pytest.approx(told[0]["probability"], abs=0.05)
 
 
 def test_a_terminal_gets_a_line_a_token_and_then_the_text(letters):

@@ -7,10 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from tests.cli.test_heads import here
+from tests.cli.test_heads import record
 from tests.models.checkpoints.by_hand import small_bert
-from tests.schema import complaints
-from tests.shell import attn
+from tests.shell import attn, here
 
 LINES = ["the cat walking home", "", "a b", "the a"]
 
@@ -19,14 +18,6 @@ LINES = ["the cat walking home", "", "a b", "the a"]
 def texts(tmp_path):
     (tmp_path / "t.txt").write_text("\n".join(LINES) + "\n")
     return str(tmp_path / "t.txt")
-
-
-def record(*args):
-    ran = here("heads", *args, "-f", "json")
-    assert ran.code == 0, ran.err
-    found = json.loads(ran.out)
-    assert complaints(found) == []
-    return found
 
 
 def weights_of(text, *options):

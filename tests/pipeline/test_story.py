@@ -11,7 +11,7 @@ import pytest
 
 from attn_cli import trace_self
 from attn_cli.models.model_file import bundled
-from attn_cli.pipeline.notes import root_shares
+from attn_cli.pipeline.focus import root_shares
 from attn_cli.settings.settings import Settings
 from attn_cli.text.pronouns import PRONOUNS
 from tests.shell import here

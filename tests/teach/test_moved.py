@@ -21,14 +21,12 @@ from tests.models.checkpoints.by_hand import (
     small_gpt_oss,
     word_pieces,
 )
-from tests.models.checkpoints.gguf_by_hand import BYTE_PAIRS, converted, eight_bits
-from tests.models.checkpoints.gguf_by_hand import PIECES as LETTERS
+from tests.models.checkpoints.gguf_by_hand import in_both_forms
 from tests.schema import complaints
 from tests.shell import here
 
 pytestmark = pytest.mark.usefixtures("tokenizers")
 GPT = "h.1.attn.c_attn.weight"
-ROOMS = {"model_type": "gpt2", "n_embd": 32, "n_layer": 2, "n_head": 2, "activation_function": "gelu_new"}
 
 
 @pytest.fixture
@@ -139,15 +137,7 @@ def test_what_goes_to_another_sink_is_a_move(tmp_path):
 
 
 def test_what_quantization_did_is_small_and_in_every_head(tmp_path):
-    tensors = gpt2(vocabulary=len(LETTERS), d=32)
-    folder = saved(tmp_path / "whole", ROOMS, tensors)
-    (tmp_path / "whole" / "vocab.json").write_text(json.dumps({one: n for n, one in enumerate(LETTERS)}))
-    (tmp_path / "whole" / "merges.txt").write_text(
-        "\n".join(["#version: 0.2", *BYTE_PAIRS["tokenizer.ggml.merges"], ""])
-    )
-    more = BYTE_PAIRS | {"tokenizer.ggml.add_bos_token": False}
-    exact = converted(folder, tmp_path / "exact.gguf", **more)
-    eight = converted(folder, tmp_path / "eight.gguf", eight_bits, **more)
+    folder, exact, eight = in_both_forms(tmp_path)
     same = record("abca abd", "-m", folder, "-m", exact)
     assert max(one["divergence"] for one in same["heads"]) < 1e-9
     found = record("abca abd", "-m", folder, "-m", eight)["heads"]

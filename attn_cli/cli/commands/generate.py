@@ -44,9 +44,6 @@ def generate(
     """
     if "" in (stop or ()):
         raise UsageError("--stop is empty, and so it is in any text.", "Give the text to stop at.", "--stop")
-    for name, value in (("--sample-temperature", sample_temperature), ("--top-p", top_p)):
-        if value != value:  # nan, which is in every range
-            raise UsageError(f"{name} cannot be nan.", "Give a number.", name)
     view = choose(in_a_pipe(view, "jsonl"), CAN, "attn generate")
     text = one_text(texts, "generate", settings)
     if not texts or [*texts] == ["-"]:  # a file's last line ends, its text goes on

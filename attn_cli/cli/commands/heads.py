@@ -16,6 +16,7 @@ from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
 if TYPE_CHECKING:
+    from attn_cli.pipeline.every_head import EveryHead
     from attn_cli.render.figures.sheet import Drawing
 
 KIND_HELP = (
@@ -79,7 +80,7 @@ def heads(
     if weights is not None:
         _refuse({"--context": context, "--kind": kind}, "--model")
     from attn_cli.pipeline import every_head
-    from attn_cli.render.views.heads import heads_screen, map_size
+    from attn_cli.render.views.heads import map_size
 
     progress = Progress("Attending")
     if weights is not None:
@@ -96,19 +97,25 @@ def heads(
     size = map_size(view.with_width(), layer is not None)
     with progress:
         measured = every_head.measure_heads(found, size, settings, layer, rollout)
+    deliver(_result(measured), view)
+
+
+def _result(measured: EveryHead) -> Result:
+    """Return what attn heads has to give of one text."""
+    from attn_cli.pipeline.every_head import record
+    from attn_cli.render.views.heads import heads_screen
 
     def drawing(view: View) -> tuple[Drawing, Sequence[str]]:
         from attn_cli.render.figures.heads import every_head as drawn  # only for a figure
 
         return drawn(measured, view), measured.notes
 
-    result = Result(
+    return Result(
         "heads",
         blocks=lambda view: heads_screen(measured, view),
-        record=lambda view: every_head.record(measured),
+        record=lambda view: record(measured),
         drawing=drawing,
     )
-    deliver(result, view)
 
 
 def _over_texts(file: str, kind: str, layer: int | None, settings: Settings, view: View) -> None:

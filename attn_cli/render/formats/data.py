@@ -109,33 +109,25 @@ def npy_parts(trace: Trace) -> Iterator[memoryview]:
 
 def parquet(result: Result, view: View, terminal: Terminal) -> Written:
     """Return the links of the result's trace as a table, and what it has no room for; else the result's rows."""
-    if not result.has_trace:
-        return Written([_parquet_of_rows(result.rows(view))], result.remarks)
     from attn_cli.batch.forms import parquet_of
-    from attn_cli.batch.records import keys_of_links
+    from attn_cli.batch.records import columns_of, keys_of_links
     from attn_cli.settings.output import keys_named
 
+    if not result.has_trace:
+        return Written([parquet_of(_columns(result.rows(view)))], result.remarks)
     trace = result.trace()
     record = trace.to_dict(keys=keys_named(keys_of_links(trace.settings)))
+    data = parquet_of(columns_of([(1, record)]), trace.settings.dtype)
     alone = [f"parquet holds {STEPS_ELSEWHERE}"]
-    return Written(
-        [parquet_of(record, trace.settings.dtype)], [*result.remarks, *alone * result.has_steps(view)]
-    )
+    return Written([data], [*result.remarks, *alone * result.has_steps(view)])
 
 
-def _parquet_of_rows(rows: Iterable[Sequence[object]]) -> bytes:
-    """Return a table whose columns have the names of the first row; an empty cell is null."""
-    from pyarrow import parquet as files
-
-    from attn_cli.batch.forms import load_pyarrow
-
-    pa, stream = load_pyarrow(), load_pyarrow().BufferOutputStream()
+def _columns(rows: Iterable[Sequence[object]]) -> dict[str, list[object]]:
+    """Return the columns of rows, whose first names them; an empty cell is None."""
     names, *cells = rows
     columns = zip(*cells, strict=True) if cells else ([] for _ in names)
     values = ([None if value == "" else value for value in column] for column in columns)
-    files.write_table(pa.table(dict(zip(map(str, names), values, strict=True))), stream, compression="zstd")
-    found: bytes = stream.getvalue().to_pybytes()
-    return found
+    return dict(zip(map(str, names), values, strict=True))
 
 
 def check_pyarrow(settings: Settings, view: View) -> Settings:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from attn_cli.io.array_files import read_safetensors
+from tests.models.checkpoints.by_hand import byte_pairs, gpt2, saved
 
 F32, F16, Q8_0, BF16 = 0, 1, 8, 30
 NUMBERS = {bool: (7, "?"), int: (4, "I"), float: (6, "f")}
@@ -353,3 +354,19 @@ def small(kind, seed=0, quantize=eight_bits, layers=2, d=64, heads=4, pairs=2, w
     named = {f"{kind}.{key}": one for key, one in keys.items()}
     whole = {"general.architecture": kind} | named | more
     return {key: one for key, one in whole.items() if one is not None}, tensors
+
+
+def in_both_forms(folder):
+    """Write a small GPT-2 as a folder and as two GGUF files, exact and in eight bits, and return their names."""
+    config = {
+        "model_type": "gpt2",
+        "n_embd": 32,
+        "n_layer": 2,
+        "n_head": 2,
+        "activation_function": "gelu_new",
+    }
+    whole = saved(folder / "whole", config, gpt2(vocabulary=len(PIECES), d=32))
+    byte_pairs(whole, PIECES, BYTE_PAIRS["tokenizer.ggml.merges"])
+    more = BYTE_PAIRS | {"tokenizer.ggml.add_bos_token": False}
+    exact = converted(whole, folder / "exact.gguf", **more)
+    return whole, exact, converted(whole, folder / "eight.gguf", eight_bits, **more)
