@@ -25,6 +25,7 @@ CLEAR = "\x1b[2J\x1b[H"
 SECOND_SCREEN = b"\x1b[?1049h\x1b[?25l"  # without a cursor
 FIRST_SCREEN = b"\x1b[0m\x1b[?25h\x1b[?1049l"
 _FALLBACK = os.terminal_size((80, 24))
+_GIVING_BACK = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP, signal.SIGQUIT}
 
 
 class NoKeyboard(Exception):
@@ -134,15 +135,17 @@ class RawTerminal:
             _write(self.screen, SECOND_SCREEN)
 
     def _give_back(self) -> None:
-        if not self.taken:
-            return
-        with contextlib.suppress(OSError, termios.error):
-            if os.tcgetpgrp(self.keyboard) == os.getpgrp():  # in the background the modes are somebody else's
-                self._set(self.before)
-        with contextlib.suppress(OSError):
-            if self.second_screen:
-                _write(self.screen, FIRST_SCREEN)
-        self.taken = False
+        # A signal that came between the two steps, or after them, would give it back a second time.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _GIVING_BACK)
+        if self.taken:
+            with contextlib.suppress(OSError, termios.error):
+                if os.tcgetpgrp(self.keyboard) == os.getpgrp():  # else the modes are somebody else's
+                    self._set(self.before)
+            with contextlib.suppress(OSError):
+                if self.second_screen:
+                    _write(self.screen, FIRST_SCREEN)
+            self.taken = False
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _set(self, modes: list[Any]) -> None:
         while True:
