@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 from attn_cli.io.console import put_plain
-from attn_cli.io.signals import cleaned_up
+from attn_cli.io.signals import cleaned_up, put_off
 
 ESCAPE_WAIT = 0.05  # seconds in which the rest of a key follows its first byte, over a slow line too
 REDRAW, GONE = "redraw", "gone"  # what key() returns besides keys
@@ -25,7 +25,7 @@ CLEAR = "\x1b[2J\x1b[H"
 SECOND_SCREEN = b"\x1b[?1049h\x1b[?25l"  # without a cursor
 FIRST_SCREEN = b"\x1b[0m\x1b[?25h\x1b[?1049l"
 _FALLBACK = os.terminal_size((80, 24))
-_GIVING_BACK = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP, signal.SIGQUIT}
+_ENDS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP, signal.SIGQUIT
 
 
 class NoKeyboard(Exception):
@@ -135,9 +135,9 @@ class RawTerminal:
             _write(self.screen, SECOND_SCREEN)
 
     def _give_back(self) -> None:
-        # A signal that came between the two steps, or after them, would give it back a second time.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _GIVING_BACK)
-        if self.taken:
+        with put_off(*_ENDS):  # one that came just after the last step would give it back a second time
+            if not self.taken:
+                return
             with contextlib.suppress(OSError, termios.error):
                 if os.tcgetpgrp(self.keyboard) == os.getpgrp():  # else the modes are somebody else's
                     self._set(self.before)
@@ -145,7 +145,6 @@ class RawTerminal:
                 if self.second_screen:
                     _write(self.screen, FIRST_SCREEN)
             self.taken = False
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _set(self, modes: list[Any]) -> None:
         while True:

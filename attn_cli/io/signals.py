@@ -35,6 +35,20 @@ def cleaned_up(undo: Callable[[], object]) -> Iterator[None]:
 
 
 @contextmanager
+def put_off(*numbers: signal.Signals) -> Iterator[None]:
+    """Let these signals come when the block has ended: a mask would hold them off in one thread alone."""
+    waiting = list[int]()
+    before = {one: signal.signal(one, lambda number, frame: waiting.append(number)) for one in numbers}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+        for number in waiting:
+            os.kill(os.getpid(), number)
+
+
+@contextmanager
 def raised() -> Iterator[None]:
     """Raise KeyboardInterrupt for a signal inside this block, for work that ends well by itself."""
     global _catching
