@@ -96,7 +96,9 @@ class Kept:
 
 
 class Layers:
-    """A stack's layers over one batch; `x` is what the layers so far have made, (b, n, d).
+    """A stack's layers over one batch; `x` is what the layers so far have made, (b, n, d), at last normed.
+
+    `stream` is the same without the last norm, when all are computed.
 
     With `kept`, the batch goes on where the tokens in it ended.
     """
@@ -153,6 +155,7 @@ class Layers:
                 x = self._added(layer, x, joined, "cross_norm", "after_cross")
             wide = network(self.reader, layer, self._before(layer, "norm_2", x))
             self.x = self._added(layer, x, wide, "norm_2", "after_2")
+        self.stream = self.x
         if self.stack.last_norm:
             self.x = self.reader.norm(self.stack.last_norm, self.x)
         if self.kept is not None:

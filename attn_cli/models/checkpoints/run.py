@@ -90,7 +90,7 @@ class Run:
         self._weights, self._name = weights, visible(weights.folder)
         first, *rest = model.stacks
         self._given = {first: source} | ({} if target is None else dict.fromkeys(rest, target))
-        self._made: dict[str, Array] = {}  # each side's output
+        self._made: dict[str, Layers] = {}  # each side's layers, when all are computed
         self._steps = self._all_steps()
         self._report: OnPart | None = None
 
@@ -191,28 +191,48 @@ class Run:
         """Return what the last side makes of its text, (b, n, d): what is left of the layers is computed."""
         for _ in self._steps:
             pass
-        return self._made[list(self._given)[-1]]
+        return self._made[list(self._given)[-1]].x
 
-    @np.errstate(all="ignore")  # what is not finite is refused by whoever reads the scores
+    def stream(self) -> Array:
+        """Return what the last side's layers add up to, (b, n, d), before the last norm, where there is one."""
+        self.output()
+        return self._made[list(self._given)[-1]].stream
+
     def logits(self, place: int | None = None) -> Array:
         """Return the score of each word of the vocabulary at each place, or at one, -1 the last: (b, n, vocabulary)."""
-        side, stack = list(self.model.stacks.items())[-1]
-        if side not in self._given:
+        self.check_head()
+        x = self.output()
+        return self.scores(x if place is None else x[:, place:][:, :1])
+
+    def check_head(self) -> None:
+        """Raise UsageError if the side that makes logits has no text, InputError if the files hold no head for it."""
+        if list(self.model.stacks)[-1] not in self._given:
             raise UsageError(
                 f"{self._name} is an encoder-decoder model: to predict words, give a target text for its decoder."
             )
-        x, head = self.output(), self.model.logits
-        x = x if place is None else x[:, place:][:, :1]
-        table = self._weights.find(*head.tables)
-        if table is None or not self.has_head():
+        if not self.has_head():
             raise InputError(
                 f"{self._name} has no language-model head: the checkpoint holds only its layers.",
                 "Ask for attention, or use the checkpoint of a language model.",
             )
-        reader = Reader(self._weights, stack)
+
+    @np.errstate(all="ignore")
+    def last_normed(self, x: Array) -> Array:
+        """Return a stream between layers, (b, n, d), as the last norm leaves it; where there is none, the same."""
+        stack = self.model.stacks[list(self._given)[-1]]
+        return Reader(self._weights, stack).norm(stack.last_norm, x) if stack.last_norm else x
+
+    @np.errstate(all="ignore")  # what is not finite is refused by whoever reads the scores
+    def scores(self, x: Array, *, is_capped: bool = True) -> Array:
+        """Return the score of each word of the vocabulary for a normed stream, (b, n, d): (b, n, vocabulary).
+
+        Without `is_capped`, the scores before the cap that some models put on them (Gemma 2).
+        """
+        stack, head = list(self.model.stacks.values())[-1], self.model.logits
+        reader, table = Reader(self._weights, stack), self._weights.find(*head.tables)
+        assert table is not None  # check_head
         if head.dense:
-            width = stack.words.width
-            x = reader.linear(head.dense, x, width, ACTIVATIONS[head.activation])
+            x = reader.linear(head.dense, x, stack.words.width, ACTIVATIONS[head.activation])
         if head.norm:
             x = reader.norm(head.norm, x)
         if head.project:
@@ -224,14 +244,15 @@ class Run:
         bias = self._weights.find(*head.bias)
         if bias is not None:
             found += self._weights.read(bias, *head.bias_lead, found.shape[-1])
-        if head.softcap is not None:
+        if is_capped and head.softcap is not None:
             found = np.float32(head.softcap) * np.tanh(found / np.float32(head.softcap))
         return found
 
     def _all_steps(self) -> Generator[LayerSteps, None, None]:
         first, done = next(iter(self._given.values())), 0
         for side, given in self._given.items():
-            stack, context = self.model.stacks[side], self._made.get("encoder")
+            stack = self.model.stacks[side]
+            context = self._made["encoder"].x if "encoder" in self._made else None
             kept = self._kept if side == list(self.model.stacks)[-1] else None
             layers = Layers(side, stack, self._weights, given, context, first.real, kept)
             for found in layers.steps():
@@ -239,7 +260,7 @@ class Run:
                     self._report(done + found.layer)
                 yield found
             done += len(stack.layers)
-            self._made[side] = layers.x
+            self._made[side] = layers
 
 
 def _prefix(steps: LayerSteps) -> str:

@@ -423,7 +423,9 @@ def same_as(model, case, batch, folder, name, is_strict=True):
             scale = max(1.0, float(np.abs(taken).max()))
             close(steps.x[batch.real] / scale, taken / scale, f"{name}, what layer {steps.layer} takes")
         logits = run.logits()
+        unembedded = run.scores(run.last_normed(run.stream()))
     scale = max(1.0, float(expected.logits.abs().max()))
+    close(unembedded[batch.real] / scale, logits[batch.real] / scale, f"{name}, logits of the stream")
     close(logits[batch.real] / scale, expected.logits.numpy()[batch.real] / scale, f"{name}, logits")
 
 
@@ -460,7 +462,9 @@ def test_every_head_of_an_encoder_and_a_decoder_attends_as_in_transformers(
             what = f"{name}, {steps.side} {steps.layer}, {steps.kind}"
             same_attention(steps, layers[steps.layer], queries.real, what)
         logits = run.logits()
+        unembedded = run.scores(run.last_normed(run.stream()))
     scale = max(1.0, float(expected.logits.abs().max()))
+    close(unembedded[target.real] / scale, logits[target.real] / scale, f"{name}, logits of the stream")
     close(logits[target.real] / scale, expected.logits.numpy()[target.real] / scale, f"{name}, logits")
 
 

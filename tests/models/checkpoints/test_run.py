@@ -15,7 +15,17 @@ from attn_cli.models.checkpoints.weights import Weights
 from attn_cli.pipeline.sources.text import trace_self
 from attn_cli.settings.settings import Settings
 from tests.alike import FLOAT32
-from tests.models.checkpoints.by_hand import GPT2, gpt2, safetensors, saved, small_gpt2
+from tests.models.checkpoints.by_hand import (
+    BERT,
+    GEMMA2,
+    GPT2,
+    bert,
+    gemma2,
+    gpt2,
+    safetensors,
+    saved,
+    small_gpt2,
+)
 
 IDS = [1, 5, 2, 2]
 
@@ -80,6 +90,20 @@ def test_a_checkpoint_in_shards_is_the_same_and_as_plain_loops_compute_it(tmp_pa
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
     with Checkpoint(str(folder)) as checkpoint:
         np.testing.assert_allclose(checkpoint.run(texts([IDS])).logits(), expected, atol=FLOAT32)
+
+
+CAPPED = GEMMA2 | {"final_logit_softcapping": 1.5}
+
+
+@pytest.mark.parametrize(("config", "T"), [(GPT2, gpt2()), (CAPPED, gemma2()), (BERT, bert())])
+def test_the_stream_after_the_last_layer_scores_words_as_the_model_does(config, T, tmp_path):
+    with Checkpoint(saved(tmp_path, config, T)) as checkpoint:
+        made = checkpoint.run(texts([IDS]))
+        logits, before_cap = made.logits(), made.scores(made.output(), is_capped=False)
+        close(made.scores(made.last_normed(made.stream())), logits)
+        close(made.logits(2), logits[:, 2:3])
+    close(1.5 * np.tanh(before_cap / 1.5) if config is CAPPED else before_cap, logits)
+    assert (np.abs(made.stream() - made.output()).max() > 0.1) == (config is not BERT)  # which norms each sum
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
