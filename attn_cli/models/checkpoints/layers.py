@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from attn_cli.models.checkpoints.describe import Disentangled, Layer, Slopes, St
 from attn_cli.models.checkpoints.networks import network
 from attn_cli.models.checkpoints.reader import Reader, check_finite
 from attn_cli.models.checkpoints.weights import Weights
+from attn_cli.models.logit_parts import Cut, FrozenNorm, Heads, Trail
 
 MOST_SCORES = 1 << 27  # of a layer: half a gigabyte, and every step takes as much again
 
@@ -95,6 +96,16 @@ class Kept:
         return [*new]
 
 
+class Changes(NamedTuple):
+    """What a pass is computed with: other inputs, heads that are knocked out, and notes of one word's way."""
+
+    cut: Cut | None = None
+    trail: Trail | None = None
+    x: Array | None = None  # (b, n, d) in place of the input of layer `first`
+    first: int = 0
+    begun: LayerSteps | None = None  # an attention whose outputs are kept already; the pass goes on after it
+
+
 class Layers:
     """A stack's layers over one batch; `x` is what the layers so far have made, (b, n, d), at last normed.
 
@@ -105,9 +116,11 @@ class Layers:
 
     def __init__(
         self, side: str, stack: Stack, weights: Weights, given: Texts, context: Array | None,
-        real_context: Bools | None, kept: Kept | None = None,
+        real_context: Bools | None, kept: Kept | None = None, changes: Changes = Changes(),
     ) -> None:  # fmt: skip
         self.side, self.stack, self.given, self.kept = side, stack, given, kept
+        self.changes, self.trail = changes, changes.trail
+        self.held: LayerSteps | None = None
         self.reader = Reader(weights, stack)
         self.context, self.real_context = context, real_context
         b, n = given.ids.shape
@@ -121,7 +134,7 @@ class Layers:
         if stack.relative not in (None, Slopes()) or stack.disentangled is not None:  # a number for each pair
             _check_room(b * stack.heads * n * n_k, (b, stack.heads, n))
         with np.errstate(all="ignore"):  # what is not finite is refused where it attends
-            self.x = self._embedded()
+            self.x = self._embedded() if changes.x is None else changes.x
 
     def steps(self) -> Iterator[LayerSteps]:
         """Yield each attention of each layer."""
@@ -134,56 +147,65 @@ class Layers:
             yield found
 
     def _steps(self) -> Iterator[LayerSteps]:
-        kind = "masked" if self.stack.causal else "self"
-        position = self._relative()
-        made = None
-        for n, layer in enumerate(self.stack.layers):
-            x = self.x
-            # The layer before is let go when this one has attended: freed sooner, its pages would be taken anew.
-            before, made = made, self._attention(layer, n, kind, "", "norm_1", x, position)
-            yield made  # whose heads are joined only for those who want what comes next
-            del before
-            joined = self.reader.joined(layer, "", made.output)
-            if self.stack.parallel:
-                self.x = x + joined + network(self.reader, layer, self._before(layer, "norm_2", x))
-                continue
-            x = self._added(layer, x, joined, "norm_1", "after_1")
-            if self.context is not None and "cross_q" in layer.names:
-                made = self._attention(layer, n, "cross", "cross_", "cross_norm", x, None)
-                yield made
-                joined = self.reader.joined(layer, "cross_", made.output)
-                x = self._added(layer, x, joined, "cross_norm", "after_cross")
-            wide = network(self.reader, layer, self._before(layer, "norm_2", x))
-            self.x = self._added(layer, x, wide, "norm_2", "after_2")
-        self.stream = self.x
+        position, begun = self._relative(), self.changes.begun
+        for n in range(self.changes.first if begun is None else begun.layer, len(self.stack.layers)):
+            yield from self._layer(n, position, begun)
+            begun = None
+        self.stream, self.held = self.x, None
         if self.stack.last_norm:
+            self._note_norm(self.stack.last_norm, self.x, "final norm bias")
             self.x = self.reader.norm(self.stack.last_norm, self.x)
         if self.kept is not None:
             self.kept.count += self.x.shape[1]
+
+    def _layer(self, n: int, position: Array | None, begun: LayerSteps | None) -> Iterator[LayerSteps]:
+        layer, kind = self.stack.layers[n], "masked" if self.stack.causal else "self"
+        x = self.x if begun is None else begun.x
+        if begun is None or begun.kind != "cross":
+            # The layer before is let go when this one has attended: freed sooner, its pages would be taken anew.
+            made = self.held = begun or self._attention(layer, n, kind, "", "norm_1", x, position)
+            yield made  # whose heads are joined only for those who want what comes next
+            if self.stack.parallel:
+                joined = self._joined(layer, "", made)
+                wide = network(self.reader, layer, self._before(layer, "norm_2", x))
+                self.x = x + joined + self._note("mlp", wide, n)
+                return
+            x = self._added(layer, x, made, "norm_1", "after_1")
+        if self.context is not None and "cross_q" in layer.names:
+            if begun is None or begun.kind != "cross":
+                begun = self._attention(layer, n, "cross", "cross_", "cross_norm", x, None)
+            self.held = begun
+            yield begun
+            x = self._added(layer, x, begun, "cross_norm", "after_cross")
+        wide = network(self.reader, layer, self._before(layer, "norm_2", x))
+        self.x = self._added(layer, x, wide, "norm_2", "after_2", n)
 
     def _embedded(self) -> Array:
         """Return the input of the first layer."""
         words, weights, stack = self.stack.words, self.reader.weights, self.stack
         table = weights.find(*words.tables) or words.tables[0]
         x = weights.rows(table, self.given.ids, words.width, "token") * np.float32(words.scale)
+        self._note("embedding", x)
         if words.project and words.project_first:
-            x = self.reader.linear(words.project, x, stack.d)
+            x = self._narrow(words.project, x)
         if words.positions and (most := self.reader.places()) is not None:
             self._check_places(most)
             places = np.maximum(self.places + words.offset, 0)
-            x = x + weights.rows(words.positions, places, x.shape[-1], "place")
+            x = x + self._note("position", weights.rows(words.positions, places, x.shape[-1], "place"))
         elif words.sinusoids:
             places = np.maximum(self.places + words.offset, 0)
-            x = x + blocks.sinusoids(int(places.max()) + 1, x.shape[2], words.sinusoids)[places]
+            waves = blocks.sinusoids(int(places.max()) + 1, x.shape[2], words.sinusoids)
+            x = x + self._note("position", waves[places])
         if words.types and weights.find(words.types):
             types = self.given.types
             if types is None or weights.stored(words.types, None, words.width).entry.shape[0] == 1:
                 types = np.zeros_like(self.given.ids)  # RoBERTa has one segment, whatever its template says
-            x = x + weights.rows(words.types, types, words.width, "token type")
+            x = x + self._note("segment", weights.rows(words.types, types, words.width, "token type"))
         if words.norm:
+            self._note_norm(words.norm, x)
             x = self.reader.norm(words.norm, x)
         if words.project and not words.project_first:
-            x = self.reader.linear(words.project, x, stack.d)
+            x = self._narrow(words.project, x)
         if not stack.in_out:  # numbers of one kind side by side: so W (made, in) is multiplied most quickly
             x = np.ascontiguousarray(x.reshape(-1, x.shape[-1]).T).T.reshape(x.shape)
         return x
@@ -313,13 +335,63 @@ class Layers:
         is_normed = self.stack.pre_norm and norm in layer.names
         return self._normed(layer, norm, x) if is_normed else x
 
-    def _added(self, layer: Layer, x: Array, made: Array, norm: str, after: str) -> Array:
+    def _added(
+        self, layer: Layer, x: Array, given: LayerSteps | Array, norm: str, after: str, n: int | None = None
+    ) -> Array:
+        """Return the sum of x and of what heads, or a network in layer `n`, made of it."""
         if self.stack.adds_to_norm:
+            self._note_norm(layer.place + layer.names[norm], x, layer=n)
             x = self._before(layer, norm, x)
+        prefix = "cross_" if norm == "cross_norm" else ""
+        if isinstance(given, LayerSteps):
+            made = self._joined(layer, prefix, given, after)
+        else:
+            made = self._note("mlp", given, n, self._frozen(layer, after, given))
         if after in layer.names:
             made = self._normed(layer, after, made)
         x = x + (made if self.stack.added == 1 else made * np.float32(self.stack.added))
+        if not self.stack.pre_norm:
+            self._note_norm(layer.place + layer.names[norm], x, layer=n)
         return x if self.stack.pre_norm else self._normed(layer, norm, x)
+
+    def _joined(self, layer: Layer, prefix: str, made: LayerSteps, after: str = "") -> Array:
+        """Return what W_o makes of the heads' outputs, but for those that are knocked out."""
+        cut, output = self.changes.cut, made.output
+        if cut is not None and (cut.side, cut.kind) == (made.side, made.kind):
+            output = cut.of(made.layer, output)
+        joined = self.reader.joined(layer, prefix, output)
+        if (trail := self.trail) is not None:
+            row = made.ready.rows(trail.place, trail.place + 1)
+            weights, name = blocks.attend(row).weights[0, :, 0], layer.place + layer.names[prefix + "o"]
+            joining = partial(
+                self.reader.linear_weights, name, weights.shape[0] * output.shape[3], self.stack.d
+            )
+            heads = Heads(made.layer, made.kind, output[0, :, trail.place], weights, row.v[0], joining)
+            scale = 1.0 if self.stack.parallel else self.stack.added
+            trail.attended(heads, self._frozen(layer, after, joined), scale)
+        return joined
+
+    # What a trail is told
+
+    def _note(self, part: str, X: Array, n: int | None = None, after: FrozenNorm | None = None) -> Array:
+        if self.trail is not None:
+            self.trail.added(part, X, n, after, 1.0 if n is None or self.stack.parallel else self.stack.added)
+        return X
+
+    def _frozen(self, layer: Layer, role: str, X: Array) -> FrozenNorm | None:
+        if self.trail is None or role not in layer.names:
+            return None
+        return self.reader.frozen(layer.place + layer.names[role], self.trail.row(X))
+
+    def _note_norm(self, name: str, X: Array, part: str = "norm bias", layer: int | None = None) -> None:
+        if self.trail is not None:
+            self.trail.normed(self.reader.frozen(name, self.trail.row(X)), part, layer)
+
+    def _narrow(self, name: str, x: Array) -> Array:
+        """Return the words' vectors with as many numbers as the layers have."""
+        if self.trail is not None:
+            self.trail.mapped(*self.reader.linear_weights(name, x.shape[-1], self.stack.d), "embedding bias")
+        return self.reader.linear(name, x, self.stack.d)
 
     def _normed(self, layer: Layer, role: str, x: Array, *shape: int) -> Array:
         return self.reader.norm(layer.place + layer.names[role], x, *shape)

@@ -12,6 +12,7 @@ from attn_cli.models.checkpoints.blocks import NORMS
 from attn_cli.models.checkpoints.describe import Layer, Stack
 from attn_cli.models.checkpoints.products import Activation, product
 from attn_cli.models.checkpoints.weights import Weights
+from attn_cli.models.logit_parts import FrozenNorm
 
 
 def check_finite(where: str, *arrays: Array) -> None:
@@ -76,7 +77,15 @@ class Reader(NamedTuple):
 
     def norm(self, name: str, x: Array, *shape: int) -> Array:
         """Return the normed rows; the norm's weights have a `shape`, or are one for each number of a row."""
-        shape, has_gains = shape or x.shape[-1:], self.stack.has_gains
+        return NORMS[self.stack.norm](x, *self._norm_weights(name, *(shape or x.shape[-1:])), self.stack.eps)
+
+    def frozen(self, name: str, row: Array) -> FrozenNorm:
+        """Return a norm as it acts on one row (d,)."""
+        gain, shift = self._norm_weights(name, len(row))
+        gain = 1 + gain if "less one" in self.stack.norm else gain
+        return FrozenNorm.of(row, gain, shift, self.stack.eps, self.stack.norm == "layer")
+
+    def _norm_weights(self, name: str, *shape: int) -> tuple[Array, Array | None]:
+        has_gains = self.stack.has_gains
         gain = self.weights.read(f"{name}.weight", *shape) if has_gains else np.ones(shape, np.float32)
-        shift = self.weights.maybe(f"{name}.bias", *shape) if has_gains else None
-        return NORMS[self.stack.norm](x, gain, shift, self.stack.eps)
+        return gain, self.weights.maybe(f"{name}.bias", *shape) if has_gains else None

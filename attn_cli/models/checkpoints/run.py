@@ -19,7 +19,7 @@ from attn_cli.models.checkpoints.describe import Layer, Model, Stack
 from attn_cli.models.checkpoints.families import describe
 from attn_cli.models.checkpoints.gguf import is_gguf, open_gguf
 from attn_cli.models.checkpoints.gguf_models import describe_gguf
-from attn_cli.models.checkpoints.layers import Kept, Layers, LayerSteps, Texts
+from attn_cli.models.checkpoints.layers import Changes, Kept, Layers, LayerSteps, Texts
 from attn_cli.models.checkpoints.products import product
 from attn_cli.models.checkpoints.reader import Reader, check_finite
 from attn_cli.models.checkpoints.weights import GgufWeights, Weights
@@ -84,10 +84,11 @@ class Run:
     """One run of a checkpoint: `steps` yields each attention as it is computed, `logits` is what comes of all."""
 
     def __init__(
-        self, model: Model, weights: Weights, source: Texts, target: Texts | None, kept: Kept | None = None
-    ) -> None:
-        self.model, self._kept = model, kept
-        self._weights, self._name = weights, visible(weights.folder)
+        self, model: Model, weights: Weights, source: Texts, target: Texts | None, kept: Kept | None = None,
+        changes: Changes = Changes(),
+    ) -> None:  # fmt: skip
+        self.model, self._kept, self._changes = model, kept, changes
+        self.weights, self._name = weights, visible(weights.folder)
         first, *rest = model.stacks
         self._given = {first: source} | ({} if target is None else dict.fromkeys(rest, target))
         self._made: dict[str, Layers] = {}  # each side's layers, when all are computed
@@ -108,12 +109,19 @@ class Run:
             types = [one.types for one in own if one.types is not None]  # of all or of none
             ids = np.concatenate([one.ids for one in own])
             given.append(Texts(ids, np.concatenate(real), np.concatenate(types) if types else None))
-        return Run(self.model, self._weights, given[0], given[1] if len(given) > 1 else None)
+        return Run(self.model, self.weights, given[0], given[1] if len(given) > 1 else None)
+
+    def changed(self, changes: Changes) -> Run:
+        """Return a run over the same texts, whose last side is computed with changes; what its encoder made is kept."""
+        first, *rest = self._given.values()
+        made = Run(self.model, self.weights, first, rest[0] if rest else None, None, changes)
+        made._made = {side: self._made[side] for side in [*self._given][:-1] if side in self._made}
+        return made
 
     def with_step(self, found: LayerSteps) -> Run:
         """Return the run as one that has computed this attention, and computes no other."""
         first, *rest = self._given.values()
-        made = Run(self.model, self._weights, first, rest[0] if rest else None)
+        made = Run(self.model, self.weights, first, rest[0] if rest else None)
         made._steps = (one for one in (found,))
         return made
 
@@ -166,13 +174,13 @@ class Run:
     def weights_of(self, steps: LayerSteps, heads: Sequence[int]) -> LayerWeights:
         """Return what these heads of a layer project with: nothing keeps it while the layer is computed."""
         stack = self.model.stacks[steps.side]
-        return read_layer_weights(self._weights, stack, stack.layers[steps.layer], _prefix(steps), heads)
+        return read_layer_weights(self.weights, stack, stack.layers[steps.layer], _prefix(steps), heads)
 
     @np.errstate(all="ignore")
     def joined(self, steps: LayerSteps) -> Array:
         """Return what W_o makes of all heads of a layer, (b, n_q, d)."""
         stack = self.model.stacks[steps.side]
-        reader = Reader(self._weights, stack)
+        reader = Reader(self.weights, stack)
         made = reader.joined(stack.layers[steps.layer], _prefix(steps), steps.output)
         check_finite(steps.where, made)
         return made
@@ -184,8 +192,8 @@ class Run:
     def has_head(self) -> bool:
         """Tell whether the files hold what makes logits: a language model's head."""
         head = self.model.logits
-        is_whole = not head.dense or self._weights.find(f"{head.dense}.weight") is not None
-        return is_whole and self._weights.find(*head.tables) is not None
+        is_whole = not head.dense or self.weights.find(f"{head.dense}.weight") is not None
+        return is_whole and self.weights.find(*head.tables) is not None
 
     def output(self) -> Array:
         """Return what the last side makes of its text, (b, n, d): what is left of the layers is computed."""
@@ -220,7 +228,7 @@ class Run:
     def last_normed(self, x: Array) -> Array:
         """Return a stream between layers, (b, n, d), as the last norm leaves it; where there is none, the same."""
         stack = self.model.stacks[list(self._given)[-1]]
-        return Reader(self._weights, stack).norm(stack.last_norm, x) if stack.last_norm else x
+        return Reader(self.weights, stack).norm(stack.last_norm, x) if stack.last_norm else x
 
     @np.errstate(all="ignore")  # what is not finite is refused by whoever reads the scores
     def scores(self, x: Array, *, is_capped: bool = True) -> Array:
@@ -229,7 +237,7 @@ class Run:
         Without `is_capped`, the scores before the cap that some models put on them (Gemma 2).
         """
         stack, head = list(self.model.stacks.values())[-1], self.model.logits
-        reader, table = Reader(self._weights, stack), self._weights.find(*head.tables)
+        reader, table = Reader(self.weights, stack), self.weights.find(*head.tables)
         assert table is not None  # check_head
         if head.dense:
             x = reader.linear(head.dense, x, stack.words.width, ACTIVATIONS[head.activation])
@@ -239,11 +247,11 @@ class Run:
             x = reader.linear(head.project, x, stack.words.width)
         x = x * np.float32(head.scale)
         d = x.shape[-1]
-        scores = product(x.reshape(-1, d), self._weights.stored(table, None, d))
+        scores = product(x.reshape(-1, d), self.weights.stored(table, None, d))
         found = scores.reshape(*x.shape[:-1], scores.shape[-1])
-        bias = self._weights.find(*head.bias)
+        bias = self.weights.find(*head.bias)
         if bias is not None:
-            found += self._weights.read(bias, *head.bias_lead, found.shape[-1])
+            found += self.weights.read(bias, *head.bias_lead, found.shape[-1])
         if is_capped and head.softcap is not None:
             found = np.float32(head.softcap) * np.tanh(found / np.float32(head.softcap))
         return found
@@ -251,10 +259,14 @@ class Run:
     def _all_steps(self) -> Generator[LayerSteps, None, None]:
         first, done = next(iter(self._given.values())), 0
         for side, given in self._given.items():
+            is_last = side == [*self._given][-1]
+            if side in self._made and not is_last:
+                continue
             stack = self.model.stacks[side]
             context = self._made["encoder"].x if "encoder" in self._made else None
             kept = self._kept if side == list(self.model.stacks)[-1] else None
-            layers = Layers(side, stack, self._weights, given, context, first.real, kept)
+            changes = self._changes if is_last else Changes(self._changes.cut)
+            layers = Layers(side, stack, self.weights, given, context, first.real, kept, changes)
             for found in layers.steps():
                 if self._report is not None:
                     self._report(done + found.layer)

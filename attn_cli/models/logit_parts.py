@@ -1,0 +1,175 @@
+"""What each part of a model adds to a logit: direct logit attribution, from one pass and one way back.
+
+A word's vector goes up through sums and norms. With each norm's scale held as it was, and each activation above the
+layers as a ratio, all of that is linear: so the row of the output table that makes the logit is taken back down,
+from where each part was added, and the part's value is its product with that row. The parts sum to the logit.
+The last norm's gain and centering are in every part: without them, the figures are not of this model's logits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from attn_cli.io.array_types import Array
+
+
+class FrozenNorm(NamedTuple):
+    """A norm as it acted on one row x (d,): (x - mean, where it `centres`) gain / scale + shift, the scale held."""
+
+    gain: Array
+    shift: Array | None
+    scale: float
+    centres: bool
+
+    @classmethod
+    def of(cls, x: Array, gain: Array, shift: Array | None, eps: float, centres: bool) -> FrozenNorm:
+        """Return the norm as it acts on x (d,)."""
+        centred = x - x.mean() if centres else x
+        return cls(gain, shift, float(np.sqrt((centred * centred).mean() + eps)), centres)
+
+    def forward(self, x: Array) -> Array:
+        """Return the normed row."""
+        normed: Array = (x - x.mean() if self.centres else x) * self.gain / self.scale
+        return normed if self.shift is None else normed + self.shift
+
+    def back(self, u: Array) -> Array:
+        """Return the row that makes of the norm's input what u (d,) makes of its output, but for the shift."""
+        scaled: Array = u * self.gain / self.scale
+        return scaled - scaled.mean() if self.centres else scaled
+
+
+class Part(NamedTuple):
+    """What a part adds to a logit. A head's has its b_v in it; b_o is the attention's bias."""
+
+    part: str
+    value: float
+    layer: int | None = None
+    head: int | None = None
+    attention: str | None = None  # cross, where it is that
+
+    def record(self) -> dict[str, object]:
+        """Return the part as JSON has it: without what it has not."""
+        order = ("part", "layer", "head", "attention", "value")
+        return {name: held for name in order if (held := getattr(self, name)) is not None}
+
+
+class Heads(NamedTuple):
+    """What a layer's heads gave at the place."""
+
+    layer: int
+    kind: str
+    output: Array  # (h, d_v)
+    weights: Array  # (h, n_k), of the place's row
+    v: Array  # (h, n_k, d_v)
+    joining: Callable[[], tuple[Array, Array | None]]  # W_o (h d_v, d) and b_o, read when they are wanted
+
+
+Step = Callable[
+    [Array], tuple[Array, list[Part]]
+]  # from the row above it to the row below it, and what it adds
+
+
+@dataclass
+class Trail:
+    """What the vector at one place of a text went through on its way up, from the first to the last."""
+
+    place: int
+    steps: list[Step] = field(default_factory=list)
+    moved: dict[tuple[int, str], Array] = field(default_factory=dict)  # of a layer's heads and keys, (h, n_k)
+
+    def row(self, X: Array) -> Array:
+        """Return the place's row (d,) of X (n, d) or (1, n, d)."""
+        found: Array = X.reshape(-1, X.shape[-1])[self.place].astype(np.float64)
+        return found
+
+    def added(
+        self, part: str, X: Array, layer: int | None = None, after: FrozenNorm | None = None, scale: float = 1
+    ) -> None:
+        """Note that this was added to the vector, times `scale`, through a norm `after` it where there is one."""
+        made = self.row(X)
+
+        def back(u: Array) -> tuple[Array, list[Part]]:
+            own, shifts = _through(after, u * scale, layer)
+            return u, [Part(part, float(made @ own), layer), *shifts]
+
+        self.steps.append(back)
+
+    def attended(self, heads: Heads, after: FrozenNorm | None = None, scale: float = 1) -> None:
+        """Note that what these heads gave was joined and added, times `scale`, through a norm `after` it."""
+        layer, kind, output, weights, v, joining = heads
+        attention = "cross" if kind == "cross" else None
+
+        def back(u: Array) -> tuple[Array, list[Part]]:
+            own, shifts = _through(after, u * scale, layer)
+            W_o, b_o = joining()
+            by_head = (W_o @ own).reshape(output.shape)
+            values = (output * by_head).sum(axis=1)
+            self.moved[layer, kind] = weights * np.einsum("hkd,hd->hk", v, by_head)
+            parts = [Part("head", float(one), layer, h, attention) for h, one in enumerate(values)]
+            if b_o is not None:
+                parts.append(Part("attention bias", float(b_o @ own), layer, None, attention))
+            return u, [*parts, *shifts]
+
+        self.steps.append(back)
+
+    def normed(self, norm: FrozenNorm, part: str = "norm bias", layer: int | None = None) -> None:
+        """Note that the vector went through a norm, whose shift is this part."""
+
+        def back(u: Array) -> tuple[Array, list[Part]]:
+            below, shifts = _through(norm, u, layer, part)
+            return below, shifts
+
+        self.steps.append(back)
+
+    def mapped(self, W: Array, b: Array | None, part: str) -> None:
+        """Note that the vector was multiplied with W (in, out), or by each number of W (d,), and that b was added."""
+
+        def back(u: Array) -> tuple[Array, list[Part]]:
+            bias = [] if b is None else [Part(part, float(b @ u))]
+            return (W @ u if W.ndim == 2 else W * u), bias
+
+        self.steps.append(back)
+
+    def parts(self, u: Array) -> list[Part]:
+        """Return what each part adds to the product of the last vector with u (d,), in the order of the model."""
+        found = list[Part]()
+        for step in reversed(self.steps):
+            u, parts = step(u)
+            found[:0] = parts
+        return found
+
+
+def _through(
+    norm: FrozenNorm | None, u: Array, layer: int | None, part: str = "norm bias"
+) -> tuple[Array, list[Part]]:
+    if norm is None:
+        return u, []
+    return norm.back(u), [] if norm.shift is None else [Part(part, float(norm.shift @ u), layer)]
+
+
+class Cut(NamedTuple):
+    """Heads that are knocked out: what they give is set to zero, or to its mean over the text."""
+
+    heads: tuple[tuple[int, int], ...]  # of a layer, from 0, its head
+    kind: str  # self, masked or cross
+    side: str = ""  # encoder or decoder
+    with_mean: bool = False
+
+    def of(self, layer: int, output: Array) -> Array:
+        """Return the heads' outputs (..., h, n, d_v) of this layer with those that are knocked out."""
+        out = [head for one, head in self.heads if one == layer]
+        if not out:
+            return output
+        found = output.copy()
+        kept = output[..., out, :, :]
+        found[..., out, :, :] = kept.mean(axis=-2, keepdims=True) if self.with_mean else 0
+        return found
+
+
+def ranked(parts: Sequence[Part]) -> Iterator[Part]:
+    """Yield the heads' and networks' parts, the strongest first."""
+    yield from sorted((one for one in parts if one.layer is not None), key=lambda one: -abs(one.value))
