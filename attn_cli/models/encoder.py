@@ -22,6 +22,7 @@ from attn_cli.core.heads import HeadInput, blocks_of_rows
 from attn_cli.core.masks import Mask, named
 from attn_cli.errors import InputError
 from attn_cli.io.progress import OnPart, part_of
+from attn_cli.models.logit_parts import MLP, Cut, FrozenNorm, Heads, Trail
 from attn_cli.models.projection import Projection
 from attn_cli.trace.head import Learned
 from attn_cli.vectors.spelling import SpellingFeatures, forms
@@ -52,6 +53,10 @@ class Norm(NamedTuple):
         normed: Array = centred / np.sqrt(variance + NEARLY_ZERO) * self.gain + self.shift
         return normed
 
+    def frozen(self, x: Array) -> FrozenNorm:
+        """Return the norm as it acts on one row (d,)."""
+        return FrozenNorm.of(x, self.gain, self.shift, NEARLY_ZERO, True)
+
 
 class EncoderLayer(NamedTuple):
     """One layer below the last: heads joined by W_o, and a network of W_1 (d, wide) and W_2 (wide, d)."""
@@ -65,19 +70,33 @@ class EncoderLayer(NamedTuple):
     norm_2: Norm
 
     def of(
-        self, X: Array, mask: Mask | None, report: OnPart | None = None, threads: int | None = None
-    ) -> Array:
-        """Return what the layer makes of X (n, d): the next layer's input."""
-        heads = self.attention.heads
-        outputs = [
-            output_of(_head_input(X, head, mask), threads, part_of(report, n, len(heads)))
-            for n, head in enumerate(heads)
-        ]
+        self, X: Array, mask: Mask | None, report: OnPart | None = None, threads: int | None = None,
+        number: int = 0, cut: Cut | None = None, trail: Trail | None = None,
+    ) -> Array:  # fmt: skip
+        """Return what the layer makes of X (n, d): the next layer's input. Its `number` is for what is knocked out."""
+        ready = [_head_input(X, head, mask) for head in self.attention.heads]
+        outputs = [output_of(one, threads, part_of(report, n, len(ready))) for n, one in enumerate(ready)]
+        outputs = outputs if cut is None else list(cut.of(number, np.stack(outputs)))
         attended = self.attention.joined(outputs)
         assert attended is not None  # these layers have a W_o
+        if trail is not None:
+            trail.attended(self._heads_at(number, trail.place, ready, outputs))
+            trail.normed(self.norm_1.frozen(trail.row(X + attended)), layer=number)
         X = self.norm_1.of(X + attended)
-        hidden = np.maximum(project(X, self.W_1, self.b_1), 0)
-        return self.norm_2.of(X + project(hidden, self.W_2, self.b_2))
+        made = project(np.maximum(project(X, self.W_1, self.b_1), 0), self.W_2, self.b_2)
+        if cut is not None and (number, MLP) in cut.heads:
+            made = np.zeros_like(made)
+        if trail is not None:
+            trail.added("mlp", made, number)
+            trail.normed(self.norm_2.frozen(trail.row(X + made)), layer=number)
+        return self.norm_2.of(X + made)
+
+    def _heads_at(self, number: int, place: int, ready: list[HeadInput], outputs: list[Array]) -> Heads:
+        weights = np.stack([one.steps([place]).weights[0] for one in ready])
+        v, W_o, b_o = np.stack([one.V for one in ready]), self.attention.W_o, self.attention.b_o
+        assert W_o is not None
+        output = np.stack([one[place] for one in outputs])
+        return Heads(number, MASK, output, weights, v, lambda: (W_o, b_o))
 
 
 def weights_of(head: HeadWeights, X: Array, mask: Mask | None = None) -> Array:
@@ -124,6 +143,11 @@ class WordLayer(NamedTuple):
         found[:, V] = rows @ self.unknown.astype(np.float32)
         found += self.bias
         return found
+
+    def row(self, word: int, vectors: Array) -> Array:
+        """Return what the output (d,) before the table is multiplied with for the score of a word."""
+        found: Array = (self.unknown if word == len(vectors) else vectors[word]).astype(np.float64)
+        return found + self.corrections[word] if word < len(self.corrections) else found
 
 
 class EncoderStack(NamedTuple):
@@ -172,27 +196,37 @@ class EncoderStack(NamedTuple):
         mask: Mask | None,
         report: OnPart | None = None,
         threads: int | None = None,
+        cut: Cut | None = None,
     ) -> Array:
         """Return the input of a layer, (n, d), for the words' vectors X: what the layers below make of them."""
         with np.errstate(over="ignore", invalid="ignore"):
-            if self.W_in is not None:
-                X = project(X, self.W_in, self.b_in)
+            X = X if self.W_in is None else project(X, self.W_in, self.b_in)
             for done, encoder in enumerate(self.encoders[:layer]):
-                X = encoder.of(X, mask, part_of(report, done, layer + 1), threads)
+                X = encoder.of(X, mask, part_of(report, done, layer + 1), threads, done, cut)
         if not np.isfinite(X).all():
             raise InputError(f"{self.name}: what its layers make is more than a number can hold.")
         return X
 
     def last_rows(
-        self, X: Array, mask: Mask | None, layer: int | None = None, report: OnPart | None = None
+        self,
+        X: Array,
+        mask: Mask | None,
+        layer: int | None = None,
+        report: OnPart | None = None,
+        cut: Cut | None = None,
+        trail: Trail | None = None,
     ) -> Array:
         """Return the output of the last layer, (n, width), for the words' vectors X, or for a layer's input X."""
         assert self.top is not None  # only a language model is asked
         if layer is None:
+            if trail is not None:
+                trail.added("embedding", X)
+                if self.W_in is not None:
+                    trail.mapped(self.W_in, self.b_in, "embedding bias")
             X, layer = self.input(X, 0, mask), 0
         with np.errstate(over="ignore", invalid="ignore"):
-            for encoder in (*self.encoders[layer:], self.top):
-                X = encoder.of(X, mask, report)
+            for number, encoder in enumerate((*self.encoders, self.top)[layer:], layer):
+                X = encoder.of(X, mask, report, None, number, cut, trail)
         return X
 
     def clear_lead(self, head: str, word: str) -> tuple[float, str, int, int] | None:

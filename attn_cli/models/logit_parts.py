@@ -16,6 +16,8 @@ import numpy as np
 
 from attn_cli.io.array_types import Array
 
+MLP = -1  # among a layer's heads: the network after them
+
 
 class FrozenNorm(NamedTuple):
     """A norm as it acted on one row x (d,): (x - mean, where it `centres`) gain / scale + shift, the scale held."""
@@ -152,16 +154,16 @@ def _through(
 
 
 class Cut(NamedTuple):
-    """Heads that are knocked out: what they give is set to zero, or to its mean over the text."""
+    """Heads that are knocked out: what they give is set to zero, or to its mean over the text; networks to zero."""
 
-    heads: tuple[tuple[int, int], ...]  # of a layer, from 0, its head
+    heads: tuple[tuple[int, int], ...]  # of a layer, from 0, its head, or MLP
     kind: str  # self, masked or cross
     side: str = ""  # encoder or decoder
     with_mean: bool = False
 
     def of(self, layer: int, output: Array) -> Array:
         """Return the heads' outputs (..., h, n, d_v) of this layer with those that are knocked out."""
-        out = [head for one, head in self.heads if one == layer]
+        out = [head for one, head in self.heads if one == layer and head != MLP]
         if not out:
             return output
         found = output.copy()

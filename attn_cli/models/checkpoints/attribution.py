@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attn_cli.io.array_types import Array
 from attn_cli.models.checkpoints.blocks import ACTIVATIONS
 from attn_cli.models.checkpoints.layers import Changes
 from attn_cli.models.checkpoints.reader import Reader

@@ -19,7 +19,7 @@ from attn_cli.models.checkpoints.describe import Disentangled, Layer, Slopes, St
 from attn_cli.models.checkpoints.networks import network
 from attn_cli.models.checkpoints.reader import Reader, check_finite
 from attn_cli.models.checkpoints.weights import Weights
-from attn_cli.models.logit_parts import Cut, FrozenNorm, Heads, Trail
+from attn_cli.models.logit_parts import MLP, Cut, FrozenNorm, Heads, Trail
 
 MOST_SCORES = 1 << 27  # of a layer: half a gigabyte, and every step takes as much again
 
@@ -116,10 +116,11 @@ class Layers:
 
     def __init__(
         self, side: str, stack: Stack, weights: Weights, given: Texts, context: Array | None,
-        real_context: Bools | None, kept: Kept | None = None, changes: Changes = Changes(),
+        real_context: Bools | None, kept: Kept | None = None, changes: Changes | None = None,
     ) -> None:  # fmt: skip
         self.side, self.stack, self.given, self.kept = side, stack, given, kept
-        self.changes, self.trail = changes, changes.trail
+        self.changes = changes = changes or Changes()
+        self.trail = changes.trail
         self.held: LayerSteps | None = None
         self.reader = Reader(weights, stack)
         self.context, self.real_context = context, real_context
@@ -167,8 +168,7 @@ class Layers:
             yield made  # whose heads are joined only for those who want what comes next
             if self.stack.parallel:
                 joined = self._joined(layer, "", made)
-                wide = network(self.reader, layer, self._before(layer, "norm_2", x))
-                self.x = x + joined + self._note("mlp", wide, n)
+                self.x = x + joined + self._note("mlp", self._network(n, x), n)
                 return
             x = self._added(layer, x, made, "norm_1", "after_1")
         if self.context is not None and "cross_q" in layer.names:
@@ -177,8 +177,7 @@ class Layers:
             self.held = begun
             yield begun
             x = self._added(layer, x, begun, "cross_norm", "after_cross")
-        wide = network(self.reader, layer, self._before(layer, "norm_2", x))
-        self.x = self._added(layer, x, wide, "norm_2", "after_2", n)
+        self.x = self._added(layer, x, self._network(n, x), "norm_2", "after_2", n)
 
     def _embedded(self) -> Array:
         """Return the input of the first layer."""
@@ -356,8 +355,8 @@ class Layers:
 
     def _joined(self, layer: Layer, prefix: str, made: LayerSteps, after: str = "") -> Array:
         """Return what W_o makes of the heads' outputs, but for those that are knocked out."""
-        cut, output = self.changes.cut, made.output
-        if cut is not None and (cut.side, cut.kind) == (made.side, made.kind):
+        output = made.output
+        if (cut := self.changes.cut) is not None and (cut.side, cut.kind) == (made.side, made.kind):
             output = cut.of(made.layer, output)
         joined = self.reader.joined(layer, prefix, output)
         if (trail := self.trail) is not None:
@@ -370,6 +369,13 @@ class Layers:
             scale = 1.0 if self.stack.parallel else self.stack.added
             trail.attended(heads, self._frozen(layer, after, joined), scale)
         return joined
+
+    def _network(self, n: int, x: Array) -> Array:
+        """Return what a layer's network makes of x: nothing where it is knocked out."""
+        layer, cut = self.stack.layers[n], self.changes.cut
+        if cut is not None and cut.side == self.side and (n, MLP) in cut.heads:
+            return np.zeros_like(x)
+        return network(self.reader, layer, self._before(layer, "norm_2", x))
 
     # What a trail is told
 

@@ -85,9 +85,9 @@ class Run:
 
     def __init__(
         self, model: Model, weights: Weights, source: Texts, target: Texts | None, kept: Kept | None = None,
-        changes: Changes = Changes(),
+        changes: Changes | None = None,
     ) -> None:  # fmt: skip
-        self.model, self._kept, self._changes = model, kept, changes
+        self.model, self._kept, self._changes = model, kept, changes or Changes()
         self.weights, self._name = weights, visible(weights.folder)
         first, *rest = model.stacks
         self._given = {first: source} | ({} if target is None else dict.fromkeys(rest, target))

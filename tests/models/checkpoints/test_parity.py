@@ -12,9 +12,12 @@ import pytest
 
 from attn_cli.errors import InputError
 from attn_cli.io.array_files import read_safetensors
+from attn_cli.models.checkpoints.attribution import way_of
 from attn_cli.models.checkpoints.config import INERT
 from attn_cli.models.checkpoints.families import FAMILIES
+from attn_cli.models.checkpoints.layers import Changes
 from attn_cli.models.checkpoints.run import Checkpoint, texts
+from attn_cli.models.logit_parts import Cut
 from attn_cli.settings.settings import Settings
 from tests.models.checkpoints.by_hand import as_bfloat16, saved
 from tests.small_models import trace_checkpoint
@@ -424,9 +427,41 @@ def same_as(model, case, batch, folder, name, is_strict=True):
             close(steps.x[batch.real] / scale, taken / scale, f"{name}, what layer {steps.layer} takes")
         logits = run.logits()
         unembedded = run.scores(run.last_normed(run.stream()))
+        identities(checkpoint, [texts([batch.ids[0][batch.real[0]].tolist()])], name)
     scale = max(1.0, float(expected.logits.abs().max()))
     close(unembedded[batch.real] / scale, logits[batch.real] / scale, f"{name}, logits of the stream")
     close(logits[batch.real] / scale, expected.logits.numpy()[batch.real] / scale, f"{name}, logits")
+
+
+def identities(checkpoint, given, name):
+    """Check what holds of any pass over one text: parts sum to a logit, and what changes nothing changes nothing."""
+    plain = checkpoint.run(*given)
+    found = [one for one in plain.steps() if one.side == list(checkpoint.model.stacks)[-1]]
+    logits = plain.scores(plain.output(), is_capped=False)[0]
+    scale, place = max(1.0, float(np.abs(logits).max())), logits.shape[0] - 2
+    for id_, other in ((1, None), (3, 5)):
+        expected = logits[place, id_] - (0 if other is None else logits[place, other])
+        way = way_of(plain, place)
+        parts = way.parts(id_, other)
+        total = sum(one.value for one in parts)
+        assert abs(total - expected) < 1e-5 * max(scale, sum(abs(one.value) for one in parts)), (
+            f"{name}, parts"
+        )
+        for (layer, kind), moved in way.trail.moved.items():
+            values = [
+                p.value
+                for p in parts
+                if (p.part, p.layer) == ("head", layer) and (p.attention == "cross") == (kind == "cross")
+            ]
+            close(moved.sum(axis=1) / scale, np.array(values) / scale, f"{name}, words of layer {layer}")
+    for one in found[1::2]:
+        again = plain.changed(Changes(x=one.x, begun=one))
+        close(again.scores(again.output(), is_capped=False)[0] / scale, logits / scale, f"{name}, gone on")
+    cut = Cut((), found[0].kind, found[0].side)
+    same = plain.changed(Changes(cut))
+    close(
+        same.scores(same.output(), is_capped=False)[0] / scale, logits / scale, f"{name}, nothing knocked out"
+    )
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
@@ -463,6 +498,7 @@ def test_every_head_of_an_encoder_and_a_decoder_attends_as_in_transformers(
             same_attention(steps, layers[steps.layer], queries.real, what)
         logits = run.logits()
         unembedded = run.scores(run.last_normed(run.stream()))
+        identities(checkpoint, [texts([one.ids[0][one.real[0]].tolist()]) for one in (source, target)], name)
     scale = max(1.0, float(expected.logits.abs().max()))
     close(unembedded[target.real] / scale, logits[target.real] / scale, f"{name}, logits of the stream")
     close(logits[target.real] / scale, expected.logits.numpy()[target.real] / scale, f"{name}, logits")
