@@ -21,6 +21,11 @@ with contextlib.suppress(ValueError):  # not in the main thread
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
 
+if (
+    not IS_REST
+):  # as the program does, before NumPy is loaded: beside another worker a second thread only spins
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 
 def pytest_configure(config):
     """Make known how much a run tries: its marks, and how many examples Hypothesis draws where a test does not say."""
