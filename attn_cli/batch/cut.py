@@ -100,7 +100,7 @@ class Plan:
     def fingerprint(self) -> dict[str, Any]:
         """The bytes of the files, and their hash: a block's, or of several blocks or files the hash of their hashes."""
         about: dict[str, Any] = {"bytes": sum(file.size for file in self.files)}
-        whole = [_joined([scan.hash for scan in found] or [_hash("")]) for found in self.scans]
+        whole = [_joined([scan.hash for scan in found]) for found in self.scans]
         return about | ({"files": len(whole)} if len(whole) > 1 else {}) | {"blake2b": _joined(whole)}
 
     @property
@@ -160,8 +160,4 @@ def _limited(lines: Iterator[Line], name: str) -> list[Line]:
 
 
 def _joined(hashes: Sequence[str]) -> str:
-    return hashes[0] if len(hashes) == 1 else _hash("".join(hashes))
-
-
-def _hash(text: str) -> str:
-    return blake2b(text.encode(), digest_size=16).hexdigest()
+    return hashes[0] if len(hashes) == 1 else blake2b("".join(hashes).encode(), digest_size=16).hexdigest()

@@ -10,7 +10,7 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 from itertools import chain, groupby
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
@@ -227,11 +227,8 @@ def compute_part(task: PartTask) -> PartEntry:
     manifests.LINES = task.lines_a_part
     computer, folder = _prepared(task), folder_of(task.folder)
     chunks = (write_chunk(computer, chunk) for chunk in task.cut.chunks())
-
-    def check() -> None:
-        check_owner(folder, task.owner)
-
     with one_blas_thread():  # with more, a long line's last bits would be others than on one machine
+        check = partial(check_owner, folder, task.owner)
         return write_part(folder, computer.job, task.cut.number, chunks, check=check)
 
 

@@ -92,12 +92,7 @@ def picture(shown: Drawing, view: View) -> tuple[bytes, list[str]]:
         made, notes = _drawn(shown, view, None, form == "svg")
         _check_dots(made.get_size_inches().tolist(), dpi)
         data = io.BytesIO()
-        made.savefig(
-            data,
-            format=form,
-            dpi=dpi,
-            metadata=_about(form, shown.title),
-        )
+        made.savefig(data, format=form, dpi=dpi, metadata=_about(form, shown.title))
     return data.getvalue(), notes
 
 
