@@ -7,7 +7,7 @@ import pytest
 
 from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.models.model_file import bundled
-from attn_cli.settings.defaults import DEFAULTS, MOST_GUESSED, ROLES_HEADS, usual
+from attn_cli.settings.settings import DEFAULTS, MOST_GUESSED, ROLES_HEADS, usual
 from tests.pipeline.records import record
 from tests.shell import here
 

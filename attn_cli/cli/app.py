@@ -18,9 +18,9 @@ def _listed(written: str) -> dict[str, tuple[str, Any]]:
 
 COMMANDS: dict[str, tuple[str, Any]] = {  # a noun has its help and its verbs
     **_listed(
-        "attend:explain attend:self_ attend:masked attend:cross lookup:lookup compute:compute check:check"
+        "attend:explain attend:self_ attend:masked attend:cross example:lookup compute:compute check:check"
     ),
-    **_listed("exercise:exercise compare:compare show:show_ attend:page heads:heads verify:verify live:live"),
+    **_listed("check:exercise compare:compare compute:show_ attend:page heads:heads verify:verify live:live"),
     **_listed("generate:generate example:example"),
     "vectors": (
         "Word vectors: what is known of them, neighbours, analogies, files in and out, training.\n\n"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.learn.treebank import PUNCTUATION, Sentence, is_passages
-from attn_cli.text.pronouns import PRONOUNS
+from attn_cli.text.tokenize import PRONOUNS
 
 Links = dict[int, dict[int, float]]  # query: {key: its share of the target, not yet normalized}
 

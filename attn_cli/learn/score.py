@@ -12,7 +12,7 @@ from attn_cli.io.progress import Stage, StageReport
 from attn_cli.learn.relations import RELATIONS
 from attn_cli.learn.treebank import Sentence
 from attn_cli.models.encoder import EncoderStack, lead_of, weights_of
-from attn_cli.text.pronouns import PRONOUNS
+from attn_cli.text.tokenize import PRONOUNS
 from attn_cli.vectors.lookup import embed
 from attn_cli.vectors.open_vectors import Vectors
 

@@ -19,8 +19,7 @@ from attn_cli.errors import UsageError
 from attn_cli.io.array_types import Array
 from attn_cli.live.sources import LiveSource, Question
 from attn_cli.render.numbers import plain
-from attn_cli.settings.defaults import DEFAULTS
-from attn_cli.settings.settings import ALL, BETWEEN, MEAN, ROLLOUT
+from attn_cli.settings.settings import ALL, BETWEEN, DEFAULTS, MEAN, ROLLOUT
 from attn_cli.settings.validate import NEXT_WORDS
 from attn_cli.trace.trace import Trace
 

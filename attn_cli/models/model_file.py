@@ -16,8 +16,7 @@ from attn_cli.io.files import data_path, first_bytes, looks_like_file, regular
 from attn_cli.models.encoder import EncoderLayer, EncoderStack, Norm, read_word_layer
 from attn_cli.models.int8 import dequantized
 from attn_cli.models.projection import Projection, likeness
-from attn_cli.settings.defaults import LIKENESS, USUAL
-from attn_cli.settings.settings import Settings
+from attn_cli.settings.settings import LIKENESS, USUAL, Settings
 from attn_cli.settings.validate import leaves_projection_open
 from attn_cli.trace.head import Learned, Projected
 from attn_cli.vectors.spelling import SpellingFeatures

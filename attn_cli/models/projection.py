@@ -10,7 +10,7 @@ import numpy as np
 from attn_cli.core.attention import project
 from attn_cli.core.head_weights import HeadWeights, Position
 from attn_cli.errors import InputError, UsageError
-from attn_cli.settings.defaults import LIKENESS
+from attn_cli.settings.settings import LIKENESS
 from attn_cli.trace.head import Projected
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from attn_cli.io.escape import count, visible
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.models.model_file import load_model, read_weights
 from attn_cli.pipeline.inputs import Inputs, Side
-from attn_cli.settings.defaults import LIKENESS
-from attn_cli.settings.settings import Settings
+from attn_cli.settings.settings import LIKENESS, Settings
 from attn_cli.trace.computation import Embedding
 from attn_cli.vectors.lookup import Embedded, embed, open_table, random_vectors
 from attn_cli.vectors.table import OnProgress, no_progress

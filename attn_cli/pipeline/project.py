@@ -19,8 +19,7 @@ from attn_cli.models.encoder import EncoderStack
 from attn_cli.models.model_file import open_likeness
 from attn_cli.pipeline.focus import ROOT_HEAD
 from attn_cli.pipeline.inputs import Inputs, Layer, Side, listed_heads, round_inputs, shown_head, wanted_layer
-from attn_cli.settings.defaults import LIKENESS
-from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings
+from attn_cli.settings.settings import ALL, LIKENESS, MEAN, ROLLOUT, Settings
 from attn_cli.trace.head import Head
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from attn_cli.pipeline.embed import Shared
 from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import leaves_projection_open
-from attn_cli.text.pronouns import PRONOUNS
-from attn_cli.text.tokenize import tokenize
+from attn_cli.text.tokenize import PRONOUNS, tokenize
 from attn_cli.trace.trace import Trace
 
 MODEL, HEAD = "roles-deep", "antecedent"

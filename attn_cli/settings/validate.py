@@ -9,16 +9,18 @@ from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.io.files import looks_like_file
 from attn_cli.settings.declare import size_of
-from attn_cli.settings.defaults import DEFAULTS as BY_COMMAND
-from attn_cli.settings.defaults import LIKENESS, ROLES_HEADS, USUAL
 from attn_cli.settings.settings import (
     ALL,
+    LIKENESS,
     MEAN,
     NO_EFFECT_WITH_MODEL,
     REPLACED_BY_MODEL,
+    ROLES_HEADS,
+    USUAL,
     WITH_MODEL,
     Settings,
 )
+from attn_cli.settings.settings import DEFAULTS as BY_COMMAND
 
 DEFAULTS = Settings()
 NEXT_WORDS = BY_COMMAND["masked"].next

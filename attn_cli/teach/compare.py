@@ -14,8 +14,7 @@ from attn_cli.io.progress import OnPart
 from attn_cli.pipeline.embed import settings_for_positions
 from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.settings.declare import declared
-from attn_cli.settings.defaults import USUAL
-from attn_cli.settings.settings import ALL, CONFLICTS_WITH_MODEL, SHOWN_ONLY, Settings
+from attn_cli.settings.settings import ALL, CONFLICTS_WITH_MODEL, SHOWN_ONLY, USUAL, Settings
 from attn_cli.settings.validate import beside_model
 from attn_cli.trace.row import entropy as bits
 from attn_cli.trace.trace import Trace

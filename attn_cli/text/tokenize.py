@@ -103,3 +103,13 @@ def _shadow(char: str) -> str:
         return _MARK
     builds_emoji = "\U0001f1e6" <= char <= "\U0001f1ff" or "\U0001f3fb" <= char <= "\U0001f3ff"
     return _SYMBOL if not builds_emoji and (kind[0] == "S" or kind in ("Co", "Cn")) else char
+
+
+# The forms of each pronoun that stands for somebody or something named before.
+FORMS = {
+    "he": ("he", "him", "his", "himself"),
+    "she": ("she", "her", "hers", "herself"),
+    "it": ("it", "its", "itself"),
+    "they": ("they", "them", "their", "theirs", "themselves"),
+}
+PRONOUNS = {form: forms for forms in FORMS.values() for form in forms}

@@ -18,9 +18,8 @@ from attn_cli.pipeline.sources.text import trace_self
 from attn_cli.render.formats import formats, render
 from attn_cli.render.palette import DARK, LIGHT
 from attn_cli.settings.declare import declared
-from attn_cli.settings.defaults import ROLES_HEADS
 from attn_cli.settings.output import PALETTES, View
-from attn_cli.settings.settings import Settings
+from attn_cli.settings.settings import ROLES_HEADS, Settings
 from attn_cli.settings.training import ModelTraining, VectorTraining
 from tests.alike import assert_alike
 from tests.shell import here

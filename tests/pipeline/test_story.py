@@ -13,7 +13,7 @@ from attn_cli import trace_self
 from attn_cli.models.model_file import bundled
 from attn_cli.pipeline.focus import root_shares
 from attn_cli.settings.settings import Settings
-from attn_cli.text.pronouns import PRONOUNS
+from attn_cli.text.tokenize import PRONOUNS
 from tests.shell import here
 
 ANIMAL = "The animal didn't cross the street because it was too tired"

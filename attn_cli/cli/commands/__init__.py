@@ -1,1 +1,1 @@
-"""The commands, one short file each. What computes is imported when a command runs, not before."""
+"""The commands, some in a file. What computes is imported when a command runs, not before."""

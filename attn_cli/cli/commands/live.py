@@ -14,9 +14,8 @@ from attn_cli.cli.options import argument, own, takes
 from attn_cli.cli.read_text import labelled_weights, one_text, prepare_index
 from attn_cli.errors import MissingExtra, UsageError
 from attn_cli.settings.declare import INPUT, OUTPUT
-from attn_cli.settings.defaults import DEFAULTS
 from attn_cli.settings.output import View
-from attn_cli.settings.settings import Settings
+from attn_cli.settings.settings import DEFAULTS, Settings
 from attn_cli.settings.validate import settings_of, with_next_words
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from attn_cli.pipeline.inputs import Inputs, prepare_inputs
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.project import project_inputs, project_with_model
 from attn_cli.pipeline.record import Attended, record_layers
-from attn_cli.settings.defaults import MOST_GUESSED
-from attn_cli.settings.settings import ALL, Settings
+from attn_cli.settings.settings import ALL, MOST_GUESSED, Settings
 from attn_cli.settings.validate import (
     check_layered,
     check_length,

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from attn_cli.errors import ConfigError, MissingExtra, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.render.figures.heads import heads
-from attn_cli.render.figures.heatmap import heatmap
-from attn_cli.render.figures.links import links
+from attn_cli.render.figures.heatmap import heatmap, links
 from attn_cli.render.figures.one_row import bars, steps
 from attn_cli.render.figures.pen import missing_note, pen_for
 from attn_cli.render.figures.sheet import Area, Drawing, Sheet

@@ -14,8 +14,7 @@ from attn_cli.core.scores import SCORES
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.pipeline.for_page import Page, why_not_typed
-from attn_cli.render.page.heads import layer_of
-from attn_cli.render.page.script import Numbers, policy, read, script, style
+from attn_cli.render.page.script import Numbers, layer_of, policy, read, script, style
 from attn_cli.render.palette import DIVERGING_DARK, NIGHT, PAPER, between, ramp
 from attn_cli.render.views.origins import learned_briefly, setting_parts
 from attn_cli.render.views.step_sentences import repeats_x, source, walk_facts

@@ -12,10 +12,9 @@ from attn_cli.render.numbers import share
 from attn_cli.render.views.long_text import links_of
 from attn_cli.render.views.wording import quoted, quoted_at, short
 from attn_cli.settings.declare import as_typed
-from attn_cli.settings.defaults import DEFAULTS, USUAL
 from attn_cli.settings.output import View
-from attn_cli.settings.settings import ALL, MEAN
-from attn_cli.text.pronouns import PRONOUNS
+from attn_cli.settings.settings import ALL, DEFAULTS, MEAN, USUAL
+from attn_cli.text.tokenize import PRONOUNS
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Trace
 

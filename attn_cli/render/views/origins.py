@@ -13,7 +13,7 @@ from attn_cli.render.numbers import plain, share
 from attn_cli.render.screen.text import listed
 from attn_cli.render.views import wording
 from attn_cli.render.views.wording import joined, quoted, short
-from attn_cli.settings.defaults import LIKENESS
+from attn_cli.settings.settings import LIKENESS
 from attn_cli.text.wordpieces import SPACE
 from attn_cli.trace.computation import NextWord, NextWords
 from attn_cli.trace.head import Learned
