@@ -22,6 +22,7 @@ from attn_cli.core.heads import HeadInput, blocks_of_rows
 from attn_cli.core.masks import Mask, named
 from attn_cli.errors import InputError
 from attn_cli.io.progress import OnPart, part_of
+from attn_cli.models.joining import Joining
 from attn_cli.models.logit_parts import MLP, Cut, FrozenNorm, Heads, Trail
 from attn_cli.models.projection import Projection
 from attn_cli.trace.head import Learned
@@ -54,7 +55,7 @@ class Norm(NamedTuple):
         return normed
 
     def frozen(self, x: Array) -> FrozenNorm:
-        """Return the norm as it acts on one row (d,)."""
+        """Return the norm as it acts on rows (..., d)."""
         return FrozenNorm.of(x, self.gain, self.shift, NEARLY_ZERO, True)
 
 
@@ -228,6 +229,12 @@ class EncoderStack(NamedTuple):
             for number, encoder in enumerate((*self.encoders, self.top)[layer:], layer):
                 X = encoder.of(X, mask, report, None, number, cut, trail)
         return X
+
+    def joining(self, attention: Projection, layer: int, X: Array | None) -> Joining:
+        """Return what follows the heads of a layer, `attention`, whose input is X (n, d)."""
+        found = self.encoders[layer] if layer < len(self.encoders) else self.top
+        made = Joining(attention.W_o, attention.b_o)
+        return made if found is None else made._replace(residual=X, outer=found.norm_1.frozen)
 
     def clear_lead(self, head: str, word: str) -> tuple[float, str, int, int] | None:
         """Return from which lead on the head is mostly right on a pronoun: lead, its forms, cases, right ones."""

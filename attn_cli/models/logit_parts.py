@@ -20,22 +20,23 @@ MLP = -1  # among a layer's heads: the network after them
 
 
 class FrozenNorm(NamedTuple):
-    """A norm as it acted on one row x (d,): (x - mean, where it `centres`) gain / scale + shift, the scale held."""
+    """A norm as it acted on rows x (..., d): (x - mean, where it `centres`) gain / scale + shift, the scale held."""
 
     gain: Array
     shift: Array | None
-    scale: float
+    scale: Array  # (..., 1)
     centres: bool
 
     @classmethod
     def of(cls, x: Array, gain: Array, shift: Array | None, eps: float, centres: bool) -> FrozenNorm:
-        """Return the norm as it acts on x (d,)."""
-        centred = x - x.mean() if centres else x
-        return cls(gain, shift, float(np.sqrt((centred * centred).mean() + eps)), centres)
+        """Return the norm as it acts on x (..., d)."""
+        centred = x - x.mean(axis=-1, keepdims=True) if centres else x
+        return cls(gain, shift, np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + eps), centres)
 
     def forward(self, x: Array) -> Array:
-        """Return the normed row."""
-        normed: Array = (x - x.mean() if self.centres else x) * self.gain / self.scale
+        """Return the normed rows."""
+        centred = x - x.mean(axis=-1, keepdims=True) if self.centres else x
+        normed: Array = centred * self.gain / self.scale
         return normed if self.shift is None else normed + self.shift
 
     def back(self, u: Array) -> Array:

@@ -22,7 +22,7 @@ from attn_cli.pipeline.ready_weights import (
     select_weights,
 )
 from attn_cli.pipeline.record import EACH_ROLLED, Attended
-from attn_cli.settings.settings import ALL, ROLLOUT, Settings
+from attn_cli.settings.settings import ALL, ROLLOUT, WEIGHT, Settings
 from attn_cli.trace.head_roles import rolled_out
 from attn_cli.trace.trace import Trace
 
@@ -128,7 +128,8 @@ def between_words(trace: Trace, settings: Settings, second: int | None = None) -
     )
     what = ", ".join(filter(None, (f"from text {start} to text {stop}" if stop else "", shaped)))
     found = pieces_joined_or_hidden(selected(trace, second), settings)
-    return made_of(trace, found, settings, f"the model's weights, {what}")
+    of = "the model's weights" if settings.measure == WEIGHT else trace.derived
+    return made_of(trace, found, settings, f"{of}, {what}")
 
 
 def selected(trace: Trace, second: int | None = None) -> SelectedWeights:
@@ -145,6 +146,7 @@ def selected(trace: Trace, second: int | None = None) -> SelectedWeights:
         trace.projection.layer,
         trace.notes,
         second=second,
+        most=1.0 if trace.settings.measure == WEIGHT else np.inf,
     )
 
 

@@ -45,6 +45,7 @@ class SelectedWeights(NamedTuple):
     notes: tuple[str, ...] = ()
     is_joined_or_hidden: bool = False
     second: int | None = None  # the place where the second text of a pair begins
+    most: float = 1.0  # that any of them can be
 
     @property
     def mask(self) -> masks.Mask | None:
@@ -223,7 +224,7 @@ def _joined(found: SelectedWeights, queries: list[pieces.Word], keys: list[piece
     return found._replace(
         query_tokens=tuple(word.name for word in queries),
         key_tokens=tuple(word.name for word in keys),
-        weights=np.minimum(pieces.join(found.weights, queries, keys), 1.0),
+        weights=np.minimum(pieces.join(found.weights, queries, keys), found.most),
         allowed=None if found.allowed is None else pieces.join_mask(found.allowed, queries, keys),
     ).with_notes(f"Word pieces are joined ({text}): sums over a key's pieces, means over a query's.")
 

@@ -140,12 +140,13 @@ class Maps(NamedTuple):
     column_numbers: Sequence[int] | None = None  # the keys' positions, where columns are blocks of keys
     is_weights: bool = False  # and not means of many
     bands: Sequence[str] = ()
+    is_norms: bool = False  # and not weights
 
     def matrices(self) -> Iterator[tuple[str, Matrix]]:
         """Yield each map's name, and its weights as a matrix."""
         for name, values in zip(self.names, self.values, strict=True):
-            matrix = Matrix(self.rows, self.columns, values, "query\\key", is_weights=True, shaded=True)
-            yield name, matrix._replace(row_numbers=self.row_numbers)
+            matrix = Matrix(self.rows, self.columns, values, "query\\key", shaded=True)
+            yield name, matrix._replace(is_weights=not self.is_norms, row_numbers=self.row_numbers)
 
 
 Block = Heading | Say | Formula | Matrix | Beside | Maps | Columns | Links | Bars

@@ -228,4 +228,6 @@ def bars(terminal: Terminal) -> str:
 
 def map_format(block: Maps) -> Format:
     """Return the format of a map's numbers: the mean of a block may be far smaller than a weight."""
+    if block.is_norms:
+        return fitting(block.scale.most)[0]
     return weight(3) if block.column_numbers is None else Format("%.2g")

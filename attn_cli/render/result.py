@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from attn_cli.errors import UsageError
+from attn_cli.settings.settings import NORM
 
 if TYPE_CHECKING:
     from attn_cli.io.terminal import Terminal
@@ -106,13 +107,16 @@ def trace_result(trace: Trace, view: View, walk: Walk | None = None, texts: Sequ
     A page names the command that makes it from `texts`, the text and its context as they were typed.
     Raises UsageError where the view asks about scores, and there are none.
     """
+    from attn_cli.pipeline.norms import drawn
     from attn_cli.render.views.origins import talk
 
     if trace.settings.versus is not None and walk is None and not trace.asked:
         hint = "Choose the query row with -q WORD."
         raise UsageError("--versus requires -q, or attn explain.", hint, "--versus")
+    computed, trace = trace, drawn(trace)
     if not trace.is_scored:
         trace = _without_scores(trace, view, walk)
+    computed = computed if trace.drawn == NORM else trace
 
     def shown(view: View) -> View:
         return view if trace.is_scored or walk is not None else replace(view, steps=False)
@@ -121,7 +125,8 @@ def trace_result(trace: Trace, view: View, walk: Walk | None = None, texts: Sequ
         return shown(view).steps or walk is not None
 
     def record(view: View) -> Record:
-        return trace.to_dict(has_steps(view), walk is not None, keys_in(view, trace.kind))
+        steps = (view if computed.is_scored else shown(view)).steps or walk is not None
+        return computed.to_dict(steps, walk is not None, keys_in(view, trace.kind))
 
     def rows(view: View) -> Iterable[Sequence[object]]:
         from attn_cli.render.views.overview import weight_rows
@@ -139,7 +144,7 @@ def trace_result(trace: Trace, view: View, walk: Walk | None = None, texts: Sequ
     def page() -> Page:
         from attn_cli.pipeline.for_page import Page
 
-        return Page([trace], text=(*texts, None)[0], context=(*texts, None, None)[1])
+        return Page([computed], text=(*texts, None)[0], context=(*texts, None, None)[1])
 
     return Result(
         trace.kind,
@@ -166,7 +171,8 @@ def _without_scores(trace: Trace, view: View, walk: Walk | None) -> Trace:
     if not view.steps or walk is not None:
         return trace
     came = "came ready" if trace.kind == "show" else "were made of others"
-    return replace(trace, notes=(*trace.notes, f"There are no steps to show: the weights {came}."))
+    came = "the norms were made of the weights" if trace.drawn == NORM else f"the weights {came}"
+    return replace(trace, notes=(*trace.notes, f"There are no steps to show: {came}."))
 
 
 def trace_blocks(trace: Trace, view: View, walk: Walk | None = None) -> Iterator[Block]:

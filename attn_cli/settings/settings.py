@@ -68,6 +68,7 @@ NO_EFFECT_WITH_MODEL = ("dim", "seed", "oov", "heads", "layout", "positions", "r
 CONFLICTS_WITH_MODEL = (*REPLACED_BY_MODEL, *NO_EFFECT_WITH_MODEL)
 MOST_NEXT = 50  # next words
 ALL, MEAN, ROLLOUT = "all", "mean", "rollout"
+WEIGHT, NORM, WITH_RESIDUAL = "weight", "norm", "norm-residual"  # what is measured of a link
 BETWEEN = (ALL, "a-a", "a-b", "b-a", "b-b")  # parts of a pair of texts, from queries to keys
 PIECES = ("join_pieces", "hide_special", "renormalize")
 WITH_MODEL = (
@@ -217,6 +218,14 @@ class Settings:
     versus: str | None = SHOWN(
         "Explain why a row prefers its strongest key to this one (in explain, or with -q).",
         metavar="TOKEN",
+        has_variable=False,
+    )
+    measure: str = SHOWN(
+        "Show the weights, or what comes of them: norm, the length of what each word adds through its value and W_o; "
+        "norm-residual, that of all heads with the residual and the norm after it.",
+        WEIGHT,
+        choices=(WEIGHT, NORM, WITH_RESIDUAL),
+        in_files=False,
         has_variable=False,
     )
     top: int | None = SHOWN("Keep the K strongest links of each row.", metavar="K", bounds=(1, 1_000_000))

@@ -16,8 +16,11 @@ from attn_cli.settings.settings import (
     NO_EFFECT_WITH_MODEL,
     REPLACED_BY_MODEL,
     ROLES_HEADS,
+    ROLLOUT,
     USUAL,
+    WEIGHT,
     WITH_MODEL,
+    WITH_RESIDUAL,
     Settings,
 )
 from attn_cli.settings.settings import DEFAULTS as BY_COMMAND
@@ -105,6 +108,23 @@ def check_shaping(settings: Settings) -> None:
     """Raise UsageError if rows are to be renormalized from which nothing is left out."""
     if settings.renormalize and not settings.hide_special and settings.between == ALL:
         raise UsageError("--renormalize requires --hide-special, or --between.", option="--renormalize")
+
+
+def check_measure(settings: Settings) -> Settings:
+    """Return the settings, with the mean head where a layer as a whole is measured; refuse what has no norms."""
+    measure, is_whole = settings.measure, settings.measure == WITH_RESIDUAL
+    if measure == WEIGHT:
+        return settings
+    what = f"--measure {measure} does not apply to"
+    if settings.head == ROLLOUT:
+        raise UsageError(
+            f"{what} --head rollout, which has no values.", "Leave one of them out.", "--measure"
+        )
+    if settings.renormalize:
+        raise UsageError(f"{what} --renormalize: rows of norms do not sum to one.", option="--measure")
+    if is_whole and settings.head not in (None, MEAN):
+        raise UsageError(f"{what} --head: it is of the layer as a whole.", "Try --measure norm.", "--measure")
+    return replace(settings, head=MEAN) if is_whole else settings
 
 
 def beside_model(name: str) -> UsageError:

@@ -16,7 +16,7 @@ import numpy as np
 from attn_cli.core.heads import rounding_of
 from attn_cli.core.scores import score_named
 from attn_cli.io.array_types import Array, Bools, Ints
-from attn_cli.settings.settings import Settings
+from attn_cli.settings.settings import NORM, WEIGHT, Settings
 from attn_cli.settings.validate import find_rows
 from attn_cli.trace.head import Frozen, Head, Learned, Projected
 from attn_cli.trace.row import Because, Diagnosis, Row, diagnose
@@ -191,6 +191,11 @@ class Computation(Frozen):
     def is_scored(self) -> bool:
         """Whether scores made the weights; weights that were given ready have none."""
         return self.heads[0].scores is not None
+
+    @property
+    def drawn(self) -> str:
+        """What stands in the place of weights where the trace is drawn: weight, or norm."""
+        return WEIGHT if self.is_scored or self.settings.measure == WEIGHT else NORM
 
     @property
     def asked(self) -> bool:

@@ -79,6 +79,7 @@ class Head(Frozen):
     steps: Steps | None = None  # None before attention is computed, and where weights came ready
     ready: Array | None = None  # (rows, n_k), weights that came ready, or the mean of the heads'
     output: Array | None = None  # (n_q, d_v), weights @ v
+    norms: Array | None = None  # (rows, n_k), the length of what comes of each weight, where that is measured
     top: Links | None = None  # each query's strongest keys
     layer: int | None = None  # where a trace has heads of several layers
     mask: Mask | None = None  # its own, where the heads differ in it; else the trace's is

@@ -230,6 +230,7 @@ OF_HEAD: dict[str, Callable[[Shown, Head], object]] = {
     "layer": lambda shown, head: shown.trace.projection.layer if head.layer is None else head.layer,
     "mask": _own_mask,
     "weights": lambda shown, head: shown.weights(head.weights),
+    "norms": lambda shown, head: shown.weights(head.norms),
     "output": lambda shown, head: shown.rows(head.output),
 }
 PLAIN = tuple(OF_HEAD)
@@ -269,6 +270,8 @@ KEYS: dict[str, Callable[[Shown], object]] = {
     "mask_convention": lambda shown: "true = may attend",
     "head": lambda shown: shown.trace.shown.name,
     "weights": lambda shown: shown.weights(shown.trace.shown.weights),
+    "measure": lambda shown: shown.trace.settings.measure,
+    "norms": lambda shown: shown.weights(shown.trace.shown.norms),
     "sink": _sink,
     "output": lambda shown: shown.rows(shown.trace.output),
     "layer_output": lambda shown: shown.rows(shown.trace.layer_output),

@@ -14,7 +14,7 @@ from attn_cli.io.escape import as_utf8
 from attn_cli.render.result import OF_BLOCKS, OF_TRACE, Result, keys_in, needs_weights, trace_result
 from attn_cli.settings.declare import SHOWN
 from attn_cli.settings.output import View
-from attn_cli.settings.settings import ALL, Settings
+from attn_cli.settings.settings import ALL, WEIGHT, Settings
 from attn_cli.trace.steps import chosen_steps
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ def explain(
 
     Example: attn explain "The quick brown fox jumped over the lazy dog" -q jumped
     """
+    _refuse_norms(settings, "attn explain")
     if swap:
         _swap(texts, context, swap, {"--only": only, "--from": start, "--pause": pause}, settings, view)
         return
@@ -146,6 +147,7 @@ def _attend(kind: str, texts: list[str] | None, part: str | None, settings: Sett
         view = choose(view, OF_TRACE)
     else:
         view = choose(view, {*OF_BLOCKS, "bars"}, f"--show {part}", added=("mask_views",))
+        _refuse_norms(settings, f"--show {part}")
         if settings.next is None and settings.next_at != ALL:
             settings = replace(settings, next=0)  # the mask alone is shown
     settings = settings_for(settings, view)
@@ -169,6 +171,12 @@ def _attend(kind: str, texts: list[str] | None, part: str | None, settings: Sett
     deliver(result, view)
 
 
+def _refuse_norms(settings: Settings, what: str) -> None:
+    if settings.measure != WEIGHT:
+        hint = f"Try attn self TEXT --measure {settings.measure}."
+        raise UsageError(f"{what} is about weights, not --measure {settings.measure}.", hint, "--measure")
+
+
 def _verdict(read: Sequence[str | None], settings: Settings, view: View) -> str:
     """Return what --verified says of the model on these texts; nothing without it."""
     if not view.verified:
@@ -189,7 +197,7 @@ def _with_verdict(trace: Trace, verdict: str) -> Trace:
     return replace(trace, notes=(*trace.notes, verdict)) if verdict else trace
 
 
-@takes("TOKENS VECTORS model MODEL pair COMPUTED PLACED query output verified")
+@takes("TOKENS VECTORS model MODEL pair COMPUTED PLACED query measure output verified")
 def page(
     texts: Texts = None,
     context: Context = None,

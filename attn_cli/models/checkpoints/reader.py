@@ -80,8 +80,8 @@ class Reader(NamedTuple):
         return NORMS[self.stack.norm](x, *self._norm_weights(name, *(shape or x.shape[-1:])), self.stack.eps)
 
     def frozen(self, name: str, row: Array) -> FrozenNorm:
-        """Return a norm as it acts on one row (d,)."""
-        gain, shift = self._norm_weights(name, len(row))
+        """Return a norm as it acts on rows (..., d)."""
+        gain, shift = self._norm_weights(name, row.shape[-1])
         gain = 1 + gain if "less one" in self.stack.norm else gain
         return FrozenNorm.of(row, gain, shift, self.stack.eps, self.stack.norm == "layer")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from functools import partial
 from time import monotonic
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from attn_cli.models.checkpoints.layers import Changes, Kept, Layers, LayerSteps
 from attn_cli.models.checkpoints.products import product
 from attn_cli.models.checkpoints.reader import Reader, check_finite
 from attn_cli.models.checkpoints.weights import GgufWeights, Weights
+from attn_cli.models.joining import Joining
 
 SHORT = 0.5  # seconds that are not worth a report
 COSTLY = 1 << 28  # weights of all heads and layers, from which on their number is told first
@@ -184,6 +186,20 @@ class Run:
         made = reader.joined(stack.layers[steps.layer], _prefix(steps), steps.output)
         check_finite(steps.where, made)
         return made
+
+    def joining(self, steps: LayerSteps) -> Joining:
+        """Return what follows a layer's heads for its first text, in float64."""
+        stack, prefix = self.model.stacks[steps.side], _prefix(steps)
+        layer, reader = stack.layers[steps.layer], Reader(self.weights, stack)
+        frozen = {role: partial(reader.frozen, layer.place + name) for role, name in layer.names.items()}
+        name = layer.place + layer.names[f"{prefix}o"]
+        W_o, b_o = reader.linear_weights(name, stack.heads * stack.d_k, stack.d)
+        W_o = W_o.astype(np.float64)
+        if steps.kind == "cross":
+            return Joining(W_o, b_o)
+        residual = (steps.projected if stack.adds_to_norm else steps.x)[0].astype(np.float64)
+        outer = None if stack.pre_norm else frozen["norm_1"]
+        return Joining(W_o, b_o, residual, frozen.get("after_1"), outer, stack.added)
 
     def close(self) -> None:
         """Give up what is not computed yet, in the thread that has computed the rest."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from math import isclose
 from typing import NamedTuple, TypeVar
 
@@ -36,6 +37,7 @@ from attn_cli.pipeline.derived import (
 )
 from attn_cli.pipeline.inputs import Inputs, Layer, Side, shown_head, wanted_layer
 from attn_cli.pipeline.mask import stated_mask, without_keys
+from attn_cli.pipeline.norms import beside, drawn
 from attn_cli.pipeline.ready_weights import joins_or_hides
 from attn_cli.pipeline.record import Attended, record
 from attn_cli.pipeline.sources.checkpoint_text import (
@@ -52,7 +54,7 @@ from attn_cli.pipeline.sources.checkpoint_text import (
     unknown_words,
     with_next_tokens,
 )
-from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings
+from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, WEIGHT, Settings
 from attn_cli.trace.computation import Embedding
 from attn_cli.trace.head import Head, Projected
 from attn_cli.trace.trace import Trace
@@ -137,7 +139,10 @@ class Reading(NamedTuple):
                 query_segments=self.query.segments, key_segments=self.key.segments,
             )  # fmt: skip
             if is_shaped:
-                return record(between_words(trace, settings, self.query.second))
+                made = record(between_words(trace, settings, self.query.second))
+                if settings.measure == WEIGHT:
+                    return made
+                return beside(made, record(between_words(drawn(trace), settings, self.query.second)))
             return self._with_weights(trace, steps, one.mask) if self.keep_weights and not is_plain else trace
 
         return one._replace(finish=finish)
@@ -170,9 +175,9 @@ class Reading(NamedTuple):
             has_second_input=steps.kind == "cross",
         )
         layer = Layer(names, shown, heads, Projection(Projected("given", name, layer=steps.layer), ()))
-        return Attended(
-            steps.kind, inputs, layer, replace(settings, score=score), mask, len(self.stack.layers)
-        )
+        asked = replace(settings, score=score)
+        joining = partial(self.run.joining, steps)
+        return Attended(steps.kind, inputs, layer, asked, mask, len(self.stack.layers), joining=joining)
 
     def _with_words(self, one: Attended, at: Predicted) -> Attended:
         own = (self.run, self.query, self.model, at)

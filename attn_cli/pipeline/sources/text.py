@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from attn_cli.errors import InputError
@@ -19,6 +20,7 @@ from attn_cli.settings.settings import ALL, MOST_GUESSED, Settings
 from attn_cli.settings.validate import (
     check_layered,
     check_length,
+    check_measure,
     check_model,
     check_shaping,
     check_without_model,
@@ -117,7 +119,7 @@ def trace_text(
     With `keep_weights`, the trace of a pretrained model has the layer's matrices, as that of any other has.
     `shared` is what `embed.open_shared` opened, where many texts are read with the same settings.
     """
-    settings = settings if settings.model is None else with_words_at_each(settings)
+    settings = check_measure(settings if settings.model is None else with_words_at_each(settings))
     with closing(
         layers_of_text(kind, text, context, settings, report, shared, name_outputs, keep_weights)
     ) as layers:
@@ -135,6 +137,7 @@ def layers_of_text(
     keep_weights: bool = False,
 ) -> Generator[Attended, None, None]:
     """Yield the layer that is asked for, or each (--layer all), of a model on disk, or of vectors and a projection."""
+    settings = check_measure(settings)
     if settings.model is not None:
         yield from _layers_of_model(
             kind, text, context, settings, report, shared and shared.model, keep_weights
@@ -185,7 +188,9 @@ def _attended(
         inputs, layer = project_with_model(inputs, stack, settings, mask, report if is_long else None)
         below = layer.projection.about.layer or 0  # the layers whose work is done
         report = part_of(report, below, below + 1)
-    return Attended(kind, inputs, layer, settings, mask, 1 if stack is None else stack.layers, report)
+    joining = None if stack is None else partial(stack.joining, layer.projection, below, inputs.query.X)
+    layers = 1 if stack is None else stack.layers
+    return Attended(kind, inputs, layer, settings, mask, layers, report, joining)
 
 
 def output_words(trace: Trace, inputs: Inputs) -> tuple[tuple[tuple[str, float], ...], ...] | None:

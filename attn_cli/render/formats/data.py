@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from attn_cli.errors import UsageError
 from attn_cli.render.formats import FORMATS, Format, Written
 from attn_cli.render.result import keys_in
+from attn_cli.settings.settings import NORM
 
 if TYPE_CHECKING:
     from attn_cli.io.terminal import Terminal
@@ -113,9 +114,8 @@ def parquet(result: Result, view: View, terminal: Terminal) -> Written:
     from attn_cli.batch.records import columns_of, keys_of_links
     from attn_cli.settings.output import keys_named
 
-    if not result.has_trace:
+    if not result.has_trace or (trace := result.trace()).drawn == NORM:
         return Written([parquet_of(_columns(result.rows(view)))], result.remarks)
-    trace = result.trace()
     record = trace.to_dict(keys=keys_named(keys_of_links(trace.settings)))
     data = parquet_of(columns_of([(1, record)]), trace.settings.dtype)
     alone = [f"parquet holds {STEPS_ELSEWHERE}"]

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from attn_cli.io.escape import shell_quote
 from attn_cli.render.blocks import Say
-from attn_cli.render.numbers import share
+from attn_cli.render.numbers import plain, share
 from attn_cli.render.views.long_text import links_of
 from attn_cli.render.views.wording import quoted, quoted_at, short
 from attn_cli.settings.declare import as_typed
 from attn_cli.settings.output import View
-from attn_cli.settings.settings import ALL, DEFAULTS, MEAN, USUAL
+from attn_cli.settings.settings import ALL, DEFAULTS, MEAN, NORM, USUAL, WITH_RESIDUAL
 from attn_cli.text.tokenize import PRONOUNS
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Trace
@@ -55,10 +55,38 @@ def finding(trace: Trace) -> Iterator[Say]:
     if trace.query_ids is None or len(trace.shown_heads) > 1 or trace.has_layers:
         return
     row = _most_telling(trace)
+    if trace.drawn == NORM:
+        yield Say(_what_changes(trace, row))
+        return
     first = looks_most_at(trace, trace.shown, row)
     most = "" if trace.asked else where_most_look(trace, trace.shown)
     pairs = "" if trace.asked or trace.is_self else _other_pairs(trace, trace.shown, row)
     yield Say(f"{first}{pairs}{'; ' * bool(most)}{most}.{_why_masked(trace)}")
+
+
+def _what_changes(trace: Trace, row: int) -> str:
+    """Return where most of the row in focus comes from, and which key's weights say least of what comes of them."""
+    query, key = quoted_at(trace.query_tokens, row), "nothing"
+    for j, norm in links_of(trace.shown, row, 1):
+        key = "itself" if trace.is_self and row == j else quoted_at(trace.key_tokens, j)
+        key = f"most from {key} (norm {plain(norm, 3)})"
+    named, shares = shares_apart(trace, trace.shown)
+    weight, _, effect = shares.partition(" -> ")
+    where = "in its row" if trace.asked else "over all rows"
+    changed = f'"{named}" has {weight} of the weight and {effect} of the effect'
+    return f"{query} takes {key}; {where} {changed if weight != effect else 'weight and effect share out alike'}."
+
+
+def shares_apart(trace: Trace, head: Head) -> tuple[str, str]:
+    """Return the key whose share of the listed rows' weights differs most from that of their norms, and both shares."""
+    assert head.norms is not None  # the weights, where norms are drawn
+    held = [trace.row_in_arrays(i) for i in trace.listed]
+    shares = [M[held].sum(axis=0) / (M[held].sum() or 1.0) for M in (head.norms, head.weights)]
+    by_token = dict.fromkeys(trace.key_tokens, (0.0, 0.0))
+    for token, *both in zip(trace.key_tokens, *(one.tolist() for one in shares), strict=True):
+        by_token[token] = (by_token[token][0] + both[0], by_token[token][1] + both[1])
+    token, found = max(by_token.items(), key=lambda one: abs(one[1][0] - one[1][1]))
+    return short(token), " -> ".join(map(share, found))
 
 
 def _other_pairs(trace: Trace, head: Head, row: int) -> str:
@@ -216,6 +244,7 @@ def again(trace: Trace, command: str) -> str:
         layer=None if is_main else given.layer,
         mask=None if "--mask" in command or mask == (CAUSAL if of_language else default.mask) else mask,
         score=None if given.score == "scaled" else given.score,
+        measure=NORM if "--head" in command and given.measure == WITH_RESIDUAL else given.measure,
         keep_punctuation=given.keep_punctuation and not of_language,
     )
     typed = as_typed(given, SAID, short=True)

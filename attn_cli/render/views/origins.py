@@ -13,7 +13,7 @@ from attn_cli.render.numbers import plain, share
 from attn_cli.render.screen.text import listed
 from attn_cli.render.views import wording
 from attn_cli.render.views.wording import joined, quoted, short
-from attn_cli.settings.settings import LIKENESS
+from attn_cli.settings.settings import LIKENESS, WITH_RESIDUAL
 from attn_cli.text.wordpieces import SPACE
 from attn_cli.trace.computation import NextWord, NextWords
 from attn_cli.trace.head import Learned
@@ -151,7 +151,7 @@ def setting_parts(trace: Trace) -> list[str]:
         parts.append(f"layer {layer}{wording.of_layers(about.layers)}")
     named = wording.head_named(trace.shown.name)
     if n > 1:
-        mean = f"mean of {n} heads"
+        mean = f"mean of {n} heads" if trace.settings.measure != WITH_RESIDUAL else f"all {n} heads together"
         several = {"all": f"all {n} heads", "mean": mean, "rollout": f"rollout, from the {mean}"}
         shown = several.get(trace.settings.head or "")
         parts.append(shown + " of each" * trace.has_layers if shown else f"{named} (one of {n})")

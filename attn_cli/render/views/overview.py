@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from attn_cli.io.array_types import Array
 from attn_cli.io.escape import count
-from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Maps, Matrix, Say, ShadeRange
-from attn_cli.render.numbers import plain, share
-from attn_cli.render.views.finding import finding, what_next
+from attn_cli.render.blocks import (
+    Bars,
+    Block,
+    Columns,
+    Formula,
+    Heading,
+    Links,
+    Maps,
+    Matrix,
+    Say,
+    ShadeRange,
+)
+from attn_cli.render.numbers import four, plain, share
+from attn_cli.render.views.finding import finding, shares_apart, what_next
 from attn_cli.render.views.long_text import asked_rows, links_of, long_view, row_links, strongest_named
 from attn_cli.render.views.origins import closing
 from attn_cli.render.views.wording import (
@@ -23,6 +35,7 @@ from attn_cli.render.views.wording import (
     title,
 )
 from attn_cli.settings.output import View
+from attn_cli.settings.settings import NORM, WEIGHT
 from attn_cli.trace.head import Head
 from attn_cli.trace.row import Diagnosis
 from attn_cli.trace.trace import Trace
@@ -47,6 +60,8 @@ def table(trace: Trace, view: View) -> Iterator[Block]:
             yield from one_row(trace, i, view.by_hand == "all")
         if (more := len(trace.focus) - MOST_FOCUS) > 0:
             yield Say(f"{more} more rows match: their weights follow, without arithmetic.")
+    elif trace.asked and trace.settings.measure == NORM and trace.shown.v is not None:
+        yield from map(partial(_norms_by_hand, trace), trace.focus[:MOST_FOCUS])
     elif trace.asked:
         yield Say(" ".join(no_arithmetic(trace)))
     if view.steps and trace.is_scored:
@@ -54,10 +69,25 @@ def table(trace: Trace, view: View) -> Iterator[Block]:
 
         yield from walk(trace)
     if view.steps or trace.asked:
-        yield Heading("The weights")
+        yield Heading(f"The {trace.drawn}s")
     yield from all_weights(trace, view)
     yield from closing(trace, with_learned=len(drawn_heads(trace)) == 1)
     yield from what_next(trace, view)
+
+
+def _norms_by_hand(trace: Trace, i: int) -> Columns:
+    """Return query i's norms as products: each key's weight times the length of what its value becomes."""
+    head, at = trace.shown, trace.row_in_arrays(i)
+    assert head.norms is not None  # the weights, where norms are drawn
+    rows = [
+        [key, four(weight), four(norm / weight), four(norm)]
+        for key, weight, norm in zip(
+            trace.key_tokens, head.norms[at].tolist(), head.weights[at].tolist(), strict=True
+        )
+        if weight > 0
+    ]
+    length = "‖v W_o‖" if "W_o" in trace.derived else "‖v‖"
+    return Columns([f"{short(trace.query_tokens[i])}: key", "weight", f"times {length}", "norm"], rows)
 
 
 def drawn_heads(trace: Trace) -> tuple[Head, ...]:
@@ -77,7 +107,7 @@ def all_weights(trace: Trace, view: View) -> Iterator[Block]:
     for head in drawn:
         yield from _heading(head, drawn)
         yield from _weights(trace, head, view)
-    if trace.whole and len(drawn) == 1 and len(trace.listed) <= MOST_ROWS:
+    if trace.whole and len(drawn) == 1 and len(trace.listed) <= MOST_ROWS and trace.drawn == WEIGHT:
         rows = list(zip(trace.listed, trace.diagnoses(with_temperature=False), strict=True))
         yield from map(Say, remarks(trace, rows, least=max(2, len(rows) // 2)))
 
@@ -94,7 +124,14 @@ def _maps(trace: Trace, drawn: Sequence[Head]) -> Iterator[Block]:
     values, scale = [trace.visible_weights(head) for head in drawn], largest_weight(trace, trace.listed)
     names, queries = [head.label for head in drawn], [trace.query_tokens[i] for i in trace.listed]
     shades = ShadeRange(0.0, scale)
-    yield Maps(names, queries, trace.key_tokens, values, shades, trace.listed, is_weights=True)
+    is_weights = trace.drawn == WEIGHT
+    maps = Maps(names, queries, trace.key_tokens, values, shades, trace.listed, is_weights=is_weights)
+    yield maps._replace(is_norms=not is_weights)
+    if not is_weights:
+        yield Heading("What each head takes from where")
+        yield Say("The key whose share of a head's weights and of its norms differ most, and both shares:")
+        yield Links([(head.label, [shares_apart(trace, head)]) for head in drawn])
+        return
     yield Heading("What each head finds")
     yield Say("Each head's strongest links to other words, each at least half of a word's attention:")
     found = [(head.label, _found(trace, head)) for head in drawn]
@@ -130,9 +167,12 @@ def _weights(trace: Trace, head: Head, view: View) -> Iterator[Block]:
 
 
 def weight_matrix(trace: Trace, head: Head) -> Matrix:
-    """Return a head's weights over the listed rows, with the rows' sums."""
+    """Return a head's weights over the listed rows, with the rows' sums; or its norms, where these are drawn."""
+    matrix = labelled_matrix(trace, trace.visible_weights(head))
+    if trace.drawn == NORM:  # which have no sum that means anything
+        return matrix._replace(is_weights=False)
     sums = [f"{total:.3f}" for total in head.sums[[trace.row_in_arrays(i) for i in trace.listed]]]
-    return labelled_matrix(trace, trace.visible_weights(head))._replace(sums=sums)
+    return matrix._replace(sums=sums)
 
 
 def labelled_matrix(trace: Trace, values: Array) -> Matrix:
@@ -181,7 +221,7 @@ def bars(trace: Trace, view: View) -> Iterator[Block]:
         for i in rows:
             if i != rows[0]:
                 yield Say("")
-            yield row_bars(trace, head, i, largest)
+            yield row_bars(trace, head, i, largest)._replace(measure=trace.drawn)
     if len(rows) < len(trace.listed):
         yield Say(f"{len(trace.listed) - len(rows):,} more rows: -q WORD shows one.")
     yield Say(f"The longest bar is {share(largest)}.", quiet=True)
@@ -190,7 +230,7 @@ def bars(trace: Trace, view: View) -> Iterator[Block]:
 
 def row_bars(trace: Trace, head: Head, i: int, largest: float) -> Bars:
     """Return the bars of query i: one for each key, or for the strongest where they are many."""
-    name = f"{short(trace.query_tokens[i])} attending to"
+    name = f"{short(trace.query_tokens[i])} {'attending to' if trace.drawn == WEIGHT else 'takes (norm)'}"
     if trace.whole and len(trace.key_tokens) <= MOST_ROWS * 3:
         weights = trace.visible_weights(head, [i])[0].tolist()
         unmasked = (None if math.isnan(weight) else weight for weight in weights)
@@ -214,7 +254,7 @@ def weight_rows(trace: Trace, tidy: bool = False) -> Iterator[list[object]]:
     heads, keys = drawn_heads(trace), trace.key_tokens
     is_tidy, is_named = tidy or not trace.whole, len(heads) > 1 or trace.has_layers
     names = ["layer"] * trace.has_layers + ["head"] * is_named
-    names += ["query", "key", "weight"] if is_tidy else ["query", *keys]
+    names += ["query", "key", trace.drawn] if is_tidy else ["query", *keys]
     yield [*names, *(["query_row", "key_column"] if trace.condensed else [])]
     for head in heads:
         of_head: list[object] = [*[head.layer] * trace.has_layers, *[head.name] * is_named]

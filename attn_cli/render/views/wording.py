@@ -92,6 +92,8 @@ def no_arithmetic(trace: Trace) -> tuple[str, str]:
     if trace.kind == "show":
         why = "These weights were given without queries, keys and scores, so there is no arithmetic to show."
         return why, "attn self ... -f json --steps holds them."
+    if trace.drawn == "norm":
+        return "Norms are made of the weights and have no scores of their own.", "Leave out --measure."
     why = "These weights were made of others and have no scores of their own, so there is no arithmetic to show."
     made = {
         "--join-pieces": trace.settings.join_pieces,

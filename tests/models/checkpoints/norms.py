@@ -1,0 +1,61 @@
+"""The norms of a layer, from the vectors themselves: each weight times v W_o, by plain loops over heads."""
+
+import numpy as np
+
+from attn_cli.models.checkpoints.reader import Reader
+
+
+def alike(found, expected, what):
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(found / scale, expected / scale, rtol=0, atol=1e-5, err_msg=what)
+
+
+def same_as_by_vectors(run, steps, what):
+    """Check what the first text's heads of a layer add; return how many vectors there were."""
+    made, what = run.joining(steps), f"{what}, {steps.side} {steps.layer}, {steps.kind}"
+    weights, v = (M[0].astype(float) for M in (steps.attended.weights, steps.ready.v))
+    h = len(v)
+    parts = np.stack([made.parts([*v])[n] for n in range(h)])
+    vectors = np.einsum("hij,hjd->hijd", weights, parts)
+    b_o = 0 if made.b_o is None else made.b_o
+    alike(vectors.sum(axis=(0, 2)) + b_o, run.joined(steps)[0], what)
+    for n in range(h):
+        lengths = weights[n] * made.lengths(v[n], n, h)
+        alike(lengths, np.linalg.norm(vectors[n], axis=-1), what)
+    if steps.kind != "cross":
+        _with_residual(run, steps, made, vectors.sum(axis=0), what)
+    return vectors.size
+
+
+def _with_residual(run, steps, made, vectors, what):
+    """Check the layer as a whole: its vectors, the biases apart, sum to what the layer's own norms make of it all."""
+    stack = run.model.stacks[steps.side]
+    layer, reader = stack.layers[steps.layer], Reader(run.weights, stack)
+    before = run.joined(steps)[0].astype(float)
+    bias = (
+        np.zeros_like(before) if made.b_o is None else np.broadcast_to(made.b_o, before.shape).astype(float)
+    )
+    vectors = vectors.copy()
+    residual = (steps.projected if stack.adds_to_norm else steps.x)[0].astype(float)
+
+    def through(role, sums, added):
+        """Return the whole sum as the layer norms it, and what its shift adds; the vectors go through its scale."""
+        name, d = layer.place + layer.names[role], stack.d
+        normed = reader.norm(name, sums.astype(np.float32)).astype(float)
+        gain = reader.weights.read(f"{name}.weight", d) + ("less one" in stack.norm) if stack.has_gains else 1
+        shift = reader.weights.maybe(f"{name}.bias", d) if stack.has_gains else None
+        centre = (lambda x: x - x.mean(axis=-1, keepdims=True)) if stack.norm == "layer" else (lambda x: x)
+        scale = np.sqrt((centre(sums) ** 2).mean(axis=-1, keepdims=True) + stack.eps)
+        vectors[:] = centre(vectors) * gain / scale[:, None]
+        return normed, centre(added) * gain / scale + (0 if shift is None else shift)
+
+    if "after_1" in layer.names:
+        before, bias = through("after_1", before, bias)
+    before, bias = before * stack.added + residual, bias * stack.added
+    vectors *= stack.added
+    vectors[np.diag_indices(len(before))] += residual
+    if not stack.pre_norm:
+        before, bias = through("norm_1", before, bias)
+    alike(vectors.sum(axis=1) + bias, before, what)
+    values = (M[0].astype(float) for M in (steps.attended.weights, steps.ready.v, steps.attended.output))
+    alike(made.lengths_of_all(*values), np.linalg.norm(vectors, axis=-1), what)

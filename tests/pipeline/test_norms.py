@@ -1,0 +1,109 @@
+"""What comes of the weights: the vectors weight · v W_o, whose lengths --measure norm shows, sum to what W_o makes."""
+
+import csv
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+
+from attn_cli import Settings, trace_masked, trace_self
+from attn_cli.models.checkpoints.run import Checkpoint, texts
+from tests.models.checkpoints.by_hand import (
+    GEMMA2,
+    gemma2,
+    saved,
+    small_bert,
+    small_gpt2,
+    small_gpt_oss,
+)
+from tests.models.checkpoints.norms import same_as_by_vectors
+from tests.shell import here
+
+CAT = "the cat sat on the mat"
+
+
+def asked(*args, code=0):
+    made = here(*args)
+    assert made.code == code, made.err
+    return made.out if code == 0 else made.err
+
+
+def record(*args):
+    return json.loads(asked(*args, "-f", "json"))
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "gemma2", "gpt_oss"])
+def test_the_vectors_sum_to_what_w_o_makes_and_their_lengths_are_the_norms(kind, tmp_path):
+    makers = {"bert": small_bert, "gpt2": small_gpt2, "gpt_oss": small_gpt_oss}
+    folder = saved(tmp_path, GEMMA2, gemma2()) if kind == "gemma2" else makers[kind](tmp_path)
+    with Checkpoint(str(folder)) as checkpoint:
+        run = checkpoint.run(texts([[3, 4, 5, 1, 2, 3]]))
+        assert [same_as_by_vectors(run, steps, kind) for steps in run.steps()]
+
+
+@pytest.mark.usefixtures("tokenizers")
+def test_the_json_has_norms_beside_the_weights_and_the_page_of_numbers_has_them_in_their_place(tmp_path):
+    folder = small_bert(tmp_path)
+    of = ("self", "the cat sat", "-m", folder, "--layer", "1")
+    plain, found = record(*of, "--head", "all", "--steps"), record(*of, "--head", "all", "--measure", "norm")
+    assert plain["norms"] is None and plain["measure"] == "weight" and plain["heads"][0]["norms"] is None
+    assert found["weights"] == plain["weights"] and found["norms"] == found["heads"][0]["norms"]
+    W_o = np.array(plain["W_o"])
+    for n, (head, steps) in enumerate(zip(found["heads"], plain["heads"], strict=True)):
+        made = np.array(plain["x_key"]) @ np.array(steps["W_v"]) + np.array(steps["b_v"])
+        parts = np.array(steps["weights"])[..., None] * (made @ W_o[4 * n : 4 * n + 4])
+        np.testing.assert_allclose(head["norms"], np.linalg.norm(parts, axis=-1), rtol=1e-5)
+    mean = record(*of, "--head", "mean", "--measure", "norm")
+    np.testing.assert_allclose(mean["norms"], np.mean([head["norms"] for head in found["heads"]], axis=0))
+    table = [*csv.reader(io.StringIO(asked(*of, "--measure", "norm", "-f", "csv")))]
+    np.testing.assert_allclose([list(map(float, row[1:])) for row in table[1:]], found["norms"])
+    assert asked(*of, "--measure", "norm", "-f", "csv", "--tidy").startswith("query,key,norm")
+
+
+def test_the_learned_models_of_our_own_have_norms_too():
+    trace = trace_self(CAT, Settings(measure="norm"))
+    np.testing.assert_allclose(
+        trace.shown.norms, trace.weights * np.linalg.norm(trace.shown.v, axis=1), rtol=1e-9
+    )
+    trace = trace_masked(CAT, Settings(measure="norm", head="all", projection="language", next=0))
+    made = sum(
+        (head.weights[..., None] * (head.v @ W)).sum(axis=1)
+        for head, W in zip(trace.heads, np.split(trace.W_o, len(trace.heads)), strict=True)
+    )
+    np.testing.assert_allclose(made + trace.b_o, trace.layer_output, rtol=1e-9, atol=1e-9)
+    for head, W in zip(trace.heads, np.split(trace.W_o, len(trace.heads)), strict=True):
+        parts = head.weights[..., None] * (head.v @ W)
+        np.testing.assert_allclose(head.norms, np.linalg.norm(parts, axis=-1), rtol=1e-9, atol=1e-12)
+
+
+def test_no_screen_of_norms_has_sums_or_says_that_rows_have_one():
+    for more in (
+        (),
+        ("--head", "all"),
+        ("-q", "sat"),
+        ("-f", "bars"),
+        ("-f", "markdown"),
+        ("-f", "latex"),
+        ("-f", "html"),
+    ):
+        said = asked("self", CAT, "--measure", "norm", "--width", "80", *more)
+        said = re.sub("<style>.*?</style>", "", said, flags=re.S)
+        assert "norm" in said and not re.search(r"sums? to|\bsum\b", said), more
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    {
+        ("self", CAT, "--measure", "norm-residual"): "Nothing joins these heads",
+        ("self", CAT, "--measure", "norm-residual", "--head", "all"): "of the layer as a whole",
+        ("self", CAT, "--measure", "norm", "--head", "rollout"): "which has no values",
+        ("self", CAT, "--measure", "norm", "--hide-special", "--renormalize"): "do not sum to one",
+        ("explain", CAT, "--measure", "norm"): "attn self TEXT --measure norm",
+        ("show", "weights.npy", "--measure", "norm"): "No such option",
+    }.items(),
+)
+def test_what_has_no_norms_says_so_in_one_line(args, told):
+    said = asked(*args, code=2)
+    assert told in said and len(said.splitlines()) <= 2
