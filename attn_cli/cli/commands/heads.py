@@ -26,11 +26,16 @@ KIND_HELP = (
 TEXTS_HELP = (
     "A text a line: what each head does on the mean of all, and how much that varies; - is standard input."
 )
+PROBE_HELP = "Without TEXT: what heads do on random tokens (--seed) that come again, and whether they copy."
+ALONE = (  # settings that have no meaning for random tokens
+    "tokenizer keep_punctuation join_pieces hide_special renormalize pair between score temperature mask mask_true "
+    "without"
+)
 ROLLOUT_HELP = "Attention rollout too: over all layers, or those up to --layer."
 
 
 @takes(
-    "TOKENS model projection join_pieces hide_special renormalize pair between score temperature mask mask_true "
+    "TOKENS model projection seed join_pieces hide_special renormalize pair between score temperature mask mask_true "
     "without format output precision color palette shades width FIGURE"
 )
 def heads(
@@ -48,6 +53,7 @@ def heads(
         "N", "Show this layer only, with each head's share for every pattern.", ATTENTION
     ),
     rollout: bool = own("", ROLLOUT_HELP, SHOWN, default=False),
+    probe: bool = own("", PROBE_HELP, ATTENTION, default=False),
     *,
     settings: Settings,
     view: View,
@@ -65,7 +71,13 @@ def heads(
     """
     if layer is not None and layer < 0:
         raise UsageError(f"--layer cannot be {layer}.", "Layers count from 0.", "--layer")
-    _check(texts, weights, {"--tokens": tokens, "--array": array, "--batch": batch}, settings)
+    of_file = {"--tokens": tokens, "--array": array, "--batch": batch}
+    if probe:
+        given = of_file | {"TEXT": texts, "--weights": weights, "--texts": corpus, "--context": context}
+        _check_probe(given | {"--kind": kind, "--rollout": rollout or None}, settings)
+        _by_probe(layer, settings, view)
+        return
+    _check(texts, weights, of_file, settings)
     if corpus is not None:
         given = {"TEXT": texts, "--weights": weights, "--context": context, "--pair": settings.pair}
         for option, value in (given | {"--rollout": rollout or None}).items():
@@ -131,6 +143,33 @@ def _over_texts(file: str, kind: str, layer: int | None, settings: Settings, vie
         blocks=lambda view: heads_of_texts.screen(found, view),
         record=lambda view: heads_of_texts.record(found),
         rows=lambda view: heads_of_texts.rows(found),
+    )
+    deliver(result, view)
+
+
+def _check_probe(given: Mapping[str, object], settings: Settings) -> None:
+    """Refuse what random tokens leave no room for."""
+    default = Settings()
+    changed = [name for name in ALONE.split() if getattr(settings, name) != getattr(default, name)]
+    for option in [name for name, value in given.items() if value is not None] + changed:
+        shown = f"--{option.replace('_', '-')}" if option in changed else option
+        raise UsageError(f"{shown} and --probe exclude each other.", option=shown)
+    _check(None, None, {}, settings)
+
+
+def _by_probe(layer: int | None, settings: Settings, view: View) -> None:
+    """Deliver what every head does on random tokens."""
+    view = choose(view, {*OF_BLOCKS, "rows"}, "heads --probe", "heads_by_probe")
+    from attn_cli.pipeline.probe import probe
+    from attn_cli.render.views import probe as views
+
+    with Progress("Probing") as progress:
+        found = probe(settings, layer, progress)
+    result = Result(
+        "heads_by_probe",
+        blocks=lambda view: views.screen(found, view),
+        record=lambda view: views.record(found),
+        rows=lambda view: views.rows(found),
     )
     deliver(result, view)
 
