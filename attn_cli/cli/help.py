@@ -27,7 +27,7 @@ USUAL = {
     "attn compare": "vary context query head mask temperature format output",
     "attn show": "tokens layer head query join-pieces hide-special format output",
     "attn page": "words context head model mask query exact output",
-    "attn heads": "model projection weights layer rollout probe format output",
+    "attn heads": "model projection weights layer probe format output",
     "attn generate": "model count sample-temperature top-p stop head format output",
     "attn live": "model matrices weights head mask temperature record replay",
     "attn example": "query mask score temperature heads steps format output",
