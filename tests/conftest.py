@@ -59,10 +59,8 @@ def pytest_collection():
         gc.enable()
 
 
-@pytest.fixture(autouse=True)
-def torch_dtype():
+def pytest_runtest_teardown():
     """Give PyTorch its default type back: a script that `-f code:torch` writes sets float64 for the whole process."""
-    yield
     if torch := sys.modules.get("torch"):
         torch.set_default_dtype(torch.float32)
 

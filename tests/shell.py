@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 from unittest import mock
 
 import attn_cli
@@ -191,6 +191,26 @@ def terminal(
             os.kill(run.pid, signal.SIGKILL)
         run.close()
         os.close(ours)
+
+
+def wait_for(is_so: Callable[[], object], limit: float = 20) -> None:
+    """Wait until it is so, which it must be in time."""
+    end = time.monotonic() + limit
+    while not is_so():
+        assert time.monotonic() < end, "it never came to be so"
+        time.sleep(0.005)
+
+
+def unread(pipe: int | IO[bytes]) -> int:
+    """Return how many bytes are in a pipe."""
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+def worked(pid: int | str) -> float:
+    """Return the seconds of a processor that a process has had: how far it is, however busy the machine."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11]) / os.sysconf(
+        "SC_CLK_TCK"
+    )
 
 
 def plain(text: str) -> str:

@@ -18,9 +18,9 @@ from attn_cli.batch import cluster
 from attn_cli.batch import manifest as manifests
 from tests.batch.folders import NEEDS_DASK, content, ended, manifest, records
 from tests.batch.folders import write as write_lines
-from tests.batch.test_workers import none_left
+from tests.batch.test_workers import running as alive
 from tests.machines import Machines
-from tests.shell import COMMAND, Ran, here, surroundings
+from tests.shell import COMMAND, Ran, here, surroundings, wait_for
 
 pytestmark = NEEDS_DASK
 ON_DASK = ("--engine", "dask", "--workers", "2")
@@ -174,9 +174,7 @@ def test_no_process_is_left_after_a_signal(number, at):
     command = [*COMMAND, "batch", "lines.txt", "-o", marker, *ON_DASK]
     env = surroundings({"TMPDIR": str(Path.cwd())})
     with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, start_new_session=True) as process:
-        end = time.monotonic() + 60
-        while not list(Path().glob(f"{marker}part-*")) and time.monotonic() < end:
-            time.sleep(0.02)
+        wait_for(lambda: list(Path().glob(f"{marker}part-*")), 60)
         if number == signal.SIGINT:
             os.killpg(process.pid, number)  # as a terminal does
         else:
@@ -184,7 +182,7 @@ def test_no_process_is_left_after_a_signal(number, at):
         code = process.wait(timeout=10)
         said = process.stderr.read()  # ends when the last worker has
     assert (code, said) == (-9 if number == signal.SIGKILL else 128 + number, b"")
-    assert none_left(marker)
+    wait_for(lambda: not alive(marker))
     if number == signal.SIGINT:
         assert not list(Path().glob("attn-dask-*"))
 

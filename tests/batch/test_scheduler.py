@@ -18,7 +18,7 @@ from attn_cli.batch import manifest as manifests
 from tests.batch.folders import NEEDS_DASK, write
 from tests.batch.test_dask import once
 from tests.machines import Machines
-from tests.shell import COMMAND, Ran, here, surroundings
+from tests.shell import COMMAND, Ran, here, surroundings, wait_for
 from tests.thorough import takes_long
 
 pytestmark = NEEDS_DASK
@@ -193,9 +193,7 @@ def test_a_scheduler_without_workers_is_told_of_and_waited_for(monkeypatch):
     monkeypatch.setattr(scheduler, "say", lambda text: None)
     with Machines(workers=0) as machines:
         with running(machines.address) as process:
-            end = time.monotonic() + 30
-            while not Path("out").exists() and time.monotonic() < end:
-                time.sleep(0.02)
+            wait_for(Path("out").exists)
             process.send_signal(signal.SIGINT)
             assert process.wait(timeout=5) == 130
         with once(lambda: bool(said), machines.add_worker):

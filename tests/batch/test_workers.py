@@ -13,7 +13,7 @@ import pytest
 
 from attn_cli.batch import workers
 from tests.batch.folders import write
-from tests.shell import COMMAND, attn, here, surroundings
+from tests.shell import COMMAND, attn, here, surroundings, wait_for
 from tests.thorough import takes_long
 
 
@@ -27,13 +27,6 @@ def running(marker: str) -> list[int]:
         except OSError:
             continue
     return found
-
-
-def none_left(marker: str) -> bool:
-    end = time.monotonic() + 10
-    while running(marker) and time.monotonic() < end:
-        time.sleep(0.02)
-    return not running(marker)
 
 
 @takes_long
@@ -62,12 +55,10 @@ def started(marker: str) -> Iterator["subprocess.Popen[bytes]"]:
     command = [*COMMAND, "batch", "lines.txt", "--workers", "2", "-o", marker]
     pipes = {"stderr": subprocess.PIPE, "env": surroundings(), "start_new_session": True}
     with subprocess.Popen(command, **pipes) as process:
-        end = time.monotonic() + 20
-        while len(running(marker)) < 3 and time.monotonic() < end:
-            time.sleep(0.02)
-        assert len(running(marker)) == 3
+        wait_for(lambda: len(running(marker)) == 3)
         yield process
-    assert none_left(marker) and not Path(marker).exists()
+    wait_for(lambda: not running(marker))
+    assert not Path(marker).exists()
 
 
 needs_proc = pytest.mark.skipif(

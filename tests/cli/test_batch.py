@@ -10,7 +10,6 @@ import pty
 import signal
 import subprocess
 import sys
-import time
 import tracemalloc
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from attn_cli.vectors.open_vectors import VectorMemo
 from attn_cli.vectors.table import bundled
 from tests.cli.tables import apart, told
 from tests.schema import complaints
-from tests.shell import COMMAND, attn, here, shell, surroundings
+from tests.shell import COMMAND, attn, here, shell, surroundings, wait_for
 from tests.thorough import like_cases, takes_long
 
 LINES = [
@@ -308,13 +307,6 @@ def test_an_interrupt_leaves_whole_lines_or_no_file(output, at):
         assert (process.wait(timeout=10), said) == (130, b"")
     assert rest == b"" or rest.endswith(b"\n")
     assert list(at.iterdir()) == []
-
-
-def wait_for(found, limit: float = 10) -> None:
-    end = time.monotonic() + limit
-    while not found() and time.monotonic() < end:
-        time.sleep(0.01)
-    assert found()
 
 
 def all_of(ours: int) -> str:

@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import time
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from tests.models.checkpoints.by_hand import byte_pairs, gpt2, small_bert, small
 from tests.models.checkpoints.gguf_by_hand import in_both_forms
 from tests.models.checkpoints.test_parity import PAIRS, made
 from tests.schema import complaints
-from tests.shell import COMMAND, here, plain, shell, surroundings, terminal
+from tests.shell import COMMAND, here, plain, shell, surroundings, terminal, wait_for, worked
 
 FOX = "The quick brown fox"
 
@@ -128,7 +127,10 @@ def test_it_is_written_as_it_comes_and_stays_when_its_reader_or_the_user_ends_it
         with subprocess.Popen(arguments, stdout=-1, stderr=-1, env=surroundings(), cwd=tmp_path) as run:
             told = run.stderr.readline()  # of the word without a vector: now it writes
             first = b"" if more else run.stdout.readline()
-            time.sleep(0.4)
+            begun = worked(run.pid)
+            wait_for(
+                lambda run=run, begun=begun: worked(run.pid) > begun + 0.1
+            )  # of which a word takes a tenth
             run.send_signal(signal.SIGINT)
             out, err = run.communicate(timeout=20)
         assert run.returncode == 130 and b"Traceback" not in err and b"zxqv" in told

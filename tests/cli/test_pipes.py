@@ -6,7 +6,6 @@ import re
 import signal
 import stat
 import subprocess
-import time
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,7 +13,7 @@ import pytest
 from rich.cells import cell_len
 
 from tests.cli.tables import apart, told, typed
-from tests.shell import COMMAND, attn, here, shell, surroundings, terminal
+from tests.shell import COMMAND, attn, here, shell, surroundings, terminal, unread, wait_for
 from tests.thorough import like_cases, some
 
 FOX = "The quick brown fox jumped over the lazy dog"
@@ -256,7 +255,7 @@ def test_an_interrupt_while_waiting_for_text_is_130_and_silent():
     process = subprocess.Popen([*COMMAND, "self"], stdin=subprocess.PIPE, **PIPES)
     process.stdin.write(b"the cat ")
     process.stdin.flush()
-    time.sleep(0.6)
+    wait_for(lambda: not unread(process.stdin))  # it has read that, and waits for more
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=10)
     assert (process.returncode, out, err) == (130, b"", b"")

@@ -19,7 +19,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 import urllib.parse
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -38,7 +37,7 @@ from attn_cli.errors import (
 from attn_cli.vectors import catalogue as gensim_data
 from attn_cli.vectors.catalogue import Package, fetch_index, folder, installed, local
 from attn_cli.vectors.download import download
-from tests.shell import attn, surroundings
+from tests.shell import attn, surroundings, wait_for
 from tests.thorough import takes_long
 
 NAME = "glove-tiny-5"
@@ -476,9 +475,7 @@ def test_after_a_kill_there_is_no_file_and_the_next_call_goes_on(mirror):
     mirror.acts[GZ] = pause
     process = python(CHILD, NAME)
     assert mirror.halfway.wait(10)
-    until = time.monotonic() + 5
-    while not (arrived().exists() and arrived().stat().st_size) and time.monotonic() < until:
-        time.sleep(0.01)
+    wait_for(lambda: arrived().exists() and arrived().stat().st_size)
     process.send_signal(signal.SIGKILL)
     assert ended(process)[0] == -signal.SIGKILL
     assert local(NAME) is None and not (folder() / NAME).exists()

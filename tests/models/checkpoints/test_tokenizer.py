@@ -15,7 +15,7 @@ from attn_cli.errors import AttnError, FileError, InputError, MissingExtra
 from attn_cli.models.checkpoints import tokenizer, tokenizer_child
 from attn_cli.models.checkpoints.tokenizer import TextEncoder
 from tests.models.checkpoints.by_hand import GPT2, PIECES, byte_pairs, gpt2, saved, word_pieces
-from tests.shell import COMMAND, attn, surroundings
+from tests.shell import COMMAND, attn, surroundings, wait_for, worked
 from tests.thorough import takes_long
 
 WORDS = (*PIECES, "##", "Cat", "é")
@@ -292,13 +292,6 @@ def test_more_memory_than_there_is_ends_in_one_line(anew, tmp_path, monkeypatch)
     assert not library().process.is_running() and encoder.encode("c").ids == (2,)
 
 
-def wait_until(is_so, seconds=10):
-    end = time.monotonic() + seconds
-    while not (found := is_so()) and time.monotonic() < end:
-        time.sleep(0.02)
-    return found
-
-
 @pytest.mark.parametrize(
     "number",
     [
@@ -312,13 +305,13 @@ def test_a_signal_ends_attn_at_once_and_leaves_no_process(number, model):
         [*COMMAND, "self", LONG, "-m", model], env=surroundings(), stderr=subprocess.PIPE
     ) as run:
         started = Path(f"/proc/{run.pid}/task/{run.pid}/children")
-        (child,) = wait_until(lambda: started.read_text().split())
-        wait_until(lambda: int(Path(f"/proc/{child}/stat").read_text().split()[13]) > 8)  # it works already
-        start = time.monotonic()
+        wait_for(started.read_text)
+        (child,) = started.read_text().split()
+        wait_for(lambda: worked(child) > 0.08)  # it works already
         run.send_signal(number)
-        assert run.wait(5) == (-9 if number == signal.SIGKILL else 128 + number)
-        assert time.monotonic() - start < 2 and run.stderr.read() == b""
-    assert wait_until(lambda: not Path(f"/proc/{child}").exists())
+        assert run.wait(10) == (-9 if number == signal.SIGKILL else 128 + number)
+        assert run.stderr.read() == b""
+    wait_for(lambda: not Path(f"/proc/{child}").exists())
 
 
 SCRIPT = """
