@@ -75,18 +75,37 @@ class EncoderLayer(NamedTuple):
         number: int = 0, cut: Cut | None = None, trail: Trail | None = None,
     ) -> Array:  # fmt: skip
         """Return what the layer makes of X (n, d): the next layer's input. Its `number` is for what is knocked out."""
-        ready = [_head_input(X, head, mask) for head in self.attention.heads]
+        ready = self._ready(X, mask)
         outputs = [output_of(one, threads, part_of(report, n, len(ready))) for n, one in enumerate(ready)]
         outputs = outputs if cut is None else list(cut.of(number, np.stack(outputs)))
-        attended = self.attention.joined(outputs)
-        assert attended is not None  # these layers have a W_o
         if trail is not None:
             trail.attended(self._heads_at(number, trail.place, ready, outputs))
-            trail.normed(self.norm_1.frozen(trail.row(X + attended)), layer=number)
-        X = self.norm_1.of(X + attended)
+        return self.joined(X, outputs, number, cut, trail)
+
+    def outputs(self, X: Array, mask: Mask | None) -> Array:
+        """Return what each head makes of X (n, d): (h, n, d_v)."""
+        return np.stack([output_of(one, None, None) for one in self._ready(X, mask)])
+
+    def _ready(self, X: Array, mask: Mask | None) -> list[HeadInput]:
+        return [_head_input(X, head, mask) for head in self.attention.heads]
+
+    def joined(
+        self,
+        X: Array,
+        outputs: list[Array],
+        number: int = 0,
+        cut: Cut | None = None,
+        trail: Trail | None = None,
+    ) -> Array:
+        """Return what the layer makes of X (n, d) and of its heads' outputs (n, d_v)."""
+        attended = self.attention.joined(outputs)
+        assert attended is not None  # these layers have a W_o
+        X = X + attended
+        if trail is not None:
+            trail.normed(self.norm_1.frozen(trail.row(X)), layer=number)
+        X = self.norm_1.of(X)
         made = project(np.maximum(project(X, self.W_1, self.b_1), 0), self.W_2, self.b_2)
-        if cut is not None and (number, MLP) in cut.heads:
-            made = np.zeros_like(made)
+        made = np.zeros_like(made) if cut is not None and (number, MLP) in cut.heads else made
         if trail is not None:
             trail.added("mlp", made, number)
             trail.normed(self.norm_2.frozen(trail.row(X + made)), layer=number)

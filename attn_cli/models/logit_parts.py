@@ -82,7 +82,9 @@ class Trail:
 
     place: int
     steps: list[Step] = field(default_factory=list)
-    moved: dict[tuple[int, str], Array] = field(default_factory=dict)  # of a layer's heads and keys, (h, n_k)
+    moved: dict[tuple[int, str], Array] = field(
+        default_factory=dict
+    )  # of a layer's heads and keys, (h, n_k); "cross"
 
     def row(self, X: Array) -> Array:
         """Return the place's row (d,) of X (n, d) or (1, n, d)."""
@@ -111,7 +113,7 @@ class Trail:
             W_o, b_o = joining()
             by_head = (W_o @ own).reshape(output.shape)
             values = (output * by_head).sum(axis=1)
-            self.moved[layer, kind] = weights * np.einsum("hkd,hd->hk", v, by_head)
+            self.moved[layer, attention or ""] = weights * np.einsum("hkd,hd->hk", v, by_head)
             parts = [Part("head", float(one), layer, h, attention) for h, one in enumerate(values)]
             if b_o is not None:
                 parts.append(Part("attention bias", float(b_o @ own), layer, None, attention))

@@ -1,0 +1,133 @@
+"""What each part of a model adds to the word that it says, and what becomes of the word without each head."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from attn_cli.core.attention import softmax
+from attn_cli.io.array_types import Array
+from attn_cli.io.progress import OnPart
+from attn_cli.models.logit_parts import Cut, Part
+from attn_cli.pipeline.passes import Pass, Stage
+
+
+class Word(NamedTuple):
+    """A word of a model's vocabulary."""
+
+    token: str
+    id: int
+
+
+class Without(NamedTuple):
+    """What is left without a head: the target's logit, less the other's where there is one, and its probability."""
+
+    layer: int
+    head: int
+    logit: float
+    probability: float
+    attention: str | None  # cross, where it is that
+
+
+class Effect(NamedTuple):
+    """What adds to a word's logit, or to its difference from another's."""
+
+    source: str
+    tokens: tuple[str, ...]
+    place: int
+    fills: bool  # whether the word stands in the place, and not after it
+    target: Word
+    against: Word | None
+    logit: float  # the model's own
+    probability: float  # the target's own
+    rank: int  # the target's, from 1
+    softcap: float | None  # of the logits; parts sum to what is below it
+    parts: tuple[Part, ...]
+    heads: tuple[tuple[str, ...], ...]  # the names of each layer's
+    moved: (
+        tuple[Part, tuple[str, ...], Array] | None
+    )  # the strongest head, its keys, and what it moved from each
+    knock_outs: tuple[Without, ...] | None
+    notes: tuple[str, ...]
+
+    @property
+    def sum(self) -> float:
+        """What all parts come to: the logit, before a softcap."""
+        return sum(one.value for one in self.parts)
+
+    @property
+    def capped_sum(self) -> float:
+        """What the sum comes to as the model's own figures are: of one word, through the softcap."""
+        cap = self.softcap
+        return self.sum if cap is None or self.against is not None else float(cap * np.tanh(self.sum / cap))
+
+    def record(self) -> dict[str, object]:
+        """Return it as JSON has it."""
+        moved = None
+        if self.moved is not None:
+            part, keys, values = self.moved
+            moved = {**part.record(), "key_tokens": keys, "values": values.tolist()}
+        found = {
+            "schema": "attn/1", "kind": "effect", "source": self.source, "query_tokens": self.tokens,
+            "place": self.place, "fills": self.fills, "target": self.target._asdict(),
+            "against": self.against and self.against._asdict(), "logit": self.logit, "probability": self.probability,
+            "rank": self.rank, "softcap": self.softcap, "parts": [one.record() for one in self.parts], "sum": self.sum,
+            "moved": moved,
+        }  # fmt: skip
+        if self.knock_outs is not None:
+            found["knock_outs"] = [
+                {name: held for name, held in one._asdict().items() if name != "attention" or held}
+                for one in self.knock_outs
+            ]
+        return {**found, "notes": self.notes}
+
+
+def effect_of(
+    read: Pass, target: str | None, against: str | None, knocks_out: bool, with_mean: bool, report: OnPart
+) -> Effect:
+    """Return what adds to the logit of the target, or of the likeliest word, at the place where the model says one."""
+    logits = read.logits
+    id_ = int(logits.argmax()) if target is None else read.find(target, "--target")
+    other = None if against is None else read.find(against, "--against")
+    parts = tuple(read.parts(id_, other))
+    heads = [one for one in parts if one.part == "head"]
+    layers = 1 + max((one.layer or 0 for one in parts if one.layer is not None), default=-1)
+    moved = None
+    if heads:
+        most = max(heads, key=lambda one: abs(one.value))
+        assert most.layer is not None and most.head is not None
+        keys, values = read.moved(most.layer, most.attention or "")
+        moved = most, keys, values[most.head]
+    words = [Word(read.word(n), n) for n in (id_, *(() if other is None else (other,)))]
+    shares = softmax(logits)
+    return Effect(
+        read.name, read.tokens, read.place, read.fills, words[0], words[1] if len(words) > 1 else None,
+        float(_differ(logits, id_, other)), float(shares[id_]), 1 + int((logits > logits[id_]).sum()), read.softcap,
+        parts, tuple(read.heads(n) for n in range(layers)), moved,
+        tuple(knock_outs(read, id_, other, with_mean, report)) if knocks_out else None, read.notes,
+    )  # fmt: skip
+
+
+def _differ(logits: Array, id_: int, other: int | None) -> Array:
+    found: Array = logits[..., id_] - (0 if other is None else logits[..., other])
+    return found
+
+
+def knock_outs(read: Pass, id_: int, other: int | None, with_mean: bool, report: OnPart) -> Iterator[Without]:
+    """Yield what is left without each head in turn; all is computed anew from its layer on."""
+    for stage in read.stages():
+        report(stage.layer / read.layers)
+        for some in read.at_once(len(stage.output)):
+            logits = read.after(stage, _without(stage, some, with_mean))
+            chances, left = softmax(logits)[:, id_], _differ(logits, id_, other)
+            attention = "cross" if stage.kind == "cross" else None
+            for head, logit, chance in zip(range(some.start, some.stop), left, chances, strict=False):
+                yield Without(stage.layer, head, float(logit), float(chance), attention)
+
+
+def _without(stage: Stage, some: slice, with_mean: bool) -> Array:
+    """Return the heads' outputs without each of some heads in turn, (b, h, n, d_v)."""
+    heads = range(len(stage.output))[some]
+    return np.stack([Cut(((0, head),), "", with_mean=with_mean).of(0, stage.output) for head in heads])

@@ -1,0 +1,251 @@
+"""A model that has read a text and says a word, to be computed anew from any layer on, with parts of it changed."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from attn_cli.errors import InputError, UsageError
+from attn_cli.io.array_types import Array
+from attn_cli.io.escape import visible
+from attn_cli.models.checkpoints.attribution import Way, way_of
+from attn_cli.models.checkpoints.layers import Changes, LayerSteps
+from attn_cli.models.checkpoints.open_model import open_model
+from attn_cli.models.checkpoints.reader import check_finite
+from attn_cli.models.encoder import MASK, UNKNOWN, causal, matrix_of, word_number
+from attn_cli.models.logit_parts import Part, Trail
+from attn_cli.pipeline.embed import Shared, open_shared
+from attn_cli.pipeline.next_words import settings_for
+from attn_cli.pipeline.sources.checkpoint import Reading, read_texts
+from attn_cli.pipeline.sources.checkpoint_text import predicted_place
+from attn_cli.pipeline.sources.text import read_inputs
+from attn_cli.settings.defaults import DEFAULTS
+from attn_cli.settings.settings import Settings
+from attn_cli.settings.validate import beside_model, settings_of
+from attn_cli.vectors.table import as_text
+
+ROWS = 1 << 13  # words' vectors that are computed at once, of texts beside each other
+
+
+class Stage(NamedTuple):
+    """An attention on the way through the layers."""
+
+    layer: int
+    kind: str  # self, masked or cross
+    x: Array  # (n, d), the residual stream before it
+    output: Array  # (h, n, d_v), what its heads give
+    steps: LayerSteps | None = None
+
+
+class Pass(ABC):
+    """A model that has read a text; it says a word after its token `place`, or where that is a mask, in its place."""
+
+    name: str
+    tokens: tuple[str, ...]  # of the text that the word belongs to
+    place: int
+    layers: int
+    fills: bool = False
+    notes: tuple[str, ...] = ()
+    softcap: float | None = None
+
+    @abstractmethod
+    def heads(self, layer: int) -> tuple[str, ...]:
+        """Return the names of a layer's heads."""
+
+    @abstractmethod
+    def stages(self) -> Iterator[Stage]:
+        """Yield each attention, in order, of a pass without changes."""
+
+    @abstractmethod
+    def after(self, stage: Stage, outputs: Array) -> Array:
+        """Return the logits (b, V) if the heads of a stage gave these outputs (b, h, n, d_v)."""
+
+    @abstractmethod
+    def onward(self, layer: int, X: Array) -> Array:
+        """Return the logits (b, V) if the streams before a layer were X (b, n, d)."""
+
+    @abstractmethod
+    def parts(self, word: int, against: int | None) -> list[Part]:
+        """Return what each part adds to a word's logit, or to its difference from another's, before a softcap."""
+
+    @abstractmethod
+    def moved(self, layer: int, attention: str) -> tuple[tuple[str, ...], Array]:
+        """Return the keys of a layer's heads, and what each moved from each key (h, n_k), once parts are known."""
+
+    @property
+    @abstractmethod
+    def logits(self) -> Array:
+        """The model's own score of each word, (V,)."""
+
+    @abstractmethod
+    def word(self, number: int) -> str:
+        """Return a word of the vocabulary as text."""
+
+    @abstractmethod
+    def find(self, word: str, option: str) -> int:
+        """Return the number of a word in the vocabulary; raise UsageError, about an option, if it is no single one."""
+
+    def at_once(self, batch: int) -> Iterator[slice]:
+        """Yield which of so many changed texts are computed together."""
+        size = max(1, ROWS // len(self.tokens))
+        yield from (slice(start, start + size) for start in range(0, batch, size))
+
+
+class CheckpointPass(Pass):
+    """A pretrained model that has read a text."""
+
+    def __init__(self, reading: Reading, place: int, fills: bool) -> None:
+        self.reading, self.run, self.encoder = reading, reading.run, reading.model.encoder
+        self.name, self.tokens, self.notes = reading.model.name, reading.query.spelled, reading.notes
+        self.place, self.fills = place, fills
+        self.layers, self.softcap = len(reading.stack.layers), self.run.model.logits.softcap
+
+    @cached_property
+    def _way(self) -> Way:
+        return way_of(self.run, self.place)
+
+    def heads(self, layer: int) -> tuple[str, ...]:  # noqa: D102
+        return tuple(map(str, range(self.reading.stack.heads)))
+
+    def stages(self) -> Iterator[Stage]:  # noqa: D102
+        for steps in self.run.changed(Changes()).steps():
+            if steps.side == self.reading.side:
+                yield Stage(steps.layer, steps.kind, steps.x[0], steps.output[0], steps)
+
+    def after(self, stage: Stage, outputs: Array) -> Array:  # noqa: D102
+        assert stage.steps is not None
+        begun = replace(stage.steps)
+        begun.keep(outputs)
+        return self._scored(Changes(x=stage.steps.x, begun=begun))
+
+    def onward(self, layer: int, X: Array) -> Array:  # noqa: D102
+        return self._scored(Changes(x=X.astype(np.float32), first=layer))
+
+    def _scored(self, changes: Changes) -> Array:
+        return self._checked(self.run.changed(changes).logits(self.place)[:, 0])
+
+    def _checked(self, logits: Array) -> Array:
+        check_finite(self.name, logits)
+        return logits.astype(np.float64)
+
+    def parts(self, word: int, against: int | None) -> list[Part]:  # noqa: D102
+        return self._way.parts(word, against)
+
+    def moved(self, layer: int, attention: str) -> tuple[tuple[str, ...], Array]:  # noqa: D102
+        moved = self._way.trail.moved[layer, attention]
+        return (self.reading.key.spelled if attention else self.tokens)[: moved.shape[1]], moved
+
+    @cached_property
+    def logits(self) -> Array:  # noqa: D102
+        return self._checked(self._way.run.logits(self.place)[0, 0])
+
+    def word(self, number: int) -> str:  # noqa: D102
+        return self.encoder.text(number)
+
+    def find(self, word: str, option: str) -> int:  # noqa: D102
+        tried = []
+        for spelled in (f" {word}", word):
+            found = self.encoder.encode(spelled)
+            own = [n for n, is_frame in enumerate(found.special) if not is_frame]
+            if len(own) == 1 and found.ids[own[0]] < len(self.logits):
+                return found.ids[own[0]]
+            tried.append([found.tokens[n] for n in own])
+        pieces = ", ".join(map(visible, tried[-1]))
+        said = f"{visible(word)} is no single token of {self.name}, but {len(tried[-1])}: {pieces}."
+        raise UsageError(said, "Give one of them, or another word.", option)
+
+
+class LanguagePass(Pass):
+    """The bundled language model, or another of its kind, that has read a text."""
+
+    def __init__(self, text: str, settings: Settings, shared: Shared) -> None:
+        stack = shared.stack
+        if stack is None or stack.words is None or stack.top is None:
+            said = f"-p {settings.projection} says no words."
+            raise UsageError(said, "Leave out -p, or give a model with -m.", "--projection")
+        settings, notes = settings_for("masked", settings, stack, False)
+        inputs = read_inputs(text, None, settings, shared)
+        assert inputs.query.X is not None and inputs.table is not None
+        self.stack, self.scored, self.X = stack, stack.words, inputs.query.X
+        self.encoders, self.layers = (*stack.encoders, stack.top), stack.layers
+        self.vectors = matrix_of(inputs.table)
+        self.words = [word for block in inputs.table.word_blocks() for word in block]
+        self.name, self.tokens, self.notes = stack.name, inputs.query.tokens, (*notes, *inputs.notes)
+        self.place, self.mask = len(self.tokens) - 1, causal(len(self.tokens))
+        self.trail = Trail(self.place)
+
+    def heads(self, layer: int) -> tuple[str, ...]:  # noqa: D102
+        return self.stack.head_names(layer)
+
+    def stages(self) -> Iterator[Stage]:  # noqa: D102
+        X = self.stack.input(self.X, 0, self.mask)
+        for number, layer in enumerate(self.encoders):
+            yield Stage(number, MASK, X, layer.outputs(X, self.mask))
+            X = layer.of(X, self.mask)
+
+    def after(self, stage: Stage, outputs: Array) -> Array:  # noqa: D102
+        layer = self.encoders[stage.layer]
+        return self.onward(stage.layer + 1, np.stack([layer.joined(stage.x, [*one]) for one in outputs]))
+
+    def onward(self, layer: int, X: Array) -> Array:  # noqa: D102
+        rows = np.stack([self.stack.last_rows(one, self.mask, layer)[self.place] for one in X])
+        logits: Array = self.scored.scores(rows, self.vectors).astype(np.float64)
+        return logits
+
+    @cached_property
+    def logits(self) -> Array:  # noqa: D102
+        H = self.stack.last_rows(self.X, self.mask, trail=self.trail)
+        self.trail.mapped(self.scored.P, None, "")
+        found: Array = self.scored.scores(H[self.place :], self.vectors)[0].astype(np.float64)
+        if not np.isfinite(found).all():
+            raise InputError("The scores of the next word are more than a number can hold.")
+        return found
+
+    def parts(self, word: int, against: int | None) -> list[Part]:  # noqa: D102
+        assert len(self.logits)  # the trail has been gone
+        words = [(word, 1.0)] + ([] if against is None else [(against, -1.0)])
+        row = sum(sign * self.scored.row(n, self.vectors) for n, sign in words)
+        bias = sum(sign * float(self.scored.bias[n]) for n, sign in words)
+        return [*self.trail.parts(np.asarray(row)), Part("output bias", bias)]
+
+    def moved(self, layer: int, attention: str) -> tuple[tuple[str, ...], Array]:  # noqa: D102
+        return self.tokens, self.trail.moved[layer, attention]
+
+    def word(self, number: int) -> str:  # noqa: D102
+        return as_text(self.words[number]) if number < len(self.words) else UNKNOWN
+
+    def find(self, word: str, option: str) -> int:  # noqa: D102
+        number = word_number(word, {one: n for n, one in enumerate(self.words)})
+        if number == len(self.words) and word != UNKNOWN:
+            raise UsageError(f"{visible(word)} is no word of {self.name}.", f"{UNKNOWN} is all such.", option)
+        return number
+
+
+@contextmanager
+def open_pass(text: str, context: str | None, settings: Settings) -> Iterator[Pass]:
+    """Give the model of these settings, which has read a text, and its encoder the `context` where it has one."""
+    if settings.model is None:
+        if context is not None:
+            raise UsageError(
+                "A second text is for a model (-m) with an encoder and a decoder.", "", "--context"
+            )
+        settings = replace(settings, projection=settings.projection or DEFAULTS["masked"].projection)
+        yield LanguagePass(text, settings := settings_of("masked", settings), open_shared(settings))
+        return
+    if settings.projection is not None:
+        raise beside_model("projection")
+    with open_model(settings.model) as model:
+        about = model.checkpoint.model
+        kind = "masked" if about.decoder is not None else "self"
+        reading = read_texts(kind, text, context, settings, model)
+        reading.run.check_head()
+        at = predicted_place(reading.run, reading.side, reading.query, model, settings)
+        if at.place is None:
+            raise InputError(at.notes[0].removeprefix("--next: "))
+        yield CheckpointPass(reading._replace(notes=(*reading.notes, *at.notes)), at.place, at.fills)

@@ -1,0 +1,164 @@
+"""The screen of what each part of a model adds to the word that it says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from attn_cli.io.escape import count
+from attn_cli.models.logit_parts import Part, ranked
+from attn_cli.pipeline.effect import Effect, Without, Word
+from attn_cli.render.blocks import Block, Columns, Heading, Matrix, Say
+from attn_cli.render.numbers import share
+from attn_cli.text.wordpieces import SPACE, as_text
+
+MOST_KEYS = 8
+
+
+def effect(found: Effect, most: int) -> Iterator[Block]:
+    """Yield what all kinds of parts add, the map of heads, the strongest parts, and what the strongest head moved."""
+    yield Heading(f"What says {_name(found.target)}, {_where(found)}", 1)
+    yield Say(_own(found))
+    yield Columns(("parts", "how many", "add"), [*_by_kind(found)])
+    yield Say(_sum(found), quiet=True)
+    yield Heading(f"What each head adds to {_of(found)}: layers down, heads across")
+    yield from _map(found, {(one.layer, one.head): one.value for one in found.parts if one.part == "head"})
+    listed = [one for one in ranked(found.parts) if one.part in ("head", "mlp")][:most]
+    yield Heading(f"The {count(len(listed), 'strongest part', 'strongest parts')}")
+    yield Columns(("part", "name", "adds"), [(*_part(one, found), _signed(one.value)) for one in listed])
+    if found.moved is not None:
+        yield from _moved(found)
+    if found.knock_outs:
+        yield from _knocked(found, most)
+    yield from (Say(f"Note: {note}") for note in found.notes)
+
+
+def rows(found: Effect) -> Iterator[tuple[object, ...]]:
+    """Yield the parts as rows of a table, with what is left without a head where that was computed."""
+    left = {(one.layer, one.head, one.attention): one for one in found.knock_outs or ()}
+    knocked = ("logit_without", "probability_without") if found.knock_outs is not None else ()
+    yield "part", "layer", "head", "attention", "value", *knocked
+    for one in found.parts:
+        held = ["" if cell is None else cell for cell in (one.layer, one.head, one.attention)]
+        out = left.get((one.layer or 0, -1 if one.head is None else one.head, one.attention))
+        yield one.part, *held, one.value, *((out.logit, out.probability) if out else ("",) * len(knocked))
+
+
+def _name(word: Word) -> str:
+    return f'"{word.token.replace(" ", SPACE)}"'
+
+
+def _where(found: Effect) -> str:
+    (token,) = as_text((found.tokens[found.place],))
+    return f'{"in place of" if found.fills else "after"} "{token}"'
+
+
+def _of(found: Effect) -> str:
+    if found.against is None:
+        return f"the logit of {_name(found.target)}"
+    return f"the logit of {_name(found.target)} less that of {_name(found.against)}"
+
+
+def _own(found: Effect) -> str:
+    rank = "the likeliest word" if found.rank == 1 else f"the {found.rank:,}. likeliest"
+    said = f"{found.source} gives it a probability of {share(found.probability)}: {rank}."
+    return said if found.against is None else f"{said} It is compared with {_name(found.against)}."
+
+
+def _by_kind(found: Effect) -> Iterator[tuple[str, str, str]]:
+    kinds = dict[str, list[Part]]()
+    for one in found.parts:
+        name = {"head": "heads", "mlp": "networks"}.get(one.part)
+        name = name or ("biases" if "bias" in one.part else one.part)
+        kinds.setdefault(name, []).append(one)
+    for name, parts in sorted(kinds.items(), key=lambda kind: -len(kind[1]) * (kind[0] != "biases")):
+        yield name, str(len(parts)), _signed(sum(one.value for one in parts))
+    yield "sum", str(len(found.parts)), _signed(found.sum)
+    yield "model's own", "", _signed(found.logit)
+
+
+def _sum(found: Effect) -> str:
+    frozen = (
+        "Each part goes through the later norms with their scale held as it was, so that the parts add up."
+    )
+    if found.fills:
+        frozen += " The activation before the output table is held as a ratio, too."
+    if found.softcap is not None:
+        frozen += f" The model caps its logits at {found.softcap:g}: the sum is before that"
+        frozen += "." if found.against is not None else f", and {_signed(found.capped_sum)} after it."
+    return frozen
+
+
+def _map(found: Effect, values: dict[tuple[int | None, int | None], float]) -> Iterator[Block]:
+    width = max(map(len, found.heads), default=0)
+    numbers = np.full((len(found.heads), width), np.nan)
+    for (layer, head), value in values.items():
+        assert layer is not None and head is not None
+        numbers[layer, head] = np.nansum([numbers[layer, head], value])  # of self- and cross-attention
+    labels = [*map(str, range(len(numbers)))], [*map(str, range(width))]
+    yield Matrix(*labels, numbers, "layer\\head", shaded=True, is_difference=True, fits=True)
+
+
+def _part(one: Part | Without, found: Effect) -> tuple[str, str]:
+    """Return what a head, or a layer's network, is called, and the name that it has by what it does."""
+    if isinstance(one, Part) and one.part == "mlp":
+        return f"network {one.layer}", ""
+    assert one.layer is not None and one.head is not None
+    name = found.heads[one.layer][one.head]
+    return f"{one.attention or 'head'} {one.layer}.{one.head}", "" if name.isdigit() else name
+
+
+def _called(one: Part | Without, found: Effect) -> str:
+    what, name = _part(one, found)
+    return f"{what} ({name})" if name else what
+
+
+def _moved(found: Effect) -> Iterator[Block]:
+    assert found.moved is not None
+    part, keys, values = found.moved
+    order = np.argsort(-np.abs(values), kind="stable")[:MOST_KEYS]
+    yield Heading(f"From which words {_called(part, found)} moved it")
+    shown = as_text(keys)
+    yield Columns(("word", "adds"), [(f"{shown[n]} ({n})", _signed(values[n])) for n in order])
+    rest = len(values) - len(order)
+    more = f", the other {rest:,} of them {_signed(float(np.delete(values, order).sum()))}" if rest else ""
+    yield Say(f"Weight x value, through W_o: all words together {_signed(part.value)}{more}.", quiet=True)
+
+
+def _knocked(found: Effect, most: int) -> Iterator[Block]:
+    assert found.knock_outs is not None
+    direct = {(one.layer, one.head, one.attention): one.value for one in found.parts if one.part == "head"}
+    lost = {one: found.logit - one.logit for one in found.knock_outs}
+    first = sorted(lost, key=lambda one: -abs(lost[one]))[:most]
+    yield Heading(f"Without a head: what {_of(found)} loses, layers down, heads across")
+    yield from _map(found, {(one.layer, one.head): value for one, value in lost.items() if not one.attention})
+    cells = [
+        (
+            *_part(one, found),
+            _signed(direct[one.layer, one.head, one.attention]),
+            _signed(lost[one]),
+            f"{share(found.probability)} to {share(one.probability)}",
+        )
+        for one in first
+    ]
+    yield Columns(("without", "name", "it adds", "is lost", "probability"), cells)
+    top = first[0]
+    adds, gone = direct[top.layer, top.head, top.attention], lost[top]
+    how = (
+        "more than that, for layers above miss it, too"
+        if abs(gone) > abs(adds)
+        else "layers above make up for the rest"
+    )
+    yield Say(f"{_called(top, found)} adds {_signed(adds)}; without it {_signed(gone)} is lost: {how}.")
+
+
+def _signed(value: float) -> str:
+    """Return a number with its sign, to three digits at least.
+
+    >>> _signed(0.1234), _signed(-12.345)
+    ('+.123', '-12.35')
+    """
+    if abs(value) >= 10:
+        return f"{value:+.2f}"
+    return f"{value:+.3f}".replace("+0.", "+.").replace("-0.", "-.")
