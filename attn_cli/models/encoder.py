@@ -116,7 +116,7 @@ class EncoderLayer(NamedTuple):
         v, W_o, b_o = np.stack([one.V for one in ready]), self.attention.W_o, self.attention.b_o
         assert W_o is not None
         output = np.stack([one[place] for one in outputs])
-        return Heads(number, MASK, output, weights, v, lambda: (W_o, b_o))
+        return Heads(number, "masked", output, weights, v, lambda: (W_o, b_o))
 
 
 def weights_of(head: HeadWeights, X: Array, mask: Mask | None = None) -> Array:

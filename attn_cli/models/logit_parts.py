@@ -52,19 +52,14 @@ class Part(NamedTuple):
     value: float
     layer: int | None = None
     head: int | None = None
-    attention: str | None = None  # cross, where it is that
-
-    def record(self) -> dict[str, object]:
-        """Return the part as JSON has it: without what it has not."""
-        order = ("part", "layer", "head", "attention", "value")
-        return {name: held for name in order if (held := getattr(self, name)) is not None}
+    attention: str | None = None  # self, masked or cross, of heads
 
 
 class Heads(NamedTuple):
     """What a layer's heads gave at the place."""
 
     layer: int
-    kind: str
+    attention: str
     output: Array  # (h, d_v)
     weights: Array  # (h, n_k), of the place's row
     v: Array  # (h, n_k, d_v)
@@ -82,9 +77,7 @@ class Trail:
 
     place: int
     steps: list[Step] = field(default_factory=list)
-    moved: dict[tuple[int, str], Array] = field(
-        default_factory=dict
-    )  # of a layer's heads and keys, (h, n_k); "cross"
+    moved: dict[tuple[int, str], Array] = field(default_factory=dict)  # of a layer's heads and keys, (h, n_k)
 
     def row(self, X: Array) -> Array:
         """Return the place's row (d,) of X (n, d) or (1, n, d)."""
@@ -105,15 +98,14 @@ class Trail:
 
     def attended(self, heads: Heads, after: FrozenNorm | None = None, scale: float = 1) -> None:
         """Note that what these heads gave was joined and added, times `scale`, through a norm `after` it."""
-        layer, kind, output, weights, v, joining = heads
-        attention = "cross" if kind == "cross" else None
+        layer, attention, output, weights, v, joining = heads
 
         def back(u: Array) -> tuple[Array, list[Part]]:
             own, shifts = _through(after, u * scale, layer)
             W_o, b_o = joining()
             by_head = (W_o @ own).reshape(output.shape)
             values = (output * by_head).sum(axis=1)
-            self.moved[layer, attention or ""] = weights * np.einsum("hkd,hd->hk", v, by_head)
+            self.moved[layer, attention] = weights * np.einsum("hkd,hd->hk", v, by_head)
             parts = [Part("head", float(one), layer, h, attention) for h, one in enumerate(values)]
             if b_o is not None:
                 parts.append(Part("attention bias", float(b_o @ own), layer, None, attention))

@@ -28,7 +28,7 @@ class Without(NamedTuple):
     head: int
     logit: float
     probability: float
-    attention: str | None  # cross, where it is that
+    attention: str  # self, masked or cross
 
 
 class Effect(NamedTuple):
@@ -68,20 +68,15 @@ class Effect(NamedTuple):
         moved = None
         if self.moved is not None:
             part, keys, values = self.moved
-            moved = {**part.record(), "key_tokens": keys, "values": values.tolist()}
-        found = {
+            moved = {**part._asdict(), "key_tokens": keys, "values": values.tolist()}
+        return {
             "schema": "attn/1", "kind": "effect", "source": self.source, "query_tokens": self.tokens,
             "place": self.place, "fills": self.fills, "target": self.target._asdict(),
             "against": self.against and self.against._asdict(), "logit": self.logit, "probability": self.probability,
-            "rank": self.rank, "softcap": self.softcap, "parts": [one.record() for one in self.parts], "sum": self.sum,
-            "moved": moved,
+            "rank": self.rank, "softcap": self.softcap, "parts": [one._asdict() for one in self.parts],
+            "sum": self.sum, "moved": moved,
+            "knock_outs": self.knock_outs and [one._asdict() for one in self.knock_outs], "notes": self.notes,
         }  # fmt: skip
-        if self.knock_outs is not None:
-            found["knock_outs"] = [
-                {name: held for name, held in one._asdict().items() if name != "attention" or held}
-                for one in self.knock_outs
-            ]
-        return {**found, "notes": self.notes}
 
 
 def effect_of(
@@ -97,8 +92,8 @@ def effect_of(
     moved = None
     if heads:
         most = max(heads, key=lambda one: abs(one.value))
-        assert most.layer is not None and most.head is not None
-        keys, values = read.moved(most.layer, most.attention or "")
+        assert most.layer is not None and most.head is not None and most.attention is not None
+        keys, values = read.moved(most.layer, most.attention)
         moved = most, keys, values[most.head]
     words = [Word(read.word(n), n) for n in (id_, *(() if other is None else (other,)))]
     shares = softmax(logits)
@@ -122,9 +117,8 @@ def knock_outs(read: Pass, id_: int, other: int | None, with_mean: bool, report:
         for some in read.at_once(len(stage.output)):
             logits = read.after(stage, _without(stage, some, with_mean))
             chances, left = softmax(logits)[:, id_], _differ(logits, id_, other)
-            attention = "cross" if stage.kind == "cross" else None
             for head, logit, chance in zip(range(some.start, some.stop), left, chances, strict=False):
-                yield Without(stage.layer, head, float(logit), float(chance), attention)
+                yield Without(stage.layer, head, float(logit), float(chance), stage.kind)
 
 
 def _without(stage: Stage, some: slice, with_mean: bool) -> Array:

@@ -18,15 +18,14 @@ from attn_cli.models.checkpoints.attribution import Way, way_of
 from attn_cli.models.checkpoints.layers import Changes, LayerSteps
 from attn_cli.models.checkpoints.open_model import open_model
 from attn_cli.models.checkpoints.reader import check_finite
-from attn_cli.models.encoder import MASK, UNKNOWN, causal, matrix_of, word_number
+from attn_cli.models.encoder import UNKNOWN, causal, matrix_of, word_number
 from attn_cli.models.logit_parts import Part, Trail
 from attn_cli.pipeline.embed import Shared, open_shared
 from attn_cli.pipeline.next_words import settings_for
 from attn_cli.pipeline.sources.checkpoint import Reading, read_texts
 from attn_cli.pipeline.sources.checkpoint_text import predicted_place
 from attn_cli.pipeline.sources.text import read_inputs
-from attn_cli.settings.defaults import DEFAULTS
-from attn_cli.settings.settings import Settings
+from attn_cli.settings.settings import DEFAULTS, Settings
 from attn_cli.settings.validate import beside_model, settings_of
 from attn_cli.vectors.table import as_text
 
@@ -139,7 +138,7 @@ class CheckpointPass(Pass):
 
     def moved(self, layer: int, attention: str) -> tuple[tuple[str, ...], Array]:  # noqa: D102
         moved = self._way.trail.moved[layer, attention]
-        return (self.reading.key.spelled if attention else self.tokens)[: moved.shape[1]], moved
+        return (self.reading.key.spelled if attention == "cross" else self.tokens)[: moved.shape[1]], moved
 
     @cached_property
     def logits(self) -> Array:  # noqa: D102
@@ -186,7 +185,7 @@ class LanguagePass(Pass):
     def stages(self) -> Iterator[Stage]:  # noqa: D102
         X = self.stack.input(self.X, 0, self.mask)
         for number, layer in enumerate(self.encoders):
-            yield Stage(number, MASK, X, layer.outputs(X, self.mask))
+            yield Stage(number, "masked", X, layer.outputs(X, self.mask))
             X = layer.of(X, self.mask)
 
     def after(self, stage: Stage, outputs: Array) -> Array:  # noqa: D102

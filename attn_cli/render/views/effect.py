@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -23,7 +23,7 @@ def effect(found: Effect, most: int) -> Iterator[Block]:
     yield Columns(("parts", "how many", "add"), [*_by_kind(found)])
     yield Say(_sum(found), quiet=True)
     yield Heading(f"What each head adds to {_of(found)}: layers down, heads across")
-    yield from _map(found, {(one.layer, one.head): one.value for one in found.parts if one.part == "head"})
+    yield from _maps(found, [(one, one.value) for one in found.parts if one.part == "head"])
     listed = [one for one in ranked(found.parts) if one.part in ("head", "mlp")][:most]
     yield Heading(f"The {count(len(listed), 'strongest part', 'strongest parts')}")
     yield Columns(("part", "name", "adds"), [(*_part(one, found), _signed(one.value)) for one in listed])
@@ -36,13 +36,16 @@ def effect(found: Effect, most: int) -> Iterator[Block]:
 
 def rows(found: Effect) -> Iterator[tuple[object, ...]]:
     """Yield the parts as rows of a table, with what is left without a head where that was computed."""
-    left = {(one.layer, one.head, one.attention): one for one in found.knock_outs or ()}
+    left: dict[object, Without] = {
+        (one.layer, one.head, one.attention): one for one in found.knock_outs or ()
+    }
     knocked = ("logit_without", "probability_without") if found.knock_outs is not None else ()
     yield "part", "layer", "head", "attention", "value", *knocked
     for one in found.parts:
-        held = ["" if cell is None else cell for cell in (one.layer, one.head, one.attention)]
-        out = left.get((one.layer or 0, -1 if one.head is None else one.head, one.attention))
-        yield one.part, *held, one.value, *((out.logit, out.probability) if out else ("",) * len(knocked))
+        where = one.layer, one.head, one.attention
+        out = left.get(where)
+        after = (out.logit, out.probability) if out else ("",) * len(knocked)
+        yield one.part, *("" if cell is None else cell for cell in where), one.value, *after
 
 
 def _name(word: Word) -> str:
@@ -90,14 +93,17 @@ def _sum(found: Effect) -> str:
     return frozen
 
 
-def _map(found: Effect, values: dict[tuple[int | None, int | None], float]) -> Iterator[Block]:
-    width = max(map(len, found.heads), default=0)
-    numbers = np.full((len(found.heads), width), np.nan)
-    for (layer, head), value in values.items():
-        assert layer is not None and head is not None
-        numbers[layer, head] = np.nansum([numbers[layer, head], value])  # of self- and cross-attention
-    labels = [*map(str, range(len(numbers)))], [*map(str, range(width))]
-    yield Matrix(*labels, numbers, "layer\\head", shaded=True, is_difference=True, fits=True)
+def _maps(found: Effect, values: Sequence[tuple[Part | Without, float]]) -> Iterator[Block]:
+    """Yield a map of layers x heads for each kind of attention."""
+    kinds, width = dict.fromkeys(one.attention for one, _ in values), max(map(len, found.heads), default=0)
+    for kind in kinds:
+        numbers = np.full((len(found.heads), width), np.nan)
+        for one, value in values:
+            if one.attention == kind and one.layer is not None and one.head is not None:
+                numbers[one.layer, one.head] = value
+        corner = "layer\\head" if len(kinds) == 1 else f"{kind} layer\\head"
+        labels = [*map(str, range(len(numbers)))], [*map(str, range(width))]
+        yield Matrix(*labels, numbers, corner, shaded=True, is_difference=True, fits=True)
 
 
 def _part(one: Part | Without, found: Effect) -> tuple[str, str]:
@@ -106,7 +112,10 @@ def _part(one: Part | Without, found: Effect) -> tuple[str, str]:
         return f"network {one.layer}", ""
     assert one.layer is not None and one.head is not None
     name = found.heads[one.layer][one.head]
-    return f"{one.attention or 'head'} {one.layer}.{one.head}", "" if name.isdigit() else name
+    return (
+        f"{'cross' if one.attention == 'cross' else 'head'} {one.layer}.{one.head}",
+        "" if name.isdigit() else name,
+    )
 
 
 def _called(one: Part | Without, found: Effect) -> str:
@@ -132,7 +141,7 @@ def _knocked(found: Effect, most: int) -> Iterator[Block]:
     lost = {one: found.logit - one.logit for one in found.knock_outs}
     first = sorted(lost, key=lambda one: -abs(lost[one]))[:most]
     yield Heading(f"Without a head: what {_of(found)} loses, layers down, heads across")
-    yield from _map(found, {(one.layer, one.head): value for one, value in lost.items() if not one.attention})
+    yield from _maps(found, [*lost.items()])
     cells = [
         (
             *_part(one, found),
@@ -146,9 +155,9 @@ def _knocked(found: Effect, most: int) -> Iterator[Block]:
     top = first[0]
     adds, gone = direct[top.layer, top.head, top.attention], lost[top]
     how = (
-        "more than that, for layers above miss it, too"
+        "what comes after it misses it, too"
         if abs(gone) > abs(adds)
-        else "layers above make up for the rest"
+        else "what comes after makes up for some"
     )
     yield Say(f"{_called(top, found)} adds {_signed(adds)}; without it {_signed(gone)} is lost: {how}.")
 
