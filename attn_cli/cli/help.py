@@ -28,6 +28,7 @@ USUAL = {
     "attn show": "tokens layer head query join-pieces hide-special format output",
     "attn page": "words context head model mask query exact output",
     "attn heads": "model projection weights layer probe format output",
+    "attn lens": "model projection context query next ids format output",
     "attn generate": "model count sample-temperature top-p stop head format output",
     "attn live": "model matrices weights head mask temperature record replay",
     "attn example": "query mask score temperature heads steps format output",

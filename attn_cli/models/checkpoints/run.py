@@ -228,6 +228,12 @@ class Run:
         x = self.output()
         return self.scores(x if place is None else x[:, place:][:, :1])
 
+    @property
+    def vocabulary(self) -> int:
+        """How many words have a score, where there is a head."""
+        table = self._weights.find(*self.model.logits.tables)
+        return 0 if table is None else self._weights.stored(table, None, None).entry.shape[0]
+
     def check_head(self) -> None:
         """Raise UsageError if the side that makes logits has no text, InputError if the files hold no head for it."""
         if list(self.model.stacks)[-1] not in self._given:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,11 +12,12 @@ from attn_cli.render.blocks import Matrix, ShadeRange
 from attn_cli.render.figures.pen import GAP, INCH, LINE, SMALL, Pen, on_paper
 from attn_cli.render.figures.sheet import Box, Sheet
 from attn_cli.render.numbers import rungs
-from attn_cli.render.palette import SHADES, ramp, text_on
+from attn_cli.render.palette import RGB, SHADES, ramp, text_on
 from attn_cli.render.shade_scale import Legend, shading
 
 MOST_DRAWN = 4096  # cells that are drawn one by one; more are one picture, of the figure's dots
 LEAST_NUMBER, LARGEST_NUMBER = 6.0, 10.0  # points of a number in a cell
+LEAST_WORD = 4.0  # of a word
 MOST_NUMBERS = 1600
 SHORTEST_BAR = 0.25  # inches, where a small figure has no more
 BAR, LEAST_BAR = 0.15, 0.5  # inches
@@ -83,13 +85,29 @@ def draw_numbers(sheet: Sheet, matrix: Matrix, shades: Ints, box: Box, is_diverg
         widest = sheet.pen.widest((text for row in texts for text in row if not text.endswith("nan")), 1.0)
         largest = max(LARGEST_NUMBER, min(high, wide) * INCH / 4)
         size = min(largest, high * INCH * 0.6, wide * 0.8 / widest if widest else largest)
-        if size < LEAST_NUMBER:
-            continue
-        for i, j in np.argwhere(shades >= 0).tolist():
-            color = on_paper(text_on(colors[shades[i, j]]))
-            x, y = box.x + (j + 0.5) * wide, box.y + (i + 0.5) * high
-            sheet.text(x, y, texts[i][j], size, "center", color=color)
-        return
+        if size >= LEAST_NUMBER:
+            _write(sheet, texts, size, shades, box, colors)
+            return
+
+
+def draw_words(sheet: Sheet, words: Sequence[Sequence[str]], shades: Ints, box: Box) -> None:
+    """Write a word into each cell; none where they could not be read."""
+    rows, columns = shades.shape
+    widest = sheet.pen.widest((word for row in words for word in row), 1.0)
+    size = min(LARGEST_NUMBER, box.height / rows * INCH * 0.6, box.width / columns * 0.9 / widest)
+    if size >= LEAST_WORD:
+        _write(sheet, words, size, shades, box, ramp(sheet.pen.palette, False))
+
+
+def _write(
+    sheet: Sheet, texts: Sequence[Sequence[str]], size: float, shades: Ints, box: Box, colors: Sequence[RGB]
+) -> None:
+    rows, columns = shades.shape
+    wide, high = box.width / columns, box.height / rows
+    for i, j in np.argwhere(shades >= 0).tolist():
+        color = on_paper(text_on(colors[shades[i, j]]))
+        x, y = box.x + (j + 0.5) * wide, box.y + (i + 0.5) * high
+        sheet.text(x, y, texts[i][j], size, "center", color=color)
 
 
 class Key(NamedTuple):

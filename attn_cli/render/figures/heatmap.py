@@ -10,8 +10,9 @@ import numpy as np
 
 from attn_cli.errors import UsageError
 from attn_cli.io.array_types import Array
+from attn_cli.pipeline.lens import Lens
 from attn_cli.render.blocks import Matrix
-from attn_cli.render.figures.cells import Key, draw_cells, draw_numbers
+from attn_cli.render.figures.cells import Key, draw_cells, draw_numbers, draw_words
 from attn_cli.render.figures.pen import EDGE, GAP, INCH, LINE, SMALL, Pen, on_paper
 from attn_cli.render.figures.sheet import (
     Area,
@@ -31,6 +32,7 @@ from attn_cli.render.numbers import share
 from attn_cli.render.palette import SHADES, strong
 from attn_cli.render.shade_scale import FULL, FULL_DIFFERENCE, legend, shade_range, sharing_scale
 from attn_cli.render.views.comparison import names_of
+from attn_cli.render.views.lens import likeliest, names
 from attn_cli.render.views.overview import weight_matrix
 from attn_cli.render.views.wording import kind_of
 from attn_cli.settings.output import View
@@ -50,6 +52,7 @@ class _Heat(NamedTuple):
     names: Sequence[str] = ()
     measure: str = "weight"
     axes: tuple[str, str] = ("query", "key")
+    words: Sequence[Sequence[str]] = ()  # in the cells of the one matrix, in place of numbers
 
     def drawing(self, title: str) -> Drawing:
         texts = [token for part in self.parts for token in (*part.rows, *part.columns)]
@@ -93,6 +96,15 @@ def compared(comparison: Comparison, view: View) -> Drawing:
     return _Heat(sides, names).drawing(f"{kind_of(first)} by {comparison.option.replace('_', '-')}")
 
 
+def lens(found: Lens, view: View) -> Drawing:
+    """Return the likeliest word after each layer at each place, shaded by the final word's probability."""
+    values = np.array([[said.probability for said in row] for row in found.layers])
+    matrix = Matrix([*map(str, range(len(values)))], names(found), values, is_weights=True)
+    matrix = matrix._replace(scale=FULL) if view.shades == "full" else matrix
+    axes, words = ("layers", "token"), likeliest(found)
+    return _Heat([matrix], (), "final word", axes, words).drawing(f"Logit lens of {found.read.name}")
+
+
 def _plan(heat: _Heat, title: str, pen: Pen, area: Area | None) -> Plan:
     rows, columns = len(heat.parts[0].rows), sum(len(part.columns) for part in heat.parts)
     most = max(rows, columns / len(heat.parts))
@@ -130,7 +142,10 @@ def _placed(
         for n, (part, labels) in enumerate(zip(heat.parts, columns, strict=True)):
             box = Box(x, top, cell * len(part.columns), cell * len(part.rows))
             shades = draw_cells(sheet, part.values, shade_range(part), box, part.is_difference)
-            draw_numbers(sheet, part, shades, box)
+            if heat.words:
+                draw_words(sheet, heat.words, shades, box)
+            else:
+                draw_numbers(sheet, part, shades, box)
             sheet.columns(labels, x, top)
             middle, above = x + box.width / 2, top - labels.extent - NAME / 2
             sheet.text(middle, above, heat.axes[1], SMALL, "center", color=pen.faint)

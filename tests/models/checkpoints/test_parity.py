@@ -504,6 +504,38 @@ def test_every_head_of_an_encoder_and_a_decoder_attends_as_in_transformers(
     close(logits[target.real] / scale, expected.logits.numpy()[target.real] / scale, f"{name}, logits")
 
 
+THROUGH = {  # a stream between layers, through a model's own last norm and output
+    "gpt2": lambda model, x: model.lm_head(model.transformer.ln_f(x)),
+    "llama": lambda model, x: model.lm_head(model.model.norm(x)),
+    "gemma2": lambda model, x: 30 * (model.lm_head(model.model.norm(x)) / 30).tanh(),
+    "bert": lambda model, x: model.cls(x),
+    "t5": lambda model, x: model.lm_head(model.decoder.final_layer_norm(x) * model.config.d_model**-0.5),
+}
+
+
+@pytest.mark.parametrize("name", THROUGH)
+def test_the_lens_of_every_layer_is_that_of_transformers_hidden_states(name, transformers, tmp_path):
+    import torch
+
+    case = (CASES | PAIRS)[name]
+    model = made(transformers, case, 0, tmp_path)
+    batch = texts(TEXTS[:1])
+    more = {"decoder_input_ids": torch.tensor(TARGETS[:1])} if name in PAIRS else {}
+    with torch.no_grad():
+        told = model(**one_text(case, batch), **more, output_hidden_states=True)
+        *below, _ = told.decoder_hidden_states if more else told.hidden_states  # the last is normed already
+        expected = [THROUGH[name](model, x) for x in below] + [told.logits]
+    with Checkpoint(str(tmp_path), is_strict=True) as checkpoint:
+        run = checkpoint.run(batch, *(texts(TARGETS[:1]) for _ in more))
+        streams = [
+            one.x for one in run.steps() if one.side == [*run.model.stacks][-1] and one.kind != "cross"
+        ]
+        found = [run.scores(run.last_normed(x)) for x in (*streams, run.stream())]
+    for layer, (mine, theirs) in enumerate(zip(found, expected, strict=True)):
+        scale = max(1.0, float(theirs.abs().max()))
+        close(mine / scale, theirs.numpy() / scale, f"{name}, lens of layer {layer}")
+
+
 def as_in_former_years(config):
     """Return a config.json as older versions of transformers wrote it."""
     told = config.pop("rope_parameters")

@@ -1,0 +1,78 @@
+"""attn lens: what a model would say if it stopped after each of its layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from attn_cli.cli.deliver import choose, deliver
+from attn_cli.cli.options import Texts, own, takes
+from attn_cli.cli.read_text import text_and_context
+from attn_cli.errors import UsageError
+from attn_cli.io.progress import Progress
+from attn_cli.render.result import OF_BLOCKS, Result
+from attn_cli.settings.declare import SHOWN, TEXT
+from attn_cli.settings.output import View
+from attn_cli.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from attn_cli.render.figures.sheet import Drawing
+
+CONTEXT_HELP = "Of an encoder and a decoder: what the encoder reads; the decoder has then written TEXT."
+QUERY_HELP = "Only at this token, or the token of this number.  [default: all; on a screen the last ones]"
+IDS_HELP = "Give the logits of the words with these ids too, as 5,7 (in JSON and CSV)."
+CAN = {*OF_BLOCKS, "bars", "rows", "drawing"}
+ON_SCREEN, DRAWN = 6, 24  # places
+WORDS = 3, 5  # on a screen, and for programs
+
+
+@takes("TOKENS model projection pair next format output color palette shades precision width FIGURE")
+def lens(
+    texts: Texts = None,
+    context: str | None = own("TEXT", CONTEXT_HELP, TEXT, "--context"),
+    query: str | None = own("TOKEN", QUERY_HELP, SHOWN, "--query", "-q"),
+    ids: str | None = own("IDS", IDS_HELP, SHOWN),
+    *,
+    settings: Settings,
+    view: View,
+) -> None:
+    """The likeliest word after each layer, at every place: what a model would say if it stopped there.
+
+    Each layer's stream goes through the model's own last norm and output (the logit lens). Beside it stand rank and
+    probability of the word that the model says in the end; the last row is that answer. Without a model it is the
+    bundled language model.
+
+    Example: attn lens "The cat sat on the"
+    """
+    view = choose(view, CAN, "attn lens", "lens")
+    if view.figure not in (None, "heatmap"):
+        raise UsageError(
+            f"attn lens has no figure of {view.figure}.", "--figure heatmap is its own.", "--figure"
+        )
+    text, second = text_and_context(texts, context, "lens", settings)
+    from attn_cli.pipeline import lens as of_model
+    from attn_cli.render.blocks import window
+    from attn_cli.render.views.lens import screen
+    from attn_cli.settings.validate import find_rows
+
+    def drawing(view: View) -> tuple[Drawing, Sequence[str]]:
+        from attn_cli.render.figures.heatmap import lens as drawn  # only for a figure
+
+        return drawn(found, view), read.notes
+
+    with of_model.open_lens(text, second, settings) as read, Progress("Reading") as progress:
+        is_data = view.format in ("json", "jsonl", "csv", "tsv")
+        n, asked = len(read.tokens), of_model.read_ids(ids, read)
+        most = n if is_data else ON_SCREEN if view.figure is None else DRAWN
+        places = range(n)[window(n, most, read.at)] if query is None else find_rows(query, read.tokens)
+        found = of_model.look(read, places, settings.next or WORDS[is_data], asked, progress)
+    detailed = [read.at] if query is None else places
+    result = Result(
+        "lens",
+        blocks=lambda view: screen(found, detailed, view),
+        record=lambda view: of_model.record(found),
+        rows=lambda view: of_model.rows(found),
+        drawing=drawing,
+        remarks=read.notes,
+    )
+    deliver(result, view)

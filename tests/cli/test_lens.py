@@ -1,0 +1,169 @@
+"""attn lens: what a model would say after each of its layers, by its own norm and output, and how that is shown."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+
+from attn_cli import Settings, trace_masked
+from attn_cli.models.checkpoints.run import Checkpoint, texts
+from attn_cli.pipeline import lens
+from tests.models.checkpoints.by_hand import byte_pairs, gpt2, small_bert, small_gpt2, small_gpt_oss
+from tests.models.checkpoints.gguf_by_hand import in_both_forms
+from tests.models.checkpoints.test_parity import PAIRS, made
+from tests.models.checkpoints.test_run import normed
+from tests.schema import complaints
+from tests.shell import here, shell
+
+CAT, EVERY = "The cat sat on the", "0,1,2,3,4,5"
+
+
+@pytest.fixture
+def letters(tmp_path):
+    return small_gpt2(tmp_path / "letters", gpt2(places=20))
+
+
+def record(*args):
+    ran = here("lens", *args, "-f", "json")
+    assert ran.code == 0, ran.err
+    found = json.loads(ran.out)
+    assert complaints(found) == []
+    assert [layer["layer"] for layer in found["layers"]] == [*range(len(found["layers"]))]
+    for final, *column in zip(
+        found["final"], *(layer["positions"] for layer in found["layers"]), strict=True
+    ):
+        assert {said["place"] for said in column} == {final["place"]}
+        last = column[-1]
+        assert (last["rank"], last["words"][0]["id"]) == (1, final["id"])
+        assert last["probability"] == pytest.approx(last["words"][0]["probability"])
+    return found
+
+
+def logits(found):
+    return np.array(
+        [[[*said["logits"].values()] for said in layer["positions"]] for layer in found["layers"]]
+    )
+
+
+def streams(folder, ids):
+    """Return each layer's input, and what the last makes, of a checkpoint's only stack."""
+    with Checkpoint(folder) as checkpoint:
+        run = checkpoint.run(texts([ids]))
+        return [steps.x[0] for steps in run.steps()] + [run.stream()[0]]
+
+
+def test_each_layer_s_stream_goes_through_the_model_s_last_norm_and_its_table(letters, monkeypatch):
+    found, T = record("ab a", "-m", letters, "--ids", EVERY, "--next", "6"), gpt2(places=20)
+    rows = streams(letters, [0, 1, 0])
+    expected = np.array([[normed(x, T, "ln_f") @ T["wte.weight"].T for x in stream] for stream in rows])
+    np.testing.assert_allclose(logits(found), expected, rtol=1e-4, atol=1e-5)
+    shares = np.exp(expected) / np.exp(expected).sum(axis=-1, keepdims=True)
+    for layer, scores, row in zip(found["layers"], expected, shares, strict=True):
+        for place, said in enumerate(layer["positions"]):
+            final = found["final"][place]["id"]
+            assert [word["id"] for word in said["words"]] == np.argsort(-scores[place]).tolist()
+            assert said["rank"] == 1 + int((scores[place] > scores[place][final]).sum())
+            assert said["probability"] == pytest.approx(row[place][final], rel=1e-4)
+    monkeypatch.setattr(lens, "MOST_SCORES", 1)  # place by place
+    np.testing.assert_allclose(
+        logits(record("ab a", "-m", letters, "--ids", EVERY)), expected, rtol=1e-4, atol=1e-5
+    )
+
+
+def test_a_masked_word_head_s_dense_layer_is_part_of_the_lens_and_the_first_mask_is_told(tmp_path):
+    folder = small_bert(tmp_path / "bert")
+    found = record("the [MASK] walks", "-m", folder, "--ids", "5,10")
+    with Checkpoint(folder) as checkpoint:
+        run = checkpoint.run(texts([[2, 5, 4, 8, 7, 3]]))
+        rows = [steps.x[0] for steps in run.steps()]
+        own = run.logits()[0]
+        expected = [run.scores(x[np.newaxis])[0] for x in rows] + [own]
+    np.testing.assert_allclose(logits(found), np.array(expected)[..., [5, 10]], rtol=1e-5, atol=1e-5)
+    assert found["fills"] is True
+    shown = here("lens", "the [MASK] walks", "-m", folder).out
+    assert 'In the place of "[MASK]", bert says' in shown
+    assert "masked-word head, its dense layer too" in " ".join(shown.split())
+    assert "sees the word that it names" in here("lens", "the cat", "-m", folder).out.replace("\n", " ")
+
+
+def test_a_gguf_file_and_its_folder_give_the_same_and_so_does_a_model_of_experts(tmp_path):
+    whole, exact, _ = in_both_forms(tmp_path)
+    both = [record("the cats walk", "-m", one, "--ids", "5,7") for one in (whole, exact)]
+    np.testing.assert_allclose(logits(both[1]), logits(both[0]), rtol=1e-5, atol=1e-5)
+    folder = small_gpt_oss(tmp_path / "experts")
+    with Checkpoint(folder) as checkpoint:
+        own = checkpoint.run(texts([[0, 1, 0]])).logits()[0]
+    last = logits(record("ab a", "-m", folder, "--ids", EVERY))[-1]
+    np.testing.assert_allclose(last, own, rtol=1e-5, atol=1e-5)
+
+
+def test_the_bundled_model_s_last_row_is_what_masked_says_comes_next():
+    found = record(CAT, "--ids", "300")
+    said = trace_masked(CAT, Settings(next=6, next_at="all")).next_words_at
+    assert found["tokens"] == CAT.split() and len(found["layers"]) == 4
+    for one, last in zip(said, found["layers"][-1]["positions"], strict=True):
+        named = [word for word in one.words if word.id is not None][:5]
+        assert [word["id"] for word in last["words"]] == [word.id for word in named]
+        for mine, theirs in zip(last["words"], named, strict=True):
+            assert mine["probability"] == pytest.approx(theirs.probability, rel=1e-4)
+    assert found["final"][-1]["word"] == "table"
+    assert found["layers"][0]["positions"][-1]["rank"] > 100
+
+
+def test_a_screen_fits_80_columns_bars_grow_and_a_pipe_has_the_same(letters):
+    for more in ((), ("-f", "bars"), ("-q", "on"), ("-f", "markdown")):
+        shown = here("lens", CAT, *more, "--width", "80").out
+        lines = shown.splitlines()
+        assert "markdown" in more or max(map(len, lines)) <= 80, shown
+    long = here("lens", " ".join([CAT] * 9), "--width", "80").out
+    assert max(map(len, long.splitlines())) <= 80 and '"the"' in long
+    bars = here("lens", CAT, "-f", "bars").out
+    assert 'The probability of "table"' in bars and "█" in bars and bars.count("\n  ") >= 4
+    assert shell(f"attn lens '{CAT}' | cat").out == here("lens", CAT).out
+    rows = [*csv.DictReader(io.StringIO(here("lens", CAT, "-f", "csv", "--ids", "5").out))]
+    assert len(rows) == 4 * 5 and rows[-1]["final"] == rows[-1]["likeliest"] == "table"
+    assert {"rank", "probability", "logit_5"} < rows[0].keys()
+
+
+def test_a_figure_has_each_layer_s_words_in_its_cells(tmp_path):
+    pytest.importorskip("matplotlib", minversion="3.11")
+    ran = here("lens", CAT, "--figure", "heatmap", "-o", str(tmp_path / "x.svg"))
+    drawn = (tmp_path / "x.svg").read_text()
+    assert ran.code == 0 and all(
+        f">{word}</text>" in drawn for word in ("table", "rabbit", "afternoon", "on")
+    )
+
+
+def test_what_cannot_be_looked_at_is_refused_in_a_line(letters, tmp_path):
+    bare, two = small_bert(tmp_path / "bare", head=False), ("-p", "language", "-m", letters)
+    for more, code, told in (
+        (("-m", bare), 65, "no language-model head"),
+        (("-p", "roles"), 2, "names no words"),
+        (two, 2, "--projection"),
+        (("-m", letters, "--ids", "2,6"), 2, "no word '6'"),
+        (("-m", letters, "--ids", "a"), 2, "Give ids from 0 to 5"),
+        (("-m", letters, "-q", "z"), 2, "no token 'z'"),
+        (("-m", letters, "--context", "b"), 2, "one text"),
+        (("--context", "b"), 2, "one text"),
+        (("--figure", "links", "-o", "x.svg"), 2, "no figure of links"),
+        (("-f", "page", "-o", "x.html"), 2, "no page form"),
+    ):
+        ran = here("lens", "ab a", *more)
+        assert (ran.code, ran.out, len(ran.err.splitlines())) == (code, "", 1) and told in ran.err, ran
+
+
+@pytest.mark.parametrize("name", ["marian, two vocabularies", "t5, as v1.1"])
+def test_a_decoder_reads_a_context_or_begins_after_the_text(name, transformers, tmp_path):
+    import torch
+
+    more = {"vocab_size": 6, "decoder_vocab_size": 6, "forced_eos_token_id": None, "eos_token_id": 5}
+    case = PAIRS[name]._replace(settings=PAIRS[name].settings | more | {"decoder_start_token_id": 0})
+    model = made(transformers, case, 4, tmp_path)
+    byte_pairs(tmp_path)
+    for args, ids, target in ((("ab a",), [0, 1, 0], [0]), (("ca", "--context", "ab"), [0, 1], [0, 2, 0])):
+        found = record(*args, "-m", str(tmp_path), "--ids", EVERY)
+        with torch.no_grad():
+            own = model(input_ids=torch.tensor([ids]), decoder_input_ids=torch.tensor([target]))
+        np.testing.assert_allclose(logits(found)[-1], own.logits[0], rtol=1e-5, atol=1e-5)
