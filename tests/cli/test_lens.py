@@ -83,7 +83,7 @@ def test_a_masked_word_head_s_dense_layer_is_part_of_the_lens_and_the_first_mask
     np.testing.assert_allclose(logits(found), np.array(expected)[..., [5, 10]], rtol=1e-5, atol=1e-5)
     assert found["fills"] is True
     shown = here("lens", "the [MASK] walks", "-m", folder).out
-    assert 'In the place of "[MASK]", bert says' in shown
+    assert 'In the place of "[MASK]", the model says' in shown
     assert "masked-word head, its dense layer too" in " ".join(shown.split())
     assert "sees the word that it names" in here("lens", "the cat", "-m", folder).out.replace("\n", " ")
 
@@ -148,7 +148,7 @@ def test_what_cannot_be_looked_at_is_refused_in_a_line(letters, tmp_path):
         (("-m", letters, "--context", "b"), 2, "one text"),
         (("--context", "b"), 2, "one text"),
         (("--figure", "links", "-o", "x.svg"), 2, "no figure of links"),
-        (("-f", "page", "-o", "x.html"), 2, "no page form"),
+        (("-f", "page", "-o", "x.html"), 2, "'page'"),
     ):
         ran = here("lens", "ab a", *more)
         assert (ran.code, ran.out, len(ran.err.splitlines())) == (code, "", 1) and told in ran.err, ran

@@ -13,7 +13,7 @@ from attn_cli.io.progress import Progress
 from attn_cli.render.result import OF_BLOCKS, Result
 from attn_cli.settings.declare import SHOWN, TEXT
 from attn_cli.settings.output import View
-from attn_cli.settings.settings import Settings
+from attn_cli.settings.settings import MOST_NEXT, Settings
 
 if TYPE_CHECKING:
     from attn_cli.render.figures.sheet import Drawing
@@ -21,16 +21,18 @@ if TYPE_CHECKING:
 CONTEXT_HELP = "Of an encoder and a decoder: what the encoder reads; the decoder has then written TEXT."
 QUERY_HELP = "Only at this token, or the token of this number.  [default: all; on a screen the last ones]"
 IDS_HELP = "Give the logits of the words with these ids too, as 5,7 (in JSON and CSV)."
-CAN = {*OF_BLOCKS, "bars", "rows", "drawing"}
+CAN = (*OF_BLOCKS, "bars", "rows", "drawing")
 ON_SCREEN, DRAWN = 6, 24  # places
 WORDS = 3, 5  # on a screen, and for programs
+COUNT_HELP = f"Name the K likeliest words of each layer.  [default: {WORDS[0]}; {WORDS[1]} in JSON]"
 
 
-@takes("TOKENS model projection pair next format output color palette shades precision width FIGURE")
+@takes("max_text max_word model projection pair format output color palette shades width FIGURE", can=CAN)
 def lens(
     texts: Texts = None,
     context: str | None = own("TEXT", CONTEXT_HELP, TEXT, "--context"),
     query: str | None = own("TOKEN", QUERY_HELP, SHOWN, "--query", "-q"),
+    count: int | None = own("K", COUNT_HELP, SHOWN, "--next", min=1, max=MOST_NEXT),
     ids: str | None = own("IDS", IDS_HELP, SHOWN),
     *,
     settings: Settings,
@@ -65,7 +67,7 @@ def lens(
         n, asked = len(read.tokens), of_model.read_ids(ids, read)
         most = n if is_data else ON_SCREEN if view.figure is None else DRAWN
         places = range(n)[window(n, most, read.at)] if query is None else find_rows(query, read.tokens)
-        found = of_model.look(read, places, settings.next or WORDS[is_data], asked, progress)
+        found = of_model.look(read, places, count or WORDS[is_data], asked, progress)
     detailed = [read.at] if query is None else places
     result = Result(
         "lens",

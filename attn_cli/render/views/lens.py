@@ -68,7 +68,7 @@ def _finding(lens: Lens, n: int) -> str:
     before = "" if not since else f"; before the first layer it has rank {ranks[0]:,} of {read.words:,}"
     when = "only after the last layer" if since == last else when
     where = f"{_where(read.fills).capitalize()} {quoted_at(as_text(read.tokens), lens.places[n])}"
-    said = f"{where}, {read.name} says {quoted(final.word)} ({share(final.probability)})"
+    said = f"{where}, the model says {quoted(final.word)} ({share(final.probability)})"
     return f"{said}. That is its likeliest word {when}{before}."
 
 
