@@ -27,8 +27,7 @@ from attn_cli.pipeline.sources.checkpoint import read_texts
 from attn_cli.pipeline.sources.checkpoint_text import Tokens, last_word, predicted_place
 from attn_cli.pipeline.sources.text import read_inputs
 from attn_cli.settings.declare import split
-from attn_cli.settings.defaults import DEFAULTS
-from attn_cli.settings.settings import Settings
+from attn_cli.settings.settings import DEFAULTS, Settings
 from attn_cli.settings.validate import beside_model, settings_of
 from attn_cli.trace.computation import NextWord
 from attn_cli.vectors.table import as_text
@@ -143,9 +142,10 @@ def _language(text: str, context: str | None, settings: Settings) -> Read:
         mask = causal(len(tokens))
         x = stack.input(X, 0, mask)
         made = [x[places]]
-        for n, layer in enumerate((*stack.encoders, top)):
-            x = layer.of(x, mask, part_of(report, n, stack.layers))
-            made.append(x[places])
+        with np.errstate(over="ignore", invalid="ignore"):  # look refuses what comes of it
+            for n, layer in enumerate((*stack.encoders, top)):
+                x = layer.of(x, mask, part_of(report, n, stack.layers))
+                made.append(x[places])
         return np.stack(made)
 
     return Read(

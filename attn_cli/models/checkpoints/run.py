@@ -231,8 +231,8 @@ class Run:
     @property
     def vocabulary(self) -> int:
         """How many words have a score, where there is a head."""
-        table = self._weights.find(*self.model.logits.tables)
-        return 0 if table is None else self._weights.stored(table, None, None).entry.shape[0]
+        table = self.weights.find(*self.model.logits.tables)
+        return 0 if table is None else self.weights.stored(table, None, None).entry.shape[0]
 
     def check_head(self) -> None:
         """Raise UsageError if the side that makes logits has no text, InputError if the files hold no head for it."""
