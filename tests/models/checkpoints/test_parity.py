@@ -18,6 +18,8 @@ from attn_cli.models.checkpoints.families import FAMILIES
 from attn_cli.models.checkpoints.layers import Changes
 from attn_cli.models.checkpoints.run import Checkpoint, texts
 from attn_cli.models.logit_parts import Cut
+from attn_cli.pipeline.effect import effect_of
+from attn_cli.pipeline.passes import open_pass
 from attn_cli.settings.settings import Settings
 from tests.models.checkpoints.by_hand import as_bfloat16, saved
 from tests.small_models import trace_checkpoint
@@ -970,6 +972,14 @@ def test_the_likeliest_words_have_the_probabilities_of_transformers(
     assert found is not None and found.place == place and found.fills == ("[MASK]" in text)
     assert [one.word for one in found.words] == [VOCABULARY[n] for n in expected.indices.tolist()]
     close([one.probability for one in found.words], expected.values.numpy(), name)
+    with open_pass(text, context, Settings(model=str(tmp_path))) as read:
+        effect = effect_of(read, None, None, True, False, lambda part: None)
+    likeliest = expected.indices[0]
+    assert (effect.target.id, effect.place) == (likeliest, place)
+    scale = max(1.0, sum(abs(one.value) for one in effect.parts))
+    own = [effect.logit / scale, effect.capped_sum / scale]
+    close(own, [float(logits[likeliest]) / scale] * 2, f"{name}, effect")
+    assert len(effect.knock_outs) == len([one for one in effect.parts if one.part == "head"])
     if name in PAIRS:
         alone = trace_checkpoint("self", text, None, Settings(next=10), str(tmp_path))
         assert alone.next_words is None and "attn cross TEXT CONTEXT --next 10" in alone.notes[-1]
