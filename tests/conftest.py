@@ -7,6 +7,7 @@ import importlib.util
 import os
 import signal
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,16 @@ def kept(tmp_path_factory):
         patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
         patch.setenv("GENSIM_DATA_DIR", str(folder / "gensim-data"))
         yield folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def opened_once():
+    """Open each bundled model once: what runs in a process of its own, and most does somewhere, opens it itself."""
+    from attn_cli.models import model_file
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model_file, "bundled", cache(model_file.bundled))
+        yield
 
 
 @pytest.fixture

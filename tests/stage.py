@@ -39,6 +39,7 @@ class Stage:
         self.run = preloaded.start(args, surroundings(env), os.getcwd(), streams, own_session=True)
         self.its = its  # held, so that what it was set to can be read at the end
         self.shown = b""
+        self._draw_anew()
 
     def __enter__(self) -> "Stage":
         return self
@@ -73,9 +74,15 @@ class Stage:
 
     def screen(self) -> list[str]:
         """Return the lines of the screen, as a person sees them."""
-        screen = pyte.Screen(self.columns, self.rows)
-        pyte.ByteStream(screen).feed(self.shown)
-        return [line.rstrip() for line in screen.display]
+        if (self.drawn.columns, self.drawn.lines) != (self.columns, self.rows):
+            self._draw_anew()
+        self.stream.feed(self.shown[self.fed :])
+        self.fed = len(self.shown)
+        return [line.rstrip() for line in self.drawn.display]
+
+    def _draw_anew(self) -> None:
+        self.fed, self.drawn = 0, pyte.Screen(self.columns, self.rows)
+        self.stream = pyte.ByteStream(self.drawn)
 
     def wait_for(self, wanted: str | Callable[["Stage"], bool]) -> list[str]:
         """Wait until the screen's last line ends so, or until it is so, and return the screen."""

@@ -28,10 +28,15 @@ def unit(dotted):
 
 
 @cache
+def nodes(tree):
+    return [*ast.walk(tree)]
+
+
+@cache
 def imported(tree):
     """Each imported module, wherever the import stands; of attn_cli the module that is meant."""
     found = []
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -67,7 +72,7 @@ def users(library):
 
 def test_no_module_imports_a_name_that_begins_with_an_underscore_from_another():
     for name, tree in trees().items():
-        for node in ast.walk(tree):
+        for node in nodes(tree):
             if isinstance(node, ast.ImportFrom) and unit(node.module) == "attn_cli":
                 assert not [alias.name for alias in node.names if alias.name.startswith("_")], name
 
@@ -186,8 +191,8 @@ def test_nothing_that_computes_prints():
     quiet = {"core", "text", "settings", "vectors", "inputs", "trace", "models", "learn", "pipeline", "teach"}
     assert quiet <= set(map(unit, trees()))
     for name, tree in trees().items():
-        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        names = {node.id for node in nodes(tree) if isinstance(node, ast.Name)}
+        attributes = {node.attr for node in nodes(tree) if isinstance(node, ast.Attribute)}
         if unit(name) in quiet:
             assert not names & {"print", "input"} and not attributes & {"stdout", "stderr", "stdin"}, name
 

@@ -32,15 +32,16 @@ def json_lines(*options: str) -> list[dict[str, object]]:
 @pytest.mark.parametrize(("suffix", "unpack"), [("gz", gzip.decompress), ("zst", None)])
 def test_compressed_lines_are_the_lines(suffix, unpack, at):
     write(LINES * 150)
-    plain, found = here("batch", "lines.txt").out.encode(), set()
+    usual = ("batch", "lines.txt", "-e", "random", "--dim", "2")
+    plain, found = here(*usual).out.encode(), set()
     for workers in ("1", "2"):
-        assert here("batch", "lines.txt", "-o", f"x.jsonl.{suffix}", "--workers", workers) == (0, "", "")
+        assert here(*usual, "-o", f"x.jsonl.{suffix}", "--workers", workers) == (0, "", "")
         packed = Path(f"x.jsonl.{suffix}").read_bytes()
         data = unpack(packed) if unpack else pa.CompressedInputStream(pa.BufferReader(packed), "zstd").read()
         assert data == plain
         found.add(packed)
     assert len(found) == 1
-    assert attn("batch", "lines.txt", "-f", f"jsonl.{suffix}", "-o", "/dev/stdout").code == 0
+    assert attn(*usual, "-f", f"jsonl.{suffix}", "-o", "/dev/stdout").code == 0
 
 
 @pytest.mark.parametrize("form", ["parquet", "arrow"])

@@ -27,7 +27,7 @@ ASCII = ({"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTH
         f"""
         --help | self --help | --version | schema | --show-completion zsh | vectors nearest the --top 40000
         explain "{FOX}" | self "$LONG" -e random | self "$LONG" -e random --full -f json
-        self "$LONG" -e random -f csv --tidy
+        self "$LONG" -e random -f csv --tidy | exercise
         """
     ),
 )

@@ -360,7 +360,7 @@ def test_sixteen_processes_import_remove_and_look_up_one_name(own, tmp_path):
     wrong: list[object] = []
 
     def work(number: int) -> None:
-        for turn in range(4):
+        for turn in range(often(6)):
             if number % 4 == 0:
                 ran = attn("vectors", "import", files[turn % 2], "--name", "mine")
                 fine = ran.code == 0

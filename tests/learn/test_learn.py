@@ -22,6 +22,7 @@ from attn_cli.vectors.spelling import features
 from attn_cli.vectors.table import VectorTable
 from tests.parsed import conllu, parsed
 from tests.shell import COMMAND, attn, surroundings
+from tests.thorough import takes_long
 
 HEADS = ("relations", "subject", "object")
 LINES = (
@@ -546,7 +547,12 @@ posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
     ("phrase", "args", "files"),
     [
         ("epoch 3:", [*OPTIONS, "--epochs", "10000"], {}),
-        ("scoring", ["--dev", "dev.conllu", *OPTIONS, "--epochs", "1"], {"dev": (12_000, 3)}),
+        pytest.param(
+            "scoring",
+            ["--dev", "dev.conllu", *OPTIONS, "--epochs", "1"],
+            {"dev": (12_000, 3)},
+            marks=takes_long,
+        ),
         ("epoch 1 of", ["-e", VECTOR_FILE], {"train": (1200, 2, 60)}),  # before the first pass is whole
     ],
 )

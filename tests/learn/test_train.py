@@ -16,7 +16,7 @@ from attn_cli.errors import CreateError, FileError, InputError, UsageError
 from attn_cli.settings.training import VectorTraining as TrainSettings
 from attn_cli.vectors.lookup import nearest, open_table
 from attn_cli.vectors.train import finish, fit, train_file
-from tests.shell import COMMAND, attn, surroundings
+from tests.shell import COMMAND, here, surroundings
 from tests.thorough import takes_long
 
 
@@ -174,17 +174,18 @@ def test_what_could_only_fail_after_hours_is_refused_at_once_with_what_to_try(tm
     assert seen == [] and not (tmp_path / "out.safetensors").exists()
 
 
-def test_the_command_trains_and_says_what_it_wrote(tmp_path):
+def test_the_command_trains_and_says_what_it_wrote(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "text.txt").write_text(TEXT)
     options = "--dim 8 --window 2 --negative 2 --epochs 2 --sample 0 --min-count 1 --seed 3".split()  # noqa: SIM905
-    ran = attn("vectors", "train", "text.txt", "-o", "mine.safetensors", *options, cwd=tmp_path)
+    ran = here("vectors", "train", "text.txt", "-o", "mine.safetensors", *options)
     assert (ran.code, ran.out) == (0, ""), ran.err
     assert "vocabulary" in ran.err and "epoch 2 of 2" in ran.err and "mine.safetensors" in ran.err
     same = trained(tmp_path, "text.txt", TEXT, output="same.safetensors")
     mine, same = open_table(str(tmp_path / "mine.safetensors")), open_table(str(same))
     assert mine.words() == same.words()
     np.testing.assert_allclose(mine.matrix[:], same.matrix[:], **CLOSE)
-    used = attn("self", "the cat sleeps", "-e", "mine.safetensors", "-f", "json", cwd=tmp_path)
+    used = here("self", "the cat sleeps", "-e", "mine.safetensors", "-f", "json")
     assert used.code == 0 and json.loads(used.out)["unknown"] == []
 
 

@@ -26,6 +26,7 @@ from tests.models.checkpoints.by_hand import (
     saved,
     small_gpt2,
 )
+from tests.thorough import some
 
 IDS = [1, 5, 2, 2]
 
@@ -238,15 +239,15 @@ def test_no_family_takes_values_of_another_kind(family):
     parts = {"text_config": dict(whole, model_type=text), "encoder": dict(whole), "decoder": dict(whole)}
     whole |= {**parts, "model_type": family}
     assert describe(Config("c", whole)).family in (family, "gemma3_text")
-    refused = 0
-    for name in whole:
-        for bad in UNFIT:
+    refused, turn = 0, [*FAMILIES].index(family)
+    for n, name in enumerate(whole):
+        for bad in some(UNFIT, turn + n):
             try:
                 describe(Config("c", whole | {name: bad}))
             except AttnError as error:
                 refused += 1
                 assert len(str(error)) < 600
-    assert refused > 20
+    assert refused > 6
 
 
 def test_an_encoder_and_a_decoder_have_their_own_attention_and_one_on_the_other(tmp_path):

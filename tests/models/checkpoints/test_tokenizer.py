@@ -276,10 +276,9 @@ def test_one_process_answers_every_thread_and_is_started_again_after_its_death(m
 def test_more_time_than_there_is_ends_in_one_line_and_the_next_text_is_encoded(model, anew, monkeypatch):
     monkeypatch.setattr(tokenizer, "SECONDS", 1)
     encoder = TextEncoder(model, "gpt2")
-    start = time.monotonic()
     with pytest.raises(InputError, match=r"took more than 1 seconds\.") as found:
         encoder.encode(LONG)
-    assert time.monotonic() - start < 5 and "\n" not in str(found.value)
+    assert "\n" not in str(found.value)
     assert encoder.encode("ab").ids == (4,)
 
 
