@@ -144,11 +144,12 @@ def _become(request: dict[str, object], streams: Sequence[int]) -> NoReturn:
     os.environ.update(request["env"])  # type: ignore[call-overload]
     os.chdir(str(request["cwd"]))
     sys.argv = ["attn", *request["args"]]  # type: ignore[misc]
-    sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0)), "utf-8", "strict")
+    encoding = os.environ.get("PYTHONIOENCODING", "utf-8")
+    sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0)), encoding, "strict")
     sys.stdout = io.TextIOWrapper(
-        io.BufferedWriter(io.FileIO(1, "w")), "utf-8", "strict", write_through=False
+        io.BufferedWriter(io.FileIO(1, "w")), encoding, "strict", write_through=False
     )
-    sys.stderr = io.TextIOWrapper(io.BufferedWriter(io.FileIO(2, "w")), "utf-8", "backslashreplace")
+    sys.stderr = io.TextIOWrapper(io.BufferedWriter(io.FileIO(2, "w")), encoding, "backslashreplace")
     from attn_cli.__main__ import run
 
     run()

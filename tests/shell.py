@@ -27,8 +27,8 @@ from tests import preloaded
 COMMAND = [sys.executable, "-m", "attn_cli"]
 ROOT = str(Path(attn_cli.__file__).resolve().parents[1])
 SGR = re.compile("\x1b\\[[0-9;]*m")
-# What Python reads when it starts: such a run is a process started anew.
-_OF_PYTHON = re.compile("PYTHON.*|LC_.*|LANG.*|_ATTN_COMPLETE")
+# What Python reads when it starts: such a run is a process started anew. Streams of another encoding are made anyway.
+_OF_PYTHON = re.compile("PYTHON(?!IOENCODING$).*|LC_.*|LANG.*|_ATTN_COMPLETE")
 # What would change how attn looks or computes; a test that wants one says so.
 _OURS = re.compile(
     "ATTN_.*|_ATTN_.*|NO_COLOR|FORCE_COLOR|CLICOLOR.*|COLOR.*|COLUMNS|LINES|LC_.*|LANG.*|PYTHON.*"

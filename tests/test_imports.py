@@ -197,35 +197,6 @@ def test_nothing_that_computes_prints():
             assert not names & {"print", "input"} and not attributes & {"stdout", "stderr", "stdin"}, name
 
 
-HEAVY = {"gensim", "pydantic", "scipy", "torch", "matplotlib", "asyncio"}
-HEAVY |= {"rich.console", "rich.table", "rich.progress"}
-
-
-def loaded(*args):
-    """The modules that a run of attn loads, as Python itself reports them."""
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "attn_cli", *args],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        env=surroundings(),
-    )
-    assert done.returncode == 0, done.stderr[-500:]
-    lines = done.stderr.splitlines()
-    return {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
-
-
-def test_the_version_needs_neither_numpy_nor_typer():
-    assert not loaded("--version") & {"numpy", "typer", "rich", *HEAVY}
-
-
-def test_help_needs_neither_numpy_nor_rich():
-    for words in ([], ["learn", "train"]):
-        full = loaded(*words, "--help")
-        assert not full & {"numpy", "rich", *HEAVY}
-        assert loaded(*words, "-h") <= full, "the short help costs no more"
-
-
 def test_every_public_name_can_be_imported():
     for name in attn_cli.__all__:
         assert getattr(attn_cli, name).__name__ == name

@@ -2,14 +2,14 @@
 
 import gzip
 import json
-import subprocess
+import os
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.shell import attn, here, surroundings
+from tests.shell import attn, here
 
 pa = pytest.importorskip("pyarrow")
 from pyarrow import parquet  # noqa: E402  # after the library is known to be there
@@ -124,13 +124,12 @@ def test_what_is_no_column_is_told(at):
     assert got.code == 2
 
 
-def test_without_pyarrow_the_line_that_installs_it_is_told(at):
+@pytest.mark.parametrize(
+    "command", ["self cat -o x.parquet", "batch lines.txt -o x.parquet", "batch lines.txt -o x.jsonl.zst"]
+)
+def test_without_pyarrow_the_line_that_installs_it_is_told(command, at, monkeypatch):
     write(LINES)
-    hidden = "import sys; sys.modules['pyarrow'] = None\nfrom attn_cli.cli.app import main\n"
-    for output in ("x.parquet", "x.jsonl.zst"):
-        code = f"{hidden}raise SystemExit(main(['batch', 'lines.txt', '-o', '{output}']))"
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, env=surroundings()
-        )
-        assert done.returncode == 69 and "pip install 'attn-cli[batch]'" in done.stderr
-        assert not Path(output).exists()
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    ran = here(*command.split())
+    assert ran.code == 69 and "pip install 'attn-cli[batch]'" in ran.err
+    assert os.listdir() == ["lines.txt"]

@@ -3,15 +3,13 @@
 import csv
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.alike import assert_alike
-from tests.shell import here, surroundings
+from tests.shell import here
 
 pa = pytest.importorskip("pyarrow")
 from pyarrow import parquet  # noqa: E402  # after the library is known to be there
@@ -131,13 +129,6 @@ def test_a_refused_line_has_no_row():
 def test_what_has_no_such_table_says_so(args, said):
     got = here(*args)
     assert got.code == 2 and said in got.err and not Path("x.parquet").exists()
-
-
-def test_without_pyarrow_the_line_that_installs_it_is_told():
-    hidden = "import sys; sys.modules['pyarrow'] = None\nfrom attn_cli.cli.app import main\n"
-    code = f"{hidden}raise SystemExit(main(['self', 'a cat', '-o', 'x.parquet']))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=surroundings())
-    assert done.returncode == 69 and "pip install 'attn-cli[batch]'" in done.stderr
 
 
 def test_all_heads_of_a_line_are_in_its_record_and_in_a_table_of_records():

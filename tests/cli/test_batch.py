@@ -85,7 +85,7 @@ def test_a_record_is_to_the_last_bit_what_the_command_prints_for_the_line(option
 
 
 def test_where_only_ascii_can_be_written_the_record_is_the_same(at):
-    ascii_only = {"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+    ascii_only = {"PYTHONIOENCODING": "ascii"}
     got = attn("batch", write(LINES), *RANDOM, *ALL, env=ascii_only).out
     assert got.isascii()
     plain = here("batch", "lines.txt", *RANDOM, *ALL).out

@@ -370,16 +370,6 @@ def test_a_file_without_read_permission_is_66(at):
     refused(attn("self", "a", "-e", "v.txt"), 66, "ermission")
 
 
-def test_training_without_gensim_is_69_and_says_how_to_get_it(at):
-    Path("text.txt").write_text("a b c\n")
-    blocked = Path("elsewhere")
-    (blocked / "gensim").mkdir(parents=True)
-    (blocked / "gensim/__init__.py").write_text("raise ImportError('gensim is not here')\n")
-    paths = os.pathsep.join([str(blocked.resolve()), *sys.path])
-    ran = attn("vectors", "train", "text.txt", "-o", "x.safetensors", env={"PYTHONPATH": paths})
-    refused(ran, 69, "pip install")
-
-
 @linux
 def test_an_output_that_cannot_be_created_is_73(at):
     Path("folder.txt").mkdir()
@@ -526,24 +516,6 @@ def test_any_mix_of_options_ends_with_a_result_or_with_one_line(at):
             assert ran.code in (2, 65), (command, texts, options, ran)
             assert ran.out == "" and ran.err.count("\n") == 1
     assert codes == {0, 2, 65}
-
-
-@pytest.mark.parametrize(
-    ("args", "code"),
-    told(
-        """
-        self x -f json --score best => 2 | self x -fjson --topp => 2 | self x --format=jsonl --top 0 => 2
-        self x -o x.json --seed -1 => 2 | self x --output=x.json --bogus => 2 | self -ox.jsonl x y => 2
-        slef -f json => 2 | -f json self x => 2 | self x -f json -o => 2 | example tea -f json => 2
-        vectors -f json => 2 | vectors nearest the --top 0 -f json => 2 | --show-completion tcsh -f json => 2
-        self "" -f json => 65 | self x -e missing.txt -f json => 66 | self x -o nowhere/x.json => 73
-        """
-    ),
-    ids=str,
-)
-def test_an_error_in_json_is_one_object_on_standard_error(args, code, at):
-    refused_as_json(here(*args), int(code))
-    assert list(at.iterdir()) == []
 
 
 def test_what_follows_two_dashes_is_text_and_chooses_no_format():

@@ -189,9 +189,8 @@ def test_the_command_trains_and_says_what_it_wrote(tmp_path, monkeypatch):
     assert used.code == 0 and json.loads(used.out)["unknown"] == []
 
 
-@takes_long
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
-@pytest.mark.parametrize("phase", ["vocabulary", "epoch 2"])
+@pytest.mark.parametrize("phase", ["vocabulary", pytest.param("epoch 2", marks=takes_long)])
 def test_an_interrupted_training_is_130_and_leaves_no_file(phase, tmp_path):
     (tmp_path / "text.txt").write_text(TEXT * 200)
     (tmp_path / "old.safetensors").write_bytes(b"old")

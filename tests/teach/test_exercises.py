@@ -343,9 +343,9 @@ def test_printing_chooses_the_sheet_or_the_key_the_form_and_its_characters():
     assert here("exercise", "-f", "latex", "--key").out == worksheet_latex(parts(make(0), key=True))
     assert here("exercise", "-f", "html").out == worksheet_html(parts(make(0)))
     assert here("exercise", "-f", "html", "--key").out == worksheet_html(parts(make(0), key=True))
-    ran = attn("exercise", "-f", "html", "--key", env={"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"})
+    ran = attn("exercise", "-f", "html", "--key", env={"PYTHONIOENCODING": "ascii"})
     assert ran.code == 0 and ran.out.isascii() and "&#8730;" in ran.out
-    ran = attn("exercise", "--key", "--mask", "causal", env={"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"})
+    ran = attn("exercise", "--key", "--mask", "causal", env={"PYTHONIOENCODING": "ascii"})
     assert ran.code == 0 and ran.out.isascii() and "\\u" not in ran.out and "\\x" not in ran.out
     assert "sqrt(2)" in ran.out and re.search(r"\d\)?\*\(?-?\d", ran.out)
     set_for_others = {"ATTN_SEED": "5", "ATTN_DIM": "300", "ATTN_MASK": "window:2", "ATTN_FORMAT": "bars"}

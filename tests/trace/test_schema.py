@@ -458,6 +458,12 @@ FAILURES = cases("""
 2 example nosuch --format=json
 2 vectors nearest -fjson
 2 learn score roles -f json
+2 self x -fjson --topp
+2 self x --output=x.json --bogus
+2 self -ox.jsonl x y
+2 -f json self x
+2 self x -f json -o
+2 --show-completion tcsh -f json
 2 lookup colour black -f json
 65 lookup ... color=black -f json
 65 self ... -f json

@@ -11,28 +11,27 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-matplotlib = pytest.importorskip("matplotlib", minversion="3.11")
-
-from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: E402
-from matplotlib.collections import LineCollection  # noqa: E402
-from matplotlib.figure import Figure  # noqa: E402
-from matplotlib.patches import PathPatch, Rectangle  # noqa: E402
-
-import attn_cli  # noqa: E402
-from attn_cli import AttnError, Settings, figure, trace_cross, trace_masked, trace_self  # noqa: E402
-from attn_cli.pipeline.sources.matrices import trace_matrices  # noqa: E402
-from attn_cli.render.figures import FIGURES as DRAWN  # noqa: E402
-from attn_cli.render.figures import drawing, picture, subject  # noqa: E402
-from attn_cli.render.figures import pen as fonts  # noqa: E402
-from attn_cli.settings.output import FIGURES, View  # noqa: E402
-from attn_cli.teach.examples import load  # noqa: E402
-from tests.thorough import like_cases  # noqa: E402
+import attn_cli
+from attn_cli import AttnError, Settings, figure, trace_cross, trace_masked, trace_self
+from attn_cli.pipeline.sources.matrices import trace_matrices
+from attn_cli.render.figures import FIGURES as DRAWN
+from attn_cli.render.figures import drawing, picture, subject
+from attn_cli.render.figures import pen as fonts
+from attn_cli.settings.output import FIGURES, View
+from attn_cli.teach.examples import load
+from tests.thorough import like_cases
 
 WORDS = "it was the best of times and counterrevolutionaries had a word for W".split()  # noqa: SIM905
 RANDOM = Settings(embedding="random", projection="random", dim=8, heads=4, tokenizer="whitespace")
 EVERY = Settings(embedding="random", projection="random", dim=8, heads=4, head="all", tokenizer="whitespace")
 HOSTILE = "$x^2$ \\alpha $ $$ <b>&amp; \x1b[31m \u202ereversed ]]> {} %s "
 SIZES = (1, 2, 9, 40, 200)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def matplotlib():
+    """What draws them, loaded when the first is drawn: every worker collects this file."""
+    return pytest.importorskip("matplotlib", minversion="3.11")
 
 
 def words(n):
@@ -79,6 +78,8 @@ def overlap(one, other):
 
 def check_layout(made):
     """Every text is on the sheet, and no two of them overlap."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
     renderer = FigureCanvasAgg(made).get_renderer()
     shown = texts(made)
     boxes = [corners(one, renderer) for one in shown]
@@ -127,10 +128,14 @@ def test_a_heat_map_has_the_weights_in_its_cells_and_in_its_shades():
 
 
 def hatched(made):
+    from matplotlib.patches import PathPatch
+
     return [patch for patch in made.axes[0].patches if isinstance(patch, PathPatch) and patch.get_hatch()]
 
 
 def lines_of(made):
+    from matplotlib.collections import LineCollection
+
     (lines,) = [one for one in made.axes[0].collections if isinstance(one, LineCollection)]
     return lines
 
@@ -186,6 +191,8 @@ def test_links_of_a_masked_text_and_with_top_are_as_many_as_there_are():
 def test_bars_are_as_long_as_the_weights_of_the_row_that_is_asked_for():
     trace = trace_self("the cat sat", replace(RANDOM, query="cat"))
     made = figure(trace, "bars")
+    from matplotlib.patches import Rectangle
+
     lengths = np.array([one.get_width() for one in made.axes[0].patches if isinstance(one, Rectangle)])
     assert lengths / lengths.max() == pytest.approx(trace.weights[1] / trace.weights[1].max())
     assert 'What "cat" looks at' in " ".join(written(made))
@@ -238,6 +245,9 @@ def test_cross_attention_has_the_tokens_of_both_texts():
 
 
 def test_a_figure_is_drawn_into_axes_that_are_given():
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     own = Figure(figsize=(10, 5))
     for axes, kind in zip(own.subplots(1, 2), ("heatmap", "links"), strict=True):
         assert figure(trace_self("the cat sat", RANDOM), kind, ax=axes) is own
@@ -245,7 +255,7 @@ def test_a_figure_is_drawn_into_axes_that_are_given():
     FigureCanvasAgg(own).draw()
 
 
-def test_settings_of_the_user_change_nothing_and_are_left_as_they_were():
+def test_settings_of_the_user_change_nothing_and_are_left_as_they_were(matplotlib):
     trace = trace_self("the cat", RANDOM)
     before = dict(matplotlib.rcParams)
     plain = drawn(trace, "x.svg")
