@@ -63,7 +63,7 @@ def attn(
     input: str | bytes | None = None,
     env: Mapping[str, str | None] | None = None,
     cwd: str | os.PathLike[str] | None = None,
-    timeout: float = 30,
+    timeout: float = 60,
 ) -> Ran:
     """Run `attn ARGS`, with `input` piped in (nothing if None), and return how it ended."""
     data = input.encode("utf-8", "surrogatepass") if isinstance(input, str) else input
@@ -185,7 +185,7 @@ def terminal(
     os.close(its)
     try:
         shown = _screen(ours)
-        return Ran(run.wait(10), _text(shown).replace("\r\n", "\n"), "")
+        return Ran(run.wait(60), _text(shown).replace("\r\n", "\n"), "")
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(run.pid, signal.SIGKILL)
@@ -193,7 +193,7 @@ def terminal(
         os.close(ours)
 
 
-def wait_for(is_so: Callable[[], object], limit: float = 20) -> None:
+def wait_for(is_so: Callable[[], object], limit: float = 60) -> None:
     """Wait until it is so, which it must be in time."""
     end = time.monotonic() + limit
     while not is_so():
@@ -218,7 +218,7 @@ def plain(text: str) -> str:
     return SGR.sub("", text)
 
 
-def _screen(ours: int, limit: float = 20) -> bytes:
+def _screen(ours: int, limit: float = 60) -> bytes:
     shown = b""
     end = time.monotonic() + limit
     while time.monotonic() < end:

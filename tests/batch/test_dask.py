@@ -174,12 +174,12 @@ def test_no_process_is_left_after_a_signal(number, at):
     command = [*COMMAND, "batch", "lines.txt", "-o", marker, *ON_DASK]
     env = surroundings({"TMPDIR": str(Path.cwd())})
     with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, start_new_session=True) as process:
-        wait_for(lambda: list(Path().glob(f"{marker}part-*")), 60)
+        wait_for(lambda: list(Path().glob(f"{marker}part-*")))
         if number == signal.SIGINT:
             os.killpg(process.pid, number)  # as a terminal does
         else:
             process.send_signal(number)
-        code = process.wait(timeout=10)
+        code = process.wait(timeout=60)
         said = process.stderr.read()  # ends when the last worker has
     assert (code, said) == (-9 if number == signal.SIGKILL else 128 + number, b"")
     wait_for(lambda: not alive(marker))

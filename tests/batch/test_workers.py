@@ -72,7 +72,7 @@ def test_no_process_is_left_after_a_signal(number, at):
     with started(f"left-{os.getpid()}-{number}.jsonl") as process:
         # A terminal sends an interrupt to all of them.
         (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
-        said, code = process.stderr.read(), process.wait(timeout=10)
+        said, code = process.stderr.read(), process.wait(timeout=60)
     assert (code, said) == (-9 if number == signal.SIGKILL else 128 + number, b"")
 
 
@@ -82,7 +82,7 @@ def test_a_process_that_is_killed_ends_the_run_with_an_error(at):
     with started(marker) as process:
         os.kill(next(one for one in running(marker) if one != process.pid), signal.SIGKILL)
         said = process.stderr.read().decode()
-        assert process.wait(timeout=10) == 71 and "was killed: memory may be short" in said
+        assert process.wait(timeout=60) == 71 and "was killed: memory may be short" in said
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the processes must be copies of this one")

@@ -151,7 +151,7 @@ def test_a_record_is_there_before_the_next_line_is():
             process.stdin.flush()
             assert json.loads(process.stdout.readline())["query_tokens"] == text.split()
         process.stdin.close()
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=60) == 0
 
 
 def test_a_bad_line_ends_the_run_and_what_came_before_is_there(at):
@@ -304,7 +304,7 @@ def test_an_interrupt_leaves_whole_lines_or_no_file(output, at):
         process.send_signal(signal.SIGINT)
         rest, said = process.stdout.read(), process.stderr.read()
         process.stdin.close()
-        assert (process.wait(timeout=10), said) == (130, b"")
+        assert (process.wait(timeout=60), said) == (130, b"")
     assert rest == b"" or rest.endswith(b"\n")
     assert list(at.iterdir()) == []
 
@@ -334,7 +334,7 @@ def test_progress_is_shown_to_who_watches_and_taken_away(at):
 
 def test_a_person_with_nothing_to_read_gets_help(at):
     ours, its = pty.openpty()
-    done = subprocess.run([*COMMAND, "batch"], stdin=its, capture_output=True, env=surroundings(), timeout=10)
+    done = subprocess.run([*COMMAND, "batch"], stdin=its, capture_output=True, env=surroundings(), timeout=60)
     os.close(its)
     os.close(ours)
     error = error_of(done.stderr.decode())

@@ -354,12 +354,12 @@ def test_what_is_not_a_readable_regular_file_is_66_at_once(option, at):
     says |= dict.fromkeys(("https://example.org/v.txt", "s3://bucket/v.txt"), "local files only")
     for value, said in says.items():
         refused(here("self", "a b", option, value, "--mask-true", "allowed"), 66, said)
-    refused(attn("self", "a b", option, "pipe.txt", "--mask-true", "allowed", timeout=5), 66)
+    refused(attn("self", "a b", option, "pipe.txt", "--mask-true", "allowed", timeout=30), 66)
 
 
 def test_a_missing_corpus_is_66(at):
     for name in (".", "/dev/zero"):
-        refused(attn("vectors", "train", name, "-o", "x.safetensors", timeout=5), 66)
+        refused(attn("vectors", "train", name, "-o", "x.safetensors", timeout=30), 66)
     assert list(at.iterdir()) == []
 
 

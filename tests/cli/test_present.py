@@ -239,12 +239,12 @@ def test_a_terminal_that_has_gone_ends_it():
         os.close(stage.its)
         os.close(stage.terminal)
         stage.terminal, stage.its = os.pipe()
-        assert stage.run.wait(10) == 129
+        assert stage.run.wait(60) == 129
 
 
 def test_ctrl_z_gives_the_terminal_back_and_fg_takes_it_again():
     line = f"set -m; {COMMAND[0]} -m attn_cli example dictionary --pause; echo stopped $?; read; fg; echo ended $?"
-    child = pexpect.spawn("bash", ["-c", line], env=surroundings(), dimensions=(24, 80), timeout=15)
+    child = pexpect.spawn("bash", ["-c", line], env=surroundings(), dimensions=(24, 80), timeout=60)
     before = termios.tcgetattr(child.fileno())
     child.expect("part 1 of 5")
     child.send("n")

@@ -449,10 +449,11 @@ def test_each_task_is_done_once_with_one_thread_of_blas_and_then_as_before(threa
 @pytest.mark.parametrize("where", ["here", "there"])
 @pytest.mark.parametrize("when", ["while making ready", "at a task"])
 def test_an_error_in_any_thread_ends_the_work_and_is_raised(where, when, two_of_blas):
-    before, done, main = blas(), [], threading.main_thread()
+    before, done, main, failed = blas(), [], threading.main_thread(), threading.Event()
 
     def fail():
         if (threading.current_thread() is main) == (where == "here"):
+            failed.set()
             raise ZeroDivisionError
 
     def worker():
@@ -461,6 +462,7 @@ def test_an_error_in_any_thread_ends_the_work_and_is_raised(where, when, two_of_
 
         def do(task):
             fail()
+            failed.wait(60)  # however late the other thread begins
             time.sleep(0.001)
             done.append(task)
 
@@ -511,7 +513,7 @@ def test_two_who_work_at_once_leave_blas_as_it_was_whoever_leaves_first(main_is,
 
     def begin():
         other.start()
-        assert main_is == "second" or other_came.wait(10)
+        assert main_is == "second" or other_came.wait(60)
 
     other_came = threading.Event()
 
@@ -522,7 +524,7 @@ def test_two_who_work_at_once_leave_blas_as_it_was_whoever_leaves_first(main_is,
     other = threading.Thread(target=run_other)
     if main_is == "second":
         begin()
-        assert inside.wait(10)
+        assert inside.wait(60)
         pool.run(range(3), quick, 2)
     else:
         pool.run(range(3), lambda: begin() or quick(), 1)

@@ -523,7 +523,7 @@ def interrupted_at(process, phrase):
         else:
             pytest.fail(f"{phrase!r} was never said: {said}")
         process.send_signal(signal.SIGINT)
-        out, rest = process.communicate(timeout=30)
+        out, rest = process.communicate(timeout=60)
     finally:
         process.kill()
         process.wait()

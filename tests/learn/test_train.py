@@ -202,7 +202,7 @@ def test_an_interrupted_training_is_130_and_leaves_no_file(phase, tmp_path):
             if phase in line:
                 break
         process.send_signal(signal.SIGINT)
-        rest, err = process.communicate(timeout=20)
+        rest, err = process.communicate(timeout=60)
     finally:
         process.kill()
         process.wait()

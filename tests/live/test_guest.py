@@ -124,7 +124,7 @@ def test_a_failing_worker_ends_it_with_a_report_on_a_terminal_that_is_whole(tmp_
     path = tmp_path / "failing.py"
     path.write_text(FAILING)
     script = f"{sys.executable} {path} live 2> {tmp_path}/errors; echo code $?"
-    child = pexpect.spawn("sh", ["-c", script], env=surroundings(), dimensions=(24, 80), timeout=30)
+    child = pexpect.spawn("sh", ["-c", script], env=surroundings(), dimensions=(24, 80), timeout=60)
     child.expect("quit")
     child.send("0")
     child.expect(r"code (\d+)")

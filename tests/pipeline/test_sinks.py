@@ -146,7 +146,8 @@ def test_one_row_of_a_condensed_text_is_named_for_its_sink_and_top_keeps_all_sha
     share, token, place = re.search(r'sink takes ([\d.]+) of the row of "(\w)" \((\d+)\)', screen).groups()
     before = (TEXT * 600)[: int(place) + 1]  # what that row can see
     record, whole = (
-        json.loads(ran("self", before, *asked, *more, "-f", "json")) for more in (("--top", "2"), ())
+        json.loads(ran("self", before, *asked, *more, "-f", "json"))
+        for more in (("--top", "2"), ("--fields", "sink"))
     )
     assert before[-1] == token and float(share) == pytest.approx(whole["sink"][-1], abs=1e-3)
     assert record["weights"] is None and record["sink"] == whole["sink"]

@@ -150,7 +150,7 @@ def pause(handler, data):
     handler.wfile.write(data[: len(data) // 2])
     handler.wfile.flush()
     handler.server.halfway.set()
-    handler.server.go_on.wait(20)
+    handler.server.go_on.wait(60)
     handler.wfile.write(data[len(data) // 2 :])
 
 
@@ -188,7 +188,7 @@ def chunked(handler, data):
 
 
 def silent(handler, data):
-    handler.server.go_on.wait(20)
+    handler.server.go_on.wait(60)
 
 
 def promising(handler, data):
@@ -283,7 +283,7 @@ def python(code, *args, **env):
     )
 
 
-def ended(process, timeout=20):
+def ended(process, timeout=60):
     """The exit code and the streams of a Python that was started."""
     with process:
         out, err = process.communicate(timeout=timeout)
@@ -474,7 +474,7 @@ CHILD = "import sys; from attn_cli.vectors.download import download; print(downl
 def test_after_a_kill_there_is_no_file_and_the_next_call_goes_on(mirror):
     mirror.acts[GZ] = pause
     process = python(CHILD, NAME)
-    assert mirror.halfway.wait(10)
+    assert mirror.halfway.wait(60)
     wait_for(lambda: arrived().exists() and arrived().stat().st_size)
     process.send_signal(signal.SIGKILL)
     assert ended(process)[0] == -signal.SIGKILL
@@ -528,13 +528,13 @@ def test_the_second_of_two_says_that_it_waits_and_uses_the_file_of_the_first(mir
     said = threading.Event()
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(download, NAME)
-        assert mirror.halfway.wait(10)
+        assert mirror.halfway.wait(60)
         second = pool.submit(
             lambda: download(NAME, say=lambda line: said.set() if "waiting" in line else None)
         )
-        assert said.wait(10)
+        assert said.wait(60)
         mirror.go_on.set()
-        assert first.result(10) == second.result(10) == local(NAME)
+        assert first.result(60) == second.result(60) == local(NAME)
     assert local(NAME).read_bytes() == DATA
     assert mirror.ranges() == [None]
 
