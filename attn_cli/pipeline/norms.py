@@ -35,7 +35,7 @@ def with_norms(trace: Trace, joining: Joining) -> Trace:
     for head in trace.heads:
         assert head.v is not None
         lengths = joining.lengths(head.v, trace.head_names.index(head.name), count)
-        heads.append(replace(head, norms=head.weights * lengths))
+        heads.append(replace(head, lengths=lengths, norms=head.weights * lengths))
     mean = np.mean([head.norms for head in heads if head.norms is not None], axis=0)
     shown = next((head for head in heads if head.name == trace.shown.name), replace(trace.shown, norms=mean))
     return replace(trace, heads=tuple(heads), shown=shown, derived=_formula(joining))

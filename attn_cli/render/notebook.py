@@ -9,9 +9,10 @@ from html import escape
 
 from attn_cli.io.escape import count, visible
 from attn_cli.io.files import beside
+from attn_cli.pipeline.norms import drawn
 from attn_cli.render.blocks import Matrix
 from attn_cli.render.documents import label
-from attn_cli.render.numbers import share, weight
+from attn_cli.render.numbers import exact, share, weight
 from attn_cli.render.page import page
 from attn_cli.render.page.script import read
 from attn_cli.render.palette import PAPER, page_colors, ramp, text_on
@@ -53,6 +54,7 @@ _SHADES = ramp(PAPER)
 
 def still(trace: Trace) -> str:
     """Return a trace's weights as tables: one for each head that is shown, under words on what they are."""
+    trace = drawn(trace)
     body = list(_links(trace)) if not trace.whole else list(_matrices(trace))
     about = f"{'; '.join(setting_parts(trace))}."
     notes = "".join(f"<br>{_text(f'Note: {note}')}" for note in trace.notes)
@@ -80,7 +82,9 @@ def _links(trace: Trace) -> Iterator[str]:
         for i, j, w in links[:MOST_LINKS]
     ]
     more = f" (the first {MOST_LINKS} of {len(links):,})" if len(links) > MOST_LINKS else ""
-    yield _table(f"Each row's strongest links{more}", "<th>query</th><th>key</th><th>weight</th>", rows)
+    yield _table(
+        f"Each row's strongest links{more}", f"<th>query</th><th>key</th><th>{trace.drawn}</th>", rows
+    )
 
 
 def _matrices(trace: Trace) -> Iterator[str]:
@@ -106,15 +110,16 @@ def _matrices(trace: Trace) -> Iterator[str]:
 def _matrix(trace: Trace, head: Head, rows: Sequence[int], columns: range, is_one_of_many: bool) -> str:
     """Return a head's weights as a table; a masked one is a dash."""
     values = trace.visible_weights(head, rows)[:, : len(columns)]
-    shades = shading(values, shade_range(Matrix([], [], values, is_weights=True))).tolist()
-    form = weight(2 if is_one_of_many else 3)
+    matrix = Matrix([], [], values, is_weights=trace.drawn == "weight")
+    shades, form = shading(values, shade_range(matrix)).tolist(), exact(matrix)
+    form = weight(2) if is_one_of_many and matrix.is_weights else form
     lines = []
     for i, numbers, places in zip(rows, values.tolist(), shades, strict=True):
         cells = "".join(_cell(form(w), place) for w, place in zip(numbers, places, strict=True))
         lines.append(f"<th>{_name(trace.query_tokens[i])}</th>{cells}")
     heads = "".join(f"<th>{_name(trace.key_tokens[j])}</th>" for j in columns)
     layer = f"layer {head.layer}, " if head.layer is not None else ""
-    name = f"{layer}{head_named(head.name)}" if len(trace.head_names) > 1 or layer else "the weights"
+    name = f"{layer}{head_named(head.name)}" if len(trace.head_names) > 1 or layer else f"the {trace.drawn}s"
     caption = f"{name[:1].upper()}{name[1:]}: rows are queries, columns are keys"
     size = "11px" if is_one_of_many else "13px"  # so that two and more stand beside each other
     return _table(caption, f"<th>query\\key</th>{heads}", lines, size)

@@ -139,6 +139,7 @@ def trace_result(trace: Trace, view: View, walk: Walk | None = None, texts: Sequ
         is_ignored = shown(view).steps and view.figure != "steps"
         ignored = ["--steps takes no effect here: --figure steps draws the steps of a row."] * is_ignored
         seen = readable(trace)
+        view = replace(view, shades="auto") if trace.drawn == NORM else view  # norms have no largest one
         return subject(seen, view), [*talk(seen), *other_rows(seen, view), *ignored]
 
     def page() -> Page:

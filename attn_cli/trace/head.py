@@ -79,7 +79,8 @@ class Head(Frozen):
     steps: Steps | None = None  # None before attention is computed, and where weights came ready
     ready: Array | None = None  # (rows, n_k), weights that came ready, or the mean of the heads'
     output: Array | None = None  # (n_q, d_v), weights @ v
-    norms: Array | None = None  # (rows, n_k), the length of what comes of each weight, where that is measured
+    lengths: Array | None = None  # (n_k,), of what each value becomes behind W_o, where norms are measured
+    norms: Array | None = None  # (rows, n_k), of what comes of each weight, which is as many times that
     top: Links | None = None  # each query's strongest keys
     layer: int | None = None  # where a trace has heads of several layers
     mask: Mask | None = None  # its own, where the heads differ in it; else the trace's is

@@ -107,3 +107,30 @@ def test_no_screen_of_norms_has_sums_or_says_that_rows_have_one():
 def test_what_has_no_norms_says_so_in_one_line(args, told):
     said = asked(*args, code=2)
     assert told in said and len(said.splitlines()) <= 2
+
+
+@pytest.mark.usefixtures("tokenizers")
+def test_norms_of_joined_and_hidden_tokens_are_sums_and_means_of_norms_that_may_be_above_one(tmp_path):
+    folder = small_bert(tmp_path)
+    of = ("self", "walking cats", "-m", folder, "--measure", "norm", "--head", "1")
+    whole, joined = record(*of), record(*of, "--join-pieces", "--hide-special")
+    assert joined["weights"] != joined["norms"] and joined["measure"] == "norm"
+    norms, kept = np.array(whole["norms"]), joined["key_tokens"]
+    assert kept == ["walking", "cats"]
+    size = (len(norms) - 2) // len(kept)
+    expected = norms[1:-1, 1:-1].reshape(len(kept), size, len(kept), size).sum(axis=3).mean(axis=1)
+    np.testing.assert_allclose(joined["norms"], expected, rtol=1e-5)
+    assert expected.max() > 1
+    whole = record(*of[:-2], "--measure", "norm-residual")
+    hidden = record(*of[:-2], "--measure", "norm-residual", "--hide-special")
+    np.testing.assert_allclose(hidden["norms"], np.array(whole["norms"])[1:-1, 1:-1], rtol=1e-5)
+    assert whole["head"] == "mean" and [one["norms"] for one in whole["heads"]] == [None, None]
+
+
+@pytest.mark.usefixtures("tokenizers")
+def test_a_sink_takes_weight_and_has_no_norm(tmp_path):
+    found = record("self", "dabca", "-m", small_gpt_oss(tmp_path), "--measure", "norm")
+    weights, norms = np.array(found["weights"]), np.array(found["norms"])
+    assert (weights.sum(axis=1) < 1).all() and found["sink"] and norms.shape == weights.shape
+    lengths = norms[-1] / weights[-1]
+    np.testing.assert_allclose(norms, weights * lengths, rtol=1e-6)

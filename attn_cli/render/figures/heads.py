@@ -21,6 +21,7 @@ from attn_cli.render.views.heads import KINDS, WORDS
 from attn_cli.render.views.overview import largest_weight
 from attn_cli.render.views.wording import kind_of
 from attn_cli.settings.output import View
+from attn_cli.settings.settings import NORM
 from attn_cli.text.wordpieces import as_text
 from attn_cli.trace.trace import Trace
 
@@ -60,16 +61,19 @@ def heads(trace: Trace, view: View) -> Drawing:
     queries = [trace.query_tokens[i] for i in trace.listed]
     layers = list(dict.fromkeys(head.layer for head in trace.heads)) if trace.has_layers else []
     maps = Maps(names, queries, trace.key_tokens, values, scale, list(trace.listed), is_weights=True)
+    maps = maps._replace(is_norms=trace.drawn == NORM)
     if not layers:
         across = min(MOST_ACROSS, math.ceil(math.sqrt(len(names) * 1.5)))
-        return _Multiples(maps, across).drawing(f"{kind_of(trace)}, {count(len(names), 'head', 'heads')}")
+        return _Multiples(maps, across, trace.drawn).drawing(
+            f"{kind_of(trace)}, {count(len(names), 'head', 'heads')}"
+        )
     sizes = set(Counter(head.layer for head in trace.heads).values())
     if len(sizes) > 1:
         what = f"The layers have {min(sizes)} and {max(sizes)} heads: they do not fit on one map."
         raise UsageError(what, "Draw one of them: --layer 0.", "--layer")
     maps, across = maps._replace(bands=[f"layer {layer}" for layer in layers]), len(names) // len(layers)
     each = f"{count(across, 'head', 'heads')} in each of {count(len(layers), 'layer', 'layers')}"
-    return _Multiples(maps, across).drawing(f"{kind_of(trace)}, {each}")
+    return _Multiples(maps, across, trace.drawn).drawing(f"{kind_of(trace)}, {each}")
 
 
 def every_head(found: EveryHead, view: View) -> Drawing:

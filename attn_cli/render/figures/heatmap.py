@@ -65,7 +65,8 @@ def heatmap(trace: Trace, view: View) -> Drawing:
     title = f"{kind_of(trace)}{head_title(trace, trace.shown)}"
     if not trace.condensed or trace.asked:
         matrix = weight_matrix(trace, trace.shown).fixed(view.precision)
-        return _Heat([matrix._replace(scale=FULL) if view.shades == "full" else matrix]).drawing(title)
+        matrix = matrix._replace(scale=FULL) if view.shades == "full" else matrix
+        return _Heat([matrix], measure=trace.drawn).drawing(title)
     found = trace.long_view
     if found is None:
         raise UsageError("There are too many weights for a heat map.", "Give fewer tokens.", "--figure")
@@ -180,6 +181,7 @@ class _Linked(NamedTuple):
     weights: Array
     most: float  # the weight of the widest line
     has_masked: bool
+    measure: str
 
 
 def links(trace: Trace, view: View) -> Drawing:
@@ -191,7 +193,9 @@ def links(trace: Trace, view: View) -> Drawing:
         least = -np.sort(-np.nan_to_num(weights), axis=1)[:, top - 1 : top]
         weights = np.where(weights >= least, weights, np.nan)
     most = 1.0 if view.shades == "full" else float(np.nan_to_num(weights).max(initial=0.0)) or 1.0
-    shown = _Linked(trace.query_tokens, trace.key_tokens, trace.listed, weights, most, has_masked)
+    shown = _Linked(
+        trace.query_tokens, trace.key_tokens, trace.listed, weights, most, has_masked, trace.drawn
+    )
     title = f"{kind_of(trace)}{head_title(trace, trace.shown)}"
     return Drawing(title, [*shown.queries, *shown.keys], partial(_plan_links, shown))
 
@@ -251,8 +255,8 @@ def _draw_lines(
 
 def _draw_samples(of: _Linked, sheet: Sheet, y: float, full: float, thinnest: float) -> None:
     """Draw a few lines with their weights, and say what has none."""
-    sheet.text(EDGE, y, "weight", SMALL)
-    x = EDGE + sheet.pen.width("weight", SMALL) + 2 * GAP
+    sheet.text(EDGE, y, of.measure, SMALL)
+    x = EDGE + sheet.pen.width(of.measure, SMALL) + 2 * GAP
     colors = strong(sheet.pen.palette)
     for part in SAMPLES:
         text = share(part * of.most)
@@ -265,5 +269,5 @@ def _draw_samples(of: _Linked, sheet: Sheet, y: float, full: float, thinnest: fl
         x += SAMPLE + GAP + wide + 2 * GAP
     said = ["Masked links have no line."] if of.has_masked else []
     if (np.nan_to_num(of.weights, nan=np.inf) < thinnest).any():
-        said.append(f"Weights below {share(thinnest)} are not drawn.")
+        said.append(f"{of.measure.capitalize()}s below {share(thinnest)} are not drawn.")
     sheet.text(EDGE, y + 1.2 * ROW, " ".join(said), SMALL, color=sheet.pen.faint)

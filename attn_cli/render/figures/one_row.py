@@ -66,7 +66,8 @@ def bars(trace: Trace, view: View) -> Drawing:
     refuse_long("bars", len(kept))
     items = [(trace.key_tokens[j], None if np.isnan(weights[j]) else float(weights[j])) for j in kept]
     largest = 1.0 if view.shades == "full" else max([weight or 0.0 for _, weight in items], default=0.0)
-    title = f"What {quoted_at(trace.query_tokens, i)} looks at{head_title(trace, trace.shown)}{few}"
+    does = "looks at" if trace.drawn == "weight" else "takes (norm)"
+    title = f"What {quoted_at(trace.query_tokens, i)} {does}{head_title(trace, trace.shown)}{few}"
     shown = Bars(title, items, largest)
     return Drawing(title, [token for token, _ in items], partial(_plan_bars, shown, view.precision))
 

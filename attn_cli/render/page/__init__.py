@@ -20,7 +20,7 @@ from attn_cli.render.views.origins import learned_briefly, setting_parts
 from attn_cli.render.views.step_sentences import repeats_x, source, walk_facts
 from attn_cli.render.views.wording import kind_of, title
 from attn_cli.settings.declare import as_typed
-from attn_cli.settings.settings import Settings
+from attn_cli.settings.settings import WEIGHT, WITH_RESIDUAL, Settings
 from attn_cli.settings.validate import find_rows
 from attn_cli.trace.steps import STEPS
 from attn_cli.trace.trace import LARGE, Trace
@@ -28,6 +28,9 @@ from attn_cli.trace.trace import LARGE, Trace
 MOST_TYPED = 60  # words of a sentence that is typed in
 STEP_KEYS = ("name", "title", "formula", "sentence", "alone")
 SENT_FACTS = ("numbering", "projection", "position", "weights", "apply_q", "apply_k", "apply_v")
+ABOUT_NORMS = (
+    "A norm is no share: it is the length of what the word adds through its value, and rows have any sum."
+)
 # In a script element nothing ends it but its end tag, and nothing starts another but these signs.
 UNSAFE = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -48,7 +51,7 @@ def page(of: Page, look: str = "") -> str:
         "title": head,
         "style": sheet,
         "about": escape(visible(about)),
-        "learned": escape(visible(" ".join(learned_briefly(trace)))),
+        "learned": escape(visible(" ".join([*[ABOUT_NORMS] * bool(made["norms"]), *learned_briefly(trace)]))),
         "notes": f"<ul>{notes}</ul>" if notes else "",
         "arrays": "\n".join(numbers.elements),
         "record": data,
@@ -91,6 +94,9 @@ def record(page: Page, numbers: Numbers) -> tuple[Trace, dict[str, object]]:
         shown = trace if place == page.shown else shown
         layers.append(layer_of(trace, page, place, numbers))
     assert shown is not None  # the page names one of its layers
+    if shown.settings.measure == WITH_RESIDUAL:
+        what = f"A page has norms head by head, and no --measure {WITH_RESIDUAL}."
+        raise UsageError(what, "Try --measure norm.", "--measure")
     shown = _without_folders(shown)
     return shown, _of_trace(shown, numbers) | {
         "shown": {"layer": page.shown, "head": shown.shown.name, "row": shown.focus[0]},
@@ -158,6 +164,10 @@ def _of_trace(trace: Trace, numbers: Numbers) -> dict[str, object]:
         "facts": {name: facts[name] for name in SENT_FACTS if trace.is_scored},
         # Of q, k and v those that only repeat X: of these the walk shows the query's own row.
         "repeats": [name for name in "qkv" if trace.is_scored and repeats_x(trace, trace.stepped_head, name)],
+        # Whether there are norms, and W_o is in them: then those of other values are not computed here.
+        "norms": None
+        if trace.settings.measure == WEIGHT
+        else {"joined": trace.W_o is not None or trace.of_model},
         "sources": {} if trace.x_query is None else {one: source(trace, i) for i, one in enumerate(tokens)},
         "ramps": _ramps(),
     }

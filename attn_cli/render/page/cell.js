@@ -12,7 +12,7 @@ function draw() {
   const result = shown();
   const at = row * keys().length + column;
   const masked = !mayLook(result, row, column);
-  fill($("cell-title"), word(queries()[row]), " → ", word(keys()[column]), masked ? ": masked" : `: ${share(result.weights.data[at])}`);
+  fill($("cell-title"), word(queries()[row]), " → ", word(keys()[column]), masked ? ": masked" : `: ${share(result.weights.data[at])}${result.norms ? `, norm ${plain(result.norms.data[at], 3)}` : ""}`);
   fill($("row-says"), ...looks(result, row));
   if (!result.scores) {
     refill($("cell"), make("p", {}, why(result)));

@@ -8,7 +8,7 @@ import { headNamed, inputs, keys, mayLook, place, queries, shown } from "./view.
 const MOST_COLUMNS = 24;
 const MOST_CELLS = 1200;
 const MOST_NAMES = 32; // along an edge of a picture
-const SQUARE = ["scores", "scaled_scores", "position_scores", "capped_scores", "masked_scores", "weights"];
+const SQUARE = ["scores", "scaled_scores", "position_scores", "capped_scores", "masked_scores", "weights", "norms"];
 
 const PARTS = {
   x_query: () => inputs(),
@@ -22,6 +22,7 @@ const PARTS = {
   position_scores: () => shown().position,
   masked_scores: () => shown().summed,
   weights: () => shown().weights,
+  norms: () => shown().norms,
   output: () => shown().output,
 };
 
@@ -49,11 +50,12 @@ export function stepMatrix(name) {
 
 /** Return what the matrix shows now. */
 export function current() {
-  return { name: state.step, ...(stepMatrix(state.step) || stepMatrix("weights")) };
+  const name = state.step === "norms" && !shown().norms ? "weights" : state.step;
+  return { name, ...(stepMatrix(name) || stepMatrix("weights")) };
 }
 
 function isMasked(shownNow, i, j) {
-  return shownNow.isSquare && ["weights", "masked_scores"].includes(shownNow.name) && !mayLook(shown(), i, j);
+  return shownNow.isSquare && ["weights", "norms", "masked_scores"].includes(shownNow.name) && !mayLook(shown(), i, j);
 }
 
 let drawn = null;
@@ -64,10 +66,11 @@ function draw() {
   drawn.scale = scaleOf(drawn.name === "masked_scores" ? M.data.filter(Number.isFinite) : M.data);
   drawn.colour = shader(drawn.scale);
   const isTable = columns.length <= MOST_COLUMNS && M.data.length <= MOST_CELLS;
-  const title = record.steps.find((step) => step.name === drawn.name)?.title ?? "Weights";
+  const title = record.steps.find((step) => step.name === drawn.name)?.title ?? (drawn.name === "norms" ? "Norms: the length of what each word adds" : "Weights");
   $("matrix-title").textContent = drawn.name === "weights" ? "Who looks at whom" : title;
   refill($("matrix"), isTable ? table(rows, columns) : picture());
   fill($("legend"), legend());
+  $("measure").textContent = drawn.name === "norms" ? "Weights" : "Norms";
   mark();
 }
 
@@ -105,7 +108,7 @@ function labelOf(i, j) {
 
 function written(value) {
   if (drawn.name === "tokens") return String(value);
-  if (drawn.name !== "weights") return Math.abs(value) < 1e4 ? value.toFixed(Math.abs(value) >= 100 ? 0 : 1) : value.toExponential(0);
+  if (drawn.name !== "weights") return Math.abs(value) < 1e4 ? value.toFixed(Math.abs(value) >= 100 ? 0 : drawn.name === "norms" ? 2 : 1) : value.toExponential(0);
   return value.toFixed(2).replace(/^0/, "");
 }
 
@@ -209,7 +212,10 @@ function legend() {
 export function startMatrix() {
   const choose = $("show");
   const known = record.steps.filter((step) => stepMatrix(step.name) || step.name === "position_scores");
-  fill(choose, ...known.filter((step) => stepMatrix(step.name)).map((step) => make("option", { value: step.name }, step.title.split(":")[0])));
+  fill(choose, ...known.filter((step) => stepMatrix(step.name)).map((step) => make("option", { value: step.name }, step.title.split(":")[0])),
+    record.norms && make("option", { value: "norms" }, "Norms"));
+  $("measure").hidden = !record.norms;
+  $("measure").addEventListener("click", () => change({ step: state.step === "norms" ? "weights" : "norms", walking: false }));
   choose.addEventListener("change", () => change({ step: choose.value, walking: false }));
   listen(() => { draw(); choose.value = drawn.name; }, mark);
   onTheme(draw);

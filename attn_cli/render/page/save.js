@@ -40,7 +40,7 @@ export function dataRecord() {
     projection: { source: "given", name: null, layout: "in-out", seed: null, layer: layer().number },
     score: record.scored ? state.score : null, scale: result.scale ?? (record.scored ? headScale() : null), temperature: record.scored ? state.temperature : null,
     mask: maskLists(result), mask_name: maskLabel(), mask_convention: "true = may attend", head: state.head,
-    weights: lists(result.weights), output: lists(result.output ?? null), condensed: false,
+    weights: lists(result.weights), norms: lists(result.norms ?? null), output: lists(result.output ?? null), condensed: false,
     x_query: isRounded ? null : lists(inputs()), x_key: isRounded ? null : lists(inputs(true)), heads, notes: ["Saved from a page of attn."],
   };
 }
@@ -142,7 +142,7 @@ function matrixPicture(dark) {
   const parts = [];
   M.data.forEach((value, at) => {
     const [i, j] = [Math.floor(at / columns.length), at % columns.length];
-    const masked = isSquare && ["weights", "masked_scores"].includes(name) && !mayLook(shown(), i, j);
+    const masked = isSquare && ["weights", "norms", "masked_scores"].includes(name) && !mayLook(shown(), i, j);
     const back = masked ? null : colour(value);
     const [x, y] = [left + j * size, top + i * size];
     parts.push(svg("rect", { x, y, width: size, height: size, fill: back ? css(back) : "none" }));

@@ -212,7 +212,7 @@ def _roles(trace: Trace) -> dict[str, str]:
 
 def _head(trace: Trace, head: Head, numbers: Numbers, levels: int, with_weights: bool) -> dict[str, object]:
     """Return a head: q, k and v, or what makes them; or, with `levels`, its weights alone, rounded to that many."""
-    made: dict[str, object] = {}
+    made: dict[str, object] = {} if head.lengths is None else {"lengths": numbers.add(head.lengths)}
     if len(head.weights.ravel()) > 64 * 64:
         made["thumb"] = _thumb(head.weights, numbers)
     if levels:

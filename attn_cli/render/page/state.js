@@ -15,7 +15,7 @@ export const state = {
   linked: [], // further heads whose links are drawn
   row: record.writing?.first ?? record.shown.row,
   column: null,
-  step: "weights",
+  step: record.norms ? "norms" : "weights",
   walking: false,
   overview: record.layers.length > 1 && !record.writing, // all layers by heads, before one of them is opened
   temperature: record.temperature,
@@ -119,7 +119,7 @@ export function chosenBy(text) {
   const steps = record.steps.map((step) => step.name);
   const at = Number(parts.get("step") ?? NaN) - 1; // steps count from 1, as the page shows them
   if (steps[at]) Object.assign(chosen, { walking: true, step: steps[at] });
-  else if (steps.includes(parts.get("show"))) chosen.step = parts.get("show");
+  else if ([...steps, record.norms && "norms"].includes(parts.get("show"))) chosen.step = parts.get("show");
   if (parts.get("q") !== null) chosen.row = placeOf(parts.get("q"), chosen.row);
   if (/^\d{1,6}$/.test(parts.get("k") || "")) chosen.column = Number(parts.get("k"));
   return chosen;

@@ -71,8 +71,18 @@ export const isExact = (head) => Boolean(head) && (typed() !== null || !head.wei
 /** Return a head's attention, with every step where the page holds them, else its weights alone. */
 export function headResult(name, at = state.layer) {
   const key = `${at}/${name}`;
-  if (!kept.has(key)) kept.set(key, name === "mean" ? meanResult() : computed(headNamed(name, at), at));
+  if (!kept.has(key)) kept.set(key, name === "mean" ? meanResult() : withNorms(headNamed(name, at), at));
   return kept.get(key);
+}
+
+/** Return a head's attention, and each weight times the length of what its value becomes, where that is known. */
+function withNorms(head, at) {
+  const result = computed(head, at);
+  const { weights, v } = result;
+  const isNew = typed() || state.edits.get(editKey(head.name, at))?.v;
+  if (!record.norms || (isNew && record.norms.joined)) return result;
+  const lengths = isNew ? [...Array(v.rows).keys()].map((j) => Math.hypot(...rowOf(v, j))) : numbers(head.lengths);
+  return { ...result, norms: matrix(weights.rows, weights.columns, weights.data.map((w, n) => w * lengths[n % weights.columns])) };
 }
 
 function computed(head, at) {
@@ -102,7 +112,7 @@ function meanResult() {
     if (all.some((one) => !one || one.columns !== all[0].columns)) return null;
     return matrix(all[0].rows, all[0].columns, all[0].data.map((_, at) => all.reduce((sum, one) => sum + one.data[at], 0) / all.length));
   };
-  return { weights: add("weights"), output: add("output"), allowed: allowed() };
+  return { weights: add("weights"), norms: add("norms"), output: add("output"), allowed: allowed() };
 }
 
 /** Return the shown head's attention. */

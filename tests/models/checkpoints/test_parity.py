@@ -21,7 +21,8 @@ from attn_cli.models.logit_parts import Cut
 from attn_cli.pipeline.effect import effect_of
 from attn_cli.pipeline.passes import open_pass
 from attn_cli.settings.settings import Settings
-from tests.models.checkpoints.by_hand import as_bfloat16, saved
+from tests.models.checkpoints.by_hand import as_bfloat16, saved, small_bert, small_gpt2
+from tests.models.checkpoints.norms import alike, same_as_by_vectors
 from tests.small_models import trace_checkpoint
 from tests.thorough import like_cases
 
@@ -427,6 +428,8 @@ def same_as(model, case, batch, folder, name, is_strict=True):
             taken = expected.hidden_states[steps.layer].numpy()[batch.real]
             scale = max(1.0, float(np.abs(taken).max()))
             close(steps.x[batch.real] / scale, taken / scale, f"{name}, what layer {steps.layer} takes")
+            if batch.real[0].all():
+                same_as_by_vectors(run, steps, name)
         logits = run.logits()
         unembedded = run.scores(run.last_normed(run.stream()))
         identities(checkpoint, [texts([batch.ids[0][batch.real[0]].tolist()])], name)
@@ -498,6 +501,7 @@ def test_every_head_of_an_encoder_and_a_decoder_attends_as_in_transformers(
             layers, queries = attentions[steps.side, steps.kind]
             what = f"{name}, {steps.side} {steps.layer}, {steps.kind}"
             same_attention(steps, layers[steps.layer], queries.real, what)
+            same_as_by_vectors(run, steps, name)
         logits = run.logits()
         unembedded = run.scores(run.last_normed(run.stream()))
         identities(checkpoint, [texts([one.ids[0][one.real[0]].tolist()]) for one in (source, target)], name)
@@ -983,3 +987,53 @@ def test_the_likeliest_words_have_the_probabilities_of_transformers(
     if name in PAIRS:
         alone = trace_checkpoint("self", text, None, Settings(next=10), str(tmp_path))
         assert alone.next_words is None and "attn cross TEXT CONTEXT --next 10" in alone.notes[-1]
+
+
+@pytest.mark.usefixtures("tokenizers")
+@pytest.mark.parametrize("kind", ["bert", "gpt2"])
+def test_norms_are_those_of_the_tensors_that_transformers_multiplies(kind, transformers, tmp_path):
+    """The values, W_o and what the norm takes are caught by hooks, and the norms made of them with PyTorch."""
+    import torch
+
+    text = {"bert": "the cat sat", "gpt2": "dabca"}[kind]
+    folder = {"bert": small_bert, "gpt2": small_gpt2}[kind](tmp_path)
+    size = {
+        "bert": {"vocab_size": 14, "max_position_embeddings": 12},
+        "gpt2": {"vocab_size": 6, "n_positions": 10},
+    }[kind]
+    size |= {"attn_implementation": "eager"}
+    model = transformers.AutoModel.from_pretrained(folder, **size).eval()
+    caught, h = {}, model.config.num_attention_heads
+
+    def catch(name, module):
+        module.register_forward_hook(lambda module, given, made: caught.update({name: (given[0], made)}))
+
+    if kind == "bert":
+        layer = model.encoder.layer[1].attention
+        W_o, b_o, norm = layer.output.dense.weight.T, layer.output.dense.bias, layer.output.LayerNorm
+        catch("values", layer.self.value), catch("sum", norm)
+    else:
+        layer = model.h[1]
+        W_o = layer.attn.c_proj.weight
+        catch("values", layer.attn.c_attn), catch("stream", layer.ln_1)
+    asked = Settings(layer=1, head="all", measure="norm")
+    trace = trace_checkpoint("self" if kind == "bert" else "masked", text, None, asked, folder)
+    with torch.no_grad():
+        made = model(torch.tensor([trace.query_input_ids]), output_attentions=True)
+        weights = made.attentions[1][0].double()
+        values = caught["values"][1][0].double().chunk(1 if kind == "bert" else 3, dim=-1)[-1]
+        parts = [v @ W for v, W in zip(values.chunk(h, dim=-1), W_o.double().chunk(h), strict=True)]
+        vectors = torch.einsum("hij,hjd->hijd", weights, torch.stack(parts))
+        for head, expected in zip(trace.heads, vectors.norm(dim=-1), strict=True):
+            alike(head.norms, expected.numpy(), f"norms of {kind}")
+        n, whole = len(weights[0]), vectors.sum(dim=0)
+        if kind == "bert":
+            sums = caught["sum"][0][0].double()
+            whole[range(n), range(n)] += sums - whole.sum(dim=1) - b_o
+            scale = (sums.var(dim=-1, unbiased=False) + norm.eps).sqrt()[:, None, None]
+            whole = (whole - whole.mean(dim=-1, keepdim=True)) / scale * norm.weight
+        else:
+            whole[range(n), range(n)] += caught["stream"][0][0]
+    asked = Settings(layer=1, measure="norm-residual")
+    trace = trace_checkpoint("self" if kind == "bert" else "masked", text, None, asked, folder)
+    alike(trace.shown.norms, whole.norm(dim=-1).numpy(), f"norms of {kind} with the residual")

@@ -183,3 +183,31 @@ def test_a_page_computes_with_a_sink(opened, tmp_path):
     assert float(told[2]) == pytest.approx(
         expected["sink"][expected["query_tokens"].index(told[1])], rel=0.01
     )
+
+
+def test_a_button_goes_between_weights_and_norms_which_follow_the_temperature_and_a_typed_sentence(
+    opened, tmp_path
+):
+    def shown():
+        rows = opened.page.locator("#matrix tbody tr").all_inner_texts()
+        return np.array([[0 if n == "–" else float(n) for n in row.split()[1:]] for row in rows])
+
+    def norms(*args):
+        return json.loads(attn("self", *args, "--measure", "norm", "-f", "json").out)["norms"]
+
+    opened.go(write_page(tmp_path, "page", FOX, "--measure", "norm", "--words", "200"))
+    np.testing.assert_allclose(shown(), norms(FOX), atol=0.0051)
+    opened.page.click("#measure")
+    np.testing.assert_allclose(shown().sum(axis=1), 1, atol=0.05)
+    opened.page.click("#measure")
+    opened.edit()
+    opened.page.fill("#sentence", "the dog jumped")
+    opened.page.press("#sentence", "Enter")
+    np.testing.assert_allclose(shown(), norms("the dog jumped"), atol=0.0051)
+    (tmp_path / "deep").mkdir()
+    opened.go(
+        write_page(tmp_path / "deep", "page", FOX, "-p", "roles-deep", "--measure", "norm"),
+        "#layer=1&head=2&t=2",
+    )
+    expected = norms(FOX, "-p", "roles-deep", "--layer", "1", "--head", "2", "-t", "2")
+    np.testing.assert_allclose(shown(), expected, atol=0.0051)
