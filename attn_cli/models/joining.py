@@ -7,7 +7,7 @@ held as the whole sum has it (Kobayashi et al. 2021, "Incorporating Residual and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -16,8 +16,6 @@ from attn_cli.io.array_types import Array
 from attn_cli.models.logit_parts import FrozenNorm
 
 BLOCK = 1 << 22  # numbers of the heads' parts that are held at once
-
-
 Freeze = Callable[[Array], FrozenNorm]  # from whole sums (n, d) to the norm that they go through
 
 
@@ -31,17 +29,9 @@ class Joining(NamedTuple):
     outer: Freeze | None = None  # of the sum
     counts: float = 1.0  # times which the joined heads are added
 
-    def parts(self, values: Sequence[Array]) -> list[Array]:
-        """Return v W_o of each head, (n_k, d), of the values v (n_k, d_v) of all heads."""
-        if self.W_o is None:
-            return [*values]
-        return [v @ W for v, W in zip(values, np.split(self.W_o, len(values)), strict=True)]
-
-    def lengths(self, value: Array, head: int, heads: int) -> Array:
-        """Return ‖v W_o‖ of each key of a head, (n_k,), of its values v (n_k, d_v)."""
-        made = value if self.W_o is None else value @ np.split(self.W_o, heads)[head]
-        lengths: Array = np.linalg.norm(made, axis=-1)
-        return lengths
+    def part(self, v: Array, head: int, heads: int) -> Array:
+        """Return v W_o of one of so many heads, (n, d), of its values v (n, d_v); v where nothing joins the heads."""
+        return v if self.W_o is None else v @ np.split(self.W_o, heads)[head]
 
     def lengths_of_all(self, weights: Array, values: Array, outputs: Array) -> Array:
         """Return the length of what each key adds to a query by all heads together, with the residual, (n, n).
@@ -49,27 +39,22 @@ class Joining(NamedTuple):
         `weights` (h, n, n), `values` and `outputs` (h, n, d_v) are those of all heads. A query's own x is added to
         what it adds to itself. Biases belong to no key.
         """
-        assert self.residual is not None
-        own, factor, norms = (
-            self.residual,
-            self.counts * np.ones_like(self.residual[:, :1]),
-            list[FrozenNorm](),
-        )
-        joined: Array = np.sum(self.parts([*outputs]), axis=0)
-        joined = joined if self.b_o is None else joined + self.b_o
+        assert self.residual is not None and self.W_o is not None
+        own, norms, (h, n, _) = self.residual, list[FrozenNorm](), values.shape
+        joined = np.concatenate([*outputs], axis=1) @ self.W_o + (0 if self.b_o is None else self.b_o)
         if self.inner is not None:
             norms.append(self.inner(joined))
             joined = norms[-1].forward(joined)
         if self.outer is not None:
             norms.append(self.outer(self.counts * joined + own))
             own = norms[-1]._replace(shift=None).forward(own)
-        for norm in norms:
-            factor = factor / norm.scale
-        h, n, _ = values.shape
+        factor = self.counts / np.prod([np.ones((n, 1)), *(norm.scale for norm in norms)], axis=0)
         found: Array = np.empty((n, n))
         step = max(1, BLOCK // (h * own.shape[1]))
         for keys in (slice(start, start + step) for start in range(0, n, step)):
-            made = np.stack(self.parts([*values[:, keys]]), axis=1)  # (keys, h, d)
+            made = np.stack(
+                [self.part(v[keys], one, h) for one, v in enumerate(values)], axis=1
+            )  # (keys, h, d)
             for norm in norms:
                 made = norm._replace(shift=None, scale=np.ones(1)).forward(made)
             by_key = weights[:, :, keys].transpose(2, 1, 0)  # (keys, n, h)

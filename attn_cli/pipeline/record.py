@@ -14,14 +14,12 @@ from attn_cli.core.masks import Mask
 from attn_cli.core.scores import GIVEN
 from attn_cli.errors import InputError, NotFinite
 from attn_cli.io.escape import visible
+from attn_cli.models.joining import Joining
 from attn_cli.pipeline.attend import LINKS, Work, mean_head
 from attn_cli.pipeline.focus import row_of_strongest_link, sentence_root
 from attn_cli.pipeline.inputs import Inputs, Layer
-from attn_cli.pipeline.notes import (
-    condensed_notes,
-    layout_note,
-    notes_on_rows,
-)
+from attn_cli.pipeline.norms import with_norms
+from attn_cli.pipeline.notes import condensed_notes, layout_note, notes_on_rows
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, WEIGHT, Settings
 from attn_cli.settings.validate import find_rows
 from attn_cli.trace.computation import Placed
@@ -31,7 +29,6 @@ from attn_cli.trace.trace import LARGE, Trace
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Bools, Ints
     from attn_cli.io.progress import OnPart
-    from attn_cli.models.joining import Joining
     from attn_cli.pipeline.long_text import HeadSummary
 
 EACH_ROLLED = "each A = (mean of the heads + I) / 2, rows divided by their sums"
@@ -49,9 +46,7 @@ class Attended(NamedTuple):
     mask: Mask | None = None
     layers: int = 1  # how many there are, of which this is one
     report: OnPart | None = None
-    joining: Callable[[], Joining] | None = (
-        None  # what follows the heads, where the projection does not say all of it
-    )
+    joining: Callable[[], Joining] | None = None  # what follows the heads, if not W_o of the layer alone
     finish: Callable[[Trace], Trace] = lambda trace: trace  # adds what this source alone knows
 
 
@@ -66,9 +61,6 @@ def record(one: Attended) -> Trace:
         names = [tuple(map(visible, side.tokens)) for side in (inputs.query, inputs.key)]
         raise NotFinite(error.query, error.key, *names) from None
     if settings.measure != WEIGHT and score != GIVEN:
-        from attn_cli.models.joining import Joining  # only those who measure need it
-        from attn_cli.pipeline.norms import with_norms
-
         made = one.layer.projection
         trace = with_norms(trace, one.joining() if one.joining else Joining(made.W_o, made.b_o))
     return one.finish(_with_layout_note(trace, one))

@@ -82,9 +82,8 @@ def _links(trace: Trace) -> Iterator[str]:
         for i, j, w in links[:MOST_LINKS]
     ]
     more = f" (the first {MOST_LINKS} of {len(links):,})" if len(links) > MOST_LINKS else ""
-    yield _table(
-        f"Each row's strongest links{more}", f"<th>query</th><th>key</th><th>{trace.drawn}</th>", rows
-    )
+    heads = f"<th>query</th><th>key</th><th>{trace.drawn}</th>"
+    yield _table(f"Each row's strongest links{more}", heads, rows)
 
 
 def _matrices(trace: Trace) -> Iterator[str]:

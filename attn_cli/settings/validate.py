@@ -112,18 +112,17 @@ def check_shaping(settings: Settings) -> None:
 
 def check_measure(settings: Settings) -> Settings:
     """Return the settings, with the mean head where a layer as a whole is measured; refuse what has no norms."""
-    measure, is_whole = settings.measure, settings.measure == WITH_RESIDUAL
-    if measure == WEIGHT:
-        return settings
-    what = f"--measure {measure} does not apply to"
-    if settings.head == ROLLOUT:
-        raise UsageError(
-            f"{what} --head rollout, which has no values.", "Leave one of them out.", "--measure"
-        )
-    if settings.renormalize:
-        raise UsageError(f"{what} --renormalize: rows of norms do not sum to one.", option="--measure")
-    if is_whole and settings.head not in (None, MEAN):
-        raise UsageError(f"{what} --head: it is of the layer as a whole.", "Try --measure norm.", "--measure")
+    is_whole = settings.measure == WITH_RESIDUAL
+    refused = {
+        "--head rollout, which has no values": settings.head == ROLLOUT,
+        "--renormalize: rows of norms do not sum to one": settings.renormalize,
+        f"--head {settings.head}: it is of the layer as a whole": is_whole
+        and settings.head not in (None, MEAN),
+    }
+    for what, is_given in refused.items():
+        if is_given and settings.measure != WEIGHT:
+            said = f"--measure {settings.measure} does not apply to {what}."
+            raise UsageError(said, "Leave one of them out.", "--measure")
     return replace(settings, head=MEAN) if is_whole else settings
 
 

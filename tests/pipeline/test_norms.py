@@ -96,7 +96,7 @@ def test_no_screen_of_norms_has_sums_or_says_that_rows_have_one():
 @pytest.mark.parametrize(
     ("args", "told"),
     {
-        ("self", CAT, "--measure", "norm-residual"): "Nothing joins these heads",
+        ("self", CAT, "--measure", "norm-residual"): "No layer joins these heads",
         ("self", CAT, "--measure", "norm-residual", "--head", "all"): "of the layer as a whole",
         ("self", CAT, "--measure", "norm", "--head", "rollout"): "which has no values",
         ("self", CAT, "--measure", "norm", "--hide-special", "--renormalize"): "do not sum to one",

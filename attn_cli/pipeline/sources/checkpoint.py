@@ -142,7 +142,9 @@ class Reading(NamedTuple):
                 made = record(between_words(trace, settings, self.query.second))
                 if settings.measure == WEIGHT:
                     return made
-                return beside(made, record(between_words(drawn(trace), settings, self.query.second)))
+                norms = record(between_words(drawn(trace), settings, self.query.second))
+                by_head = {head.name: head.weights for head in (*norms.heads, norms.shown)}
+                return beside(made, by_head, norms.derived)
             return self._with_weights(trace, steps, one.mask) if self.keep_weights and not is_plain else trace
 
         return one._replace(finish=finish)

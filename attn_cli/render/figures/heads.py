@@ -60,8 +60,8 @@ def heads(trace: Trace, view: View) -> Drawing:
     scale = FULL if view.shades == "full" else ShadeRange(0.0, largest)
     queries = [trace.query_tokens[i] for i in trace.listed]
     layers = list(dict.fromkeys(head.layer for head in trace.heads)) if trace.has_layers else []
-    maps = Maps(names, queries, trace.key_tokens, values, scale, list(trace.listed), is_weights=True)
-    maps = maps._replace(is_norms=trace.drawn == NORM)
+    is_norms, of = trace.drawn == NORM, (names, queries, trace.key_tokens, values, scale, list(trace.listed))
+    maps = Maps(*of, is_weights=not is_norms, is_norms=is_norms)
     if not layers:
         across = min(MOST_ACROSS, math.ceil(math.sqrt(len(names) * 1.5)))
         return _Multiples(maps, across, trace.drawn).drawing(

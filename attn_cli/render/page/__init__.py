@@ -28,9 +28,7 @@ from attn_cli.trace.trace import LARGE, Trace
 MOST_TYPED = 60  # words of a sentence that is typed in
 STEP_KEYS = ("name", "title", "formula", "sentence", "alone")
 SENT_FACTS = ("numbering", "projection", "position", "weights", "apply_q", "apply_k", "apply_v")
-ABOUT_NORMS = (
-    "A norm is no share: it is the length of what the word adds through its value, and rows have any sum."
-)
+ABOUT_NORMS = "A norm is the length of what a word adds through its value: no share, and of no fixed sum."
 # In a script element nothing ends it but its end tag, and nothing starts another but these signs.
 UNSAFE = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -165,9 +163,8 @@ def _of_trace(trace: Trace, numbers: Numbers) -> dict[str, object]:
         # Of q, k and v those that only repeat X: of these the walk shows the query's own row.
         "repeats": [name for name in "qkv" if trace.is_scored and repeats_x(trace, trace.stepped_head, name)],
         # Whether there are norms, and W_o is in them: then those of other values are not computed here.
-        "norms": None
-        if trace.settings.measure == WEIGHT
-        else {"joined": trace.W_o is not None or trace.of_model},
+        "norms": trace.settings.measure != WEIGHT
+        and {"joined": bool(trace.of_model or trace.W_o is not None)},
         "sources": {} if trace.x_query is None else {one: source(trace, i) for i, one in enumerate(tokens)},
         "ramps": _ramps(),
     }

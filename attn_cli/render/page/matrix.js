@@ -213,7 +213,7 @@ export function startMatrix() {
   const choose = $("show");
   const known = record.steps.filter((step) => stepMatrix(step.name) || step.name === "position_scores");
   fill(choose, ...known.filter((step) => stepMatrix(step.name)).map((step) => make("option", { value: step.name }, step.title.split(":")[0])),
-    record.norms && make("option", { value: "norms" }, "Norms"));
+    record.norms ? make("option", { value: "norms" }, "Norms") : null);
   $("measure").hidden = !record.norms;
   $("measure").addEventListener("click", () => change({ step: state.step === "norms" ? "weights" : "norms", walking: false }));
   choose.addEventListener("change", () => change({ step: choose.value, walking: false }));

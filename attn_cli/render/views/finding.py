@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from attn_cli.io.escape import shell_quote
-from attn_cli.render.blocks import Say
-from attn_cli.render.numbers import plain, share
+from attn_cli.render.blocks import Columns, Say
+from attn_cli.render.numbers import four, plain, share
 from attn_cli.render.views.long_text import links_of
 from attn_cli.render.views.wording import quoted, quoted_at, short
 from attn_cli.settings.declare import as_typed
@@ -66,27 +66,33 @@ def finding(trace: Trace) -> Iterator[Say]:
 
 def _what_changes(trace: Trace, row: int) -> str:
     """Return where most of the row in focus comes from, and which key's weights say least of what comes of them."""
-    query, key = quoted_at(trace.query_tokens, row), "nothing"
-    for j, norm in links_of(trace.shown, row, 1):
-        key = "itself" if trace.is_self and row == j else quoted_at(trace.key_tokens, j)
-        key = f"most from {key} (norm {plain(norm, 3)})"
-    named, shares = shares_apart(trace, trace.shown)
-    weight, _, effect = shares.partition(" -> ")
+    takes, (j, weight, effect) = "nothing", shares_apart(trace, trace.shown)
+    for key, norm in links_of(trace.shown, row, 1):
+        name = "itself" if trace.is_self and row == key else quoted_at(trace.key_tokens, key)
+        takes = f"most from {name} (norm {plain(norm, 3)})"
+    changed = f"{quoted_at(trace.key_tokens, j)} has {weight} of the weight and {effect} of the effect"
+    changed = "weight and effect share out alike" if weight == effect else changed
     where = "in its row" if trace.asked else "over all rows"
-    changed = f'"{named}" has {weight} of the weight and {effect} of the effect'
-    return f"{query} takes {key}; {where} {changed if weight != effect else 'weight and effect share out alike'}."
+    return f"{quoted_at(trace.query_tokens, row)} takes {takes}; {where} {changed}."
 
 
-def shares_apart(trace: Trace, head: Head) -> tuple[str, str]:
+def norms_by_hand(trace: Trace, i: int) -> Columns:
+    """Return query i's norms as products: each key's weight times the length of what its value becomes."""
+    head, at = trace.shown, trace.row_in_arrays(i)
+    assert head.norms is not None and head.lengths is not None  # here norms are the weights
+    made = zip(*(M.tolist() for M in (head.norms[at], head.lengths, head.weights[at])), strict=True)
+    rows = [[key, *map(four, row)] for key, row in zip(trace.key_tokens, made, strict=True) if row[0]]
+    length = "‖v W_o‖" if "W_o" in trace.derived else "‖v‖"
+    return Columns([f"{short(trace.query_tokens[i])}: key", "weight", f"times {length}", "norm"], rows)
+
+
+def shares_apart(trace: Trace, head: Head) -> tuple[int, str, str]:
     """Return the key whose share of the listed rows' weights differs most from that of their norms, and both shares."""
-    assert head.norms is not None  # the weights, where norms are drawn
+    assert head.norms is not None  # here norms are the weights
     held = [trace.row_in_arrays(i) for i in trace.listed]
-    shares = [M[held].sum(axis=0) / (M[held].sum() or 1.0) for M in (head.norms, head.weights)]
-    by_token = dict.fromkeys(trace.key_tokens, (0.0, 0.0))
-    for token, *both in zip(trace.key_tokens, *(one.tolist() for one in shares), strict=True):
-        by_token[token] = (by_token[token][0] + both[0], by_token[token][1] + both[1])
-    token, found = max(by_token.items(), key=lambda one: abs(one[1][0] - one[1][1]))
-    return short(token), " -> ".join(map(share, found))
+    weight, effect = (M[held].sum(axis=0) / (M[held].sum() or 1.0) for M in (head.norms, head.weights))
+    j = int(abs(weight - effect).argmax())
+    return j, share(float(weight[j])), share(float(effect[j]))
 
 
 def _other_pairs(trace: Trace, head: Head, row: int) -> str:

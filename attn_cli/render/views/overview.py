@@ -4,24 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 from attn_cli.io.array_types import Array
 from attn_cli.io.escape import count
-from attn_cli.render.blocks import (
-    Bars,
-    Block,
-    Columns,
-    Formula,
-    Heading,
-    Links,
-    Maps,
-    Matrix,
-    Say,
-    ShadeRange,
-)
-from attn_cli.render.numbers import four, plain, share
-from attn_cli.render.views.finding import finding, shares_apart, what_next
+from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Maps, Matrix, Say, ShadeRange
+from attn_cli.render.numbers import plain, share
+from attn_cli.render.views.finding import finding, norms_by_hand, shares_apart, what_next
 from attn_cli.render.views.long_text import asked_rows, links_of, long_view, row_links, strongest_named
 from attn_cli.render.views.origins import closing
 from attn_cli.render.views.wording import (
@@ -29,6 +17,7 @@ from attn_cli.render.views.wording import (
     formula,
     is_large,
     no_arithmetic,
+    placed,
     quoted,
     short,
     sink_takes,
@@ -60,8 +49,8 @@ def table(trace: Trace, view: View) -> Iterator[Block]:
             yield from one_row(trace, i, view.by_hand == "all")
         if (more := len(trace.focus) - MOST_FOCUS) > 0:
             yield Say(f"{more} more rows match: their weights follow, without arithmetic.")
-    elif trace.asked and trace.settings.measure == NORM and trace.shown.v is not None:
-        yield from map(partial(_norms_by_hand, trace), trace.focus[:MOST_FOCUS])
+    elif trace.asked and trace.shown.lengths is not None and len(drawn_heads(trace)) == 1:
+        yield from (norms_by_hand(trace, i) for i in trace.focus[:MOST_FOCUS])
     elif trace.asked:
         yield Say(" ".join(no_arithmetic(trace)))
     if view.steps and trace.is_scored:
@@ -73,21 +62,6 @@ def table(trace: Trace, view: View) -> Iterator[Block]:
     yield from all_weights(trace, view)
     yield from closing(trace, with_learned=len(drawn_heads(trace)) == 1)
     yield from what_next(trace, view)
-
-
-def _norms_by_hand(trace: Trace, i: int) -> Columns:
-    """Return query i's norms as products: each key's weight times the length of what its value becomes."""
-    head, at = trace.shown, trace.row_in_arrays(i)
-    assert head.norms is not None  # the weights, where norms are drawn
-    rows = [
-        [key, four(weight), four(norm / weight), four(norm)]
-        for key, weight, norm in zip(
-            trace.key_tokens, head.norms[at].tolist(), head.weights[at].tolist(), strict=True
-        )
-        if weight > 0
-    ]
-    length = "‖v W_o‖" if "W_o" in trace.derived else "‖v‖"
-    return Columns([f"{short(trace.query_tokens[i])}: key", "weight", f"times {length}", "norm"], rows)
 
 
 def drawn_heads(trace: Trace) -> tuple[Head, ...]:
@@ -124,13 +98,13 @@ def _maps(trace: Trace, drawn: Sequence[Head]) -> Iterator[Block]:
     values, scale = [trace.visible_weights(head) for head in drawn], largest_weight(trace, trace.listed)
     names, queries = [head.label for head in drawn], [trace.query_tokens[i] for i in trace.listed]
     shades = ShadeRange(0.0, scale)
-    is_weights = trace.drawn == WEIGHT
-    maps = Maps(names, queries, trace.key_tokens, values, shades, trace.listed, is_weights=is_weights)
-    yield maps._replace(is_norms=not is_weights)
-    if not is_weights:
+    is_norms, of = trace.drawn == NORM, (names, queries, trace.key_tokens, values, shades, trace.listed)
+    yield Maps(*of, is_weights=not is_norms, is_norms=is_norms)
+    if is_norms:
         yield Heading("What each head takes from where")
         yield Say("The key whose share of a head's weights and of its norms differ most, and both shares:")
-        yield Links([(head.label, [shares_apart(trace, head)]) for head in drawn])
+        apart = [(head.label, *shares_apart(trace, head)) for head in drawn]
+        yield Links([(name, [(placed(trace.key_tokens, j), f"{w} -> {e}")]) for name, j, w, e in apart])
         return
     yield Heading("What each head finds")
     yield Say("Each head's strongest links to other words, each at least half of a word's attention:")

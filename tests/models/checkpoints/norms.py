@@ -15,12 +15,12 @@ def same_as_by_vectors(run, steps, what):
     made, what = run.joining(steps), f"{what}, {steps.side} {steps.layer}, {steps.kind}"
     weights, v = (M[0].astype(float) for M in (steps.attended.weights, steps.ready.v))
     h = len(v)
-    parts = np.stack([made.parts([*v])[n] for n in range(h)])
+    parts = np.stack([made.part(own, n, h) for n, own in enumerate(v)])
     vectors = np.einsum("hij,hjd->hijd", weights, parts)
     b_o = 0 if made.b_o is None else made.b_o
     alike(vectors.sum(axis=(0, 2)) + b_o, run.joined(steps)[0], what)
     for n in range(h):
-        lengths = weights[n] * made.lengths(v[n], n, h)
+        lengths = weights[n] * np.linalg.norm(made.part(v[n], n, h), axis=-1)
         alike(lengths, np.linalg.norm(vectors[n], axis=-1), what)
     if steps.kind != "cross":
         _with_residual(run, steps, made, vectors.sum(axis=0), what)
