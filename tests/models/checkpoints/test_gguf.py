@@ -31,6 +31,7 @@ from tests.models.checkpoints.gguf_by_hand import (
     small,
     stored,
 )
+from tests.models.checkpoints.norms import same_as_by_vectors
 from tests.models.checkpoints.test_parity import CASES, TEXTS, made
 from tests.shell import attn
 
@@ -41,7 +42,9 @@ def numbers(model):
     """Return all weights of all layers, and the logits, of a folder or a file."""
     with Checkpoint(str(model)) as checkpoint:
         run = checkpoint.run(texts(IDS))
-        return [step.attended.weights for step in run.steps()], run.logits()
+        steps = list(run.steps())
+        assert all(same_as_by_vectors(run, step, model) for step in steps)
+        return [step.attended.weights for step in steps], run.logits()
 
 
 def alike(found, expected, far=1e-5):
@@ -407,6 +410,7 @@ def test_every_head_attends_as_in_transformers_with_the_file_s_numbers(name, kin
         run = checkpoint.run(batch)
         for step, attention in zip(run.steps(), expected.attentions, strict=True):
             np.testing.assert_allclose(step.attended.weights, attention.numpy(), atol=1e-5)
+            same_as_by_vectors(run, step, name)
         if case.family != "bert":
             scale = float(expected.logits.abs().max())
             np.testing.assert_allclose(run.logits() / scale, expected.logits.numpy() / scale, atol=1e-5)
