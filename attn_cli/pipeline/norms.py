@@ -51,12 +51,12 @@ def _formula(joining: Joining, with_residual: bool = False) -> str:
     made = "weight · v" if joining.W_o is None else "weight · v W_o"
     if not with_residual:
         return f"norm = ‖{made}‖, where v = x W_v + b_v"
-    heads = f"{'norm' if joining.inner else ''}(sum over heads of {made})"
+    heads = f"{'LN' if joining.inner else ''}(sum over heads of {made})"
     whole, scale = (
         f"{heads} + x where the key is the query",
-        ", a norm's scale held as it is for the whole sum",
+        ", LN's scale that of the whole sum",
     )
-    whole = f"norm({whole})" if joining.outer else whole
+    whole = f"LN({whole})" if joining.outer else whole
     return f"norm = ‖{whole}‖{scale * bool(joining.inner or joining.outer)}"
 
 
