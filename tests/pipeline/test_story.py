@@ -3,13 +3,12 @@
 import itertools
 import json
 import shlex
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from attn_cli import trace_self
+from attn_cli.models import model_file
 from attn_cli.models.model_file import bundled
 from attn_cli.pipeline.focus import root_shares
 from attn_cli.settings.settings import Settings
@@ -86,17 +85,12 @@ def test_what_is_chosen_wins(options):
     assert query == asked.get("-q", query) and not any("unseen novels" in note for note in found["notes"])
 
 
-def test_a_text_without_a_pronoun_opens_no_deep_model():
-    code = """
-import os, sys
-from attn_cli.__main__ import run
-sys.addaudithook(lambda name, args: name == "open" and "roles-deep" in str(args[0]) and os.write(2, b"deep"))
-sys.exit(run())
-"""
-    for text, is_opened in ((ANIMAL, True), ("The animal crossed the street", False)):
-        line = [sys.executable, "-c", code, "explain", text]
-        done = subprocess.run(line, capture_output=True, text=True, check=True)
-        assert ("deep" in done.stderr) == is_opened and "One row by hand" in done.stdout
+def test_a_text_without_a_pronoun_opens_no_deep_model(monkeypatch):
+    opened, models = [], model_file.bundled
+    monkeypatch.setattr(model_file, "bundled", lambda name: (opened.append(name), models(name))[1])
+    for text, is_opened in (("The animal crossed the street", False), (ANIMAL, True)):
+        assert "One row by hand" in here("explain", text).out
+        assert ("roles-deep" in opened) == is_opened and "roles" in opened
 
 
 def test_a_words_share_as_the_root_is_that_of_all_trees_summed_one_by_one():
