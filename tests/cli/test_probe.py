@@ -30,13 +30,13 @@ def test_patterns_written_down_by_hand_have_a_score_of_one(frames):
         "itself": at,
     }
     weights = np.array([np.eye(n)[keys] for keys in heads.values()])
-    roles = roles_on_repeats(weights, np.tri(n, dtype=bool), *frames)
+    names = [*"<("[:before], *"abcde" * 2, *")"[:after]]
+    given = np.tri(n, dtype=bool), names, [name in "<()" for name in names]
+    roles = roles_on_repeats(weights, *given)
     for name, role in zip(heads, roles, strict=True):
         assert role.name == name and role.shares[name] == 1
         assert all(role.shares[other] <= 0.5 for other in ("induction", "same") if other != name)
-    even = roles_on_repeats(
-        (np.tri(n) / np.tri(n).sum(axis=1, keepdims=True))[None], np.tri(n, dtype=bool), *frames
-    )
+    even = roles_on_repeats((np.tri(n) / np.tri(n).sum(axis=1, keepdims=True))[None], *given)
     again = range(before + length, before + 2 * length)
     assert even[0].shares["induction"] == pytest.approx(np.mean([1 / (i + 1) for i in again]))
 
@@ -110,7 +110,7 @@ def test_the_bundled_language_model_has_induction_heads_that_copy_and_a_seed_cho
     out = here("heads", "--probe", "--seed", "1", "--width", "80").out
     ranked = next(line for line in out.splitlines() if line.startswith("induction"))
     assert ranked.split()[1].startswith("2.induction") and max(map(len, out.splitlines())) <= 80
-    for said in ("50 random words, 2 times, seed 1", "induction         previous token", "layer\\head"):
+    for said in ("50 random words, 2 times, seed 1", "copying", "Rows are layers."):
         assert said in out
     assert record("--probe", "--seed", "1", "-p", "roles")["tokens"] != found["tokens"]
     assert {*found["tokens"]} <= {
@@ -143,7 +143,7 @@ def test_an_encoder_has_scores_of_both_sides_and_a_model_without_words_says_why_
         (("-t", "2"), "--temperature and --probe exclude"),
         (("--mask", "causal"), "--mask and --probe exclude"),
         (("--join-pieces",), "--join-pieces and --probe exclude"),
-        (("--layer", "7"), "There is no layer 7. Layers are 0 to 2."),
+        (("--layer", "7", "-p", "roles"), "There is no layer 7. Layers are 0 to 0."),
         (("-p", "likeness"), "likeness has no heads"),
         (("-f", "npy"), "no npy form"),
         (("-m", "x", "-p", "roles"), "exclude each other"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
 from attn_cli.cli.deliver import choose, deliver
@@ -138,23 +139,7 @@ def _over_texts(file: str, kind: str, layer: int | None, settings: Settings, vie
 
     with Progress("Attending") as progress:
         found = measure_texts(_numbered(file, progress), kind, settings, layer)
-    result = Result(
-        "heads_of_texts",
-        blocks=lambda view: heads_of_texts.screen(found, view),
-        record=lambda view: heads_of_texts.record(found),
-        rows=lambda view: heads_of_texts.rows(found),
-    )
-    deliver(result, view)
-
-
-def _check_probe(given: Mapping[str, object], settings: Settings) -> None:
-    """Refuse what random tokens leave no room for."""
-    default = Settings()
-    changed = [name for name in ALONE.split() if getattr(settings, name) != getattr(default, name)]
-    for option in [name for name, value in given.items() if value is not None] + changed:
-        shown = f"--{option.replace('_', '-')}" if option in changed else option
-        raise UsageError(f"{shown} and --probe exclude each other.", option=shown)
-    _check(None, None, {}, settings)
+    deliver(_table("heads_of_texts", found, heads_of_texts), view)
 
 
 def _by_probe(layer: int | None, settings: Settings, view: View) -> None:
@@ -165,13 +150,27 @@ def _by_probe(layer: int | None, settings: Settings, view: View) -> None:
 
     with Progress("Probing") as progress:
         found = probe(settings, layer, progress)
-    result = Result(
-        "heads_by_probe",
+    deliver(_table("heads_by_probe", found, views), view)
+
+
+def _table(kind: str, found: object, views: ModuleType) -> Result:
+    """Return what a module shows of all heads: its screen, its record, its rows."""
+    return Result(
+        kind,
         blocks=lambda view: views.screen(found, view),
         record=lambda view: views.record(found),
         rows=lambda view: views.rows(found),
     )
-    deliver(result, view)
+
+
+def _check_probe(given: Mapping[str, object], settings: Settings) -> None:
+    """Refuse what random tokens leave no room for."""
+    default = Settings()
+    changed = [name for name in ALONE.split() if getattr(settings, name) != getattr(default, name)]
+    for option in [name for name, value in given.items() if value is not None] + changed:
+        shown = f"--{option.replace('_', '-')}" if option in changed else option
+        raise UsageError(f"{shown} and --probe exclude each other.", option=shown)
+    _check(None, None, {}, settings)
 
 
 def _numbered(file: str, progress: Progress) -> Iterator[tuple[int, str]]:
