@@ -43,6 +43,10 @@ def _shares(out: Array, K: Array, V: Array, where: str) -> list[float | None]:
     return [float(one / size) if size else None for one, size in zip(sums, sizes, strict=True)]
 
 
+def _through(rows: Array, norm: FrozenNorm) -> Array:
+    return norm._replace(shift=None, scale=ONE).forward(rows)
+
+
 def of_checkpoint(model: Model, weights: Weights) -> Copying:
     """Return what tells of the heads of a model's last stack, which has an output table, whether they copy."""
     head, stack = model.logits, list(model.stacks.values())[-1]
@@ -53,13 +57,12 @@ def of_checkpoint(model: Model, weights: Weights) -> Copying:
         """Return rows times a matrix that makes so many numbers, or through a norm of scale 1."""
         if name is not None and made is not None:
             return rows @ reader.linear_weights(name, rows.shape[-1], made)[0]
-        return (
-            rows if name is None else reader.frozen(name, rows)._replace(shift=None, scale=ONE).forward(rows)
-        )
+        return rows if name is None else _through(rows, reader.frozen(name, rows))
 
     names = [weights.find(*tables) or tables[0] for tables in (head.tables, words.tables)]
     scored, read = weights.stored(names[0], None, width), weights.stored(names[1], None, words.width)
-    count, K = min(scored.entry.shape[0], read.entry.shape[0]), np.zeros((width, words.width), np.float32)
+    K: Array = np.zeros((width, words.width), np.float32)
+    count = min(scored.entry.shape[0], read.entry.shape[0])
     for start in range(0, count, BLOCK):
         many = min(BLOCK, count - start)
         U = scored.rows(start, many)
@@ -97,17 +100,15 @@ def of_stack(stack: EncoderStack, read: Array, scored: Array) -> Copying:
     """Return the same of a language model of attn's own, of `read` (V, d) and `scored` (V, d) vectors of words."""
     assert stack.words is not None and stack.top is not None  # only a language model is asked
     layers, P = (*stack.encoders, stack.top), stack.words.P
-    norms = [
-        FrozenNorm(one.gain, None, ONE, True) for layer in layers for one in (layer.norm_1, layer.norm_2)
-    ]
     K = scored.T @ read if stack.W_in is None else scored.T @ read @ stack.W_in
+    norms = [norm.frozen(K) for layer in layers for norm in (layer.norm_1, layer.norm_2)]
 
     def copying(n: int) -> list[float | None]:
         about = layers[n].attention
         assert about.W_o is not None  # these layers have a W_o
-        k, out = K, about.W_o
-        for number, norm in enumerate(norms):
-            k, out = (norm.forward(k), out) if number < 2 * n else (k, norm.forward(out))
+        k, out = (
+            reduce(_through, some, rows) for some, rows in ((norms[: 2 * n], K), (norms[2 * n :], about.W_o))
+        )
         return _shares(out @ P, k, np.stack([head.W_v for head in about.heads], axis=1), stack.name)
 
     return copying

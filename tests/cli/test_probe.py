@@ -6,6 +6,7 @@ import io
 import numpy as np
 import pytest
 
+from attn_cli.models.circuits import of_stack
 from attn_cli.models.model_file import bundled
 from attn_cli.pipeline.probe import roles_on_repeats
 from attn_cli.vectors.lookup import open_table
@@ -89,6 +90,22 @@ def test_copying_is_what_the_eigenvalues_of_all_words_by_all_words_say(tmp_path,
         E, last = tensors["wte.weight"].astype(float), tensors["ln_f.weight"]
         found = np.linalg.eigvals(through(through(E, tensors[f"{place}ln_1.weight"]) @ W_v @ W_o, last) @ E.T)
         assert head["copying"] == pytest.approx(found.sum().real / np.abs(found).sum(), rel=1e-4)
+
+
+@pytest.mark.parametrize("layer", [0, 2])
+def test_copying_of_the_bundled_language_model_is_what_all_words_by_all_words_say(layer):
+    stack, draw = bundled("language"), np.random.default_rng(0)
+    read, scored = (draw.standard_normal((30, stack.dim)) for _ in range(2))
+    layers = (*stack.encoders, stack.top)
+    for h, share in enumerate(of_stack(stack, read, scored)(layer)):
+        rows = read @ stack.W_in
+        for n, one in enumerate(layers):
+            if n == layer:
+                head, d_v = one.attention.heads[h], one.attention.heads[h].W_v.shape[1]
+                rows = rows @ head.W_v @ one.attention.W_o[h * d_v : (h + 1) * d_v]
+            rows = through(through(rows, one.norm_1.gain), one.norm_2.gain)
+        found = np.linalg.eigvals(rows @ stack.words.P @ scored.T)
+        assert share == pytest.approx(found.sum().real / np.abs(found).sum(), abs=1e-4)
 
 
 def test_the_bundled_language_model_has_induction_heads_that_copy_and_a_seed_chooses_the_words():
