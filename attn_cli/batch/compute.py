@@ -171,7 +171,8 @@ class Computer(ExitStack):
         # With a projection from a file, notes are about each text's shape.
         has_own_notes = self.shared.weights is not None and not self.is_quick
         asks_more = (settings.query, settings.round, settings.pad) != (None, None, None)
-        asks_more = asks_more or bool(settings.without) or settings.every_head or settings.layer == ALL
+        asks_more = asks_more or bool(settings.without or settings.knock_out)
+        asks_more = asks_more or settings.every_head or settings.layer == ALL
         has_positions = settings.positions not in (None, "none")
         is_plain = not (asks_more or has_positions or self._has_mask_file)
         return is_plain and not has_own_notes and not self._is_language_model

@@ -29,7 +29,7 @@ SETTINGS: dict[str, Setting] = declared(Settings) | declared(View)
 TOGETHER = {  # what many commands take
     "TOKENS": "tokenizer keep_punctuation max_text max_word",
     "VECTORS": "embedding dim seed oov",
-    "MODEL": "projection layer join_pieces hide_special renormalize between",
+    "MODEL": "projection layer join_pieces hide_special renormalize between knock_out knock_out_with",
     "COMPUTED": "heads head layout score temperature mask mask_true without round threads",
     "PLACED": "pad pad_side positions",
     "ROWS": "query versus top full dtype",

@@ -127,6 +127,9 @@ KEYS = [
     _key("-", "hotter(-1)"),
     _key("0", "usual_heat", "", "The temperature back to 1."),
     _key("x", "off", "word off", "Hide the chosen column's word from every query, or show it again."),
+    _key(
+        "o", "knock_out", "", "Knock the head out: layers above it, and the guess, are new; again: back in."
+    ),
     _key("p", "pieces", "", "Join a model's word pieces to words, or show them apart again."),
     _key(
         "g", "write_on", "", "A model that says the next token writes it; the first press may only name it."
@@ -223,6 +226,17 @@ def _off(state: State, seen: Seen) -> State:
     return state.setting(without=tuple(one for one in off if one != word) if word in off else (*off, word))
 
 
+def _knock_out(state: State, seen: Seen) -> State:
+    settings, trace = state.question.settings, seen.trace
+    if settings.head in TOGETHER:
+        raise UsageError("Choose one head with h: o knocks it out.")
+    one, out, told = f"{trace.projection.layer or 0}.{trace.shown.name}", settings.knock_out, settings.next
+    if told is None and (trace.kind == "masked" or settings.projection == DEFAULTS["masked"].projection):
+        told = NEXT_WORDS  # a model that guesses says its guess
+    others = tuple(part for part in out if part != one)
+    return state.setting(knock_out=others if one in out else (*out, one), next=told)
+
+
 def _write_on(state: State, seen: Seen) -> State:
     found, question, length = seen.trace.next_words, state.question, len(seen.trace.query_tokens)
     if not (seen.trace.of_model or question.settings.projection == DEFAULTS["masked"].projection or found):
@@ -296,6 +310,7 @@ ACTIONS: dict[str, Callable[..., State]] = {  # of a state, what is seen, and th
     "usual_heat": with_temperature,
     "slider": lambda state, seen, place: with_temperature(state, seen, temperature_at(place)),
     "off": _off,
+    "knock_out": _knock_out,
     "pieces": lambda state, seen: state.setting(join_pieces=not state.question.settings.join_pieces),
     "write_on": _write_on,
     "between": lambda state, seen: state.setting(between=_next(BETWEEN, state.question.settings.between, 1)),

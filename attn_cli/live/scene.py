@@ -138,6 +138,8 @@ def _told(state: State, seen: Seen, terminal: Terminal, room: int) -> Iterator[P
     yield Part(_head(state, trace, room), "bold", Hit("head"))
     if layer is not None and count > 1:
         yield Part(f"layer {layer}" + of_layers(count) * is_long, "bold", Hit("layer"))
+    if out := trace.settings.knock_out:
+        yield Part(f"out {listed(out, MOST_OFF)}", "bold")
     yield Part(f"mask {_mask(trace)}", "bold", Hit("mask"))
     if not trace.is_scored:
         yield Part("weights as given", "bold")

@@ -138,7 +138,7 @@ class WeightsSource(LiveSource):
     def compute(self, question: Question) -> Trace:
         from attn_cli.pipeline.sources.weights import trace_weights
 
-        plain = replace(question.settings, score=None, temperature=1.0, without=())
+        plain = replace(question.settings, score=None, temperature=1.0, without=(), knock_out=())
         if plain != question.settings:
             raise UsageError("These weights came ready: only mask, layer and head can be chosen.")
         return trace_weights(self.saved, question.settings)

@@ -57,13 +57,11 @@ class Rolled(NamedTuple):
 
 
 def check_rollout(settings: Settings) -> None:
-    """Raise UsageError for --without beside --head rollout, which is made of the model's own weights."""
-    if settings.head == ROLLOUT and settings.without:
-        raise UsageError(
-            "--without does not apply to --head rollout, which follows the weights as they are.",
-            "Leave one of them out.",
-            "--without",
-        )
+    """Raise UsageError for what does not apply to a rollout, which is made of the model's own weights."""
+    for option, given in (("--without", settings.without), ("--knock-out", settings.knock_out)):
+        if settings.head == ROLLOUT and given:
+            said = f"{option} does not apply to a rollout, which follows the weights as they are."
+            raise UsageError(said, "Leave one of them out.", option)
 
 
 def rollout_formula(layer: int) -> str:

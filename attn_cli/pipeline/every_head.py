@@ -16,7 +16,7 @@ from attn_cli.io.progress import OnPart
 from attn_cli.models.checkpoints.open_model import open_model
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.models.model_file import BUNDLED, load_model
-from attn_cli.pipeline.derived import check_one_text, is_one_text
+from attn_cli.pipeline.derived import check_one_text, check_rollout, is_one_text
 from attn_cli.pipeline.embed import Shared, open_shared
 from attn_cli.pipeline.mask import MASK_HINT, stated_mask
 from attn_cli.pipeline.ready_weights import (
@@ -30,7 +30,7 @@ from attn_cli.pipeline.ready_weights import (
 from attn_cli.pipeline.record import record as recorded
 from attn_cli.pipeline.sources.checkpoint import Reading, read_texts
 from attn_cli.pipeline.sources.text import layers_of_text
-from attn_cli.settings.settings import ALL, PIECES, Settings
+from attn_cli.settings.settings import ALL, PIECES, ROLLOUT, Settings
 from attn_cli.settings.validate import check_shaping, settings_for_masked
 from attn_cli.trace.head import Learned
 from attn_cli.trace.head_roles import (
@@ -115,6 +115,8 @@ def measure_heads(
     hidden, as the settings say; the rollout goes through the pieces.
     """
     check_shaping(settings)
+    if with_rollout:
+        check_rollout(replace(settings, head=ROLLOUT, without=()))
     kept, notes, rollout, rolled, source, count = [], dict[str, None](), None, None, None, 0
     for one in found:
         count += 1

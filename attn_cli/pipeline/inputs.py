@@ -12,6 +12,7 @@ import numpy as np
 from attn_cli.core.masks import Mask
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import count, visible
+from attn_cli.models.logit_parts import Cut
 from attn_cli.models.projection import Projection, to_digits
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings
 from attn_cli.settings.validate import check_layered
@@ -152,6 +153,13 @@ class Layer(NamedTuple):
     notes: tuple[str, ...] = ()  # on how it was made
     # The same in the other layout, where W fits in both and nobody said which it is in.
     other_layout: Callable[[], Layer] | None = None
+    cut: Cut | None = None  # what is knocked out
+
+    def joined(self, outputs: list[Array]) -> Array | None:
+        """Return what a W_o makes of the heads' outputs, but for those that are knocked out; None without a W_o."""
+        if self.cut is not None and outputs:
+            outputs = [*self.cut.of(self.projection.about.layer or 0, np.stack(outputs))]
+        return self.projection.joined(outputs)
 
 
 def wanted_layer(settings: Settings, layers: int, name: str) -> int:

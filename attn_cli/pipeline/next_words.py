@@ -14,6 +14,7 @@ from attn_cli.io.escape import shell_quote
 from attn_cli.io.progress import OnPart
 from attn_cli.models.encoder import MASK, UNKNOWN, EncoderStack, causal, matrix_of, word_number
 from attn_cli.pipeline.inputs import Inputs
+from attn_cli.pipeline.knock_out import cut_of_stack
 from attn_cli.settings.settings import ALL, Settings
 from attn_cli.settings.validate import with_next_words
 from attn_cli.trace.computation import NextWord, NextWords
@@ -80,8 +81,8 @@ def with_next(trace: Trace, inputs: Inputs, stack: EncoderStack, report: OnPart 
     assert side.X is not None and table is not None and stack.words is not None
     X = (side.X if side.words is None else side.words)[side.own.start : side.own.stop]
     tokens = trace.query_tokens[side.own.start : side.own.stop]
-    is_long = len(tokens) ** 2 > LARGE
-    H = stack.last_rows(X, causal(len(X)), report=report if is_long else None)
+    told = report if len(tokens) ** 2 > LARGE else None
+    H = stack.last_rows(X, causal(len(X)), report=told, cut=cut_of_stack(settings, stack))
     words = [word for block in table.word_blocks() for word in block]
     places = range(len(tokens)) if settings.next_at == ALL else range(len(tokens) - 1, len(tokens))
     vectors, found = matrix_of(table), list[NextWords]()

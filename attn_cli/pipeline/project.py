@@ -19,6 +19,7 @@ from attn_cli.models.encoder import EncoderStack
 from attn_cli.models.model_file import open_likeness
 from attn_cli.pipeline.focus import ROOT_HEAD
 from attn_cli.pipeline.inputs import Inputs, Layer, Side, listed_heads, round_inputs, shown_head, wanted_layer
+from attn_cli.pipeline.knock_out import cut_of_stack
 from attn_cli.settings.settings import ALL, LIKENESS, MEAN, ROLLOUT, Settings
 from attn_cli.trace.head import Head
 
@@ -39,11 +40,12 @@ def project_with_model(
     """Take both sides up to the layer that is asked for, and make Q, K and V of its heads."""
     layer = wanted_layer(settings, stack.layers, stack.name)
     query, key, is_self = inputs.query, inputs.key, inputs.is_self
+    cut = cut_of_stack(settings, stack)
 
     def layer_input(side: Side, below: Mask | None) -> Side:
         """Return what the layers below make of a side; it keeps its positions only where there are none below."""
         assert side.X is not None
-        X = stack.input(side.X, layer, below, report, settings.threads)
+        X = stack.input(side.X, layer, below, report, settings.threads, cut)
         return side if X is side.X else side._replace(X=X, words=None, encodings=None)
 
     made = layer_input(query, mask if is_self else None)
@@ -65,6 +67,7 @@ def project_with_model(
     }
     return inputs, found._replace(
         learned=stack.learned(layer, shown),
+        cut=cut,
         root_head=next(root_heads, None),
         notes=tuple(note for note, is_true in notes.items() if is_true),
     )

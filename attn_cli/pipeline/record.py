@@ -158,7 +158,7 @@ def record_trace(one: Attended, work: Work) -> Trace:
         learned=layer.learned,
         W_o=layer.projection.output_weights_as_given,
         b_o=layer.projection.b_o,
-        layer_output=layer.projection.joined([head.output for head in heads if head.output is not None]),
+        layer_output=layer.joined([head.output for head in heads if head.output is not None]),
         condensed=bool(summaries),
         notes=tuple(dict.fromkeys(notes)),
         has_second_input=inputs.has_second_input,

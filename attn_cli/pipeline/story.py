@@ -63,7 +63,8 @@ def resolved(text: str, settings: Settings) -> Resolved | None:
 
     A mask, or another score, changes neither the model nor the pronoun: the text alone decides.
     """
-    if not leaves_projection_open(settings) or any(getattr(settings, name) is not None for name in OPEN):
+    is_open = leaves_projection_open(settings) and not settings.knock_out
+    if not is_open or any(getattr(settings, name) is not None for name in OPEN):
         return None
     words = tokenize(text, settings.tokenizer, settings.keep_punctuation).tokens[: MOST_WORDS + 1]
     places = [i for i, word in enumerate(words) if word.lower() in PRONOUNS]

@@ -19,6 +19,7 @@ from attn_cli.models.encoder import UNKNOWN, causal, matrix_of, weights_of
 from attn_cli.pipeline.embed import open_shared
 from attn_cli.pipeline.generate import Looked, Writer
 from attn_cli.pipeline.inputs import shown_head, wanted_layer
+from attn_cli.pipeline.knock_out import cut_of_model, cut_of_stack, knock_out_notes
 from attn_cli.pipeline.next_words import settings_for
 from attn_cli.pipeline.record import Attended
 from attn_cli.pipeline.sources.checkpoint import Reading
@@ -62,18 +63,22 @@ def _pretrained(model: OpenModel, text: str, settings: Settings) -> Writer:
 
     def run_over(ids: Sequence[int], keeps: bool = False) -> Run:
         both = (source.ids, ids) if has_two else (ids,)
-        return model.checkpoint.run(*(texts([one]) for one in both), keeps=keeps)
+        return model.checkpoint.run(*(texts([one]) for one in both), keeps=keeps, cut=cut)
 
+    stack = about.stacks[side]
+    cut = cut_of_model(settings, model, side, asked)
     run = run_over(ids, keeps=True)
     if not run.has_head():
         raise InputError(f"{model.name} has no language-model head in its files: it writes no words.")
-    stack = about.stacks[side]
     places = Reader(model.checkpoint.weights, stack).places()
     head = shown_head(settings.head, tuple(map(str, range(stack.heads))))
     layer = wanted_layer(settings, len(stack.layers), model.name)
 
     def look(written: Sequence[int]) -> Looked:
-        if written:
+        nonlocal run
+        if written and cut is not None and cut.with_mean:  # of those before, too
+            run = run_over([*ids, *written], keeps=True)
+        elif written:
             run.read_on([*ids, *written])
         row, *_ = [
             one.attended.weights[0, :, -1].astype(np.float64)
@@ -95,7 +100,7 @@ def _pretrained(model: OpenModel, text: str, settings: Settings) -> Writer:
         lambda written: encoder.text(*written) if written else "", said["eos_token_id"],
         said["bad_words_ids"] | said["suppress_tokens"], first=min(said["forced_bos_token_id"], default=None),
         most=None if places is None else places - len(ids) + 1,
-        notes=(*about.notes, *notes, *unknown_words((source,), model.name)),
+        notes=(*about.notes, *notes, *unknown_words((source,), model.name), *knock_out_notes(settings)),
     )  # fmt: skip
 
 
@@ -138,6 +143,7 @@ def _language(text: str, settings: Settings) -> Writer:
     settings, notes = settings_for("masked", settings, stack, False)
     layer, scored = wanted_layer(settings, stack.layers, stack.name), stack.words
     shown = shown_head(settings.head, stack.head_names(layer))
+    cut = cut_of_stack(settings, stack)
     heads = [one for one in stack.attention(layer).heads if shown in (one.name, MEAN)]
     inputs = read_inputs(text, None, settings, shared)
     table = inputs.table
@@ -151,9 +157,9 @@ def _language(text: str, settings: Settings) -> Writer:
         tokens = all_tokens(written)
         X, mask = read_inputs(tokens, None, settings, shared).query.X, causal(len(tokens))
         assert X is not None
-        x = stack.input(X, layer, mask)
+        x = stack.input(X, layer, mask, cut=cut)
         row: Array = np.mean([weights_of(head, x, mask)[-1] for head in heads], axis=0)
-        logits = scored.scores(stack.last_rows(X, mask)[-1:], matrix_of(table))[0]
+        logits = scored.scores(stack.last_rows(X, mask, cut=cut)[-1:], matrix_of(table))[0]
         return logits.astype(np.float64), tokens, row
 
     def layers(written: Sequence[int], settings: Settings) -> Iterator[Attended]:
@@ -166,5 +172,5 @@ def _language(text: str, settings: Settings) -> Writer:
 
     return Writer(
         stack.name, text, ("masked", layer, shown), look, layers, words.__getitem__, joined,
-        never=frozenset({len(words) - 1}), notes=(*notes, *inputs.notes),
+        never=frozenset({len(words) - 1}), notes=(*notes, *inputs.notes, *knock_out_notes(settings)),
     )  # fmt: skip

@@ -199,6 +199,19 @@ class Settings:
         is_repeated=True,
         has_variable=False,
     )
+    knock_out: tuple[str, ...] = ATTENTION(
+        "Compute a model anew without this head (layer.head), or a layer's network (0.mlp). Repeatable.",
+        (),
+        metavar="L.H",
+        is_repeated=True,
+        has_variable=False,
+    )
+    knock_out_with: str = ATTENTION(
+        "What a head that is knocked out gives: zero, or its mean over the text.",
+        "zero",
+        choices=("zero", MEAN),
+        has_variable=False,
+    )
     pad: int | None = ATTENTION("Add N padding tokens, which no token may attend to.", bounds=(1, 10_000))
     pad_side: str = ATTENTION(
         "Where padding goes: after the text, or before it.", "right", choices=("right", "left")

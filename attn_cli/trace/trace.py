@@ -74,6 +74,11 @@ def _learned(shown: Shown) -> object:
     return learned and learned._asdict() | {"trained_on": list(learned.trained_on)}
 
 
+def _knock_out(shown: Shown) -> object:
+    settings = shown.trace.settings
+    return {"parts": [*settings.knock_out], "with": settings.knock_out_with} if settings.knock_out else None
+
+
 def _mask(shown: Shown) -> object:
     trace = shown.trace
     return None if trace.mask is None or trace.condensed else trace.mask[shown.listed].tolist()
@@ -264,6 +269,7 @@ KEYS: dict[str, Callable[[Shown], object]] = {
     "scale": lambda shown: shown.trace.scale if shown.trace.is_scored else None,
     "temperature": lambda shown: shown.trace.temperature if shown.trace.is_scored else None,
     "softcap": lambda shown: shown.trace.softcap,
+    "knock_out": _knock_out,
     "mask": _mask,
     "mask_name": lambda shown: shown.trace.mask_name,
     "padding": lambda shown: list(shown.trace.pad_keys) or None,

@@ -278,7 +278,17 @@ def test_config_tells_each_setting_and_where_it_comes_from(place):
     write_own('\npalette = "greys"')
     write("# mine\ntemperature = 0.5")
     found = listed(env={"ATTN_SEED": "7"})
-    not_standing = ("output", "versus", "title", "without", "pair", "between")
+    not_standing = (
+        "between",
+        "measure",
+        "output",
+        "versus",
+        "title",
+        "without",
+        "knock_out",
+        "knock_out_with",
+        "pair",
+    )
     assert list(found) == [name.replace("_", "-") for name in SETTINGS if name not in not_standing]
     assert (found["temperature"]["value"], found["temperature"]["line"]) == (0.5, 2)
     assert found["temperature"]["file"] == HERE

@@ -214,7 +214,7 @@ SAID = """
     explain dabca -m GPT2 --head all => This is head 0.; !of layer
     self dabca -m GPT2 --layer all -f code:numpy => 2 one layer
     compare dabca -m GPT2 --vary layer=0,all => 2 One layer is compared at a time
-    self dabca -m GPT2 --head rollout --without 1 => 2 --without does not apply to --head rollout
+    self dabca -m GPT2 --head rollout --without 1 => 2 --without does not apply to a rollout
     self dabca -m GPT2 --head rollout => weights = A1 A0; rollout, from the mean of 2 heads
     masked dabca -m GPT2 --head rollout -q b => weights = A1 A0; rollout, from the mean of 2 heads
     explain dabca -m GPT2 --head rollout => weights = A1 A0; rollout, from the mean of 2 heads

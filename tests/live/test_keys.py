@@ -134,6 +134,28 @@ async def test_x_switches_the_word_of_the_column_off_and_on(stage):
     assert same(stage.trace, expected)
 
 
+COPYING = "north music five paper north music five"  # which the model goes on with by two heads
+
+
+@staged(text=COPYING, settings=Settings(projection="language", layer=1, head="previous"))
+async def test_o_knocks_the_head_out_and_the_guess_is_another_until_it_is_back_in(stage):
+    weights = stage.trace.weights
+    await stage.goes(
+        ("o", "out 1.previous", 'Likeliest to come after "five"'), ("c", "--knock-out 1.previous")
+    )
+    assert stage.trace.next_words.words[0].word != "paper"
+    assert abs(stage.trace.weights - weights).max() < 1e-9
+    await stage.goes(("c", "!--knock-out"), ("o", "!out 1.previous"))
+    assert stage.trace.next_words.words[0].word == "paper"
+    await stage.goes(("H H o", "Choose one head with h"))
+
+
+@staged()
+async def test_o_says_where_nothing_is_computed_from_a_head(stage):
+    await stage.goes(("o", "nothing is computed from what the heads of layer 0 of roles"))
+    assert same(stage.trace, traced()) and not stage.state.question.settings.knock_out
+
+
 @staged(size=(80, 30))
 async def test_v_shows_the_difference_then_the_view_before_then_now(stage):
     await stage.press("v")

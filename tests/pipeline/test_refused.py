@@ -16,7 +16,7 @@ TEXT = "'the cats walking home' -m {bert}"
 CASES = [
     ("compare dabca -m {gpt2} --vary layer=0,all", "One layer is compared at a time"),
     ("self dabca -m {gpt2} --layer all -f code:numpy", "one layer"),
-    ("self dabca -m {gpt2} --head rollout --without 1", "--without does not apply to --head rollout"),
+    ("self dabca -m {gpt2} --head rollout --without 1", "--without does not apply to a rollout"),
     ("show {one} --head rollout", "goes through layers, and"),
     ("show {cross} --head rollout", "needs self-attention"),
     ("show {three} --context-tokens 'w x y z' --head rollout", "needs self-attention"),

@@ -190,7 +190,8 @@ def _verdict(read: Sequence[str | None], settings: Settings, view: View) -> str:
     from attn_cli.pipeline.verify import verify
     from attn_cli.render.views.verify import sentence
 
-    return sentence(verify(settings.model, [text for text in read if text is not None], settings))
+    whole = replace(settings, knock_out=())
+    return sentence(verify(settings.model, [text for text in read if text is not None], whole))
 
 
 def _with_verdict(trace: Trace, verdict: str) -> Trace:

@@ -21,7 +21,9 @@ TOP_P = "Draw among the likeliest tokens that have a probability of P together."
 
 
 @takes(
-    "max_text max_word model projection layer head seed format output color width", can=CAN, help=FORMATS_HELP
+    "max_text max_word model projection layer head knock_out knock_out_with seed format output color width",
+    can=CAN,
+    help=FORMATS_HELP,
 )
 def generate(
     texts: Texts = None,

@@ -30,14 +30,14 @@ TEXTS_HELP = (
 PROBE_HELP = "Without TEXT: what heads do on random tokens (--seed) that come again, and whether they copy."
 ALONE = (  # settings that have no meaning for random tokens
     "tokenizer keep_punctuation join_pieces hide_special renormalize pair between score temperature mask mask_true "
-    "without"
+    "without knock_out knock_out_with"
 )
 ROLLOUT_HELP = "Attention rollout too: over all layers, or those up to --layer."
 
 
 @takes(
     "TOKENS model projection seed join_pieces hide_special renormalize pair between score temperature mask mask_true "
-    "without format output precision color palette shades width FIGURE"
+    "without knock_out knock_out_with format output precision color palette shades width FIGURE"
 )
 def heads(
     texts: Texts = None,
@@ -92,11 +92,12 @@ def heads(
         raise UsageError(said, "--figure heads is its own.", "--figure")
     if weights is not None:
         _refuse({"--context": context, "--kind": kind}, "--model")
-    from attn_cli.pipeline import every_head
+    from attn_cli.pipeline import every_head, knock_out
     from attn_cli.render.views.heads import map_size
 
     progress = Progress("Attending")
     if weights is not None:
+        knock_out.check_no_knock_out(settings, weights)
         found = every_head.saved_layers(labelled_weights(weights, "heads", tokens, array, batch))
     else:
         text, second = text_and_context(texts, context, "heads", settings)

@@ -105,6 +105,12 @@ class Changes(NamedTuple):
     first: int = 0
     begun: LayerSteps | None = None  # an attention whose outputs are kept already; the pass goes on after it
 
+    def left(self, steps: LayerSteps, output: Array) -> Array:
+        """Return what the heads of an attention give (..., h, n, d_v), but for those that are knocked out."""
+        cut = self.cut
+        is_cut = cut is not None and (cut.side, cut.kind) == (steps.side, steps.kind)
+        return cut.of(steps.layer, output) if cut is not None and is_cut else output
+
 
 class Layers:
     """A stack's layers over one batch; `x` is what the layers so far have made, (b, n, d), at last normed.
@@ -355,9 +361,7 @@ class Layers:
 
     def _joined(self, layer: Layer, prefix: str, made: LayerSteps, after: str = "") -> Array:
         """Return what W_o makes of the heads' outputs, but for those that are knocked out."""
-        output = made.output
-        if (cut := self.changes.cut) is not None and (cut.side, cut.kind) == (made.side, made.kind):
-            output = cut.of(made.layer, output)
+        output = self.changes.left(made, made.output)
         joined = self.reader.joined(layer, prefix, output)
         if (trail := self.trail) is not None:
             row = made.ready.rows(trail.place, trail.place + 1)

@@ -25,6 +25,7 @@ from attn_cli.models.checkpoints.products import product
 from attn_cli.models.checkpoints.reader import Reader, check_finite
 from attn_cli.models.checkpoints.weights import GgufWeights, Weights
 from attn_cli.models.joining import Joining
+from attn_cli.models.logit_parts import Cut
 
 SHORT = 0.5  # seconds that are not worth a report
 COSTLY = 1 << 28  # weights of all heads and layers, from which on their number is told first
@@ -70,8 +71,10 @@ class Checkpoint:
     def __exit__(self, *raised: object) -> None:
         self.weights.close()
 
-    def run(self, source: Texts, target: Texts | None = None, *, keeps: bool = False) -> Run:
-        """Return a run over these texts; one that `keeps` keys and values can read on.
+    def run(
+        self, source: Texts, target: Texts | None = None, *, keeps: bool = False, cut: Cut | None = None
+    ) -> Run:
+        """Return a run over these texts; one that `keeps` keys and values can read on. A `cut` knocks out heads.
 
         A model with an encoder and a decoder takes a `target` for the decoder; without one, the encoder alone runs.
         """
@@ -79,7 +82,7 @@ class Checkpoint:
             raise UsageError(f"{visible(self.weights.folder)} ({self.model.family}) takes one text.")
         if target is not None and len(target.ids) != len(source.ids):
             raise UsageError(f"There are {len(source.ids)} texts for {len(target.ids)} targets.")
-        return Run(self.model, self.weights, source, target, Kept() if keeps else None)
+        return Run(self.model, self.weights, source, target, Kept() if keeps else None, Changes(cut))
 
 
 class Run:
@@ -89,7 +92,7 @@ class Run:
         self, model: Model, weights: Weights, source: Texts, target: Texts | None, kept: Kept | None = None,
         changes: Changes | None = None,
     ) -> None:  # fmt: skip
-        self.model, self._kept, self._changes = model, kept, changes or Changes()
+        self.model, self._kept, self.changes = model, kept, changes or Changes()
         self.weights, self._name = weights, visible(weights.folder)
         first, *rest = model.stacks
         self._given = {first: source} | ({} if target is None else dict.fromkeys(rest, target))
@@ -111,7 +114,8 @@ class Run:
             types = [one.types for one in own if one.types is not None]  # of all or of none
             ids = np.concatenate([one.ids for one in own])
             given.append(Texts(ids, np.concatenate(real), np.concatenate(types) if types else None))
-        return Run(self.model, self.weights, given[0], given[1] if len(given) > 1 else None)
+        first, *rest = given
+        return Run(self.model, self.weights, first, rest[0] if rest else None, None, self.changes)
 
     def changed(self, changes: Changes) -> Run:
         """Return a run over the same texts, whose last side is computed with changes; what its encoder made is kept."""
@@ -183,7 +187,8 @@ class Run:
         """Return what W_o makes of all heads of a layer, (b, n_q, d)."""
         stack = self.model.stacks[steps.side]
         reader = Reader(self.weights, stack)
-        made = reader.joined(stack.layers[steps.layer], _prefix(steps), steps.output)
+        output = self.changes.left(steps, steps.output)
+        made = reader.joined(stack.layers[steps.layer], _prefix(steps), output)
         check_finite(steps.where, made)
         return made
 
@@ -287,7 +292,7 @@ class Run:
             stack = self.model.stacks[side]
             context = self._made["encoder"].x if "encoder" in self._made else None
             kept = self._kept if side == list(self.model.stacks)[-1] else None
-            changes = self._changes if is_last else Changes(self._changes.cut)
+            changes = self.changes if is_last else Changes(self.changes.cut)
             layers = Layers(side, stack, self.weights, given, context, first.real, kept, changes)
             for found in layers.steps():
                 if self._report is not None:

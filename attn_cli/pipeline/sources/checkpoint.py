@@ -36,6 +36,7 @@ from attn_cli.pipeline.derived import (
     without_selection,
 )
 from attn_cli.pipeline.inputs import Inputs, Layer, Side, shown_head, wanted_layer
+from attn_cli.pipeline.knock_out import cut_of_model, knock_out_notes
 from attn_cli.pipeline.mask import stated_mask, without_keys
 from attn_cli.pipeline.norms import beside, drawn
 from attn_cli.pipeline.ready_weights import joins_or_hides
@@ -269,7 +270,8 @@ class Reading(NamedTuple):
         heads = (_head(steps, h, trace.own_scale, trace.temperature) for h in range(self.stack.heads))
         work = Work(tuple(heads), mask, trace.score, trace.temperature, settings.threads)
         outputs = [output_of(work.head_input(head), work.threads, None) for head in work.heads]
-        return project(np.concatenate(outputs, axis=1), kept.W_o, kept.b_o)
+        left = self.run.changes.left(steps, np.stack(outputs))
+        return project(np.concatenate(left, axis=1), kept.W_o, kept.b_o)
 
 
 def read_texts(kind: str, text: str, context: str | None, settings: Settings, model: OpenModel) -> Reading:
@@ -277,6 +279,7 @@ def read_texts(kind: str, text: str, context: str | None, settings: Settings, mo
     checkpoint, encoder = model.checkpoint, model.encoder
     side, asked = side_of(checkpoint.model, kind, context)
     check_pair(settings, side, checkpoint.model.family)
+    cut = cut_of_model(settings, model, side, asked)
     source = target = read = tokens_of(encoder, text, settings, settings.pair)
     if side == "decoder" and checkpoint.model.encoder is not None:
         assert context is not None  # side_of has seen to it
@@ -284,11 +287,11 @@ def read_texts(kind: str, text: str, context: str | None, settings: Settings, mo
             tokens_of(encoder, context, settings),
             shifted(encoder, target, checkpoint.model.start),
         )
-        run = checkpoint.run(texts([source.ids]), texts([target.ids]))
+        run = checkpoint.run(texts([source.ids]), texts([target.ids]), cut=cut)
     else:
         types = np.array([source.segments]) if source.segments else None
-        run = checkpoint.run(texts([source.ids])._replace(types=types))
-    notes = [*checkpoint.model.notes]
+        run = checkpoint.run(texts([source.ids])._replace(types=types), cut=cut)
+    notes = [*checkpoint.model.notes, *knock_out_notes(settings)]
     both = (read, source) if source is not read else (read,)
     notes += unknown_words(both, model.name)
     notes += special_words(both, checkpoint.model.stacks[side].words.types is not None)

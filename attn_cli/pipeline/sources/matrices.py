@@ -30,6 +30,7 @@ from attn_cli.models.projection import (
 )
 from attn_cli.pipeline.embed import wrong_pairing
 from attn_cli.pipeline.inputs import Inputs, Layer, Side, prepare_inputs, shown_head, with_masks
+from attn_cli.pipeline.knock_out import check_no_knock_out
 from attn_cli.pipeline.mask import wanted_masks
 from attn_cli.pipeline.project import given_biases, head_count, labels, project_inputs, sharing_note
 from attn_cli.pipeline.record import Attended, record
@@ -45,6 +46,7 @@ Taken = tuple[Inputs, Layer, list[str]]  # what one way of giving attention come
 
 def trace_matrices(kind: str, given: Given, settings: Settings, report: OnPart | None = None) -> Trace:
     """Turn given matrices into a Trace: X with or without W, or Q, K and V, or scores."""
+    check_no_knock_out(settings, given.name)
     if given.temperature is not None and settings.temperature == Settings().temperature:
         settings = replace(settings, temperature=given.temperature)
     has_qkv = given.get("Q") is not None

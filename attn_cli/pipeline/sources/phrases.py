@@ -15,6 +15,7 @@ from attn_cli.models.model_file import load_model, read_weights
 from attn_cli.models.projection import Projection
 from attn_cli.pipeline.embed import NOT_UTF8, embed_tokens
 from attn_cli.pipeline.inputs import Inputs, Side, round_inputs
+from attn_cli.pipeline.knock_out import check_no_knock_out
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.project import project_inputs
 from attn_cli.pipeline.record import Attended
@@ -42,6 +43,7 @@ def attend_phrases(
     for option, is_set in idle.items():  # keys have no order, and no end to pad
         if is_set:
             raise UsageError(f"{option} does not apply to a dictionary.", f"Leave out {option}.", option)
+    check_no_knock_out(settings, "a dictionary")
     settings = replace(settings, projection=settings.projection or "identity")
     if load_model(settings) is not None:
         raise UsageError(

@@ -13,6 +13,7 @@ from attn_cli.io.escape import visible
 from attn_cli.io.progress import OnPart, part_of
 from attn_cli.pipeline.embed import NOT_UTF8, Shared, embed_tokens, open_projection, settings_for_positions
 from attn_cli.pipeline.inputs import Inputs, prepare_inputs
+from attn_cli.pipeline.knock_out import check_no_knock_out, knock_out_notes
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.project import project_inputs, project_with_model
 from attn_cli.pipeline.record import Attended, record_layers
@@ -73,8 +74,8 @@ def trace_masked(
     given = settings or Settings()
     asked, notes = settings_of("masked", given), list[str]()
     # Roles may not have what these ask for: next words, a layer, a head.
-    is_open = not (given.next or given.next_at == ALL or given.layer is not None or given.head)
-    if asked.projection != given.projection and is_open and _is_long(text, given):
+    asks = given.next or given.next_at == ALL or given.layer is not None or given.head or given.knock_out
+    if asked.projection != given.projection and not asks and _is_long(text, given):
         notes.append(
             f"A text of more than {MOST_GUESSED} tokens is shown with roles, which takes less time; "
             f"-p {asked.projection} says its next words too."
@@ -155,10 +156,12 @@ def layers_of_text(
 
         settings, notes = settings_for(kind, with_words_at_each(settings), stack, context is not None)
         before = settings
-    if settings.layer == ALL and stack is None:
+    if stack is None:
+        check_no_knock_out(settings, settings.projection or "this projection")
+    if stack is None and settings.layer == ALL:
         check_layered(settings)
     inputs = read_inputs(text, context, before, shared, report)
-    inputs = inputs._replace(notes=(*inputs.notes, *notes))
+    inputs = inputs._replace(notes=(*inputs.notes, *notes, *knock_out_notes(settings)))
     each = range(stack.layers) if stack is not None and settings.layer == ALL else [settings.layer]
 
     def finish(trace: Trace) -> Trace:

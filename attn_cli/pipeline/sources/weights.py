@@ -20,6 +20,7 @@ from attn_cli.models.projection import in_out
 from attn_cli.pipeline.attend import Work, mean_output
 from attn_cli.pipeline.derived import rolled_weights, rollout_formula
 from attn_cli.pipeline.inputs import Inputs, Side
+from attn_cli.pipeline.knock_out import check_no_knock_out
 from attn_cli.pipeline.mask import stated_mask
 from attn_cli.pipeline.ready_weights import AS_THEY_ARE, select_weights
 from attn_cli.pipeline.record import Attended, record, record_layers
@@ -66,6 +67,7 @@ def _asked_layer(saved: Saved, settings: Settings) -> str | int | None:
 
 
 def _attended(saved: Saved, settings: Settings) -> Attended:
+    check_no_knock_out(settings, saved.name)
     n_q, n_k = saved.weights.shape[-2:]
     mask = stated_mask(settings, saved.mask, n_q, n_k, saved.name)
     if mask is not None and mask.array is not None and settings.mask is None:

@@ -155,7 +155,8 @@ def _rule(trace: Trace, framework: str) -> str | None:
 def joins_heads(trace: Trace) -> bool:
     """Tell whether the heads' outputs are joined by a W_o small enough to be written out."""
     has_all = len(trace.heads) == len(trace.head_names)
-    return trace.W_o is not None and has_all and trace.W_o.size <= HAND_SIZED
+    are_out = any(one.startswith(f"{trace.projection.layer}.") for one in trace.settings.knock_out)
+    return trace.W_o is not None and has_all and trace.W_o.size <= HAND_SIZED and not are_out
 
 
 def _inputs(trace: Trace, heads: tuple[Head, ...], start: str) -> Iterator[InputArray]:

@@ -1037,3 +1037,57 @@ def test_norms_are_those_of_the_tensors_that_transformers_multiplies(kind, trans
     asked = Settings(layer=1, measure="norm-residual")
     trace = trace_checkpoint("self" if kind == "bert" else "masked", text, None, asked, folder)
     alike(trace.shown.norms, whole.norm(dim=-1).numpy(), f"norms of {kind} with the residual")
+
+
+JOINING = {  # what is given the heads' outputs side by side
+    "gpt2": "transformer.h.{}.attn.c_proj",
+    "llama": "model.layers.{}.self_attn.o_proj",
+    "t5": "decoder.block.{}.layer.1.EncDecAttention.o",
+    "bert": "bert.encoder.layer.{}.attention.output.dense",
+}
+
+
+@pytest.mark.parametrize("name", JOINING)
+def test_without_heads_a_model_is_as_in_transformers_where_hooks_take_them_out(name, transformers, tmp_path):
+    import torch
+
+    case = (CASES | PAIRS)[name]
+    model = made(transformers, case, 0, tmp_path)
+    (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY))
+
+    def without(head):
+        def hook(module, given):
+            width = given[0].shape[-1] // 4
+            outputs = given[0].clone()
+            mean = outputs.mean(dim=1, keepdim=True) if name == "bert" else 0 * outputs
+            columns = slice(head * width, (head + 1) * width)
+            outputs[..., columns] = mean[..., columns]
+            return (outputs,)
+
+        return hook
+
+    for layer, head in ((0, 1), (1, 3)):
+        model.get_submodule(JOINING[name].format(layer)).register_forward_pre_hook(without(head))
+    parts, text = ("0.1", "1.3"), "w1 [MASK] w30" if name == "bert" else "w1 w2 w30"
+    if name == "gpt2":
+        parts += ("1.mlp",)
+        model.transformer.h[1].mlp.register_forward_hook(lambda module, given, made: 0 * made)
+    ids, context, kind = [2, *map(VOCABULARY.index, text.split()), 3], None, "self"
+    given = {"input_ids": torch.tensor([ids])}
+    if name == "t5":
+        context, kind = "w3 w4", "cross"
+        given = {
+            "input_ids": torch.tensor([[2, 8, 9, 3]]),
+            "decoder_input_ids": torch.tensor([[0, *ids[:-1]]]),
+        }
+    with torch.no_grad():
+        expected = model(**given, output_attentions=True)
+    told = Settings(next=V, head="all", knock_out=parts, knock_out_with="mean" if name == "bert" else "zero")
+    trace = trace_checkpoint(kind, text, context, told, str(tmp_path))
+    attentions = expected.cross_attentions if name == "t5" else expected.attentions
+    close([head.weights for head in trace.heads], attentions[-1][0].numpy(), f"{name}, weights")
+    logits = expected.logits[0, trace.next_words.place].numpy()
+    found = {one.id: one.logit for one in trace.next_words.words}
+    close([found[n] for n in range(V)], logits, f"{name}, logits")
+    plain = trace_checkpoint(kind, text, context, dataclasses.replace(told, knock_out=()), str(tmp_path))
+    assert np.abs(plain.shown.weights - trace.shown.weights).max() > 1e-3

@@ -1,0 +1,164 @@
+"""--knock-out: a head without its rows of W_o gives nothing, and neither does one that is knocked out."""
+
+import json
+import shlex
+
+import numpy as np
+import pytest
+
+from attn_cli import Settings, trace_self
+from attn_cli.errors import UsageError
+from attn_cli.pipeline.embed import open_shared
+from attn_cli.pipeline.sources.text import trace_text
+from tests.alike import FLOAT32, assert_alike
+from tests.models.checkpoints.by_hand import gpt2, small_bert, small_gpt2
+from tests.pipeline.records import record
+from tests.shell import attn, here
+
+TEXT = "The cat sat on the"
+
+
+@pytest.fixture(scope="module")
+def models(tokenizers, tmp_path_factory):
+    """Two folders of one name: a GPT-2 whose head 0.0 writes nothing, and the same without what 0.1 writes."""
+    folders = [tmp_path_factory.mktemp(name) / "gpt2" for name in ("whole", "less")]
+    made = gpt2()
+    for folder, head in zip(folders, (0, 1), strict=True):
+        made["h.0.attn.c_proj.weight"][4 * head : 4 * head + 4] = 0
+        small_gpt2(folder, made)
+    return [str(folder) for folder in folders]
+
+
+def printed(command, model, *more):
+    ran = attn(*shlex.split(command), "-m", model, *more, input="dabca\n")
+    assert ran.code == 0, ran.err
+    texts = [ran.out] if "json" in command else ran.out.splitlines()
+    return [plain(json.loads(text), model) for text in texts]
+
+
+def plain(found, model):
+    """Return a record without what says that something was knocked out, and without its model's folder."""
+    if isinstance(found, dict):
+        names = [name for name in found if name not in ("notes", "knock_out")]
+        return {name: plain(found[name], model) for name in names}
+    if isinstance(found, list):
+        return [plain(one, model) for one in found]
+    return found.replace(model, "MODEL") if isinstance(found, str) else found
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "self dabca --layer all --head all --next 3 -f json",
+        "self dabca --layer 0 --head all --steps -f json",
+        "self dabca --layer 0 --head all --steps -t 2 -f json",  # all heads attend anew
+        "explain dabca --without 1 --next-at all -f json",
+        "heads dabca -f json",
+        "generate dabca --count 3 --layer 1",
+        "batch --layer 1 --next 2",
+        "compare dabca --vary temperature=1,2 -f json",
+    ],
+)
+def test_it_is_as_if_a_head_s_rows_that_join_it_were_zero(command, models):
+    whole, less = models
+    out = printed(command, whole, "--knock-out", "0.1")
+    expected = printed(command, less)
+    for one in (*out, *expected):  # W_o itself is shown as it is
+        one.pop("W_o", None)
+    assert_alike(out, expected, FLOAT32)
+    before = printed(command, whole)
+    with pytest.raises(AssertionError):
+        assert_alike(before, out, 1e-3)
+    assert_alike(printed(command, whole, "--knock-out", "0.0"), before, FLOAT32)  # it wrote nothing
+
+
+def test_layers_above_are_new_and_the_others_are_what_they_were():
+    told = Settings(projection="language", layer="all", head="all", knock_out=("1.previous",), next=5)
+    shared, plain = open_shared(told), Settings(projection="language", layer="all", head="all", next=5)
+    before, out = (trace_text("self", TEXT, None, one, shared=shared) for one in (plain, told))
+    for old, new in zip(before.heads, out.heads, strict=True):
+        assert np.allclose(old.weights, new.weights) == (old.layer < 2), (old.layer, old.name)
+    of_layer = shared.stack.encoders[1]
+    W_o = of_layer.attention.W_o.copy()
+    at = shared.stack.head_names(1).index("previous") * len(W_o) // 8
+    W_o[at : at + len(W_o) // 8] = 0
+    less = of_layer._replace(attention=of_layer.attention._replace(W_o=W_o))
+    stack = shared.stack._replace(encoders=(shared.stack.encoders[0], less))
+    expected = trace_text("self", TEXT, None, plain, shared=shared._replace(stack=stack))
+    np.testing.assert_allclose(
+        [head.weights for head in out.heads], [head.weights for head in expected.heads], atol=1e-9
+    )
+    assert_alike([*map(list, out.next_words.words)], [*map(list, expected.next_words.words)], 1e-6)
+    assert abs(out.next_words.words[0].probability - before.next_words.words[0].probability) > 0.01
+    note = "Head 1.previous is knocked out: what it gives is zero, and all that is computed from it is new."
+    assert note in out.notes and note not in before.notes
+    number = trace_text("self", TEXT, None, Settings(**vars(told) | {"knock_out": ("1.1",)}), shared=shared)
+    assert_alike([*map(list, number.next_words.words)], [*map(list, out.next_words.words)])
+
+
+def test_the_layer_that_is_shown_joins_its_heads_without_it():
+    told = ("masked", TEXT, "-p", "language", "--layer", "0", "--head", "all", "--steps")
+    before, out = record(*told), record(*told, "--knock-out", "0.3", "--knock-out-with", "mean")
+    assert out["knock_out"] == {"parts": ["0.3"], "with": "mean"} and before["knock_out"] is None
+    outputs = [np.array(head["output"]) for head in out["heads"]]
+    assert_alike([one.tolist() for one in outputs], [head["output"] for head in before["heads"]])
+    outputs[3] = np.broadcast_to(outputs[3].mean(axis=0), outputs[3].shape)
+    joined = np.hstack(outputs) @ np.array(out["W_o"]) + np.array(out["b_o"])
+    np.testing.assert_allclose(out["layer_output"], joined, atol=1e-9)
+    ran = here(*told[:-1], "--knock-out", "0.3", "-f", "code:numpy")
+    assert ran.code == 0 and "layer_output =" not in ran.out
+
+
+def test_a_mean_is_of_all_the_tokens_that_are_written(models):
+    more = ("--knock-out", "0.1", "--knock-out-with", "mean")
+    first, second = printed("generate dabca --count 2", models[0], *more)
+    [again] = printed(f"self dabca{first['word']} --next 1 -f json", models[0], *more)
+    assert_alike(again["next_words"][0]["logit"], second["logit"], FLOAT32)
+
+
+def test_without_its_network_a_layer_adds_what_its_heads_gave(models):
+    [out] = printed("self dabca --layer 1 --steps -f json", models[0], "--knock-out", "0.mlp")
+    [below] = printed("self dabca --layer 0 --steps -f json", models[0])
+    made = gpt2()
+    x = made["wte.weight"][[3, 0, 1, 2, 0]] + made["wpe.weight"][:5] + np.array(below["layer_output"])
+    x = (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(out["x_query"], x * made["h.1.ln_1.weight"] + made["h.1.ln_1.bias"], atol=1e-4)
+
+
+def test_it_goes_with_pieces_that_are_joined_and_every_note_says_what_is_out(tokenizers, tmp_path):
+    model = small_bert(tmp_path / "bert")
+    told = ("the cats walking", "-m", model, "--layer", "1", "--knock-out", "0.0", "--knock-out", "0.mlp")
+    out = record("self", *told, "--knock-out-with", "mean", "--join-pieces", "-t", "2", "--without", "the")
+    assert out["query_tokens"][2:4] == ["cats", "walking"]
+    said = "what they give is their mean over the text (of a network, zero), and all"
+    assert any(f"Head 0.0 and the network of layer 0 are knocked out: {said}" in one for one in out["notes"])
+    ran = here("heads", *told[:3], "--knock-out", "0.0", "--knock-out", "1.1", "-f", "json")
+    assert "Head 0.0 and head 1.1 are knocked out: what they give is zero" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("self she -p roles --knock-out 0.1", "from what the heads of layer 0 of roles give"),
+        ("self she -e random --knock-out 0.1", "nothing is computed from"),
+        ("self she -p roles-deep --knock-out 4.subject", "the heads of layer 4 of roles-deep"),
+        ("masked she --knock-out 3.0", "There is no layer 3 in language. Its layers are 0 to 2."),
+        ("masked she --knock-out 1.prev", "Did you mean previous?"),
+        ("masked she --knock-out 1.8", "There is no head '8' in layer 1 of language."),
+        ("masked she --knock-out previous", "names no head. Give its layer and the head, such as 0.3"),
+        ("masked she --pad 1 --knock-out 1.1 --knock-out-with mean", "Leave out --pad."),
+        ("generate she --knock-out 7.0", "There is no layer 7"),
+        ("compare she -p language --vary knock-out=0.1,9.1", "There is no layer 9"),
+        ("heads dabca -m MODEL --rollout --knock-out 0.1", "--knock-out does not apply to a rollout"),
+        ("self dabca -m MODEL --head rollout --knock-out 0.1", "--knock-out does not apply to a rollout"),
+        ("self dabca -m MODEL --knock-out 0.2", "Heads are 0, 1; mlp is the layer's network."),
+    ],
+)
+def test_what_cannot_be_knocked_out_is_refused_in_one_line(command, says, models):
+    ran = here(*shlex.split(command.replace("MODEL", models[0])))
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1) and says in ran.err
+
+
+def test_from_python_too():
+    with pytest.raises(UsageError, match="nothing is computed"):
+        trace_self("she likes coffee", Settings(knock_out=("0.0",)))
