@@ -28,7 +28,8 @@ def with_norms(trace: Trace, joining: Joining) -> Trace:
         return beside(trace, {trace.shown.name: _of_all(trace, joining)}, _formula(joining, True))
     lengths = {}
     for head in trace.heads:
-        assert head.v is not None
+        if head.v is None or not head.v.size:
+            raise UsageError("Scores alone have no values that norms could be of.", option="--measure")
         made = joining.part(head.v, names.index(head.name), len(names))
         lengths[head.name] = np.linalg.norm(made, axis=-1)
     norms = {head.name: head.weights * lengths[head.name] for head in trace.heads}

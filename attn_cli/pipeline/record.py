@@ -11,7 +11,6 @@ import numpy as np
 
 from attn_cli.core.head_weights import Rotated
 from attn_cli.core.masks import Mask
-from attn_cli.core.scores import GIVEN
 from attn_cli.errors import InputError, NotFinite
 from attn_cli.io.escape import visible
 from attn_cli.models.joining import Joining
@@ -60,7 +59,7 @@ def record(one: Attended) -> Trace:
     except NotFinite as error:
         names = [tuple(map(visible, side.tokens)) for side in (inputs.query, inputs.key)]
         raise NotFinite(error.query, error.key, *names) from None
-    if settings.measure != WEIGHT and score != GIVEN:
+    if settings.measure != WEIGHT and trace.heads[0].ready is None:
         made = one.layer.projection
         trace = with_norms(trace, one.joining() if one.joining else Joining(made.W_o, made.b_o))
     return one.finish(_with_layout_note(trace, one))

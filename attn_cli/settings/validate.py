@@ -115,6 +115,7 @@ def check_measure(settings: Settings) -> Settings:
     is_whole = settings.measure == WITH_RESIDUAL
     refused = {
         "--head rollout, which has no values": settings.head == ROLLOUT,
+        "--knock-out, whose heads are still in the sum": is_whole and settings.knock_out,
         "--renormalize: rows of norms do not sum to one": settings.renormalize,
         f"--head {settings.head}: it is of the layer as a whole": is_whole
         and settings.head not in (None, MEAN),

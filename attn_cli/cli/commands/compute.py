@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 LABELS = ("tokens", "context_tokens")
 
 
-@takes("seed projection COMPUTED PLACED ROWS SCREEN tidy FIGURE")
+@takes("seed projection COMPUTED PLACED measure ROWS SCREEN tidy FIGURE")
 def compute(
     context: typer.Context,
     files: list[str] | None = argument(
