@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,13 +15,17 @@ from attn_cli.io.array_types import Array
 from attn_cli.io.escape import shell_quote
 from attn_cli.io.progress import OnPart
 from attn_cli.models.encoder import MASK, UNKNOWN, EncoderStack, causal, matrix_of, word_number
+from attn_cli.models.logit_parts import Cut, Trail
 from attn_cli.pipeline.inputs import Inputs
 from attn_cli.pipeline.knock_out import cut_of_stack
-from attn_cli.settings.settings import ALL, Settings
+from attn_cli.settings.settings import ALL, MOST_GUESSED, Settings
 from attn_cli.settings.validate import with_next_words
-from attn_cli.trace.computation import NextWord, NextWords
+from attn_cli.trace.computation import Lean, NextWord, NextWords
 from attn_cli.trace.trace import LARGE, Trace
 from attn_cli.vectors.table import as_text
+
+if TYPE_CHECKING:
+    from attn_cli.vectors.open_vectors import Vectors
 
 ROWS = 256  # places whose words are scored at once
 
@@ -73,13 +79,14 @@ def _shows_the_next(mask: str) -> bool:
 
 
 def with_next(trace: Trace, inputs: Inputs, stack: EncoderStack, report: OnPart | None) -> Trace:
-    """Return the trace with the likeliest next words after the text, and after each prefix if that is asked for."""
-    settings = trace.settings
-    if not settings.next:
-        return trace
-    side, table = inputs.query, inputs.table
+    """Return the trace with what the guess leans on, and with the next words: after the text, or after each prefix."""
+    settings, side, table = trace.settings, inputs.query, inputs.table
     assert side.X is not None and table is not None and stack.words is not None
     X = (side.X if side.words is None else side.words)[side.own.start : side.own.stop]
+    if len(X) <= MOST_GUESSED and not settings.knock_out:
+        trace = replace(trace, leaned=partial(lean, X, stack, table))
+    if not settings.next:
+        return trace
     tokens = trace.query_tokens[side.own.start : side.own.stop]
     told = report if len(tokens) ** 2 > LARGE else None
     H = stack.last_rows(X, causal(len(X)), report=told, cut=cut_of_stack(settings, stack))
@@ -105,3 +112,28 @@ def with_next(trace: Trace, inputs: Inputs, stack: EncoderStack, report: OnPart 
             found.append(NextWords(said, side.own.start + place, False, tokens[place], actual, unknown))
     every = tuple(found) if settings.next_at == ALL else None
     return replace(trace, next_words=found[-1], next_words_at=every)
+
+
+def lean(X: Array, stack: EncoderStack, table: Vectors) -> Lean | None:
+    """Return the head that adds most to the guess after words of vectors X (n, d), and the guess without it."""
+    mask, trail, scored, vectors = causal(len(X)), Trail(len(X) - 1), stack.words, matrix_of(table)
+    assert scored is not None
+
+    def shares(H: Array) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):
+            found: Array = softmax(scored.scores(H[-1:], vectors).astype(np.float64))[0]
+        return found
+
+    whole = shares(stack.last_rows(X, mask, trail=trail))
+    if not np.isfinite(whole).all():
+        return None
+    best = int(whole[:-1].argmax())
+    trail.mapped(scored.P, None, "")
+    heads = (one for one in trail.parts(scored.row(best, vectors)) if one.part == "head")
+    most = max(heads, key=lambda one: one.value)
+    layer, head = most.layer, most.head
+    assert layer is not None and head is not None
+    left = shares(stack.last_rows(X, mask, cut=Cut(((layer, head),), MASK)))
+    words = [word for block in table.word_blocks() for word in block]
+    instead = as_text(words[int(left[:-1].argmax())])
+    return Lean(as_text(words[best]), layer, head, (float(whole[best]), float(left[best])), instead)

@@ -6,7 +6,7 @@ Shapes are written here, once: n_q queries, n_k keys, d numbers per word, d_k pe
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -79,6 +79,16 @@ class NextWords(NamedTuple):
     unknown: float | None = None  # that of all words without a vector, as one, where the model has such
 
 
+class Lean(NamedTuple):
+    """The head that adds most to a guess, and what becomes of the guess where that head gives nothing."""
+
+    word: str
+    layer: int
+    head: int
+    probabilities: tuple[float, float]  # of the word, with the head and without
+    instead: str  # the guess without it
+
+
 class RowSource(Protocol):
     """What computes a head's weights again, a block of rows at a time."""
 
@@ -130,6 +140,7 @@ class Computation(Frozen):
     long_view: LongView | None = None  # of the shown head, where the trace is condensed
     next_words: NextWords | None = None  # what a model says
     next_words_at: tuple[NextWords, ...] | None = None  # the same after each prefix, where that is asked for
+    leaned: Callable[[], Lean | None] | None = None  # of a language model, computed where a screen shows it
     query_input_ids: tuple[int, ...] | None = None  # of a pretrained model's tokens, in its vocabulary
     key_input_ids: tuple[int, ...] | None = None
     query_segments: tuple[int, ...] | None = None  # of a pair's tokens in a pretrained model, from 0
@@ -138,6 +149,11 @@ class Computation(Frozen):
     x_parts: tuple[str, ...] = ()  # of a pretrained model: what X of its first layer is made of
     derived: str = "weights as given"  # what the weights are, where no scores made them
     source: RowSource | None = None  # what gives weights that are too many to hold
+
+    @cached_property
+    def lean(self) -> Lean | None:
+        """The head that the guess of the next word leans on; None without such a guess."""
+        return None if self.leaned is None else self.leaned()
 
     @property
     def weights(self) -> Array:

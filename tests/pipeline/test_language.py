@@ -270,3 +270,19 @@ def test_a_screen_has_the_words_and_no_token_is_obeyed(view):
     assert ran.code == 0, ran.err
     assert "Likeliest to come after" in ran.out and "actual" in ran.out
     assert "\x1b" not in ran.out
+
+
+def test_a_screen_names_the_head_that_adds_most_to_the_guess_and_what_the_guess_is_without_it():
+    text = "The cat sat on the"
+    found = json.loads(here("effect", text, "--measure", "knock-out", "-f", "json").out)
+    head = max((one for one in found["parts"] if one["part"] == "head"), key=lambda one: one["value"])
+    place = head["layer"], head["head"]
+    without = next(one for one in found["knock_outs"] if (one["layer"], one["head"]) == place)
+    said = rf'Head {place[0]}.{place[1]} adds most to "{found["target"]["token"]}": without it (\S+) becomes '
+    for command in (("masked",), ("explain", "-p", "language"), ("explain", "-p", "language", "--next", "3")):
+        screen = " ".join(here(*command, text).out.split())
+        lines = re.findall(rf'{said}([\d.]+)(?:, behind "\w+")?\. ', screen)
+        assert len(lines) == 1, command
+        assert float(lines[0][0]) == pytest.approx(found["probability"], abs=6e-4)
+        assert float(lines[0][1]) == pytest.approx(without["probability"], abs=6e-4)
+    assert "adds most" not in here("explain", text).out

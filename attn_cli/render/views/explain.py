@@ -14,7 +14,7 @@ from attn_cli.render.views import overview, wording
 from attn_cli.render.views.finding import looks_most_at, other_rows
 from attn_cli.render.views.long_text import links_of, long_view
 from attn_cli.render.views.one_row import hand_work, one_row, query_vectors, row_and_reasons
-from attn_cli.render.views.origins import closing, learned, learned_briefly, next_words, notes
+from attn_cli.render.views.origins import closing, leaned, learned, learned_briefly, next_words, notes
 from attn_cli.render.views.overview import MOST_FOCUS, MOST_ROWS
 from attn_cli.render.views.step_sentences import one_vector, shown_ids
 from attn_cli.render.views.steps import walk
@@ -85,7 +85,7 @@ def _story(trace: Trace, view: View, matrices: list[Block], has_rows: bool, brie
         others = list(several_heads(of))
         yield Say(" ".join([*([] if brief else learned_briefly(trace)), heads(of, bool(others))]))
         yield from others
-    yield from next_words(trace)
+    yield from next_words(trace) if trace.next_words is not None else leaned(trace)
     yield from notes(trace)
     yield from other_rows(trace)
 

@@ -82,8 +82,18 @@ def next_words(trace: Trace) -> Iterator[Block]:
         f"layers of the model were computed for them.{_unchanged(trace)}",
         quiet=True,
     )
+    yield from leaned(trace)
     if trace.next_words_at is not None:
         yield from _after_each(trace, trace.next_words_at)
+
+
+def leaned(trace: Trace) -> Iterator[Say]:
+    """Yield which head adds most to the guess of a language model, and what becomes of the guess without it."""
+    if (found := trace.lean) is not None:
+        whole, left = map(share, found.probabilities)
+        instead = "" if found.instead == found.word else f", behind {quoted(found.instead)}"
+        head = f"Head {found.layer}.{found.head} adds most to {quoted(found.word)}"
+        yield Say(f"{head}: without it {whole} becomes {left}{instead}.")
 
 
 def _after_each(trace: Trace, found: Sequence[NextWords]) -> Iterator[Block]:
