@@ -16,8 +16,9 @@ from attn_cli.io.array_types import Array
 from attn_cli.io.escape import visible
 from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.settings.settings import Settings
+from attn_cli.teach.effects import GIVEN, STEPS, solve
 from attn_cli.teach.replay import CORRECT, GRADED_STEPS, SCORE_STEPS, Problem, possible_arrays, problem_from
-from attn_cli.teach.submission import submission_from
+from attn_cli.teach.submission import matrix_from, submission_from
 from attn_cli.trace.trace import Trace
 
 LOWEST_TEMPERATURE = 1e-6
@@ -52,6 +53,8 @@ def read_answer_key(path: str | Path, settings: Settings) -> AnswerKey:
     """
     record = read_record(path, as_written=True)
     name = visible(str(path))
+    if (topic := record.get("topic")) in GIVEN:
+        return _from_effects(record, str(topic), name)
     is_own = record.get("schema") == "attn/1"
     if is_own and not record.get("heads"):  # made without --steps: its weights and output are correct results
         labels = {"tokens": record.get("query_tokens"), "context_tokens": record.get("key_tokens")}
@@ -61,6 +64,25 @@ def read_answer_key(path: str | Path, settings: Settings) -> AnswerKey:
     if given.get("X") is None and any(given.get(letter) is None for letter in "QKV") and not from_scores:
         return _from_results(record, given, settings)
     return _from_trace(record, given, settings) if is_own else _from_inputs(given, settings)
+
+
+def _from_effects(record: Mapping[str, object], topic: str, name: str) -> AnswerKey:
+    """Compute the steps of an exercise on norms, or on the parts of a logit."""
+    given = {letter: matrix_from(record.get(letter), f"{name}: {letter}").values for letter in GIVEN[topic]}
+    try:
+        problem = solve(topic, given)
+        finite = all(np.isfinite(step).all() for step in problem.steps.values())
+    except (ValueError, IndexError):
+        finite = False
+    if not finite:
+        raise InputError(
+            f"{name}: no {topic} can be computed from {', '.join(given)}.", "Are all of one size?"
+        )
+    columns = range(problem.steps[STEPS[topic][-1]].shape[-1])
+    words = record.get("words")
+    named = words if isinstance(words, list) and len(words) == len(columns) else columns
+    tokens = tuple(map(str, named))
+    return AnswerKey(name, problem, "mean", ("0",), tokens, tokens, {}, True)
 
 
 def _from_trace(record: Mapping[str, object], given: Given, settings: Settings) -> AnswerKey:

@@ -1,4 +1,4 @@
-"""Every step of attention recomputed: correctly, or with one of nine usual mistakes."""
+"""Every step of attention recomputed: correctly, or with one of ten usual mistakes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,16 @@ from attn_cli.io.array_types import Array, Bools
 from attn_cli.trace.trace import Trace
 
 SCORE_STEPS = ("scores", "scaled_scores", "masked_scores")
-GRADED_STEPS = ("q", "k", "v", *SCORE_STEPS, "weights", "output", "layer_output")  # in the order computed
+OF_ATTENTION = ("q", "k", "v", *SCORE_STEPS, "weights", "output", "layer_output")  # in the order computed
+OF_EFFECTS = (
+    "transformed",
+    "lengths",
+    "norms",
+    "parts",
+    "logits",
+    "without",
+)  # of the exercises on what comes of it
+GRADED_STEPS = (*OF_ATTENTION, *OF_EFFECTS)
 MANY_CELLS = 100_000  # with more cells than these, fewer ways of rounding are tried
 Earlier = Mapping[str, Sequence["Array"]]  # what each earlier step may be: (heads, rows, columns) each
 
@@ -36,6 +45,7 @@ class Problem(NamedTuple):
     sqrt_d_k: float | None = None  # where it is part of the scale
     softcap: float | None = None  # c, where c tanh(s / c) of each scaled score s goes on to the mask
     wants_mean: bool = False  # whether the mean of several heads is asked for
+    given_weights: Array | None = None  # (n_q, n_k), where norms are made of weights that are given
 
     @property
     def heads(self) -> int:
@@ -56,6 +66,7 @@ class Procedure(NamedTuple):
     softmax_over: str = "keys"  # "queries", "whole", "heads", "everything"
     empty: str = "zeros"  # what a softmax over nothing gives: "uniform", "unmasked", "nan"
     heads_apart: bool = False  # whether heads are given in any other way than as their mean
+    joins_none: bool = False  # whether W_o is left out
 
 
 CORRECT = Procedure()
@@ -160,6 +171,7 @@ def mistakes(problem: Problem) -> dict[str, list[Procedure]]:
         "k-v-swapped": (Procedure(swapped=way) for way in _swaps(problem)),
         "mask-after-softmax": [Procedure(mask="after")] * (mask is not None),
         "heads-not-averaged": [Procedure(heads_apart=True)] * problem.wants_mean,
+        "w-o-left-out": [Procedure(joins_none=True)] * (problem.given_weights is not None),
     }
     return {code: [way for one in ways for way in _each_empty(problem, one)] for code, ways in found.items()}
 
@@ -298,6 +310,31 @@ def _layer_output(problem: Problem, procedure: Procedure, step: str, earlier: Ea
     return [project(np.concatenate(list(one), axis=-1), W, problem.b.get("o"))[np.newaxis] for one in outputs]
 
 
+def _transformed(problem: Problem, procedure: Procedure, step: str, earlier: Earlier) -> list[Array]:
+    if problem.given_weights is None:
+        return []
+    W = problem.W["o"].T if "o" in procedure.transposed else problem.W["o"]
+    return [v if procedure.joins_none else v @ W for v in earlier.get("v", ())]
+
+
+def _lengths(problem: Problem, procedure: Procedure, step: str, earlier: Earlier) -> list[Array]:
+    return [np.linalg.norm(f, axis=-1)[:, np.newaxis] for f in earlier.get("transformed", ())]
+
+
+def _norms(problem: Problem, procedure: Procedure, step: str, earlier: Earlier) -> list[Array]:
+    weights = problem.given_weights
+    return [] if weights is None else [weights * lengths for lengths in earlier.get("lengths", ())]
+
+
+def _logits(problem: Problem, procedure: Procedure, step: str, earlier: Earlier) -> list[Array]:
+    return [parts.sum(axis=1, keepdims=True) for parts in earlier.get("parts", ())]
+
+
+def _without(problem: Problem, procedure: Procedure, step: str, earlier: Earlier) -> list[Array]:
+    """Return the logits less what each head adds: the rows between the embedding and the network."""
+    return [one - parts[:, 1:-1] for one in earlier.get("logits", ()) for parts in earlier.get("parts", ())]
+
+
 # How each step is computed, and from which. Scores without q and k, or weights without scores, are a beginning.
 _Compute = Callable[[Problem, Procedure, str, Earlier], list["Array"]]
 _COMPUTED: dict[str, tuple[_Compute, tuple[str, ...]]] = {
@@ -308,4 +345,10 @@ _COMPUTED: dict[str, tuple[_Compute, tuple[str, ...]]] = {
     "weights": (_weights, ("masked_scores",)),
     "output": (_output, ("weights",)),
     "layer_output": (_layer_output, ("output",)),
+    "transformed": (_transformed, ("v",)),
+    "lengths": (_lengths, ("transformed",)),
+    "norms": (_norms, ("lengths",)),
+    "parts": (lambda *_: [], ()),
+    "logits": (_logits, ("parts",)),
+    "without": (_without, ("parts", "logits")),
 }

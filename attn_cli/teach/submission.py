@@ -14,7 +14,7 @@ from attn_cli.inputs.matrices import KNOWN
 from attn_cli.inputs.record import read_record
 from attn_cli.io.array_types import Array, Bools, NDArray
 from attn_cli.io.escape import visible
-from attn_cli.teach.replay import GRADED_STEPS, SCORE_STEPS, Problem, Procedure, possible_arrays
+from attn_cli.teach.replay import GRADED_STEPS, OF_ATTENTION, SCORE_STEPS, Problem, Procedure, possible_arrays
 
 FEWEST_DIGITS, MOST_DIGITS = 2, 17  # fewer are not believed: in a small matrix 0.5 may stand for 0.50
 DEEPEST = 8
@@ -76,7 +76,7 @@ def submission_from(record: Mapping[str, object], name: str) -> Submission:
     if not steps:
         held = f": it holds {', '.join(others[:8])}" if others else ""
         raise InputError(
-            f"{name} has none of {', '.join(GRADED_STEPS[:-1])} or {GRADED_STEPS[-1]}{held}.",
+            f"{name} has none of {', '.join(OF_ATTENTION[:-1])} or {OF_ATTENTION[-1]}{held}.",
             "Name the matrices so, or a CSV file after its matrix: weights.csv.",
         )
     for step, matrix in steps.items():
@@ -96,7 +96,7 @@ def _is_blank(value: object) -> bool:
 def _stacked_heads(heads: list[object], name: str) -> dict[str, Matrix]:
     """Return each step that all heads have, one matrix above the other where there are several heads."""
     found = {}
-    for step in GRADED_STEPS[:-1]:
+    for step in OF_ATTENTION[:-1]:
         parts = [head.get(step) for head in heads if isinstance(head, dict)]
         if parts and len(parts) == len(heads) and all(part is not None for part in parts):
             found[step] = matrix_from(parts if len(parts) > 1 else parts[0], f"{name}: {step} of the heads")

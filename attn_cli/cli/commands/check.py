@@ -20,6 +20,7 @@ from attn_cli.settings.settings import Settings
 if TYPE_CHECKING:
     from attn_cli.io.terminal import Terminal
     from attn_cli.teach.answer_key import AnswerKey
+    from attn_cli.teach.effects import EffectExercise
     from attn_cli.teach.exercises import Exercise
     from attn_cli.teach.grade import Verdict
 
@@ -120,6 +121,9 @@ def _result(verdicts: list[Verdict], right: AnswerKey, tol: float) -> Result:
 
 ENDINGS = (".md", ".markdown", ".tex", ".json", ".jsonl", ".txt", ".pdf", ".html")
 FORMS = {"md": "markdown", "tex": "latex", "html": "html"}  # of sheet and key, by the suffix of their files
+TOPIC_HELP = (
+    "The weights; norm, the length of what each word adds; or logit, what each part adds to a word's score."
+)
 WHOLE = "exercise.json"  # written last: the checksums of the others, which belong together where it is
 
 
@@ -134,6 +138,7 @@ def exercise(
     score: Literal["scaled", "dot"] = own(
         "", "scaled is q.k / sqrt(d), dot is q.k.", ATTENTION, default="scaled"
     ),
+    topic: Literal["attention", "norm", "logit"] = own("", TOPIC_HELP, ATTENTION, default="attention"),
     key: bool = own(
         "", "Print the key in place of the worksheet (json holds both).", OUTPUT, "--key", default=False
     ),
@@ -152,11 +157,20 @@ def exercise(
 
     Example: attn exercise --seed 7 -o sheet7
     """
-    from attn_cli.teach.exercises import make
-
     folder = None if View(output=output).to_standard_output else output
     _check(folder, key, force, view.format)
-    made = make(seed, dim, words, mask, score)
+    made: Exercise | EffectExercise
+    if topic == "attention":
+        from attn_cli.teach.exercises import make
+
+        made = make(seed, dim, words, mask, score)
+    else:
+        from attn_cli.teach import effects
+
+        if (dim, words, mask, score) != (2, 3, "none", "scaled"):
+            said = f"--topic {topic} takes none of --dim, --words, --mask and --score."
+            raise UsageError(said, "Leave them out.", "--topic")
+        made = effects.make(topic, seed)
     if folder is not None:
         _write(made, folder, force)
         return
@@ -181,35 +195,43 @@ def _check(folder: str | None, key: bool, force: bool, format: str | None) -> No
         )
 
 
-def _sheet(made: Exercise, format: str, key: bool, terminal: Terminal | None = None) -> str:
+def _sheet(made: Exercise | EffectExercise, format: str, key: bool, terminal: Terminal | None = None) -> str:
     """Return the worksheet or its key; without a terminal, for a file."""
     from attn_cli.render.formats import portable
-    from attn_cli.render.worksheet import parts, writers
+    from attn_cli.render.worksheet import effects, writers
 
+    found = effects.sheet(made, key)
     if format == "html":
-        page = writers.worksheet_html(parts(made, key))
+        page = writers.worksheet_html(found)
         return page if terminal is None else portable(page, terminal)
     if format == "latex":
-        return writers.worksheet_latex(parts(made, key))
-    return writers.worksheet_markdown(parts(made, key), terminal is None or terminal.unicode)
+        return writers.worksheet_latex(found)
+    return writers.worksheet_markdown(found, terminal is None or terminal.unicode)
 
 
-def _record(made: Exercise) -> dict[str, object]:
+def _record(made: Exercise | EffectExercise) -> dict[str, object]:
     """Return the exercise as JSON: what is given, every answer in full precision, the questions with theirs."""
-    from attn_cli.render.worksheet import questions
+    from attn_cli.render.worksheet.effects import asked
+    from attn_cli.teach.effects import EffectExercise
     from attn_cli.teach.exercises import answers, inputs, solve
 
-    trace = solve(made)
-    asked = [
+    names: tuple[str, ...]
+    results: dict[str, object]
+    if isinstance(made, EffectExercise):
+        names, results = ("topic", "seed"), {"inputs": made.inputs, "answers": made.answers}
+    else:
+        names = ("seed", "dim", "mask", "score")
+        results = {"inputs": inputs(made), "answers": answers(solve(made))}
+    questions = [
         {"question": question.replace("`", ""), "answer": answer.replace("`", "")}
-        for question, answer in questions(made, trace)
+        for question, answer in asked(made)
     ]
-    about = {name: getattr(made, name) for name in ("seed", "dim", "mask", "score")}
-    results = {"inputs": inputs(made), "answers": answers(trace), "questions": asked}
-    return {"schema": "attn/1", "kind": "exercise", **about, "tokens": list(made.tokens), **results}
+    about = {name: getattr(made, name) for name in names}
+    results = {"tokens": list(made.tokens), **results, "questions": questions}
+    return {"schema": "attn/1", "kind": "exercise", **about, **results}
 
 
-def _write(made: Exercise, folder: str, force: bool) -> None:
+def _write(made: Exercise | EffectExercise, folder: str, force: bool) -> None:
     """Write all files of an exercise into a folder, or none where one would replace something else."""
     from hashlib import sha256
 
@@ -217,13 +239,14 @@ def _write(made: Exercise, folder: str, force: bool) -> None:
     from attn_cli.io.console import say
     from attn_cli.io.escape import dumps
     from attn_cli.io.files import system_errors
-    from attn_cli.teach.exercises import inputs, unanswered
+    from attn_cli.teach.effects import given_and_blank
 
+    given, blank = given_and_blank(made)
     contents = {
         **{f"exercise.{suffix}": _sheet(made, format, key=False) for suffix, format in FORMS.items()},
         **{f"key.{suffix}": _sheet(made, format, key=True) for suffix, format in FORMS.items()},
-        "inputs.json": dumps(inputs(made)),
-        "answer.json": dumps(unanswered(made)),
+        "inputs.json": dumps(given),
+        "answer.json": dumps(blank),
     }
     checksums = {file: sha256(text.encode()).hexdigest() for file, text in contents.items()}
     contents[WHOLE] = dumps({"files": checksums})

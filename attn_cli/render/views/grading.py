@@ -11,6 +11,7 @@ from attn_cli.render.screen.text import listed
 from attn_cli.render.views.wording import quoted, short
 from attn_cli.teach.answer_key import AnswerKey
 from attn_cli.teach.grade import StepResult, Verdict
+from attn_cli.teach.replay import OF_EFFECTS
 
 MEANINGS = {
     "no-scaling": "the scores went to the softmax undivided",
@@ -22,6 +23,7 @@ MEANINGS = {
     "k-v-swapped": "K and V were swapped",
     "mask-after-softmax": "the mask was applied after the softmax, so the rows no longer sum to one",
     "heads-not-averaged": "the mean of the heads was asked for, and they were given separately, summed, or one alone",
+    "w-o-left-out": "the norms are those of the values alone: W_o was left out",
 }
 SCORES = ("scores", "scaled_scores", "masked_scores", "weights")  # a row a query, a column a key
 OPTIONAL = ("masked_scores", "layer_output")  # not reported as missing
@@ -142,7 +144,13 @@ def _fixed(value: float, digits: int) -> str:
 def _place(first: StepResult, right: AnswerKey) -> str:
     assert first.cell is not None
     *head, i, j = first.cell
-    rows = ("key", right.key_tokens) if first.step in ("k", "v") else ("query", right.query_tokens)
+    if first.step in OF_EFFECTS[1:]:
+        return f"row {i}, {quoted(right.key_tokens[j])} (column {j})"
+    rows = (
+        ("key", right.key_tokens)
+        if first.step in ("k", "v", "transformed")
+        else ("query", right.query_tokens)
+    )
     place = f"{rows[0]} {quoted(rows[1][i])} (row {i})"
     if head:
         place = f"head {short(right.head_names[head[0]])}, {place}"

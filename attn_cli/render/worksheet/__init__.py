@@ -64,7 +64,7 @@ class _Sheet(NamedTuple):
 
     def table(self, name: str, formula: str, form: Format = WHOLE, across: bool = False) -> WorkTable:
         """Return a step's matrix as a table: blank, or in the key filled in; `across` has one column per word."""
-        rows = _rows(self.exercise.tokens, getattr(self.trace.shown, name), form if self.key else None)
+        rows = rows_of(self.exercise.tokens, getattr(self.trace.shown, name), form if self.key else None)
         columns = self.exercise.tokens if across else list(map(str, range(self.exercise.dim)))
         return WorkTable(self.title(name), formula, columns, rows)
 
@@ -83,10 +83,7 @@ def parts(exercise: Exercise, key: bool = False) -> Iterator[SheetPart]:
     yield Heading("Questions")
     for n, (question, answer) in enumerate(questions(exercise, sheet.trace), 1):
         yield Question(n, question, answer if key else None)
-    told = (
-        f"To have it checked, run `{exercise.command} -o FOLDER`, type your numbers into FOLDER/answer.json, and run "
-        "`attn check FOLDER/answer.json --expect FOLDER/inputs.json`."
-    )
+    told = to_check(exercise.command)
     if key:
         told = (
             "Every number was computed in full precision and rounded for the eye, so a sum may differ in its last "
@@ -96,7 +93,16 @@ def parts(exercise: Exercise, key: bool = False) -> Iterator[SheetPart]:
     yield Say(told, quiet=True)
 
 
-def _rows(labels: Sequence[str], matrix: ArrayLike, form: Format | None) -> Rows:
+def to_check(command: str) -> str:
+    """Return how the numbers on a sheet are checked."""
+    return (
+        f"To have it checked, run `{command} -o FOLDER`, type your numbers into FOLDER/answer.json, and run "
+        "`attn check FOLDER/answer.json --expect FOLDER/inputs.json`."
+    )
+
+
+def rows_of(labels: Sequence[str], matrix: ArrayLike, form: Format | None) -> Rows:
+    """Return labelled rows of a table, blank where no form is given."""
     rows = np.asarray(matrix).tolist()
     cells = [form.row(row) if form else [""] * len(row) for row in rows]
     return [[label, *texts] for label, texts in zip(labels, cells, strict=True)]
@@ -112,13 +118,13 @@ def _projections(sheet: _Sheet) -> Iterator[SheetPart]:
     )
     d = list(map(str, range(exercise.dim)))
     labels = {"X": list(exercise.tokens), "W_q": d, "W_k": d, "W_v": d}
-    given = {name: _rows(tokens, getattr(exercise, name), WHOLE) for name, tokens in labels.items()}
+    given = {name: rows_of(tokens, getattr(exercise, name), WHOLE) for name, tokens in labels.items()}
     yield [WorkTable("", name, d, rows, is_given=True) for name, rows in given.items()]
     tables = [sheet.table(name, f"{name.upper()} = X W_{name}") for name in "qkv"]
     column = [row[0] for row in exercise.W_q]
     tables[0].rows[0][1] = result = WHOLE(sum(x * w for x, w in zip(exercise.X[0], column, strict=True)))
     yield tables
-    product = f"{_products(exercise.X[0], column)} = {result}"
+    product = f"{products(exercise.X[0], column)} = {result}"
     yield Say(f"Example: the query of {quoted(exercise.tokens[0])} begins with `{product}`.")
 
 
@@ -151,7 +157,7 @@ def _softmax(sheet: _Sheet) -> Iterator[SheetPart]:
     xs = (WHOLE if trace.scale == 1 else ROUNDED).row(ladder)
     yield Heading(sheet.title("weights"))
     yield Say("`e^x` for every score from the smallest to the largest:")
-    yield [WorkTable("", "x", xs, _rows(["`e^x`"], [np.exp(ladder)], ROUNDED), is_given=True)]
+    yield [WorkTable("", "x", xs, rows_of(["`e^x`"], [np.exp(ladder)], ROUNDED), is_given=True)]
     yield Say("Each `e^x`, divided by the sum of its row, is a weight; then mix the values:")
     found = [row for row in map(trace.row, range(len(tokens))) if row is not None]
     tables = []
@@ -159,7 +165,7 @@ def _softmax(sheet: _Sheet) -> Iterator[SheetPart]:
         ("e^x", [[*row.exps, row.total] for row in found]),
         ("weights = e^x / sum", [[*row.weights, sum(row.weights)] for row in found]),
     ):
-        cells = _rows(tokens, numbers, ROUNDED if sheet.key else None)
+        cells = rows_of(tokens, numbers, ROUNDED if sheet.key else None)
         if trace.mask is not None and sheet.key:
             for i, j in np.argwhere(~trace.mask):
                 cells[i][j + 1] = MASKED
@@ -173,10 +179,10 @@ def _one_row(exercise: Exercise, trace: Trace) -> Iterator[str]:
     row = trace.row(i)
     assert row is not None and head.q is not None and head.k is not None
     assert head.v is not None and head.output is not None
-    q = [_products(exercise.X[i], column) for column in zip(*exercise.W_q, strict=True)]
+    q = [products(exercise.X[i], column) for column in zip(*exercise.W_q, strict=True)]
     yield f"`q = [{', '.join(q)}] = [{', '.join(WHOLE.row(head.q[i].tolist()))}]`"
     for j, token in enumerate(exercise.tokens):
-        product = f"q·k = {_products(head.q[i].tolist(), head.k[j].tolist())} = {WHOLE(row.scores[j])}"
+        product = f"q·k = {products(head.q[i].tolist(), head.k[j].tolist())} = {WHOLE(row.scores[j])}"
         yield f"with {quoted(token)}: `{product}`{_power(exercise, row, j)}."
     kept = [j for j, score in enumerate(row.masked) if math.isfinite(score)]
     exps, weights = ROUNDED.row([row.exps[j] for j in kept]), [row.weights[j] for j in kept]
@@ -185,7 +191,7 @@ def _one_row(exercise: Exercise, trace: Trace) -> Iterator[str]:
     quotients = [f"`{e} / {ROUNDED(row.total)} {_about(w)}`" for e, w in zip(exps, weights, strict=True)]
     yield f"weights: {', '.join(quotients)}."
     columns = zip(head.v[kept].T.tolist(), head.output[i].tolist(), strict=True)
-    mixtures = [f"`{_products(weights, column, ROUNDED)} {_about(x, MIXED)}`" for column, x in columns]
+    mixtures = [f"`{products(weights, column, ROUNDED)} {_about(x, MIXED)}`" for column, x in columns]
     yield f"output: {', '.join(mixtures)}."
 
 
@@ -199,10 +205,10 @@ def _power(exercise: Exercise, row: Row, j: int) -> str:
     return f"; `x = {score} / √{exercise.dim} {_about(scaled)}`; `e^{ROUNDED(scaled)} {exp}`"
 
 
-def _products(left: Sequence[float], right: Sequence[float], form: Format = WHOLE) -> str:
+def products(left: Sequence[float], right: Sequence[float], form: Format = WHOLE) -> str:
     """Return a sum of products as it is written by hand; `form` is that of the left factors.
 
-    >>> _products([2, -1], [0, -3])
+    >>> products([2, -1], [0, -3])
     '2×0 + (-1)×(-3)'
     """
     pairs = [(form(a), WHOLE(b)) for a, b in zip(left, right, strict=True)]
