@@ -68,9 +68,8 @@ class Probe(NamedTuple):
     heads: tuple[ProbedHead, ...] = ()
 
 
-Opened = tuple[
-    Probe, Sequence[bool], Iterator[LayerWeights], Copying | None
-]  # with which tokens frame the text
+# Without its heads; which tokens frame the text
+Opened = tuple[Probe, Sequence[bool], Iterator[LayerWeights], Copying | None]
 
 
 def probe(settings: Settings, layer: int | None = None, report: OnPart | None = None) -> Probe:
@@ -129,10 +128,8 @@ def _random_ids(model: OpenModel, stack: Stack, seed: int) -> tuple[tuple[int, .
     weights, words, encoder = model.checkpoint.weights, stack.words, model.encoder
     table = weights.stored(weights.find(*words.tables) or words.tables[0], None, words.width)
     every = np.random.default_rng(seed).permutation(table.entry.shape[0]).tolist()
-    words_alone = (
-        n for n in every if not is_special(word := encoder.token(n)) and word not in (*MASKS, *UNKNOWN)
-    )
-    drawn = tuple(islice(words_alone, LENGTH))
+    plain = ((n, word) for n in every if not is_special(word := encoder.token(n)))
+    drawn = tuple(islice((n for n, word in plain if word not in (*MASKS, *UNKNOWN)), LENGTH))
     framed = encoder.encode(encoder.text(*drawn or (0,)))
     inner = [n for n, is_frame in enumerate(framed.special) if not is_frame] or [0]
     start, stop = framed.ids[: inner[0]], framed.ids[inner[-1] + 1 :]

@@ -34,10 +34,8 @@ def screen(found: Probe, view: View) -> Iterator[Block]:
     values = {name: own for name, own in values.items() if any(value is not None for value in own)}
     ranked = {name: _ranked(found, own) for name, own in values.items()}
     size = f"{count(len(layers), 'layer', 'layers')} x {count(len(heads), 'head', 'heads')}"
-    tokens = (
-        f"{found.length} random {'tokens' if found.ids else 'words'}, {found.times} times, seed {found.seed}"
-    )
-    yield Heading(f"Heads by probe: {size}, {tokens}", 1)
+    random = f"{found.length} random {'tokens' if found.ids else 'words'}, {found.times} times"
+    yield Heading(f"Heads by probe: {size}, {random}, seed {found.seed}", 1)
     yield Say(_finding(found, ranked))
     yield Heading("The strongest heads of each score", 2)
     yield Links([*ranked.items()])
@@ -54,12 +52,9 @@ def screen(found: Probe, view: View) -> Iterator[Block]:
 
 
 def _ranked(found: Probe, values: Sequence[float | None]) -> Sequence[tuple[str, str]]:
-    known = [
-        (value, visible(f"{one.layer}.{one.head}"))
-        for one, value in zip(found.heads, values, strict=True)
-        if value is not None
-    ]
-    return [(label, fixed(value, 3)) for value, label in sorted(known, key=lambda pair: -pair[0])[:STRONGEST]]
+    known = [(value, one) for value, one in zip(values, found.heads, strict=True) if value is not None]
+    best = sorted(known, key=lambda pair: -pair[0])[:STRONGEST]
+    return [(visible(f"{one.layer}.{one.head}"), fixed(value, 3)) for value, one in best]
 
 
 def _finding(found: Probe, ranked: dict[str, Sequence[tuple[str, str]]]) -> str:
