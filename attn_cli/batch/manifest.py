@@ -76,15 +76,8 @@ class Manifest:
         return json.dumps({**about, "input": self.input, "run": self.run, "parts": parts}, indent=1) + "\n"
 
 
-TYPES = {
-    "schema": str,
-    "complete": bool,
-    "lines": int,
-    "refused": int,
-    "input": dict,
-    "run": dict,
-    "parts": list,
-}
+TYPES = {"schema": str, "complete": bool, "input": dict, "run": dict, "parts": list}
+TYPES |= {"lines": int, "refused": int}
 OF_PART = get_type_hints(PartEntry)
 
 

@@ -13,23 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 
+from attn_cli.batch import manifest as manifests
 from attn_cli.batch.cut import Plan, blocks_of, scan_block
 from attn_cli.batch.folder import Folder, absolute
 from attn_cli.batch.forms import FORMS
 from attn_cli.batch.lines import Feed, Job, chunks_of
-from attn_cli.batch.manifest import (
-    ANEW,
-    BESIDE,
-    MANIFEST,
-    MAX_MANIFEST_BYTES,
-    OURS,
-    OWNER,
-    Manifest,
-    PartEntry,
-    most_bytes,
-    output_identity,
-    read_manifest,
-)
 from attn_cli.batch.storage import Input, is_url
 from attn_cli.batch.workers import OWNER_BYTES, Local, holds, outputs, release
 from attn_cli.errors import AttnError, InputError, UsageError
@@ -110,24 +98,24 @@ def _check_inputs(folder: Folder, files: Sequence[Input]) -> None:
     ]
     for file, path in zip(files, paths, strict=True):
         at, name = os.path.split(path)
-        if at == place and OURS.fullmatch(name):
+        if at == place and manifests.OURS.fullmatch(name):
             said = f"{file.name} is a file that is read: it would be replaced."
             raise UsageError(said, "Write into another folder.", "--output")
 
 
-def _open_run(folder: Folder, job: Job, plan: Plan, engine: Engine, force: bool) -> Manifest:
+def _open_run(folder: Folder, job: Job, plan: Plan, engine: Engine, force: bool) -> manifests.Manifest:
     """Return the manifest of a run to go on with, or of a new one; parts that are not as they were written go.
 
     What is in the folder may be anybody's. Raises InputError, and changes nothing, where it holds anything that this
     run has not written, unless `force`, which starts anew.
     """
-    new = Manifest(plan.fingerprint, output_identity(job))
+    new = manifests.Manifest(plan.fingerprint, manifests.output_identity(job))
     names = folder.names()
     found = None if force else _manifest(folder, names, new, plan)
     if found is None or not (found.parts or found.complete):
         # The manifest goes last: until then the folder is known to be a run's.
-        ours = filter(OURS.fullmatch, names)
-        folder.remove(sorted(ours, key=lambda name: (name.startswith(MANIFEST), name)))
+        ours = filter(manifests.OURS.fullmatch, names)
+        folder.remove(sorted(ours, key=lambda name: (name.startswith(manifests.MANIFEST), name)))
         return new
     release(folder)
     parts = list(found.parts.values())
@@ -138,26 +126,31 @@ def _open_run(folder: Folder, job: Job, plan: Plan, engine: Engine, force: bool)
     return new
 
 
-def _manifest(folder: Folder, names: Mapping[str, bool], new: Manifest, plan: Plan) -> Manifest | None:
+def _manifest(
+    folder: Folder, names: Mapping[str, bool], new: manifests.Manifest, plan: Plan
+) -> manifests.Manifest | None:
     """Return the manifest of a folder, all of it checked, or None for an empty folder; InputError for any other."""
     place = folder.name.rstrip("/")
     for name, is_regular in names.items():
-        if OURS.fullmatch(name) and not is_regular:
-            raise InputError(f"{place}/{name} is not a regular file: attn batch did not write it.", ANEW)
-    if OWNER in names and not OWNER_NAME.fullmatch(folder.read(OWNER, OWNER_BYTES) or b""):
-        raise InputError(f"{place}/{OWNER} is not attn's.", ANEW)
-    is_run = MANIFEST in names or MANIFEST + BESIDE in names
+        if manifests.OURS.fullmatch(name) and not is_regular:
+            said = f"{place}/{name} is not a regular file: attn batch did not write it."
+            raise InputError(said, manifests.ANEW)
+    if manifests.OWNER in names and not OWNER_NAME.fullmatch(
+        folder.read(manifests.OWNER, OWNER_BYTES) or b""
+    ):
+        raise InputError(f"{place}/{manifests.OWNER} is not attn's.", manifests.ANEW)
+    is_run = manifests.MANIFEST in names or manifests.MANIFEST + manifests.BESIDE in names
     lines = plan.count() if is_run else 0
-    text = folder.read(MANIFEST, most_bytes(lines)) if is_run else None
+    text = folder.read(manifests.MANIFEST, manifests.most_bytes(lines)) if is_run else None
     if text is not None:
-        return read_manifest(text, folder.name, new.input, new.run, lines)
+        return manifests.read_manifest(text, folder.name, new.input, new.run, lines)
     if any(not name.startswith(".") for name in names):
         hint = "Give another folder, or --force to write into this one."
         raise InputError(f"{folder.name} is not empty and holds no attn batch run.", hint)
     return None
 
 
-def _add_parts(folder: Folder, manifest: Manifest, parts: Iterable[PartEntry]) -> None:
+def _add_parts(folder: Folder, manifest: manifests.Manifest, parts: Iterable[manifests.PartEntry]) -> None:
     """Name parts that are there in the manifest, which grows with them: of many it is not written after each."""
     due = 0.0
     for part in parts:
@@ -169,10 +162,10 @@ def _add_parts(folder: Folder, manifest: Manifest, parts: Iterable[PartEntry]) -
             due = end + (end - start) / SHARE
 
 
-def _store(folder: Folder, manifest: Manifest) -> None:
+def _store(folder: Folder, manifest: manifests.Manifest) -> None:
     """Write the manifest: what it names is there."""
     text = manifest.text().encode()
-    if len(text) > MAX_MANIFEST_BYTES:
+    if len(text) > manifests.MAX_MANIFEST_BYTES:
         said = "A manifest cannot name so many parts."
         raise InputError(said, "Cut the input, and give each a folder.")
-    folder.put(MANIFEST, lambda stream: stream.write(text))
+    folder.put(manifests.MANIFEST, lambda stream: stream.write(text))

@@ -43,9 +43,8 @@ def file_system(url: str) -> tuple[Any, str]:
     except ImportError:
         raise MissingExtra(f"{name} needs fsspec.", "pip install 'attn-cli[dask]'") from None
     if protocol in OF_ONE_PROCESS:
-        raise UsageError(
-            f"{name} is in the memory of one process.", "Give a path that all processes can see."
-        )
+        what = f"{name} is in the memory of one process."
+        raise UsageError(what, "Give a path that all processes can see.")
     try:
         system, path = fsspec.url_to_fs(url)
     except ImportError as error:  # it says which package

@@ -83,10 +83,9 @@ def read_heads(
 def _leading_axes(Q: Array, K: Array, V: Array, grouped: bool) -> tuple[Shape, Shape]:
     """Return the leading axes of all heads, and those of keys and values, of which there are fewer where grouped."""
     if grouped and not _are_groups(Q, K, V):
-        raise InputError(
-            f"Q has shape {Q.shape}, K {K.shape} and V {V.shape}: these are not groups of heads.",
-            "With grouped=True, K and V have equally many heads, Q a multiple of them, and other axes fit.",
-        )
+        said = f"Q has shape {Q.shape}, K {K.shape} and V {V.shape}: these are not groups of heads."
+        hint = "With grouped=True, K and V have equally many heads, Q a multiple of them, and other axes fit."
+        raise InputError(said, hint)
     if grouped:
         batch = np.broadcast_shapes(Q.shape[:-3], K.shape[:-3], V.shape[:-3])
         return (*batch, Q.shape[-3]), (*batch, K.shape[-3])
@@ -94,10 +93,9 @@ def _leading_axes(Q: Array, K: Array, V: Array, grouped: bool) -> tuple[Shape, S
         return Q.shape[:-2], Q.shape[:-2]
     for (one, M), (other, N) in ((("Q", Q), ("K", K)), (("K", K), ("V", V)), (("Q", Q), ("V", V))):
         if _broadcast(M.shape[:-2], N.shape[:-2]) is None:
-            raise InputError(
-                f"{one} has shape {M.shape} and {other} {N.shape}: their leading axes do not fit.",
-                "With grouped=True, heads of Q share heads of K and V." if _are_groups(Q, K, V) else "",
-            )
+            said = f"{one} has shape {M.shape} and {other} {N.shape}: their leading axes do not fit."
+            hint = "With grouped=True, heads of Q share heads of K and V." if _are_groups(Q, K, V) else ""
+            raise InputError(said, hint)
     lead = np.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2])
     return lead, lead
 

@@ -102,10 +102,9 @@ def _largest(M: Array) -> float:
 
 
 def _is_sound(term: Array, most: float) -> bool:
-    """Tell whether a term's numbers are all below `most` in magnitude, or -inf."""
-    if not float(term.max()) < most:  # NaN is not less
-        return False
-    return float(term.min()) > -most or bool(((term > -most) | np.isneginf(term)).all())
+    """Tell whether a term's numbers are all below `most` in magnitude, or -inf; NaN is not below."""
+    is_below = float(term.max()) < most
+    return is_below and (float(term.min()) > -most or bool(((term > -most) | np.isneginf(term)).all()))
 
 
 def spread(by_distance: Array, rows: Ints, n_k: int) -> Array:
@@ -152,10 +151,8 @@ def checked_attention(
         *_, i, j = (int(n) for n in np.argwhere(bad_scores)[0])
         raise NotFinite(i, j)
     if sink is not None and abs(sink) > float(np.finfo(steps.scores.dtype).max):
-        raise InputError(
-            f"The sink's score, {sink:g}, is not a finite number in {steps.scores.dtype}.",
-            "Give one nearer zero, or use --dtype float64.",
-        )
+        said = f"The sink's score, {sink:g}, is not a finite number in {steps.scores.dtype}."
+        raise InputError(said, "Give one nearer zero, or use --dtype float64.")
     attended = (steps.weights > 0) & is_bad[..., np.newaxis, :] if is_bad.any() else is_bad
     if attended.any():
         raise NotFinite(None, int(np.argwhere(attended)[0][-1]))

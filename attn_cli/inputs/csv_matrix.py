@@ -105,9 +105,8 @@ def _lines(text: str, separator: str, name: str) -> list[Line]:
             if len(cells) > 1 or any(cells):
                 lines.append(Line(reader.line_num, cells, separator != ","))
     except csv.Error as error:
-        raise InputError(
-            f"{name}, line {reader.line_num}: {error}.", "Look for a quote without end."
-        ) from None
+        said = f"{name}, line {reader.line_num}: {error}."
+        raise InputError(said, "Look for a quote without end.") from None
     if not lines:
         raise InputError(f"{name} holds no numbers.", ONE_MATRIX)
     return lines
@@ -124,19 +123,16 @@ def sheet_of(table: list[Line], name: str) -> Sheet:
     for line in body:
         if len(line.cells) != width:
             held = count(len(line.cells), "cell", "cells")
-            raise InputError(
-                f"{name}, line {line.number}: the row has {held}, line {start} has {width}.",
-                "Give rows of equally many numbers.",
-            )
-    first = 1 if _has_labels(header, [line.cells for line in body]) else 0
+            said = f"{name}, line {line.number}: the row has {held}, line {start} has {width}."
+            raise InputError(said, "Give rows of equally many numbers.")
+    is_named = header is not None and (header[0] in ("", *CORNERS) or len(header) == width - 1)
+    first = int(is_named or not all(_is_plain(line.cells[0]) for line in body))
     if width == first:
         raise InputError(f"{name}, line {start}: {_quoted(body[0].cells[0])} is not a number.", ONE_MATRIX)
     cells = [[_checked(line.cells[n], line, n, name) for n in range(first, width)] for line in body]
     if header is not None and len(header) not in (width, width - first):
-        raise InputError(
-            f"{name}, line {lines[0].number}: there are {len(header)} headings over {width} columns.",
-            ONE_MATRIX,
-        )
+        said = f"{name}, line {lines[0].number}: there are {len(header)} headings over {width} columns."
+        raise InputError(said, ONE_MATRIX)
     columns = None if header is None else [*map(unguarded, table[0].cells[len(header) - width + first :])]
     beside = [unguarded(line.cells[0]) for line in table[len(lines) - len(body) :]] if first else None
     return Sheet(cells, beside, columns)
@@ -175,12 +171,6 @@ def _is_header(rows: list[list[str]]) -> bool:
         return first[1:] == list(map(str, range(len(first) - 1))) and all(row[0] for row in rows[1:])
     # Words below, a number above and one fewer in all: the labels' column has no heading.
     return 1 < len(first) == len(rows[1]) - 1 and not any(_is_plain(row[0]) for row in rows[1:])
-
-
-def _has_labels(header: list[str] | None, body: list[list[str]]) -> bool:
-    if header is not None and (header[0] in ("", *CORNERS) or len(header) == len(body[0]) - 1):
-        return True
-    return any(not _is_plain(cells[0]) for cells in body)
 
 
 def as_cell(value: object) -> object:

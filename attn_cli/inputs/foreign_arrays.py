@@ -131,10 +131,8 @@ def read_scores(record: Mapping[str, object], name: str) -> dict[str, Array]:
         return {}
     values = _numbers(record[key], f"{name}: {key}")
     if values.ndim not in (2, 3, 4) or 0 in values.shape:
-        raise InputError(
-            f"{name}: {key} has shape {values.shape}; it should have 2 to 4 axes and no empty one.",
-            "Give (n_q, n_k), (heads, n_q, n_k) or (batch, heads, n_q, n_k).",
-        )
+        said = f"{name}: {key} has shape {values.shape}; it should have 2 to 4 axes and no empty one."
+        raise InputError(said, "Give (n_q, n_k), (heads, n_q, n_k) or (batch, heads, n_q, n_k).")
     return {key: values}
 
 
@@ -159,9 +157,8 @@ def _numbers(value: object, where: str) -> Array:
     numbers = written.astype(np.float64)
     if (bad := np.isnan(numbers) | np.isposinf(numbers)).any():
         place = tuple(int(n) for n in np.argwhere(bad)[0])
-        raise InputError(
-            f"{where} holds a number that is not finite, at {place}.", "null or -Infinity masks a key."
-        )
+        said = f"{where} holds a number that is not finite, at {place}."
+        raise InputError(said, "null or -Infinity masks a key.")
     return numbers
 
 
@@ -188,10 +185,8 @@ def item_of_batch(arrays: Mapping[str, Array], batch: int | None, name: str) -> 
                 f"{name}: {largest} has shape {batched[largest].shape} and {key} {each.shape}: their batches differ."
             )
     if batch is None and size > 1:
-        raise InputError(
-            f"{name}: {largest} has shape {batched[largest].shape}, a batch of {size}.",
-            f"--batch N (of attn compute) takes one of them, 0 to {size - 1}.",
-        )
+        said = f"{name}: {largest} has shape {batched[largest].shape}, a batch of {size}."
+        raise InputError(said, f"--batch N (of attn compute) takes one of them, 0 to {size - 1}.")
     if batch is not None and not 0 <= batch < size:
         raise UsageError(f"--batch cannot be {batch}.", f"{name} has 0 to {size - 1}.", "--batch")
     return {

@@ -82,9 +82,8 @@ def numbers_of(pairs: Pairs) -> list[float] | None:
         return None
     for value in values:
         if not math.isfinite(float(value)):
-            raise InputError(
-                f"The value {visible(value[:LONGEST])} is more than a number can hold.", "Give a smaller one."
-            )
+            said = f"The value {visible(value[:LONGEST])} is more than a number can hold."
+            raise InputError(said, "Give a smaller one.")
     return [float(value) for value in values]
 
 

@@ -12,16 +12,7 @@ import numpy as np
 from attn_cli.core.arguments import read_softcap
 from attn_cli.core.scores import GIVEN, scale_of
 from attn_cli.errors import InputError, did_you_mean
-from attn_cli.inputs.foreign_arrays import (
-    BATCHED,
-    GivenScores,
-    heads_side_by_side,
-    item_of_batch,
-    read_scores,
-    refuse_unsupported,
-    taken_scores,
-    with_own_names,
-)
+from attn_cli.inputs import foreign_arrays as foreign
 from attn_cli.inputs.record import as_array, read_record
 from attn_cli.inputs.weight_axes import listed
 from attn_cli.io.array_types import Array
@@ -54,7 +45,7 @@ class Given(NamedTuple):
     scale: float | None = None  # of the scores, where it is not that of their name
     softcap: float | None = None
     temperature: float | None = None
-    scores: GivenScores | None = None  # in the place of Q and K
+    scores: foreign.GivenScores | None = None  # in the place of Q and K
     kv_heads: int | None = None  # how many heads of K and V there are, where heads of Q share them
     lacks_head_count: bool = False  # True if W has PyTorch's names and no head count is given
     has_second_input: bool = False  # whether keys come from a second text, even with the same tokens
@@ -97,7 +88,7 @@ def given_from(record: Mapping[str, object], name: str, batch: int | None = None
     own = record.get("schema") == "attn/1"  # of an exercise only the inputs are left, which are not
     layout = _choice(record, "layout", name)
     arrays, counts = _arrays(record, own, batch, name)
-    scores = taken_scores(arrays)
+    scores = foreign.taken_scores(arrays)
     stacked, shared = counts or (None, None)
     return Given(
         name,
@@ -129,9 +120,8 @@ def _in_own_names(given: Mapping[str, object], name: str) -> tuple[dict[str, obj
     own, heads = record.get("schema") == "attn/1", record.get("heads")
     if isinstance(heads, list):
         if own and not heads:
-            raise InputError(
-                f"{name} was made without --steps: it holds no Q, K and V.", "Make it with --steps."
-            )
+            said = f"{name} was made without --steps: it holds no Q, K and V."
+            raise InputError(said, "Make it with --steps.")
         record |= _from_trace(record, heads, name) | {"heads": len(heads)}
     for old in "qkv":
         if old in record and old.upper() not in record:
@@ -140,8 +130,8 @@ def _in_own_names(given: Mapping[str, object], name: str) -> tuple[dict[str, obj
         labels = {"tokens": record.get("query_tokens"), "context_tokens": record.get("key_tokens")}
         return record | labels, False
     _refuse_near_names(record, name)
-    refuse_unsupported(record, KNOWN, name)
-    found = with_own_names(record, name)
+    foreign.refuse_unsupported(record, KNOWN, name)
+    found = foreign.with_own_names(record, name)
     return found, "W_q" in found and "W_q" not in record and record.get("heads") is None
 
 
@@ -164,17 +154,17 @@ def _arrays(
         key: array(record[key], key, axes, name) for key, axes in taken.items() if record.get(key) is not None
     }
     mask = as_array(record.get("mask"))
-    if mask.ndim == BATCHED["mask"] and mask.size:
+    if mask.ndim == foreign.BATCHED["mask"] and mask.size:
         arrays["mask"] = mask
-    arrays |= read_scores(record, name)
-    return heads_side_by_side(item_of_batch(arrays, batch, name), name)
+    arrays |= foreign.read_scores(record, name)
+    return foreign.heads_side_by_side(foreign.item_of_batch(arrays, batch, name), name)
 
 
 def _without_effect(
     record: Mapping[str, object],
     arrays: Mapping[str, Array],
     own: bool,
-    scores: GivenScores | None,
+    scores: foreign.GivenScores | None,
     layout: str | None,
 ) -> tuple[str, ...]:
     """Return the names that are not known, and those that change nothing: X beside Q, K and V, b_o without W_o."""
@@ -236,9 +226,8 @@ def array(value: object, key: str, axes: tuple[int, ...], name: str) -> Array:
     numbers = written.astype(np.float64)
     if numbers.ndim not in axes or 0 in numbers.shape:
         wanted = f"{axes[0]} axes" if len(axes) == 1 else f"{axes[0]} to {axes[-1]} axes"
-        raise InputError(
-            f"{name}: {key} has shape {numbers.shape}; it should have {wanted} and no empty one."
-        )
+        said = f"{name}: {key} has shape {numbers.shape}; it should have {wanted} and no empty one."
+        raise InputError(said)
     if not np.isfinite(numbers).all():
         place = tuple(int(n) for n in np.argwhere(~np.isfinite(numbers))[0])
         raise InputError(f"{name}: {key} holds a number that is not finite, at {place}.")

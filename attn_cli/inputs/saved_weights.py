@@ -8,22 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError, did_you_mean
+from attn_cli.inputs import weight_axes as axes
 from attn_cli.inputs.record import MOST_TEXT, RECIPE, as_array, is_binary, values_in
-from attn_cli.inputs.weight_axes import (
-    LABELS,
-    Typed,
-    block,
-    heads_of_layers,
-    is_block,
-    labels_of,
-    listed,
-    numbered_layers,
-    one_text,
-    stacked,
-    strings,
-    texts,
-    with_axes,
-)
 from attn_cli.inputs.weight_tables import is_table, read_table
 from attn_cli.io.array_types import Bools, NDArray
 from attn_cli.io.escape import visible
@@ -49,9 +35,9 @@ class Saved(NamedTuple):
     record: Mapping[str, object] | None = None
     shows_layers: bool = False  # whether all layers are to be shown where nobody says which
 
-    def labelled(self, typed: Typed, record: Mapping[str, object], batch: int | None = None) -> Saved:
+    def labelled(self, typed: axes.Typed, record: Mapping[str, object], batch: int | None = None) -> Saved:
         """Return the same with its tokens, as typed or as the record holds them."""
-        queries, keys = labels_of(self.weights.shape, self.name, record, batch, typed)
+        queries, keys = axes.labels_of(self.weights.shape, self.name, record, batch, typed)
         return self._replace(query_tokens=queries, key_tokens=keys)
 
     @property
@@ -71,7 +57,7 @@ class Saved(NamedTuple):
     def looked_up(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The words without a vector, and those that the tokenizer dropped, from attn's own JSON."""
         record = self.record or {}
-        return texts(record, "unknown", self.name) or (), texts(record, "dropped", self.name) or ()
+        return axes.texts(record, "unknown", self.name) or (), axes.texts(record, "dropped", self.name) or ()
 
 
 def read_saved(
@@ -87,7 +73,7 @@ def read_saved(
     `array` names the array to take, `batch` the text of several; `tokens` and `context` overrule the file's own
     tokens. Raises InputError (a ValueError) for a file without weights, and for pickles, which are never read.
     """
-    typed = Typed(tokens, context)
+    typed = axes.Typed(tokens, context)
     option = "--batch" if array is None else "--array"
     is_chosen = array is not None or batch is not None
     if not is_binary(data) and is_table(data, name):
@@ -101,7 +87,7 @@ def read_saved(
         return _own(record, name).labelled(typed, record)
     weights, keys = _chosen(record, name, array, batch)
     padded = _padded(record.get(PADDING), weights.shape[-1], batch)
-    known = {*keys, *sum(LABELS, ()), "mask", *(() if padded is None else (PADDING,))}
+    known = {*keys, *sum(axes.LABELS, ()), "mask", *(() if padded is None else (PADDING,))}
     ignored = [other for other in record if other not in known]
     saved = Saved(
         name,
@@ -109,7 +95,7 @@ def read_saved(
         tuple(map(str, range(weights.shape[1]))),
         mask=record.get("mask"),
         padded=padded,
-        notes=(f"Ignored in {name}: {listed(ignored)}.",) if ignored else (),
+        notes=(f"Ignored in {name}: {axes.listed(ignored)}.",) if ignored else (),
     )
     return saved.labelled(typed, record, batch)
 
@@ -124,11 +110,11 @@ def weights_in_memory(
 
     Weights are an array, lists, or a tensor of any library, or a tuple or a list of those of the layers.
     """
-    found = with_axes(_as_block(weights), "weights", IN_MEMORY, batch)
+    found = axes.with_axes(_as_block(weights), "weights", IN_MEMORY, batch)
     layers, heads = found.shape[:2]
     names, head = tuple(map(str, range(heads))), "all" if heads > 1 else None
     saved = Saved(IN_MEMORY, found, names, head=head, shows_layers=layers > 1)
-    typed = Typed(
+    typed = axes.Typed(
         _typed(tokens, "tokens"), _typed(context_tokens, "context_tokens"), ("tokens", "context_tokens")
     )
     return saved.labelled(typed, {})
@@ -136,9 +122,9 @@ def weights_in_memory(
 
 def _as_block(value: object) -> NDArray[Any]:
     if isinstance(value, (list, tuple)) and value and _is_array(value[0]):
-        parts = [block(_alone(part), "weights", IN_MEMORY) for part in value]
-        return stacked(parts, [f"layer {n}" for n in range(len(parts))], IN_MEMORY)
-    return block(_alone(value), "weights", IN_MEMORY)
+        parts = [axes.block(_alone(part), "weights", IN_MEMORY) for part in value]
+        return axes.stacked(parts, [f"layer {n}" for n in range(len(parts))], IN_MEMORY)
+    return axes.block(_alone(value), "weights", IN_MEMORY)
 
 
 def _is_array(value: object) -> bool:
@@ -163,13 +149,13 @@ def _typed(value: str | Sequence[str] | None, name: str) -> tuple[str, ...] | No
     """Return tokens: those of a list, or words between spaces."""
     if value is None:
         return None
-    found = strings(value.split() if isinstance(value, str) else list(value), name)
+    found = axes.strings(value.split() if isinstance(value, str) else list(value), name)
     if not found:
         raise InputError(f"{name} holds no token.", "Give one for each query.")
     return found
 
 
-def _of_table(data: bytes, name: str, typed: Typed) -> Saved:
+def _of_table(data: bytes, name: str, typed: axes.Typed) -> Saved:
     """Return the weights of CSV or TSV; an empty cell is masked."""
     if len(data) > MOST_TEXT:
         raise InputError(f"{name}: {len(data):,} bytes of text are too many.", "Save it as .npy.")
@@ -210,9 +196,8 @@ def _check_json(data: bytes, name: str) -> None:
     first, _, rest = data.strip().partition(b"\n")
     if first[:1] == b"{" and first.rstrip()[-1:] == b"}" and rest.lstrip()[:1] == b"{":
         lines = sum(bool(line.strip()) for line in data.splitlines())
-        raise InputError(
-            f"{name} holds {lines:,} records, a line each.", "Give one: sed -n 1p FILE | attn show -"
-        )
+        said = f"{name} holds {lines:,} records, a line each."
+        raise InputError(said, "Give one: sed -n 1p FILE | attn show -")
 
 
 def _chosen(
@@ -222,36 +207,38 @@ def _chosen(
 
     They are those asked for, or named so, or the only ones, or all layers.
     """
-    candidates = [key for key, value in record.items() if is_block(value) and key not in ("mask", PADDING)]
+    candidates = [
+        key for key, value in record.items() if axes.is_block(value) and key not in ("mask", PADDING)
+    ]
     if wanted is not None:
         if wanted not in candidates:
             near = did_you_mean(wanted, candidates)
-            raise UsageError(
-                f"{name} has no array {visible(wanted)!r}.", f"{near}It has {listed(candidates)}.", "--array"
-            )
-        return with_axes(record[wanted], wanted, name, batch), [wanted]
+            said = f"{name} has no array {visible(wanted)!r}."
+            raise UsageError(said, f"{near}It has {axes.listed(candidates)}.", "--array")
+        return axes.with_axes(record[wanted], wanted, name, batch), [wanted]
     named = [key for key in NAMES if key in candidates] or candidates
     if len(named) == 1:
-        return with_axes(record[named[0]], named[0], name, batch), named
-    if layers := numbered_layers(candidates, name):
+        return axes.with_axes(record[named[0]], named[0], name, batch), named
+    if layers := axes.numbered_layers(candidates, name):
         return _layers(record, layers, name, batch), layers
     if named:
-        raise InputError(f"{name} holds several arrays: {listed(named)}.", "--array NAME takes one of them.")
+        said = f"{name} holds several arrays: {axes.listed(named)}."
+        raise InputError(said, "--array NAME takes one of them.")
     if lone := next((key for key in NAMES if record.get(key) is not None), None):
-        return with_axes(record[lone], lone, name, batch), [lone]  # an InputError says what it is
-    raise InputError(
-        f"{name} holds no weights: {listed(list(record))}.",
-        "Give a matrix, or an object with weights (n_q, n_k), and tokens.",
-    )
+        return axes.with_axes(record[lone], lone, name, batch), [lone]  # an InputError says what it is
+    said = f"{name} holds no weights: {axes.listed(list(record))}."
+    raise InputError(said, "Give a matrix, or an object with weights (n_q, n_k), and tokens.")
 
 
 def _layers(record: Mapping[str, object], layers: list[str], name: str, batch: int | None) -> NDArray[Any]:
     """Return arrays of one layer each, stacked; a batch is the first axis of each."""
-    parts = [block(record[key], key, name) for key in layers]
+    parts = [axes.block(record[key], key, name) for key in layers]
     if batch is not None:
-        parts = [one_text(part, batch, name, 0) for part in parts]
-    found = stacked(parts, layers, name)
-    return with_axes(found[:, np.newaxis] if found.ndim == 3 else found, f"{layers[0]} to {layers[-1]}", name)
+        parts = [axes.one_text(part, batch, name, 0) for part in parts]
+    found = axes.stacked(parts, layers, name)
+    return axes.with_axes(
+        found[:, np.newaxis] if found.ndim == 3 else found, f"{layers[0]} to {layers[-1]}", name
+    )
 
 
 def _own(record: dict[str, object], name: str) -> Saved:
@@ -260,10 +247,8 @@ def _own(record: dict[str, object], name: str) -> Saved:
     if isinstance(error, dict):
         raise InputError(f"{name} holds an error of attn: {visible(str(error.get('message')))[:200]}")
     if record.get("links") is not None and record.get("weights") is None:
-        raise InputError(
-            f"{name} holds each row's strongest links, and not the weights.",
-            "Make it without --top; above a million weights, with --full.",
-        )
+        said = f"{name} holds each row's strongest links, and not the weights."
+        raise InputError(said, "Make it without --top; above a million weights, with --full.")
     if record.get("weights") is None:
         raise InputError(
             f"{name} is attn's JSON of the kind {visible(str(record.get('kind')))!r}, which has no weights.",
@@ -278,7 +263,7 @@ def _own(record: dict[str, object], name: str) -> Saved:
         head="mean" if record.get("head") == "mean" else "all" if len(names) > 1 else None,
         mask=_own_mask(record, weights),
         mask_name=mask_name if isinstance(mask_name, str) and mask_name else None,
-        notes=texts(record, "notes", name) or (),
+        notes=axes.texts(record, "notes", name) or (),
         record=record,
         shows_layers=len(weights) > 1,
     )
@@ -289,13 +274,13 @@ def _own_heads(record: Mapping[str, object], name: str) -> tuple[NDArray[Any], t
     several = record.get("heads")
     heads = [head for head in several if isinstance(head, dict)] if isinstance(several, list) else []
     heads = heads or [{"name": record.get("head") or "0", "weights": record["weights"]}]
-    blocks = [block(head.get("weights"), "weights", name) for head in heads]
+    blocks = [axes.block(head.get("weights"), "weights", name) for head in heads]
     labels = [(str(head.get("layer")), str(head.get("name") or n)) for n, head in enumerate(heads)]
-    layers, names = heads_of_layers(labels, name)
-    found = stacked(blocks, [head for _, head in labels], name)
+    layers, names = axes.heads_of_layers(labels, name)
+    found = axes.stacked(blocks, [head for _, head in labels], name)
     if found.ndim != 3:
-        return with_axes(found, "weights", name), names
-    return with_axes(found.reshape(layers, len(names), *found.shape[1:]), "weights", name), names
+        return axes.with_axes(found, "weights", name), names
+    return axes.with_axes(found.reshape(layers, len(names), *found.shape[1:]), "weights", name), names
 
 
 def _own_mask(record: Mapping[str, object], weights: NDArray[Any]) -> object:
@@ -303,6 +288,6 @@ def _own_mask(record: Mapping[str, object], weights: NDArray[Any]) -> object:
     mask = record.get("mask")
     if mask is None or len(weights) == 1:
         return "none" if mask is None else mask
-    allowed = block(mask, "mask", "")
+    allowed = axes.block(mask, "mask", "")
     is_one = allowed.shape == weights.shape[-2:] and not weights[..., allowed == 0].any()
     return mask if is_one else None

@@ -60,10 +60,8 @@ def with_axes(value: object, key: str, name: str, batch: int | None = None) -> N
     """
     found = block(value, key, name)
     if not 2 <= found.ndim <= 5 or 0 in found.shape:
-        raise InputError(
-            f"{name}: {visible(key)} has shape {found.shape}.",
-            "Weights are (n_q, n_k), (heads, n_q, n_k) or (layers, heads, n_q, n_k), and no axis is empty.",
-        )
+        hint = "Weights are (n_q, n_k), (heads, n_q, n_k) or (layers, heads, n_q, n_k), and no axis is empty."
+        raise InputError(f"{name}: {visible(key)} has shape {found.shape}.", hint)
     if batch is not None:
         found = one_text(found, batch, name, 1 if found.ndim == 5 else 0)
     elif found.ndim == 5:
@@ -79,9 +77,8 @@ def with_axes(value: object, key: str, name: str, batch: int | None = None) -> N
 def one_text(found: NDArray[Any], batch: int, name: str, axis: int) -> NDArray[Any]:
     """Return the weights of one text of a batch, which `axis` counts; UsageError where there is no such text."""
     if found.ndim - axis < 3:
-        raise UsageError(
-            f"--batch {batch}: {name} has no batch: its shape is {found.shape}.", option="--batch"
-        )
+        said = f"--batch {batch}: {name} has no batch: its shape is {found.shape}."
+        raise UsageError(said, option="--batch")
     texts = found.shape[axis]
     if not 0 <= batch < texts:
         raise UsageError(f"--batch cannot be {batch}.", f"{name} has 0 to {texts - 1}.", "--batch")
@@ -93,10 +90,8 @@ def stacked(parts: list[NDArray[Any]], names: Sequence[str], name: str) -> NDArr
     """Stack arrays along a new first axis; raise InputError where their shapes differ."""
     for other, part in zip(names, parts, strict=True):
         if part.shape != parts[0].shape:
-            raise InputError(
-                f"{name}: {visible(names[0])} has shape {parts[0].shape}, {visible(other)} {part.shape}.",
-                "All need the same tokens; --array NAME takes one array.",
-            )
+            said = f"{name}: {visible(names[0])} has shape {parts[0].shape}, {visible(other)} {part.shape}."
+            raise InputError(said, "All need the same tokens; --array NAME takes one array.")
     return np.stack(parts)
 
 
@@ -125,9 +120,8 @@ def block(value: object, key: str, name: str) -> NDArray[Any]:
     found = as_array(value)
     if found.dtype.kind not in "iufb":
         place = _crooked(value)
-        raise InputError(
-            f"{name}: {visible(key)} is not a block of numbers{place}.", "Give rows of equally many numbers."
-        )
+        said = f"{name}: {visible(key)} is not a block of numbers{place}."
+        raise InputError(said, "Give rows of equally many numbers.")
     return found
 
 
@@ -171,10 +165,8 @@ def labels_of(
         found = labels[side]
         if found is not None and len(found) != n:
             whose, held = typed.options[side] if is_typed else name, count(len(found), "token", "tokens")
-            raise InputError(
-                f"{whose} holds {held}; {name} has {count(n, *_SIDES[side])}.",
-                _advice(len(found) < n, None if is_typed else typed.options[side]),
-            )
+            said = f"{whose} holds {held}; {name} has {count(n, *_SIDES[side])}."
+            raise InputError(said, _advice(len(found) < n, None if is_typed else typed.options[side]))
     return labels[0], labels[0] if labels[1] is None and is_square else labels[1]
 
 

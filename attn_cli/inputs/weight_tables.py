@@ -10,16 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attn_cli.errors import InputError
-from attn_cli.inputs.csv_matrix import (
-    ONE_MATRIX,
-    Line,
-    by_separator,
-    is_csv,
-    is_number,
-    number_in,
-    sheet_of,
-    unguarded,
-)
+from attn_cli.inputs import csv_matrix
 from attn_cli.inputs.weight_axes import heads_of_layers
 from attn_cli.io.array_types import NDArray
 from attn_cli.io.escape import count, visible
@@ -57,66 +48,62 @@ class Grid(NamedTuple):
 
 def is_table(data: bytes, name: str) -> bool:
     """Tell by a file's name, or by its first line, whether it is CSV or TSV."""
-    if is_csv(name):
+    if csv_matrix.is_csv(name):
         return True
     start = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
     first = start.partition(b"\n")[0].decode("utf-8", "replace")
     if b"\0" in start or first[:1] in ("[", "{"):
         return False
-    return any(separator in first for separator in ",;\t") or is_number(first)
+    return any(separator in first for separator in ",;\t") or csv_matrix.is_number(first)
 
 
 def read_table(data: bytes, name: str) -> WeightTable:
     """Return the weights and the labels of CSV or TSV; InputError, with the line, where they are none."""
-    table = by_separator(data, name, lambda lines: _table(lines, name))
+    table = csv_matrix.by_separator(data, name, lambda lines: _table(lines, name))
     empty = np.isnan(table.weights)
     if (empty != empty[0, 0]).any():
         raise InputError(f"{name}: its heads do not have the same empty cells.", "Give one head alone.")
     return table
 
 
-def _table(lines: list[Line], name: str) -> WeightTable:
+def _table(lines: list[csv_matrix.Line], name: str) -> WeightTable:
     """Return the weights of one head, or of several, whose rows begin with the head, or the layer and the head."""
     header = lines[0].cells
     at = next((n for n in (1, 2) if header[: n + 1] == ["layer", "head", "query"][2 - n :]), 0)
     if at:
-        parts: dict[tuple[str, ...], list[Line]] = {}
+        parts: dict[tuple[str, ...], list[csv_matrix.Line]] = {}
         for line in lines[1:]:
             _check_width(line, header, name)
-            part = parts.setdefault(tuple(map(unguarded, line.cells[:at])), [])
+            part = parts.setdefault(tuple(map(csv_matrix.unguarded, line.cells[:at])), [])
             part.append(line._replace(cells=line.cells[at:]))
         first = lines[0]._replace(cells=header[at:])
         return _of_heads({label: _head([first, *part], name) for label, part in parts.items()}, name)
-    return _one(_head(lines, name))
-
-
-def _one(grid: Grid) -> WeightTable:
+    grid = _head(lines, name)
     return WeightTable(np.array(grid.weights)[np.newaxis, np.newaxis], ("0",), grid.queries, grid.keys)
 
 
-def _head(lines: list[Line], name: str) -> Grid:
+def _head(lines: list[csv_matrix.Line], name: str) -> Grid:
     """Return one head's weights: from links, a row each, or from a matrix with labels or without."""
     header, body = lines[0].cells, lines[1:]
     if header == STRONGEST:
-        raise InputError(
-            f"{name} holds each row's strongest links, and not the weights.",
-            "Make it without --top; above a million weights, with --full.",
-        )
+        said = f"{name} holds each row's strongest links, and not the weights."
+        raise InputError(said, "Make it without --top; above a million weights, with --full.")
     for line in body if header[0] == "query" else ():
         _check_width(line, header, name)
     if header == TIDY and body and not _is_wide(body):
-        names = ([unguarded(cell) for cell in line.cells[:2]] for line in body)
+        names = ([csv_matrix.unguarded(cell) for cell in line.cells[:2]] for line in body)
         links = [
-            (query, key, number_in(line, 2, name)) for (query, key), line in zip(names, body, strict=True)
+            (query, key, csv_matrix.number_in(line, 2, name))
+            for (query, key), line in zip(names, body, strict=True)
         ]
         return grid_of(links, name)
-    cells, queries, keys = sheet_of(lines, name)
+    cells, queries, keys = csv_matrix.sheet_of(lines, name)
     return Grid(queries, keys, [list(map(float, row)) for row in cells])
 
 
-def _is_wide(body: list[Line]) -> bool:
+def _is_wide(body: list[csv_matrix.Line]) -> bool:
     """Tell whether a table whose header is that of links has two keys of these names: "key weight" was the text."""
-    are_numbers = all(is_number(line.cells[1]) or not line.cells[1] for line in body)
+    are_numbers = all(csv_matrix.is_number(line.cells[1]) or not line.cells[1] for line in body)
     return are_numbers and [line.cells[0] for line in body] == TIDY[1:]
 
 
@@ -124,7 +111,7 @@ def _of_heads(grids: dict[tuple[str, ...], Grid], name: str) -> WeightTable:
     """Return the tables of several heads, by their names behind those of their layers, as one."""
     first = next(iter(grids.values()), None)
     if first is None:
-        raise InputError(f"{name} holds no numbers.", ONE_MATRIX)
+        raise InputError(f"{name} holds no numbers.", csv_matrix.ONE_MATRIX)
     for label, grid in grids.items():
         if grid[:2] != first[:2]:
             head = visible(".".join(label))[:40]
@@ -134,13 +121,11 @@ def _of_heads(grids: dict[tuple[str, ...], Grid], name: str) -> WeightTable:
     return WeightTable(weights.reshape(layers, len(heads), *weights.shape[1:]), heads, *first[:2])
 
 
-def _check_width(line: Line, header: list[str], name: str) -> None:
+def _check_width(line: csv_matrix.Line, header: list[str], name: str) -> None:
     if len(line.cells) != len(header):
         held = count(len(line.cells), "cell", "cells")
-        raise InputError(
-            f"{name}, line {line.number}: the row has {held}, the header {len(header)}.",
-            "Give rows of equally many cells.",
-        )
+        said = f"{name}, line {line.number}: the row has {held}, the header {len(header)}."
+        raise InputError(said, "Give rows of equally many cells.")
 
 
 def grid_of(links: Sequence[Link], name: str) -> Grid:
@@ -151,7 +136,7 @@ def grid_of(links: Sequence[Link], name: str) -> Grid:
     """
     found = read = list(_whole_or_causal(links))
     if len(found) > 1:
-        found = [grid for grid in found if _sums_to_one(grid)]
+        found = [grid for grid in found if (abs(np.nansum(grid.weights, axis=1) - 1) <= TOLERANCE).all()]
     if len(found) > 1:
         found = [grid for grid in found if grid.queries == grid.keys]
     if not read and (merged := _by_runs(links)) is not None:
@@ -221,7 +206,3 @@ def _leftmost(row: list[str], keys: list[str]) -> list[int]:
         except ValueError:
             return []
     return found
-
-
-def _sums_to_one(grid: Grid) -> bool:
-    return bool((abs(np.nansum(grid.weights, axis=1) - 1) <= TOLERANCE).all())

@@ -213,18 +213,13 @@ def heads_to_learn(relations: str | None, texts: Sequence[str], known: Sequence[
     strange = [name for name in names if name not in RELATIONS]
     if strange or len(set(names)) < len(names):
         wrong = visible((strange or [name for name in names if names.count(name) > 1])[0])
-        raise UsageError(
-            f"--relations cannot hold {wrong!r}" + (" twice." if not strange else "."),
-            f"{did_you_mean(wrong, RELATIONS) if strange else ''}Choose among {','.join(RELATIONS)}.",
-            "--relations",
-        )
+        said = f"--relations cannot hold {wrong!r}" + (" twice." if not strange else ".")
+        hint = f"{did_you_mean(wrong, RELATIONS) if strange else ''}Choose among {','.join(RELATIONS)}."
+        raise UsageError(said, hint, "--relations")
     if untaught := [name for name in names if name not in taught]:
         kind = "passages (.jsonl)" if RELATIONS[untaught[0]].of_passages else "a treebank (CoNLL-U)"
-        raise UsageError(
-            f"None of these files has training data for the head {untaught[0]}.",
-            f"Give {kind}, or leave it out.",
-            "--relations",
-        )
+        said = f"None of these files has training data for the head {untaught[0]}."
+        raise UsageError(said, f"Give {kind}, or leave it out.", "--relations")
     return sorted(names, key=lambda name: (name != MAIN, list(RELATIONS).index(name)))
 
 
@@ -233,8 +228,5 @@ def check_balance(balance: str, heads: Sequence[str]) -> None:
     try:
         balances(heads, balance)
     except ValueError:
-        raise UsageError(
-            f"--balance cannot be {visible(balance)}.",
-            "Give a number from 0 to 100, and others for single heads: 2,object=1.",
-            "--balance",
-        ) from None
+        hint = "Give a number from 0 to 100, and others for single heads: 2,object=1."
+        raise UsageError(f"--balance cannot be {visible(balance)}.", hint, "--balance") from None

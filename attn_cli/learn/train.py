@@ -264,11 +264,8 @@ def hold_back(dev: Sequence[str], learned: Sequence[Sentence]) -> dict[str, list
     found = {path: read_sentences(path) for path in dev}
     for path, sentences in found.items():
         if set(sentences) <= set(learned):
-            raise UsageError(
-                f"Every sentence of {visible(path)} is among those to learn: none is held back.",
-                "Give --dev another treebank.",
-                "--dev",
-            )
+            said = f"Every sentence of {visible(path)} is among those to learn: none is held back."
+            raise UsageError(said, "Give --dev another treebank.", "--dev")
     return found
 
 

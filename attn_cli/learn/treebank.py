@@ -120,10 +120,8 @@ def _row(line: str, due: int, where: str) -> list[str] | None:
     """Return the columns of a word's row; None for a multiword row (3-4) or an empty one (5.1)."""
     row = line.split("\t")
     if len(row) != COLUMNS:
-        raise InputError(
-            f"{where}: {len(row)} columns where CoNLL-U has {COLUMNS}.",
-            "Give a treebank in CoNLL-U, its columns between tabs.",
-        )
+        said = f"{where}: {len(row)} columns where CoNLL-U has {COLUMNS}."
+        raise InputError(said, "Give a treebank in CoNLL-U, its columns between tabs.")
     if re.fullmatch(r"[0-9]+[-.][0-9]+", row[0]):
         return None
     if row[0] != str(due):
@@ -141,9 +139,8 @@ def _sentence(rows: list[tuple[int, list[str]]], name: str) -> Sentence:
         head = row[6]
         is_place = head.isascii() and head.isdigit() and len(head) < 7 and int(head) <= len(rows)
         if not is_place or int(head) == i:
-            raise InputError(
-                f"{name}, line {number:,}: {visible(head[:20])!r} is not a governor of word {i}."
-            )
+            said = f"{name}, line {number:,}: {visible(head[:20])!r} is not a governor of word {i}."
+            raise InputError(said)
         governors.append(int(head) - 1)
     columns = list(zip(*(row for _, row in rows), strict=True))
     return Sentence(columns[1], tuple(governors), columns[7], columns[3])
@@ -166,9 +163,8 @@ def read_passages(path: str) -> list[Sentence]:
             tokens, found = _record(raw, f"{name}, line {number:,}")
             merged.setdefault(tokens, []).append(found)
     if not merged:
-        raise InputError(
-            f"{name} holds no passage.", "Give a record with tokens, pronoun, antecedents a line."
-        )
+        said = f"{name} holds no passage."
+        raise InputError(said, "Give a record with tokens, pronoun, antecedents a line.")
     return [_passage(tokens, tuple(found)) for tokens, found in merged.items()]
 
 

@@ -105,9 +105,8 @@ def read_recording(path: str) -> Recording:
     name = visible(path)
     head = _object(lines[0] if lines else "", f"{name}, line 1")
     if head.get("recording") != FORMAT:
-        raise InputError(
-            f"{name} is not a recording of attn live.", "attn live TEXT --record FILE makes one."
-        )
+        said = f"{name} is not a recording of attn live."
+        raise InputError(said, "attn live TEXT --record FILE makes one.")
     text = head.get("text")
     events: list[Event] = []
     for number, line in enumerate(lines[1:], 2):

@@ -41,11 +41,8 @@ def load_model(settings: Settings) -> EncoderStack | None:
     if name not in (*BUNDLED, LIKENESS) and not is_file:
         return None
     if settings.heads is not None:
-        raise UsageError(
-            f"{visible(str(name))} has heads of its own: --heads splits identity, random or given weights.",
-            "Leave out --heads; --head all shows the model's heads.",
-            "--heads",
-        )
+        said = f"{visible(str(name))} has heads of its own: --heads splits identity, random or given weights."
+        raise UsageError(said, "Leave out --heads; --head all shows the model's heads.", "--heads")
     if name == LIKENESS:
         return None
     return bundled(str(name)) if name in BUNDLED else read_model(str(name))

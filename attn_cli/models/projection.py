@@ -47,9 +47,8 @@ class Projection(NamedTuple):
         columns = side_by_side.shape[-1]
         if len(self.W_o) != columns:
             shape = self.W_o.shape if self.about.layout != "out-in" else self.W_o.shape[::-1]
-            raise InputError(
-                f"W_o has shape {shape}, but the heads' outputs side by side have {columns} columns."
-            )
+            said = f"W_o has shape {shape}, but the heads' outputs side by side have {columns} columns."
+            raise InputError(said)
         if self.b_o is not None and len(self.b_o) != self.W_o.shape[1]:
             raise InputError(f"b_o has {len(self.b_o)} numbers, but W_o makes {self.W_o.shape[1]}.")
         with np.errstate(over="ignore", invalid="ignore"):
@@ -157,10 +156,8 @@ def kv_head_count(given: Given, heads: int) -> int:
     """Return how many heads of keys and values there are; raise InputError where `heads` cannot share them."""
     kv_heads = given.kv_heads or heads
     if heads % kv_heads:
-        raise InputError(
-            f"{given.name}: {heads} heads of Q cannot share {kv_heads} of K and V.",
-            "heads needs to be a multiple of kv_heads.",
-        )
+        said = f"{given.name}: {heads} heads of Q cannot share {kv_heads} of K and V."
+        raise InputError(said, "heads needs to be a multiple of kv_heads.")
     return kv_heads
 
 

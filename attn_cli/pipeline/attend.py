@@ -8,18 +8,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from attn_cli.core import heads as one_head
 from attn_cli.core.attend import FAST_BLOCK_CELLS, survey_of, weigh
 from attn_cli.core.attention import Steps
 from attn_cli.core.head_weights import HeadWeights, Position
-from attn_cli.core.heads import (
-    BLOCK_CELLS,
-    HeadInput,
-    Links,
-    blocks_of_rows,
-    checked_attention,
-    spread,
-    strongest,
-)
 from attn_cli.core.masks import Mask
 from attn_cli.core.scores import position_scale_of, scale_of, score_named
 from attn_cli.errors import InputError
@@ -59,7 +51,7 @@ class Work(NamedTuple):
         n_q, n_k = self.heads[0].weights.shape if q is None or k is None else (len(q), len(k))
         return n_q, n_k
 
-    def head_input(self, head: Head) -> HeadInput:
+    def head_input(self, head: Head) -> one_head.HeadInput:
         """Return a head ready to attend."""
         assert head.q is not None and head.k is not None and head.v is not None
         by_distance = None
@@ -71,7 +63,7 @@ class Work(NamedTuple):
         softcap = head.softcap and head.softcap / self.temperature  # capped scores are divided by it too
         sink = None if head.sink is None else head.sink / self.temperature
         scale, mask = self.scale / self.temperature, head.mask or self.mask
-        return HeadInput(q, k, head.v, mask, bias, by_distance, self.score, scale, softcap, sink)
+        return one_head.HeadInput(q, k, head.v, mask, bias, by_distance, self.score, scale, softcap, sink)
 
     def summaries(self, k: int, with_mean: bool, report: OnPart | None) -> dict[str, HeadSummary]:
         """Go over all rows; keep only links, output and the long view of each head (and of their mean)."""
@@ -110,7 +102,9 @@ class Work(NamedTuple):
         inputs = [self.head_input(head) for head in heads]
         tiles = [one.tiles() for one in inputs]
         is_alone = len(inputs) == 1
-        for rows in blocks_of_rows(inputs[0], FAST_BLOCK_CELLS if all(tiles) else BLOCK_CELLS // 2):
+        for rows in one_head.blocks_of_rows(
+            inputs[0], FAST_BLOCK_CELLS if all(tiles) else one_head.BLOCK_CELLS // 2
+        ):
             weights, output = weigh(inputs[0], tiles[0], rows, self.threads)
             for one, ready in zip(inputs[1:], tiles[1:], strict=True):
                 weights = weights + weigh(one, ready, rows, self.threads)[0]
@@ -176,8 +170,8 @@ def mean_output(outputs: list[Array | None]) -> Array | None:
     return np.mean(found, axis=0) if len({output.shape for output in found}) == 1 else None
 
 
-def _links(weights: Array, allowed: Bools | None, k: int, summary: HeadSummary | None) -> Links:
-    return summary.links if summary else strongest(weights, k, allowed)
+def _links(weights: Array, allowed: Bools | None, k: int, summary: HeadSummary | None) -> one_head.Links:
+    return summary.links if summary else one_head.strongest(weights, k, allowed)
 
 
 class GroupSteps(NamedTuple):
@@ -203,11 +197,11 @@ class Group(NamedTuple):
         found = [head.steps.weights for head in self.heads if shown in (head.weights_of.name, "mean")]
         return found[0] if len(found) == 1 and shown != "mean" else np.mean(found, axis=0)
 
-    def links(self, weights: Array, k: int) -> Links:
+    def links(self, weights: Array, k: int) -> one_head.Links:
         """Return the k strongest links of each row of weights (texts, n_q, n_k): arrays (texts, n_q, k)."""
         texts, n_q, n_k = weights.shape
-        found = strongest(weights.reshape(-1, n_k), k, self.allowed(texts, n_q, n_k))
-        return Links(found.keys.reshape(texts, n_q, -1), found.weights.reshape(texts, n_q, -1))
+        found = one_head.strongest(weights.reshape(-1, n_k), k, self.allowed(texts, n_q, n_k))
+        return one_head.Links(found.keys.reshape(texts, n_q, -1), found.weights.reshape(texts, n_q, -1))
 
     def allowed(self, texts: int, n_q: int, n_k: int) -> Bools | None:
         """Return the mask (n_q, n_k) of each text, one below the other."""
@@ -222,10 +216,10 @@ class Group(NamedTuple):
             heads = (self._of_text(head, found, at) for head, found in zip(self.heads, links, strict=True))
             yield Work(tuple(heads), self.mask, self.score)
 
-    def _of_text(self, head: GroupSteps, links: Links, at: int) -> Head:
+    def _of_text(self, head: GroupSteps, links: one_head.Links, at: int) -> Head:
         W, q, k, v, steps = head
         own = Steps._make(None if M is None else M[at] for M in steps)
-        top = Links(links.keys[at], links.weights[at])
+        top = one_head.Links(links.keys[at], links.weights[at])
         parts = (q[at], k[at], v[at], None, W.position, self.layout)
         return Head(W.name, W, *parts, steps=own, output=own.output, top=top)
 
@@ -275,9 +269,9 @@ def attend_group(
         bias = None
         if W.position is not None:
             beside = position_scale_of(score, q.shape[-1]) / settings.temperature
-            bias = spread(W.position.by_distance(q, beside), np.arange(q.shape[-2]), k.shape[-2])
+            bias = one_head.spread(W.position.by_distance(q, beside), np.arange(q.shape[-2]), k.shape[-2])
         scale = scale_of(score, q.shape[-1]) / settings.temperature
-        made.append(GroupSteps(W, q, k, v, checked_attention(q, k, v, allowed, bias, scale, score)))
+        made.append(GroupSteps(W, q, k, v, one_head.checked_attention(q, k, v, allowed, bias, scale, score)))
     return Group(tuple(made), mask, score, layout)
 
 

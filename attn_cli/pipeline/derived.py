@@ -100,9 +100,8 @@ def check_one_text(is_one: bool, name: str, option: str = "--head") -> None:
     """Raise UsageError where queries and keys are two texts: no layer hands its keys to the next one's queries."""
     if not is_one:
         asked = "--head rollout" if option == "--head" else option
-        raise UsageError(
-            f"{asked} needs self-attention; in {name} queries and keys are two texts.", option=option
-        )
+        said = f"{asked} needs self-attention; in {name} queries and keys are two texts."
+        raise UsageError(said, option=option)
 
 
 def without_selection(settings: Settings) -> Settings:

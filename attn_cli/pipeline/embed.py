@@ -98,11 +98,8 @@ def embed_tokens(
     """
     oov = settings.oov or usual_oov(settings, stack)
     if oov == "model" and stack is None:
-        raise UsageError(
-            "--oov model needs a learned projection.",
-            "Choose subword, zero, random, nearest, skip or error.",
-            "--oov",
-        )
+        said = "--oov model needs a learned projection."
+        raise UsageError(said, "Choose subword, zero, random, nearest, skip or error.", "--oov")
     look_up: Callable[[Sequence[str]], Embedded]
     if settings.embedding == "random":
         if stack is not None:
@@ -144,10 +141,8 @@ def check_pairing(stack: EncoderStack, table: Vectors) -> None:
     if stack.fingerprint != table.fingerprint():
         raise wrong_pairing(stack, table.name)
     if stack.dim != table.dim:
-        raise InputError(
-            f"{stack.name} is not a sound model: it takes {stack.dim} numbers a word, not {table.dim}.",
-            "Make one with attn learn train.",
-        )
+        said = f"{stack.name} is not a sound model: it takes {stack.dim} numbers a word, not {table.dim}."
+        raise InputError(said, "Make one with attn learn train.")
 
 
 def wrong_pairing(stack: EncoderStack, vectors: str) -> InputError:

@@ -167,11 +167,8 @@ def wanted_layer(settings: Settings, layers: int, name: str) -> int:
     check_layered(settings)
     last = layers - 1
     if isinstance(settings.layer, int) and settings.layer > last:
-        raise UsageError(
-            f"There is no layer {settings.layer} in {name}.",
-            f"Its layers are 0 to {last}." if last else "It has one layer, 0.",
-            option="--layer",
-        )
+        hint = f"Its layers are 0 to {last}." if last else "It has one layer, 0."
+        raise UsageError(f"There is no layer {settings.layer} in {name}.", hint, option="--layer")
     return settings.layer if isinstance(settings.layer, int) else last
 
 
@@ -187,11 +184,8 @@ def shown_head(head: str | None, names: tuple[str, ...], has_layers: bool = Fals
     if head is not None and head.isascii() and head.isdigit() and len(head) < 7 and int(head) < len(names):
         return names[int(head)]
     if head == ROLLOUT:
-        raise UsageError(
-            "--head rollout goes through the layers of a pretrained model.",
-            "Give one with --model, or a file of several layers to attn show.",
-            "--head",
-        )
+        said = "--head rollout goes through the layers of a pretrained model."
+        raise UsageError(said, "Give one with --model, or a file of several layers to attn show.", "--head")
     others = [MEAN, ALL, *([ROLLOUT] if has_layers else [])]
     are_numbers = len(names) > LISTED and names == tuple(map(str, range(len(names))))
     listed = f"0 to {len(names) - 1}" if are_numbers else listed_heads(names)

@@ -134,10 +134,8 @@ def mask_from_values(
     except ValueError:
         raise InputError(f"The mask in {name} is not a rectangle: its rows differ in length.") from None
     if array.dtype != np.bool_ and not (array.dtype.kind in "iuf" and np.isin(array, (0, 1)).all()):
-        raise InputError(
-            f"The mask in {name} holds other values than true and false (or 1 and 0).",
-            "State for each query which keys it may attend to.",
-        )
+        said = f"The mask in {name} holds other values than true and false (or 1 and 0)."
+        raise InputError(said, "State for each query which keys it may attend to.")
     fits = array.ndim == 2 and may_stretch and stretches(array.shape, (n_q, n_k))
     if not fits and array.shape != (n_q, n_k):
         raise InputError(

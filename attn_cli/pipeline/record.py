@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.core.head_weights import Rotated
+from attn_cli.core.head_weights import HeadWeights, Rotated
+from attn_cli.core.heads import Links
 from attn_cli.core.masks import Mask
 from attn_cli.errors import InputError, NotFinite
+from attn_cli.io.array_types import Array
 from attn_cli.io.escape import visible
+from attn_cli.models.encoder import weights_of
 from attn_cli.models.joining import Joining
 from attn_cli.pipeline.attend import LINKS, Work, mean_head
-from attn_cli.pipeline.focus import row_of_strongest_link, sentence_root
 from attn_cli.pipeline.inputs import Inputs, Layer
 from attn_cli.pipeline.norms import with_norms
 from attn_cli.pipeline.notes import condensed_notes, layout_note, notes_on_rows
@@ -184,10 +186,8 @@ def record_layers(layers: Iterator[Attended], settings: Settings) -> Trace:
     n_q, n_k = len(first.inputs.query.tokens), len(first.inputs.key.tokens)
     drawn = first.layers * (len(first.layer.names) if settings.head == ALL else 1)
     if n_q * n_k > LARGE or n_q * n_k * drawn > MOST_CELLS:
-        raise InputError(
-            f"{n_q:,} x {n_k:,} weights of {drawn:,} heads are too many to show at once.",
-            "Give --layer N, or a shorter text; attn heads shows every head of a long one.",
-        )
+        hint = "Give --layer N, or a shorter text; attn heads shows every head of a long one."
+        raise InputError(f"{n_q:,} x {n_k:,} weights of {drawn:,} heads are too many to show at once.", hint)
     return _together((record(one) for one in chain((first,), layers)), settings)
 
 
@@ -225,3 +225,55 @@ def _merged_notes(notes: list[tuple[int | None, str]]) -> tuple[str, ...]:
         note if None in given or set(given) == layers else f"Layer {', '.join(map(str, given))}: {note}"
         for note, given in found.items()
     )
+
+
+ROOT_HEAD = "head"
+LEAST = 1e-12  # a weight, so that each word may be governed by each
+EARLIER = 4  # words, after which a root counts 1/e: main clauses tend to come first
+MOST_WORDS = 500  # the work grows with their cube
+
+
+def sentence_root(root_head: HeadWeights, inputs: Inputs) -> int | None:
+    """Return the root of the sentence, usually the main verb, by the head "head" (word to governor).
+
+    None in a long text.
+    """
+    own, X = inputs.query.own, inputs.query.X
+    words = [i for i in own if any(map(str.isalnum, inputs.query.tokens[i]))]
+    if X is None or not words or len(own) > MOST_WORDS:
+        return None
+    share = root_shares(weights_of(root_head, X[own.start : own.stop])) * np.exp(
+        -np.arange(len(own)) / EARLIER
+    )
+    return max(words, key=lambda i: float(share[i - own.start]))
+
+
+def root_shares(weights: Array) -> Array:
+    """Return each word's share (n,) as the root, over all trees, of weights (n, n) from a word to its governor.
+
+    A tree counts as the product of its words' weights, its root's being what that word gives itself. All trees are
+    summed by one determinant (Koo et al. 2007, "Structured Prediction Models via the Matrix-Tree Theorem", 3.2).
+    """
+    arcs = weights + LEAST
+    roots = arcs.diagonal().copy()
+    np.fill_diagonal(arcs, 0.0)
+    laplacian = np.diag(arcs.sum(axis=1)) - arcs
+    laplacian[:, 0] = roots
+    shares: Array = roots * np.linalg.inv(laplacian)[0]
+    return shares
+
+
+def row_of_strongest_link(links: Links, inputs: Inputs) -> int:
+    """Return the query of the strongest link to another word; zeros, for words without a vector, score all alike."""
+    best, row = -1.0, 0
+    unknown = set(inputs.unknown)
+    for i, token in enumerate(inputs.query.tokens):
+        if token in unknown or i in inputs.query.padding:
+            continue
+        for j, weight in zip(links.keys[i], links.weights[i], strict=True):
+            key = inputs.key.tokens[j] if j >= 0 else token
+            if key.casefold() != token.casefold() and key not in unknown:
+                if weight > best:
+                    best, row = float(weight), i
+                break
+    return row

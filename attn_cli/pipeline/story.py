@@ -2,7 +2,7 @@
 
 Head antecedent of roles-deep looks from a pronoun to what it stands for. Its file says for each pronoun from which
 lead of the strongest link on it was right in four of five unseen cases (`learn.score.ClearLead`). Where no pronoun has
-such a lead, the row is that of the main verb (`pipeline.notes`).
+such a lead, the row is that of the main verb (`pipeline.record`).
 """
 
 from __future__ import annotations

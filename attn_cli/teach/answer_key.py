@@ -146,15 +146,12 @@ def _from_inputs(given: Given, settings: Settings) -> AnswerKey:
 def _from_results(record: Mapping[str, object], given: Given, settings: Settings) -> AnswerKey:
     """Take the results of a file without inputs; mistakes are looked for as far as the results explain each other."""
     if settings.head is not None:
-        raise UsageError(
-            f"{given.name} holds results alone, and not by heads.", "Leave out --head.", option="--head"
-        )
+        said = f"{given.name} holds results alone, and not by heads."
+        raise UsageError(said, "Leave out --head.", option="--head")
     has_heads = isinstance(record.get("heads"), list)
     if not has_heads and not record.keys() & {*GRADED_STEPS, *"QKV"}:
-        raise InputError(
-            f"{given.name} holds nothing to compare with.",
-            "Give Q, K and V, or X with W_q, W_k and W_v, or right results such as weights.",
-        )
+        hint = "Give Q, K and V, or X with W_q, W_k and W_v, or right results such as weights."
+        raise InputError(f"{given.name} holds nothing to compare with.", hint)
     results = submission_from(record, given.name).steps
     steps = {step: _checked(step, matrix.values, given.name) for step, matrix in results.items()}
     labels = _labels(given, *_sizes(steps), settings)

@@ -128,9 +128,8 @@ def unanswered(exercise: Exercise) -> dict[str, list[list[None]]]:
 def _check(option: str, value: int, least: int, most: int) -> None:
     if not least <= value <= most:
         why = "" if option == "--seed" else ": more is too much to do by hand, and less is not an exercise"
-        raise UsageError(
-            f"{option} cannot be {value}.", f"Give a whole number from {least} to {most:,}{why}.", option
-        )
+        said = f"{option} cannot be {value}."
+        raise UsageError(said, f"Give a whole number from {least} to {most:,}{why}.", option)
 
 
 def _draws(random: np.random.Generator, n: int, d: int) -> Iterator[Numbers]:

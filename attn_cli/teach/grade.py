@@ -9,6 +9,7 @@ import numpy as np
 
 from attn_cli.errors import AttnError
 from attn_cli.io.array_types import Array, Bools
+from attn_cli.teach import submission as handed
 from attn_cli.teach.answer_key import AnswerKey
 from attn_cli.teach.replay import (
     CORRECT,
@@ -19,15 +20,6 @@ from attn_cli.teach.replay import (
     mistakes,
     possible_arrays,
     softmax_mask,
-)
-from attn_cli.teach.submission import (
-    Matrix,
-    Submission,
-    accepted_layouts,
-    fit_shape,
-    masked_cells,
-    rounded,
-    submitted_heads,
 )
 
 FLOAT32_ERROR = 1e-6  # of a matrix's largest number: what float32 loses on the way
@@ -90,12 +82,12 @@ class Grading(NamedTuple):
     """The matrices given, the key to compare them with, and how closely."""
 
     key: AnswerKey
-    given: Mapping[str, Matrix]
+    given: Mapping[str, handed.Matrix]
     tolerance: float
     digits: int | None  # of a student who rounded on the way; None if they cannot be told
 
 
-def grade(submission: Submission, key: AnswerKey, tol: float, head_asked: bool = False) -> Verdict:
+def grade(submission: handed.Submission, key: AnswerKey, tol: float, head_asked: bool = False) -> Verdict:
     """Compare an answer with the key.
 
     A matrix is right if each cell is right within `tol`, or within half a unit of the last digit given; also if
@@ -144,7 +136,7 @@ def _explains(grading: Grading, procedure: Procedure, wrong: str) -> bool:
             continue
         if step in grading.given and _compare(grading, procedure, step, arrays).status != "right":
             return False
-        earlier[step] = arrays + (_submitted(grading, step, arrays) or rounded(arrays, grading.digits))
+        earlier[step] = arrays + (_submitted(grading, step, arrays) or handed.rounded(arrays, grading.digits))
     return bool(earlier[wrong])
 
 
@@ -152,7 +144,9 @@ def _submitted(grading: Grading, step: str, arrays: list[Array]) -> list[Array]:
     """Return the student's own numbers, to compute the next step from: one array, or none."""
     if step not in grading.given:
         return []
-    return submitted_heads(grading.given[step].values, step, arrays, grading.key.target, grading.digits)
+    return handed.submitted_heads(
+        grading.given[step].values, step, arrays, grading.key.target, grading.digits
+    )
 
 
 def _results(grading: Grading) -> Iterator[StepResult]:
@@ -166,7 +160,7 @@ def _results(grading: Grading) -> Iterator[StepResult]:
         arrays = correct[step] = possible_arrays(problem, CORRECT, step, correct)
         after = following[step] = possible_arrays(problem, CORRECT, step, following)
         submitted = _submitted(grading, step, arrays)
-        own = submitted or rounded(arrays, grading.digits)
+        own = submitted or handed.rounded(arrays, grading.digits)
         status = ""
         if step in grading.given:
             result = _compare(grading, CORRECT, step, arrays)
@@ -182,12 +176,12 @@ def _results(grading: Grading) -> Iterator[StepResult]:
 def _compare(grading: Grading, procedure: Procedure, step: str, arrays: list[Array]) -> StepResult:
     """Compare one matrix with what the step may be, in any layout that is accepted."""
     problem, target, matrix = grading.key.problem, grading.key.target, grading.given[step]
-    usual, *others = accepted_layouts(problem, procedure, step, arrays, target, grading.digits)
+    usual, *others = handed.accepted_layouts(problem, procedure, step, arrays, target, grading.digits)
     half_units = SLACK * matrix.half_unit + grading.key.half_units.get(step, 0.0)
     reach = max(grading.tolerance, half_units)
     first = None
     for layout in (usual, *others):
-        given = fit_shape(matrix.values, layout[0].shape)
+        given = handed.fit_shape(matrix.values, layout[0].shape)
         if given is None:
             continue
         result = _compare_cells(problem, procedure, step, given, layout, reach)
@@ -197,7 +191,7 @@ def _compare(grading: Grading, procedure: Procedure, step: str, arrays: list[Arr
     wanted = usual[0].shape
     first = first or StepResult(step, "differs", shapes=(wanted, matrix.values.shape))
     is_matrix = matrix.values.ndim == 2 and matrix.values.shape != (1, 1)
-    transposed = fit_shape(matrix.values.T, wanted) if is_matrix and procedure == CORRECT else None
+    transposed = handed.fit_shape(matrix.values.T, wanted) if is_matrix and procedure == CORRECT else None
     if transposed is None:
         return first
     fits = _compare_cells(problem, procedure, step, transposed, usual, reach).status == "right"
@@ -218,7 +212,7 @@ def _compare_cells(
             close |= np.isnan(given) & np.isnan(array)
             if step in SCORE_STEPS:
                 is_masked = np.isneginf(array) if step == "masked_scores" else may_be_blank
-                close |= masked_cells(given, step, array) & is_masked
+                close |= handed.masked_cells(given, step, array) & is_masked
             else:
                 close |= np.isnan(given) & may_be_blank
             if procedure != CORRECT:  # an unfilled cell speaks neither for a mistake nor against it
@@ -226,7 +220,7 @@ def _compare_cells(
             fits.append(close)
             if close.all():
                 break
-        differences = np.abs(given - arrays[0])[~masked_cells(given, step, arrays[0])]
+        differences = np.abs(given - arrays[0])[~handed.masked_cells(given, step, arrays[0])]
     largest = float(np.max(differences, initial=-1.0, where=np.isfinite(differences)))
     result = StepResult(step, "right", None if largest < 0 else largest, 0, given.size)
     if fits[-1].all():

@@ -75,10 +75,8 @@ def submission_from(record: Mapping[str, object], name: str) -> Submission:
         raise InputError(f"{name}: nothing is filled in yet.", "Put numbers in the place of null.")
     if not steps:
         held = f": it holds {', '.join(others[:8])}" if others else ""
-        raise InputError(
-            f"{name} has none of {', '.join(OF_ATTENTION[:-1])} or {OF_ATTENTION[-1]}{held}.",
-            "Name the matrices so, or a CSV file after its matrix: weights.csv.",
-        )
+        said = f"{name} has none of {', '.join(OF_ATTENTION[:-1])} or {OF_ATTENTION[-1]}{held}."
+        raise InputError(said, "Name the matrices so, or a CSV file after its matrix: weights.csv.")
     for step, matrix in steps.items():
         if not matrix.is_sure:
             steps[step] = matrix._replace(digits=FEWEST_DIGITS)
@@ -116,10 +114,8 @@ def matrix_from(value: object, where: str) -> Matrix:
     except (ValueError, OverflowError):
         values = np.array(np.nan)
     if values.ndim == 0:
-        raise InputError(
-            f"{where} is not a matrix of numbers.",
-            "Give rows of equally many numbers; null is a masked cell.",
-        )
+        said = f"{where} is not a matrix of numbers."
+        raise InputError(said, "Give rows of equally many numbers; null is a masked cell.")
     return _with_digits(values, _text_decimals(value))
 
 

@@ -80,11 +80,8 @@ def swap(
     other = None if context is None else swapped[1]
     after = trace_text(kind, swapped[0], other, replace(settings, query=None), report)
     if [len(before.query_tokens), len(before.key_tokens)] != [len(after.query_tokens), len(after.key_tokens)]:
-        raise UsageError(
-            "The texts have different numbers of tokens: --oov skip leaves out a word without a vector.",
-            "Choose --oov zero or random.",
-            "--oov",
-        )
+        said = "The texts have different numbers of tokens: --oov skip leaves out a word without a vector."
+        raise UsageError(said, "Choose --oov zero or random.", "--oov")
     after = replace(after, focus=before.focus, settings=settings, dropped=before.dropped)
     space = "" if settings.tokenizer == "characters" else " "
     values = tuple(space.join(words[0]) for words in (sides, swapped))

@@ -7,7 +7,7 @@ from math import inf
 from typing import NamedTuple
 
 from attn_cli.io.array_types import Array
-from attn_cli.trace.computation import Computation
+from attn_cli.trace.computation import Computation, NextWords
 from attn_cli.trace.head import QK_NORM, ROTATED, SCORES, WEIGHTS, Head
 from attn_cli.trace.row import entropy
 
@@ -117,21 +117,14 @@ def _output_words(shown: Shown) -> object:
     return [[{"word": w, "cosine": cosine} for w, cosine in named[i]] for i in shown.listed]
 
 
-def _next_words(shown: Shown) -> object:
-    found = shown.trace.next_words
+def _words(found: NextWords | None) -> list[dict[str, object]] | None:
     return found and [word._asdict() for word in found.words]
 
 
 def _next_words_at(shown: Shown) -> object:
     found = shown.trace.next_words_at
     return found and [
-        {
-            "place": one.place,
-            "token": one.token,
-            "words": [word._asdict() for word in one.words],
-            "came": one.actual,
-        }
-        for one in found
+        {"place": one.place, "token": one.token, "words": _words(one), "came": one.actual} for one in found
     ]
 
 
@@ -282,7 +275,7 @@ KEYS: dict[str, Callable[[Shown], object]] = {
     "output": lambda shown: shown.rows(shown.trace.output),
     "layer_output": lambda shown: shown.rows(shown.trace.layer_output),
     "output_words": _output_words,
-    "next_words": _next_words,
+    "next_words": lambda shown: _words(shown.trace.next_words),
     "next_words_at": _next_words_at,
     "summary": _summaries,
     "because": _because,

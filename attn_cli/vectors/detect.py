@@ -245,8 +245,6 @@ def _words_beside(source: SourceFile) -> list[bytes]:
     path = _word_list(source)
     if path is None:
         stem = visible(os.path.splitext(os.path.basename(source.path))[0])
-        raise InputError(
-            f"{source.name} holds numbers, and no words.",
-            f"Put the words beside it, one a line in the order of the rows, in {stem}.words.",
-        )
+        hint = f"Put the words beside it, one a line in the order of the rows, in {stem}.words."
+        raise InputError(f"{source.name} holds numbers, and no words.", hint)
     return read_bytes(path).replace(b"\r\n", b"\n").removesuffix(b"\n").split(b"\n")

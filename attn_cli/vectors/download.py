@@ -115,10 +115,8 @@ def _check_space(package: Package, data: Path) -> None:
     needed = (package.bytes or 0) - (data.stat().st_size if data.exists() else 0)
     free = shutil.disk_usage(folder()).free
     if needed > free:
-        raise WriteError(
-            f"Cannot write {visible(str(data.parent))}: {needed:,} bytes are needed, {free:,} are free.",
-            "Make room, or set GENSIM_DATA_DIR to a folder on a larger disk.",
-        )
+        said = f"Cannot write {visible(str(data.parent))}: {needed:,} bytes are needed, {free:,} are free."
+        raise WriteError(said, "Make room, or set GENSIM_DATA_DIR to a folder on a larger disk.")
 
 
 def _fetch_reader(url: str, path: Path) -> None:
@@ -143,10 +141,8 @@ def _fetch(url: str, package: Package, path: Path, report: Callable[[float], Non
         return
     path.unlink()
     if not is_resumed:
-        raise InputError(
-            f"{path.name} from {host_of(url)} is damaged: its MD5 is {got}, not {package.checksum}.",
-            "Try again: it begins anew.",
-        )
+        said = f"{path.name} from {host_of(url)} is damaged: its MD5 is {got}, not {package.checksum}."
+        raise InputError(said, "Try again: it begins anew.")
     _fetch(url, package, path, report)  # what was there was of something else: fetch all of it
 
 

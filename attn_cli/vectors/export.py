@@ -30,11 +30,8 @@ def export(
     """
     suffix = Path(output).suffix.lower()
     if suffix not in SUFFIXES:
-        raise UsageError(
-            f"Vectors are not written as {visible(Path(output).name)!r}.",
-            f"{did_you_mean(suffix, SUFFIXES)}Use {', '.join(SUFFIXES)}.",
-            "--output",
-        )
+        said = f"Vectors are not written as {visible(Path(output).name)!r}."
+        raise UsageError(said, f"{did_you_mean(suffix, SUFFIXES)}Use {', '.join(SUFFIXES)}.", "--output")
     creatable(output)
     count = vectors.n_words if most is None else min(most, vectors.n_words)
     parts = _first(vectors, count, report)

@@ -135,10 +135,8 @@ def _beside(saved: _SavedObject, field: str) -> str:
     for packed in ("", ".gz", ".bz2"):
         if os.path.isfile(other := f"{saved.prefix}{packed}.{field}.npz"):
             raise InputError(f"{visible(other)} is compressed, which attn does not unpack.", SAVE_AGAIN)
-    raise FileError(
-        f"{visible(path)} is missing: it holds the vectors of {saved.name} and belongs beside it.",
-        "gensim saves both together: copy both, and rename neither.",
-    )
+    said = f"{visible(path)} is missing: it holds the vectors of {saved.name} and belongs beside it."
+    raise FileError(said, "gensim saves both together: copy both, and rename neither.")
 
 
 # Arrays

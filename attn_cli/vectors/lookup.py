@@ -12,18 +12,9 @@ import numpy as np
 from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.io.files import looks_like_file
+from attn_cli.vectors import table as tables
 from attn_cli.vectors.spelling import SpellingFeatures, closest, forms, guess, guessable
 from attn_cli.vectors.spelling import did_you_mean as words_meant
-from attn_cli.vectors.table import (
-    BUNDLED,
-    OnProgress,
-    Rows,
-    as_bytes,
-    as_text,
-    bundled,
-    no_progress,
-    require_finite,
-)
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
@@ -44,8 +35,8 @@ def open_table(embedding: str, others: str = "") -> OpenVectors:
 
     `others` are further names that the caller takes, for help with a mistake.
     """
-    if embedding == BUNDLED:
-        return bundled()
+    if embedding == tables.BUNDLED:
+        return tables.bundled()
     # Only those who give vectors of their own pay for it.
     from attn_cli.vectors.detect import open_file
 
@@ -62,12 +53,10 @@ def path_for(embedding: str, others: str = "") -> str:
     named = path_of(embedding)
     if named is not None or os.path.exists(embedding):
         return named or embedding
-    near = did_you_mean(embedding, [BUNDLED, *all_names()])
-    raise UsageError(
-        f"There are no vectors {visible(embedding)!r}{' (-e)' if others else ''}.",
-        f"{near}Choose word2vec, {others}a file, or a name that attn vectors list shows.",
-        "--embedding",
-    )
+    near = did_you_mean(embedding, [tables.BUNDLED, *all_names()])
+    said = f"There are no vectors {visible(embedding)!r}{' (-e)' if others else ''}."
+    hint = f"{near}Choose word2vec, {others}a file, or a name that attn vectors list shows."
+    raise UsageError(said, hint, "--embedding")
 
 
 def random_vector(token: str, dim: int, seed: int) -> Array:
@@ -87,7 +76,7 @@ def embed(
     oov: str,
     seed: int,
     spelling: SpellingFeatures | None = None,
-    report: OnProgress = no_progress,
+    report: tables.OnProgress = tables.no_progress,
 ) -> Embedded:
     """Return the tokens' vectors; `oov` says what becomes of a token that has none.
 
@@ -113,7 +102,8 @@ def embed(
         replaced = closest(unknown, table, report)
         stand_ins = table.find(replaced.values())
         known |= {
-            token: require_finite(stand_ins[used], used, table.name) + (always.of(used) if always else 0)
+            token: tables.require_finite(stand_ins[used], used, table.name)
+            + (always.of(used) if always else 0)
             for token, used in replaced.items()
         }
         unknown = [token for token in unknown if token not in replaced]
@@ -132,7 +122,7 @@ def embed(
 
 
 def look_up_all(
-    tokens: Sequence[str], table: Vectors, report: OnProgress = no_progress
+    tokens: Sequence[str], table: Vectors, report: tables.OnProgress = tables.no_progress
 ) -> dict[str, tuple[str, Array]]:
     """Return, for each token that has a vector, the form under which the table has it, and its vector (dim,).
 
@@ -141,7 +131,7 @@ def look_up_all(
     wanted = {token: forms(token) for token in tokens}
     found = table.find(dict.fromkeys(form for those in wanted.values() for form in those), report)
     return {
-        token: (form, require_finite(found[form], form, table.name))
+        token: (form, tables.require_finite(found[form], form, table.name))
         for token, those in wanted.items()
         if (form := next((form for form in those if form in found), None)) is not None
     }
@@ -164,16 +154,16 @@ def nearest(
     vector: Array,
     k: int,
     without: Collection[str] = (),
-    report: OnProgress = no_progress,
+    report: tables.OnProgress = tables.no_progress,
 ) -> list[tuple[str, float]]:
     """Return the k words whose vectors have the largest cosine with `vector` (dim,), largest first.
 
     Ties go to the word that stands earlier; the words `without` are left out, and vectors that hold NaN or
     infinity. The vectors are read in blocks. Zeros have the cosine 0 with everything.
     """
-    left_out = {as_bytes(word) for word in without}
+    left_out = {tables.as_bytes(word) for word in without}
     (found,) = _nearest(vectors.rows(report), vector[np.newaxis], k + len(left_out))
-    return [(as_text(word), cosine) for word, cosine in found if word not in left_out][:k]
+    return [(tables.as_text(word), cosine) for word, cosine in found if word not in left_out][:k]
 
 
 def analogy(
@@ -181,7 +171,7 @@ def analogy(
     words: Sequence[str],
     found: Sequence[Array],
     k: int,
-    report: OnProgress = no_progress,
+    report: tables.OnProgress = tables.no_progress,
 ) -> list[tuple[str, float]]:
     """Return the k words that are to the third as the second is to the first; the three are left out.
 
@@ -202,30 +192,30 @@ def nearest_each(
     """
     found = _nearest(_some_rows(vectors, commonest, also), outputs, k)
     return [
-        [(as_text(word), cosine) for word, cosine in near] if vector.any() else []
+        [(tables.as_text(word), cosine) for word, cosine in near] if vector.any() else []
         for vector, near in zip(outputs, found, strict=True)
     ]
 
 
-def _some_rows(vectors: Vectors, count: int, also: Sequence[str]) -> Iterator[Rows]:
+def _some_rows(vectors: Vectors, count: int, also: Sequence[str]) -> Iterator[tables.Rows]:
     """Yield the first `count` words and their vectors, then those of `also` that are not among them."""
     known: set[bytes] = set()
     for words, matrix in vectors.rows():
         left = count - len(known)
         known.update(words[:left])
-        yield Rows(words[:left], matrix[:left])
+        yield tables.Rows(words[:left], matrix[:left])
         if left <= len(words):
             break
-    found = {as_bytes(form): vector for form, vector in look_up_all(also, vectors).values()}
+    found = {tables.as_bytes(form): vector for form, vector in look_up_all(also, vectors).values()}
     if others := [word for word in found if word not in known]:
-        yield Rows(others, np.array([found[word] for word in others], dtype=matrix.dtype))
+        yield tables.Rows(others, np.array([found[word] for word in others], dtype=matrix.dtype))
 
 
 # Candidates are chosen in single precision, whose error is far smaller, and then computed in full.
 MARGIN = 1e-4
 
 
-def _nearest(blocks: Iterable[Rows], vectors: Array, k: int) -> list[list[tuple[bytes, float]]]:
+def _nearest(blocks: Iterable[tables.Rows], vectors: Array, k: int) -> list[list[tuple[bytes, float]]]:
     """Return, for each of the vectors (n, dim), the k words of `blocks` with the largest cosine, largest first."""
     units, before = _units(vectors), 0
     best: list[list[tuple[float, int, bytes]]] = [[] for _ in units]

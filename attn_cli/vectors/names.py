@@ -79,10 +79,8 @@ def read_record(name: str) -> Record | None:
     except FileNotFoundError:
         return None  # removed a moment ago
     except (OSError, ValueError, KeyError, AttributeError, RecursionError):
-        raise InputError(
-            f"The name {name} is damaged: {visible(path)}.",
-            f"Import its file again, or: attn vectors remove {name}",
-        ) from None
+        said = f"The name {name} is damaged: {visible(path)}."
+        raise InputError(said, f"Import its file again, or: attn vectors remove {name}") from None
     return Record(kept["path"], words, dim)
 
 

@@ -24,11 +24,8 @@ SHORTEST, LONGEST = 2, 5  # characters of an n-gram; a word stands in angle brac
 def check_has_ngrams(table: Vectors) -> None:
     """Refuse vectors that no word can be guessed with."""
     if table.ngrams is None:
-        raise UsageError(
-            f"--oov subword needs n-grams, and {table.name} has none.",
-            "Add them with attn vectors subwords, or choose zero, random, nearest, skip or error.",
-            "--oov",
-        )
+        hint = "Add them with attn vectors subwords, or choose zero, random, nearest, skip or error."
+        raise UsageError(f"--oov subword needs n-grams, and {table.name} has none.", hint, "--oov")
 
 
 def normal(word: str) -> bytes:
@@ -58,9 +55,8 @@ def guess(words: Sequence[str], table: Vectors) -> dict[str, Array]:
     counts = _add_ngrams(sums, [normal(word) for word in words], (SHORTEST, LONGEST), rows)
     out = np.asarray(directions[:], np.float64)
     if not np.isfinite(out).all():
-        raise InputError(
-            f"The n-grams of {table.name} hold NaN or infinity.", "Make them anew with attn vectors subwords."
-        )
+        said = f"The n-grams of {table.name} hold NaN or infinity."
+        raise InputError(said, "Make them anew with attn vectors subwords.")
     vectors = np.empty((len(words), out.shape[1]))
     for n, total in enumerate(sums / np.sqrt(counts)[:, None]):
         vectors[n] = total @ out[:-1] + out[-1]

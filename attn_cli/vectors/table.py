@@ -56,9 +56,8 @@ def as_text(word: bytes) -> str:
 def require_finite(vector: Array, word: str, name: str) -> Array:
     """Return the vector; InputError if it holds NaN or infinity."""
     if not np.isfinite(vector).all():
-        raise InputError(
-            f"{name}: the vector of {visible(word)!r} holds NaN or infinity.", "Replace or remove its row."
-        )
+        said = f"{name}: the vector of {visible(word)!r} holds NaN or infinity."
+        raise InputError(said, "Replace or remove its row.")
     return vector
 
 

@@ -129,7 +129,8 @@ class TextFormat(NamedTuple):
     def at(self, file: IO[bytes], offset: int, wanted: bytes) -> Array | None:
         """Return the vector of the line at `offset` if the wanted word stands there."""
         line = self._line(file, offset)
-        if not line.lstrip(b" \t").startswith(_first_field(wanted)) or self.word(line, offset) != wanted:
+        first = wanted.replace(b"\t", b" ").partition(b" ")[0]
+        if not line.lstrip(b" \t").startswith(first) or self.word(line, offset) != wanted:
             return None
         return self.vector(line, offset)
 
@@ -234,10 +235,8 @@ def text_format(source: SourceFile, packed: str, start: bytes, is_all: bool) -> 
         raise InputError(f"{name}, line 1: the header claims {claimed:,} words; there are none below.")
     room = source.size // (2 * dim + 1) if not packed else claimed
     if claimed > room + 1:
-        raise InputError(
-            f"{name}, line 1: the header claims {claimed:,} words; the file has room for {room:,} at most.",
-            "Is the file complete?",
-        )
+        said = f"{name}, line 1: the header claims {claimed:,} words; the file has room for {room:,} at most."
+        raise InputError(said, "Is the file complete?")
     end = start.find(b"\n", start.find(rows[0][1][0]))
     return TextFormat(source, packed, end + 1 if end >= 0 else len(start), dim, claimed)
 
@@ -282,10 +281,6 @@ def _is_plain(data: NDArray[np.uint8], n_lines: int) -> bool:
     if len(returns) not in (0, n_lines) or (data[returns + 1] != 10).any():
         return False
     return bool(controls == n_lines + len(returns) + np.count_nonzero(data == 9))
-
-
-def _first_field(word: bytes) -> bytes:
-    return word.replace(b"\t", b" ").partition(b" ")[0]
 
 
 def _fields(line: bytes) -> list[bytes]:

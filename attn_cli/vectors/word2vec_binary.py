@@ -98,10 +98,9 @@ class BinaryFormat(NamedTuple):
             offset, left = offset + used, filled - used
             view[:left] = view[used:filled]
         if bytes(buffer[:left]) not in (b"", b"\n"):
-            raise InputError(
-                f"{self.source.name}, byte {offset:,}: the last record is cut off, or is none.",
-                f"The header says {self.dim:,} numbers a word: is that so? Or fetch the file again.",
-            )
+            said = f"{self.source.name}, byte {offset:,}: the last record is cut off, or is none."
+            hint = f"The header says {self.dim:,} numbers a word: is that so? Or fetch the file again."
+            raise InputError(said, hint)
 
     def _starts(self, data: bytearray, end: int, words: list[bytes]) -> Ints:
         """Return where the words of whole records stand in `data`."""
@@ -157,10 +156,8 @@ def binary_format(source: SourceFile, start: bytes) -> BinaryFormat:
 def bad_header(line: bytes, name: str) -> InputError:
     """Return the error for a first line that is meant as a header and is none."""
     shown = visible(line[:40].decode("utf-8", "replace"))
-    return InputError(
-        f"{name}, line 1: the header {shown!r} is not two whole numbers above 0.",
-        "Write how many words there are, and how many numbers each has, as 400000 50.",
-    )
+    said = f"{name}, line 1: the header {shown!r} is not two whole numbers above 0."
+    return InputError(said, "Write how many words there are, and how many numbers each has, as 400000 50.")
 
 
 def header_of(rows: list[list[bytes]], name: str) -> tuple[int, int] | None:

@@ -149,9 +149,8 @@ def usable_folder(kind: str) -> str:
     with contextlib.suppress(OSError):
         os.makedirs(folder, exist_ok=True, mode=0o700)
     if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
-        raise CreateError(
-            f"{what} {visible(folder)} cannot be written to.", f"Set {variable} to a folder that can."
-        )
+        said = f"{what} {visible(folder)} cannot be written to."
+        raise CreateError(said, f"Set {variable} to a folder that can.")
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for left in entries:
             if left.name.startswith(".") and left.name.endswith(".part"):

@@ -184,9 +184,8 @@ def _verdict(read: Sequence[str | None], settings: Settings, view: View) -> str:
     if settings.model is None:
         raise UsageError("--verified requires --model.", option="--verified")
     if settings.pair is not None:
-        raise UsageError(
-            "--verified does not apply to --pair.", "attn verify reads single texts.", "--verified"
-        )
+        said = "--verified does not apply to --pair."
+        raise UsageError(said, "attn verify reads single texts.", "--verified")
     from attn_cli.pipeline.verify import verify
     from attn_cli.render.views.verify import sentence
 

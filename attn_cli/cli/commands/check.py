@@ -190,9 +190,8 @@ def _check(folder: str | None, key: bool, force: bool, format: str | None) -> No
         raise UsageError(said, "Leave one out.", given)
     if folder.lower().endswith(ENDINGS) and not os.path.isdir(folder):
         said = f"-o takes a folder here, and {visible(folder)!r} looks like a file."
-        raise UsageError(
-            said, "To print one form into a file: attn exercise -f html > sheet.html", "--output"
-        )
+        hint = "To print one form into a file: attn exercise -f html > sheet.html"
+        raise UsageError(said, hint, "--output")
 
 
 def _sheet(made: Exercise | EffectExercise, format: str, key: bool, terminal: Terminal | None = None) -> str:

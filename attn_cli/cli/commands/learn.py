@@ -1,4 +1,4 @@
-"""attn learn: train a model of one layer on treebanks, and score models."""
+"""attn learn and attn verify: a model of one layer trained on treebanks, models scored, and models on disk verified."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from attn_cli.cli.deliver import choose, deliver
-from attn_cli.cli.options import Vectors, argument, of_record, own
-from attn_cli.cli.read_text import prepare_index
-from attn_cli.errors import InputError
+from attn_cli.cli.options import Vectors, argument, of_record, own, takes
+from attn_cli.cli.read_text import prepare_index, read_text
+from attn_cli.errors import DIFFERENT, InputError
 from attn_cli.io.console import say
 from attn_cli.io.escape import count, visible
-from attn_cli.io.progress import TrainingBar
-from attn_cli.render.result import OF_RECORD, record_result
+from attn_cli.io.progress import Progress, TrainingBar
+from attn_cli.render.result import OF_BLOCKS, OF_RECORD, Result, record_result
 from attn_cli.settings.declare import OUTPUT, TRAINING
 from attn_cli.settings.output import View
+from attn_cli.settings.settings import Settings
 from attn_cli.settings.training import ModelTraining
 
 if TYPE_CHECKING:
@@ -204,3 +205,33 @@ def _language_screen(
         f"Perplexity {told.perplexity:.1f} per word: model {visible(model)}, treebank {visible(treebank)}, "
         f"{told.words:,} words, {told.unknown:,} of them without a vector."
     )
+
+
+@takes("max_text max_word format output color width")
+def verify(
+    model: str = argument("MODEL", "The model: a folder, a GGUF file, or a name, as for --model."),
+    texts: list[str] | None = argument(
+        "[TEXT]...", "Texts, each in quotes; - is standard input.  [default: three sentences]", default=None
+    ),
+    *,
+    settings: Settings,
+    view: View,
+) -> None:
+    """Whether attn computes a model's own numbers: layer by layer beside transformers, or its file alone.
+
+    Where torch and transformers are installed, both compute the same texts from the same files, offline. Elsewhere
+    the file is checked alone, which is no proof: the shapes of its tensors, the keys of config.json, rows that sum
+    to one, causal masks. Exit code 1 says that a figure is too large.
+
+    Example: attn verify ./bert-base-uncased
+    """
+    view = choose(view, OF_BLOCKS, "verify", "verify")
+    from attn_cli.pipeline import verify as verifying
+    from attn_cli.render.views.verify import record, screen
+
+    given = [read_text(text, "verify", settings) for text in texts or ()] or verifying.TEXTS
+    with Progress("Comparing"):
+        found = verifying.verify(model, given, settings)
+    deliver(Result("verify", lambda view: screen(found), lambda view: record(found)), view)
+    if found.exceeded is not None:
+        raise SystemExit(DIFFERENT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
@@ -179,11 +180,10 @@ def _aligned(
 
 def _parsed(noted: object) -> object:
     """Return what a note holds, where it is a JSON object, else the note itself."""
-    try:
-        found = json.loads(str(noted))
-    except (ValueError, RecursionError):
-        return noted
-    return found if isinstance(found, dict) else noted
+    with suppress(ValueError, RecursionError):
+        if isinstance(found := json.loads(str(noted)), dict):
+            return found
+    return noted
 
 
 def _plain(value: object) -> str:

@@ -176,14 +176,11 @@ def _unknown(values: Mapping[str, object], keys: Keys) -> Iterator[tuple[str, ob
     """Yield what is neither declared nor inert; null, and an empty list or object, say nothing."""
     for key, value in values.items():
         inner = keys.parts.get(key)
+        is_inert = len(key) <= LONGEST_KEY and INERT.fullmatch(key)
         if inner is not None and isinstance(value, dict):
             yield from ((f"{key}.{name}", one) for name, one in _unknown(value, inner))
-        elif not (key in keys.reads or key in keys.idle or value in (None, [], {}) or _is_inert(key)):
+        elif not (key in keys.reads or key in keys.idle or value in (None, [], {}) or is_inert):
             yield key, value
-
-
-def _is_inert(key: str) -> bool:
-    return len(key) <= LONGEST_KEY and INERT.fullmatch(key) is not None
 
 
 def _spelled(value: object) -> str:
@@ -207,15 +204,12 @@ def read_config(folder: str) -> Config:
         raise InputError(f"{where} is not a JSON object.")
     config = Config(where, values)
     if values.get("quantization") is None and values.get("quantization_config") is not None:
-        method = _method(config.part("quantization_config"))
+        said = config.part("quantization_config")
+        older = {"load_in_8bit", "load_in_4bit"} & said.values.keys()  # which did not name the method
+        method = "bitsandbytes" if older else said.word("quant_method")
         if method != "mxfp4":  # whose tensors say so
             raise quantised(where, method)
     return config
-
-
-def _method(config: Config) -> str:
-    older = {"load_in_8bit", "load_in_4bit"} & config.values.keys()  # which did not name it
-    return "bitsandbytes" if older else config.word("quant_method")
 
 
 def quantised(where: str, method: str) -> InputError:

@@ -140,10 +140,8 @@ def describe(config: Config, is_strict: bool = False) -> Model:
     """
     name = config.word("model_type")
     if name not in FAMILIES:
-        raise InputError(
-            f"{config.where}: attn does not know models of the type {visible(name)[:60]!r}.",
-            f"{did_you_mean(name, FAMILIES)}It knows {', '.join(FAMILIES)}.",
-        )
+        said = f"{config.where}: attn does not know models of the type {visible(name)[:60]!r}."
+        raise InputError(said, f"{did_you_mean(name, FAMILIES)}It knows {', '.join(FAMILIES)}.")
     family = FAMILIES[name]
     declared = config._replace(keys=family.keys)
     unknown = declared.unknown(name)

@@ -101,10 +101,9 @@ def describe_gguf(gguf: Gguf) -> tuple[Model, dict[str, Ints]]:
     """
     name = gguf.metadata.get("general.architecture")
     if name not in ARCHITECTURES:
-        raise InputError(
-            f"{gguf.where}: attn does not know the architecture {visible(str(name))[:60]!r}.",
-            f"{did_you_mean(str(name), ARCHITECTURES)}It knows {', '.join(ARCHITECTURES)}.",
-        )
+        said = f"{gguf.where}: attn does not know the architecture {visible(str(name))[:60]!r}."
+        hint = f"{did_you_mean(str(name), ARCHITECTURES)}It knows {', '.join(ARCHITECTURES)}."
+        raise InputError(said, hint)
     own = OLMO3 if f"olmo2.{WINDOW}" in gguf.metadata else ARCHITECTURES[name]
     values, notes = _values(gguf, name, own)
     config = Config(f"{gguf.where}, {name}", values, FAMILIES[own.family].keys)
@@ -210,9 +209,8 @@ def _given(gguf: Gguf, name: str) -> Iterator[tuple[str, Any]]:
             if of_all == f"{WINDOW}_pattern":
                 of_all, each = "layer_types", [[LOCAL if has_window else FULL for has_window in each]]
             elif len({*each}) != 1:
-                raise InputError(
-                    f"{gguf.where}: {visible(key)} differs by layer, which attn does not compute."
-                )
+                said = f"{gguf.where}: {visible(key)} differs by layer, which attn does not compute."
+                raise InputError(said)
             value = each[0]
         yield of_all, value
 
@@ -258,9 +256,8 @@ def _rotaries(plan: Plan, gguf: Gguf) -> Callable[[Config, int, Windows], Rotari
 
     def rotaries(c: Config, d_k: int, windows: Windows) -> Rotaries:
         if len(divisors) != d_k // 2:
-            raise InputError(
-                f"{gguf.where}: {DIVISORS} has {len(divisors)} numbers; it would have {d_k // 2}."
-            )
+            said = f"{gguf.where}: {DIVISORS} has {len(divisors)} numbers; it would have {d_k // 2}."
+            raise InputError(said)
         return [one and one._replace(divisors=divisors) for one in read(c, d_k, windows)]
 
     return rotaries

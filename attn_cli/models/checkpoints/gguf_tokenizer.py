@@ -65,10 +65,8 @@ def _pairs_of_bytes(gguf: Gguf, tokens: list[str], types: list[int]) -> Json:
     """Byte pair encoding over bytes, as GPT-2, Llama 3 and Qwen have it."""
     name = gguf.metadata.get("tokenizer.ggml.pre", "default")
     if name not in SPLITS:
-        raise InputError(
-            f"{gguf.where} splits texts by {visible(str(name))[:40]!r}, which attn does not know.",
-            f"{did_you_mean(str(name), SPLITS)}It knows {', '.join(SPLITS)}.",
-        )
+        said = f"{gguf.where} splits texts by {visible(str(name))[:40]!r}, which attn does not know."
+        raise InputError(said, f"{did_you_mean(str(name), SPLITS)}It knows {', '.join(SPLITS)}.")
     split = SPLITS[name]
     pattern, bytes_ = (
         split.get("pattern"),

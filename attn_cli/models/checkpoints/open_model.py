@@ -53,27 +53,21 @@ def find_folder(model: str) -> str:
         return model
     shown = visible(model)[:200]
     if os.path.isfile(model) and os.path.exists(os.path.join(os.path.dirname(model), "config.json")):
-        raise FileError(
-            f"{shown!r} is a file of a model.",
-            f"Give its folder: {shell_quote(os.path.dirname(model) or '.')}.",
-        )
+        said = f"{shown!r} is a file of a model."
+        raise FileError(said, f"Give its folder: {shell_quote(os.path.dirname(model) or '.')}.")
     if os.path.isfile(model):
-        raise InputError(
-            f"{shown!r} is a file, and no GGUF file.", "Give the folder of a checkpoint, or a GGUF file."
-        )
+        said = f"{shown!r} is a file, and no GGUF file."
+        raise InputError(said, "Give the folder of a checkpoint, or a GGUF file.")
     if not NAME.fullmatch(model) or len(model) > LONGEST or "--" in model or ".." in model:
-        raise FileError(
-            f"{shown!r} is neither a folder nor the name of a model.",
-            "Give the folder of a checkpoint, or a name such as google-bert/bert-base-uncased.",
-        )
+        hint = "Give the folder of a checkpoint, or a name such as google-bert/bert-base-uncased."
+        raise FileError(f"{shown!r} is neither a folder nor the name of a model.", hint)
     cache = cache_folder()
     kept = os.path.join(cache, "models--" + model.replace("/", "--"))
     found = _snapshot(kept)
     if found is None:
-        raise InputError(
-            f"{shown} is not a folder, and not in the local Hugging Face cache ({visible(cache)}).",
-            f"attn downloads no models: get it with `hf download {model}`, or give a folder.",
-        )
+        said = f"{shown} is not a folder, and not in the local Hugging Face cache ({visible(cache)})."
+        hint = f"attn downloads no models: get it with `hf download {model}`, or give a folder."
+        raise InputError(said, hint)
     return found
 
 

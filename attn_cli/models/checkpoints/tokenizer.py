@@ -61,13 +61,11 @@ class TextEncoder:
         found = self._ask("cannot encode the text", "encode", text=text, second=second)
         ids, tokens, special, offsets, types, texts = map(tuple, found)
         if not ids:
-            raise InputError(
-                f"The tokenizer of {self.name} finds no tokens in the text.", "Give other words."
-            )
+            said = f"The tokenizer of {self.name} finds no tokens in the text."
+            raise InputError(said, "Give other words.")
         if not len(ids) == len(tokens) == len(offsets):  # a template's, whose lists differ
-            raise InputError(
-                f"The tokenizer of {self.name} gives {len(ids):,} ids and {len(tokens):,} tokens.", HINT
-            )
+            said = f"The tokenizer of {self.name} gives {len(ids):,} ids and {len(tokens):,} tokens."
+            raise InputError(said, HINT)
         unknown = {
             word: token
             for token, (start, stop), which in zip(tokens, offsets, texts, strict=True)
@@ -116,9 +114,8 @@ class TextEncoder:
         return answer["found"]
 
     def _unsound(self, why: str) -> InputError:
-        return InputError(
-            f"The tokenizer of {self.name} is not a sound tokenizer: {visible(why)[:200]}.", HINT
-        )
+        said = f"The tokenizer of {self.name} is not a sound tokenizer: {visible(why)[:200]}."
+        return InputError(said, HINT)
 
 
 class _Library:

@@ -33,9 +33,8 @@ def t5(c: Config) -> Model:
     gated, _, network_kind = c.word("feed_forward_proj").rpartition("-")
     activated = "gelu_new" if (gated, network_kind) == ("gated", "gelu") else network_kind
     if gated not in ("", "gated") or activated not in ACTIVATIONS:
-        raise c.refused(
-            "feed_forward_proj", f"one of {', '.join(ACTIVATIONS)}, or that with gated- before it"
-        )
+        said = "feed_forward_proj"
+        raise c.refused(said, f"one of {', '.join(ACTIVATIONS)}, or that with gated- before it")
     for name in ("dense_act_fn", "is_gated_act", "scale_decoder_outputs"):
         if name in c.values and c.values[name] is None:
             raise c.refused(name, "left out, or a value")

@@ -98,10 +98,8 @@ class Weights:
         count, d = matrix.entry.shape
         outside = wanted[(wanted < 0) | (wanted >= count)]
         if outside.size:
-            raise InputError(
-                f"There is no {what} {int(outside[0])}: {matrix.where} has {count:,} rows.",
-                f"A {what} is 0 to {count - 1:,}.",
-            )
+            said = f"There is no {what} {int(outside[0])}: {matrix.where} has {count:,} rows."
+            raise InputError(said, f"A {what} is 0 to {count - 1:,}.")
         different, place = np.unique(wanted, return_inverse=True)
         found = np.array([matrix.rows(int(row), 1)[0] for row in different])
         return found[place.reshape(-1)].reshape(*wanted.shape, d)
@@ -112,10 +110,8 @@ class Weights:
         if found is None:
             if self.find(f"{name.removesuffix('.weight')}.qweight") is not None:
                 raise quantised(visible(self.folder), "GPTQ or AWQ")
-            raise InputError(
-                f"{visible(self.folder)} has no tensor {visible(name)}.",
-                "Its config.json is of another model, or the checkpoint is not complete.",
-            )
+            said = f"{visible(self.folder)} has no tensor {visible(name)}."
+            raise InputError(said, "Its config.json is of another model, or the checkpoint is not complete.")
         shard = WHOLE if self._files is None else self._files[found]
         self._entries(shard)
         file, entries, path = self._open[shard]
@@ -217,9 +213,8 @@ def _read_index(path: str) -> dict[str, str]:
         raise InputError(f"{where} is not an index: it needs a weight_map, from names to files.")
     for file in dict.fromkeys(files.values()):
         if os.path.basename(file) != file or "\\" in file or not file.endswith(".safetensors"):
-            raise InputError(
-                f"{where} points to {visible(file)[:200]}.", "Its files must be .safetensors beside it."
-            )
+            said = f"{where} points to {visible(file)[:200]}."
+            raise InputError(said, "Its files must be .safetensors beside it.")
     return dict(files)
 
 

@@ -17,17 +17,8 @@ from attn_cli.inputs.foreign_arrays import GivenScores
 from attn_cli.inputs.matrices import Given
 from attn_cli.io.array_types import Array
 from attn_cli.io.progress import OnPart
+from attn_cli.models import projection
 from attn_cli.models.model_file import load_model, read_weights
-from attn_cli.models.projection import (
-    Projection,
-    given_positions,
-    in_out,
-    kv_head_count,
-    rounded,
-    shared,
-    split,
-    to_digits,
-)
 from attn_cli.pipeline.embed import wrong_pairing
 from attn_cli.pipeline.inputs import Inputs, Layer, Side, prepare_inputs, shown_head, with_masks
 from attn_cli.pipeline.knock_out import check_no_knock_out
@@ -86,9 +77,8 @@ def _with_scale(layer: Layer, given: Given, settings: Settings) -> Layer:
     count = len(layer.heads)
     sinks = [None] * count if (told := given.get("sinks")) is None else told.reshape(-1).tolist()
     if len(sinks) != count:
-        raise InputError(
-            f"{given.name}: sinks has {len(sinks)} numbers for {count} heads.", "Give one a head."
-        )
+        said = f"{given.name}: sinks has {len(sinks)} numbers for {count} heads."
+        raise InputError(said, "Give one a head.")
     heads = (
         replace(head, scale=own(head), softcap=given.softcap, sink=sink)
         for head, sink in zip(layer.heads, sinks, strict=True)
@@ -100,16 +90,14 @@ def _take_x(given: Given, settings: Settings) -> Taken:
     weights, X = read_weights(settings), given.get("X")
     if X is None:
         shown = " attn show draws ready weights." if "weights" in given.ignored else ""
-        raise InputError(
-            f"{given.name} holds neither Q, K, V nor X.", f"Give Q, K and V, or X and W, or scores.{shown}"
-        )
+        said = f"{given.name} holds neither Q, K, V nor X."
+        raise InputError(said, f"Give Q, K and V, or X and W, or scores.{shown}")
     context = given.get("context")
     x_key = X if context is None else context
     if x_key.shape[1] != X.shape[1]:
-        raise InputError(
-            f"X has shape {X.shape} and context {x_key.shape}: both need equally many columns.",
-            "Where W_q, W_k and W_v fit each, give Q = X W_q, K = context W_k and V = context W_v instead.",
-        )
+        said = f"X has shape {X.shape} and context {x_key.shape}: both need equally many columns."
+        hint = "Where W_q, W_k and W_v fit each, give Q = X W_q, K = context W_k and V = context W_v instead."
+        raise InputError(said, hint)
     query = key = Side(labels(given.tokens, len(X), "q", given.name), X)
     if context is not None:
         key = Side(labels(given.context_tokens, len(context), "k", given.name), context)
@@ -139,11 +127,8 @@ def _side_by_side(given: Given, n_q: int, n_k: int, has_second_input: bool) -> I
 
 def _take_qkv(given: Given, settings: Settings) -> Taken:
     if settings.pad:
-        raise UsageError(
-            f"{given.name} gives Q, K and V themselves: there are no vectors to add padding to.",
-            "Give X and W, or leave out --pad.",
-            "--pad",
-        )
+        said = f"{given.name} gives Q, K and V themselves: there are no vectors to add padding to."
+        raise UsageError(said, "Give X and W, or leave out --pad.", "--pad")
     missing = [name for name in "QKV" if given.get(name) is None]
     if missing:
         raise InputError(f"{given.name} holds Q but no {' and no '.join(missing)}.", "Give Q, K and V.")
@@ -151,11 +136,14 @@ def _take_qkv(given: Given, settings: Settings) -> Taken:
     count = head_count(settings, given, ("Q", "K", "V"), 1)
     _check_columns(given, Q, K, V, count)
     if settings.round is not None:
-        Q, K, V = (to_digits(M, settings.round) for M in (Q, K, V))
-    kv_heads = kv_head_count(given, count)
-    parts = [shared(split(M, n, 1), count) for M, n in ((Q, count), (K, kv_heads), (V, kv_heads))]
+        Q, K, V = (projection.to_digits(M, settings.round) for M in (Q, K, V))
+    kv_heads = projection.kv_head_count(given, count)
+    parts = [
+        projection.shared(projection.split(M, n, 1), count)
+        for M, n in ((Q, count), (K, kv_heads), (V, kv_heads))
+    ]
     biases = given_biases(given, settings, (count, len(Q), len(K)))
-    positions = given_positions(given, count, parts[1][0].shape[1]) if len(Q) == len(K) else None
+    positions = projection.given_positions(given, count, parts[1][0].shape[1]) if len(Q) == len(K) else None
     heads = tuple(
         Head(str(h), q=q, k=k, v=v, bias=biases[h], position=positions[h] if positions else None)
         for h, (q, k, v) in enumerate(zip(*parts, strict=True))
@@ -163,11 +151,11 @@ def _take_qkv(given: Given, settings: Settings) -> Taken:
     inputs = _side_by_side(given, len(Q), len(K), given.has_second_input)
     W_o = given.get("W_o")
     layout = None if W_o is None else settings.layout or given.layout or "in-out"
-    joining = Projection(Projected("given", given.name, layout), ())
+    joining = projection.Projection(Projected("given", given.name, layout), ())
     if W_o is not None:
-        joining = joining._replace(W_o=in_out(W_o, layout), b_o=given.get("b_o"))
+        joining = joining._replace(W_o=projection.in_out(W_o, layout), b_o=given.get("b_o"))
     if settings.round is not None:
-        joining = rounded(joining, settings.round)
+        joining = projection.rounded(joining, settings.round)
     names = tuple(head.name for head in heads)
     notes = [
         *sharing_note(given, count),
@@ -179,7 +167,7 @@ def _take_qkv(given: Given, settings: Settings) -> Taken:
 
 def _check_columns(given: Given, Q: Array, K: Array, V: Array, heads: int) -> None:
     """Raise InputError unless Q, K and V fit each other, head by head."""
-    kv_heads = kv_head_count(given, heads)
+    kv_heads = projection.kv_head_count(given, heads)
     if kv_heads == heads:
         if heads > 1 and K.shape[1] < Q.shape[1] and Q.shape[1] % K.shape[1] == 0:
             raise InputError(
@@ -201,7 +189,7 @@ def _take_scores(given: Given, settings: Settings) -> Taken:
     scores = given.scores
     assert scores is not None  # that is why it is asked
     _refuse_settings(given, scores, settings)
-    values = scores.values if settings.round is None else to_digits(scores.values, settings.round)
+    values = scores.values if settings.round is None else projection.to_digits(scores.values, settings.round)
     heads, n_q, n_k = values.shape
     names = tuple(map(str, range(heads)))
     is_second = given.context_tokens is not None and given.context_tokens != given.tokens
@@ -209,7 +197,7 @@ def _take_scores(given: Given, settings: Settings) -> Taken:
     biases, V = given_biases(given, settings, values.shape), _values(given, settings, heads, n_k)
     no_keys = np.zeros((n_k, 1))  # the scores stand where queries do: see core.scores.GIVEN
     made = tuple(Head(name, q=values[h], k=no_keys, v=V[h], bias=biases[h]) for h, name in enumerate(names))
-    joining = Projection(Projected("given", given.name), ())
+    joining = projection.Projection(Projected("given", given.name), ())
     layer = Layer(names, shown_head(settings.head, names), made, joining, score=GIVEN)
     return inputs, layer, [*unused(settings, words=False, has_x=False), *_notes(given, scores)]
 
@@ -217,19 +205,14 @@ def _take_scores(given: Given, settings: Settings) -> Taken:
 def _refuse_settings(given: Given, scores: GivenScores, settings: Settings) -> None:
     heads = len(scores.values)
     if settings.pad:
-        raise UsageError(
-            f"{given.name} gives scores: there are no vectors to add padding to.", "Leave out --pad.", "--pad"
-        )
+        what = f"{given.name} gives scores: there are no vectors to add padding to."
+        raise UsageError(what, "Leave out --pad.", "--pad")
     if settings.score is not None:
-        raise UsageError(
-            f"{given.name} gives the scores: --score {settings.score} would need Q and K.",
-            "Leave out --score.",
-            "--score",
-        )
+        what = f"{given.name} gives the scores: --score {settings.score} would need Q and K."
+        raise UsageError(what, "Leave out --score.", "--score")
     if given.score is not None:
-        raise InputError(
-            f"{given.name} gives the scores: score {given.score} would need Q and K.", "Leave it out."
-        )
+        what = f"{given.name} gives the scores: score {given.score} would need Q and K."
+        raise InputError(what, "Leave it out.")
     said = given.heads if given.heads != given.stacked else None  # those of V may be shared
     wanted = settings.heads or said or heads
     if wanted != heads:
@@ -263,8 +246,8 @@ def _values(given: Given, settings: Settings, heads: int, n_k: int) -> list[Arra
     if heads % apart:
         raise InputError(f"{given.name}: V is given for {apart} heads, and the scores for {heads}.")
     if settings.round is not None:
-        V = to_digits(V, settings.round)
-    return shared(split(V, apart, 1), heads)
+        V = projection.to_digits(V, settings.round)
+    return projection.shared(projection.split(V, apart, 1), heads)
 
 
 def _with_blanks(masks: Sequence[Mask | None], scores: Array, name: str) -> list[Mask | None]:

@@ -46,11 +46,8 @@ def attend_phrases(
     check_no_knock_out(settings, "a dictionary")
     settings = replace(settings, projection=settings.projection or "identity")
     if load_model(settings) is not None:
-        raise UsageError(
-            f"{visible(str(settings.projection))} was learned for sentences; a dictionary's keys are none.",
-            "Use -p identity, random, or a file of weights.",
-            "--projection",
-        )
+        said = f"{visible(str(settings.projection))} was learned for sentences; a dictionary's keys are none."
+        raise UsageError(said, "Use -p identity, random, or a file of weights.", "--projection")
     weights = read_weights(settings)
     inputs = round_inputs(_embed_phrases(query, keys, settings, report), settings)
     odd = any("\ufffd" in phrase for phrase in (query, *keys))
@@ -77,10 +74,8 @@ def _embed_phrases(
     for phrase, found in cut.items():
         check_words(found.tokens, settings)
         if not found.tokens:
-            raise InputError(
-                f"There is no word in {visible(phrase)!r}, so it has no vector.",
-                "Type some words; --keep-punctuation makes tokens of punctuation marks.",
-            )
+            said = f"There is no word in {visible(phrase)!r}, so it has no vector."
+            raise InputError(said, "Type some words; --keep-punctuation makes tokens of punctuation marks.")
     flat = [word for key in keys for word in cut[key].tokens]
     inputs = embed_tokens(cut[query].tokens, flat, settings, None, report)
     skipped = set(inputs.unknown) if inputs.embedding.oov == "skip" else set()

@@ -17,20 +17,8 @@ from attn_cli.pipeline.knock_out import check_no_knock_out, knock_out_notes
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.project import project_inputs, project_with_model
 from attn_cli.pipeline.record import Attended, record_layers
+from attn_cli.settings import validate
 from attn_cli.settings.settings import ALL, MOST_GUESSED, Settings
-from attn_cli.settings.validate import (
-    check_layered,
-    check_length,
-    check_measure,
-    check_model,
-    check_shaping,
-    check_without_model,
-    check_words,
-    settings_for_masked,
-    settings_of,
-    unused,
-    with_words_at_each,
-)
 from attn_cli.text.tokenize import Tokens, tokenize
 from attn_cli.trace.trace import LARGE, Trace
 from attn_cli.vectors.spelling import forms
@@ -72,7 +60,7 @@ def trace_masked(
     Without a projection it is the bundled language model's, which says the next words; a long text has that of roles.
     """
     given = settings or Settings()
-    asked, notes = settings_of("masked", given), list[str]()
+    asked, notes = validate.settings_of("masked", given), list[str]()
     # Roles may not have what these ask for: next words, a layer, a head.
     asks = given.next or given.next_at == ALL or given.layer is not None or given.head or given.knock_out
     if asked.projection != given.projection and not asks and _is_long(text, given):
@@ -80,7 +68,7 @@ def trace_masked(
             f"A text of more than {MOST_GUESSED} tokens is shown with roles, which takes less time; "
             f"-p {asked.projection} says its next words too."
         )
-        asked = settings_for_masked(given)
+        asked = validate.settings_for_masked(given)
     trace = trace_text("masked", text, None, asked, report, keep_weights=keep_weights)
     return replace(trace, notes=(*trace.notes, *notes)) if notes else trace
 
@@ -120,7 +108,9 @@ def trace_text(
     With `keep_weights`, the trace of a pretrained model has the layer's matrices, as that of any other has.
     `shared` is what `embed.open_shared` opened, where many texts are read with the same settings.
     """
-    settings = check_measure(settings if settings.model is None else with_words_at_each(settings))
+    settings = validate.check_measure(
+        settings if settings.model is None else validate.with_words_at_each(settings)
+    )
     with closing(
         layers_of_text(kind, text, context, settings, report, shared, name_outputs, keep_weights)
     ) as layers:
@@ -138,28 +128,30 @@ def layers_of_text(
     keep_weights: bool = False,
 ) -> Generator[Attended, None, None]:
     """Yield the layer that is asked for, or each (--layer all), of a model on disk, or of vectors and a projection."""
-    settings = check_measure(settings)
+    settings = validate.check_measure(settings)
     if settings.model is not None:
         yield from _layers_of_model(
             kind, text, context, settings, report, shared and shared.model, keep_weights
         )
         return
     if kind == "cross":
-        settings = settings_of(kind, settings)
+        settings = validate.settings_of(kind, settings)
     before, settings = settings, settings_for_positions(settings)
     shared = shared or open_projection(settings)
     stack, notes = shared.stack, list[str]()
     is_language = stack is not None and stack.words is not None
-    check_without_model(settings, is_language)
+    validate.check_without_model(settings, is_language)
     if stack is not None and is_language:
         from attn_cli.pipeline.next_words import settings_for  # only a language model needs it
 
-        settings, notes = settings_for(kind, with_words_at_each(settings), stack, context is not None)
+        settings, notes = settings_for(
+            kind, validate.with_words_at_each(settings), stack, context is not None
+        )
         before = settings
     if stack is None:
         check_no_knock_out(settings, settings.projection or "this projection")
     if stack is None and settings.layer == ALL:
-        check_layered(settings)
+        validate.check_layered(settings)
     inputs = read_inputs(text, context, before, shared, report)
     inputs = inputs._replace(notes=(*inputs.notes, *notes, *knock_out_notes(settings)))
     each = range(stack.layers) if stack is not None and settings.layer == ALL else [settings.layer]
@@ -237,8 +229,8 @@ def _layers_of_model(
     from attn_cli.pipeline.sources.checkpoint_text import check_named
 
     assert settings.model is not None
-    check_model(settings)
-    check_shaping(settings)
+    validate.check_model(settings)
+    validate.check_shaping(settings)
     if not isinstance(text, str) or not isinstance(context, str | None):
         raise InputError("A model cuts its text itself.", "Give a text, not tokens.")
     with nullcontext(opened) if opened is not None else open_model(settings.model) as model:
@@ -260,7 +252,7 @@ def read_inputs(
     is_odd = any("\ufffd" in token for found in sides for tokens in found for token in tokens)
     notes = [NOT_UTF8] if is_odd else []
     notes += _about_language(query, key, inputs, settings)
-    notes += _about_positions(before, settings, stack) + unused(settings, learned=stack is not None)
+    notes += _about_positions(before, settings, stack) + validate.unused(settings, learned=stack is not None)
     dropped = tuple(mark for found in sides for mark in found.dropped)
     return prepare_inputs(
         inputs._replace(dropped=dropped, notes=(*notes, *inputs.notes)), settings, stack is None
@@ -270,16 +262,17 @@ def read_inputs(
 def _tokens(text: Text, side: str, settings: Settings) -> Tokens:
     """Return the tokens of a text, or those that were given; there is at least one."""
     if isinstance(text, str):
-        check_length(len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")), settings)
+        validate.check_length(
+            len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")), settings
+        )
         found = tokenize(text, settings.tokenizer, settings.keep_punctuation)
     else:
         found = Tokens(tuple(text), ())
         for place, token in enumerate(found.tokens):
             if not isinstance(token, str) or not token:
-                raise InputError(
-                    f"Token {place} of the {side} is {token!r}.", "Each token is a text of its own."
-                )
-    check_words(found.tokens, settings)
+                said = f"Token {place} of the {side} is {token!r}."
+                raise InputError(said, "Each token is a text of its own.")
+    validate.check_words(found.tokens, settings)
     if not found.tokens:
         more = "" if settings.keep_punctuation else "; --keep-punctuation makes tokens of punctuation marks"
         raise InputError(f"There is no token in the {side}: nothing to attend to.", f"Type some words{more}.")

@@ -60,9 +60,8 @@ def layers_of_weights(saved: Saved, settings: Settings) -> Iterator[Attended]:
 def _asked_layer(saved: Saved, settings: Settings) -> str | int | None:
     """Return the layer that is asked for, or that a file of several says it shows; UsageError where it has but one."""
     if settings.layer in (ALL, MEAN) and len(saved.weights) == 1:
-        raise UsageError(
-            f"--layer {settings.layer} needs several layers, and {saved.name} has one.", option="--layer"
-        )
+        said = f"--layer {settings.layer} needs several layers, and {saved.name} has one."
+        raise UsageError(said, option="--layer")
     return settings.layer if settings.layer is not None or not saved.shows_layers else ALL
 
 

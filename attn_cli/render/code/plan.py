@@ -123,11 +123,8 @@ def _refuse_own_terms(heads: tuple[Head, ...]) -> None:
 
 def _check_size(n: int, most: int, what: str, here: str = "", fewer: str = "") -> None:
     if n > most:
-        raise UsageError(
-            f"A script of {n:,} {what} would be too long to read; it holds at most {most:,}.{here}",
-            f"Give a shorter text, {fewer}or use -f json --steps.",
-            "--format",
-        )
+        said = f"A script of {n:,} {what} would be too long to read; it holds at most {most:,}.{here}"
+        raise UsageError(said, f"Give a shorter text, {fewer}or use -f json --steps.", "--format")
 
 
 def _start(trace: Trace, heads: tuple[Head, ...]) -> str:

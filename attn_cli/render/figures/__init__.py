@@ -179,6 +179,5 @@ def _check_version() -> None:
         raise ConfigError(f"Matplotlib does not start: {why.rstrip('.')}.", hint) from None
     found = matplotlib.__version_info__
     if (found.major, found.minor) < LEAST:
-        raise MissingExtra(
-            f"Figures need Matplotlib {LEAST[0]}.{LEAST[1]}; {matplotlib.__version__} is installed.", INSTALL
-        )
+        said = f"Figures need Matplotlib {LEAST[0]}.{LEAST[1]}; {matplotlib.__version__} is installed."
+        raise MissingExtra(said, INSTALL)

@@ -13,30 +13,13 @@ from attn_cli.errors import UsageError
 from attn_cli.io.array_types import Array
 from attn_cli.io.escape import count
 from attn_cli.render.blocks import Bars, Matrix
+from attn_cli.render.figures import sheet as sheets
 from attn_cli.render.figures.cells import draw_cells, draw_numbers
 from attn_cli.render.figures.pen import EDGE, GAP, INCH, LEAST_FONT, LINE, SMALL, Pen, on_paper
-from attn_cli.render.figures.sheet import (
-    Area,
-    Box,
-    Drawing,
-    Plan,
-    Sheet,
-    check_room,
-    head_title,
-    refuse_long,
-    row_pitch,
-)
 from attn_cli.render.numbers import bar_numbers, four, plain
 from attn_cli.render.palette import SHADES, strong
 from attn_cli.render.shade_scale import shade_range
-from attn_cli.render.views.wording import (
-    distance_of_model,
-    position_term,
-    quoted_at,
-    root_divisor,
-    rotated_term,
-    temperature_divisor,
-)
+from attn_cli.render.views import wording
 from attn_cli.settings.output import View
 from attn_cli.trace.head import Head
 from attn_cli.trace.row import Row
@@ -54,7 +37,7 @@ HEAD = LINE * SMALL / INCH
 # Bars
 
 
-def bars(trace: Trace, view: View) -> Drawing:
+def bars(trace: Trace, view: View) -> sheets.Drawing:
     """Return the weights of one row: the first that was asked for, else the one that explain chooses."""
     i = trace.focus[0]
     weights = trace.visible_weights(trace.shown, [i])[0]
@@ -63,27 +46,31 @@ def bars(trace: Trace, view: View) -> Drawing:
     if (top := trace.settings.top) is not None:
         kept = [j for j in trace.shown.links.keys[i, :top].tolist() if j >= 0]
         few = f", the {len(kept)} strongest of {len(weights):,} keys"
-    refuse_long("bars", len(kept))
+    sheets.refuse_long("bars", len(kept))
     items = [(trace.key_tokens[j], None if np.isnan(weights[j]) else float(weights[j])) for j in kept]
     largest = 1.0 if view.shades == "full" else max([weight or 0.0 for _, weight in items], default=0.0)
     does = "looks at" if trace.drawn == "weight" else "takes (norm)"
-    title = f"What {quoted_at(trace.query_tokens, i)} {does}{head_title(trace, trace.shown)}{few}"
+    title = (
+        f"What {wording.quoted_at(trace.query_tokens, i)} {does}{sheets.head_title(trace, trace.shown)}{few}"
+    )
     shown = Bars(title, items, largest)
-    return Drawing(title, [token for token, _ in items], partial(_plan_bars, shown, view.precision))
+    return sheets.Drawing(title, [token for token, _ in items], partial(_plan_bars, shown, view.precision))
 
 
-def _plan_bars(of: Bars, precision: int | None, title: str, pen: Pen, area: Area | None) -> Plan:
+def _plan_bars(
+    of: Bars, precision: int | None, title: str, pen: Pen, area: sheets.Area | None
+) -> sheets.Plan:
     n, numbers = len(of.items), bar_numbers(of, precision)
-    pitch = row_pitch(n, ROW, area, pen, title, EDGE)
+    pitch = sheets.row_pitch(n, ROW, area, pen, title, EDGE)
     keys = pen.rows([token for token, _ in of.items], pitch, most=area and BARS_LABEL * area.width)
     fixed = keys.extent + pen.widest(numbers, keys.font) + GAP + 2 * EDGE
     width = area.width if area else fixed + SPAN
     span, left = width - fixed, EDGE + keys.extent
-    check_room(area, span >= LEAST_SPAN)
+    sheets.check_room(area, span >= LEAST_SPAN)
     lines, top = pen.headed(title, width)
     colors = strong(pen.palette)
 
-    def draw(sheet: Sheet) -> None:
+    def draw(sheet: sheets.Sheet) -> None:
         """Draw the keys, the bars and their numbers; a masked key is said to be."""
         from matplotlib.patches import Rectangle
 
@@ -99,7 +86,7 @@ def _plan_bars(of: Bars, precision: int | None, title: str, pen: Pen, area: Area
         sheet.axes.plot([left, left], [top, top + n * pitch], color=pen.faint, linewidth=0.8)
         sheet.note_step(keys.step, "key")
 
-    return Plan(lines, width, top + n * pitch + EDGE, draw)
+    return sheets.Plan(lines, width, top + n * pitch + EDGE, draw)
 
 
 # Steps
@@ -128,14 +115,14 @@ class _Stepped(NamedTuple):
     remarks: Sequence[str]
 
 
-def steps(trace: Trace, view: View) -> Drawing:
+def steps(trace: Trace, view: View) -> sheets.Drawing:
     """Return the way of one row to its weights and its output."""
     i, head = trace.focus[0], trace.stepped_head
     row = trace.row(i, head)
     if row is None:
         what = "These weights came without queries, keys and scores: there are no steps to draw."
         raise UsageError(what, "--figure bars draws one row of them.", "--figure")
-    refuse_long("steps", len(trace.key_tokens))
+    sheets.refuse_long("steps", len(trace.key_tokens))
     query, output = (
         [] if vectors is None else [Step(*name, vectors[i], count(len(vectors[i]), "number", "numbers"))]
         for name, vectors in ((("query", "q"), head.q), (("output", "Σ weight · v"), head.output))
@@ -145,9 +132,9 @@ def steps(trace: Trace, view: View) -> Drawing:
         remarks.append("It may look at nothing: its weights and its output are zeros.")
     elif np.isinf(row.masked).any():
         remarks.append("Hatched: masked, which is not a number.")
-    title = f"From {quoted_at(trace.query_tokens, i)} to its weights{head_title(trace, head)}"
+    title = f"From {wording.quoted_at(trace.query_tokens, i)} to its weights{sheets.head_title(trace, head)}"
     shown = _Stepped(trace.key_tokens, query, _keyed(trace, head, row), output, remarks)
-    return Drawing(title, trace.key_tokens, partial(_plan_steps, shown))
+    return sheets.Drawing(title, trace.key_tokens, partial(_plan_steps, shown))
 
 
 def _keyed(trace: Trace, head: Head, row: Row) -> list[Step]:
@@ -158,15 +145,15 @@ def _keyed(trace: Trace, head: Head, row: Row) -> list[Step]:
         return np.where(is_masked, np.nan, np.array(numbers))
 
     found = [Step("scores", score_named(trace.score).symbol, np.array(row.scores))]
-    if divisor := f"{root_divisor(trace)}{temperature_divisor(trace)}".strip():
+    if divisor := f"{wording.root_divisor(trace)}{wording.temperature_divisor(trace)}".strip():
         found.append(Step("scaled", divisor, np.array(row.scaled)))
     cap = plain(trace.softcap or 0.0)
     capped = [] if row.capped is None else [Step("capped", f"{cap} tanh(x / {cap})", np.array(row.capped))]
     distance = []
     if row.position is not None:
-        alone = distance_of_model(head)[1] if trace.of_model else "as given"  # T5's, or a file's
-        learned = position_term(trace) if head.position_vectors is not None else alone
-        term = rotated_term(trace) if row.is_rotated else learned
+        alone = wording.distance_of_model(head)[1] if trace.of_model else "as given"  # T5's, or a file's
+        learned = wording.position_term(trace) if head.position_vectors is not None else alone
+        term = wording.rotated_term(trace) if row.is_rotated else learned
         distance = [Step("distance", f"+ {term}", np.array(row.position))]
     found += [*distance, *capped] if row.is_rotated else [*capped, *distance]
     if distance or is_masked.any():
@@ -188,7 +175,7 @@ def _keyed(trace: Trace, head: Head, row: Row) -> list[Step]:
     return [*found, Step("weights", divided, unmasked(row.weights), f"sum {four(sum(row.weights))}")]
 
 
-def _plan_steps(of: _Stepped, title: str, pen: Pen, area: Area | None) -> Plan:
+def _plan_steps(of: _Stepped, title: str, pen: Pen, area: sheets.Area | None) -> sheets.Plan:
     n, columns = len(of.keys), [*of.before, *of.keyed, *of.after]
     widest = max(pen.widest(step.texts(), 1.0) for step in columns)
 
@@ -198,36 +185,36 @@ def _plan_steps(of: _Stepped, title: str, pen: Pen, area: Area | None) -> Plan:
         return lines, HEAD * (1.6 + len(lines)) + EDGE
 
     rest = 2 * HEAD + GAP + (below(area.width)[1] if area else 0.0)
-    pitch = row_pitch(n, ROW, area, pen, title, rest)
+    pitch = sheets.row_pitch(n, ROW, area, pen, title, rest)
     keys = pen.rows(of.keys, pitch, pen.width("key", SMALL), area and STEPS_LABEL * area.width)
     fixed = 2 * EDGE + keys.extent + BETWEEN * (len(columns) - 1)
     width = area.width if area else fixed + max(COLUMN, widest * SMALL) * len(columns)
     column = (width - fixed) / len(columns)
     font = min(SMALL, (column + BETWEEN * 0.8) / widest)
-    check_room(area, column >= LEAST_COLUMN and font >= LEAST_FONT)
+    sheets.check_room(area, column >= LEAST_COLUMN and font >= LEAST_FONT)
     (remarks, foot), (lines, top) = below(width), pen.headed(title, width)
     top = top + 2 * HEAD + GAP
     high = n * pitch if area else max(n * pitch, LEAST_HIGH)
 
-    def draw(sheet: Sheet) -> None:
+    def draw(sheet: sheets.Sheet) -> None:
         x = EDGE
         for step in of.before:
-            x = _draw_step(sheet, step, Box(x, top, column, high), font)
+            x = _draw_step(sheet, step, sheets.Box(x, top, column, high), font)
         x += keys.extent
         sheet.rows(keys, x - GAP, top)
         sheet.text(x - GAP, top - HEAD * 0.7, "key", SMALL, "right", color=pen.faint)
         for step in of.keyed:
-            x = _draw_step(sheet, step, Box(x, top, column, n * pitch), font)
+            x = _draw_step(sheet, step, sheets.Box(x, top, column, n * pitch), font)
         for step in of.after:
-            x = _draw_step(sheet, step, Box(x, top, column, high), font)
+            x = _draw_step(sheet, step, sheets.Box(x, top, column, high), font)
         for line, text in enumerate(remarks):
             sheet.text(EDGE, top + high + HEAD * (1.6 + line + 0.5), text, SMALL, color=pen.faint)
         sheet.note_step(keys.step, "key")
 
-    return Plan(lines, width, top + high + foot, draw)
+    return sheets.Plan(lines, width, top + high + foot, draw)
 
 
-def _draw_step(sheet: Sheet, step: Step, box: Box, size: float) -> float:
+def _draw_step(sheet: sheets.Sheet, step: Step, box: sheets.Box, size: float) -> float:
     """Draw a column; return where the next one begins."""
     is_weights = step.name == "weights"
     matrix = Matrix([""] * len(step.values), [""], step.values[:, None], is_weights=is_weights)

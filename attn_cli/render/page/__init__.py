@@ -85,10 +85,8 @@ def record(page: Page, numbers: Numbers) -> tuple[Trace, dict[str, object]]:
     for place, trace in enumerate(page.layers):
         if trace.condensed:
             n_q, n_k = len(trace.query_tokens), len(trace.key_tokens)
-            raise InputError(
-                f"A page holds at most {LARGE:,} weights a head; these are {n_q:,} x {n_k:,}.",
-                "Give a shorter text.",
-            )
+            said = f"A page holds at most {LARGE:,} weights a head; these are {n_q:,} x {n_k:,}."
+            raise InputError(said, "Give a shorter text.")
         shown = trace if place == page.shown else shown
         layers.append(layer_of(trace, page, place, numbers))
     assert shown is not None  # the page names one of its layers

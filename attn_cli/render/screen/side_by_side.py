@@ -14,18 +14,8 @@ from attn_cli.io.terminal import Line, Terminal
 from attn_cli.render.blocks import Beside, Maps
 from attn_cli.render.numbers import NUMBERED, Rung, bars, rungs
 from attn_cli.render.palette import BOLD, SHADES, styles_on
+from attn_cli.render.screen import text as texts
 from attn_cli.render.screen.grid import Grid, shade_line, shade_patch
-from attn_cli.render.screen.text import (
-    LOOKS,
-    UNLIMITED,
-    cells,
-    cut,
-    labels,
-    line_width,
-    masked_mark,
-    padded,
-    wrapped,
-)
 from attn_cli.render.shade_scale import all_values, legend, shading, sharing_scale
 from attn_cli.settings.output import View
 
@@ -69,7 +59,7 @@ def draw_beside(block: Beside, view: View, terminal: Terminal) -> Iterator[Line]
     grids = next(fitting, written(ways[-1]))
     for title, grid in zip(block.titles, grids, strict=True):
         yield []
-        yield from wrapped(terminal.text(title), terminal.width, style=BOLD)
+        yield from texts.wrapped(terminal.text(title), terminal.width, style=BOLD)
         yield from grid.body(terminal)
     yield from _legend_grid(grids).legend(terminal)
 
@@ -86,9 +76,9 @@ def _abreast(
     bodies = [list(grid.body(room)) for grid in grids]
     heads = []
     for title, body in zip(titles, bodies, strict=True):
-        width = max([room.width, *map(line_width, body)]) if room.width else None
-        heads.append(wrapped(terminal.text(title), width, style=BOLD))
-    widths = [max(map(line_width, [*head, *body])) for head, body in zip(heads, bodies, strict=True)]
+        width = max([room.width, *map(texts.line_width, body)]) if room.width else None
+        heads.append(texts.wrapped(terminal.text(title), width, style=BOLD))
+    widths = [max(map(texts.line_width, [*head, *body])) for head, body in zip(heads, bodies, strict=True)]
     height = max(map(len, heads))
     empty: Line = []
     columns = [[empty] * (height - len(head)) + head + body for head, body in zip(heads, bodies, strict=True)]
@@ -96,7 +86,7 @@ def _abreast(
     for lines in zip_longest(*columns, fillvalue=empty):
         joined: Line = []
         for line, width in zip(lines, widths, strict=True):
-            joined += [*line, Segment(" " * (width - line_width(line) + APART))]
+            joined += [*line, Segment(" " * (width - texts.line_width(line) + APART))]
         yield joined[:-1]
 
 
@@ -110,12 +100,12 @@ def draw_maps(block: Maps, view: View, terminal: Terminal) -> Iterator[Line]:
         for name, matrix in block.matrices():
             yield []
             if name:
-                yield from wrapped(terminal.text(f"Head {name}"), terminal.width, style=BOLD)
+                yield from texts.wrapped(terminal.text(f"Head {name}"), terminal.width, style=BOLD)
             yield from Grid(matrix, view.palette).lines(terminal)
         return
     margin, spare = " " * layout.edge, layout.wide - layout.cell * len(block.columns)
     across = max(1, ((terminal.width or WIDTH) - layout.edge) // (layout.wide + APART))
-    heads = [Segment(padded(label, layout.edge), BOLD) for label in layout.rows]
+    heads = [Segment(texts.padded(label, layout.edge), BOLD) for label in layout.rows]
     numbers = " " * APART + _numbers(block, layout.cell) + " " * spare
     styles = styles_on(terminal, view.palette, is_ink=not terminal.is_picture)
     for start in range(0, len(block.names), across):
@@ -127,9 +117,11 @@ def draw_maps(block: Maps, view: View, terminal: Terminal) -> Iterator[Line]:
         yield [Segment((margin + numbers * len(span)).rstrip())]
         yield from _rows(block, span, heads, (APART, APART + spare), layout.cell, styles, terminal)
     if block.column_numbers is None:
-        named = ", ".join(f"{j} {name}" for j, name in enumerate(labels(block.columns, terminal, LABEL)))
+        named = ", ".join(
+            f"{j} {name}" for j, name in enumerate(texts.labels(block.columns, terminal, LABEL))
+        )
         is_square = list(block.rows) == list(block.columns)
-        yield from wrapped(NUMBERED if is_square else f"columns: {named}", terminal.width)
+        yield from texts.wrapped(NUMBERED if is_square else f"columns: {named}", terminal.width)
     yield from shade_line(legend(block), bars(terminal), styles, terminal)
 
 
@@ -147,11 +139,11 @@ def _layout(block: Maps, terminal: Terminal) -> _Layout | None:
     digits = len(str(max([*block.row_numbers, n - 1])))
     ways = ((2, LABEL), (1, LABEL), (1, SHORT))
     for cell, most in ways if block.column_numbers is None else ways[1:]:
-        names = labels(block.rows, terminal, most)
+        names = texts.labels(block.rows, terminal, most)
         rows = [f"{i:>{digits}} {name}".rstrip() for i, name in zip(block.row_numbers, names, strict=True)]
-        edge = max(map(cells, rows))
+        edge = max(map(texts.cells, rows))
         if edge + APART + cell * n <= width:
-            name = max(cells(terminal.text(name)) for name in block.names)
+            name = max(texts.cells(terminal.text(name)) for name in block.names)
             return _Layout(rows, edge, cell, max(cell * n, min(name, width - edge - APART, LONGEST)))
     return None
 
@@ -176,10 +168,10 @@ def draw_thumbnails(block: Maps, view: View, terminal: Terminal) -> Iterator[Lin
     """
     is_halved = terminal.has_halves
     styles = styles_on(terminal, view.palette, is_ink=not (terminal.is_picture or is_halved))
-    edge = max(map(cells, block.bands)) + 1 if any(block.bands) else 0
-    width = terminal.width or UNLIMITED
+    edge = max(map(texts.cells, block.bands)) + 1 if any(block.bands) else 0
+    width = terminal.width or texts.UNLIMITED
     n, each = len(block.columns), len(block.names) // len(block.bands)
-    wide = max([n, *(cells(terminal.text(name)) for name in block.names)])
+    wide = max([n, *(texts.cells(terminal.text(name)) for name in block.names)])
     wide = max(n, min(wide, width - edge))
     across = max(1, (width - edge + CLOSE) // (wide + CLOSE))
     across = -(-each // -(-each // across))  # no line is nearly empty
@@ -187,7 +179,7 @@ def draw_thumbnails(block: Maps, view: View, terminal: Terminal) -> Iterator[Lin
         start, stop = band * each, (band + 1) * each
         for first in range(start, stop, across):
             span = range(first, min(first + across, stop))
-            label = padded(title if first == start else "", edge)
+            label = texts.padded(title if first == start else "", edge)
             yield []
             yield [Segment((label + (" " * CLOSE).join(_names(block, span, wide, terminal))).rstrip(), BOLD)]
             if is_halved:
@@ -196,7 +188,7 @@ def draw_thumbnails(block: Maps, view: View, terminal: Terminal) -> Iterator[Lin
             heads = [Segment(" " * edge)] * len(block.rows)
             yield from _rows(block, span, heads, (0, wide - n + CLOSE), 1, styles, terminal)
     patches = [shade_patch(style) for style in styles] if is_halved else styles
-    mark = UNSEEN if is_halved else masked_mark(terminal)
+    mark = UNSEEN if is_halved else texts.masked_mark(terminal)
     yield from shade_line(legend(block), bars(terminal), patches, terminal, mark)
 
 
@@ -205,7 +197,7 @@ def _halved_rows(
 ) -> Iterator[Line]:
     """Yield the rows of some maps beside each other, two on a line: the upper as ink, the lower as background."""
     colors = [style.bgcolor if style else None for style in styles]
-    made: dict[tuple[int, int], Segment] = {(-1, -1): Segment(UNSEEN, LOOKS["dim"])}
+    made: dict[tuple[int, int], Segment] = {(-1, -1): Segment(UNSEEN, texts.LOOKS["dim"])}
 
     def pair(upper: int, lower: int) -> Segment:
         if (upper, lower) not in made:
@@ -224,7 +216,7 @@ def _halved_rows(
 
 
 def _names(block: Maps, span: range, wide: int, terminal: Terminal) -> list[str]:
-    return [padded(cut(terminal.text(block.names[m]), wide), wide) for m in span]
+    return [texts.padded(texts.cut(terminal.text(block.names[m]), wide), wide) for m in span]
 
 
 def _rows(
@@ -237,7 +229,7 @@ def _rows(
     terminal: Terminal,
 ) -> Iterator[Line]:
     """Yield the rows of some maps beside each other: their heads, a gap before the first map and before the others."""
-    ramp, masked = bars(terminal), masked_mark(terminal).rjust(cell)
+    ramp, masked = bars(terminal), texts.masked_mark(terminal).rjust(cell)
     shade = [shading(block.values[m], block.scale).tolist() for m in span]
     for i, head in enumerate(heads):
         line = [head]
