@@ -241,9 +241,7 @@ class Computer(ExitStack):
     def _quick_texts(self, lines: Sequence[Line]) -> Iterator[Text]:
         """Yield the texts with the rows of their words alone."""
         name, keep = self.settings.tokenizer, self.settings.keep_punctuation
-        cut = [
-            (at, [tokenize(side, name, keep).tokens for side in sides]) for at, sides in self._plain(lines)
-        ]
+        cut = [(at, [tokenize(one, name, keep).tokens for one in sides]) for at, sides in self._plain(lines)]
         self.words.add([tokens for _, sides in cut for tokens in sides])
         for at, sides in cut:
             rows = [self.words.rows(tokens) for tokens in sides]

@@ -202,9 +202,7 @@ def _schema(job: Job) -> Any:
         return _link_types(number)
     types = _types(number)
     fields = [pa.field("line", pa.int64(), nullable=False)]
-    fields += [
-        pa.field(key, _cut_type(types[key], below)) for key, below in job.chosen.items() if key in types
-    ]
+    fields += [pa.field(key, _cut_type(types[key], of)) for key, of in job.chosen.items() if key in types]
     if job.keep_going:
         fields.append(pa.field("error", pa.struct([("code", pa.int16()), ("message", pa.string())])))
     return pa.schema(fields, metadata={"attn.schema": SCHEMA, "attn.kind": job.kind})

@@ -203,9 +203,7 @@ def _differences(found: Mapping[str, Any], source: Mapping[str, Any], run: Mappi
         return ""
     was, now = ({**one, **_dict(one.get("settings"))} for one in (found["run"], run))
     before, after = _dict(was.get("files")), _dict(now.get("files"))
-    changed = [
-        name for name in {*was, *now} - {"settings", "files"} if not _same(was.get(name), now.get(name))
-    ]
+    changed = [key for key in {*was, *now} - {"settings", "files"} if not _same(was.get(key), now.get(key))]
     changed += [f"{path} was changed" for path in after if path in before and before[path] != after[path]]
     names = [name[:LONGEST_NAME] for name in sorted(changed)[:MOST_NAMES]]
     return f"it was made with other settings ({visible(', '.join(names) or 'settings')})"

@@ -44,9 +44,7 @@ MODEL_TOKENS = 512  # of the texts that go through a pretrained model together
 def full_record(trace: Trace, job: Job, ready: Record | None = None) -> Record:
     """Return the record of a text; the fields in `ready` are there already, computed with the text's group."""
     ready = ready or {}
-    made = trace.to_dict(
-        job.steps, False, {key: below for key, below in job.chosen.items() if key not in ready}
-    )
+    made = trace.to_dict(job.steps, False, {key: of for key, of in job.chosen.items() if key not in ready})
     return {key: ready[key] if key in ready else made[key] for key in job.chosen}
 
 

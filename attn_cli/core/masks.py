@@ -226,9 +226,8 @@ class Mask(NamedTuple):
         is_band = self.array is None and rule_named(self.name)[0].allowed is None  # `_reach` says all of it
         is_padded = self.padding.start < high and low < self.padding.stop
         is_seen = (left is None or low >= stop - 1 - left) and (right is None or high - 1 <= start + right)
-        is_open = (
-            is_band and is_seen and not is_padded and not any(low <= key < high for key in self.excluded)
-        )
+        is_off = any(low <= key < high for key in self.excluded)
+        is_open = is_band and is_seen and not is_padded and not is_off
         return is_open and (self.also is None or self.also._is_open(start, stop, low, high))
 
     def _reach(self) -> Reach:

@@ -119,9 +119,8 @@ def unit(X: Array) -> Array:
 
 
 def _dot_by_hand(q: list[float], k: list[float], score: float, write: Write) -> ByHand:
-    return ByHand(
-        "q·k", [(f"{_factor(a, write)}×{_factor(b, write)}", a * b) for a, b in zip(q, k, strict=True)]
-    )
+    terms = [(f"{_factor(a, write)}×{_factor(b, write)}", a * b) for a, b in zip(q, k, strict=True)]
+    return ByHand("q·k", terms)
 
 
 def _cosine_by_hand(q: list[float], k: list[float], score: float, write: Write) -> ByHand:

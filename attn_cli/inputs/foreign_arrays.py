@@ -189,9 +189,7 @@ def item_of_batch(arrays: Mapping[str, Array], batch: int | None, name: str) -> 
         raise InputError(said, f"--batch N (of attn compute) takes one of them, 0 to {size - 1}.")
     if batch is not None and not 0 <= batch < size:
         raise UsageError(f"--batch cannot be {batch}.", f"{name} has 0 to {size - 1}.", "--batch")
-    return {
-        key: each[min(batch or 0, len(each) - 1)] if key in batched else each for key, each in arrays.items()
-    }
+    return {key: M[min(batch or 0, len(M) - 1)] if key in batched else M for key, M in arrays.items()}
 
 
 def heads_side_by_side(

@@ -150,9 +150,8 @@ def _arrays(
 ) -> tuple[dict[str, Array], tuple[int, int] | None]:
     """Return the arrays without a batch, a mask that had one among them, and how many heads are stacked in them."""
     taken = AXES | (POSITION if own else {}) | {"position_scores": (2, 3, 4)}
-    arrays = {
-        key: array(record[key], key, axes, name) for key, axes in taken.items() if record.get(key) is not None
-    }
+    there = {key: axes for key, axes in taken.items() if record.get(key) is not None}
+    arrays = {key: array(record[key], key, axes, name) for key, axes in there.items()}
     mask = as_array(record.get("mask"))
     if mask.ndim == foreign.BATCHED["mask"] and mask.size:
         arrays["mask"] = mask

@@ -207,9 +207,7 @@ def _chosen(
 
     They are those asked for, or named so, or the only ones, or all layers.
     """
-    candidates = [
-        key for key, value in record.items() if axes.is_block(value) and key not in ("mask", PADDING)
-    ]
+    candidates = [key for key, one in record.items() if axes.is_block(one) and key not in ("mask", PADDING)]
     if wanted is not None:
         if wanted not in candidates:
             near = did_you_mean(wanted, candidates)
@@ -236,9 +234,8 @@ def _layers(record: Mapping[str, object], layers: list[str], name: str, batch: i
     if batch is not None:
         parts = [axes.one_text(part, batch, name, 0) for part in parts]
     found = axes.stacked(parts, layers, name)
-    return axes.with_axes(
-        found[:, np.newaxis] if found.ndim == 3 else found, f"{layers[0]} to {layers[-1]}", name
-    )
+    whole = found[:, np.newaxis] if found.ndim == 3 else found
+    return axes.with_axes(whole, f"{layers[0]} to {layers[-1]}", name)
 
 
 def _own(record: dict[str, object], name: str) -> Saved:

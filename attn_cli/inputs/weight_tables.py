@@ -170,9 +170,7 @@ def _read_as(links: Sequence[Link], lengths: Sequence[int]) -> Grid | None:
     for query, row in zip(queries, rows, strict=True):
         if any(link[0] != query or link[1] != key for link, key in zip(row, keys, strict=False)):
             return None
-    return Grid(
-        queries, keys, [[*(link[2] for link in row), *[nan] * (len(keys) - len(row))] for row in rows]
-    )
+    return Grid(queries, keys, [[*(one[2] for one in row), *[nan] * (len(keys) - len(row))] for row in rows])
 
 
 def _by_runs(links: Sequence[Link]) -> Grid | None:

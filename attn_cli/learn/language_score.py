@@ -140,9 +140,7 @@ PATTERNS: dict[str, Pattern] = {
     "previous": Pattern("from a word to the one before", _back(1), True),
     "two-back": Pattern("from a word to the one two places before", _back(2), True),
     "itself": Pattern("from a word to itself", _back(0), True),
-    "first": Pattern(
-        "from a word to the first one", lambda words, tags: dict.fromkeys(range(1, len(words)), 0)
-    ),
+    "first": Pattern("from a word to the first one", lambda words, _: dict.fromkeys(range(1, len(words)), 0)),
     "same": Pattern("from a word to where it stood before", _same),
     "induction": Pattern("from a word to the one that followed it before", _induction),
     "article": Pattern("from a noun to its article, or to my, his or their in its place", _article),
@@ -198,9 +196,7 @@ def measure_heads(
     plain = [name for name in PATTERNS if name not in ON_REPEATED]
     found = _counted(stack, table, texts, plain, on, report)
     repeated = _counted(stack, table, _repeated(table, seed), ON_REPEATED, RANDOM, report)
-    return [
-        HeadMeasures(layer, head, found[layer, head] | repeated[layer, head]) for layer, head in sorted(found)
-    ]
+    return [HeadMeasures(*at, found[at] | repeated[at]) for at in sorted(found)]
 
 
 def _repeated(table: Vectors, seed: int) -> list[Tagged]:

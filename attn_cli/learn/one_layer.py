@@ -145,11 +145,8 @@ class OneLayer(Learner):
         unknown = (batch.words == UNKNOWN) & batch.is_word
         gradients["start"] = np.zeros_like(p["start"])
         places = batch.features[unknown]
-        np.add.at(
-            gradients["start"],
-            places,
-            np.broadcast_to(dX[unknown][:, np.newaxis], (*places.shape, X.shape[2])),
-        )
+        spread = np.broadcast_to(dX[unknown][:, np.newaxis], (*places.shape, X.shape[2]))
+        np.add.at(gradients["start"], places, spread)
         gradients["start"][-1] = 0
         return loss, gradients
 

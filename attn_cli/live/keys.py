@@ -99,9 +99,7 @@ class Seen(NamedTuple):
             "encodings_query": trace.placed is not None,
             "masked_scores": trace.mask is not None,
         }
-        return tuple(
-            names for names in ORDER if there.get(names[0], getattr(head, names[0], None) is not None)
-        )
+        return tuple(step for step in ORDER if there.get(step[0], getattr(head, step[0], None) is not None))
 
 
 def _key(keys: str, action: str, label: str = "", help: str = "", typed: str = "") -> Binding:

@@ -135,9 +135,8 @@ def command_line(state: State, seen: Seen) -> str:
     state = replace(state, pane=state.under) if state.pane == COMMAND else state
     question = state.question
     start, options = list(seen.source.start), as_typed(question.settings, OF_ROWS, short=True)
-    varied = (
-        _varied(question, seen.before) if state.compared and state.pane == WEIGHTS and not start else None
-    )
+    is_compared = state.compared and state.pane == WEIGHTS and not start
+    varied = _varied(question, seen.before) if is_compared else None
     if not start:
         start = ["explain" if state.pane in (ROW, STEPS) else "compare" if varied else "self"]
     if varied:
@@ -168,9 +167,7 @@ def _varied(question: Question, before: Trace | None) -> tuple[str, str] | None:
         return None
     usual = {"mask": "none", "score": "scaled"}
     values = [getattr(one, names[0]) for one in (old, new)]
-    written = [
-        f"{value:.12g}" if isinstance(value, float) else value or usual.get(names[0]) for value in values
-    ]
+    written = [f"{one:.12g}" if isinstance(one, float) else one or usual.get(names[0]) for one in values]
     return None if None in written else (names[0], f"{names[0].replace('_', '-')}={written[0]},{written[1]}")
 
 

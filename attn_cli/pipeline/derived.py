@@ -149,13 +149,8 @@ def selected(trace: Trace, second: int | None = None) -> SelectedWeights:
 
 def made_of(trace: Trace, found: SelectedWeights, settings: Settings, derived: str) -> Attended:
     """Return other weights than those of `trace`, made of them; `derived` says how, as a formula would."""
-    inputs = Inputs(
-        Side(found.query_tokens),
-        Side(found.key_tokens),
-        True,
-        trace.embedding,
-        notes=(*found.notes, *_sunk(trace, settings)),
-    )
+    notes = (*found.notes, *_sunk(trace, settings))
+    inputs = Inputs(Side(found.query_tokens), Side(found.key_tokens), True, trace.embedding, notes=notes)
     is_across = settings.between in ("a-b", "b-a")
     inputs = inputs._replace(has_second_input=trace.has_second_input or is_across)
     layer, layers = found.layer_of(trace.projection), trace.stack_layers

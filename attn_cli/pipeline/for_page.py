@@ -133,9 +133,7 @@ def _words(trace: Trace, settings: Settings, count: int, stack: EncoderStack | N
     table = open_table("word2vec" if settings.embedding is None else settings.embedding)
     assert trace.embedding.oov is not None
     names, vectors = _commonest(table, count)
-    own = {
-        form: vector for form, vector in look_up_all(trace.query_tokens, table).values() if form not in names
-    }
+    own = {form: x for form, x in look_up_all(trace.query_tokens, table).values() if form not in names}
     vectors = np.concatenate([vectors, *(vector[np.newaxis] for vector in own.values())])
     spelling = SpellingFeatures({}, np.zeros((0, table.dim)), False) if stack is None else stack.spelling
     features = sorted(spelling.places, key=lambda name: spelling.places[name])

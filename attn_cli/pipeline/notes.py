@@ -32,12 +32,9 @@ def notes_on_rows(
     if learned and learned.layers == 1 and mask is not None and mask.label.startswith("causal"):
         notes += _trained_unmasked(head, inputs)
     if mask is not None and mask.excluded:
-        names = ", ".join(
-            f"{visible(inputs.key.tokens[key])} ({key})" for key in mask.excluded[:MOST_EXCLUDED]
-        )
-        more = (
-            f" and {len(mask.excluded) - MOST_EXCLUDED:,} more" if len(mask.excluded) > MOST_EXCLUDED else ""
-        )
+        names = ", ".join(f"{visible(inputs.key.tokens[j])} ({j})" for j in mask.excluded[:MOST_EXCLUDED])
+        left = len(mask.excluded) - MOST_EXCLUDED
+        more = f" and {left:,} more" if left > 0 else ""
         notes.append(f"Hidden from every query: {names}{more} (--without).")
     return notes
 

@@ -122,9 +122,8 @@ def project_inputs(inputs: Inputs, settings: Settings, given: Given | None, weig
     else:
         used = given if name is None else weights
         assert used is not None  # a name that is not a file was refused when the file was to be read
-        projection, notes, fits_both = _from_weights(
-            used, inputs, settings, "given" if name is None else "file"
-        )
+        source = "given" if name is None else "file"
+        projection, notes, fits_both = _from_weights(used, inputs, settings, source)
         if fits_both:
             layout = "in-out" if projection.about.layout == "out-in" else "out-in"
             other = replace(settings, layout=layout)

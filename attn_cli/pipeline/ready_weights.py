@@ -25,9 +25,7 @@ SUM_TOLERANCE = 1e-3  # as near to one as weights of 16 bits come
 COARSE = 2**-7  # bfloat16 keeps 8 bits of a number, and may cut off the rest
 MOST_NAMED = 8
 AS_THEY_ARE = "and are shown as they are."  # the end of a note on rows that do not sum to one
-SHARE_HIDDEN = re.compile(
-    r", with [^ ]+ of a row's weight on average"
-)  # of a note, which holds for one layer
+SHARE_HIDDEN = re.compile(r", with [^ ]+ of a row's weight on average")  # of a note on one layer
 
 
 class SelectedWeights(NamedTuple):
@@ -218,9 +216,7 @@ def pieces_joined_or_hidden(found: SelectedWeights, settings: Settings) -> Selec
 
 def _joined(found: SelectedWeights, queries: list[pieces.Word], keys: list[pieces.Word]) -> SelectedWeights:
     sizes = ((len(found.query_tokens), len(queries)), (len(found.key_tokens), len(keys)))
-    text = ", ".join(
-        f"{old:,} tokens made {count(new, 'word', 'words')}" for old, new in dict.fromkeys(sizes)
-    )
+    text = ", ".join(f"{old:,} tokens made {count(n, 'word', 'words')}" for old, n in dict.fromkeys(sizes))
     return found._replace(
         query_tokens=tuple(word.name for word in queries),
         key_tokens=tuple(word.name for word in keys),
@@ -235,9 +231,8 @@ def _part_of_pair(found: SelectedWeights, settings: Settings) -> SelectedWeights
         said = f"--between {settings.between} needs a pair of texts, which a model on disk reads."
         raise UsageError(said, "Give the second text: --pair TEXT.", "--between")
     sides = zip(settings.between.split("-"), (len(found.query_tokens), len(found.key_tokens)), strict=True)
-    rows, columns = (
-        np.arange(found.second) if side == "a" else np.arange(found.second, n) for side, n in sides
-    )
+    second = found.second
+    rows, columns = (np.arange(second) if side == "a" else np.arange(second, n) for side, n in sides)
     is_last = not settings.hide_special
     found, sums, left = _only(found, rows, columns, settings.renormalize and is_last)
     what = settings.between.replace("-", " to text ")

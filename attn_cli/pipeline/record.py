@@ -242,9 +242,8 @@ def sentence_root(root_head: HeadWeights, inputs: Inputs) -> int | None:
     words = [i for i in own if any(map(str.isalnum, inputs.query.tokens[i]))]
     if X is None or not words or len(own) > MOST_WORDS:
         return None
-    share = root_shares(weights_of(root_head, X[own.start : own.stop])) * np.exp(
-        -np.arange(len(own)) / EARLIER
-    )
+    weights = weights_of(root_head, X[own.start : own.stop])
+    share = root_shares(weights) * np.exp(-np.arange(len(own)) / EARLIER)
     return max(words, key=lambda i: float(share[i - own.start]))
 
 

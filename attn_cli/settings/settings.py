@@ -71,13 +71,8 @@ ALL, MEAN, ROLLOUT = "all", "mean", "rollout"
 WEIGHT, NORM, WITH_RESIDUAL = "weight", "norm", "norm-residual"  # what is measured of a link
 BETWEEN = (ALL, "a-a", "a-b", "b-a", "b-b")  # parts of a pair of texts, from queries to keys
 PIECES = ("join_pieces", "hide_special", "renormalize")
-WITH_MODEL = (
-    *PIECES,
-    "pair",
-    "between",
-    "next",
-    "next_at",
-)  # where a text is read, they need a pretrained model
+# Where a text is read, they need a pretrained model.
+WITH_MODEL = (*PIECES, "pair", "between", "next", "next_at")
 # They choose rows, links, speed and what is refused, and change no number.
 SHOWN_ONLY = ("query", "versus", "top", "full", "next", "next_at", "threads", "max_text", "max_word")
 SIZE = "Give a number of bytes, as 500000, 512kB or 64MB."

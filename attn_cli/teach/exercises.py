@@ -231,9 +231,7 @@ def _answers_with_mistakes(numbers: Numbers, allowed: Bools, scale: float) -> It
         yield attended(W, allowed, scale * scale)  # scaled by d
     yield attended([W[0], W[2], W[1]], allowed, scale)  # K and V swapped
     for transposed in ((0,), (1,), (2,), (0, 1, 2)):
-        yield attended(
-            [matrix.T if i in transposed else matrix for i, matrix in enumerate(W)], allowed, scale
-        )
+        yield attended([M.T if i in transposed else M for i, M in enumerate(W)], allowed, scale)
     scores = scale * (X @ W[0]) @ (X @ W[1]).T
     wrong = [softmax(np.where(allowed, scores, -np.inf).T).T]  # softmax over each column
     if not allowed.all():

@@ -144,9 +144,8 @@ def _submitted(grading: Grading, step: str, arrays: list[Array]) -> list[Array]:
     """Return the student's own numbers, to compute the next step from: one array, or none."""
     if step not in grading.given:
         return []
-    return handed.submitted_heads(
-        grading.given[step].values, step, arrays, grading.key.target, grading.digits
-    )
+    own = grading.given[step].values
+    return handed.submitted_heads(own, step, arrays, grading.key.target, grading.digits)
 
 
 def _results(grading: Grading) -> Iterator[StepResult]:

@@ -201,9 +201,7 @@ def rolled_out(below: Array | None, weights: Array) -> Array:
 
 def block_means(weights: Array, allowed: Bools, rows: int, columns: int) -> Array:
     """Return the mean allowed weight of each of rows x columns blocks, for each head of (h, n_q, n_k); NaN if none."""
-    starts = [
-        np.arange(blocks) * n // blocks for blocks, n in zip((rows, columns), allowed.shape, strict=True)
-    ]
+    starts = [np.arange(parts) * n // parts for parts, n in zip((rows, columns), allowed.shape, strict=True)]
 
     def summed(values: Array) -> Array:
         in_rows = np.add.reduceat(values, starts[0], axis=-2)

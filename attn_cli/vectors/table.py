@@ -199,9 +199,8 @@ def table_of(
     """
     for number, word in enumerate(words):
         if not word or b"\n" in word or len(word) > LONGEST_WORD:
-            reason = (
-                f"is longer than {LONGEST_WORD:,} bytes" if len(word) > LONGEST_WORD else "holds a newline"
-            )
+            is_long = len(word) > LONGEST_WORD
+            reason = f"is longer than {LONGEST_WORD:,} bytes" if is_long else "holds a newline"
             raise InputError(f"{name}: word {number:,} {reason if word else 'is empty'}.", "Leave it out.")
     if not words or len(words) != len(matrix):
         raise InputError(f"{name} has {len(words):,} words but {len(matrix):,} vectors.")

@@ -147,18 +147,12 @@ def _form(view: View, asked: Asked) -> str:
         raise UsageError(said, f"{did_you_mean(form, FORMS)}{known}", option)
     said = f"{form} is written in parts, each of which is held in memory."
     _refuse(FORMS[form].is_whole and not is_folder, said, "Give a folder: -o DIR/", "--output")
-    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    is_tty = sys.stdout is not None and sys.stdout.isatty()
     hint = f"Write it to a file: -o records.{form}"
-    _refuse(
-        not FORMS[form].is_text and not output and is_terminal, f"-f {form} is not text.", hint, "--format"
-    )
+    _refuse(not FORMS[form].is_text and not output and is_tty, f"-f {form} is not text.", hint, "--format")
     tables = ", ".join(name for name, one in FORMS.items() if one.is_table)
-    _refuse(
-        view.tidy and not FORMS[form].is_table,
-        "--tidy requires a table.",
-        f"Give a file, or -f: {tables}.",
-        "--tidy",
-    )
+    hint = f"Give a file, or -f: {tables}."
+    _refuse(view.tidy and not FORMS[form].is_table, "--tidy requires a table.", hint, "--tidy")
     for file in asked.files or ("-",):
         is_same = os.path.exists(file) and os.path.exists(output) and os.path.samefile(file, output)
         said = f"{visible(file)} is the file that is read: it would be replaced."

@@ -110,7 +110,6 @@ def _source(
     prepare_index(settings.embedding, "random, ")
     if settings.mask == DEFAULTS["masked"].mask:  # it begins as attn masked; a key changes no model
         settings = settings_of("masked", settings)
-        settings = (
-            with_next_words(settings) if settings.projection == DEFAULTS["masked"].projection else settings
-        )
+        if settings.projection == DEFAULTS["masked"].projection:
+            settings = with_next_words(settings)
     return TextSource(settings), settings

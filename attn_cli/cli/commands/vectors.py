@@ -20,7 +20,6 @@ from attn_cli.render.result import OF_RECORD, record_result
 from attn_cli.settings.output import View
 
 if TYPE_CHECKING:
-    from attn_cli.io.terminal import Terminal
     from attn_cli.vectors.open_vectors import Vectors as WordVectors
 
 Top = Annotated[int, option(SETTINGS["top"], "How many words.")]
@@ -45,7 +44,9 @@ def list_(*, view: View) -> None:
         path = "comes with attn" if one.source == "bundled" else one.path or ""
         rows.append((one.name, count, dim, one.format.partition(":")[0], path))
     record = {"vectors": [one._asdict() for one in listed]}
-    deliver(record_result("vectors-list", record, lambda terminal: _aligned(rows, terminal, (1, 2))), view)
+    deliver(
+        record_result("vectors-list", record, lambda terminal: _aligned(rows, terminal.width, (1, 2))), view
+    )
 
 
 @of_record
@@ -69,9 +70,8 @@ def _described(about: dict[str, object], width: int) -> str:
     told = {key: value for key, value in about.items() if value is not None and key != "about"}
     texts = [f"{key:<12} {_plain(value)}" for key, value in told.items()]
     texts += [f"{key:<12} {_plain(_parsed(value))}" for key, value in noted.items()]
-    return "".join(
-        f"{line}\n" for text in texts for line in wrap(visible(text), width, subsequent_indent=" " * 13)
-    )
+    lines = (line for text in texts for line in wrap(visible(text), width, subsequent_indent=" " * 13))
+    return "".join(f"{line}\n" for line in lines)
 
 
 @of_record
@@ -170,12 +170,10 @@ def _answer(
     deliver(record_result(kind, {**asked, "neighbours": listed}, lambda terminal: _aligned(rows)), view)
 
 
-def _aligned(
-    rows: Sequence[Sequence[str]], terminal: Terminal | None = None, right: Sequence[int] = ()
-) -> str:
+def _aligned(rows: Sequence[Sequence[str]], width: int | None = None, right: Sequence[int] = ()) -> str:
     from attn_cli.render.screen.text import aligned  # loads Rich
 
-    return aligned(rows, right, terminal and terminal.width)
+    return aligned(rows, right, width)
 
 
 def _parsed(noted: object) -> object:

@@ -158,9 +158,7 @@ class Config(NamedTuple):
         found = [*_unknown(self.values, self.keys)]
         if not found:
             return None
-        named = ", ".join(
-            f"{visible(key)[:SPELLED]} = {_spelled(value)}" for key, value in found[:MOST_NAMED]
-        )
+        named = ", ".join(f"{visible(key)[:SPELLED]} = {_spelled(one)}" for key, one in found[:MOST_NAMED])
         named += f" and {len(found) - MOST_NAMED:,} more keys" if len(found) > MOST_NAMED else ""
         return f"config.json says {named}, which attn does not know for {family}: the numbers may differ."
 

@@ -179,13 +179,10 @@ def _scaling(gguf: Gguf, given: Mapping[str, Any], truncates: bool) -> dict[str,
         scaling |= {key: _tensor(gguf, name) for key, name in BY_LENGTH.items()}
     elif scaling["rope_type"] == "none":
         return {}
-    scaling |= {
-        key: given[f"rope.scaling.{name}"] for key, name in YARN.items() if f"rope.scaling.{name}" in given
-    }
+    places = {key: f"rope.scaling.{name}" for key, name in YARN.items()}
+    scaling |= {key: given[place] for key, place in places.items() if place in given}
     scaling |= {"original_max_position_embeddings": first, "truncate": truncates}
-    found: dict[str, object] = {
-        "rope_scaling": {key: value for key, value in scaling.items() if value is not None}
-    }
+    found: dict[str, object] = {"rope_scaling": {key: one for key, one in scaling.items() if one is not None}}
     return found | ({} if first is None else {"original_max_position_embeddings": first})
 
 

@@ -57,9 +57,8 @@ class Stored(NamedTuple):
         """Return rows of a matrix; they may lie in `room`, which has place for them."""
         width = self.entry.shape[1]
         if self.order is not None:
-            return np.array(
-                [self.part(row * width, width) for row in self.order[start : start + count].tolist()]
-            )
+            rows = self.order[start : start + count].tolist()
+            return np.array([self.part(row * width, width) for row in rows])
         return self.part(start * width, count * width, room).reshape(count, width)
 
     def part(self, start: int, count: int, room: NDArray[np.uint8] | None = None) -> Array:

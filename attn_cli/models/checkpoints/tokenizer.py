@@ -36,9 +36,7 @@ class Encoded(NamedTuple):
     ids: tuple[int, ...]
     tokens: tuple[str, ...]
     special: tuple[bool, ...]  # which of them frame the text
-    types: tuple[
-        int, ...
-    ]  # segments: 0 for the first text, 1 for the second where the model tells them apart
+    types: tuple[int, ...]  # segments: 0; 1 for the second text where the model tells them apart
     unknown: tuple[tuple[str, str], ...] = ()  # what the vocabulary lacks, and the token in its place
     second: int | None = None  # the place where the second text begins
 

@@ -103,9 +103,8 @@ def bart(c: Config, sides: Sides = Sides()) -> Model:  # noqa: B008  # an unchan
             sinusoids=sides.sinusoids, norm=sides.norm and f"{side}.{sides.norm}",
         )  # fmt: skip
         # transformers keeps num_hidden_layers as another name of encoder_layers, which wins
-        counted = (
-            "num_hidden_layers" if side == "encoder" and c.has("num_hidden_layers") else f"{side}_layers"
-        )
+        is_counted = side == "encoder" and c.has("num_hidden_layers")
+        counted = "num_hidden_layers" if is_counted else f"{side}_layers"
         count = c.whole(counted, most=MOST_LAYERS)
         layers = tuple(Layer(f"{side}.layers.{n}.", names, 1 / sqrt(d_k)) for n in range(count))
         return Stack(

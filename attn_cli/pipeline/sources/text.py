@@ -254,17 +254,15 @@ def read_inputs(
     notes += _about_language(query, key, inputs, settings)
     notes += _about_positions(before, settings, stack) + validate.unused(settings, learned=stack is not None)
     dropped = tuple(mark for found in sides for mark in found.dropped)
-    return prepare_inputs(
-        inputs._replace(dropped=dropped, notes=(*notes, *inputs.notes)), settings, stack is None
-    )
+    inputs = inputs._replace(dropped=dropped, notes=(*notes, *inputs.notes))
+    return prepare_inputs(inputs, settings, stack is None)
 
 
 def _tokens(text: Text, side: str, settings: Settings) -> Tokens:
     """Return the tokens of a text, or those that were given; there is at least one."""
     if isinstance(text, str):
-        validate.check_length(
-            len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")), settings
-        )
+        size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        validate.check_length(size, settings)
         found = tokenize(text, settings.tokenizer, settings.keep_punctuation)
     else:
         found = Tokens(tuple(text), ())

@@ -102,9 +102,7 @@ def plan_script(trace: Trace, framework: str) -> ScriptPlan:
     sizes = np.concatenate([np.abs(M).max(axis=-1) for M in queries_and_keys]).astype(np.float64)
     is_extreme = bool(((sizes > 0) & (sizes < TINY) | (sizes > HUGE)).any())
     has_empty_row = any(not head.weights.any(axis=-1).all() for head in heads)
-    return ScriptPlan(
-        trace, heads, tuple(arrays), start, shared, reach, rule, has_empty_row, is_extreme=is_extreme
-    )
+    return ScriptPlan(trace, heads, tuple(arrays), start, shared, reach, rule, has_empty_row, is_extreme)
 
 
 def _refuse_own_terms(heads: tuple[Head, ...]) -> None:

@@ -22,9 +22,8 @@ BAR = 40.0  # millimetres
 
 def latex(blocks: Iterable[Block], view: View) -> str:
     """Return the blocks as LaTeX, in ASCII, for amsmath, amssymb, booktabs, graphicx and xcolor with `table`."""
-    lines = [
-        line for block in pages.without_maps(on_scale(blocks, view), view) for line in _lines(block, view)
-    ]
+    shown = pages.without_maps(on_scale(blocks, view), view)
+    lines = [line for block in shown for line in _lines(block, view)]
     # \textwidth is enormous until a class is loaded: so the file knows whether it is a document of its own.
     head, foot = beside(__file__, "document.tex").replace("@helpers@", HELPERS).split("\n@blocks@\n")
     return "\n".join([head, *lines, foot])

@@ -105,9 +105,7 @@ class Pen(NamedTuple):
     def _labels(self, tokens: Sequence[str], pitch: float) -> Labels:
         """Return the labels at this pitch: where there is no room for each of them, every so many-th."""
         step = max(1, math.ceil(LEAST_FONT * LINE / (pitch * INCH)))
-        return Labels(
-            [self.shown(token) for token in tokens], pitch, font_of(pitch * step) or LEAST_FONT, step
-        )
+        return Labels([*map(self.shown, tokens)], pitch, font_of(pitch * step) or LEAST_FONT, step)
 
     def rows(
         self, tokens: Sequence[str], pitch: float, least: float = 0.0, most: float | None = None

@@ -167,9 +167,7 @@ STEPS_OF_ROUNDED = ((500_000, 255), (2_000_000, SHADES - 1), (float("inf"), SHAD
 
 def layer_of(trace: Trace, page: Page, place: int, numbers: Numbers) -> dict[str, object]:
     """Return a layer: its input, its mask and its heads."""
-    made_of = [
-        [M for M in (head.q, head.k, head.v) if M is not None] or [head.weights] for head in trace.heads
-    ]
+    made_of = [[M for M in (one.q, one.k, one.v) if M is not None] or [one.weights] for one in trace.heads]
     size = sum(M.size for arrays in made_of for M in arrays)
     is_open = place == page.shown
     # A typed sentence needs the matrices of every head, whatever their number.

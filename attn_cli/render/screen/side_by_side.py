@@ -117,9 +117,7 @@ def draw_maps(block: Maps, view: View, terminal: Terminal) -> Iterator[Line]:
         yield [Segment((margin + numbers * len(span)).rstrip())]
         yield from _rows(block, span, heads, (APART, APART + spare), layout.cell, styles, terminal)
     if block.column_numbers is None:
-        named = ", ".join(
-            f"{j} {name}" for j, name in enumerate(texts.labels(block.columns, terminal, LABEL))
-        )
+        named = ", ".join(f"{j} {key}" for j, key in enumerate(texts.labels(block.columns, terminal, LABEL)))
         is_square = list(block.rows) == list(block.columns)
         yield from texts.wrapped(NUMBERED if is_square else f"columns: {named}", terminal.width)
     yield from shade_line(legend(block), bars(terminal), styles, terminal)

@@ -99,9 +99,7 @@ def _other_pairs(trace: Trace, head: Head, row: int) -> str:
     """Return `, "rug" at "mat" (0.882)`: other words than that of `row` that give another word at least half."""
     queries, keys = trace.query_tokens, trace.key_tokens
     found = [(i, *links[0]) for i in _choosers(trace) if (links := links_of(head, i))]
-    strong = [
-        one for one in found if one[2] >= HALF and queries[one[0]].casefold() != keys[one[1]].casefold()
-    ]
+    strong = [(i, j, w) for i, j, w in found if w >= HALF and queries[i].casefold() != keys[j].casefold()]
     first = {queries[row].casefold(): -1}  # of each word the firmest row is named
     for i, _, _ in sorted(strong, key=lambda one: -one[2]):
         first.setdefault(queries[i].casefold(), i)
@@ -221,9 +219,8 @@ def other_rows(trace: Trace) -> Iterator[Say]:
             for i, j, w in found
         ]
         yield Say(f"Other rows worth a look: {', '.join(told)}.")
-    text = "attn explain TEXT" + " --context CONTEXT" * (
-        trace.has_second_input and trace.settings.pair is None
-    )
+    is_cross = trace.has_second_input and trace.settings.pair is None
+    text = "attn explain TEXT" + " --context CONTEXT" * is_cross
     text += again(trace, text)
     row = f"{text} -q {found[0][0] if found else 'WORD'}", ""
     if not found and not trace.asked and _has_pronoun(trace) and "antecedent" in text:
