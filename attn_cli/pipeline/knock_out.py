@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from attn_cli.models.checkpoints.open_model import OpenModel
 
 OPTION, NETWORK = "--knock-out", "mlp"
-MOST_DIGITS = 6
 
 
 def cut_of_model(settings: Settings, model: OpenModel, side: str, kind: str) -> Cut | None:
@@ -45,26 +45,21 @@ def _cut(
 
 
 def _place(typed: str, name: str, layers: Sequence[Sequence[str]]) -> tuple[int, int]:
-    number, _, head = typed.partition(".")
-    if not (_is_number(number) and head):
+    found = re.fullmatch(r"(\d{1,6})\.(.+)", typed, re.ASCII)
+    if found is None:
         hint = "Give its layer and the head, such as 0.3; 0.mlp is the layer's network."
         raise UsageError(f"{OPTION} {visible(typed[:60])!r} names no head.", hint, OPTION)
-    layer, last = int(number), len(layers) - 1
+    layer, head, last = int(found[1]), found[2], len(layers) - 1
     if layer > last:
         raise UsageError(f"There is no layer {layer} in {name}.", f"Its layers are 0 to {last}.", OPTION)
     names = [*layers[layer]]
-    if head == NETWORK:
-        return layer, MLP
-    if head in names:
-        return layer, names.index(head)
-    if _is_number(head) and int(head) < len(names):
-        return layer, int(head)
-    hint = f"{did_you_mean(head, names)}Heads are {listed_heads(names)}; {NETWORK} is the layer's network."
-    raise UsageError(f"There is no head {visible(head[:60])!r} in layer {layer} of {name}.", hint, OPTION)
-
-
-def _is_number(typed: str) -> bool:
-    return typed.isascii() and typed.isdigit() and len(typed) <= MOST_DIGITS
+    places = {str(n): n for n in range(len(names))} | {one: n for n, one in enumerate(names)} | {NETWORK: MLP}
+    if head not in places:
+        hint = (
+            f"{did_you_mean(head, names)}Heads are {listed_heads(names)}; {NETWORK} is the layer's network."
+        )
+        raise UsageError(f"There is no head {visible(head[:60])!r} in layer {layer} of {name}.", hint, OPTION)
+    return layer, places[head]
 
 
 def check_no_knock_out(settings: Settings, whose: str) -> None:

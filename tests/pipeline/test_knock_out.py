@@ -30,7 +30,8 @@ def models(tokenizers, tmp_path_factory):
 
 
 def printed(command, model, *more):
-    ran = attn(*shlex.split(command), "-m", model, *more, input="dabca\n")
+    words = (*shlex.split(command), "-m", model, *more)
+    ran = attn(*words, input="dabca\n") if words[0] == "batch" else here(*words)
     assert ran.code == 0, ran.err
     texts = [ran.out] if "json" in command else ran.out.splitlines()
     return [plain(json.loads(text), model) for text in texts]
@@ -66,10 +67,16 @@ def test_it_is_as_if_a_head_s_rows_that_join_it_were_zero(command, models):
     for one in (*out, *expected):  # W_o itself is shown as it is
         one.pop("W_o", None)
     assert_alike(out, expected, FLOAT32)
-    before = printed(command, whole)
+
+
+def test_a_head_that_wrote_nothing_is_not_missed_and_another_is(models):
+    command = "self dabca --layer 1 --head all --next 3 -f json"
+    whole, nothing, out = (
+        printed(command, models[0], *more) for more in ((), ("--knock-out", "0.0"), ("--knock-out", "0.1"))
+    )
+    assert_alike(nothing, whole, FLOAT32)
     with pytest.raises(AssertionError):
-        assert_alike(before, out, 1e-3)
-    assert_alike(printed(command, whole, "--knock-out", "0.0"), before, FLOAT32)  # it wrote nothing
+        assert_alike(out, whole, 1e-3)
 
 
 def test_layers_above_are_new_and_the_others_are_what_they_were():
