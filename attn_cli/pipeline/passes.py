@@ -18,12 +18,13 @@ from attn_cli.models.checkpoints.attribution import Way, way_of
 from attn_cli.models.checkpoints.layers import Changes, LayerSteps
 from attn_cli.models.checkpoints.open_model import open_model
 from attn_cli.models.checkpoints.reader import check_finite
+from attn_cli.models.checkpoints.run import texts
 from attn_cli.models.encoder import UNKNOWN, causal, matrix_of, word_number
 from attn_cli.models.logit_parts import Part, Trail
 from attn_cli.pipeline.embed import Shared, open_shared
 from attn_cli.pipeline.next_words import settings_for
 from attn_cli.pipeline.sources.checkpoint import Reading, read_texts
-from attn_cli.pipeline.sources.checkpoint_text import predicted_place
+from attn_cli.pipeline.sources.checkpoint_text import Tokens, last_word, predicted_place
 from attn_cli.pipeline.sources.text import read_inputs
 from attn_cli.settings.settings import DEFAULTS, Settings
 from attn_cli.settings.validate import beside_model, settings_of
@@ -49,6 +50,8 @@ class Pass(ABC):
     tokens: tuple[str, ...]  # of the text that the word belongs to
     place: int
     layers: int
+    vocabulary: int  # words that can be said: those of the first scores
+    way: str  # of the model's, through which streams become scores
     fills: bool = False
     notes: tuple[str, ...] = ()
     softcap: float | None = None
@@ -68,6 +71,14 @@ class Pass(ABC):
     @abstractmethod
     def onward(self, layer: int, X: Array) -> Array:
         """Return the logits (b, V) if the streams before a layer were X (b, n, d)."""
+
+    @abstractmethod
+    def streams(self, places: list[int]) -> Array:
+        """Return the stream before each layer and after the last at some places, (layers + 1, places, d)."""
+
+    @abstractmethod
+    def scores(self, rows: Array) -> Array:
+        """Return the scores of words if rows of streams (m, d) were the last layer's, (m, V)."""
 
     @abstractmethod
     def parts(self, word: int, against: int | None) -> list[Part]:
@@ -104,6 +115,9 @@ class CheckpointPass(Pass):
         self.name, self.tokens, self.notes = reading.model.name, reading.query.spelled, reading.notes
         self.place, self.fills = place, fills
         self.layers, self.softcap = len(reading.stack.layers), self.run.model.logits.softcap
+        output = "masked-word head, its dense layer too" if self.run.model.logits.dense else "output"
+        self.way = "last norm and " * bool(reading.stack.last_norm) + output
+        self.vocabulary = self.run.vocabulary
 
     @cached_property
     def _way(self) -> Way:
@@ -125,6 +139,14 @@ class CheckpointPass(Pass):
 
     def onward(self, layer: int, X: Array) -> Array:  # noqa: D102
         return self._scored(Changes(x=X.astype(np.float32), first=layer))
+
+    def streams(self, places: list[int]) -> Array:  # noqa: D102
+        run, side = self.run.changed(Changes()), self.reading.side
+        made = [one.x[0, places] for one in run.steps() if one.side == side and one.kind != "cross"]
+        return np.stack([*made, run.stream()[0, places]])
+
+    def scores(self, rows: Array) -> Array:  # noqa: D102
+        return self._checked(self.run.scores(self.run.last_normed(rows[None]))[0])
 
     def _scored(self, changes: Changes) -> Array:
         return self._checked(self.run.changed(changes).logits(self.place)[:, 0])
@@ -177,7 +199,7 @@ class LanguagePass(Pass):
         self.words = [word for block in inputs.table.word_blocks() for word in block]
         self.name, self.tokens, self.notes = stack.name, inputs.query.tokens, (*notes, *inputs.notes)
         self.place, self.mask = len(self.tokens) - 1, causal(len(self.tokens))
-        self.trail = Trail(self.place)
+        self.trail, self.way, self.vocabulary = Trail(self.place), "output", len(self.words)
 
     def heads(self, layer: int) -> tuple[str, ...]:  # noqa: D102
         return self.stack.head_names(layer)
@@ -197,13 +219,24 @@ class LanguagePass(Pass):
         logits: Array = self.scored.scores(rows, self.vectors).astype(np.float64)
         return logits
 
+    def streams(self, places: list[int]) -> Array:  # noqa: D102
+        X, made = self.stack.input(self.X, 0, self.mask), []
+        for layer in self.encoders:
+            made.append(X[places])
+            X = layer.of(X, self.mask)
+        return np.stack([*made, X[places]])
+
+    def scores(self, rows: Array) -> Array:  # noqa: D102
+        found: Array = self.scored.scores(rows, self.vectors).astype(np.float64)
+        if not np.isfinite(found).all():
+            raise InputError("The scores of words are more than a number can hold.")
+        return found
+
     @cached_property
     def logits(self) -> Array:  # noqa: D102
         H = self.stack.last_rows(self.X, self.mask, trail=self.trail)
         self.trail.mapped(self.scored.P, None, "")
-        found: Array = self.scored.scores(H[self.place :], self.vectors)[0].astype(np.float64)
-        if not np.isfinite(found).all():
-            raise InputError("The scores of the next word are more than a number can hold.")
+        found: Array = self.scores(H[self.place :])[0]
         return found
 
     def parts(self, word: int, against: int | None) -> list[Part]:  # noqa: D102
@@ -227,8 +260,12 @@ class LanguagePass(Pass):
 
 
 @contextmanager
-def open_pass(text: str, context: str | None, settings: Settings) -> Iterator[Pass]:
-    """Give the model of these settings, which has read a text, and its encoder the `context` where it has one."""
+def open_pass(text: str, context: str | None, settings: Settings, needs_gap: bool = True) -> Iterator[Pass]:
+    """Give the model of these settings, which has read a text, and its encoder the `context` where it has one.
+
+    Without a context, its encoder reads the text, and its decoder begins. A model that fills gaps says the word at its
+    first, or, where there is none and none is needed, at the last word.
+    """
     if settings.model is None:
         if context is not None:
             raise UsageError(
@@ -241,10 +278,18 @@ def open_pass(text: str, context: str | None, settings: Settings) -> Iterator[Pa
         raise beside_model("projection")
     with open_model(settings.model) as model:
         about = model.checkpoint.model
-        kind = "masked" if about.decoder is not None else "self"
+        begins = len(about.stacks) == 2 and context is None
+        kind = "self" if begins or about.decoder is None else "cross" if about.encoder else "masked"
         reading = read_texts(kind, text, context, settings, model)
+        if begins:
+            start = Tokens((about.start,), (model.encoder.token(about.start),), (True,))
+            run = model.checkpoint.run(texts([reading.query.ids]), texts([start.ids]))
+            key = reading.query
+            reading = reading._replace(run=run, side="decoder", asked="cross", query=start, key=key)
         reading.run.check_head()
         at = predicted_place(reading.run, reading.side, reading.query, model, settings)
-        if at.place is None:
-            raise InputError(at.notes[0].removeprefix("--next: "))
-        yield CheckpointPass(reading._replace(notes=(*reading.notes, *at.notes)), at.place, at.fills)
+        notes = [note.removeprefix("--next: ") for note in at.notes]
+        if at.place is None and needs_gap:
+            raise InputError(notes[0])
+        place = last_word(reading.query) if at.place is None else at.place
+        yield CheckpointPass(reading._replace(notes=(*reading.notes, *notes)), place, at.fills)

@@ -85,7 +85,7 @@ def test_a_masked_word_head_s_dense_layer_is_part_of_the_lens_and_the_first_mask
     shown = here("lens", "the [MASK] walks", "-m", folder).out
     assert 'In the place of "[MASK]", the model says' in shown
     assert "masked-word head, its dense layer too" in " ".join(shown.split())
-    assert "sees the word that it names" in here("lens", "the cat", "-m", folder).out.replace("\n", " ")
+    assert "fills gaps" in here("lens", "the cat", "-m", folder).out.replace("\n", " ")
 
 
 def test_a_gguf_file_and_its_folder_give_the_same_and_so_does_a_model_of_experts(tmp_path):
@@ -140,13 +140,13 @@ def test_what_cannot_be_looked_at_is_refused_in_a_line(letters, tmp_path):
     bare, two = small_bert(tmp_path / "bare", head=False), ("-p", "language", "-m", letters)
     for more, code, told in (
         (("-m", bare), 65, "no language-model head"),
-        (("-p", "roles"), 2, "names no words"),
+        (("-p", "roles"), 2, "says no words"),
         (two, 2, "--projection"),
         (("-m", letters, "--ids", "2,6"), 2, "no word '6'"),
         (("-m", letters, "--ids", "a"), 2, "Give ids from 0 to 5"),
         (("-m", letters, "-q", "z"), 2, "no token 'z'"),
         (("-m", letters, "--context", "b"), 2, "one text"),
-        (("--context", "b"), 2, "one text"),
+        (("--context", "b"), 2, "A second text"),
         (("--figure", "links", "-o", "x.svg"), 2, "no figure of links"),
         (("-f", "page", "-o", "x.html"), 2, "'page'"),
     ):

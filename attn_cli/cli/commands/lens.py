@@ -52,7 +52,8 @@ def lens(
             f"attn lens has no figure of {view.figure}.", "--figure heatmap is its own.", "--figure"
         )
     text, second = text_and_context(texts, context, "lens", settings)
-    from attn_cli.pipeline import lens as of_model
+    from attn_cli.pipeline.lens import look, read_ids
+    from attn_cli.pipeline.passes import open_pass
     from attn_cli.render.blocks import window
     from attn_cli.render.views.lens import screen
     from attn_cli.settings.validate import find_rows
@@ -62,18 +63,18 @@ def lens(
 
         return drawn(found, view), read.notes
 
-    with of_model.open_lens(text, second, settings) as read, Progress("Reading") as progress:
-        is_data = view.format in ("json", "jsonl", "csv", "tsv")
-        n, asked = len(read.tokens), of_model.read_ids(ids, read)
+    with open_pass(text, second, settings, needs_gap=False) as read, Progress("Reading") as progress:
+        is_data = view.format in ("json", "jsonl", "csv", "tsv", "parquet")
+        n = len(read.tokens)
         most = n if is_data else ON_SCREEN if view.figure is None else DRAWN
-        places = range(n)[window(n, most, read.at)] if query is None else find_rows(query, read.tokens)
-        found = of_model.look(read, places, count or WORDS[is_data], asked, progress)
-    detailed = [read.at] if query is None else places
+        places = range(n)[window(n, most, read.place)] if query is None else find_rows(query, read.tokens)
+        found = look(read, places, count or WORDS[is_data], read_ids(ids, read), progress)
+    detailed = [read.place] if query is None else places
     result = Result(
         "lens",
         blocks=lambda view: screen(found, detailed, view),
-        record=lambda view: of_model.record(found),
-        rows=lambda view: of_model.rows(found),
+        record=lambda view: found.record(),
+        rows=lambda view: found.rows(),
         drawing=drawing,
         remarks=read.notes,
     )

@@ -12,7 +12,7 @@ from attn_cli.render.blocks import Matrix, ShadeRange
 from attn_cli.render.figures.pen import GAP, INCH, LINE, SMALL, Pen, on_paper
 from attn_cli.render.figures.sheet import Box, Sheet
 from attn_cli.render.numbers import rungs
-from attn_cli.render.palette import RGB, SHADES, ramp, text_on
+from attn_cli.render.palette import SHADES, ramp, text_on
 from attn_cli.render.shade_scale import Legend, shading
 
 MOST_DRAWN = 4096  # cells that are drawn one by one; more are one picture, of the figure's dots
@@ -71,43 +71,35 @@ def _hatch(sheet: Sheet, masked: Bools, xs: Array, ys: Array) -> None:
         sheet.axes.add_patch(hatched)
 
 
-def draw_numbers(sheet: Sheet, matrix: Matrix, shades: Ints, box: Box, is_diverging: bool = False) -> None:
-    """Write the numbers into the cells, with as many digits as fit; none where they could not be read."""
+def draw_numbers(
+    sheet: Sheet,
+    matrix: Matrix,
+    shades: Ints,
+    box: Box,
+    is_diverging: bool = False,
+    words: Sequence[Sequence[str]] = (),
+) -> None:
+    """Write numbers with as many digits as fit, or words, into the cells; none where they could not be read."""
     rows, columns = matrix.values.shape
     if rows * columns > MOST_NUMBERS:
         return
     wide, high = box.width / columns, box.height / rows
     colors = ramp(sheet.pen.palette, matrix.is_difference or is_diverging)
-    for rung in rungs(matrix):
-        if rung.format is None or rung.format.factor != 1:  # a percent would need its sign
-            continue
-        texts = [rung.format.row(row) for row in matrix.values.tolist()]
-        widest = sheet.pen.widest((text for row in texts for text in row if not text.endswith("nan")), 1.0)
+    # A percent would need its sign.
+    forms = [one.format for one in rungs(matrix) if one.format is not None and one.format.factor == 1]
+    for texts in [words] if words else ([form.row(row) for row in matrix.values.tolist()] for form in forms):
+        widest = sheet.pen.widest(
+            (text for row in texts for text in row if words or not text.endswith("nan")), 1.0
+        )
         largest = max(LARGEST_NUMBER, min(high, wide) * INCH / 4)
         size = min(largest, high * INCH * 0.6, wide * 0.8 / widest if widest else largest)
-        if size >= LEAST_NUMBER:
-            _write(sheet, texts, size, shades, box, colors)
-            return
-
-
-def draw_words(sheet: Sheet, words: Sequence[Sequence[str]], shades: Ints, box: Box) -> None:
-    """Write a word into each cell; none where they could not be read."""
-    rows, columns = shades.shape
-    widest = sheet.pen.widest((word for row in words for word in row), 1.0)
-    size = min(LARGEST_NUMBER, box.height / rows * INCH * 0.6, box.width / columns * 0.9 / widest)
-    if size >= LEAST_WORD:
-        _write(sheet, words, size, shades, box, ramp(sheet.pen.palette, False))
-
-
-def _write(
-    sheet: Sheet, texts: Sequence[Sequence[str]], size: float, shades: Ints, box: Box, colors: Sequence[RGB]
-) -> None:
-    rows, columns = shades.shape
-    wide, high = box.width / columns, box.height / rows
-    for i, j in np.argwhere(shades >= 0).tolist():
-        color = on_paper(text_on(colors[shades[i, j]]))
-        x, y = box.x + (j + 0.5) * wide, box.y + (i + 0.5) * high
-        sheet.text(x, y, texts[i][j], size, "center", color=color)
+        if size < (LEAST_WORD if words else LEAST_NUMBER):
+            continue
+        for i, j in np.argwhere(shades >= 0).tolist():
+            color = on_paper(text_on(colors[shades[i, j]]))
+            x, y = box.x + (j + 0.5) * wide, box.y + (i + 0.5) * high
+            sheet.text(x, y, texts[i][j], size, "center", color=color)
+        return
 
 
 class Key(NamedTuple):

@@ -12,7 +12,7 @@ from attn_cli.errors import UsageError
 from attn_cli.io.array_types import Array
 from attn_cli.pipeline.lens import Lens
 from attn_cli.render.blocks import Matrix
-from attn_cli.render.figures.cells import Key, draw_cells, draw_numbers, draw_words
+from attn_cli.render.figures.cells import Key, draw_cells, draw_numbers
 from attn_cli.render.figures.pen import EDGE, GAP, INCH, LINE, SMALL, Pen, on_paper
 from attn_cli.render.figures.sheet import (
     Area,
@@ -102,8 +102,8 @@ def lens(found: Lens, view: View) -> Drawing:
     values = np.array([[said.probability for said in row] for row in found.layers])
     matrix = Matrix([*map(str, range(len(values)))], names(found), values, is_weights=True)
     matrix = matrix._replace(scale=FULL) if view.shades == "full" else matrix
-    axes, words = ("layers", "token"), likeliest(found)
-    return _Heat([matrix], (), "final word", axes, words).drawing(f"Logit lens of {found.read.name}")
+    heat = _Heat([matrix], (), "final word", ("layers", "token"), likeliest(found))
+    return heat.drawing(f"Logit lens of {found.read.name}")
 
 
 def _plan(heat: _Heat, title: str, pen: Pen, area: Area | None) -> Plan:
@@ -143,10 +143,7 @@ def _placed(
         for n, (part, labels) in enumerate(zip(heat.parts, columns, strict=True)):
             box = Box(x, top, cell * len(part.columns), cell * len(part.rows))
             shades = draw_cells(sheet, part.values, shade_range(part), box, part.is_difference)
-            if heat.words:
-                draw_words(sheet, heat.words, shades, box)
-            else:
-                draw_numbers(sheet, part, shades, box)
+            draw_numbers(sheet, part, shades, box, words=heat.words)
             sheet.columns(labels, x, top)
             middle, above = x + box.width / 2, top - labels.extent - NAME / 2
             sheet.text(middle, above, heat.axes[1], SMALL, "center", color=pen.faint)
