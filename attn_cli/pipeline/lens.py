@@ -6,6 +6,7 @@ The stream between two layers goes through the model's own last norm and output,
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from attn_cli.core.attention import softmax
@@ -88,24 +89,24 @@ def look(read: Pass, places: Sequence[int], count: int, ids: Sequence[int], repo
 
     Scores are made of some places at a time, and only these few numbers of them are kept.
     """
-    streams = read.streams([*places])
+    streams, word = read.streams([*places]), cache(read.word)
     several = max(1, MOST_SCORES // (len(streams) * read.vocabulary))
+
+    def said(place: int, scores: Array, final: int) -> Said:
+        shares, known = (
+            softmax(scores),
+            scores[: read.vocabulary],
+        )  # what stands after these is named by no word
+        words = (NextWord(word(n), float(shares[n]), n, float(scores[n])) for n in likeliest(known, count))
+        logits = {str(n): float(scores[n]) for n in ids} or None
+        return Said(place, tuple(words), 1 + int((known > known[final]).sum()), float(shares[final]), logits)
+
     found: list[list[Said]] = []
     for start in range(0, len(places), several):
         some = streams[:, start : start + several]
         scores = read.scores(some.reshape(-1, some.shape[-1])).reshape(*some.shape[:2], -1)
         for n, place in enumerate(places[start : start + several]):
             final = likeliest(scores[-1, n, : read.vocabulary], 1)[0]
-            found.append([_said(read, place, one, final, count, ids) for one in scores[:, n]])
+            found.append([said(place, one, final) for one in scores[:, n]])
         report(len(found) / len(places))
     return Lens(read, tuple(zip(*found, strict=True)))
-
-
-def _said(read: Pass, place: int, scores: Array, final: int, count: int, ids: Sequence[int]) -> Said:
-    """Return what scores (V,) say; of those after the vocabulary's, no word is named."""
-    shares, known = softmax(scores), scores[: read.vocabulary]
-    words = tuple(
-        NextWord(read.word(n), float(shares[n]), n, float(scores[n])) for n in likeliest(known, count)
-    )
-    rank = 1 + int((known > known[final]).sum())
-    return Said(place, words, rank, float(shares[final]), {str(n): float(scores[n]) for n in ids} or None)
