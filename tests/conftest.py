@@ -108,6 +108,17 @@ def at(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture
+def without(monkeypatch):
+    """Let a library not be there for the test, also where another test has loaded it."""
+
+    def take_away(library):
+        for name in {library, *(name for name in sys.modules if name.startswith(f"{library}."))}:
+            monkeypatch.setitem(sys.modules, name, None)
+
+    return take_away
+
+
 def _library(name, *others):
     """Return a library; where it or one that it needs is not installed, skip the test, or fail if it must be there."""
     if any(importlib.util.find_spec(one) is None for one in (name, *others)):

@@ -3,7 +3,6 @@
 import gzip
 import json
 import os
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -127,9 +126,9 @@ def test_what_is_no_column_is_told(at):
 @pytest.mark.parametrize(
     "command", ["self cat -o x.parquet", "batch lines.txt -o x.parquet", "batch lines.txt -o x.jsonl.zst"]
 )
-def test_without_pyarrow_the_line_that_installs_it_is_told(command, at, monkeypatch):
+def test_without_pyarrow_the_line_that_installs_it_is_told(command, at, without):
     write(LINES)
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    without("pyarrow")
     ran = here(*command.split())
     assert ran.code == 69 and "pip install 'attn-cli[batch]'" in ran.err
     assert os.listdir() == ["lines.txt"]

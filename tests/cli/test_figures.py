@@ -1,7 +1,6 @@
 """Figures on the command line: which file holds one, what is refused, and what is said."""
 
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +22,8 @@ def test_without_matplotlib_the_message_is_the_line_that_installs_it(at, monkeyp
     assert list(at.iterdir()) == []
 
 
-def test_screens_and_data_load_no_matplotlib(at, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+def test_screens_and_data_load_no_matplotlib(at, without):
+    without("matplotlib")
     for more in (["-f", "json"], ["-o", "x.svg"]):
         assert here(*TEXT, *more).code == 0
 

@@ -25,8 +25,8 @@ def imported(*args: str) -> set[str]:
 @pytest.mark.parametrize(
     "line",
     apart(
-        "--version | -V | -h | --help | self --help | explain -h | vectors -h | vectors train --help | learn --help"
-        " | learn train --help | learn score --help"
+        "--version | -V | -h | --help | self --help | explain -h | vectors -h | vectors train --help | lookup --help"
+        " | learn --help | learn train --help | learn score --help"
     ),
 )
 @like_cases

@@ -6,7 +6,6 @@ import lzma
 import os
 import signal
 import subprocess
-import sys
 import warnings
 
 import numpy as np
@@ -212,11 +211,9 @@ def test_an_interrupted_training_is_130_and_leaves_no_file(phase, tmp_path):
     assert (tmp_path / "old.safetensors").read_bytes() == b"old"
 
 
-def test_training_without_gensim_is_69_with_the_line_that_installs_it(tmp_path):
-    (tmp_path / "text.txt").write_text(TEXT)
-    script = "import sys; sys.modules['gensim'] = None; from attn_cli.cli.app import main; sys.exit(main(sys.argv[1:]))"
-    train = [sys.executable, "-c", script, "vectors", "train", "text.txt", "-o", "out.safetensors"]
-    done = subprocess.run(train, cwd=tmp_path, capture_output=True, text=True, env=surroundings())
-    assert (done.returncode, done.stdout) == (69, "")
-    assert "pip install gensim" in done.stderr and done.stderr.count("\n") == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+def test_training_without_gensim_is_69_with_the_line_that_installs_it(at, without):
+    (at / "text.txt").write_text(TEXT)
+    without("gensim")
+    code, out, err = here("vectors", "train", "text.txt", "-o", "out.safetensors")
+    assert (code, out, err.count("\n")) == (69, "", 1) and "pip install gensim" in err
+    assert os.listdir() == ["text.txt"]
