@@ -25,12 +25,13 @@ def choose(
     what: str = "This command",
     kind: str = "self",
     added: tuple[str, ...] = (),
+    figures: tuple[str, ...] = (),
 ) -> View:
     """Return the view with its format: the one given, else the output file's suffix, else a table.
 
     `can` is what the result will have for a format, or formats themselves. What cannot be done is refused here, before
     minutes of work, and so are keys (--fields) that JSON of this `kind` does not have; `added` are those that another
-    option adds. A figure has the format svg and says in `View.figure` what it draws.
+    option adds. A figure has the format svg and says in `View.figure` what it draws, of `figures` one.
     """
     view = with_format(view, can)
     if view.tidy and (view.figure is not None or not FORMATS[str(view.format)].is_tidy):
@@ -41,6 +42,9 @@ def choose(
     if view.figure is not None and "drawing" not in can:
         hint = "Leave out --figure, or write a file that is not a picture."
         raise UsageError(f"{what} has no figure.", hint, "--figure")
+    if view.figure is not None and figures and view.figure not in figures:
+        hint = f"--figure {figures[0]} is its own."
+        raise UsageError(f"{what} has no figure of {view.figure}.", hint, "--figure")
     name = "bars" if view.as_bars else str(view.format)
     if view.figure is None and not is_given(name, can):
         hint = f"Use -f {', '.join(one for one in formats() if is_given(one, can))}."

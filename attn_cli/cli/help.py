@@ -30,6 +30,7 @@ USUAL = {
     "attn heads": "model projection weights layer probe format output",
     "attn effect": "target against measure strongest model projection format output",
     "attn lens": "model projection context query next ids format output",
+    "attn patch": "model target against context corrupt-context figure format output",
     "attn generate": "model count sample-temperature top-p stop head format output",
     "attn live": "model matrices weights head mask temperature record replay",
     "attn example": "query mask score temperature heads steps format output",

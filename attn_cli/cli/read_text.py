@@ -40,16 +40,16 @@ def text_and_context(
     return text, None if context is None else read_text(context, command, settings)
 
 
-def two_texts(texts: Sequence[str], settings: Settings) -> list[str]:
-    """Return the two texts of attn cross: TEXT, which may be standard input, and CONTEXT."""
+def two_texts(texts: Sequence[str], settings: Settings, command: str = "cross") -> list[str]:
+    """Return the two texts of a command: of one argument, standard input is the first."""
     if len(texts) > 2:
         said = f"{len(texts)} texts were given where two are wanted: put quotes round each."
-        raise UsageError(said, 'Try: attn cross "she" "likes coffee"')
+        raise UsageError(said, NoText(command).hint)
     if texts.count("-") > 1 or [*texts] == ["-"]:
         raise UsageError(*ONE_STANDARD_INPUT)
     if not texts:
-        raise NoText("cross")
-    return [read_text(text, "cross", settings) for text in (texts if len(texts) == 2 else (None, *texts))]
+        raise NoText(command)
+    return [read_text(text, command, settings) for text in (texts if len(texts) == 2 else (None, *texts))]
 
 
 def read_text(text: str | None, command: str, settings: Settings) -> str:
@@ -75,6 +75,7 @@ class NoText(UsageError):
             "batch": "sentences.txt",
             "lookup": "colour brand=Porche color=black",
             "cross": '"she" "likes coffee"',
+            "patch": '"The cat sat on the" "The cat slept in the"',
             "compare": '"She likes coffee" --vary score=scaled,dot',
             "show": "FILE",
             "heads": '"She likes coffee" -m DIR',

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -16,7 +16,7 @@ from attn_cli.io.array_types import Array
 from attn_cli.io.escape import visible
 from attn_cli.models.checkpoints.attribution import Way, way_of
 from attn_cli.models.checkpoints.layers import Changes, LayerSteps
-from attn_cli.models.checkpoints.open_model import open_model
+from attn_cli.models.checkpoints.open_model import OpenModel, open_model
 from attn_cli.models.checkpoints.reader import check_finite
 from attn_cli.models.checkpoints.run import texts
 from attn_cli.models.encoder import UNKNOWN, causal, matrix_of, word_number
@@ -266,30 +266,46 @@ def open_pass(text: str, context: str | None, settings: Settings, needs_gap: boo
     Without a context, its encoder reads the text, and its decoder begins. A model that fills gaps says the word at its
     first, or, where there is none and none is needed, at the last word.
     """
+    with open_passes([(text, context)], settings, needs_gap) as (read,):
+        yield read
+
+
+@contextmanager
+def open_passes(
+    given: Sequence[tuple[str, str | None]], settings: Settings, needs_gap: bool = True
+) -> Iterator[list[Pass]]:
+    """Give the model of these settings once for each text and its context, as `open_pass` does for one."""
     if settings.model is None:
-        if context is not None:
+        if any(context is not None for _, context in given):
             raise UsageError(
                 "A second text is for a model (-m) with an encoder and a decoder.", "", "--context"
             )
         settings = replace(settings, projection=settings.projection or DEFAULTS["masked"].projection)
-        yield LanguagePass(text, settings := settings_of("masked", settings), open_shared(settings))
+        shared = open_shared(settings := settings_of("masked", settings))
+        yield [LanguagePass(text, settings, shared) for text, _ in given]
         return
     if settings.projection is not None:
         raise beside_model("projection")
     with open_model(settings.model) as model:
-        about = model.checkpoint.model
-        begins = len(about.stacks) == 2 and context is None
-        kind = "self" if begins or about.decoder is None else "cross" if about.encoder else "masked"
-        reading = read_texts(kind, text, context, settings, model)
-        if begins:
-            start = Tokens((about.start,), (model.encoder.token(about.start),), (True,))
-            run = model.checkpoint.run(texts([reading.query.ids]), texts([start.ids]))
-            key = reading.query
-            reading = reading._replace(run=run, side="decoder", asked="cross", query=start, key=key)
-        reading.run.check_head()
-        at = predicted_place(reading.run, reading.side, reading.query, model, settings)
-        notes = [note.removeprefix("--next: ") for note in at.notes]
-        if at.place is None and needs_gap:
-            raise InputError(notes[0])
-        place = last_word(reading.query) if at.place is None else at.place
-        yield CheckpointPass(reading._replace(notes=(*reading.notes, *notes)), place, at.fills)
+        yield [_checkpoint_pass(text, context, settings, model, needs_gap) for text, context in given]
+
+
+def _checkpoint_pass(
+    text: str, context: str | None, settings: Settings, model: OpenModel, needs_gap: bool
+) -> Pass:
+    about = model.checkpoint.model
+    begins = len(about.stacks) == 2 and context is None
+    kind = "self" if begins or about.decoder is None else "cross" if about.encoder else "masked"
+    reading = read_texts(kind, text, context, settings, model)
+    if begins:
+        start = Tokens((about.start,), (model.encoder.token(about.start),), (True,))
+        run = model.checkpoint.run(texts([reading.query.ids]), texts([start.ids]))
+        key = reading.query
+        reading = reading._replace(run=run, side="decoder", asked="cross", query=start, key=key)
+    reading.run.check_head()
+    at = predicted_place(reading.run, reading.side, reading.query, model, settings)
+    notes = [note.removeprefix("--next: ") for note in at.notes]
+    if at.place is None and needs_gap:
+        raise InputError(notes[0])
+    place = last_word(reading.query) if at.place is None else at.place
+    return CheckpointPass(reading._replace(notes=(*reading.notes, *notes)), place, at.fills)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from attn_cli.render.figures.sheet import Drawing
     from attn_cli.teach.compare import Comparison, Value
 
+CAN = {"blocks", "bars", "record", "rows", "drawing"}
 HINT = 'Try: attn compare "The cat sat on the mat" --vary score=scaled,dot'
 MODEL_HELP = "A pretrained model, as attn self takes it. Given twice: which heads and next words differ."
 MODEL = option(SETTINGS["model"]._replace(help=MODEL_HELP), default=None)
@@ -55,10 +56,7 @@ def compare(
 
     Example: attn compare "The cat sat on the mat" --vary score=scaled,dot
     """
-    view = choose(view, {"blocks", "bars", "record", "rows", "drawing"}, "compare", "compare")
-    if view.figure not in (None, "heatmap"):
-        hint = "--figure heatmap draws them side by side."
-        raise UsageError(f"compare has no figure of {view.figure}.", hint, "--figure")
+    view = choose(view, CAN, "compare", "compare", figures=("heatmap",))
     if beside is not None and vary:
         said = "--vary and --with each vary one thing."
         raise UsageError(said, "Leave one of the two out.", "--with")

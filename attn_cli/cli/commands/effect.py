@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
 
 from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import Context, Texts, own, takes
@@ -14,13 +15,16 @@ from attn_cli.settings.declare import ATTENTION, SHOWN
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
+if TYPE_CHECKING:
+    from attn_cli.render.figures.sheet import Drawing
+
 MEASURE_HELP = (
     "What parts add themselves, or, too, what becomes of the word without each head.  [default: direct]"
 )
 WITH_HELP = "A head that is knocked out gives nothing, or its mean over the text.  [default: zero]"
 
 
-@takes("max_text max_word model projection format output precision color palette width")
+@takes("max_text max_word model projection format output precision color palette width FIGURE")
 def effect(
     texts: Texts = None,
     context: Context = None,
@@ -42,7 +46,7 @@ def effect(
     """
     if knock_out_with is not None and measure == "direct":
         raise UsageError("--knock-out-with is for --measure knock-out.", "Add that.", "--knock-out-with")
-    view = choose(view, (*OF_BLOCKS, "rows"), "effect", "effect")
+    view = choose(view, (*OF_BLOCKS, "rows", "drawing"), "effect", "effect", figures=("heatmap",))
     text, other = text_and_context(texts, context, "effect", settings)
     from attn_cli.pipeline.effect import effect_of
     from attn_cli.pipeline.passes import open_pass
@@ -51,10 +55,17 @@ def effect(
     with open_pass(text, other, settings) as read, Progress("Computing") as report:
         is_mean = knock_out_with == "mean"
         found = effect_of(read, target, against, measure == "knock-out", is_mean, report)
+
+    def drawing(view: View) -> tuple[Drawing, Sequence[str]]:
+        from attn_cli.render.figures.heatmap import layer_maps  # only for a figure
+
+        return layer_maps(screen.maps(found), screen.title(found), "logit", view), found.notes
+
     result = Result(
         "effect",
         lambda view: screen.effect(found, strongest),
         lambda view: found.record(),
         rows=lambda view: screen.rows(found),
+        drawing=drawing,
     )
     deliver(result, view)

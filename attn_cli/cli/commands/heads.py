@@ -86,10 +86,7 @@ def heads(
                 raise UsageError(f"{option} and --texts exclude each other.", option="--texts")
         _over_texts(corpus, kind or "self", layer, settings, view)
         return
-    view = choose(view, {*OF_BLOCKS, "drawing"}, "heads")
-    if view.figure not in (None, "heads", "heatmap"):
-        said = f"attn heads has no figure of {view.figure}."
-        raise UsageError(said, "--figure heads is its own.", "--figure")
+    view = choose(view, {*OF_BLOCKS, "drawing"}, "heads", figures=("heads", "heatmap"))
     if weights is not None:
         _refuse({"--context": context, "--kind": kind}, "--model")
     from attn_cli.pipeline import every_head, knock_out

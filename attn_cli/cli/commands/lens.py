@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import Texts, own, takes
 from attn_cli.cli.read_text import text_and_context
-from attn_cli.errors import UsageError
 from attn_cli.io.progress import Progress
 from attn_cli.render.result import OF_BLOCKS, Result
 from attn_cli.settings.declare import SHOWN, TEXT
@@ -46,11 +45,7 @@ def lens(
 
     Example: attn lens "The cat sat on the"
     """
-    view = choose(view, CAN, "attn lens", "lens")
-    if view.figure not in (None, "heatmap"):
-        raise UsageError(
-            f"attn lens has no figure of {view.figure}.", "--figure heatmap is its own.", "--figure"
-        )
+    view = choose(view, CAN, "attn lens", "lens", figures=("heatmap",))
     text, second = text_and_context(texts, context, "lens", settings)
     from attn_cli.pipeline.lens import look, read_ids
     from attn_cli.pipeline.passes import open_pass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 from attn_cli.errors import UsageError
 from attn_cli.io.array_types import Array
 from attn_cli.pipeline.lens import Lens
-from attn_cli.render.blocks import Matrix
+from attn_cli.render.blocks import Matrix, ShadeRange
 from attn_cli.render.figures.cells import Key, draw_cells, draw_numbers
 from attn_cli.render.figures.pen import EDGE, GAP, INCH, LINE, SMALL, Pen, on_paper
 from attn_cli.render.figures.sheet import (
@@ -51,7 +51,7 @@ class _Heat(NamedTuple):
     parts: Sequence[Matrix]
     names: Sequence[str] = ()
     measure: str = "weight"
-    axes: tuple[str, str] = ("query", "key")
+    axes: Sequence[str] = ("query", "key")  # down, and across: of all parts, or of each
     words: Sequence[Sequence[str]] = ()  # in the cells of the one matrix, in place of numbers
 
     def drawing(self, title: str) -> Drawing:
@@ -106,14 +106,23 @@ def lens(found: Lens, view: View) -> Drawing:
     return heat.drawing(f"Logit lens of {found.read.name}")
 
 
+def layer_maps(maps: Mapping[str, Matrix], title: str, measure: str, view: View) -> Drawing:
+    """Return signed maps with a line for each layer beside each other, in one scale of shades."""
+    most = max(float(np.nanmax(np.abs(one.values))) for one in maps.values())
+    scale = ShadeRange(-most, most)
+    parts = [one._replace(scale=scale).fixed(view.precision) for one in maps.values()]
+    axes = "layer", *(one.corner.partition("\\")[2] for one in parts)
+    return _Heat(parts, [*maps] if len(parts) > 1 else (), measure, axes).drawing(title)
+
+
 def _plan(heat: _Heat, title: str, pen: Pen, area: Area | None) -> Plan:
     rows, columns = len(heat.parts[0].rows), sum(len(part.columns) for part in heat.parts)
     most = max(rows, columns / len(heat.parts))
     # What explains the shades: once for all parts that share a scale, and for a difference.
     keys = [
-        Key("difference" if part.is_difference else heat.measure, legend(part), part.is_difference)
+        Key("difference" if n else heat.measure, legend(part), part.is_difference)
         for n, part in enumerate(heat.parts)
-        if n == 0 or part.is_difference
+        if n == 0 or part.is_difference != heat.parts[0].is_difference
     ]
     place = partial(_placed, heat, title, pen, area, keys)
     smallest = LEAST_FITTED / most * min(most, FEW)
@@ -146,7 +155,9 @@ def _placed(
             draw_numbers(sheet, part, shades, box, words=heat.words)
             sheet.columns(labels, x, top)
             middle, above = x + box.width / 2, top - labels.extent - NAME / 2
-            sheet.text(middle, above, heat.axes[1], SMALL, "center", color=pen.faint)
+            sheet.text(
+                middle, above, heat.axes[1:][n % (len(heat.axes) - 1)], SMALL, "center", color=pen.faint
+            )
             if heat.names:
                 sheet.text(middle, above - NAME, heat.names[n], SMALL + 1, "center", weight="bold")
             x += box.width + BETWEEN + labels.overhang

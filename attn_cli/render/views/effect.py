@@ -14,19 +14,20 @@ from attn_cli.render.numbers import share
 from attn_cli.text.wordpieces import SPACE, as_text
 
 MOST_KEYS = 8
+ADDS, LOST = "it adds", "is lost"
 
 
 def effect(found: Effect, most: int) -> Iterator[Block]:
     """Yield what all kinds of parts add, the map of heads, the strongest parts, and what the strongest head moved."""
-    yield Heading(f"What says {_name(found.target)}, {_where(found)}", 1)
+    yield Heading(title(found), 1)
     yield Say(_own(found))
     yield Columns(("parts", "how many", "add"), [*_by_kind(found)])
     yield Say(_sum(found), quiet=True)
     yield Heading(f"What each head adds to {_of(found)}: layers down, heads across")
-    yield from _maps(found, [(one, one.value) for one in found.parts if one.part == "head"])
+    yield from _maps(found, _added(found))
     listed = [one for one in ranked(found.parts) if one.part in ("head", "mlp")][:most]
     yield Heading(f"The {count(len(listed), 'strongest part', 'strongest parts')}")
-    yield Columns(("part", "name", "adds"), [(*_part(one, found), _signed(one.value)) for one in listed])
+    yield Columns(("part", "name", "adds"), [(*_part(one, found), signed(one.value)) for one in listed])
     if found.moved is not None:
         yield from _moved(found)
     if found.knock_outs:
@@ -48,7 +49,8 @@ def rows(found: Effect) -> Iterator[tuple[object, ...]]:
         yield one.part, *("" if cell is None else cell for cell in where), one.value, *after
 
 
-def _name(word: Word) -> str:
+def quoted(word: Word) -> str:
+    """Return a word in quotes, its spaces seen."""
     return f'"{word.token.replace(" ", SPACE)}"'
 
 
@@ -59,14 +61,14 @@ def _where(found: Effect) -> str:
 
 def _of(found: Effect) -> str:
     if found.against is None:
-        return f"the logit of {_name(found.target)}"
-    return f"the logit of {_name(found.target)} less that of {_name(found.against)}"
+        return f"the logit of {quoted(found.target)}"
+    return f"the logit of {quoted(found.target)} less that of {quoted(found.against)}"
 
 
 def _own(found: Effect) -> str:
     rank = "the likeliest word" if found.rank == 1 else f"the {found.rank:,}. likeliest"
     said = f"{found.source} gives it a probability of {share(found.probability)}: {rank}."
-    return said if found.against is None else f"{said} It is compared with {_name(found.against)}."
+    return said if found.against is None else f"{said} It is compared with {quoted(found.against)}."
 
 
 def _by_kind(found: Effect) -> Iterator[tuple[str, str, str]]:
@@ -76,9 +78,9 @@ def _by_kind(found: Effect) -> Iterator[tuple[str, str, str]]:
         name = name or ("biases" if "bias" in one.part else one.part)
         kinds.setdefault(name, []).append(one)
     for name, parts in sorted(kinds.items(), key=lambda kind: -len(kind[1]) * (kind[0] != "biases")):
-        yield name, str(len(parts)), _signed(sum(one.value for one in parts))
-    yield "sum", str(len(found.parts)), _signed(found.sum)
-    yield "model's own", "", _signed(found.logit)
+        yield name, str(len(parts)), signed(sum(one.value for one in parts))
+    yield "sum", str(len(found.parts)), signed(found.sum)
+    yield "model's own", "", signed(found.logit)
 
 
 def _sum(found: Effect) -> str:
@@ -89,11 +91,34 @@ def _sum(found: Effect) -> str:
         frozen += " The activation before the output table is held as a ratio, too."
     if found.softcap is not None:
         frozen += f" The model caps its logits at {found.softcap:g}: the sum is before that"
-        frozen += "." if found.against is not None else f", and {_signed(found.capped_sum)} after it."
+        frozen += "." if found.against is not None else f", and {signed(found.capped_sum)} after it."
     return frozen
 
 
-def _maps(found: Effect, values: Sequence[tuple[Part | Without, float]]) -> Iterator[Block]:
+def title(found: Effect) -> str:
+    """Return what is shown, as a heading."""
+    return f"What says {quoted(found.target)}, {_where(found)}"
+
+
+def maps(found: Effect) -> dict[str, Matrix]:
+    """Return the maps of a figure, by their names: what heads add, and where it is known what is lost without them."""
+    named: dict[str, Sequence[tuple[Part | Without, float]]] = {ADDS: _added(found), LOST: _lost(found)}
+    return {
+        ", ".join(filter(None, (name, matrix.corner.rpartition(" ")[0]))): matrix
+        for name, values in named.items()
+        for matrix in _maps(found, values)
+    }
+
+
+def _added(found: Effect) -> list[tuple[Part | Without, float]]:
+    return [(one, one.value) for one in found.parts if one.part == "head"]
+
+
+def _lost(found: Effect) -> list[tuple[Without, float]]:
+    return [(one, found.logit - one.logit) for one in found.knock_outs or ()]
+
+
+def _maps(found: Effect, values: Sequence[tuple[Part | Without, float]]) -> Iterator[Matrix]:
     """Yield a map of layers x heads for each kind of attention."""
     kinds, width = dict.fromkeys(one.attention for one, _ in values), max(map(len, found.heads), default=0)
     for kind in kinds:
@@ -129,29 +154,29 @@ def _moved(found: Effect) -> Iterator[Block]:
     order = np.argsort(-np.abs(values), kind="stable")[:MOST_KEYS]
     yield Heading(f"From which words {_called(part, found)} moved it")
     shown = as_text(keys)
-    yield Columns(("word", "adds"), [(f"{shown[n]} ({n})", _signed(values[n])) for n in order])
+    yield Columns(("word", "adds"), [(f"{shown[n]} ({n})", signed(values[n])) for n in order])
     rest = len(values) - len(order)
-    more = f", the other {rest:,} of them {_signed(float(np.delete(values, order).sum()))}" if rest else ""
-    yield Say(f"Weight x value, through W_o: all words together {_signed(part.value)}{more}.", quiet=True)
+    more = f", the other {rest:,} of them {signed(float(np.delete(values, order).sum()))}" if rest else ""
+    yield Say(f"Weight x value, through W_o: all words together {signed(part.value)}{more}.", quiet=True)
 
 
 def _knocked(found: Effect, most: int) -> Iterator[Block]:
     assert found.knock_outs is not None
     direct = {(one.layer, one.head, one.attention): one.value for one in found.parts if one.part == "head"}
-    lost = {one: found.logit - one.logit for one in found.knock_outs}
+    lost = dict(_lost(found))
     first = sorted(lost, key=lambda one: -abs(lost[one]))[:most]
     yield Heading(f"Without a head: what {_of(found)} loses, layers down, heads across")
-    yield from _maps(found, [*lost.items()])
+    yield from _maps(found, _lost(found))
     cells = [
         (
             *_part(one, found),
-            _signed(direct[one.layer, one.head, one.attention]),
-            _signed(lost[one]),
+            signed(direct[one.layer, one.head, one.attention]),
+            signed(lost[one]),
             f"{share(found.probability)} to {share(one.probability)}",
         )
         for one in first
     ]
-    yield Columns(("without", "name", "it adds", "is lost", "probability"), cells)
+    yield Columns(("without", "name", ADDS, LOST, "probability"), cells)
     top = first[0]
     adds, gone = direct[top.layer, top.head, top.attention], lost[top]
     how = (
@@ -159,13 +184,13 @@ def _knocked(found: Effect, most: int) -> Iterator[Block]:
         if abs(gone) > abs(adds)
         else "what comes after makes up for some"
     )
-    yield Say(f"{_called(top, found)} adds {_signed(adds)}; without it {_signed(gone)} is lost: {how}.")
+    yield Say(f"{_called(top, found)} adds {signed(adds)}; without it {signed(gone)} is lost: {how}.")
 
 
-def _signed(value: float) -> str:
+def signed(value: float) -> str:
     """Return a number with its sign, to three digits at least.
 
-    >>> _signed(0.1234), _signed(-12.345)
+    >>> signed(0.1234), signed(-12.345)
     ('+.123', '-12.35')
     """
     if abs(value) >= 10:

@@ -1,0 +1,111 @@
+"""The screen of what comes back of a word when parts of one run are carried over into another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+
+import numpy as np
+
+from attn_cli.io.array_types import Array
+from attn_cli.pipeline.patch import Patch
+from attn_cli.render.blocks import Block, Heading, Matrix, Say
+from attn_cli.render.numbers import weight
+from attn_cli.render.views.effect import quoted, signed
+from attn_cli.text.wordpieces import as_text
+
+TITLES = {
+    "residual": ("Stream before a layer", "token"),
+    "heads": ("Output of a head", "head"),
+    "cross heads": ("Output of a head of cross-attention", "head"),
+}
+SHARE = weight(2)
+MOST_SITES = 4  # of the stream
+
+
+def patch(found: Patch) -> Iterator[Block]:
+    """Yield the maps of what comes back, the strongest sites, and one of them by hand."""
+    yield Heading(title(found), 1)
+    yield Say(
+        f"The logit of {quoted(found.target)} less that of {quoted(found.against)}: {signed(found.clean)} in the clean "
+        f"text, {signed(found.corrupt)} in the corrupt one."
+    )
+    if found.recovered is None:
+        yield Say("They are equal, so nothing can come back. The maps show the difference itself.")
+    else:
+        yield Say("A number says what share of that comes back: 1 is the clean text, 0 the corrupt one.")
+    for name, matrix in maps(found).items():
+        yield Heading(f"{TITLES[name][0]}, carried over: layers down, {TITLES[name][1]}s across")
+        yield matrix
+    if found.recovered is not None:
+        yield from _strongest(found, found.recovered)
+    yield from (Say(f"Note: {note}") for note in found.notes)
+
+
+def title(found: Patch) -> str:
+    """Return what is shown, as a heading."""
+    (token,) = as_text((found.tokens[1][found.place],))
+    where = f'{"in place of" if found.fills else "after"} "{token}"'
+    return f"What brings back {quoted(found.target)} over {quoted(found.against)}, {where}"
+
+
+def maps(found: Patch) -> dict[str, Matrix]:
+    """Return the maps by their names: shares, or differences where there are no shares."""
+    made = {}
+    for part, rows in (found.recovered or found.maps).items():
+        name = part.replace("_", " ")
+        what, width = TITLES[name][1], max(map(len, rows))
+        columns = tokens(found) if what == "token" else [*map(str, range(width))]
+        values = np.array([np.pad(row, (0, width - len(row)), constant_values=np.nan) for row in rows])
+        layers = [*map(str, range(len(rows)))]
+        made[name] = Matrix(
+            layers, columns, values, f"layer\\{what}", shaded=True, is_difference=True, fits=True
+        )
+    return made
+
+
+def tokens(found: Patch) -> list[str]:
+    """Return the tokens, those that differ as clean/corrupt."""
+    pairs = zip(*map(as_text, found.tokens), strict=True)
+    return [one if one == other else f"{one}/{other}" for one, other in pairs]
+
+
+def rows(found: Patch) -> Iterator[tuple[object, ...]]:
+    """Yield a row for each part that was carried over."""
+    yield "part", "layer", "head", "place", "clean", "corrupt", "difference", "recovered"
+    for name, differences in found.maps.items():
+        for layer, n in _cells(differences):
+            share = "" if found.recovered is None else float(found.recovered[name][layer][n])
+            at = ("", n, *(side[n] for side in found.tokens)) if name == "residual" else (n, "", "", "")
+            yield name, layer, *at, float(differences[layer][n]), share
+
+
+def _strongest(found: Patch, shares: dict[str, list[Array]]) -> Iterator[Block]:
+    names, stream = tokens(found), shares["residual"]
+    best = [int(row.argmax()) for row in stream]
+    sites = []
+    for place, group in groupby(range(len(best)), best.__getitem__):
+        layers = [*group]
+        ends = layers if len(layers) == 1 else [layers[0], layers[-1]]
+        where, most = " to ".join(map(str, ends)), " to ".join(SHARE(float(stream[n][place])) for n in ends)
+        sites.append(f'with "{names[place]}" before {"layers" if ends[1:] else "layer"} {where} ({most})')
+    heads = []
+    for name in [*shares][1:]:
+        layer, head = max(_cells(shares[name]), key=lambda at: shares[name][at[0]][at[1]])
+        called = found.names[layer][head]
+        who = f"{'cross' if name == 'cross_heads' else 'head'} {layer}.{head}"
+        who += "" if called.isdigit() else f" ({called})"
+        heads.append(f"{who} ({SHARE(float(shares[name][layer][head]))})")
+    yield Say(f"Most comes back {', '.join(sites[:MOST_SITES])}; of the heads, with {' and '.join(heads)}.")
+    layer = len(stream) // 2
+    place = best[layer]
+    patched, gap = float(found.maps["residual"][layer][place]), found.clean - found.corrupt
+    yield Say(
+        f'By hand: corrupt {signed(found.corrupt)}, with "{names[place]}" before layer {layer} {signed(patched)}, '
+        f"clean {signed(found.clean)}. {signed(patched - found.corrupt)} of {signed(gap)} comes back: "
+        f"{SHARE(float(stream[layer][place]))}."
+    )
+
+
+def _cells(rows: list[Array]) -> Iterator[tuple[int, int]]:
+    return ((layer, n) for layer, row in enumerate(rows) for n in range(len(row)))

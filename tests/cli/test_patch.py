@@ -1,0 +1,161 @@
+"""attn patch: what comes back of a word when parts of one run are carried over into another."""
+
+import csv
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+
+from attn_cli import Settings, trace_masked
+from attn_cli.pipeline.passes import open_passes
+from tests.models.checkpoints.by_hand import small_bert, small_gpt2
+from tests.schema import complaints
+from tests.shell import here
+
+CAT = "The cat sat on the", "The cat slept on the"
+
+
+def record(*args):
+    ran = here("patch", *args, "-f", "json")
+    assert ran.code == 0, ran.err
+    found = json.loads(ran.out)
+    assert complaints(found) == []
+    clean, corrupt = found["clean_difference"], found["corrupt_difference"]
+    for name, shares in (found["recovered"] or {}).items():
+        if shares is not None:
+            expected = (np.array(found[name]) - corrupt) / (clean - corrupt)
+            np.testing.assert_allclose(shares, expected, rtol=1e-9, atol=1e-12)
+    return found
+
+
+@pytest.fixture
+def models(tmp_path):
+    """The bundled model, one that reads on and one that fills gaps, each with texts that differ in one token."""
+    letters = ["-m", small_gpt2(tmp_path / "letters")]
+    pieces = ["-m", small_bert(tmp_path / "pieces")]
+    ids = ["--target", "b", "--against", "c"]
+    return [
+        ([*CAT], 2),
+        (["abca", "abda", *letters, *ids], 2),
+        (["abca", "abcd", *letters, *ids], 3),
+        (["the [MASK] home", "a [MASK] home", *pieces, "--target", "cat", "--against", "walk"], 1),
+    ]
+
+
+def test_before_the_first_layer_the_token_that_differs_brings_all_back_and_the_others_nothing(models):
+    for args, at in models:
+        found = record(*args)
+        stream, ends = np.array(found["residual"]), (found["corrupt_difference"], found["clean_difference"])
+        assert abs(ends[1] - ends[0]) > 1e-3
+        expected = np.where(np.arange(stream.shape[1]) == at, ends[1], ends[0])
+        np.testing.assert_allclose(stream[0], expected, rtol=1e-5, atol=1e-5)
+        if "[MASK]" not in args[0]:  # causal: what stands before it is the same in both runs
+            np.testing.assert_allclose(stream[:, :at], ends[0], rtol=1e-5)
+        if at == found["place"]:  # no other token differs, so that all layers have it from there
+            np.testing.assert_allclose(stream[:, at], ends[1], rtol=1e-5)
+        assert np.abs(found["recovered"]["heads"]).max() > 1e-3
+        assert found["cross_heads"] is None
+
+
+def test_a_whole_stream_carried_over_gives_the_clean_run_and_nothing_the_corrupt_one(models):
+    for args, _ in models:
+        settings = Settings(model=args[3]) if "-m" in args else Settings()
+        with open_passes([(args[0], None), (args[1], None)], settings) as (clean, corrupt):
+            for own, other in zip(clean.stages(), corrupt.stages(), strict=True):
+                streams, outputs = np.stack([own.x, other.x]), np.stack([own.output, other.output])
+                both = clean.logits, corrupt.logits
+                np.testing.assert_allclose(corrupt.onward(own.layer, streams), both, rtol=1e-4, atol=1e-5)
+                np.testing.assert_allclose(corrupt.after(other, outputs)[1], both[1], rtol=1e-4, atol=1e-5)
+                np.testing.assert_allclose(clean.after(own, outputs)[0], both[0], rtol=1e-4, atol=1e-5)
+
+
+def test_the_differences_are_of_the_words_that_the_model_says():
+    found = record(*CAT)
+    first, second = (
+        {word.word: word for word in trace_masked(text, Settings(next=50)).next_words.words} for text in CAT
+    )
+    target, against = found["target"]["token"], found["against"]["token"]
+    assert (target, against) == (next(iter(first)), next(iter(second)))
+    for said, difference in ((first, "clean_difference"), (second, "corrupt_difference")):
+        ratio = said[target].probability / said[against].probability
+        assert found[difference] == pytest.approx(np.log(ratio), abs=1e-4)
+    other = record(*CAT, "--target", "floor", "--against", target)
+    assert (other["target"]["token"], other["against"]["token"]) == ("floor", target)
+
+
+def test_equal_differences_have_no_share_and_the_screen_says_so():
+    args = (CAT[0], CAT[0], "--target", "floor", "--against", "table")
+    found = record(*args)
+    assert found["recovered"] is None and found["clean_difference"] == found["corrupt_difference"]
+    np.testing.assert_allclose(found["heads"], found["clean_difference"])
+    assert "They are equal" in here("patch", *args).out
+
+
+def test_the_screen_names_the_strongest_sites_and_reckons_one_by_hand():
+    found, out = record(*CAT), " ".join(here("patch", *CAT, env={"COLUMNS": "80"}).out.split())
+    shares = np.array(found["recovered"]["heads"])
+    layer, head = np.unravel_index(shares.argmax(), shares.shape)
+    assert re.search(
+        rf"of the heads, with head {layer}\.{head} .*{shares.max():.2f}".replace("0.", r"\."), out
+    )
+    middle, clean = (
+        f"{one:+.3f}".replace("0.", ".") for one in (found["residual"][1][2], found["clean_difference"])
+    )
+    assert f'with "sat/slept" before layer 1 {middle}, clean {clean}' in out
+    assert f"{found['recovered']['residual'][1][2]:.2f}"[1:] in out.rpartition("comes back")[2]
+
+
+def test_csv_has_a_row_for_each_part():
+    found, ran = record(*CAT), here("patch", *CAT, "-f", "csv")
+    rows = [*csv.DictReader(io.StringIO(ran.out))]
+    assert len(rows) == 3 * 5 + 3 * 8
+    for row in rows:
+        at = int(row["layer"]), int(row["place"] or row["head"])
+        assert float(row["difference"]) == pytest.approx(found[row["part"]][at[0]][at[1]])
+        assert float(row["recovered"]) == pytest.approx(found["recovered"][row["part"]][at[0]][at[1]])
+    assert (rows[2]["clean"], rows[2]["corrupt"]) == ("sat", "slept")
+
+
+def test_a_figure_of_patches_and_of_effects_has_their_numbers(tmp_path):
+    pytest.importorskip("matplotlib", minversion="3.11")
+    for command in (["patch", *CAT], ["effect", CAT[0]], ["effect", CAT[0], "--measure", "knock-out"]):
+        path = tmp_path / f"{len(command)}.svg"
+        ran = here(*command, "--figure", "heatmap", "-o", str(path))
+        assert ran.code == 0, ran.err
+        drawn, screen = path.read_text(), here(*command).out
+        numbers = re.findall(r"[+-]\.\d{3}", screen.partition("head ")[2].partition("shades")[0])
+        assert len(numbers) > 10 and all(f">{one}<" in drawn for one in numbers)
+        assert ">head<" in drawn and ">layer<" in drawn
+        refused = here(*command, "--figure", "links", "-o", str(path))
+        assert refused.code == 2 and f"{command[0]} has no figure of links" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        (["a b c", "a b"], 65, "The clean text has 3 tokens, the corrupt one 2. They part at token 2: c / nothing"),
+        (["the big cat", "the cat sat down"], 65, "the corrupt one 4. They part at token 1: big cat / cat sat down"),
+        (["the cat", "the cat"], 2, "The two words to compare are one"),
+        (["a", "b", "c"], 2, "3 texts were given where two are wanted"),
+        (["a", "b", "--target", "qqqq"], 2, "qqqq is no word of language"),
+        (["a", "b", "--against", "qqqq"], 2, "qqqq is no word of language"),
+        (["a", "b", "--context", "c"], 2, "with an encoder and a decoder"),
+        (["a", "b", "-f", "code:numpy"], 2, "patch has no code:numpy form"),
+        (["[MASK] home the", "the home [MASK]", "-m", "PIECES"], 65, "mask is token 1, and the corrupt one's token 3"),
+        (["the", "a", "-m", "PIECES"], 65, "[MASK]"),
+        (["ab", "aa", "-m", "LETTERS", "--target", "abc"], 2, "abc is no single token of"),
+        (["ab", "aa", "-m", "LETTERS", "--corrupt-context", "abc"], 2, "requires --context"),
+        (["the [MASK]", "a [MASK]", "-m", "HEADLESS"], 65, "head"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_patched_is_refused_in_one_line(args, code, said, tmp_path):
+    made = {
+        "PIECES": small_bert,
+        "LETTERS": small_gpt2,
+        "HEADLESS": lambda path: small_bert(path, head=False),
+    }
+    ran = here("patch", *(made[one](tmp_path / one) if one in made else one for one in args))
+    assert (ran.code, ran.out, ran.err.count("\n")) == (code, "", 1), ran.err
+    assert said in ran.err
