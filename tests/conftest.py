@@ -22,9 +22,8 @@ with contextlib.suppress(ValueError):  # not in the main thread
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
 
-if (
-    not IS_REST
-):  # as the program does, before NumPy is loaded: beside another worker a second thread only spins
+# As the program has it before NumPy is loaded: beside another worker, a second thread of BLAS only spins.
+if not IS_REST:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 

@@ -173,7 +173,7 @@ TEXTS = {
 }
 
 
-FORCED = {*some([*WRONG, *TEXTS])}
+FORCED = {*some([*WRONG, *TEXTS])}  # one way leads over all of them
 
 
 @pytest.mark.parametrize("case", [*WRONG, *TEXTS])
