@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from attn_cli.batch import cluster, folder, run
+from attn_cli.batch import cluster, folder
 from attn_cli.batch import manifest as manifests
 from attn_cli.errors import CreateError, FileError, InputError
 from attn_cli.io import files
@@ -499,7 +499,7 @@ def test_a_link_in_the_place_of_an_unfinished_file_of_a_url_is_not_followed(hone
 
 
 def test_a_manifest_that_could_not_be_read_again_is_not_written(at, monkeypatch):
-    monkeypatch.setattr(run, "MAX_MANIFEST_BYTES", 500)
+    monkeypatch.setattr(manifests, "MAX_MANIFEST_BYTES", 500)
     monkeypatch.setattr(manifests, "LINES", 1)
     Path("lines.txt").write_text("the cat\n" * 5)
     got = batch()
