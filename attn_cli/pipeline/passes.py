@@ -27,7 +27,7 @@ from attn_cli.pipeline.sources.checkpoint import Reading, read_texts
 from attn_cli.pipeline.sources.checkpoint_text import Tokens, last_word, predicted_place
 from attn_cli.pipeline.sources.text import read_inputs
 from attn_cli.settings.settings import DEFAULTS, Settings
-from attn_cli.settings.validate import beside_model, settings_of
+from attn_cli.settings.validate import beside_model, check_without_model, settings_of
 from attn_cli.vectors.table import as_text
 
 ROWS = 1 << 13  # words' vectors that are computed at once, of texts beside each other
@@ -280,6 +280,7 @@ def open_passes(
             raise UsageError(
                 "A second text is for a model (-m) with an encoder and a decoder.", "", "--context"
             )
+        check_without_model(settings, says_words=True)
         settings = replace(settings, projection=settings.projection or DEFAULTS["masked"].projection)
         shared = open_shared(settings := settings_of("masked", settings))
         yield [LanguagePass(text, settings, shared) for text, _ in given]

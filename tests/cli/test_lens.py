@@ -147,6 +147,7 @@ def test_what_cannot_be_looked_at_is_refused_in_a_line(letters, tmp_path):
         (("-m", letters, "-q", "z"), 2, "no token 'z'"),
         (("-m", letters, "--context", "b"), 2, "one text"),
         (("--context", "b"), 2, "A second text"),
+        (("--pair", "b"), 2, "--pair needs"),
         (("--figure", "links", "-o", "x.svg"), 2, "no figure of links"),
         (("-f", "page", "-o", "x.html"), 2, "'page'"),
     ):

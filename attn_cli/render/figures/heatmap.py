@@ -56,6 +56,7 @@ class _Heat(NamedTuple):
 
     def drawing(self, title: str) -> Drawing:
         texts = [token for part in self.parts for token in (*part.rows, *part.columns)]
+        texts += [word for row in self.words for word in row]
         return Drawing(title, texts, partial(_plan, self))
 
 
@@ -152,7 +153,7 @@ def _placed(
         for n, (part, labels) in enumerate(zip(heat.parts, columns, strict=True)):
             box = Box(x, top, cell * len(part.columns), cell * len(part.rows))
             shades = draw_cells(sheet, part.values, shade_range(part), box, part.is_difference)
-            draw_numbers(sheet, part, shades, box, words=heat.words)
+            draw_numbers(sheet, part, shades, box, words=[[*map(pen.drawable, row)] for row in heat.words])
             sheet.columns(labels, x, top)
             middle, above = x + box.width / 2, top - labels.extent - NAME / 2
             sheet.text(
