@@ -53,8 +53,9 @@ def read_answer_key(path: str | Path, settings: Settings) -> AnswerKey:
     """
     record = read_record(path, as_written=True)
     name = visible(str(path))
-    if (topic := record.get("topic")) in GIVEN:
-        return _from_effects(record, str(topic), name)
+    topic = record.get("topic")
+    if isinstance(topic, str) and topic in GIVEN:
+        return _from_effects(record, topic, name)
     is_own = record.get("schema") == "attn/1"
     if is_own and not record.get("heads"):  # made without --steps: its weights and output are correct results
         labels = {"tokens": record.get("query_tokens"), "context_tokens": record.get("key_tokens")}
@@ -71,13 +72,11 @@ def _from_effects(record: Mapping[str, object], topic: str, name: str) -> Answer
     given = {letter: matrix_from(record.get(letter), f"{name}: {letter}").values for letter in GIVEN[topic]}
     try:
         problem = solve(topic, given)
-        finite = all(np.isfinite(step).all() for step in problem.steps.values())
+        bad = not all(step.ndim == 3 and np.isfinite(step).all() for step in problem.steps.values())
     except (ValueError, IndexError):
-        finite = False
-    if not finite:
-        raise InputError(
-            f"{name}: no {topic} can be computed from {', '.join(given)}.", "Are all of one size?"
-        )
+        bad = True
+    if bad:
+        raise InputError(f"{name}: {', '.join(given)} do not fit together.", "Are all of the sheet's sizes?")
     columns = range(problem.steps[STEPS[topic][-1]].shape[-1])
     words = record.get("words")
     named = words if isinstance(words, list) and len(words) == len(columns) else columns

@@ -8,18 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from attn_cli.io.array_types import Array
-from attn_cli.teach.exercises import BATCH, SENTENCES, Exercise, inputs, unanswered
+from attn_cli.teach.exercises import BATCH, SEEDS, SENTENCES, check_range
 from attn_cli.teach.replay import CORRECT, Problem, possible_arrays
 
 GIVEN = {"norm": ("X", "W_v", "W_o", "weights"), "logit": ("stream", "U")}
 STEPS = {"norm": ("v", "transformed", "lengths", "norms"), "logit": ("parts", "logits", "without")}
-STREAM = (
-    "embedding",
-    "head 0",
-    "head 1",
-    "head 2",
-    "network",
-)  # what is added up before the words are scored
+STREAM = ("embedding", "head 0", "head 1", "head 2", "network")  # what a last vector is the sum of
 TENTHS = ((1, 2, 7), (1, 3, 6), (2, 3, 5), (1, 4, 5))  # of a row of weights, in any order
 TEXTS = (
     *(("she drinks hot", ("tea", "milk", "soup")), ("the cat sat on the", ("mat", "table", "roof"))),
@@ -43,35 +37,36 @@ class EffectExercise(NamedTuple):
         return f"attn exercise --topic {self.topic} --seed {self.seed}"
 
     @property
+    def about(self) -> dict[str, object]:
+        """What is told of it in JSON."""
+        return {"topic": self.topic, "seed": self.seed}
+
+    @property
     def inputs(self) -> dict[str, object]:
         """What is given, as a record that `attn check` reads."""
-        matrices = {
-            name: M.astype(M.dtype if (M % 1).any() else int).tolist() for name, M in self.given.items()
-        }
+        whole = {name: M.astype(float if (M % 1).any() else int).tolist() for name, M in self.given.items()}
         labels = {"topic": self.topic, "tokens": list(self.tokens), "words": list(self.words)}
-        return {"about": self.command, **labels, **matrices}
+        return {"about": self.command, **labels, **whole}
 
     @property
     def answers(self) -> dict[str, list[list[float]]]:
         """The matrices that are asked for."""
         return {name: step[0].tolist() for name, step in solve(self.topic, self.given).steps.items()}
 
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """Their names."""
+        return STEPS[self.topic]
+
 
 def make(topic: str, seed: int) -> EffectExercise:
     """Return the exercise of that seed, the same on any machine."""
+    check_range("--seed", seed, *SEEDS)
     random = np.random.default_rng([seed, *topic.encode()])
-    if topic == "norm":
-        sentence = tuple(SENTENCES[3][int(random.integers(len(SENTENCES[3])))].split())
-        return EffectExercise(topic, seed, sentence, sentence, next(_norms(random)))
-    text, words = TEXTS[int(random.integers(len(TEXTS)))]
-    return EffectExercise(topic, seed, tuple(text.split()), words, next(_logits(random)))
-
-
-def given_and_blank(made: Exercise | EffectExercise) -> tuple[dict[str, object], dict[str, list[list[None]]]]:
-    """Return what is given of an exercise, and what is asked for, filled with None."""
-    if not isinstance(made, EffectExercise):
-        return inputs(made), unanswered(made)
-    return made.inputs, {name: [[None] * len(row) for row in step] for name, step in made.answers.items()}
+    texts = TEXTS if topic == "logit" else [(one, tuple(one.split())) for one in SENTENCES[3]]
+    text, words = texts[int(random.integers(len(texts)))]
+    given = next((_norms if topic == "norm" else _logits)(random))
+    return EffectExercise(topic, seed, tuple(text.split()), words, given)
 
 
 def solve(topic: str, given: Mapping[str, Array]) -> Problem:
@@ -99,11 +94,12 @@ def _norms(random: np.random.Generator) -> Iterator[dict[str, Array]]:
     for X, W_v, W_o in _draws(random, (3, 2), (2, 2), (2, 2)):
         v = X @ W_v
         f = v @ W_o
-        lengths, *mistaken = map(_lengths, (f, v, X @ _turned(W_v) @ W_o, v @ _turned(W_o)))
-        good = np.all(lengths == np.maximum(lengths.round(), 1), axis=1) & np.all(np.any(v, axis=2), axis=1)
+        lengths, *mistaken = (
+            np.sqrt((one * one).sum(axis=2)) for one in (f, v, X @ W_v.swapaxes(1, 2) @ W_o)
+        )
+        good = np.all(lengths == np.clip(lengths.round(), 1, 15), axis=1) & np.all(np.any(v, axis=2), axis=1)
         good &= (np.all(f, axis=2).sum(axis=1) > 1) & np.all(np.diff(np.sort(lengths)), axis=1)
-        for other in mistaken:
-            good &= abs(other - lengths).max(axis=1) > 0.1
+        good &= np.all([abs(other - lengths).max(axis=1) > 0.1 for other in mistaken], axis=0)
         for n in np.flatnonzero(good):
             rows = [random.permutation(TENTHS[int(one)]) for one in random.integers(len(TENTHS), size=3)]
             weights = np.array(rows) / 10
@@ -111,15 +107,6 @@ def _norms(random: np.random.Generator) -> Iterator[dict[str, Array]]:
             moved = int((norms.argmax(axis=1) != weights.argmax(axis=1)).sum())
             if 0 < moved < 3 and (np.diff(np.sort(norms))[:, 1] > 0.05).all():
                 yield dict(zip(GIVEN["norm"], (X[n], W_v[n], W_o[n], weights), strict=True))
-
-
-def _lengths(vectors: Array) -> Array:
-    found: Array = np.linalg.norm(vectors, axis=-1)
-    return found
-
-
-def _turned(W: Array) -> Array:
-    return W.swapaxes(1, 2)
 
 
 def _logits(random: np.random.Generator) -> Iterator[dict[str, Array]]:
@@ -131,9 +118,7 @@ def _logits(random: np.random.Generator) -> Iterator[dict[str, Array]]:
             best = every.argmax(axis=1)
             adds = parts[1:-1, best[0]]
             most = 1 + int(adds.argmax())
-            is_clear = (np.diff(np.sort(every))[:, 1] > 0).all() and np.diff(np.sort(adds))[
-                1
-            ] > 0 < adds.max()
+            gaps = (*np.diff(np.sort(every))[:, 1], np.diff(np.sort(adds))[1], adds.max())
             is_other = best[most] == best[0] and (best != best[0]).sum() == 1
-            if is_clear and is_other and len(np.unique(streams[n], axis=0)) == len(STREAM):
+            if min(gaps) > 0 and is_other and len(np.unique(streams[n], axis=0)) == len(STREAM):
                 yield {"stream": streams[n], "U": U[n]}

@@ -73,6 +73,29 @@ class Exercise(NamedTuple):
         score = f" --score {self.score}" if self.score != "scaled" else ""
         return f"attn exercise --seed {self.seed} --dim {self.dim}{words}{mask}{score}"
 
+    @property
+    def about(self) -> dict[str, object]:
+        """What is told of it in JSON."""
+        return {"seed": self.seed, "dim": self.dim, "mask": self.mask, "score": self.score}
+
+    @property
+    def inputs(self) -> dict[str, object]:
+        """The given matrices as a record that attn reads."""
+        labels = {"about": self.command, "tokens": list(self.tokens)}
+        matrices = {"X": self.X, "W_q": self.W_q, "W_k": self.W_k, "W_v": self.W_v}
+        return {**labels, **matrices, "layout": "in-out", "mask": self.mask, "score": self.score}
+
+    @property
+    def answers(self) -> dict[str, list[list[float]]]:
+        """The matrices that are asked for, in full precision; a masked weight is 0."""
+        head = solve(self).shown
+        return {name: getattr(head, name).tolist() for name in ANSWERS}
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """Their names; without scaling there are no scaled scores to fill in."""
+        return tuple(name for name in ANSWERS if name != "scaled_scores" or score_named(self.score).is_scaled)
+
 
 def make(seed: int, dim: int = 2, words: int = 3, mask: str = "none", score: str = "scaled") -> Exercise:
     """Return the exercise of that seed, the same on any machine.
@@ -80,9 +103,9 @@ def make(seed: int, dim: int = 2, words: int = 3, mask: str = "none", score: str
     >>> make(7).tokens == make(7, mask="causal").tokens, make(7).X == make(7, mask="causal").X
     (True, True)
     """
-    _check("--seed", seed, *SEEDS)
-    _check("--dim", dim, *SIZES)
-    _check("--words", words, *SIZES)
+    check_range("--seed", seed, *SEEDS)
+    check_range("--dim", dim, *SIZES)
+    check_range("--words", words, *SIZES)
     random = np.random.default_rng([seed, dim, words])
     sentence = SENTENCES[words][int(random.integers(len(SENTENCES[words])))]
     X, *W = next(filter(_is_good, _draws(random, words, dim)))  # one in ten thousand
@@ -90,42 +113,13 @@ def make(seed: int, dim: int = 2, words: int = 3, mask: str = "none", score: str
     return Exercise(seed, mask, score, tuple(sentence.split()), *rows)
 
 
-def inputs(exercise: Exercise) -> dict[str, object]:
-    """Return the given matrices as a record that attn reads."""
-    return {
-        "about": exercise.command,
-        "tokens": list(exercise.tokens),
-        "X": exercise.X,
-        "W_q": exercise.W_q,
-        "W_k": exercise.W_k,
-        "W_v": exercise.W_v,
-        "layout": "in-out",
-        "mask": exercise.mask,
-        "score": exercise.score,
-    }
-
-
 def solve(exercise: Exercise, score: str | None = None) -> Trace:
     """Return the trace of the exercise; `score` may be another one than its own."""
-    return trace_matrices("exercise", given_from(inputs(exercise), "the exercise"), Settings(score=score))
+    return trace_matrices("exercise", given_from(exercise.inputs, "the exercise"), Settings(score=score))
 
 
-def answers(trace: Trace) -> dict[str, list[list[float]]]:
-    """Return the matrices that are asked for, in full precision; a masked weight is 0."""
-    steps = {name: getattr(trace.shown, name) for name in ANSWERS}
-    return {name: matrix.tolist() for name, matrix in steps.items()}
-
-
-def unanswered(exercise: Exercise) -> dict[str, list[list[None]]]:
-    """Return the same matrices filled with None; without scaling there are no scaled scores."""
-    n, d = len(exercise.tokens), exercise.dim
-    wide = {name: d if name in ("q", "k", "v", "output") else n for name in ANSWERS}
-    if not score_named(exercise.score).is_scaled:
-        del wide["scaled_scores"]
-    return {name: [[None] * columns for _ in range(n)] for name, columns in wide.items()}
-
-
-def _check(option: str, value: int, least: int, most: int) -> None:
+def check_range(option: str, value: int, least: int, most: int) -> None:
+    """Raise UsageError if an option's number is too small or too large."""
     if not least <= value <= most:
         why = "" if option == "--seed" else ": more is too much to do by hand, and less is not an exercise"
         said = f"{option} cannot be {value}."

@@ -327,12 +327,11 @@ def _norms(problem: Problem, procedure: Procedure, step: str, earlier: Earlier) 
 
 
 def _logits(problem: Problem, procedure: Procedure, step: str, earlier: Earlier) -> list[Array]:
-    return [parts.sum(axis=1, keepdims=True) for parts in earlier.get("parts", ())]
-
-
-def _without(problem: Problem, procedure: Procedure, step: str, earlier: Earlier) -> list[Array]:
-    """Return the logits less what each head adds: the rows between the embedding and the network."""
-    return [one - parts[:, 1:-1] for one in earlier.get("logits", ()) for parts in earlier.get("parts", ())]
+    """Return the sums of the parts, or these less what each head adds: the rows between embedding and network."""
+    pairs = [(parts, parts.sum(axis=1, keepdims=True)) for parts in earlier.get("parts", ())]
+    if step == "logits":
+        return [logits for _, logits in pairs]
+    return [logits - parts[:, 1:-1] for parts, _ in pairs for logits in earlier.get("logits", ())]
 
 
 # How each step is computed, and from which. Scores without q and k, or weights without scores, are a beginning.
@@ -350,5 +349,5 @@ _COMPUTED: dict[str, tuple[_Compute, tuple[str, ...]]] = {
     "norms": (_norms, ("lengths",)),
     "parts": (lambda *_: [], ()),
     "logits": (_logits, ("parts",)),
-    "without": (_without, ("parts", "logits")),
+    "without": (_logits, ("parts", "logits")),
 }

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from attn_cli.render.worksheet.effects import sheet
+from attn_cli.render.worksheet.effects import parts
 from attn_cli.render.worksheet.writers import worksheet_html, worksheet_latex, worksheet_markdown
 from attn_cli.teach.effects import make
 from tests.schema import complaints
@@ -85,14 +85,14 @@ def test_the_questions_are_answered_by_the_numbers(topic):
             assert f"a length of {math.hypot(*mixed):.2f}." in answers[1]
             continue
         words, best = found["inputs"]["words"], winner(right["logits"][0])
-        order = sorted(right["logits"][0])
-        assert answers[0].startswith(f'"{words[best]}", {order[2] - order[1]:.0f} ahead')
+        heads = right["parts"][1:4]
+        most = winner([row[best] for row in heads])
+        assert answers[0].startswith(f'"{words[best]}"; head {most} adds {heads[most][best]:.0f};')
         h = next(n for n in range(3) if winner(right["without"][n]) != best)
         instead = winner(right["without"][h])
-        added = right["parts"][1 + h]
-        assert answers[2].startswith(
+        assert answers[1].startswith(
             f'Without head {h} it says "{words[instead]}": that head adds '
-            f'{added[best]:.0f} to "{words[best]}" and {added[instead]:.0f} to "{words[instead]}".'
+            f'{heads[h][best]:.0f} to "{words[best]}" and {heads[h][instead]:.0f} to "{words[instead]}".'
         )
 
 
@@ -100,12 +100,12 @@ def test_the_questions_are_answered_by_the_numbers(topic):
 def test_a_sheet_has_a_blank_for_every_number_but_the_example_and_its_key_none(topic):
     made = make(topic, 7)
     asked = sum(len(row) for step in made.answers.values() for row in step)
-    text, key = (worksheet_markdown(sheet(made, is_key)) for is_key in (False, True))
+    text, key = (worksheet_markdown(parts(made, is_key)) for is_key in (False, True))
     assert sum(cell == "______" for table in tables(text) for row in table for cell in row) == asked - 1
     assert "____" not in key and f"{made.command} -o FOLDER" in text
-    page = worksheet_html(sheet(made))
+    page = worksheet_html(parts(made))
     assert page.count('class="line"') == len(record(topic)["questions"])
-    assert "attnchar{" not in worksheet_latex(sheet(made, True)).partition("begin{document}")[2]
+    assert "attnchar{" not in worksheet_latex(parts(made, True)).partition("begin{document}")[2]
 
 
 @pytest.mark.parametrize("topic", TOPICS)
@@ -146,12 +146,15 @@ def test_answers_are_graded_step_by_step(topic, tmp_path, monkeypatch):
         for W, mistake in (("W_o", "w-o-left-out"), ("W_v", "transposed-w")):
             changed = transposed(given[W]) if W == "W_v" else [[1, 0], [0, 1]]
             assert graded(by_hand({**given, W: changed}))[0]["likely"] == mistake
+    (tmp_path / "sheet" / "inputs.json").write_text(json.dumps({**given, "U": [[1]], "W_o": [[1]]}))
+    assert here("check", "a.json", "--expect", "sheet/inputs.json").code == 65
     broken = {name: matrix for name, matrix in given.items() if name not in ("W_o", "U")}
     (tmp_path / "sheet" / "inputs.json").write_text(json.dumps(broken))
     ran = here("check", "a.json", "--expect", "sheet/inputs.json")
     assert ran.code == 65 and ran.err.count("\n") == 1
 
 
-def test_other_topics_take_no_options_of_attention():
-    ran = here("exercise", "--topic", "norm", "--mask", "causal")
-    assert (ran.code, ran.out) == (2, "") and "--mask" in ran.err
+@pytest.mark.parametrize("args", [("--mask", "causal"), ("--seed", "-1")])
+def test_other_topics_take_no_options_of_attention_and_no_other_seeds(args):
+    ran = here("exercise", "--topic", "norm", *args)
+    assert (ran.code, ran.out) == (2, "") and args[0] in ran.err and ran.err.count("\n") == 1

@@ -18,6 +18,8 @@ from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from attn_cli.io.terminal import Terminal
     from attn_cli.teach.answer_key import AnswerKey
     from attn_cli.teach.effects import EffectExercise
@@ -194,40 +196,41 @@ def _check(folder: str | None, key: bool, force: bool, format: str | None) -> No
         raise UsageError(said, hint, "--output")
 
 
+def _sheets(made: Exercise | EffectExercise) -> ModuleType:
+    """Return what knows the worksheet, and the questions, of an exercise."""
+    from attn_cli.render import worksheet
+    from attn_cli.render.worksheet import effects
+
+    return effects if hasattr(made, "topic") else worksheet
+
+
 def _sheet(made: Exercise | EffectExercise, format: str, key: bool, terminal: Terminal | None = None) -> str:
     """Return the worksheet or its key; without a terminal, for a file."""
     from attn_cli.render.formats import portable
-    from attn_cli.render.worksheet import effects, writers
+    from attn_cli.render.worksheet import writers
 
-    found = effects.sheet(made, key)
+    parts = _sheets(made).parts(made, key)
     if format == "html":
-        page = writers.worksheet_html(found)
+        page = writers.worksheet_html(parts)
         return page if terminal is None else portable(page, terminal)
     if format == "latex":
-        return writers.worksheet_latex(found)
-    return writers.worksheet_markdown(found, terminal is None or terminal.unicode)
+        return writers.worksheet_latex(parts)
+    return writers.worksheet_markdown(parts, terminal is None or terminal.unicode)
 
 
 def _record(made: Exercise | EffectExercise) -> dict[str, object]:
     """Return the exercise as JSON: what is given, every answer in full precision, the questions with theirs."""
-    from attn_cli.render.worksheet.effects import asked
-    from attn_cli.teach.effects import EffectExercise
-    from attn_cli.teach.exercises import answers, inputs, solve
-
-    names: tuple[str, ...]
-    results: dict[str, object]
-    if isinstance(made, EffectExercise):
-        names, results = ("topic", "seed"), {"inputs": made.inputs, "answers": made.answers}
-    else:
-        names = ("seed", "dim", "mask", "score")
-        results = {"inputs": inputs(made), "answers": answers(solve(made))}
-    questions = [
+    asked = [
         {"question": question.replace("`", ""), "answer": answer.replace("`", "")}
-        for question, answer in asked(made)
+        for question, answer in _sheets(made).questions(made)
     ]
-    about = {name: getattr(made, name) for name in names}
-    results = {"tokens": list(made.tokens), **results, "questions": questions}
-    return {"schema": "attn/1", "kind": "exercise", **about, **results}
+    results = {
+        "tokens": list(made.tokens),
+        "inputs": made.inputs,
+        "answers": made.answers,
+        "questions": asked,
+    }
+    return {"schema": "attn/1", "kind": "exercise", **made.about, **results}
 
 
 def _write(made: Exercise | EffectExercise, folder: str, force: bool) -> None:
@@ -238,13 +241,12 @@ def _write(made: Exercise | EffectExercise, folder: str, force: bool) -> None:
     from attn_cli.io.console import say
     from attn_cli.io.escape import dumps
     from attn_cli.io.files import system_errors
-    from attn_cli.teach.effects import given_and_blank
 
-    given, blank = given_and_blank(made)
+    blank = {name: [[None] * len(row) for row in made.answers[name]] for name in made.asked}
     contents = {
         **{f"exercise.{suffix}": _sheet(made, format, key=False) for suffix, format in FORMS.items()},
         **{f"key.{suffix}": _sheet(made, format, key=True) for suffix, format in FORMS.items()},
-        "inputs.json": dumps(given),
+        "inputs.json": dumps(made.inputs),
         "answer.json": dumps(blank),
     }
     checksums = {file: sha256(text.encode()).hexdigest() for file, text in contents.items()}

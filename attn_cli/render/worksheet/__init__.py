@@ -80,25 +80,25 @@ def parts(exercise: Exercise, key: bool = False) -> Iterator[SheetPart]:
     if key:
         yield Heading(f"One row in full: {quoted(exercise.tokens[sheet.trace.focus[0]])}")
         yield from map(Say, _one_row(exercise, sheet.trace))
+    rounding = (
+        "Every number was computed in full precision and rounded for the eye, so a sum may differ in its last "
+        "digit. Weights and output are the same if each step is rounded as asked. "
+    )
+    yield from ending(questions(exercise), exercise.command, key, rounding)
+
+
+def ending(
+    asked: Iterator[tuple[str, str]], command: str, key: bool, rounding: str = ""
+) -> Iterator[SheetPart]:
+    """Yield the questions, in the key with their answers, and how numbers are checked, or what the key is."""
     yield Heading("Questions")
-    for n, (question, answer) in enumerate(questions(exercise, sheet.trace), 1):
+    for n, (question, answer) in enumerate(asked, 1):
         yield Question(n, question, answer if key else None)
-    told = to_check(exercise.command)
-    if key:
-        told = (
-            "Every number was computed in full precision and rounded for the eye, so a sum may differ in its last "
-            "digit. Weights and output are the same if each step is rounded as asked. Made by "
-            f"`{exercise.command} --key`."
-        )
-    yield Say(told, quiet=True)
-
-
-def to_check(command: str) -> str:
-    """Return how the numbers on a sheet are checked."""
-    return (
+    told = (
         f"To have it checked, run `{command} -o FOLDER`, type your numbers into FOLDER/answer.json, and run "
         "`attn check FOLDER/answer.json --expect FOLDER/inputs.json`."
     )
+    yield Say(f"{rounding}Made by `{command} --key`." if key else told, quiet=True)
 
 
 def rows_of(labels: Sequence[str], matrix: ArrayLike, form: Format | None) -> Rows:
@@ -225,8 +225,9 @@ def _about(value: float, form: Format = ROUNDED) -> str:
     return f"{'=' if float(shown) == value else '≈'} {shown}"
 
 
-def questions(exercise: Exercise, trace: Trace) -> Iterator[tuple[str, str]]:
+def questions(exercise: Exercise) -> Iterator[tuple[str, str]]:
     """Yield what is asked at the end, each question with its answer."""
+    trace = solve(exercise)
     i = trace.focus[0]
     j = int(trace.shown.links.keys[i, 0])
     word, strongest, first, last = (quoted(exercise.tokens[n]) for n in (i, j, 0, -1))
