@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -58,7 +59,8 @@ def main(args: list[str]) -> int:
         with unused():
             return _run(args)
     except BrokenPipeError:
-        _silence()
+        with suppress(OSError, ValueError, AttributeError):  # closing it raises no second error
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
         from attn_cli.io.signals import exit_code
@@ -192,11 +194,3 @@ def _completion(shell: str, is_installed: bool) -> str:
     if not is_installed:
         return script(shell)
     return f"Completion for {shell} is installed in {install(shell)}; open a new shell to use it.\n"
-
-
-def _silence() -> None:
-    """Point standard output at the null device, so that closing it raises no second error."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError, AttributeError):
-        return

@@ -138,7 +138,11 @@ class Block:
         """Fill `out` (rows, keys) with scores less the rows' shift; return what the mask hides, None for nothing."""
         low, high, side = piece
         if side != self.side:
-            self._set_row_terms(side)
+            # The product adds them, as the last column of q; only after a softcap they are added by themselves.
+            np.negative(self.shift, out=self.row_terms)
+            if self.by_distance is not None and side:  # keys far to one side
+                self.row_terms += self.by_distance[:, 0 if side < 0 else -1]
+            self.side = side
         np.matmul(self.q, self.keys[low:high].T, out=out)
         if self.tiles.cap is not None:
             out /= self.tiles.cap
@@ -159,16 +163,6 @@ class Block:
         if not shut.any():
             return hidden
         return shut if hidden is None else shut | hidden
-
-    def _set_row_terms(self, side: int) -> None:
-        """Set what is added to each row's scores: minus its shift, plus the distance term of keys far to one side.
-
-        The product adds it, as the last column of q; only after a softcap it is added by itself.
-        """
-        np.negative(self.shift, out=self.row_terms)
-        if self.by_distance is not None and side:
-            self.row_terms += self.by_distance[:, 0 if side < 0 else -1]
-        self.side = side
 
     def power(self, scores: Array, out: Array, hidden: Bools | None) -> None:
         """Fill `out`, which may be the same tile, with the exponentials of the scores; 0 where masked."""

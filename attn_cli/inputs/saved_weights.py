@@ -80,7 +80,10 @@ def read_saved(
         if is_chosen:
             raise UsageError(f"{option} applies only to arrays; {name} is a table.", option=option)
         return _of_table(data, name, typed)
-    record = _record(data, name)
+    if not is_binary(data):
+        _check_json(data, name)
+    content = values_in(data, name)
+    record = content if isinstance(content, dict) else {"weights": content}
     if record.get("schema") == "attn/1":
         if is_chosen:
             raise UsageError(f"{option} applies only to arrays; {name} is attn's own JSON.", option=option)
@@ -176,14 +179,6 @@ def _padded(value: object, n_k: int, batch: int | None) -> Bools | None:
         return None
     hidden: Bools = found == 0
     return None if hidden.all() else hidden
-
-
-def _record(data: bytes, name: str) -> dict[str, object]:
-    """Return a file's named values; a lone array or list is named weights."""
-    if not is_binary(data):
-        _check_json(data, name)
-    content = values_in(data, name)
-    return content if isinstance(content, dict) else {"weights": content}
 
 
 def _check_json(data: bytes, name: str) -> None:

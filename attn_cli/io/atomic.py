@@ -130,8 +130,9 @@ class StagedFile:
     def open(self) -> IO[bytes]:
         """Create the file, after sweeping what killed runs have left."""
         sweep(self.target)
+        folder, name = os.path.split(self.target)
         for _ in range(TRIES):
-            self.path = _beside(self.target)
+            self.path = os.path.join(folder, f".{name[:40]}.{os.urandom(4).hex()}.part")
             descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o600)
             try:
                 lock(descriptor)
@@ -163,11 +164,6 @@ class StagedFile:
                 os.unlink(self.path)
         with suppress(OSError):
             self.locked.close()
-
-
-def _beside(target: str) -> str:
-    folder, name = os.path.split(target)
-    return os.path.join(folder, f".{name[:40]}.{os.urandom(4).hex()}.part")
 
 
 def sweep(target: str) -> None:

@@ -111,7 +111,10 @@ class Trainer:
         begun, words, total = time.monotonic(), 0, 0.0
         for done, (few, to_batch) in enumerate(groups, 1):
             batch = to_batch(few, [self.draw.random(len(t.words)) < self.hidden[t.words] for t in few])
-            total += self.learner.learn(batch, self._rate())
+            # A linear warm-up, then a linear decay to nearly nothing.
+            left = max(0.02, 1 - self.steps / max(1, self.total_steps))
+            rate = self.settings.rate * min(1.0, (self.steps + 1) / self.warm_up) * left
+            total += self.learner.learn(batch, rate)
             self.steps += 1
             words += int(batch.is_word.sum())
             if done % 10 == 0 or done == len(groups):
@@ -146,11 +149,6 @@ class Trainer:
         """Return texts in batches of similar length, in random order."""
         groups = batches([len(text.words) for text in texts], self.settings.batch, self.draw)
         return [[texts[i] for i in group] for group in groups]
-
-    def _rate(self) -> float:
-        """Return the learning rate: a linear warm-up, then a linear decay to nearly nothing."""
-        left = max(0.02, 1 - self.steps / max(1, self.total_steps))
-        return self.settings.rate * min(1.0, (self.steps + 1) / self.warm_up) * left
 
     def accuracy(self, report: StageReport) -> dict[str, float]:
         """Return each head's accuracy on the dev sentences, as the learner itself computes it."""

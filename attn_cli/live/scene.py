@@ -199,11 +199,9 @@ def _scrolled(lines: list[Line], state: State, paper: Paper) -> tuple[list[Line]
     """Return the part of a long pane that is seen, and below it the way out."""
     room = max(1, paper.height - 1)
     start = min(state.scrolled, max(0, len(lines) - room))
-    way = Part(_way_out(len(lines), start, room, paper.width), "dim")
-    return [*filled(lines[start:], paper.width, room), _line([way], paper)], Pane([]), start
-
-
-def _way_out(count: int, start: int, room: int, width: int) -> str:
-    seen = f"{start + 1}-{min(count, start + room)} of {count}"
+    seen = f"{start + 1}-{min(len(lines), start + room)} of {len(lines)}"
     texts = (f"Esc: back. Arrows, PgDn: more (lines {seen}).", f"Esc: back. Arrows: more ({seen})")
-    return next((text for text in texts if count > room and len(text) <= width), "Esc: back.")
+    is_more = len(lines) > room
+    said = next((text for text in texts if is_more and len(text) <= paper.width), "Esc: back.")
+    way = Part(said, "dim")
+    return [*filled(lines[start:], paper.width, room), _line([way], paper)], Pane([]), start

@@ -43,7 +43,11 @@ def export(
         else:
             stream.write(b"%d %d\n" % (count, vectors.dim))
             for rows in parts:
-                _refuse_white(rows.words, vectors.name)
+                for word in rows.words:
+                    if word.translate(None, WHITE) != word:
+                        said = f"{vectors.name}: the word {visible(as_text(word))!r} holds a space"
+                        hint = "Export to .safetensors, which keeps it."
+                        raise InputError(f"{said}, and would be read back as something else.", hint)
                 stream.write(_lines(rows) if suffix in TEXT else _records(rows))
         size = stream.tell()
     return count, size
@@ -63,16 +67,6 @@ def _first(vectors: OpenVectors, count: int, report: OnProgress) -> Iterator[Row
         count -= kept
         if not count:
             return
-
-
-def _refuse_white(words: list[bytes], name: str) -> None:
-    for word in words:
-        if word.translate(None, WHITE) != word:
-            raise InputError(
-                f"{name}: the word {visible(as_text(word))!r} holds a space, "
-                "and would be read back as something else.",
-                "Export to .safetensors, which keeps it.",
-            )
 
 
 def _lines(rows: Rows) -> bytes:

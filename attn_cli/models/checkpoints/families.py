@@ -34,12 +34,8 @@ class Family(NamedTuple):
         return Keys(self.reads, frozenset(self.idle.split()), self.parts)
 
 
-_gemma3_text = Family(
-    plans.GEMMA3.model,
-    keys.GEMMA3,
-    "hidden_act attn_logit_softcapping _sliding_window_pattern",
-    keys.BY_KIND,
-)
+_gemma3_idle = "hidden_act attn_logit_softcapping _sliding_window_pattern"
+_gemma3_text = Family(plans.GEMMA3.model, keys.GEMMA3, _gemma3_idle, keys.BY_KIND)
 
 FAMILIES: dict[str, Family] = {
     "bert": Family(plans.BERT.model, keys.BERT),

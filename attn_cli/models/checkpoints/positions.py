@@ -53,10 +53,8 @@ def read_rotary(
     own, named = (c, share) if share is not None else (rope, "")
     if share is not None and rope.has("partial_rotary_factor"):
         own, named = rope, "partial_rotary_factor"
-    rotary = Rotary(
-        rope.number("rope_theta") if rope.has("rope_theta") else c.number(theta),
-        int(d_k * own.number(named)) if named else d_k,
-    )
+    base = rope.number("rope_theta") if rope.has("rope_theta") else c.number(theta)
+    rotary = Rotary(base, int(d_k * own.number(named)) if named else d_k)
     if rotary.dims < 1 or rotary.turned > d_k:
         raise own.refused(named, f"a share of {d_k}") if named else c.refused("head_dim", "even")
     named = "rope_type" if rope.has("rope_type") else "type"
@@ -64,10 +62,6 @@ def read_rotary(
     if (read := kinds.get(rope.word(named))) is None:
         raise rope.refused(named, f"one of {', '.join(kinds)}: attn knows no other")
     return read(c, rope, rotary, kind is None)
-
-
-def _linear(c: Config, rope: Config, rotary: Rotary, is_for_all: bool) -> Rotary:
-    return rotary._replace(factor=rope.number("factor"))
 
 
 def _llama3(c: Config, rope: Config, rotary: Rotary, is_for_all: bool) -> Rotary:
@@ -126,7 +120,8 @@ def _longrope(c: Config, rope: Config, rotary: Rotary, is_for_all: bool) -> Rota
 
 ROPE_KINDS: dict[str, Kind] = {
     "default": lambda c, rope, rotary, is_for_all: rotary,
-    "linear": _linear, "llama3": _llama3, "dynamic": _dynamic, "yarn": _yarn, "longrope": _longrope,
+    "linear": lambda c, rope, rotary, is_for_all: rotary._replace(factor=rope.number("factor")),
+    "llama3": _llama3, "dynamic": _dynamic, "yarn": _yarn, "longrope": _longrope,
 }  # fmt: skip
 PHI3_KINDS = {"default": ROPE_KINDS["default"]} | dict.fromkeys(
     ("longrope", "su", "yarn"), _longrope

@@ -31,7 +31,10 @@ def product(
     Each thread finishes what it has multiplied, while that is in its processor's cache.
     """
     rows, width = matrix.entry.shape
-    step = _rows_at_once(rows, width)
+    # Parts are alike, and of a matrix that is not small there are at least two.
+    parts = math.ceil(rows * width / PART)
+    parts += parts % 2 if rows * width > SMALL else 0
+    step = math.ceil(rows / min(parts, rows))
     size = matrix.bytes_of(step * width)
     if not in_out:
         found = np.empty((rows, len(x)), np.float32)
@@ -74,14 +77,6 @@ def _finish(part: Array, b: Array | None, activation: Activation | None) -> None
             part[near] += b[near] if b.ndim == 2 else b
         if activation is not None:
             part[near] = activation(part[near])
-
-
-def _rows_at_once(rows: int, width: int) -> int:
-    """Return how many rows are a part: parts are alike, and of a matrix that is not small there are at least two."""
-    parts = math.ceil(rows * width / PART)
-    if rows * width > SMALL:
-        parts += parts % 2
-    return math.ceil(rows / min(parts, rows))
 
 
 def _in_threads(tasks: range, do: Callable[[int, NDArray[np.uint8]], None], size: int) -> None:

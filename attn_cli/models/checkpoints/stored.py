@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from threading import Lock
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 
@@ -74,7 +74,9 @@ class Stored(NamedTuple):
         if self.packing is not None:
             found = self.packing.unpack(data.view(self.entry.dtype)).reshape(-1)
             return found if self.scaled is None else self.scaled.apply(found, start)
-        return _as_float(data, self.entry.dtype)
+        if self.entry.dtype == BFLOAT16:
+            return from_bfloat16(data)
+        return data.view(self.entry.dtype).astype(np.float32, copy=False)
 
 
 def _read_at(file: IO[bytes], view: memoryview, offset: int) -> int:
@@ -85,9 +87,3 @@ def _read_at(file: IO[bytes], view: memoryview, offset: int) -> int:
         file.seek(offset)
         got: int = file.readinto(view)  # type: ignore[attr-defined]  # a raw file has it
         return got
-
-
-def _as_float(data: NDArray[np.uint8], dtype: np.dtype[Any]) -> Array:
-    if dtype == BFLOAT16:
-        return from_bfloat16(data)
-    return data.view(dtype).astype(np.float32, copy=False)

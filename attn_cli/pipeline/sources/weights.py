@@ -40,8 +40,12 @@ def trace_weights(saved: Saved, settings: Settings) -> Trace:
 
     Of several layers it is one, all of them, or their mean.
     """
-    settings = replace(settings, head=settings.head or saved.head, layer=_asked_layer(saved, settings))
     layers = len(saved.weights)
+    if settings.layer in (ALL, MEAN) and layers == 1:
+        said = f"--layer {settings.layer} needs several layers, and {saved.name} has one."
+        raise UsageError(said, option="--layer")
+    layer = settings.layer if settings.layer is not None or not saved.shows_layers else ALL
+    settings = replace(settings, head=settings.head or saved.head, layer=layer)
     if settings.layer == MEAN:
         if settings.head == ROLLOUT:
             raise UsageError("--head rollout goes through the layers.", "Leave out --layer mean.", "--layer")
@@ -55,14 +59,6 @@ def layers_of_weights(saved: Saved, settings: Settings) -> Iterator[Attended]:
     """Yield the layer of ready weights that is asked for, or each of them (--layer all)."""
     each = range(len(saved.weights)) if settings.layer == ALL else [settings.layer]
     return (_attended(saved, replace(settings, layer=layer)) for layer in each)
-
-
-def _asked_layer(saved: Saved, settings: Settings) -> str | int | None:
-    """Return the layer that is asked for, or that a file of several says it shows; UsageError where it has but one."""
-    if settings.layer in (ALL, MEAN) and len(saved.weights) == 1:
-        said = f"--layer {settings.layer} needs several layers, and {saved.name} has one."
-        raise UsageError(said, option="--layer")
-    return settings.layer if settings.layer is not None or not saved.shows_layers else ALL
 
 
 def _attended(saved: Saved, settings: Settings) -> Attended:

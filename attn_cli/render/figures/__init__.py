@@ -89,7 +89,10 @@ def picture(shown: Drawing, view: View) -> tuple[bytes, list[str]]:
     dpi = view.dpi or DPI
     with drawing():
         made, notes = _drawn(shown, view, None, form == "svg")
-        _check_dots(made.get_size_inches().tolist(), dpi)
+        width, height = (round(side * dpi) for side in made.get_size_inches().tolist())
+        if width * height > MOST_DOTS or max(width, height) > LONGEST_SIDE:
+            hint = "Give fewer dots an inch, or a smaller --size."
+            raise UsageError(f"A picture of {width:,} x {height:,} dots is too large.", hint, "--dpi")
         data = io.BytesIO()
         made.savefig(data, format=form, dpi=dpi, metadata=_about(form, shown.title))
     return data.getvalue(), notes
@@ -119,14 +122,6 @@ def _drawn(shown: Drawing, view: View, ax: Axes | None, keeps_all: bool = False)
     plan.draw(sheet)
     ax.set(xlim=(0, width), ylim=(height, 0))
     return made, [*sheet.notes, *missing_note(pen, shown.texts)]
-
-
-def _check_dots(inches: list[float], dpi: int) -> None:
-    """Refuse a picture of more dots than can be drawn."""
-    width, height = (round(side * dpi) for side in inches)
-    if width * height > MOST_DOTS or max(width, height) > LONGEST_SIDE:
-        hint = "Give fewer dots an inch, or a smaller --size."
-        raise UsageError(f"A picture of {width:,} x {height:,} dots is too large.", hint, "--dpi")
 
 
 def _about(form: str, title: str) -> dict[str, Any]:

@@ -93,7 +93,10 @@ def record(page: Page, numbers: Numbers) -> tuple[Trace, dict[str, object]]:
     if shown.settings.measure == WITH_RESIDUAL:
         what = f"A page has norms head by head, and no --measure {WITH_RESIDUAL}."
         raise UsageError(what, "Try --measure norm.", "--measure")
-    shown = _without_folders(shown)
+    vectors, projection = shown.embedding, shown.projection
+    vectors = vectors._replace(name=_file_name(vectors.name))
+    projection = projection._replace(name=_file_name(projection.name))
+    shown = replace(shown, embedding=vectors, projection=projection)
     return shown, _of_trace(shown, numbers) | {
         "shown": {"layer": page.shown, "head": shown.shown.name, "row": shown.focus[0]},
         "writing": dict(page.writing) or None,
@@ -102,16 +105,6 @@ def record(page: Page, numbers: Numbers) -> tuple[Trace, dict[str, object]]:
         "untyped": _why_not_typed(page, shown),
         "command": _command(page, shown),
     }
-
-
-def _without_folders(trace: Trace) -> Trace:
-    """Return the trace with files and folders of its maker's machine named without the path to them."""
-    vectors, projection = trace.embedding, trace.projection
-    return replace(
-        trace,
-        embedding=vectors._replace(name=_file_name(vectors.name)),
-        projection=projection._replace(name=_file_name(projection.name)),
-    )
 
 
 def _file_name(name: str | None) -> str | None:

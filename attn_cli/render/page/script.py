@@ -212,7 +212,10 @@ def _head(trace: Trace, head: Head, numbers: Numbers, levels: int, with_weights:
     """Return a head: q, k and v, or what makes them; or, with `levels`, its weights alone, rounded to that many."""
     made: dict[str, object] = {} if head.lengths is None else {"lengths": numbers.add(head.lengths)}
     if len(head.weights.ravel()) > 64 * 64:
-        made["thumb"] = _thumb(head.weights, numbers)
+        # A small picture: the largest weight of each block, as shares of the largest of all.
+        edges = [np.linspace(0, n, min(n, SMALL_MAP) + 1).astype(int)[:-1] for n in head.weights.shape]
+        blocks = np.maximum.reduceat(np.maximum.reduceat(head.weights, edges[0], axis=0), edges[1], axis=1)
+        made["thumb"] = numbers.add_bytes(np.rint(blocks / (blocks.max() or 1) * 255))
     if levels:
         return made | numbers.add_coarse(head.weights, levels)
     if head.q is None or head.v is None or not trace.is_scored or trace.score not in SCORES:
@@ -253,10 +256,3 @@ def _position(head: Head, numbers: Numbers, whole: bool) -> dict[str, Stored | N
     places = np.clip(distances, -reach, reach) + reach
     term = np.take_along_axis(head.position.by_distance(head.q), places, axis=1)
     return {"distance": numbers.add(term)}
-
-
-def _thumb(weights: Array, numbers: Numbers) -> Stored:
-    """Return a small picture of the weights: the largest of each block, as shares of the largest of all."""
-    edges = [np.linspace(0, n, min(n, SMALL_MAP) + 1).astype(int)[:-1] for n in weights.shape]
-    blocks = np.maximum.reduceat(np.maximum.reduceat(weights, edges[0], axis=0), edges[1], axis=1)
-    return numbers.add_bytes(np.rint(blocks / (blocks.max() or 1) * 255))
