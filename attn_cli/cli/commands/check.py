@@ -49,9 +49,9 @@ def check(
 ) -> None:
     """Check answers: the first step that differs, the cell, and the likely mistake.
 
-    An answer holds any of q, k, v, scores, scaled_scores, masked_scores, weights, output. Rounded numbers are
-    checked to the digits given. With several heads, the mean over heads is expected unless --head asks for one
-    head, or all. Exit code 1 says that an answer differs.
+    An answer holds any of q, k, v, scores, scaled_scores, masked_scores, weights, output, or what a worksheet asks
+    for. Rounded numbers are checked to the digits given. With several heads, the mean over heads is expected
+    unless --head asks for one head, or all. Exit code 1 says that an answer differs.
 
     Example: attn check one.json two.json --expect exercise.json
     """
