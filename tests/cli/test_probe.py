@@ -8,6 +8,7 @@ import pytest
 
 from attn_cli.models.circuits import of_stack
 from attn_cli.models.model_file import bundled
+from attn_cli.pipeline import probe
 from attn_cli.pipeline.probe import roles_on_repeats
 from attn_cli.vectors.lookup import open_table
 from tests.cli.test_heads import record
@@ -16,6 +17,22 @@ from tests.shell import here
 
 LETTERS = ("a", "b", "c", "d", "Ġa", "Ġb")
 V, PLACES, D = 6, 12, 24  # a token's number, then its place, then nothing, all as one number among zeros
+
+
+@pytest.fixture(scope="module", autouse=True)
+def read_once():
+    """Have the vectors of all 40,000 words made once, and not for every run."""
+    made, embed = {}, probe.embed
+
+    def kept(words, table, oov, seed, spelling):
+        key = table.fingerprint(), oov, seed, id(spelling)
+        if key not in made:
+            made[key] = embed(words, table, oov, seed, spelling), spelling  # which keeps its id
+        return made[key][0]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(probe, "embed", kept)
+        yield
 
 
 @pytest.mark.parametrize("frames", [(0, 0), (1, 0), (1, 1)], ids=str)
