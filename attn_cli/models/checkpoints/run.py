@@ -96,7 +96,8 @@ class Run:
         self.weights, self._name = weights, visible(weights.folder)
         first, *rest = model.stacks
         self._given = {first: source} | ({} if target is None else dict.fromkeys(rest, target))
-        self._made: dict[str, Layers] = {}  # each side's layers, when all are computed
+        self._encoded: dict[str, Layers] = {}  # what a decoder reads, when all is computed
+        self._last: Layers  # the last side's layers, when all are computed
         self._steps = self._all_steps()
         self._report: OnPart | None = None
 
@@ -121,7 +122,7 @@ class Run:
         """Return a run over the same texts, whose last side is computed with changes; what its encoder made is kept."""
         first, *rest = self._given.values()
         made = Run(self.model, self.weights, first, rest[0] if rest else None, None, changes)
-        made._made = {side: self._made[side] for side in [*self._given][:-1] if side in self._made}
+        made._encoded = self._encoded  # computed by whichever run is first
         return made
 
     def with_step(self, found: LayerSteps) -> Run:
@@ -220,12 +221,12 @@ class Run:
         """Return what the last side makes of its text, (b, n, d): what is left of the layers is computed."""
         for _ in self._steps:
             pass
-        return self._made[list(self._given)[-1]].x
+        return self._last.x
 
     def stream(self) -> Array:
         """Return what the last side's layers add up to, (b, n, d), before the last norm, where there is one."""
         self.output()
-        return self._made[list(self._given)[-1]].stream
+        return self._last.stream
 
     def logits(self, place: int | None = None) -> Array:
         """Return the score of each word of the vocabulary at each place, or at one, -1 the last: (b, n, vocabulary)."""
@@ -287,10 +288,10 @@ class Run:
         first, done = next(iter(self._given.values())), 0
         for side, given in self._given.items():
             is_last = side == [*self._given][-1]
-            if side in self._made and not is_last:
+            if side in self._encoded and not is_last:
                 continue
             stack = self.model.stacks[side]
-            context = self._made["encoder"].x if "encoder" in self._made else None
+            context = self._encoded["encoder"].x if self._encoded else None
             kept = self._kept if side == list(self.model.stacks)[-1] else None
             changes = self.changes if is_last else Changes(self.changes.cut)
             layers = Layers(side, stack, self.weights, given, context, first.real, kept, changes)
@@ -299,7 +300,10 @@ class Run:
                     self._report(done + found.layer)
                 yield found
             done += len(stack.layers)
-            self._made[side] = layers
+            if is_last:
+                self._last = layers
+            else:
+                self._encoded[side] = layers
 
 
 def _prefix(steps: LayerSteps) -> str:

@@ -9,6 +9,7 @@ from attn_cli.errors import AttnError, InputError, UsageError
 from attn_cli.models.checkpoints import run
 from attn_cli.models.checkpoints.config import Config
 from attn_cli.models.checkpoints.families import FAMILIES, describe
+from attn_cli.models.checkpoints.layers import Changes
 from attn_cli.models.checkpoints.positions import ROPE_KINDS
 from attn_cli.models.checkpoints.run import Checkpoint, texts
 from attn_cli.models.checkpoints.weights import Weights
@@ -294,6 +295,10 @@ def test_an_encoder_and_a_decoder_have_their_own_attention_and_one_on_the_other(
             found = checkpoint.run(texts([[1, 2, 3]]), texts([[0, 4]])).layer(0, kind, "decoder")
             assert found.side == "decoder" and kind in (None, found.kind)
             close(found.attended.weights[0], expected)
+    with Checkpoint(folder) as checkpoint:
+        run = checkpoint.run(texts([[1, 2, 3]]), texts([[0, 4]]))
+        sides = [{one.side for one in run.changed(Changes()).steps()} for _ in range(2)]
+    assert sides == [{"encoder", "decoder"}, {"decoder"}]  # computed anew, it is the decoder alone
 
 
 def test_one_layer_in_three_of_modernbert_sees_all_the_first_among_them():
