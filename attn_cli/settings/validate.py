@@ -119,7 +119,6 @@ def check_measure(settings: Settings) -> Settings:
         "--renormalize: rows of norms do not sum to one": settings.renormalize,
         f"--head {settings.head}: it is of the layer as a whole": is_whole
         and settings.head not in (None, MEAN),
-        "--knock-out: it is of all heads": is_whole and settings.knock_out,
     }
     for what, is_given in refused.items():
         if is_given and settings.measure != WEIGHT:
