@@ -187,12 +187,11 @@ def _knocked(found: Effect, most: int) -> Iterator[Block]:
     yield Say(f"{_called(top, found)} adds {signed(adds)}; without it {signed(gone)} is lost: {how}.")
 
 
-def signed(value: float) -> str:
-    """Return a number with its sign, to three digits at least.
+def signed(value: float, digits: int = 3) -> str:
+    """Return a number with its sign and so many decimals; of three, two where it is 10 and more.
 
     >>> signed(0.1234), signed(-12.345)
     ('+.123', '-12.35')
     """
-    if abs(value) >= 10:
-        return f"{value:+.2f}"
-    return f"{value:+.3f}".replace("+0.", "+.").replace("-0.", "-.")
+    digits = 2 if digits == 3 and abs(value) >= 10 else digits
+    return f"{value:+.{digits}f}".replace("+0.", "+.").replace("-0.", "-.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import groupby
 
@@ -26,9 +27,10 @@ MOST_SITES = 4  # of the stream
 def patch(found: Patch) -> Iterator[Block]:
     """Yield the maps of what comes back, the strongest sites, and one of them by hand."""
     yield Heading(title(found), 1)
+    clean, corrupt = (signed(one, _digits(found)) for one in (found.clean, found.corrupt))
     yield Say(
-        f"The logit of {quoted(found.target)} less that of {quoted(found.against)}: {signed(found.clean)} in the clean "
-        f"text, {signed(found.corrupt)} in the corrupt one."
+        f"The logit of {quoted(found.target)} less that of {quoted(found.against)}: {clean} in the clean text, "
+        f"{corrupt} in the corrupt one."
     )
     if found.recovered is None:
         yield Say("They are equal, so nothing can come back. The maps show the difference itself.")
@@ -99,12 +101,19 @@ def _strongest(found: Patch, shares: dict[str, list[Array]]) -> Iterator[Block]:
     yield Say(f"Most comes back {', '.join(sites[:MOST_SITES])}; of the heads, with {' and '.join(heads)}.")
     layer = len(stream) // 2
     place = best[layer]
-    patched, gap = float(found.maps["residual"][layer][place]), found.clean - found.corrupt
+    patched = float(found.maps["residual"][layer][place])
+    numbers = found.corrupt, patched, found.clean, patched - found.corrupt, found.clean - found.corrupt
+    corrupt, after, clean, back, gap = (signed(one, _digits(found)) for one in numbers)
     yield Say(
-        f'By hand: corrupt {signed(found.corrupt)}, with "{names[place]}" before layer {layer} {signed(patched)}, '
-        f"clean {signed(found.clean)}. {signed(patched - found.corrupt)} of {signed(gap)} comes back: "
-        f"{SHARE(float(stream[layer][place]))}."
+        f'By hand: corrupt {corrupt}, with "{names[place]}" before layer {layer} {after}, clean {clean}. '
+        f"{back} of {gap} comes back: {SHARE(float(stream[layer][place]))}."
     )
+
+
+def _digits(found: Patch) -> int:
+    """Return the decimals that show how far apart the two differences are."""
+    gap = abs(found.clean - found.corrupt)
+    return max(3, 2 - math.floor(math.log10(gap))) if gap else 3
 
 
 def _cells(rows: list[Array]) -> Iterator[tuple[int, int]]:

@@ -1,5 +1,6 @@
 """A run with a part of another carried over, beside transformers' models with hooks."""
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,7 +9,10 @@ import pytest
 from attn_cli.models.checkpoints.run import Checkpoint, texts
 from attn_cli.pipeline.passes import CheckpointPass
 from attn_cli.pipeline.patch import patch_of
+from tests.models.checkpoints.by_hand import byte_pairs
 from tests.models.checkpoints.test_parity import CASES, PAIRS, TARGETS, TEXTS, made
+from tests.schema import complaints
+from tests.shell import here
 
 # Where a family has its layers, and in a layer what joins its heads
 NAMES = {
@@ -109,3 +113,30 @@ def test_every_patch_is_that_of_hooks(name, transformers, tmp_path):
         if rows:
             np.testing.assert_allclose(found.maps[part], rows, atol=1e-5 * scale, err_msg=part)
             assert np.abs(np.array(rows) - ends[1]).max() > 1e-3 * scale
+
+
+def test_an_encoder_may_read_texts_of_any_length(transformers, tmp_path):
+    import torch
+
+    more = {"vocab_size": 6, "eos_token_id": 5, "decoder_start_token_id": 0}
+    case = PAIRS["t5"]._replace(settings=PAIRS["t5"].settings | more)
+    model = made(transformers, case, 4, tmp_path)
+    byte_pairs(tmp_path)
+    contexts, ids = ("--context", "ab", "--corrupt-context", "bab"), ([0, 1], [1, 0, 1])
+    for args, written in ((("ab", "bab"), [0]), (("ca", "ca", *contexts), [0, 2, 0])):
+        words = ("--target", "b", "--against", "d")
+        ran = here("patch", *args, *words, "-m", str(tmp_path), "-f", "json")
+        assert ran.code == 0, ran.err
+        found = json.loads(ran.out)
+        assert complaints(found) == []
+        for read, difference in zip(ids, ("clean_difference", "corrupt_difference"), strict=True):
+            with torch.no_grad():
+                last = model(
+                    input_ids=torch.tensor([read]), decoder_input_ids=torch.tensor([written])
+                ).logits[0, -1]
+            assert found[difference] == pytest.approx(float(last[1] - last[3]), abs=1e-5)
+        first = found["recovered"]["residual"][0]  # what the decoder begins with is the same
+        assert first == pytest.approx([0.0] * len(written), abs=1e-6)
+        assert np.abs(found["recovered"]["cross_heads"]).max() > 1e-3
+        shown = here("patch", *args, *words, "-m", str(tmp_path)).out
+        assert "of cross-attention, carried over" in shown and "and cross " in shown

@@ -14,9 +14,11 @@ import pytest
 import attn_cli
 from attn_cli import AttnError, Settings, figure, trace_cross, trace_masked, trace_self
 from attn_cli.pipeline.sources.matrices import trace_matrices
+from attn_cli.render.blocks import Matrix
 from attn_cli.render.figures import FIGURES as DRAWN
-from attn_cli.render.figures import drawing, picture, subject
+from attn_cli.render.figures import _drawn, drawing, picture, subject
 from attn_cli.render.figures import pen as fonts
+from attn_cli.render.figures.heatmap import layer_maps
 from attn_cli.settings.output import FIGURES, View
 from attn_cli.teach.examples import load
 from tests.thorough import like_cases
@@ -125,6 +127,30 @@ def test_a_heat_map_has_the_weights_in_its_cells_and_in_its_shades():
     assert numbers == pytest.approx(trace.weights.ravel().tolist(), abs=5e-4)
     greys = made.axes[0].collections[0].get_array().reshape(9, 4)[:, 0]
     assert (np.diff(greys[np.argsort(trace.weights.ravel())]) <= 0).all(), "a larger weight is darker"
+
+
+@pytest.mark.parametrize(("layers", "tokens", "heads"), [(1, 1, 1), (3, 5, 8), (12, 40, 12), (2, 300, 2)])
+def test_maps_of_layers_stand_beside_each_other_in_one_scale_with_zero_in_its_middle(layers, tokens, heads):
+    draw, sides = (
+        np.random.default_rng(layers),
+        {"token": [WORDS[n % 6] for n in range(tokens)], "head": [*map(str, range(heads))]},
+    )
+    maps = {
+        name: Matrix([*map(str, range(layers))], columns, draw.standard_normal((layers, len(columns))),
+        f"layer\\{name}", is_difference=True)
+        for name, columns in sides.items()
+    }  # fmt: skip
+    most = max(np.abs(one.values).max() for one in maps.values())
+    for size in (None, "8x6"):
+        view = View(figure="heatmap", size=size)
+        with drawing():
+            made, _ = _drawn(layer_maps(maps, "What comes back", "share", view), view, None)
+        check_layout(made)
+    shown = written(made)
+    assert {"token", "head", "layer", "share"} <= set(shown)
+    numbers = [float(text) for text in shown if re.fullmatch(r"[+-]?\d*\.\d+", text)]
+    assert (min(numbers), max(numbers)) == pytest.approx((-most, most), abs=0.01)
+    assert shown.count("share") == 1
 
 
 def hatched(made):
