@@ -58,6 +58,7 @@ attn self "$FOX" --head {all|mean|subject|3|77|-1} {~|--steps -f json}
 attn self "$FOX" -p roles-deep {|--layer 0} --head {all|mean|0}
 attn {explain|masked --steps -f json --pad 1} "$SHE" -p roles-deep
 attn lens "$CAT" {~|-q on|-f json --ids 5|-f csv|-f bars}
+attn patch "$CAT" "The cat sat on my mat" {~|-f json|-f csv --target table --against floor}
 attn generate "$CAT" --count 4 -f {~table|jsonl} {~--seed 1|--top-k 3|--head mean}
 attn self "$CAT" -e random --heads {2|4|3} --head {~0|mean|all}
 attn {~self|explain} "$SHE" -e my.txt -p {identity|random|plain.json|full.json|plain.npz} --layout {~in-out|out-in|}

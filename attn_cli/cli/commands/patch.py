@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import argument, own, takes
-from attn_cli.cli.read_text import two_texts
+from attn_cli.cli.read_text import read_text, two_texts
 from attn_cli.errors import UsageError
-from attn_cli.io.escape import as_utf8
 from attn_cli.io.progress import Progress
 from attn_cli.render.result import OF_BLOCKS, Result
 from attn_cli.settings.declare import ATTENTION, TEXT
@@ -48,8 +47,8 @@ def patch(
     if corrupt_context is not None and context is None:
         said = "--corrupt-context requires --context."
         raise UsageError(said, "Without both, the two texts are the encoder's.", "--corrupt-context")
-    first = None if context is None else as_utf8(context)
-    second = first if corrupt_context is None else as_utf8(corrupt_context)
+    first = None if context is None else read_text(context, "patch", settings)
+    second = first if corrupt_context is None else read_text(corrupt_context, "patch", settings)
     from attn_cli.pipeline.passes import open_passes
     from attn_cli.pipeline.patch import patch_of
     from attn_cli.render.views import patch as screen
