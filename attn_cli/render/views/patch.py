@@ -75,9 +75,10 @@ def tokens(found: Patch) -> list[str]:
 def rows(found: Patch) -> Iterator[tuple[object, ...]]:
     """Yield a row for each part that was carried over."""
     yield "part", "layer", "head", "place", "clean", "corrupt", "difference", "recovered"
+    shares = found.recovered
     for name, differences in found.maps.items():
         for layer, n in _cells(differences):
-            share = "" if found.recovered is None else float(found.recovered[name][layer][n])
+            share = "" if shares is None else float(shares[name][layer][n])
             at = ("", n, *(side[n] for side in found.tokens)) if name == "residual" else (n, "", "", "")
             yield name, layer, *at, float(differences[layer][n]), share
 
