@@ -13,6 +13,8 @@ from attn_cli.io.progress import OnPart
 from attn_cli.models.logit_parts import Cut, Part
 from attn_cli.pipeline.passes import Pass, Stage
 
+MEAN_NOTE = "In the place of a head that is knocked out stands its mean over the text."
+
 
 class Word(NamedTuple):
     """A word of a model's vocabulary."""
@@ -42,7 +44,7 @@ class Effect(NamedTuple):
     against: Word | None
     logit: float  # the model's own
     probability: float  # the target's own
-    rank: int  # the target's, from 1
+    rank: int  # the target's, from 1, among the words that have a vector
     softcap: float | None  # of the logits; parts sum to what is below it
     parts: tuple[Part, ...]
     heads: tuple[tuple[str, ...], ...]  # the names of each layer's
@@ -50,6 +52,7 @@ class Effect(NamedTuple):
         tuple[Part, tuple[str, ...], Array] | None
     )  # the strongest head, its keys, and what it moved from each
     knock_outs: tuple[Without, ...] | None
+    with_mean: bool  # whether a head that is knocked out gives its mean
     notes: tuple[str, ...]
 
     @property
@@ -84,7 +87,7 @@ def effect_of(
 ) -> Effect:
     """Return what adds to the logit of the target, or of the likeliest word, at the place where the model says one."""
     logits = read.logits
-    id_ = int(logits.argmax()) if target is None else read.find(target, "--target")
+    id_ = read.guess if target is None else read.find(target, "--target")
     other = None if against is None else read.find(against, "--against")
     parts = tuple(read.parts(id_, other))
     heads = [one for one in parts if one.part == "head"]
@@ -96,12 +99,13 @@ def effect_of(
         keys, values = read.moved(most.layer, most.attention)
         moved = most, keys, values[most.head]
     words = [Word(read.word(n), n) for n in (id_, *(() if other is None else (other,)))]
-    shares = softmax(logits)
+    shares, known = softmax(logits), logits[: read.vocabulary]
     return Effect(
         read.name, read.tokens, read.place, read.fills, words[0], words[1] if len(words) > 1 else None,
-        float(_differ(logits, id_, other)), float(shares[id_]), 1 + int((logits > logits[id_]).sum()), read.softcap,
+        float(_differ(logits, id_, other)), float(shares[id_]), 1 + int((known > logits[id_]).sum()), read.softcap,
         parts, tuple(read.heads(n) for n in range(layers)), moved,
-        tuple(knock_outs(read, id_, other, with_mean, report)) if knocks_out else None, read.notes,
+        tuple(knock_outs(read, id_, other, with_mean, report)) if knocks_out else None, with_mean,
+        (*read.notes, *[MEAN_NOTE] * with_mean),
     )  # fmt: skip
 
 

@@ -93,6 +93,11 @@ class Pass(ABC):
     def logits(self) -> Array:
         """The model's own score of each word, (V,)."""
 
+    @property
+    def guess(self) -> int:
+        """The number of the likeliest word; words without a vector, which are as one, are none."""
+        return int(self.logits[: self.vocabulary].argmax())
+
     @abstractmethod
     def word(self, number: int) -> str:
         """Return a word of the vocabulary as text."""

@@ -115,7 +115,7 @@ def _with_each(rows: Ints, A: Array, B: Array) -> Array:
 
 
 def _word(read: Pass, word: str | None, option: str) -> Word:
-    id_ = int(read.logits.argmax()) if word is None else read.find(word, option)
+    id_ = read.guess if word is None else read.find(word, option)
     return Word(read.word(id_), id_)
 
 

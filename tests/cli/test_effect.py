@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
@@ -82,6 +83,24 @@ def test_a_head_that_copies_and_one_that_gives_nothing_are_told_apart(tmp_path):
     for layer in (0, 1):
         assert heads[layer, 1] == left[layer, 1] == 0
         assert abs(heads[layer, 0]) > 1e-3 < abs(left[layer, 0])
+
+
+def test_the_word_is_the_likeliest_that_has_a_vector_as_in_every_other_view():
+    found = told("the")  # [unknown], all other words as one, is likelier than any
+    first, second, *_ = json.loads(here("lens", "the", "-f", "json").out)["layers"][-1]["positions"][0][
+        "words"
+    ]
+    assert (found["target"]["id"], found["rank"]) == (first["id"], 1)
+    assert told("the", "--target", "[unknown]")["probability"] > found["probability"]
+    assert "rank 2 among its words" in plain(here("effect", "the", "--target", second["word"]).out)
+
+
+def test_what_follows_a_head_is_said_to_miss_it_or_make_up_for_it_only_where_that_is_so():
+    screen = plain(here("effect", "in the village of", "--target", "[unknown]", "--measure", "knock-out").out)
+    adds, lost = re.search(r"adds (\S)\S+; without it (\S)\S+ is lost\.$", screen.strip()).groups()
+    assert adds != lost
+    screen = plain(here("effect", TEXT, "--measure", "knock-out", "--knock-out-with", "mean").out)
+    assert "misses it" not in screen and "its mean over the text" in screen.splitlines()[-1]
 
 
 def test_an_encoder_says_what_stands_in_its_mask_s_place(tmp_path):

@@ -66,7 +66,7 @@ def _of(found: Effect) -> str:
 
 
 def _own(found: Effect) -> str:
-    rank = "the likeliest word" if found.rank == 1 else f"the {found.rank:,}. likeliest"
+    rank = "the likeliest word" if found.rank == 1 else f"rank {found.rank:,} among its words"
     said = f"{found.source} gives it a probability of {share(found.probability)}: {rank}."
     return said if found.against is None else f"{said} It is compared with {quoted(found.against)}."
 
@@ -179,12 +179,10 @@ def _knocked(found: Effect, most: int) -> Iterator[Block]:
     yield Columns(("without", "name", ADDS, LOST, "probability"), cells)
     top = first[0]
     adds, gone = direct[top.layer, top.head, top.attention], lost[top]
-    how = (
-        "what comes after it misses it, too"
-        if abs(gone) > abs(adds)
-        else "what comes after makes up for some"
-    )
-    yield Say(f"{_called(top, found)} adds {signed(adds)}; without it {signed(gone)} is lost: {how}.")
+    after = "misses it, too" if abs(gone) > abs(adds) else "makes up for some"
+    is_told = adds * gone > 0 and not found.with_mean  # else neither is so
+    how = f": what comes after it {after}" * is_told
+    yield Say(f"{_called(top, found)} adds {signed(adds)}; without it {signed(gone)} is lost{how}.")
 
 
 def signed(value: float, digits: int = 3) -> str:
