@@ -31,17 +31,17 @@ class Patch(NamedTuple):
     against: Word
     clean: float  # the target's logit less the other's
     corrupt: float
-    maps: dict[str, list[Array]]  # of MAPS those that there are: of each layer (n,) or (h,)
+    maps: dict[
+        str, Array
+    ]  # of MAPS those that there are: (layers, n) or (layers, h), NaN for a head that is not there
     names: tuple[tuple[str, ...], ...]  # of each layer's heads
     notes: tuple[str, ...]
 
     @property
-    def recovered(self) -> dict[str, list[Array]] | None:
+    def recovered(self) -> dict[str, Array] | None:
         """What share of the clean difference comes back, 0 for the corrupt one; None where the two are equal."""
         gap = self.clean - self.corrupt
-        if not gap:
-            return None
-        return {name: [(row - self.corrupt) / gap for row in rows] for name, rows in self.maps.items()}
+        return {name: (M - self.corrupt) / gap for name, M in self.maps.items()} if gap else None
 
     def record(self) -> dict[str, object]:
         """Return it as JSON has it."""
@@ -57,8 +57,8 @@ class Patch(NamedTuple):
         }  # fmt: skip
 
 
-def _as_lists(maps: dict[str, list[Array]]) -> dict[str, object]:
-    return {name: [row.tolist() for row in maps[name]] if name in maps else None for name in MAPS}
+def _as_lists(maps: dict[str, Array]) -> dict[str, object]:
+    return {name: [row[row == row].tolist() for row in maps[name]] if name in maps else None for name in MAPS}
 
 
 def patch_of(
@@ -85,7 +85,7 @@ def patch_of(
         found: Array = logits[..., words[0].id] - logits[..., words[1].id]
         return found
 
-    without, maps = float(differences(corrupt.logits)), dict[str, list[Array]](residual=[], heads=[])
+    without, found = float(differences(corrupt.logits)), dict[str, list[Array]]()
     for own, other in zip(clean.stages(), corrupt.stages(), strict=True):
         report(own.layer / clean.layers)
         heads = partial(corrupt.after, other)
@@ -95,16 +95,22 @@ def patch_of(
             stream = partial(corrupt.onward, own.layer)
             jobs = [("residual", own.x, other.x, stream), ("heads", own.output, other.output, heads)]
         for name, A, B, logits_of in jobs:
-            found = np.full(len(A), without)
-            rows = np.flatnonzero((A != B).reshape(len(A), -1).any(axis=1))  # the others change nothing
-            for some in corrupt.at_once(len(rows)):
-                found[rows[some]] = differences(logits_of(_with_each(rows[some], A, B)))
-            maps.setdefault(name, []).append(found)
+            row = np.full(len(A), without)
+            changes = np.flatnonzero((A != B).reshape(len(A), -1).any(axis=1))  # the others bring nothing
+            for some in corrupt.at_once(len(changes)):
+                row[changes[some]] = differences(logits_of(_with_each(changes[some], A, B)))
+            found.setdefault(name, []).append(row)
     return Patch(
         clean.name, texts, (clean.tokens, corrupt.tokens), clean.place, clean.fills, *words,
-        float(differences(clean.logits)), without, maps, tuple(clean.heads(n) for n in range(len(maps["heads"]))),
+        float(differences(clean.logits)), without, {name: _padded(rows) for name, rows in found.items()},
+        tuple(clean.heads(n) for n in range(len(found["heads"]))),
         tuple(dict.fromkeys((*clean.notes, *corrupt.notes))),
     )  # fmt: skip
+
+
+def _padded(rows: list[Array]) -> Array:
+    width = max(map(len, rows))
+    return np.array([np.pad(row, (0, width - len(row)), constant_values=np.nan) for row in rows])
 
 
 def _with_each(rows: Ints, A: Array, B: Array) -> Array:

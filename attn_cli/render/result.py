@@ -12,7 +12,7 @@ from attn_cli.settings.settings import NORM
 if TYPE_CHECKING:
     from attn_cli.io.terminal import Terminal
     from attn_cli.pipeline.for_page import Page
-    from attn_cli.render.blocks import Block
+    from attn_cli.render.blocks import Block, Matrix
     from attn_cli.render.figures.sheet import Drawing
     from attn_cli.settings.output import Keys, View
     from attn_cli.trace.steps import Walk
@@ -61,6 +61,19 @@ def record_result(
     """Return the result of a small record: its JSON, and the text of its table if that is laid out already."""
     texts = {} if table is None else {"table": table}
     return Result(kind, record=lambda view: {"schema": "attn/1", "kind": kind, **record}, texts=texts)
+
+
+def map_drawing(
+    maps: Mapping[str, Matrix], title: str, measure: str, notes: Sequence[str]
+) -> Callable[[View], tuple[Drawing, Sequence[str]]]:
+    """Return the figure of signed maps of layers, and notes, as a Result has it."""
+
+    def drawing(view: View) -> tuple[Drawing, Sequence[str]]:
+        from attn_cli.render.figures.heatmap import layer_maps  # only for a figure
+
+        return layer_maps(maps, title, measure, view), notes
+
+    return drawing
 
 
 def keys_in(view: View, kind: str) -> Keys | None:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import Context, Texts, own, takes
 from attn_cli.cli.read_text import text_and_context
 from attn_cli.errors import UsageError
 from attn_cli.io.progress import Progress
-from attn_cli.render.result import OF_BLOCKS, Result
+from attn_cli.render.result import OF_BLOCKS, Result, map_drawing
 from attn_cli.settings.declare import ATTENTION, SHOWN
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
-
-if TYPE_CHECKING:
-    from attn_cli.render.figures.sheet import Drawing
 
 MEASURE_HELP = (
     "What parts add themselves, or, too, what becomes of the word without each head.  [default: direct]"
@@ -55,17 +51,11 @@ def effect(
     with open_pass(text, other, settings) as read, Progress("Computing") as report:
         is_mean = knock_out_with == "mean"
         found = effect_of(read, target, against, measure == "knock-out", is_mean, report)
-
-    def drawing(view: View) -> tuple[Drawing, Sequence[str]]:
-        from attn_cli.render.figures.heatmap import layer_maps  # only for a figure
-
-        return layer_maps(screen.maps(found), screen.title(found), "logit", view), found.notes
-
     result = Result(
         "effect",
         lambda view: screen.effect(found, strongest),
         lambda view: found.record(),
         rows=lambda view: screen.rows(found),
-        drawing=drawing,
+        drawing=map_drawing(screen.maps(found), screen.title(found), "logit", found.notes),
     )
     deliver(result, view)

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import argument, own, takes
 from attn_cli.cli.read_text import read_text, two_texts
 from attn_cli.errors import UsageError
 from attn_cli.io.progress import Progress
-from attn_cli.render.result import OF_BLOCKS, Result
+from attn_cli.render.result import OF_BLOCKS, Result, map_drawing
 from attn_cli.settings.declare import ATTENTION, TEXT
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
-
-if TYPE_CHECKING:
-    from attn_cli.render.figures.sheet import Drawing
 
 TEXTS_HELP = "Two texts of as many tokens; - is standard input."
 CONTEXT_HELP = "What an encoder reads in both runs; its decoder then has written the two texts."
@@ -55,17 +49,11 @@ def patch(
 
     with open_passes([(clean, first), (corrupt, second)], settings) as read, Progress("Patching") as report:
         found = patch_of(read[0], read[1], (clean, corrupt), target, against, report)
-
-    def drawing(view: View) -> tuple[Drawing, Sequence[str]]:
-        from attn_cli.render.figures.heatmap import layer_maps  # only for a figure
-
-        return layer_maps(screen.maps(found), screen.title(found), "comes back", view), found.notes
-
     result = Result(
         "patch",
         lambda view: screen.patch(found),
         lambda view: found.record(),
         rows=lambda view: screen.rows(found),
-        drawing=drawing,
+        drawing=map_drawing(screen.maps(found), screen.title(found), "comes back", found.notes),
     )
     deliver(result, view)

@@ -54,15 +54,13 @@ def title(found: Patch) -> str:
 def maps(found: Patch) -> dict[str, Matrix]:
     """Return the maps by their names: shares, or differences where there are no shares."""
     made = {}
-    for part, rows in (found.recovered or found.maps).items():
-        name = part.replace("_", " ")
-        what, width = TITLES[name][1], max(map(len, rows))
-        columns = tokens(found) if what == "token" else [*map(str, range(width))]
-        values = np.array([np.pad(row, (0, width - len(row)), constant_values=np.nan) for row in rows])
-        layers = [*map(str, range(len(rows)))]
+    for part, values in (found.recovered or found.maps).items():
+        name, (layers, width) = part.replace("_", " "), values.shape
+        columns, corner = [*map(str, range(width))], f"layer\\{TITLES[name][1]}"
         made[name] = Matrix(
-            layers, columns, values, f"layer\\{what}", shaded=True, is_difference=True, fits=True
-        )
+            [*map(str, range(layers))], tokens(found) if part == "residual" else columns, values, corner,
+            shaded=True, is_difference=True, fits=True,
+        )  # fmt: skip
     return made
 
 
@@ -77,37 +75,37 @@ def rows(found: Patch) -> Iterator[tuple[object, ...]]:
     yield "part", "layer", "head", "place", "clean", "corrupt", "difference", "recovered"
     shares = found.recovered
     for name, differences in found.maps.items():
-        for layer, n in _cells(differences):
-            share = "" if shares is None else float(shares[name][layer][n])
+        for (layer, n), value in np.ndenumerate(differences):
             at = ("", n, *(side[n] for side in found.tokens)) if name == "residual" else (n, "", "", "")
-            yield name, layer, *at, float(differences[layer][n]), share
+            if value == value:
+                yield name, layer, *at, float(value), "" if shares is None else float(shares[name][layer, n])
 
 
-def _strongest(found: Patch, shares: dict[str, list[Array]]) -> Iterator[Block]:
+def _strongest(found: Patch, shares: dict[str, Array]) -> Iterator[Block]:
     names, stream = tokens(found), shares["residual"]
-    best = [int(row.argmax()) for row in stream]
+    best = stream.argmax(axis=1).tolist()
     sites = []
     for place, group in groupby(range(len(best)), best.__getitem__):
         layers = [*group]
         ends = layers if len(layers) == 1 else [layers[0], layers[-1]]
-        where, most = " to ".join(map(str, ends)), " to ".join(SHARE(float(stream[n][place])) for n in ends)
+        where, most = " to ".join(map(str, ends)), " to ".join(SHARE(float(stream[n, place])) for n in ends)
         sites.append(f'with "{names[place]}" before {"layers" if ends[1:] else "layer"} {where} ({most})')
     heads = []
     for name in [*shares][1:]:
-        layer, head = max(_cells(shares[name]), key=lambda at: shares[name][at[0]][at[1]])
+        layer, head = divmod(int(np.nanargmax(shares[name])), shares[name].shape[1])
         called = found.names[layer][head]
         who = f"{'cross' if name == 'cross_heads' else 'head'} {layer}.{head}"
         who += "" if called.isdigit() else f" ({called})"
-        heads.append(f"{who} ({SHARE(float(shares[name][layer][head]))})")
+        heads.append(f"{who} ({SHARE(float(shares[name][layer, head]))})")
     yield Say(f"Most comes back {', '.join(sites[:MOST_SITES])}; of the heads, with {' and '.join(heads)}.")
     layer = len(stream) // 2
     place = best[layer]
-    patched = float(found.maps["residual"][layer][place])
+    patched = float(found.maps["residual"][layer, place])
     numbers = found.corrupt, patched, found.clean, patched - found.corrupt, found.clean - found.corrupt
     corrupt, after, clean, back, gap = (signed(one, _digits(found)) for one in numbers)
     yield Say(
         f'By hand: corrupt {corrupt}, with "{names[place]}" before layer {layer} {after}, clean {clean}. '
-        f"{back} of {gap} comes back: {SHARE(float(stream[layer][place]))}."
+        f"{back} of {gap} comes back: {SHARE(float(stream[layer, place]))}."
     )
 
 
@@ -115,7 +113,3 @@ def _digits(found: Patch) -> int:
     """Return the decimals that show how far apart the two differences are."""
     gap = abs(found.clean - found.corrupt)
     return max(3, 2 - math.floor(math.log10(gap))) if gap else 3
-
-
-def _cells(rows: list[Array]) -> Iterator[tuple[int, int]]:
-    return ((layer, n) for layer, row in enumerate(rows) for n in range(len(row)))
