@@ -41,15 +41,18 @@ class Format(NamedTuple):
             if "+" in self.template:
                 text = text.replace("\x00+0.", "\x00+.").replace("\x00-0.", "\x00-.")
             items = text[1:].split("\0")
-            return items if text.count("\x00.") == len(items) else [self._one(item) for item in items]
+            return items if text.count("\x00.") == len(items) else [*map(self._one, items, values)]
         return [unsigned_zero(item) for item in text[1:].split("\0")]
 
-    def _one(self, text: str) -> str:
+    def _one(self, text: str, value: float) -> str:
         if text[0] == ".":
             return text
         if text[-1] == "n":
             return "nan"
-        return unsigned_zero(text) if text[1] == "." and text[0] in "+-" else text[:-1].rstrip(".")
+        if text[1] == "." and text[0] in "+-":
+            return unsigned_zero(text)
+        whole, _, decimals = self.template[:-1].partition(".")
+        return f"{whole}.{int(decimals) - 1}f" % value  # as wide as those below 1
 
 
 PERCENT = Format("%.0f", factor=100.0)  # a weight in whole percent, without the sign
@@ -67,8 +70,8 @@ def weight(digits: int) -> Format:
 def signed(form: Format) -> Format:
     """Return the format with a sign before every number but zero.
 
-    >>> signed(weight(3)).row([0.0121, -0.104, 0.00001]), signed(PERCENT).row([0.052, -0.2, 0.0])
-    (['+.012', '-.104', '.000'], ['+5', '-20', '0'])
+    >>> signed(weight(3)).row([0.0121, -0.104, 0.00001, 1.186]), signed(PERCENT).row([0.052, -0.2, 0.0])
+    (['+.012', '-.104', '.000', '+1.19'], ['+5', '-20', '0'])
     """
     return form._replace(template=form.template.replace("%", "%+", 1))
 
@@ -154,7 +157,7 @@ DIFFERENCES = (
     *(Rung(rung.name, signed(rung.format)) for rung in WEIGHTS if rung.format is not None),
     Rung("^ is up, v is down, a dot is less than an eighth of the largest", None, 1, SIGNS, gap=0),
 )
-UNSEEN = 0.0005  # three digits show nothing of it
+UNSEEN, TWO_UNSEEN = 0.0005, 0.005  # three digits show nothing of it, two of it
 NUMBERED = "Columns are numbered as the rows are."
 
 
@@ -166,9 +169,11 @@ def rungs(block: Matrix) -> tuple[Rung, ...]:
     if block.is_difference:
         if block.digits is not None:
             return (Rung("", signed(weight(block.digits))),)
-        if 0 < largest(block.values) < UNSEEN:
+        size = largest(block.values)
+        if 0 < size < UNSEEN:
             return (Rung("", signed(scientific(2))), Rung("", signed(scientific(1))), DIFFERENCES[-1])
-        return DIFFERENCES
+        shown = 1 if 0 < size < TWO_UNSEEN else 2 if size > 1 else 3  # percents are of shares
+        return *DIFFERENCES[:shown], DIFFERENCES[-1]
     if block.is_weights:
         return WEIGHTS if block.digits is None else (Rung("", weight(block.digits)),)
     formats = tuple(Rung("", form) for form in fitting(largest(block.values), block.digits))

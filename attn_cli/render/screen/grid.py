@@ -105,7 +105,8 @@ class Grid(NamedTuple):
         if len(pages) > 1:
             condensed.append(f"{len(pages)} pages of columns")
         if condensed:
-            text = f"To fit: {', '.join(condensed)}. A wider terminal, -q or --top shows more."
+            more = ", -q or --top" if block.row_numbers is not None else ""
+            text = f"To fit: {', '.join(condensed)}. A wider terminal{more} shows more."
             yield from wrapped(text, terminal.width)
 
     def _fitted(self, terminal: Terminal) -> tuple[Drawn, list[_Page]]:

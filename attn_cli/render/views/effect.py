@@ -128,7 +128,7 @@ def _maps(found: Effect, values: Sequence[tuple[Part | Without, float]]) -> Iter
                 numbers[one.layer, one.head] = value
         corner = "layer\\head" if len(kinds) == 1 else f"{kind} layer\\head"
         labels = [*map(str, range(len(numbers)))], [*map(str, range(width))]
-        yield Matrix(*labels, numbers, corner, shaded=True, is_difference=True, fits=True)
+        yield Matrix(*labels, numbers, corner, shaded=True, is_difference=True)
 
 
 def _part(one: Part | Without, found: Effect) -> tuple[str, str]:

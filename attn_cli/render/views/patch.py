@@ -59,7 +59,7 @@ def maps(found: Patch) -> dict[str, Matrix]:
         columns, corner = [*map(str, range(width))], f"layer\\{TITLES[name][1]}"
         made[name] = Matrix(
             [*map(str, range(layers))], tokens(found) if part == "residual" else columns, values, corner,
-            shaded=True, is_difference=True, fits=True,
+            shaded=True, is_difference=True,
         )  # fmt: skip
     return made
 
