@@ -42,9 +42,8 @@ def run() -> None:
                 stream.flush()
         except (OSError, ValueError):
             pass  # main() has spoken of it, or the reader has left
-    os._exit(
-        code
-    )  # all output is flushed; an orderly interpreter shutdown would cost a tenth of the run time
+    # All output is flushed; an orderly interpreter shutdown would cost a tenth of the run time.
+    os._exit(code)
 
 
 if __name__ == "__main__":

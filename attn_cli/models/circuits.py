@@ -22,9 +22,8 @@ from attn_cli.models.checkpoints.weights import Weights
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.models.logit_parts import FrozenNorm
 
-Copying = Callable[
-    [int], list[float | None]
-]  # of the heads of a layer, sum(eigenvalues) / sum(|eigenvalues|)
+# Of the heads of a layer, sum(eigenvalues) / sum(|eigenvalues|).
+Copying = Callable[[int], list[float | None]]
 BLOCK, ONE = 4096, np.ones(1, np.float32)  # words at once; the scale at which norms are held
 
 

@@ -52,9 +52,8 @@ class Joining(NamedTuple):
         found: Array = np.empty((n, n))
         step = max(1, BLOCK // (h * own.shape[1]))
         for keys in (slice(start, start + step) for start in range(0, n, step)):
-            made = np.stack(
-                [self.part(v[keys], one, h) for one, v in enumerate(values)], axis=1
-            )  # (keys, h, d)
+            # (keys, h, d)
+            made = np.stack([self.part(v[keys], one, h) for one, v in enumerate(values)], axis=1)
             for norm in norms:
                 made = norm._replace(shift=None, scale=np.ones(1)).forward(made)
             by_key = weights[:, :, keys].transpose(2, 1, 0)  # (keys, n, h)

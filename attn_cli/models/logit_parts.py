@@ -66,9 +66,8 @@ class Heads(NamedTuple):
     joining: Callable[[], tuple[Array, Array | None]]  # W_o (h d_v, d) and b_o, read when they are wanted
 
 
-Step = Callable[
-    [Array], tuple[Array, list[Part]]
-]  # from the row above it to the row below it, and what it adds
+# From the row above it to the row below it, and what it adds.
+Step = Callable[[Array], tuple[Array, list[Part]]]
 
 
 @dataclass

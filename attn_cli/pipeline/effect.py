@@ -48,9 +48,8 @@ class Effect(NamedTuple):
     softcap: float | None  # of the logits; parts sum to what is below it
     parts: tuple[Part, ...]
     heads: tuple[tuple[str, ...], ...]  # the names of each layer's
-    moved: (
-        tuple[Part, tuple[str, ...], Array] | None
-    )  # the strongest head, its keys, and what it moved from each
+    # The strongest head, its keys, and what it moved from each.
+    moved: tuple[Part, tuple[str, ...], Array] | None
     knock_outs: tuple[Without, ...] | None
     with_mean: bool  # whether a head that is knocked out gives its mean
     notes: tuple[str, ...]

@@ -91,9 +91,8 @@ def page_of_weights(saved: Saved, settings: Settings) -> Page:
 def page_of_writing(writer: Writer, steps: Sequence[Step], settings: Settings) -> Page:
     """Return the page of a text that a model wrote, and each token's step; the first is that of row `first`."""
     kind, layer, head = writer.shown
-    ids = [
-        step.told.id for step in steps[:-1] if step.told.id is not None
-    ]  # of the last one's row nothing is written
+    # Of the last one's row nothing is written.
+    ids = [step.told.id for step in steps[:-1] if step.told.id is not None]
     layers = writer.layers(ids, replace(settings, layer=ALL, head=None, every_head=True))
     told = [[(one.word, one.probability) for one in (step.told, *step.runners_up)] for step in steps]
     first = len(steps[0].key_tokens) - 1 if kind == "masked" else 0

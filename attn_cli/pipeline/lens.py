@@ -56,17 +56,8 @@ class Lens(NamedTuple):
     def rows(self) -> Iterator[Sequence[object]]:
         """Yield the cells of a table: a row for each layer and place."""
         ids = [f"logit_{n}" for n in self.layers[0][0].logits or ()]
-        yield (
-            "layer",
-            "place",
-            "token",
-            "final",
-            "rank",
-            "probability",
-            "likeliest",
-            "likeliest_probability",
-            *ids,
-        )
+        named = "layer", "place", "token", "final", "rank", "probability"
+        yield *named, "likeliest", "likeliest_probability", *ids
         for layer, row in enumerate(self.layers):
             for said, last in zip(row, self.layers[-1], strict=True):
                 token, best = self.read.tokens[said.place], said.words[0]
@@ -93,10 +84,8 @@ def look(read: Pass, places: Sequence[int], count: int, ids: Sequence[int], repo
     several = max(1, MOST_SCORES // (len(streams) * read.vocabulary))
 
     def said(place: int, scores: Array, final: int) -> Said:
-        shares, known = (
-            softmax(scores),
-            scores[: read.vocabulary],
-        )  # what stands after these is named by no word
+        # What stands after the known scores is named by no word.
+        shares, known = softmax(scores), scores[: read.vocabulary]
         words = (NextWord(word(n), float(shares[n]), n, float(scores[n])) for n in likeliest(known, count))
         logits = {str(n): float(scores[n]) for n in ids} or None
         return Said(place, tuple(words), 1 + int((known > known[final]).sum()), float(shares[final]), logits)

@@ -212,8 +212,8 @@ class LanguagePass(Pass):
     def stages(self) -> Iterator[Stage]:  # noqa: D102
         X = self.stack.input(self.X, 0, self.mask)
         for number, layer in enumerate(self.encoders):
-            yield Stage(number, "masked", X, layer.outputs(X, self.mask))
-            X = layer.of(X, self.mask)
+            yield (stage := Stage(number, "masked", X, layer.outputs(X, self.mask)))
+            X = layer.joined(X, [*stage.output])
 
     def after(self, stage: Stage, outputs: Array) -> Array:  # noqa: D102
         layer = self.encoders[stage.layer]
@@ -225,11 +225,9 @@ class LanguagePass(Pass):
         return logits
 
     def streams(self, places: list[int]) -> Array:  # noqa: D102
-        X, made = self.stack.input(self.X, 0, self.mask), []
-        for layer in self.encoders:
-            made.append(X[places])
-            X = layer.of(X, self.mask)
-        return np.stack([*made, X[places]])
+        stages = [*self.stages()]
+        last = self.encoders[-1].joined(stages[-1].x, [*stages[-1].output])
+        return np.stack([one[places] for one in (*(stage.x for stage in stages), last)])
 
     def scores(self, rows: Array) -> Array:  # noqa: D102
         found: Array = self.scored.scores(rows, self.vectors).astype(np.float64)

@@ -31,9 +31,8 @@ class Patch(NamedTuple):
     against: Word
     clean: float  # the target's logit less the other's
     corrupt: float
-    maps: dict[
-        str, Array
-    ]  # of MAPS those that there are: (layers, n) or (layers, h), NaN for a head that is not there
+    # Of MAPS those that there are: (layers, n) or (layers, h), NaN for a head that is not there.
+    maps: dict[str, Array]
     names: tuple[tuple[str, ...], ...]  # of each layer's heads
     notes: tuple[str, ...]
 

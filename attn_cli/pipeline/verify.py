@@ -165,9 +165,8 @@ def _alone(reading: Reading, opened: OpenModel) -> Iterator[Found]:
         yield "sums", float(np.abs(weights.sum(axis=-1) + _to_sinks(steps) - 1).max()), steps
         if steps.kind == "masked":
             yield "ahead", float(np.triu(weights, 1).max()), steps
-        rotates = (
-            steps.before_rotation and len(ids) > steps.before_rotation.rotary.length
-        )  # by the text's length
+        # By the text's length.
+        rotates = steps.before_rotation and len(ids) > steps.before_rotation.rotary.length
         if few is not None and few.side == "decoder" and not rotates:
             _, _, n_q, n_k = few.attended.weights.shape
             apart = _apart(weights[:, :, :n_q, :n_k], few.attended.weights, 1.0)

@@ -17,14 +17,8 @@ from attn_cli.trace.trace import Trace
 
 SCORE_STEPS = ("scores", "scaled_scores", "masked_scores")
 OF_ATTENTION = ("q", "k", "v", *SCORE_STEPS, "weights", "output", "layer_output")  # in the order computed
-OF_EFFECTS = (
-    "transformed",
-    "lengths",
-    "norms",
-    "parts",
-    "logits",
-    "without",
-)  # of the exercises on what comes of it
+# Of the exercises on what comes of it.
+OF_EFFECTS = ("transformed", "lengths", "norms", "parts", "logits", "without")
 GRADED_STEPS = (*OF_ATTENTION, *OF_EFFECTS)
 MANY_CELLS = 100_000  # with more cells than these, fewer ways of rounding are tried
 Earlier = Mapping[str, Sequence["Array"]]  # what each earlier step may be: (heads, rows, columns) each

@@ -43,10 +43,8 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "attention.sliding_window_pattern": ("sliding_window_pattern",), "layer_types": ("layer_types",),
 }  # fmt: skip
 DIVISORS = "rope_freqs.weight"
-BY_LENGTH = {
-    "short_factor": "rope_factors_short.weight",
-    "long_factor": "rope_factors_long.weight",
-}  # of LongRoPE
+# of LongRoPE
+BY_LENGTH = {"short_factor": "rope_factors_short.weight", "long_factor": "rope_factors_long.weight"}
 YARN = {"attention_factor": "yarn_attn_factor", "beta_fast": "yarn_beta_fast", "beta_slow": "yarn_beta_slow"}
 # What the tensors say as well, or what is read below
 KNOWN = {

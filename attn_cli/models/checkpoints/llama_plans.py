@@ -107,10 +107,8 @@ GPT_OSS = LLAMA._replace(
     rotaries=_yarn_unless_said,
     biases={"attention_bias": "q k v o"},
 )  # fmt: skip
-APART = _without(GPT_OSS.names, "expert_pairs") | {
-    "expert_gate": "",
-    "expert_up": "",
-}  # in files of llama.cpp
+# in files of llama.cpp
+APART = _without(GPT_OSS.names, "expert_pairs") | {"expert_gate": "", "expert_up": ""}
 
 
 def _some_sparse(c: Config, stack: Stack) -> Stack:

@@ -10,9 +10,8 @@ from attn_cli.models.checkpoints.config import Config, looks_back
 
 Windows = Sequence[int | None]  # one for each layer
 Rotaries = Sequence[Rotary | None]
-Kind = Callable[
-    [Config, Config, Rotary, bool], Rotary
-]  # of a config, what it says of rotation, whether of all layers
+# of a config, what it says of rotation, whether of all layers
+Kind = Callable[[Config, Config, Rotary, bool], Rotary]
 FULL, LOCAL = "full_attention", "sliding_attention"
 
 
@@ -123,9 +122,8 @@ ROPE_KINDS: dict[str, Kind] = {
     "linear": lambda c, rope, rotary, is_for_all: rotary._replace(factor=rope.number("factor")),
     "llama3": _llama3, "dynamic": _dynamic, "yarn": _yarn, "longrope": _longrope,
 }  # fmt: skip
-PHI3_KINDS = {"default": ROPE_KINDS["default"]} | dict.fromkeys(
-    ("longrope", "su", "yarn"), _longrope
-)  # older names
+# longrope, and older names of it
+PHI3_KINDS = {"default": ROPE_KINDS["default"]} | dict.fromkeys(("longrope", "su", "yarn"), _longrope)
 
 
 def _first_length(c: Config, rope: Config, is_for_all: bool) -> float:

@@ -126,9 +126,8 @@ class Weights:
             entry, packing, scaled = self._four_bits(found, entry, number[0])
         is_in_out = False
         if number is not None:
-            is_in_out = name.endswith(".weight") and not found.endswith(
-                (".weight", "_blocks")
-            )  # transformers' own
+            # transformers' own
+            is_in_out = name.endswith(".weight") and not found.endswith((".weight", "_blocks"))
             shape = shape[::-1] if is_in_out else shape
             entry = _of_stack(entry, packing, int(number[1]), where)
         if len(shape) != len(entry.shape) or any(
