@@ -8,7 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from attn_cli.core.attention import softmax
+from attn_cli.errors import UsageError
 from attn_cli.io.array_types import Array
+from attn_cli.io.escape import visible
 from attn_cli.io.progress import OnPart
 from attn_cli.models.logit_parts import Cut, Part
 from attn_cli.pipeline.passes import Pass, Stage
@@ -88,6 +90,9 @@ def effect_of(
     logits = read.logits
     id_ = read.guess if target is None else read.find(target, "--target")
     other = None if against is None else read.find(against, "--against")
+    if id_ == other:
+        said = f"The two words to compare are one: {visible(read.word(id_).strip())}."
+        raise UsageError(said, "Give another word.", "--against")
     parts = tuple(read.parts(id_, other))
     heads = [one for one in parts if one.part == "head"]
     layers = 1 + max((one.layer or 0 for one in parts if one.layer is not None), default=-1)

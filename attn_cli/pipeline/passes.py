@@ -176,8 +176,12 @@ class CheckpointPass(Pass):
 
     def find(self, word: str, option: str) -> int:  # noqa: D102
         tried = []
+        _check_word(word, option)
         for spelled in (f" {word}", word):
             found = self.encoder.encode(spelled)
+            if found.unknown:
+                hint = f"It reads {visible(found.unknown[0][1])}, which can be named itself."
+                raise UsageError(f"{visible(word)} is not in the vocabulary of {self.name}.", hint, option)
             own = [n for n, is_frame in enumerate(found.special) if not is_frame]
             if len(own) == 1 and found.ids[own[0]] < len(self.logits):
                 return found.ids[own[0]]
@@ -256,10 +260,17 @@ class LanguagePass(Pass):
         return as_text(self.words[number]) if number < len(self.words) else UNKNOWN
 
     def find(self, word: str, option: str) -> int:  # noqa: D102
+        _check_word(word, option)
         number = word_number(word, {one: n for n, one in enumerate(self.words)})
         if number == len(self.words) and word != UNKNOWN:
-            raise UsageError(f"{visible(word)} is no word of {self.name}.", f"{UNKNOWN} is all such.", option)
+            hint = f"Give one word that it has; {UNKNOWN} stands for all that it has not."
+            raise UsageError(f"{visible(word)} is no word of {self.name}.", hint, option)
         return number
+
+
+def _check_word(word: str, option: str) -> None:
+    if not word.strip():
+        raise UsageError(f"{option} is empty.", "Give a word.", option)
 
 
 @contextmanager

@@ -111,6 +111,10 @@ def test_an_encoder_says_what_stands_in_its_mask_s_place(tmp_path):
     ran = here("effect", "the [MASK] sat", "-m", model)
     assert "in place of" in ran.out and "held as a ratio" in plain(ran.out).replace("\n", " ")
     assert here("effect", "the cat sat", "-m", model).code == 65
+    assert (
+        "qqz is not in the vocabulary of bert"
+        in here("effect", "the [MASK]", "-m", model, "--target", "qqz").err
+    )
 
 
 def test_a_table_has_every_part_and_a_screen_the_sum_beside_the_model_s_own():
@@ -130,6 +134,8 @@ def test_a_table_has_every_part_and_a_screen_the_sum_beside_the_model_s_own():
     [
         ((TEXT, "--target", "qqzzx"), 2, "qqzzx is no word of language"),
         ((TEXT, "--knock-out-with", "mean"), 2, "--knock-out-with is for --measure knock-out"),
+        ((TEXT, "--target", " "), 2, "--target is empty"),
+        ((TEXT, "--target", "dog", "--against", "dog"), 2, "The two words to compare are one: dog"),
         ((TEXT, "-p", "roles"), 2, "says no words"),
         ((TEXT, "--context", "a b"), 2, "A second text is for a model"),
         (("ab", "-m", "LETTERS", "--target", "ba"), 2, "is no single token of letters, but 2: b, a"),

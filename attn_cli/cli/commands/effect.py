@@ -14,21 +14,24 @@ from attn_cli.settings.declare import ATTENTION, SHOWN
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
-MEASURE_HELP = (
-    "What parts add themselves, or, too, what becomes of the word without each head.  [default: direct]"
-)
+MEASURE_HELP = "What parts add themselves, or, too, what becomes of the word without each head."
 WITH_HELP = "A head that is knocked out gives nothing, or its mean over the text.  [default: zero]"
 
 
-@takes("max_text max_word model projection format output precision color palette width FIGURE")
+CAN = (*OF_BLOCKS, "rows", "drawing")
+
+
+@takes("max_text max_word model projection format output precision color palette width FIGURE", can=CAN)
 def effect(
     texts: Texts = None,
     context: Context = None,
-    target: str | None = own("WORD", "The word.  [default: the likeliest]", ATTENTION),
-    against: str | None = own("WORD", "What adds to the difference from this word's logit.", ATTENTION),
+    target: str | None = own(
+        "WORD", "The word whose logit is taken apart.  [default: the likeliest]", ATTENTION
+    ),
+    against: str | None = own("WORD", "Take apart the difference from this word's logit.", ATTENTION),
     measure: Literal["direct", "knock-out"] = own("", MEASURE_HELP, ATTENTION, default="direct"),
     knock_out_with: Literal["zero", "mean"] | None = own("", WITH_HELP, ATTENTION),
-    strongest: int = own("N", "List so many parts.", SHOWN, default=10, min=1, max=1000),
+    strongest: int = own("N", "List the N strongest heads and networks.", SHOWN, default=10, min=1, max=1000),
     *,
     settings: Settings,
     view: View,
@@ -42,7 +45,7 @@ def effect(
     """
     if knock_out_with is not None and measure == "direct":
         raise UsageError("--knock-out-with is for --measure knock-out.", "Add that.", "--knock-out-with")
-    view = choose(view, (*OF_BLOCKS, "rows", "drawing"), "effect", "effect", figures=("heatmap",))
+    view = choose(view, CAN, "effect", "effect", figures=("heatmap",))
     text, other = text_and_context(texts, context, "effect", settings)
     from attn_cli.pipeline.effect import effect_of
     from attn_cli.pipeline.passes import open_pass

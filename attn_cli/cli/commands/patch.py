@@ -12,12 +12,13 @@ from attn_cli.settings.declare import ATTENTION, TEXT
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
-TEXTS_HELP = "Two texts of as many tokens; - is standard input."
+TEXTS_HELP = "Two texts of the same number of tokens; - is standard input."
 CONTEXT_HELP = "What an encoder reads in both runs; its decoder then has written the two texts."
 CORRUPT_HELP = "What it reads in the corrupt run, if that is another text."
+CAN = (*OF_BLOCKS, "rows", "drawing")
 
 
-@takes("max_text max_word model projection format output precision color palette width FIGURE")
+@takes("max_text max_word model projection format output precision color palette width FIGURE", can=CAN)
 def patch(
     texts: list[str] | None = argument("CLEAN CORRUPT", TEXTS_HELP, default=None),
     target: str | None = own("WORD", "The word to bring back.  [default: the clean text's]", ATTENTION),
@@ -36,7 +37,7 @@ def patch(
 
     Example: attn patch "The cat sat on the" "The cat slept in the"
     """
-    view = choose(view, (*OF_BLOCKS, "rows", "drawing"), "patch", "patch", figures=("heatmap",))
+    view = choose(view, CAN, "patch", "patch", figures=("heatmap",))
     clean, corrupt = two_texts(texts or [], settings, "patch")
     if corrupt_context is not None and context is None:
         said = "--corrupt-context requires --context."

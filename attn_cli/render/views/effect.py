@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from attn_cli.io.escape import count
 from attn_cli.models.logit_parts import Part, ranked
 from attn_cli.pipeline.effect import Effect, Without, Word
 from attn_cli.render.blocks import Block, Columns, Heading, Matrix, Say
 from attn_cli.render.numbers import share
+from attn_cli.render.views.wording import quoted_at
 from attn_cli.text.wordpieces import SPACE, as_text
 
 MOST_KEYS = 8
@@ -26,7 +26,7 @@ def effect(found: Effect, most: int) -> Iterator[Block]:
     yield Heading(f"What each head adds to {_of(found)}: layers down, heads across")
     yield from _maps(found, _added(found))
     listed = [one for one in ranked(found.parts) if one.part in ("head", "mlp")][:most]
-    yield Heading(f"The {count(len(listed), 'strongest part', 'strongest parts')}")
+    yield Heading(f"The {len(listed)} strongest of heads and networks")
     yield Columns(("part", "name", "adds"), [(*_part(one, found), signed(one.value)) for one in listed])
     if found.moved is not None:
         yield from _moved(found)
@@ -55,8 +55,7 @@ def quoted(word: Word) -> str:
 
 
 def _where(found: Effect) -> str:
-    (token,) = as_text((found.tokens[found.place],))
-    return f'{"in place of" if found.fills else "after"} "{token}"'
+    return f"{'in place of' if found.fills else 'after'} {quoted_at(as_text(found.tokens), found.place)}"
 
 
 def _of(found: Effect) -> str:
@@ -176,20 +175,27 @@ def _knocked(found: Effect, most: int) -> Iterator[Block]:
         )
         for one in first
     ]
-    yield Columns(("without", "name", ADDS, LOST, "probability"), cells)
+    chance = "probability" if found.against is None else f"of {quoted(found.target)}"
+    yield Columns(("without", "name", ADDS, LOST, chance), cells)
+    if found.softcap is not None:
+        yield Say("What heads add is before the cap on logits, what is lost is after it.", quiet=True)
     top = first[0]
     adds, gone = direct[top.layer, top.head, top.attention], lost[top]
     after = "misses it, too" if abs(gone) > abs(adds) else "makes up for some"
-    is_told = adds * gone > 0 and not found.with_mean  # else neither is so
+    is_told = adds * gone > 0 and not found.with_mean and found.softcap is None  # else neither is so
     how = f": what comes after it {after}" * is_told
-    yield Say(f"{_called(top, found)} adds {signed(adds)}; without it {signed(gone)} is lost{how}.")
+    change = "lost" if gone > 0 else "gained"
+    yield Say(
+        f"{_called(top, found)} adds {signed(adds)}; without it {signed(abs(gone)).lstrip('+')} is {change}{how}."
+    )
 
 
 def signed(value: float, digits: int = 3) -> str:
     """Return a number with its sign and so many decimals; of three, two where it is 10 and more.
 
-    >>> signed(0.1234), signed(-12.345)
-    ('+.123', '-12.35')
+    >>> signed(0.1234), signed(-12.345), signed(-0.0001)
+    ('+.123', '-12.35', '.000')
     """
     digits = 2 if digits == 3 and abs(value) >= 10 else digits
-    return f"{value:+.{digits}f}".replace("+0.", "+.").replace("-0.", "-.")
+    written = f"{value:+.{digits}f}".replace("+0.", "+.").replace("-0.", "-.")
+    return written if written.strip("+-.0") else written[1:]

@@ -60,8 +60,9 @@ def _finding(lens: Lens, n: int) -> str:
         len(lens.layers) - 1,
     )
     since = next(layer for layer in range(last + 1) if {*ranks[layer:]} == {1})
-    when = {0: "from the start", last: "only after the last layer"}.get(since, f"from layer {since} on")
-    before = f"; before the first layer it has rank {ranks[0]:,} of {lens.read.vocabulary:,}" * (since > 0)
+    late = "again after the last layer" if 1 in ranks[:last] else "only after the last layer"
+    when = {0: "from the start", last: late}.get(since, f"from layer {since} on")
+    before = f"; before the first layer it has rank {ranks[0]:,} of {lens.read.vocabulary:,}" * (ranks[0] > 1)
     said = f"the model says {quoted(final.word)} ({share(final.probability)})"
     return f"{said}. That is its likeliest word {when}{before}."
 
