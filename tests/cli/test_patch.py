@@ -142,7 +142,7 @@ def test_a_figure_of_patches_and_of_effects_has_their_numbers(tmp_path):
         (["a", "b", "--target", "qqqq"], 2, "qqqq is no word of language"),
         (["a", "b", "--against", "qqqq"], 2, "qqqq is no word of language"),
         (["a", "b", "--context", "c"], 2, "with an encoder and a decoder"),
-        (["a", "b", "-f", "code:numpy"], 2, "patch has no code:numpy form"),
+        (["a", "b", "-f", "code:numpy"], 2, "'code:numpy' is not one of"),
         (["[MASK] home the", "the home [MASK]", "-m", "PIECES"], 65, "mask is token 1, and the corrupt one's token 3"),
         (["the", "a", "-m", "PIECES"], 65, "[MASK]"),
         (["ab", "aa", "-m", "LETTERS", "--target", "abc"], 2, "abc is no single token of"),

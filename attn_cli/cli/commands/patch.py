@@ -12,7 +12,7 @@ from attn_cli.settings.declare import ATTENTION, TEXT
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
-TEXTS_HELP = "Two texts of the same number of tokens; - is standard input."
+TEXTS_HELP = "Texts of equal length, in tokens; - is standard input."
 CONTEXT_HELP = "What an encoder reads in both runs; its decoder then has written the two texts."
 CORRUPT_HELP = "What it reads in the corrupt run, if that is another text."
 CAN = (*OF_BLOCKS, "rows", "drawing")
