@@ -127,8 +127,7 @@ class Run:
 
     def with_step(self, found: LayerSteps) -> Run:
         """Return the run as one that has computed this attention, and computes no other."""
-        first, *rest = self._given.values()
-        made = Run(self.model, self.weights, first, rest[0] if rest else None)
+        made = self.changed(self.changes)
         made._steps = (one for one in (found,))
         return made
 
