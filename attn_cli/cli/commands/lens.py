@@ -15,6 +15,7 @@ from attn_cli.settings.output import View
 from attn_cli.settings.settings import MOST_NEXT, Settings
 
 if TYPE_CHECKING:
+    from attn_cli.pipeline.lens import Lens
     from attn_cli.render.figures.sheet import Drawing
 
 CONTEXT_HELP = "Of an encoder and a decoder: what the encoder reads; the decoder has then written TEXT."
@@ -53,24 +54,26 @@ def lens(
     from attn_cli.render.views.lens import screen
     from attn_cli.settings.validate import find_rows
 
-    def drawing(view: View) -> tuple[Drawing, Sequence[str]]:
-        from attn_cli.render.figures.heatmap import lens as drawn  # only for a figure
+    with open_pass(text, second, settings, needs_gap=False) as read:
+        n, named = len(read.tokens), read_ids(ids, read)
 
-        return drawn(found, view), read.notes
+        def found(most: int, words: int) -> Lens:
+            places = range(n)[window(n, most, read.place)] if query is None else find_rows(query, read.tokens)
+            with Progress("Reading") as progress:
+                return look(read, places, count or words, named, progress)
 
-    with open_pass(text, second, settings, needs_gap=False) as read, Progress("Reading") as progress:
-        is_data = view.format in ("json", "jsonl", "csv", "tsv", "parquet")
-        n = len(read.tokens)
-        most = n if is_data else ON_SCREEN if view.figure is None else DRAWN
-        places = range(n)[window(n, most, read.place)] if query is None else find_rows(query, read.tokens)
-        found = look(read, places, count or WORDS[is_data], read_ids(ids, read), progress)
-    detailed = [read.place] if query is None else places
-    result = Result(
-        "lens",
-        blocks=lambda view: screen(found, detailed, view),
-        record=lambda view: found.record(),
-        rows=lambda view: found.rows(),
-        drawing=drawing,
-        remarks=read.notes,
-    )
-    deliver(result, view)
+        def drawing(view: View) -> tuple[Drawing, Sequence[str]]:
+            from attn_cli.render.figures.heatmap import lens as drawn  # only for a figure
+
+            return drawn(found(DRAWN, WORDS[0]), view), read.notes
+
+        detailed = [read.place] if query is None else find_rows(query, read.tokens)
+        result = Result(
+            "lens",
+            blocks=lambda view: screen(found(ON_SCREEN, WORDS[0]), detailed, view),
+            record=lambda view: found(n, WORDS[1]).record(),
+            rows=lambda view: found(n, WORDS[1]).rows(),
+            drawing=drawing,
+            remarks=read.notes,
+        )
+        deliver(result, view)
