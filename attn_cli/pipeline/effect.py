@@ -95,7 +95,6 @@ def effect_of(
         raise UsageError(said, "Give another word.", "--against")
     parts = tuple(read.parts(id_, other))
     heads = [one for one in parts if one.part == "head"]
-    layers = 1 + max((one.layer or 0 for one in parts if one.layer is not None), default=-1)
     moved = None
     if heads:
         most = max(heads, key=lambda one: abs(one.value))
@@ -107,7 +106,7 @@ def effect_of(
     return Effect(
         read.name, read.tokens, read.place, read.fills, words[0], words[1] if len(words) > 1 else None,
         float(_differ(logits, id_, other)), float(shares[id_]), 1 + int((known > logits[id_]).sum()), read.softcap,
-        parts, tuple(read.heads(n) for n in range(layers)), moved,
+        parts, tuple(map(read.heads, range(read.layers))), moved,
         tuple(knock_outs(read, id_, other, with_mean, report)) if knocks_out else None, with_mean,
         (*read.notes, *[MEAN_NOTE] * with_mean),
     )  # fmt: skip

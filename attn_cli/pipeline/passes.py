@@ -274,26 +274,18 @@ def _check_word(word: str, option: str) -> None:
 
 
 @contextmanager
-def open_pass(text: str, context: str | None, settings: Settings, needs_gap: bool = True) -> Iterator[Pass]:
-    """Give the model of these settings, which has read a text, and its encoder the `context` where it has one.
+def open_passes(
+    given: Sequence[tuple[str, str | None]], settings: Settings, needs_gap: bool = True
+) -> Iterator[list[Pass]]:
+    """Give the model of these settings once for each text, which it has read, and its encoder the context, if any.
 
     Without a context, its encoder reads the text, and its decoder begins. A model that fills gaps says the word at its
     first, or, where there is none and none is needed, at the last word.
     """
-    with open_passes([(text, context)], settings, needs_gap) as (read,):
-        yield read
-
-
-@contextmanager
-def open_passes(
-    given: Sequence[tuple[str, str | None]], settings: Settings, needs_gap: bool = True
-) -> Iterator[list[Pass]]:
-    """Give the model of these settings once for each text and its context, as `open_pass` does for one."""
     if settings.model is None:
         if any(context is not None for _, context in given):
-            raise UsageError(
-                "A second text is for a model (-m) with an encoder and a decoder.", "", "--context"
-            )
+            said = "A second text is for a model (-m) with an encoder and a decoder."
+            raise UsageError(said, option="--context")
         check_without_model(settings, says_words=True)
         settings = replace(settings, projection=settings.projection or DEFAULTS["masked"].projection)
         shared = open_shared(settings := settings_of("masked", settings))

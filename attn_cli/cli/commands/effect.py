@@ -48,10 +48,10 @@ def effect(
     view = choose(view, CAN, "effect", "effect", figures=("heatmap",))
     text, other = text_and_context(texts, context, "effect", settings)
     from attn_cli.pipeline.effect import effect_of
-    from attn_cli.pipeline.passes import open_pass
+    from attn_cli.pipeline.passes import open_passes
     from attn_cli.render.views import effect as screen
 
-    with open_pass(text, other, settings) as read, Progress("Computing") as report:
+    with open_passes([(text, other)], settings) as (read,), Progress("Computing") as report:
         is_mean = knock_out_with == "mean"
         found = effect_of(read, target, against, measure == "knock-out", is_mean, report)
     result = Result(

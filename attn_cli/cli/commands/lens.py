@@ -49,12 +49,12 @@ def lens(
     view = choose(view, CAN, "attn lens", "lens", figures=("heatmap",))
     text, second = text_and_context(texts, context, "lens", settings)
     from attn_cli.pipeline.lens import look, read_ids
-    from attn_cli.pipeline.passes import open_pass
+    from attn_cli.pipeline.passes import open_passes
     from attn_cli.render.blocks import window
     from attn_cli.render.views.lens import screen
     from attn_cli.settings.validate import find_rows
 
-    with open_pass(text, second, settings, needs_gap=False) as read:
+    with open_passes([(text, second)], settings, needs_gap=False) as (read,):
         n, named = len(read.tokens), read_ids(ids, read)
 
         def found(most: int, words: int) -> Lens:

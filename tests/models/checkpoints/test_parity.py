@@ -19,7 +19,7 @@ from attn_cli.models.checkpoints.layers import Changes
 from attn_cli.models.checkpoints.run import Checkpoint, texts
 from attn_cli.models.logit_parts import Cut
 from attn_cli.pipeline.effect import effect_of
-from attn_cli.pipeline.passes import open_pass
+from attn_cli.pipeline.passes import open_passes
 from attn_cli.settings.settings import Settings
 from tests.models.checkpoints.by_hand import as_bfloat16, saved, small_bert, small_gpt2
 from tests.models.checkpoints.norms import alike, same_as_by_vectors
@@ -976,7 +976,7 @@ def test_the_likeliest_words_have_the_probabilities_of_transformers(
     assert found is not None and found.place == place and found.fills == ("[MASK]" in text)
     assert [one.word for one in found.words] == [VOCABULARY[n] for n in expected.indices.tolist()]
     close([one.probability for one in found.words], expected.values.numpy(), name)
-    with open_pass(text, context, Settings(model=str(tmp_path))) as read:
+    with open_passes([(text, context)], Settings(model=str(tmp_path))) as (read,):
         effect = effect_of(read, None, None, True, False, lambda part: None)
     likeliest = expected.indices[0]
     assert (effect.target.id, effect.place) == (likeliest, place)
