@@ -87,13 +87,9 @@ def effect_of(
     read: Pass, target: str | None, against: str | None, knocks_out: bool, with_mean: bool, report: OnPart
 ) -> Effect:
     """Return what adds to the logit of the target, or of the likeliest word, at the place where the model says one."""
-    logits = read.logits
-    id_ = read.guess if target is None else read.find(target, "--target")
-    other = None if against is None else read.find(against, "--against")
-    if id_ == other:
-        said = f"The two words to compare are one: {visible(read.word(id_).strip())}."
-        raise UsageError(said, "Give another word.", "--against")
-    parts = tuple(read.parts(id_, other))
+    word = word_of(read, target, "--target")
+    other = None if against is None else word_of(read, against, "--against", word)
+    parts = tuple(read.parts(word.id, other and other.id))
     heads = [one for one in parts if one.part == "head"]
     moved = None
     if heads:
@@ -101,29 +97,41 @@ def effect_of(
         assert most.layer is not None and most.head is not None and most.attention is not None
         keys, values = read.moved(most.layer, most.attention)
         moved = most, keys, values[most.head]
-    words = [Word(read.word(n), n) for n in (id_, *(() if other is None else (other,)))]
-    shares, known = softmax(logits), logits[: read.vocabulary]
+    logits = read.logits
+    rank = 1 + int((logits[: read.vocabulary] > logits[word.id]).sum())
     return Effect(
-        read.name, read.tokens, read.place, read.fills, words[0], words[1] if len(words) > 1 else None,
-        float(_differ(logits, id_, other)), float(shares[id_]), 1 + int((known > logits[id_]).sum()), read.softcap,
-        parts, tuple(map(read.heads, range(read.layers))), moved,
-        tuple(knock_outs(read, id_, other, with_mean, report)) if knocks_out else None, with_mean,
+        read.name, read.tokens, read.place, read.fills, word, other, float(differ(logits, word, other)),
+        float(softmax(logits)[word.id]), rank, read.softcap, parts, tuple(map(read.heads, range(read.layers))), moved,
+        tuple(knock_outs(read, word, other, with_mean, report)) if knocks_out else None, with_mean,
         (*read.notes, *[MEAN_NOTE] * with_mean),
     )  # fmt: skip
 
 
-def _differ(logits: Array, id_: int, other: int | None) -> Array:
-    found: Array = logits[..., id_] - (0 if other is None else logits[..., other])
+def word_of(read: Pass, typed: str | None, option: str, other: Word | None = None) -> Word:
+    """Return the word that was typed, or the likeliest; UsageError where it is the `other` again."""
+    id_ = read.guess if typed is None else read.find(typed, option)
+    found = Word(read.word(id_), id_)
+    if found == other:
+        said = f"The two words to compare are one: {visible(found.token.strip())}."
+        raise UsageError(said, "Name two, as --target A --against B; the likeliest is the default.", option)
     return found
 
 
-def knock_outs(read: Pass, id_: int, other: int | None, with_mean: bool, report: OnPart) -> Iterator[Without]:
+def differ(logits: Array, word: Word, other: Word | None) -> Array:
+    """Return a word's logits (...), of logits (..., V), or their difference from another's."""
+    found: Array = logits[..., word.id] - (0 if other is None else logits[..., other.id])
+    return found
+
+
+def knock_outs(
+    read: Pass, word: Word, other: Word | None, with_mean: bool, report: OnPart
+) -> Iterator[Without]:
     """Yield what is left without each head in turn; all is computed anew from its layer on."""
     for stage in read.stages():
         report(stage.layer / read.layers)
         for some in read.at_once(len(stage.output)):
             logits = read.after(stage, _without(stage, some, with_mean))
-            chances, left = softmax(logits)[:, id_], _differ(logits, id_, other)
+            chances, left = softmax(logits)[:, word.id], differ(logits, word, other)
             for head, logit, chance in zip(range(some.start, some.stop), left, chances, strict=False):
                 yield Without(stage.layer, head, float(logit), float(chance), stage.kind)
 

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attn_cli.errors import InputError, UsageError
+from attn_cli.errors import InputError
 from attn_cli.io.array_types import Array, Ints
 from attn_cli.io.escape import count, visible
 from attn_cli.io.progress import OnPart
-from attn_cli.pipeline.effect import Word
+from attn_cli.pipeline.effect import Word, differ, word_of
 from attn_cli.pipeline.passes import Pass
 from attn_cli.text.wordpieces import as_text
 
@@ -74,16 +74,9 @@ def patch_of(
     tokens do not face each other, UsageError for one word twice.
     """
     _check_aligned(clean.tokens, corrupt.tokens, clean.place, corrupt.place)
-    words = _word(clean, target, "--target"), _word(corrupt, against, "--against")
-    if words[0].id == words[1].id:
-        said = f"The two words to compare are one: {visible(words[0].token.strip())}."
-        hint = "Name two, as --target A --against B; each text's likeliest next word is the default."
-        raise UsageError(said, hint, "--against")
-
-    def differences(logits: Array) -> Array:
-        found: Array = logits[..., words[0].id] - logits[..., words[1].id]
-        return found
-
+    word = word_of(clean, target, "--target")
+    other_word = word_of(corrupt, against, "--against", word)
+    differences = partial(differ, word=word, other=other_word)
     without, found = float(differences(corrupt.logits)), dict[str, list[Array]]()
     for own, other in zip(clean.stages(), corrupt.stages(), strict=True):
         report(own.layer / clean.layers)
@@ -100,7 +93,7 @@ def patch_of(
                 row[changes[some]] = differences(logits_of(_with_each(changes[some], A, B)))
             found.setdefault(name, []).append(row)
     return Patch(
-        clean.name, texts, (clean.tokens, corrupt.tokens), clean.place, clean.fills, *words,
+        clean.name, texts, (clean.tokens, corrupt.tokens), clean.place, clean.fills, word, other_word,
         float(differences(clean.logits)), without, {name: _padded(rows) for name, rows in found.items()},
         tuple(clean.heads(n) for n in range(len(found["heads"]))),
         tuple(dict.fromkeys((*clean.notes, *corrupt.notes))),
@@ -117,11 +110,6 @@ def _with_each(rows: Ints, A: Array, B: Array) -> Array:
     found = np.repeat(B[None], len(rows), axis=0)
     found[np.arange(len(rows)), rows] = A[rows]
     return found
-
-
-def _word(read: Pass, word: str | None, option: str) -> Word:
-    id_ = read.guess if word is None else read.find(word, option)
-    return Word(read.word(id_), id_)
 
 
 def _check_aligned(clean: Sequence[str], corrupt: Sequence[str], place: int, place_2: int) -> None:

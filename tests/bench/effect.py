@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from attn_cli.models.checkpoints.layers import Changes
-from attn_cli.pipeline.effect import knock_outs
+from attn_cli.pipeline.effect import knock_outs, word_of
 from attn_cli.pipeline.passes import open_passes
 from attn_cli.settings.settings import Settings
 from tests.bench.pretrained import TEXT, write_gpt2
@@ -49,7 +49,7 @@ def passes(folder: str, n: int, pairs: int) -> float:
     """Return how many passes' time it takes to knock out every head once, over n tokens."""
     with open_passes([(text_of(n), None)], Settings(model=folder)) as (read,):
         assert len(read.tokens) == n, len(read.tokens)
-        word = int(read.logits.argmax())
+        word = word_of(read, None, "--target")
 
         def one() -> None:
             run = read.run.changed(Changes())
