@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,15 +46,18 @@ class Submission(NamedTuple):
     stacks: Mapping[str, Matrix] = {}  # of attn's own JSON: each step of all its heads
 
 
-def read_submission(path: str | Path) -> Submission:
+def read_submission(path: str | Path, asked: Iterable[str] = GRADED_STEPS) -> Submission:
     """Read an answer from JSON, .npz, .safetensors, or a CSV file of one matrix; NaN and null are masked cells."""
-    return submission_from(read_record(path, as_written=True), visible(str(path)))
+    return submission_from(read_record(path, as_written=True), visible(str(path)), asked)
 
 
-def submission_from(record: Mapping[str, object], name: str) -> Submission:
+def submission_from(
+    record: Mapping[str, object], name: str, asked: Iterable[str] = GRADED_STEPS
+) -> Submission:
     """Take the steps from a record of named values; Q, K and V are accepted for q, k and v.
 
-    From attn's own JSON, with --steps or without, the heads' matrices are taken too.
+    From attn's own JSON, with --steps or without, the heads' matrices are taken too. Raises InputError where the
+    record has none of the steps that are asked for.
     """
     known = {*GRADED_STEPS, "Q", "K", "V"}
     blank = [key for key in record if key in known and _is_blank(record[key])]
@@ -73,9 +76,11 @@ def submission_from(record: Mapping[str, object], name: str) -> Submission:
     others = () if is_own else tuple(visible(str(key)) for key in record if key not in known | KNOWN | LABELS)
     if not steps and blank:
         raise InputError(f"{name}: nothing is filled in yet.", "Put numbers in the place of null.")
-    if not steps:
-        held = f": it holds {', '.join(others[:8])}" if others else ""
-        said = f"{name} has none of {', '.join(OF_ATTENTION[:-1])} or {OF_ATTENTION[-1]}{held}."
+    if steps.keys().isdisjoint(asked):
+        wanted = " or ".join(", ".join(asked).rsplit(", ", 1))
+        names = [*steps, *others][:8]
+        held = f": it holds {', '.join(names)}" if names else ""
+        said = f"{name} has none of {wanted}{held}."
         raise InputError(said, "Name the matrices so, or a CSV file after its matrix: weights.csv.")
     for step, matrix in steps.items():
         if not matrix.is_sure:

@@ -128,6 +128,11 @@ def test_answers_are_graded_step_by_step(topic, tmp_path, monkeypatch):
         return found, {one["step"]: one["status"] for one in found["compared"]}
 
     assert graded(right)[0]["ok"]
+    other = TOPICS[topic == TOPICS[0]]
+    (tmp_path / "other.json").write_text(json.dumps(record(other)["answers"]))
+    ran = here("check", "other.json", "--expect", "sheet/inputs.json")
+    assert (ran.code, ran.out, ran.err.count("\n")) == (65, "", 1)
+    assert f"none of {', '.join([*right][:-1])} or {[*right][-1]}: it holds" in ran.err
     first, second, *_ = right
     wrong = json.loads(json.dumps(right))
     wrong[second][0][0] += 1
@@ -154,7 +159,7 @@ def test_answers_are_graded_step_by_step(topic, tmp_path, monkeypatch):
     assert ran.code == 65 and ran.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("args", [("--mask", "causal"), ("--seed", "-1")])
+@pytest.mark.parametrize("args", [("--mask", "causal"), ("--seed", "-1"), ("--seed", "9" * 23)])
 def test_other_topics_take_no_options_of_attention_and_no_other_seeds(args):
     ran = here("exercise", "--topic", "norm", *args)
     assert (ran.code, ran.out) == (2, "") and args[0] in ran.err and ran.err.count("\n") == 1

@@ -83,7 +83,7 @@ def _refuse_contradiction(expect: str, right: AnswerKey, tol: float) -> None:
     from attn_cli.teach.submission import read_submission
 
     try:
-        handed = read_submission(expect)
+        handed = read_submission(expect, right.problem.steps)
     except InputError:  # inputs alone
         return
     first = grade(handed, right, tol).first
@@ -99,7 +99,7 @@ def _verdict(file: str, right: AnswerKey, tol: float, head_asked: bool) -> Verdi
     from attn_cli.teach.submission import read_submission
 
     try:
-        verdict = grade(read_submission(file), right, tol, head_asked)
+        verdict = grade(read_submission(file, right.problem.steps), right, tol, head_asked)
     except (InputError, FileError) as error:
         verdict = Verdict(file, error=error)
     return verdict._replace(file=as_utf8(file))

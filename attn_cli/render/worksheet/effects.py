@@ -27,7 +27,8 @@ SHEETS = {
     "norm": (
         "What comes of the weights",
         'A weight says where a head looks; what it adds there is `weight f(x)`. Compute how long that is, in "{}". '
-        "Rows of the weights are queries, columns are keys. Nothing is to be rounded.",
+        "Rows of the weights are queries, columns are keys. Only "
+        "a root that is no whole number is to be rounded, to two decimals.",
     ),
     "logit": (
         "The parts of a logit",
