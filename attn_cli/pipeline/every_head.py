@@ -18,6 +18,7 @@ from attn_cli.models.encoder import EncoderStack
 from attn_cli.models.model_file import BUNDLED, load_model
 from attn_cli.pipeline.derived import check_one_text, check_rollout, is_one_text
 from attn_cli.pipeline.embed import Shared, open_shared
+from attn_cli.pipeline.knock_out import as_options
 from attn_cli.pipeline.mask import MASK_HINT, stated_mask
 from attn_cli.pipeline.ready_weights import (
     SHARE_HIDDEN,
@@ -194,7 +195,7 @@ def read_layers(reading: Reading, settings: Settings) -> Iterator[LayerWeights]:
     queries, keys = reading.query.spelled, reading.key.spelled
     of = Text(queries, keys, reading.asked != "cross")
     given, second = "TEXT -m DIR" + " --pair TEXT" * (settings.pair is not None), reading.query.second
-    source = WeightsOrigin(name, reading.asked, queries, keys, of, given, second)
+    source = WeightsOrigin(name, reading.asked, queries, keys, of, given + as_options(settings), second)
     for steps in reading.layers():
         weights, allowed, notes = reading.every_head(steps, settings)
         if not np.isfinite(weights).all():
@@ -266,7 +267,7 @@ def _of_trace(trace: Trace, layer: int, stack: EncoderStack, settings: Settings)
     kind = "masked" if trace.mask is not None and trace.kind == "self" else trace.kind
     given = "TEXT" if settings.projection == ROLES else f"TEXT -p {shell_quote(str(settings.projection))}"
     of = Text(queries, keys, not trace.has_second_input)
-    source = WeightsOrigin(stack.name, kind, queries, keys, of, given)
+    source = WeightsOrigin(stack.name, kind, queries, keys, of, given + as_options(trace.settings))
     weights = np.stack([head.weights for head in trace.heads])
     names = tuple(head.name for head in trace.heads)
     facts = [stack.learned(layer, name) for name in names]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attn_cli.errors import UsageError, did_you_mean
-from attn_cli.io.escape import visible
+from attn_cli.io.escape import shell_quote, visible
 from attn_cli.models.encoder import MASK, EncoderStack
 from attn_cli.models.logit_parts import MLP, Cut
 from attn_cli.pipeline.inputs import listed_heads
+from attn_cli.settings.declare import as_typed
 from attn_cli.settings.settings import MEAN, Settings
 
 if TYPE_CHECKING:
@@ -44,6 +46,29 @@ def _cut(
     return Cut(found, kind, side, settings.knock_out_with == MEAN) if found else None
 
 
+def each_once(settings: Settings, stack: EncoderStack) -> Settings:
+    """Return the settings with each part that is knocked out named once, as it was named first."""
+    layers = [stack.head_names(n) for n in range(stack.layers)]
+    named = {_place(one, stack.name, layers): one for one in reversed(settings.knock_out)}
+    return replace(settings, knock_out=tuple(reversed(named.values())))
+
+
+def as_options(settings: Settings) -> str:
+    """Return what a command is given to knock out the same again."""
+    own = Settings(knock_out=settings.knock_out, knock_out_with=settings.knock_out_with)
+    return "".join(f" {shell_quote(part)}" for part in as_typed(own))
+
+
+def untouched(settings: Settings, layer: int | None) -> tuple[str, ...]:
+    """Return a note where the weights of the layer that is shown come before all that is knocked out."""
+    layers = [int(one.partition(".")[0]) for one in settings.knock_out]
+    if layer is None or layer > min(layers, default=-1):
+        return ()
+    return (
+        f"{OPTION} leaves the weights of layer {layer}, shown here, as they are: they are computed before.",
+    )
+
+
 def _place(typed: str, name: str, layers: Sequence[Sequence[str]]) -> tuple[int, int]:
     found = re.fullmatch(r"(\d{1,6})\.(.+)", typed, re.ASCII)
     if found is None:
@@ -75,7 +100,7 @@ def knock_out_notes(settings: Settings) -> list[str]:
     is_mean = settings.knock_out_with == MEAN
     if not settings.knock_out:
         return ["--knock-out-with has an effect only with --knock-out."] * is_mean
-    parts = [one.partition(".") for one in dict.fromkeys(settings.knock_out)]
+    parts = [one.partition(".") for one in settings.knock_out]
     named = [
         f"the network of layer {layer}" if head == NETWORK else f"head {layer}.{visible(head)}"
         for layer, _, head in parts

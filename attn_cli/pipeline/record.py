@@ -19,6 +19,7 @@ from attn_cli.models.encoder import weights_of
 from attn_cli.models.joining import Joining
 from attn_cli.pipeline.attend import LINKS, Work, mean_head
 from attn_cli.pipeline.inputs import Inputs, Layer
+from attn_cli.pipeline.knock_out import untouched
 from attn_cli.pipeline.norms import with_norms
 from attn_cli.pipeline.notes import condensed_notes, layout_note, notes_on_rows
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, WEIGHT, Settings
@@ -182,7 +183,8 @@ def record_layers(layers: Iterator[Attended], settings: Settings) -> Trace:
     """Return the trace of the one layer that a source yields, or of all of them (--layer all)."""
     first = next(layers)
     if settings.layer != ALL:
-        return record(first)
+        trace = record(first)
+        return replace(trace, notes=(*trace.notes, *untouched(settings, trace.projection.layer)))
     n_q, n_k = len(first.inputs.query.tokens), len(first.inputs.key.tokens)
     drawn = first.layers * (len(first.layer.names) if settings.head == ALL else 1)
     if n_q * n_k > LARGE or n_q * n_k * drawn > MOST_CELLS:

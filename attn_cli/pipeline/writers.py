@@ -19,7 +19,7 @@ from attn_cli.models.encoder import UNKNOWN, causal, matrix_of, weights_of
 from attn_cli.pipeline.embed import open_shared
 from attn_cli.pipeline.generate import Looked, Writer
 from attn_cli.pipeline.inputs import shown_head, wanted_layer
-from attn_cli.pipeline.knock_out import cut_of_model, cut_of_stack, knock_out_notes
+from attn_cli.pipeline.knock_out import cut_of_model, cut_of_stack, each_once, knock_out_notes
 from attn_cli.pipeline.next_words import settings_for
 from attn_cli.pipeline.record import Attended
 from attn_cli.pipeline.sources.checkpoint import Reading
@@ -140,7 +140,7 @@ def _language(text: str, settings: Settings) -> Writer:
     if stack is None or stack.words is None:
         said = f"-p {settings.projection} writes no words."
         raise UsageError(said, "Leave out -p, or give a model with -m.", "--projection")
-    settings, notes = settings_for("masked", settings, stack, False)
+    settings, notes = settings_for("masked", each_once(settings, stack), stack, False)
     layer, scored = wanted_layer(settings, stack.layers, stack.name), stack.words
     shown = shown_head(settings.head, stack.head_names(layer))
     cut = cut_of_stack(settings, stack)

@@ -68,9 +68,13 @@ class Setting(NamedTuple):
     def read(self, value: Any) -> Any:
         """Return the value as the setting holds it: the number that digits stand for, where words are taken too.
 
+        Of what is repeated it holds each once.
+
         >>> Setting(TEXT, "", bounds=(0, 9), words=("all",)).read("7")
         7
         """
+        if self.is_repeated:
+            return tuple(dict.fromkeys(value))
         is_number = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10
         return int(value) if self.words and is_number else value
 

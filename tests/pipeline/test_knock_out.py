@@ -116,6 +116,26 @@ def test_the_layer_that_is_shown_joins_its_heads_without_it():
     assert ran.code == 0 and "layer_output =" not in ran.out
 
 
+def test_a_head_that_is_named_twice_is_out_once_and_the_next_commands_leave_it_out_too():
+    heads = [word for one in ("2.3", "2.3", "2.induction-4", "0.mlp") for word in ("--knock-out", one)]
+    for command in ("masked", "heads"):
+        ran = here(command, TEXT, "-p", "language", *heads, env={"COLUMNS": "2000"})
+        assert "Head 2.3 and the network of layer 0 are knocked out" in ran.out
+        hints = ran.out.rpartition("Next: ")[2]
+        assert "--knock-out 2.3 --knock-out 0.mlp" in hints and hints.count("2.3") == hints.count("0.mlp")
+    assert record("masked", TEXT, *heads)["knock_out"]["parts"] == ["2.3", "0.mlp"]
+
+
+def test_a_note_says_where_the_weights_shown_come_before_all_that_is_out():
+    said = "--knock-out leaves the weights of layer {}, shown here, as they are"
+    for layer, out, is_told in ((0, "2.3", True), (1, "1.previous", True), (2, "1.previous", False)):
+        told = ("masked", TEXT, "-p", "language", "--layer", str(layer))
+        notes = record(*told, "--knock-out", out)["notes"]
+        assert any(note.startswith(said.format(layer)) for note in notes) == is_told
+    ran = here("compare", TEXT, "-p", "language", "--vary", "knock-out=2.3,2.4", env={"COLUMNS": "2000"})
+    assert f"no weight differs. {said.format(0)}" in ran.out
+
+
 def test_a_mean_is_of_all_the_tokens_that_are_written(models):
     more = ("--knock-out", "0.1", "--knock-out-with", "mean")
     first, second = printed("generate dabca --count 2", models[0], *more)

@@ -13,7 +13,7 @@ from attn_cli.io.escape import visible
 from attn_cli.io.progress import OnPart, part_of
 from attn_cli.pipeline.embed import NOT_UTF8, Shared, embed_tokens, open_projection, settings_for_positions
 from attn_cli.pipeline.inputs import Inputs, prepare_inputs
-from attn_cli.pipeline.knock_out import check_no_knock_out, knock_out_notes
+from attn_cli.pipeline.knock_out import check_no_knock_out, each_once, knock_out_notes
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.project import project_inputs, project_with_model
 from attn_cli.pipeline.record import Attended, record_layers
@@ -150,6 +150,8 @@ def layers_of_text(
         before = settings
     if stack is None:
         check_no_knock_out(settings, settings.projection or "this projection")
+    else:
+        settings = each_once(settings, stack)
     if stack is None and settings.layer == ALL:
         validate.check_layered(settings)
     inputs = read_inputs(text, context, before, shared, report)
