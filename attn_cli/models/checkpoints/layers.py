@@ -369,7 +369,8 @@ class Layers:
             joining = partial(
                 self.reader.linear_weights, name, weights.shape[0] * output.shape[3], self.stack.d
             )
-            heads = Heads(made.layer, made.kind, output[0, :, trail.place], weights, row.v[0], joining)
+            own, v = output[0, :, trail.place].copy(), row.v[0].copy()  # without all that they are parts of
+            heads = Heads(made.layer, made.kind, own, weights, v, joining)
             scale = 1.0 if self.stack.parallel else self.stack.added
             trail.attended(heads, self._frozen(layer, after, joined), scale)
         return joined

@@ -10,6 +10,8 @@ import tracemalloc
 import pytest
 
 from attn_cli import Settings, trace_self
+from attn_cli.models.checkpoints.attribution import way_of
+from attn_cli.models.checkpoints.run import Checkpoint, texts
 from tests.models.checkpoints.by_hand import gpt2, small_gpt2
 from tests.shell import ROOT
 from tests.thorough import takes_long
@@ -113,3 +115,18 @@ def test_a_text_of_twice_the_tokens_takes_twice_the_memory_where_its_strongest_l
         tracemalloc.stop()
         assert trace.condensed and len(trace.query_tokens) == n
     assert peaks[1] < 2.5 * peaks[0] and peaks[1] < 4 * 4 * 2400**2 / 2
+
+
+def test_of_each_layer_that_a_word_s_vector_has_come_through_only_the_values_are_kept(tmp_path):
+    n, d, layers = 1000, 64, 6
+    folder = small_gpt2(
+        tmp_path / "gpt2", gpt2(places=n, d=d, layers=layers), n_positions=n, n_embd=d, n_layer=layers
+    )
+    with Checkpoint(folder) as checkpoint:
+        tracemalloc.start()
+        way = way_of(checkpoint.run(texts([[1, 2] * (n // 2)])), n - 1)
+        held, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert (
+        way.trail.steps and held < 2 * layers * n * d * 4
+    )  # where queries and keys were, it would be twice that
