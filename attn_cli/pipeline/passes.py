@@ -175,19 +175,20 @@ class CheckpointPass(Pass):
         return self.encoder.text(number)
 
     def find(self, word: str, option: str) -> int:  # noqa: D102
-        tried = []
         _check_word(word, option)
         for spelled in (f" {word}", word):
             found = self.encoder.encode(spelled)
-            if found.unknown:
-                hint = f"It reads {visible(found.unknown[0][1])}, which can be named itself."
-                raise UsageError(f"{visible(word)} is not in the vocabulary of {self.name}.", hint, option)
             own = [n for n, is_frame in enumerate(found.special) if not is_frame]
-            if len(own) == 1 and found.ids[own[0]] < len(self.logits):
+            if len(own) == 1 and not found.unknown and found.ids[own[0]] < len(self.logits):
                 return found.ids[own[0]]
-            tried.append([found.tokens[n] for n in own])
-        pieces = ", ".join(map(visible, tried[-1]))
-        said = f"{visible(word)} is no single token of {self.name}, but {len(tried[-1])}: {pieces}."
+        exact = self.encoder.id(word)  # as a piece is spelled that no text begins with
+        if exact is not None and exact < len(self.logits):
+            return exact
+        if found.unknown:
+            hint = f"It reads {visible(found.unknown[0][1])}, which can be named itself."
+            raise UsageError(f"{visible(word)} is not in the vocabulary of {self.name}.", hint, option)
+        pieces = ", ".join(visible(found.tokens[n]) for n in own)
+        said = f"{visible(word)} is no single token of {self.name}, but {len(own)}: {pieces}."
         raise UsageError(said, "Give one of them, or another word.", option)
 
 

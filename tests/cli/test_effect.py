@@ -111,6 +111,7 @@ def test_an_encoder_says_what_stands_in_its_mask_s_place(tmp_path):
     ran = here("effect", "the [MASK] sat", "-m", model)
     assert "in place of" in ran.out and "held as a ratio" in plain(ran.out).replace("\n", " ")
     assert here("effect", "the cat sat", "-m", model).code == 65
+    assert told("the [MASK]", "-m", model, "--target", "##s")["target"]["token"] == "##s"  # as errors name it
     assert (
         "qqz is not in the vocabulary of bert"
         in here("effect", "the [MASK]", "-m", model, "--target", "qqz").err

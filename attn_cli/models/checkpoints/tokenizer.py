@@ -89,8 +89,13 @@ class TextEncoder:
 
     def mask(self) -> tuple[str, int] | tuple[None, None]:
         """Return the token that stands for a word to be guessed, and its id; nothing where there is none."""
-        ids = {name: self._ask("cannot spell a token", "token_to_id", of=name) for name in MASKS}
-        return next(((name, int(id_)) for name, id_ in ids.items() if id_ is not None), (None, None))
+        ids = {name: self.id(name) for name in MASKS}
+        return next(((name, id_) for name, id_ in ids.items() if id_ is not None), (None, None))
+
+    def id(self, token: str) -> int | None:
+        """Return the id of a token as the vocabulary spells it; None where it has none of that name."""
+        found = self._ask("cannot spell a token", "token_to_id", of=token)
+        return None if found is None else int(found)
 
     def _ask(self, what: str, do: str, **more: object) -> Any:
         """Return the library's answer; its errors, its panics and its death become an InputError."""
