@@ -46,10 +46,18 @@ def two_texts(texts: Sequence[str], settings: Settings, command: str = "cross") 
         said = f"{len(texts)} texts were given where two are wanted: put quotes round each."
         raise UsageError(said, NoText(command).hint)
     if texts.count("-") > 1 or [*texts] == ["-"]:
-        raise UsageError(*ONE_STANDARD_INPUT)
+        said, hint = ONE_STANDARD_INPUT
+        raise UsageError(
+            said.replace("TEXT and CONTEXT", "CLEAN and CORRUPT") if command == "patch" else said, hint
+        )
     if not texts:
         raise NoText(command)
-    return [read_text(text, command, settings) for text in (texts if len(texts) == 2 else (None, *texts))]
+    if len(texts) == 2:
+        return [read_text(text, command, settings) for text in texts]
+    with suppress(NoText):
+        if (first := read_text(None, command, settings)).strip():
+            return [first, as_utf8(texts[0])]
+    raise UsageError("The second text is missing.", NoText(command).hint)
 
 
 def read_text(text: str | None, command: str, settings: Settings) -> str:

@@ -10,6 +10,8 @@ import pytest
 
 from attn_cli import Settings, trace_masked
 from attn_cli.pipeline.passes import open_passes
+from attn_cli.pipeline.patch import patch_of
+from attn_cli.render.views import patch as screen
 from tests.models.checkpoints.by_hand import small_bert, small_gpt2
 from tests.schema import complaints
 from tests.shell import here
@@ -86,7 +88,7 @@ def test_the_differences_are_of_the_words_that_the_model_says():
 
 
 def test_equal_differences_have_no_share_and_the_screen_says_so():
-    args = (CAT[0], CAT[0], "--target", "floor", "--against", "table")
+    args = (CAT[0], CAT[0].replace(" ", "  "), "--target", "floor", "--against", "table")
     found = record(*args)
     assert found["recovered"] is None and found["clean_difference"] == found["corrupt_difference"]
     np.testing.assert_allclose(found["heads"], found["clean_difference"])
@@ -98,13 +100,36 @@ def test_the_screen_names_the_strongest_sites_and_reckons_one_by_hand():
     shares = np.array(found["recovered"]["heads"])
     layer, head = np.unravel_index(shares.argmax(), shares.shape)
     assert re.search(
-        rf"of the heads, with head {layer}\.{head} .*{shares.max():.2f}".replace("0.", r"\."), out
+        rf"of the heads, with head {layer}\.{head} .*{shares.max():.3f}".replace("0.", r"\."), out
     )
-    middle, clean = (
-        f"{one:+.3f}".replace("0.", ".") for one in (found["residual"][1][2], found["clean_difference"])
+    number = r"([+-]\d*\.\d{4})"
+    by_hand = (
+        rf'corrupt {number}, with "sat/slept" before layer 1 {number}, clean {number}\. {number} of {number}'
     )
-    assert f'with "sat/slept" before layer 1 {middle}, clean {clean}' in out
-    assert f"{found['recovered']['residual'][1][2]:.2f}"[1:] in out.rpartition("comes back")[2]
+    said = re.search(rf"By hand: {by_hand} comes back: (\.\d+)\.", out)
+    without, middle, clean, back, gap, share = map(float, said.groups())
+    ends = found["corrupt_difference"], found["residual"][1][2], found["clean_difference"]
+    assert (without, middle, clean) == tuple(round(one, 4) for one in ends)
+    assert (back, gap) == (round(middle - without, 4), round(clean - without, 4))  # of the numbers shown
+    assert share == round(back / gap, 3) == round(found["recovered"]["residual"][1][2], 3)
+
+
+def test_a_screen_of_a_long_text_starts_at_the_first_difference_and_other_forms_have_all(tmp_path):
+    texts = [f"{'very ' * 12}{word} on the" for word in ("hot", "cold")]
+    args = (*texts, "--target", "floor", "--against", "table")
+    screen = here("patch", *args, env={"COLUMNS": "80"}).out
+    assert "left out: the first 12 tokens" in screen and "hot/cold" in screen
+    assert "very" not in screen.partition("layer\\token")[2]
+    for form in ("html", "latex", "markdown"):
+        assert here("patch", *args, "-f", form).out.count("very") == 12
+
+
+def test_where_no_part_of_the_stream_brings_anything_only_heads_are_named():
+    with open_passes([(one, None) for one in CAT], Settings()) as (clean, corrupt):
+        found = patch_of(clean, corrupt, CAT, None, None, lambda part: None)
+    nothing = np.full_like(found.maps["residual"], found.corrupt)
+    said = [*screen.patch(found._replace(maps={**found.maps, "residual": nothing}))][-1].text
+    assert said.startswith("Most comes back of the heads, with head 2.3")
 
 
 def test_csv_has_a_row_for_each_part():
@@ -137,7 +162,9 @@ def test_a_figure_of_patches_and_of_effects_has_their_numbers(tmp_path):
     [
         (["a b c", "a b"], 65, "The clean text has 3 tokens, the corrupt one 2. They part at token 2: c / nothing"),
         (["the big cat", "the cat sat down"], 65, "the corrupt one 4. They part at token 1: big cat / cat sat down"),
-        (["the cat", "the cat"], 2, "The two words to compare are one"),
+        (["the cat", "the cat"], 2, "The two texts are the same"),
+        (["the cat"], 2, "The second text is missing. Try: attn patch"),
+        (["-", "-"], 2, "only one of CLEAN and CORRUPT"),
         (["a", "b", "c"], 2, "3 texts were given where two are wanted"),
         (["a", "b", "--target", "qqqq"], 2, "qqqq is no word of language"),
         (["a", "b", "--against", "qqqq"], 2, "qqqq is no word of language"),

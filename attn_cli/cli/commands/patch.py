@@ -44,6 +44,8 @@ def patch(
         raise UsageError(said, "Without both, the two texts are the encoder's.", "--corrupt-context")
     first = None if context is None else read_text(context, "patch", settings)
     second = first if corrupt_context is None else read_text(corrupt_context, "patch", settings)
+    if (clean, first) == (corrupt, second):
+        raise UsageError("The two texts are the same.", "Change a word in one of them.")
     from attn_cli.pipeline.passes import open_passes
     from attn_cli.pipeline.patch import patch_of
     from attn_cli.render.views import patch as screen
@@ -52,7 +54,7 @@ def patch(
         found = patch_of(read[0], read[1], (clean, corrupt), target, against, report)
     result = Result(
         "patch",
-        lambda view: screen.patch(found),
+        lambda view: screen.patch(found, view.format),
         lambda view: found.record(),
         rows=lambda view: screen.rows(found),
         drawing=map_drawing(screen.maps(found), screen.title(found), "comes back", found.notes),

@@ -9,22 +9,25 @@ from itertools import groupby
 import numpy as np
 
 from attn_cli.io.array_types import Array
+from attn_cli.io.escape import count
 from attn_cli.pipeline.patch import Patch
 from attn_cli.render.blocks import Block, Heading, Matrix, Say
 from attn_cli.render.numbers import weight
 from attn_cli.render.views.effect import quoted, signed
+from attn_cli.render.views.finding import SCREENS
 from attn_cli.text.wordpieces import as_text
 
 TITLES = {
     "residual": ("Stream before a layer", "token"),
-    "heads": ("Output of a head", "head"),
-    "cross heads": ("Output of a head of cross-attention", "head"),
+    "heads": ("Output of a head at all tokens", "head"),
+    "cross heads": ("Output of a head of cross-attention at all tokens", "head"),
 }
-SHARE = weight(2)
+SHARE, LEAST = weight(3), 0.0005  # less is nothing
 MOST_SITES = 4  # of the stream
+LONG = 10  # tokens, from which on a screen leaves out those that bring nothing on the left
 
 
-def patch(found: Patch) -> Iterator[Block]:
+def patch(found: Patch, format: str | None = None) -> Iterator[Block]:
     """Yield the maps of what comes back, the strongest sites, and one of them by hand."""
     yield Heading(title(found), 1)
     clean, corrupt = (signed(one, _digits(found)) for one in (found.clean, found.corrupt))
@@ -38,7 +41,7 @@ def patch(found: Patch) -> Iterator[Block]:
         yield Say("A number says what share of that comes back: 1 is the clean text, 0 the corrupt one.")
     for name, matrix in maps(found).items():
         yield Heading(f"{TITLES[name][0]}, carried over: layers down, {TITLES[name][1]}s across")
-        yield matrix
+        yield _from_first_difference(matrix) if name == "residual" and format in SCREENS else matrix
     if found.recovered is not None:
         yield from _strongest(found, found.recovered)
     yield from (Say(f"Note: {note}") for note in found.notes)
@@ -64,6 +67,16 @@ def maps(found: Patch) -> dict[str, Matrix]:
     return made
 
 
+def _from_first_difference(matrix: Matrix) -> Matrix:
+    """Return the map of a long text from the first column on that differs from the corrupt run."""
+    same = (matrix.values == matrix.values[:1, :1]).all(axis=0)
+    start = int(same.argmin())
+    if len(same) < LONG or start == 0:
+        return matrix
+    more = f"left out: the first {count(start, 'token', 'tokens')}, whose vectors are the same in both texts"
+    return matrix._replace(columns=matrix.columns[start:], values=matrix.values[:, start:], more=more)
+
+
 def tokens(found: Patch) -> list[str]:
     """Return the tokens, those that differ as clean/corrupt."""
     pairs = zip(*map(as_text, found.tokens), strict=True)
@@ -85,7 +98,8 @@ def _strongest(found: Patch, shares: dict[str, Array]) -> Iterator[Block]:
     names, stream = tokens(found), shares["residual"]
     best = stream.argmax(axis=1).tolist()
     sites = []
-    for place, group in groupby(range(len(best)), best.__getitem__):
+    bringing = [n for n, place in enumerate(best) if stream[n, place] >= LEAST]
+    for place, group in groupby(bringing, best.__getitem__):
         layers = [*group]
         ends = layers if len(layers) == 1 else [layers[0], layers[-1]]
         where, most = " to ".join(map(str, ends)), " to ".join(SHARE(float(stream[n, place])) for n in ends)
@@ -96,20 +110,26 @@ def _strongest(found: Patch, shares: dict[str, Array]) -> Iterator[Block]:
         called = found.names[layer][head]
         who = f"{'cross' if name == 'cross_heads' else 'head'} {layer}.{head}"
         who += "" if called.isdigit() else f" ({called})"
-        heads.append(f"{who} ({SHARE(float(shares[name][layer, head]))})")
-    yield Say(f"Most comes back {', '.join(sites[:MOST_SITES])}; of the heads, with {' and '.join(heads)}.")
-    layer = len(stream) // 2
-    place = best[layer]
-    patched = float(found.maps["residual"][layer, place])
-    numbers = found.corrupt, patched, found.clean, patched - found.corrupt, found.clean - found.corrupt
-    corrupt, after, clean, back, gap = (signed(one, _digits(found)) for one in numbers)
+        if shares[name][layer, head] >= LEAST:
+            heads.append(f"{who} ({SHARE(float(shares[name][layer, head]))})")
+    told = [", ".join(sites[:MOST_SITES])] if sites else []
+    told += [f"of the heads, with {' and '.join(heads)}"] if heads else []
+    yield Say(f"Most comes back {'; '.join(told)}." if told else "Nothing comes back.")
+    if not bringing:
+        return
+    layer = bringing[len(bringing) // 2]
+    place, digits = best[layer], _digits(found)
+    numbers = found.corrupt, float(found.maps["residual"][layer, place]), found.clean
+    corrupt, after, clean = (round(one, digits) for one in numbers)  # as they are shown
+    back, gap = after - corrupt, clean - corrupt
+    shown = [signed(one, digits) for one in (corrupt, after, clean, back, gap)]
     yield Say(
-        f'By hand: corrupt {corrupt}, with "{names[place]}" before layer {layer} {after}, clean {clean}. '
-        f"{back} of {gap} comes back: {SHARE(float(stream[layer, place]))}."
+        f'By hand: corrupt {shown[0]}, with "{names[place]}" before layer {layer} {shown[1]}, clean {shown[2]}. '
+        f"{shown[3]} of {shown[4]} comes back: {SHARE(back / gap)}."
     )
 
 
 def _digits(found: Patch) -> int:
-    """Return the decimals that show how far apart the two differences are."""
+    """Return the decimals from which a share of the gap between the two differences comes out as on the map."""
     gap = abs(found.clean - found.corrupt)
-    return max(3, 2 - math.floor(math.log10(gap))) if gap else 3
+    return max(4, 4 - math.floor(math.log10(gap))) if gap else 3

@@ -139,4 +139,4 @@ def test_an_encoder_may_read_texts_of_any_length(transformers, tmp_path):
         assert first == pytest.approx([0.0] * len(written), abs=1e-6)
         assert np.abs(found["recovered"]["cross_heads"]).max() > 1e-3
         shown = here("patch", *args, *words, "-m", str(tmp_path)).out
-        assert "of cross-attention, carried over" in shown and "and cross " in shown
+        assert "of cross-attention at all tokens, carried over" in shown and "and cross " in shown
