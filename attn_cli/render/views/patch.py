@@ -41,7 +41,8 @@ def patch(found: Patch, format: str | None = None) -> Iterator[Block]:
         yield Say("A number says what share of that comes back: 1 is the clean text, 0 the corrupt one.")
     for name, matrix in maps(found).items():
         yield Heading(f"{TITLES[name][0]}, carried over: layers down, {TITLES[name][1]}s across")
-        yield _from_first_difference(matrix) if name == "residual" and format in SCREENS else matrix
+        is_cut = name == "residual" and format in SCREENS
+        yield _from_first_difference(matrix, found) if is_cut else matrix
     if found.recovered is not None:
         yield from _strongest(found, found.recovered)
     yield from (Say(f"Note: {note}") for note in found.notes)
@@ -67,9 +68,9 @@ def maps(found: Patch) -> dict[str, Matrix]:
     return made
 
 
-def _from_first_difference(matrix: Matrix) -> Matrix:
+def _from_first_difference(matrix: Matrix, found: Patch) -> Matrix:
     """Return the map of a long text from the first column on that differs from the corrupt run."""
-    same = (matrix.values == matrix.values[:1, :1]).all(axis=0)
+    same = (found.maps["residual"] == found.corrupt).all(axis=0)
     start = int(same.argmin())
     if len(same) < LONG or start == 0:
         return matrix
