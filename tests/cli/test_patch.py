@@ -120,6 +120,8 @@ def test_a_screen_of_a_long_text_starts_at_the_first_difference_and_other_forms_
     screen = here("patch", *args, env={"COLUMNS": "80"}).out
     assert "left out: the first 12 tokens" in screen and "hot/cold" in screen
     assert "very" not in screen.partition("layer\\token")[2]
+    first = here("patch", *(" ".join(reversed(one.split())) for one in texts), *args[2:]).out
+    assert "left out: the first 2 tokens" in first and "hot/cold" in first
     for form in ("html", "latex", "markdown"):
         assert here("patch", *args, "-f", form).out.count("very") == 12
 
