@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 
 OWNER_BYTES = 16  # of a run's name in its folder
+PATIENCE = 2.0  # seconds after which it is asked whether all processes live
 AHEAD = 2  # chunks per process that may be computed, or be under way, before the one that is written next
 # A worker of a cluster may have several threads, and a Computer does one thing at a time.
 _of_thread = threading.local()
@@ -103,12 +104,26 @@ def _of_processes(
                 pending.append(pool.submit(_output, job, chunk))
             if not pending:
                 return
-            yield pending.popleft().result()
+            yield _result(pending.popleft(), pool)
     except BrokenProcessPool:
         said = "A process that computed lines was killed: memory may be short."
         raise MachineError(said, "Try fewer --workers.") from None
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _result(one: Future[ChunkOutput], pool: ProcessPoolExecutor) -> ChunkOutput:
+    """Return a chunk's output. A process that was killed while it wrote one would be waited for without end."""
+    from concurrent.futures import wait
+
+    while not wait([one], PATIENCE).done:
+        processes = list(pool._processes.values())
+        if all(each.is_alive() for each in processes) or wait([one], PATIENCE).done:
+            continue
+        for each in processes:  # they hold the pipe, too, of which the pool reads the rest of what is missing
+            each.kill()
+        pool._result_queue._writer.close()  # type: ignore[attr-defined]
+    return one.result()
 
 
 def _pool(workers: int) -> ProcessPoolExecutor:

@@ -86,6 +86,26 @@ def test_a_process_that_is_killed_ends_the_run_with_an_error(at):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the processes must be copies of this one")
+def test_a_process_that_is_killed_while_it_answers_ends_the_run_too(at, monkeypatch):
+    first = os.getpid()
+
+    def write_chunk(computer, chunk):
+        frame = sys._getframe()
+        while "result_queue" not in frame.f_locals:  # of the function that a process of a pool runs
+            frame = frame.f_back
+        assert os.getpid() != first
+        writer = frame.f_locals["result_queue"]._writer
+        os.write(writer.fileno(), (1000).to_bytes(4, "big") + b"a part")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(workers, "write_chunk", write_chunk)
+    monkeypatch.setattr(workers, "PATIENCE", 0.2)
+    write(2200)
+    found = here("batch", "lines.txt", "--workers", "2", "--fields", "summary")
+    assert found.code == 71 and "was killed: memory may be short" in found.err
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the processes must be copies of this one")
 def test_what_comes_before_a_failure_is_written(at, monkeypatch):
     usual = workers.write_chunk
 
