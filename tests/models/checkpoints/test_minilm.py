@@ -34,7 +34,7 @@ def hidden(folder, ids):
     with Checkpoint(str(folder)) as checkpoint:
         run = checkpoint.run(texts([ids]))
         weights = [step.attended.weights[0] for step in run.steps()]
-        return np.array(weights), run._made["encoder"][0]
+        return np.array(weights), run.output()[0]
 
 
 @pytest.mark.parametrize("text", TEXTS)
