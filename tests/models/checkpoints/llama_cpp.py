@@ -132,7 +132,7 @@ def ours(path: Path, kind: str) -> Scores:
         run = checkpoint.run(texts([IDS]))
         if kind == "bert":
             *_, _last = run.steps()
-            return run._made["encoder"][0]
+            return run.output()[0]
         return run.logits()[0]
 
 
