@@ -9,7 +9,7 @@ import pytest
 from tests.alike import FLOAT32, assert_alike
 from tests.models.checkpoints.by_hand import small_gpt2
 from tests.shell import attn, here
-from tests.thorough import like_cases
+from tests.thorough import like_cases, takes_long
 
 pytestmark = pytest.mark.usefixtures("tokenizers")
 
@@ -51,6 +51,7 @@ def test_a_line_among_others_has_the_numbers_that_it_has_by_itself(options, fold
             assert_alike({**record}, json.loads(by_itself.out), FLOAT32)
 
 
+@takes_long  # what it holds, test_same_numbers holds of other models
 def test_any_number_of_processes_and_parts_that_are_continued_hold_the_same_bytes(folder):
     Path("lines.txt").write_text("".join(f"{line}\n" for line in lines(600)))
     one = attn("batch", "lines.txt", "-m", folder, "--workers", "1")

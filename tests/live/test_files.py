@@ -23,6 +23,7 @@ from attn_cli.settings.settings import Settings
 from tests.io.test_escape import PASTES
 from tests.live.stage import FOX, made, play, staged, traced
 from tests.shell import here, pasted, shell
+from tests.thorough import takes_long
 
 VIEWS = [
     ("", {}, FOX),
@@ -165,7 +166,7 @@ def demo(path):
     return app
 
 
-@pytest.mark.parametrize("pace", [1000.0, 5.0])
+@pytest.mark.parametrize("pace", [1000.0, pytest.param(5.0, marks=takes_long)])
 def test_a_recording_is_replayed_to_the_same_end(tmp_path, pace):
     first = demo(tmp_path / "demo.jsonl").session
     recording = read_recording(str(tmp_path / "demo.jsonl"))
