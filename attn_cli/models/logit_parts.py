@@ -8,7 +8,7 @@ The last norm's gain and centering are in every part: without them, the figures 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -114,12 +114,7 @@ class Trail:
 
     def normed(self, norm: FrozenNorm, part: str = "norm bias", layer: int | None = None) -> None:
         """Note that the vector went through a norm, whose shift is this part."""
-
-        def back(u: Array) -> tuple[Array, list[Part]]:
-            below, shifts = _through(norm, u, layer, part)
-            return below, shifts
-
-        self.steps.append(back)
+        self.steps.append(lambda u: _through(norm, u, layer, part))
 
     def mapped(self, W: Array, b: Array | None, part: str) -> None:
         """Note that the vector was multiplied with W (in, out), or by each number of W (d,), and that b was added."""
@@ -164,8 +159,3 @@ class Cut(NamedTuple):
         kept = output[..., out, :, :]
         found[..., out, :, :] = kept.mean(axis=-2, keepdims=True) if self.with_mean else 0
         return found
-
-
-def ranked(parts: Sequence[Part]) -> Iterator[Part]:
-    """Yield the heads' and networks' parts, the strongest first."""
-    yield from sorted((one for one in parts if one.layer is not None), key=lambda one: -abs(one.value))

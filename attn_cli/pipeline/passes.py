@@ -226,8 +226,7 @@ class LanguagePass(Pass):
 
     def onward(self, layer: int, X: Array) -> Array:  # noqa: D102
         rows = np.stack([self.stack.last_rows(one, self.mask, layer)[self.place] for one in X])
-        logits: Array = self.scored.scores(rows, self.vectors).astype(np.float64)
-        return logits
+        return self.scores(rows)
 
     def streams(self, places: list[int]) -> Array:  # noqa: D102
         stages = [*self.stages()]

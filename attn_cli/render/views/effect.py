@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from attn_cli.models.logit_parts import Part, ranked
+from attn_cli.models.logit_parts import Part
 from attn_cli.pipeline.effect import Effect, Without, Word
 from attn_cli.render.blocks import Block, Columns, Heading, Matrix, Say
 from attn_cli.render.numbers import share
@@ -25,7 +25,8 @@ def effect(found: Effect, most: int) -> Iterator[Block]:
     yield Say(_sum(found), quiet=True)
     yield Heading(f"What each head adds to {_of(found)}: layers down, heads across")
     yield from _maps(found, _added(found))
-    listed = [one for one in ranked(found.parts) if one.part in ("head", "mlp")][:most]
+    strong = sorted(found.parts, key=lambda one: -abs(one.value))
+    listed = [one for one in strong if one.part in ("head", "mlp")][:most]
     yield Heading(f"The {len(listed)} strongest of heads and networks")
     yield Columns(("part", "name", "adds"), [(*_part(one, found), signed(one.value)) for one in listed])
     if found.moved is not None:
@@ -54,8 +55,9 @@ def quoted(word: Word) -> str:
     return f'"{word.token.replace(" ", SPACE)}"'
 
 
-def _where(found: Effect) -> str:
-    return f"{'in place of' if found.fills else 'after'} {quoted_at(as_text(found.tokens), found.place)}"
+def where(tokens: Sequence[str], place: int, fills: bool) -> str:
+    """Return where a word stands: after a token, or in its place."""
+    return f"{'in place of' if fills else 'after'} {quoted_at(as_text(tokens), place)}"
 
 
 def _of(found: Effect) -> str:
@@ -96,7 +98,7 @@ def _sum(found: Effect) -> str:
 
 def title(found: Effect) -> str:
     """Return what is shown, as a heading."""
-    return f"What says {quoted(found.target)}, {_where(found)}"
+    return f"What says {quoted(found.target)}, {where(found.tokens, found.place, found.fills)}"
 
 
 def maps(found: Effect) -> dict[str, Matrix]:
@@ -135,15 +137,17 @@ def _part(one: Part | Without, found: Effect) -> tuple[str, str]:
     if isinstance(one, Part) and one.part == "mlp":
         return f"network {one.layer}", ""
     assert one.layer is not None and one.head is not None
-    name = found.heads[one.layer][one.head]
-    return (
-        f"{'cross' if one.attention == 'cross' else 'head'} {one.layer}.{one.head}",
-        "" if name.isdigit() else name,
-    )
+    return head_name(one.layer, one.head, one.attention == "cross", found.heads)
 
 
-def _called(one: Part | Without, found: Effect) -> str:
-    what, name = _part(one, found)
+def head_name(layer: int, head: int, is_cross: bool, names: Sequence[Sequence[str]]) -> tuple[str, str]:
+    """Return what a head is called, and its name where its layer's `names` have more than numbers."""
+    name = names[layer][head]
+    return f"{'cross' if is_cross else 'head'} {layer}.{head}", "" if name.isdigit() else name
+
+
+def called(what: str, name: str) -> str:
+    """Return a part with the name that it has beside its number, if any."""
     return f"{what} ({name})" if name else what
 
 
@@ -151,7 +155,7 @@ def _moved(found: Effect) -> Iterator[Block]:
     assert found.moved is not None
     part, keys, values = found.moved
     order = np.argsort(-np.abs(values), kind="stable")[:MOST_KEYS]
-    yield Heading(f"From which words {_called(part, found)} moved it")
+    yield Heading(f"From which words {called(*_part(part, found))} moved it")
     shown = as_text(keys)
     yield Columns(("word", "adds"), [(f"{shown[n]} ({n})", signed(values[n])) for n in order])
     rest = len(values) - len(order)
@@ -185,9 +189,8 @@ def _knocked(found: Effect, most: int) -> Iterator[Block]:
     is_told = adds * gone > 0 and not found.with_mean and found.softcap is None  # else neither is so
     how = f": what comes after it {after}" * is_told
     change = "lost" if gone > 0 else "gained"
-    yield Say(
-        f"{_called(top, found)} adds {signed(adds)}; without it {signed(abs(gone)).lstrip('+')} is {change}{how}."
-    )
+    name, much = called(*_part(top, found)), signed(abs(gone)).lstrip("+")
+    yield Say(f"{name} adds {signed(adds)}; without it {much} is {change}{how}.")
 
 
 def signed(value: float, digits: int = 3) -> str:

@@ -13,7 +13,7 @@ from attn_cli.io.escape import count
 from attn_cli.pipeline.patch import Patch
 from attn_cli.render.blocks import Block, Heading, Matrix, Say
 from attn_cli.render.numbers import weight
-from attn_cli.render.views.effect import quoted, signed
+from attn_cli.render.views.effect import called, head_name, quoted, signed, where
 from attn_cli.render.views.finding import SCREENS
 from attn_cli.text.wordpieces import as_text
 
@@ -50,9 +50,8 @@ def patch(found: Patch, format: str | None = None) -> Iterator[Block]:
 
 def title(found: Patch) -> str:
     """Return what is shown, as a heading."""
-    (token,) = as_text((found.tokens[1][found.place],))
-    where = f'{"in place of" if found.fills else "after"} "{token}"'
-    return f"What brings back {quoted(found.target)} over {quoted(found.against)}, {where}"
+    said = where(found.tokens[1], found.place, found.fills)
+    return f"What brings back {quoted(found.target)} over {quoted(found.against)}, {said}"
 
 
 def maps(found: Patch) -> dict[str, Matrix]:
@@ -103,14 +102,12 @@ def _strongest(found: Patch, shares: dict[str, Array]) -> Iterator[Block]:
     for place, group in groupby(bringing, best.__getitem__):
         layers = [*group]
         ends = layers if len(layers) == 1 else [layers[0], layers[-1]]
-        where, most = " to ".join(map(str, ends)), " to ".join(SHARE(float(stream[n, place])) for n in ends)
-        sites.append(f'with "{names[place]}" before {"layers" if ends[1:] else "layer"} {where} ({most})')
+        which, most = " to ".join(map(str, ends)), " to ".join(SHARE(float(stream[n, place])) for n in ends)
+        sites.append(f'with "{names[place]}" before {"layers" if ends[1:] else "layer"} {which} ({most})')
     heads = []
     for name in [*shares][1:]:
         layer, head = divmod(int(np.nanargmax(shares[name])), shares[name].shape[1])
-        called = found.names[layer][head]
-        who = f"{'cross' if name == 'cross_heads' else 'head'} {layer}.{head}"
-        who += "" if called.isdigit() else f" ({called})"
+        who = called(*head_name(layer, head, name == "cross_heads", found.names))
         if shares[name][layer, head] >= LEAST:
             heads.append(f"{who} ({SHARE(float(shares[name][layer, head]))})")
     told = [", ".join(sites[:MOST_SITES])] if sites else []
