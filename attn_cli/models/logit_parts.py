@@ -62,7 +62,7 @@ class Heads(NamedTuple):
     attention: str
     output: Array  # (h, d_v)
     weights: Array  # (h, n_k), of the place's row
-    v: Array  # (h, n_k, d_v)
+    v: Array  # (h or fewer, n_k, d_v): once for heads in a row that share it
     joining: Callable[[], tuple[Array, Array | None]]  # W_o (h d_v, d) and b_o, read when they are wanted
 
 
@@ -104,7 +104,8 @@ class Trail:
             W_o, b_o = joining()
             by_head = (W_o @ own).reshape(output.shape)
             values = (output * by_head).sum(axis=1)
-            self.moved[layer, attention] = weights * np.einsum("hkd,hd->hk", v, by_head)
+            each = np.repeat(v, len(output) // len(v), axis=0)
+            self.moved[layer, attention] = weights * np.einsum("hkd,hd->hk", each, by_head)
             parts = [Part("head", float(one), layer, h, attention) for h, one in enumerate(values)]
             if b_o is not None:
                 parts.append(Part("attention bias", float(b_o @ own), layer, None, attention))

@@ -369,7 +369,9 @@ class Layers:
             joining = partial(
                 self.reader.linear_weights, name, weights.shape[0] * output.shape[3], self.stack.d
             )
-            own, v = output[0, :, trail.place].copy(), row.v[0].copy()  # without all that they are parts of
+            shared = self.stack.heads // self.stack.kv_heads
+            # Once for the heads that share them, and without all that they are parts of.
+            own, v = output[0, :, trail.place].copy(), row.v[0, ::shared].copy()
             heads = Heads(made.layer, made.kind, own, weights, v, joining)
             scale = 1.0 if self.stack.parallel else self.stack.added
             trail.attended(heads, self._frozen(layer, after, joined), scale)
