@@ -11,7 +11,7 @@ from attn_cli.errors import AttnError
 from attn_cli.io.terminal import Terminal
 from attn_cli.render.screen.draw import draw
 from attn_cli.settings.output import View
-from tests.bench import cases, sides, timing
+from tests.bench import cases, sides, table, timing
 from tests.bench.beside_rich_table import drawing
 from tests.bench.cases import Case
 from tests.bench.machine import Machine, pytorch
@@ -236,3 +236,26 @@ def test_a_record_says_what_was_reached_and_what_was_not_measured():
     assert found["complete"] is False
     assert [row["reached"] for row in found["rows"]] == [True, False, None, False, True]
     assert found["not_measured"][0]["reason"] == "There is one processor."
+
+
+def test_the_table_has_both_columns_only_where_a_part_computes(monkeypatch):
+    found = {"core": ("a product", "PyTorch", 0.4, 0.5), "startup": ("--version", "python -c pass", 1.6, 1.5)}
+    slower = {True: 0.3, False: 0.0}
+    monkeypatch.setattr(table, "PARTS", {"core": ("", True), "startup": ("", False)})
+    monkeypatch.setattr(table, "avx2", lambda: {"OPENBLAS_CORETYPE": "Haswell"})
+
+    def run(part, variables):
+        what, against, figure, to_reach = found[part]
+        yield what, against, figure + slower[bool(variables)], to_reach
+
+    monkeypatch.setattr(table, "run", run)
+    terminal = Terminal(width=100)
+    screen = terminal.paint(draw(table.blocks(), View(), terminal))
+    product, version = (line.split() for line in screen.splitlines() if "0.40" in line or "1.60" in line)
+    assert product[-4:] == ["0.40", "0.70", "0.50", "no"]
+    assert version[-4:] == ["1.60", "-", "1.50", "no"]
+
+
+def test_a_part_of_the_table_is_measured_in_a_process_with_its_variables(capfd):
+    assert not list(table.run("nothing", {}))
+    assert "nothing: not measured to its end" in capfd.readouterr().err

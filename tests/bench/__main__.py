@@ -1,7 +1,8 @@
-"""The speed of this machine: `python -m tests.bench [startup] [attention] [PART...]`; docs/bench.md says what it shows.
+"""The speed of this machine: `python -m tests.bench [table] [PART...]`; docs/bench.md says what it shows.
 
-`attention` is every part: attn beside textbook NumPy and, where it is installed, PyTorch. --all measures long texts
-too; --threads and --tokens measure with others; --json FILE keeps every figure.
+`table` is every figure that speed is judged by, in ten minutes. `startup` is whole processes, `attention` every part:
+attn beside textbook NumPy and, where it is installed, PyTorch. --all measures long texts too; --threads and --tokens
+measure with others; --json FILE keeps every figure.
 """
 
 import argparse
@@ -12,14 +13,16 @@ from pathlib import Path
 from attn_cli.io.progress import Progress
 from attn_cli.io.terminal import Terminal
 from attn_cli.settings.output import View
-from tests.bench import startup
+from tests.bench import startup, table
 from tests.bench.cases import GROUPS, ONE_BLAS_THREAD, RICH, chosen
+
+PARTS = ("startup", "attention", *GROUPS)
 
 
 def main() -> None:
     """Measure what was asked for, and print it; nothing depends on what comes out."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"startup, attention, {', '.join(GROUPS)}")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"table, {', '.join(PARTS)}")
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--threads", type=int, default=1)
@@ -27,9 +30,11 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE")
     asked = parser.parse_args()
     parts = asked.parts or ["startup", "attention"]
-    if unknown := set(parts) - {"startup", "attention", *GROUPS}:
-        parser.error(f"no such part: {', '.join(unknown)}; parts are startup, attention, {', '.join(GROUPS)}")
+    if unknown := set(parts) - {"table", *PARTS}:
+        parser.error(f"no such part: {', '.join(unknown)}; parts are table, {', '.join(PARTS)}")
     os.environ.update(ONE_BLAS_THREAD)  # before NumPy is loaded: two of its threads would wait for each other
+    if "table" in parts:
+        show(table.blocks())
     if "startup" in parts:
         show(startup.blocks(2 * asked.pairs + 1))
     groups = [part for part in parts if part in GROUPS]
