@@ -22,7 +22,8 @@ COMMANDS: dict[str, tuple[str, Any]] = {  # a noun has its help and its verbs
         "attend:explain attend:self_ attend:masked attend:cross example:lookup compute:compute check:check"
     ),
     **_listed("check:exercise compare:compare compute:show_ attend:page heads:heads"),
-    **_listed("effect:effect patch:patch lens:lens learn:verify live:live generate:generate example:example"),
+    **_listed("next_word:effect next_word:patch next_word:lens learn:verify live:live"),
+    **_listed("next_word:generate example:example"),
     "vectors": (
         "Word vectors: what is known of them, neighbours, analogies, files in and out, training.\n\n"
         "Example: attn vectors nearest colour",

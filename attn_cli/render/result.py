@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
 
 from attn_cli.errors import UsageError
@@ -12,7 +13,7 @@ from attn_cli.settings.settings import NORM
 if TYPE_CHECKING:
     from attn_cli.io.terminal import Terminal
     from attn_cli.pipeline.for_page import Page
-    from attn_cli.render.blocks import Block, Matrix
+    from attn_cli.render.blocks import Block
     from attn_cli.render.figures.sheet import Drawing
     from attn_cli.settings.output import Keys, View
     from attn_cli.trace.steps import Walk
@@ -63,15 +64,18 @@ def record_result(
     return Result(kind, record=lambda view: {"schema": "attn/1", "kind": kind, **record}, texts=texts)
 
 
-def map_drawing(
-    maps: Mapping[str, Matrix], title: str, measure: str, notes: Sequence[str]
+def figure_of(
+    draw: str, *found: object, notes: Sequence[str]
 ) -> Callable[[View], tuple[Drawing, Sequence[str]]]:
-    """Return the figure of signed maps of layers, and notes, as a Result has it."""
+    """Return, as a Result has it, the figure that a function of render.figures draws of what was found, and notes.
+
+    `draw` names its module and it, as `heatmap.compared`: they are loaded only for a figure.
+    """
 
     def drawing(view: View) -> tuple[Drawing, Sequence[str]]:
-        from attn_cli.render.figures.heatmap import layer_maps  # only for a figure
-
-        return layer_maps(maps, title, measure, view), notes
+        module, _, name = draw.partition(".")
+        drawn = getattr(import_module(f"attn_cli.render.figures.{module}"), name)
+        return drawn(*found, view), notes
 
     return drawing
 

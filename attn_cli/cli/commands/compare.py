@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +14,12 @@ from attn_cli.cli.origins import TYPED, VARIABLE, origin
 from attn_cli.cli.read_text import NoText, attention_progress, prepare_index, text_and_context
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import as_utf8, visible
-from attn_cli.render.result import Result, readable
+from attn_cli.render.result import Result, figure_of, readable
 from attn_cli.settings.declare import COMPARED, declared
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import SHOWN_ONLY, Settings
 
 if TYPE_CHECKING:
-    from attn_cli.render.figures.sheet import Drawing
     from attn_cli.teach.compare import Comparison, Value
 
 CAN = {"blocks", "bars", "record", "rows", "drawing"}
@@ -84,19 +82,15 @@ def compare(
 def _result(comparison: Comparison) -> Result:
     from attn_cli.render.views.comparison import comparison_rows, record, screen_of, talk_of
 
-    def drawing(view: View) -> tuple[Drawing, Sequence[str]]:
-        from attn_cli.render.figures.heatmap import compared  # only for a figure
-
-        return compared(comparison, view), talk_of(comparison)
-
+    remarks = talk_of(comparison)
     seen = replace(comparison, traces=tuple(map(readable, comparison.traces)))
     return Result(
         "compare",
         blocks=lambda view: screen_of(seen, view),
         record=lambda view: record(comparison, view.steps),
         rows=lambda view: comparison_rows(comparison),
-        drawing=drawing,
-        remarks=talk_of(comparison),
+        drawing=figure_of("heatmap.compared", comparison, notes=remarks),
+        remarks=remarks,
     )
 
 

@@ -11,14 +11,13 @@ from attn_cli.cli.options import Context, Texts, own, takes
 from attn_cli.cli.read_text import labelled_weights, text_and_context, wait_for_input
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.progress import Progress
-from attn_cli.render.result import OF_BLOCKS, Result
+from attn_cli.render.result import OF_BLOCKS, Result, figure_of
 from attn_cli.settings.declare import ATTENTION, INPUT, SHOWN, TEXT
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
 if TYPE_CHECKING:
     from attn_cli.pipeline.every_head import EveryHead
-    from attn_cli.render.figures.sheet import Drawing
 
 KIND_HELP = (
     "With --model: which attention; of an encoder and a decoder self is the encoder's, masked and cross "
@@ -116,16 +115,11 @@ def _result(measured: EveryHead) -> Result:
     from attn_cli.pipeline.every_head import record
     from attn_cli.render.views.heads import heads_screen
 
-    def drawing(view: View) -> tuple[Drawing, Sequence[str]]:
-        from attn_cli.render.figures.heads import every_head as drawn  # only for a figure
-
-        return drawn(measured, view), measured.notes
-
     return Result(
         "heads",
         blocks=lambda view: heads_screen(measured, view),
         record=lambda view: record(measured),
-        drawing=drawing,
+        drawing=figure_of("heads.every_head", measured, notes=measured.notes),
     )
 
 

@@ -1,0 +1,236 @@
+"""attn effect, patch, lens, generate: why a model says its next word, what it says layer by layer, how it goes on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from attn_cli.cli.deliver import choose, deliver, in_a_pipe, stream
+from attn_cli.cli.options import Context, Texts, argument, own, takes
+from attn_cli.cli.read_text import one_text, read_text, text_and_context, two_texts
+from attn_cli.errors import UsageError
+from attn_cli.io import signals
+from attn_cli.io.console import say
+from attn_cli.io.escape import as_utf8, dumps
+from attn_cli.io.progress import Progress
+from attn_cli.render.result import OF_BLOCKS, Result, figure_of
+from attn_cli.settings.declare import ATTENTION, SHOWN, TEXT
+from attn_cli.settings.output import View
+from attn_cli.settings.settings import MOST_NEXT, Settings
+
+if TYPE_CHECKING:
+    from attn_cli.pipeline.lens import Lens
+
+CAN = (*OF_BLOCKS, "rows", "drawing")
+TAKES = "max_text max_word model projection format output color palette width FIGURE "
+MEASURE_HELP = "What parts add themselves, or, too, what becomes of the word without each head."
+WITH_HELP = "A head that is knocked out gives nothing, or its mean over the text.  [default: zero]"
+
+
+@takes(TAKES + "precision", can=CAN)
+def effect(
+    texts: Texts = None,
+    context: Context = None,
+    target: str | None = own(
+        "WORD", "The word whose logit is taken apart.  [default: the likeliest]", ATTENTION
+    ),
+    against: str | None = own("WORD", "Take apart the difference from this word's logit.", ATTENTION),
+    measure: Literal["direct", "knock-out"] = own("", MEASURE_HELP, ATTENTION, default="direct"),
+    knock_out_with: Literal["zero", "mean"] | None = own("", WITH_HELP, ATTENTION),
+    strongest: int = own("N", "List the N strongest heads and networks.", SHOWN, default=10, min=1, max=1000),
+    *,
+    settings: Settings,
+    view: View,
+) -> None:
+    """What a model's heads, networks and embeddings add to the word that it says: direct logit attribution.
+
+    All parts sum to the word's logit. A causal model says the word after the text, another the one at the text's
+    mask. Without a model it is the bundled language model.
+
+    Example: attn effect "The cat sat on the" --against dog
+    """
+    if knock_out_with is not None and measure == "direct":
+        raise UsageError("--knock-out-with is for --measure knock-out.", "Add that.", "--knock-out-with")
+    view = choose(view, CAN, "effect", "effect", figures=("heatmap",))
+    text, other = text_and_context(texts, context, "effect", settings)
+    from attn_cli.pipeline.effect import effect_of
+    from attn_cli.pipeline.passes import open_passes
+    from attn_cli.render.views import effect as screen
+
+    with open_passes([(text, other)], settings) as (read,), Progress("Computing") as report:
+        is_mean = knock_out_with == "mean"
+        found = effect_of(read, target, against, measure == "knock-out", is_mean, report)
+    result = Result(
+        "effect",
+        lambda view: screen.effect(found, strongest),
+        lambda view: found.record(),
+        rows=lambda view: screen.rows(found),
+        drawing=figure_of(
+            "heatmap.layer_maps", screen.maps(found), screen.title(found), "logit", notes=found.notes
+        ),
+    )
+    deliver(result, view)
+
+
+TEXTS_HELP = "Texts of equal length, in tokens; - is standard input."
+RUNS_HELP = "What an encoder reads in both runs; its decoder then has written the two texts."
+CORRUPT_HELP = "What it reads in the corrupt run, if that is another text."
+
+
+@takes(TAKES + "precision", can=CAN)
+def patch(
+    texts: list[str] | None = argument("CLEAN CORRUPT", TEXTS_HELP, default=None),
+    target: str | None = own("WORD", "The word to bring back.  [default: the clean text's]", ATTENTION),
+    against: str | None = own("WORD", "The word against it.  [default: the corrupt text's]", ATTENTION),
+    context: str | None = own("TEXT", RUNS_HELP, TEXT),
+    corrupt_context: str | None = own("TEXT", CORRUPT_HELP, TEXT),
+    *,
+    settings: Settings,
+    view: View,
+) -> None:
+    """Which parts of a model's run bring a word back into another text: activation patching.
+
+    The model reads a clean and a corrupt text. The vector of a token before a layer, or the output of a head, is
+    carried over from the clean run, and all that follows is computed anew: which share of the difference of two words'
+    logits comes back? Without a model it is the bundled language model.
+
+    Example: attn patch "The cat sat on the" "The cat slept in the"
+    """
+    view = choose(view, CAN, "patch", "patch", figures=("heatmap",))
+    clean, corrupt = two_texts(texts or [], settings, "patch")
+    if corrupt_context is not None and context is None:
+        said = "--corrupt-context requires --context."
+        raise UsageError(said, "Without both, the two texts are the encoder's.", "--corrupt-context")
+    first = None if context is None else read_text(context, "patch", settings)
+    second = first if corrupt_context is None else read_text(corrupt_context, "patch", settings)
+    if (clean, first) == (corrupt, second):
+        raise UsageError("The two texts are the same.", "Change a word in one of them.")
+    from attn_cli.pipeline.passes import open_passes
+    from attn_cli.pipeline.patch import patch_of
+    from attn_cli.render.views import patch as screen
+
+    with open_passes([(clean, first), (corrupt, second)], settings) as read, Progress("Patching") as report:
+        found = patch_of(read[0], read[1], (clean, corrupt), target, against, report)
+    result = Result(
+        "patch",
+        lambda view: screen.patch(found, view.format),
+        lambda view: found.record(),
+        rows=lambda view: screen.rows(found),
+        drawing=figure_of(
+            "heatmap.layer_maps", screen.maps(found), screen.title(found), "comes back", notes=found.notes
+        ),
+    )
+    deliver(result, view)
+
+
+READ_HELP = "Of an encoder and a decoder: what the encoder reads; the decoder has then written TEXT."
+QUERY_HELP = "Only at this token, or the token of this number.  [default: all; on a screen the last ones]"
+IDS_HELP = "Give the logits of the words with these ids too, as 5,7 (in JSON and CSV)."
+ON_SCREEN, DRAWN = 6, 24  # places
+WORDS = 3, 5  # on a screen, and for programs
+COUNT_HELP = f"Name the K likeliest words of each layer.  [default: {WORDS[0]}; {WORDS[1]} in JSON]"
+
+
+@takes(TAKES + "pair shades", can=(*CAN, "bars"))
+def lens(
+    texts: Texts = None,
+    context: str | None = own("TEXT", READ_HELP, TEXT, "--context"),
+    query: str | None = own("TOKEN", QUERY_HELP, SHOWN, "--query", "-q"),
+    count: int | None = own("K", COUNT_HELP, SHOWN, "--next", min=1, max=MOST_NEXT),
+    ids: str | None = own("IDS", IDS_HELP, SHOWN),
+    *,
+    settings: Settings,
+    view: View,
+) -> None:
+    """The likeliest word after each layer, at every place: what a model would say if it stopped there.
+
+    Each layer's stream goes through the model's own last norm and output (the logit lens). Beside it stand rank and
+    probability of the word that the model says in the end; the last row is that answer. Without a model it is the
+    bundled language model.
+
+    Example: attn lens "The cat sat on the"
+    """
+    view = choose(view, (*CAN, "bars"), "attn lens", "lens", figures=("heatmap",))
+    text, second = text_and_context(texts, context, "lens", settings)
+    from attn_cli.pipeline.lens import look, read_ids
+    from attn_cli.pipeline.passes import open_passes
+    from attn_cli.render.blocks import window
+    from attn_cli.render.views.lens import screen
+    from attn_cli.settings.validate import find_rows
+
+    with open_passes([(text, second)], settings, needs_gap=False) as (read,):
+        n, named = len(read.tokens), read_ids(ids, read)
+
+        def found(most: int, words: int) -> Lens:
+            places = range(n)[window(n, most, read.place)] if query is None else find_rows(query, read.tokens)
+            with Progress("Reading") as progress:
+                return look(read, places, count or words, named, progress)
+
+        detailed = [read.place] if query is None else find_rows(query, read.tokens)
+        result = Result(
+            "lens",
+            blocks=lambda view: screen(found(ON_SCREEN, WORDS[0]), detailed, view),
+            record=lambda view: found(n, WORDS[1]).record(),
+            rows=lambda view: found(n, WORDS[1]).rows(),
+            drawing=lambda view: figure_of("heatmap.lens", found(DRAWN, WORDS[0]), notes=read.notes)(view),
+            remarks=read.notes,
+        )
+        deliver(result, view)
+
+
+FORMS = ("table", "jsonl", "page")
+FORMATS_HELP = "How each token is shown.  [default: table on a terminal, else jsonl]"
+TEMPERATURE = "Draw tokens, by scores divided by T: below 1 likelier ones, above 1 rarer ones."
+TOP_P = "Draw among the likeliest tokens that have a probability of P together."
+
+
+@takes(
+    "max_text max_word model projection layer head knock_out knock_out_with seed format output color width",
+    can=FORMS,
+    help=FORMATS_HELP,
+)
+def generate(
+    texts: Texts = None,
+    count: int = own("N", "Write at most N tokens.", SHOWN, default=20, min=1, max=100_000),
+    sample_temperature: float | None = own("T", TEMPERATURE, ATTENTION, min=1e-6, max=1e6),
+    top_k: int | None = own("K", "Draw among the K likeliest tokens.", ATTENTION, min=1),
+    top_p: float | None = own("P", TOP_P, ATTENTION, min=1e-6, max=1),
+    stop: list[str] | None = own("TEXT", "Stop when this is written. Repeatable.", SHOWN),
+    runners_up: int = own("K", "Name the K likeliest other tokens.", SHOWN, default=3, min=0, max=MOST_NEXT),
+    *,
+    settings: Settings,
+    view: View,
+) -> None:
+    """A model writes on: each token with its probability, the runners-up, and where the shown head looked for it.
+
+    It takes the likeliest token each time, or draws one: with --sample-temperature, --top-k or --top-p. A model of
+    an encoder and a decoder reads the text, and writes its own. Without a model it is the bundled language model.
+
+    Example: attn generate "The cat sat on the" --count 9
+    """
+    if "" in (stop or ()):
+        raise UsageError("--stop is empty, and so it is in any text.", "Give the text to stop at.", "--stop")
+    view = choose(in_a_pipe(view, "jsonl"), FORMS, "attn generate")
+    text = one_text(texts, "generate", settings)
+    if not texts or [*texts] == ["-"]:  # a file's last line ends, its text goes on
+        text = text.removesuffix("\n").removesuffix("\r")
+    from attn_cli.pipeline import generate as of_model
+    from attn_cli.pipeline.for_page import page_of_writing
+    from attn_cli.pipeline.writers import open_writer
+    from attn_cli.render.views.writing import written
+
+    sampling, terminal = of_model.Sampling(sample_temperature, top_k, top_p, settings.seed), view.terminal()
+    with signals.raised(), open_writer(text, settings) as writer:
+        for note in writer.notes:
+            say(f"attn: {note}")
+        steps = of_model.generate(writer, sampling, count, [*map(as_utf8, stop or ())], runners_up)
+        lines = (dumps(step.record(), True, not terminal.unicode) for step in steps)
+        is_done = stream({"jsonl": lines, "table": written(writer, sampling, steps, terminal)}, view)
+        if not is_done and (found := list(steps)):
+            result = Result(
+                texts={"table": lambda terminal: "".join(written(writer, sampling, found, terminal))},
+                records=[step.record() for step in found],
+                page=lambda: page_of_writing(writer, found, settings),
+            )
+            deliver(result, view)
+    if signals.received:
+        raise KeyboardInterrupt
