@@ -9,17 +9,8 @@ import numpy as np
 
 from attn_cli.errors import CreateError, WriteError
 from attn_cli.io.array_types import Array, Ints
+from attn_cli.vectors import table as tables
 from attn_cli.vectors import word_index as cache
-from attn_cli.vectors.table import (
-    OnProgress,
-    Rows,
-    VectorTable,
-    as_bytes,
-    as_float64,
-    fingerprint_of,
-    fingerprint_rows,
-    no_progress,
-)
 from attn_cli.vectors.text_file import TextFormat
 from attn_cli.vectors.word2vec_binary import BinaryFormat
 from attn_cli.vectors.word_index import WordIndex, build, hash_words
@@ -52,9 +43,9 @@ class FileVectors:
         packed = f", {self.form.packed}" if self.form.packed else ""
         return {"format": self.form.kind + packed, **({"doubled": str(doubled)} if doubled else {})}
 
-    def find(self, words: Iterable[str], report: OnProgress = no_progress) -> dict[str, Array]:
+    def find(self, words: Iterable[str], report: tables.OnProgress = tables.no_progress) -> dict[str, Array]:
         """Return the float64 vectors (dim,) of those words that the file has, of each the first; they may hold NaN."""
-        wanted = {as_bytes(word): word for word in words if word}
+        wanted = {tables.as_bytes(word): word for word in words if word}
         if self.index is None and not self.form.packed and self.size < INDEXED_FROM:
             self.indexed()
         with self.form.source.opened() as file:
@@ -73,7 +64,7 @@ class FileVectors:
         return next((vector for vector in vectors if vector is not None), None)
 
     def search(
-        self, file: IO[bytes], wanted: Iterable[bytes], report: OnProgress = no_progress
+        self, file: IO[bytes], wanted: Iterable[bytes], report: tables.OnProgress = tables.no_progress
     ) -> dict[bytes, Array]:
         """Return the vectors of those wanted words that the file has, each from its first row, without an index."""
         found: dict[bytes, Array] = {}
@@ -94,7 +85,7 @@ class FileVectors:
             self.index = self.made_index()
         return self.index
 
-    def made_index(self, report: OnProgress = no_progress) -> WordIndex:
+    def made_index(self, report: tables.OnProgress = tables.no_progress) -> WordIndex:
         """Read the file through and return its index."""
         form = self.form
 
@@ -106,43 +97,45 @@ class FileVectors:
             parts = ((hash_words(words), offsets) for offsets, words, _ in form.words(file, report))
             return build(parts, word_at)
 
-    def rows(self, report: OnProgress = no_progress) -> Iterator[Rows]:
+    def rows(self, report: tables.OnProgress = tables.no_progress) -> Iterator[tables.Rows]:
         """Yield the words and vectors (n, dim), some after the other, in the file's order; doubles are left out."""
         repeats = self.indexed().repeats
         with self.form.source.opened() as file:
             for offsets, words, matrix in self.form.rows(file, np.float32):
-                rows = _without(repeats, offsets, Rows(words, matrix))
+                rows = _without(repeats, offsets, tables.Rows(words, matrix))
                 if rows.words:
                     yield rows
                 report(file.tell() / max(1, self.size))
 
-    def word_blocks(self, report: OnProgress = no_progress) -> Iterator[list[bytes]]:
+    def word_blocks(self, report: tables.OnProgress = tables.no_progress) -> Iterator[list[bytes]]:
         """Yield all words, some after the other, in the file's order; doubled ones more than once."""
         with self.form.source.opened() as file:
             yield from (words for _, words, _ in self.form.words(file, report))
 
     def fingerprint(self) -> str:
         """Return what tells these vectors from others, as a table of the same words and numbers would."""
-        wanted, before = fingerprint_rows(self.n_words), 0
+        wanted, before = tables.fingerprint_rows(self.n_words), 0
         blocks, parts = [], []
         for words, matrix in self.rows():
             blocks.append(b"\n".join(words))
             parts.append(matrix[wanted[(wanted >= before) & (wanted < before + len(words))] - before])
             before += len(words)
-        return fingerprint_of((before, self.dim), b"\n%b\n" % b"\n".join(blocks), np.concatenate(parts))
+        return tables.fingerprint_of(
+            (before, self.dim), b"\n%b\n" % b"\n".join(blocks), np.concatenate(parts)
+        )
 
 
-def _without(repeats: Ints, offsets: Ints, rows: Rows) -> Rows:
+def _without(repeats: Ints, offsets: Ints, rows: tables.Rows) -> tables.Rows:
     """Return those rows, which stand at these offsets, whose word did not come before."""
     low, high = np.searchsorted(repeats, [offsets[0], offsets[-1] + 1])
     if low == high:
         return rows
     kept = np.flatnonzero(~np.isin(offsets, repeats[low:high]))
-    return Rows([rows.words[at] for at in kept.tolist()], rows.matrix[kept])
+    return tables.Rows([rows.words[at] for at in kept.tolist()], rows.matrix[kept])
 
 
 # A matrix, in memory or in a file; or text, or a word2vec binary.
-OpenVectors: TypeAlias = "VectorTable | FileVectors"
+OpenVectors: TypeAlias = "tables.VectorTable | FileVectors"
 
 
 def describe(vectors: OpenVectors) -> dict[str, object]:
@@ -161,7 +154,7 @@ def describe(vectors: OpenVectors) -> dict[str, object]:
     return {**of, "settings": settings, "about": about}
 
 
-def keep_index(vectors: OpenVectors, report: OnProgress = no_progress) -> str:
+def keep_index(vectors: OpenVectors, report: tables.OnProgress = tables.no_progress) -> str:
     """Build and keep the index of a large file that has none; return a sentence on it, or nothing.
 
     Where it cannot be kept, the sentence says why; a packed file can have none.
@@ -185,7 +178,7 @@ def keep_index(vectors: OpenVectors, report: OnProgress = no_progress) -> str:
     return f"Indexed {vectors.name}: {len(index.hashes):,} words of {vectors.dim:,} numbers{doubled}."
 
 
-Vectors: TypeAlias = "VectorTable | FileVectors | VectorMemo"
+Vectors: TypeAlias = "tables.VectorTable | FileVectors | VectorMemo"
 MOST_BYTES = 1 << 24
 LEAST_BYTES = 1 << 9  # of an entry, also of a word without a vector
 SINGLY = 200  # words up to which each is searched for by itself
@@ -211,7 +204,7 @@ class VectorMemo:
         """What else is known of them."""
         return self.table.about
 
-    def find(self, words: Iterable[str], report: OnProgress = no_progress) -> dict[str, Array]:
+    def find(self, words: Iterable[str], report: tables.OnProgress = tables.no_progress) -> dict[str, Array]:
         """Return the float64 vectors (dim,) of those words that have one; they may hold NaN or infinity."""
         wanted = dict.fromkeys(words)
         found = {word: self.known[word] for word in wanted if word in self.known}
@@ -225,12 +218,16 @@ class VectorMemo:
             self.known |= {word: fresh.get(word) for word in kept[: self.most]}
         return {word: vector for word, vector in found.items() if vector is not None}
 
-    def _fresh(self, words: list[str], report: OnProgress) -> dict[str, Array]:
+    def _fresh(self, words: list[str], report: tables.OnProgress) -> dict[str, Array]:
         self.searched += len(words)
         table = self.table
-        if not isinstance(table, VectorTable) or self.searched <= SINGLY or len(table.block) > MOST_WORDS:
+        if (
+            not isinstance(table, tables.VectorTable)
+            or self.searched <= SINGLY
+            or len(table.block) > MOST_WORDS
+        ):
             return table.find(words, report)
         self.places = self.places or table.word_rows()
-        rows = {word: self.places[name] for word in words if (name := as_bytes(word)) in self.places}
-        vectors = as_float64(table.matrix[np.array(list(rows.values()), dtype=np.intp)])
+        rows = {word: self.places[name] for word in words if (name := tables.as_bytes(word)) in self.places}
+        vectors = tables.as_float64(table.matrix[np.array(list(rows.values()), dtype=np.intp)])
         return dict(zip(rows, vectors, strict=True))

@@ -41,20 +41,7 @@ from attn_cli.pipeline.mask import stated_mask, without_keys
 from attn_cli.pipeline.norms import beside, drawn
 from attn_cli.pipeline.ready_weights import joins_or_hides
 from attn_cli.pipeline.record import Attended, record
-from attn_cli.pipeline.sources.checkpoint_text import (
-    Predicted,
-    Tokens,
-    check_pair,
-    pair_note,
-    predicted_place,
-    shift_note,
-    shifted,
-    side_of,
-    special_words,
-    tokens_of,
-    unknown_words,
-    with_next_tokens,
-)
+from attn_cli.pipeline.sources import checkpoint_text
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, WEIGHT, Settings
 from attn_cli.trace.computation import Embedding
 from attn_cli.trace.head import Head, Projected
@@ -73,8 +60,8 @@ class Reading(NamedTuple):
     run: Run
     side: str  # encoder or decoder
     asked: str  # self, masked or cross
-    query: Tokens
-    key: Tokens
+    query: checkpoint_text.Tokens
+    key: checkpoint_text.Tokens
     model: OpenModel
     keep_weights: bool = False  # whether a trace holds X, W and W_o, too
     notes: tuple[str, ...] = ()  # on how the model reads the text
@@ -90,7 +77,8 @@ class Reading(NamedTuple):
         count = len(self.stack.layers)
         number = None if settings.layer == ALL else wanted_layer(settings, count, self.model.name)
         last = count - 1 if number is None else number
-        at = predicted_place(self.run, self.side, self.query, self.model, settings) if settings.next else None
+        wants_next, read = settings.next, (self.run, self.side, self.query, self.model, settings)
+        at = checkpoint_text.predicted_place(*read) if wants_next else None
         if report is not None:
             self.run.report_to(report, last if at is None else None)
         told = self if at is None else self._replace(notes=(*self.notes, *at.notes))  # for all layers
@@ -182,9 +170,9 @@ class Reading(NamedTuple):
         joining = partial(self.run.joining, steps)
         return Attended(steps.kind, inputs, layer, asked, mask, len(self.stack.layers), joining=joining)
 
-    def _with_words(self, one: Attended, at: Predicted) -> Attended:
+    def _with_words(self, one: Attended, at: checkpoint_text.Predicted) -> Attended:
         own = (self.run, self.query, self.model, at)
-        return one._replace(finish=lambda trace: with_next_tokens(one.finish(trace), *own))
+        return one._replace(finish=lambda trace: checkpoint_text.with_next_tokens(one.finish(trace), *own))
 
     def layers(self, number: int | None = None) -> Iterator[LayerSteps]:
         """Yield the attention that is asked for of each layer up to `number`, or of all; nothing more is computed."""
@@ -277,15 +265,15 @@ class Reading(NamedTuple):
 def read_texts(kind: str, text: str, context: str | None, settings: Settings, model: OpenModel) -> Reading:
     """Let the model read a text, and a `context` where it has an encoder and a decoder; nothing is computed yet."""
     checkpoint, encoder = model.checkpoint, model.encoder
-    side, asked = side_of(checkpoint.model, kind, context)
-    check_pair(settings, side, checkpoint.model.family)
+    side, asked = checkpoint_text.side_of(checkpoint.model, kind, context)
+    checkpoint_text.check_pair(settings, side, checkpoint.model.family)
     cut = cut_of_model(settings, model, side, asked)
-    source = target = read = tokens_of(encoder, text, settings, settings.pair)
+    source = target = read = checkpoint_text.tokens_of(encoder, text, settings, settings.pair)
     if side == "decoder" and checkpoint.model.encoder is not None:
         assert context is not None  # side_of has seen to it
         source, target = (
-            tokens_of(encoder, context, settings),
-            shifted(encoder, target, checkpoint.model.start),
+            checkpoint_text.tokens_of(encoder, context, settings),
+            checkpoint_text.shifted(encoder, target, checkpoint.model.start),
         )
         run = checkpoint.run(texts([source.ids]), texts([target.ids]), cut=cut)
     else:
@@ -293,12 +281,12 @@ def read_texts(kind: str, text: str, context: str | None, settings: Settings, mo
         run = checkpoint.run(texts([source.ids])._replace(types=types), cut=cut)
     notes = [*checkpoint.model.notes, *knock_out_notes(settings)]
     both = (read, source) if source is not read else (read,)
-    notes += unknown_words(both, model.name)
-    notes += special_words(both, checkpoint.model.stacks[side].words.types is not None)
+    notes += checkpoint_text.unknown_words(both, model.name)
+    notes += checkpoint_text.special_words(both, checkpoint.model.stacks[side].words.types is not None)
     if read.second is not None:
-        notes.append(pair_note(read))
+        notes.append(checkpoint_text.pair_note(read))
     if target is not read:
-        notes.append(shift_note(target))
+        notes.append(checkpoint_text.shift_note(target))
     key = source if asked == "cross" else target
     return Reading(run, side, asked, target, key, model, notes=tuple(notes))
 

@@ -11,17 +11,8 @@ from attn_cli.io.terminal import Line, Terminal
 from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.numbers import bar_numbers, fitting, largest
 from attn_cli.render.palette import BOLD, SHADES, styles_on
+from attn_cli.render.screen import text as texts
 from attn_cli.render.screen.grid import LABEL, Grid, spans_within
-from attn_cli.render.screen.text import (
-    UNLIMITED,
-    cells,
-    cut,
-    labels,
-    line_width,
-    padded,
-    padded_left,
-    wrapped,
-)
 from attn_cli.render.shade_scale import on_scale
 from attn_cli.settings.output import View
 
@@ -37,15 +28,15 @@ def draw(blocks: Iterable[Block], view: View, terminal: Terminal) -> Iterator[Li
             case Heading(text, level):
                 if level > 1:
                     yield []
-                yield from wrapped(terminal.text(text), terminal.width, style=BOLD)
+                yield from texts.wrapped(terminal.text(text), terminal.width, style=BOLD)
             case Say(text):
                 if not terminal.unicode:  # the symbols of formulas; tokens stay as they are
                     text = re.sub(r"√(d_k|\d+)", r"sqrt(\1)", text).replace("q·k", "q.k")
-                yield from wrapped(terminal.text(text), terminal.width)
+                yield from texts.wrapped(terminal.text(text), terminal.width)
             case Formula(text, before):
                 shown = _written(text, terminal)
                 joined = f"{terminal.text(before)} {shown}" if before else shown
-                yield from wrapped(joined, terminal.width, "  ", hanging=4)
+                yield from texts.wrapped(joined, terminal.width, "  ", hanging=4)
             case Matrix():
                 yield from _matrix(block, view, terminal)
             case Beside() | Maps():
@@ -73,7 +64,7 @@ def _matrix(block: Matrix, view: View, terminal: Terminal) -> Iterator[Line]:
         block = block.narrowed(_across(block, terminal))
     yield from Grid(block, view.palette).lines(terminal)
     if block.more:
-        yield from wrapped(f"{'…' if terminal.unicode else '...'} {block.more}", terminal.width, "  ")
+        yield from texts.wrapped(f"{'…' if terminal.unicode else '...'} {block.more}", terminal.width, "  ")
 
 
 def _across(block: Matrix, terminal: Terminal) -> int:
@@ -84,8 +75,8 @@ def _across(block: Matrix, terminal: Terminal) -> int:
     values = block.values[:, some]
     show = fitting(largest(values), block.digits)[0]
     widest = max(map(len, show.row(values.ravel().tolist())))
-    widest = max(widest, *(min(LABEL, cells(name)) for name in block.columns[some]))
-    edge = max(map(cells, [block.corner, *labels(block.rows, terminal, LABEL)]))
+    widest = max(widest, *(min(LABEL, texts.cells(name)) for name in block.columns[some]))
+    edge = max(map(texts.cells, [block.corner, *texts.labels(block.rows, terminal, LABEL)]))
     tail = max(map(len, block.sums)) + 2 if block.sums else 0
     return max(1, (terminal.width - edge - tail) // (widest + 1))
 
@@ -94,51 +85,54 @@ def _columns(block: Columns, terminal: Terminal) -> Iterator[Line]:
     """Draw a small table; where it is too wide, its later columns go below, under the same labels."""
     rows = [[row[0], *(_written(text, terminal) for text in row[1:])] for row in block.rows]
     header = [_written(text, terminal) for text in block.header]
-    widths = [max(cells(row[c]) for row in [header, *rows]) for c in range(len(header))]
+    widths = [max(texts.cells(row[c]) for row in [header, *rows]) for c in range(len(header))]
     most = LABEL if terminal.width is None else max(2, min(LABEL, terminal.width - 2 - max(widths[1:])))
-    names = labels([row[0] for row in rows], terminal, most)
-    edge = max(map(cells, [*names, cut(header[0], most)]))
-    room = (UNLIMITED if terminal.width is None else terminal.width) - edge
+    names = texts.labels([row[0] for row in rows], terminal, most)
+    edge = max(map(texts.cells, [*names, texts.cut(header[0], most)]))
+    room = (texts.UNLIMITED if terminal.width is None else terminal.width) - edge
     for start, stop in spans_within([width + 2 for width in widths[1:]], room):
         if start:
             yield []
         span = range(1 + start, 1 + stop)
-        head = "".join("  " + padded_left(header[c], widths[c]) for c in span)
-        yield [Segment(padded(cut(header[0], edge), edge) + head)]
+        head = "".join("  " + texts.padded_left(header[c], widths[c]) for c in span)
+        yield [Segment(texts.padded(texts.cut(header[0], edge), edge) + head)]
         for name, row in zip(names, rows, strict=True):
-            text = "".join("  " + padded_left(row[c], widths[c]) for c in span)
-            yield [Segment(padded(name, edge), BOLD), Segment(text.rstrip())]
+            text = "".join("  " + texts.padded_left(row[c], widths[c]) for c in span)
+            yield [Segment(texts.padded(name, edge), BOLD), Segment(text.rstrip())]
 
 
 def _links(block: Links, terminal: Terminal) -> Iterator[Line]:
     """Draw each query's strongest keys, as many on a line as fit; the others go below."""
-    width = terminal.width or UNLIMITED
+    width = terminal.width or texts.UNLIMITED
     found = [link for _, links in block.rows for link in links]
     tail = max([len(weight) for _, weight in found], default=1) + 1
-    names = labels([query for query, _ in block.rows], terminal, max(4, min(LABEL, width - tail - 6)))
-    edge = max(map(cells, names))
+    names = texts.labels([query for query, _ in block.rows], terminal, max(4, min(LABEL, width - tail - 6)))
+    edge = max(map(texts.cells, names))
     most = max(1, min(LONGEST_NAME, width - edge - tail - 2))
     written = [key for key, _ in found]
-    keys = dict(zip(written, labels(written, terminal, most), strict=True))
-    wide = max(map(cells, keys.values()), default=1)
+    keys = dict(zip(written, texts.labels(written, terminal, most), strict=True))
+    wide = max(map(texts.cells, keys.values()), default=1)
     across = max(1, (width - edge) // (2 + wide + tail))
     for name, (_, links) in zip(names, block.rows, strict=True):
-        texts = [f"  {padded(keys[key], wide)} {padded_left(weight, tail - 1)}" for key, weight in links]
-        texts = texts or [f"  {block.none}"]
-        for start in range(0, len(texts), across):
+        shown = [
+            f"  {texts.padded(keys[key], wide)} {texts.padded_left(weight, tail - 1)}"
+            for key, weight in links
+        ]
+        shown = shown or [f"  {block.none}"]
+        for start in range(0, len(shown), across):
             label = "" if start else name
-            yield [Segment(padded(label, edge), BOLD), Segment("".join(texts[start : start + across]))]
+            yield [Segment(texts.padded(label, edge), BOLD), Segment("".join(shown[start : start + across]))]
 
 
 def _bars(block: Bars, view: View, terminal: Terminal) -> Iterator[Line]:
     if block.title:
-        yield from wrapped(terminal.text(block.title), terminal.width, style=BOLD)
+        yield from texts.wrapped(terminal.text(block.title), terminal.width, style=BOLD)
     numbers = bar_numbers(block, view.precision)
     widest = max(map(len, numbers), default=1)
     width = terminal.width or 80
     most = max(4, min(LONGEST_NAME, width - widest - 10))
-    names = labels([name for name, _ in block.items], terminal, most)
-    edge = max(map(cells, names), default=1)
+    names = texts.labels([name for name, _ in block.items], terminal, most)
+    edge = max(map(texts.cells, names), default=1)
     room = max(1, min(LONGEST_BAR, width - edge - widest - 4))
     styles = styles_on(terminal, view.palette)
     for name, text, (_, value) in zip(names, numbers, block.items, strict=True):
@@ -147,7 +141,7 @@ def _bars(block: Bars, view: View, terminal: Terminal) -> Iterator[Line]:
         if terminal.unicode:
             eighths = round(part * room * 8)
             bar = "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
-        numbered = Segment(f"  {padded(name, edge)} {padded_left(text, widest)}")
+        numbered = Segment(f"  {texts.padded(name, edge)} {texts.padded_left(text, widest)}")
         yield [numbered, Segment(f" {bar}" if bar else "", styles[round(part * (SHADES - 1))])]
 
 
@@ -176,7 +170,7 @@ def screenfuls(part: Iterable[Block], view: View, terminal: Terminal, columns: i
     screens: list[list[Line]] = [[]]
     used = 0
     for piece in _pieces(part, view, terminal):
-        heights = [max(1, -(-line_width(line) // columns)) for line in piece]  # in rows of the terminal
+        heights = [max(1, -(-texts.line_width(line) // columns)) for line in piece]  # in rows of the terminal
         starts_anew = rows // 2 < used and sum(heights) <= rows < used + sum(heights)
         for line, height in zip(piece, heights, strict=True):
             if used and (starts_anew or used + height > rows):

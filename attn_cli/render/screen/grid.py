@@ -16,17 +16,7 @@ from attn_cli.io.terminal import Line, Terminal
 from attn_cli.render.blocks import Matrix
 from attn_cli.render.numbers import SIGNS, Drawn, Rung, bars, drawn, rungs
 from attn_cli.render.palette import BOLD, SHADES, styles_on
-from attn_cli.render.screen.text import (
-    UNLIMITED,
-    cells,
-    cut,
-    labels,
-    line_width,
-    masked_mark,
-    padded,
-    padded_left,
-    wrapped,
-)
+from attn_cli.render.screen import text as texts
 from attn_cli.render.shade_scale import Legend, legend, shade_range, shading
 
 LABEL = 12
@@ -86,14 +76,14 @@ class Grid(NamedTuple):
                 yield []
             if len(pages) > 1:
                 span = f"columns {page.start} to {page.stop - 1} of {len(self.block.columns)}"
-                yield [Segment(cut(span, page.room))]
+                yield [Segment(texts.cut(span, page.room))]
             yield from self._page(matrix, page, styles, terminal)
 
     def _legend(self, matrix: Drawn, pages: list[_Page], terminal: Terminal) -> Iterator[Line]:
         block = self.block
         if pages[0].numbered and list(block.rows) != list(block.columns):
-            named = [f"{j} {name}" for j, name in enumerate(labels(block.columns, terminal, LABEL))]
-            yield from wrapped(f"columns: {', '.join(named)}", terminal.width)
+            named = [f"{j} {name}" for j, name in enumerate(texts.labels(block.columns, terminal, LABEL))]
+            yield from texts.wrapped(f"columns: {', '.join(named)}", terminal.width)
         if block.shaded and block.marks is None:
             ramp = SIGNS if block.is_difference else bars(terminal)
             styles = self._styles(matrix, terminal)
@@ -107,7 +97,7 @@ class Grid(NamedTuple):
         if condensed:
             more = ", -q or --top" if block.row_numbers is not None else ""
             text = f"To fit: {', '.join(condensed)}. A wider terminal{more} shows more."
-            yield from wrapped(text, terminal.width)
+            yield from texts.wrapped(text, terminal.width)
 
     def _fitted(self, terminal: Terminal) -> tuple[Drawn, list[_Page]]:
         """Return the first rung on which all columns fit beside each other, else one in pages.
@@ -135,37 +125,37 @@ class Grid(NamedTuple):
     def _may_fit(self, rung: Rung, shade: Ints, terminal: Terminal) -> bool:
         """Tell whether the columns can stand beside each other as far as the first row tells; no rung needs less."""
         least = drawn(rung, self.block.values[:1], shade[:1], terminal).width + rung.gap
-        return len(self.block.columns) * least < (terminal.width or UNLIMITED)
+        return len(self.block.columns) * least < (terminal.width or texts.UNLIMITED)
 
     def _has_room(self, matrix: Drawn) -> bool:
         """Tell whether columns are headed by whole labels; numbers may stand in narrow ones digit below digit."""
         is_wide = not matrix.rung.block or self._heads_are_numbers
-        return is_wide or all(cells(visible(name)) <= matrix.width for name in self.block.columns)
+        return is_wide or all(texts.cells(visible(name)) <= matrix.width for name in self.block.columns)
 
     @property
     def _heads_are_numbers(self) -> bool:
         return all(name.isdecimal() for name in self.block.columns)
 
     def _edge(self, names: Sequence[str]) -> int:
-        return max([len(self.block.corner), *map(cells, names)])
+        return max([len(self.block.corner), *map(texts.cells, names)])
 
     def _tail(self) -> int:
         """Return the width of the column of sums, with the gap before it."""
-        return max(map(cells, [*self.block.sums, SUM])) + 2 if self.block.sums else 0
+        return max(map(texts.cells, [*self.block.sums, SUM])) + 2 if self.block.sums else 0
 
     def _pages(self, matrix: Drawn, terminal: Terminal, numbered: bool) -> list[_Page]:
         """Return the columns in pages; each is as wide as its numbers, and as its label where it is not numbered."""
-        room = UNLIMITED if terminal.width is None else terminal.width
+        room = texts.UNLIMITED if terminal.width is None else terminal.width
         gap, tail = matrix.rung.gap, self._tail() + len(matrix.margin)
         rows = self._row_names(numbered, terminal)
         # On a narrow terminal the labels of a row and of a column share what the numbers leave.
         most = min(LABEL, max(matrix.width, (room - tail - gap) // 2))
-        names = labels(self.block.columns, terminal, most)
+        names = texts.labels(self.block.columns, terminal, most)
         least = max(matrix.width, len(str(len(names) - 1)) if numbered and gap else 0)
         if numbered or matrix.rung.block or (not gap and self._heads_are_numbers):
             needed = [least + gap] * len(names)
         else:
-            needed = [max(least, cells(name)) + gap for name in names]
+            needed = [max(least, texts.cells(name)) + gap for name in names]
         edge = self._edge(rows)
         if edge + max(needed) + tail > room:
             edge = max(1, room - tail - max(needed))
@@ -177,7 +167,7 @@ class Grid(NamedTuple):
         return pages
 
     def _row_names(self, numbered: bool, terminal: Terminal) -> list[str]:
-        names = labels(self.block.rows, terminal, LABEL)
+        names = texts.labels(self.block.rows, terminal, LABEL)
         if not numbered or self.block.row_numbers is None:
             return names
         digits = len(str(max(self.block.row_numbers)))
@@ -189,22 +179,24 @@ class Grid(NamedTuple):
         tail, heads = self._tail(), _headers(matrix, page)
         for n, header in enumerate(heads, 1):
             corner, end = (self.block.corner, SUM) if n == len(heads) else ("", "")
-            end = padded_left(end, tail) if end and self.block.sums else ""
-            edge = padded(cut(corner, page.edge), page.edge) + matrix.margin
+            end = texts.padded_left(end, tail) if end and self.block.sums else ""
+            edge = texts.padded(texts.cut(corner, page.edge), page.edge) + matrix.margin
             yield [Segment(edge), Segment(header, BOLD), Segment(end)]
-        masked = masked_mark(terminal)
+        masked = texts.masked_mark(terminal)
         full = [width + matrix.rung.gap for width in page.widths]
         inked = [*styles, None]  # the last, -1, is a masked cell's
         span = slice(page.start, page.stop)
         for i, name in enumerate(page.rows):
             places = matrix.shade[i, span].tolist()
-            texts = matrix.texts[i][span]
+            numbers = matrix.texts[i][span]
             if -1 in places:
-                texts = [text if place >= 0 else masked for text, place in zip(texts, places, strict=True)]
-            line = [Segment(padded(cut(name, page.edge), page.edge) + matrix.margin, BOLD)]
-            line += _segments(map(str.rjust, texts, full), map(inked.__getitem__, places))
+                numbers = [
+                    text if place >= 0 else masked for text, place in zip(numbers, places, strict=True)
+                ]
+            line = [Segment(texts.padded(texts.cut(name, page.edge), page.edge) + matrix.margin, BOLD)]
+            line += _segments(map(str.rjust, numbers, full), map(inked.__getitem__, places))
             if self.block.sums:
-                line.append(Segment(padded_left(self.block.sums[i], tail)))
+                line.append(Segment(texts.padded_left(self.block.sums[i], tail)))
             yield line
 
     def _styles(self, matrix: Drawn, terminal: Terminal) -> Sequence[Style | None]:
@@ -226,7 +218,7 @@ def _headers(matrix: Drawn, page: _Page) -> list[str]:
     stacks = [_stacked(name, width, most) for name, width in zip(names, page.widths, strict=True)]
     height, gap = max(map(len, stacks)), " " * matrix.rung.gap
     columns = [
-        [gap + padded_left(piece, width) for piece in [""] * (height - len(stack)) + stack]
+        [gap + texts.padded_left(piece, width) for piece in [""] * (height - len(stack)) + stack]
         for stack, width in zip(stacks, page.widths, strict=True)
     ]
     return ["".join(pieces) for pieces in zip(*columns, strict=True)]
@@ -247,7 +239,7 @@ def _widths(names: Sequence[str], matrix: Drawn, room: int) -> list[int]:
     """Return the columns' widths: as wide as their labels where there is room, evenly less where not."""
     if matrix.rung.block:
         return [matrix.width] * len(names)
-    lengths = [cells(name) for name in names]
+    lengths = [texts.cells(name) for name in names]
     widest = max(matrix.width, *lengths)
     if (widest + matrix.rung.gap) * len(names) <= room:
         return [widest] * len(names)
@@ -262,12 +254,12 @@ def _stacked(name: str, width: int, most: int) -> list[str]:
     """Cut a label into pieces of `width` cells, one below the other, `most` at the most."""
     pieces = [""]
     for char in name:
-        if pieces[-1] and cells(pieces[-1] + char) > width:
+        if pieces[-1] and texts.cells(pieces[-1] + char) > width:
             pieces.append("")
         pieces[-1] += char
     if len(pieces) > most:
-        pieces = [*pieces[: most - 1], cut("".join(pieces[most - 1 :]), width)]
-    return [piece if cells(piece) <= width else "?" for piece in pieces]
+        pieces = [*pieces[: most - 1], texts.cut("".join(pieces[most - 1 :]), width)]
+    return [piece if texts.cells(piece) <= width else "?" for piece in pieces]
 
 
 def shade_line(
@@ -277,21 +269,21 @@ def shade_line(
 
     `mark` is that of a masked cell, where it is not the usual one.
     """
-    masked = f"{mark or masked_mark(terminal)} masked" if legend.has_masked else ""
+    masked = f"{mark or texts.masked_mark(terminal)} masked" if legend.has_masked else ""
     if not legend.low:
-        yield from wrapped(masked, terminal.width)
+        yield from texts.wrapped(masked, terminal.width)
         return
     tail = "".join(f"   {part}" for part in (legend.more, masked) if part)
     if legend.low == legend.high:
-        yield from wrapped(f"shades: all are {legend.low}{tail}", terminal.width)
+        yield from texts.wrapped(f"shades: all are {legend.low}{tail}", terminal.width)
         return
     inks = [styles[i * (SHADES - 1) // (len(ramp) - 1)] for i in range(len(ramp))]
     patches = map(Segment, ramp, inks)
     line = [Segment(f"shades: {legend.low} "), *patches, Segment(f" {legend.high}{tail}")]
-    if terminal.width is None or line_width(line) <= terminal.width:
+    if terminal.width is None or texts.line_width(line) <= terminal.width:
         yield line
     else:
-        yield from wrapped(f"shades: {legend.low} to {legend.high}{tail}", terminal.width)
+        yield from texts.wrapped(f"shades: {legend.low} to {legend.high}{tail}", terminal.width)
 
 
 def shade_patch(style: Style | None) -> Style | None:
