@@ -21,7 +21,7 @@ SMALL = 128 * 128  # scores of a head up to which whole matrices are fastest
 # By a number's bytes:
 MAX_ELEMENT = {4: 1e15, 8: 1e140}  # sums of products of numbers up to this are finite
 MAX_SCORE = {4: 1e6, 8: 1e14}  # the exponential of a larger score has no correct digit
-SHORT = 256  # keys up to which a whole row is sorted more quickly than its candidates are found
+SHORT, FEW = 64, 32  # longer rows are not sorted for their strongest keys, if no more of these are wanted
 TIED = 0.78  # weights tie within the dtype's precision to this power: 6e-13, in float32 4e-6
 
 
@@ -181,23 +181,20 @@ def strongest(weights: Array, k: int, mask: Bools | None = None) -> Links:
     their last bits. Weights that close are a tie.
     """
     n_q, n_k = weights.shape
-    k = min(k, n_k)
-    kept = weights if mask is None else np.where(mask, weights, -1)  # below 0: a masked key
-    if k == 1:  # the first of those that tie with the largest
-        least = kept.max(axis=-1, keepdims=True) * (1 - rounding_of(kept.dtype))
-        keys = (kept >= least).argmax(axis=-1)[:, np.newaxis]
-    elif n_k > SHORT and k < n_k // 4:
-        # The k-th largest weight bounds the candidates; sorting those alone is quicker.
-        bound = np.partition(kept, n_k - k, axis=-1)[:, n_k - k]
-        with np.errstate(under="ignore"):
-            bound -= np.abs(bound) * rounding_of(bound.dtype)
-        keys = np.empty((n_q, k), dtype=np.intp)
-        for i, row in enumerate(kept):
-            candidates = np.flatnonzero(row >= bound[i])
-            keys[i] = candidates[_in_order(row[candidates])[:k]]
-    else:
+    k, lowest, rows = min(k, n_k), 1 - rounding_of(weights.dtype), np.arange(n_q)
+    kept = weights.copy() if mask is None else np.where(mask, weights, -1)  # below 0: a masked key
+    if n_k <= SHORT or k > FEW:
         keys = _in_order(kept)[:, :k]
-    found = np.take_along_axis(kept, keys, axis=-1)
+        found = np.take_along_axis(kept, keys, axis=-1)
+    else:
+        keys, found = np.empty((n_q, k), np.intp), np.empty((n_q, k), kept.dtype)
+        least = np.full(n_q, np.inf, kept.dtype)  # what ties with the strongest of those that tie
+        for n in range(k):
+            most = kept.max(axis=-1)
+            least = np.where(most < least, most * lowest, least)
+            at = keys[:, n] = (kept >= least[:, np.newaxis]).argmax(axis=-1)
+            found[:, n] = kept[rows, at]
+            kept[rows, at] = -1
     return Links(np.where(found < 0, -1, keys), np.where(found < 0, 0, found).astype(weights.dtype))
 
 

@@ -154,7 +154,7 @@ def weighted_links(weights: NDArray[Any]) -> Bools:
     """Return which links (n_q, n_k) get weight in any layer or head of (..., n_q, n_k); NaN is no weight."""
     used = np.zeros(weights.shape[-2:], np.bool_)
     for matrix in weights.reshape(-1, *used.shape):
-        used |= np.nan_to_num(matrix) != 0
+        used |= np.abs(matrix) > 0
     return used
 
 

@@ -81,7 +81,8 @@ def select_weights(
     chosen = head in saved.heads and settings.head != ALL and not settings.every_head
     kept = [saved.heads.index(head)] if chosen else list(range(len(saved.heads)))
     names = tuple(saved.heads[h] for h in kept)
-    weights, notes = _sound(saved.weights[layer, kept].astype(np.float64), saved.name, names)
+    of_kept = saved.weights[layer, kept[0] : kept[-1] + 1]
+    weights, notes = _sound(of_kept.astype(np.float64), saved.name, names)
     if len(saved.weights) > 1 and settings.layer is None:
         notes.insert(0, f"Layer {layer} is shown, the last of 0 to {layer}.")
     n_q, n_k = weights.shape[1:]
@@ -104,7 +105,7 @@ def select_weights(
         else:
             allowed, name, padding, more = infer_mask(used, in_layer, found.key_tokens, saved.padded)
             found = _zeroed(found, padding)._replace(allowed=allowed, mask_name=name).with_notes(*more)
-    found = found.with_notes(*_sums(found, COARSE if _is_bfloat16(saved.weights) else SUM_TOLERANCE))
+    found = found.with_notes(*_sums(found, COARSE if _is_bfloat16(saved.weights[layer]) else SUM_TOLERANCE))
     if not joins_or_hides(settings):
         return found
     if saved.query_tokens is None and saved.key_tokens is None:
@@ -114,6 +115,8 @@ def select_weights(
 
 def _sound(weights: Array, name: str, heads: tuple[str, ...]) -> tuple[Array, list[str]]:
     """Return weights without NaN, and notes; refuse numbers that no softmax gives, naming their place."""
+    if weights.min() >= 0 and weights.max() <= 1 + SUM_TOLERANCE:  # no NaN
+        return np.minimum(weights, 1.0) + 0.0, []  # and no -0.0
     missing = np.isnan(weights)
     fully_masked = missing.all(axis=-1, keepdims=True)
     bad = (missing & ~fully_masked) | np.isinf(weights) | (weights < 0) | (weights > 1 + SUM_TOLERANCE)
@@ -128,7 +131,7 @@ def _sound(weights: Array, name: str, heads: tuple[str, ...]) -> tuple[Array, li
     if fully_masked.any():
         rows = count(int(fully_masked.any(axis=0).sum()), "query has", "queries have")
         notes.append(f"{rows} NaN weights, as PyTorch returns for fully masked rows; shown as zeros.")
-    return np.minimum(np.where(missing, 0.0, weights), 1.0) + 0.0, notes  # and no -0.0
+    return np.minimum(np.where(missing, 0.0, weights), 1.0) + 0.0, notes
 
 
 def _with_given_mask(

@@ -154,22 +154,25 @@ def measure(weights: Array, allowed: Bools, patterns: dict[str, Pattern]) -> Rol
     >>> role.name, role.shares["previous"], role.shares["itself"], role.entropy
     ('previous', 1.0, 0.25, 0.0)
     """
+    shares, seeing = measure_shares(weights, allowed, patterns), allowed.any(axis=1)
+    bits = float(np.maximum(entropy(weights[seeing]), 0).mean()) if seeing.any() else None
+    return Role(shares, bits, named(shares, patterns))
+
+
+def measure_shares(weights: Array, allowed: Bools, patterns: dict[str, Pattern]) -> dict[str, float | None]:
+    """Return the shares of a head's weights alone, as `measure` does."""
     shares: dict[str, float | None] = {
-        name: float((weights * one.links).sum(axis=1)[one.rows].mean()) if one.rows.any() else None
+        name: float(weights[one.links].sum() / one.rows.sum()) if one.rows.any() else None
         for name, one in patterns.items()
     }
     counts = allowed.sum(axis=1)
-    choosing, seeing = counts > 1, counts > 0
-    shares[BAG] = None
-    if choosing.any():
-        even = allowed[choosing] / counts[choosing, np.newaxis]
-        shares[BAG] = float(np.minimum(weights[choosing], even).sum(axis=1).mean())
-    shares = {name: None if share is None else min(share, 1.0) for name, share in shares.items()}
-    bits = float(np.maximum(entropy(weights[seeing]), 0).mean()) if seeing.any() else None
-    return Role(shares, bits, _named(shares, patterns))
+    choosing, even = counts > 1, allowed / np.maximum(counts, 1)[:, np.newaxis]
+    alike = np.minimum(weights, even).sum(axis=1)[choosing]
+    shares[BAG] = float(alike.mean()) if len(alike) else None
+    return {name: None if share is None else min(share, 1.0) for name, share in shares.items()}
 
 
-def _named(shares: dict[str, float | None], patterns: dict[str, Pattern]) -> str:
+def named(shares: dict[str, float | None], patterns: dict[str, Pattern]) -> str:
     """Return the pattern that is clearly the largest, else bag-of-words where attention is nearly even, else mixed."""
     known = {name: share for name in patterns if (share := shares[name]) is not None}
     ranked = sorted(known, key=lambda name: -known[name])

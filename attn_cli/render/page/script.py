@@ -7,7 +7,7 @@ from base64 import b64encode
 from functools import cache
 from hashlib import sha256
 from json import dumps
-from zlib import MAX_WBITS, compress
+from zlib import DEFLATED, MAX_WBITS, Z_RLE, compressobj
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from attn_cli.io.files import beside
 from attn_cli.pipeline.for_page import Page
 from attn_cli.render.palette import SHADES
 from attn_cli.trace.head import ROTATED, Head
-from attn_cli.trace.head_roles import MIXED, Text, find_patterns, measure
+from attn_cli.trace.head_roles import MIXED, Pattern, Text, find_patterns, measure_shares, named
 from attn_cli.trace.trace import Trace
 
 _IMPORT = re.compile(r'^import \{ (.*?) \} from "\./(\w+)\.js";$', re.MULTILINE)
@@ -142,12 +142,12 @@ class Numbers:
     def add_coarse(self, weights: Array, levels: int) -> dict[str, object]:
         """Hold weights (n_q, n_k) as shares of the largest in their row, in so many steps, and those."""
         tops = weights.max(axis=1, keepdims=True)
-        shares = np.rint(weights / np.where(tops == 0, 1, tops) * levels)
+        shares = np.rint(weights * (levels / np.where(tops == 0, 1, tops)))
         return {"levels": levels, "weights": self.add_bytes(shares), "tops": self.add(tops.astype("<f4"))}
 
     def _hold(self, kind: str, data: bytes, shape: tuple[int, ...]) -> Stored:
         key = (kind, data)
-        packed = compress(data, 6, -MAX_WBITS) if kind == "u8" and len(data) > LEAST_PACKED else data
+        packed = _deflated(data) if kind == "u8" and len(data) > LEAST_PACKED else data
         is_packed = len(packed) < len(data)
         if key not in self._known:
             self._known[key] = name = f"n{len(self._known)}"
@@ -159,10 +159,16 @@ class Numbers:
         )
 
 
+def _deflated(data: bytes) -> bytes:
+    """Return data packed for DecompressionStream; in weights a match that is no run costs time, and more bits."""
+    packer = compressobj(6, DEFLATED, -MAX_WBITS, strategy=Z_RLE)
+    return packer.compress(data) + packer.flush()
+
+
 MOST_EDITED = 150  # numbers of a matrix that can be typed over
 SMALL_MAP = 16
 # Steps from 0 to a row's largest weight, in pages of at most so many weights: what is drawn has SHADES shades.
-STEPS_OF_ROUNDED = ((500_000, 255), (2_000_000, SHADES - 1), (float("inf"), SHADES // 2 - 1))
+STEPS_OF_ROUNDED = ((500_000, 255), (6_000_000, SHADES - 1), (float("inf"), SHADES // 2 - 1))
 
 
 def layer_of(trace: Trace, page: Page, place: int, numbers: Numbers) -> dict[str, object]:
@@ -199,11 +205,12 @@ def _roles(trace: Trace) -> dict[str, str]:
     """Return what each head that has but a number does on this text, where it clearly does something."""
     is_text, found = trace.query_ids is not None, {}
     queries, keys = (tokens if is_text else None for tokens in (trace.query_tokens, trace.key_tokens))
-    text = Text(queries, keys, not trace.has_second_input)
+    text, patterns = Text(queries, keys, not trace.has_second_input), dict[int, dict[str, Pattern]]()
     for head in trace.heads:
-        mask = trace.mask_of(head)
+        mask, key = trace.mask_of(head), id(head.mask)
         allowed = np.ones(head.weights.shape, np.bool_) if mask is None else mask
-        name = measure(head.weights, allowed, find_patterns(text, allowed)).name
+        patterns[key] = patterns.get(key) or find_patterns(text, allowed)
+        name = named(measure_shares(head.weights, allowed, patterns[key]), patterns[key])
         found[head.name] = name if head.name.isdigit() and name != MIXED else ""
     return found
 
