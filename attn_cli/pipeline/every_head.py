@@ -102,6 +102,26 @@ class EveryHead(NamedTuple):
     rollout: Array | None  # (n, n), over the layers up to the last of `layers`
     notes: tuple[str, ...]
 
+    def record(self) -> dict[str, object]:
+        """Return it as JSON has it."""
+        source = self.source
+        return {
+            "schema": "attn/1",
+            "kind": "heads",
+            "source": source.name,
+            "attention": source.kind,
+            "query_tokens": source.query_tokens,
+            "key_tokens": source.key_tokens,
+            "rule": {"least": MIN_GAIN, "lead": LEAD, "fewest_rows": MIN_ROWS, "even": MIN_UNIFORM_OVERLAP},
+            "layers": [_layer_record(layer) for layer in self.layers],
+            "clearest": [
+                {"layer": layer, "head": head, "name": role.name, "share": role.share}
+                for layer, head, role in named_heads(self)
+            ],
+            "rollout": None if self.rollout is None else self.rollout.tolist(),
+            "notes": [*self.notes, *(_known(*one) for one in learned_heads(self))],
+        }
+
 
 def measure_heads(
     found: Iterator[LayerWeights],
@@ -304,27 +324,6 @@ def learned_heads(found: EveryHead) -> list[tuple[int, str, Learned]]:
         for head, facts in zip(layer.heads, layer.learned, strict=False)
         if facts is not None
     ]
-
-
-def record(found: EveryHead) -> dict[str, object]:
-    """Return the JSON of all heads."""
-    source = found.source
-    return {
-        "schema": "attn/1",
-        "kind": "heads",
-        "source": source.name,
-        "attention": source.kind,
-        "query_tokens": source.query_tokens,
-        "key_tokens": source.key_tokens,
-        "rule": {"least": MIN_GAIN, "lead": LEAD, "fewest_rows": MIN_ROWS, "even": MIN_UNIFORM_OVERLAP},
-        "layers": [_layer_record(layer) for layer in found.layers],
-        "clearest": [
-            {"layer": layer, "head": head, "name": role.name, "share": role.share}
-            for layer, head, role in named_heads(found)
-        ],
-        "rollout": None if found.rollout is None else found.rollout.tolist(),
-        "notes": [*found.notes, *(_known(*one) for one in learned_heads(found))],
-    }
 
 
 def _layer_record(layer: LayerRoles) -> dict[str, object]:

@@ -55,6 +55,16 @@ class HeadsOverTexts(NamedTuple):
     heads: tuple[HeadOverTexts, ...]
     notes: tuple[str, ...]
 
+    def record(self) -> dict[str, object]:
+        """Return it as JSON has it."""
+        heads = [
+            {"layer": head.layer, "head": head.name, "name": head.role, "names": dict(head.roles)}
+            | {name: head.measures[name]._asdict() for name in MEASURES}
+            for head in self.heads
+        ]
+        about = {"source": self.source, "attention": self.kind, "texts": self.texts, "tokens": self.tokens}
+        return {"schema": "attn/1", "kind": "heads_of_texts", **about, "heads": heads, "notes": [*self.notes]}
+
 
 class _Tally:
     """Sums of one head, added to text by text (Welford 1962): no text is kept."""

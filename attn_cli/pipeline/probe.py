@@ -67,6 +67,11 @@ class Probe(NamedTuple):
     times: int = TIMES
     heads: tuple[ProbedHead, ...] = ()
 
+    def record(self) -> dict[str, object]:
+        """Return it as JSON has it."""
+        about = self._asdict() | {"heads": [one._asdict() for one in self.heads]}
+        return {"schema": "attn/1", "kind": "heads_by_probe", **about}
+
 
 # Without its heads; which tokens frame the text
 Opened = tuple[Probe, Sequence[bool], Iterator[LayerWeights], Copying | None]

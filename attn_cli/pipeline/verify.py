@@ -58,6 +58,11 @@ class Verdict(NamedTuple):
         """The first figure that is larger than it may be, from the layer nearest the words on."""
         return next((one for one in self.figures if one.largest > one.tolerance), None)
 
+    def record(self) -> dict[str, object]:
+        """Return it as JSON has it."""
+        about = {"schema": "attn/1", "kind": "verify", "ok": self.exceeded is None, **self._asdict()}
+        return about | {"figures": [one._asdict() for one in self.figures], "notes": [*self.notes]}
+
 
 def verify(model: str, given: Sequence[str], settings: Settings) -> Verdict:
     """Return how far a model is from transformers on these texts; where that cannot run, what its file alone tells.

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from attn_cli.errors import UsageError
 from attn_cli.settings.settings import NORM
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from attn_cli.io.terminal import Terminal
     from attn_cli.pipeline.for_page import Page
     from attn_cli.render.blocks import Block
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from attn_cli.trace.trace import Trace
 
 Record = dict[str, object]
+Figure: TypeAlias = "tuple[Drawing, Sequence[str]]"  # and what to say beside it
 # What the result of a trace has; of bars its blocks are made where the view asks for them.
 OF_TRACE = ("blocks", "bars", "record", "rows", "trace", "page", "drawing")
 OF_BLOCKS = ("blocks", "record")
@@ -41,10 +44,10 @@ class Result:
     blocks: Callable[[View], Iterable[Block]] = _lacks
     record: Callable[[View], Record] = _lacks
     records: list[Record] = field(default_factory=list)  # of several answers: jsonl has each on a line
-    rows: Callable[[View], Iterable[Sequence[object]]] = _lacks  # of cells: text, numbers, "" for none
+    rows: Callable[[View], Iterable[Sequence[object]]] = _lacks  # of cells: text, numbers, None
     trace: Callable[[], Trace] = _lacks
     page: Callable[[], Page] = _lacks
-    drawing: Callable[[View], tuple[Drawing, Sequence[str]]] = _lacks
+    drawing: Callable[[View], Figure] = _lacks
     texts: Mapping[str, Callable[[Terminal], str]] = field(default_factory=dict)
     remarks: Sequence[str] = ()  # what rows have no room for
     # Whether its screen shows steps, which rows do not.
@@ -56,6 +59,22 @@ class Result:
         return self.trace is not _lacks
 
 
+def result_of(
+    kind: str, found: Any, views: ModuleType, *more: object, drawing: Callable[[View], Figure] = _lacks
+) -> Result:
+    """Return the result of what a command found: its record, and its screen and rows as a module of views has them.
+
+    The screen is made of what was found, what `more` a command says about it, and the view.
+    """
+    return Result(
+        kind,
+        lambda view: views.screen(found, *more, view),
+        lambda view: found.record(),
+        rows=lambda view: views.rows(found),
+        drawing=drawing,
+    )
+
+
 def record_result(
     kind: str, record: Mapping[str, object], table: Callable[[Terminal], str] | None = None
 ) -> Result:
@@ -64,15 +83,13 @@ def record_result(
     return Result(kind, record=lambda view: {"schema": "attn/1", "kind": kind, **record}, texts=texts)
 
 
-def figure_of(
-    draw: str, *found: object, notes: Sequence[str]
-) -> Callable[[View], tuple[Drawing, Sequence[str]]]:
+def figure_of(draw: str, *found: object, notes: Sequence[str]) -> Callable[[View], Figure]:
     """Return, as a Result has it, the figure that a function of render.figures draws of what was found, and notes.
 
     `draw` names its module and it, as `heatmap.compared`: they are loaded only for a figure.
     """
 
-    def drawing(view: View) -> tuple[Drawing, Sequence[str]]:
+    def drawing(view: View) -> Figure:
         module, _, name = draw.partition(".")
         drawn = getattr(import_module(f"attn_cli.render.figures.{module}"), name)
         return drawn(*found, view), notes
@@ -150,7 +167,7 @@ def trace_result(trace: Trace, view: View, walk: Walk | None = None, texts: Sequ
 
         return weight_rows(trace, view.tidy)
 
-    def drawing(view: View) -> tuple[Drawing, Sequence[str]]:
+    def drawing(view: View) -> Figure:
         from attn_cli.render.figures import other_rows, subject
 
         is_ignored = shown(view).steps and view.figure != "steps"

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from attn_cli import Settings, trace_masked
+from attn_cli.pipeline.effect import patch_of
 from attn_cli.pipeline.passes import open_passes
-from attn_cli.pipeline.patch import patch_of
-from attn_cli.render.views import patch as screen
+from attn_cli.render.views.patch import screen
+from attn_cli.settings.output import View
 from tests.models.checkpoints.by_hand import small_bert, small_gpt2
 from tests.schema import complaints
 from tests.shell import here
@@ -130,7 +131,7 @@ def test_where_no_part_of_the_stream_brings_anything_only_heads_are_named():
     with open_passes([(one, None) for one in CAT], Settings()) as (clean, corrupt):
         found = patch_of(clean, corrupt, CAT, None, None, lambda part: None)
     nothing = np.full_like(found.maps["residual"], found.corrupt)
-    said = [*screen.patch(found._replace(maps={**found.maps, "residual": nothing}))][-1].text
+    said = [*screen(found._replace(maps={**found.maps, "residual": nothing}), View())][-1].text
     assert said.startswith("Most comes back of the heads, with head 2.3")
 
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from types import ModuleType
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import Context, Texts, own, takes
 from attn_cli.cli.read_text import labelled_weights, text_and_context, wait_for_input
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.progress import Progress
-from attn_cli.render.result import OF_BLOCKS, Result, figure_of
+from attn_cli.render.result import OF_BLOCKS, figure_of, result_of
 from attn_cli.settings.declare import ATTENTION, INPUT, SHOWN, TEXT
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
-
-if TYPE_CHECKING:
-    from attn_cli.pipeline.every_head import EveryHead
 
 KIND_HELP = (
     "With --model: which attention; of an encoder and a decoder self is the encoder's, masked and cross "
@@ -89,7 +85,7 @@ def heads(
     if weights is not None:
         _refuse({"--context": context, "--kind": kind}, "--model")
     from attn_cli.pipeline import every_head, knock_out
-    from attn_cli.render.views.heads import map_size
+    from attn_cli.render.views import heads as views
 
     progress = Progress("Attending")
     if weights is not None:
@@ -104,34 +100,22 @@ def heads(
             found = every_head.checkpoint_layers(
                 kind, text, second, settings, settings.model, progress, layer
             )
-    size = map_size(view.with_width(), layer is not None)
+    size = views.map_size(view.with_width(), layer is not None)
     with progress:
         measured = every_head.measure_heads(found, size, settings, layer, rollout)
-    deliver(_result(measured), view)
-
-
-def _result(measured: EveryHead) -> Result:
-    """Return what attn heads has to give of one text."""
-    from attn_cli.pipeline.every_head import record
-    from attn_cli.render.views.heads import heads_screen
-
-    return Result(
-        "heads",
-        blocks=lambda view: heads_screen(measured, view),
-        record=lambda view: record(measured),
-        drawing=figure_of("heads.every_head", measured, notes=measured.notes),
-    )
+    drawing = figure_of("heads.every_head", measured, notes=measured.notes)
+    deliver(result_of("heads", measured, views, drawing=drawing), view)
 
 
 def _over_texts(file: str, kind: str, layer: int | None, settings: Settings, view: View) -> None:
     """Deliver the table of every head over the lines of a file."""
     view = choose(view, {*OF_BLOCKS, "rows"}, "heads --texts", "heads_of_texts")
     from attn_cli.pipeline.heads_of_texts import measure_texts
-    from attn_cli.render.views import heads_of_texts
+    from attn_cli.render.views import heads_of_texts as views
 
     with Progress("Attending") as progress:
         found = measure_texts(_numbered(file, progress), kind, settings, layer)
-    deliver(_table("heads_of_texts", found, heads_of_texts), view)
+    deliver(result_of("heads_of_texts", found, views), view)
 
 
 def _by_probe(layer: int | None, settings: Settings, view: View) -> None:
@@ -142,17 +126,7 @@ def _by_probe(layer: int | None, settings: Settings, view: View) -> None:
 
     with Progress("Probing") as progress:
         found = probe(settings, layer, progress)
-    deliver(_table("heads_by_probe", found, views), view)
-
-
-def _table(kind: str, found: object, views: ModuleType) -> Result:
-    """Return what a module shows of all heads: its screen, its record, its rows."""
-    return Result(
-        kind,
-        blocks=lambda view: views.screen(found, view),
-        record=lambda view: views.record(found),
-        rows=lambda view: views.rows(found),
-    )
+    deliver(result_of("heads_by_probe", found, views), view)
 
 
 def _check_probe(given: Mapping[str, object], settings: Settings) -> None:

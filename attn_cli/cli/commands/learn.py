@@ -14,7 +14,7 @@ from attn_cli.errors import DIFFERENT, InputError
 from attn_cli.io.console import say
 from attn_cli.io.escape import count, visible
 from attn_cli.io.progress import Progress, TrainingBar
-from attn_cli.render.result import OF_BLOCKS, OF_RECORD, Result, record_result
+from attn_cli.render.result import OF_BLOCKS, OF_RECORD, record_result, result_of
 from attn_cli.settings.declare import OUTPUT, TRAINING
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
@@ -227,11 +227,11 @@ def verify(
     """
     view = choose(view, OF_BLOCKS, "verify", "verify")
     from attn_cli.pipeline import verify as verifying
-    from attn_cli.render.views.verify import record, screen
+    from attn_cli.render.views import verify as views
 
     given = [read_text(text, "verify", settings) for text in texts or ()] or verifying.TEXTS
     with Progress("Comparing"):
         found = verifying.verify(model, given, settings)
-    deliver(Result("verify", lambda view: screen(found), lambda view: record(found)), view)
+    deliver(result_of("verify", found, views), view)
     if found.exceeded is not None:
         raise SystemExit(DIFFERENT)

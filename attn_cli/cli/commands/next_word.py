@@ -12,7 +12,7 @@ from attn_cli.io import signals
 from attn_cli.io.console import say
 from attn_cli.io.escape import as_utf8, dumps
 from attn_cli.io.progress import Progress
-from attn_cli.render.result import OF_BLOCKS, Result, figure_of
+from attn_cli.render.result import OF_BLOCKS, Result, figure_of, result_of
 from attn_cli.settings.declare import ATTENTION, SHOWN, TEXT
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import MOST_NEXT, Settings
@@ -54,21 +54,14 @@ def effect(
     text, other = text_and_context(texts, context, "effect", settings)
     from attn_cli.pipeline.effect import effect_of
     from attn_cli.pipeline.passes import open_passes
-    from attn_cli.render.views import effect as screen
+    from attn_cli.render.views import effect as views
 
     with open_passes([(text, other)], settings) as (read,), Progress("Computing") as report:
         is_mean = knock_out_with == "mean"
         found = effect_of(read, target, against, measure == "knock-out", is_mean, report)
-    result = Result(
-        "effect",
-        lambda view: screen.effect(found, strongest),
-        lambda view: found.record(),
-        rows=lambda view: screen.rows(found),
-        drawing=figure_of(
-            "heatmap.layer_maps", screen.maps(found), screen.title(found), "logit", notes=found.notes
-        ),
-    )
-    deliver(result, view)
+    drawn = views.maps(found), views.title(found), "logit"
+    drawing = figure_of("heatmap.layer_maps", *drawn, notes=found.notes)
+    deliver(result_of("effect", found, views, strongest, drawing=drawing), view)
 
 
 TEXTS_HELP = "Texts of equal length, in tokens; - is standard input."
@@ -104,22 +97,15 @@ def patch(
     second = first if corrupt_context is None else read_text(corrupt_context, "patch", settings)
     if (clean, first) == (corrupt, second):
         raise UsageError("The two texts are the same.", "Change a word in one of them.")
+    from attn_cli.pipeline.effect import patch_of
     from attn_cli.pipeline.passes import open_passes
-    from attn_cli.pipeline.patch import patch_of
-    from attn_cli.render.views import patch as screen
+    from attn_cli.render.views import patch as views
 
     with open_passes([(clean, first), (corrupt, second)], settings) as read, Progress("Patching") as report:
         found = patch_of(read[0], read[1], (clean, corrupt), target, against, report)
-    result = Result(
-        "patch",
-        lambda view: screen.patch(found, view.format),
-        lambda view: found.record(),
-        rows=lambda view: screen.rows(found),
-        drawing=figure_of(
-            "heatmap.layer_maps", screen.maps(found), screen.title(found), "comes back", notes=found.notes
-        ),
-    )
-    deliver(result, view)
+    drawn = views.maps(found), views.title(found), "comes back"
+    drawing = figure_of("heatmap.layer_maps", *drawn, notes=found.notes)
+    deliver(result_of("patch", found, views, drawing=drawing), view)
 
 
 READ_HELP = "Of an encoder and a decoder: what the encoder reads; the decoder has then written TEXT."

@@ -11,13 +11,14 @@ from attn_cli.pipeline.effect import Effect, Without, Word
 from attn_cli.render.blocks import Block, Columns, Heading, Matrix, Say
 from attn_cli.render.numbers import share
 from attn_cli.render.views.wording import quoted_at
+from attn_cli.settings.output import View
 from attn_cli.text.wordpieces import SPACE, as_text
 
 MOST_KEYS = 8
 ADDS, LOST = "it adds", "is lost"
 
 
-def effect(found: Effect, most: int) -> Iterator[Block]:
+def screen(found: Effect, most: int, view: View) -> Iterator[Block]:
     """Yield what all kinds of parts add, the map of heads, the strongest parts, and what the strongest head moved."""
     yield Heading(title(found), 1)
     yield Say(_own(found))
@@ -46,8 +47,8 @@ def rows(found: Effect) -> Iterator[tuple[object, ...]]:
     for one in found.parts:
         where = one.layer, one.head, one.attention
         out = left.get(where)
-        after = (out.logit, out.probability) if out else ("",) * len(knocked)
-        yield one.part, *("" if cell is None else cell for cell in where), one.value, *after
+        after = (out.logit, out.probability) if out else (None,) * len(knocked)
+        yield one.part, *where, one.value, *after
 
 
 def quoted(word: Word) -> str:

@@ -62,7 +62,7 @@ def _room(view: View, maps: int) -> int:
     return max(NARROW, ((view.width or WIDTH) - EDGE + APART) // maps - APART)
 
 
-def heads_screen(found: EveryHead, view: View) -> Iterator[Block]:
+def screen(found: EveryHead, view: View) -> Iterator[Block]:
     """Yield the screen: the maps, or a table where a format has no small maps, what heads do, the rollout."""
     source, layers = found.source, found.layers
     n_q, n_k = len(source.query_tokens), len(source.key_tokens)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from attn_cli.io.escape import count, fixed, visible
-from attn_cli.pipeline.heads_of_texts import MEASURES, SHARES
+from attn_cli.pipeline.heads_of_texts import MEASURES, SHARES, HeadOverTexts, HeadsOverTexts, Spread
 from attn_cli.render.blocks import Block, Columns, Heading, Say
 from attn_cli.render.numbers import share
 from attn_cli.render.views.heads import KINDS, WORDS
+from attn_cli.settings.output import View
 from attn_cli.trace.head_roles import BAG
-
-if TYPE_CHECKING:
-    from attn_cli.pipeline.heads_of_texts import HeadOverTexts, HeadsOverTexts, Spread
-    from attn_cli.settings.output import View
 
 SHOWN = ("entropy", "distance", "sink")  # of every head; then the share that it is named for
 
@@ -75,21 +71,10 @@ def _finding(found: HeadsOverTexts) -> str:
     return f"{visible(_label(best, found))} looks {where} {often}.{drawn}"
 
 
-def record(found: HeadsOverTexts) -> dict[str, object]:
-    """Return the JSON of the table."""
-    heads = [
-        {"layer": head.layer, "head": head.name, "name": head.role, "names": dict(head.roles)}
-        | {name: head.measures[name]._asdict() for name in MEASURES}
-        for head in found.heads
-    ]
-    about = {"source": found.source, "attention": found.kind, "texts": found.texts, "tokens": found.tokens}
-    return {"schema": "attn/1", "kind": "heads_of_texts", **about, "heads": heads, "notes": [*found.notes]}
-
-
 def rows(found: HeadsOverTexts) -> Iterator[Sequence[object]]:
     """Yield a row for each head, with the mean and the spread of every measure."""
     spreads = [f"{name}_{part}" for name in MEASURES for part in ("mean", "spread")]
     yield "layer", "head", "name", "texts", *spreads
     for head in found.heads:
         cells = [value for name in MEASURES for value in head.measures[name][:2]]
-        yield head.layer, head.name, head.role, found.texts, *("" if x is None else x for x in cells)
+        yield head.layer, head.name, head.role, found.texts, *cells

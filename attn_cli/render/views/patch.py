@@ -10,11 +10,12 @@ import numpy as np
 
 from attn_cli.io.array_types import Array
 from attn_cli.io.escape import count
-from attn_cli.pipeline.patch import Patch
+from attn_cli.pipeline.effect import Patch
 from attn_cli.render.blocks import Block, Heading, Matrix, Say
 from attn_cli.render.numbers import weight
 from attn_cli.render.views.effect import called, head_name, quoted, signed, where
 from attn_cli.render.views.finding import SCREENS
+from attn_cli.settings.output import View
 from attn_cli.text.wordpieces import as_text
 
 TITLES = {
@@ -27,7 +28,7 @@ MOST_SITES = 4  # of the stream
 LONG = 10  # tokens, from which on a screen leaves out those that bring nothing on the left
 
 
-def patch(found: Patch, format: str | None = None) -> Iterator[Block]:
+def screen(found: Patch, view: View) -> Iterator[Block]:
     """Yield the maps of what comes back, the strongest sites, and one of them by hand."""
     yield Heading(title(found), 1)
     clean, corrupt = (signed(one, _digits(found)) for one in (found.clean, found.corrupt))
@@ -41,7 +42,7 @@ def patch(found: Patch, format: str | None = None) -> Iterator[Block]:
         yield Say("A number says what share of that comes back: 1 is the clean text, 0 the corrupt one.")
     for name, matrix in maps(found).items():
         yield Heading(f"{TITLES[name][0]}, carried over: layers down, {TITLES[name][1]}s across")
-        is_cut = name == "residual" and format in SCREENS
+        is_cut = name == "residual" and view.format in SCREENS
         yield _from_first_difference(matrix, found) if is_cut else matrix
     if found.recovered is not None:
         yield from _strongest(found, found.recovered)

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attn_cli.io.escape import count, fixed, visible
-from attn_cli.pipeline.probe import SCORES, ProbedHead
+from attn_cli.pipeline.probe import SCORES, Probe, ProbedHead
 from attn_cli.render.blocks import Block, Heading, Links, Matrix, Say
 from attn_cli.render.shade_scale import FULL, FULL_DIFFERENCE
 from attn_cli.render.views.heads import WORDS
 from attn_cli.render.views.wording import joined
-
-if TYPE_CHECKING:
-    from attn_cli.pipeline.probe import Probe
-    from attn_cli.settings.output import View
+from attn_cli.settings.output import View
 
 STRONGEST = 5
 MEANS = {name: words[2].partition(",")[0] for name, words in WORDS.items()}
@@ -69,13 +65,7 @@ def _finding(found: Probe, ranked: dict[str, Sequence[tuple[str, str]]]) -> str:
     return f"Of {count(len(names), 'head', 'heads')}, {said}. Random tokens mean nothing: only their order is left."
 
 
-def record(found: Probe) -> dict[str, object]:
-    """Return the JSON of the probe."""
-    about = found._asdict() | {"heads": [one._asdict() for one in found.heads]}
-    return {"schema": "attn/1", "kind": "heads_by_probe", **about}
-
-
 def rows(found: Probe) -> Iterator[Sequence[object]]:
     """Yield a row for each head, with its name and its scores."""
     yield ProbedHead._fields
-    yield from (["" if value is None else value for value in one] for one in found.heads)
+    yield from found.heads

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from attn_cli.io.escape import count, visible
+from attn_cli.pipeline.verify import Figure, Verdict
 from attn_cli.render.blocks import Block, Columns, Heading, Say
-
-if TYPE_CHECKING:
-    from attn_cli.pipeline.verify import Figure, Verdict
+from attn_cli.settings.output import View
 
 SIDES = {"self": "encoder", "masked": "decoder", "cross": "cross", None: "whole model"}
 BESIDE = (
@@ -22,7 +20,7 @@ ALONE = (
 )
 
 
-def screen(found: Verdict) -> Iterator[Block]:
+def screen(found: Verdict, view: View) -> Iterator[Block]:
     """Yield the verdict, and the figures of each layer with what they may be."""
     bad, against = found.exceeded, found.against or "what its own file says"
     verdict = f"{'DISAGREES' if bad else 'agrees'} with {against}"
@@ -59,9 +57,3 @@ def sentence(found: Verdict) -> str:
 
 def _row(one: Figure) -> str:
     return SIDES[one.attention] + ("" if one.layer is None else f" {one.layer}")
-
-
-def record(found: Verdict) -> dict[str, object]:
-    """Return the JSON of a verdict."""
-    about = {"schema": "attn/1", "kind": "verify", "ok": found.exceeded is None, **found._asdict()}
-    return about | {"figures": [one._asdict() for one in found.figures], "notes": [*found.notes]}

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from attn_cli.models.checkpoints.run import Checkpoint, texts
+from attn_cli.pipeline.effect import patch_of
 from attn_cli.pipeline.passes import CheckpointPass
-from attn_cli.pipeline.patch import patch_of
 from tests.models.checkpoints.by_hand import byte_pairs
 from tests.models.checkpoints.test_parity import CASES, PAIRS, TARGETS, TEXTS, made
 from tests.schema import complaints
