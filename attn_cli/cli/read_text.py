@@ -47,9 +47,8 @@ def two_texts(texts: Sequence[str], settings: Settings, command: str = "cross") 
         raise UsageError(said, NoText(command).hint)
     if texts.count("-") > 1 or [*texts] == ["-"]:
         said, hint = ONE_STANDARD_INPUT
-        raise UsageError(
-            said.replace("TEXT and CONTEXT", "CLEAN and CORRUPT") if command == "patch" else said, hint
-        )
+        said = said.replace("TEXT and CONTEXT", "CLEAN and CORRUPT") if command == "patch" else said
+        raise UsageError(said, hint)
     if not texts:
         raise NoText(command)
     if len(texts) == 2:

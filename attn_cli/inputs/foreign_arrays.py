@@ -181,9 +181,8 @@ def item_of_batch(arrays: Mapping[str, Array], batch: int | None, name: str) -> 
     size = len(batched[largest])
     for key, each in batched.items():
         if len(each) not in (1, size):
-            raise InputError(
-                f"{name}: {largest} has shape {batched[largest].shape} and {key} {each.shape}: their batches differ."
-            )
+            shapes = f"{largest} has shape {batched[largest].shape} and {key} {each.shape}"
+            raise InputError(f"{name}: {shapes}: their batches differ.")
     if batch is None and size > 1:
         said = f"{name}: {largest} has shape {batched[largest].shape}, a batch of {size}."
         raise InputError(said, f"--batch N (of attn compute) takes one of them, 0 to {size - 1}.")

@@ -102,9 +102,8 @@ class Work(NamedTuple):
         inputs = [self.head_input(head) for head in heads]
         tiles = [one.tiles() for one in inputs]
         is_alone = len(inputs) == 1
-        for rows in one_head.blocks_of_rows(
-            inputs[0], FAST_BLOCK_CELLS if all(tiles) else one_head.BLOCK_CELLS // 2
-        ):
+        cells = FAST_BLOCK_CELLS if all(tiles) else one_head.BLOCK_CELLS // 2
+        for rows in one_head.blocks_of_rows(inputs[0], cells):
             weights, output = weigh(inputs[0], tiles[0], rows, self.threads)
             for one, ready in zip(inputs[1:], tiles[1:], strict=True):
                 weights = weights + weigh(one, ready, rows, self.threads)[0]

@@ -108,9 +108,8 @@ def embed_tokens(
         look_up = partial(random_vectors, dim=settings.dim or RANDOM_DIM, seed=settings.seed)
     else:
         table = _table(settings, stack) if table is None else table
-        about = Embedding(
-            table.source, table.name, table.dim, oov, settings.seed if oov == "random" else None, table.length
-        )
+        seed = settings.seed if oov == "random" else None
+        about = Embedding(table.source, table.name, table.dim, oov, seed, table.length)
         spelling, report = None if stack is None else stack.spelling, report or no_progress
         look_up = partial(embed, table=table, oov=oov, seed=settings.seed, spelling=spelling, report=report)
     query = look_up(tokens)

@@ -120,15 +120,13 @@ def generate(
             written.append(id_)
             best = likeliest(softmax(allowed), runners_up + 1)
             best = [n for n in best if n != id_ and n not in writer.never][:runners_up]
-            word, *others = (
-                NextWord(writer.word(n), float(shares[n]), n, float(logits[n])) for n in (id_, *best)
-            )
+            named = id_, *best
+            word, *others = (NextWord(writer.word(n), float(shares[n]), n, float(logits[n])) for n in named)
             text = writer.text([n for n in written if n not in writer.ends])
             is_stopped, done = any(stop in text for stop in stops), number + 1
             ends = id_ in writer.ends, is_stopped, done == count, done == writer.most
             stopped = next((name for name, is_true in zip(ENDS, ends, strict=True) if is_true), None)
-            yield Step(
-                number, word, chosen, chance, tuple(others), writer.shown, keys, weights, text, stopped
-            )
+            looked = writer.shown, keys, weights
+            yield Step(number, word, chosen, chance, tuple(others), *looked, text, stopped)
             if stopped:
                 return

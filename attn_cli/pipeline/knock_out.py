@@ -64,9 +64,8 @@ def untouched(settings: Settings, layer: int | None) -> tuple[str, ...]:
     layers = [int(one.partition(".")[0]) for one in settings.knock_out]
     if layer is None or layer > min(layers, default=-1):
         return ()
-    return (
-        f"{OPTION} leaves the weights of layer {layer}, shown here, as they are: they are computed before.",
-    )
+    shown = f"the weights of layer {layer}, shown here"
+    return (f"{OPTION} leaves {shown}, as they are: they are computed before.",)
 
 
 def _place(typed: str, name: str, layers: Sequence[Sequence[str]]) -> tuple[int, int]:
@@ -80,9 +79,8 @@ def _place(typed: str, name: str, layers: Sequence[Sequence[str]]) -> tuple[int,
     names = [*layers[layer]]
     places = {str(n): n for n in range(len(names))} | {one: n for n, one in enumerate(names)} | {NETWORK: MLP}
     if head not in places:
-        hint = (
-            f"{did_you_mean(head, names)}Heads are {listed_heads(names)}; {NETWORK} is the layer's network."
-        )
+        near = did_you_mean(head, names)
+        hint = f"{near}Heads are {listed_heads(names)}; {NETWORK} is the layer's network."
         raise UsageError(f"There is no head {visible(head[:60])!r} in layer {layer} of {name}.", hint, OPTION)
     return layer, places[head]
 
@@ -110,7 +108,6 @@ def knock_out_notes(settings: Settings) -> list[str]:
     instead = f"{its} mean over the text" if is_mean else "zero"
     instead += " (of a network, zero)" * (is_mean and any(head == NETWORK for *_, head in parts))
     listed = " and ".join(filter(None, [", ".join(named[:-1]), named[-1]]))
-    said = (
-        f"{listed} {be} knocked out: what {give} is {instead}, and all that is computed from {them} is new."
-    )
+    new = f"all that is computed from {them} is new"
+    said = f"{listed} {be} knocked out: what {give} is {instead}, and {new}."
     return [said[0].upper() + said[1:]]

@@ -185,9 +185,8 @@ def infer_mask(
     if _is_causal(used[lead:, lead:]):
         allowed, name = np.tri(n_q, dtype=np.bool_), "causal"
         behind = "Behind the padding, all weights" if lead else "All weights"
-        notes.append(
-            f"{behind} above the diagonal are exactly 0, so they are treated as causally masked{MASK_HINT}"
-        )
+        zeros = f"{behind} above the diagonal are exactly 0"
+        notes.append(f"{zeros}, so they are treated as causally masked{MASK_HINT}")
     allowed[:, hidden] = False
     idle = padding_rows(in_layer, allowed)
     if len(hidden):

@@ -52,9 +52,8 @@ def settings_for(
     if settings.mask is None:
         settings = replace(settings, mask=MASK)
         if kind == "self":
-            notes.append(
-                f"{name} is read under the causal mask that it was trained with; --mask none takes it off."
-            )
+            own = "the causal mask that it was trained with"
+            notes.append(f"{name} is read under {own}; --mask none takes it off.")
     elif _shows_the_next(settings.mask):
         under = "Without its mask" if settings.mask == "none" else f"Under {settings.mask}"
         cheats = (

@@ -40,9 +40,8 @@ def with_norms(trace: Trace, joining: Joining) -> Trace:
 def _of_all(trace: Trace, joining: Joining) -> Array:
     if joining.residual is None or trace.has_second_input:
         of_two, alone = "In cross-attention no key is the query", "No layer joins these heads to a residual"
-        what = (
-            f"{of_two if trace.has_second_input else alone}: --measure {WITH_RESIDUAL} has no meaning here."
-        )
+        why = of_two if trace.has_second_input else alone
+        what = f"{why}: --measure {WITH_RESIDUAL} has no meaning here."
         raise UsageError(what, "Try --measure norm.", "--measure")
     made = (np.stack([getattr(head, name) for head in trace.heads]) for name in ("weights", "v", "output"))
     return joining.lengths_of_all(*made)
@@ -53,12 +52,9 @@ def _formula(joining: Joining, with_residual: bool = False) -> str:
     if not with_residual:
         return f"norm = ‖{made}‖, where v = x W_v + b_v"
     heads = f"{'LN' if joining.inner else ''}(sum over heads of {made})"
-    whole, scale = (
-        f"{heads} + x where the key is the query",
-        ", LN's scale that of the whole sum",
-    )
-    whole = f"LN({whole})" if joining.outer else whole
-    return f"norm = ‖{whole}‖{scale * bool(joining.inner or joining.outer)}"
+    scale = ", LN's scale that of the whole sum" if joining.inner or joining.outer else ""
+    whole = f"{heads} + x where the key is the query"
+    return f"norm = ‖{f'LN({whole})' if joining.outer else whole}‖{scale}"
 
 
 def beside(
@@ -89,7 +85,6 @@ def drawn(trace: Trace) -> Trace:
         return replace(head, ready=head.norms, norms=head.weights, top=top, steps=None, sink=None)
 
     shown = swapped(trace.shown)
-    heads = tuple(
-        shown if head is trace.shown else swapped(head) for head in trace.heads if head.norms is not None
-    )
+    measured = [head for head in trace.heads if head.norms is not None]
+    heads = tuple(shown if head is trace.shown else swapped(head) for head in measured)
     return replace(trace, heads=heads or (shown,), shown=shown)

@@ -83,9 +83,8 @@ def _head_of_stack(head: str | None, stack: EncoderStack, layer: int) -> str:
             raise
     message, elsewhere = f"There is no head {visible(head)!r} in", stack.layer_of(head)
     if elsewhere is not None:
-        hint = (
-            f"It is in layer {elsewhere}: try --layer {elsewhere}. Layer {layer} has {listed_heads(names)}."
-        )
+        there = f"It is in layer {elsewhere}: try --layer {elsewhere}."
+        hint = f"{there} Layer {layer} has {listed_heads(names)}."
         raise UsageError(f"{message} layer {layer} of {stack.name}.", hint, "--head")
     named = [name for n in range(stack.layers) for name in stack.head_names(n) if not name.isdigit()]
     named.sort(key=lambda name: name.rpartition("-")[2].isdigit())  # previous before previous-2

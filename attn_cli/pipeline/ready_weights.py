@@ -149,9 +149,8 @@ def _with_given_mask(
         allowed[idle] = False
         token = shortened(found.key_tokens[0])
         found = _zeroed(found, idle)._replace(allowed=allowed, mask_name="exact zeros")
-        found = found.with_notes(
-            f"{token} pads the text on the left: masked; its own rows mean nothing, and zeros stand in."
-        )
+        masked = "masked; its own rows mean nothing, and zeros stand in."
+        found = found.with_notes(f"{token} pads the text on the left: {masked}")
     wrong = np.argwhere(found.weights.any(axis=0) & ~allowed)
     if len(wrong):
         i, j = (int(n) for n in wrong[0])
@@ -209,9 +208,8 @@ def pieces_joined_or_hidden(found: SelectedWeights, settings: Settings) -> Selec
     if marks is not None:
         found = _joined(found, queries, keys)
     elif settings.join_pieces:
-        found = found.with_notes(
-            "No token has the mark of a word piece (##, Ġ, ▁, @@ or </w>): none is joined."
-        )
+        unmarked = "No token has the mark of a word piece (##, Ġ, ▁, @@ or </w>): none is joined."
+        found = found.with_notes(unmarked)
     if settings.hide_special:
         found = _without_special(found, queries, keys, settings.renormalize)
     return found._replace(is_joined_or_hidden=True)

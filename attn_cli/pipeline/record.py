@@ -82,9 +82,8 @@ def _with_layout_note(trace: Trace, one: Attended) -> Trace:
 
 def _in_dtype(head: Head, dtype: str) -> Head:
     with np.errstate(over="ignore"):  # an overflow to infinity is refused by the score check
-        q, k, v, bias = (
-            M if M is None else M.astype(dtype, copy=False) for M in (head.q, head.k, head.v, head.bias)
-        )
+        given = head.q, head.k, head.v, head.bias
+        q, k, v, bias = (M if M is None else M.astype(dtype, copy=False) for M in given)
     rotated = head.rotated and Rotated(*(M.astype(dtype, copy=False) for M in head.rotated))
     return replace(head, q=q, k=k, v=v, bias=bias, rotated=rotated)
 

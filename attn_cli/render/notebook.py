@@ -161,9 +161,8 @@ def _look() -> str:
     """Return the style of a page in a notebook: `LOOK`, and the page's own colours for the scheme that it is told."""
     colours = re.findall(r"--back:[^\n}]*", read("page.css"))  # light, dark, and those for paper
     schemes = zip(("light", "dark"), colours[:2], strict=True)
-    return LOOK + "".join(
-        f':root[data-scheme="{name}"] {{ color-scheme: {name}; {line} }}\n' for name, line in schemes
-    )
+    rules = (f':root[data-scheme="{name}"] {{ color-scheme: {name}; {line} }}\n' for name, line in schemes)
+    return LOOK + "".join(rules)
 
 
 def live(trace: Trace) -> str:

@@ -214,9 +214,8 @@ def drawn(rung: Rung, values: Array, shade: Ints, terminal: Terminal) -> Drawn:
         marks = [ramp[i * len(ramp) // SHADES] * rung.block for i in range(SHADES)]
         return Drawn(rung, rung.block, [[marks[place] for place in row] for row in shade.tolist()], shade)
     texts = [rung.format.row(row) for row in values.tolist()]
-    known = (
-        texts if not np.isnan(values).any() else [[t for t in row if not t.endswith("nan")] for row in texts]
-    )
+    is_masked = np.isnan(values).any()
+    known = [[t for t in row if not t.endswith("nan")] for row in texts] if is_masked else texts
     return Drawn(rung, max((len(max(row, key=len, default=" ")) for row in known), default=1), texts, shade)
 
 

@@ -211,9 +211,8 @@ def _chosen(named: Keys, nodes: dict[str, Node], of: str, start: str = "") -> Ke
     for key in named:
         if key not in nodes:
             known = [f"{start}{name}" for name in nodes]
-            hint = (
-                f"Its keys are {', '.join(nodes)}." if start else "attn schema names the keys of each kind."
-            )
+            listed = f"Its keys are {', '.join(nodes)}."
+            hint = listed if start else "attn schema names the keys of each kind."
             hint = f"{did_you_mean(start + key, known)}{hint}" if nodes else f"Ask for {of}."
             raise UsageError(f"{of} has no key {visible(key)!r}.", hint, "--fields")
     found: Keys = {}

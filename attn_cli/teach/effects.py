@@ -94,9 +94,8 @@ def _norms(random: np.random.Generator) -> Iterator[dict[str, Array]]:
     for X, W_v, W_o in _draws(random, (3, 2), (2, 2), (2, 2)):
         v = X @ W_v
         f = v @ W_o
-        lengths, *mistaken = (
-            np.sqrt((one * one).sum(axis=2)) for one in (f, v, X @ W_v.swapaxes(1, 2) @ W_o)
-        )
+        made = f, v, X @ W_v.swapaxes(1, 2) @ W_o
+        lengths, *mistaken = (np.sqrt((one * one).sum(axis=2)) for one in made)
         good = np.all(lengths == np.clip(lengths.round(), 1, 15), axis=1) & np.all(np.any(v, axis=2), axis=1)
         good &= (np.all(f, axis=2).sum(axis=1) > 1) & np.all(np.diff(np.sort(lengths)), axis=1)
         good &= np.all([abs(other - lengths).max(axis=1) > 0.1 for other in mistaken], axis=0)

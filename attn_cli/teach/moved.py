@@ -146,6 +146,5 @@ def _with_words(moved: Moved, readings: Sequence[Reading], settings: Settings) -
     n, text = min(len(before), len(after)), readings[0].model.encoder.text  # a table may be padded
     ordered = likeliest(np.abs(after[:n] - before[:n]), min(WORDS, n))
     words = tuple(MovedWord(text(id), id, (float(before[id]), float(after[id]))) for id in ordered)
-    return moved._replace(
-        words=words, where=f"{'filling' if at.fills else 'after'} {text(ids[at.place]).strip()}"
-    )
+    where = f"{'filling' if at.fills else 'after'} {text(ids[at.place]).strip()}"
+    return moved._replace(words=words, where=where)

@@ -151,16 +151,14 @@ def mistakes(problem: Problem) -> dict[str, list[Procedure]]:
     mask = problem.mask
     is_divided = problem.sqrt_d_k not in (None, 1)
     is_causal = mask is not None and len(mask) > 1 and np.array_equal(mask, np.tri(len(mask), dtype=np.bool_))
+    inverted = "inverted", *["upper"] * is_causal  # np.triu, "upper", has the diagonal on both sides
     over_heads = ("heads", "everything") if problem.heads > 1 else ()
     found: dict[str, Iterable[Procedure]] = {
         "no-scaling": (Procedure(scaling=way) for way in ("none", "unused") if is_divided),
         "scaled-by-d": (Procedure(scaling=way) for way in ("d", "unused-d") if is_divided),
         "softmax-axis": (Procedure(softmax_over=axis) for axis in ("queries", "whole", *over_heads)),
         "transposed-w": _transposed(problem),
-        # np.triu, "upper", has the diagonal on both sides.
-        "mask-inverted": (
-            Procedure(mask=way) for way in ("inverted", *["upper"] * is_causal) if mask is not None
-        ),
+        "mask-inverted": (Procedure(mask=way) for way in inverted if mask is not None),
         "causal-corner": [Procedure(mask="corner")] * (other_corner(mask) is not None),
         "k-v-swapped": (Procedure(swapped=way) for way in _swaps(problem)),
         "mask-after-softmax": [Procedure(mask="after")] * (mask is not None),

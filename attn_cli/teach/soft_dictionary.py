@@ -194,13 +194,11 @@ def _notes(found: Lookup, keys: Sequence[str]) -> list[str]:
     left = set(trace.key_tokens)
     lost = [key for key in keys if key not in left]
     if lost:
-        notes.append(
-            f"Skipped, because it has no vector: {some(lost)}. Such a key is found only by its exact spelling."
-        )
+        exact = "Such a key is found only by its exact spelling."
+        notes.append(f"Skipped, because it has no vector: {some(lost)}. {exact}")
     if not trace.x_query.any():
-        notes.append(
-            f"{some([found.query])!r} has no vector: every key scores 0 and gets an equal share, which says nothing."
-        )
+        equal = "every key scores 0 and gets an equal share, which says nothing."
+        notes.append(f"{some([found.query])!r} has no vector: {equal}")
         return notes
     blank = [key for key, x in zip(trace.key_tokens, trace.x_key, strict=True) if not x.any()]
     if blank:

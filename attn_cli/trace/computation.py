@@ -245,10 +245,8 @@ class Computation(Frozen):
 
     def visible_weights(self, head: Head, rows: Sequence[int] | None = None) -> Array:
         """Return a head's weights of the listed queries, or of `rows`, (rows, n_k), NaN where masked."""
-        held, mask = (
-            [self.row_in_arrays(i) for i in (self.listed if rows is None else rows)],
-            self.mask_of(head),
-        )
+        held = [self.row_in_arrays(i) for i in (self.listed if rows is None else rows)]
+        mask = self.mask_of(head)
         return head.weights[held] if mask is None else np.where(mask[held], head.weights[held], np.nan)
 
     def place(self, i: int) -> int:

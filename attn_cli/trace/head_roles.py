@@ -212,7 +212,6 @@ def block_means(weights: Array, allowed: Bools, rows: int, columns: int) -> Arra
         return sums
 
     sums, counts = summed(weights * allowed), summed(allowed.astype(np.float64))
-    means: Array = np.divide(
-        sums, counts, out=np.full_like(sums, np.nan), where=np.broadcast_to(counts > 0, sums.shape)
-    )
+    empty, is_seen = np.full_like(sums, np.nan), np.broadcast_to(counts > 0, sums.shape)
+    means: Array = np.divide(sums, counts, out=empty, where=is_seen)
     return means

@@ -71,9 +71,8 @@ def _first(vectors: OpenVectors, count: int, report: OnProgress) -> Iterator[Row
 
 def _lines(rows: Rows) -> bytes:
     numbers = rows.matrix.astype("U").tolist()  # each the shortest that is read back as the same float32
-    return b"".join(
-        word + b" " + " ".join(row).encode() + b"\n" for word, row in zip(rows.words, numbers, strict=True)
-    )
+    both = zip(rows.words, numbers, strict=True)
+    return b"".join(word + b" " + " ".join(row).encode() + b"\n" for word, row in both)
 
 
 def _records(rows: Rows) -> bytes:

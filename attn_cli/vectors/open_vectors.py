@@ -120,9 +120,8 @@ class FileVectors:
             blocks.append(b"\n".join(words))
             parts.append(matrix[wanted[(wanted >= before) & (wanted < before + len(words))] - before])
             before += len(words)
-        return tables.fingerprint_of(
-            (before, self.dim), b"\n%b\n" % b"\n".join(blocks), np.concatenate(parts)
-        )
+        lines = b"\n%b\n" % b"\n".join(blocks)
+        return tables.fingerprint_of((before, self.dim), lines, np.concatenate(parts))
 
 
 def _without(repeats: Ints, offsets: Ints, rows: tables.Rows) -> tables.Rows:

@@ -51,9 +51,8 @@ class Corpus:
                     if tokens:
                         words += len(tokens)
                         # gensim drops what a sentence has beyond ten thousand words
-                        yield from (
-                            list(tokens[i : i + MOST_WORDS]) for i in range(0, len(tokens), MOST_WORDS)
-                        )
+                        starts = range(0, len(tokens), MOST_WORDS)
+                        yield from (list(tokens[i : i + MOST_WORDS]) for i in starts)
                     if number % 2000 == 0:
                         done = (before + raw.tell()) / max(1, self.bytes)
                         self.report(Stage(phase, min(1.0, done), words, time.monotonic() - start))

@@ -27,21 +27,15 @@ if TYPE_CHECKING:
     from attn_cli.teach.grade import Verdict
 
 MOST_NAMED = 5
+FILES_HELP = "Answers: JSON, .npz, .safetensors, or a .csv named after its matrix."
+EXPECT_HELP = "The answer key: inputs to compute the answer from, or the correct results."
 
 
 # A verdict must not depend on who runs the check.
 @takes("COMPUTED max_text max_word versus dtype format output by_hand color width", typed=True)
 def check(
-    files: list[str] = argument(
-        "FILE...", "Answers: JSON, .npz, .safetensors, or a .csv named after its matrix."
-    ),
-    expect: str = own(
-        "FILE",
-        "The answer key: inputs to compute the answer from, or the correct results.",
-        COMPARED,
-        default=...,
-        show_default=False,
-    ),
+    files: list[str] = argument("FILE...", FILES_HELP),
+    expect: str = own("FILE", EXPECT_HELP, COMPARED, default=..., show_default=False),
     tol: float = own("F", "Largest difference that still counts as equal.", COMPARED, default=0.001),
     *,
     settings: Settings,
@@ -126,6 +120,9 @@ FORMS = {"md": "markdown", "tex": "latex", "html": "html"}  # of sheet and key, 
 TOPIC_HELP = (
     "The weights; norm, the length of what each word adds; or logit, what each part adds to a word's score."
 )
+SCORE_HELP = "scaled is q.k / sqrt(d), dot is q.k."
+KEY_HELP = "Print the key in place of the worksheet (json holds both)."
+INTO_HELP = "Write the sheet, its key and their data into DIR."
 WHOLE = "exercise.json"  # written last: the checksums of the others, which belong together where it is
 
 
@@ -137,19 +134,13 @@ def exercise(
     dim: int = own("D", "Numbers in a word, a query, a key and a value: 2, 3 or 4.", VECTORS, default=2),
     words: int = own("N", "Words in the sentence: 2, 3 or 4.", TEXT, default=3),
     mask: Literal["none", "causal"] = own("", "Whether words look back only.", ATTENTION, default="none"),
-    score: Literal["scaled", "dot"] = own(
-        "", "scaled is q.k / sqrt(d), dot is q.k.", ATTENTION, default="scaled"
-    ),
+    score: Literal["scaled", "dot"] = own("", SCORE_HELP, ATTENTION, default="scaled"),
     topic: Literal["attention", "norm", "logit"] = own("", TOPIC_HELP, ATTENTION, default="attention"),
-    key: bool = own(
-        "", "Print the key in place of the worksheet (json holds both).", OUTPUT, "--key", default=False
-    ),
+    key: bool = own("", KEY_HELP, OUTPUT, "--key", default=False),
     force: bool = own("", "Replace files in DIR.", OUTPUT, "--force", default=False),
     *,
     view: View,
-    output: str | None = own(
-        "DIR", "Write the sheet, its key and their data into DIR.", OUTPUT, "--output", "-o"
-    ),
+    output: str | None = own("DIR", INTO_HELP, OUTPUT, "--output", "-o"),
 ) -> None:
     """A worksheet to do by hand, and its key.
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 CAN = {"blocks", "bars", "record", "rows", "drawing"}
 HINT = 'Try: attn compare "The cat sat on the mat" --vary score=scaled,dot'
+VARY_HELP = "The option to vary, and two or three values of it; default is its own default."
+WITH_HELP = "Another text with the same settings, in the place of --vary."
 MODEL_HELP = "A pretrained model, as attn self takes it. Given twice: which heads and next words differ."
 MODEL = option(SETTINGS["model"]._replace(help=MODEL_HELP), default=None)
 
@@ -32,14 +34,8 @@ MODEL = option(SETTINGS["model"]._replace(help=MODEL_HELP), default=None)
 def compare(
     context: typer.Context,
     texts: Texts = None,
-    vary: list[str] | None = own(
-        "OPTION=A,B[,C]",
-        "The option to vary, and two or three values of it; default is its own default.",
-        COMPARED,
-    ),
-    beside: str | None = own(
-        "TEXT", "Another text with the same settings, in the place of --vary.", COMPARED, "--with"
-    ),
+    vary: list[str] | None = own("OPTION=A,B[,C]", VARY_HELP, COMPARED),
+    beside: str | None = own("TEXT", WITH_HELP, COMPARED, "--with"),
     second: Context = None,
     model: list[str] | None = MODEL,
     *,

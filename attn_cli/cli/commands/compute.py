@@ -88,22 +88,17 @@ def _given(files: list[str], batch: int | None) -> Given:
     return given_from(together, name, batch)
 
 
+FILE_HELP = "JSON or CSV (also attn's own), .npy, .npz or .safetensors; - is standard input."
+TOKENS_HELP = "The tokens, between spaces, as a JSON list, or in a file (a JSON list, or one a line)."
+KEYS_HELP = "Those of the keys, where they differ from the queries'."
+
+
 # The weights are given: no setting of how they are computed.
 @takes("join_pieces hide_special renormalize layer head mask mask_true ROWS threads SCREEN tidy FIGURE")
 def show_(
-    file: str | None = argument(
-        "FILE",
-        "JSON or CSV (also attn's own), .npy, .npz or .safetensors; - is standard input.",
-        default=None,
-    ),
-    tokens: str | None = own(
-        "TOKENS|FILE",
-        "The tokens, between spaces, as a JSON list, or in a file (a JSON list, or one a line).",
-        TEXT,
-    ),
-    context_tokens: str | None = own(
-        "TOKENS|FILE", "Those of the keys, where they differ from the queries'.", TEXT
-    ),
+    file: str | None = argument("FILE", FILE_HELP, default=None),
+    tokens: str | None = own("TOKENS|FILE", TOKENS_HELP, TEXT),
+    context_tokens: str | None = own("TOKENS|FILE", KEYS_HELP, TEXT),
     array: str | None = own("NAME", "Which array, where a file holds several.", INPUT),
     batch: int | None = own("N", "Which text of a batch, from 0.", INPUT),
     *,

@@ -27,6 +27,8 @@ ALONE = (  # settings that have no meaning for random tokens
     "tokenizer keep_punctuation join_pieces hide_special renormalize pair between score temperature mask mask_true "
     "without knock_out knock_out_with"
 )
+WEIGHTS_HELP = "Saved weights of all layers, as attn show reads them; - is standard input."
+LAYER_HELP = "Show this layer only, with each head's share for every pattern."
 ROLLOUT_HELP = "Attention rollout too: over all layers, or those up to --layer."
 
 
@@ -36,18 +38,14 @@ ROLLOUT_HELP = "Attention rollout too: over all layers, or those up to --layer."
 )
 def heads(
     texts: Texts = None,
-    weights: str | None = own(
-        "FILE", "Saved weights of all layers, as attn show reads them; - is standard input.", INPUT
-    ),
+    weights: str | None = own("FILE", WEIGHTS_HELP, INPUT),
     tokens: str | None = own("TOKENS|FILE", "With --weights: the tokens, as attn show takes them.", TEXT),
     corpus: str | None = own("FILE", TEXTS_HELP, INPUT, "--texts"),
     context: Context = None,
     kind: Literal["self", "masked", "cross"] | None = own("", KIND_HELP, ATTENTION),
     array: str | None = own("NAME", "With --weights: which array, where a file holds several.", INPUT),
     batch: int | None = own("N", "With --weights: which text of a batch, from 0.", INPUT),
-    layer: int | None = own(
-        "N", "Show this layer only, with each head's share for every pattern.", ATTENTION
-    ),
+    layer: int | None = own("N", LAYER_HELP, ATTENTION),
     rollout: bool = own("", ROLLOUT_HELP, SHOWN, default=False),
     probe: bool = own("", PROBE_HELP, ATTENTION, default=False),
     *,
@@ -97,9 +95,8 @@ def heads(
         if settings.model is None:
             found = every_head.stack_layers(kind, text, second, settings)
         else:
-            found = every_head.checkpoint_layers(
-                kind, text, second, settings, settings.model, progress, layer
-            )
+            read = kind, text, second, settings
+            found = every_head.checkpoint_layers(*read, settings.model, progress, layer)
     size = views.map_size(view.with_width(), layer is not None)
     with progress:
         measured = every_head.measure_heads(found, size, settings, layer, rollout)
@@ -151,9 +148,8 @@ def _numbered(file: str, progress: Progress) -> Iterator[tuple[int, str]]:
     for lines in feed.groups():
         for number, line in enumerate(lines, before + 1):
             if line is None:
-                raise InputError(
-                    f"Line {number} is longer than {LONGEST_LINE:,} bytes.", "Give a text a line."
-                )
+                said = f"Line {number} is longer than {LONGEST_LINE:,} bytes."
+                raise InputError(said, "Give a text a line.")
             yield number, line.decode("utf-8", "replace")
         before += len(lines)
         if feed.done is not None:

@@ -23,22 +23,20 @@ if TYPE_CHECKING:
 
 EXAMPLE = "The quick brown fox jumped over the lazy dog"
 
+TEXT_HELP = "The text, in quotes; without one, an example to start with."
+MATRICES_HELP = "Given Q, K, V, or X, W_q, W_k, W_v, as attn compute reads them."
+PACE_HELP = "With --replay: speed-up factor (2 is twice as fast).  [default: 1]"
+
 
 @takes("TOKENS VECTORS model MODEL pair COMPUTED PLACED dtype by_hand precision color palette shades FIGURE")
 def live(
     context: typer.Context,
-    texts: list[str] | None = argument(
-        "TEXT", "The text, in quotes; without one, an example to start with.", default=None
-    ),
-    matrices: str | None = own(
-        "FILE", "Given Q, K, V, or X, W_q, W_k, W_v, as attn compute reads them.", INPUT
-    ),
+    texts: list[str] | None = argument("TEXT", TEXT_HELP, default=None),
+    matrices: str | None = own("FILE", MATRICES_HELP, INPUT),
     weights: str | None = own("FILE", "Saved weights, as attn show reads them.", INPUT),
     record: str | None = own("FILE", "Write every key with its time to FILE, one a line.", OUTPUT),
     replay: str | None = own("FILE", "Press the keys that --record wrote.", INPUT),
-    pace: float | None = own(
-        "N", "With --replay: speed-up factor (2 is twice as fast).  [default: 1]", INPUT
-    ),
+    pace: float | None = own("N", PACE_HELP, INPUT),
     *,
     settings: Settings,
     view: View,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 CAN = (*OF_BLOCKS, "rows", "drawing")
 TAKES = "max_text max_word model projection format output color palette width FIGURE "
+TARGET_HELP = "The word whose logit is taken apart.  [default: the likeliest]"
 MEASURE_HELP = "What parts add themselves, or, too, what becomes of the word without each head."
 WITH_HELP = "A head that is knocked out gives nothing, or its mean over the text.  [default: zero]"
 
@@ -30,9 +31,7 @@ WITH_HELP = "A head that is knocked out gives nothing, or its mean over the text
 def effect(
     texts: Texts = None,
     context: Context = None,
-    target: str | None = own(
-        "WORD", "The word whose logit is taken apart.  [default: the likeliest]", ATTENTION
-    ),
+    target: str | None = own("WORD", TARGET_HELP, ATTENTION),
     against: str | None = own("WORD", "Take apart the difference from this word's logit.", ATTENTION),
     measure: Literal["direct", "knock-out"] = own("", MEASURE_HELP, ATTENTION, default="direct"),
     knock_out_with: Literal["zero", "mean"] | None = own("", WITH_HELP, ATTENTION),

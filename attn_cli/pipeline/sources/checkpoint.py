@@ -271,10 +271,8 @@ def read_texts(kind: str, text: str, context: str | None, settings: Settings, mo
     source = target = read = checkpoint_text.tokens_of(encoder, text, settings, settings.pair)
     if side == "decoder" and checkpoint.model.encoder is not None:
         assert context is not None  # side_of has seen to it
-        source, target = (
-            checkpoint_text.tokens_of(encoder, context, settings),
-            checkpoint_text.shifted(encoder, target, checkpoint.model.start),
-        )
+        source = checkpoint_text.tokens_of(encoder, context, settings)
+        target = checkpoint_text.shifted(encoder, target, checkpoint.model.start)
         run = checkpoint.run(texts([source.ids]), texts([target.ids]), cut=cut)
     else:
         types = np.array([source.segments]) if source.segments else None

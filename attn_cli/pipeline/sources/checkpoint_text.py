@@ -227,8 +227,7 @@ def _likeliest_tokens(
     ids, encoder = query.ids, model.encoder
     logits = word_scores(run, model, place)
     shares = softmax(logits)
-    words = tuple(
-        NextWord(encoder.text(n), float(shares[n]), n, float(logits[n])) for n in likeliest(shares, count)
-    )
+    best = likeliest(shares, count)
+    words = tuple(NextWord(encoder.text(n), float(shares[n]), n, float(logits[n])) for n in best)
     actual = float(shares[ids[place + 1]]) if not fills and place + 1 < len(ids) else None
     return NextWords(words, place, fills, encoder.token(ids[place]), actual)

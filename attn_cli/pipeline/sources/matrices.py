@@ -106,9 +106,8 @@ def _take_x(given: Given, settings: Settings) -> Taken:
     inputs = prepare_inputs(inputs, settings)
     notes = given.note_of_ignored()
     if given.lacks_head_count and settings.heads is None:
-        notes.append(
-            f"{given.name} does not give the number of heads; its weights were read as one head. --heads N splits them."
-        )
+        read = "its weights were read as one head. --heads N splits them."
+        notes.append(f"{given.name} does not give the number of heads; {read}")
     layer = project_inputs(inputs, settings, given, weights)
     return inputs, layer, [*notes, *unused(settings, words=False)]
 

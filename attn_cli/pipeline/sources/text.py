@@ -108,9 +108,8 @@ def trace_text(
     With `keep_weights`, the trace of a pretrained model has the layer's matrices, as that of any other has.
     `shared` is what `embed.open_shared` opened, where many texts are read with the same settings.
     """
-    settings = validate.check_measure(
-        settings if settings.model is None else validate.with_words_at_each(settings)
-    )
+    settings = settings if settings.model is None else validate.with_words_at_each(settings)
+    settings = validate.check_measure(settings)
     with closing(
         layers_of_text(kind, text, context, settings, report, shared, name_outputs, keep_weights)
     ) as layers:
@@ -130,9 +129,8 @@ def layers_of_text(
     """Yield the layer that is asked for, or each (--layer all), of a model on disk, or of vectors and a projection."""
     settings = validate.check_measure(settings)
     if settings.model is not None:
-        yield from _layers_of_model(
-            kind, text, context, settings, report, shared and shared.model, keep_weights
-        )
+        opened = shared and shared.model
+        yield from _layers_of_model(kind, text, context, settings, report, opened, keep_weights)
         return
     if kind == "cross":
         settings = validate.settings_of(kind, settings)
@@ -144,9 +142,8 @@ def layers_of_text(
     if stack is not None and is_language:
         from attn_cli.pipeline.next_words import settings_for  # only a language model needs it
 
-        settings, notes = settings_for(
-            kind, validate.with_words_at_each(settings), stack, context is not None
-        )
+        settings = validate.with_words_at_each(settings)
+        settings, notes = settings_for(kind, settings, stack, context is not None)
         before = settings
     if stack is None:
         check_no_knock_out(settings, settings.projection or "this projection")

@@ -167,11 +167,8 @@ def _head(trace: Trace, bare: Head, record: Record, softcap: float | None) -> He
     for M, own, name in ((X, q, "q"), (context, k, "k"), (context, v, "v")):
         if M is not None and len(M) != len(own):
             raise InputError(f"X has {len(M)} rows, {name} has {len(own)}")
-    W, norm, rotated = (
-        _weights(bare.name, record, layout),
-        _pair(record, QK_NORM, 1),
-        _pair(record, ROTATED, 2),
-    )
+    W = _weights(bare.name, record, layout)
+    norm, rotated = _pair(record, QK_NORM, 1), _pair(record, ROTATED, 2)
     if X is not None and context is not None and W is not None:
         for name, projected, own in zip("qkv", W.project(X, context), made, strict=True):
             if name == "v" or norm is None:

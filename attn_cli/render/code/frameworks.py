@@ -101,9 +101,8 @@ def in_keras(plan: ScriptPlan, names: Names) -> Iterator[list[str]]:
     about, s = "Softmax over the keys: each row sums to one.", names.scores
     lines = [f"{names.weights} = ops.softmax({s}, axis=-1)"]
     if len(plan.trace.key_tokens) == 1:
-        about = (
-            "Softmax over a single key: 1 whatever its score, 0 where it is masked. (ops.softmax would warn.)"
-        )
+        about = "Softmax over a single key: 1 whatever its score, 0 where it is masked."
+        about += " (ops.softmax would warn.)"
         lines = [f'{names.weights} = ops.cast(ops.isfinite({s}), "float64")']
     elif plan.has_empty_row:
         about += (

@@ -72,9 +72,8 @@ def _projected(plan: ScriptPlan, framework: Framework) -> Lines:
 
 def _split(plan: ScriptPlan, framework: Framework) -> list[str]:
     listed = ("Q, K" if plan.shared_values else "Q, K, V") + (", R" if plan.reach is not None else "")
-    about = (
-        f"{len(plan.heads)} heads: each takes its share of the columns, so Q is now (heads, queries, d_k)."
-    )
+    shape = "(heads, queries, d_k)"
+    about = f"{len(plan.heads)} heads: each takes its share of the columns, so Q is now {shape}."
     about += " All heads have the same values." if plan.shared_values else ""
     return [
         *comment_lines(about),

@@ -88,9 +88,8 @@ def draw_numbers(
     # A percent would need its sign.
     forms = [one.format for one in rungs(matrix) if one.format is not None and one.format.factor == 1]
     for texts in [words] if words else ([form.row(row) for row in matrix.values.tolist()] for form in forms):
-        widest = sheet.pen.widest(
-            (text for row in texts for text in row if words or not text.endswith("nan")), 1.0
-        )
+        written = (text for row in texts for text in row if words or not text.endswith("nan"))
+        widest = sheet.pen.widest(written, 1.0)
         largest = max(LARGEST_NUMBER, min(high, wide) * INCH / 4)
         size = min(largest, high * INCH * 0.6, wide * 0.8 / widest if widest else largest)
         if size < (LEAST_WORD if words else LEAST_NUMBER):

@@ -64,9 +64,8 @@ def heads(trace: Trace, view: View) -> Drawing:
     maps = Maps(*of, is_weights=not is_norms, is_norms=is_norms)
     if not layers:
         across = min(MOST_ACROSS, math.ceil(math.sqrt(len(names) * 1.5)))
-        return _Multiples(maps, across, trace.drawn).drawing(
-            f"{kind_of(trace)}, {count(len(names), 'head', 'heads')}"
-        )
+        title = f"{kind_of(trace)}, {count(len(names), 'head', 'heads')}"
+        return _Multiples(maps, across, trace.drawn).drawing(title)
     sizes = set(Counter(head.layer for head in trace.heads).values())
     if len(sizes) > 1:
         what = f"The layers have {min(sizes)} and {max(sizes)} heads: they do not fit on one map."

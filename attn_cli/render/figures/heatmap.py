@@ -156,9 +156,8 @@ def _placed(
             draw_numbers(sheet, part, shades, box, words=[[*map(pen.drawable, row)] for row in heat.words])
             sheet.columns(labels, x, top)
             middle, above = x + box.width / 2, top - labels.extent - NAME / 2
-            sheet.text(
-                middle, above, heat.axes[1:][n % (len(heat.axes) - 1)], SMALL, "center", color=pen.faint
-            )
+            axis = heat.axes[1:][n % (len(heat.axes) - 1)]
+            sheet.text(middle, above, axis, SMALL, "center", color=pen.faint)
             if heat.names:
                 sheet.text(middle, above - NAME, heat.names[n], SMALL + 1, "center", weight="bold")
             x += box.width + BETWEEN + labels.overhang
@@ -202,9 +201,8 @@ def links(trace: Trace, view: View) -> Drawing:
         least = -np.sort(-np.nan_to_num(weights), axis=1)[:, top - 1 : top]
         weights = np.where(weights >= least, weights, np.nan)
     most = 1.0 if view.shades == "full" else float(np.nan_to_num(weights).max(initial=0.0)) or 1.0
-    shown = _Linked(
-        trace.query_tokens, trace.key_tokens, trace.listed, weights, most, has_masked, trace.drawn
-    )
+    sides = trace.query_tokens, trace.key_tokens
+    shown = _Linked(*sides, trace.listed, weights, most, has_masked, trace.drawn)
     title = f"{kind_of(trace)}{head_title(trace, trace.shown)}"
     return Drawing(title, [*shown.queries, *shown.keys], partial(_plan_links, shown))
 

@@ -50,9 +50,8 @@ def bars(trace: Trace, view: View) -> sheets.Drawing:
     items = [(trace.key_tokens[j], None if np.isnan(weights[j]) else float(weights[j])) for j in kept]
     largest = 1.0 if view.shades == "full" else max([weight or 0.0 for _, weight in items], default=0.0)
     does = "looks at" if trace.drawn == "weight" else "takes (norm)"
-    title = (
-        f"What {wording.quoted_at(trace.query_tokens, i)} {does}{sheets.head_title(trace, trace.shown)}{few}"
-    )
+    token = wording.quoted_at(trace.query_tokens, i)
+    title = f"What {token} {does}{sheets.head_title(trace, trace.shown)}{few}"
     shown = Bars(title, items, largest)
     return sheets.Drawing(title, [token for token, _ in items], partial(_plan_bars, shown, view.precision))
 

@@ -125,7 +125,6 @@ FORMATS["page"] = Format("page", page, also=(".html", ".htm"), not_on_terminal=R
 FORMATS["code:numpy"] = Format("trace", code, (".py",))
 FORMATS["code:torch"] = Format("trace", code, also=(".py",))
 FORMATS["code:keras"] = Format("trace", code, also=(".py",))
-OF_FIGURE = Format(
+FORMATS["figure"] = Format(
     "drawing", figure, (".png", ".pdf"), (".svg",), is_typed=False, settings=settings_of_figure
 )
-FORMATS["figure"] = OF_FIGURE

@@ -190,9 +190,8 @@ class Grid(NamedTuple):
             places = matrix.shade[i, span].tolist()
             numbers = matrix.texts[i][span]
             if -1 in places:
-                numbers = [
-                    text if place >= 0 else masked for text, place in zip(numbers, places, strict=True)
-                ]
+                placed = zip(numbers, places, strict=True)
+                numbers = [text if place >= 0 else masked for text, place in placed]
             line = [Segment(texts.padded(texts.cut(name, page.edge), page.edge) + matrix.margin, BOLD)]
             line += _segments(map(str.rjust, numbers, full), map(inked.__getitem__, places))
             if self.block.sums:

@@ -39,9 +39,8 @@ def screen(found: Effect, most: int, view: View) -> Iterator[Block]:
 
 def rows(found: Effect) -> Iterator[tuple[object, ...]]:
     """Yield the parts as rows of a table, with what is left without a head where that was computed."""
-    left: dict[object, Without] = {
-        (one.layer, one.head, one.attention): one for one in found.knock_outs or ()
-    }
+    outs = found.knock_outs or ()
+    left: dict[object, Without] = {(one.layer, one.head, one.attention): one for one in outs}
     knocked = ("logit_without", "probability_without") if found.knock_outs is not None else ()
     yield "part", "layer", "head", "attention", "value", *knocked
     for one in found.parts:

@@ -200,12 +200,9 @@ def _shares(layers: Sequence[LayerRoles]) -> Iterator[Block]:
             rows.append([head, *shares, "-" if role.entropy is None else fixed(role.entropy, 2)])
         even = [fixed(layer.patterns[name].even or 0.0, 2) for name in patterns]
         yield Columns(["head", *patterns, "even", "entropy"], [*rows, ["if even", *even, "1.00", ""]])
-    told = (
-        f"{name}: {WORDS[name][2]}" for name in layers[0].patterns if name in ("first", "same", "induction")
-    )
-    yield Say(
-        f"{'; '.join(told)}; even: the overlap with a uniform distribution. Entropy is in bits.", quiet=True
-    )
+    named = [name for name in layers[0].patterns if name in ("first", "same", "induction")]
+    told = "; ".join(f"{name}: {WORDS[name][2]}" for name in named)
+    yield Say(f"{told}; even: the overlap with a uniform distribution. Entropy is in bits.", quiet=True)
 
 
 def _by_role(found: EveryHead) -> Iterator[Block]:

@@ -27,9 +27,8 @@ def screen(lens: Lens, detailed: Sequence[int], view: View) -> Iterator[Block]:
     yield Heading(f"Logit lens of {read.name}: {size}", 1)
     for n, said in enumerate(lens.layers[-1]):
         if said.place in detailed:
-            yield Say(
-                f"{where.capitalize()} {quoted_at(as_text(read.tokens), said.place)}, {_finding(lens, n)}"
-            )
+            token = quoted_at(as_text(read.tokens), said.place)
+            yield Say(f"{where.capitalize()} {token}, {_finding(lens, n)}")
             yield _bars(lens, n) if view.has_bars else _table(lens, n)
     if len(lens.layers[0]) > 1 and not view.has_bars:
         yield Heading(f"The likeliest word {where} each token", 2)
@@ -54,11 +53,8 @@ def _cut(word: str) -> str:
 
 def _finding(lens: Lens, n: int) -> str:
     """Return the model's answer at a place, and from which layer on that is the likeliest word."""
-    ranks, final, last = (
-        [row[n].rank for row in lens.layers],
-        lens.layers[-1][n].words[0],
-        len(lens.layers) - 1,
-    )
+    ranks = [row[n].rank for row in lens.layers]
+    final, last = lens.layers[-1][n].words[0], len(lens.layers) - 1
     since = next(layer for layer in range(last + 1) if {*ranks[layer:]} == {1})
     late = "again after the last layer" if 1 in ranks[:last] else "only after the last layer"
     when = {0: "from the start", last: late}.get(since, f"from layer {since} on")

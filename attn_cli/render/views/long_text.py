@@ -159,11 +159,8 @@ def strongest_named(trace: Trace, head: Head) -> list[tuple[str, float]]:
     """Return the strongest links of all to different words: `your -> ability`, and the weight."""
     from attn_cli.pipeline.long_text import strongest_links
 
-    found, queries, keys = (
-        strongest_links(trace, head, MOST_LINKS).links,
-        trace.query_tokens,
-        trace.key_tokens,
-    )
+    found = strongest_links(trace, head, MOST_LINKS).links
+    queries, keys = trace.query_tokens, trace.key_tokens
     return [(f"{short(queries[i])} -> {short(keys[j])}", weight) for i, j, weight in found]
 
 

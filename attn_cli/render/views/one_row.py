@@ -162,9 +162,8 @@ def _legend(trace: Trace, head: Head, row: Row) -> str:
         parts.append(f"capped = {cap_term(trace, score)}")
     if head.sink is not None:
         shift = f" - {plain(row.shift)}" if row.shift else ""
-        parts.append(
-            f"sink: exp({plain(head.sink)}{wording.temperature_divisor(trace)}{shift}), and no value"
-        )
+        heat = wording.temperature_divisor(trace)
+        parts.append(f"sink: exp({plain(head.sink)}{heat}{shift}), and no value")
     return ", ".join([*parts, f"weight = exp / {_weight(row.total)}"])
 
 

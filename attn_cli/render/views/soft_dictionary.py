@@ -21,11 +21,9 @@ from attn_cli.teach.soft_dictionary import DictionaryExample, Lookup
 MOST_KEYS, MOST_TERMS, LONGEST_VALUE = 12, 8, 200
 MILLION = 1e6
 MAX_PLAIN_NUMBER = 1e15  # beyond it, numbers are written with eight digits
-EXACT, NEAR, SOFT = (
-    "1. A dictionary: the key as written",
-    "2. A forgiving dictionary: the nearest key",
-    "3. Attention: a share of every value",
-)
+EXACT = "1. A dictionary: the key as written"
+NEAR = "2. A forgiving dictionary: the nearest key"
+SOFT = "3. Attention: a share of every value"
 
 
 def lookup(found: Lookup, view: View) -> Iterator[Block]:

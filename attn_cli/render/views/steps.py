@@ -76,15 +76,13 @@ def _matches_paper(trace: Trace, head: Head, name: str) -> bool:
     score = score_named(trace.score)
     is_written = score.latex is not None
     scaled = score.is_scaled and is_written and trace.temperature == 1 and trace.own_scale is None
+    others = trace.mask, head.position_scores, trace.softcap, head.sink
     return {
         "x_query": True,
         "W_q": trace.projection.layout != "out-in" and not keeps_values(trace, head),
         "scores": is_written,
         "scaled_scores": scaled,
-        "weights": scaled
-        and not any(
-            part is not None for part in (trace.mask, head.position_scores, trace.softcap, head.sink)
-        ),
+        "weights": scaled and not any(part is not None for part in others),
         "output": True,
     }.get(name, False)
 
@@ -185,9 +183,8 @@ def _square(trace: Trace, head: Head, name: str) -> Iterator[Block]:
         around = int(np.argmax(facts_of.ranking(head, name)[trace.row_in_arrays(trace.focus[0])]))
         rows = [f"{i} {token}" for i, token in zip(places, rows, strict=True)]
         columns = tuple(f"{j} {token}" for j, token in enumerate(columns))
-    yield Matrix(
-        rows[:most], columns, values[:most], "query\\key", sums, name == "weights", shaded=True
-    )._replace(
+    shown = rows[:most], columns, values[:most], "query\\key", sums, name == "weights"
+    yield Matrix(*shown, shaded=True)._replace(
         fits=len(columns) > MOST_COLUMNS,
         row_numbers=None if trace.condensed else places[:most],
         around=around,

@@ -45,14 +45,12 @@ def sentence(found: Verdict) -> str:
     if found.against is None:
         held = f"{bad.name} of {_row(bad)} is too large" if bad else "it holds"
         why = next((f" {note}" for note in found.notes if note.startswith("transformers")), "")
-        return (
-            f"Verified against the model's own file alone, which is no proof: {held} (largest: {told}).{why}"
-        )
+        alone = "Verified against the model's own file alone, which is no proof"
+        return f"{alone}: {held} (largest: {told}).{why}"
     agrees = f"disagree, in {bad.name} of {_row(bad)}, with" if bad else "agree with"
     of = "this text" if found.texts == 1 else "these texts, each on both sides"
-    return (
-        f"Verified on {of}: the model's own numbers {agrees} {found.against} (largest differences: {told})."
-    )
+    verdict = f"the model's own numbers {agrees} {found.against}"
+    return f"Verified on {of}: {verdict} (largest differences: {told})."
 
 
 def _row(one: Figure) -> str:

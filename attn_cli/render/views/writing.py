@@ -34,15 +34,12 @@ def written(writer: Writer, sampling: Sampling, steps: Iterable[Step], terminal:
         keys, weights = as_text(last.key_tokens), last.weights.tolist()
         order = sorted(range(len(keys)), key=lambda n: -weights[n])
         looked = _fitting(((placed(keys, n), weights[n]) for n in order), room, terminal)
-        others = _fitting(
-            ((one.word.replace(" ", SPACE), one.probability) for one in last.runners_up), room, terminal, mark
-        )
+        others = ((one.word.replace(" ", SPACE), one.probability) for one in last.runners_up)
         place = len(keys) if kind == "masked" else last.step  # in the text
         token = padded(_label(last.told.word.replace(" ", SPACE), terminal), TOKEN)
-        rest = f" {padded_left(share(last.told.probability), 7)}  {padded(others, room + 2)} {looked}"
-        yield terminal.paint(
-            [[Segment(f"{place:>3} "), Segment(token, Style(bold=True)), Segment(rest.rstrip())]]
-        )
+        ran_up = padded(_fitting(others, room, terminal, mark), room + 2)
+        rest = f" {padded_left(share(last.told.probability), 7)}  {ran_up} {looked}".rstrip()
+        yield terminal.paint([[Segment(f"{place:>3} "), Segment(token, Style(bold=True)), Segment(rest)]])
     if last is not None:
         text = writer.begun + last.written if writer.begun else last.written.lstrip()
         lines = [part for line in text.split("\n") for part in wrapped(terminal.text(line), terminal.width)]
