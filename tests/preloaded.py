@@ -146,10 +146,10 @@ def _become(request: dict[str, object], streams: Sequence[int]) -> NoReturn:
     sys.argv = ["attn", *request["args"]]  # type: ignore[misc]
     encoding = os.environ.get("PYTHONIOENCODING", "utf-8")
     sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0)), encoding, "strict")
-    sys.stdout = io.TextIOWrapper(
-        io.BufferedWriter(io.FileIO(1, "w")), encoding, "strict", write_through=False
-    )
-    sys.stderr = io.TextIOWrapper(io.BufferedWriter(io.FileIO(2, "w")), encoding, "backslashreplace")
+    # As Python's own, they do not close what they write to.
+    out, err = (io.BufferedWriter(io.FileIO(descriptor, "w", closefd=False)) for descriptor in (1, 2))
+    sys.stdout = io.TextIOWrapper(out, encoding, "strict", write_through=False)
+    sys.stderr = io.TextIOWrapper(err, encoding, "backslashreplace")
     from attn_cli.__main__ import run
 
     run()

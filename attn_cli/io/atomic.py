@@ -68,8 +68,8 @@ def _direct(target: str | Path, name: str) -> Iterator[IO[bytes]]:
     with system_errors(CreateError, f"Cannot create {name}", "Choose another place."):
         descriptor = os.open(target, os.O_WRONLY) if number is None else os.dup(number)
     try:
-        with CheckedStream(descriptor, owned=True) as stream:
-            yield stream  # type: ignore[misc]
+        with CheckedStream(descriptor, "wb") as stream:
+            yield stream
     except (BrokenPipeError, AttnError):
         raise
     except OSError as error:
@@ -85,9 +85,7 @@ def _opened_already(path: str) -> int | None:
 
 def growing(path: str | Path, resumed: bool = False) -> IO[bytes]:
     """Open a file that is whole only later, as a download's: from its start, or behind what is there."""
-    how = os.O_APPEND if resumed else os.O_TRUNC
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | how | BINARY, 0o666)
-    return io.BufferedWriter(CheckedStream(descriptor, owned=True))
+    return io.BufferedWriter(CheckedStream(path, "ab" if resumed else "wb"))
 
 
 def write_together(
@@ -138,7 +136,7 @@ class StagedFile:
                 lock(descriptor)
                 if os.fstat(descriptor).st_nlink:  # not swept before it was locked
                     self.locked.callback(os.close, os.dup(descriptor))
-                    return io.BufferedWriter(CheckedStream(descriptor, owned=True))
+                    return io.BufferedWriter(CheckedStream(descriptor, "wb"))
             except BaseException:
                 os.close(descriptor)
                 raise

@@ -20,40 +20,12 @@ USUAL_WIDTH = 80  # of a terminal that does not know its own
 HANGING = 2  # spaces before the further lines of a message
 
 
-class CheckedStream(io.RawIOBase):
-    """A raw stream over a descriptor whose write() takes every byte, or raises OSError.
+class CheckedStream(io.FileIO):
+    """A raw stream whose write() takes every byte, or raises OSError.
 
     Python's own raw streams return how many bytes were taken, and whoever does not look loses the rest: on a disk
     that fills up, in a non-blocking pipe, in a pipe whose writer was stopped and continued.
     """
-
-    def __init__(self, descriptor: int, owned: bool = False, replaced: object = None) -> None:
-        self.descriptor, self.owned = descriptor, owned
-        self.replaced = replaced  # kept, for it would close the descriptor when it goes
-
-    def writable(self) -> bool:
-        """Return True: this is what it is for."""
-        return True
-
-    def fileno(self) -> int:
-        """Return the descriptor."""
-        return self.descriptor
-
-    def isatty(self) -> bool:
-        """Tell whether the descriptor is a terminal."""
-        return os.isatty(self.descriptor)
-
-    def seekable(self) -> bool:
-        """Tell whether the descriptor has a position."""
-        try:
-            self.tell()
-        except OSError:
-            return False
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move to a position, and return it."""
-        return os.lseek(self.descriptor, offset, whence)
 
     def write(self, data: Any, /) -> int:
         """Write all of `data`, bytes of any kind, and return how many; wait where the descriptor is full for now."""
@@ -61,23 +33,14 @@ class CheckedStream(io.RawIOBase):
         at = 0
         while at < len(view):
             try:
-                count = os.write(self.descriptor, view[at : at + MOST])
-            except InterruptedError:
-                continue
+                count = os.write(self.fileno(), view[at : at + MOST])
             except BlockingIOError:
-                _wait(self.descriptor)
+                _wait(self.fileno())
                 continue
             if not count:
                 raise OSError(errno.EIO, "No byte was taken")
             at += count
         return len(view)
-
-    def close(self) -> None:
-        """Close the descriptor if it is owned; an error of that call is raised, for it may mean lost bytes."""
-        if not self.closed:
-            super().close()
-            if self.owned:
-                os.close(self.descriptor)
 
 
 def _wait(descriptor: int) -> None:
@@ -96,7 +59,7 @@ def check_standard_streams() -> None:
     for name in ("stdout", "stderr"):
         stream: TextIO | None = getattr(sys, name)
         if stream is not None and os.name == "posix":
-            raw = cast("IO[bytes]", CheckedStream(stream.fileno(), replaced=stream))
+            raw = cast("IO[bytes]", CheckedStream(stream.fileno(), "wb", closefd=False))
             setattr(sys, name, io.TextIOWrapper(raw, stream.encoding, stream.errors, newline="\n"))
 
 

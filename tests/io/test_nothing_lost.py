@@ -98,7 +98,7 @@ def test_a_checked_stream_takes_what_was_taken_in_parts(monkeypatch):
     ours, its = os.pipe()
     real = os.write
     monkeypatch.setattr(os, "write", lambda descriptor, data: real(descriptor, bytes(data)[:3]))
-    with CheckedStream(its, owned=True) as stream:
+    with CheckedStream(its, "wb") as stream:
         assert stream.write(b"0123456789") == 10
     monkeypatch.undo()
     assert os.read(ours, 100) == b"0123456789"
@@ -108,7 +108,7 @@ def test_a_checked_stream_takes_what_was_taken_in_parts(monkeypatch):
 def test_a_stream_that_takes_nothing_is_an_error_and_not_a_loop(monkeypatch):
     monkeypatch.setattr(os, "write", lambda descriptor, data: 0)
     with pytest.raises(OSError, match="No byte was taken"):
-        CheckedStream(1).write(b"x")
+        CheckedStream(1, "wb", closefd=False).write(b"x")
 
 
 # Files
