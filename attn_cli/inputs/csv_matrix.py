@@ -14,10 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-import numpy as np
-
 from attn_cli.errors import InputError
-from attn_cli.io.array_types import Array
 from attn_cli.io.escape import count, visible
 from attn_cli.io.files import read_bytes
 
@@ -56,19 +53,11 @@ def is_csv(name: str | Path) -> bool:
     return os.path.splitext(name)[1].lower() in SUFFIXES
 
 
-def read_csv(path: str | Path) -> tuple[Array, list[str] | None, list[str] | None]:
-    """Return a file's matrix (rows, columns), its row labels and its column labels; NaN is an empty cell.
-
-    Raises InputError where a cell is not a number or the rows differ in length.
-    """
-    cells, rows, columns = read_sheet(path)
-    return np.array([[float(cell) for cell in row] for row in cells]), rows, columns
-
-
 def read_sheet(path: str | Path) -> Sheet:
-    """Return a file's numbers as they are written, and its labels.
+    """Return a file's numbers as they are written, `nan` for an empty cell, and its labels.
 
-    A .csv may also be separated by semicolons, with decimal commas, as spreadsheets of some countries write it.
+    A .csv may also be separated by semicolons, with decimal commas, as spreadsheets of some countries write it. Raises
+    InputError where a cell is not a number or the rows differ in length.
     """
     name = visible(str(path))
     return by_separator(read_bytes(path), name, partial(sheet_of, name=name))

@@ -9,7 +9,7 @@ import numpy as np
 
 from attn_cli.core.arguments import check_fit
 from attn_cli.errors import InputError, UsageError
-from attn_cli.inputs.record import as_array
+from attn_cli.inputs.record import array, as_array
 from attn_cli.io.array_types import Array
 from attn_cli.io.escape import visible
 
@@ -129,11 +129,7 @@ def read_scores(record: Mapping[str, object], name: str) -> dict[str, Array]:
     key = next((key for key in ("Q", "X", *SCORES) if record.get(key) is not None), "Q")
     if key in ("Q", "X"):
         return {}
-    values = _numbers(record[key], f"{name}: {key}")
-    if values.ndim not in (2, 3, 4) or 0 in values.shape:
-        said = f"{name}: {key} has shape {values.shape}; it should have 2 to 4 axes and no empty one."
-        raise InputError(said, "Give (n_q, n_k), (heads, n_q, n_k) or (batch, heads, n_q, n_k).")
-    return {key: values}
+    return {key: array(record[key], key, (2, 3, 4), name, may_be_masked=True)}
 
 
 def taken_scores(arrays: dict[str, Array]) -> GivenScores | None:
@@ -143,23 +139,6 @@ def taken_scores(arrays: dict[str, Array]) -> GivenScores | None:
         return None
     values = arrays.pop(key)
     return GivenScores(key, values if values.ndim == 3 else values[np.newaxis])
-
-
-def _numbers(value: object, where: str) -> Array:
-    """Return numbers as float64; null becomes -inf."""
-    written = as_array(value)
-    if written.dtype.kind == "O" and written.ndim:
-        cells = [-np.inf if cell is None else cell for cell in written.ravel().tolist()]
-        if all(isinstance(cell, (int, float)) and not isinstance(cell, bool) for cell in cells):
-            written = np.array(cells, dtype=np.float64).reshape(written.shape)
-    if written.dtype.kind not in "iufb":
-        raise InputError(f"{where} is not a matrix of numbers.", "Give rows of equally many numbers.")
-    numbers = written.astype(np.float64)
-    if (bad := np.isnan(numbers) | np.isposinf(numbers)).any():
-        place = tuple(int(n) for n in np.argwhere(bad)[0])
-        said = f"{where} holds a number that is not finite, at {place}."
-        raise InputError(said, "null or -Infinity masks a key.")
-    return numbers
 
 
 # How many axes each has where a batch comes first.

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
 from attn_cli.errors import InputError, UsageError
-from attn_cli.io.escape import visible
+from attn_cli.inputs.csv_matrix import is_number
+from attn_cli.io.escape import LONGEST, listed, visible
 
 MOST_PAIRS = 2000
-LONGEST = 60
 TRY = 'Write KEY=VALUE, as in: attn lookup colour color=black "top speed=250"'
-_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
 
 class Pairs(NamedTuple):
@@ -67,9 +65,10 @@ def dictionary(pairs: Iterable[tuple[str, str]]) -> Pairs:
     repeated = [key for key, times in Counter(key for key, _ in pairs).items() if times > 1]
     notes = []
     if repeated:
-        named = some(repeated)
-        notes.append(f"Given more than once: {named}. As in a Python dictionary, the last value counts.")
-    words = [value for value in values.values() if not _NUMBER.fullmatch(value)]
+        notes.append(
+            f"Given more than once: {listed(repeated)}. As in a Python dictionary, the last value counts."
+        )
+    words = [value for value in values.values() if not is_number(value)]
     if 0 < len(words) < len(values):
         notes.append(f"{visible(words[0][:LONGEST])!r} is not a number, so all values count as words.")
     return Pairs(MappingProxyType(values), tuple(notes))
@@ -78,16 +77,10 @@ def dictionary(pairs: Iterable[tuple[str, str]]) -> Pairs:
 def numbers_of(pairs: Pairs) -> list[float] | None:
     """Return the values as numbers; None if one is not a number."""
     values = pairs.values.values()
-    if not all(map(_NUMBER.fullmatch, values)):
+    if not all(map(is_number, values)):
         return None
     for value in values:
         if not math.isfinite(float(value)):
             said = f"The value {visible(value[:LONGEST])} is more than a number can hold."
             raise InputError(said, "Give a smaller one.")
     return [float(value) for value in values]
-
-
-def some(keys: Sequence[str], most: int = 8) -> str:
-    """Return at most so many keys for a sentence, made visible, long ones shortened."""
-    shown = [visible(key if len(key) <= LONGEST else f"{key[:LONGEST]}...") for key in keys[:most]]
-    return ", ".join(shown) + (f" and {len(keys) - most} more" if len(keys) > most else "")

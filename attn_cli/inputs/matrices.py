@@ -13,10 +13,9 @@ from attn_cli.core.arguments import read_softcap
 from attn_cli.core.scores import GIVEN, scale_of
 from attn_cli.errors import InputError, did_you_mean
 from attn_cli.inputs import foreign_arrays as foreign
-from attn_cli.inputs.record import as_array, read_record
-from attn_cli.inputs.weight_axes import listed
+from attn_cli.inputs.record import array, as_array, read_record, texts
 from attn_cli.io.array_types import Array
-from attn_cli.io.escape import visible
+from attn_cli.io.escape import listed, visible
 from attn_cli.settings.declare import declared
 from attn_cli.settings.settings import Settings
 
@@ -94,8 +93,8 @@ def given_from(record: Mapping[str, object], name: str, batch: int | None = None
         name,
         arrays,
         mask=arrays.pop("mask", record.get("mask")),
-        tokens=_words(record, "tokens", name),
-        context_tokens=_words(record, "context_tokens", name),
+        tokens=texts(record, "tokens", name),
+        context_tokens=texts(record, "context_tokens", name),
         heads=_count(record, "heads", name) or stacked,
         layout=layout,
         score=None if own and record.get("score") == GIVEN else _choice(record, "score", name),
@@ -212,36 +211,6 @@ def _of_every_head(heads: list[object], key: str) -> list[object]:
     """Return the values of a key, one a head; none where some head lacks it."""
     parts = [head.get(key) for head in heads if isinstance(head, dict)]
     return parts if all(part is not None for part in parts) else []
-
-
-def array(value: object, key: str, axes: tuple[int, ...], name: str) -> Array:
-    """Return finite numbers as float64, which have one of these numbers of axes, none of them empty.
-
-    `name` and `key` begin the message of the InputError.
-    """
-    written = as_array(value)
-    if written.dtype.kind not in "iufb":
-        raise InputError(f"{name}: {key} is not a matrix of numbers.", "Give rows of equally many numbers.")
-    numbers = written.astype(np.float64)
-    if numbers.ndim not in axes or 0 in numbers.shape:
-        wanted = f"{axes[0]} axes" if len(axes) == 1 else f"{axes[0]} to {axes[-1]} axes"
-        said = f"{name}: {key} has shape {numbers.shape}; it should have {wanted} and no empty one."
-        raise InputError(said)
-    if not np.isfinite(numbers).all():
-        place = tuple(int(n) for n in np.argwhere(~np.isfinite(numbers))[0])
-        raise InputError(f"{name}: {key} holds a number that is not finite, at {place}.")
-    return numbers
-
-
-def _words(record: Mapping[str, object], key: str, name: str) -> tuple[str, ...] | None:
-    value = record.get(key)
-    if value is None:
-        return None
-    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
-        raise InputError(f"{name}: {key} should be a list of words.")
-    if "" in value:
-        raise InputError(f"{name}: number {value.index('')} of {key} is empty.", "Give each token a name.")
-    return tuple(value)
 
 
 def _single(record: Mapping[str, object], key: str) -> object:

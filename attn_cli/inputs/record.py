@@ -1,18 +1,19 @@
-"""Files of named values: JSON, .npz, .npy, .safetensors, or one matrix as CSV."""
+"""Files of named values: JSON, .npz, .npy, .safetensors, or one matrix as CSV; and the values of them, checked."""
 
 from __future__ import annotations
 
 import io
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from attn_cli.errors import InputError
-from attn_cli.inputs.csv_matrix import WrittenNumber, is_csv, read_csv, read_sheet
+from attn_cli.inputs.csv_matrix import WrittenNumber, is_csv, read_sheet
 from attn_cli.io.array_files import is_safetensors, npy_in, npz_in, safetensors_in
-from attn_cli.io.array_types import NDArray
+from attn_cli.io.array_types import Array, NDArray
 from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes
 
@@ -68,10 +69,9 @@ def values_in(data: bytes, name: str, as_written: bool = False) -> object:
 def _csv_record(path: str | Path, as_written: bool) -> dict[str, object]:
     """Return the one matrix of a CSV file under the file's name, and its labels as tokens."""
     name = Path(path).stem
-    matrix, rows, columns = read_sheet(path) if as_written else read_csv(path)
-    record: dict[str, object] = {name: matrix}
-    if isinstance(matrix, list):
-        record[name] = [list(map(WrittenNumber, row)) for row in matrix]
+    cells, rows, columns = read_sheet(path)
+    numbers = [list(map(WrittenNumber, row)) for row in cells]
+    record: dict[str, object] = {name: numbers if as_written else np.array(numbers)}
     if rows is not None and name in (*ROWS_OF_TEXT, *ROWS_OF_KEYS):
         record["tokens" if name in ROWS_OF_TEXT else "context_tokens"] = rows
     if columns is not None and name in COLUMNS_OF_KEYS:
@@ -109,3 +109,75 @@ def json_of(data: bytes, name: str, as_written: bool = False) -> object:
         raise InputError(f"{name} is neither JSON nor .npz nor .safetensors.") from None
     except (ValueError, RecursionError):
         raise InputError(f"{name}: a number is too long, or lists are nested too deeply.") from None
+
+
+def numbers_in(value: object, where: str) -> NDArray[Any]:
+    """Return numbers as an array; raise InputError, which `where` begins and has the place, where they are not one."""
+    found = as_array(value)
+    if found.dtype.kind not in "iufb":
+        said = f"{where} is not a matrix of numbers{_crooked(value)}."
+        raise InputError(said, "Give rows of equally many numbers.")
+    return found
+
+
+def _crooked(value: object, at: str = "") -> str:
+    """Return in words the first place where nested lists do not form an array."""
+    if not isinstance(value, list):
+        is_number = isinstance(value, (int, float))
+        return "" if is_number or not at else f": {visible(json.dumps(value)[:40])} stands at {at.strip()}"
+    lengths = [len(part) if isinstance(part, list) else -1 for part in value]
+    for place, length in enumerate(lengths):
+        if length != lengths[0]:
+            sizes = [f"{n} numbers" if n >= 0 else "no list" for n in (lengths[0], length)]
+            return f": {at}[0] has {sizes[0]}, {at}[{place}] {sizes[1]}"
+    return next(filter(None, (_crooked(part, f"{at}[{i}]") for i, part in enumerate(value))), "")
+
+
+def array(value: object, key: str, axes: tuple[int, ...], name: str, may_be_masked: bool = False) -> Array:
+    """Return finite numbers as float64, which have one of these numbers of axes, none of them empty.
+
+    `name` and `key` begin the message of the InputError. Masked numbers are null or -Infinity, and become -inf.
+    """
+    where = f"{name}: {key}"
+    if may_be_masked and (cells := as_array(value)).dtype.kind == "O" and cells.ndim:
+        filled = [-np.inf if cell is None else cell for cell in cells.ravel().tolist()]
+        value = np.array(filled, object).reshape(cells.shape).tolist()
+    numbers = numbers_in(value, where).astype(np.float64)
+    if numbers.ndim not in axes or 0 in numbers.shape:
+        wanted = f"{axes[0]} axes" if len(axes) == 1 else f"{axes[0]} to {axes[-1]} axes"
+        raise InputError(f"{where} has shape {numbers.shape}; it should have {wanted} and no empty one.")
+    if (bad := ~(np.isfinite(numbers) | (may_be_masked & np.isneginf(numbers)))).any():
+        place = tuple(int(n) for n in np.argwhere(bad)[0])
+        hint = "null or -Infinity masks a key." if may_be_masked else ""
+        raise InputError(f"{where} holds a number that is not finite, at {place}.", hint)
+    return numbers
+
+
+def texts(
+    record: Mapping[str, object], key: str, name: str, batch: int | None = None
+) -> tuple[str, ...] | None:
+    """Return the tokens that a record holds under a key, of one text of a batch; None where it has none."""
+    value = record.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, list):
+        raise InputError(f"{name}: {key} should be a list of tokens.")
+    return strings(one_of(value, batch), f"{name}: {key}")
+
+
+def one_of(values: Sequence[object], batch: int | None) -> Sequence[object]:
+    """Return the tokens of one text of a batch; the values themselves where there is no batch."""
+    chosen = values[batch or 0] if 0 <= (batch or 0) < len(values) else None
+    return chosen if isinstance(chosen, list) and (len(values) == 1 or batch is not None) else values
+
+
+def strings(values: Sequence[object], where: str) -> tuple[str, ...]:
+    """Return the values as tokens; raise InputError, which `where` begins, for an empty one or another type."""
+    tokens = []
+    for place, value in enumerate(values):
+        text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+        if not isinstance(text, str) or not text:
+            what = "is empty" if text == "" else "is not a string"
+            raise InputError(f"{where}: token {place} {what}.", "Give each token a name.")
+        tokens.append(text.encode("utf-8", "surrogatepass").decode("utf-8", "replace"))
+    return tuple(tokens)

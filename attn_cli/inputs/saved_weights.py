@@ -9,14 +9,24 @@ import numpy as np
 
 from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.inputs import weight_axes as axes
-from attn_cli.inputs.record import MOST_TEXT, RECIPE, as_array, is_binary, values_in
+from attn_cli.inputs.record import (
+    MOST_TEXT,
+    RECIPE,
+    as_array,
+    is_binary,
+    numbers_in,
+    strings,
+    texts,
+    values_in,
+)
 from attn_cli.inputs.weight_tables import is_table, read_table
 from attn_cli.io.array_types import Bools, NDArray
-from attn_cli.io.escape import visible
+from attn_cli.io.escape import listed, visible
 
 PADDING = "attention_mask"  # of a tokenizer: 1 for a token, 0 for padding
 NAMES = ("weights", "attention", "attentions")
 IN_MEMORY = "the array"
+OF_MEMORY = f"{IN_MEMORY}: weights"
 
 
 class Saved(NamedTuple):
@@ -57,7 +67,7 @@ class Saved(NamedTuple):
     def looked_up(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The words without a vector, and those that the tokenizer dropped, from attn's own JSON."""
         record = self.record or {}
-        return axes.texts(record, "unknown", self.name) or (), axes.texts(record, "dropped", self.name) or ()
+        return texts(record, "unknown", self.name) or (), texts(record, "dropped", self.name) or ()
 
 
 def read_saved(
@@ -98,7 +108,7 @@ def read_saved(
         tuple(map(str, range(weights.shape[1]))),
         mask=record.get("mask"),
         padded=padded,
-        notes=(f"Ignored in {name}: {axes.listed(ignored)}.",) if ignored else (),
+        notes=(f"Ignored in {name}: {listed(ignored)}.",) if ignored else (),
     )
     return saved.labelled(typed, record, batch)
 
@@ -125,9 +135,9 @@ def weights_in_memory(
 
 def _as_block(value: object) -> NDArray[Any]:
     if isinstance(value, (list, tuple)) and value and _is_array(value[0]):
-        parts = [axes.block(_alone(part), "weights", IN_MEMORY) for part in value]
+        parts = [numbers_in(_alone(part), OF_MEMORY) for part in value]
         return axes.stacked(parts, [f"layer {n}" for n in range(len(parts))], IN_MEMORY)
-    return axes.block(_alone(value), "weights", IN_MEMORY)
+    return numbers_in(_alone(value), OF_MEMORY)
 
 
 def _is_array(value: object) -> bool:
@@ -152,7 +162,7 @@ def _typed(value: str | Sequence[str] | None, name: str) -> tuple[str, ...] | No
     """Return tokens: those of a list, or words between spaces."""
     if value is None:
         return None
-    found = axes.strings(value.split() if isinstance(value, str) else list(value), name)
+    found = strings(value.split() if isinstance(value, str) else list(value), name)
     if not found:
         raise InputError(f"{name} holds no token.", "Give one for each query.")
     return found
@@ -207,7 +217,7 @@ def _chosen(
         if wanted not in candidates:
             near = did_you_mean(wanted, candidates)
             said = f"{name} has no array {visible(wanted)!r}."
-            raise UsageError(said, f"{near}It has {axes.listed(candidates)}.", "--array")
+            raise UsageError(said, f"{near}It has {listed(candidates)}.", "--array")
         return axes.with_axes(record[wanted], wanted, name, batch), [wanted]
     named = [key for key in NAMES if key in candidates] or candidates
     if len(named) == 1:
@@ -215,17 +225,17 @@ def _chosen(
     if layers := axes.numbered_layers(candidates, name):
         return _layers(record, layers, name, batch), layers
     if named:
-        said = f"{name} holds several arrays: {axes.listed(named)}."
+        said = f"{name} holds several arrays: {listed(named)}."
         raise InputError(said, "--array NAME takes one of them.")
     if lone := next((key for key in NAMES if record.get(key) is not None), None):
         return axes.with_axes(record[lone], lone, name, batch), [lone]  # an InputError says what it is
-    said = f"{name} holds no weights: {axes.listed(list(record))}."
+    said = f"{name} holds no weights: {listed(list(record))}."
     raise InputError(said, "Give a matrix, or an object with weights (n_q, n_k), and tokens.")
 
 
 def _layers(record: Mapping[str, object], layers: list[str], name: str, batch: int | None) -> NDArray[Any]:
     """Return arrays of one layer each, stacked; a batch is the first axis of each."""
-    parts = [axes.block(record[key], key, name) for key in layers]
+    parts = [numbers_in(record[key], f"{name}: {visible(key)}") for key in layers]
     if batch is not None:
         parts = [axes.one_text(part, batch, name, 0) for part in parts]
     found = axes.stacked(parts, layers, name)
@@ -255,7 +265,7 @@ def _own(record: dict[str, object], name: str) -> Saved:
         head="mean" if record.get("head") == "mean" else "all" if len(names) > 1 else None,
         mask=_own_mask(record, weights),
         mask_name=mask_name if isinstance(mask_name, str) and mask_name else None,
-        notes=axes.texts(record, "notes", name) or (),
+        notes=texts(record, "notes", name) or (),
         record=record,
         shows_layers=len(weights) > 1,
     )
@@ -266,7 +276,7 @@ def _own_heads(record: Mapping[str, object], name: str) -> tuple[NDArray[Any], t
     several = record.get("heads")
     heads = [head for head in several if isinstance(head, dict)] if isinstance(several, list) else []
     heads = heads or [{"name": record.get("head") or "0", "weights": record["weights"]}]
-    blocks = [axes.block(head.get("weights"), "weights", name) for head in heads]
+    blocks = [numbers_in(head.get("weights"), f"{name}: weights") for head in heads]
     labels = [(str(head.get("layer")), str(head.get("name") or n)) for n, head in enumerate(heads)]
     layers, names = axes.heads_of_layers(labels, name)
     found = axes.stacked(blocks, [head for _, head in labels], name)
@@ -280,6 +290,6 @@ def _own_mask(record: Mapping[str, object], weights: NDArray[Any]) -> object:
     mask = record.get("mask")
     if mask is None or len(weights) == 1:
         return "none" if mask is None else mask
-    allowed = axes.block(mask, "mask", "")
+    allowed = numbers_in(mask, "mask")
     is_one = allowed.shape == weights.shape[-2:] and not weights[..., allowed == 0].any()
     return mask if is_one else None

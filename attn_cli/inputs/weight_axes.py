@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError
-from attn_cli.inputs.record import as_array, json_of
+from attn_cli.inputs.record import json_of, numbers_in, one_of, strings, texts
 from attn_cli.io.array_types import NDArray
-from attn_cli.io.escape import as_utf8, count, visible
+from attn_cli.io.escape import as_utf8, count, listed, visible
 from attn_cli.io.files import looks_like_file, read_bytes
 
 MOST_BYTES = 1 << 28
@@ -46,19 +46,13 @@ def numbered_layers(names: list[str], name: str) -> list[str]:
     return ordered
 
 
-def listed(names: Sequence[str]) -> str:
-    """Return names for a sentence, the first eight of them."""
-    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
-    return (", ".join(visible(name[:40]) for name in names[:8]) + more) or "nothing"
-
-
 def with_axes(value: object, key: str, name: str, batch: int | None = None) -> NDArray[Any]:
     """Return weights as (layers, heads, n_q, n_k), those of text `batch` where that is given.
 
     Two axes are a matrix, three its heads, four the layers; five are (layers, batch, heads, n_q, n_k), as
     `torch.stack(outputs.attentions)` has them. With `batch`, the first of three or four axes counts texts.
     """
-    found = block(value, key, name)
+    found = numbers_in(value, f"{name}: {visible(key)}")
     if not 2 <= found.ndim <= 5 or 0 in found.shape:
         hint = "Weights are (n_q, n_k), (heads, n_q, n_k) or (layers, heads, n_q, n_k), and no axis is empty."
         raise InputError(f"{name}: {visible(key)} has shape {found.shape}.", hint)
@@ -115,29 +109,6 @@ def heads_of_layers(labels: Sequence[tuple[object, str]], name: str) -> tuple[in
     return len(layers), tuple(first) if are_alike else tuple(map(str, range(len(first))))
 
 
-def block(value: object, key: str, name: str) -> NDArray[Any]:
-    """Return numbers as an array; raise InputError, with the place, where they are not one."""
-    found = as_array(value)
-    if found.dtype.kind not in "iufb":
-        place = _crooked(value)
-        said = f"{name}: {visible(key)} is not a block of numbers{place}."
-        raise InputError(said, "Give rows of equally many numbers.")
-    return found
-
-
-def _crooked(value: object, at: str = "") -> str:
-    """Return in words the first place where nested lists do not form an array."""
-    if not isinstance(value, list):
-        is_number = isinstance(value, (int, float))
-        return "" if is_number or not at else f": {visible(json.dumps(value)[:40])} stands at {at.strip()}"
-    lengths = [len(part) if isinstance(part, list) else -1 for part in value]
-    for place, length in enumerate(lengths):
-        if length != lengths[0]:
-            sizes = [f"{n} numbers" if n >= 0 else "no list" for n in (lengths[0], length)]
-            return f": {at}[0] has {sizes[0]}, {at}[{place}] {sizes[1]}"
-    return next(filter(None, (_crooked(part, f"{at}[{i}]") for i, part in enumerate(value))), "")
-
-
 class Typed(NamedTuple):
     """Tokens of queries and of keys as the user gave them, and where."""
 
@@ -187,7 +158,7 @@ def typed_tokens(value: str, option: str, batch: int | None = None) -> tuple[str
         return _tokens_file(value, batch)
     value = as_utf8(value)
     listed = _json_list(value)
-    tokens = tuple(value.split()) if listed is None else strings(_one(listed, batch), option)
+    tokens = tuple(value.split()) if listed is None else strings(one_of(listed, batch), option)
     if not tokens:
         raise UsageError(f"{option} holds no token.", "Give them between spaces, or in a file.", option)
     return tokens
@@ -203,7 +174,7 @@ def _tokens_file(path: str, batch: int | None) -> tuple[str, ...]:
         raise InputError(f"{name} is not a JSON list of tokens.", 'Write ["The", "cat"].')
     if listed is None:
         listed = [line.rstrip("\r") for line in text.rstrip("\r\n").split("\n")]
-    return strings(_one(listed, batch), name)
+    return strings(one_of(listed, batch), name)
 
 
 def _json_list(text: str) -> Sequence[object] | None:
@@ -215,33 +186,3 @@ def _json_list(text: str) -> Sequence[object] | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, list) else None
-
-
-def strings(values: Sequence[object], where: str) -> tuple[str, ...]:
-    """Return the values as tokens; raise InputError, which `where` begins, for an empty one or another type."""
-    tokens = []
-    for place, value in enumerate(values):
-        text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-        if not isinstance(text, str) or not text:
-            what = "is empty" if text == "" else "is not a string"
-            raise InputError(f"{where}: token {place} {what}.", "Give each token a name.")
-        tokens.append(text.encode("utf-8", "surrogatepass").decode("utf-8", "replace"))
-    return tuple(tokens)
-
-
-def _one(values: Sequence[object], batch: int | None) -> Sequence[object]:
-    """Return the tokens of one text of a batch; the values themselves where there is no batch."""
-    chosen = values[batch or 0] if 0 <= (batch or 0) < len(values) else None
-    return chosen if isinstance(chosen, list) and (len(values) == 1 or batch is not None) else values
-
-
-def texts(
-    record: Mapping[str, object], key: str, name: str, batch: int | None = None
-) -> tuple[str, ...] | None:
-    """Return the tokens that a record holds under a key; None where it has none."""
-    value = record.get(key)
-    if value is None:
-        return None
-    if not isinstance(value, list):
-        raise InputError(f"{name}: {key} should be a list of tokens.")
-    return strings(_one(value, batch), f"{name}: {key}")

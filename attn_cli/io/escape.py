@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 # Cc are C0, DEL and C1; Cf are the bidi controls, zero-width characters and tags; Zl and Zp break
@@ -13,6 +13,7 @@ _ZWJ = "\u200d"
 # All hidden characters of a JSON text are among these: DEL to no-break space, the soft hyphen, U+0300 and beyond. They
 # are compiled at the first use, and written as a complement: a class up to U+10FFFF takes 5 ms to compile.
 _SUSPECT, _BEYOND_ASCII = "[^\x00-\x7e\xa1-\xac\xae-\u02ff]", "[^\x00-\x7f]"
+LONGEST = 60  # characters of a name in a list
 _LINE = 88  # columns of an object that JSON text has on one line
 
 # Drawn as nothing although Unicode calls them letters or marks: fillers, the grapheme joiner, selectors.
@@ -65,6 +66,12 @@ def _as_bytes(char: str) -> str:
 def shortened(text: str, longest: int = 24) -> str:
     """Return a text for a sentence: visible, and cut off where it is longer than one can hold."""
     return visible(text if len(text) <= longest else f"{text[:longest]}...")
+
+
+def listed(names: Sequence[str], most: int = 8) -> str:
+    """Return at most so many names for a sentence, as `shortened` has them."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return (", ".join(shortened(name, LONGEST) for name in names[:most]) + more) or "nothing"
 
 
 def _spell(text: str, i: int) -> str:

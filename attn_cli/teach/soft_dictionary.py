@@ -14,8 +14,9 @@ import numpy as np
 
 from attn_cli.core.attention import softmax
 from attn_cli.core.scores import cosine, score_named
-from attn_cli.inputs.key_value_pairs import Pairs, dictionary, numbers_of, some
+from attn_cli.inputs.key_value_pairs import Pairs, dictionary, numbers_of
 from attn_cli.io.array_types import Array
+from attn_cli.io.escape import listed
 from attn_cli.io.progress import OnPart
 from attn_cli.pipeline.record import record
 from attn_cli.pipeline.sources.phrases import attend_phrases
@@ -195,20 +196,20 @@ def _notes(found: Lookup, keys: Sequence[str]) -> list[str]:
     lost = [key for key in keys if key not in left]
     if lost:
         exact = "Such a key is found only by its exact spelling."
-        notes.append(f"Skipped, because it has no vector: {some(lost)}. {exact}")
+        notes.append(f"Skipped, because it has no vector: {listed(lost)}. {exact}")
     if not trace.x_query.any():
         equal = "every key scores 0 and gets an equal share, which says nothing."
-        notes.append(f"{some([found.query])!r} has no vector: {equal}")
+        notes.append(f"{listed([found.query])!r} has no vector: {equal}")
         return notes
     blank = [key for key, x in zip(trace.key_tokens, trace.x_key, strict=True) if not x.any()]
     if blank:
-        notes.append(f"Without a vector: {some(blank)}. Such a key is found as written, never by meaning.")
+        notes.append(f"Without a vector: {listed(blank)}. Such a key is found as written, never by meaning.")
     with np.errstate(over="ignore"):
         lengths = np.linalg.norm(trace.x_key, axis=1)
     is_uneven = min(lengths[lengths > 0], default=0) < EQUAL_LENGTHS * lengths.max() < np.inf
     if is_uneven and score_named(trace.score).is_dot and trace.projection.source == "identity":
         long, short = int(lengths.argmax()), int(np.where(lengths > 0, lengths, np.inf).argmin())
-        sides = ", ".join(f"{some([trace.key_tokens[j]])} {lengths[j]:.3g}" for j in (long, short))
+        sides = ", ".join(f"{listed([trace.key_tokens[j]])} {lengths[j]:.3g}" for j in (long, short))
         is_mean = len(trace.key_tokens[short].split()) > 1
         mean = "; a mean of words is mostly shorter than a word" if is_mean else ""
         notes.append(
@@ -218,7 +219,7 @@ def _notes(found: Lookup, keys: Sequence[str]) -> list[str]:
     strongest = int(trace.shown.links.keys[0, 0])
     near = found.nearest
     if near is not None and strongest >= 0 and found.weights[strongest] > found.weights[near]:
-        heavy, alike = (some([trace.key_tokens[j]]) for j in (strongest, near))
+        heavy, alike = (listed([trace.key_tokens[j]]) for j in (strongest, near))
         why = "a score counts the lengths of vectors, too"
         if trace.mask is not None and not trace.mask[0, near]:
             why = "the mask hides the nearest"

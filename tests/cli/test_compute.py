@@ -130,7 +130,7 @@ REFUSED = [  # a record, and what the message says, apart by ;
     ({"W_q": W_Q}, "neither Q, K, V nor X"),
     (QKV | {"Q": [["a"]]}, "Q is not a matrix of numbers"),
     (QKV | {"Q": []}, "Q"),
-    ({"Q": [[1]], "K": [[1]], "V": [[1]], "tokens": [""]}, "number 0 of tokens is empty"),
+    ({"Q": [[1]], "K": [[1]], "V": [[1]], "tokens": [""]}, "tokens: token 0 is empty"),
     ({"X": X, "Wq": W_Q, "W_k": W_K, "W_v": W_V}, "Did you mean W_q?"),
     (STACKS | {"W_v": DRAW.standard_normal((4, 3, 4))}, "W_q has shape (2, 3, 4) and W_v (4, 3, 4)"),
     (QKV | {"mask": "foo"}, "given.json: There is no mask 'foo'"),

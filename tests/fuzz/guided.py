@@ -162,7 +162,7 @@ TARGETS: dict[str, Target] = {
     "checkpoint": Target("models.checkpoints", _checkpoint, _checkpoints),
     "configuration": _of("cli.config_files", "read_config", lambda: [CONFIG], ("self", "masked")),
     "treebank": _of("learn.treebank", "read_treebank", lambda: [TREEBANK]),
-    "csv": _of("inputs.csv_matrix", "read_csv", lambda: SHEETS),
+    "csv": _of("inputs.csv_matrix", "read_sheet", lambda: SHEETS),
 }
 
 

@@ -278,10 +278,10 @@ def test_a_pickle_is_never_read(tmp_path):
         ("[1, 2]", "shape (2,)"),
         ("[[1, 0], [1]]", "[0] has 2 numbers, [1] 1 numbers"),
         ("[[[1, 0], [1, 0]], [[0, 1], 3]]", "[1][0] has 2 numbers, [1][1] no list"),
-        ('[["a"]]', 'not a block of numbers: "a" stands at [0][0]'),
+        ('[["a"]]', 'not a matrix of numbers: "a" stands at [0][0]'),
         ("[[0.5, null]]", "null stands at [0][1]"),
         ("{}", "holds no weights"),
-        ('{"weights": "x"}', "not a block of numbers"),
+        ('{"weights": "x"}', "not a matrix of numbers"),
         ('{"scores": [1]}', "holds no weights: scores"),
         ('{"weights": [[1]], "tokens": "the"}', "should be a list of tokens"),
         ('{"weights": [[1]], "tokens": [""]}', "token 0 is empty"),
@@ -295,7 +295,7 @@ def test_a_pickle_is_never_read(tmp_path):
         ("[[0.5, NaN]]", "query 0, key 1 is nan"),
         ("[" * 100_000, "nested too deeply"),
         ('{"schema": "attn/1", "kind": "self"}', "'self', which has no weights"),
-        ('{"schema": "attn/1", "weights": [[1]], "heads": [{"name": "a"}]}', "not a block of numbers"),
+        ('{"schema": "attn/1", "weights": [[1]], "heads": [{"name": "a"}]}', "not a matrix of numbers"),
     ],
 )  # fmt: skip
 def test_what_is_no_attention_is_refused_in_one_line_that_says_where(content, told, tmp_path):

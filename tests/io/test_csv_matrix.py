@@ -8,7 +8,7 @@ import pytest
 
 from attn_cli import Settings, trace_masked, trace_self
 from attn_cli.errors import FileError, InputError
-from attn_cli.inputs.csv_matrix import read_csv, read_sheet
+from attn_cli.inputs.csv_matrix import read_sheet
 from attn_cli.inputs.matrices import given_from, read_given
 from attn_cli.inputs.record import read_record
 from attn_cli.io.terminal import Terminal
@@ -51,6 +51,11 @@ def file(at):
         return at / name
 
     return write
+
+
+def read_csv(path):
+    cells, rows, columns = read_sheet(path)
+    return np.array(cells, np.float64), rows, columns
 
 
 @pytest.mark.parametrize("sheet", SHEETS)

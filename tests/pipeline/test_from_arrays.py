@@ -115,8 +115,8 @@ def test_settings_choose_as_the_options_do():
         ([[3.0, -2.0]], None, None, "query 0, key 0 is 3; weights lie between 0 and 1."),
         (weights(1, 2, 2, 2, 2), None, None, "2 texts."),
         ((weights(2, 2), weights(3, 3)), None, None, "layer 0 has shape (2, 2), layer 1 (3, 3)."),
-        ("she likes", None, None, "is not a block of numbers"),
-        (None, None, None, "is not a block of numbers"),
+        ("she likes", None, None, "is not a matrix of numbers"),
+        (None, None, None, "is not a matrix of numbers"),
     ],
 )
 def test_what_are_no_weights_is_refused_in_one_line(given, tokens, context, says):

@@ -13,7 +13,7 @@ from attn_cli.core.heads import spread
 from attn_cli.core.masks import Mask
 from attn_cli.core.scores import GIVEN, SCORES, position_scale_of, scale_of
 from attn_cli.errors import InputError, UsageError
-from attn_cli.inputs.matrices import array
+from attn_cli.inputs.record import array
 from attn_cli.inputs.saved_weights import Saved, weights_in_memory
 from attn_cli.io.array_types import Array
 from attn_cli.models.projection import in_out
