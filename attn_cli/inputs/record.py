@@ -14,7 +14,7 @@ from attn_cli.errors import InputError
 from attn_cli.inputs.csv_matrix import WrittenNumber, is_csv, read_sheet
 from attn_cli.io.array_files import is_safetensors, npy_in, npz_in, safetensors_in
 from attn_cli.io.array_types import Array, NDArray
-from attn_cli.io.escape import visible
+from attn_cli.io.escape import LONGEST, visible
 from attn_cli.io.files import read_bytes
 
 MOST_BYTES = 1 << 30
@@ -121,7 +121,9 @@ def numbers_in(value: object, where: str) -> NDArray[Any]:
 
 
 def _crooked(value: object, at: str = "") -> str:
-    """Return in words the first place where nested lists do not form an array."""
+    """Return in words the first place where nested lists do not form an array; nothing where it lies very deep."""
+    if len(at) > LONGEST:
+        return ""
     if not isinstance(value, list):
         is_number = isinstance(value, (int, float))
         return "" if is_number or not at else f": {visible(json.dumps(value)[:40])} stands at {at.strip()}"

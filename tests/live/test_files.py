@@ -227,6 +227,7 @@ def test_a_full_disk_ends_the_recording_and_not_the_lecture():
     with pytest.raises(CreateError, match="Cannot create no/such: No such file"):
         Recorder("no/such", FOX)
     recorder = Recorder("/dev/null", FOX)
+    recorder.stream.close()
     with open("/dev/full", "wb", 0) as recorder.stream:
         play(act, made(recorder=recorder))
 
