@@ -22,7 +22,6 @@ from attn_cli.io.signals import cleaned_up
 TRIES = 100  # of a new name beside the file
 UNSYNCED = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EROFS)  # of folders, on some file systems
 TICK = 0.02  # seconds between two tries to lock
-LONGEST_NAME = 255  # bytes
 BINARY = getattr(os, "O_BINARY", 0)
 
 
@@ -121,7 +120,8 @@ class StagedFile:
 
     def __init__(self, target: str) -> None:
         self.target = target
-        self.mode = _mode(target)
+        # A new file gets its permissions from the system.
+        self.mode = stat.S_IMODE(os.stat(target).st_mode) if os.path.exists(target) else None
         self.path = ""
         self.locked = ExitStack()  # a descriptor that is locked while it is open
 
@@ -131,7 +131,8 @@ class StagedFile:
         folder, name = os.path.split(self.target)
         for _ in range(TRIES):
             self.path = os.path.join(folder, f".{name[:40]}.{os.urandom(4).hex()}.part")
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o600)
+            mode = 0o666 if self.mode is None else 0o600
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, mode)
             try:
                 lock(descriptor)
                 if os.fstat(descriptor).st_nlink:  # not swept before it was locked
@@ -146,7 +147,8 @@ class StagedFile:
     def sync(self, stream: IO[bytes]) -> None:
         """Bring all that was written to the disk."""
         stream.flush()
-        os.chmod(self.path, self.mode)
+        if self.mode is not None:
+            os.chmod(self.path, self.mode)
         os.fsync(stream.fileno())
 
     def take_place(self) -> None:
@@ -242,17 +244,13 @@ def _target(path: str | Path, follow: bool = True) -> str:
     target = os.path.realpath(path) if follow else os.path.join(os.path.realpath(folder), name)
     if not follow and os.path.lexists(target) and not is_regular(target):
         raise OSError(errno.EEXIST, "what is there is not a regular file")
-    wrong = 0
-    if os.path.islink(target):  # what realpath returns of a loop
-        wrong = errno.ELOOP
-    elif len(os.fsencode(os.path.basename(target))) > LONGEST_NAME:
-        wrong = errno.ENAMETOOLONG
-    elif os.path.isdir(target):
-        wrong = errno.EISDIR
-    elif os.path.exists(target) and not os.access(target, os.W_OK):
-        wrong = errno.EACCES
-    if wrong:
-        raise OSError(wrong, os.strerror(wrong))
+    with suppress(
+        FileNotFoundError
+    ):  # the system itself refuses a loop of links, and a name that is too long
+        if stat.S_ISDIR(os.stat(target).st_mode):
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not os.access(target, os.W_OK):
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES))
     return target
 
 
@@ -265,12 +263,3 @@ def creatable(path: str | Path) -> None:
             raise OSError(errno.ENOENT, "there is no such folder")
         if not os.access(folder, os.W_OK):
             raise OSError(errno.EACCES, "its folder cannot be written to")
-
-
-def _mode(target: str) -> int:
-    """Return the permissions of a file, or those that a new one gets."""
-    if os.path.exists(target):
-        return stat.S_IMODE(os.stat(target).st_mode)
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask

@@ -35,20 +35,14 @@ class CheckedStream(io.FileIO):
             try:
                 count = os.write(self.fileno(), view[at : at + MOST])
             except BlockingIOError:
-                _wait(self.fileno())
+                import select  # only where a stream does not block
+
+                select.select([], [self], [])
                 continue
             if not count:
                 raise OSError(errno.EIO, "No byte was taken")
             at += count
         return len(view)
-
-
-def _wait(descriptor: int) -> None:
-    import select  # only where a stream does not block
-
-    poll = select.poll()
-    poll.register(descriptor, select.POLLOUT)
-    poll.poll()
 
 
 def check_standard_streams() -> None:

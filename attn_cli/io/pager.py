@@ -8,13 +8,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from attn_cli.io.console import put_plain, say
 from attn_cli.io.escape import visible
-from attn_cli.io.signals import cleaned_up
+from attn_cli.io.signals import cleaned_up, handled
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -78,7 +79,8 @@ def _paged(command: str, text: str) -> bool:
     by_shell = not FOR_A_SHELL.isdisjoint(command)
     arguments = ["/bin/sh", "-c", command] if by_shell else command.split()
     data = text.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
-    with _interrupts_left_to_it():
+    # Ctrl-C means what the pager makes of it, and nothing to attn; what is ignored would be ignored by the pager too.
+    with handled(lambda number, frame: None, signal.SIGINT, signal.SIGQUIT):
         try:
             process = subprocess.Popen(arguments, stdin=subprocess.PIPE, env=_environment(text))
         except OSError:
@@ -95,22 +97,6 @@ def _environment(text: str) -> dict[str, str]:
     if "LESS" in os.environ and _COLOUR.search(text):
         mine["LESS"] = f"-R {mine['LESS']}"  # else it spells our colours out; what follows counts more
     return mine
-
-
-@contextlib.contextmanager
-def _interrupts_left_to_it() -> Iterator[None]:
-    """Let Ctrl-C mean inside this block what the pager makes of it, and nothing to attn."""
-    import signal
-
-    numbers = (signal.SIGINT, signal.SIGQUIT)
-    before = {one: signal.getsignal(one) for one in numbers if signal.getsignal(one) != signal.SIG_IGN}
-    for one in before:  # handled, by nothing: what is ignored would be ignored by the pager too
-        signal.signal(one, lambda number, frame: None)
-    try:
-        yield
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
 
 
 def _end(process: Popen[bytes]) -> None:

@@ -16,8 +16,8 @@ import termios
 from types import FrameType
 from typing import Any
 
-from attn_cli.io.console import put_plain
-from attn_cli.io.signals import cleaned_up, put_off
+from attn_cli.io.console import CheckedStream, put_plain
+from attn_cli.io.signals import cleaned_up, handled, put_off
 
 ESCAPE_WAIT = 0.05  # seconds in which the rest of a key follows its first byte, over a slow line too
 REDRAW, GONE = "redraw", "gone"  # what key() returns besides keys
@@ -43,7 +43,8 @@ class RawTerminal:
         self.waiting: list[str] = []  # keys that were read and not yet asked for
         self.taken = False
         self.undo = contextlib.ExitStack()
-        self.screen = sys.stdout.fileno()
+        # Past the stream, which a signal may have interrupted.
+        self.screen = CheckedStream(sys.stdout.fileno(), "wb", closefd=False)
         try:
             self.keyboard = os.open("/dev/tty", os.O_RDONLY)  # standard input may be the text
         except OSError:
@@ -67,10 +68,7 @@ class RawTerminal:
         self.undo.callback(signal.set_wakeup_fd, before)
         acts = {signal.SIGTSTP: self._stop, signal.SIGCONT: self._go_on, signal.SIGQUIT: self._quit}
         for number, act in {**acts, signal.SIGWINCH: self._call_for_drawing}.items():
-            handler = signal.getsignal(number)
-            if handler != signal.SIG_IGN:
-                self.undo.callback(signal.signal, number, handler)
-                signal.signal(number, act)
+            self.undo.enter_context(handled(act, number))
         try:
             self._take()
         except (OSError, termios.error):  # it has just gone
@@ -110,7 +108,7 @@ class RawTerminal:
     def size(self) -> os.terminal_size:
         """Return how many columns and lines the screen has now."""
         try:
-            size = os.get_terminal_size(self.screen)
+            size = os.get_terminal_size(self.screen.fileno())
         except OSError:
             return _FALLBACK
         return os.terminal_size((size.columns or _FALLBACK.columns, size.lines or _FALLBACK.lines))
@@ -132,7 +130,7 @@ class RawTerminal:
         modes[6][termios.VQUIT] = bytes([os.fpathconf(self.keyboard, "PC_VDISABLE") & 0xFF])
         self._set(modes)
         if self.second_screen:
-            _write(self.screen, SECOND_SCREEN)
+            self.screen.write(SECOND_SCREEN)
 
     def _give_back(self) -> None:
         with put_off(*_ENDS):  # one that came just after the last step would give it back a second time
@@ -143,7 +141,7 @@ class RawTerminal:
                     self._set(self.before)
             with contextlib.suppress(OSError):
                 if self.second_screen:
-                    _write(self.screen, FIRST_SCREEN)
+                    self.screen.write(FIRST_SCREEN)
             self.taken = False
 
     def _set(self, modes: list[Any]) -> None:
@@ -180,12 +178,6 @@ class RawTerminal:
     def _call_for_drawing(self, number: int, frame: FrameType | None) -> None:
         with contextlib.suppress(BlockingIOError):  # it has been called for already, often
             os.write(self.wake, b"!")
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    """Write to a terminal past the stream, which a signal may have interrupted."""
-    while data:
-        data = data[os.write(descriptor, data) :]
 
 
 # A key is one character, or Esc and what follows it; two Escs where Alt is held down.

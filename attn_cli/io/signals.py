@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from subprocess import Popen
+    from types import FrameType
 
 LONGEST_ANSWER = 1 << 28  # bytes
 _cleanups: dict[int, Callable[[], object]] = {}
@@ -35,15 +36,26 @@ def cleaned_up(undo: Callable[[], object]) -> Iterator[None]:
 
 
 @contextmanager
-def put_off(*numbers: signal.Signals) -> Iterator[None]:
-    """Let these signals come when the block has ended: a mask would hold them off in one thread alone."""
-    waiting = list[int]()
-    before = {one: signal.signal(one, lambda number, frame: waiting.append(number)) for one in numbers}
+def handled(act: Callable[[int, FrameType | None], object], *numbers: signal.Signals) -> Iterator[None]:
+    """Let these signals do this inside the block, unless they are ignored."""
+    before = {one: signal.getsignal(one) for one in numbers if signal.getsignal(one) != signal.SIG_IGN}
+    for one in before:
+        signal.signal(one, act)
     try:
         yield
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
+
+
+@contextmanager
+def put_off(*numbers: signal.Signals) -> Iterator[None]:
+    """Let these signals come when the block has ended: a mask would hold them off in one thread alone."""
+    waiting = list[int]()
+    try:
+        with handled(lambda number, frame: waiting.append(number), *numbers):
+            yield
+    finally:
         for number in waiting:
             os.kill(os.getpid(), number)
 

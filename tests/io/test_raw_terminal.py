@@ -37,7 +37,7 @@ def test_a_signal_that_comes_before_the_wait_for_a_key_ends_the_wait(terminal):
 def test_a_signal_while_it_is_given_back_does_not_give_it_back_again(terminal, monkeypatch):
     sent = []
 
-    def write(descriptor, data):
+    def write(data):
         sent.append(data)
         os.kill(os.getpid(), signal.SIGTERM)  # as a process manager's, at the end of a talk
 
@@ -45,7 +45,7 @@ def test_a_signal_while_it_is_given_back_does_not_give_it_back_again(terminal, m
     before = signal.signal(signal.SIGTERM, lambda number, frame: screen._give_back())
     try:
         with screen:
-            monkeypatch.setattr("attn_cli.io.raw_terminal._write", write)
+            monkeypatch.setattr(screen.screen, "write", write)
         assert len(sent) == 1
     finally:
         signal.signal(signal.SIGTERM, before)
