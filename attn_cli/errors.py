@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # `attn --version` needs no typing
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 

@@ -1,14 +1,16 @@
 """The app: one visible list of commands, and main() with the single except."""
 
-import gc
+from __future__ import annotations
+
 import os
 import sys
-from collections.abc import Iterable
-from contextlib import suppress
-from importlib import import_module
-from typing import Any
 
 import attn_cli
+
+TYPE_CHECKING = False  # `attn --version` needs no typing
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
 
 
 def _listed(written: str) -> dict[str, tuple[str, Any]]:
@@ -60,6 +62,8 @@ def main(args: list[str]) -> int:
         with unused():
             return _run(args)
     except BrokenPipeError:
+        from contextlib import suppress
+
         with suppress(OSError, ValueError, AttributeError):  # closing it raises no second error
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -74,6 +78,8 @@ def main(args: list[str]) -> int:
 
 
 def _run(args: list[str]) -> int:
+    import gc
+
     import typer.main
 
     command = typer.main.get_command(_app())
@@ -85,6 +91,7 @@ def _run(args: list[str]) -> int:
         return 0
     with command.make_context("attn", list(args)) as context:
         gc.enable()
+        gc.set_threshold(20_000)  # NumPy alone makes more objects than that, and no garbage
         gc.freeze()
         _check_memory()
         command.invoke(context)
@@ -132,6 +139,8 @@ def _group(listed: dict[str, tuple[str, Any]]) -> Any:
             if isinstance(what, dict):
                 verbs: Any = dict.fromkeys(what)
                 return _group(what)(name=cmd_name, help=where, commands=verbs, rich_markup_mode=None)
+            from importlib import import_module
+
             from attn_cli.cli.options import single_command
 
             module = where if "." in where else f"attn_cli.cli.commands.{where}"
@@ -143,35 +152,11 @@ def _group(listed: dict[str, tuple[str, Any]]) -> Any:
 def _app() -> Any:
     import typer
 
-    from attn_cli.cli.options import own
-    from attn_cli.settings.declare import HELP
+    from attn_cli.cli.options import root
 
     quiet: dict[str, Any] = {"rich_markup_mode": None, "add_completion": False}
     app = typer.Typer(cls=_group(COMMANDS), help=ABOUT, epilog=EPILOG, **quiet)
-
-    @app.callback(invoke_without_command=True)
-    def root(
-        context: typer.Context,
-        version: bool = own("", "Show the version.", HELP, "--version", "-V", default=False),
-        show_completion: str | None = own(
-            "SHELL", "Print the completion script for bash, zsh, fish, powershell.", HELP
-        ),
-        install_completion: str | None = own("SHELL", "Install completion for that shell.", HELP),
-    ) -> None:
-        from attn_cli.errors import USAGE
-        from attn_cli.io.console import put_plain, say
-
-        if version or show_completion or install_completion:
-            shell = show_completion or install_completion or ""
-            said = f"attn {attn_cli.__version__}\n"
-            put_plain(said if version else _completion(shell, is_installed=not show_completion))
-            raise typer.Exit
-        if context.invoked_subcommand is None:
-            from attn_cli.cli.help import short_help
-
-            say(short_help(context, sys.stderr).rstrip())
-            raise typer.Exit(USAGE)
-
+    app.callback(invoke_without_command=True)(root)
     return app
 
 
@@ -184,14 +169,3 @@ def _unknown(name: str, known: Iterable[str], path: str) -> None:
         raise moved
     hint = f"{did_you_mean(name, known)}See {path} --help."
     raise UsageError(f"No such command {visible(name[:60])!r}.", hint)
-
-
-def _completion(shell: str, is_installed: bool) -> str:
-    from typer._completion_classes import completion_init
-
-    from attn_cli.cli.completion import install, script
-
-    completion_init()
-    if not is_installed:
-        return script(shell)
-    return f"Completion for {shell} is installed in {install(shell)}; open a new shell to use it.\n"

@@ -15,6 +15,16 @@ STYLE = b"zstyle"  # added only where the user has none
 ZSH_SETUP = (b"fpath+=~/.zfunc; autoload -Uz compinit; compinit", STYLE + b" ':completion:*' menu select")
 
 
+def completed(shell: str, is_installed: bool) -> str:
+    """Return the completion script of a shell; with `is_installed`, install it and return the line that says so."""
+    from typer._completion_classes import completion_init
+
+    completion_init()
+    if not is_installed:
+        return script(shell)
+    return f"Completion for {shell} is installed in {install(shell)}; open a new shell to use it.\n"
+
+
 def script(shell: str) -> str:
     """Return the completion script of a shell; UsageError for one that has none."""
     # Typer has no public name for it; the dependency is pinned below the next minor version.

@@ -14,8 +14,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 import typer
 from typer.core import TyperOption
 
+import attn_cli
 from attn_cli.cli.origins import Command
-from attn_cli.errors import UsageError
+from attn_cli.errors import USAGE, UsageError
 from attn_cli.io.escape import as_utf8
 from attn_cli.render.formats import is_given
 from attn_cli.render.result import OF_RECORD
@@ -205,3 +206,30 @@ SOURCES = "word2vec (bundled), a file, or an imported name."
 NameOrFile = Annotated[str | None, argument("[NAME|FILE]", SOURCES)]
 Vectors = Annotated[str | None, option(SETTINGS["embedding"], f"{SOURCES}  [default: word2vec]")]
 of_record = takes("format output", can=OF_RECORD)  # what such a command takes of a View
+
+
+def root(
+    context: typer.Context,
+    version: bool = own("", "Show the version.", HELP, "--version", "-V", default=False),
+    show_completion: str | None = own(
+        "SHELL", "Print the completion script for bash, zsh, fish, powershell.", HELP
+    ),
+    install_completion: str | None = own("SHELL", "Install completion for that shell.", HELP),
+) -> None:
+    """Obey the options of attn itself; without a command, show the short help."""
+    from attn_cli.io.console import put_plain, say
+
+    if version:
+        put_plain(f"attn {attn_cli.__version__}\n")
+    elif shell := show_completion or install_completion:
+        from attn_cli.cli.completion import completed
+
+        put_plain(completed(shell, is_installed=not show_completion))
+    elif context.invoked_subcommand is None:
+        from attn_cli.cli.help import short_help
+
+        say(short_help(context, sys.stderr).rstrip())
+        raise typer.Exit(USAGE)
+    else:
+        return
+    raise typer.Exit

@@ -6,13 +6,13 @@ import errno
 import io
 import os
 import sys
-from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
 from attn_cli.errors import WriteError
 
+TYPE_CHECKING = False  # `attn --version` needs no typing
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
+    from typing import IO, Any, TextIO
 
 MOST = 1 << 30  # bytes in one call: Linux takes at most 2 GiB
 NARROWEST, WIDEST = 20, 10_000  # columns
@@ -53,17 +53,20 @@ def check_standard_streams() -> None:
     for name in ("stdout", "stderr"):
         stream: TextIO | None = getattr(sys, name)
         if stream is not None and os.name == "posix":
-            raw = cast("IO[bytes]", CheckedStream(stream.fileno(), "wb", closefd=False))
+            raw: Any = CheckedStream(stream.fileno(), "wb", closefd=False)
             setattr(sys, name, io.TextIOWrapper(raw, stream.encoding, stream.errors, newline="\n"))
 
 
-@contextmanager
-def _standard_output() -> Iterator[TextIO]:
-    """Give standard output; WriteError where it is closed, or where it cannot be written to."""
+def _put(data: str | bytes | memoryview) -> None:
+    """Write to standard output, text at once; WriteError where it is closed, or where it cannot be written to."""
     if sys.stdout is None:
         raise WriteError("Standard output is closed.", "Write to a file with -o.")
     try:
-        yield sys.stdout
+        if isinstance(data, str):
+            sys.stdout.write(data)
+            sys.stdout.flush()
+        else:
+            sys.stdout.buffer.write(data)
     except (BrokenPipeError, UnicodeEncodeError):
         raise
     except (OSError, ValueError) as error:
@@ -74,9 +77,7 @@ def _standard_output() -> Iterator[TextIO]:
 def put_plain(text: str) -> int:
     """Write text to standard output now, and return 0; raise WriteError if nothing can be written."""
     try:
-        with _standard_output() as stream:
-            stream.write(text)
-            stream.flush()
+        _put(text)
     except UnicodeEncodeError:
         encoding = sys.stdout.encoding or "ascii"
         return put_plain(text.encode(encoding, "backslashreplace").decode(encoding))
@@ -86,9 +87,8 @@ def put_plain(text: str) -> int:
 def put_bytes(parts: Iterable[bytes | memoryview]) -> None:
     """Write bytes to standard output, one part after the other; raise WriteError if they cannot be written."""
     for part in parts:
-        with _standard_output() as stream:
-            stream.buffer.write(part)
-    put_plain("")
+        _put(part)
+    _put("")
 
 
 def columns(text: str) -> int | None:
