@@ -80,9 +80,10 @@ def _trained_unmasked(head: Head, inputs: Inputs) -> list[str]:
     if P is None or P.shape != (n, n) or own.stop - own.start < 3:
         return []
     first, second, last = own.start, own.start + 1, own.stop
-    inner = range(second, last - 1)
-    ahead = np.median([P[i, i + 1 : last].max() - P[i, first:i].max() for i in inner])
-    behind = np.median([P[i, first:i].max() - P[i, i] for i in inner])
+    before = [(P[i, first:i].max(), i) for i in range(second, last - 1)]
+    leads = np.sort([(P[i, i + 1 : last].max() - most, most - P[i, i]) for most, i in before], axis=0)
+    # The medians; np.median would load numpy.ma.
+    ahead, behind = (leads[(len(leads) - 1) // 2] + leads[len(leads) // 2]) / 2
     if ahead < -CLEAR_LEAD or abs(behind) < CLEAR_LEAD:
         return []
     name = f"Head {visible(head.name)} was trained without a mask"
