@@ -8,11 +8,13 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from tests.browser import Opened, chromium
+from tests.bench.opponents import NUMPY
+from tests.bench.startup import ATTN, cpu
 from tests.shell import attn
 
 FOX = "The quick brown fox jumped over the lazy dog"
@@ -26,6 +28,28 @@ HOVER = """async ([x, y]) => {
   await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
   return performance.now() - began;
 }"""
+
+
+def figures(pairs: int = 5) -> Iterator[tuple[str, str, float, float]]:
+    """Yield what the page of saved weights takes, 268 tokens in 6 layers of 12 heads: processor time, and bytes."""
+    what = "page, 268 tokens x 72 heads"
+    with tempfile.TemporaryDirectory() as name:
+        weights, path = Path(name) / "w.npz", Path(name) / "page.html"
+        np.savez(weights, attentions=many_heads())
+        command = [*ATTN, "show", str(weights), "-f", "page", "-o", str(path)]
+        cpu(command), cpu(NUMPY)
+        taken = [(cpu(command), cpu(NUMPY)) for _ in range(pairs)]
+        yield f"{what}, CPU seconds", "-", statistics.median(one for one, _ in taken), 0.5
+        yield f"{what}, CPU", "import numpy", statistics.median(one / other for one, other in taken), 5.5
+        yield f"{what}, megabytes", "-", path.stat().st_size / 1e6, 2.0
+
+
+def many_heads() -> np.ndarray:
+    """Return the weights (6, 12, 268, 268) of random scores; a few keys draw many queries, as models' do."""
+    n, draw = 268, np.random.default_rng(0)
+    scores = draw.normal(0, 1.5, (6, 12, n, n)) + 5 * draw.binomial(1, 0.03, (6, 12, 1, n))
+    exps = np.exp(scores)
+    return (exps / exps.sum(axis=-1, keepdims=True)).astype(np.float32)
 
 
 def large(folder: Path) -> Path:
@@ -47,6 +71,8 @@ def made(*args: str) -> None:
 
 def main() -> None:
     """Print sizes, and the time that opening and hovering take."""
+    from tests.browser import chromium
+
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         pages = {"nine words": ["--words", "0"], "nine words, 3,000 to type with": []}
@@ -71,6 +97,8 @@ def main() -> None:
 
 
 def _timed(browser: object, path: Path) -> tuple[list[float], list[float]]:
+    from tests.browser import Opened
+
     opening, hovering = [], []
     for _ in range(OPENINGS):
         page = browser.new_page(viewport={"width": 1440, "height": 900})  # type: ignore[attr-defined]

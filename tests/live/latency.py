@@ -26,6 +26,7 @@ CASES = {  # name: words, keys before, the keys that are timed, milliseconds all
     "30 words, typing": (30, "t", "abc \x7f", 50),
     "100 words, all heads": (100, "H", "m+s-", 200),
     "9 words": (9, "", "m+s-hxdv\x1b[B\x1b[C", 50),
+    "9 words, typing": (9, "t", "abc \x7f", 50),
 }
 
 

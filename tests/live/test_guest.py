@@ -265,3 +265,12 @@ def test_it_goes_on_after_signals_to_continue_in_the_middle_of_drawing():
         stage.wait_for(lambda stage: shows(stage, "Keys"))
         stage.press("q")
         assert stage.code() == 0
+
+
+@pytest.mark.parametrize(("asked", "frames"), [(None, 1000), ("30", 30)])
+def test_no_answer_waits_for_a_frame_unless_the_environment_asks_for_fewer(asked, frames):
+    code = "import attn_cli.live.app; from textual.constants import MAX_FPS; print(MAX_FPS)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=surroundings({"TEXTUAL_FPS": asked}), capture_output=True
+    )
+    assert int(done.stdout) == frames

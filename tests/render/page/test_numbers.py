@@ -16,6 +16,7 @@ from attn_cli.settings.settings import Settings
 from attn_cli.text.tokenize import tokenize
 from attn_cli.trace.trace import Trace
 from attn_cli.vectors.lookup import open_table
+from tests.bench.page import many_heads
 from tests.browser import made as write_page
 from tests.models.checkpoints.by_hand import small_gpt_oss, word_pieces
 from tests.models.checkpoints.test_parity import PAIRS, made
@@ -51,12 +52,8 @@ def test_weights_of_8_bits_are_right_to_half_a_step_of_the_largest_in_their_row(
 
 
 def test_a_long_page_of_many_heads_is_small_and_each_is_right_to_a_step_when_it_is_opened(opened, tmp_path):
-    n, draw = 268, np.random.default_rng(0)
-    # Some keys draw all.
-    scores = draw.normal(0, 1.5, (6, 12, n, n)) + 5 * draw.binomial(1, 0.03, (6, 12, 1, n))
-    exps = np.exp(scores)
-    weights = exps / exps.sum(axis=-1, keepdims=True)
-    np.savez(tmp_path / "w.npz", attentions=weights.astype(np.float32))
+    weights = many_heads()
+    np.savez(tmp_path / "w.npz", attentions=weights)
     path = write_page(tmp_path, "show", str(tmp_path / "w.npz"), "-f", "page")
     assert path.stat().st_size < 2_000_000
     opened.go(path)
