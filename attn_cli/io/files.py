@@ -207,9 +207,8 @@ def pieces(file: IO[bytes], packed: str, name: str) -> Iterator[bytes]:
             grown += len(piece)
             if grown > GROWTH_COUNTS_FROM and grown > MOST_GROWTH * file.tell():
                 said = f"{name} unpacks to more than {MOST_GROWTH} times its size"
-                raise InputError(
-                    f"{said}: that is not a text of words.", "Unpack it yourself if it is sound."
-                )
+                said = f"{said}: that is not a text of words."
+                raise InputError(said, "Unpack it yourself if it is sound.")
             yield piece
     except (EOFError, zlib.error, lzma.LZMAError, MemoryError) as error:
         said = f"{name} cannot be unpacked: {visible(str(error) or type(error).__name__)}."

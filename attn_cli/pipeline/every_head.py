@@ -219,10 +219,8 @@ def read_layers(reading: Reading, settings: Settings) -> Iterator[LayerWeights]:
     for steps in reading.layers():
         weights, allowed, notes = reading.every_head(steps, settings)
         if not np.isfinite(weights).all():
-            raise InputError(
-                f"{name}: the weights of layer {steps.layer} are not numbers.",
-                "Is the file whole?",
-            )
+            said = f"{name}: the weights of layer {steps.layer} are not numbers."
+            raise InputError(said, "Is the file whole?")
         heads = tuple(map(str, range(len(weights))))
         yield LayerWeights(source, steps.layer, heads, weights, allowed, notes)
 
@@ -247,11 +245,9 @@ def open_stack(settings: Settings) -> Shared:
     """Open the learned model that the settings name, else roles; UsageError for a projection without heads."""
     settings = replace(settings, projection=settings.projection or ROLES)
     if load_model(settings) is None:
-        raise UsageError(
-            f"{visible(str(settings.projection))} has no heads of its own.",
-            "Give -p language, roles-deep or roles, or a file that attn learn wrote.",
-            "--projection",
-        )
+        said = f"{visible(str(settings.projection))} has no heads of its own."
+        hint = "Give -p language, roles-deep or roles, or a file that attn learn wrote."
+        raise UsageError(said, hint, "--projection")
     return open_shared(settings)
 
 

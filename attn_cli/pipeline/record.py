@@ -13,7 +13,7 @@ from attn_cli.core.head_weights import HeadWeights, Rotated
 from attn_cli.core.heads import Links
 from attn_cli.core.masks import Mask
 from attn_cli.errors import InputError, NotFinite
-from attn_cli.io.array_types import Array
+from attn_cli.io.array_types import Array, Bools, Ints
 from attn_cli.io.escape import visible
 from attn_cli.models.encoder import weights_of
 from attn_cli.models.joining import Joining
@@ -29,7 +29,6 @@ from attn_cli.trace.head import Head
 from attn_cli.trace.trace import LARGE, Trace
 
 if TYPE_CHECKING:
-    from attn_cli.io.array_types import Bools, Ints
     from attn_cli.io.progress import OnPart
     from attn_cli.pipeline.long_text import HeadSummary
 

@@ -125,7 +125,6 @@ PATTERNS: dict[str, Callable[[Text, int, int], Bools | None]] = {
     "same": _same,
     "induction": _induction,
 }
-NAMES = (*PATTERNS, BAG, MIXED)
 
 
 def find_patterns(text: Text, allowed: Bools) -> dict[str, Pattern]:

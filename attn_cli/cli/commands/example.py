@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -19,14 +20,11 @@ from attn_cli.render.result import OF_RECORD, OF_TRACE, Result, record_result, t
 from attn_cli.settings.declare import ATTENTION, INPUT
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
-from attn_cli.teach.examples import EXAMPLES, load
+from attn_cli.teach.examples import EXAMPLES, Acts, Example, load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from attn_cli.io.terminal import Terminal
     from attn_cli.render.blocks import Block
-    from attn_cli.teach.examples import Acts, Example
     from attn_cli.teach.soft_dictionary import DictionaryExample, Lookup
     from attn_cli.trace.trace import Trace
 

@@ -121,10 +121,8 @@ def side_of(model: Model, kind: str, context: str | None) -> tuple[str, str]:
             + " As a pair: attn self TEXT --pair TEXT -m DIR." * ("encoder" in stacks),
         )
     if side not in stacks:
-        raise UsageError(
-            f"This model (of the type {family}) is not causal: its words look at all others.",
-            "Use attn self TEXT -m DIR; with --mask causal it tries that mask.",
-        )
+        said = f"This model (of the type {family}) is not causal: its words look at all others."
+        raise UsageError(said, "Use attn self TEXT -m DIR; with --mask causal it tries that mask.")
     if (context is not None) != (side == "decoder" and len(stacks) == 2):
         wanted, hint = "one text", "Leave out the second text."
         if context is None:

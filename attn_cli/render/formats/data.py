@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 
 from attn_cli.errors import UsageError
 from attn_cli.render.formats import FORMATS, Format, Written
-from attn_cli.render.result import keys_in
-from attn_cli.settings.settings import NORM
+from attn_cli.render.result import Result, keys_in
+from attn_cli.settings.settings import NORM, Settings
 
 if TYPE_CHECKING:
     from attn_cli.io.terminal import Terminal
-    from attn_cli.render.result import Result
     from attn_cli.settings.output import View
-    from attn_cli.settings.settings import Settings
     from attn_cli.trace.trace import Trace
 
 STEPS_ELSEWHERE = "the weights alone; the steps show in table, markdown and json."
