@@ -1,4 +1,4 @@
-"""Loops over the rows of one or several heads, block by block: what is kept of each tile of scores.
+"""The loop over the rows of one or several heads, block by block and tile by tile, and what is kept of each tile.
 
 Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory", and Dao et al. 2022, "FlashAttention", stream so
 too; with a bound on the scores no running maximum is needed. Blocks depend on shapes alone, so the results do not
@@ -7,76 +7,151 @@ depend on the number of threads.
 
 from __future__ import annotations
 
-from collections import Counter
+import math
 from collections.abc import Callable, Sequence
-from threading import Lock
-from typing import NamedTuple
+from copy import copy
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from attn_cli.core.threads import processors, run
-from attn_cli.core.tiles import LOWEST, Block, Tiles
+from attn_cli.core.tiles import LOWEST, Block, Piece, Tiles
 from attn_cli.io.array_types import Array, Bools, Ints
 from attn_cli.io.progress import OnPart
 
-TILE = 1 << 19  # bytes of a tile of scores
-TILE_KEYS = 512  # keys in it
+TILE = 1 << 20  # bytes of a tile of scores
+TILE_KEYS = 1024  # keys in it
 ROW_BLOCK_BYTES = 1 << 21  # bytes of a block of whole rows
 MOST_ROWS, FEWEST_ROWS = 256, 32
 LONGEST = 8192  # terms summed at once: float32 loses digits with each addition
 MIN_THREADED_SCORES = 2048 * 2048  # scores of all heads from which a second thread pays
-Task = tuple[int, int]  # a head, and where a block of its rows starts
-Do = Callable[[int, Block], None]  # what becomes of a block of a head's rows
+
+
+class Keeper:
+    """What one thread keeps of each tile: here nothing, which leaves the output alone.
+
+    BLAS is quickest with tiles that lie key by key.
+    """
+
+    def __init__(self, rows: int, wide: int, dtype: np.dtype[Any]) -> None:
+        self.tile = np.empty((wide, rows), dtype).T
+
+    def begin(self, head: int, block: Block) -> None:
+        """Begin with the first tile of a block, or once more."""
+        self.head, self.block = head, block
+
+    def part(self, piece: Piece) -> Array:
+        """Return the tile (rows, keys) that scores and exponentials of a piece go into."""
+        return self.tile[: len(self.block.q), : piece.high - piece.low]
+
+    def exps(self, piece: Piece) -> Array:
+        """Return the exponentials of the scores of a piece."""
+        tile = self.part(piece)
+        self.block.power(tile, tile, self.block.scores(piece, tile))
+        return tile
+
+    def end(self, inverse: Array) -> None:
+        """End a block; its exponentials times `inverse` (rows, 1) are weights."""
+
+
+class WeightsKeeper(Keeper):
+    """Keeps the weights (heads, rows, n_k), of rows from `start` on: each tile is a part of them."""
+
+    def __init__(self, weights: Array, start: int) -> None:
+        self.weights, self.start = weights, start
+
+    def begin(self, head: int, block: Block) -> None:
+        """Take the block's rows of the weights as its tile."""
+        super().begin(head, block)
+        self.tile = self.weights[head, block.start - self.start : block.stop - self.start]
+
+    def part(self, piece: Piece) -> Array:
+        """Return the place of a piece among the weights."""
+        return self.tile[:, piece.low : piece.high]
+
+    def end(self, inverse: Array) -> None:
+        """Make weights of the exponentials."""
+        self.tile[:, self.block.low : self.block.high] *= inverse
 
 
 def attended(
     heads: Sequence[Tiles], values: Sequence[Array], threads: int | None = None, rows: range | None = None
 ) -> tuple[Array, Array]:
-    """Return weights (heads, n_q, n_k), zeros where nothing is allowed, and output (heads, n_q, d_v).
-
-    With `rows`, of these alone: the heads keep their buffers, because more rows will follow.
-    """
+    """Return weights (heads, n_q, n_k), zeros where nothing is allowed, and output (heads, n_q, d_v); or some rows."""
     one = heads[0]
     wanted, n_k, dtype = rows or range(one.n_q), one.n_k, one.Q.dtype
     make = np.empty if all(head.mask is None for head in heads) else np.zeros
     weights = make((len(heads), len(wanted), n_k), dtype)
-    output = np.empty((len(heads), len(wanted), values[0].shape[1]), dtype)
     size = min(MOST_ROWS, max(FEWEST_ROWS, ROW_BLOCK_BYTES // (n_k * dtype.itemsize)), len(wanted))
+    keeper = WeightsKeeper(weights, wanted.start)
+    return weights, _run(heads, values, wanted, (size, LONGEST), lambda: copy(keeper), threads, None)
 
-    def worker() -> Do:
-        ones = np.ones((n_k, 1), dtype)
-        spare = np.empty((size, min(TILE_KEYS, n_k)), dtype)
 
-        def do(head: int, block: Block) -> None:
-            at = slice(block.start - wanted.start, block.stop - wanted.start)
-            held = weights[head, at]
+def output(
+    heads: Sequence[Tiles], values: Sequence[Array], threads: int | None = None, report: OnPart | None = None
+) -> Array:
+    """Return the output (heads, n_q, d_v) alone, with memory for it and a tile."""
+    dtype, n_q = heads[0].Q.dtype, heads[0].n_q
+    shape = _tile(n_q, dtype.itemsize)
+    return _run(heads, values, range(n_q), shape, lambda: Keeper(*shape, dtype), threads, report)
 
-            def fill() -> Array:
-                for piece in block.pieces():
-                    part = held[:, piece.low : piece.high]
-                    block.power(part, part, block.scores(piece, part))
-                return _products(held, ones, block)[:, 0]
 
-            total = fill()
-            if block.rescale_underflowed_rows(total, spare):
-                total = fill()
-            held[:, block.low : block.high] *= _inverse(total)
-            output[head, at] = _products(held, values[head], block)
+def _run(
+    heads: Sequence[Tiles], values: Sequence[Array], rows: range, shape: tuple[int, int],
+    keeper_of_thread: Callable[[], Keeper], threads: int | None, report: OnPart | None,
+) -> Array:  # fmt: skip
+    """Return the output of these rows of all heads, (heads, rows, d_v); tiles have `shape`, rows and keys, at most."""
+    size, wide = shape
+    d_v, dtype = values[0].shape[1], heads[0].Q.dtype
+    output = np.empty((len(heads), len(rows), d_v), dtype)
+
+    def worker() -> Callable[[tuple[int, int]], None]:
+        keeper, part, ones = (
+            keeper_of_thread(),
+            np.empty((size, d_v), dtype),
+            np.ones(min(wide, heads[0].n_k), dtype),
+        )
+
+        def fill(head: int, block: Block, held: Array) -> Array:
+            """Sum up exponentials times values; return the sums of the exponentials."""
+            keeper.begin(head, block)
+            V, total, products = values[head], np.zeros(len(held), dtype), held
+            for piece in block.pieces(wide):
+                exps = keeper.exps(piece)
+                np.matmul(exps, V[piece.low : piece.high], out=products)
+                total += exps @ ones[: piece.high - piece.low]
+                if products is held:  # the first
+                    products = part[: len(held)]
+                else:
+                    held += products
+            if products is held:  # no row may see anything
+                held[:] = 0
+            return total
+
+        def do(task: tuple[int, int]) -> None:
+            head, start = task
+            block = Block(heads[head], start, min(start + size, rows.stop))
+            held = output[head, block.start - rows.start : block.stop - rows.start]
+            with np.errstate(under="ignore"):  # exponentials may underflow to 0
+                total = fill(head, block, held)
+                if block.underflows(total):
+                    total = fill(head, block, held)
+                inverse: Array = np.divide(1, total, out=np.zeros_like(total), where=total > 0)[:, np.newaxis]
+                held *= inverse
+                keeper.end(inverse)
 
         return do
 
-    _run(heads, wanted, size, worker, threads, None)
-    return weights, output
+    tasks = [(head, start) for head in range(len(heads)) for start in range(rows.start, rows.stop, size)]
+    is_small = len(heads) * heads[0].n_q * heads[0].n_k < MIN_THREADED_SCORES
+    run(tasks, worker, 1 if is_small else threads or processors(), report)
+    return output
 
 
-def _products(held: Array, V: Array, block: Block) -> Array:
-    """Return a block's exponentials or weights (rows, n_k) times V (n_k, d_v), a run of keys after the other."""
-    low, high = block.low, block.high
-    runs = [slice(at, min(at + LONGEST, high)) for at in range(low, high, LONGEST)] or [slice(low, low)]
-    total: Array = held[:, runs[0]] @ V[runs[0]]
-    for keys in runs[1:]:
-        total += held[:, keys] @ V[keys]
-    return total
+def _tile(n_q: int, itemsize: int) -> tuple[int, int]:
+    """Return the rows and keys of a tile: few rows leave room for more keys."""
+    rows = min(n_q, TILE // (TILE_KEYS * itemsize))
+    return rows, min(TILE // (rows * itemsize), LONGEST)
 
 
 class Survey(NamedTuple):
@@ -97,58 +172,6 @@ class Survey(NamedTuple):
     counts: Array
 
 
-class BlockFindings(NamedTuple):
-    """What streaming over one block of rows finds, before it is divided by the rows' sums."""
-
-    keys: Ints  # (rows, k)
-    scores: Array  # (rows, k)
-    spread: Array  # (rows,), exponentials times scores
-    sums: Array  # (rows, blocks), exponentials
-    counts: Array  # (rows, blocks)
-
-    @property
-    def total(self) -> Array:
-        """The sums of the exponentials, (rows,)."""
-        total: Array = self.sums.sum(axis=1)
-        return total
-
-
-def output(
-    heads: Sequence[Tiles], values: Sequence[Array], threads: int | None = None, report: OnPart | None = None
-) -> Array:
-    """Return the output (heads, n_q, d_v) alone, with memory for it and a tile."""
-    n_q, d_v, dtype = heads[0].n_q, values[0].shape[1], heads[0].Q.dtype
-    made = np.empty((len(heads), n_q, d_v), dtype)
-    rows, wide = _tile(n_q, dtype.itemsize)
-
-    def worker() -> Do:
-        tile, part, ones = np.empty((rows, wide), dtype), np.empty((rows, d_v), dtype), np.ones(wide, dtype)
-
-        def do(head: int, block: Block) -> None:
-            held, V = made[head, block.start : block.stop], values[head]
-
-            def fill() -> Array:
-                """Sum up exponentials times values; return the sums of the exponentials."""
-                total = np.zeros(len(held), dtype)
-                held[:] = 0
-                for piece in block.pieces(wide):
-                    exps = tile[: len(held), : piece.high - piece.low]
-                    block.power(exps, exps, block.scores(piece, exps))
-                    held[:] += np.matmul(exps, V[piece.low : piece.high], out=part[: len(held)])
-                    np.add(total, exps @ ones[: exps.shape[1]], out=total)
-                return total
-
-            total = fill()
-            if block.rescale_underflowed_rows(total, tile):
-                total = fill()
-            held *= _inverse(total)
-
-        return do
-
-    _run(heads, range(n_q), rows, worker, threads, report)
-    return made
-
-
 def survey(
     tiles: Tiles, V: Array, k: int, blocks: tuple[int, int] | None = None,
     threads: int | None = None, report: OnPart | None = None,
@@ -157,175 +180,117 @@ def survey(
 
     With `blocks`, the rows and columns of a map, also the map, each row's entropy, and how many keys it may see.
     """
-    n_q, d_v, dtype, shape = tiles.n_q, V.shape[1], V.dtype, blocks or (1, 1)
-    rows, wide = _tile(n_q, dtype.itemsize)
-    k = min(k, tiles.n_k)
-    kept = Survey(
+    n_q, dtype = tiles.n_q, V.dtype
+    shape, k = _tile(n_q, dtype.itemsize), min(k, tiles.n_k)
+    made = Survey(
         np.empty((n_q, k), np.intp),
         np.empty((n_q, k), dtype),
-        np.empty((n_q, d_v), dtype),
+        np.empty(0),
         *np.zeros((2, n_q if blocks else 0)),
-        *np.zeros((2, *shape)),
+        *np.zeros((2, *(blocks or (0, 0)))),
     )
     parts: dict[int, tuple[Array, Array]] = {}
-
-    def worker() -> Do:
-        scores, part = np.empty((rows, wide), dtype), np.empty((rows, d_v), dtype)
-        buffers = scores, np.empty((rows, wide), dtype) if blocks else scores, part, np.ones(wide, dtype)
-
-        def do(head: int, block: Block) -> None:
-            found = _found(block, V, kept, buffers)
-            if block.rescale_underflowed_rows(found.total, scores):
-                found = _found(block, V, kept, buffers)
-            parts[block.start] = _put(found, block, kept)
-
-        return do
-
-    _run([tiles], range(n_q), rows, worker, threads, report)
+    output = _run([tiles], [V], range(n_q), shape, lambda: SurveyKeeper(*shape, made, parts), threads, report)
     for start in sorted(parts):  # in order, so that the sums do not depend on which thread was first
-        first = start * shape[0] // n_q
-        for whole, one in zip((kept.sums, kept.counts), parts[start], strict=True):
+        first = start * len(made.sums) // n_q
+        for whole, one in zip((made.sums, made.counts), parts[start], strict=True):
             whole[first : first + len(one)] += one
-    return kept
+    return made._replace(output=output[0])
 
 
-def _found(block: Block, V: Array, kept: Survey, buffers: tuple[Array, Array, Array, Array]) -> BlockFindings:
-    """Go over a block's tiles; the output, before it is divided, goes into `kept`.
+class SurveyKeeper(Keeper):
+    """Keeps each row's strongest links, and parts of the map: by a block's first row, its rows' sums and counts."""
 
-    The buffers are for a tile of scores, its exponentials (the same array unless entropy is wanted), a part of the
-    output, and ones.
-    """
-    output = kept.output[block.start : block.stop]
-    n_k, rows, k, columns = block.tiles.n_k, len(output), kept.keys.shape[1], kept.sums.shape[1]
-    found = BlockFindings(
-        np.full((rows, k), -1, np.intp),
-        np.full((rows, k), LOWEST, V.dtype),
-        np.zeros(rows),
-        *np.zeros((2, rows, columns)),
-    )
-    output[:] = 0
-    for piece in block.pieces(buffers[0].shape[1]):
+    def __init__(self, rows: int, wide: int, made: Survey, parts: dict[int, tuple[Array, Array]]) -> None:
+        self.tile = np.empty((rows, wide), made.weights.dtype)
+        self.made, self.parts, self.has_map = made, parts, len(made.entropy) > 0
+        self.second = np.empty_like(self.tile) if self.has_map else self.tile
+
+    def begin(self, head: int, block: Block) -> None:
+        """Begin with nothing found."""
+        super().begin(head, block)
+        rows, k, columns = len(block.q), self.made.keys.shape[1], self.made.sums.shape[1]
+        self.keys = np.full((rows, k), -1, np.intp)
+        self.scores = np.full((rows, k), LOWEST, self.tile.dtype)
+        self.spread = np.zeros(rows)  # exponentials times scores
+        # Of exponentials, and of keys that may be seen, in each column of the map:
+        self.sums, self.counts = np.zeros((2, rows, columns))
+
+    def exps(self, piece: Piece) -> Array:
+        """Return the exponentials; keep the strongest of the scores, and sums for the map."""
         low, high, _ = piece
-        scores, exps = (tile[:rows, : high - low] for tile in buffers[:2])
-        part, ones = buffers[2][:rows], buffers[3][: high - low]
-        hidden = block.scores(piece, scores)
-        if k:
+        scores, exps = (tile[: len(self.keys), : high - low] for tile in (self.tile, self.second))
+        hidden = self.block.scores(piece, scores)
+        if self.keys.size:
             if hidden is not None:
                 np.copyto(scores, LOWEST, where=hidden)
-            _keep_strongest(scores, low, found, block)
-        block.power(scores, exps, hidden)
-        output += np.matmul(exps, V[low:high], out=part)
-        if len(kept.entropy):
-            _add_to_map(exps, hidden, low * columns // n_k, np.arange(low, high) * columns // n_k, found)
+            self._keep_strongest(scores, low)
+        self.block.power(scores, exps, hidden)
+        if self.has_map:
+            self._add_to_map(exps, hidden, low, high)
             scores *= exps
-            found.spread[:] += scores @ ones
-        else:
-            found.sums[:, 0] += exps @ ones
-    return found
+            self.spread += scores.sum(axis=1)
+        return exps
 
-
-def _add_to_map(exps: Array, hidden: Bools | None, first: int, in_block: Ints, found: BlockFindings) -> None:
-    """Add a tile to the map's columns, from the `first` one it touches on; its keys lie `in_block`."""
-    columns = slice(first, int(in_block[-1]) + 1)
-    which = (in_block[:, np.newaxis] == np.arange(columns.start, columns.stop)).astype(exps.dtype)
-    found.sums[:, columns] += exps @ which
-    found.counts[:, columns] += which.sum(axis=0) if hidden is None else ~hidden @ which
-
-
-def _keep_strongest(scores: Array, low: int, found: BlockFindings, block: Block) -> None:
-    """Insert the stronger scores of a tile among each row's strongest; on a tie the earlier key stays.
-
-    Scores tie if they differ by no more than those of identical keys may.
-    """
-    places = scores.argmax(axis=1)
-    rows = np.flatnonzero(scores[np.arange(len(scores)), places] > found.scores[:, -1])
-    places, left = places[rows], scores[rows]
-    for _ in range(found.scores.shape[1]):
-        best = left[np.arange(len(rows)), places]
-        close = block.score_tolerance(rows, low + places, best)
-        more = best > found.scores[rows, -1] + close
-        if not more.all():
-            rows, best, left, close = rows[more], best[more], left[more], close[more]
-        if not len(rows):
+    def end(self, inverse: Array) -> None:
+        """Put what was found, divided by the rows' sums, in its place."""
+        made, tiles, rows = self.made, self.block.tiles, slice(self.block.start, self.block.stop)
+        none = self.keys < 0
+        made.keys[rows] = self.keys
+        made.weights[rows] = np.where(none, 0, tiles.exp(np.where(none, 0, self.scores)) * inverse)
+        if not self.has_map:
             return
-        at = np.arange(len(rows))
-        places = (left >= (best - close)[:, np.newaxis]).argmax(axis=1)
-        _insert(found, rows, low + places, left[at, places], close)
-        left[at, places] = LOWEST
-        places = left.argmax(axis=1)
+        made.allowed[rows] = self.counts.sum(axis=1)
+        # -sum w log w, where w = e^s / total, is log total - sum e^s s / total; a row that sees nothing has no weights
+        log = -np.log2(np.where(inverse > 0, inverse, 1))[:, 0]
+        spread = self.spread * inverse[:, 0] * (math.log2(math.e) / tiles.e)
+        made.entropy[rows] = np.maximum(log - spread, 0)
+        in_block = np.arange(rows.start, rows.stop) * len(made.sums) // tiles.n_q
+        which = (np.arange(in_block[0], in_block[-1] + 1)[:, np.newaxis] == in_block).astype(np.float64)
+        self.parts[rows.start] = which @ (self.sums * inverse), which @ self.counts
 
+    def _add_to_map(self, exps: Array, hidden: Bools | None, low: int, high: int) -> None:
+        """Add a tile to the columns of the map that its keys lie in."""
+        in_block = np.arange(low, high) * self.sums.shape[1] // self.block.tiles.n_k
+        columns = slice(int(in_block[0]), int(in_block[-1]) + 1)
+        which = (in_block[:, np.newaxis] == np.arange(columns.start, columns.stop)).astype(exps.dtype)
+        self.sums[:, columns] += exps @ which
+        self.counts[:, columns] += which.sum(axis=0) if hidden is None else ~hidden @ which
 
-def _insert(found: BlockFindings, rows: Ints, keys: Ints, scores: Array, close: Array) -> None:
-    """Put one key into each of these rows, behind those that are stronger or tie; the last one drops out.
+    def _keep_strongest(self, scores: Array, low: int) -> None:
+        """Insert the stronger scores of a tile among each row's strongest; on a tie the earlier key stays.
 
-    A score that ties with the one ahead is not kept as more than that: strongest stays first.
-    """
-    held_keys, held = found.keys[rows], found.scores[rows]
-    weaker = held < (scores - close)[:, np.newaxis]
-    moved_keys, moved = np.empty_like(held_keys), np.empty_like(held)
-    moved_keys[:, 1:], moved[:, 1:] = held_keys[:, :-1], held[:, :-1]
-    moved[:, 0] = np.inf
-    is_here = weaker.copy()
-    is_here[:, 1:] &= ~weaker[:, :-1]
-    np.copyto(moved_keys, keys[:, np.newaxis], where=is_here)
-    found.keys[rows] = np.where(weaker, moved_keys, held_keys)
-    found.scores[rows] = np.where(weaker, np.minimum(moved, scores[:, np.newaxis]), held)
+        Scores tie if they differ by no more than those of identical keys may.
+        """
+        places = scores.argmax(axis=1)
+        rows = np.flatnonzero(scores[np.arange(len(scores)), places] > self.scores[:, -1])
+        places, left = places[rows], scores[rows]
+        for _ in range(self.scores.shape[1]):
+            best = left[np.arange(len(rows)), places]
+            close = self.block.score_tolerance(rows, low + places, best)
+            more = best > self.scores[rows, -1] + close
+            if not more.all():
+                rows, best, left, close = rows[more], best[more], left[more], close[more]
+            if not len(rows):
+                return
+            at = np.arange(len(rows))
+            places = (left >= (best - close)[:, np.newaxis]).argmax(axis=1)
+            self._insert(rows, low + places, left[at, places], close)
+            left[at, places] = LOWEST
+            places = left.argmax(axis=1)
 
+    def _insert(self, rows: Ints, keys: Ints, scores: Array, close: Array) -> None:
+        """Put one key into each of these rows, behind those that are stronger or tie; the last one drops out.
 
-def _put(found: BlockFindings, block: Block, kept: Survey) -> tuple[Array, Array]:
-    """Divide by the rows' sums, and put into `kept`; return the map's rows that this block touches."""
-    start, stop, total = block.start, block.stop, found.total
-    inverse = _inverse(total)
-    kept.output[start:stop] *= inverse
-    kept.keys[start:stop] = found.keys
-    none = found.keys < 0
-    kept.weights[start:stop] = np.where(none, 0, np.exp(np.where(none, 0, found.scores)) * inverse)
-    if len(kept.entropy):
-        kept.allowed[start:stop] = found.counts.sum(axis=1)
-        # -sum w log w, where w = e^s / total, is log total - sum e^s s / total
-        log = np.log2(np.where(total > 0, total, 1)) - found.spread * inverse[:, 0] * np.log2(np.e)
-        kept.entropy[start:stop] = np.maximum(log, 0)
-    in_block = np.arange(start, stop) * len(kept.sums) // block.tiles.n_q
-    which = (np.arange(in_block[0], in_block[-1] + 1)[:, np.newaxis] == in_block).astype(np.float64)
-    return which @ (found.sums * inverse), which @ found.counts
-
-
-def _tile(n_q: int, itemsize: int) -> tuple[int, int]:
-    """Return the rows and keys of a tile: few rows leave room for more keys."""
-    rows = min(n_q, TILE // (TILE_KEYS * itemsize))
-    return rows, min(TILE // (rows * itemsize), LONGEST)
-
-
-def _run(
-    heads: Sequence[Tiles], rows: range, size: int, worker: Callable[[], Do],
-    threads: int | None, report: OnPart | None,
-) -> None:  # fmt: skip
-    """Do these rows of all heads, `size` at a time, head by head; a head releases its buffers after its last row."""
-    tasks = [(head, start) for head in range(len(heads)) for start in range(rows.start, rows.stop, size)]
-    left = Counter(head for head, _ in tasks)
-    counting = Lock()
-    n_q, n_k = heads[0].n_q, heads[0].n_k
-
-    def tidy_worker() -> Callable[[Task], None]:
-        do = worker()
-
-        def do_and_tidy(task: Task) -> None:
-            head, start = task
-            with np.errstate(under="ignore"):  # exponentials may underflow to 0
-                do(head, Block(heads[head], start, min(start + size, rows.stop)))
-            with counting:
-                left[head] -= 1
-            if rows.stop == n_q and not left[head]:
-                heads[head].release()
-
-        return do_and_tidy
-
-    if len(heads) * n_q * n_k < MIN_THREADED_SCORES:
-        threads = 1
-    run(tasks, tidy_worker, threads or processors(), report)
-
-
-def _inverse(total: Array) -> Array:
-    """Return 1 / total as a column; 0 where a row may see nothing."""
-    inverse: Array = np.divide(1, total, out=np.zeros_like(total), where=total > 0)
-    return inverse[:, np.newaxis]
+        A score that ties with the one ahead is not kept as more than that: strongest stays first.
+        """
+        held_keys, held = self.keys[rows], self.scores[rows]
+        weaker = held < (scores - close)[:, np.newaxis]
+        moved_keys, moved = np.empty_like(held_keys), np.empty_like(held)
+        moved_keys[:, 1:], moved[:, 1:] = held_keys[:, :-1], held[:, :-1]
+        moved[:, 0] = np.inf
+        is_here = weaker.copy()
+        is_here[:, 1:] &= ~weaker[:, :-1]
+        np.copyto(moved_keys, keys[:, np.newaxis], where=is_here)
+        self.keys[rows] = np.where(weaker, moved_keys, held_keys)
+        self.scores[rows] = np.where(weaker, np.minimum(moved, scores[:, np.newaxis]), held)

@@ -60,7 +60,7 @@ KINDS = st.builds(
     st.sampled_from(CAPS),
     st.integers(0, 2**32 - 1),
 )
-TILINGS = st.tuples(st.integers(1, 5), st.integers(1, 6))
+TILINGS = st.tuples(st.integers(1, 5), st.integers(1, 6), st.booleans())
 
 
 def some(*shape, seed=0, dtype=np.float64):
@@ -293,21 +293,37 @@ def test_numbers_that_vanish_raise_nothing_where_numpy_is_told_to_raise():
             ways(Q, Q, Q, bias=bias, threads=threads)
 
 
-def test_scores_far_below_are_as_quick_as_others():
+@pytest.mark.parametrize("base_2", [True, False])
+def test_scores_far_below_are_as_quick_as_others(base_2):
     # Exponentials that are no longer normal numbers took a hundred times as long.
     n = 700
     Q = some(n, 8, dtype=np.float32)
     steps = -0.15 * np.abs(np.subtract.outer(np.arange(n), np.arange(n))).astype(np.float32)
 
-    def best(bias):
+    def best(bias=None, scale=None):
         times = []
         for _ in range(5):
             start = time.process_time()
-            attend(Q, Q, Q, bias=bias, threads=1)
+            attend(Q, Q, Q, None, bias, scale, threads=1)
             times.append(time.process_time() - start)
         return min(times)
 
-    assert best(steps) < 4 * best(np.zeros_like(steps))
+    with tiled(base_2=base_2):
+        assert best(steps) < 4 * best(np.zeros_like(steps))
+        assert best(scale=12.0) < 4 * best()
+
+
+def test_powers_of_2_are_taken_only_where_numpy_has_them_for_this_processor(monkeypatch):
+    introspect = pytest.importorskip("numpy.lib.introspect", reason="NumPy 1 does not tell")
+    for target, is_quick in (
+        ("X86_V4", True),
+        ("AVX512_SKX", True),
+        ("baseline(X86_V2)", False),
+        (None, False),
+    ):
+        found = {} if target is None else {"exp2": {"ff": {"current": target}}}
+        monkeypatch.setattr(introspect, "opt_func_info", lambda name, found=found: found)
+        assert tiles.has_quick_exp2.__wrapped__() is is_quick
 
 
 # Ties
