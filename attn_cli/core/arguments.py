@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import index
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attn_cli.classes import NamedTuple
 from attn_cli.core.attention import Steps
 from attn_cli.core.heads import HeadInput
 from attn_cli.core.masks import Mask, joined, named, rule_named

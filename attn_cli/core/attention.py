@@ -8,10 +8,9 @@ which things happen. checks.py guards them against numbers that overflow; attend
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
+from attn_cli.classes import NamedTuple
 from attn_cli.core.scores import scale_of, score_named
 from attn_cli.io.array_types import Array, Bools
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
+from attn_cli.classes import NamedTuple
 from attn_cli.core.attention import project
 from attn_cli.errors import InputError
 from attn_cli.io.array_types import Array

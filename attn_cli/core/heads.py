@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attn_cli.classes import NamedTuple
 from attn_cli.core.attention import Steps, attention
 from attn_cli.core.masks import Mask
 from attn_cli.core.scores import scale_of, score_named

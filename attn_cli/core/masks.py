@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from attn_cli.classes import NamedTuple
 from attn_cli.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import hypot, sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from attn_cli.classes import NamedTuple
 from attn_cli.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:

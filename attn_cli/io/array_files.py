@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from itertools import pairwise
 from mmap import mmap
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy as np
 
+from attn_cli.classes import NamedTuple
 from attn_cli.errors import AttnError, InputError
 from attn_cli.io.array_types import Arrays, NDArray
 from attn_cli.io.escape import visible

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from rich.color import ColorSystem
 from rich.segment import Segment
 from rich.style import Style
 
+from attn_cli.classes import NamedTuple
 from attn_cli.io.console import stream_width
 from attn_cli.io.escape import visible
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import isfinite, sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attn_cli.classes import NamedTuple
 from attn_cli.core.attend import output_of
 from attn_cli.core.attention import project
 from attn_cli.core.head_weights import HeadWeights

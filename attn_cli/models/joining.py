@@ -8,10 +8,10 @@ held as the whole sum has it (Kobayashi et al. 2021, "Incorporating Residual and
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
+from attn_cli.classes import NamedTuple
 from attn_cli.io.array_types import Array
 from attn_cli.models.logit_parts import FrozenNorm
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
+from attn_cli.classes import NamedTuple
 from attn_cli.core.head_weights import HeadWeights, Position
 from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.array_files import is_safetensors, read_safetensors, safetensors_entries, write_safetensors

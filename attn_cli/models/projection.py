@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from attn_cli.classes import NamedTuple
 from attn_cli.core.attention import project
 from attn_cli.core.head_weights import HeadWeights, Position
 from attn_cli.errors import InputError, UsageError

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from attn_cli.classes import NamedTuple
 from attn_cli.core import heads as one_head
 from attn_cli.core.attend import FAST_BLOCK_CELLS, survey_of, weigh
 from attn_cli.core.attention import Steps

@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from attn_cli.classes import NamedTuple
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import count, visible
 from attn_cli.models.encoder import EncoderStack

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attn_cli.classes import NamedTuple
 from attn_cli.core.masks import Mask
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import count, visible

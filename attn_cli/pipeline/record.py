@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attn_cli.classes import NamedTuple
 from attn_cli.core.head_weights import HeadWeights, Rotated
 from attn_cli.core.heads import Links
 from attn_cli.core.masks import Mask

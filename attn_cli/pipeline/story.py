@@ -8,8 +8,8 @@ such a lead, the row is that of the main verb (`pipeline.record`).
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
 
+from attn_cli.classes import NamedTuple
 from attn_cli.io.progress import OnPart
 from attn_cli.pipeline.embed import Shared
 from attn_cli.pipeline.sources.text import trace_text

@@ -6,8 +6,8 @@ Blocks hold raw tokens; each writer escapes every string itself, in one place.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
+from attn_cli.classes import NamedTuple
 from attn_cli.io.array_types import Array
 
 

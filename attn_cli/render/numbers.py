@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
+from attn_cli.classes import NamedTuple
 from attn_cli.io.array_types import Array, Ints
 from attn_cli.io.escape import fixed, unsigned_zero
 from attn_cli.io.terminal import Terminal

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
+from attn_cli.classes import dataclass
 from attn_cli.errors import UsageError
 from attn_cli.settings.settings import NORM
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
+from attn_cli.classes import NamedTuple
 from attn_cli.io.array_types import Array, Ints
 from attn_cli.render.blocks import Beside, Block, Maps, Matrix, ShadeRange
 from attn_cli.render.numbers import exact, largest, map_format

@@ -10,8 +10,9 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
+from attn_cli.classes import NamedTuple
 from attn_cli.errors import SettingError, did_you_mean
 from attn_cli.io.escape import visible
 

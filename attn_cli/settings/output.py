@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from attn_cli.classes import dataclass
 from attn_cli.core.scores import SCORES
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import visible

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import NamedTuple
 
+from attn_cli.classes import NamedTuple, dataclass
 from attn_cli.core.masks import mask_examples, mask_forms
 from attn_cli.core.scores import SCORES
 from attn_cli.settings.declare import ATTENTION, SHOWN, TEXT, VECTORS, check, size_of

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 from unicodedata import category
+
+from attn_cli.classes import NamedTuple
 
 
 class Tokens(NamedTuple):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
+from attn_cli.classes import NamedTuple
 from attn_cli.io.array_types import Array, Bools
 
 # Tokens that frame a text. Besides these: <|endoftext|> and all of that form.

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
+from attn_cli.classes import NamedTuple, dataclass
 from attn_cli.core.heads import rounding_of
 from attn_cli.core.scores import score_named
 from attn_cli.io.array_types import Array, Bools, Ints

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
+from attn_cli.classes import NamedTuple, dataclass
 from attn_cli.core.attention import Steps
 from attn_cli.core.head_weights import HeadWeights, Position, QKNorm, Rotated
 from attn_cli.core.heads import Links

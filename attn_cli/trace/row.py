@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass
 from functools import cached_property, cmp_to_key
-from typing import NamedTuple
 
 import numpy as np
 
+from attn_cli.classes import NamedTuple, dataclass
 from attn_cli.io.array_types import Array, Bools
 
 LARGEST_ROUNDED = 1000.0  # larger scores tie as these do: the softmax sees their differences alone

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from attn_cli.classes import NamedTuple
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import visible
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import numpy as np
 
+from attn_cli.classes import NamedTuple
 from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.io.files import looks_like_file

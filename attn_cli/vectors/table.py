@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import IO, TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import IO, TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from attn_cli.classes import NamedTuple
 from attn_cli.errors import InputError
 from attn_cli.io.array_files import read_safetensors, write_safetensors
 from attn_cli.io.escape import visible

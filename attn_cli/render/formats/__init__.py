@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from attn_cli.classes import NamedTuple
 from attn_cli.render.result import Result, trace_result
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
-from typing import NamedTuple
 
 from rich.segment import Segment
 from rich.style import Style
 
+from attn_cli.classes import NamedTuple
 from attn_cli.io.array_types import Ints
 from attn_cli.io.escape import visible
 from attn_cli.io.terminal import Line, Terminal

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import numpy as np
 
+from attn_cli.classes import NamedTuple
 from attn_cli.core.attention import softmax
 from attn_cli.core.scores import position_scale_of, score_named
 from attn_cli.io.escape import count

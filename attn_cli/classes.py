@@ -1,0 +1,100 @@
+"""`NamedTuple` and `dataclass` of the standard library, for the classes that every command declares.
+
+The originals compile code for each class as it is declared, 0.1 and 0.5 ms: a tenth of the time of `attn self`. Here a
+tuple's constructor is compiled when its first instance is made, and frozen dataclasses share their methods.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass as dataclass
+    from typing import NamedTuple as NamedTuple
+else:
+    import collections
+    import dataclasses
+
+    class _Kind(type):
+        def __new__(kind, name, bases, body):
+            if bases[0] is not tuple and not hasattr(bases[0], "_fields"):
+                fields = body["_fields"] = body["__match_args__"] = tuple(body["__annotations__"])
+                body["_field_defaults"] = {name: body[name] for name in fields if name in body}
+                body |= {name: collections._tuplegetter(at, name) for at, name in enumerate(fields)}
+                body["__slots__"] = ()
+            return super().__new__(kind, name, bases, body)
+
+    class NamedTuple(tuple, metaclass=_Kind):
+        """A tuple whose items have the names and defaults of the class's annotations, which stay unevaluated."""
+
+        __slots__ = ()
+
+        def __new__(cls, /, *args, **given):  # noqa: D102
+            names = "".join(f"{name}, " for name in cls._fields)
+            made = eval(f"lambda cls, {names}: new(cls, ({names}))", {"new": tuple.__new__})
+            made.__defaults__ = tuple(cls._field_defaults.values())
+            cls.__new__ = staticmethod(made)
+            return made(cls, *args, **given)
+
+        @classmethod
+        def _make(cls, values):
+            return cls(*values)
+
+        def _replace(self, /, **changes):
+            return type(self)(**{**self._asdict(), **changes})
+
+        def _asdict(self):
+            return dict(zip(self._fields, self, strict=True))
+
+        def __repr__(self):
+            return _shown(self, self._asdict())
+
+        def __getnewargs__(self):
+            return tuple(self)
+
+    def _shown(one, values):
+        return f"{type(one).__name__}({', '.join(f'{name}={value!r}' for name, value in values.items())})"
+
+    def _values(one):
+        return {name: getattr(one, name) for name in type(one).__dataclass_fields__}
+
+    def _init(self, /, *args, **given):
+        fields, missing = self.__dataclass_fields__, dataclasses.MISSING
+        values = dict(zip(fields, args, strict=False))
+        is_twice = len(args) > len(fields) or values.keys() & given.keys()
+        values |= given
+        for name in fields.keys() - values.keys():
+            one = fields[name]
+            if one.default is not missing:
+                values[name] = one.default
+            elif one.default_factory is not missing:
+                values[name] = one.default_factory()
+        if is_twice or values.keys() != fields.keys():
+            odd = ", ".join(sorted(values.keys() ^ fields.keys())) or "one field twice"
+            raise TypeError(f"{type(self).__name__}() lacks, or does not take: {odd}")
+        self.__dict__.update(values)
+        if hasattr(self, "__post_init__"):
+            self.__post_init__()
+
+    def _refuse(self, name, *value):
+        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    METHODS = {"__init__": _init, "__setattr__": _refuse, "__delattr__": _refuse}
+    SHOWN = {"__repr__": lambda self: _shown(self, _values(self))}
+    COMPARED = {
+        "__eq__": lambda self, other: (
+            _values(self) == _values(other) if type(self) is type(other) else NotImplemented
+        ),
+        "__hash__": lambda self: hash(tuple(_values(self).values())),
+    }
+
+    def dataclass(*, frozen, eq=True, repr=True):
+        """Return what makes a frozen dataclass; dataclasses' own fields, replace and asdict know it."""
+        assert frozen
+
+        def made(kind):
+            for name, method in (METHODS | (SHOWN if repr else {}) | (COMPARED if eq else {})).items():
+                setattr(kind, name, method)
+            return dataclasses.dataclass(init=False, eq=False, repr=False)(kind)
+
+        return made

@@ -1,0 +1,84 @@
+"""The quick named tuples and dataclasses do what those of the standard library do."""
+
+import copy
+import dataclasses
+import pickle
+import typing
+
+import pytest
+
+from attn_cli import classes
+from attn_cli.core.masks import Mask
+from attn_cli.settings.settings import Default, Settings
+
+BODY = """
+from __future__ import annotations
+class Pair(NamedTuple):
+    "Two things."
+    first: int
+    second: NotEvenDefined = 2
+    def total(self): return self.first + self.second
+@dataclass(frozen=True)
+class Record:
+    one: int
+    more: list[int] = field(default_factory=list)
+    last: str = "x"
+    def __post_init__(self): self.seen.append(self.one)
+"""
+
+
+def both():
+    for module in (typing, classes):
+        made = dataclasses.dataclass if module is typing else classes.dataclass
+        given = {
+            "NamedTuple": module.NamedTuple,
+            "dataclass": made,
+            "field": dataclasses.field,
+            "__name__": __name__,
+        }
+        exec(BODY, given)
+        given["Record"].seen = []
+        yield given["Pair"], given["Record"]
+
+
+def outcome(call):
+    try:
+        return call()
+    except (TypeError, ValueError, AttributeError) as error:
+        return TypeError if type(error) is ValueError else type(error)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        lambda pair, _: (repr(pair(1)), pair(1, second=5), pair(second=3, first=1).total(), pair._fields),
+        lambda pair, _: (
+            pair(1)._asdict(),
+            pair(1)._replace(first=4),
+            pair._make([7, 8]),
+            pair._field_defaults,
+        ),
+        lambda pair, _: (pair(1) == (1, 2), hash(pair(1)), [*pair(3)], pair.__match_args__, pair.__doc__),
+        lambda pair, _: [outcome(call) for call in (pair, lambda: pair(1, 2, 3), lambda: pair(third=1))],
+        lambda pair, _: outcome(lambda: setattr(pair(1), "first", 2)),
+        lambda pair, _: outcome(lambda: pair(1)._replace(third=2)),
+        lambda _, record: (repr(record(1)), record(1) == record(1), record(1) == record(2), record.seen),
+        lambda _, record: (record(1, [2], last="y").more, record(1).more is record(1).more),
+        lambda _, record: outcome(lambda: hash(record(1))),
+        lambda _, record: dataclasses.asdict(dataclasses.replace(record(1), last="z")),
+        lambda _, record: [
+            outcome(call) for call in (record, lambda: record(1, one=2), lambda: record(1, no=2))
+        ],
+        lambda _, record: outcome(lambda: record(1, [], "x", 4)),
+        lambda _, record: outcome(lambda: setattr(record(1), "one", 2)),
+        lambda _, record: outcome(lambda: delattr(record(1), "one")),
+    ],
+)
+def test_they_behave_as_those_of_the_standard_library(told):
+    known, quick = (told(*made) for made in both())
+    assert quick == known
+
+
+def test_they_travel_between_processes():
+    for one in (Settings(top=3), Default("p", "h", "w", next=2), Mask("causal", 3, 3)):
+        assert pickle.loads(pickle.dumps(one)) == one == copy.deepcopy(one)
