@@ -416,8 +416,13 @@ def counted(monkeypatch):
     """Return a list that grows by the heads of each layer that the model itself lets attend."""
     from attn_cli.models.checkpoints import blocks
 
-    made, attend = [], blocks.attend
-    monkeypatch.setattr(blocks, "attend", lambda ready: made.append(ready.q.shape[1]) or attend(ready))
+    made, output_of = [], blocks.output_of
+
+    def counting(ready, weights=None):
+        made.append(ready.q.shape[1])
+        return output_of(ready, weights)
+
+    monkeypatch.setattr(blocks, "output_of", counting)
     return made
 
 

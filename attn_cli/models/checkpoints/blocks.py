@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +14,9 @@ from attn_cli.io.array_types import Array, Bools, Ints
 # The normal distribution's share beyond x: T_1 t + ... + T_5 t^5, t = 1 / (1 + SLOPE x), times exp(-x^2 / 2).
 SLOPE = 0.3275911 * math.sqrt(0.5)
 TAIL = (0.5307027145, -0.7265760135, 0.7107068705, -0.142248368, 0.127414796)  # T_5 first
-BLOCK = 1 << 22  # scores at a time, of a layer whose weights nobody asks for: 16 MB
+BLOCK = 1 << 19  # scores at a time, of some rows of some heads and texts: they stay in the processor's cache
+ROWS, CAUSAL_ROWS = 256, 64  # of them: under a causal mask, keys behind the last row are left out
+MODEST = 60.0  # exp of this does not overflow float32, and exp of its negative does not underflow
 
 
 class Seen(NamedTuple):
@@ -39,6 +42,11 @@ class Seen(NamedTuple):
         mask: Bools = allowed[None, None]
         return mask if self.real is None else mask & self.real[:, None, None, :]
 
+    def hidden(self) -> tuple[int, Bools]:
+        """Return a key before which all queries see all, and what is hidden from it on, (b, 1, n_q, n_k - key)."""
+        near = self.first if self.causal and self.window is None and self.real is None else 0
+        return near, ~self._replace(first=self.first - near, n_k=self.n_k - near).array()
+
 
 class Ready(NamedTuple):
     """What one layer's attention is computed from: b texts, h heads, n_q queries, n_k keys."""
@@ -62,6 +70,25 @@ class Ready(NamedTuple):
         b, h, n_q, _ = self.q.shape
         return int(b * h * n_q * self.k.shape[2])
 
+    def is_modest(self) -> bool:
+        """Tell whether no score can be large: none is more than the product of its vectors' lengths."""
+        if self.position is not None or self.sinks is not None:
+            return False
+        longest = [math.sqrt(np.square(M).sum(axis=-1).max()) for M in (self.q, self.k)]
+        return min(math.prod(longest) * abs(self.scale), self.softcap or math.inf) < MODEST
+
+    def of(self, texts: slice, heads: slice) -> Ready:
+        """Return what some heads of some texts attend with."""
+        at, position = (texts, heads), self.position
+        if position is not None:
+            position = position[texts if len(position) > 1 else slice(None), heads]
+        sinks, mask = None if self.sinks is None else self.sinks[heads], self.mask
+        if mask is not None and mask.real is not None:
+            mask = mask._replace(real=mask.real[texts])
+        return self._replace(
+            q=self.q[at], k=self.k[at], v=self.v[at], position=position, mask=mask, sinks=sinks
+        )
+
     def rows(self, start: int, stop: int) -> Ready:
         """Return what some queries attend with: under a causal mask with the keys up to the last of them alone."""
         mask, position, q = self.mask, self.position, self.q[:, :, start:stop]
@@ -82,37 +109,60 @@ class Attended(NamedTuple):
 
 
 def attend(ready: Ready) -> Attended:
-    """Compute attention; where a score is beyond float32, every weight is NaN."""
-    scores = ready.q @ np.swapaxes(ready.k, -1, -2)
-    scores *= np.float32(ready.scale)
+    """Compute attention; where a score is beyond float32, weights and output are NaN."""
+    shape = *ready.q.shape[:3], ready.k.shape[2]
+    weights = np.empty(shape, np.float32) if ready.mask is None else np.zeros(shape, np.float32)
+    return Attended(weights, output_of(ready, weights))
+
+
+def output_of(ready: Ready, weights: Array | None = None) -> Array:
+    """Return what attention makes of the values (b, h, n_q, d_v); its weights are kept if there is a place for them.
+
+    Some heads and rows at a time are computed from scores to output, while they are in the processor's cache.
+    """
+    (b, h, n_q, _), n_k, d_v = ready.q.shape, ready.k.shape[2], ready.v.shape[3]
+    output: Array = np.empty((b, n_q, h, d_v), np.float32).transpose(0, 2, 1, 3)
+    several = min(n_q, CAUSAL_ROWS if ready.mask is not None and ready.mask.causal else ROWS)
+    texts, heads = (max(1, BLOCK // (several * n_k * one)) for one in (h, 1))
+    modest = ready.is_modest()
+    for start in range(0, n_q, several):
+        rows = ready.rows(start, start + several)
+        for text, head in product(range(0, b, texts), range(0, h, heads)):
+            part = rows.of(slice(text, text + texts), slice(head, head + heads))
+            at = slice(text, text + texts), slice(head, head + heads), slice(start, start + several)
+            shape = *part.q.shape[:3], part.k.shape[2]
+            scores = np.empty(shape, np.float32) if weights is None else weights[at][..., : shape[3]]
+            _weigh(part, scores, modest)
+            np.matmul(scores, part.v, out=output[at])
+    return output
+
+
+def _weigh(ready: Ready, scores: Array, modest: bool) -> None:
+    """Fill `scores` (b, h, n_q, n_k) with weights; with NaN where a score is beyond float32."""
+    np.matmul(ready.q * np.float32(ready.scale), np.swapaxes(ready.k, -1, -2), out=scores)
     if ready.position is not None:
         scores += ready.position
     if ready.softcap is not None:
-        scores = np.float32(ready.softcap) * np.tanh(scores / np.float32(ready.softcap))
-    if not np.isfinite(scores).all():
+        scores /= np.float32(ready.softcap)
+        np.tanh(scores, out=scores)
+        scores *= np.float32(ready.softcap)
+    if not modest and not np.isfinite(scores).all():
         scores[:] = np.nan
     if ready.mask is not None:
-        np.copyto(scores, np.float32(-np.inf), where=~ready.mask.array())
-    sinks = None if ready.sinks is None else ready.sinks[:, None, None]
-    weights = softmax(scores, sinks)
-    return Attended(weights, weights @ ready.v)
+        first, hidden = ready.mask.hidden()
+        np.copyto(scores[..., first:], np.float32(-np.inf), where=hidden)
+    softmax(scores, None if ready.sinks is None else ready.sinks[:, None, None], modest)
 
 
-def output_of(ready: Ready) -> Array:
-    """Return what attention makes of the values (b, h, n_q, d_v), by blocks of rows: their weights are not kept."""
-    n_q = ready.q.shape[2]
-    size = max(1, BLOCK * n_q // ready.scores)
-    parts = (attend(ready.rows(start, start + size)).output for start in range(0, n_q, size))
-    return np.concatenate([*parts], axis=2)
-
-
-def softmax(scores: Array, sinks: Array | None = None) -> Array:
-    """Return what the core's does, in the same memory: new pages for each step take a tenth of a pass."""
-    largest = scores.max(axis=-1, keepdims=True)
-    largest = largest if sinks is None else np.maximum(largest, sinks)
-    scores -= np.where(np.isneginf(largest), 0, largest)
+def softmax(scores: Array, sinks: Array | None = None, modest: bool = False) -> Array:
+    """Return what the core's does, in the same memory; modest scores need no shift before exp."""
+    largest = np.zeros((), np.float32)
+    if not modest:
+        largest = scores.max(axis=-1, keepdims=True)
+        largest = largest if sinks is None else np.maximum(largest, sinks)
+        scores -= np.where(np.isneginf(largest), 0, largest)
     np.exp(scores, out=scores)
-    total = scores.sum(axis=-1, keepdims=True)
+    total = np.matmul(scores, np.ones(scores.shape[-1], np.float32))[..., None]
     if sinks is not None:
         total += np.exp(sinks - largest)
     scores /= np.where(total == 0, 1, total)

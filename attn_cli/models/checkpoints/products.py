@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -16,7 +17,6 @@ Activation = Callable[[Array], Array]
 PART = 1 << 21  # numbers of a matrix that a thread holds at once
 SMALL = 1 << 18  # numbers of a matrix, or of a product, that one thread multiplies or finishes alone
 NEAR = 1 << 15  # numbers that are activated at once: they stay in the processor's cache
-SUMS = 2  # parts of a matrix in-out, whose products are added: fixed, so that threads do not change the sum
 
 
 def product(
@@ -28,44 +28,70 @@ def product(
 ) -> Array:
     """Return activation(x W + b), (n, made), for x (n, in) and W stored as (made, in), or as (in, made) if `in_out`.
 
-    Each thread finishes what it has multiplied, while that is in its processor's cache.
+    Each thread finishes what it has multiplied, while that is in its processor's cache. The parts are the same for
+    any number of threads, and so are the sums: of a matrix that is not small there are at least two.
     """
+    return (_by_rows if in_out else _by_parts)(x, matrix, b, activation)
+
+
+def _by_parts(x: Array, matrix: Stored, b: Array | None, activation: Activation | None) -> Array:
+    """Return what rows of W (made, in) make each by themselves."""
     rows, width = matrix.entry.shape
-    # Parts are alike, and of a matrix that is not small there are at least two.
     parts = math.ceil(rows * width / PART)
     parts += parts % 2 if rows * width > SMALL else 0
     step = math.ceil(rows / min(parts, rows))
-    size = matrix.bytes_of(step * width)
-    if not in_out:
-        found = np.empty((rows, len(x)), np.float32)
+    found = np.empty((rows, len(x)), np.float32)
 
-        def multiply(start: int, room: NDArray[np.uint8]) -> None:
-            W = matrix.rows(start, min(step, rows - start), room)
-            part = np.matmul(W, x.T, out=found[start : start + len(W)])
-            _finish(part, None if b is None else b[start : start + len(W), None], activation)
+    def multiply(start: int, room: NDArray[np.uint8]) -> None:
+        W = matrix.rows(start, min(step, rows - start), room)
+        part = np.matmul(W, x.T, out=found[start : start + len(W)])
+        _finish(part, None if b is None else b[start : start + len(W), None], activation)
 
-        _in_threads(range(0, rows, step), multiply, size)
-        return found.T
-    each = max(step, math.ceil(rows / SUMS))
-    sums = np.zeros((math.ceil(rows / each), len(x), width), np.float32)
+    _in_threads(range(0, rows, step), multiply, matrix.bytes_of(step * width))
+    return found.T
 
-    def add_up(number: int, room: NDArray[np.uint8]) -> None:
-        end = min((number + 1) * each, rows)
-        for start in range(number * each, end, step):
-            W = matrix.rows(start, min(step, end - start), room)
-            sums[number] += x[:, start : start + len(W)] @ W
 
-    def finish(start: int, _: NDArray[np.uint8]) -> None:
-        part = sums[0, start : start + several]
-        for other in sums[1:]:
-            part += other[start : start + several]
-        _finish(part, b, activation)
+def _by_rows(x: Array, matrix: Stored, b: Array | None, activation: Activation | None) -> Array:
+    """Return the sum of what some rows of W (in, made) at a time add to it: threads share its columns."""
+    rows, width = matrix.entry.shape
+    found = np.empty((len(x), width), np.float32)
+    room = np.empty((min(rows, max(1, 2 * PART // width)), width), np.float32)
+    step = width if rows * width <= SMALL else math.ceil(width / 2)
 
-    _in_threads(range(len(sums)), add_up, size)
-    several = math.ceil(len(x) / min(math.ceil(sums[0].size / SMALL), len(x)))
+    def multiply(W: Array, start: int, at: int, _: NDArray[np.uint8]) -> None:
+        columns = slice(at, at + step)
+        part, X = found[:, columns], x[:, start : start + len(W)]
+        if start == 0:
+            np.matmul(X, W[:, columns], out=part)
+        else:
+            part += X @ W[:, columns]
+
+    def finish(at: int, _: NDArray[np.uint8]) -> None:
+        _finish(found[at : at + several], b, activation)
+
+    for start in range(0, rows, len(room)):
+        W = _read_together(matrix, start, room[: rows - start])
+        _in_threads(range(0, width, step), partial(multiply, W, start), 0)
+    several = math.ceil(len(x) / min(math.ceil(found.size / SMALL), len(x)))
     _in_threads(range(0, len(x), several), finish, 0)
-    made: Array = sums[0]
-    return made
+    return found
+
+
+def _read_together(matrix: Stored, start: int, room: Array) -> Array:
+    """Return as many rows as `room` has, from row `start` on, which threads read into it."""
+    if matrix.held is not None:
+        return matrix.held[start : start + len(room)]
+    step = len(room) if room.size <= SMALL else math.ceil(len(room) / 2)
+
+    def read(at: int, _: NDArray[np.uint8]) -> None:
+        part = room[at : at + step]
+        own = part.reshape(-1).view(np.uint8) if matrix.entry.dtype.itemsize <= 4 else None
+        made = matrix.rows(start + at, len(part), own)
+        if not np.may_share_memory(made, part):
+            part[:] = made
+
+    _in_threads(range(0, len(room), step), read, 0)
+    return room
 
 
 def _finish(part: Array, b: Array | None, activation: Activation | None) -> None:

@@ -40,7 +40,7 @@ class Reader(NamedTuple):
     def linear(self, name: str, x: Array, made: int | None, activation: Activation | None = None) -> Array:
         """Return activation(x W + b), (..., made)."""
         shape = (x.shape[-1], made) if self.stack.in_out else (made, x.shape[-1])
-        matrix = self.weights.stored(f"{name}.weight", *shape)
+        matrix = self.weights.matrix(f"{name}.weight", *shape)
         in_out = self.stack.in_out or matrix.is_in_out
         b = self.weights.maybe(f"{name}.bias", matrix.entry.shape[1 if in_out else 0])
         projected = product(x.reshape(-1, x.shape[-1]), matrix, in_out, b, activation)

@@ -274,7 +274,7 @@ class Run:
             x = reader.linear(head.project, x, stack.words.width)
         x = x * np.float32(head.scale)
         d = x.shape[-1]
-        scores = product(x.reshape(-1, d), self.weights.stored(table, None, d))
+        scores = product(x.reshape(-1, d), self.weights.matrix(table, None, d))
         found = scores.reshape(*x.shape[:-1], scores.shape[-1])
         bias = self.weights.find(*head.bias)
         if bias is not None:

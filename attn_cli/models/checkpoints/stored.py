@@ -43,6 +43,7 @@ class Stored(NamedTuple):
     order: Ints | None = None  # of its rows: where each lies
     scaled: Scaled | None = None
     is_in_out: bool = False  # whether it stands as in x W
+    held: Array | None = None  # the whole of it, where it is in memory
 
     def read(self) -> Array:
         """Return the whole tensor."""
@@ -56,6 +57,8 @@ class Stored(NamedTuple):
     def rows(self, start: int, count: int, room: NDArray[np.uint8] | None = None) -> Array:
         """Return rows of a matrix; they may lie in `room`, which has place for them."""
         width = self.entry.shape[1]
+        if self.held is not None:
+            return self.held[start : start + count]
         if self.order is not None:
             rows = self.order[start : start + count].tolist()
             return np.array([self.part(row * width, width) for row in rows])

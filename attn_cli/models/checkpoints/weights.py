@@ -28,6 +28,7 @@ from attn_cli.models.checkpoints.stored import Scaled, Stored
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 WORDS = np.dtype("<u4")  # in which MLX packs
 PACKED_WORDS = {bits: packed_words(bits) for bits in BITS}
+HELD = 1 << 27  # numbers of matrices that are held in memory, because a run needs them again: half a gigabyte
 MOST_HEADER, MOST_INDEX = 1 << 24, 1 << 25
 PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
@@ -46,11 +47,13 @@ class Weights:
     packings: Mapping[str, Quantized] = {}
     orders: Mapping[str, Ints] = {}
     affine: Callable[[str], Affine | None] = staticmethod(lambda name: None)  # of MLX
+    room = HELD
 
     def __init__(self, folder: str, prefixes: tuple[str, ...] = (), unread: tuple[str, ...] = ()) -> None:
         self.folder = folder
         self.prefixes, self.unread = ("", *prefixes), unread
         self._open: dict[str, tuple[IO[bytes], dict[str, Entry], str]] = {}  # and its path, to be shown
+        self._used: dict[tuple[str, tuple[int | None, ...]], Stored] = {}
         index = os.path.join(folder, INDEX)
         self._files: dict[str, str] | None = None  # of each tensor, where an index tells
         if os.path.exists(os.path.join(folder, WHOLE)):
@@ -88,6 +91,17 @@ class Weights:
     def maybe(self, name: str, *shape: int | None) -> Array | None:
         """Return a tensor as `read` does; None if it is absent."""
         return None if self.find(name) is None else self.read(name, *shape)
+
+    def matrix(self, name: str, *shape: int | None) -> Stored:
+        """Return where a matrix is stored, to multiply by; when it is used again, it is read to stay in memory."""
+        found = self._used.get((name, shape))
+        if found is None:
+            found = self.stored(name, *shape)
+        elif found.held is None and self.room >= (size := math.prod(found.entry.shape)):
+            found = found._replace(held=found.read())
+            self.room -= size
+        self._used[name, shape] = found
+        return found
 
     def rows(self, name: str, wanted: Ints, width: int | None, what: str) -> Array:
         """Return these rows of a matrix, (*wanted.shape, width), without reading the others.
@@ -196,6 +210,7 @@ class GgufWeights(Weights):
     def __init__(self, gguf: Gguf, unread: tuple[str, ...], orders: Mapping[str, Ints]) -> None:
         self.folder, self.prefixes, self.unread = gguf.path, ("",), unread
         self.packings, self.orders = gguf.packings, orders
+        self._used = {}
         self._files, self._open = None, {WHOLE: (gguf.file, dict(gguf.tensors), gguf.where)}
 
 

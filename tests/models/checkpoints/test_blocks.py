@@ -134,13 +134,28 @@ def test_every_step_of_attention_follows_from_the_one_before(softcap):
     close(found.output, np.einsum("bhij,bhjd->bhid", found.weights, v), 1e-5)
 
 
-@pytest.mark.parametrize("block", [1, 100, 10_000])  # one row at a time, some, all
+@pytest.mark.parametrize(
+    ("several", "block"), [(1, 1), (3, 60), (100, 1 << 20)]
+)  # rows, and scores, at a time
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("window", [None, 3])
-def test_rows_some_at_a_time_give_the_output_of_all(causal, window, block, monkeypatch):
-    monkeypatch.setattr(blocks, "BLOCK", block)
+def test_rows_some_at_a_time_attend_as_all_do(causal, window, several, block, monkeypatch):
+    for name, number in {"BLOCK": block, "ROWS": several, "CAUSAL_ROWS": several}.items():
+        monkeypatch.setattr(blocks, name, number)
     q, k, v, position = some(2, 3, 7, 8), some(2, 3, 9, 8), some(2, 3, 9, 6), some(1, 3, 7, 9)
     real = np.array([[True] * 9, [False, False, *[True] * 7]])
     for mask in (mask_of(real, 7, 9, causal, window), mask_of(None, 7, 9, causal, window)):
-        ready = Ready(q, k, v, 0.3, position, 1.5, mask, sinks=some(3))
-        close(output_of(ready), attend(ready).output)
+        scores, sinks = 1.5 * np.tanh((0.3 * q @ k.swapaxes(2, 3) + position) / 1.5), some(3)
+        for own_sinks, own_position in ((sinks, position), (None, None)):
+            ready = Ready(
+                q, k, v, 0.3, own_position, 1.5 if own_sinks is not None else None, mask, sinks=own_sinks
+            )
+            assert ready.is_modest() == (own_sinks is None)
+            exps = np.exp(scores if own_sinks is not None else 0.3 * q @ k.swapaxes(2, 3))
+            exps = exps if mask is None else exps * mask.array()
+            total = exps.sum(-1, keepdims=True) + (
+                0 if own_sinks is None else np.exp(own_sinks)[:, None, None]
+            )
+            weights = exps / np.where(total == 0, 1, total)
+            close(attend(ready).weights, weights)
+            close(output_of(ready), weights @ v, 1e-5)

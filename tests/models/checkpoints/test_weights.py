@@ -60,6 +60,20 @@ def test_a_matrix_is_multiplied_in_parts_as_it_is_whole(part, threads, kind, tmp
     np.testing.assert_array_equal(product(x, stored), x @ M.T)
     x = np.arange(20, dtype=np.float32).reshape(2, 10)
     np.testing.assert_array_equal(product(x, stored, in_out=True), x @ M)
+    assert weights.matrix("a", 10, 3).held is None
+    held = weights.matrix("a", 10, 3)  # again: it stays in memory
+    np.testing.assert_array_equal(held.held, M)
+    os.truncate(tmp_path / "model.safetensors", 0)
+    np.testing.assert_array_equal(product(x, held, in_out=True), x @ M)
+    np.testing.assert_array_equal(product(x[:, :3], held), x[:, :3] @ M.T)
+    weights.close()
+
+
+def test_matrices_are_held_as_long_as_there_is_room(tmp_path, monkeypatch):
+    monkeypatch.setattr(Weights, "room", 10)
+    weights = Weights(folder_of(tmp_path, {"a": NUMBERS, "b": NUMBERS}))
+    found = [weights.matrix(name, 2, 3).held for name in "abab"]
+    assert [one is None for one in found] == [True, True, False, True]
     weights.close()
 
 
