@@ -324,7 +324,6 @@ def causal(n: int) -> Mask | None:
 
 def matrix_of(table: Vectors) -> Array:
     """Return all vectors of a table, (V, d): without a copy where they lie in memory."""
-    table = getattr(table, "table", table)  # what is behind a cache
     found = getattr(table, "matrix", None)
     return (
         found if isinstance(found, np.ndarray) else np.concatenate([block.matrix for block in table.rows()])

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
     from attn_cli.io.array_types import Array
     from attn_cli.models.checkpoints.open_model import OpenModel
-    from attn_cli.vectors.open_vectors import OpenVectors, Vectors
+    from attn_cli.vectors.open_vectors import Vectors
 
 RANDOM_DIM = 4
 SHOWN = 8  # words in a note
@@ -44,13 +44,11 @@ class Shared(NamedTuple):
 
 def open_shared(settings: Settings) -> Shared:
     """Open the model and the word vectors that these settings name, and check that they fit, once for many texts."""
-    from attn_cli.vectors.open_vectors import VectorMemo  # one text looks each word up once
-
     settings = settings_for_positions(settings)
     shared = open_projection(settings)
     if settings.embedding == "random":
         return shared
-    return shared._replace(table=VectorMemo(_table(settings, shared.stack)))
+    return shared._replace(table=_table(settings, shared.stack))
 
 
 def open_projection(settings: Settings) -> Shared:
@@ -67,7 +65,7 @@ def settings_for_positions(settings: Settings) -> Settings:
     return settings
 
 
-def _table(settings: Settings, stack: EncoderStack | None) -> OpenVectors:
+def _table(settings: Settings, stack: EncoderStack | None) -> Vectors:
     table = open_table("word2vec" if settings.embedding is None else settings.embedding, "random, ")
     if stack is not None:
         check_pairing(stack, table)

@@ -23,7 +23,7 @@ from attn_cli.settings.settings import ALL, MEAN, Settings
 from attn_cli.settings.validate import settings_for_masked, settings_of
 from attn_cli.trace.trace import Trace
 from attn_cli.vectors.lookup import look_up_all, open_table
-from attn_cli.vectors.open_vectors import OpenVectors
+from attn_cli.vectors.open_vectors import Vectors
 from attn_cli.vectors.spelling import SpellingFeatures
 from attn_cli.vectors.table import as_float64, as_text
 
@@ -139,7 +139,7 @@ def _words(trace: Trace, settings: Settings, count: int, stack: EncoderStack | N
     return Words([*names, *own], vectors, features, spelling.vectors, spelling.always, trace.embedding.oov)
 
 
-def _commonest(table: OpenVectors, count: int) -> tuple[list[str], Array]:
+def _commonest(table: Vectors, count: int) -> tuple[list[str], Array]:
     words: list[str] = []
     parts: list[Array] = []
     for rows in table.rows():

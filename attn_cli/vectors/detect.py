@@ -13,7 +13,7 @@ from attn_cli.io.array_files import Entry, is_safetensors, npz_in, safetensors_e
 from attn_cli.io.array_types import Array
 from attn_cli.io.escape import shell_quote, visible
 from attn_cli.io.files import packing, pieces, read_bytes
-from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors, OpenVectors
+from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors, Vectors
 from attn_cli.vectors.source_file import FileRows, SourceFile, npy_rows, read_exactly
 from attn_cli.vectors.table import DIRECTIONS, NGRAMS, SAFETENSORS, NGrams, VectorTable, as_bytes, table_of
 from attn_cli.vectors.text_file import text_format
@@ -64,7 +64,7 @@ FOREIGN = (
 )
 
 
-def open_file(path: str, name: str | None = None) -> OpenVectors:
+def open_file(path: str, name: str | None = None) -> Vectors:
     """Return the vectors in a file; its first bytes tell the format, not its suffix."""
     source = SourceFile.at(path, name)
     with source.opened() as file:
@@ -95,7 +95,7 @@ def _with_path(hint: str, source: SourceFile) -> str:
     return before + shell_quote(code.replace("{path}", repr(source.path)), double=True) + after
 
 
-def _lines(source: SourceFile, packed: str) -> OpenVectors:
+def _lines(source: SourceFile, packed: str) -> Vectors:
     start, is_all = start_of(source, packed)
     if _is_binary(start):
         if packed:
@@ -111,7 +111,7 @@ def _lines(source: SourceFile, packed: str) -> OpenVectors:
         raise InputError(f"{source.name} {what}.", "Is it the file that was meant?") from None
 
 
-def _text(source: SourceFile, packed: str, start: bytes, is_all: bool) -> OpenVectors:
+def _text(source: SourceFile, packed: str, start: bytes, is_all: bool) -> Vectors:
     """Return the vectors of a text; of a small one every row is checked, and all are held in memory."""
     form = text_format(source, packed, start, is_all)
     if not is_all:

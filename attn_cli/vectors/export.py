@@ -11,7 +11,7 @@ import numpy as np
 from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.atomic import creatable, written
 from attn_cli.io.escape import visible
-from attn_cli.vectors.open_vectors import OpenVectors
+from attn_cli.vectors.open_vectors import Vectors
 from attn_cli.vectors.table import OnProgress, Rows, as_text, kept_about, no_progress, write_table
 
 TEXT = (".txt", ".vec")
@@ -20,7 +20,7 @@ WHITE = b" \t\n\r\x0b\x0c"
 
 
 def export(
-    vectors: OpenVectors, output: str, most: int | None = None, report: OnProgress = no_progress
+    vectors: Vectors, output: str, most: int | None = None, report: OnProgress = no_progress
 ) -> tuple[int, int]:
     """Write the vectors (the first `most` words, or all) to a file, all or nothing; return its words and bytes.
 
@@ -53,7 +53,7 @@ def export(
     return count, size
 
 
-def _first(vectors: OpenVectors, count: int, report: OnProgress) -> Iterator[Rows]:
+def _first(vectors: Vectors, count: int, report: OnProgress) -> Iterator[Rows]:
     """Yield the first `count` words and their vectors as float32, which all must hold."""
     for words, matrix in vectors.rows(report):
         kept = min(count, len(words))

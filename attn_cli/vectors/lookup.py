@@ -19,7 +19,7 @@ from attn_cli.vectors.spelling import did_you_mean as words_meant
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
-    from attn_cli.vectors.open_vectors import OpenVectors, Vectors
+    from attn_cli.vectors.open_vectors import Vectors
 
 
 class Embedded(NamedTuple):
@@ -31,7 +31,7 @@ class Embedded(NamedTuple):
     replaced: dict[str, str]
 
 
-def open_table(embedding: str, others: str = "") -> OpenVectors:
+def open_table(embedding: str, others: str = "") -> Vectors:
     """Return the bundled vectors, or those in a file or under a name; content tells the format.
 
     `others` are further names that the caller takes, for help with a mistake.

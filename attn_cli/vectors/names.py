@@ -21,7 +21,7 @@ from attn_cli.io.signals import cleaned_up
 from attn_cli.vectors import catalogue as gensim_data
 from attn_cli.vectors import word_index as cache
 from attn_cli.vectors.detect import open_file, start_of
-from attn_cli.vectors.open_vectors import FileVectors, OpenVectors, keep_index
+from attn_cli.vectors.open_vectors import FileVectors, Vectors, keep_index
 from attn_cli.vectors.source_file import SourceFile
 from attn_cli.vectors.table import BUNDLED, OnProgress, bundled, no_progress
 
@@ -97,7 +97,7 @@ def import_file(
     name: str | None = None,
     report: OnProgress = no_progress,
     say: Callable[[str], None] = lambda _: None,
-) -> tuple[str, OpenVectors, list[str]]:
+) -> tuple[str, Vectors, list[str]]:
     """Give a file of vectors a name, and index it; a packed one is unpacked into the user's data folder.
 
     Return the name, the vectors, and sentences on what the user may not expect; `say` is told when it waits for another

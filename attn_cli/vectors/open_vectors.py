@@ -18,7 +18,7 @@ from attn_cli.vectors.word_index import WordIndex, build, hash_words
 INDEXED_FROM = 1 << 22  # bytes; a smaller file is read through faster than an index is opened
 
 
-class FileVectors:
+class FileVectors(tables.CachedVectors):
     """Vectors in a text or a word2vec binary, found through an index where there is one, else by a search."""
 
     source = "file"
@@ -26,8 +26,8 @@ class FileVectors:
     ngrams = None
 
     def __init__(self, form: TextFormat | BinaryFormat, name: str | None = None) -> None:
-        self.form, self.size = form, form.source.size
-        self.name, self.dim = name or form.source.name, form.dim
+        super().__init__(form.dim)
+        self.form, self.size, self.name = form, form.source.size, name or form.source.name
         self.dtype = "float32" if isinstance(form, BinaryFormat) else "float64"
         self.index: WordIndex | None = None if form.packed else WordIndex.of(form.source, form.kind)
 
@@ -43,8 +43,7 @@ class FileVectors:
         packed = f", {self.form.packed}" if self.form.packed else ""
         return {"format": self.form.kind + packed, **({"doubled": str(doubled)} if doubled else {})}
 
-    def find(self, words: Iterable[str], report: tables.OnProgress = tables.no_progress) -> dict[str, Array]:
-        """Return the float64 vectors (dim,) of those words that the file has, of each the first; they may hold NaN."""
+    def _found(self, words: list[str], report: tables.OnProgress) -> dict[str, Array]:
         wanted = {tables.as_bytes(word): word for word in words if word}
         if self.index is None and not self.form.packed and self.size < INDEXED_FROM:
             self.indexed()
@@ -134,10 +133,10 @@ def _without(repeats: Ints, offsets: Ints, rows: tables.Rows) -> tables.Rows:
 
 
 # A matrix, in memory or in a file; or text, or a word2vec binary.
-OpenVectors: TypeAlias = "tables.VectorTable | FileVectors"
+Vectors: TypeAlias = "tables.VectorTable | FileVectors"
 
 
-def describe(vectors: OpenVectors) -> dict[str, object]:
+def describe(vectors: Vectors) -> dict[str, object]:
     """Return what is known of vectors: their size and what their maker noted; `bytes` are those of their files."""
     import json  # those who look words up do without
 
@@ -153,7 +152,7 @@ def describe(vectors: OpenVectors) -> dict[str, object]:
     return {**of, "settings": settings, "about": about}
 
 
-def keep_index(vectors: OpenVectors, report: tables.OnProgress = tables.no_progress) -> str:
+def keep_index(vectors: Vectors, report: tables.OnProgress = tables.no_progress) -> str:
     """Build and keep the index of a large file that has none; return a sentence on it, or nothing.
 
     Where it cannot be kept, the sentence says why; a packed file can have none.
@@ -175,58 +174,3 @@ def keep_index(vectors: OpenVectors, report: tables.OnProgress = tables.no_progr
     repeats = len(index.repeats)
     doubled = f"; {repeats:,} doubled, the first of each counts" if repeats else ""
     return f"Indexed {vectors.name}: {len(index.hashes):,} words of {vectors.dim:,} numbers{doubled}."
-
-
-Vectors: TypeAlias = "tables.VectorTable | FileVectors | VectorMemo"
-MOST_BYTES = 1 << 24
-LEAST_BYTES = 1 << 9  # of an entry, also of a word without a vector
-SINGLY = 200  # words up to which each is searched for by itself
-MOST_WORDS = 1 << 23  # bytes of all words together, up to which an index of them is made
-LONGEST = 64  # letters; longer words are rarely repeated
-
-
-class VectorMemo:
-    """The vectors of `table`, with a cache of at most MOST_BYTES that is emptied when it is full."""
-
-    def __init__(self, table: OpenVectors) -> None:
-        self.table = table
-        self.most = MOST_BYTES // max(LEAST_BYTES, 8 * table.dim)
-        self.known: dict[str, Array | None] = {}
-        self.searched = 0
-        self.places: dict[bytes, int] = {}  # of all words, once many have been looked up
-        self.source, self.name, self.dim, self.length = table.source, table.name, table.dim, table.length
-        self.ngrams = table.ngrams
-        self.rows, self.word_blocks, self.fingerprint = table.rows, table.word_blocks, table.fingerprint
-
-    @property
-    def about(self) -> dict[str, str]:
-        """What else is known of them."""
-        return self.table.about
-
-    def find(self, words: Iterable[str], report: tables.OnProgress = tables.no_progress) -> dict[str, Array]:
-        """Return the float64 vectors (dim,) of those words that have one; they may hold NaN or infinity."""
-        wanted = dict.fromkeys(words)
-        found = {word: self.known[word] for word in wanted if word in self.known}
-        missing = [word for word in wanted if word not in found]
-        if missing:
-            fresh = self._fresh(missing, report)
-            found |= fresh
-            if len(self.known) + len(missing) > self.most:
-                self.known.clear()
-            kept = [word for word in missing if len(word) <= LONGEST]
-            self.known |= {word: fresh.get(word) for word in kept[: self.most]}
-        return {word: vector for word, vector in found.items() if vector is not None}
-
-    def _fresh(self, words: list[str], report: tables.OnProgress) -> dict[str, Array]:
-        self.searched += len(words)
-        table = self.table
-        if (
-            not isinstance(table, tables.VectorTable)
-            or self.searched <= SINGLY
-            or len(table.block) > MOST_WORDS
-        ):
-            return table.find(words, report)
-        self.places = self.places or table.word_rows()
-        rows = {word: self.places[name] for word in words if (name := tables.as_bytes(word)) in self.places}
-        vectors = tables.as_float64(table.matrix[np.array(list(rows.values()), dtype=np.intp)])
-        return dict(zip(rows, vectors, strict=True))

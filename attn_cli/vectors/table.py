@@ -25,6 +25,11 @@ SAFETENSORS = {"format": "safetensors"}
 NGRAMS, DIRECTIONS = "ngrams", "ngrams.directions"
 MOST_AT_ONCE = 1 << 25  # bytes
 LONGEST_WORD = 4096
+MOST_BYTES = 1 << 24  # of the vectors that are kept
+LEAST_BYTES = 1 << 9  # of one that is kept, also of a word without a vector
+LONGEST_KEPT = 64  # letters; longer words are rarely repeated
+SINGLY = 200  # words up to which each is searched for by itself
+MOST_WORDS = 1 << 23  # bytes of all words together, up to which an index of them is made
 # Some words of a file, in its order: where each stands, the words, and a function from such a place to its vector.
 WordBlock: TypeAlias = "tuple[Ints, list[bytes], Callable[[int], Array]]"
 OnProgress: TypeAlias = Callable[[float], None]  # gets the share that is done, 0 to 1
@@ -93,7 +98,32 @@ class NGrams(NamedTuple):
     directions: Array | FileRows  # (r + 1, dim), floats, the last row the mean of all vectors
 
 
-class VectorTable(NamedTuple):
+class CachedVectors:
+    """Vectors that words are looked up in; what was found is kept, MOST_BYTES of it, and forgotten when it is more."""
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+        self.most = MOST_BYTES // max(LEAST_BYTES, 8 * dim)
+        self.known: dict[str, Array | None] = {}
+
+    def find(self, words: Iterable[str], report: OnProgress = no_progress) -> dict[str, Array]:
+        """Return the float64 vectors (dim,) of those words that there are, of each the first; they may hold NaN."""
+        wanted = dict.fromkeys(words)
+        found = {word: self.known[word] for word in wanted if word in self.known}
+        if missing := [word for word in wanted if word not in found]:
+            fresh = self._found(missing, report)
+            found |= fresh
+            if len(self.known) + len(missing) > self.most:
+                self.known.clear()
+            kept = [word for word in missing if len(word) <= LONGEST_KEPT]
+            self.known |= {word: fresh.get(word) for word in kept[: self.most]}
+        return {word: vector for word, vector in found.items() if vector is not None}
+
+    def _found(self, words: list[str], report: OnProgress) -> dict[str, Array]:
+        raise NotImplementedError
+
+
+class VectorTable(CachedVectors):
     """Word vectors, most frequent word first where the maker ordered them so.
 
     `block` is the words as UTF-8, each between two newlines; `matrix` is (words, dim), often a view of
@@ -101,18 +131,14 @@ class VectorTable(NamedTuple):
     the file has them, are what words that are not in the table are guessed from.
     """
 
-    source: str
-    name: str
-    block: bytes
-    matrix: Array | FileRows
-    about: dict[str, str]
-    size: int = 0
-    ngrams: NGrams | None = None
-
-    @property
-    def dim(self) -> int:
-        """How many numbers a vector has."""
-        return int(self.matrix.shape[1])
+    def __init__(
+        self, source: str, name: str, block: bytes, matrix: Array | FileRows, about: dict[str, str],
+        size: int = 0, ngrams: NGrams | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(matrix.shape[1])
+        self.source, self.name, self.block, self.matrix = source, name, block, matrix
+        self.about, self.size, self.ngrams = about, size, ngrams
+        self.places: dict[bytes, int] = {}  # of all words, once many have been looked up
 
     @property
     def n_words(self) -> int:
@@ -161,17 +187,19 @@ class VectorTable(NamedTuple):
         """Yield all words at once."""
         yield self.block[1:-1].split(b"\n")
 
-    def find(self, words: Iterable[str], report: OnProgress = no_progress) -> dict[str, Array]:
-        """Return the float64 vectors (dim,) of those words that the table has, of each the first; they may hold NaN."""
-        found = {}
-        for word in words:
-            if (row := self.row_of(word)) is not None:
-                found[word] = as_float64(self.matrix[row])
-        return found
+    def _found(self, words: list[str], report: OnProgress) -> dict[str, Array]:
+        if len(self.known) + len(words) > SINGLY and len(self.block) <= MOST_WORDS:
+            self.places = self.places or self.word_rows()
+        rows = {word: row for word in words if (row := self.row_of(word)) is not None}
+        vectors = as_float64(self.matrix[np.array([*rows.values()], np.intp)])
+        return dict(zip(rows, vectors, strict=True))
 
     def row_of(self, word: str) -> int | None:
         """Return the row of a word, of doubled ones the first; None where the table does not have it."""
-        at = self.block.find(b"\n" + as_bytes(word) + b"\n")
+        name = as_bytes(word)
+        if self.places:
+            return self.places.get(name)
+        at = self.block.find(b"\n%b\n" % name)
         return self.block.count(b"\n", 0, at) if at >= 0 and word and "\n" not in word else None
 
     def word_rows(self) -> dict[bytes, int]:

@@ -21,7 +21,7 @@ from attn_cli.io.progress import Stage, StageReport
 from attn_cli.settings.declare import check
 from attn_cli.settings.training import SubwordTraining, VectorTraining
 from attn_cli.text.tokenize import tokenize
-from attn_cli.vectors.open_vectors import OpenVectors
+from attn_cli.vectors.open_vectors import Vectors
 from attn_cli.vectors.spelling import LONGEST, SHORTEST, ngrams, normal
 from attn_cli.vectors.table import NGrams, as_text, kept_about, write_table
 
@@ -156,7 +156,7 @@ class Made(NamedTuple):
     held_back: int
 
 
-def subwords_file(table: OpenVectors, output: str, settings: SubwordTraining, report: StageReport) -> Made:
+def subwords_file(table: Vectors, output: str, settings: SubwordTraining, report: StageReport) -> Made:
     """Write the table and its n-grams to `output`, all or nothing.
 
     They are learned twice: without a tenth of the rarer words, to measure how near a guess comes to a word's own

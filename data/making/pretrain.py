@@ -31,7 +31,7 @@ from data.making.settings import check_before
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.vectors.open_vectors import OpenVectors
+    from attn_cli.vectors.open_vectors import Vectors
     from data.making.settings import Pretraining
 
 BETAS, WEIGHT_DECAY, MAX_GRADIENT_NORM = (0.9, 0.98), 0.01, 1.0
@@ -163,7 +163,7 @@ def pretrain_file(
     return Written(output, os.path.getsize(output), words, loss, interrupted)
 
 
-def _in_memory(vectors: OpenVectors) -> VectorTable:
+def _in_memory(vectors: Vectors) -> VectorTable:
     """Return vectors that lie in a file of another kind as one matrix."""
     if isinstance(vectors, VectorTable):
         return vectors

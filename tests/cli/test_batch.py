@@ -20,8 +20,7 @@ from attn_cli import Settings
 from attn_cli.batch.lines import LONGEST_LINE, Feed, Job, chunks_of
 from attn_cli.batch.storage import inputs_of
 from attn_cli.batch.workers import outputs
-from attn_cli.vectors import open_vectors as remembered
-from attn_cli.vectors.open_vectors import VectorMemo
+from attn_cli.vectors import table as remembered
 from attn_cli.vectors.table import bundled
 from tests.cli.tables import apart, told
 from tests.schema import complaints
@@ -386,15 +385,13 @@ print(len(seen))
 
 
 def test_what_is_remembered_is_what_the_table_says_in_any_order(monkeypatch):
-    table = bundled()
-    monkeypatch.setattr(remembered, "MOST_BYTES", 8 * table.dim * 3)
-    kept = VectorMemo(table)
+    monkeypatch.setattr(remembered, "MOST_BYTES", 8 * bundled().dim * 3)
+    kept = bundled()
     for words in (["cat", "zzxq", "cat"], ["dog", "cat"], ["a", "b", "c", "d", "e"], [], ["zzxq", "x" * 99]):
-        found, wanted = kept.find(words), table.find(words)
+        found, wanted = kept.find(words), bundled().find(words)
         assert set(found) == set(wanted)
         assert all(np.array_equal(found[word], wanted[word]) for word in wanted)
         assert len(kept.known) <= 3
-    assert (kept.fingerprint(), kept.about) == (table.fingerprint(), table.about)
 
 
 def test_of_doubled_words_the_first_counts_however_many_words_the_lines_have(at):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from attn_cli.learn.treebank import Sentence
     from attn_cli.models.encoder import EncoderStack
     from attn_cli.render.blocks import Block
-    from attn_cli.vectors.open_vectors import OpenVectors
+    from attn_cli.vectors.open_vectors import Vectors as WordVectors
 
 TREEBANK = "CoNLL-U, or passages (.jsonl: tokens, pronoun, antecedents); plain, .gz or .xz."
 
@@ -152,7 +152,7 @@ def _deliver(kind: str, record: dict[str, object], blocks: Sequence[Block], view
 
 
 def score_language(
-    stack: EncoderStack, table: OpenVectors, sentences: Sequence[Sentence], treebank: str, view: View
+    stack: EncoderStack, table: WordVectors, sentences: Sequence[Sentence], treebank: str, view: View
 ) -> None:
     """Write a language model's perplexity on a treebank, and what its heads do."""
     from attn_cli.learn.language_score import measure_heads, names_of, perplexity
