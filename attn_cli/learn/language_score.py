@@ -254,7 +254,7 @@ def every_layer(stack: EncoderStack, table: Vectors, words: Sequence[str]) -> It
     X = stack.input(embed(words, table, "model", 0, stack.spelling).X, 0, mask)
     for layer in range(stack.layers):
         yield np.stack([weights_of(head, X, mask) for head in stack.attention(layer).heads])
-        if layer < len(stack.encoders):
+        if layer < stack.layers - 1:
             X = stack.encoders[layer].of(X, mask)
 
 

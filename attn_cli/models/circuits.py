@@ -97,8 +97,8 @@ def _norms_beside(stack: Stack, n: int) -> tuple[list[str], list[str]]:
 
 def of_stack(stack: EncoderStack, read: Array, scored: Array) -> Copying:
     """Return the same of a language model of attn's own, of `read` (V, d) and `scored` (V, d) vectors of words."""
-    assert stack.words is not None and stack.top is not None  # only a language model is asked
-    layers, P = (*stack.encoders, stack.top), stack.words.P
+    assert stack.words is not None  # only a language model is asked
+    layers, P = stack.encoders, stack.words.P
     K = scored.T @ read if stack.W_in is None else scored.T @ read @ stack.W_in
     norms = [norm.frozen(K) for layer in layers for norm in (layer.norm_1, layer.norm_2)]
 

@@ -180,11 +180,10 @@ class EncoderStack(NamedTuple):
     spelling: SpellingFeatures
     W_in: Array | None
     b_in: Array | None
-    encoders: tuple[EncoderLayer, ...]
+    encoders: tuple[EncoderLayer, ...]  # of a language model all layers, else those below the last
     last: Projection
     facts: Mapping[str, object]
     words: WordLayer | None = None  # of a language model, which is causal
-    top: EncoderLayer | None = None  # the last layer as a whole, of a language model
 
     @property
     def dim(self) -> int:
@@ -194,7 +193,7 @@ class EncoderStack(NamedTuple):
     @property
     def layers(self) -> int:
         """How many layers there are, the named heads' among them."""
-        return len(self.encoders) + 1
+        return len(self.encoders) + (self.words is None)
 
     def layer_of(self, head: str | None) -> int | None:
         """Return the layer that has a head of this name, and no mere number; None where none has."""
@@ -238,7 +237,6 @@ class EncoderStack(NamedTuple):
         trail: Trail | None = None,
     ) -> Array:
         """Return the output of the last layer, (n, width), for the words' vectors X, or for a layer's input X."""
-        assert self.top is not None  # only a language model is asked
         if layer is None:
             if trail is not None:
                 trail.added("embedding", X)
@@ -246,15 +244,15 @@ class EncoderStack(NamedTuple):
                     trail.mapped(self.W_in, self.b_in, "embedding bias")
             X, layer = self.input(X, 0, mask), 0
         with np.errstate(over="ignore", invalid="ignore"):
-            for number, encoder in enumerate((*self.encoders, self.top)[layer:], layer):
+            for number, encoder in enumerate(self.encoders[layer:], layer):
                 X = encoder.of(X, mask, report, None, number, cut, trail)
         return X
 
     def joining(self, attention: Projection, layer: int, X: Array | None) -> Joining:
         """Return what follows the heads of a layer, `attention`, whose input is X (n, d)."""
-        found = self.encoders[layer] if layer < len(self.encoders) else self.top
         made = Joining(attention.W_o, attention.b_o)
-        return made if found is None else made._replace(residual=X, outer=found.norm_1.frozen)
+        is_whole = layer < len(self.encoders)
+        return made._replace(residual=X, outer=self.encoders[layer].norm_1.frozen) if is_whole else made
 
     def clear_lead(self, head: str, word: str) -> tuple[float, str, int, int] | None:
         """Return from which lead on the head is mostly right on a pronoun: lead, its forms, cases, right ones."""
@@ -268,7 +266,7 @@ class EncoderStack(NamedTuple):
 
     def learned(self, layer: int, head: str) -> Learned:
         """Return the facts about a head: what it was trained to find, on what, and how often it is right."""
-        is_last, is_found = layer == len(self.encoders), self.words is not None
+        is_last, is_found = layer == self.layers - 1, self.words is not None
         named = is_last or is_found
         score = _record(_record(self.facts, "scores"), head) if named else {}
         about = _record(self.facts, "about").get(head) if named else None

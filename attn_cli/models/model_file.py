@@ -160,12 +160,13 @@ class _Reader(NamedTuple):
         named = (
             [None] * (layers - 1) if below is None else [self.distinct(one, "names_below") for one in below]
         )
-        encoders = tuple(self.encoder(n, d, names) for n, names in enumerate(named))
-        top = self.encoder(layers - 1, d, heads) if "out.W" in self.arrays else None
-        last = self.attention(layers - 1, d, heads) if top is None else top.attention
-        scored = None if top is None else read_word_layer(self.take, d, words, vectors)
+        scores_words = "out.W" in self.arrays
+        whole = [*named, heads] if scores_words else named
+        encoders = tuple(self.encoder(n, d, names) for n, names in enumerate(whole))
+        last = encoders[-1].attention if scores_words else self.attention(layers - 1, d, heads)
+        scored = read_word_layer(self.take, d, words, vectors) if scores_words else None
         vectors_are = str(self.about.get("vectors")), str(self.about.get("fingerprint"))
-        return EncoderStack(self.name, *vectors_are, start, W_in, b_in, encoders, last, facts, scored, top)
+        return EncoderStack(self.name, *vectors_are, start, W_in, b_in, encoders, last, facts, scored)
 
     def encoder(self, n: int, d: int, names: list[str] | None) -> EncoderLayer:
         """Return layer n, one below the last or a language model's last."""

@@ -31,7 +31,7 @@ def cut_of_stack(settings: Settings, stack: EncoderStack) -> Cut | None:
     """Return what is knocked out of a learned model; UsageError also where nothing is computed from it."""
     cut = _cut(settings, stack.name, [stack.head_names(n) for n in range(stack.layers)], MASK)
     last = stack.layers - 1
-    if cut is not None and stack.top is None and any(layer == last for layer, _ in cut.heads):
+    if cut is not None and stack.words is None and any(layer == last for layer, _ in cut.heads):
         check_no_knock_out(settings, f"layer {last} of {stack.name}")
     if cut is not None and cut.with_mean and settings.pad:
         said = "--knock-out-with mean is the mean over the text, and padding is none of it."

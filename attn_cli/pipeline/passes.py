@@ -197,14 +197,14 @@ class LanguagePass(Pass):
 
     def __init__(self, text: str, settings: Settings, shared: Shared) -> None:
         stack = shared.stack
-        if stack is None or stack.words is None or stack.top is None:
+        if stack is None or stack.words is None:
             said = f"-p {settings.projection} says no words."
             raise UsageError(said, "Leave out -p, or give a model with -m.", "--projection")
         settings, notes = settings_for("masked", settings, stack, False)
         inputs = read_inputs(text, None, settings, shared)
         assert inputs.query.X is not None and inputs.table is not None
         self.stack, self.scored, self.X = stack, stack.words, inputs.query.X
-        self.encoders, self.layers = (*stack.encoders, stack.top), stack.layers
+        self.encoders, self.layers = stack.encoders, stack.layers
         self.vectors = matrix_of(inputs.table)
         self.words = [word for block in inputs.table.word_blocks() for word in block]
         self.name, self.tokens, self.notes = stack.name, inputs.query.tokens, (*notes, *inputs.notes)

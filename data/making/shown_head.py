@@ -61,14 +61,12 @@ def measure(
         X = stack.input(embed(sentence.words, table, "model", 0, stack.spelling).X, 0, None)
         texts.append(_Text(X, [word_number(word, rows) for word in sentence.words], sentence))
     vectors = matrix_of(table).astype(np.float32)
-    layers = (*stack.encoders, stack.top)
+    layers = stack.encoders
     inputs: list[list[Array]] = [[text.X for text in texts]]
     for layer in layers:
-        assert layer is not None
         inputs.append([_through(layer, X) for X in inputs[-1]])
     usual = _loss(stack, vectors, texts, inputs[-1])
     for n, layer in enumerate(layers):
-        assert layer is not None
         for h, head in enumerate(layer.attention.heads):
             weights = [weights_of(head, X, causal(len(X))) for X in inputs[n]]
             mean = _mean_of_places(weights)

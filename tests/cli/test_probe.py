@@ -113,7 +113,7 @@ def test_copying_is_what_the_eigenvalues_of_all_words_by_all_words_say(tmp_path,
 def test_copying_of_the_bundled_language_model_is_what_all_words_by_all_words_say(layer):
     stack, draw = bundled("language"), np.random.default_rng(0)
     read, scored = (draw.standard_normal((30, stack.dim)) for _ in range(2))
-    layers = (*stack.encoders, stack.top)
+    layers = stack.encoders
     for h, share in enumerate(of_stack(stack, read, scored)(layer)):
         rows = read @ stack.W_in
         for n, one in enumerate(layers):

@@ -90,7 +90,7 @@ def test_layers_above_are_new_and_the_others_are_what_they_were():
     at = shared.stack.head_names(1).index("previous") * len(W_o) // 8
     W_o[at : at + len(W_o) // 8] = 0
     less = of_layer._replace(attention=of_layer.attention._replace(W_o=W_o))
-    stack = shared.stack._replace(encoders=(shared.stack.encoders[0], less))
+    stack = shared.stack._replace(encoders=(shared.stack.encoders[0], less, *shared.stack.encoders[2:]))
     expected = trace_text("self", TEXT, None, plain, shared=shared._replace(stack=stack))
     np.testing.assert_allclose(
         [head.weights for head in out.heads], [head.weights for head in expected.heads], atol=1e-9
