@@ -8,8 +8,8 @@ dL/dz = A - T. The rest is the chain rule through matrix products.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -26,44 +26,13 @@ KEEP, KEEP_SQUARE = 0.9, 0.98  # of Adam's means, at each step
 SURE = 16.0  # the score of a known distance
 
 
-class Learner:
-    """Parameters that are learned, named as a model's file names them; `layers` counts the layers.
+class OneLayer:
+    """The parameters of h heads, W (d, h d_k), R (h, distances, d_k), and how they learn.
 
-    Each projection is one matrix, (d, h d_k), with the columns of one head after the other.
+    They are named as a model's file names them; a W has the columns of one head after the other.
     """
 
-    def __init__(self, parameters: dict[str, Floats], layers: int) -> None:
-        self.parameters = parameters
-        self.layers = layers
-
-    @contextmanager
-    def averaged(self) -> Iterator[None]:
-        """Let the parameters be their moving mean for a while, where one is kept."""
-        yield
-
-    def copy(self) -> dict[str, Floats]:
-        """Return the parameters as they are now."""
-        return {name: value.copy() for name, value in self.parameters.items()}
-
-    def restore(self, copied: dict[str, Floats]) -> None:
-        """Restore copied parameters."""
-        for name, value in copied.items():
-            self.parameters[name][...] = value
-
-    def arrays(self) -> dict[str, Floats]:
-        """Return the arrays of a model's file: projections head by head, and the features' vectors."""
-        arrays = self.copy()
-        arrays["start.vectors"] = arrays.pop("start")[:-1]
-        for layer in range(self.layers):
-            for name in {f"{layer}.{part}_{m}" for part in "Wb" for m in "qkv"} & set(arrays):
-                value = arrays[name]
-                by_head = value.reshape(*value.shape[:-1], len(arrays[f"{layer}.b"]), -1)
-                arrays[name] = np.moveaxis(by_head, -2, 0)
-        return arrays
-
-
-class OneLayer(Learner):
-    """The parameters of h heads, W (d, h d_k), R (h, distances, d_k), and how they learn."""
+    layers = 1
 
     def __init__(self, words: Vocabulary, vectors: Floats, settings: ModelTraining) -> None:
         draw = np.random.default_rng([settings.seed, 1])
@@ -87,8 +56,31 @@ class OneLayer(Learner):
         }
         parameters["start"][-1] = 0
         set_distances(parameters, 0, words.heads, d_k, reach)
-        super().__init__(parameters, 1)
-        self.adam = Adam(parameters)
+        self.parameters, self.adam = parameters, Adam(parameters)
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """Let the parameters be their moving mean for a while, where one is kept."""
+        return nullcontext()
+
+    def copy(self) -> dict[str, Floats]:
+        """Return the parameters as they are now."""
+        return {name: value.copy() for name, value in self.parameters.items()}
+
+    def restore(self, copied: dict[str, Floats]) -> None:
+        """Restore copied parameters."""
+        for name, value in copied.items():
+            self.parameters[name][...] = value
+
+    def arrays(self) -> dict[str, Floats]:
+        """Return the arrays of a model's file: projections head by head, and the features' vectors."""
+        arrays = self.copy()
+        arrays["start.vectors"] = arrays.pop("start")[:-1]
+        for layer in range(self.layers):
+            for name in {f"{layer}.{part}_{m}" for part in "Wb" for m in "qkv"} & set(arrays):
+                value = arrays[name]
+                by_head = value.reshape(*value.shape[:-1], len(arrays[f"{layer}.b"]), -1)
+                arrays[name] = np.moveaxis(by_head, -2, 0)
+        return arrays
 
     def inputs(self, batch: Batch) -> Floats:
         """Return X (b, n, d): word vectors; for a word without one, the sum of its features' vectors."""

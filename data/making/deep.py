@@ -13,7 +13,7 @@ import numpy as np
 
 from attn_cli.learn import one_layer
 from attn_cli.learn.batches import UNKNOWN, Batch, EncodedSentence, Vocabulary
-from attn_cli.learn.one_layer import Learner, set_distances
+from attn_cli.learn.one_layer import OneLayer, set_distances
 from attn_cli.learn.relations import RELATIONS, balances, blends, without_subtype
 from data.making.layers import NONE, Layers, LayerSizes, MovingMean, seeded
 from data.making.lower import Lower
@@ -50,7 +50,7 @@ def numbered_labels(texts: Iterable[EncodedSentence]) -> dict[str, dict[str, int
     return found
 
 
-class Deep(Learner):
+class Deep(OneLayer):
     """The parameters of a stack of layers, and how they learn; `lower` are those of layers that learned before.
 
     `texts` have the tags and the relations that are to be guessed.
@@ -80,7 +80,8 @@ class Deep(Learner):
         if self.frozen and lower:
             self.to_learn = [h for h in self.to_learn if words.heads[h] not in lower.heads]
         # The same memory, as NumPy sees it.
-        super().__init__({name: one.numpy() for name, one in self.tensors.items()}, settings.layers)
+        self.parameters = {name: one.numpy() for name, one in self.tensors.items()}
+        self.layers = settings.layers
         linear, self.labels = self.below.linear, numbered_labels(texts)
         self.auxiliary = {
             **linear("tag.W", "tag.b", settings.width, len(self.labels["tag"])),
