@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from attn_cli.errors import AttnError, CreateError, WriteError
 from attn_cli.io.console import CheckedStream
@@ -19,6 +19,7 @@ from attn_cli.io.escape import visible
 from attn_cli.io.files import is_regular, reason, system_errors
 from attn_cli.io.signals import cleaned_up
 
+T = TypeVar("T")
 TRIES = 100  # of a new name beside the file
 UNSYNCED = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EROFS)  # of folders, on some file systems
 TICK = 0.02  # seconds between two tries to lock
@@ -40,24 +41,26 @@ def written(path: str | Path, follow: bool = True) -> Iterator[IO[bytes]]:
         with _direct(path, name) as stream:
             yield stream
         return
-    with system_errors(CreateError, f"Cannot create {name}", "Choose another place."):
-        part = StagedFile(_target(path, follow))
-    with cleaned_up(part.remove):
+    with ExitStack() as held, cleaned_up(held.close):
         try:
             with system_errors(CreateError, f"Cannot create {name}", "Choose another place."):
-                stream = part.open()
+                target = _target(path, follow)
+                stream, part = _staged(target, held)
             with stream:
                 yield stream
-                part.sync(stream)
-            part.take_place()
+                stream.flush()
+                with suppress(FileNotFoundError):
+                    os.chmod(part, stat.S_IMODE(os.stat(target).st_mode))
+                os.fsync(stream.fileno())
+            os.replace(part, target)
         except BaseException as error:
-            part.remove()
+            held.close()
             if isinstance(error, OSError) and not isinstance(error, AttnError):
                 raise WriteError(f"Cannot write {name}: {reason(error)}.", "Nothing was changed.") from None
             raise
     said = f"{name} is written, but its folder cannot be synced"
     with system_errors(WriteError, said, "It may not outlast a loss of power."):
-        sync_folder(os.path.dirname(part.target))
+        sync_folder(os.path.dirname(target))
 
 
 @contextmanager
@@ -115,55 +118,33 @@ def write_together(
             raise
 
 
-class StagedFile:
-    """An unfinished file beside its target, under a name that `sweep` knows, locked until it has taken its place."""
+def _staged(target: str, held: ExitStack) -> tuple[IO[bytes], str]:
+    """Create an unfinished file beside its target, under a name that `sweep` knows; return it, and its path.
 
-    def __init__(self, target: str) -> None:
-        self.target = target
-        # A new file gets its permissions from the system.
-        self.mode = stat.S_IMODE(os.stat(target).st_mode) if os.path.exists(target) else None
-        self.path = ""
-        self.locked = ExitStack()  # a descriptor that is locked while it is open
-
-    def open(self) -> IO[bytes]:
-        """Create the file, after sweeping what killed runs have left."""
-        sweep(self.target)
-        folder, name = os.path.split(self.target)
-        for _ in range(TRIES):
-            self.path = os.path.join(folder, f".{name[:40]}.{os.urandom(4).hex()}.part")
-            mode = 0o666 if self.mode is None else 0o600
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, mode)
-            try:
-                lock(descriptor)
-                if os.fstat(descriptor).st_nlink:  # not swept before it was locked
-                    self.locked.callback(os.close, os.dup(descriptor))
-                    return io.BufferedWriter(CheckedStream(descriptor, "wb"))
-            except BaseException:
-                os.close(descriptor)
-                raise
+    It is locked until `held` is closed, which removes it unless it has taken its place.
+    """
+    sweep(target)
+    folder, name = os.path.split(target)
+    mode = 0o600 if os.path.exists(target) else 0o666  # that of an existing file follows at its end
+    for _ in range(TRIES):
+        path = os.path.join(folder, f".{name[:40]}.{os.urandom(4).hex()}.part")
+        held.callback(_quietly, os.unlink, path)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, mode)
+        try:
+            lock(descriptor)
+            if os.fstat(descriptor).st_nlink:  # not swept before it was locked
+                held.callback(_quietly, os.close, os.dup(descriptor))
+                return io.BufferedWriter(CheckedStream(descriptor, "wb")), path
+        except BaseException:
             os.close(descriptor)
-        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+            raise
+        os.close(descriptor)
+    raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
-    def sync(self, stream: IO[bytes]) -> None:
-        """Bring all that was written to the disk."""
-        stream.flush()
-        if self.mode is not None:
-            os.chmod(self.path, self.mode)
-        os.fsync(stream.fileno())
 
-    def take_place(self) -> None:
-        """Replace the target."""
-        os.replace(self.path, self.target)
-        self.path = ""
-        self.remove()
-
-    def remove(self) -> None:
-        """Remove the unfinished file, if it is there."""
-        with suppress(OSError):
-            if self.path:
-                os.unlink(self.path)
-        with suppress(OSError):
-            self.locked.close()
+def _quietly(call: Callable[[T], object], value: T) -> None:
+    with suppress(OSError):
+        call(value)
 
 
 def sweep(target: str) -> None:

@@ -158,14 +158,9 @@ class SeparateProcess:
         import atexit
 
         atexit.unregister(self.end)
-        if self._owner != os.getpid():
-            return
-        self._kill()
-        self.running.wait()
-        for pipe in (self.running.stdin, self.running.stdout):
-            with suppress(OSError):
-                assert pipe is not None
-                pipe.close()
+        if self._owner == os.getpid():
+            with suppress(OSError), self.running:  # which closes its pipes, and waits for it
+                self._kill()
 
 
 def _started(command: list[str]) -> Popen[bytes]:
