@@ -15,6 +15,7 @@ from attn_cli.io.array_files import read_safetensors, write_safetensors
 from attn_cli.learn.batches import Vocabulary
 from attn_cli.models.model_file import BUNDLED, named, read_model
 from attn_cli.vectors.spelling import features
+from attn_cli.vectors.table import VectorTable
 from tests import small_models as models
 from tests.shell import attn
 
@@ -367,10 +368,11 @@ def test_a_file_of_bare_weights_is_no_learned_model_and_one_changed_vector_makes
         models.table("cat the dog sees big a"),
         models.table(seed=1),
         models.table(dim=5),
-        one._replace(matrix=one.matrix * 1.001),
+        VectorTable("file", "table", one.block, one.matrix * 1.001, {}),
     ):
         assert other.fingerprint() != one.fingerprint()
-    assert one._replace(name="elsewhere", source="other").fingerprint() == one.fingerprint()
+    same = VectorTable("other", "elsewhere", one.block, one.matrix, {})
+    assert same.fingerprint() == one.fingerprint()
 
 
 def test_a_head_is_shown_by_its_name_or_its_number_and_not_said_to_be_scored(files, tmp_path):

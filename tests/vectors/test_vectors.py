@@ -143,7 +143,8 @@ def test_random_gives_an_unknown_word_a_random_vector_of_the_table_s_one_length(
     np.testing.assert_array_equal(found.X[1], found.X[3])
     drawn = random_vector("zzz", 2, 1)
     np.testing.assert_allclose(found.X[1], 5 * drawn / np.linalg.norm(drawn), rtol=0, atol=1e-12)
-    without_length = embed(TOKENS, KNOWN._replace(about={}), "random", 1)
+    bare = VectorTable("file", "table", KNOWN.block, KNOWN.matrix, {})
+    without_length = embed(TOKENS, bare, "random", 1)
     np.testing.assert_array_equal(without_length.X[1], drawn)
     assert found.unknown == ("zzz", "qqq")
 
