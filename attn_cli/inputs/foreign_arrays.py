@@ -206,12 +206,8 @@ def _head_counts(given: Mapping[str, Array], stacks: Mapping[str, Array], name: 
         is_shared = len(one) % len(each) == 0
         if is_shared and len(each) == len(two):
             continue
-        whose, hint = second, ""
-        if not is_shared:
-            whose, hint = first, f"Heads of {first} may share {key}, if they are a multiple of its heads."
-        raise InputError(
-            f"{name}: {whose} has shape {stacks[whose].shape} and {key} {each.shape}: "
-            "both need one matrix for each head.",
-            hint,
-        )
+        whose = second if is_shared else first
+        may_share = f"Heads of {first} may share {key}, if they are a multiple of its heads."
+        said = f"{name}: {whose} has shape {stacks[whose].shape} and {key} {each.shape}"
+        raise InputError(f"{said}: both need one matrix for each head.", "" if is_shared else may_share)
     return len(one), len(two)

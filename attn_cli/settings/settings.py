@@ -61,17 +61,32 @@ def usual(field: str) -> str:
     return f"{value} ({others})" if others else str(value)
 
 
-# Settings that a pretrained model replaces, and settings that have no effect with one.
+# Settings that a pretrained model replaces, and settings that have no effect with one, with the reason.
 REPLACED_BY_MODEL = ("embedding", "projection", "tokenizer", "keep_punctuation")
-NO_EFFECT_WITH_MODEL = ("dim", "seed", "oov", "heads", "layout", "positions", "round", "pad", "pad_side")
+NO_EFFECT_WITH_MODEL = {
+    "dim": "it has vectors of its own",
+    "seed": "nothing in it is random",
+    "oov": "its tokenizer has an answer for every word",
+    "heads": "it has heads of its own",
+    "layout": "its files say how its weights are laid out",
+    "positions": "it encodes positions in its own way",
+    "round": "it is computed with the numbers in its files",
+    **dict.fromkeys(("pad", "pad_side"), "one text is read, without padding"),
+}
 CONFLICTS_WITH_MODEL = (*REPLACED_BY_MODEL, *NO_EFFECT_WITH_MODEL)
 MOST_NEXT = 50  # next words
 ALL, MEAN, ROLLOUT = "all", "mean", "rollout"
 WEIGHT, NORM, WITH_RESIDUAL = "weight", "norm", "norm-residual"  # what is measured of a link
 BETWEEN = (ALL, "a-a", "a-b", "b-a", "b-b")  # parts of a pair of texts, from queries to keys
 PIECES = ("join_pieces", "hide_special", "renormalize")
-# Where a text is read, they need a pretrained model.
-WITH_MODEL = (*PIECES, "pair", "between", "next", "next_at")
+# What these need where a text is read: its own tokens are words already, and none of them frames it.
+WITH_MODEL = {
+    "join_pieces": "a model whose tokens are word pieces",
+    "hide_special": "a model that adds special tokens",
+    "renormalize": "a model whose special tokens are hidden",
+    **dict.fromkeys(("pair", "between"), "a model that reads pairs of texts"),
+    **dict.fromkeys(("next", "next_at"), "a model that says what comes next"),
+}
 # They choose rows, links, speed and what is refused, and change no number.
 SHOWN_ONLY = ("query", "versus", "top", "full", "next", "next_at", "threads", "max_text", "max_word")
 SIZE = "Give a number of bytes, as 500000, 512kB or 64MB."

@@ -27,25 +27,6 @@ from attn_cli.settings.settings import DEFAULTS as BY_COMMAND
 
 DEFAULTS = Settings()
 NEXT_WORDS = BY_COMMAND["masked"].next
-# Of a text without a pretrained model; its own tokens are words already, and none of them frames it.
-NEEDED = {
-    "join_pieces": "a model whose tokens are word pieces",
-    "hide_special": "a model that adds special tokens",
-    "renormalize": "a model whose special tokens are hidden",
-    **dict.fromkeys(("pair", "between"), "a model that reads pairs of texts"),
-    **dict.fromkeys(("next", "next_at"), "a model that says what comes next"),
-}
-# Why these change nothing beside a pretrained model (NO_EFFECT_WITH_MODEL).
-WHY_NO_EFFECT = {
-    "dim": "it has vectors of its own",
-    "seed": "nothing in it is random",
-    "oov": "its tokenizer has an answer for every word",
-    "heads": "it has heads of its own",
-    "layout": "its files say how its weights are laid out",
-    "positions": "it encodes positions in its own way",
-    "round": "it is computed with the numbers in its files",
-    **dict.fromkeys(("pad", "pad_side"), "one text is read, without padding"),
-}
 PURPOSES = {"--query": "look from", "--versus": "look at", "--swap": "replace", "--without": "switch off"}
 
 
@@ -84,7 +65,7 @@ def check_without_model(settings: Settings, says_words: bool = False) -> None:
         if getattr(settings, name) not in (getattr(DEFAULTS, name), 0) and not (is_next and says_words):
             option = "--" + name.replace("_", "-")
             hint = "Give one with -p language or --model." if is_next else "Give one with --model."
-            raise UsageError(f"{option} needs {NEEDED[name]}.", hint, option)
+            raise UsageError(f"{option} needs {WITH_MODEL[name]}.", hint, option)
 
 
 def check_next(settings: Settings) -> None:
@@ -132,7 +113,7 @@ def beside_model(name: str) -> UsageError:
     option = "--" + name.replace("_", "-")
     message = f"--model takes the place of {option}."
     if name in NO_EFFECT_WITH_MODEL:
-        message = f"{option} changes nothing in a model on disk: {WHY_NO_EFFECT[name]}."
+        message = f"{option} changes nothing in a model on disk: {NO_EFFECT_WITH_MODEL[name]}."
     return UsageError(message, f"Leave out {option}, or --model.", "--model")
 
 
