@@ -90,7 +90,11 @@ def _head(lines: list[csv_matrix.Line], name: str) -> Grid:
         raise InputError(said, "Make it without --top; above a million weights, with --full.")
     for line in body if header[0] == "query" else ():
         _check_width(line, header, name)
-    if header == TIDY and body and not _is_wide(body):
+    # Below the header of links there may be two keys of these names: "key weight" was the text.
+    is_wide = [line.cells[0] for line in body] == TIDY[1:] and all(
+        csv_matrix.is_number(line.cells[1]) or not line.cells[1] for line in body
+    )
+    if header == TIDY and body and not is_wide:
         names = ([csv_matrix.unguarded(cell) for cell in line.cells[:2]] for line in body)
         links = [
             (query, key, csv_matrix.number_in(line, 2, name))
@@ -99,12 +103,6 @@ def _head(lines: list[csv_matrix.Line], name: str) -> Grid:
         return grid_of(links, name)
     cells, queries, keys = csv_matrix.sheet_of(lines, name)
     return Grid(queries, keys, [list(map(float, row)) for row in cells])
-
-
-def _is_wide(body: list[csv_matrix.Line]) -> bool:
-    """Tell whether a table whose header is that of links has two keys of these names: "key weight" was the text."""
-    are_numbers = all(csv_matrix.is_number(line.cells[1]) or not line.cells[1] for line in body)
-    return are_numbers and [line.cells[0] for line in body] == TIDY[1:]
 
 
 def _of_heads(grids: dict[tuple[str, ...], Grid], name: str) -> WeightTable:

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import attn_cli  # names what lies above: each file under render/formats registers its own
 from attn_cli.classes import dataclass
 from attn_cli.core.scores import SCORES
 from attn_cli.errors import UsageError, did_you_mean
@@ -26,17 +27,13 @@ NARROWEST, WIDEST = 20, 10_000  # columns
 AREA = f"Give the width and the height, each from {SHORTEST} to {LONGEST} inches, as 8x4.5."
 
 
-def _formats() -> tuple[str, ...]:
-    import attn_cli  # which names what lies above: each file under render/formats registers its own
-
-    return attn_cli.formats()
-
-
 @dataclass(frozen=True)
 class View:
     """How to show a result; None leaves the choice to attn."""
 
-    format: str | None = OUTPUT("Output format.", short="-f", choices=_formats, unset="table")
+    format: str | None = OUTPUT(
+        "Output format.", short="-f", choices=lambda: attn_cli.formats(), unset="table"
+    )
     # A forgotten attn.toml must never make attn write a file.
     output: str | None = OUTPUT(
         "Write to FILE; its suffix chooses the format.", short="-o", metavar="FILE", has_variable=False

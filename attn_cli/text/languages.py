@@ -80,22 +80,14 @@ def foreign_words(
     ()
     """
     tokens = tokens[:MOST]
-    words = [token for token in tokens if _has_letters(token)]
-    if len(words) < LEAST or not _is_prose([*dropped, *(set(tokens) - set(words))]):
+    # Letters, and what stands between two of them; what stands between the words is what prose has there.
+    words = [one for one in tokens if one.replace("'", "").replace("’", "").replace("-", "").isalpha()]
+    others = "".join([*dropped, *(set(tokens) - set(words))])
+    if len(words) < LEAST or not all(mark in MARKS or mark.isdigit() for mark in others):
         return ()
     sure = [one for one in LANGUAGES.values() if _is_sure(words, unknown, one)]
     found = [word for word in words if any(word.lower() in one.own | one.shared for one in sure)]
     return tuple(dict.fromkeys(found))
-
-
-def _has_letters(token: str) -> bool:
-    """Tell whether a token is a word: letters, and what stands between two of them."""
-    return token.replace("'", "").replace("’", "").replace("-", "").isalpha()
-
-
-def _is_prose(others: Sequence[str]) -> bool:
-    """Tell whether what stands between the words is what prose has there."""
-    return all(mark in MARKS or mark.isdigit() for other in others for mark in other)
 
 
 def _is_sure(words: Sequence[str], unknown: Collection[str], common: Common) -> bool:
