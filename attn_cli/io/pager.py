@@ -43,10 +43,12 @@ def unused() -> Iterator[None]:
 
 def put_screen(text: str) -> None:
     """Write a screen to standard output: on a terminal that is too small for it, through the user's pager."""
-    variable, command = _pager() if _is_too_long(text) else ("", "")
-    if not command or not _paged(command, text):
+    variable = next((name for name in VARIABLES if name in os.environ), "")
+    command = os.environ[variable].strip() if variable else USUAL
+    is_wanted = command not in NONE and _is_too_long(text)
+    if not is_wanted or not _paged(command, text):
         put_plain(text)
-        if variable and command:
+        if variable and is_wanted:
             say(f"attn: Cannot run the pager {visible(command[:60])!r}, so there is none. Change {variable}.")
 
 
@@ -63,13 +65,6 @@ def _is_too_long(text: str) -> bool:
     shown = _COLOUR.sub("", text.removesuffix("\n")).split("\n")
     wrapped = sum(max(1, -(-len(line) // columns)) for line in shown) if columns else 0
     return 0 < lines <= wrapped  # the last line is the prompt's
-
-
-def _pager() -> tuple[str, str]:
-    """Return the variable that names the pager, and the pager; nothing in the place of one that is missing."""
-    variable = next((name for name in VARIABLES if name in os.environ), "")
-    command = os.environ[variable].strip() if variable else USUAL
-    return variable, "" if command in NONE else command
 
 
 def _paged(command: str, text: str) -> bool:

@@ -49,18 +49,11 @@ def _stands_alone(token: str) -> bool:
     return is_special(token) or _STANDS_IN.fullmatch(token) is not None
 
 
-def _byte_alphabet() -> dict[str, int]:
-    """Return the byte of each character of a byte-level token.
-
-    Printable bytes stand for themselves, the others are the characters from U+0100 on, in order (Radford et al. 2019,
-    GPT-2, encoder.py, bytes_to_unicode).
-    """
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in set(printable)]
-    return {chr(byte): byte for byte in printable} | {chr(0x100 + n): byte for n, byte in enumerate(others)}
-
-
-_BYTES = _byte_alphabet()
+# The byte of each character of a byte-level token: printable bytes stand for themselves, the others are the characters
+# from U+0100 on, in order (Radford et al. 2019, GPT-2, encoder.py, bytes_to_unicode).
+_PRINTABLE = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
+_OTHERS = (byte for byte in range(256) if byte not in _PRINTABLE)
+_BYTES = {chr(byte): byte for byte in _PRINTABLE} | {chr(0x100 + n): byte for n, byte in enumerate(_OTHERS)}
 _BLANKS = frozenset(char for char, byte in _BYTES.items() if byte in b" \t\n\r\v\f")
 _LINE_END = next(char for char, byte in _BYTES.items() if byte == 10)
 
