@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import IO, Any, NamedTuple
@@ -14,7 +15,8 @@ from attn_cli.io.escape import json_line, visible
 from attn_cli.settings.output import Keys, cut
 
 # A file that is open for the bytes of chunks. Where the block ends well, what comes last is written.
-Sink = AbstractContextManager[Callable[[bytes], object]]
+Put = Callable[[bytes | memoryview], object]
+Sink = AbstractContextManager[Put]
 
 SCHEMA = "attn-table/1"  # columns are only ever added
 LINKS_SCHEMA = "attn-links/1"  # likewise
@@ -65,7 +67,7 @@ def _separated(rows: Sequence[Row], job: Job, first: int) -> bytes:
 
 
 @contextmanager
-def _headed(stream: IO[bytes], job: Job) -> Iterator[Callable[[bytes], object]]:
+def _headed(stream: IO[bytes], job: Job) -> Iterator[Put]:
     """Write the names of columns above what is written."""
     from attn_cli.batch.records import COLUMNS
 
@@ -77,12 +79,13 @@ def _headed(stream: IO[bytes], job: Job) -> Iterator[Callable[[bytes], object]]:
 
 
 @contextmanager
-def _parquet(stream: IO[bytes], job: Job) -> Iterator[Callable[[bytes], None]]:
+def _parquet(stream: IO[bytes], job: Job) -> Iterator[Put]:
     """Write batches as a Parquet file; after an error nothing more is written, and the stream may be closed."""
     from pyarrow import parquet  # another library to load
 
     file = load_pyarrow().PythonFile(stream, mode="w")
-    writer = parquet.ParquetWriter(file, _schema(job), compression="zstd")
+    # Of numbers that hardly repeat, a dictionary takes twice the time and more room.
+    writer = parquet.ParquetWriter(file, _schema(job), compression="zstd", use_dictionary=False)
     try:
         yield lambda data: _write(writer, data)
         writer.close()
@@ -92,7 +95,7 @@ def _parquet(stream: IO[bytes], job: Job) -> Iterator[Callable[[bytes], None]]:
 
 
 @contextmanager
-def _arrow(stream: IO[bytes], job: Job) -> Iterator[Callable[[bytes], None]]:
+def _arrow(stream: IO[bytes], job: Job) -> Iterator[Put]:
     """Write batches as an Arrow file."""
     pa = load_pyarrow()
     writer = pa.ipc.new_file(pa.PythonFile(stream, mode="w"), _schema(job))
@@ -100,19 +103,19 @@ def _arrow(stream: IO[bytes], job: Job) -> Iterator[Callable[[bytes], None]]:
     writer.close()
 
 
-def _write(writer: Any, data: bytes) -> None:
+def _write(writer: Any, data: bytes | memoryview) -> None:
     for batch in load_pyarrow().ipc.open_stream(data):
         writer.write_batch(batch)
 
 
 @contextmanager
-def _npz(stream: IO[bytes], job: Job) -> Iterator[Callable[[bytes], None]]:
+def _npz(stream: IO[bytes], job: Job) -> Iterator[Put]:
     """Hold a part, and write it as arrays: of lists, all values one after the other and the lengths."""
     import numpy as np
 
     pa = load_pyarrow()
     batches: list[Any] = []
-    yield lambda data: batches.extend(pa.ipc.open_stream(data))
+    yield lambda data: batches.extend(pa.ipc.open_stream(bytes(data)))
     table = pa.Table.from_batches(batches, _schema(job))
     arrays: dict[str, Any] = {}
     for name in table.column_names:
@@ -208,7 +211,7 @@ def _schema(job: Job) -> Any:
     return pa.schema(fields, metadata={"attn.schema": SCHEMA, "attn.kind": job.kind})
 
 
-def _columns(rows: Sequence[Any], job: Job, first: int) -> bytes:
+def _columns(rows: Sequence[Any], job: Job, first: int) -> memoryview:
     """Return rows, or their links, as one batch of an Arrow stream; `first` is the number of the first line."""
     pa, schema = load_pyarrow(), _schema(job)
     stream = pa.BufferOutputStream()
@@ -221,8 +224,7 @@ def _columns(rows: Sequence[Any], job: Job, first: int) -> bytes:
         else:
             made = [_column(field.name, field.type, rows, first) for field in schema]
         writer.write_batch(pa.record_batch(made, schema=schema))
-    data: bytes = stream.getvalue().to_pybytes()
-    return data
+    return memoryview(stream.getvalue())
 
 
 def parquet_of(columns: Mapping[str, Any], dtype: str | None = None) -> bytes:
@@ -283,7 +285,7 @@ def _matrices(values: Sequence[Any], type_: Any) -> Any:
 class Form(NamedTuple):
     """One form: what encodes the rows of a chunk, given their job and the first one's number, and what opens a file."""
 
-    encode: Callable[[Sequence[Row], Job, int], bytes]
+    encode: Callable[[Sequence[Row], Job, int], bytes | memoryview]
     sink: Callable[[IO[bytes], Job], Sink] = lambda stream, job: nullcontext(stream.write)
     has_extra: bool = False  # whether it needs pyarrow
     is_whole: bool = False  # whether a file is held in memory before it is written
@@ -335,13 +337,26 @@ def write_chunk(computer: Computer, chunk: Chunk) -> ChunkOutput:
     """Compute the lines of a chunk, up to a bad one that ends the run, and write them in the form of the job."""
     job, rows = computer.job, []
     refused, error = 0, None
-    for number, row in enumerate(computer.rows(chunk.lines), chunk.first):
-        if isinstance(row, AttnError):
-            row.line = number
-            if not job.keep_going:
-                error = row
-                break
-            refused += 1
-        rows.append(row)
-    data = FORMS[job.form].encode(rows, job, chunk.first) if rows else b""
+    with _without_gc():
+        for number, row in enumerate(computer.rows(chunk.lines), chunk.first):
+            if isinstance(row, AttnError):
+                row.line = number
+                if not job.keep_going:
+                    error = row
+                    break
+                refused += 1
+            rows.append(row)
+        data = FORMS[job.form].encode(rows, job, chunk.first) if rows else b""
     return ChunkOutput(data, len(rows), refused, chunk.first, error)
+
+
+@contextmanager
+def _without_gc() -> Iterator[None]:
+    """Keep Python from searching the records of a chunk for cycles, which they do not have, again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

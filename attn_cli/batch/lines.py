@@ -59,7 +59,7 @@ class ChunkOutput(NamedTuple):
     Where the run ends at a bad line, `error` is its error, and the bytes are those of the lines before it.
     """
 
-    data: bytes
+    data: bytes | memoryview
     lines: int
     refused: int
     first: int

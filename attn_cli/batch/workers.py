@@ -10,9 +10,11 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import cache, partial
-from itertools import chain, groupby
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from itertools import chain, cycle, groupby
+from mmap import mmap
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import attn_cli
 from attn_cli.batch import manifest as manifests
@@ -32,7 +34,9 @@ if TYPE_CHECKING:
 
 OWNER_BYTES = 16  # of a run's name in its folder
 PATIENCE = 2.0  # seconds after which it is asked whether all processes live
+SLOT = 1 << 26  # bytes that a chunk's may have in memory that is shared; more are sent
 AHEAD = 2  # chunks per process that may be computed, or be under way, before the one that is written next
+Found = TypeVar("Found")
 # A worker of a cluster may have several threads, and a Computer does one thing at a time.
 _of_thread = threading.local()
 
@@ -89,22 +93,25 @@ def _of_processes(
 ) -> Iterator[ChunkOutput]:
     """Yield what chunks become, in their order; so many processes compute them, and end with this one.
 
-    A few are computed ahead. Where the next cannot be read without waiting, what is under way comes first.
+    A few are computed ahead. Where the next cannot be read without waiting, what is under way comes first. The bytes
+    of a chunk are those of its slot, and stay until the next chunk is asked for.
     """
     from concurrent.futures.process import BrokenProcessPool
 
-    pool = _pool(workers)
-    pending: deque[Future[ChunkOutput]] = deque()
+    slots, turns = _shared(AHEAD * workers), cycle(range(AHEAD * workers))
+    pool = _pool(workers, slots)
+    pending: deque[Future[tuple[ChunkOutput, int, int]]] = deque()
     try:
         while True:
             while len(pending) < AHEAD * workers and (is_ready() or not pending):
                 chunk = next(chunks, None)
                 if chunk is None:
                     break
-                pending.append(pool.submit(_output, job, chunk))
+                pending.append(pool.submit(_output, job, chunk, next(turns)))
             if not pending:
                 return
-            yield _result(pending.popleft(), pool)
+            found, turn, size = _result(pending.popleft(), pool)
+            yield found._replace(data=memoryview(slots[turn])[:size]) if size else found
     except BrokenProcessPool:
         said = "A process that computed lines was killed: memory may be short."
         raise MachineError(said, "Try fewer --workers.") from None
@@ -112,8 +119,17 @@ def _of_processes(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _result(one: Future[ChunkOutput], pool: ProcessPoolExecutor) -> ChunkOutput:
-    """Return a chunk's output. A process that was killed while it wrote one would be waited for without end."""
+def _shared(count: int) -> list[mmap]:
+    """Return memory that processes which are copies of this one share with it; none, or less, where there is none."""
+    slots: list[mmap] = []
+    with suppress(OSError, ValueError):  # more addresses than there may be
+        while sys.platform == "linux" and len(slots) < count:
+            slots.append(mmap(-1, SLOT))
+    return slots
+
+
+def _result(one: Future[Found], pool: ProcessPoolExecutor) -> Found:
+    """Return what a process found. A process that was killed while it wrote one would be waited for without end."""
     from concurrent.futures import wait
 
     while not wait([one], PATIENCE).done:
@@ -126,23 +142,25 @@ def _result(one: Future[ChunkOutput], pool: ProcessPoolExecutor) -> ChunkOutput:
     return one.result()
 
 
-def _pool(workers: int) -> ProcessPoolExecutor:
+def _pool(workers: int, slots: list[mmap]) -> ProcessPoolExecutor:
     """Start processes: on Linux as copies of this one, which has loaded everything."""
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    pool = ProcessPoolExecutor(workers, get_context("fork" if sys.platform == "linux" else "spawn"), _begin)
+    context = get_context("fork" if sys.platform == "linux" else "spawn")
+    pool = ProcessPoolExecutor(workers, context, _begin, (slots,))
     with warnings.catch_warnings():  # NumPy's own threads are none of Python's, and wait
         warnings.simplefilter("ignore", DeprecationWarning)
         pool.submit(os.getpid)
     return pool
 
 
-def _begin() -> None:
+def _begin(slots: list[mmap]) -> None:
     """Prepare a process. Signals are the first process's affair, and this one ends when that does, whatever ends it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    _slots.extend(slots)
 
 
 def _end_with_parent() -> None:
@@ -154,11 +172,18 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _output(job: Job, chunk: Chunk) -> ChunkOutput:
-    return write_chunk(_computer(job), chunk)
+def _output(job: Job, chunk: Chunk, turn: int) -> tuple[ChunkOutput, int, int]:
+    """Return what a chunk becomes, its turn, and how many bytes were left in the slot of that turn, not sent."""
+    found = write_chunk(_computer(job), chunk)
+    size = len(found.data)
+    if turn >= len(_slots) or size > SLOT:
+        return found._replace(data=bytes(found.data)), turn, 0
+    _slots[turn][:size] = found.data
+    return found._replace(data=b""), turn, size
 
 
 _computer = cache(Computer)  # of a process of the pool
+_slots: list[mmap] = []  # of one
 
 
 # Parts

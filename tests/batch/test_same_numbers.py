@@ -1,5 +1,6 @@
 """Lines computed together: each field is, to the last bit, that of the line by itself."""
 
+import gc
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 from attn_cli import Settings
 from attn_cli.batch import compute
 from attn_cli.batch.compute import Computer, Row
-from attn_cli.batch.lines import Job
+from attn_cli.batch.forms import write_chunk
+from attn_cli.batch.lines import Chunk, Job
 from attn_cli.errors import AttnError
 from attn_cli.io.escape import json_line
 from attn_cli.pipeline.sources.text import trace_text
@@ -29,6 +31,21 @@ LINKS = ("schema", "kind", "head", "condensed", "links", "summary", "weights")
 def lines_of(seed: int, n: int, longest: int = 30) -> list[bytes]:
     draw = np.random.default_rng(seed)
     return [" ".join(draw.choice(WORDS, size)).encode() for size in draw.integers(0, longest, n)]
+
+
+@pytest.mark.parametrize("kind", ["self", "masked"])
+def test_what_a_chunk_was_made_of_is_freed_without_the_garbage_collector(kind):
+    job = Job(kind, Settings(), ALL, False, True, "jsonl")
+    chunk = Chunk(1, [*lines_of(3, 40), b"..."])
+    with Computer(job) as computer:
+        write_chunk(computer, chunk)  # what is made once, too
+        gc.collect()
+        gc.disable()
+        try:
+            assert write_chunk(computer, chunk).refused
+            assert gc.collect() == 0
+        finally:
+            gc.enable()
 
 
 def same(job: Job, lines: list[bytes]) -> None:

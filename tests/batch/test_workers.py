@@ -48,6 +48,17 @@ def test_a_bad_line_is_told_by_its_number_whoever_finds_it(at):
     assert attn("batch", "lines.txt", "--workers", "3", "--keep-going") == one
 
 
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+@pytest.mark.parametrize("slot", [1 << 20, 1 << 10], ids=["shared", "sent"])
+def test_chunks_come_back_the_same_through_shared_memory_or_sent(slot, form, at, monkeypatch):
+    monkeypatch.setattr(workers, "SLOT", slot)
+    write(2200)
+    for count in ("1", "2"):
+        out = ("--workers", count, "-o", f"{count}.{form}", "--fields", "summary")
+        assert here("batch", "lines.txt", *out).code == 0
+    assert Path(f"1.{form}").read_bytes() == Path(f"2.{form}").read_bytes()
+
+
 @contextmanager
 def started(marker: str) -> Iterator["subprocess.Popen[bytes]"]:
     """Run a batch that goes on for long, with two processes, until both of them are there."""
