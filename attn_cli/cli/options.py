@@ -149,9 +149,9 @@ def _parameter(one: Setting, of: Takes, typed: bool) -> inspect.Parameter:
     kind: Any = Literal.__getitem__(names) if names else one.type
     kind = list[kind] if one.is_repeated else kind
     default = None if one.is_repeated else one.default
-    about = option(one, help, has_variable=not (typed or of.help))
-    kind = Annotated[kind | None if default is None else kind, about]
-    return inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+    about = option(one, help, default, has_variable=not (typed or of.help))
+    kind = kind | None if default is None else kind
+    return inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=about, annotation=kind)
 
 
 def single_command(name: str, function: Function | Takes) -> Any:

@@ -26,7 +26,7 @@ USUAL = "less"
 OPTIONS = {"LESS": "FIRX", "LV": "-c"}  # quit if it fits, search in any case, colours, screen left as is
 NOT_FOUND = (2, 126, 127)  # what a shell ends with where it cannot read the line, or cannot run the program
 FOR_A_SHELL = frozenset("|&;<>()$`\\\"'*?[#~=%")  # as git has it: a pager with one of these is a shell's line
-_COLOUR = re.compile("\x1b\\[[0-9;]*m")
+_COLOUR = "\x1b\\[[0-9;]*m"
 _is_unused = False
 
 
@@ -62,7 +62,7 @@ def _is_too_long(text: str) -> bool:
         columns, lines = os.get_terminal_size(sys.stdout.fileno())
     except (OSError, ValueError):
         return False
-    shown = _COLOUR.sub("", text.removesuffix("\n")).split("\n")
+    shown = re.sub(_COLOUR, "", text.removesuffix("\n")).split("\n")
     wrapped = sum(max(1, -(-len(line) // columns)) for line in shown) if columns else 0
     return 0 < lines <= wrapped  # the last line is the prompt's
 
@@ -89,7 +89,7 @@ def _environment(text: str) -> dict[str, str]:
     mine = OPTIONS | dict(os.environ)  # the user's own options count more
     if not text.isascii() and "LESSCHARSET" not in mine:
         mine["LESSCHARSET"] = "utf-8"  # in a C locale less spells UTF-8 out
-    if "LESS" in os.environ and _COLOUR.search(text):
+    if "LESS" in os.environ and re.search(_COLOUR, text):
         mine["LESS"] = f"-R {mine['LESS']}"  # else it spells our colours out; what follows counts more
     return mine
 

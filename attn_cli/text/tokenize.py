@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from unicodedata import category
 
 from attn_cli.classes import NamedTuple
@@ -22,17 +23,17 @@ def tokenize(text: str, tokenizer: str = "words", keep_punctuation: bool = False
     ('The', 'fox', "'s", 'cub', 'does', "n't", 'sleep')
     """
     if tokenizer == "whitespace":
-        return Tokens(tuple(filter(None, _SPACES.split(text))), ())
+        return Tokens(tuple(filter(None, re.split(_SPACES, text))), ())
     if tokenizer == "characters":
         from wcwidth import iter_graphemes  # only this tokenizer needs the tables of grapheme clusters
 
-        return Tokens(tuple(one for one in iter_graphemes(text) if _SPACES.fullmatch(one) is None), ())
+        return Tokens(tuple(one for one in iter_graphemes(text) if re.fullmatch(_SPACES, one) is None), ())
     return _words(text, keep_punctuation)
 
 
 # Python counts the controls U+001C to U+001F and U+0085 as space; here they are shown, not swallowed.
 _CONTROLS = "\x1c\x1d\x1e\x1f\x85"
-_SPACES = re.compile(f"[^\\S{_CONTROLS}]+")
+_SPACES = f"[^\\S{_CONTROLS}]+"
 
 
 def _words(text: str, keep_punctuation: bool) -> Tokens:
@@ -76,26 +77,23 @@ def _split_clitics(word: str) -> list[str]:
 _MARK, _SYMBOL = "\u0301", "\xa4"
 _FLAG_LETTER, _SKIN, _TAG = "\U0001f1e6-\U0001f1ff", "\U0001f3fb-\U0001f3ff", "\U000e0020-\U000e007f"
 _ONE_SYMBOL = f"[$+<=>\\^`|~{_SYMBOL}{_FLAG_LETTER}{_SKIN}][{_MARK}{_SKIN}{_TAG}]*+"
-_OTHERS = (
-    f"|[{_FLAG_LETTER}]{{2}}|{_ONE_SYMBOL}(?:\u200d{_ONE_SYMBOL})*+"  # a flag, a symbol, an emoji
-    rf"|\.+|-+|!+|\?+|\*+|[^\w\s]|[_{_CONTROLS}]"  # a run of one mark, as treebanks have it: "...", "--"
-)
+_SYMBOLS = f"|[{_FLAG_LETTER}]{{2}}|{_ONE_SYMBOL}(?:\u200d{_ONE_SYMBOL})*+"  # a flag, a symbol, an emoji
+_RUNS = rf"|\.+|-+|!+|\?+|\*+|[^\w\s]|[_{_CONTROLS}]"  # a run of one mark, as treebanks have it: "...", "--"
 
 
-def _with_words_of(letter: str) -> re.Pattern[str]:
-    return re.compile(f"{letter}++(?:['’.,_-]{letter}++)*+{_OTHERS}")
-
-
-_PIECE = _with_words_of(f"(?:[^\\W_]|{_MARK})")
-_ASCII_PIECE = _with_words_of("[^\\W_]")  # where there are no marks: in a third of the time
+@cache
+def _piece(is_ascii: bool) -> re.Pattern[str]:
+    # Where there are no marks and emoji, in a third of the time.
+    letter, symbols = ("[^\\W_]", "") if is_ascii else (f"(?:[^\\W_]|{_MARK})", _SYMBOLS)
+    return re.compile(f"{letter}++(?:['’.,_-]{letter}++)*+{symbols}{_RUNS}")
 
 
 def _pieces(text: str) -> list[str]:
     """Split text into words, symbols and runs of marks, in linear time; only white space is left out."""
     if text.isascii():
-        return _ASCII_PIECE.findall(text)
+        return _piece(True).findall(text)
     shadow = text.translate({ord(char): _shadow(char) for char in set(text) if char > "\x7f"})
-    return [text[found.start() : found.end()] for found in _PIECE.finditer(shadow)]
+    return [text[found.start() : found.end()] for found in _piece(False).finditer(shadow)]
 
 
 def _shadow(char: str) -> str:

@@ -17,11 +17,11 @@ _FRAME = frozenset(
         *("<start_of_turn>", "<end_of_turn>"),
     }
 )
-_FRAMED = re.compile("<[|\uff5c][^<>]*[|\uff5c]>")
+_FRAMED = "<[|\uff5c][^<>]*[|\uff5c]>"
 # Tokens that stand for a word of the text.
-_STANDS_IN = re.compile(r"\[MASK\]|\[UNK\]|<mask>|<unk>|<extra_id_[0-9]+>")
-_BYTE = re.compile("<0x([0-9A-F]{2})>")  # how SentencePiece writes a byte that no piece covers
-_NEWLINE = re.compile(r"<0x0A>|\n+")  # as Llama and as Gemma write it
+_STANDS_IN = r"\[MASK\]|\[UNK\]|<mask>|<unk>|<extra_id_[0-9]+>"
+_BYTE = "<0x([0-9A-F]{2})>"  # how SentencePiece writes a byte that no piece covers
+_NEWLINE = r"<0x0A>|\n+"  # as Llama and as Gemma write it
 _END, _ON = "</w>", "@@"
 SPACE = "␣"  # a space that is to be seen
 
@@ -37,7 +37,7 @@ class Word(NamedTuple):
 
 def is_special(token: str) -> bool:
     """Tell whether a token frames the text, as [CLS] and </s> do; [UNK] and [MASK] stand for words of it."""
-    return token in _FRAME or _FRAMED.fullmatch(token) is not None
+    return token in _FRAME or (token[:1] == "<" and re.fullmatch(_FRAMED, token) is not None)
 
 
 def is_padding(token: str) -> bool:
@@ -46,7 +46,7 @@ def is_padding(token: str) -> bool:
 
 
 def _stands_alone(token: str) -> bool:
-    return is_special(token) or _STANDS_IN.fullmatch(token) is not None
+    return is_special(token) or re.fullmatch(_STANDS_IN, token) is not None
 
 
 # The byte of each character of a byte-level token: printable bytes stand for themselves, the others are the characters
@@ -81,7 +81,7 @@ def scheme(tokens: Sequence[str]) -> str | None:
 
 def _scheme_of_bytes(words: list[str]) -> str | None:
     """Return the scheme of tokens without marks that hold single bytes of characters; None where none does."""
-    if any(_BYTE.fullmatch(token) for token in words):
+    if any(re.fullmatch(_BYTE, token) for token in words):
         return "sentencepiece"
     if not all(char in _BYTES for token in words for char in token):
         return None
@@ -132,7 +132,7 @@ def _starts(found: str, tokens: Sequence[str], i: int) -> bool:
     if found == "byte-level":
         return token[:1] in _BLANKS or last == _LINE_END
     if found == "sentencepiece":
-        return token[:1] == "▁" or any(map(_NEWLINE.fullmatch, (token, tokens[i - 1])))
+        return token[:1] == "▁" or any(re.fullmatch(_NEWLINE, one) for one in (token, tokens[i - 1]))
     if found == "ended":
         return tokens[i - 1].endswith(_END)
     if found == "continued":
@@ -192,7 +192,7 @@ def _decoded(data: bytes) -> str:
 
 
 def _piece_bytes(piece: str) -> bytes:
-    byte = _BYTE.fullmatch(piece)
+    byte = re.fullmatch(_BYTE, piece)
     spaced = piece.replace("▁", " ")
     return bytes([int(byte[1], 16)]) if byte else spaced.encode("utf-8", "surrogatepass")
 

@@ -200,16 +200,17 @@ def nearest_each(
 
 def _some_rows(vectors: Vectors, count: int, also: Sequence[str]) -> Iterator[tables.Rows]:
     """Yield the first `count` words and their vectors, then those of `also` that are not among them."""
-    known: set[bytes] = set()
+    others = {tables.as_bytes(form): vector for form, vector in look_up_all(also, vectors).values()}
     for words, matrix in vectors.rows():
-        left = count - len(known)
-        known.update(words[:left])
-        yield tables.Rows(words[:left], matrix[:left])
-        if left <= len(words):
+        some = tables.Rows(words[:count], matrix[:count])
+        yield some
+        for word in others.keys() & {*some.words}:
+            del others[word]
+        count -= len(some.words)
+        if not count:
             break
-    found = {tables.as_bytes(form): vector for form, vector in look_up_all(also, vectors).values()}
-    if others := [word for word in found if word not in known]:
-        yield tables.Rows(others, np.array([found[word] for word in others], dtype=matrix.dtype))
+    if others:
+        yield tables.Rows([*others], np.array([*others.values()], dtype=matrix.dtype))
 
 
 # Candidates are chosen in single precision, whose error is far smaller, and then computed in full.
@@ -221,8 +222,11 @@ def _nearest(blocks: Iterable[tables.Rows], vectors: Array, k: int) -> list[list
     units, before = _units(vectors), 0
     best: list[list[tuple[float, int, bytes]]] = [[] for _ in units]
     for words, matrix in blocks:
-        for n, (unit, rough) in enumerate(zip(units, _rough(matrix, units), strict=True)):
-            few = np.flatnonzero(rough >= _threshold(rough, best[n], k))
+        rough = _rough(matrix, units)
+        for n, (unit, least) in enumerate(zip(units, _least(rough, best, k), strict=True)):
+            few = np.flatnonzero(rough[n] >= least)
+            if not len(few):
+                continue
             exact = np.clip(_units(matrix[few].astype(np.float64)) @ unit, -1, 1)
             near = [(-cosine, i) for i, cosine in zip(few.tolist(), exact.tolist(), strict=True)]
             best[n] = sorted(best[n] + [(minus, before + i, words[i]) for minus, i in near])[:k]
@@ -230,13 +234,14 @@ def _nearest(blocks: Iterable[tables.Rows], vectors: Array, k: int) -> list[list
     return [[(word, -minus) for minus, _, word in near] for near in best]
 
 
-def _threshold(rough: Array, best: list[tuple[float, int, bytes]], k: int) -> float:
-    """Return below which rough cosine a word cannot be among the k best."""
-    least = -best[-1][0] - MARGIN if len(best) == k else -2.0
-    known = rough[~np.isnan(rough)]
-    if len(known) > k:
-        least = max(least, float(np.partition(known, -k)[-k]) - MARGIN)
-    return least
+def _least(rough: Array, best: list[list[tuple[float, int, bytes]]], k: int) -> list[float]:
+    """Return, for each row of rough cosines, below which of them a word cannot be among the k best."""
+    least = [-near[-1][0] - MARGIN if len(near) == k else -2.0 for near in best]
+    if rough.shape[1] <= k:
+        return least
+    np.copyto(rough, -3.0, where=np.isnan(rough))
+    here = np.partition(rough, -k, axis=1)[:, -k] - MARGIN
+    return [max(one, other) for one, other in zip(least, here.tolist(), strict=True)]
 
 
 def _rough(matrix: Array, units: Array) -> Array:

@@ -170,11 +170,12 @@ class VectorTable(CachedVectors):
 
     def rows(self, report: OnProgress = no_progress) -> Iterator[Rows]:
         """Yield all words and vectors, some after the other, in order; doubles are left out."""
-        words = self.block[1:-1].split(b"\n")
+        rest = self.block[1:]
         seen: set[bytes] = set()
         step = max(1, min(BLOCK, MOST_AT_ONCE // (self.dim * self.matrix.dtype.itemsize)))
         for start in range(0, len(self.matrix), step):
-            rows = Rows(words[start : start + step], self.matrix[start : start + step])
+            *words, rest = rest.split(b"\n", step)
+            rows = Rows(words, self.matrix[start : start + step])
             if "doubled" in self.about:
                 first = {word: at for at, word in reversed([*enumerate(rows.words)]) if word not in seen}
                 kept = sorted(first.values())
