@@ -71,6 +71,13 @@ def test_attention_loads_no_training_and_no_validation_library_and_no_console_of
     assert "numpy" in tops or args[0] == "vectors"
 
 
+@pytest.mark.parametrize("kind", ["self", "explain", "masked"])
+def test_numpy_is_loaded_by_the_command_itself_and_not_deep_in_other_imports(kind):
+    command = [COMMAND[0], "-X", "importtime", *COMMAND[1:], kind, "the cat sat"]
+    done = subprocess.run(command, capture_output=True, text=True, env=surroundings())
+    assert "| numpy" in [line[line.rindex("|") :] for line in done.stderr.splitlines() if "|" in line]
+
+
 def test_importing_the_package_imports_nothing_else():
     code = "import sys; before = set(sys.modules); import attn_cli; print(*sorted(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=surroundings())

@@ -96,6 +96,8 @@ def explain(
     view = choose(view, can, "--pause" if pause else alone or "explain")
     settings = settings_for(settings, view)
     text, second = text_and_context(texts, context, "explain", settings)
+    import numpy  # noqa: F401 - see _attend
+
     from attn_cli.pipeline.story import trace_explained
 
     kind = "cross" if second is not None else settings.kind_of_text
@@ -152,7 +154,10 @@ def _attend(kind: str, texts: list[str] | None, part: str | None, settings: Sett
             settings = replace(settings, next=0)  # the mask alone is shown
     settings = settings_for(settings, view)
     read = two_texts(texts or [], settings) if kind == "cross" else [one_text(texts, kind, settings)]
-    from attn_cli.pipeline.sources import text as of_text  # loads NumPy
+    # Deep in other imports, a call may need a new chunk of Python's stack, and return it, thousands of times: 10 ms.
+    import numpy  # noqa: F401
+
+    from attn_cli.pipeline.sources import text as of_text
 
     with attention_progress(settings.embedding) as progress:
         compute = getattr(of_text, f"trace_{kind}")
