@@ -125,13 +125,9 @@ KEYS = [
     _key("-", "hotter(-1)"),
     _key("0", "usual_heat", "", "The temperature back to 1."),
     _key("x", "off", "word off", "Hide the chosen column's word from every query, or show it again."),
-    _key(
-        "o", "knock_out", "", "Knock the head out: layers above it, and the guess, are new; again: back in."
-    ),
+    _key("o", "knock_out", "", "Knock the head out: layers above, and the guess, are new; again: back in."),
     _key("p", "pieces", "", "Join a model's word pieces to words, or show them apart again."),
-    _key(
-        "g", "write_on", "", "A model that says the next token writes it; the first press may only name it."
-    ),
+    _key("g", "write_on", "", "A model that says the next token writes it; at first it may only name it."),
     _key("a", "between", "", "Of a pair of texts (--pair): from a to a, a to b, b to a, b to b; all again."),
     _key("v", "compare", "compare", "What changed since the view before: the difference, before, now."),
     _key("d", "step", "steps", "The steps in turn: tokens, X, Q K V, scores to output; D goes back."),

@@ -124,10 +124,8 @@ def _event(line: str, place: str, last: float) -> Event:
     if not last <= at <= last + LONGEST_WAIT:
         raise InputError(f"{place}: its time, {at:g}, does not follow {last:g}.")
     value = str(record[kind])
-    if (
-        not isinstance(numbers, list)
-        or not isinstance(character, str | None)
-        or not all(map(_is_number, numbers))
+    if not (
+        isinstance(numbers, list) and isinstance(character, str | None) and all(map(_is_number, numbers))
     ):
         raise InputError(f"{place}: no event that attn live knows.")
     if kind == "do" and NUMBERS.get(value) != len(numbers):

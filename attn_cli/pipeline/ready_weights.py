@@ -127,11 +127,9 @@ def _sound(weights: Array, name: str, heads: tuple[str, ...]) -> tuple[Array, li
             "weights lie between 0 and 1.",
             "Are these scores, before the softmax, or weights under dropout (model.eval() turns it off)?",
         )
-    notes = []
-    if fully_masked.any():
-        rows = count(int(fully_masked.any(axis=0).sum()), "query has", "queries have")
-        notes.append(f"{rows} NaN weights, as PyTorch returns for fully masked rows; shown as zeros.")
-    return np.minimum(np.where(missing, 0.0, weights), 1.0) + 0.0, notes
+    rows = count(int(fully_masked.any(axis=0).sum()), "query has", "queries have")
+    note = f"{rows} NaN weights, as PyTorch returns for fully masked rows; shown as zeros."
+    return np.minimum(np.where(missing, 0.0, weights), 1.0) + 0.0, [note]
 
 
 def _with_given_mask(

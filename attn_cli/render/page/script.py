@@ -147,7 +147,9 @@ class Numbers:
 
     def _hold(self, kind: str, data: bytes, shape: tuple[int, ...]) -> Stored:
         key = (kind, data)
-        packed = _deflated(data) if kind == "u8" and len(data) > LEAST_PACKED else data
+        is_large, packer = len(data) > LEAST_PACKED, compressobj(6, DEFLATED, -MAX_WBITS, strategy=Z_RLE)
+        # Of weights, runs alone are found: other matches would cost time, and bits.
+        packed = packer.compress(data) + packer.flush() if kind == "u8" and is_large else data
         is_packed = len(packed) < len(data)
         if key not in self._known:
             self._known[key] = name = f"n{len(self._known)}"
@@ -157,12 +159,6 @@ class Numbers:
         return {"id": self._known[key], "type": kind, "shape": list(shape)} | (
             {"packed": True} if is_packed else {}
         )
-
-
-def _deflated(data: bytes) -> bytes:
-    """Return data packed for DecompressionStream; in weights a match that is no run costs time, and more bits."""
-    packer = compressobj(6, DEFLATED, -MAX_WBITS, strategy=Z_RLE)
-    return packer.compress(data) + packer.flush()
 
 
 MOST_EDITED = 150  # numbers of a matrix that can be typed over
