@@ -15,7 +15,7 @@ from itertools import cycle, islice
 
 from tests.stage import Stage
 
-QUIET = 0.03  # seconds without a byte after which a screen is whole
+QUIET = 0.06  # seconds without a byte after which a screen is whole: more than two frames of Textual's own 60 a second
 TEXT = (
     "The quick brown fox jumped over the lazy dog and then it ran into the deep dark forest where a small grey "
     "cat sat on an old mat near the house"
