@@ -191,12 +191,8 @@ def _score(name: str) -> dict[str, object]:
 
 
 def _ramps() -> dict[str, str]:
-    ramps = {
-        "light": ramp(PAPER),
-        "lightSigned": ramp(PAPER, True),
-        "dark": between(NIGHT),
-        "darkSigned": between(DIVERGING_DARK),
-    }
+    ramps = {"light": ramp(PAPER), "lightSigned": ramp(PAPER, True)}
+    ramps |= {"dark": between(NIGHT), "darkSigned": between(DIVERGING_DARK)}
     return {name: "".join(bytes(colour).hex() for colour in colours) for name, colours in ramps.items()}
 
 

@@ -146,19 +146,14 @@ class Numbers:
         return {"levels": levels, "weights": self.add_bytes(shares), "tops": self.add(tops.astype("<f4"))}
 
     def _hold(self, kind: str, data: bytes, shape: tuple[int, ...]) -> Stored:
-        key = (kind, data)
-        is_large, packer = len(data) > LEAST_PACKED, compressobj(6, DEFLATED, -MAX_WBITS, strategy=Z_RLE)
+        key, is_packed = (kind, data), kind == "u8" and len(data) > LEAST_PACKED
         # Of weights, runs alone are found: other matches would cost time, and bits.
-        packed = packer.compress(data) + packer.flush() if kind == "u8" and is_large else data
-        is_packed = len(packed) < len(data)
+        packer = compressobj(6, DEFLATED, -MAX_WBITS, strategy=Z_RLE)
+        packed = packer.compress(data) + packer.flush() if is_packed else data
         if key not in self._known:
-            self._known[key] = name = f"n{len(self._known)}"
-            self.elements.append(
-                f'<script type="text/plain" id="{name}">{b64encode(packed).decode()}</script>'
-            )
-        return {"id": self._known[key], "type": kind, "shape": list(shape)} | (
-            {"packed": True} if is_packed else {}
-        )
+            self._known[key], held = f"n{len(self._known)}", b64encode(packed).decode()
+            self.elements.append(f'<script type="text/plain" id="{self._known[key]}">{held}</script>')
+        return {"id": self._known[key], "type": kind, "shape": list(shape), "packed": is_packed}
 
 
 MOST_EDITED = 150  # numbers of a matrix that can be typed over
