@@ -91,13 +91,8 @@ class EncoderLayer(NamedTuple):
         return [_head_input(X, head, mask) for head in self.attention.heads]
 
     def joined(
-        self,
-        X: Array,
-        outputs: list[Array],
-        number: int = 0,
-        cut: Cut | None = None,
-        trail: Trail | None = None,
-    ) -> Array:
+        self, X: Array, outputs: list[Array], number: int = 0, cut: Cut | None = None, trail: Trail | None = None,
+    ) -> Array:  # fmt: skip
         """Return what the layer makes of X (n, d) and of its heads' outputs (n, d_v)."""
         attended = self.attention.joined(outputs)
         assert attended is not None  # these layers have a W_o
@@ -210,14 +205,9 @@ class EncoderStack(NamedTuple):
         return tuple(head.name for head in self.attention(layer).heads)
 
     def input(
-        self,
-        X: Array,
-        layer: int,
-        mask: Mask | None,
-        report: OnPart | None = None,
-        threads: int | None = None,
+        self, X: Array, layer: int, mask: Mask | None, report: OnPart | None = None, threads: int | None = None,
         cut: Cut | None = None,
-    ) -> Array:
+    ) -> Array:  # fmt: skip
         """Return the input of a layer, (n, d), for the words' vectors X: what the layers below make of them."""
         with np.errstate(over="ignore", invalid="ignore"):
             X = X if self.W_in is None else project(X, self.W_in, self.b_in)
@@ -228,14 +218,9 @@ class EncoderStack(NamedTuple):
         return X
 
     def last_rows(
-        self,
-        X: Array,
-        mask: Mask | None,
-        layer: int | None = None,
-        report: OnPart | None = None,
-        cut: Cut | None = None,
-        trail: Trail | None = None,
-    ) -> Array:
+        self, X: Array, mask: Mask | None, layer: int | None = None, report: OnPart | None = None,
+        cut: Cut | None = None, trail: Trail | None = None,
+    ) -> Array:  # fmt: skip
         """Return the output of the last layer, (n, width), for the words' vectors X, or for a layer's input X."""
         if layer is None:
             if trail is not None:
@@ -323,9 +308,9 @@ def causal(n: int) -> Mask | None:
 def matrix_of(table: Vectors) -> Array:
     """Return all vectors of a table, (V, d): without a copy where they lie in memory."""
     found = getattr(table, "matrix", None)
-    return (
-        found if isinstance(found, np.ndarray) else np.concatenate([block.matrix for block in table.rows()])
-    )
+    if isinstance(found, np.ndarray):
+        return found
+    return np.concatenate([block.matrix for block in table.rows()])
 
 
 def word_number(word: str, rows: Mapping[bytes, int]) -> int:

@@ -272,11 +272,7 @@ def write_model(
 ) -> None:  # fmt: skip
     """Write a model as read_model reads it; `arrays` bear the names that this module's reader gives them."""
     about = {
-        "format": FORMAT,
-        "vectors": vectors,
-        "fingerprint": fingerprint,
-        "start": "always" if always else "unknown",
-        "heads": json.dumps(heads),
-        "facts": json.dumps(facts),
-    }
+        "format": FORMAT, "vectors": vectors, "fingerprint": fingerprint, "heads": json.dumps(heads),
+        "start": "always" if always else "unknown", "facts": json.dumps(facts),
+    }  # fmt: skip
     write_safetensors(stream, arrays, about)

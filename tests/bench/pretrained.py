@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ import numpy as np
 
 from attn_cli.core.threads import processors
 from attn_cli.io.array_files import write_safetensors
+from attn_cli.models.checkpoints.run import Checkpoint, texts
 from tests.bench.opponents import TRANSFORMERS
 from tests.bench.timing import quartiles
 from tests.models.checkpoints.by_hand import BERT, GPT2, bert, gpt2
@@ -130,6 +132,54 @@ def child(code: str, folder: Path, threads: int) -> tuple[float, int]:
         os.sched_setaffinity(0, all_of_them)
     seconds, peak = json.loads(done.stdout)
     return seconds, peak
+
+
+def figures() -> Iterator[tuple[str, str, float, float]]:
+    """Yield what a pass takes beside transformers, in processor time, on one thread: models are loaded before."""
+    if not all(map(importlib.util.find_spec, ("torch", "transformers"))):
+        return
+    all_of_them = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(all_of_them)})  # ours has a thread a processor
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            models = make(Path(folder))
+            for name, count in (("GPT-2 small", 128), ("GPT-2 small", 512), ("BERT base", 128)):
+                what = f"all layers' weights, {name}, {count} tokens"
+                yield what, "transformers, eager", _passes(models[name], count), 0.75
+    finally:
+        os.sched_setaffinity(0, all_of_them)
+
+
+def _passes(folder: Path, count: int) -> float:
+    """Return the ratio of the processor time of passes that keep all layers' weights, the median of pairs."""
+    import torch
+    from transformers import AutoModel
+
+    torch.set_num_threads(1)
+    ids = [n * 397 % 20_000 for n in range(count)]
+    model = AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+
+    def theirs() -> list[np.ndarray]:
+        with torch.no_grad():
+            return [one.numpy() for one in model(torch.tensor([ids]), output_attentions=True).attentions]
+
+    with Checkpoint(str(folder)) as checkpoint:
+
+        def ours() -> list[np.ndarray]:
+            steps = checkpoint.run(texts([ids])).steps()
+            return [one.attended.weights for one in islice(steps, SHAPE["layers"])]
+
+        for mine, other in zip(ours(), theirs(), strict=True):
+            np.testing.assert_allclose(mine, other, rtol=0, atol=1e-5)
+        ours()  # the second pass holds what it reads
+        times = [[_processor_time(side) for side in (ours, theirs)] for _ in range(7)]
+    return statistics.median(one / other for one, other in times)
+
+
+def _processor_time(side: Callable[[], object]) -> float:
+    start = time.process_time()
+    side()
+    return time.process_time() - start
 
 
 def rows(folder: Path, pairs: int) -> Iterator[Row]:

@@ -11,11 +11,11 @@ import numpy as np
 
 from attn_cli.io.array_types import Array, Bools, Ints
 
-# The normal distribution's share beyond x: T_1 t + ... + T_5 t^5, t = 1 / (1 + SLOPE x), times exp(-x^2 / 2).
-SLOPE = 0.3275911 * math.sqrt(0.5)
-TAIL = (0.5307027145, -0.7265760135, 0.7107068705, -0.142248368, 0.127414796)  # T_5 first
+# Of x^12, ..., x^2, 1: a minimax fit to log(p / (1 - p)) / x, where p is the normal distribution's share below x
+LOGIT = (3.6112291e-9, -2.6689265e-7, 7.938216e-6, -1.104803e-4, -6.626006e-5, 7.2668567e-2, 1.5957684)
 BLOCK = 1 << 19  # scores at a time, of some rows of some heads and texts: they stay in the processor's cache
 ROWS, CAUSAL_ROWS = 256, 64  # of them: under a causal mask, keys behind the last row are left out
+ALL = slice(None)
 MODEST = 60.0  # exp of this does not overflow float32, and exp of its negative does not underflow
 
 
@@ -58,17 +58,10 @@ class Ready(NamedTuple):
     position: Array | None  # (1, h, n_q, n_k), added to the scaled scores for the distance
     softcap: float | None  # where there is one, c * tanh(score / c) limits the scores to -c..c
     mask: Seen | None  # None: everybody to everybody
-    terms: tuple[
-        Array, ...
-    ] = ()  # of the position, where it is the sum of two: of queries, and of keys (DeBERTa)
+    # Of the position, where it is the sum of two: of queries, and of keys (DeBERTa)
+    terms: tuple[Array, ...] = ()
     slopes: Array | None = None  # (h,), by which the position falls with each place back (ALiBi)
     sinks: Array | None = None  # (h,), a score of each head that its rows have beside the keys', and no value
-
-    @property
-    def scores(self) -> int:
-        """How many there are, of all texts and heads."""
-        b, h, n_q, _ = self.q.shape
-        return int(b * h * n_q * self.k.shape[2])
 
     def is_modest(self) -> bool:
         """Tell whether no score can be large: none is more than the product of its vectors' lengths."""
@@ -77,28 +70,19 @@ class Ready(NamedTuple):
         longest = [math.sqrt(np.square(M).sum(axis=-1).max()) for M in (self.q, self.k)]
         return min(math.prod(longest) * abs(self.scale), self.softcap or math.inf) < MODEST
 
-    def of(self, texts: slice, heads: slice) -> Ready:
-        """Return what some heads of some texts attend with."""
-        at, position = (texts, heads), self.position
-        if position is not None:
-            position = position[texts if len(position) > 1 else slice(None), heads]
-        sinks, mask = None if self.sinks is None else self.sinks[heads], self.mask
-        if mask is not None and mask.real is not None:
-            mask = mask._replace(real=mask.real[texts])
-        return self._replace(
-            q=self.q[at], k=self.k[at], v=self.v[at], position=position, mask=mask, sinks=sinks
-        )
-
-    def rows(self, start: int, stop: int) -> Ready:
+    def rows(self, start: int, stop: int, texts: slice = ALL, heads: slice = ALL) -> Ready:
         """Return what some queries attend with: under a causal mask with the keys up to the last of them alone."""
-        mask, position, q = self.mask, self.position, self.q[:, :, start:stop]
-        end = self.k.shape[2]
+        mask, position, at = self.mask, self.position, (texts, heads)
+        q, end = self.q[at][:, :, start:stop], self.k.shape[2]
         if mask is not None:
             mask = mask._replace(first=mask.first + start, n_q=q.shape[2])
             end = mask.first + mask.n_q if mask.causal else end
-            mask = mask._replace(n_k=end, real=None if mask.real is None else mask.real[:, :end])
-        position = None if position is None else position[:, :, start:stop, :end]
-        return self._replace(q=q, k=self.k[:, :, :end], v=self.v[:, :, :end], position=position, mask=mask)
+            mask = mask._replace(n_k=end, real=None if mask.real is None else mask.real[texts, :end])
+        if position is not None:
+            position = position[texts if len(position) > 1 else ALL, heads, start:stop, :end]
+        k, v = self.k[at][:, :, :end], self.v[at][:, :, :end]
+        sinks = None if self.sinks is None else self.sinks[heads]
+        return self._replace(q=q, k=k, v=v, position=position, mask=mask, sinks=sinks)
 
 
 class Attended(NamedTuple):
@@ -125,15 +109,14 @@ def output_of(ready: Ready, weights: Array | None = None) -> Array:
     several = min(n_q, CAUSAL_ROWS if ready.mask is not None and ready.mask.causal else ROWS)
     texts, heads = (max(1, BLOCK // (several * n_k * one)) for one in (h, 1))
     modest = ready.is_modest()
-    for start in range(0, n_q, several):
-        rows = ready.rows(start, start + several)
-        for text, head in product(range(0, b, texts), range(0, h, heads)):
-            part = rows.of(slice(text, text + texts), slice(head, head + heads))
-            at = slice(text, text + texts), slice(head, head + heads), slice(start, start + several)
-            shape = *part.q.shape[:3], part.k.shape[2]
-            scores = np.empty(shape, np.float32) if weights is None else weights[at][..., : shape[3]]
-            _weigh(part, scores, modest)
-            np.matmul(scores, part.v, out=output[at])
+    starts = range(0, n_q, several), range(0, b, texts), range(0, h, heads)
+    for start, text, head in product(*starts):
+        at = slice(text, text + texts), slice(head, head + heads), slice(start, start + several)
+        part = ready.rows(start, start + several, *at[:2])
+        shape = *part.q.shape[:3], part.k.shape[2]
+        scores = np.empty(shape, np.float32) if weights is None else weights[at][..., : shape[3]]
+        _weigh(part, scores, modest)
+        np.matmul(scores, part.v, out=output[at])
     return output
 
 
@@ -174,11 +157,8 @@ def mask_of(real_keys: Bools | None, n_q: int, n_k: int, causal: bool, window: i
     real = None if real_keys is None or real_keys.all() else real_keys
     looks_back = causal and n_q > 1
     is_narrow = window is not None and (n_k > window if causal else n_k - 1 > window)
-    return (
-        Seen(n_k - n_q, n_q, n_k, causal, window, real)
-        if looks_back or is_narrow or real is not None
-        else None
-    )
+    is_masked = looks_back or is_narrow or real is not None
+    return Seen(n_k - n_q, n_q, n_k, causal, window, real) if is_masked else None
 
 
 # Norms
@@ -215,42 +195,31 @@ NORMS: dict[str, Callable[[Array, Array, Array | None, float], Array]] = {
 # Activations
 
 
-def tail(x: Array) -> Array:
-    """Return the normal distribution's share beyond x, for x of 0 and more, to 1e-6.
-
-    From Abramowitz and Stegun 1964, 7.1.26, whose error is 1.5e-7.
-
-    >>> round(float(tail(np.float32([1.96]))[0]), 6)
-    0.024998
-    """
-    t = x + np.float32(1 / SLOPE)
-    np.divide(np.float32(1 / SLOPE), t, out=t)
-    found = t * np.float32(TAIL[0])
-    for factor in TAIL[1:]:
-        found += np.float32(factor)
-        found *= t
-    np.multiply(x, x, out=t)
-    t *= np.float32(-0.5)
-    found *= np.exp(t, out=t)
-    return found
-
-
+@np.errstate(over="ignore")  # far below 0, 1 + e^-t is infinite, and x over it is 0
 def gelu(x: Array) -> Array:
-    """Return x times the normal distribution's share below x (Hendrycks and Gimpel 2016)."""
-    away = np.abs(x)
-    away *= tail(away)
-    found = np.maximum(x, np.float32(0))
-    found -= away
-    return found
+    """Return x times the normal distribution's share below x (Hendrycks and Gimpel 2016).
+
+    The share is 1 / (1 + e^-t), where t is x times a polynomial of x^2: right to 7e-8, and to rounding.
+    """
+    square = x * x
+    found = square * np.float32(-LOGIT[0])
+    for factor in LOGIT[1:-1]:
+        found -= np.float32(factor)
+        found *= square
+    found -= np.float32(LOGIT[-1])
+    found *= x
+    np.exp(found, out=found)
+    found += np.float32(1)
+    return np.divide(x, found, out=found)
 
 
 def gelu_tanh(x: Array) -> Array:
     """Return the approximation of gelu by tanh."""
+    slope = math.sqrt(2 / math.pi)
     curved = x * x
-    curved *= np.float32(0.044715)
-    curved += 1
+    curved *= np.float32(0.044715 * slope)
+    curved += np.float32(slope)
     curved *= x
-    curved *= np.float32(math.sqrt(2 / math.pi))
     np.tanh(curved, out=curved)
     curved += 1
     curved *= x
@@ -265,15 +234,11 @@ def logistic(x: Array) -> Array:
 
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "gelu": gelu,
-    "gelu_python": gelu,
-    "gelu_new": gelu_tanh,
-    "gelu_fast": gelu_tanh,
-    "gelu_pytorch_tanh": gelu_tanh,
+    **dict.fromkeys(("gelu", "gelu_python"), gelu),
+    **dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), gelu_tanh),
     "quick_gelu": lambda x: x * logistic(np.float32(1.702) * x),
     "relu": lambda x: np.maximum(x, 0),
-    "silu": lambda x: x * logistic(x),
-    "swish": lambda x: x * logistic(x),
+    **dict.fromkeys(("silu", "swish"), lambda x: x * logistic(x)),
     "tanh": np.tanh,
 }
 
@@ -344,11 +309,9 @@ class Rotary(NamedTuple):
         angles = (places.astype(np.float32)[:, None, :, None] * turns[:, None, None]).astype(x.dtype)
         cos, sin = (turn(angles) * x.dtype.type(self.gain) for turn in (np.cos, np.sin))
         half, turned = self.turned // 2, self.turned
-        pair = (
-            (slice(0, turned, 2), slice(1, turned, 2))
-            if self.neighbours
-            else (slice(half), slice(half, turned))
-        )
+        pair = slice(half), slice(half, turned)
+        if self.neighbours:
+            pair = slice(0, turned, 2), slice(1, turned, 2)
         found = x.copy()
         first, second = (x[..., one] for one in pair)
         found[..., pair[0]] = first * cos - second * sin
@@ -366,11 +329,8 @@ class BeforeRotation(NamedTuple):
 
     def rotated(self, head: int) -> tuple[Array, Array]:
         """Return a head's queries and keys (n, d_k) turned, of the first text: in float64, for exact differences."""
-        places = self.places[:1]
-        q, k = (
-            self.rotary.rotate(M[:1, head : head + 1].astype(np.float64), places)[0, 0]
-            for M in (self.q, self.k)
-        )
+        own = (M[:1, head : head + 1].astype(np.float64) for M in (self.q, self.k))
+        q, k = (self.rotary.rotate(M, self.places[:1])[0, 0] for M in own)
         return q, k
 
 
@@ -443,9 +403,8 @@ def relative_position_buckets(n_q: int, n_k: int, buckets: int, farthest: int, b
     else:
         away = np.maximum(-ahead, 0)
     single = buckets // 2
-    share = np.log(np.maximum(away, 1).astype(np.float32) / np.float32(single)) / np.float32(
-        math.log(farthest / single)
-    )
+    share = np.log(np.maximum(away, 1).astype(np.float32) / np.float32(single))
+    share /= np.float32(math.log(farthest / single))
     wide = np.minimum(single + (share * np.float32(buckets - single)).astype(np.intp), buckets - 1)
     found: Ints = first + np.where(away < single, away, wide)
     return found

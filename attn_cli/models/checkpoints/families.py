@@ -146,7 +146,6 @@ def describe(config: Config, is_strict: bool = False) -> Model:
     model, notes = family.describe(declared), [unknown] if unknown else []
     key = next((key for key, value in LOOKS_AHEAD.items() if config.values.get(key) is value), None)
     if key and model.decoder is None and key in family.keys.reads:
-        notes.append(
-            f"config.json says {key} = {json.dumps(LOOKS_AHEAD[key])}: no word is hidden from another."
-        )
+        said = json.dumps(LOOKS_AHEAD[key])
+        notes.append(f"config.json says {key} = {said}: no word is hidden from another.")
     return model._replace(family=name, notes=tuple(notes))

@@ -147,9 +147,8 @@ def _values(gguf: Gguf, name: str, own: Architecture) -> tuple[dict[str, object]
     if "attention_bias" in reads:
         values["attention_bias"] = "blk.0.attn_q.bias" in gguf.tensors
     if own.largest:
-        values["query_pre_attn_scalar"] = (
-            _width(given) if given.get("block_count") == own.largest else values["head_dim"]
-        )
+        is_largest = given.get("block_count") == own.largest
+        values["query_pre_attn_scalar"] = _width(given) if is_largest else values["head_dim"]
     rotated, d_k = given.get("rope.dimension_count"), values.get("head_dim")
     if rotated is not None and rotated != (d_k or _width(given)):
         if "partial_rotary_factor" not in reads or type(rotated) is not int:
@@ -228,9 +227,8 @@ def _renamed(own: Architecture, gguf: Gguf) -> Plan:
         norm=words.norm and "token_embd_norm",
     )
     norm = "rms" if stack.norm == "rms, gain less one" else stack.norm
-    changed = stack._replace(
-        words=named, in_out=False, norm=norm, last_norm=stack.last_norm and "output_norm"
-    )
+    last = stack.last_norm and "output_norm"
+    changed = stack._replace(words=named, in_out=False, norm=norm, last_norm=last)
     return plan._replace(
         stack=changed,
         names={role: roles[role] for role in plan.names},

@@ -177,9 +177,8 @@ def _frame(gguf: Gguf, tokens: list[str], kind: str) -> Json | None:
     for end, name in names.items():
         pre = gguf.metadata.get("tokenizer.ggml.pre", "default")
         begins = kind == "llama" or (kind == "gpt2" and SPLITS[pre].get("bos", False))
-        adds = gguf.metadata.get(
-            f"tokenizer.ggml.add_{end}_token", kind == "bert" or (begins and end == "bos")
-        )
+        usual = kind == "bert" or (begins and end == "bos")
+        adds = gguf.metadata.get(f"tokenizer.ggml.add_{end}_token", usual)
         id_ = gguf.metadata.get(f"tokenizer.ggml.{name}")
         if adds and id_ is not None:
             if type(id_) is not int or id_ >= len(tokens):

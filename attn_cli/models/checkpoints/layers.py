@@ -41,7 +41,8 @@ class LayerSteps:
     @cached_property
     def attended(self) -> Attended:
         """Every head's weights and output; raises InputError if they are not numbers, or too many to hold."""
-        _check_room(self.ready.scores, self.ready.q.shape)
+        b, h, n_q, _ = self.ready.q.shape
+        _check_room(b * h, n_q, self.ready.k.shape[2])
         with np.errstate(all="ignore"):
             found = blocks.attend(self.ready)
         check_finite(self.where, found.output)  # it is not where a weight is not
@@ -62,12 +63,12 @@ class LayerSteps:
         return found
 
 
-def _check_room(scores: int, shape: tuple[int, ...]) -> None:
-    """Raise InputError if so many scores of queries (b, h, n_q, d_k) cannot be held at once."""
-    if scores > MOST_SCORES:
+def _check_room(heads: int, n_q: int, n_k: int) -> None:
+    """Raise InputError if the scores of so many heads, of all texts, cannot be held at once."""
+    if (scores := heads * n_q * n_k) > MOST_SCORES:
         raise InputError(
-            f"{shape[2]:,} tokens make {scores:,} scores a layer, more than {MOST_SCORES:,}.",
-            f"Give at most {math.isqrt(MOST_SCORES // (shape[0] * shape[1])):,} tokens.",
+            f"{n_q:,} tokens make {scores:,} scores a layer, more than {MOST_SCORES:,}.",
+            f"Give at most {math.isqrt(MOST_SCORES // heads):,} tokens.",
         )
 
 
@@ -139,7 +140,7 @@ class Layers:
         n_k = max(self.before + n, 0 if context is None else context.shape[1])
         self.slope: Array | None = None
         if stack.relative not in (None, Slopes()) or stack.disentangled is not None:  # a number for each pair
-            _check_room(b * stack.heads * n * n_k, (b, stack.heads, n))
+            _check_room(b * stack.heads, n, n_k)
         with np.errstate(all="ignore"):  # what is not finite is refused where it attends
             self.x = self._embedded() if changes.x is None else changes.x
 
@@ -234,10 +235,9 @@ class Layers:
             slopes = slopes if scale is None else blocks.as_bfloat16(slopes)
             self.slope = slopes * np.float32(scale or 1)
             return blocks.by_slopes(slopes, n, self.before + n, scale)
-        table = self.reader.weights.read(relative.table, relative.buckets, stack.heads)
-        found = blocks.relative_position_buckets(
-            n, self.before + n, relative.buckets, relative.farthest, not stack.causal
-        )
+        name, buckets, farthest = relative
+        table = self.reader.weights.read(name, buckets, stack.heads)
+        found = blocks.relative_position_buckets(n, self.before + n, buckets, farthest, not stack.causal)
         return np.ascontiguousarray(table[found].transpose(2, 0, 1)[None])
 
     def _disentangled(self, layer: Layer, distances: Disentangled, q: Array, k: Array) -> list[Array]:
@@ -310,9 +310,8 @@ class Layers:
         """Return the queries (b, h, n_q, d_k), and the keys and values (b, kv heads, n_k, d_k)."""
         stack, fused = self.stack, "qkv" in layer.names
         if fused:
-            made = dict.fromkeys(
-                "qkv", self.reader.role(layer, "qkv", x, (stack.heads + 2 * stack.kv_heads) * stack.d_k)
-            )
+            width = (stack.heads + 2 * stack.kv_heads) * stack.d_k
+            made = dict.fromkeys("qkv", self.reader.role(layer, "qkv", x, width))
         else:
             sides = (("q", x, stack.heads), ("k", context, stack.kv_heads), ("v", context, stack.kv_heads))
             made = {
@@ -366,9 +365,8 @@ class Layers:
         if (trail := self.trail) is not None:
             row = made.ready.rows(trail.place, trail.place + 1)
             weights, name = blocks.attend(row).weights[0, :, 0], layer.place + layer.names[prefix + "o"]
-            joining = partial(
-                self.reader.linear_weights, name, weights.shape[0] * output.shape[3], self.stack.d
-            )
+            width = weights.shape[0] * output.shape[3]
+            joining = partial(self.reader.linear_weights, name, width, self.stack.d)
             shared = self.stack.heads // self.stack.kv_heads
             # Once for the heads that share them, and without all that they are parts of.
             own, v = output[0, :, trail.place].copy(), row.v[0, ::shared].copy()

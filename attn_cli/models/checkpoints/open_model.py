@@ -20,6 +20,7 @@ from attn_cli.models.checkpoints.tokenizer import TextEncoder
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 LONGEST = 96  # of a name on the Hugging Face Hub
 OLLAMA, LARGEST_MANIFEST = "ollama:", 1 << 20
+OLLAMA_MODEL = "application/vnd.ollama.image.model"
 DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 REVISION = re.compile(r"[0-9a-f]{40}")
 
@@ -92,9 +93,7 @@ def _ollama_file(name: str) -> str:
     manifest = os.path.join(kept, "manifests", "registry.ollama.ai", *owner.split("/"), tag or "latest")
     try:
         layers = json.loads(read_bytes(manifest, LARGEST_MANIFEST))["layers"]
-        digest = next(
-            one["digest"] for one in layers if one["mediaType"] == "application/vnd.ollama.image.model"
-        )
+        digest = next(one["digest"] for one in layers if one["mediaType"] == OLLAMA_MODEL)
         blob = os.path.join(kept, "blobs", DIGEST.fullmatch(digest).expand(r"sha256-\1"))  # type: ignore[union-attr]
     except (FileError, ValueError, RecursionError, LookupError, TypeError, AttributeError, StopIteration):
         raise InputError(

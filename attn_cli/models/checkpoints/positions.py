@@ -30,14 +30,9 @@ def layer_windows(
 
 
 def read_rotary(
-    c: Config,
-    d_k: int,
-    theta: str = "rope_theta",
-    share: str | None = None,
-    kind: str | None = None,
-    is_scaled: bool = True,
-    kinds: Mapping[str, Kind] | None = None,
-) -> Rotary:
+    c: Config, d_k: int, theta: str = "rope_theta", share: str | None = None, kind: str | None = None,
+    is_scaled: bool = True, kinds: Mapping[str, Kind] | None = None,
+) -> Rotary:  # fmt: skip
     """Return how queries and keys are rotated by their positions, as transformers 5 reads it.
 
     `theta` and `share` are the keys that hold where rope_parameters has neither; without `share`, all of a head is

@@ -47,6 +47,8 @@ class Stored(NamedTuple):
 
     def read(self) -> Array:
         """Return the whole tensor."""
+        if self.held is not None:
+            return self.held
         found = self.part(0, math.prod(self.entry.shape)).reshape(self.entry.shape)
         return found if self.order is None else found[self.order]
 

@@ -86,19 +86,22 @@ class Weights:
 
         None in the shape stands for any number.
         """
-        return self.stored(name, *shape).read()
+        return (self.matrix if len(shape) == 1 else self.stored)(name, *shape).read()
 
     def maybe(self, name: str, *shape: int | None) -> Array | None:
         """Return a tensor as `read` does; None if it is absent."""
-        return None if self.find(name) is None else self.read(name, *shape)
+        is_there = (name, shape) in self._used or self.find(name) is not None
+        return self.read(name, *shape) if is_there else None
 
     def matrix(self, name: str, *shape: int | None) -> Stored:
-        """Return where a matrix is stored, to multiply by; when it is used again, it is read to stay in memory."""
+        """Return where a tensor is stored that each pass needs: when it is used again, it is read to stay in memory."""
         found = self._used.get((name, shape))
         if found is None:
             found = self.stored(name, *shape)
         elif found.held is None and self.room >= (size := math.prod(found.entry.shape)):
-            found = found._replace(held=found.read())
+            held = found.read()
+            held.setflags(write=False)
+            found = found._replace(held=held)
             self.room -= size
         self._used[name, shape] = found
         return found

@@ -18,7 +18,6 @@ from attn_cli.models.checkpoints.blocks import (
     rms_norm,
     rms_norm_1,
     sinusoids,
-    tail,
 )
 
 DRAW = np.random.default_rng(0)
@@ -33,16 +32,14 @@ def close(found, expected, within=1e-6):
 
 
 def test_norms_and_activations_are_those_of_their_formulas():
-    x = np.concatenate([np.linspace(0, 12, 4001), [0.0, 1e-9, 1e18]]).astype(np.float32)
-    close(tail(x), [math.erfc(n / math.sqrt(2)) / 2 for n in x], 3e-7)
-    assert (tail(x[x >= 15]) == 0).all()
-    x = np.linspace(-12, 12, 481).astype(np.float32)
+    x = np.linspace(-12, 12, 4801).astype(np.float32)
     logistic = [1 / (1 + math.exp(-n)) for n in x]
-    close(ACTIVATIONS["gelu"](x), [n * 0.5 * math.erfc(-n / math.sqrt(2)) for n in x], 5e-7)
+    expected = np.array([n * 0.5 * math.erfc(-n / math.sqrt(2)) for n in x])
+    assert (np.abs(ACTIVATIONS["gelu"](x) - expected) < 2e-7 * np.maximum(1, np.abs(x))).all()
     close(ACTIVATIONS["gelu_new"](x), ACTIVATIONS["gelu"](x), 1e-3)
     close(ACTIVATIONS["silu"](x), x * logistic, 2e-6)
     close(ACTIVATIONS["relu"](x), [max(n, 0) for n in x])
-    assert (ACTIVATIONS["gelu"](np.float32([-1e4, -1e18])) == 0).all()
+    assert ACTIVATIONS["gelu"](np.float32([-1e4, -1e18, 1e20])).tolist() == [0, 0, np.float32(1e20)]
     many = np.resize(x, (3, 1 << 16))
     np.testing.assert_array_equal(ACTIVATIONS["gelu"](many).ravel()[: len(x)], ACTIVATIONS["gelu"](x))
     np.testing.assert_array_equal(ACTIVATIONS["gelu"](many[:, ::2]), ACTIVATIONS["gelu"](many)[:, ::2])
