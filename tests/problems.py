@@ -178,6 +178,7 @@ def tiled(rows=None, wide=None, base_2=None) -> Iterator[None]:
             patch.setattr(streams, "TILE_KEYS", wide)
             patch.setattr(streams, "ROW_BLOCK_BYTES", 1)
             patch.setattr(streams, "MOST_ROWS", rows)
+            patch.setattr(streams, "MOST_MASKED_ROWS", rows)
             patch.setattr(streams, "FEWEST_ROWS", 1)
             patch.setattr(heads, "SMALL", 0)
             patch.setattr(streams, "MIN_THREADED_SCORES", 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -90,11 +91,21 @@ def fits(Q: Array, K: Array, V: Array, *terms: Array | None, scale: float = 1.0)
     if Q.dtype.char not in "fd":
         return False
     most, max_score = MAX_ELEMENT[Q.dtype.itemsize], MAX_SCORE[Q.dtype.itemsize]
-    q, k = _largest(Q), _largest(K)
-    if not max(q, k, 1) * max(1, abs(scale)) < most:  # NaN is not less
-        return False
-    near = q * k * Q.shape[1] * abs(scale) < max_score and _largest(V) < max_score
-    return near and all(_is_sound(term, max_score) for term in terms if term is not None)
+    for size, terms_of_product in (
+        (_length, 1),
+        (_largest, Q.shape[1]),
+    ):  # the first is quicker, and mostly enough
+        with np.errstate(all="ignore"):
+            q, k, v = size(Q), size(K), size(V)
+        is_near = q * k * terms_of_product * abs(scale) < max_score and v < max_score  # NaN is not less
+        if is_near and max(q, k, 1) * max(1, abs(scale)) < most:
+            return all(_is_sound(term, max_score) for term in terms if term is not None)
+    return False
+
+
+def _length(M: Array) -> float:
+    """Return the root of the sum of all squares: no number, no row is longer; NaN or infinity where it overflows."""
+    return math.sqrt(np.vdot(M, M))
 
 
 def _largest(M: Array) -> float:

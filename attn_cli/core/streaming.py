@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from copy import copy
+from threading import local
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,21 +21,21 @@ from attn_cli.io.array_types import Array, Bools, Ints
 from attn_cli.io.progress import OnPart
 
 TILE = 1 << 20  # bytes of a tile of scores
-TILE_KEYS = 1024  # keys in it
-ROW_BLOCK_BYTES = 1 << 21  # bytes of a block of whole rows
-MOST_ROWS, FEWEST_ROWS = 256, 32
+TILE_KEYS = 256  # keys in it at least
+BLOCKS = 8  # of rows, at least, where they have more than MOST_MASKED_ROWS: as many threads have work
+ROW_BLOCK_BYTES = 1 << 22  # bytes of a block of whole rows
+MOST_ROWS, FEWEST_ROWS = 512, 32
+MOST_MASKED_ROWS = 256  # of more rows, less could be skipped
 LONGEST = 8192  # terms summed at once: float32 loses digits with each addition
 MIN_THREADED_SCORES = 2048 * 2048  # scores of all heads from which a second thread pays
 
 
 class Keeper:
-    """What one thread keeps of each tile: here nothing, which leaves the output alone.
-
-    BLAS is quickest with tiles that lie key by key.
-    """
+    """What one thread keeps of each tile: here nothing, which leaves the output alone."""
 
     def __init__(self, rows: int, wide: int, dtype: np.dtype[Any]) -> None:
-        self.tile = np.empty((wide, rows), dtype).T
+        # BLAS is quickest with short runs of memory.
+        self.tile = _spare(rows * wide, dtype).reshape((rows, wide), order="C" if wide < rows else "F")
 
     def begin(self, head: int, block: Block) -> None:
         """Begin with the first tile of a block, or once more."""
@@ -80,9 +81,10 @@ def attended(
     """Return weights (heads, n_q, n_k), zeros where nothing is allowed, and output (heads, n_q, d_v); or some rows."""
     one = heads[0]
     wanted, n_k, dtype = rows or range(one.n_q), one.n_k, one.Q.dtype
-    make = np.empty if all(head.mask is None for head in heads) else np.zeros
-    weights = make((len(heads), len(wanted), n_k), dtype)
-    size = min(MOST_ROWS, max(FEWEST_ROWS, ROW_BLOCK_BYTES // (n_k * dtype.itemsize)), len(wanted))
+    is_masked = any(head.mask is not None for head in heads)
+    weights = (np.zeros if is_masked else np.empty)((len(heads), len(wanted), n_k), dtype)
+    most = MOST_MASKED_ROWS if is_masked else MOST_ROWS
+    size = min(most, max(FEWEST_ROWS, ROW_BLOCK_BYTES // (n_k * dtype.itemsize)), len(wanted))
     keeper = WeightsKeeper(weights, wanted.start)
     return weights, _run(heads, values, wanted, (size, LONGEST), lambda: copy(keeper), threads, None)
 
@@ -92,7 +94,8 @@ def output(
 ) -> Array:
     """Return the output (heads, n_q, d_v) alone, with memory for it and a tile."""
     dtype, n_q = heads[0].Q.dtype, heads[0].n_q
-    shape = _tile(n_q, dtype.itemsize)
+    is_masked = any(head.mask is not None for head in heads)
+    shape = _tile(n_q, dtype.itemsize, MOST_MASKED_ROWS if is_masked else len(heads) * n_q // BLOCKS)
     return _run(heads, values, range(n_q), shape, lambda: Keeper(*shape, dtype), threads, report)
 
 
@@ -136,7 +139,8 @@ def _run(
                 total = fill(head, block, held)
                 if block.underflows(total):
                     total = fill(head, block, held)
-                inverse: Array = np.divide(1, total, out=np.zeros_like(total), where=total > 0)[:, np.newaxis]
+                total[total == 0] = np.inf  # a row that may see nothing gets zeros
+                inverse: Array = (1 / total)[:, np.newaxis]
                 held *= inverse
                 keeper.end(inverse)
 
@@ -148,9 +152,20 @@ def _run(
     return output
 
 
-def _tile(n_q: int, itemsize: int) -> tuple[int, int]:
+_of_thread = local()
+
+
+def _spare(size: int, dtype: np.dtype[Any]) -> Array:
+    """Return memory for a tile, which the thread keeps: to be given new pages at each call takes as long as exp."""
+    held = getattr(_of_thread, "held", np.empty(0))
+    if held.size < size or held.dtype != dtype:
+        held = _of_thread.held = np.empty(size, dtype)
+    return held[:size]
+
+
+def _tile(n_q: int, itemsize: int, most_rows: int) -> tuple[int, int]:
     """Return the rows and keys of a tile: few rows leave room for more keys."""
-    rows = min(n_q, TILE // (TILE_KEYS * itemsize))
+    rows = min(n_q, max(most_rows, MOST_MASKED_ROWS), TILE // (TILE_KEYS * itemsize))
     return rows, min(TILE // (rows * itemsize), LONGEST)
 
 
@@ -181,7 +196,7 @@ def survey(
     With `blocks`, the rows and columns of a map, also the map, each row's entropy, and how many keys it may see.
     """
     n_q, dtype = tiles.n_q, V.dtype
-    shape, k = _tile(n_q, dtype.itemsize), min(k, tiles.n_k)
+    shape, k = _tile(n_q, dtype.itemsize, MOST_MASKED_ROWS), min(k, tiles.n_k)
     made = Survey(
         np.empty((n_q, k), np.intp),
         np.empty((n_q, k), dtype),

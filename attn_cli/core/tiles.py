@@ -72,11 +72,18 @@ class Tiles:
         is_base_2 = bias is None and has_quick_exp2()  # a bias is to the base e
         self.exp = np.exp2 if is_base_2 else np.exp
         self.e = math.log2(math.e) if is_base_2 else 1.0  # the exponential of this score is e
-        self.Q = Q * dtype.type(scale * self.e)
+        self.Q, self.factor = Q, dtype.type(scale * self.e)
         self.by_distance = None if by_distance is None else (by_distance * self.e).astype(dtype, copy=False)
         self.cap = None if softcap is None else dtype.type(softcap * self.e)
-        self.lengths = _lengths(self.Q), _lengths(K)
-        highest = self.lengths[0] * self.lengths[1].max()
+        self.lengths = _lengths(Q), _lengths(K) * abs(self.factor)  # of queries, and of scaled keys
+        self.min_exponent = dtype.type(MIN_EXPONENT[dtype.itemsize] * self.e)
+        most = MAX_EXPONENT[dtype.itemsize] * self.e
+        longest = self.lengths[1].max()
+        self.shift: Array | None = None
+        self.is_deep = False
+        if bias is by_distance is None and self.lengths[0].max() * longest <= most:
+            return
+        highest = self.lengths[0] * longest
         if self.cap is not None:
             highest = np.minimum(highest, self.cap)
         lowest = -highest
@@ -85,10 +92,9 @@ class Tiles:
             lowest += self.by_distance.min(axis=1)
         if bias is not None:
             highest = highest + np.maximum(bias.max(axis=1), LOWEST)
-        self.min_exponent = dtype.type(MIN_EXPONENT[dtype.itemsize] * self.e)
-        self.shift = highest - np.clip(highest, 0, MAX_EXPONENT[dtype.itemsize] * self.e)
-        self.is_shifted = bool(self.shift.any())
-        self.is_deep = bias is not None or bool((lowest - self.shift).min() < self.min_exponent)
+        shift = highest - np.clip(highest, 0, most)
+        self.shift = shift if shift.any() else None
+        self.is_deep = bias is not None or bool((lowest - shift).min() < self.min_exponent)
 
 
 def _lengths(M: Array) -> Array:
@@ -102,8 +108,8 @@ class Block:
 
     def __init__(self, tiles: Tiles, start: int, stop: int) -> None:
         self.tiles, self.start, self.stop = tiles, start, stop
-        self.q, self.is_deep = tiles.Q[start:stop], tiles.is_deep
-        self.shift = tiles.shift[start:stop] if tiles.is_shifted else None
+        self.q, self.is_deep = tiles.Q[start:stop] * tiles.factor, tiles.is_deep
+        self.shift = None if tiles.shift is None else tiles.shift[start:stop]
         self.by_distance = None if tiles.by_distance is None else tiles.by_distance[start:stop]
         self.low, self.high = (0, tiles.n_k) if tiles.mask is None else tiles.mask.span(start, stop)
 

@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from attn_cli.core.attend import attend, strongest_links
-from attn_cli.core.streaming import FEWEST_ROWS, MOST_ROWS, ROW_BLOCK_BYTES, TILE, TILE_KEYS
+from attn_cli.core.streaming import (
+    FEWEST_ROWS,
+    MOST_MASKED_ROWS,
+    MOST_ROWS,
+    ROW_BLOCK_BYTES,
+    TILE,
+    TILE_KEYS,
+)
+from attn_cli.core.tiles import has_quick_exp2
 from attn_cli.errors import AttnError
 from tests.bench.cases import BESIDE, EXPLICIT, FLOOR, FUSED, ONE_THREAD, OUTPUT_ONLY, TEXTBOOK, TOP, Case
 from tests.bench.machine import pytorch
@@ -130,6 +138,9 @@ def floor(case: Case, threads: int) -> Sides:
     if case.job == "weights":  # whole rows, which become part of the answer
         most = max(FEWEST_ROWS, ROW_BLOCK_BYTES // (case.tokens * Q.itemsize))
         rows, wide = min(case.tokens, MOST_ROWS, most), case.tokens
+    if case.causal:
+        rows = min(rows, MOST_MASKED_ROWS)
+    exp = np.exp2 if has_quick_exp2() else np.exp
     buffer = np.empty(rows * wide, Q.dtype)
     output = np.empty((rows, case.dim), Q.dtype)
     heads = [M.reshape(-1, *M.shape[-2:]) for M in (Q * Q.dtype.type(case.dim**-0.5), K, V)]
@@ -143,7 +154,7 @@ def floor(case: Case, threads: int) -> Sides:
                     high = min(low + wide, end)
                     scores = buffer[: len(part) * (high - low)].reshape(len(part), high - low)
                     np.matmul(part, k[low:high].T, out=scores)
-                    np.exp(scores, out=scores)
+                    exp(scores, out=scores)
                     np.matmul(scores, v[low:high], out=output[: len(part)])
 
     return Sides(ours(case, 1), theirs, None)
