@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from attn_cli.io.array_types import Array
 from attn_cli.io.progress import OnPart
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.pipeline.embed import open_projection, settings_for_positions
-from attn_cli.pipeline.generate import Step, Writer
 from attn_cli.pipeline.inputs import wanted_layer
 from attn_cli.pipeline.record import Attended, record
 from attn_cli.pipeline.sources.text import layers_of_text, trace_text
@@ -26,6 +25,9 @@ from attn_cli.vectors.lookup import look_up_all, open_table
 from attn_cli.vectors.open_vectors import Vectors
 from attn_cli.vectors.spelling import SpellingFeatures
 from attn_cli.vectors.table import as_float64, as_text
+
+if TYPE_CHECKING:
+    from attn_cli.pipeline.generate import Step, Writer
 
 IN_PAGES = ("zero", "model", "skip")  # what the page does with a word that has no vector
 
