@@ -75,8 +75,7 @@ class Dask:
 
     def map(self, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
         """Return what the function returned for each task, in order; raise the first task's error that raised one."""
-        found = dict(self.results(function, tasks))
-        in_order = [found[number] for number in range(len(found))]
+        in_order = [found for _, found in sorted(self.results(function, tasks), key=lambda one: one[0])]
         if errors := [one for one in in_order if isinstance(one, AttnError)]:
             raise errors[0]
         return in_order

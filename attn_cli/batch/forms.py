@@ -46,11 +46,6 @@ def _gzip(rows: Sequence[Row], job: Job, first: int) -> bytes:
     return gzip.compress(_lines(rows, job, first), 6, mtime=0)
 
 
-def _zstd(rows: Sequence[Row], job: Job, first: int) -> bytes:
-    packed: bytes = load_pyarrow().compress(_lines(rows, job, first), codec="zstd", asbytes=True)
-    return packed
-
-
 def _separated(rows: Sequence[Row], job: Job, first: int) -> bytes:
     """Return the links of rows as lines of CSV, or TSV."""
     import csv
@@ -296,7 +291,7 @@ class Form(NamedTuple):
 FORMS = {
     "jsonl": Form(_lines, is_text=True),
     "jsonl.gz": Form(_gzip),
-    "jsonl.zst": Form(_zstd, has_extra=True),
+    "jsonl.zst": Form(lambda *rows: load_pyarrow().compress(_lines(*rows), "zstd", True), has_extra=True),
     "parquet": Form(_columns, _parquet, has_extra=True, is_table=True),
     "arrow": Form(_columns, _arrow, has_extra=True, is_table=True),
     "npz": Form(_columns, _npz, has_extra=True, is_whole=True, is_table=True),
@@ -337,7 +332,9 @@ def write_chunk(computer: Computer, chunk: Chunk) -> ChunkOutput:
     """Compute the lines of a chunk, up to a bad one that ends the run, and write them in the form of the job."""
     job, rows = computer.job, []
     refused, error = 0, None
-    with _without_gc():
+    was_on = gc.isenabled()
+    gc.disable()  # it would search records, which have no cycles, again and again
+    try:
         for number, row in enumerate(computer.rows(chunk.lines), chunk.first):
             if isinstance(row, AttnError):
                 row.line = number
@@ -347,16 +344,7 @@ def write_chunk(computer: Computer, chunk: Chunk) -> ChunkOutput:
                 refused += 1
             rows.append(row)
         data = FORMS[job.form].encode(rows, job, chunk.first) if rows else b""
-    return ChunkOutput(data, len(rows), refused, chunk.first, error)
-
-
-@contextmanager
-def _without_gc() -> Iterator[None]:
-    """Keep Python from searching the records of a chunk for cycles, which they do not have, again and again."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
     finally:
         if was_on:
             gc.enable()
+    return ChunkOutput(data, len(rows), refused, chunk.first, error)

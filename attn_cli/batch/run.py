@@ -15,11 +15,11 @@ from typing import IO, TYPE_CHECKING
 
 from attn_cli.batch import manifest as manifests
 from attn_cli.batch.cut import Plan, blocks_of, scan_block
-from attn_cli.batch.folder import Folder, absolute
+from attn_cli.batch.folder import Folder, absolute, folder_of
 from attn_cli.batch.forms import FORMS
 from attn_cli.batch.lines import Feed, Job, chunks_of
 from attn_cli.batch.storage import Input, is_url
-from attn_cli.batch.workers import OWNER_BYTES, Local, holds, outputs, release
+from attn_cli.batch.workers import OWNER_BYTES, Local, outputs, release
 from attn_cli.errors import AttnError, InputError, UsageError
 from attn_cli.io.console import say
 from attn_cli.io.escape import count
@@ -119,7 +119,7 @@ def _open_run(folder: Folder, job: Job, plan: Plan, engine: Engine, force: bool)
         return new
     release(folder)
     parts = list(found.parts.values())
-    are_there = engine.map(holds, [(absolute(folder.path), part) for part in parts])
+    are_there = engine.map(folder_of(absolute(folder.path)).holds, [(part,) for part in parts])
     if all(are_there):
         return found
     new.parts |= {part.number: part for part, is_there in zip(parts, are_there, strict=True) if is_there}

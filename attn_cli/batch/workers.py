@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import cache, partial
 from itertools import chain, cycle, groupby
 from mmap import mmap
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import attn_cli
 from attn_cli.batch import manifest as manifests
@@ -31,12 +31,10 @@ from attn_cli.io.files import reason
 if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
 
-
 OWNER_BYTES = 16  # of a run's name in its folder
 PATIENCE = 2.0  # seconds after which it is asked whether all processes live
 SLOT = 1 << 26  # bytes that a chunk's may have in memory that is shared; more are sent
 AHEAD = 2  # chunks per process that may be computed, or be under way, before the one that is written next
-Found = TypeVar("Found")
 # A worker of a cluster may have several threads, and a Computer does one thing at a time.
 _of_thread = threading.local()
 
@@ -64,20 +62,11 @@ class Local:
 def outputs(
     job: Job, chunks: Iterator[Chunk], workers: int = 1, is_ready: Callable[[], bool] = lambda: True
 ) -> Iterator[ChunkOutput]:
-    """Yield what each chunk of an input becomes, in order, up to one with an error.
+    """Yield what each chunk of an input becomes, in order; nobody asks for more after one with an error.
 
     Other processes are started once there is more than one chunk to do: lines that come one by one, or are few, are
     computed here. A chunk that is not ready is waited for where nothing else is left to do.
     """
-    for found in _outputs(job, chunks, workers, is_ready):
-        yield found
-        if found.error is not None:
-            return
-
-
-def _outputs(
-    job: Job, chunks: Iterator[Chunk], workers: int, is_ready: Callable[[], bool]
-) -> Iterator[ChunkOutput]:
     with Computer(job) as computer:
         for chunk in chunks:
             if workers > 1 and len(chunk.lines) == LINES:
@@ -98,8 +87,7 @@ def _of_processes(
     """
     from concurrent.futures.process import BrokenProcessPool
 
-    slots, turns = _shared(AHEAD * workers), cycle(range(AHEAD * workers))
-    pool = _pool(workers, slots)
+    pool, turns = _pool(workers), cycle(range(AHEAD * workers))
     pending: deque[Future[tuple[ChunkOutput, int, int]]] = deque()
     try:
         while True:
@@ -111,7 +99,7 @@ def _of_processes(
             if not pending:
                 return
             found, turn, size = _result(pending.popleft(), pool)
-            yield found._replace(data=memoryview(slots[turn])[:size]) if size else found
+            yield found._replace(data=memoryview(_slots[turn])[:size]) if size else found
     except BrokenProcessPool:
         said = "A process that computed lines was killed: memory may be short."
         raise MachineError(said, "Try fewer --workers.") from None
@@ -119,16 +107,7 @@ def _of_processes(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _shared(count: int) -> list[mmap]:
-    """Return memory that processes which are copies of this one share with it; none, or less, where there is none."""
-    slots: list[mmap] = []
-    with suppress(OSError, ValueError):  # more addresses than there may be
-        while sys.platform == "linux" and len(slots) < count:
-            slots.append(mmap(-1, SLOT))
-    return slots
-
-
-def _result(one: Future[Found], pool: ProcessPoolExecutor) -> Found:
+def _result(one: Future[Any], pool: ProcessPoolExecutor) -> Any:
     """Return what a process found. A process that was killed while it wrote one would be waited for without end."""
     from concurrent.futures import wait
 
@@ -142,25 +121,26 @@ def _result(one: Future[Found], pool: ProcessPoolExecutor) -> Found:
     return one.result()
 
 
-def _pool(workers: int, slots: list[mmap]) -> ProcessPoolExecutor:
-    """Start processes: on Linux as copies of this one, which has loaded everything."""
+def _pool(workers: int) -> ProcessPoolExecutor:
+    """Start processes: on Linux as copies of this one, which has loaded everything, and share memory with it."""
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    context = get_context("fork" if sys.platform == "linux" else "spawn")
-    pool = ProcessPoolExecutor(workers, context, _begin, (slots,))
+    if is_linux := sys.platform == "linux":
+        with suppress(OSError):  # fewer addresses than that: bytes are sent
+            _slots[:] = [mmap(-1, SLOT) for _ in range(AHEAD * workers)]
+    pool = ProcessPoolExecutor(workers, get_context("fork" if is_linux else "spawn"), _begin)
     with warnings.catch_warnings():  # NumPy's own threads are none of Python's, and wait
         warnings.simplefilter("ignore", DeprecationWarning)
         pool.submit(os.getpid)
     return pool
 
 
-def _begin(slots: list[mmap]) -> None:
+def _begin() -> None:
     """Prepare a process. Signals are the first process's affair, and this one ends when that does, whatever ends it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _slots.extend(slots)
 
 
 def _end_with_parent() -> None:
@@ -183,10 +163,7 @@ def _output(job: Job, chunk: Chunk, turn: int) -> tuple[ChunkOutput, int, int]:
 
 
 _computer = cache(Computer)  # of a process of the pool
-_slots: list[mmap] = []  # of one
-
-
-# Parts
+_slots: list[mmap] = []  # memory that such processes share with the first
 
 
 def write_part(
@@ -237,11 +214,6 @@ def check_owner(folder: Folder, owner: str) -> None:
     if folder.read(OWNER, OWNER_BYTES) != owner.encode():
         said = f"{folder.name} is no longer this run's: it has ended, or another has begun."
         raise WriteError(said, "Give each run a folder of its own.")
-
-
-def holds(folder: str, part: PartEntry) -> bool:
-    """Tell whether a part is there as it was written."""
-    return folder_of(folder).holds(part)
 
 
 # What a worker of a cluster does

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -112,6 +113,26 @@ def compare(row: Row, rounds: int) -> str:
     what = "clock" if row.by_clock else "processor"
     ratio = f"{one / other:6.2f} ({pairs}), wanted {row.wanted}"
     return f"{row.name:52} {one:8.2f} s {other:8.2f} s ({what})  ratio {ratio}"
+
+
+def figures(share: float = 1.0) -> Iterator[tuple[str, str, float, float]]:
+    """Yield the time of two workers over that of one process, and what it is to be; of that share of the lines."""
+    one = "one process"
+    rows = [  # what, lines, rounds, the suffix of the output, options, those of the second, times as fast to reach
+        ("two workers, summary", 100_000, 3, ".jsonl", ("--fields", "summary"), (), 1.8),
+        ("two workers, all fields to Parquet", 30_000, 3, ".parquet", ("--fields", "all"), (), 1.8),
+        ("Dask, two workers, summary", 1_000_000, 1, "/", ("--fields", "summary"), ("--engine", "dask"), 1.7),
+    ]
+    for what, most, rounds, suffix, options, more, times in rows:
+        lines = int(most * share)
+        with tempfile.TemporaryDirectory() as folder:
+            attn = [sys.executable, "-m", "attn_cli", "batch", write(folder, lines), *options]
+            first, second = (
+                [*attn, "--workers", f"{n}", "-o", f"{folder}/{n}{suffix}", *also]
+                for n, also in ((1, ()), (2, more))
+            )
+            pairs = [(spent(first).clock, spent(second).clock) for _ in range(rounds)]
+        yield f"{what}, {lines:,} lines", one, statistics.median(b / a for a, b in pairs), 1 / times
 
 
 def memory(command: list[str]) -> int:
