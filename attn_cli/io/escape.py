@@ -18,6 +18,8 @@ _LINE = 88  # columns of an object that JSON text has on one line
 
 # Drawn as nothing although Unicode calls them letters or marks: fillers, the grapheme joiner, selectors.
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u2800\u3164\uffa0")
+# What isprintable() lets through: these, and the selectors.
+_UNSEEN = _BLANK.union(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
 _SPECIAL = frozenset('"$`\\!')  # that mean something between double quotes
 _ENDING = frozenset("\\'!")  # that end $'...', or that the history of a shell might take
 
@@ -32,7 +34,7 @@ def visible(text: str) -> str:
     >>> visible(chr(27) + "[31m"), visible(chr(0x202E))
     ('^[[31m', '<U+202E>')
     """
-    if text.isascii() and text.isprintable():
+    if text.isprintable() and (text.isascii() or _UNSEEN.isdisjoint(text)):
         return text
     return "".join(_spell(text, i) for i in range(len(text)))
 

@@ -9,11 +9,11 @@ The last norm's gain and centering are in every part: without them, the figures 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
-from attn_cli.classes import NamedTuple
+from attn_cli.classes import NamedTuple, dataclass
 from attn_cli.io.array_types import Array
 
 MLP = -1  # among a layer's heads: the network after them
@@ -70,7 +70,7 @@ class Heads(NamedTuple):
 Step = Callable[[Array], tuple[Array, list[Part]]]
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Trail:
     """What the vector at one place of a text went through on its way up, from the first to the last."""
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BUNDLED = "word2vec"
 FINGERPRINT_ROWS = 64
-BLOCK = 8192
+BLOCK = 2048
 SAFETENSORS = {"format": "safetensors"}
 NGRAMS, DIRECTIONS = "ngrams", "ngrams.directions"
 MOST_AT_ONCE = 1 << 25  # bytes

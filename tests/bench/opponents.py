@@ -4,6 +4,11 @@ import sys
 
 NOTHING = [sys.executable, "-c", "pass"]
 NUMPY = [sys.executable, "-c", "import numpy"]
+LIBRARIES = [
+    sys.executable,
+    "-c",
+    "import numpy, typer, rich.segment",
+]  # what `attn self` computes and draws with
 _LOAD = (
     "import sys; from gensim.models import KeyedVectors; KeyedVectors.load_word2vec_format(sys.argv[1], {})"
 )
