@@ -33,9 +33,8 @@ MIN_THREADED_SCORES = 2048 * 2048  # scores of all heads from which a second thr
 class Keeper:
     """What one thread keeps of each tile: here nothing, which leaves the output alone."""
 
-    def __init__(self, rows: int, wide: int, dtype: np.dtype[Any]) -> None:
-        # BLAS is quickest with short runs of memory.
-        self.tile = _spare(rows * wide, dtype).reshape((rows, wide), order="C" if wide < rows else "F")
+    def __init__(self, rows: int, wide: int, dtype: np.dtype[Any], by_rows: bool) -> None:
+        self.tile = _spare(rows * wide, dtype).reshape((rows, wide), order="C" if by_rows else "F")
 
     def begin(self, head: int, block: Block) -> None:
         """Begin with the first tile of a block, or once more."""
@@ -96,7 +95,10 @@ def output(
     dtype, n_q = heads[0].Q.dtype, heads[0].n_q
     is_masked = any(head.mask is not None for head in heads)
     shape = _tile(n_q, dtype.itemsize, MOST_MASKED_ROWS if is_masked else len(heads) * n_q // BLOCKS)
-    return _run(heads, values, range(n_q), shape, lambda: Keeper(*shape, dtype), threads, report)
+    # BLAS is quickest with short runs of memory; but what is added to a tile, or hides some of it, lies row by row.
+    has_array = any(head.bias is not None or (head.mask and head.mask.array is not None) for head in heads)
+    by_rows = has_array or shape[1] < shape[0]
+    return _run(heads, values, range(n_q), shape, lambda: Keeper(*shape, dtype, by_rows), threads, report)
 
 
 def _run(
