@@ -124,7 +124,9 @@ def _swap(
             said = f"--swap has a screen of its own, without {option}."
             raise UsageError(said, f"Leave out {option}.", option)
     text, second = text_and_context(texts, context, "explain", settings)
-    from attn_cli.teach.swap import parse_swaps, swap  # NumPy is loaded once there is something to compute
+    import numpy  # noqa: F401 - see _attend
+
+    from attn_cli.teach.swap import parse_swaps, swap
 
     swaps = parse_swaps([as_utf8(one) for one in written])
     with attention_progress(settings.embedding) as progress:
