@@ -52,6 +52,8 @@ else:
         def _replace(self, /, **changes):
             return type(self)(**{**self._asdict(), **changes})
 
+        __replace__ = _replace  # for copy.replace, of Python 3.13
+
         def _asdict(self):
             return dict(zip(self._fields, self, strict=True))
 
@@ -81,7 +83,7 @@ else:
         if is_twice or values.keys() != fields.keys():
             odd = ", ".join(sorted(values.keys() ^ fields.keys())) or "one field twice"
             raise TypeError(f"{type(self).__name__}() lacks, or does not take: {odd}")
-        self.__dict__.update(values)
+        self.__dict__.update((name, values[name]) for name in fields)  # in their order
         if hasattr(self, "__post_init__"):
             self.__post_init__()
 

@@ -14,7 +14,7 @@ from attn_cli.errors import InputError
 from attn_cli.inputs.csv_matrix import WrittenNumber, is_csv, read_sheet
 from attn_cli.io.array_files import is_safetensors, npy_in, npz_in, safetensors_in
 from attn_cli.io.array_types import Array, NDArray
-from attn_cli.io.escape import LONGEST, visible
+from attn_cli.io.escape import LONGEST, count, visible
 from attn_cli.io.files import read_bytes
 
 MOST_BYTES = 1 << 30
@@ -130,9 +130,13 @@ def _crooked(value: object, at: str = "") -> str:
     lengths = [len(part) if isinstance(part, list) else -1 for part in value]
     for place, length in enumerate(lengths):
         if length != lengths[0]:
-            sizes = [f"{n} numbers" if n >= 0 else "no list" for n in (lengths[0], length)]
-            return f": {at}[0] has {sizes[0]}, {at}[{place}] {sizes[1]}"
+            first, other = map(_size, (value[0], value[place]))
+            return f": {at}[0] {first}, {at}[{place}] {other}"
     return next(filter(None, (_crooked(part, f"{at}[{i}]") for i, part in enumerate(value))), "")
+
+
+def _size(part: object) -> str:
+    return f"has {count(len(part), 'number', 'numbers')}" if isinstance(part, list) else "is no list"
 
 
 def array(value: object, key: str, axes: tuple[int, ...], name: str, may_be_masked: bool = False) -> Array:
@@ -147,7 +151,9 @@ def array(value: object, key: str, axes: tuple[int, ...], name: str, may_be_mask
     numbers = numbers_in(value, where).astype(np.float64)
     if numbers.ndim not in axes or 0 in numbers.shape:
         wanted = f"{axes[0]} axes" if len(axes) == 1 else f"{axes[0]} to {axes[-1]} axes"
-        raise InputError(f"{where} has shape {numbers.shape}; it should have {wanted} and no empty one.")
+        said = f"{where} has shape {numbers.shape}; it should have {wanted} and no empty one."
+        hint = "Give (n_q, n_k), (heads, n_q, n_k) or (batch, heads, n_q, n_k)." if may_be_masked else ""
+        raise InputError(said, hint)
     if (bad := ~(np.isfinite(numbers) | (may_be_masked & np.isneginf(numbers)))).any():
         place = tuple(int(n) for n in np.argwhere(bad)[0])
         hint = "null or -Infinity masks a key." if may_be_masked else ""

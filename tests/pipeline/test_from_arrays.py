@@ -111,7 +111,7 @@ def test_settings_choose_as_the_options_do():
         (weights(2, 2), [1, 2], None, "tokens: token 0 is not a string."),
         (weights(2, 2), "", None, "tokens holds no token."),
         ([0.5, 0.5], None, None, "the array: weights has shape (2,)."),
-        ([[0.5, 0.5], [1.0]], None, None, "[0] has 2 numbers, [1] 1 number"),
+        ([[0.5, 0.5], [1.0]], None, None, "[0] has 2 numbers, [1] has 1 number."),
         ([[3.0, -2.0]], None, None, "query 0, key 0 is 3; weights lie between 0 and 1."),
         (weights(1, 2, 2, 2, 2), None, None, "2 texts."),
         ((weights(2, 2), weights(3, 3)), None, None, "layer 0 has shape (2, 2), layer 1 (3, 3)."),

@@ -134,7 +134,7 @@ def test_scores_beside_q_are_not_computed_with_and_that_is_told():
         ({"scores": [[1, float("nan")]]}, ["not finite", "(0, 1)"]),
         ({"scores": [[1, "2"]]}, ["scores is not a matrix of numbers"]),
         ({"scores": [[1, 2], [3]]}, ["scores is not a matrix of numbers"]),
-        ({"scores": [1, 2]}, ["shape (2,)", "2 to 4 axes"]),
+        ({"scores": [1, 2]}, ["shape (2,)", "2 to 4 axes", "(heads, n_q, n_k)"]),
         ({"scores": RAW, "V": V[:, :4]}, ["V has shape (4, 4)", "5 keys"]),
         ({"scores": RAW[0], "V": V}, ["2 heads", "1"]),
         ({"scores": RAW, "heads": 4}, ["(2, 3, 5)", "heads is 4"]),
