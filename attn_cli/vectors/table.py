@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from io import BytesIO
+from itertools import islice
 from typing import IO, TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -170,12 +172,12 @@ class VectorTable(CachedVectors):
 
     def rows(self, report: OnProgress = no_progress) -> Iterator[Rows]:
         """Yield all words and vectors, some after the other, in order; doubles are left out."""
-        rest = self.block[1:]
+        lines = BytesIO(self.block)  # read as far as rows are asked for, without a copy
+        lines.readline()
         seen: set[bytes] = set()
         step = max(1, min(BLOCK, MOST_AT_ONCE // (self.dim * self.matrix.dtype.itemsize)))
         for start in range(0, len(self.matrix), step):
-            *words, rest = rest.split(b"\n", step)
-            rows = Rows(words, self.matrix[start : start + step])
+            rows = Rows([line[:-1] for line in islice(lines, step)], self.matrix[start : start + step])
             if "doubled" in self.about:
                 first = {word: at for at, word in reversed([*enumerate(rows.words)]) if word not in seen}
                 kept = sorted(first.values())

@@ -2,6 +2,7 @@
 
 import json
 import re
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -27,6 +28,17 @@ def typed(tmp_path):
 def table(words, matrix, **about):
     block = b"\n" + "\n".join(words).encode() + b"\n"
     return VectorTable("file", "table", block, np.asarray(matrix, float), about)
+
+
+def test_a_table_s_rows_are_read_one_block_after_the_other_without_copies_of_its_words():
+    words = [f"word{n}" for n in range(100_000)]
+    big = table(words, np.broadcast_to(np.zeros(1), (len(words), 1)))
+    tracemalloc.start()
+    found = [rows.words[-1] for rows in big.rows()]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found[-1] == b"word99999" and len(found) > 40
+    assert peak < len(big.block) / 2
 
 
 # Typed files
