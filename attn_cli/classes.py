@@ -90,7 +90,25 @@ else:
     def _refuse(self, name, *value):
         raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
 
-    METHODS = {"__init__": _init, "__setattr__": _refuse, "__delattr__": _refuse}
+    class _Signature:
+        """What `help` and notebooks show of a class's arguments; made when they ask."""
+
+        def __get__(self, one, kind):
+            from inspect import Parameter, Signature
+
+            how, made = Parameter.POSITIONAL_OR_KEYWORD, []
+            for one in dataclasses.fields(kind):
+                given = [x for x in (one.default, one.default_factory) if x is not dataclasses.MISSING]
+                default = given[0] if given else Parameter.empty
+                made.append(Parameter(one.name, how, default=default, annotation=one.type))
+            return Signature(made)
+
+    METHODS = {
+        "__signature__": _Signature(),
+        "__init__": _init,
+        "__setattr__": _refuse,
+        "__delattr__": _refuse,
+    }
     SHOWN = {"__repr__": lambda self: _shown(self, _values(self))}
     COMPARED = {
         "__eq__": lambda self, other: (

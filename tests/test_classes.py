@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import inspect
 import pickle
 import sys
 import typing
@@ -66,6 +67,10 @@ def outcome(call):
         lambda _, record: (repr(record(1)), record(1) == record(1), record(1) == record(2), record.seen),
         lambda _, record: (record(1, [2], last="y").more, record(1).more is record(1).more),
         lambda _, record: ([*vars(record(1))], [*vars(record(last="y", one=1))]),
+        lambda _, record: [
+            (one.name, one.annotation, one.default in (one.empty, "x"))
+            for one in inspect.signature(record).parameters.values()
+        ],
         lambda pair, _: pair(1).__replace__(first=4) if sys.version_info >= (3, 13) else None,
         lambda _, record: outcome(lambda: hash(record(1))),
         lambda _, record: dataclasses.asdict(dataclasses.replace(record(1), last="z")),
