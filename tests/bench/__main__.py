@@ -34,8 +34,8 @@ def main() -> None:
         parser.error(f"no such part: {', '.join(unknown)}; parts are table, {', '.join(PARTS)}")
     os.environ.update(ONE_BLAS_THREAD)  # before NumPy is loaded: two of its threads would wait for each other
     if "table" in parts:
-        for block in table.blocks():
-            show([block])  # what is measured already stays if the rest is interrupted
+        for line in table.lines():
+            print(line, flush=True)
     if "startup" in parts:
         show(startup.blocks(2 * asked.pairs + 1))
     groups = [part for part in parts if part in GROUPS]

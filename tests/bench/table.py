@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
-from attn_cli.render.blocks import Block, Columns, Heading, Say
 from tests.bench.cases import ONE_BLAS_THREAD
 
 Figure = tuple[str, str, float, float]  # what, against what, the figure, the figure to reach
+QUIET = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
 COLUMNS = ("what", "against", "here", "AVX2", "to reach")
 # The module, and whether it computes enough to be measured with AVX2 alone too.
 PARTS = {
@@ -74,37 +74,33 @@ def run(part: str, variables: dict[str, str]) -> Iterator[Figure]:
     """Yield the figures of a part, measured in a process with these variables; say so where that failed."""
     command = [sys.executable, "-m", "tests.bench.table", part]
     done = subprocess.run(
-        command, env=os.environ | ONE_BLAS_THREAD | variables, stdout=subprocess.PIPE, text=True
+        command, env=os.environ | ONE_BLAS_THREAD | QUIET | variables, stdout=subprocess.PIPE, text=True
     )
     if done.returncode:
         print(f"{part}: not measured to its end (exit code {done.returncode})", file=sys.stderr)
     yield from (tuple(json.loads(line)) for line in done.stdout.splitlines())
 
 
-def blocks() -> Iterator[Block]:
-    """Measure every part, and yield the table, part by part: what each figure is here, and what it is to be."""
+def lines() -> Iterator[str]:
+    """Measure every part, and yield the table's lines: what each figure is here, and what it is to be."""
     narrow = avx2()
-    yield Heading("Every figure that speed is judged by", 1)
+    yield "A ratio is attn's time over the other's, a median of pairs: below 1, attn is faster."
+    yield _line(*COLUMNS)
     for part, (_, computes) in PARTS.items():
         here = list(run(part, {}))
         beside = {row[:2]: row[2] for row in run(part, narrow)} if computes and narrow else {}
-        if here:
-            yield Heading(part, 2)
-            yield Columns(COLUMNS, [_cells(*row, beside.get(row[:2])) for row in here])
-    yield Say(
-        "A ratio is attn's time over the other's, a median of pairs: below 1, attn is faster.", quiet=True
-    )
+        yield ""
+        yield from (_line(*_cells(*row, beside.get(row[:2]))) for row in here)
 
 
 def _cells(what: str, against: str, figure: float, to_reach: float, beside: float | None) -> tuple[str, ...]:
     missed = max(figure, beside or 0.0) > to_reach
-    return (
-        what,
-        against,
-        f"{figure:.2f}",
-        "-" if beside is None else f"{beside:.2f}",
-        f"{to_reach:.2f} {'no' if missed else 'yes'}",
-    )
+    reached = f"{to_reach:.2f} {'no' if missed else 'yes'}"
+    return what, against, f"{figure:.2f}", "-" if beside is None else f"{beside:.2f}", reached
+
+
+def _line(what: str, against: str, here: str, beside: str, to_reach: str) -> str:
+    return f"{what:<54} {against:<45} {here:>6} {beside:>6} {to_reach:>10}"
 
 
 def main() -> None:
