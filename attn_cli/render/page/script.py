@@ -153,7 +153,8 @@ class Numbers:
         if key not in self._known:
             self._known[key], held = f"n{len(self._known)}", b64encode(packed).decode()
             self.elements.append(f'<script type="text/plain" id="{self._known[key]}">{held}</script>')
-        return {"id": self._known[key], "type": kind, "shape": list(shape), "packed": is_packed}
+        said = {"packed": True} if is_packed else {}
+        return {"id": self._known[key], "type": kind, "shape": list(shape), **said}
 
 
 MOST_EDITED = 150  # numbers of a matrix that can be typed over
