@@ -9,8 +9,8 @@ import typing
 
 import pytest
 
-from attn_cli import classes
 from attn_cli.core.masks import Mask
+from attn_cli.io import classes
 from attn_cli.settings.settings import Default, Settings
 
 BODY = """

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attn_cli.classes import NamedTuple
 from attn_cli.core.attention import Steps
 from attn_cli.core.heads import HeadInput
 from attn_cli.core.masks import Mask, joined, named, rule_named
 from attn_cli.core.scores import scale_of
 from attn_cli.errors import InputError
+from attn_cli.io.classes import NamedTuple
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

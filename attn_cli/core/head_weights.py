@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from attn_cli.classes import NamedTuple
 from attn_cli.core.attention import project
 from attn_cli.errors import InputError
 from attn_cli.io.array_types import Array
+from attn_cli.io.classes import NamedTuple
 
 
 class Position(NamedTuple):

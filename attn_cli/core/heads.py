@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attn_cli.classes import NamedTuple
 from attn_cli.core.attention import Steps, attention
 from attn_cli.core.masks import Mask
 from attn_cli.core.scores import scale_of, score_named
 from attn_cli.errors import InputError, NotFinite
+from attn_cli.io.classes import NamedTuple
 
 if TYPE_CHECKING:
     from attn_cli.core.tiles import Tiles

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from attn_cli.classes import NamedTuple
 from attn_cli.errors import UsageError, did_you_mean
+from attn_cli.io.classes import NamedTuple
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Bools, Ints

@@ -16,9 +16,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from attn_cli.classes import NamedTuple
 from attn_cli.errors import AttnError, InputError
 from attn_cli.io.array_types import Arrays, NDArray
+from attn_cli.io.classes import NamedTuple
 from attn_cli.io.escape import visible
 from attn_cli.io.files import regular
 

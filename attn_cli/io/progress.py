@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from time import monotonic
 
-from attn_cli.classes import NamedTuple
+from attn_cli.io.classes import NamedTuple
 from attn_cli.io.console import say
 
 BAR = 30  # cells of a progress bar

@@ -10,7 +10,7 @@ from rich.color import ColorSystem
 from rich.segment import Segment
 from rich.style import Style
 
-from attn_cli.classes import NamedTuple
+from attn_cli.io.classes import NamedTuple
 from attn_cli.io.console import stream_width
 from attn_cli.io.escape import visible
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from attn_cli.classes import NamedTuple
 from attn_cli.io.array_types import Array
+from attn_cli.io.classes import NamedTuple
 from attn_cli.models.logit_parts import FrozenNorm
 
 BLOCK = 1 << 22  # numbers of the heads' parts that are held at once

@@ -8,10 +8,10 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.classes import NamedTuple
 from attn_cli.core.head_weights import HeadWeights, Position
 from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.array_files import is_safetensors, read_safetensors, safetensors_entries, write_safetensors
+from attn_cli.io.classes import NamedTuple
 from attn_cli.io.escape import visible
 from attn_cli.io.files import data_path, first_bytes, looks_like_file, regular
 from attn_cli.models.encoder import EncoderLayer, EncoderStack, Norm, read_word_layer

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from attn_cli.classes import NamedTuple
 from attn_cli.core.attention import project
 from attn_cli.core.head_weights import HeadWeights, Position
 from attn_cli.errors import InputError, UsageError
+from attn_cli.io.classes import NamedTuple
 from attn_cli.settings.settings import LIKENESS
 from attn_cli.trace.head import Projected
 

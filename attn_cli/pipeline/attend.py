@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from attn_cli.classes import NamedTuple
 from attn_cli.core import heads as one_head
 from attn_cli.core.attend import FAST_BLOCK_CELLS, survey_of, weigh
 from attn_cli.core.attention import Steps
@@ -16,6 +15,7 @@ from attn_cli.core.head_weights import HeadWeights, Position
 from attn_cli.core.masks import Mask
 from attn_cli.core.scores import position_scale_of, scale_of, score_named
 from attn_cli.errors import InputError
+from attn_cli.io.classes import NamedTuple
 from attn_cli.io.progress import OnPart, part_of
 from attn_cli.trace.head import Head
 

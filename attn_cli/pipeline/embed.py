@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from attn_cli.classes import NamedTuple
 from attn_cli.errors import InputError, UsageError
+from attn_cli.io.classes import NamedTuple
 from attn_cli.io.escape import count, visible
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.models.model_file import load_model, read_weights

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.classes import NamedTuple
 from attn_cli.core.masks import Mask
 from attn_cli.errors import UsageError, did_you_mean
+from attn_cli.io.classes import NamedTuple
 from attn_cli.io.escape import count, visible
 from attn_cli.models.logit_parts import Cut
 from attn_cli.models.projection import Projection, to_digits

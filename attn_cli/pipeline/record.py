@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.classes import NamedTuple
 from attn_cli.core.head_weights import HeadWeights, Rotated
 from attn_cli.core.heads import Links
 from attn_cli.core.masks import Mask
 from attn_cli.errors import InputError, NotFinite
 from attn_cli.io.array_types import Array, Bools, Ints
+from attn_cli.io.classes import NamedTuple
 from attn_cli.io.escape import visible
 from attn_cli.models.encoder import weights_of
 from attn_cli.models.joining import Joining

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from attn_cli.classes import NamedTuple
+from attn_cli.io.classes import NamedTuple
 from attn_cli.io.progress import OnPart
 from attn_cli.pipeline.embed import Shared
 from attn_cli.pipeline.sources.text import trace_text

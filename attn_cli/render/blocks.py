@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from attn_cli.classes import NamedTuple
 from attn_cli.io.array_types import Array
+from attn_cli.io.classes import NamedTuple
 
 
 class Heading(NamedTuple):

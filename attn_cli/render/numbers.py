@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attn_cli.classes import NamedTuple
 from attn_cli.io.array_types import Array, Ints
+from attn_cli.io.classes import NamedTuple
 from attn_cli.io.escape import fixed, unsigned_zero
 from attn_cli.io.terminal import Terminal
 from attn_cli.render.blocks import Bars, Maps, Matrix

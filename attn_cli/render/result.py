@@ -7,8 +7,8 @@ from dataclasses import field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from attn_cli.classes import dataclass
 from attn_cli.errors import UsageError
+from attn_cli.io.classes import dataclass
 from attn_cli.settings.settings import NORM
 
 if TYPE_CHECKING:

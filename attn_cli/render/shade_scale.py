@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from attn_cli.classes import NamedTuple
 from attn_cli.io.array_types import Array, Ints
+from attn_cli.io.classes import NamedTuple
 from attn_cli.render.blocks import Beside, Block, Maps, Matrix, ShadeRange
 from attn_cli.render.numbers import exact, largest, map_format
 from attn_cli.render.palette import SHADES

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, TypeAlias, TypeVar
 
-from attn_cli.classes import NamedTuple
 from attn_cli.errors import SettingError, did_you_mean
+from attn_cli.io.classes import NamedTuple
 from attn_cli.io.escape import visible
 
 T = TypeVar("T")

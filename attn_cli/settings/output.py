@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attn_cli  # names what lies above: each file under render/formats registers its own
-from attn_cli.classes import dataclass
 from attn_cli.core.scores import SCORES
 from attn_cli.errors import UsageError, did_you_mean
+from attn_cli.io.classes import dataclass
 from attn_cli.io.escape import visible
 from attn_cli.settings.declare import LONGEST, OUTPUT, SHORTEST, area_of, check, split
 

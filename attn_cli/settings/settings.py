@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from attn_cli.classes import NamedTuple, dataclass
 from attn_cli.core.masks import mask_examples, mask_forms
 from attn_cli.core.scores import SCORES
+from attn_cli.io.classes import NamedTuple, dataclass
 from attn_cli.settings.declare import ATTENTION, SHOWN, TEXT, VECTORS, check, size_of
 
 ROLES_HEADS = (  # the bundled heads of grammar; "mean" and "all" are of any model

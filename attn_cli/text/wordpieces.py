@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attn_cli.classes import NamedTuple
 from attn_cli.io.array_types import Array, Bools
+from attn_cli.io.classes import NamedTuple
 
 # Tokens that frame a text. Besides these: <|endoftext|> and all of that form.
 _FRAME = frozenset(

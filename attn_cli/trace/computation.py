@@ -12,10 +12,10 @@ from typing import Protocol
 
 import numpy as np
 
-from attn_cli.classes import NamedTuple, dataclass
 from attn_cli.core.heads import rounding_of
 from attn_cli.core.scores import score_named
 from attn_cli.io.array_types import Array, Bools, Ints
+from attn_cli.io.classes import NamedTuple, dataclass
 from attn_cli.settings.settings import NORM, WEIGHT, Settings
 from attn_cli.settings.validate import find_rows
 from attn_cli.trace.head import Frozen, Head, Learned, Projected

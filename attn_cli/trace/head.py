@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from attn_cli.classes import NamedTuple, dataclass
 from attn_cli.core.attention import Steps
 from attn_cli.core.head_weights import HeadWeights, Position, QKNorm, Rotated
 from attn_cli.core.heads import Links
 from attn_cli.core.masks import Mask
 from attn_cli.io.array_types import Array
+from attn_cli.io.classes import NamedTuple, dataclass
 
 MATRICES = ("W_q", "W_k", "W_v")
 QK_NORM = ("q_gain", "k_gain")

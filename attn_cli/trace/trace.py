@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from math import inf
 
-from attn_cli.classes import NamedTuple
 from attn_cli.io.array_types import Array
+from attn_cli.io.classes import NamedTuple
 from attn_cli.trace.computation import Computation, NextWords
 from attn_cli.trace.head import QK_NORM, ROTATED, SCORES, WEIGHTS, Head
 from attn_cli.trace.row import entropy

@@ -9,8 +9,8 @@ from zlib import crc32
 
 import numpy as np
 
-from attn_cli.classes import NamedTuple
 from attn_cli.errors import InputError, UsageError, did_you_mean
+from attn_cli.io.classes import NamedTuple
 from attn_cli.io.escape import visible
 from attn_cli.io.files import looks_like_file
 from attn_cli.vectors import table as tables

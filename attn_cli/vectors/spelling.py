@@ -9,8 +9,8 @@ from unicodedata import normalize
 
 import numpy as np
 
-from attn_cli.classes import NamedTuple
 from attn_cli.errors import InputError, UsageError
+from attn_cli.io.classes import NamedTuple
 from attn_cli.io.escape import visible
 from attn_cli.vectors.table import OnProgress, as_bytes, as_text, no_progress
 

@@ -10,9 +10,9 @@ from typing import IO, TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from attn_cli.classes import NamedTuple
 from attn_cli.errors import InputError
 from attn_cli.io.array_files import read_safetensors, write_safetensors
+from attn_cli.io.classes import NamedTuple
 from attn_cli.io.escape import visible
 from attn_cli.io.files import data_path
 

@@ -9,8 +9,8 @@ from itertools import repeat
 from rich.segment import Segment
 from rich.style import Style
 
-from attn_cli.classes import NamedTuple
 from attn_cli.io.array_types import Ints
+from attn_cli.io.classes import NamedTuple
 from attn_cli.io.escape import visible
 from attn_cli.io.terminal import Line, Terminal
 from attn_cli.render.blocks import Matrix

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from attn_cli.classes import NamedTuple
 from attn_cli.core.attention import softmax
 from attn_cli.core.scores import position_scale_of, score_named
+from attn_cli.io.classes import NamedTuple
 from attn_cli.io.escape import count
 from attn_cli.render.blocks import Columns
 from attn_cli.render.numbers import four, plain, share
