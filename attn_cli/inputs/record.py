@@ -170,7 +170,7 @@ def texts(
         return None
     if not isinstance(value, list):
         raise InputError(f"{name}: {key} should be a list of tokens.")
-    return strings(one_of(value, batch), f"{name}: {key}")
+    return strings(one_of(value, batch), f"{name}: {key}", as_given=True)
 
 
 def one_of(values: Sequence[object], batch: int | None) -> Sequence[object]:
@@ -179,13 +179,16 @@ def one_of(values: Sequence[object], batch: int | None) -> Sequence[object]:
     return chosen if isinstance(chosen, list) and (len(values) == 1 or batch is not None) else values
 
 
-def strings(values: Sequence[object], where: str) -> tuple[str, ...]:
-    """Return the values as tokens; raise InputError, which `where` begins, for an empty one or another type."""
+def strings(values: Sequence[object], where: str, as_given: bool = False) -> tuple[str, ...]:
+    """Return the values as tokens; raise InputError, which `where` begins, for an empty one or another type.
+
+    Lone surrogates become U+FFFD unless tokens stay `as_given`.
+    """
     tokens = []
     for place, value in enumerate(values):
         text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
         if not isinstance(text, str) or not text:
             what = "is empty" if text == "" else "is not a string"
             raise InputError(f"{where}: token {place} {what}.", "Give each token a name.")
-        tokens.append(text.encode("utf-8", "surrogatepass").decode("utf-8", "replace"))
+        tokens.append(text if as_given else text.encode("utf-8", "surrogatepass").decode("utf-8", "replace"))
     return tuple(tokens)

@@ -237,3 +237,10 @@ def test_what_the_file_states_beats_a_variable_and_only_a_typed_option_beats_it(
 def test_given_position_scores_leave_no_temperature_to_tell(run):
     record = run({"Q": [[1.0]], "K": [[1.0], [2.0]], "V": [[1], [2]], "position_scores": [[0.5, 0.1]]})
     assert record["diagnostics"][0]["temperature_95"] is None
+
+
+def test_a_token_that_no_encoding_takes_stays_as_it_is_given(tmp_path):
+    record = {"Q": [[1.0]], "K": [[0.4]], "V": [[0.3]], "tokens": ["a"], "context_tokens": ["\ud800"]}
+    (tmp_path / "record.json").write_text(json.dumps(record))
+    found = here("compute", str(tmp_path / "record.json"), "-f", "json").out
+    assert json.loads(found)["key_tokens"] == ["\ud800"]
