@@ -87,7 +87,8 @@ def _of_processes(
     """
     from concurrent.futures.process import BrokenProcessPool
 
-    pool, turns = _pool(workers), cycle(range(AHEAD * workers))
+    slots = _shared(AHEAD * workers)
+    pool, turns = _pool(workers, slots), cycle(range(AHEAD * workers))
     pending: deque[Future[tuple[ChunkOutput, int, int]]] = deque()
     try:
         while True:
@@ -99,7 +100,7 @@ def _of_processes(
             if not pending:
                 return
             found, turn, size = _result(pending.popleft(), pool)
-            yield found._replace(data=memoryview(_slots[turn])[:size]) if size else found
+            yield found._replace(data=memoryview(slots[turn])[:size]) if size else found
     except BrokenProcessPool:
         said = "A process that computed lines was killed: memory may be short."
         raise MachineError(said, "Try fewer --workers.") from None
@@ -121,23 +122,30 @@ def _result(one: Future[Any], pool: ProcessPoolExecutor) -> Any:
     return one.result()
 
 
-def _pool(workers: int) -> ProcessPoolExecutor:
-    """Start processes: on Linux as copies of this one, which has loaded everything, and share memory with it."""
+def _shared(count: int) -> list[mmap]:
+    """Return memory that this process will share with copies of it; none where there is none, and bytes are sent."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            return [mmap(-1, SLOT) for _ in range(count)]
+    return []
+
+
+def _pool(workers: int, slots: list[mmap]) -> ProcessPoolExecutor:
+    """Start processes: on Linux as copies of this one, which has loaded everything, and share these slots with it."""
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    if is_linux := sys.platform == "linux":
-        with suppress(OSError):  # fewer addresses than that: bytes are sent
-            _slots[:] = [mmap(-1, SLOT) for _ in range(AHEAD * workers)]
-    pool = ProcessPoolExecutor(workers, get_context("fork" if is_linux else "spawn"), _begin)
+    context = get_context("fork" if sys.platform == "linux" else "spawn")
+    pool = ProcessPoolExecutor(workers, context, _begin, (slots,))
     with warnings.catch_warnings():  # NumPy's own threads are none of Python's, and wait
         warnings.simplefilter("ignore", DeprecationWarning)
         pool.submit(os.getpid)
     return pool
 
 
-def _begin() -> None:
+def _begin(slots: list[mmap]) -> None:
     """Prepare a process. Signals are the first process's affair, and this one ends when that does, whatever ends it."""
+    _slots[:] = slots
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -163,7 +171,7 @@ def _output(job: Job, chunk: Chunk, turn: int) -> tuple[ChunkOutput, int, int]:
 
 
 _computer = cache(Computer)  # of a process of the pool
-_slots: list[mmap] = []  # memory that such processes share with the first
+_slots: list[mmap] = []  # memory that it shares with the first
 
 
 def write_part(
