@@ -1,0 +1,91 @@
+"""The documentation as a site: built strictly, and every link of it followed.
+
+`python -m tests.site` builds it into a temporary folder and exits with 1 where MkDocs has a warning, a link leads
+nowhere, or a page would load anything from another server; `python -m tests.site FOLDER` keeps it. It needs the extra
+`site`.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+ROOT = Path(__file__).parent.parent
+CONFIG = ROOT / "docs" / "site" / "mkdocs.yml"
+LOADED = {"img": "src", "script": "src", "link": "href", "source": "srcset", "iframe": "src"}
+
+
+class Page(HTMLParser):
+    """What a page links to, what it loads, and the names within it that can be linked to."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.names: set[str] = {""}
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        self.names |= {given[name] for name in ("id", "name") if name in given}
+        if tag == "a" and "href" in given:
+            self.links.append(given["href"])
+        if LOADED.get(tag) in given:
+            self.loads.append(given[LOADED[tag]])
+
+
+def build(folder: Path) -> list[str]:
+    """Build the site into a folder; return what MkDocs complains of."""
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--quiet",
+        "-f",
+        str(CONFIG),
+        "-d",
+        str(folder),
+    ]
+    env = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    said = (done.stdout + done.stderr).splitlines()
+    return said if done.returncode == 0 else [*said, f"mkdocs ends with {done.returncode}."]
+
+
+def complaints(folder: Path) -> Iterator[str]:
+    """Yield every link of a built site that leads nowhere, and all that its pages load from elsewhere."""
+    pages = {path: Page(path) for path in folder.rglob("*.html")}
+    for path, page in pages.items():
+        name = path.relative_to(folder)
+        for link in page.links + page.loads:
+            to = urlsplit(link)
+            if to.scheme or to.netloc:
+                if link in page.loads:
+                    yield f"{name} loads {link}."
+                continue
+            target = path if not to.path else (path.parent / unquote(to.path)).resolve()
+            if name.name == "404.html" and to.path.startswith("/"):  # it is shown at any depth
+                target = folder / unquote(to.path).lstrip("/")
+            if not target.is_file():
+                yield f"{name} links to {link}, which does not exist."
+            elif target in pages and link in page.links and unquote(to.fragment) not in pages[target].names:
+                yield f"{name} links to {link}, which is not a heading there."
+
+
+def main(args: list[str]) -> int:
+    """Build the site and check it; return 1 where something is wrong."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(args[0] if args else temporary).resolve()
+        found = build(folder) or list(complaints(folder))
+    print(*found, sep="\n", end="\n" * bool(found))
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
