@@ -1,0 +1,102 @@
+"""Pairs of sentences whose pronoun changes its noun: `python -m tests.bench.flips MODEL FILE... [--each]`.
+
+Lines 2n and 2n + 1 of a file of passages are a pair: one or two other words, and the pronoun stands for the second of
+two nouns and no longer for the first. `tests/models/flips-dev.jsonl` is for choosing a model, `flips-test.jsonl` for
+saying how good it is. A sentence is right where the right noun has more of the pronoun's attention than the other one;
+`first` is the first noun's share of what both have, and `moves` how much of it goes over to the second (1 at most).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from attn_cli.learn.score import head_weights
+from attn_cli.learn.treebank import Sentence, read_passages
+from attn_cli.models.encoder import EncoderStack
+from attn_cli.models.model_file import named
+from attn_cli.vectors.table import bundled
+
+HEAD = "antecedent"
+FILES = [Path(__file__).parents[1] / f"models/flips-{part}.jsonl" for part in ("dev", "test")]
+
+
+class Flip(NamedTuple):
+    """What a head does with a pair of sentences."""
+
+    first: tuple[float, float]  # the first noun's share where it is right, and where the second is
+    strongest: tuple[bool, bool]  # whether the row's strongest link is to the right noun
+
+    @property
+    def right(self) -> tuple[bool, bool]:
+        """Whether the right noun has more weight than the other."""
+        return self.first[0] > 0.5, self.first[1] < 0.5
+
+    @property
+    def move(self) -> float:
+        """How much of the first noun's share goes to the second."""
+        return self.first[0] - self.first[1]
+
+
+def pairs(path: str | Path) -> list[tuple[Sentence, Sentence]]:
+    """Return a file's pairs, the sentence in which the first noun is right before the other."""
+    read = read_passages(str(path))
+    both = [(read[n], read[n + 1]) for n in range(0, len(read), 2)]
+    return [(a, b) if a.antecedents[0].words < b.antecedents[0].words else (b, a) for a, b in both]
+
+
+def flip(stack: EncoderStack, pair: tuple[Sentence, Sentence]) -> Flip:
+    """Measure a pair, as the commands compute its weights."""
+    shares, strongest = [], []
+    for sentence in pair:
+        (one,) = sentence.antecedents or ()
+        row = head_weights(stack, bundled(), sentence.words)[HEAD][one.pronoun]
+        first, second = (row[start:end].sum() for start, end in one.candidates)
+        shares.append(float(first / (first + second)))
+        strongest.append(int(row.argmax()) in one.words)
+    return Flip((shares[0], shares[1]), (strongest[0], strongest[1]))
+
+
+def measure(
+    stack: EncoderStack, found: list[tuple[Sentence, Sentence]]
+) -> tuple[list[Flip], dict[str, float]]:
+    """Return what the head does with each pair, and the means over all."""
+    flips = [flip(stack, pair) for pair in found]
+    means = {
+        "right": float(np.mean([one.right for one in flips])),
+        "both": float(np.mean([all(one.right) for one in flips])),
+        "strongest": float(np.mean([one.strongest for one in flips])),
+        "first": float(np.mean([one.first for one in flips])),
+        "moves": float(np.mean([one.move for one in flips])),
+    }
+    return flips, means
+
+
+def main() -> None:
+    """Measure each file, with its marks and (as the commands read a text) without; print a line for each, as JSON."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.flips")
+    parser.add_argument("model")
+    parser.add_argument("files", nargs="*", type=Path, default=FILES)
+    parser.add_argument("--each", action="store_true", help="every pair, too")
+    asked = parser.parse_args()
+    stack = named(asked.model)
+    for path in asked.files:
+        written = pairs(path)
+        bare = [(a.without_punctuation(), b.without_punctuation()) for a, b in written]
+        for marks, found in (("with", written), ("without", bare)):
+            flips, means = measure(stack, found)
+            shown = {name: round(share, 3) for name, share in means.items()}
+            print(json.dumps({"file": path.name, "marks": marks, "pairs": len(found), **shown}))
+        for one, pair in zip(flips, bare, strict=True) if asked.each else ():
+            said = "both" if all(one.right) else "one" if any(one.right) else "none"
+            print(
+                f"{said:4}  {one.first[0]:.3f} {one.first[1]:.3f} {one.move:+.3f}  {' '.join(pair[0].words)}"
+            )
+
+
+if __name__ == "__main__":
+    main()
