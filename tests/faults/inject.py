@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 CALLS = ("open", "write", "fsync", "chmod", "close", "replace", "rename", "unlink", "mkdir", "rmdir")
 ERRORS = ("EIO", "ENOSPC", "EINTR", "EDQUOT")
+TRIED_AGAIN = ("open", "write", "fsync", "chmod")  # by Python itself after EINTR (PEP 475): nobody sees it
 KILLS = ("kill before", "kill after", "kill half")  # half: of a write
 SHORT = "short"
 STICKY = "EIO from then on", "ENOSPC from then on"
@@ -29,7 +30,8 @@ class Fault(NamedTuple):
 def kinds(call: str) -> tuple[str, ...]:
     """Return the faults that a call can have."""
     of_write = (SHORT, "kill half") if call == "write" else ()
-    return (*ERRORS, *STICKY, "kill before", "kill after", *of_write)
+    errors = [one for one in ERRORS if one != "EINTR" or call not in TRIED_AGAIN]
+    return (*errors, *STICKY, "kill before", "kill after", *of_write)
 
 
 class Injector:
