@@ -2,7 +2,7 @@
 
 `python -m tests.docs` says what is out of date and exits with 1; with `--write` it writes it anew. Pages can
 be named; otherwise all are meant. A machine writes docs/reference.md, what follows each `$ command` in a
-block marked `console`, the list of modules, and the pictures (tests/pictures.py).
+block marked `console`, the list of modules, the pictures (tests/pictures.py) and the manual (tests/man.py).
 """
 
 import ast
@@ -430,6 +430,8 @@ def main(args: list[str]) -> int:
     if not set(chosen) <= set(known):
         print("usage: python -m tests.docs [--write] [PAGE...]", "pages:", *known, sep="\n", file=sys.stderr)
         return 2
+    from tests import man  # it reads the tables of this module
+
     left = 0
     for name in chosen:
         try:
@@ -444,7 +446,7 @@ def main(args: list[str]) -> int:
             left = left or int(not write)
         if name != "docs/reference.md" and no_jq(known[name].read_text(encoding="utf-8")):
             print(f"{name}: jq is not installed, so its commands were not run.")
-    for line in () if set(args) - {"--write"} else pictures.stale(write):
+    for line in () if set(args) - {"--write"} else (*pictures.stale(write), *man.stale(write)):
         print(line)
         left = left or int(not write)
     broken = [line for page in linked_pages() for line in broken_links(page)]

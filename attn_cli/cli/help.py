@@ -56,7 +56,7 @@ class Row(NamedTuple):
 def short_help(ctx: Any, stream: IO[str] | None) -> str:
     """Return what a command does, the options (of a group, the commands) that people use most, and an example."""
     width = _width(ctx, stream)
-    about, *rest = _paragraphs(ctx.command)
+    about, *rest = paragraphs(ctx.command)
     usual = USUAL.get(ctx.command_path, "").split()
     entries = getattr(ctx.command, "entries", None)
     if entries is not None:
@@ -76,13 +76,13 @@ def full_help(ctx: Any, stream: IO[str] | None) -> str:
     """Return all there is to say of a command: its arguments, and its options group by group."""
     width = _width(ctx, stream)
     about = len(_split(ctx.command.help))
-    paragraphs = _paragraphs(ctx.command)
+    texts = paragraphs(ctx.command)
     lines = _usage(ctx, width)
-    for text in paragraphs[:about]:
+    for text in texts[:about]:
         lines += ["", *_indented(text, width)]
-    for heading, rows in _sections(ctx).items():
+    for heading, rows in sections(ctx).items():
         lines += ["", f"{heading}:", *_table(rows, width)]
-    for text in paragraphs[about:]:
+    for text in texts[about:]:
         lines += ["", *_indented(text, width)]
     return "\n".join(lines) + "\n"
 
@@ -104,7 +104,8 @@ def _split(text: str | None) -> list[str]:
     return [" ".join(part.split()) for part in cleandoc(text or "").split("\n\n") if part.strip()]
 
 
-def _paragraphs(command: Any) -> list[str]:
+def paragraphs(command: Any) -> list[str]:
+    """Return what is said of a command, each paragraph on a line."""
     return [*_split(command.help), *_split(command.epilog)]
 
 
@@ -129,7 +130,7 @@ def own_options(command: Any) -> list[Any]:
     return [one for one in command.params if one.param_type_name == "option" and one.expose_value]
 
 
-def _sections(ctx: Any) -> dict[str, list[Row]]:
+def sections(ctx: Any) -> dict[str, list[Row]]:
     """Return the rows of --help by heading; an option without a known group stands under Options."""
     found: dict[str, list[Row]] = {"Arguments": [], "Commands": [], **{group: [] for group in GROUPS}}
     for name, entry in getattr(ctx.command, "entries", {}).items():

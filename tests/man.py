@@ -1,0 +1,162 @@
+"""The manual pages, docs/man/: one for attn and one for each command, written from the same declarations as --help.
+
+`python -m tests.docs` checks them, and with `--write` writes them anew. The wheel puts them into share/man/man1.
+"""
+
+import re
+import textwrap
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import attn_cli
+from attn_cli.cli import help as helps
+from tests import docs
+
+FOLDER = docs.ROOT / "docs" / "man"
+ESCAPES = {"\\": r"\e", "-": r"\-", "'": r"\(aq", "`": r"\(ga", "^": r"\(ha", "~": r"\(ti"}
+FILES = {
+    "attn.toml": "In the current folder: values of options, for every command or below [COMMAND] for one.",
+    "~/.config/attn/config.toml": "The same for all folders; attn.toml beats it.",
+    "~/.local/share/attn/": "Word vectors that were imported.",
+    "~/.cache/attn/": "Where each word stands in large files of vectors. It may be deleted.",
+}
+ELSEWHERE = (
+    "XDG_CONFIG_HOME, XDG_DATA_HOME and XDG_CACHE_HOME move these on Linux; other systems have their own."
+)
+
+
+def pages() -> dict[str, str]:
+    """Return every page by the name of its file."""
+    known = docs.commands()
+    return {
+        f"{'-'.join(('attn', *words))}.1": page(words, command, known) for words, command in known.items()
+    }
+
+
+def page(words: tuple[str, ...], command: Any, known: dict[tuple[str, ...], Any]) -> str:
+    """Return the page of a command."""
+    name = "-".join(("attn", *words))
+    ctx = command.context_class(command, info_name=" ".join(("attn", *words)))
+    about, *rest = helps.paragraphs(command)
+    examples = [text.partition(": ")[2].strip() for text in rest if text.startswith(helps.EXAMPLES)]
+    told = [text for text in rest if not text.startswith(helps.EXAMPLES)]
+    usage = " ".join(piece.strip("{}") for piece in command.collect_usage_pieces(ctx))
+    date = re.search(rf"^## {re.escape(attn_cli.__version__)} \((\d[\d-]+)\)$", CHANGES, re.M)
+    lines = [
+        f'.TH {code(name.upper())} 1 "{date[1] if date else ""}" "attn {attn_cli.__version__}" "attn manual"'
+    ]
+    lines += [".nh", ".ad l", ".SH NAME", rf"{code(name)} \- {code(about.rstrip('.'))}"]
+    lines += [".SH SYNOPSIS", rf"\fB{code(ctx.command_path)}\fR {code(usage)}"]
+    lines += [".SH DESCRIPTION", *paragraphs([about, *told])]
+    lines += [".SH OPTIONS"]
+    for heading, rows in helps.sections(ctx).items():
+        lines += [f".SS {heading}"]
+        lines += [line for row in rows for line in entry(typed(row.typed, name, heading), row.text)]
+    lines += [".SH EXIT STATUS", *exit_status(words)]
+    lines += [".SH FILES", *files(words)]
+    lines += [".SH ENVIRONMENT", *environment(words, command)]
+    lines += [".SH EXAMPLES", *(line for text in examples for line in (".EX", f"$ {code(text)}", ".EE"))]
+    return "\n".join([*lines, ".SH SEE ALSO", *see_also(words, known)]) + "\n"
+
+
+CHANGES = (docs.ROOT / "docs" / "changelog.md").read_text(encoding="utf-8")
+
+
+def code(text: str) -> str:
+    """Return text as roff prints it letter by letter: no hyphen or quote is made prettier."""
+    return "".join(ESCAPES.get(c, c if c.isascii() else rf"\[u{ord(c):04X}]") for c in text)
+
+
+def marked(text: str) -> str:
+    """Return text with what Markdown quotes as code in bold, and links as their words."""
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    parts = (code(part) if n % 2 == 0 else rf"\fB{code(part)}\fR" for n, part in enumerate(plain.split("`")))
+    return "".join(parts)
+
+
+def filled(text: str) -> list[str]:
+    """Return marked text in lines, none of which roff takes for a request."""
+    lines = textwrap.wrap(marked(text), 78, break_long_words=False, break_on_hyphens=False)
+    return [rf"\&{line}" if line.startswith(".") else line for line in lines]
+
+
+def paragraphs(texts: Iterable[str]) -> Iterator[str]:
+    """Yield texts as paragraphs, the first below a heading."""
+    for n, text in enumerate(texts):
+        yield from ([".PP"] if n else [])
+        yield from filled(text)
+
+
+def entry(tag: str, text: str) -> list[str]:
+    """Return a tag in roff, and below it what it means."""
+    return [".TP", tag, *(filled(text) or [r"\&"])]
+
+
+def typed(text: str, name: str, heading: str) -> str:
+    """Return what is typed: options and commands in bold, what they take in italics."""
+    if heading == "Commands":
+        return rf"\fB{code(name)}\-{code(text)}\fR(1)"
+    return re.sub(r"(?<!\S)(-*)([\w\[<][^\s,]*)", lambda one: font(one[1] + one[2], bold=bool(one[1])), text)
+
+
+def font(text: str, bold: bool) -> str:
+    """Return text in bold or in italics."""
+    return rf"\f{'B' if bold else 'I'}{code(text)}\fR"
+
+
+def exit_status(words: tuple[str, ...]) -> Iterator[str]:
+    """Yield what the exit codes mean: all of them on the page of attn."""
+    codes = sorted((value, name) for name, value in vars(docs.errors).items() if type(value) is int)
+    for value, name in codes if not words else codes[:3]:
+        yield from entry(rf"\fB{value}\fR", docs.MEANINGS[name])
+    if words:
+        yield from paragraphs(["`attn`(1) has the others."])
+
+
+def files(words: tuple[str, ...]) -> Iterator[str]:
+    """Yield the files that attn reads and keeps: all of them on its own page."""
+    if words:
+        yield from paragraphs(["`attn.toml` and `~/.config/attn/config.toml` hold defaults; see `attn`(1)."])
+        return
+    for name, text in FILES.items():
+        yield from entry(rf"\fI{code(name)}\fR", text)
+    yield from paragraphs([ELSEWHERE])
+
+
+def environment(words: tuple[str, ...], command: Any) -> Iterator[str]:
+    """Yield the variables that set a command's options, or those that every command reads."""
+    names = [rf"`{one.envvar}` (`{max(one.opts, key=len)}`)" for one in command.params if one.envvar]
+    if names:
+        yield from paragraphs([f"Defaults of options: {', '.join(names)}.", "The others are in `attn`(1)."])
+    elif words:
+        yield from paragraphs(["What every command reads is in `attn`(1)."])
+    else:
+        yield from paragraphs(["Most options have a variable of their own; each command's page lists them."])
+        for name, text in re.findall(r"^\| (`.*?) \| (.*) \|$", docs.TERMINAL, re.M):
+            yield from entry(marked(name), text)
+
+
+def see_also(words: tuple[str, ...], known: dict[tuple[str, ...], Any]) -> Iterator[str]:
+    """Yield the pages of the command above, of those below, and beside a verb; beside others, what people use most."""
+    above = [words[:-1]] if words else []
+    below = [one for one in known if one and one[:-1] == words]
+    usual = [(name,) for name in helps.USUAL["attn"].split()]
+    beside = [one for one in known if one[:-1] == words[:-1]] if words[1:] else usual
+    names = ["-".join(("attn", *one)) for one in [*above, *(below or beside)] if one != words]
+    for name in names:
+        yield rf".BR \%{code(name)} (1){',' * (name != names[-1])}"
+
+
+def stale(write: bool) -> Iterator[str]:
+    """Yield a line for each page that is not as it should be; with `write`, make it so."""
+    new = pages()
+    old = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*")}
+    for name in sorted(old.keys() | new.keys()):
+        if old.get(name) == new.get(name):
+            continue
+        if write:
+            FOLDER.mkdir(exist_ok=True)
+            (FOLDER / name).write_text(new[name], encoding="utf-8") if name in new else (
+                FOLDER / name
+            ).unlink()
+        yield f"docs/man/{name} {'was written anew' if write else 'is out of date: run it with --write'}."
