@@ -18,6 +18,7 @@ from attn_cli.core import streaming as streams
 from attn_cli.core.attend import small, strongest_links
 from attn_cli.core.heads import checked_attention, fits
 from attn_cli.core.masks import named, with_padding
+from attn_cli.pipeline import long_text
 from attn_cli.trace.row import entropy
 
 TOLERANCE = {"float32": 1e-6, "float64": 1e-12}  # times the largest score, where that is above 1
@@ -181,11 +182,12 @@ def tiled(rows=None, wide=None, base_2=None) -> Iterator[None]:
             patch.setattr(streams, "MOST_MASKED_ROWS", rows)
             patch.setattr(streams, "FEWEST_ROWS", 1)
             patch.setattr(heads, "SMALL", 0)
+            patch.setattr(long_text, "MAP", wide)  # blocks a side: of several rows and keys each
             patch.setattr(streams, "MIN_THREADED_SCORES", 0)
         yield
 
 
-def compared(problem, k=3, blocks=(2, 3), threads=1):
+def compared(problem, k=3, threads=1):
     """Yield (what, error as a share of the tolerance) for every way to solve the problem."""
     Q, K, V, scale, mask, bias, by_distance, cap = problem
     added, allowed = problem.added, problem.allowed
@@ -229,19 +231,22 @@ def compared(problem, k=3, blocks=(2, 3), threads=1):
     yield "attended: output", strays(output[0])
     assert not weights[0][~seen].any(), "a masked cell is 0 and nothing else"
     yield "output", strays(streams.output([head], [V], threads)[0])
-    found = streams.survey(head, V, k, blocks, threads)
-    yield "survey: output", strays(found.output)
-    yield "survey: weights", share(*_linked(found, core.weights, seen, k))
-    check_order(found, Q, K, scale, added, seen, cap)
+    kept = long_text.RowSums(len(Q), len(K), k)
+    streams.go_over(head, V, lambda rows, *made: kept.add(rows, *made, seen[rows]), threads)
+    found = kept.summary()
+    yield "rows: output", strays(found.output)
+    yield "rows: weights", share(*_linked(found.links, core.weights, seen, k))
+    check_order(found.links, Q, K, scale, added, seen, cap)
     bits = entropy(core.weights.astype(np.float64))
-    loose = LOOSE * tolerance * max(1, bits.max())
-    if blocks:
-        yield "survey: entropy", float(np.abs(found.entropy - bits).max()) / loose
-    if blocks:
-        sums, counts = _map(core.weights, seen, *blocks)
-        yield "survey: sums", float(np.abs(found.sums - sums).max()) / (LOOSE * tolerance) / len(Q)
-        np.testing.assert_array_equal(found.counts, counts)
-        np.testing.assert_array_equal(found.allowed, seen.sum(axis=1))
+    yield (
+        "rows: entropy",
+        float(np.abs(found.view.entropy - bits).max()) / (LOOSE * tolerance * max(1, bits.max())),
+    )
+    sums, counts = _map(core.weights, seen, *found.view.counts.shape)
+    ours = np.where(counts > 0, found.view.means * counts, 0)
+    yield "rows: sums", float(np.abs(ours - sums).max()) / (LOOSE * tolerance) / len(Q)
+    np.testing.assert_array_equal(found.view.counts, counts)
+    np.testing.assert_array_equal(found.view.allowed, seen.sum(axis=1))
     rows = range(len(Q) // 3, len(Q) - len(Q) // 4)
     weights, output = streams.attended([head], [V], threads, rows=rows)
     yield "attended: weights of some rows", share(weights[0], core.weights[rows.start : rows.stop])

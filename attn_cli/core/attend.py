@@ -2,13 +2,13 @@
 
 The readable way is attention.py, by blocks of rows where there are many. The fast way gives the same numbers to the
 last few bits: of small matrices here, of large ones in streaming.py, which is imported for them alone. It returns
-weights and output, or, without an n_q x n_k array, the output alone or a survey (each row's strongest links).
+weights and output, or, without an n_q x n_k array, the output alone or some rows at a time.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, overload
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
     from attn_cli.core.arguments import MaskLike
     from attn_cli.core.attention import Steps
-    from attn_cli.core.streaming import Survey
     from attn_cli.core.tiles import Tiles
     from attn_cli.io.array_types import Array, Bools
     from attn_cli.io.progress import OnPart
+
+    OnSeenRows = Callable[[range, Array, Array, Bools | None], None]
 
 FAST_BLOCK_CELLS = 1 << 23  # weights that the fast way holds at once, where rows are wanted block by block
 MODEST = 60.0  # exp of this does not overflow float32, and exp of its negative does not underflow
 MODEST_SQUARES = MODEST**2
 NARROW = 16
-MANY = 32  # links a row above which a search of whole rows is faster than one by tiles
 
 
 @overload
@@ -133,16 +133,39 @@ def strongest_links(
     if given.lead:
         raise InputError("Give one head: matrices without leading axes.")
     (head,) = given.heads
-    if (survey := survey_of(head, k, threads=threads)) is not None:
-        return Links(survey.keys, given.returned(survey.weights)), given.returned(survey.output)
-    links, outputs, tiles = [], [], head.tiles()
+    k = min(k, len(head.K))
+    links = Links(np.empty((len(head.Q), k), np.intp), np.empty((len(head.Q), k), head.V.dtype))
+    output = np.empty((len(head.Q), head.V.shape[1]), head.V.dtype)
+
+    def keep(rows: range, weights: Array, output_of_rows: Array, allowed: Bools | None) -> None:
+        at = slice(rows.start, rows.stop)
+        links.keys[at], links.weights[at] = one_head.strongest(weights, k, allowed)
+        output[at] = output_of_rows
+
+    go_over(head, keep, threads)
+    return Links(links.keys, given.returned(links.weights)), given.returned(output)
+
+
+def go_over(head: HeadInput, each: OnSeenRows, threads: int | None, report: OnPart | None = None) -> None:
+    """Call `each` with some rows at a time, their weights (rows, n_k), their output (rows, d_v), and their mask.
+
+    Several threads may call it, in any order. The weights are overwritten afterwards.
+    """
+
+    def with_mask(rows: range, weights: Array, output: Array) -> None:
+        bias = None if head.bias is None else head.bias[rows.start : rows.stop]
+        each(rows, weights, output, one_head.joined_mask(head.allowed(rows), bias))
+
+    if (tiles := head.tiles()) is not None:
+        from attn_cli.core import streaming
+
+        streaming.go_over(tiles, head.V, with_mask, threads, report)
+        return
     for rows in blocks_of_rows(head):
-        weights, output = weigh(head, tiles, rows, threads)
-        bias_rows = None if head.bias is None else head.bias[rows.start : rows.stop]
-        links.append(one_head.strongest(weights, k, one_head.joined_mask(head.allowed(rows), bias_rows)))
-        outputs.append(output)
-    keys, strengths = (np.concatenate(column) for column in zip(*links, strict=True))
-    return Links(keys, given.returned(strengths)), given.returned(np.concatenate(outputs))
+        steps = head.steps(rows)
+        with_mask(rows, steps.weights, steps.output)
+        if report:
+            report(rows.stop / len(head.Q))
 
 
 def weigh(head: HeadInput, tiles: Tiles | None, rows: range, threads: int | None) -> tuple[Array, Array]:
@@ -165,22 +188,6 @@ def output_of(head: HeadInput, threads: int | None, report: OnPart | None) -> Ar
 
     made: Array = output([tiles], [head.V], threads, report)[0]
     return made
-
-
-def survey_of(
-    head: HeadInput,
-    k: int,
-    blocks: tuple[int, int] | None = None,
-    threads: int | None = None,
-    report: OnPart | None = None,
-) -> Survey | None:
-    """Return each row's k strongest links and more, as streaming.py does; None where whole rows must be gone over."""
-    tiles = head.tiles() if k <= MANY else None
-    if tiles is None:
-        return None
-    from attn_cli.core.streaming import survey
-
-    return survey(tiles, head.V, k, blocks, threads, report)
 
 
 def _attended(

@@ -19,14 +19,13 @@ from typing import NamedTuple
 import numpy as np
 
 from attn_cli.core.masks import Mask
-from attn_cli.io.array_types import Array, Bools, Ints
+from attn_cli.io.array_types import Array, Bools
 
-LOWEST = -1e30  # the score of masked keys in the search for the strongest links
+LOWEST = -1e30  # the score of masked keys in the search for the largest score
 # By a number's bytes; the exponents are of e:
 UNDERFLOW_SUM = {4: 1e-20, 8: 1e-150}  # a row whose exponentials sum to less is computed again
 MAX_EXPONENT = {4: 60.0, 8: 300.0}  # exp of this, times a value, summed over all keys, is still finite
 MIN_EXPONENT = {4: -87.0, 8: -708.0}  # exp of less is a denormal number, which is a hundred times slower
-LAST_BITS = 8  # how many a score may lose to rounding
 WIDTH = 512  # keys at a time in the search for the largest score
 
 
@@ -75,15 +74,14 @@ class Tiles:
         self.Q, self.factor = Q, dtype.type(scale * self.e)
         self.by_distance = None if by_distance is None else (by_distance * self.e).astype(dtype, copy=False)
         self.cap = None if softcap is None else dtype.type(softcap * self.e)
-        self.lengths = _lengths(Q), _lengths(K) * abs(self.factor)  # of queries, and of scaled keys
         self.min_exponent = dtype.type(MIN_EXPONENT[dtype.itemsize] * self.e)
         most = MAX_EXPONENT[dtype.itemsize] * self.e
-        longest = self.lengths[1].max()
+        lengths, longest = _lengths(Q), _lengths(K).max() * abs(self.factor)
         self.shift: Array | None = None
         self.is_deep = False
-        if bias is by_distance is None and self.lengths[0].max() * longest <= most:
+        if bias is by_distance is None and lengths.max() * longest <= most:
             return
-        highest = self.lengths[0] * longest
+        highest = lengths * longest
         if self.cap is not None:
             highest = np.minimum(highest, self.cap)
         lowest = -highest
@@ -112,20 +110,6 @@ class Block:
         self.shift = None if tiles.shift is None else tiles.shift[start:stop]
         self.by_distance = None if tiles.by_distance is None else tiles.by_distance[start:stop]
         self.low, self.high = (0, tiles.n_k) if tiles.mask is None else tiles.mask.span(start, stop)
-
-    def score_tolerance(self, rows: Ints, keys: Ints, scores: Array) -> Array:
-        """Return by how much these scores, of one key a row, may differ from those of identical keys.
-
-        BLAS adds in different orders in different parts of a product, and each order loses other last bits. The partial
-        sums grow to about the product of both lengths over the square root of d_k.
-        """
-        of_queries, of_keys = self.tiles.lengths
-        on_the_way = of_queries[self.start + rows] * of_keys[keys] * (2 / math.sqrt(self.q.shape[1]))
-        size = np.abs(scores) + on_the_way
-        if self.shift is not None:
-            size += np.abs(self.shift[rows])
-        tolerance: Array = LAST_BITS * np.finfo(scores.dtype).eps * size
-        return tolerance
 
     def pieces(self, width: int) -> Iterator[Piece]:
         """Yield the keys that these rows may see, in order, at most `width` at a time."""

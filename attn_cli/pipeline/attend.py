@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from attn_cli.core import heads as one_head
-from attn_cli.core.attend import FAST_BLOCK_CELLS, survey_of, weigh
+from attn_cli.core.attend import FAST_BLOCK_CELLS, go_over, weigh
 from attn_cli.core.attention import Steps
 from attn_cli.core.head_weights import HeadWeights, Position
 from attn_cli.core.masks import Mask
@@ -68,20 +68,19 @@ class Work(NamedTuple):
 
     def summaries(self, k: int, with_mean: bool, report: OnPart | None) -> dict[str, HeadSummary]:
         """Go over all rows; keep only links, output and the long view of each head (and of their mean)."""
-        from attn_cli.pipeline.long_text import blocks_of_map, summary_of_rows, summary_of_survey
+        from attn_cli.pipeline.long_text import RowSums, summary_of_rows
 
         found: dict[str, HeadSummary] = {}
         parts = len(self.heads) * (1 + with_mean)
-        n_q, n_k = shape = self._shape
+        shape = self._shape
         for done, head in enumerate(self.heads):
-            part, survey = part_of(report, done, parts), None
-            if head.ready is None:
-                survey = survey_of(self.head_input(head), k, blocks_of_map(n_q, n_k), self.threads, part)
-            found[head.name] = (
-                summary_of_rows(self._rows(head.name, part), *shape, k)
-                if survey is None
-                else summary_of_survey(survey, n_k)
-            )
+            part = part_of(report, done, parts)
+            if head.ready is not None:
+                found[head.name] = summary_of_rows(self._rows(head.name, part), *shape, k)
+                continue
+            sums = RowSums(*shape, k)
+            go_over(self.head_input(head), sums.add, self.threads, part)
+            found[head.name] = sums.summary()
         if with_mean:
             mean = summary_of_rows(self._rows("mean", part_of(report, 1, 2)), *shape, k)
             found["mean"] = mean._replace(output=mean_output([summary.output for summary in found.values()]))

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from attn_cli.core.heads import BLOCK_CELLS, Links, strongest
-from attn_cli.core.streaming import Survey
 from attn_cli.io.array_types import Array, Bools, Ints
 from attn_cli.trace.computation import LongView
 from attn_cli.trace.head import Head
@@ -28,34 +27,43 @@ class HeadSummary(NamedTuple):
     view: LongView
 
 
-def summary_of_survey(survey: Survey, n_k: int) -> HeadSummary:
-    """Return the summary of a head that the fast way went over."""
-    view = _view(survey.entropy, survey.allowed, survey.sums, survey.counts, n_k)
-    return HeadSummary(Links(survey.keys, survey.weights), survey.output, view)
+class RowSums:
+    """What is kept of a head's weights (n_q, n_k): they are added some rows at a time, in any order."""
+
+    def __init__(self, n_q: int, n_k: int, k: int) -> None:
+        self.k, self.row_edges, self.key_edges = k, _edges(n_q), _edges(n_k)
+        self.parts: dict[int, tuple[Links, Array | None, Array, Array, Ints]] = {}
+
+    def add(self, rows: range, weights: Array, output: Array | None, allowed: Bools | None) -> None:
+        """Add some rows: their weights (rows, n_k), their output, if there is one, and their mask."""
+        links, columns = strongest(weights, self.k, allowed), self.key_edges[:-1]
+        bits = np.maximum(entropy(weights), 0)  # given weights may be a little above 1
+        sums = np.add.reduceat(weights, columns, axis=1, dtype=np.float64)
+        if allowed is None:
+            counts = np.broadcast_to(np.diff(self.key_edges), sums.shape)
+        else:
+            counts = np.add.reduceat(allowed, columns, axis=1, dtype=np.intp)
+        self.parts[rows.start] = links, output, bits, sums, counts
+
+    def summary(self) -> HeadSummary:
+        """Return the summary of all rows."""
+        every, outputs, *columns = zip(*(self.parts[start] for start in sorted(self.parts)), strict=True)
+        links = Links(*(np.concatenate(column) for column in zip(*every, strict=True)))
+        bits, sums, counts = map(np.concatenate, columns)
+        of_map, links_of_map = (
+            np.add.reduceat(M, self.row_edges[:-1], axis=0, dtype=np.float64) for M in (sums, counts)
+        )
+        means, seen = _means(of_map, links_of_map), counts.sum(axis=1)
+        view = LongView(bits, seen, means, links_of_map, self.row_edges, self.key_edges)
+        return HeadSummary(links, None if outputs[0] is None else np.concatenate(outputs), view)
 
 
 def summary_of_rows(blocks: Iterable[SomeRows], n_q: int, n_k: int, k: int) -> HeadSummary:
-    """Return the same summary, with the k strongest links, from the weights of one block of rows after the other."""
-    rows, columns = blocks_of_map(n_q, n_k)
-    row_block = np.arange(n_q) * rows // n_q
-    column_block = np.arange(n_k)[:, np.newaxis] * columns // n_k == np.arange(columns)
-    sums, counts = np.zeros((rows, columns)), np.zeros((rows, columns))
-    links, outputs, entropies, seen = [], [], [], []
-    start = 0
+    """Return the summary, with the k strongest links, from the weights of one block of rows after the other."""
+    sums, start = RowSums(n_q, n_k, k), 0
     for weights, output, allowed in blocks:
-        links.append(strongest(weights, k, allowed))
-        entropies.append(np.maximum(entropy(weights), 0))  # given weights may be a little above 1
-        outputs += [] if output is None else [output]
-        in_column = column_block.astype(weights.dtype)
-        may = (np.ones(weights.shape, np.bool_) if allowed is None else allowed) @ in_column
-        seen.append(may.sum(axis=1))
-        at = row_block[start : start + len(weights)]
-        np.add.at(sums, at, weights @ in_column)
-        np.add.at(counts, at, may)
-        start += len(weights)
-    view = _view(np.concatenate(entropies), np.concatenate(seen), sums, counts, n_k)
-    top = Links(*(np.concatenate(column) for column in zip(*links, strict=True)))
-    return HeadSummary(top, np.concatenate(outputs) if outputs else None, view)
+        sums.add(range(start, start := start + len(weights)), weights, output, allowed)
+    return sums.summary()
 
 
 def rows_of(weights: Array, allowed: Bools | None) -> Iterator[SomeRows]:
@@ -72,17 +80,10 @@ def view_of(weights: Array, allowed: Bools | None) -> LongView:
     return summary_of_rows(rows_of(weights, allowed), n_q, n_k, 1).view
 
 
-def blocks_of_map(n_q: int, n_k: int) -> tuple[int, int]:
-    """Return how many blocks of queries and of keys the map has."""
-    return min(MAP, n_q), min(MAP, n_k)
-
-
-def _view(entropies: Array, allowed: Array, sums: Array, counts: Array, n_k: int) -> LongView:
-    rows, columns = (  # where each block starts, and n: item j lies in block j * blocks // n
-        tuple(-(-i * n // blocks) for i in range(blocks + 1))
-        for n, blocks in zip((len(entropies), n_k), sums.shape, strict=True)
-    )
-    return LongView(entropies, allowed, _means(sums, counts), counts, rows, columns)
+def _edges(n: int) -> tuple[int, ...]:
+    """Return where each block of the map starts, and n: item j lies in block j * blocks // n."""
+    blocks = min(MAP, n)
+    return tuple(-(-i * n // blocks) for i in range(blocks + 1))
 
 
 def _means(sums: Array, counts: Array) -> Array:

@@ -22,7 +22,7 @@ TOLD = 10  # failures that are printed
 
 
 def drawn(draw, number):
-    """Return a kind of problem and how it is to be worked on: tiles, k, a map, threads."""
+    """Return a kind of problem and how it is to be worked on: tiles, k, threads."""
     is_large = draw.random() < 0.1
     n_q, n_k = (int(n) for n in draw.integers(1, 14, 2))
     if is_large:
@@ -36,8 +36,7 @@ def drawn(draw, number):
     if draw.random() < 0.3:  # many at once hide one another
         kind = kind._replace(bias="none", distance="none", cap="none")
     tiles = (None, None) if is_large else tuple(int(n) for n in draw.integers(1, 7, 2))
-    blocks = tuple(int(n) for n in draw.integers(1, 12, 2)) if draw.random() < 0.8 else None
-    how = {"k": int(draw.integers(1, 12)), "blocks": blocks, "threads": int(draw.integers(1, 4))}
+    how = {"k": int(draw.integers(1, 12)), "threads": int(draw.integers(1, 4))}
     return kind, tiles, how
 
 
