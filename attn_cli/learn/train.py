@@ -98,7 +98,7 @@ class Trainer:
 
     def epochs(self, report: StageReport) -> Iterator[Epoch]:
         """Learn from all sentences, pass by pass; after each pass, yield its loss and the heads' accuracy."""
-        for number in range(self.settings.epochs):
+        for number in range(self.done, self.settings.epochs):
             loss = self.epoch(number, report)
             with self.learner.averaged():
                 self.whole, self.done = self.learner.copy(), number + 1

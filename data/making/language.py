@@ -5,13 +5,17 @@ The same arithmetic as `attn_cli.models.encoder`, on padded batches, with gradie
 
 from __future__ import annotations
 
+import json
 import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attn_cli.errors import InputError
+from attn_cli.io.escape import visible
 from attn_cli.models.encoder import NEARLY_ZERO
 from attn_cli.models.int8 import in_bits
+from attn_cli.models.model_file import model_arrays
 from data.making.deep import BETAS, MAX_GRADIENT_NORM, WEIGHT_DECAY
 from data.making.language_text import Batch, LanguageText
 from data.making.layers import pytorch
@@ -26,6 +30,9 @@ if TYPE_CHECKING:
 
 WARM_UP = 300  # steps
 LEAST_RATE = 0.02  # of the rate, at the end
+PROJECTIONS = tuple(
+    f".{part}_{m}" for part in "Wb" for m in "qkv"
+)  # of a layer, which a file has head by head
 SMOOTHING = 0.5  # the power of a word's frequency with which it is drawn
 
 
@@ -50,6 +57,9 @@ class Language:
         self.features = torch.from_numpy(text.features)
         self.rows = torch.from_numpy(text.rows)
         self.tensors = self._initial(np.log((counts + 0.5) / (counts + 0.5).sum()))
+        self.before: dict[str, object] = {}  # what is known of the model that this one goes on from
+        if settings.pretrained:
+            self._start_from(settings.pretrained)
         self._prepare_sampling(counts)
         for parameter in self.tensors.values():
             parameter.requires_grad_()
@@ -83,6 +93,31 @@ class Language:
     def _linear(self, W: str, b: str, rows: int, columns: int) -> dict[str, Tensor]:
         size = (2 / (rows + columns)) ** 0.5
         return {W: self.torch.randn(rows, columns) * size, b: self.torch.zeros(columns)}
+
+    def _start_from(self, path: str) -> None:
+        """Take over what a language model in a file has learned; words that it did not correct start from zero."""
+        arrays, about = model_arrays(path)
+        if "out.W" not in arrays:
+            raise InputError(f"{visible(path)} is not a language model.", "Leave out --pretrained.")
+        facts = json.loads(about["facts"])
+        self.before = {
+            name: facts[name] for name in ("trained_on", "words", "pretrained_on") if name in facts
+        }
+        names = arrays.pop("start.names").tobytes().decode().split("\n")
+        places = {name: n for n, name in enumerate(self.text.names)}
+        kept = [n for n, name in enumerate(names) if name in places]
+        rows = [places[names[n]] for n in kept]
+        self.tensors["start"][rows] = self.torch.from_numpy(arrays.pop("start.vectors")[kept].astype("f4"))
+        for name, value in arrays.items():
+            part, ours = name.lstrip("0123456789"), self.tensors.get(name)
+            if part in PROJECTIONS:
+                value = np.moveaxis(value, 0, -2).reshape(*value.shape[1:-1], -1)
+            elif part in (".R", ".b"):
+                value = value[:, : value.shape[1] // 2 + 1][:, ::-1]
+            if ours is None or ours.shape != value.shape:
+                said = f"The {name} of {visible(path)} does not fit a model of these sizes."
+                raise InputError(said, "Give the same sizes, or leave out --pretrained.")
+            ours[...] = self.torch.from_numpy(value.astype("f4"))
 
     def _prepare_sampling(self, counts: NDArray[np.float64]) -> None:
         """Set the words that are always scored, and how likely each of the others is to be drawn."""
@@ -217,7 +252,7 @@ class Language:
         arrays["start.vectors"] = arrays.pop("start")[:-1]
         heads = self.settings.heads
         for layer in range(self.settings.layers):
-            for name in [f"{layer}.{part}_{m}" for part in "Wb" for m in "qkv"]:
+            for name in [f"{layer}{one}" for one in PROJECTIONS]:
                 value = arrays[name]
                 by_head = value.reshape(*value.shape[:-1], heads, -1)
                 arrays[name] = np.moveaxis(by_head, -2, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from array import array
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -71,20 +72,20 @@ class LanguageText:
     def read(self, paths: Sequence[str], most: int, report: StageReport) -> tuple[range, range]:
         """Add the lines of these files up to so many tokens; return the numbers of those to learn, and held back."""
         begun, first = time.monotonic(), len(self._ends) - 1
-        held_back: list[tuple[str, ...]] = []
+        held_back: dict[tuple[str, tuple[str, ...]], None] = {}
         read = 0
         for path in paths:
             for tokens, is_held_back in marked_lines(path):
                 if read >= most:
                     break
                 if is_held_back:
-                    held_back.append(tokens)
+                    held_back[path, tokens] = None  # once, also of a file that is read more than once
                     continue
                 read += self.add(tokens)
                 if len(self._ends) % 2000 == 0:
                     report(Stage("reading", read / most, read, time.monotonic() - begun))
         middle = len(self._ends) - 1
-        for tokens in held_back:
+        for _, tokens in held_back:
             self.add(tokens)
         return range(first, middle), range(middle, len(self._ends) - 1)
 
@@ -99,6 +100,8 @@ class LanguageText:
         self.tokens = np.frombuffer(self._tokens, np.int32)
         self.ends = np.array(self._ends)
         self.rows = np.array(self._row_of, np.intp)
+        is_capital = np.array([token[:1].isupper() for token in self._numbers], bool)
+        self.is_name = is_capital & (self.rows == self.unknown)
         most = max(map(len, self._spelled), default=1)
         self.features = np.full((len(self.rows), most), len(self.names), np.int32)
         for token, some in enumerate(self._spelled):
@@ -125,12 +128,14 @@ class LanguageText:
         pairs: float,
         repeated: float,
         random: float,
+        named: float,
         draw: np.random.Generator,
     ) -> Iterator[Batch]:
         """Yield these lines once, in random order, in batches of about `size` tokens.
 
         Of the lines, the share `pairs` is joined with the next one, and the share `repeated` says itself twice. Beside
-        each of their words come `random` random ones that are said twice, and predicted the second time.
+        each of their words come `random` random ones that are said twice, and predicted the second time; beside each
+        line come `named` pairs of lines that name the same, the second of which is predicted.
         """
         order = numbers.start + draw.permutation(len(numbers))
         for start in range(0, len(order), POOL):
@@ -144,7 +149,11 @@ class LanguageText:
                 else:
                     texts.append(line)
             lines, unasked = len(texts), [0] * len(texts)
-            for before, said in self._said_twice(np.concatenate(texts), random, draw):
+            beside = [
+                *self._said_twice(np.concatenate(texts), random, draw),
+                *self._named_again(texts, named, draw),
+            ]
+            for before, said in beside:
                 texts.append(said)
                 unasked.append(before)
             for group in batches([len(text) for text in texts], size, draw):
@@ -168,6 +177,28 @@ class LanguageText:
             others = draw.choice(tokens, draw.integers(MOST_BEFORE))
             yield len(others) + len(words), np.concatenate([others, words, words])
             made += len(words)
+
+    def _named_again(
+        self, texts: Sequence[Ints], named: float, draw: np.random.Generator
+    ) -> Iterator[tuple[int, Ints]]:
+        """Yield pairs of these texts as one, and how many tokens the first has.
+
+        Each has a name without a vector after the same word; the second one has the name of the first in its place.
+        Half of them are drawn as often as such names come, half have each word before a name as often as any other.
+        """
+        found = defaultdict[int, list[tuple[int, int]]](list)
+        for n, text in enumerate(texts):
+            for i in (np.flatnonzero(self.is_name[text[1:]]) + 1).tolist():
+                found[int(self.rows[text[i - 1]])].append((n, i))
+        places = [some for before, some in found.items() if len(some) > 1 and before != self.unknown]
+        often = np.cumsum([len(some) for some in places])
+        for _ in range(round(named * len(texts)) if places else 0):
+            by_count = int(often.searchsorted(draw.integers(often[-1]), "right"))
+            some = places[by_count if draw.random() < 0.5 else draw.integers(len(places))]
+            (one, i), (other, j) = (some[k] for k in draw.choice(len(some), 2, replace=False))
+            first, second = texts[one], texts[other]
+            if len(first) + len(second) <= LONGEST:
+                yield len(first), np.concatenate([first, np.where(second == second[j], first[i], second)])
 
     def in_order(self, numbers: range, size: int) -> Iterator[Batch]:
         """Yield these lines as they are, those of similar length together."""

@@ -27,6 +27,7 @@ from data.making.layers import NONE, Layers, LayerSizes, MovingMean, seeded
 from data.making.lower import FORMAT
 from data.making.masked_lines import Lines, Masked
 from data.making.settings import check_before
+from data.making.state import State
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -129,7 +130,9 @@ def pretrain_file(
         "trained_on": json.dumps([visible(Path(path).name) for path in texts]),
     }
     names = np.frombuffer("\n".join(source.names).encode(), np.uint8)
-    words = written_at = 0
+    state = State(output, guesser, None, {"texts": texts, **asdict(settings)})
+    words = written_at = state.place.get("words", 0)
+    guesser.steps = state.place["steps"]
     loss: float | None = None
     interrupted = False
 
@@ -140,12 +143,13 @@ def pretrain_file(
 
     try:
         begun, total = time.monotonic(), 0.0
-        for step, batch in enumerate(source.batches(), 1):
+        for batch in state.rest(source.batches()):
             now = guesser.learn(batch)
-            total = now if step == 1 else total + (now - total) / min(step, 200)
+            total = total + (now - total) / min(guesser.steps, 200) if total else now
             words += int(batch.is_word.sum())
             is_last = words >= settings.words
-            if step % 10 == 0 or is_last:
+            state.place["words"] = words
+            if guesser.steps % 10 == 0 or is_last:
                 share = min(1.0, words / settings.words)
                 report(Stage("masked words", share, words, time.monotonic() - begun, f"loss {total:.3f}"))
             if is_last or words - written_at >= settings.every:
@@ -154,6 +158,7 @@ def pretrain_file(
                 write()
                 tell(words, total if loss is None else loss)
             if is_last:
+                state.forget()
                 break
     except KeyboardInterrupt:
         if not words:

@@ -108,6 +108,9 @@ class Pretraining:
 class LanguageTraining:
     """How a language model is trained; the defaults are those of the bundled one."""
 
+    pretrained: str | None = TRAINING(
+        "A language model of the same sizes to go on from.", metavar="FILE", unset="none"
+    )
     words: int = number(20_000_000, TRAINING, "Learn from the first N words of the text.")
     layers: int = number(3, MODEL, "Layers.", 50)
     heads: int = number(8, MODEL, "Heads in each layer.", 64)
@@ -127,6 +130,9 @@ class LanguageTraining:
     pairs: float = 0.1
     repeated: float = 0.04
     random: float = 0.1  # random words said twice, for each word of the text
+    named: float = (
+        0.03  # of the lines, those that follow another one and name what it named after the same word
+    )
 
 
 def check_before(

@@ -30,6 +30,7 @@ from data.making.deep import Deep
 from data.making.imitation import Teachers, read_teachers
 from data.making.lower import Lower, read_lower, sized
 from data.making.settings import DeepTraining, check_before
+from data.making.state import State
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,6 +46,7 @@ class DeepTrainer(Trainer):
     """The same of several layers; `lower` were learned before, `teachers` are learned from on running text."""
 
     warm_up = 400
+    state: State
 
     def __init__(
         self,
@@ -70,6 +72,22 @@ class DeepTrainer(Trainer):
     def new_learner(self, vectors: NDArray[np.float32]) -> Deep:
         """Return the stack that learns."""
         return Deep(self.words, vectors, self.settings, self.lower, [full for full, _ in self.sentences])
+
+    def go_on(self, state: State) -> None:
+        """Go on from the last pass that `state` has."""
+        self.state, place = state, state.place
+        self.done, self.steps, self.total_steps = place["steps"], place.get("step", 0), place.get("of", 0)
+        with self.learner.averaged():
+            self.whole = self.learner.copy()
+        while self.teachers and self.teachers.words_read < place.get("read", 0):
+            next(self.teachers.lines)
+
+    def epoch(self, number: int, report: StageReport) -> float:
+        """Learn from all sentences once, and return the mean loss; the state is kept before."""
+        read = self.teachers.words_read if self.teachers else 0
+        self.state.place |= {"steps": number, "step": self.steps, "of": self.total_steps, "read": read}
+        self.state.keep()
+        return super().epoch(number, report)
 
     def groups(self) -> list[tuple[list[EncodedSentence], ToBatch]]:
         """Return the sentences, and among them lines of running text, in random order."""
@@ -153,7 +171,12 @@ def train_file(
         facts["pretrained_on"] = dict(lower.facts)
     if models:
         facts["teachers"] = {one.name: dict(one.facts) for one in models.models}
-    return train(trainer, output, heads, facts, held_back, report, report_epoch)
+    about = {"texts": [*treebanks, *teachers, *texts], **asdict(settings)}
+    trainer.go_on(State(output, trainer.learner, trainer.draw, about))
+    made = train(trainer, output, heads, facts, held_back, report, report_epoch)
+    if made.epochs == settings.epochs:
+        trainer.state.forget()
+    return made
 
 
 def _before(lower: Lower | None) -> list[str]:

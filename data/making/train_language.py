@@ -18,6 +18,7 @@ from attn_cli.io.atomic import written
 from attn_cli.io.escape import visible
 from attn_cli.io.progress import Stage, StageReport
 from attn_cli.learn.language_score import ON_REPEATED, PATTERNS, HeadMeasures, measure_heads, names_of
+from attn_cli.learn.train import names_of as names_of_files
 from attn_cli.learn.treebank import Sentence, read_treebank
 from attn_cli.models.encoder import matrix_of
 from attn_cli.models.model_file import read_model, write_model
@@ -27,6 +28,7 @@ from attn_cli.vectors.table import VectorTable
 from data.making.language import LEAST_RATE, WARM_UP, Language
 from data.making.language_text import LanguageText
 from data.making.settings import LanguageTraining, check_before
+from data.making.state import State
 
 KEPT = 100  # steps after which the parameters are copied, for an interrupt
 PARTS = 20  # in so many parts of the text the file is written once
@@ -61,20 +63,23 @@ class Trainer:
         self.done = 0
         self.perplexity: float | None = None
 
-    def learn(self, report: StageReport) -> Iterator[float]:
-        """Learn from all lines once; yield the loss of every step."""
+    def learn(self, report: StageReport, state: State) -> Iterator[float]:
+        """Learn from all lines once, going on from `state`; yield the loss of every step."""
         settings, draw = self.settings, np.random.default_rng([self.settings.seed, 0])
         warm = min(WARM_UP, self.total / settings.batch / 10)
         begun, recent = time.monotonic(), 0.0
-        shares = settings.pairs, settings.repeated, settings.random
-        for step, batch in enumerate(self.text.batches(self.lines, settings.batch, *shares, draw), 1):
+        self.done = state.place.get("done", 0)
+        shares = settings.pairs, settings.repeated, settings.random, settings.named
+        batches = self.text.batches(self.lines, settings.batch, *shares, draw)
+        for step, batch in enumerate(state.rest(batches), state.place["steps"] + 1):
             left = max(LEAST_RATE, 1 - self.done / self.total)
             loss = self.language.learn(batch, settings.rate * min(1.0, step / max(1.0, warm)) * left)
             self.done = min(self.total, self.done + batch.size)
-            recent = loss if step == 1 else 0.98 * recent + 0.02 * loss
+            recent = loss if not recent else 0.98 * recent + 0.02 * loss
             if step % 10 == 0:
                 stage = Stage("learning", self.done / self.total, self.done, time.monotonic() - begun)
                 report(stage._replace(note=f"loss {recent:.3f}"))
+            state.place["done"] = self.done
             yield loss
 
     def measure(self) -> None:
@@ -86,14 +91,16 @@ class Trainer:
 
     def write(self, output: str) -> None:
         """Write the model as it is now."""
-        arrays = self.language.arrays()
+        arrays, path = self.language.arrays(), self.settings.pretrained
         arrays["start.names"] = np.frombuffer("\n".join(self.text.names).encode(), np.uint8)
         facts: dict[str, object] = {
-            "trained_on": [visible(Path(path).name) for path in self.texts],
+            "trained_on": names_of_files(self.texts),
             "words": self.done,
-            "settings": asdict(self.settings),
+            "settings": asdict(self.settings) | {"pretrained": path and visible(Path(path).name)},
             "held_back": {"perplexity": self.perplexity, "words": len(self.text.words(self.held_back))},
         }
+        if before := self.language.before:
+            facts["pretrained_on"] = before
         heads = [str(head) for head in range(self.settings.heads)]
         with written(output) as stream:
             write_model(stream, arrays, self.table.name, self.table.fingerprint(), True, heads, facts)
@@ -108,21 +115,23 @@ def train_file(
     With a treebank `dev`, heads are measured on it and named. An interrupt ends the training; what was learned until
     then is written, without names.
     """
-    check_before(settings, [*texts, *([dev] if dev else [])], output)
+    check_before(settings, [*texts, *filter(None, [dev, settings.pretrained])], output)
     sentences = read_treebank(dev) if dev else []
     table = open_table(embedding)
     if not isinstance(table, VectorTable):
         raise UsageError("A language model is learned on vectors in .safetensors.", option="--embedding")
     trainer = Trainer(texts, table, settings, report)
+    state = State(output, trainer.language, trainer.language.draw, {"texts": texts, **asdict(settings)})
     kept, interrupted = trainer.language.copy(), False
     try:
         part = 1
-        for step, _ in enumerate(trainer.learn(report), 1):
+        for step, _ in enumerate(trainer.learn(report, state), 1):
             if step % KEPT == 0:
                 kept = trainer.language.copy()
             if trainer.done * PARTS >= part * trainer.total:
                 part += 1
                 trainer.write(output)
+        state.forget()
         trainer.measure()
     except KeyboardInterrupt:
         trainer.language.restore(kept)

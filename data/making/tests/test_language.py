@@ -18,7 +18,7 @@ from attn_cli.io.array_files import read_safetensors
 from attn_cli.learn.language_score import PATTERNS, perplexity
 from attn_cli.models.encoder import causal, matrix_of
 from attn_cli.models.int8 import EXPONENTS, quantized
-from attn_cli.models.model_file import model_arrays, read_model
+from attn_cli.models.model_file import read_model
 from attn_cli.vectors.lookup import embed
 from attn_cli.vectors.table import bundled
 from data.making.language_text import LEAST_RANDOM, LONGEST, MOST_RANDOM, LanguageText
@@ -125,19 +125,9 @@ def test_numpy_and_pytorch_compute_the_same(trained, torch):
     for line in lines:
         text.add(line)
     text.freeze()
-    learner = Language(text, text.counts(range(2)), table.matrix, SMALL)
-    arrays, _ = model_arrays(trained.file)
+    settings = LanguageTraining(**{**vars(SMALL), "pretrained": trained.file})
+    learner = Language(text, text.counts(range(2)), table.matrix, settings)
     with torch.no_grad():
-        for name, tensor in learner.tensors.items():
-            if name == "start":
-                tensor[:-1] = torch.from_numpy(arrays["start.vectors"].copy())
-                continue
-            value = arrays[name].copy()
-            if name[-3:] in ("W_q", "W_k", "W_v", "b_q", "b_k", "b_v"):
-                value = np.moveaxis(value, 0, -2).reshape(tensor.shape)
-            if name.endswith(".R") or (name.endswith(".b") and name != "in.b"):
-                value = value[:, : SMALL.reach + 1][:, ::-1].copy()
-            tensor.copy_(torch.from_numpy(value))
         H = learner.hidden(text.batch([text.line(0), text.line(1)]))
         loss, count = learner.exact(text.batch([text.line(0), text.line(1)]))
     for n, line in enumerate(lines):
@@ -187,12 +177,12 @@ def test_texts_are_joined_and_repeated_and_every_line_is_learned_from(folder):
     text.freeze()
     assert len(held_back) == 0 and text.words(lines).size >= 2000
     draw = np.random.default_rng(0)
-    whole = sum(batch.size for batch in text.batches(lines, 100, 0.0, 0.0, 0.0, draw))
+    whole = sum(batch.size for batch in text.batches(lines, 100, 0.0, 0.0, 0.0, 0.0, draw))
     assert whole == len(text.words(lines))
-    joined = list(text.batches(lines, 100, 1.0, 0.0, 0.0, draw))
+    joined = list(text.batches(lines, 100, 1.0, 0.0, 0.0, 0.0, draw))
     assert sum(batch.size for batch in joined) == whole
     assert max(batch.rows.shape[1] for batch in joined) == LONGEST - LONGEST % 7
-    for batch in text.batches(lines, 100, 0.0, 1.0, 0.0, draw):
+    for batch in text.batches(lines, 100, 0.0, 1.0, 0.0, 0.0, draw):
         for row in batch.rows:
             said = row[row >= 0]
             assert (said[: len(said) // 2] == said[len(said) // 2 :]).all()
@@ -203,7 +193,7 @@ def test_random_words_are_said_twice_and_guessed_the_second_time(folder):
     lines, _ = text.read([str(folder / "text.txt")], 2000, silent)
     text.freeze()
     texts, random = 0, 0
-    for batch in text.batches(lines, 100, 0.0, 0.0, 0.5, np.random.default_rng(0)):
+    for batch in text.batches(lines, 100, 0.0, 0.0, 0.5, 0.0, np.random.default_rng(0)):
         texts += batch.size
         for row, places in zip(batch.rows[~batch.is_text], batch.places[~batch.is_text], strict=True):
             asked = np.flatnonzero(row >= 0)
@@ -212,6 +202,26 @@ def test_random_words_are_said_twice_and_guessed_the_second_time(folder):
             assert (said[asked - asked.size] == row[asked]).all()
             random += asked.size
     assert texts == len(text.words(lines)) and 0.5 * texts <= random < 0.5 * texts + MOST_RANDOM
+
+
+def test_a_name_without_a_vector_comes_again_in_another_line_after_the_same_word():
+    text = LanguageText(bundled(), 0, 0)
+    for line in ("Old Zwxq sleeps .", "I saw old Qxzw and the dog .", "The Wqzx ran .", "A dog ran ."):
+        text.add(line.split())
+    text.freeze()
+    token = {name: number for number, name in enumerate(text._numbers)}
+    pairs = 0
+    for batch in text.batches(range(4), 100, 0.0, 0.0, 0.0, 5.0, np.random.default_rng(0)):
+        for row, places in zip(batch.rows[~batch.is_text], batch.places[~batch.is_text], strict=True):
+            asked = np.flatnonzero(row >= 0)
+            said = batch.distinct[places][: asked[-1] + 1].tolist()
+            first, second = said[: asked[0]], said[asked[0] :]
+            name = token["Zwxq"] if token["Zwxq"] in first else token["Qxzw"]
+            assert first.count(name) == second.count(name) == 1
+            before = [text.rows[part[part.index(name) - 1]] for part in (first, second)]
+            assert before[0] == before[1] == text.rows[token["old"]]
+            pairs += 1
+    assert pairs == 20
 
 
 def test_a_line_is_cut_at_the_longest_text_and_padding_is_no_word():
@@ -260,6 +270,7 @@ def test_score_prints_the_perplexity_and_every_heads_measures(trained, folder):
         (["text.txt", "-o", "a.txt"], "written as .safetensors"),
         (["text.txt", "-o", "a.safetensors", "--width", "20", "--heads", "3"], "cannot be shared equally"),
         (["nothing.txt", "-o", "a.safetensors"], "nothing.txt"),
+        (["text.txt", "-o", "a.safetensors", "--pretrained", "small.safetensors"], "a model of these sizes"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(args, told, folder, torch):
