@@ -46,7 +46,7 @@ class DeepTrainer(Trainer):
     """The same of several layers; `lower` were learned before, `teachers` are learned from on running text."""
 
     warm_up = 400
-    state: State
+    state: State | None = None
 
     def __init__(
         self,
@@ -84,9 +84,10 @@ class DeepTrainer(Trainer):
 
     def epoch(self, number: int, report: StageReport) -> float:
         """Learn from all sentences once, and return the mean loss; the state is kept before."""
-        read = self.teachers.words_read if self.teachers else 0
-        self.state.place |= {"steps": number, "step": self.steps, "of": self.total_steps, "read": read}
-        self.state.keep()
+        if self.state:
+            read = self.teachers.words_read if self.teachers else 0
+            self.state.place |= {"steps": number, "step": self.steps, "of": self.total_steps, "read": read}
+            self.state.keep()
         return super().epoch(number, report)
 
     def groups(self) -> list[tuple[list[EncodedSentence], ToBatch]]:
@@ -172,10 +173,11 @@ def train_file(
     if models:
         facts["teachers"] = {one.name: dict(one.facts) for one in models.models}
     about = {"texts": [*treebanks, *teachers, *texts], **asdict(settings)}
-    trainer.go_on(State(output, trainer.learner, trainer.draw, about))
+    state = State(output, trainer.learner, trainer.draw, about)
+    trainer.go_on(state)
     made = train(trainer, output, heads, facts, held_back, report, report_epoch)
     if made.epochs == settings.epochs:
-        trainer.state.forget()
+        state.forget()
     return made
 
 
