@@ -7,6 +7,7 @@ such a lead, the row is that of the main verb (`pipeline.record`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from attn_cli.io.classes import NamedTuple
@@ -28,8 +29,18 @@ class Resolved(NamedTuple):
     """A pronoun that the head resolves: its place, and how clearly, in words."""
 
     place: int
-    note: str
+    note: str  # empty where it is not clear
     shared: Shared
+
+    def told(self, trace: Trace) -> Trace:
+        """Return a trace of such settings with the pronoun's row in focus."""
+        ahead = len(trace.pad_queries) if trace.pad_queries.start == 0 else 0
+        # How often such a lead is right was measured without a mask, and with all words.
+        asked = trace.settings
+        as_measured = asked.mask in (None, "none") and not asked.without and asked.temperature == 1
+        is_told = as_measured and asked.score in (None, "scaled") and self.note
+        notes = (self.note, *trace.notes) if is_told else trace.notes
+        return replace(trace, focus=(ahead + self.place,), notes=notes)
 
 
 def trace_explained(
@@ -41,53 +52,49 @@ def trace_explained(
     name_outputs: bool = True,
 ) -> Trace:
     """Return the trace that `attn explain` shows, with the row that it tells in focus."""
-    found = resolved(text, settings) if context is None else None
+    found = resolved([text], settings) if context is None else None
     if found is not None:
         settings = replace(settings, projection=MODEL, head=HEAD)
     is_short = name_outputs and settings.model is None and len(text) < LONG
     asked = replace(settings, every_head=True) if is_short else settings  # one word under several heads
     shared = found and found.shared
     trace = trace_text(kind, text, context, asked, report, name_outputs, shared, keep_weights=True)
-    if found is None:
-        return trace
-    ahead = len(trace.pad_queries) if trace.pad_queries.start == 0 else 0
-    # How often such a lead is right was measured without a mask, and with all words.
-    as_measured = settings.mask in (None, "none") and not settings.without and settings.temperature == 1
-    as_measured = as_measured and settings.score in (None, "scaled")
-    notes = (found.note, *trace.notes) if as_measured else trace.notes
-    return replace(trace, focus=(ahead + found.place,), notes=notes)
+    return trace if found is None else found.told(trace)
 
 
-def resolved(text: str, settings: Settings) -> Resolved | None:
+def resolved(texts: Sequence[str | Sequence[str]], settings: Settings) -> Resolved | None:
     """Return the pronoun that leads most clearly; None without one, or where somebody chose a head or a row.
 
-    A mask, or another score, changes neither the model nor the pronoun: the text alone decides.
+    Of several texts, the same but for a few words, it is the one that does in any of them; if none leads clearly, one
+    with a strongest link that leads back. A mask, or another score, changes neither the model nor the pronoun: the
+    texts alone decide.
     """
     is_open = leaves_projection_open(settings) and not settings.knock_out
     if not is_open or any(getattr(settings, name) is not None for name in OPEN):
         return None
-    words = tokenize(text, settings.tokenizer, settings.keep_punctuation).tokens[: MOST_WORDS + 1]
-    places = [i for i, word in enumerate(words) if word.lower() in PRONOUNS]
-    if not places or len(words) > MOST_WORDS:
+    cut = (settings.tokenizer, settings.keep_punctuation)
+    sides = [tokenize(text, *cut).tokens if isinstance(text, str) else text for text in texts]
+    if len(sides[0]) > MOST_WORDS or not any(word.lower() in PRONOUNS for words in sides for word in words):
         return None
     from attn_cli.models.encoder import lead_of, weights_of  # only for a text with a pronoun
     from attn_cli.models.model_file import bundled
     from attn_cli.vectors.lookup import embed, open_table
 
     stack, table = bundled(MODEL), open_table("word2vec")
-    X = stack.input(embed(words, table, "model", 0, stack.spelling).X, stack.layers - 1, None)
-    weights = weights_of(next(head for head in stack.last.heads if head.name == HEAD), X)
-    clear = []
-    for i in places:
-        known, lead = stack.clear_lead(HEAD, words[i].lower()), lead_of(weights[i])
-        j = int(weights[i].argmax())
-        if known is not None and lead >= known[0] and j < i and j not in places:
-            clear.append((lead, -i, known))
-    if not clear:
+    head = next(head for head in stack.last.heads if head.name == HEAD)
+    found = []
+    for words in sides:
+        X = stack.input(embed(words, table, "model", 0, stack.spelling).X, stack.layers - 1, None)
+        for i, row in enumerate(weights_of(head, X)):
+            known = stack.clear_lead(HEAD, words[i].lower())
+            if known is not None and row.argmax() < i and words[row.argmax()].lower() not in PRONOUNS:
+                found.append((lead_of(row) >= known[0], lead_of(row), -i, known))
+    if not found or (len(sides) == 1 and not max(found)[0]):
         return None
-    lead, place, (least, forms, n, right) = max(clear)
+    is_clear, lead, place, (least, forms, n, right) = max(found)
+    here = f", here {lead:.3f}" if len(sides) == 1 else ""
     note = (
         f"Head {HEAD} of {MODEL} finds what a pronoun stands for: in unseen novels, it was right in {right} of {n} "
-        f"such cases ({forms}; a lead in weight of {least:.3f} or more, here {lead:.3f})."
+        f"such cases ({forms}; a lead in weight of {least:.3f} or more{here})."
     )
-    return Resolved(-place, note, Shared(stack, table))
+    return Resolved(-place, note if is_clear else "", Shared(stack, table))

@@ -11,9 +11,10 @@ from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import visible
 from attn_cli.io.progress import OnPart
 from attn_cli.pipeline.sources.text import trace_text
+from attn_cli.pipeline.story import HEAD, MODEL, resolved
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import find_rows
-from attn_cli.teach.compare import TEXT, Comparison, Swap, between, check_one_head
+from attn_cli.teach.compare import SAME, TEXT, Comparison, Swap, between, check_one_head
 from attn_cli.text.tokenize import tokenize
 from attn_cli.trace.trace import Trace
 
@@ -40,6 +41,26 @@ class KeyChange(NamedTuple):
     def followed_content(self) -> float | None:
         """The part of the weight before that goes with the word."""
         return None if self.weights is None else self.weights[0] - (self.followed_place or 0.0)
+
+
+class LeadChange(NamedTuple):
+    """How far the score of one key is above that of another, before and after a swap, and what made the change."""
+
+    key_index: int  # the strongest key before
+    rival_index: (
+        int  # the strongest after; where that is the same, the strongest of the others, before or after
+    )
+    sum: Both
+    content: Both
+    distance: Both | None
+    decided: str | None  # content or distance, whichever changed it more in the direction that it took
+    by_query: float | None  # what of the change of content the query makes; None where content is no product
+    by_keys: float | None
+
+
+def change(both: Both | None) -> float:
+    """Return after less before; 0 where there is nothing."""
+    return 0.0 if both is None else both[1] - both[0]
 
 
 def parse_swaps(typed: Sequence[str]) -> tuple[Swap, ...]:
@@ -76,9 +97,14 @@ def swap(
         return _swap_in_model(kind, texts, settings, swaps, report)
     sides = [tokenize(side, settings.tokenizer, settings.keep_punctuation).tokens for side in texts]
     swapped, done = _swapped(sides, swaps, settings)
+    found = resolved([sides[0], swapped[0]], settings) if context is None else None
+    if found is not None:
+        settings = replace(settings, projection=MODEL, head=HEAD)
     before = trace_text(kind, text, context, settings, report)
     other = None if context is None else swapped[1]
     after = trace_text(kind, swapped[0], other, replace(settings, query=None), report)
+    if found is not None:
+        before, after = map(found.told, (before, after))
     if [len(before.query_tokens), len(before.key_tokens)] != [len(after.query_tokens), len(after.key_tokens)]:
         said = "The texts have different numbers of tokens: --oov skip leaves out a word without a vector."
         raise UsageError(said, "Choose --oov zero or random.", "--oov")
@@ -168,6 +194,41 @@ def key_changes(comparison: Comparison, i: int) -> list[KeyChange]:
         weights = (old[j], new[j]) if may else None
         found.append(KeyChange(j, tokens[0] != tokens[1], weights, content, distance))
     return found
+
+
+def lead_change(comparison: Comparison, i: int) -> LeadChange | None:
+    """Return how the lead of row i's strongest key changed; None without scores, or with fewer than two keys."""
+    rows = [row for trace in comparison.traces if (row := trace.row(i)) and len(row.strongest) > 1]
+    if len(rows) < 2:
+        return None
+    (key, second), (rival, third) = (row.strongest[:2] for row in rows)
+    if rival == key:
+        rival = max(second, third, key=lambda j: max(row.weights[j] for row in rows))
+    before, after = (row.against(key, rival) for row in rows)
+    content, distance = (before.content, after.content), None
+    if before.distance is not None and after.distance is not None:
+        distance = (before.distance, after.distance)
+    by_content, by_distance, by = change(content), change(distance), after.lead - before.lead
+    term = "content" if by_content * by >= by_distance * by else "distance"
+    parts = _parts(comparison, i, (key, rival), by_content)
+    leads, decided = (before.lead, after.lead), term if abs(by) > SAME else None
+    return LeadChange(key, rival, leads, content, distance, decided, *parts)
+
+
+def _parts(comparison: Comparison, i: int, keys: tuple[int, int], by: float) -> Both | tuple[None, None]:
+    """Return what of a change in content, q·(k - k') / √d_k, the query makes, and what the keys.
+
+    Each part is the change of one factor times the mean of the other, so that their sum is the whole.
+    """
+    q, k = [], []
+    for trace in comparison.traces:
+        head = trace.shown
+        if head.q is None or head.k is None:
+            return None, None
+        q.append(head.q[i])
+        k.append((head.k[keys[0]] - head.k[keys[1]]) * (trace.scale / trace.temperature))
+    parts = float((q[1] - q[0]) @ (k[0] + k[1])) / 2, float((q[0] + q[1]) @ (k[1] - k[0])) / 2
+    return parts if abs(sum(parts) - by) <= 1e-6 * max(1, *map(abs, parts)) else (None, None)
 
 
 def is_query_swapped(comparison: Comparison, i: int) -> bool:

@@ -129,6 +129,48 @@ def test_the_same_rows_are_shown_before_and_after_and_the_library_swaps_too():
         parse_swaps(["fox"])
 
 
+ANIMAL = "The animal didn't cross the street because it was too tired"
+
+
+def test_a_pronoun_is_the_row_as_in_explain_of_either_text_and_a_choice_wins():
+    found = record("--swap", "tired=wide", text=ANIMAL)
+    assert [side["head"] for side in found["records"]] == ["antecedent"] * 2
+    assert [row["query"] for row in found["swap"]["rows"]] == ["it"]
+    for side, text in zip(found["records"], (ANIMAL, ANIMAL.replace("tired", "wide")), strict=True):
+        one = alone("-p", "roles-deep", "--head", "antecedent", text=text)
+        assert_alike(side["weights"], one["weights"])
+    for more in (("-p", "roles"), ("-q", "cross"), ("--head", "subject")):
+        assert record("--swap", "tired=wide", *more, text=ANIMAL)["records"][0]["head"] != "antecedent"
+    assert record("--swap", "coffee=tea", text="she likes coffee")["swap"]["rows"][0]["query"] == "likes"
+
+
+@pytest.mark.parametrize("more", [(), ("--mask", "window:9:9"), ("-t", "0.5"), ("--score", "dot")])
+def test_a_lead_is_the_difference_of_two_sums_and_the_ratio_of_two_weights(more):
+    (row,) = record("--swap", "tired=wide", *more, text=ANIMAL)["swap"]["rows"]
+    lead, keys = row["lead"], row["keys"]
+    one, other = keys[lead["key_index"]], keys[lead["rival_index"]]
+    for side in (0, 1):
+        for term in ("content", "distance"):
+            assert lead[term][side] == pytest.approx(one[term][side] - other[term][side])
+        assert lead["sum"][side] == pytest.approx(lead["content"][side] + lead["distance"][side])
+        assert math.exp(lead["sum"][side]) == pytest.approx(one["weights"][side] / other["weights"][side])
+    assert lead["by_query"] + lead["by_keys"] == pytest.approx(lead["content"][1] - lead["content"][0])
+    by = {term: lead[term][1] - lead[term][0] for term in ("content", "distance")}
+    whole = sum(by.values())
+    assert lead["decided"] == max(by, key=lambda term: by[term] * whole)
+
+
+def test_without_layers_the_query_makes_nothing_and_without_scores_there_is_no_lead():
+    (row,) = record("--swap", "fox=rock")["swap"]["rows"]
+    assert row["lead"]["by_query"] == pytest.approx(0, abs=1e-12)
+    (row,) = record("--swap", "fox=rock", "-p", "identity", "-q", "dog")["swap"]["rows"]
+    assert row["lead"]["distance"] is None and row["lead"]["sum"] == row["lead"]["content"]
+    (row,) = record("--swap", "fox=rock", "--score", "cosine")["swap"]["rows"]
+    assert row["lead"]["by_query"] is None
+    for more in (("--head", "mean"), ("--mask", "causal", "-q", "The")):
+        assert record("--swap", "fox=rock", *more)["swap"]["rows"][0]["lead"] is None
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [

@@ -194,7 +194,7 @@ def ending(comparison: Comparison, summary: str) -> Iterator[Say]:
             yield Say(f"{whose}: {'; '.join(said)}.", quiet=True)
     notes = [[note for note in trace.notes if note not in summary] for trace in traces]
     for before, sides in (
-        ("", [learned(trace)[:1] for trace in traces]),
+        ("", [learned(one)[: not any("what a pronoun" in note for note in one.notes)] for one in traces]),
         ("", [dropped(trace) for trace in traces]),
         ("Note: ", notes),
     ):

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from attn_cli.io.escape import count, unsigned_zero
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Say
-from attn_cli.render.numbers import number, share
+from attn_cli.render.numbers import number, plain, share
 from attn_cli.render.screen.text import cut, listed
 from attn_cli.render.views.comparison import ending, record
 from attn_cli.render.views.overview import MOST_FOCUS
 from attn_cli.render.views.wording import formula, kind_of, placed, quoted, quoted_at, short
 from attn_cli.settings.output import View
 from attn_cli.teach.compare import SAME, Comparison, Swap
-from attn_cli.teach.swap import Both, KeyChange, is_query_swapped, key_changes, swapped_keys
+from attn_cli.teach.swap import (
+    Both,
+    KeyChange,
+    LeadChange,
+    change,
+    is_query_swapped,
+    key_changes,
+    lead_change,
+    swapped_keys,
+)
 
-MOST_KEYS, LONGEST_WORD = 12, 12
+MOST_KEYS, LONGEST_WORD, LONGEST_TEXT = 5, 12, 160
+MATTERS = 0.01  # a smaller weight of a replaced word is not explained where layers mix words
 SAME_TERM = 5e-4  # a smaller change of a term is not seen in three decimals
 THREE = number(3)
 PARTS = ("weights", "content", "distance")  # of a KeyChange, before and after
@@ -26,15 +37,18 @@ def swap_screen(comparison: Comparison, view: View) -> Iterator[Block]:
     before = comparison.traces[0]
     swaps = listed([f"{short(one.old)}={short(one.new)}" for one in comparison.swaps])
     yield Heading(f"Swap {swaps}: {kind_of(before).lower()}", 1)
-    yield Formula(formula(before))
+    if comparison.values[0] != comparison.values[1]:
+        for label, text in zip(comparison.labels, comparison.values, strict=True):
+            yield Formula(cut(str(text), LONGEST_TEXT, "…"), f"{label + ':':7}")
     rows = before.focus[:MOST_FOCUS]
     for i in rows:
         changes = key_changes(comparison, i)
         if len(rows) > 1:
             yield Heading(f"What does {_name(comparison, i)} look at?")
+        yield from map(Say, _finding(comparison, i, changes))
         yield _table(comparison, i, changes)
-        yield Say("")
-        yield from map(Say, _sentences(comparison, i, changes))
+        yield Formula(formula(before) + _totals(comparison, i))
+        yield from map(Say, _reasons(comparison, i, changes))
     if more := len(before.focus) - len(rows):
         yield Say(f"{more:,} more rows match: -q with a number shows one.", quiet=True)
     yield from ending(comparison, summary_of(comparison))
@@ -47,40 +61,42 @@ def _name(comparison: Comparison, i: int) -> str:
     return quoted_at(comparison.traces[-1].query_tokens, i)
 
 
-def _by(both: Both | None) -> float:
-    return 0.0 if both is None else both[1] - both[0]
-
-
 def _has_moved(both: Both | None) -> bool:
-    return abs(_by(both)) >= SAME_TERM
+    return abs(change(both)) >= SAME_TERM
 
 
 def _table(comparison: Comparison, i: int, changes: Sequence[KeyChange]) -> Columns:
     before, after = comparison.traces
-    moved = any(_has_moved(one.distance) for one in changes)
-    header = [_name(comparison, i), "now", "before", "after", "change"]
-    header += ["content", "after"] * (changes[0].content is not None)
-    if any(one.distance for one in changes):
-        header += ["distance", "after"] if moved else ["distance"]
-    most = before.settings.top or MOST_KEYS
+    sides = 1 + any(_has_moved(one.distance) for one in changes)
+    header = [_name(comparison, i), "now", *["content", "after"] * (changes[0].content is not None)]
+    header += ["distance", "after"][:sides] * any(one.distance for one in changes)
+    header += ["weight", "after", "change"]
     order = sorted(changes, key=lambda one: (not one.is_swapped, -max(one.weights or (-1.0,))))
+    top, strongest = before.settings.top, sorted(order, key=lambda one: -max(one.weights or (-1.0,)))
+    shown = sorted({one.key for one in (*order[: top or MOST_KEYS], *strongest[: 0 if top else 2])})
     rows = []
-    for one in sorted(order[:most], key=lambda one: one.key):
+    for one in (changes[j] for j in shown):
         now = cut(after.key_tokens[one.key], LONGEST_WORD, "…") if one.is_swapped else ""
-        line = [placed(before.key_tokens, one.key), now, *_weights(one.weights)]
-        for term in filter(None, (one.content, (one.distance or ())[: 1 + moved])):
-            line += THREE.row(term)
-        rows.append(line)
-    for label, some in ((f"{len(changes) - most:,} others", order[most:]), ("sum", changes)):
+        terms = [THREE.row(term) for term in (one.content, (one.distance or ())[:sides]) if term]
+        rows.append([placed(before.key_tokens, one.key), now, *chain(*terms), *_weights(one.weights)])
+    others = [one for one in changes if one.key not in shown]
+    for label, some in ((f"{len(others):,} others", others), ("sum", changes)):
         if some:
             pairs = [one.weights for one in some if one.weights is not None]
             sums = (sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs))
-            rows.append([label, "…", *_weights(sums), *["…"] * (len(header) - 5)])
+            rows.append([label, *["…"] * (len(header) - 4), *_weights(sums)])
     return Columns(header, rows)
 
 
+def _totals(comparison: Comparison, i: int) -> str:
+    """Return by which sums the exponentials of the row are divided: `: exp / 12.34, after exp / 12.56`."""
+    rows = [trace.row(i) for trace in comparison.traces]
+    sides = [f"exp{f'(s - {plain(row.shift)})' * bool(row.shift)} / {row.total:.6g}" for row in rows if row]
+    return f": {', after '.join(sides)}" * (len(sides) == 2)
+
+
 def _weights(weights: Both | None) -> list[str]:
-    return [*THREE.row(weights), _signed(_by(weights))] if weights else ["–", "–", "–"]
+    return [*THREE.row(weights), _signed(change(weights))] if weights else ["–", "–", "–"]
 
 
 def _signed(by: float) -> str:
@@ -90,17 +106,51 @@ def _signed(by: float) -> str:
 def summary_of(comparison: Comparison) -> str:
     """Return what the swap changed in the rows shown, in sentences."""
     rows = comparison.traces[0].focus[:MOST_FOCUS]
-    return " ".join(said for i in rows for said in _sentences(comparison, i, key_changes(comparison, i)))
+    told = [one(comparison, i, key_changes(comparison, i)) for i in rows for one in (_finding, _reasons)]
+    return " ".join(chain(*told))
 
 
-def _sentences(comparison: Comparison, i: int, changes: Sequence[KeyChange]) -> Iterator[str]:
-    name = _name(comparison, i)
+def _finding(comparison: Comparison, i: int, changes: Sequence[KeyChange]) -> Iterator[str]:
+    """Yield where the row looks before and after, and what moved; nothing where that is the replaced word's weight."""
+    weights = {one.key: one.weights for one in changes if one.weights}
+    if not weights:
+        yield f"{_name(comparison, i)} may look at nothing."
+        return
+    old, new = (max(weights, key=lambda j: weights[j][side]) for side in (0, 1))
+    if old == new and not _is_mixed(changes) and not is_query_swapped(comparison, i):
+        return
+    looks = f"{_now(comparison, i, 'query_tokens')} looks most at {_now(comparison, old)} before"
+    had, has = share(weights[old][0]), share(weights[new][1])
+    swap = quoted(comparison.swaps[0].new) if len(comparison.swaps) == 1 else "the swap"
+    if old != new:
+        yield f"{looks} ({had}), and at {_now(comparison, new)} after ({has}): {swap} turns it."
+        return
+    gains = {j: by for j in weights if (by := change(weights[j])) > 0}
+    most = max(gains, key=gains.__getitem__, default=old)
+    moves = "moves less than 0.001 of its weight"
+    if (whole := sum(gains.values())) >= SAME_TERM:
+        to = f", {gains[most]:.3f} of it" * (len(gains) > 1)
+        moves = f"moves {whole:.3f} of its weight{to} to {_now(comparison, most)}"
+    yield f"{looks} and after ({had}, {has}): {swap} {moves}."
+
+
+def _is_mixed(changes: Sequence[KeyChange]) -> bool:
+    """Tell whether the scores of other words have changed: the query is another one, or layers below mix words."""
+    others = [one for one in changes if not one.is_swapped]
+    return any(not one.content or _has_moved(one.content) or _has_moved(one.distance) for one in others)
+
+
+def _reasons(comparison: Comparison, i: int, changes: Sequence[KeyChange]) -> Iterator[str]:
+    name, is_mixed, lead = _name(comparison, i), _is_mixed(changes), lead_change(comparison, i)
+    if lead and (is_mixed or lead.sum[1] < 0):
+        yield _decided(comparison, lead)
     if is_query_swapped(comparison, i):
-        yield _query_swapped(comparison, i, changes)
         return
     pairs = list(swapped_keys(changes, *comparison.traces))
     for pair, places in pairs:
-        is_same = all(abs(_by(one.weights)) <= SAME for one in changes)
+        if is_mixed and max(places[0].weights or (1.0,)) < MATTERS:
+            continue
+        is_same = all(abs(change(one.weights)) <= SAME for one in changes)
         hidden = "the swap changes nothing in this row"
         hidden = hidden if is_same else "what changes in this row comes through the layers below"
         if places[0].weights is None:
@@ -111,21 +161,28 @@ def _sentences(comparison: Comparison, i: int, changes: Sequence[KeyChange]) -> 
         yield f"No key of {name} was replaced."
 
 
-def _query_swapped(comparison: Comparison, i: int, changes: Sequence[KeyChange]) -> str:
-    before, after = comparison.traces
-    names = f"{quoted(after.query_tokens[i])} looks in the place of {quoted(before.query_tokens[i])}"
-    allowed = [(one.weights, one.key) for one in changes if one.weights is not None]
-    if not allowed:
-        return f"{names}; it may look at nothing."
-    most, key = max(allowed, key=lambda one: abs(_by(one[0])))
-    if abs(_by(most)) <= SAME:
-        return f"{names}: its query is another one, and no weight differs."
-    kept = sum(min(weights) for weights, _ in allowed)
-    return (
-        f"{names}, so the query itself is another one, and each score may differ. {kept:.3f} of the weight stays "
-        f"where it was. The largest change: {quoted_at(after.key_tokens, key)}, from {share(most[0])} to "
-        f"{share(most[1])} ({_signed(_by(most))})."
-    )
+def _decided(comparison: Comparison, lead: LeadChange) -> str:
+    """Return how the lead of the strongest key over its rival changed, and which term made the change."""
+    first, rival = (_now(comparison, j) for j in (lead.key_index, lead.rival_index))
+    before, after = lead.sum
+    then = f"and {after:.3f} after" if after >= 0 else f"and is {-after:.3f} behind after"
+    text = f"In the sum, {first} leads {rival} by {before:.3f} before {then}."
+    if lead.decided is None:
+        return text
+    told = {"content": _signed(change(lead.content))}
+    if lead.by_query is not None and lead.by_keys is not None and abs(lead.by_query) >= SAME_TERM:
+        told["content"] += f" (the query {_signed(lead.by_query)}, the keys {_signed(lead.by_keys)})"
+    if lead.distance:
+        told["distance"] = _signed(change(lead.distance))
+    decides = f"Mostly {lead.decided}" if after >= 0 else f"{lead.decided.capitalize()} decides"
+    others = [f"; {term} {by}" for term, by in told.items() if term != lead.decided]
+    return f"{text} {decides}: {told[lead.decided]}{''.join(others)}."
+
+
+def _now(comparison: Comparison, j: int, side: str = "key_tokens") -> str:
+    """Return a token in quotation marks, with what stands in its place after."""
+    before, after = (getattr(trace, side) for trace in comparison.traces)
+    return quoted_at(before, j) + (f" (now {quoted(after[j])})" if before[j] != after[j] else "")
 
 
 def _what_followed(name: str, pair: Swap, places: Sequence[KeyChange], weights: Both) -> str:
@@ -142,9 +199,9 @@ def _what_followed(name: str, pair: Swap, places: Sequence[KeyChange], weights: 
         return f"{text} {content}. There is no distance term: {alone}."
     text += f" {content}; {_term('distance', one.distance)}."
     whose = "word" if _has_moved(one.distance) else "content"
-    if _by(weights) >= 0:
+    if change(weights) >= 0:
         bringer = f"the content of {new}" if whose == "content" else new
-        gain = "" if _by(weights) <= SAME else f", and {bringer} brings {share(_by(weights))} more"
+        gain = "" if change(weights) <= SAME else f", and {bringer} brings {share(change(weights))} more"
         return f"{text} So all of the {had} stays with the place: {new} gets it too{gain}."
     assert one.followed_place is not None and one.followed_content is not None
     return (
@@ -157,7 +214,7 @@ def _term(name: str, both: Both) -> str:
     """Return how a term changed: `content fell from 1.200 to 0.700`, `distance (2.918) is the same`."""
     if not _has_moved(both):
         return f"{name} ({both[0]:.3f}) is the same"
-    return f"{name} {'rose' if _by(both) > 0 else 'fell'} from {THREE(both[0])} to {THREE(both[1])}"
+    return f"{name} {'rose' if change(both) > 0 else 'fell'} from {THREE(both[0])} to {THREE(both[1])}"
 
 
 def swap_record(comparison: Comparison, steps: bool = False) -> dict[str, object]:
@@ -169,6 +226,7 @@ def swap_record(comparison: Comparison, steps: bool = False) -> dict[str, object
             "query_after": after.query_tokens[i],
             "query_index": i,
             "keys": [_key_record(comparison, i, one) for one in key_changes(comparison, i)],
+            "lead": (lead := lead_change(comparison, i)) and lead._asdict(),
         }
         for i in before.focus
     ]
@@ -201,4 +259,4 @@ def swap_rows(comparison: Comparison) -> Iterator[Sequence[object]]:
                 for word in (side.query_tokens[i], side.key_tokens[one.key])
             ]
             terms = [float(x) if x != "" else x for name in PARTS for x in getattr(one, name) or ("", "")]
-            yield [*words, *terms, float(_by(one.weights)) if one.weights else ""]
+            yield [*words, *terms, float(change(one.weights)) if one.weights else ""]

@@ -366,16 +366,45 @@ def swapped(*args):
     return said(FOX, "--swap", *args), rows[0]["keys"]
 
 
-def test_every_key_has_its_weights_and_terms_in_a_line_and_nine_words_take_24_lines():
-    lines = [screen(FOX, "--swap", swap).splitlines() for swap in ("fox=rock", "dog=rock", "jumped=slept")]
-    assert max(map(len, lines)) <= 24 and max(len(line) for those in lines for line in those) <= 80
-    shown, keys = swapped("fox=rock")
+ANIMAL = "The animal did not cross the street because it was too tired"
+
+
+def test_a_key_has_its_terms_and_weights_in_a_line_and_a_swap_takes_a_screen_of_24_lines():
+    swaps = [(FOX, swap) for swap in ("fox=rock", "dog=rock", "jumped=slept", "fox=of")]
+    screens = [screen(text, "--swap", swap).splitlines() for text, swap in (*swaps, (ANIMAL, "tired=wide"))]
+    assert max(map(len, screens)) <= 24 and max(len(line) for lines in screens for line in lines) <= 80
+    shown, keys = swapped("fox=rock", "--top", "9")
     for one in keys:
         now = "rock " if one["key"] == "fox" else ""
         before, after = one["weights"]
         change = f"{after - before:+.3f}" if abs(after - before) >= 0.0005 else "0.000"
         terms = f"{one['content'][0]:.3f} {one['content'][1]:.3f} {one['distance'][0]:.3f}"
-        assert f"{one['key']} {now}{before:.3f} {after:.3f} {change} {terms}" in shown
+        assert f"{one['key']} {now}{terms} {before:.3f} {after:.3f} {change}" in shown
+    assert f"before: {FOX} after: {FOX.replace('fox', 'rock')}" in shown
+
+
+@pytest.mark.parametrize("swap", ["tired=wide", "animal=truck", "street=bed", "it=they"])
+def test_where_layers_mix_words_the_screen_tells_what_moved_and_what_made_it(swap):
+    (row,) = record(ANIMAL, "--swap", swap)["swap"]["rows"]
+    keys, lead, shown = row["keys"], row["lead"], said(ANIMAL, "--swap", swap)
+    strongest = [max(range(12), key=lambda j: keys[j]["weights"][side]) for side in (0, 1)]
+    one, other = lead["key_index"], lead["rival_index"]
+    assert one == strongest[0] and (other == strongest[1] or one == strongest[1])
+    (had, has), by = keys[one]["weights"], [key["weights"][1] - key["weights"][0] for key in keys]
+    if one == strongest[1]:
+        assert f"before and after ({had:.3f}, {has:.3f})" in shown
+        assert f"moves {sum(x for x in by if x > 0):.3f} of its weight, {max(by):.3f} of it to" in shown
+    else:
+        assert f"before ({had:.3f}), and at " in shown and "turns it." in shown
+    content, distance = lead["content"][1] - lead["content"][0], lead["distance"][1] - lead["distance"][0]
+    decided = lead["decided"]
+    assert decided == ("content" if abs(content) > abs(distance) else "distance") or content * distance < 0
+    assert f"the query {lead['by_query']:+.3f}, the keys {lead['by_keys']:+.3f}" in shown
+    assert (
+        f"ecides: {content:+.3f}" in shown
+        or f"ostly content: {content:+.3f}" in shown
+        or decided == "distance"
+    )
 
 
 def test_a_word_that_loses_weight_divides_it_and_one_that_gains_keeps_all_with_the_place():
@@ -407,9 +436,9 @@ def test_without_a_distance_term_content_alone_is_said_and_below_a_layer_the_dis
 
 def test_a_swapped_query_is_said():
     shown, keys = swapped("jumped=slept")
-    kept = sum(min(one["weights"]) for one in keys)
-    assert '"slept" looks in the place of "jumped"' in shown
-    assert f"{kept:.3f} of the weight stays where it was" in shown
+    old, new = (max(one["weights"][side] for one in keys) for side in (0, 1))
+    assert '"jumped" (now "slept") looks most at' in shown and f"{old:.3f}" in shown and f"{new:.3f}" in shown
+    assert "stays with the place" not in shown
 
 
 def test_the_strongest_of_several_places_is_told_and_several_rows_have_a_heading_each():
@@ -427,5 +456,9 @@ def test_the_strongest_of_several_places_is_told_and_several_rows_have_a_heading
 def test_a_long_row_shows_its_strongest_keys_and_always_those_swapped():
     text = " ".join(["the quick brown fox jumped over the lazy dog and ran away"] * 3)
     shown = screen(text, "--swap", "lazy=tall", "-q", "3")
-    assert shown.count(" tall ") == 3 and "24 others" in shown
+    table = shown[shown.index('"fox"') :]
+    assert table.count(" tall ") == 3 and "31 others" in shown
+    (row,) = record(text, "--swap", "the=a", "-q", "3")["swap"]["rows"]
+    best = max(row["keys"], key=lambda key: key["weights"][0])
+    assert f"{best['weights'][0]:.3f}" in screen(text, "--swap", "the=a", "-q", "3"), "of many swapped, too"
     assert "34 others" in screen(text, "--swap", "2=tall", "-q", "3", "--top", "2")
