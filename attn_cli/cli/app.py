@@ -84,9 +84,9 @@ def _run(args: list[str]) -> int:
 
     command = typer.main.get_command(_app())
     if "_ATTN_COMPLETE" in os.environ:
-        from typer._completion_classes import completion_init
+        from attn_cli.cli.completion import take_questions
 
-        completion_init()
+        take_questions()
         command.main(args=args, prog_name="attn")
         return 0
     with command.make_context("attn", list(args)) as context:

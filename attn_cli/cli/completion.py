@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from typing import Any
 
 from attn_cli.errors import CreateError, UsageError, did_you_mean
 from attn_cli.io.atomic import written
@@ -14,12 +15,52 @@ SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 STYLE = b"zstyle"  # added only where the user has none
 ZSH_SETUP = (b"fpath+=~/.zfunc; autoload -Uz compinit; compinit", STYLE + b" ':completion:*' menu select")
 
+ZSH_FIRST = """\
+[[ "$funcstack[1]" != _attn ]] || _attn_completion "$@" # the first Tab of a shell loads this file
+"""
+BASH = """\
+_attn_completion() {
+    local IFS=$'\\n' line="${COMP_LINE:0:COMP_POINT}" breaks="${COMP_WORDBREAKS//[^:=]/}" word cut=
+    COMPREPLY=( $( env _TYPER_COMPLETE_ARGS="$line" _ATTN_COMPLETE=complete_bash "$1" ) )
+    word="${line##*[[:space:]]}"
+    [ -z "$breaks" ] || cut="${word%"${word##*["$breaks"]}"}" # bash completes what follows : and = alone
+    COMPREPLY=( "${COMPREPLY[@]#"$cut"}" )
+}
+complete -o default -F _attn_completion attn
+"""
+
+
+def take_questions() -> None:
+    """Register what answers the shells: Typer's classes, but help comes as it is written, and --mask=ca is one word."""
+    from typer import _completion_classes as of_typer  # it has no public name
+    from typer._click.shell_completion import add_completion_class
+
+    def whole(of: Any) -> Any:
+        class Whole(of):  # type: ignore[misc]
+            def get_completion_args(self) -> Any:
+                has_line = (
+                    "_TYPER_COMPLETE_ARGS" in os.environ
+                )  # bash, too, unless an older attn installed its script
+                return (of_typer.ZshComplete if has_line else of).get_completion_args(self)
+
+            def get_completions(self, args: list[str], incomplete: str) -> Any:
+                option, equals, _ = incomplete.partition("=")
+                found = super().get_completions(args, incomplete)
+                for item in found if equals and option.startswith("--") else ():
+                    item.value = f"{option}={item.value}"
+                return found
+
+        return Whole
+
+    of_typer.completion_init()
+    # Typer's loads Rich, which breaks long help into lines, each an offer to fish. Its apostrophes end zsh's quotes.
+    of_typer._sanitize_help_text = lambda text: text.replace("''", r"'\''")
+    for of in (of_typer.BashComplete, of_typer.ZshComplete, of_typer.FishComplete):
+        add_completion_class(whole(of), of.name)
+
 
 def completed(shell: str, is_installed: bool) -> str:
     """Return the completion script of a shell; with `is_installed`, install it and return the line that says so."""
-    from typer._completion_classes import completion_init
-
-    completion_init()
     if not is_installed:
         return script(shell)
     return f"Completion for {shell} is installed in {install(shell)}; open a new shell to use it.\n"
@@ -33,7 +74,10 @@ def script(shell: str) -> str:
     if shell not in SHELLS:
         hint = f"{did_you_mean(shell, SHELLS)}Shells: {', '.join(SHELLS)}."
         raise UsageError(f"There is no completion for {visible(shell)!r}.", hint)
-    return get_completion_script(prog_name="attn", complete_var="_ATTN_COMPLETE", shell=shell) + "\n"
+    if shell == "bash":
+        return BASH
+    code = get_completion_script(prog_name="attn", complete_var="_ATTN_COMPLETE", shell=shell) + "\n"
+    return code + ZSH_FIRST * (shell == "zsh")
 
 
 def install(shell: str) -> str:
@@ -45,13 +89,14 @@ def install(shell: str) -> str:
     code = script(shell).encode()
     with system_errors(CreateError, "Cannot install completion", "Try --show-completion."):
         if shell == "bash":
-            path = _stored(".bash_completions/attn.sh", code)
+            path = _stored("~/.bash_completions/attn.sh", code)
             _add(os.path.expanduser("~/.bashrc"), b"source " + os.fsencode(shlex.quote(path)))
         elif shell == "zsh":
-            path = _stored(".zfunc/_attn", code)
-            _add(os.path.expanduser("~/.zshrc"), *ZSH_SETUP)
+            path = _stored("~/.zfunc/_attn", code)
+            _add(os.path.expanduser(f"{os.environ.get('ZDOTDIR') or '~'}/.zshrc"), *ZSH_SETUP)
         elif shell == "fish":
-            path = _stored(".config/fish/completions/attn.fish", code)
+            base = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+            path = _stored(f"{base}/fish/completions/attn.fish", code)
         else:
             path = _powershell_profile(shell)
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -60,7 +105,7 @@ def install(shell: str) -> str:
 
 
 def _stored(name: str, code: bytes) -> str:
-    path = os.path.expanduser(f"~/{name}")
+    path = os.path.expanduser(name)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with written(path) as stream:
         stream.write(code)

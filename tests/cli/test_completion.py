@@ -4,6 +4,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,12 @@ def test_commands_options_and_their_values_are_completed():
     assert "--version" in completed("attn --v")
 
 
+def test_fish_is_offered_each_option_on_one_line_with_its_help():
+    asked = {"_ATTN_COMPLETE": "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    offered = here(env={**asked, "_TYPER_COMPLETE_ARGS": "attn self --"}).out.splitlines()
+    assert len(offered) > 50 and all(line.startswith("--") and "\t" in line for line in offered)
+
+
 def test_pressing_tab_computes_nothing(tmp_path):
     env = blocked(tmp_path, "numpy", "gensim", "pydantic")
     assert completed("attn se", env) == ["self"]
@@ -82,18 +89,51 @@ def test_a_bad_variable_does_not_break_completion():
     assert completed("attn se", {"ATTN_SEED": "x", "ATTN_FORMAT": "pdf"}) == ["self"]
 
 
-def test_bash_completes_a_line_with_the_script_itself(tmp_path):
-    command = tmp_path / "attn"
-    command.write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
-    command.chmod(0o755)
-    (tmp_path / "script").write_text(attn("--show-completion", "bash").out)
-    press = (
-        f"PATH={shlex.quote(str(tmp_path))}:$PATH; source {shlex.quote(str(tmp_path / 'script'))};"
-        "COMP_WORDS=(attn masked --pal); COMP_CWORD=2;"
-        "$(complete -p attn | sed 's/.*-F \\([^ ]*\\).*/\\1/') attn; echo ${COMPREPLY[@]}"
+PROMPT = "ready> "
+STARTED = {  # how a shell starts, and the profile that its user had before
+    "bash": (["bash", "-i"], ".bashrc", f"PS1='{PROMPT}'"),
+    "zsh": (["zsh", "-i"], ".zshrc", f"PS1='{PROMPT}'"),
+    "fish": (["fish", "-i"], ".config/fish/config.fish", f"function fish_prompt; echo -n '{PROMPT}'; end"),
+}
+ADDED = {  # what is typed before Tab is pressed, and what it adds
+    "attn expl": "ain", "attn vectors ne": "arest", "attn self 'A cat' --pal": "ette",
+    "attn self --head subj": "ect", "attn self -f code:nu": "mpy", "attn self --mask=causal-": "bottom-right",
+    "attn compute own-m": "atrices.json",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shell", STARTED)
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no pseudo-terminal")
+def test_a_shell_completes_what_is_typed_once_it_is_installed(shell, tmp_path):
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "attn").write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
+    (tmp_path / "bin" / "attn").chmod(0o755)
+    (tmp_path / "own-matrices.json").touch()
+    start, profile, before = STARTED[shell]
+    (tmp_path / profile).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / profile).write_text(f"{before}\n")
+    home = {
+        "HOME": str(tmp_path),
+        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+        "TERM": "dumb",
+        "XDG_CONFIG_HOME": f"{tmp_path}/.config",
+    }
+    assert attn("--install-completion", shell, env=home).code == 0
+    import pexpect
+
+    opened = pexpect.spawn(
+        start[0], start[1:], env=surroundings(home), cwd=tmp_path, encoding="utf-8", timeout=30
     )
-    done = subprocess.run(["bash", "-c", press], capture_output=True, text=True, env=surroundings())
-    assert (done.stdout, done.stderr) == ("--palette\n", "")
+    for typed, added in ADDED.items():
+        opened.expect_exact(PROMPT)
+        opened.send(f"{typed}\t")
+        opened.expect_exact(added)
+        opened.send("\x01printf '<%s>' \x05 end\r")  # before the line and after it: its words are printed
+        opened.expect(r"<attn>.*<end>")
+        assert opened.after == "".join(f"<{word}>" for word in [*shlex.split(typed + added), "end"])
+    opened.close(force=True)
 
 
 def test_installing_writes_only_below_home_and_says_where(tmp_path):
