@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 LARGEST = 20_000_000  # bytes of a wheel
-LEFT_OUT = {".git", ".venv", "build", "dist", "__pycache__"}
+LEFT_OUT = {".git", ".hypothesis", ".nox", ".venv", "build", "dist", "__pycache__"}
 
 
 def epoch() -> str:

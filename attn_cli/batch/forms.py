@@ -267,7 +267,7 @@ def _matrices(values: Sequence[Any], type_: Any) -> Any:
     """Return matrices, or None, as lists of lists, without a Python object for each number."""
     import numpy as np
 
-    pa, dtype = load_pyarrow(), type_.value_type.value_type.to_pandas_dtype()
+    pa, dtype = load_pyarrow(), np.dtype(f"f{type_.value_type.value_type.bit_width // 8}")
     made = [np.empty((0, 0), dtype) if value is None else np.asarray(value, dtype) for value in values]
     heights = np.array([len(M) for M in made], np.int64)
     widths = np.repeat(np.array([M.shape[1] for M in made], np.int64), heights)
