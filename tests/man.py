@@ -6,13 +6,15 @@
 import re
 import textwrap
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import attn_cli
 from attn_cli.cli import help as helps
 from tests import docs
 
-FOLDER = docs.ROOT / "docs" / "man"
+DOCS = Path(__file__).parent.parent / "docs"
+FOLDER, CHANGES = DOCS / "man", DOCS / "changelog.md"
 ESCAPES = {"\\": r"\e", "-": r"\-", "'": r"\(aq", "`": r"\(ga", "^": r"\(ha", "~": r"\(ti"}
 FILES = {
     "attn.toml": "In the current folder: values of options, for every command or below [COMMAND] for one.",
@@ -41,7 +43,9 @@ def page(words: tuple[str, ...], command: Any, known: dict[tuple[str, ...], Any]
     examples = [text.partition(": ")[2].strip() for text in rest if text.startswith(helps.EXAMPLES)]
     told = [text for text in rest if not text.startswith(helps.EXAMPLES)]
     usage = " ".join(piece.strip("{}") for piece in command.collect_usage_pieces(ctx))
-    date = re.search(rf"^## {re.escape(attn_cli.__version__)} \((\d[\d-]+)\)$", CHANGES, re.M)
+    date = re.search(
+        rf"^## {re.escape(attn_cli.__version__)} \((\d[\d-]+)\)$", CHANGES.read_text(encoding="utf-8"), re.M
+    )
     lines = [
         f'.TH {code(name.upper())} 1 "{date[1] if date else ""}" "attn {attn_cli.__version__}" "attn manual"'
     ]
@@ -57,9 +61,6 @@ def page(words: tuple[str, ...], command: Any, known: dict[tuple[str, ...], Any]
     lines += [".SH ENVIRONMENT", *environment(words, command)]
     lines += [".SH EXAMPLES", *(line for text in examples for line in (".EX", f"$ {code(text)}", ".EE"))]
     return "\n".join([*lines, ".SH SEE ALSO", *see_also(words, known)]) + "\n"
-
-
-CHANGES = (docs.ROOT / "docs" / "changelog.md").read_text(encoding="utf-8")
 
 
 def code(text: str) -> str:
