@@ -204,7 +204,7 @@ def _some_rows(vectors: Vectors, count: int, also: Sequence[str]) -> Iterator[ta
     for words, matrix in vectors.rows():
         some = tables.Rows(words[:count], matrix[:count])
         yield some
-        for word in others.keys() & {*some.words}:
+        for word in others.keys() & some.words:
             del others[word]
         count -= len(some.words)
         if not count:
@@ -223,25 +223,24 @@ def _nearest(blocks: Iterable[tables.Rows], vectors: Array, k: int) -> list[list
     best: list[list[tuple[float, int, bytes]]] = [[] for _ in units]
     for words, matrix in blocks:
         rough = _rough(matrix, units)
-        for n, (unit, least) in enumerate(zip(units, _least(rough, best, k), strict=True)):
-            few = np.flatnonzero(rough[n] >= least)
-            if not len(few):
-                continue
-            exact = np.clip(_units(matrix[few].astype(np.float64)) @ unit, -1, 1)
-            near = [(-cosine, i) for i, cosine in zip(few.tolist(), exact.tolist(), strict=True)]
-            best[n] = sorted(best[n] + [(minus, before + i, words[i]) for minus, i in near])[:k]
+        of_vector, few = np.nonzero(rough >= _least(rough, best, k))
+        exact = np.einsum("ij,ij->i", _units(matrix[few].astype(np.float64)), units[of_vector])
+        cosines = np.clip(exact, -1, 1).tolist()
+        for n, i, cosine in zip(of_vector.tolist(), few.tolist(), cosines, strict=True):
+            best[n].append((-cosine, before + i, words[i]))
+        best = [sorted(near)[:k] for near in best]
         before += len(words)
     return [[(word, -minus) for minus, _, word in near] for near in best]
 
 
-def _least(rough: Array, best: list[list[tuple[float, int, bytes]]], k: int) -> list[float]:
-    """Return, for each row of rough cosines, below which of them a word cannot be among the k best."""
-    least = [-near[-1][0] - MARGIN if len(near) == k else -2.0 for near in best]
+def _least(rough: Array, best: list[list[tuple[float, int, bytes]]], k: int) -> Array:
+    """Return, for each row of rough cosines, below which of them a word cannot be among the k best: (rows, 1)."""
+    least = np.array([[-near[-1][0] - MARGIN if len(near) == k else -2.0] for near in best])
     if rough.shape[1] <= k:
         return least
     np.copyto(rough, -3.0, where=np.isnan(rough))
-    here = np.partition(rough, -k, axis=1)[:, -k] - MARGIN
-    return [max(one, other) for one, other in zip(least, here.tolist(), strict=True)]
+    here: Array = np.maximum(least, np.partition(rough, -k, axis=1)[:, -k, np.newaxis] - MARGIN)
+    return here
 
 
 def _rough(matrix: Array, units: Array) -> Array:

@@ -177,7 +177,8 @@ class VectorTable(CachedVectors):
         seen: set[bytes] = set()
         step = max(1, min(BLOCK, MOST_AT_ONCE // (self.dim * self.matrix.dtype.itemsize)))
         for start in range(0, len(self.matrix), step):
-            rows = Rows([line[:-1] for line in islice(lines, step)], self.matrix[start : start + step])
+            words = b"".join(islice(lines, step)).removesuffix(b"\n").split(b"\n")
+            rows = Rows(words, self.matrix[start : start + step])
             if "doubled" in self.about:
                 first = {word: at for at, word in reversed([*enumerate(rows.words)]) if word not in seen}
                 kept = sorted(first.values())
