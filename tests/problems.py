@@ -75,6 +75,12 @@ class Problem(NamedTuple):
     softcap: float | None
 
     @property
+    def head(self):
+        return heads.HeadInput(
+            *self[:3], self.mask, self.bias, self.by_distance, scale=self.scale, softcap=self.softcap
+        )
+
+    @property
     def allowed(self):
         return None if self.mask is None else self.mask.rows(range(len(self.Q)))
 
@@ -189,7 +195,7 @@ def tiled(rows=None, wide=None, base_2=None) -> Iterator[None]:
 
 def compared(problem, k=3, threads=1):
     """Yield (what, error as a share of the tolerance) for every way to solve the problem."""
-    Q, K, V, scale, mask, bias, by_distance, cap = problem
+    Q, K, V, scale, *_, cap = problem
     added, allowed = problem.added, problem.allowed
     with np.errstate(all="ignore"):
         core = checked_attention(Q, K, V, allowed, added, scale, softcap=cap)
@@ -225,7 +231,7 @@ def compared(problem, k=3, threads=1):
         yield "small: output", strays(done[1])
     if not problem.is_fast:
         return
-    head = tiles.Tiles(Q, K, scale, mask, bias, by_distance, cap)
+    head = tiles.Tiles(problem.head)
     weights, output = streams.attended([head], [V], threads)
     yield "attended: weights", share(weights[0], core.weights)
     yield "attended: output", strays(output[0])

@@ -16,6 +16,7 @@ import numpy as np
 
 from attn_cli.core import heads as one_head
 from attn_cli.core.heads import HeadInput, Links, blocks_of_rows
+from attn_cli.core.scores import scale_of, score_named
 from attn_cli.errors import InputError
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def go_over(head: HeadInput, each: OnSeenRows, threads: int | None, report: OnPa
         bias = None if head.bias is None else head.bias[rows.start : rows.stop]
         each(rows, weights, output, one_head.joined_mask(head.allowed(rows), bias))
 
-    if (tiles := head.tiles()) is not None:
+    if (tiles := tiles_of(head)) is not None:
         from attn_cli.core import streaming
 
         streaming.go_over(tiles, head.V, with_mask, threads, report)
@@ -166,6 +167,20 @@ def go_over(head: HeadInput, each: OnSeenRows, threads: int | None, report: OnPa
         with_mask(rows, steps.weights, steps.output)
         if report:
             report(rows.stop / len(head.Q))
+
+
+def tiles_of(head: HeadInput) -> Tiles | None:
+    """Return a head ready for the fast way; None where it is small, or only the readable way will do."""
+    rows_as_dot = score_named(head.score).as_dot
+    if rows_as_dot is None or head.sink is not None or len(head.Q) * len(head.K) <= one_head.SMALL:
+        return None
+    scale = scale_of(head.score, head.Q.shape[1]) if head.scale is None else head.scale
+    ready = head._replace(Q=rows_as_dot(head.Q), K=rows_as_dot(head.K), scale=scale)
+    if not one_head.fits(ready.Q, ready.K, ready.V, ready.bias, ready.by_distance, scale=scale):
+        return None
+    from attn_cli.core.tiles import Tiles
+
+    return Tiles(ready)
 
 
 def weigh(head: HeadInput, tiles: Tiles | None, rows: range, threads: int | None) -> tuple[Array, Array]:
@@ -181,20 +196,15 @@ def weigh(head: HeadInput, tiles: Tiles | None, rows: range, threads: int | None
 
 def output_of(head: HeadInput, threads: int | None, report: OnPart | None) -> Array:
     """Return the output (n_q, d_v) alone; there is never an n_q x n_k array where the fast way will do."""
-    tiles = head.tiles()
-    if tiles is None:
-        return np.concatenate([head.steps(rows).output for rows in blocks_of_rows(head)])
-    from attn_cli.core.streaming import output
-
-    made: Array = output([tiles], [head.V], threads, report)[0]
-    return made
+    output: Array = _attended([head], False, threads, report)[1][0]
+    return output
 
 
 def _attended(
-    heads: Sequence[HeadInput], with_weights: bool, threads: int | None
+    heads: Sequence[HeadInput], with_weights: bool, threads: int | None, report: OnPart | None = None
 ) -> tuple[Array | None, Array]:
     """Return the heads' weights (heads, n_q, n_k), where they are wanted, and their output (heads, n_q, d_v)."""
-    tiles = [one for head in heads if (one := head.tiles())]
+    tiles = [one for head in heads if (one := tiles_of(head))]
     if len(tiles) < len(heads):
         found = [_small_or_readable(head, with_weights) for head in heads]
         output = np.stack([output for _, output in found])
@@ -204,7 +214,7 @@ def _attended(
     values = [head.V for head in heads]
     if with_weights:
         return streaming.attended(tiles, values, threads)
-    return None, streaming.output(tiles, values, threads)
+    return None, streaming.output(tiles, values, threads, report)
 
 
 def _small_or_readable(head: HeadInput, with_weights: bool) -> tuple[Array | None, Array]:

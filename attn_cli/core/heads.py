@@ -10,12 +10,10 @@ import numpy as np
 
 from attn_cli.core.attention import Steps, attention
 from attn_cli.core.masks import Mask
-from attn_cli.core.scores import scale_of, score_named
 from attn_cli.errors import InputError, NotFinite
 from attn_cli.io.classes import NamedTuple
 
 if TYPE_CHECKING:
-    from attn_cli.core.tiles import Tiles
     from attn_cli.io.array_types import Array, Bools, Ints
 
 BLOCK_CELLS = 1 << 20  # scores that the readable way holds at once
@@ -68,19 +66,6 @@ class HeadInput(NamedTuple):
             )
         except NotFinite as error:
             raise error.among(at.tolist()) from None
-
-    def tiles(self) -> Tiles | None:
-        """Return the head ready for the fast way; None where it is small, or only the readable way will do."""
-        rows_as_dot = score_named(self.score).as_dot
-        if rows_as_dot is None or self.sink is not None or len(self.Q) * len(self.K) <= SMALL:
-            return None
-        scale = scale_of(self.score, self.Q.shape[1]) if self.scale is None else self.scale
-        Q, K = rows_as_dot(self.Q), rows_as_dot(self.K)
-        if not fits(Q, K, self.V, self.bias, self.by_distance, scale=scale):
-            return None
-        from attn_cli.core.tiles import Tiles
-
-        return Tiles(Q, K, scale, self.mask, self.bias, self.by_distance, self.softcap)
 
 
 def fits(Q: Array, K: Array, V: Array, *terms: Array | None, scale: float = 1.0) -> bool:

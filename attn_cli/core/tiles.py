@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attn_cli.core.masks import Mask
+from attn_cli.core.heads import HeadInput
 from attn_cli.io.array_types import Array, Bools
 
 LOWEST = -1e30  # the score of masked keys in the search for the largest score
@@ -49,31 +49,18 @@ def has_quick_exp2() -> bool:
 
 
 class Tiles:
-    """What all blocks of rows of one head share.
+    """What all blocks of rows of one head share. The head has a scale, by which it multiplies dot products."""
 
-    To the scaled scores of Q (n_q, d_k) and K (n_k, d_k) is added `bias` (n_q, n_k), in which -inf masks, and what
-    depends on the clipped distance alone: `by_distance` is (n_q, 2 reach + 1), as in `HeadInput`. A `softcap` bounds
-    the scaled scores before anything is added or subtracted.
-    """
-
-    def __init__(
-        self,
-        Q: Array,
-        K: Array,
-        scale: float,
-        mask: Mask | None = None,
-        bias: Array | None = None,
-        by_distance: Array | None = None,
-        softcap: float | None = None,
-    ) -> None:
-        dtype = Q.dtype
-        self.K, self.n_q, self.n_k, self.mask, self.bias = K, len(Q), len(K), mask, bias
+    def __init__(self, head: HeadInput) -> None:
+        Q, K, bias, by_distance = head.Q, head.K, head.bias, head.by_distance
+        dtype, scale = Q.dtype, head.scale or 0.0
+        self.K, self.n_q, self.n_k, self.mask, self.bias = K, len(Q), len(K), head.mask, bias
         is_base_2 = bias is None and has_quick_exp2()  # a bias is to the base e
         self.exp = np.exp2 if is_base_2 else np.exp
         self.e = math.log2(math.e) if is_base_2 else 1.0  # the exponential of this score is e
         self.Q, self.factor = Q, dtype.type(scale * self.e)
         self.by_distance = None if by_distance is None else (by_distance * self.e).astype(dtype, copy=False)
-        self.cap = None if softcap is None else dtype.type(softcap * self.e)
+        self.cap = None if head.softcap is None else dtype.type(head.softcap * self.e)
         self.min_exponent = dtype.type(MIN_EXPONENT[dtype.itemsize] * self.e)
         most = MAX_EXPONENT[dtype.itemsize] * self.e
         lengths, longest = _lengths(Q), _lengths(K).max() * abs(self.factor)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from attn_cli.core import heads as one_head
-from attn_cli.core.attend import FAST_BLOCK_CELLS, go_over, weigh
+from attn_cli.core.attend import FAST_BLOCK_CELLS, go_over, tiles_of, weigh
 from attn_cli.core.attention import Steps
 from attn_cli.core.head_weights import HeadWeights, Position
 from attn_cli.core.masks import Mask
@@ -100,7 +100,7 @@ class Work(NamedTuple):
             yield from rows_of(weights, None if self.mask is None else self.mask.rows(range(len(weights))))
             return
         inputs = [self.head_input(head) for head in heads]
-        tiles = [one.tiles() for one in inputs]
+        tiles = [tiles_of(one) for one in inputs]
         is_alone = len(inputs) == 1
         cells = FAST_BLOCK_CELLS if all(tiles) else one_head.BLOCK_CELLS // 2
         for rows in one_head.blocks_of_rows(inputs[0], cells):

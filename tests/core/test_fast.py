@@ -22,7 +22,7 @@ from attn_cli.core import heads as heads_module
 from attn_cli.core import streaming, tiles
 from attn_cli.core import threads as pool
 from attn_cli.core.attend import strongest_links
-from attn_cli.core.heads import checked_attention, fits, strongest
+from attn_cli.core.heads import HeadInput, checked_attention, fits, strongest
 from attn_cli.core.masks import named
 from attn_cli.errors import InputError
 from tests.problems import (
@@ -154,9 +154,9 @@ def test_any_number_of_threads_gives_the_same_bits(kind, tiling, threads):
     problem = made(kind)
     if not problem.is_fast:
         return
-    Q, K, V, *rest = problem
+    V = problem.V
     with tiled(*tiling):
-        heads = [tiles.Tiles(Q, K, *rest)] * 2
+        heads = [tiles.Tiles(problem.head)] * 2
         for way in (streaming.attended, streaming.output):
             np.testing.assert_array_equal(way(heads, [V, -V], threads)[0], way(heads, [V, -V], 1)[0])
         found, alone = by_rows(heads[0], V, threads), by_rows(heads[0], V, 1)
@@ -225,7 +225,7 @@ def test_a_type_of_numbers_with_a_point_stays_as_it_is(n, dtype):
 
 def test_a_term_by_distance_in_float64_does_not_make_float32_wider():
     Q, V = some(200, 8, dtype=np.float32), some(200, 3, dtype=np.float32)
-    head = tiles.Tiles(Q, Q, np.float64(0.3), None, None, some(200, 7))
+    head = tiles.Tiles(HeadInput(Q, Q, V, by_distance=some(200, 7), scale=np.float64(0.3)))
     weights, output = streaming.attended([head], [V])
     rows = []
     streaming.go_over(head, V, lambda _, *made: rows.extend(made))
@@ -421,7 +421,9 @@ def test_a_bias_that_float32_cannot_hold_masks_where_it_is_low_and_is_refused_wh
 def test_output_and_links_never_hold_an_array_of_queries_by_keys(mask, by_distance):
     n = 3000
     Q = some(n, 8, dtype=np.float32)
-    head = tiles.Tiles(Q, Q, 0.3, named(mask or "none", n, n), None, some(n, 9) if by_distance else None)
+    head = tiles.Tiles(
+        HeadInput(Q, Q, Q, named(mask or "none", n, n), None, some(n, 9) if by_distance else None, scale=0.3)
+    )
     tracemalloc.start()
     try:
         streaming.output([head], [Q], threads=1)
@@ -510,7 +512,7 @@ def test_ctrl_c_ends_the_work(threads, two_of_blas):
         signal.raise_signal(signal.SIGINT)
 
     with tiled(4, 16), pytest.raises(KeyboardInterrupt):
-        streaming.output([tiles.Tiles(Q, Q, 0.5)], [Q], threads, report)
+        streaming.output([tiles.Tiles(HeadInput(Q, Q, Q, scale=0.5))], [Q], threads, report)
     assert len(reports) == 1 and blas() == before
     assert pool._helpers(1).submit(len, "ab").result(1) == 2  # a helper has nothing left to do
 
@@ -561,5 +563,10 @@ def test_two_who_work_at_once_leave_blas_as_it_was_whoever_leaves_first(main_is,
 
 def test_a_report_may_itself_attend(two_of_blas):
     Q, within = some(200, 4), []
-    streaming.output([tiles.Tiles(Q, Q, 0.5)], [Q], 2, lambda part: within.append(attend(Q, Q, Q, "causal")))
+    streaming.output(
+        [tiles.Tiles(HeadInput(Q, Q, Q, scale=0.5))],
+        [Q],
+        2,
+        lambda part: within.append(attend(Q, Q, Q, "causal")),
+    )
     assert within
