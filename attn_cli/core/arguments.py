@@ -10,7 +10,7 @@ import numpy as np
 
 from attn_cli.core.attention import Steps
 from attn_cli.core.heads import HeadInput
-from attn_cli.core.masks import Mask, joined, named, rule_named
+from attn_cli.core.masks import Mask, joined, named
 from attn_cli.core.scores import scale_of
 from attn_cli.errors import InputError
 from attn_cli.io.classes import NamedTuple
@@ -18,11 +18,10 @@ from attn_cli.io.classes import NamedTuple
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from attn_cli.io.array_types import Array, Ints
+    from attn_cli.io.array_types import Array, Bools, Ints
 
     MaskLike = ArrayLike | str | Sequence[Any]  # an array, the name of a rule, or several of both
     Shape = tuple[int, ...]
-    MaskAt = Callable[[Shape, int], Mask | None]  # by a head's leading axes and how many keys are real
 
 SMALLEST_CAP, LARGEST_CAP = 1e-6, 1e30
 
@@ -204,11 +203,14 @@ def _read_mask(
     parts: list[Any] = [] if mask is None else [mask]
     if isinstance(mask, (list, tuple)) and any(isinstance(part, str) for part in mask):
         parts = list(mask)
-    made = [_rule(part, n_q) if isinstance(part, str) else _array(part, shape) for part in parts]
+    parts = [part if isinstance(part, str) else _array(part, shape) for part in parts]
 
     def mask_at(at: Shape) -> Mask | None:
         real = n_k if lengths is None else int(lengths[at[: lengths.ndim]])
-        found = [one(at, real) for one in made]
+        found = [
+            named(part, n_q, real) if isinstance(part, str) else Mask("given", n_q, n_k, part[at])
+            for part in parts
+        ]
         if real < n_k:
             found.append(Mask("none", n_q, n_k, padding=range(real, n_k)))
         return joined([mask for mask in found if mask is not None])
@@ -235,12 +237,8 @@ def _read_lengths(lengths: ArrayLike, shape: Shape) -> Ints:
     return np.broadcast_to(array, first).astype(np.intp)
 
 
-def _rule(name: str, n_q: int) -> MaskAt:
-    rule_named(name)
-    return lambda at, real: named(name, n_q, real)
-
-
-def _array(mask: ArrayLike, shape: Shape) -> MaskAt:
+def _array(mask: ArrayLike, shape: Shape) -> Bools:
+    """Return a mask stretched to `shape`, (..., n_q, n_k)."""
     *lead, n_q, n_k = shape
     try:
         array = np.asarray(mask)
@@ -253,8 +251,7 @@ def _array(mask: ArrayLike, shape: Shape) -> MaskAt:
     if array.ndim < 2 or not stretches(array.shape, shape):
         whose = f"mask has shape {array.shape}", f" of {tuple(lead)} heads" if lead else ""
         raise _unstretched(*whose, n_q, n_k, "to hide keys", "to hide queries")
-    whole = np.broadcast_to(array, (*lead, n_q, n_k))
-    return lambda at, real: Mask("given", n_q, n_k, whole[at])
+    return np.broadcast_to(array, shape)
 
 
 def _read_bias(bias: ArrayLike, shape: Shape, dtype: np.dtype[Any]) -> Array:
