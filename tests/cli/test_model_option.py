@@ -149,6 +149,8 @@ def test_words_are_swapped_as_in_a_text_that_has_the_others(swaps, other, folder
     assert {(one["old"], one["new"]) for one in found["swap"]["words"]} == {
         tuple(one.lower().split("=")) for one in swaps
     }
+    lead = found["swap"]["rows"][0]["lead"]
+    np.testing.assert_allclose(lead["by_query"] + lead["by_keys"], np.diff(lead["content"])[0], atol=1e-6)
     assert here("explain", "the cat", *options, *given).code == 0
 
 

@@ -174,7 +174,8 @@ def _decided(comparison: Comparison, lead: LeadChange) -> str:
         told["content"] += f" (the query {_signed(lead.by_query)}, the keys {_signed(lead.by_keys)})"
     if lead.distance:
         told["distance"] = _signed(change(lead.distance))
-    decides = f"Mostly {lead.decided}" if after >= 0 else f"{lead.decided.capitalize()} decides"
+    decides = f"{lead.decided.capitalize()} decides" if after < 0 else f"Mostly {lead.decided}"
+    decides = decides if lead.distance else "By content alone"
     others = [f"; {term} {by}" for term, by in told.items() if term != lead.decided]
     return f"{text} {decides}: {told[lead.decided]}{''.join(others)}."
 
