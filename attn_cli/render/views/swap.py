@@ -26,7 +26,6 @@ from attn_cli.teach.swap import (
 )
 
 MOST_KEYS, LONGEST_WORD, LONGEST_TEXT = 5, 12, 160
-MATTERS = 0.01  # a smaller weight of a replaced word is not explained where layers mix words
 SAME_TERM = 5e-4  # a smaller change of a term is not seen in three decimals
 THREE = number(3)
 PARTS = ("weights", "content", "distance")  # of a KeyChange, before and after
@@ -148,14 +147,12 @@ def _reasons(comparison: Comparison, i: int, changes: Sequence[KeyChange]) -> It
         return
     pairs = list(swapped_keys(changes, *comparison.traces))
     for pair, places in pairs:
-        if is_mixed and max(places[0].weights or (1.0,)) < MATTERS:
-            continue
-        is_same = all(abs(change(one.weights)) <= SAME for one in changes)
-        hidden = "the swap changes nothing in this row"
-        hidden = hidden if is_same else "what changes in this row comes through the layers below"
         if places[0].weights is None:
+            is_same = all(abs(change(one.weights)) <= SAME for one in changes)
+            through = "what changes in this row comes through the layers below"
+            hidden = "the swap changes nothing in this row" if is_same else through
             yield f"The mask hides {quoted(pair.old)} from {name}: {hidden}."
-        else:
+        elif not (is_mixed and lead):
             yield _what_followed(name, pair, places, places[0].weights)
     if not pairs:
         yield f"No key of {name} was replaced."

@@ -431,7 +431,8 @@ def test_without_a_distance_term_content_alone_is_said_and_below_a_layer_the_dis
     assert f"There is no distance term: {end}" in shown and shown.count("distance") == 1
     shown, keys = swapped("fox=rock", "-p", "roles-deep")
     before, after = keys[3]["distance"]
-    assert f"distance {'fell' if after < before else 'rose'} from {before:.3f} to {after:.3f}" in shown
+    assert f"{before:.3f} {after:.3f} {keys[3]['weights'][0]:.3f}" in shown
+    assert "stays with the place" not in shown, "the query is another one"
 
 
 def test_a_swapped_query_is_said():
