@@ -2,7 +2,8 @@
 
 `python -m tests.docs` says what is out of date and exits with 1; with `--write` it writes it anew. Pages can
 be named; otherwise all are meant. A machine writes docs/reference.md, what follows each `$ command` in a
-block marked `console`, the list of modules, the pictures (tests/pictures.py) and the manual (tests/man.py).
+block marked `console`, the list of modules, the pictures (tests/pictures.py), the manual (tests/man.py) and
+the recorded lecture (tests/lecture.py).
 """
 
 import ast
@@ -422,6 +423,14 @@ def stale(page: Path, write: bool = False) -> str:
     return "\n".join(diff)
 
 
+def written_whole(write: bool) -> Iterator[str]:
+    """Yield what is out of date of the pictures, the manual and the recorded lecture; with `write`, make them anew."""
+    from tests import lecture, man  # the manual reads the tables of this module
+
+    for kind in (pictures, man, lecture):
+        yield from kind.stale(write)
+
+
 def main(args: list[str]) -> int:
     """Check the documentation, or write it; return 1 where something is left to do."""
     known = {str(page.relative_to(ROOT)): page for page in [REFERENCE, *pages()]}
@@ -430,8 +439,6 @@ def main(args: list[str]) -> int:
     if not set(chosen) <= set(known):
         print("usage: python -m tests.docs [--write] [PAGE...]", "pages:", *known, sep="\n", file=sys.stderr)
         return 2
-    from tests import man  # it reads the tables of this module
-
     left = 0
     for name in chosen:
         try:
@@ -446,7 +453,7 @@ def main(args: list[str]) -> int:
             left = left or int(not write)
         if name != "docs/reference.md" and no_jq(known[name].read_text(encoding="utf-8")):
             print(f"{name}: jq is not installed, so its commands were not run.")
-    for line in () if set(args) - {"--write"} else (*pictures.stale(write), *man.stale(write)):
+    for line in () if set(args) - {"--write"} else written_whole(write):
         print(line)
         left = left or int(not write)
     broken = [line for page in linked_pages() for line in broken_links(page)]

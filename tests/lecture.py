@@ -1,0 +1,267 @@
+"""The recorded lecture: docs/lecture/script.txt replayed on a terminal, as a cast of asciinema and an SVG that moves.
+
+`python -m tests.lecture` says whether the screens of the cast are those of today, and exits with 1 if not; with
+`--write` it records them anew. `python -m tests.docs` does the same. Nothing in a recording depends on when or how fast
+it was made: typing and looking take the time that the script gives them.
+"""
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from html import escape
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.shell import COMMAND, surroundings
+
+FOLDER = Path(__file__).parent.parent / "docs" / "lecture"
+SCRIPT, CAST, PICTURE = FOLDER / "script.txt", FOLDER / "lecture.cast", FOLDER / "lecture.svg"
+COLUMNS, ROWS = 80, 24
+PROMPT, CLEAR = "\x1b[1;32m$\x1b[0m ", "\x1b[0m\x1b[2J\x1b[H"
+KEYS = {"space": " "}
+LETTERS, PER_LETTERS, BEFORE_ENTER = 3, 0.12, 0.4  # so many letters at once, and seconds
+QUIET = 0.6  # seconds without output after which a screen is complete
+Event = tuple[float, str]
+
+CELL, LINE, EDGE = 8.4, 18, 14  # of the picture, in its units
+PAPER, INK, RIM = "#16181d", "#d8dbe2", "#5b606b"
+COLOURS = {
+    "black": "#000000", "red": "#ff7b72", "green": "#7ee787", "brown": "#e3b341", "blue": "#79c0ff",
+    "magenta": "#d2a8ff", "cyan": "#76e3ea", "white": "#ffffff",
+}  # fmt: skip
+
+
+class Run(NamedTuple):
+    """Letters of one look beside each other in a row of the screen."""
+
+    column: int
+    text: str
+    look: tuple[str, str, bool]  # ink, paper, bold
+
+
+class Shown(NamedTuple):
+    """A row of the screen as it looks, and the seconds between which it does."""
+
+    row: int
+    runs: tuple[Run, ...]
+    start: float
+    stop: float
+
+
+# The cast
+
+
+def record() -> list[Event]:
+    """Run the script, and return what the terminal gets, and when."""
+    events: list[Event] = []
+    now, child = 0.0, None
+    for line in SCRIPT.read_text(encoding="utf-8").splitlines():
+        what, _, rest = line.partition(" ")
+        if what == "look":
+            now += float(rest)
+        elif what == "key":
+            events.append((now, pressed(child, KEYS.get(rest, rest))))
+        elif what == "$":
+            events.append((now, CLEAR + PROMPT))
+            for n in range(0, len(rest), LETTERS):
+                now += PER_LETTERS
+                events.append((now, rest[n : n + LETTERS]))
+            now += BEFORE_ENTER
+            child = started(rest)
+            events.append((now, "\r\n" + shown(child)))
+    return [*((round(at, 2), data) for at, data in events), (round(now, 2), "")]
+
+
+def started(command: str) -> Any:
+    """Start a command of attn on a terminal."""
+    import pexpect
+
+    _, *args = shlex.split(command)
+    env = surroundings(
+        {"TERM": "xterm-256color", "COLORTERM": "truecolor", "COLORFGBG": "15;0", "PAGER": "cat"}
+    )
+    return pexpect.spawn(
+        COMMAND[0], [*COMMAND[1:], *args], env=env, dimensions=(ROWS, COLUMNS), encoding="utf-8", timeout=30
+    )
+
+
+def pressed(child: Any, key: str) -> str:
+    """Press a key, and return what comes of it."""
+    child.send(key)
+    return shown(child)
+
+
+def shown(child: Any) -> str:
+    """Return what a command writes until it waits, or ends."""
+    import pexpect
+
+    text, wait = "", 30.0
+    while True:
+        try:
+            text += child.read_nonblocking(1 << 16, wait)
+            wait = QUIET
+        except (pexpect.TIMEOUT, pexpect.EOF):
+            return text
+
+
+def written(events: list[Event]) -> str:
+    """Return events as a cast of asciinema, version 2."""
+    head = {
+        "version": 2,
+        "width": COLUMNS,
+        "height": ROWS,
+        "title": "attn: a lecture",
+        "env": {"TERM": "xterm-256color"},
+    }
+    lines = [head, *([at, "o", data] for at, data in events)]
+    return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+
+
+def events_of(cast: str) -> list[Event]:
+    """Return the events of a cast."""
+    return [(at, data) for at, _, data in map(json.loads, cast.splitlines()[1:])]
+
+
+def screens(events: list[Event]) -> Iterator[tuple[float, list[tuple[Run, ...]]]]:
+    """Yield the screen after each event: its rows as runs, and when that is."""
+    import pyte
+
+    screen = pyte.Screen(COLUMNS, ROWS)
+    stream = pyte.Stream(screen)
+    rows: list[tuple[Run, ...]] = [()] * ROWS
+    for at, data in events:
+        stream.feed(data)
+        for row in screen.dirty:
+            rows[row] = tuple(runs(screen.buffer[row]))
+        screen.dirty.clear()
+        yield at, [*rows]
+
+
+def runs(row: Any) -> Iterator[Run]:
+    """Yield the runs of a row; blanks on the terminal's own paper are none."""
+    looks = [(look(row[n]), n) for n in range(COLUMNS)]
+    for one, group in groupby(looks, lambda found: found[0]):
+        columns = [n for _, n in group]
+        text = "".join(row[n].data for n in columns)
+        if one[1] == PAPER:
+            columns, text = columns[len(text) - len(text.lstrip()) :], text.strip()
+        if text:
+            yield Run(columns[0], text, one)
+
+
+def look(cell: Any) -> tuple[str, str, bool]:
+    """Return the ink and the paper of a cell, and whether it is bold."""
+    ink, paper = colour(cell.fg, INK), colour(cell.bg, PAPER)
+    return (paper, ink, cell.bold) if cell.reverse else (ink, paper, cell.bold)
+
+
+def colour(name: str, default: str) -> str:
+    """Return a terminal's colour as an SVG has it."""
+    if re.fullmatch("[0-9a-f]{6}", name):
+        return f"#{name}"
+    return COLOURS.get(name.removeprefix("bright"), default)
+
+
+# The picture
+
+
+def drawn(cast: str) -> str:
+    """Return a cast as an SVG whose rows come and go by CSS; where motion is unwelcome the first full screen stays."""
+    events = events_of(cast)
+    end = events[-1][0]
+    rows = list(spans(events))
+    still = next(at for at, data in events if len(data) > 200)  # the first command's answer
+    names: dict[tuple[float, float], str] = {}
+    body, looks = [], {}
+    for row in rows:
+        name = names.setdefault((row.start, row.stop), f"t{len(names)}")
+        stays = " s" if row.start <= still < row.stop else ""
+        inner = "".join(run_drawn(run, row.row, looks) for run in row.runs)
+        body.append(f'<g class="{name}{stays}">{inner}</g>')
+    rules = [f".{name}{{{style}}}" for style, name in looks.items()]
+    frames = [frame(name, start / end, stop / end, end) for (start, stop), name in names.items()]
+    width, height = COLUMNS * CELL + 2 * EDGE, ROWS * LINE + 2 * EDGE
+    size = f'width="{width:g}" height="{height:g}"'
+    return "\n".join([
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" {size}>',
+        "<title>A lecture with attn, on a terminal</title>",
+        "<style>",
+        "text{font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;white-space:pre}",
+        "g{visibility:hidden}.s{visibility:visible}",
+        *rules,
+        "@media (prefers-reduced-motion:no-preference){",
+        f"g{{animation:{end:g}s step-end infinite}}",
+        *frames,
+        "}",
+        "</style>",
+        f'<rect {size} rx="8" fill="{PAPER}" stroke="{RIM}"/>',
+        *body,
+        "</svg>\n",
+    ])  # fmt: skip
+
+
+def spans(events: list[Event]) -> Iterator[Shown]:
+    """Yield each row that has anything on it, from when it is so until it changes."""
+    since: dict[int, tuple[tuple[Run, ...], float]] = {}
+    for at, rows in screens(events):
+        for n, row in enumerate(rows):
+            old, start = since.get(n, ((), at))
+            if row != old:
+                if old and at > start:
+                    yield Shown(n, old, start, at)
+                since[n] = row, at
+    end = events[-1][0]
+    yield from (Shown(n, row, start, end) for n, (row, start) in since.items() if row and end > start)
+
+
+def frame(name: str, start: float, stop: float, seconds: float) -> str:
+    """Return the animation of what is visible from one part of the time to another."""
+    first = "" if start == 0 else "0%{visibility:hidden}"
+    last = "" if stop == 1 else f"{stop * 100:.2f}%{{visibility:hidden}}"
+    return f".{name}{{animation-name:{name}}}@keyframes {name}{{{first}{start * 100:.2f}%{{visibility:visible}}{last}}}"
+
+
+def run_drawn(run: Run, row: int, looks: dict[str, str]) -> str:
+    """Return a run as text, upon its paper where that is not the terminal's own."""
+    ink, paper, bold = run.look
+    style = f"fill:{ink}{';font-weight:bold' * bold}"
+    name = looks.setdefault(style, f"c{len(looks)}")
+    x, y, width = EDGE + run.column * CELL, EDGE + row * LINE, len(run.text) * CELL
+    below = (
+        f'<rect x="{x:g}" y="{y}" width="{width:g}" height="{LINE}" fill="{paper}"/>'
+        if paper != PAPER
+        else ""
+    )
+    if not run.text.strip():
+        return below
+    return f'{below}<text class="{name}" x="{x:g}" y="{y + 13}" textLength="{width:g}">{escape(run.text, False)}</text>'
+
+
+# Up to date?
+
+
+def texts(cast: str) -> list[tuple[float, list[str]]]:
+    """Return what can be read on each screen, and when; colours differ a little between processors."""
+    return [(at, ["".join(run.text for run in row) for row in rows]) for at, rows in screens(events_of(cast))]
+
+
+def stale(write: bool) -> Iterator[str]:
+    """Yield a line where the recording is not that of today; with `write`, record it anew."""
+    old = CAST.read_text(encoding="utf-8") if CAST.exists() else ""
+    new = written(record())
+    cast = old if old and texts(old) == texts(new) else new
+    for path, text in {CAST: cast, PICTURE: drawn(cast)}.items():
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        if write:
+            path.write_text(text, encoding="utf-8")
+        yield f"docs/lecture/{path.name} {'was recorded anew' if write else 'is out of date: run it with --write'}."
+
+
+if __name__ == "__main__":
+    found = list(stale("--write" in sys.argv))
+    print(*found, sep="\n", end="\n" * bool(found))
+    sys.exit(1 if found and "--write" not in sys.argv else 0)
