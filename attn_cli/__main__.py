@@ -42,6 +42,8 @@ def run() -> None:
                 stream.flush()
         except (OSError, ValueError):
             pass  # main() has spoken of it, or the reader has left
+    if sys.platform == "darwin" and "multiprocessing" in sys.modules:
+        sys.exit(code)  # semaphores of processes that were spawned are removed in an orderly shutdown alone
     # All output is flushed; an orderly interpreter shutdown would cost a tenth of the run time.
     os._exit(code)
 

@@ -59,7 +59,7 @@ def present(blocks: Blocks, view: View) -> None:
                 presenter.run()
             put_plain(presenter.shown())
             return
-    say("attn: --pause waits only on a terminal.")
+    say("attn: --pause waits only on a terminal, and not on Windows.")
     view = view.with_width()
     put_plain(render_blocks(blocks(view), view, view.terminal()))
 

@@ -131,9 +131,10 @@ def _staged(target: str, held: ExitStack) -> tuple[IO[bytes], str]:
         held.callback(_quietly, os.unlink, path)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, mode)
         try:
-            lock(descriptor)
+            is_locked = lock(descriptor)
             if os.fstat(descriptor).st_nlink:  # not swept before it was locked
-                held.callback(_quietly, os.close, os.dup(descriptor))
+                if is_locked:  # Windows has no such lock, and renames no file that is open
+                    held.callback(_quietly, os.close, os.dup(descriptor))
                 return io.BufferedWriter(CheckedStream(descriptor, "wb")), path
         except BaseException:
             os.close(descriptor)
@@ -169,23 +170,24 @@ def remove_unlocked(path: str) -> None:
             os.unlink(path)
 
 
-def lock(descriptor: int, is_shared: bool = False, busy: Callable[[], object] = lambda: None) -> None:
-    """Lock a file or a folder for as long as it is open, where the system and the file system have locks.
+def lock(descriptor: int, is_shared: bool = False, busy: Callable[[], object] = lambda: None) -> bool:
+    """Lock a file or a folder for as long as it is open; return whether the system and the file system have locks.
 
     `busy` is called, again and again, while another process has it locked; it may raise.
     """
     try:
         import fcntl
     except ImportError:
-        return None
+        return False
     while True:
         try:
-            return fcntl.flock(descriptor, fcntl.LOCK_NB | (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX))
+            fcntl.flock(descriptor, fcntl.LOCK_NB | (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX))
+            return True
         except BlockingIOError:
             busy()
             time.sleep(TICK)
         except OSError:
-            return None
+            return False
 
 
 @contextmanager

@@ -57,7 +57,7 @@ def put_off(*numbers: signal.Signals) -> Iterator[None]:
             yield
     finally:
         for number in waiting:
-            os.kill(os.getpid(), number)
+            signal.raise_signal(number)  # os.kill ends the process, on Windows, whatever its handler
 
 
 @contextmanager
@@ -138,7 +138,7 @@ class SeparateProcess:
             to.write(question)
             to.flush()
             line = of.readline(LONGEST_ANSWER)
-        except BrokenPipeError:
+        except OSError:  # EPIPE; on Windows EINVAL
             line = b""
         finally:
             timer.cancel()

@@ -98,7 +98,24 @@ def _wants_color(is_tty: bool, color: str) -> bool:
         return True
     if forced := said("FORCE_COLOR"):
         return forced != "0"
-    return said("CLICOLOR") != "0" and said("TERM") != "dumb" and is_tty
+    return said("CLICOLOR") != "0" and said("TERM") != "dumb" and is_tty and _obeys_escapes()
+
+
+def _obeys_escapes() -> bool:
+    """Tell whether the terminal obeys escape sequences; a console of Windows does where it is told to, and can.
+
+    Source: https://learn.microsoft.com/windows/console/setconsolemode (ENABLE_VIRTUAL_TERMINAL_PROCESSING).
+    """
+    if sys.platform != "win32":
+        return True
+    import ctypes
+    import msvcrt
+
+    kernel, mode = ctypes.windll.kernel32, ctypes.c_ulong()
+    console = ctypes.c_void_p(msvcrt.get_osfhandle(sys.stdout.fileno()))
+    return bool(
+        kernel.GetConsoleMode(console, ctypes.byref(mode)) and kernel.SetConsoleMode(console, mode.value | 4)
+    )
 
 
 def _color_count() -> int:

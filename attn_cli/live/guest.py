@@ -143,8 +143,9 @@ class GuestDriver(LinuxDriver):
         hung_up = select.poll()
         hung_up.register(self.fileno, 0)  # no event but that it has gone
         while not self.exit_event.is_set():
-            if hung_up.poll(1000 * PATIENCE):
-                self._end()
+            for _, event in hung_up.poll(1000 * PATIENCE):
+                if event != select.POLLNVAL:  # macOS does not watch terminals: there SIGHUP has to tell
+                    self._end()
                 return
 
     def _end(self) -> None:

@@ -29,7 +29,7 @@ CACHED_INDEX = "information.json"  # gensim's name for it
 INDEX_LIMIT = 1 << 24
 MOST_BYTES = 1 << 40
 LONGEST_TEXT = 2000
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,119}")
+_NAME = re.compile(r"(?!(?i:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\.|$))[A-Za-z0-9_][A-Za-z0-9_.+-]{0,119}")
 _MD5 = re.compile(r"[0-9a-f]{32}")
 
 CHUNK = 1 << 18
@@ -60,7 +60,7 @@ class Index(NamedTuple):
 
 
 def is_name(name: str) -> bool:
-    """Tell whether `name` may name a set of vectors: no slash, no leading dot, nothing special to a shell."""
+    """Tell whether `name` may name a set of vectors: no slash, no leading dot, no sign of a shell, no device."""
     return _NAME.fullmatch(name) is not None
 
 
