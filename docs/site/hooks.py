@@ -71,6 +71,8 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Change links and pictures from the repository's to the site's; blocks of code are left as they are."""
     here = page.file.src_uri
+    if here == "reference.md":
+        page.meta["hide"] = ["toc"]  # help is 100 columns wide, and has a list of the commands above
     source = next((old for old, new in MOVED.items() if new == here), f"docs/{here}")
 
     def link(found: re.Match[str]) -> str:
