@@ -106,7 +106,7 @@ class Pretraining:
 
 @dataclass(frozen=True)
 class LanguageTraining:
-    """How a language model is trained; the defaults are those of the bundled one."""
+    """How a language model is trained; the defaults are mostly those of the bundled one before it learned on."""
 
     pretrained: str | None = TRAINING(
         "A language model of the same sizes to go on from.", metavar="FILE", unset="none"
@@ -120,6 +120,13 @@ class LanguageTraining:
     reach: int = number(16, MODEL, "Longer distances count as this one.", 1000)
     bits: str = bits_a_number("8")
     rate: float = step_size(0.004)
+    named: float = TRAINING(
+        "Pairs of lines for each line, whose second one names what the first one named after the same word.",
+        0.03,
+        metavar="F",
+        bounds=(0, 1),
+        hint="Give a number from 0 to 1.",
+    )
     seed: int = number(0, TRAINING, "Seed; the same gives the same model.", least=0)
     threads: int = number(1, TRAINING, "Threads; the last digits depend on it.", 256)
     # The rest is not an option.
@@ -130,9 +137,6 @@ class LanguageTraining:
     pairs: float = 0.1
     repeated: float = 0.04
     random: float = 0.1  # random words said twice, for each word of the text
-    named: float = (
-        0.03  # of the lines, those that follow another one and name what it named after the same word
-    )
 
 
 def check_before(

@@ -1,8 +1,8 @@
 """A language model beside a 5-gram model: `python -m tests.bench.language MODEL TEXT... --dev TREEBANK...`.
 
-The n-gram model (interpolated Kneser-Ney, with one discount an order and with three) counts the very lines that the
-model learned from, over the same vocabulary: the words of the vectors, and one word for all others. Both are measured
-on the lines of the texts that are held back, and on each treebank; each line is read by itself.
+The n-gram model (interpolated Kneser-Ney, with one discount an order and with three) counts as many words of these
+texts as the model has learned from, over the same vocabulary: the words of the vectors, and one word for all others.
+Both are measured on the lines of the texts that are held back, and on each treebank; each line is read by itself.
 """
 
 import argparse
@@ -41,7 +41,8 @@ def main() -> None:
     parser.add_argument("--dev", nargs="*", default=[])
     given = parser.parse_args()
     stack, table = named(given.model), bundled()
-    words = int(str(stack.facts["words"]))
+    before = stack.facts.get("pretrained_on", {})
+    words = int(str(stack.facts["words"])) + (before["words"] if isinstance(before, dict) and before else 0)
     learned = counted(given.texts, words)
     rows = {word: n for n, word in enumerate(table.block[1:-1].split(b"\n"))}
     n_grams = [KneserNey(learned, len(rows) + 1, 5, modified) for modified in (False, True)]

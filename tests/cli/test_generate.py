@@ -49,7 +49,7 @@ def test_each_word_is_the_likeliest_that_masked_names_and_its_row_is_the_last_on
         assert (one["layer"], one["head"]) == (trace.projection.layer, trace.shown.name)
         assert tuple(one["key_tokens"]) == trace.key_tokens
         text += f" {one['word']}"
-    assert one["written"] == text.removeprefix(FOX)
+    assert one["written"].replace(",", " ,") == text.removeprefix(FOX)  # no space stands before a comma
 
 
 def test_a_pretrained_model_s_row_and_words_are_those_of_masked(letters):
@@ -214,8 +214,8 @@ def test_a_narrow_screen_has_a_line_a_token(width):
     ran = here("generate", FOX, "--count", "2", "-f", "table", "--width", width)
     lines = ran.out.splitlines()
     assert (ran.code, ran.err) == (0, "") and [line.split()[:2] for line in lines if line[2:3].isdigit()] == [
-        ["4", "was"],
-        ["5", "a"],
+        ["4", ","],
+        ["5", "and"],
     ]
 
 
