@@ -26,21 +26,30 @@ OPEN = ("head", "layer", "query", "oov", "round")  # with one, nothing is left t
 
 
 class Resolved(NamedTuple):
-    """A pronoun that the head resolves: its place, and how clearly, in words."""
+    """A pronoun that the head resolves: its place, and what the model knows of how clearly."""
 
     place: int
-    note: str  # empty where it is not clear
     shared: Shared
 
-    def told(self, trace: Trace) -> Trace:
-        """Return a trace of such settings with the pronoun's row in focus."""
-        ahead = len(trace.pad_queries) if trace.pad_queries.start == 0 else 0
-        # How often such a lead is right was measured without a mask, and with all words.
+    def told(self, trace: Trace, says_lead: bool = False) -> Trace:
+        """Return a trace of such settings with the pronoun's row in focus, and how often such a clear lead is right."""
+        from attn_cli.models.encoder import lead_of
+
+        i = self.place + (len(trace.pad_queries) if trace.pad_queries.start == 0 else 0)
+        trace = replace(trace, focus=(i,))
+        # That was measured without a mask, and with all words.
         asked = trace.settings
         as_measured = asked.mask in (None, "none") and not asked.without and asked.temperature == 1
-        is_told = as_measured and asked.score in (None, "scaled") and self.note
-        notes = (self.note, *trace.notes) if is_told else trace.notes
-        return replace(trace, focus=(ahead + self.place,), notes=notes)
+        known = self.shared.stack and self.shared.stack.clear_lead(HEAD, trace.query_tokens[i].lower())
+        if not (as_measured and asked.score in (None, "scaled") and known):
+            return trace
+        (least, forms, n, right), lead = known, lead_of(trace.weights[trace.row_in_arrays(i)])
+        here = f", here {lead:.3f}" if says_lead else ""
+        note = (
+            f"Head {HEAD} of {MODEL} finds what a pronoun stands for: in unseen novels, it was right in {right} of {n} "
+            f"such cases ({forms}; a lead in weight of {least:.3f} or more{here})."
+        )
+        return replace(trace, notes=(note, *trace.notes)) if lead >= least else trace
 
 
 def trace_explained(
@@ -59,7 +68,7 @@ def trace_explained(
     asked = replace(settings, every_head=True) if is_short else settings  # one word under several heads
     shared = found and found.shared
     trace = trace_text(kind, text, context, asked, report, name_outputs, shared, keep_weights=True)
-    return trace if found is None else found.told(trace)
+    return trace if found is None else found.told(trace, says_lead=True)
 
 
 def resolved(texts: Sequence[str | Sequence[str]], settings: Settings) -> Resolved | None:
@@ -88,13 +97,7 @@ def resolved(texts: Sequence[str | Sequence[str]], settings: Settings) -> Resolv
         for i, row in enumerate(weights_of(head, X)):
             known = stack.clear_lead(HEAD, words[i].lower())
             if known is not None and row.argmax() < i and words[row.argmax()].lower() not in PRONOUNS:
-                found.append((lead_of(row) >= known[0], lead_of(row), -i, known))
+                found.append((lead_of(row) >= known[0], lead_of(row), -i))
     if not found or (len(sides) == 1 and not max(found)[0]):
         return None
-    is_clear, lead, place, (least, forms, n, right) = max(found)
-    here = f", here {lead:.3f}" if len(sides) == 1 else ""
-    note = (
-        f"Head {HEAD} of {MODEL} finds what a pronoun stands for: in unseen novels, it was right in {right} of {n} "
-        f"such cases ({forms}; a lead in weight of {least:.3f} or more{here})."
-    )
-    return Resolved(-place, note if is_clear else "", Shared(stack, table))
+    return Resolved(-max(found)[2], Shared(stack, table))

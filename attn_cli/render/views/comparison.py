@@ -193,8 +193,9 @@ def ending(comparison: Comparison, summary: str) -> Iterator[Say]:
         if said:
             yield Say(f"{whose}: {'; '.join(said)}.", quiet=True)
     notes = [[note for note in trace.notes if note not in summary] for trace in traces]
+    is_told = any("what a pronoun" in note for side in notes for note in side)
     for before, sides in (
-        ("", [learned(one)[: not any("what a pronoun" in note for note in one.notes)] for one in traces]),
+        ("", [learned(trace)[: not is_told] for trace in traces]),
         ("", [dropped(trace) for trace in traces]),
         ("Note: ", notes),
     ):

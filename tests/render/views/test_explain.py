@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from attn_cli import Settings, trace_self
+from attn_cli.models.model_file import named
 from attn_cli.render.numbers import four
 from attn_cli.trace.steps import NAMES, STEPS, chosen_steps
 from attn_cli.vectors.table import bundled
@@ -385,7 +386,8 @@ def test_a_key_has_its_terms_and_weights_in_a_line_and_a_swap_takes_a_screen_of_
 
 @pytest.mark.parametrize("swap", ["tired=wide", "animal=truck", "street=bed", "it=they"])
 def test_where_layers_mix_words_the_screen_tells_what_moved_and_what_made_it(swap):
-    (row,) = record(ANIMAL, "--swap", swap)["swap"]["rows"]
+    whole = record(ANIMAL, "--swap", swap)
+    (row,) = whole["swap"]["rows"]
     keys, lead, shown = row["keys"], row["lead"], said(ANIMAL, "--swap", swap)
     strongest = [max(range(12), key=lambda j: keys[j]["weights"][side]) for side in (0, 1)]
     one, other = lead["key_index"], lead["rival_index"]
@@ -400,11 +402,16 @@ def test_where_layers_mix_words_the_screen_tells_what_moved_and_what_made_it(swa
     decided = lead["decided"]
     assert decided == ("content" if abs(content) > abs(distance) else "distance") or content * distance < 0
     assert f"the query {lead['by_query']:+.3f}, the keys {lead['by_keys']:+.3f}" in shown
-    assert (
-        f"ecides: {content:+.3f}" in shown
-        or f"ostly content: {content:+.3f}" in shown
-        or decided == "distance"
-    )
+    first = re.search(r"(?:ecides|ostly \w+): (\S+?)[ ;.]*(?=[ ;])", shown)
+    assert first and first[1] == f"{content if decided == 'content' else distance:+.3f}"
+    for side, (word, one) in enumerate(
+        zip((row["query"], row["query_after"]), whole["records"], strict=True)
+    ):
+        best, second = sorted((key["weights"][side] for key in keys), reverse=True)[:2]
+        least = named("roles-deep").clear_lead("antecedent", word)[0]
+        assert any("such cases" in note for note in one["notes"]) == (best - second >= least), (
+            "of this text alone"
+        )
 
 
 def test_a_word_that_loses_weight_divides_it_and_one_that_gains_keeps_all_with_the_place():
