@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-
-from rich.color import ColorSystem
-from rich.segment import Segment
-from rich.style import Style
+from typing import TYPE_CHECKING, TypeAlias
 
 from attn_cli.io.classes import NamedTuple
 from attn_cli.io.console import stream_width
 from attn_cli.io.escape import visible
 
-TRUECOLOR = 1 << 24
-_SYSTEMS = {16: ColorSystem.STANDARD, 256: ColorSystem.EIGHT_BIT, TRUECOLOR: ColorSystem.TRUECOLOR}
+if TYPE_CHECKING:
+    from rich.segment import Segment
+    from rich.style import Style
 
-Line = list[Segment]
+TRUECOLOR = 1 << 24
+Line: TypeAlias = "list[Segment]"
 
 
 class Terminal(NamedTuple):
@@ -50,6 +49,11 @@ class Terminal(NamedTuple):
         """Return lines of segments as text, with this terminal's colours; each style is rendered once."""
         if not self.colors:
             return "".join("".join([segment.text for segment in line]) + "\n" for line in lines)
+        from rich.color import ColorSystem  # what is not drawn, as JSON, does without Rich
+
+        system = {16: ColorSystem.STANDARD, 256: ColorSystem.EIGHT_BIT}.get(
+            self.colors, ColorSystem.TRUECOLOR
+        )
         # Keyed by identity, for hashing a Style is slow; the style is kept so that its id stays its own.
         codes: dict[int, tuple[str, str, Style | None]] = {}
         painted: list[str] = []
@@ -59,7 +63,7 @@ class Terminal(NamedTuple):
                 try:
                     before, after, _ = codes[id(style)]
                 except KeyError:
-                    rendered = style.render("\0", color_system=_SYSTEMS[self.colors]) if style else "\0"
+                    rendered = style.render("\0", color_system=system) if style else "\0"
                     before, _, after = rendered.partition("\0")
                     codes[id(style)] = before, after, style
                 put(f"{before}{text}{after}")

@@ -50,7 +50,7 @@ class Result:
     page: Callable[[], Page] = _lacks
     drawing: Callable[[View], Figure] = _lacks
     texts: Mapping[str, Callable[[Terminal], str]] = field(default_factory=dict)
-    remarks: Sequence[str] = ()  # what rows have no room for
+    remarks: Callable[[], Sequence[str]] = tuple  # what rows have no room for
     # Whether its screen shows steps, which rows do not.
     has_steps: Callable[[View], bool] = lambda view: False
 
@@ -143,7 +143,6 @@ def trace_result(trace: Trace, view: View, walk: Walk | None = None, texts: Sequ
     Raises UsageError where the view asks about scores, and there are none.
     """
     from attn_cli.pipeline.norms import drawn
-    from attn_cli.render.views.origins import talk
 
     if trace.settings.versus is not None and walk is None and not trace.asked:
         hint = "Choose the query row with -q WORD."
@@ -168,6 +167,11 @@ def trace_result(trace: Trace, view: View, walk: Walk | None = None, texts: Sequ
 
         return weight_rows(trace, view.tidy)
 
+    def remarks(trace: Trace = trace) -> list[str]:
+        from attn_cli.render.views.origins import talk  # JSON does without, and without Rich
+
+        return talk(trace)
+
     def drawing(view: View) -> Figure:
         from attn_cli.render.figures import other_rows, subject
 
@@ -175,7 +179,7 @@ def trace_result(trace: Trace, view: View, walk: Walk | None = None, texts: Sequ
         ignored = ["--steps takes no effect here: --figure steps draws the steps of a row."] * is_ignored
         seen = readable(trace)
         view = replace(view, shades="auto") if trace.drawn == NORM else view  # norms have no largest one
-        return subject(seen, view), [*talk(seen), *other_rows(seen, view), *ignored]
+        return subject(seen, view), [*remarks(seen), *other_rows(seen, view), *ignored]
 
     def page() -> Page:
         from attn_cli.pipeline.for_page import Page
@@ -190,7 +194,7 @@ def trace_result(trace: Trace, view: View, walk: Walk | None = None, texts: Sequ
         trace=lambda: trace,
         page=page,
         drawing=drawing,
-        remarks=talk(trace),
+        remarks=remarks,
         has_steps=has_steps,
     )
 

@@ -140,7 +140,7 @@ def _swap(
         blocks=lambda view: swap_screen(comparison, view),
         record=lambda view: swap_record(comparison, view.steps),
         rows=lambda view: swap_rows(comparison),
-        remarks=talk_of(comparison, summary_of(comparison)),
+        remarks=lambda: talk_of(comparison, summary_of(comparison)),
     )
     deliver(result, view)
 

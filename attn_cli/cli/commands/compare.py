@@ -86,7 +86,7 @@ def _result(comparison: Comparison) -> Result:
         record=lambda view: record(comparison, view.steps),
         rows=lambda view: comparison_rows(comparison),
         drawing=figure_of("heatmap.compared", comparison, notes=remarks),
-        remarks=remarks,
+        remarks=lambda: remarks,
     )
 
 

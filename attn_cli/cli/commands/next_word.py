@@ -157,7 +157,7 @@ def lens(
             record=lambda view: found(n, WORDS[1]).record(),
             rows=lambda view: found(n, WORDS[1]).rows(),
             drawing=lambda view: figure_of("heatmap.lens", found(DRAWN, WORDS[0]), notes=read.notes)(view),
-            remarks=read.notes,
+            remarks=lambda: read.notes,
         )
         deliver(result, view)
 

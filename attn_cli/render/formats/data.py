@@ -48,7 +48,7 @@ def csv(result: Result, view: View, terminal: Terminal) -> Written:
     rows = ([as_cell(value) for value in row] for row in result.rows(view))
     csv.writer(out, delimiter="\t" if view.format == "tsv" else ",", lineterminator="\n").writerows(rows)
     alone = [f"csv and tsv hold {STEPS_ELSEWHERE}"] if result.has_steps(view) else []
-    return Written(out.getvalue(), [*result.remarks, *alone])
+    return Written(out.getvalue(), [*result.remarks(), *alone])
 
 
 def npy(result: Result, view: View, terminal: Terminal) -> Written:
@@ -58,7 +58,7 @@ def npy(result: Result, view: View, terminal: Terminal) -> Written:
     trace = result.trace()
     held = kept_note(len(trace.query_tokens), len(trace.key_tokens))  # here all are written
     alone = [f"npy holds {STEPS_ELSEWHERE}"] if view.steps and trace.is_scored else []
-    return Written(npy_parts(trace), [*(line for line in result.remarks if line != held), *alone])
+    return Written(npy_parts(trace), [*(line for line in result.remarks() if line != held), *alone])
 
 
 def check_npy(settings: Settings, view: View | None = None) -> Settings:
@@ -113,11 +113,11 @@ def parquet(result: Result, view: View, terminal: Terminal) -> Written:
     from attn_cli.settings.output import keys_named
 
     if not result.has_trace or (trace := result.trace()).drawn == NORM:
-        return Written([parquet_of(_columns(result.rows(view)))], result.remarks)
+        return Written([parquet_of(_columns(result.rows(view)))], result.remarks())
     record = trace.to_dict(keys=keys_named(keys_of_links(trace.settings)))
     data = parquet_of(columns_of([(1, record)]), trace.settings.dtype)
     alone = [f"parquet holds {STEPS_ELSEWHERE}"]
-    return Written([data], [*result.remarks, *alone * result.has_steps(view)])
+    return Written([data], [*result.remarks(), *alone * result.has_steps(view)])
 
 
 def _columns(rows: Iterable[Sequence[object]]) -> dict[str, list[object]]:
