@@ -172,7 +172,7 @@ def _laid_out(value: object, indent: str, as_json: Callable[[object], str]) -> s
         import orjson  # five times as fast; it writes very small and large numbers in another way
 
         data: bytes = orjson.dumps(value)
-        if not any(mark in data for mark in (b"e", b"0.0000", b"null")):
+        if not (b"e" in data or b"0.0000" in data or b"null" in data):
             return data.replace(b",", b", ").decode()
     return as_json(value)
 

@@ -245,15 +245,22 @@ def _least(rough: Array, best: list[list[tuple[float, int, bytes]]], k: int) -> 
 
 def _rough(matrix: Array, units: Array) -> Array:
     """Return the cosines (n, words) in single precision; NaN where a vector holds NaN or infinity."""
-    rows = matrix.astype(np.float32) if matrix.dtype == np.float16 else matrix
+    rows = _single(matrix) if matrix.dtype == np.float16 else matrix
     with np.errstate(all="ignore"):
         lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
         cosines: Array = (units.astype(rows.dtype) @ rows.T) / lengths
-        odd = np.flatnonzero(~((lengths > 1e-15) & (lengths < 1e15)))  # zeros, tiny, huge or not finite
+        odd = np.flatnonzero(~((lengths > 1e-15) & (lengths < 6e4)))  # zeros, tiny, huge or not finite
         if len(odd):
-            cosines[:, odd] = units @ _units(rows[odd].astype(np.float64)).T
-            cosines[:, odd[~np.isfinite(rows[odd]).all(axis=1)]] = np.nan
+            cosines[:, odd] = units @ _units(matrix[odd].astype(np.float64)).T
+            cosines[:, odd[~np.isfinite(matrix[odd]).all(axis=1)]] = np.nan
     return cosines
+
+
+def _single(halves: Array) -> Array:
+    """Return float16 as float32, in a fifth of NumPy's time; infinity and NaN become numbers of 65,536 and more."""
+    bits = halves.view(np.int16).astype(np.int32) << 13  # sign, exponent and fraction in float32's places
+    bits &= ~0x70000000  # copies of the sign
+    return bits.view(np.float32) * np.float32(2.0**112)  # the exponent counts from -127, and not from -15
 
 
 def _units(rows: Array) -> Array:
