@@ -46,6 +46,12 @@ def test_what_computes_nothing_imports_nothing_heavy(line, tmp_path):
     assert attn(*line.split(), env=blocked(tmp_path, *HEAVY)).code == 0
 
 
+@pytest.mark.parametrize("kind", ["self", "explain"])
+def test_json_needs_no_rich(kind, tmp_path):
+    ran = attn(kind, "the cat sat on the mat", "-f", "json", env=blocked(tmp_path, "rich", *HEAVY))
+    assert ran.code == 0 and ran.out == attn(kind, "the cat sat on the mat", "-f", "json").out
+
+
 @pytest.mark.parametrize(
     "args", [[], ["slef"], ["self", "--bogus"], ["self", "a", "-f", "pdf"], ["vectors", "near"]]
 )
