@@ -219,8 +219,10 @@ def _attended(
 
 def _small_or_readable(head: HeadInput, with_weights: bool) -> tuple[Array | None, Array]:
     """Return one head's weights, where they are wanted, and its output."""
+    more = (head.bias, head.by_distance, head.softcap, head.sink)
+    is_plain = head.score == "scaled" and all(one is None for one in more)
     is_small = len(head.Q) * len(head.K) <= one_head.SMALL
-    if is_small and head.bias is None and head.softcap is None and head.scale is not None:
+    if is_small and is_plain and head.scale is not None:
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
             done = small(head.Q, head.K, head.V, head.scale, head.allowed(range(len(head.Q))))
         if done is not None:

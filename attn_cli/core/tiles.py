@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attn_cli.core.heads import HeadInput
+from attn_cli.core.heads import HeadInput, spread
 from attn_cli.io.array_types import Array, Bools
 
 LOWEST = -1e30  # the score of masked keys in the search for the largest score
@@ -125,9 +125,7 @@ class Block:
         if self.by_distance is not None and side:  # keys far to one side
             out += self.by_distance[:, :1] if side < 0 else self.by_distance[:, -1:]
         elif self.by_distance is not None:
-            reach = self.by_distance.shape[1] // 2
-            distance = np.arange(low, high) - np.arange(self.start, self.stop)[:, np.newaxis]
-            out += np.take_along_axis(self.by_distance, np.clip(distance, -reach, reach) + reach, axis=1)
+            out += spread(self.by_distance, np.arange(self.start, self.stop) - low, high - low)
         mask, bias = self.tiles.mask, self.tiles.bias
         hidden = None if mask is None else mask.hidden(self.start, self.stop, low, high)
         if bias is None:

@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as npst
 
 from attn_cli import attend
 from attn_cli.core import heads
-from attn_cli.core.attend import strongest_links
+from attn_cli.core.attend import output_of, strongest_links
 from attn_cli.core.attention import project
 from attn_cli.core.heads import HeadInput, checked_attention
 from attn_cli.core.masks import named
@@ -545,3 +545,13 @@ def test_a_tensor_that_numpy_cannot_read_is_one_clear_error(error, more):
     with pytest.raises(AttnError, match="bias") as caught:
         attend(Q, Q, Q, bias=odd, **more)
     assert "bias.detach().float()" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"by_distance": np.ones((3, 5)) * np.arange(5)}, {"sink": 1.0}, {"score": "cosine"}, {"softcap": 0.5}],
+    ids=str,
+)
+def test_the_output_alone_of_a_small_head_counts_all_that_belongs_to_its_scores(more):
+    head = HeadInput(*np.random.default_rng(0).standard_normal((3, 3, 3)), scale=0.7, **more)
+    np.testing.assert_allclose(output_of(head, None, None), head.steps(range(3)).output, rtol=0, atol=1e-12)
