@@ -1,8 +1,8 @@
 """What is published: `python -m tests.release FOLDER` builds wheel and sdist into it, and checks them.
 
 They are built twice, in other folders, at other times and under another umask, and must be the same bytes; the wheel is
-small and holds nothing that only makes its data; the sdist holds every file of the project. It needs the package build.
-SOURCE_DATE_EPOCH is taken from the environment, else it is midnight of the release's day, as CITATION.cff has it.
+small and holds nothing that only makes its data; the sdist holds every file of the project. It needs build and
+hatchling. SOURCE_DATE_EPOCH is the environment's, else midnight of the release's day, as CITATION.cff has it.
 """
 
 import os
@@ -44,7 +44,7 @@ def build(folder: Path, umask: int, age: int) -> list[Path]:
         then = datetime.now(UTC).timestamp() - age
         os.utime(copy / name, (then, then))
         os.chmod(copy / name, (ROOT / name).stat().st_mode & ~umask)
-    command = [sys.executable, "-m", "build", "--outdir", str(into), str(copy)]
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(into), str(copy)]
     environ = {**os.environ, "SOURCE_DATE_EPOCH": epoch()}
     subprocess.run(command, check=True, env=environ, umask=umask, stdout=subprocess.DEVNULL)
     return [*into.glob("*.whl"), *into.glob("*.tar.gz")]
