@@ -290,9 +290,7 @@ class Computer(ExitStack):
         except (InputError, UsageError) as error:
             if isinstance(error, UsageError) and error.option not in TOKEN_OPTIONS:
                 raise  # it would be wrong for every line
-            return error.with_traceback(
-                None
-            )  # whose frames would hold the text, and from Python 3.12 themselves
+            return error.with_traceback(None)  # its frames would hold the text, from Python 3.12 themselves
         return full_record(trace, self.job)
 
     def trace(self, line: Line) -> Trace:

@@ -38,9 +38,8 @@ def take_questions() -> None:
     def whole(of: Any) -> Any:
         class Whole(of):  # type: ignore[misc]
             def get_completion_args(self) -> Any:
-                has_line = (
-                    "_TYPER_COMPLETE_ARGS" in os.environ
-                )  # bash, too, unless an older attn installed its script
+                # The script of bash sets it, too, unless an older attn installed that.
+                has_line = "_TYPER_COMPLETE_ARGS" in os.environ
                 return (of_typer.ZshComplete if has_line else of).get_completion_args(self)
 
             def get_completions(self, args: list[str], incomplete: str) -> Any:

@@ -47,9 +47,7 @@ class LeadChange(NamedTuple):
     """How far the score of one key is above that of another, before and after a swap, and what made the change."""
 
     key_index: int  # the strongest key before
-    rival_index: (
-        int  # the strongest after; where that is the same, the strongest of the others, before or after
-    )
+    rival_index: int  # the strongest after, or where that is the same key, the strongest other one
     sum: Both
     content: Both
     distance: Both | None

@@ -81,8 +81,9 @@ def explain(
 ) -> None:
     """One row worked by hand, why it came out that way, and what each step is for.
 
-    The row is that of the main verb, if the heads find one; -q takes any. --versus asks why the row does not
-    look at another word. --steps (or --only, --from) walks through every matrix.
+    The row is that of a pronoun where it is clear what it stands for, else of the main verb, if there is one;
+    -q takes any. --versus asks why the row does not look at another word. --steps (or --only, --from) walks
+    through every matrix.
 
     Example: attn explain "The quick brown fox jumped over the lazy dog" -q jumped
     """

@@ -11,7 +11,15 @@ from attn_cli.render.numbers import number, plain, share
 from attn_cli.render.screen.text import cut, listed
 from attn_cli.render.views.comparison import ending, record
 from attn_cli.render.views.overview import MOST_FOCUS
-from attn_cli.render.views.wording import formula, kind_of, placed, quoted, quoted_at, short
+from attn_cli.render.views.wording import (
+    formula,
+    kind_of,
+    placed,
+    quoted,
+    quoted_at,
+    short,
+    temperature_divisor,
+)
 from attn_cli.settings.output import View
 from attn_cli.teach.compare import SAME, Comparison, Swap
 from attn_cli.teach.swap import (
@@ -91,7 +99,8 @@ def _totals(comparison: Comparison, i: int) -> str:
     """Return by which sums the exponentials of the row are divided: `: exp / 12.34, after exp / 12.56`."""
     rows = [trace.row(i) for trace in comparison.traces]
     sides = [f"exp{f'(s - {plain(row.shift)})' * bool(row.shift)} / {row.total:.6g}" for row in rows if row]
-    return f": {', after '.join(sides)}" * (len(sides) == 2)
+    tempered = f";{by} is in the terms above" if (by := temperature_divisor(comparison.traces[0])) else ""
+    return f": {', after '.join(sides)}{tempered}" * (len(sides) == 2)
 
 
 def _weights(weights: Both | None) -> list[str]:
@@ -164,7 +173,7 @@ def _decided(comparison: Comparison, lead: LeadChange) -> str:
     before, after = lead.sum
     then = f"and {after:.3f} after" if after >= 0 else f"and is {-after:.3f} behind after"
     text = f"In the sum, {first} leads {rival} by {before:.3f} before {then}."
-    if lead.decided is None:
+    if lead.decided is None or not any(map(_has_moved, (lead.sum, lead.content, lead.distance))):
         return text
     told = {"content": _signed(change(lead.content))}
     if lead.by_query is not None and lead.by_keys is not None and abs(lead.by_query) >= SAME_TERM:
@@ -173,6 +182,8 @@ def _decided(comparison: Comparison, lead: LeadChange) -> str:
         told["distance"] = _signed(change(lead.distance))
     decides = f"{lead.decided.capitalize()} decides" if after < 0 else f"Mostly {lead.decided}"
     decides = decides if lead.distance else "By content alone"
+    if not _has_moved(lead.sum):
+        decides, told[lead.decided] = "The changes cancel", f"{lead.decided} {told[lead.decided]}"
     others = [f"; {term} {by}" for term, by in told.items() if term != lead.decided]
     return f"{text} {decides}: {told[lead.decided]}{''.join(others)}."
 

@@ -12,6 +12,9 @@ import pytest
 from attn_cli import Settings, trace_self
 from attn_cli.models.model_file import named
 from attn_cli.render.numbers import four
+from attn_cli.render.views.swap import _decided
+from attn_cli.teach.compare import Swap
+from attn_cli.teach.swap import LeadChange, swap
 from attn_cli.trace.steps import NAMES, STEPS, chosen_steps
 from attn_cli.vectors.table import bundled
 from tests.shell import here
@@ -108,6 +111,7 @@ SHE --only positions => --positions sinusoidal
 SHE -t 0.00964 --steps => softmax((q·k / √32 + distance) / 0.00964)
 FOX --swap dog=cat --mask causal -q fox => The mask hides "dog" from "fox"
 FOX --swap fox=rock --head mean => The mean of heads has no scores
+FOX --swap fox=rock -t 0.5 => / 0.5 is in the terms above
 FOX --swap fox=rock -f html => stays with the place
 FOX --swap fox=rock -f latex => stays with the place
 FOX --swap fox=rock -f markdown => stays with the place
@@ -412,6 +416,14 @@ def test_where_layers_mix_words_the_screen_tells_what_moved_and_what_made_it(swa
         assert any("such cases" in note for note in one["notes"]) == (best - second >= least), (
             "of this text alone"
         )
+
+
+def test_terms_that_change_and_leave_the_lead_as_it_was_are_said_to_cancel():
+    both = swap("self", FOX, None, Settings(), [Swap("fox", "rock")])
+    lead = LeadChange(3, 5, (2.0, 2.0), (1.0, 1.25), (1.0, 0.75), "content", None, None)
+    same = 'In the sum, "fox" (now "rock") leads "over" by 2.000 before and 2.000 after.'
+    assert _decided(both, lead) == f"{same} The changes cancel: content +0.250; distance -0.250."
+    assert _decided(both, lead._replace(content=(1.0, 1.0), distance=(1.0, 1.0))) == same
 
 
 def test_a_word_that_loses_weight_divides_it_and_one_that_gains_keeps_all_with_the_place():
