@@ -23,7 +23,10 @@ COLUMNS, ROWS = 80, 24
 PROMPT, CLEAR = "\x1b[1;32m$\x1b[0m ", "\x1b[0m\x1b[2J\x1b[H"
 KEYS = {"space": " "}
 LETTERS, PER_LETTERS, BEFORE_ENTER = 3, 0.12, 0.4  # so many letters at once, and seconds
-QUIET = 0.6  # seconds without output after which a screen is complete
+QUIET, LONGEST = (
+    0.6,
+    30.0,
+)  # seconds without output after which a screen that waits for a key is complete; for an answer
 Event = tuple[float, str]
 
 CELL, LINE, EDGE = 8.4, 18, 14  # of the picture, in its units
@@ -58,8 +61,8 @@ def record() -> list[Event]:
     """Run the script, and return what the terminal gets, and when."""
     events: list[Event] = []
     now, child = 0.0, None
-    for line in SCRIPT.read_text(encoding="utf-8").splitlines():
-        what, _, rest = line.partition(" ")
+    lines = [line.partition(" ")[::2] for line in SCRIPT.read_text(encoding="utf-8").splitlines()]
+    for at, (what, rest) in enumerate(lines):
         if what == "look":
             now += float(rest)
         elif what == "key":
@@ -71,7 +74,8 @@ def record() -> list[Event]:
                 events.append((now, rest[n : n + LETTERS]))
             now += BEFORE_ENTER
             child = started(rest)
-            events.append((now, "\r\n" + shown(child)))
+            next_steps = (step for step, _ in lines[at + 1 :] if step in ("key", "$"))
+            events.append((now, "\r\n" + shown(child, QUIET if next(next_steps, "$") == "key" else LONGEST)))
     return [*((round(at, 2), data) for at, data in events), (round(now, 2), "")]
 
 
@@ -91,18 +95,18 @@ def started(command: str) -> Any:
 def pressed(child: Any, key: str) -> str:
     """Press a key, and return what comes of it."""
     child.send(key)
-    return shown(child)
+    return shown(child, QUIET)
 
 
-def shown(child: Any) -> str:
-    """Return what a command writes until it waits, or ends."""
+def shown(child: Any, quiet: float) -> str:
+    """Return what a command writes until it ends, or is quiet for so many seconds."""
     import pexpect
 
-    text, wait = "", 30.0
+    text, wait = "", LONGEST
     while True:
         try:
             text += child.read_nonblocking(1 << 16, wait)
-            wait = QUIET
+            wait = quiet
         except (pexpect.TIMEOUT, pexpect.EOF):
             return text
 

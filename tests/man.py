@@ -4,6 +4,7 @@
 """
 
 import re
+import sys
 import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -161,3 +162,7 @@ def stale(write: bool) -> Iterator[str]:
                 FOLDER / name
             ).unlink()
         yield f"docs/man/{name} {'was written anew' if write else 'is out of date: run it with --write'}."
+
+
+if __name__ == "__main__":
+    print(*stale("--write" in sys.argv), sep="\n")

@@ -40,21 +40,10 @@ class Page(HTMLParser):
 
 def build(folder: Path) -> list[str]:
     """Build the site into a folder; return what MkDocs complains of."""
-    command = [
-        sys.executable,
-        "-m",
-        "mkdocs",
-        "build",
-        "--strict",
-        "--quiet",
-        "-f",
-        str(CONFIG),
-        "-d",
-        str(folder),
-    ]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", str(CONFIG), "-d", str(folder)]
     env = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, env=env)
-    said = (done.stdout + done.stderr).splitlines()
+    said = [line for line in (done.stdout + done.stderr).splitlines() if line and not line.startswith("INFO")]
     return said if done.returncode == 0 else [*said, f"mkdocs ends with {done.returncode}."]
 
 
