@@ -94,6 +94,8 @@ def swap(
     if settings.model is not None:
         return _swap_in_model(kind, texts, settings, swaps, report)
     sides = [tokenize(side, settings.tokenizer, settings.keep_punctuation).tokens for side in texts]
+    if not all(sides):
+        trace_text(kind, text, context, settings)  # refuses a text without a token
     swapped, done = _swapped(sides, swaps, settings)
     found = resolved([sides[0], swapped[0]], settings) if context is None else None
     if found is not None:

@@ -194,3 +194,8 @@ def test_without_layers_the_query_makes_nothing_and_without_scores_there_is_no_l
 )
 def test_what_cannot_be_swapped_is_wrong_usage(args, said):
     assert said in refused(*args)
+
+
+def test_a_text_without_a_token_is_refused_as_anywhere():
+    swapped, alone = (here("explain", "...", *more) for more in (("--swap", "a=b"), ()))
+    assert (swapped.code, swapped.err) == (alone.code, alone.err) == (65, alone.err)
