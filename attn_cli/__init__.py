@@ -6,7 +6,7 @@
 [[5.0]]
 """
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 TYPE_CHECKING = False  # what type checkers know to be true; the import of typing is saved
 if TYPE_CHECKING:

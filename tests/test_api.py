@@ -25,6 +25,7 @@ def test_the_version_stands_in_one_place():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert project["tool"]["hatch"]["version"] == {"path": "attn_cli/__init__.py"}
     assert version("attn-cli") == attn_cli.__version__
+    assert f"\nversion: {attn_cli.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
 def test_a_bad_setting_is_an_error_of_attn_and_a_value_error_with_the_command_lines_exit_code():
