@@ -139,6 +139,8 @@ def _swap_in_model(
                 OPTION,
             )
     done = {Swap(*both): None for sides in pairs for both in zip(*sides, strict=True) if len({*both}) > 1}
+    if not done:
+        raise UsageError("--swap changes no token: to the model, both texts are the same.", HINT, OPTION)
     after = replace(after, focus=before.focus, settings=settings, dropped=before.dropped)
     return between(TEXT, (texts[0], swapped[0]), (before, after), swaps=tuple(done))
 

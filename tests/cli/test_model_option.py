@@ -154,6 +154,12 @@ def test_words_are_swapped_as_in_a_text_that_has_the_others(swaps, other, folder
     assert here("explain", "the cat", *options, *given).code == 0
 
 
+@pytest.mark.parametrize("swap", ["cat=cat", "cat=CAT"])
+def test_a_swap_that_changes_no_token_is_refused(swap, folders):
+    ran = here("explain", "the cat", "-m", folders[1], "--swap", swap)
+    assert (ran.code, ran.out) == (2, "") and "changes no token" in ran.err
+
+
 def test_two_texts_of_a_model_stand_beside_each_other(folders):
     options = ["-m", folders[1], "--layer", "1", "--head", "0"]
     ran = here("compare", "the cat", "--with", "the cats", *options, "-f", "json")
