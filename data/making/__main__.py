@@ -8,7 +8,7 @@ app.COMMANDS.clear()
 app.COMMANDS.update(
     {
         name: ("data.making.commands", name)
-        for name in ("train", "passages", "leads", "pretrain", "language", "likeness", "shown")
+        for name in ("train", "passages", "splice", "leads", "pretrain", "language", "likeness", "shown")
     }
 )
 sys.exit(app.main(sys.argv[1:]))

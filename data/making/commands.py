@@ -22,6 +22,11 @@ def train(
     text: list[str] | None = own(
         "TEXT", "Running text to learn from --teacher on. May be repeated.", TRAINING
     ),
+    spliced: str | None = own(
+        "FILE",
+        "Spliced passages (python -m data.making splice) to learn from as well, three words for each of the others.",
+        TRAINING,
+    ),
     embedding: Vectors = None,
     *,
     settings: DeepTraining,
@@ -48,6 +53,7 @@ def train(
             lambda epoch: say_epoch(bar, epoch),
             teacher or [],
             text or [],
+            spliced,
         )
     say_trained(made)
 
@@ -74,6 +80,32 @@ def passages(
         made = passages_file(texts, output, lambda lines: progress.rate(lines, "lines", None))
     found = count(made.passages, "passage", "passages")
     say(f"attn: wrote {visible(made.file)}: {found} with {count(made.nouns, 'noun', 'different nouns')}.")
+
+
+def splice(
+    texts: list[str] = argument(
+        "TEXT...", "A sentence a line: plain, .gz or .xz; and CoNLL-U, for its tags."
+    ),
+    output: str = own(
+        "FILE", "Where the passages go (.jsonl, also .gz or .xz).", OUTPUT, "--output", "-o", default=...
+    ),
+    seed: int = own("N", "Seed; the same gives the same passages.", TRAINING, default=0),
+) -> None:
+    """Make passages of two parts: a line that names things, and what another line says of one of them.
+
+    There the thing is "it" ("they", "he", "she"): nothing but what is said tells which one it is.
+
+    Example: python -m data.making splice corpus.txt.xz en_ewt-ud-train.conllu -o spliced.jsonl.xz
+    """
+    from attn_cli.io.console import say
+    from attn_cli.io.escape import count
+    from attn_cli.io.progress import Progress
+    from data.making.splice import splices_file
+
+    with Progress("attn:") as progress:
+        made = splices_file(texts, output, seed, lambda lines: progress.rate(lines, "lines", None))
+    found = count(made.passages, "passage", "passages")
+    say(f"attn: wrote {visible(made.file)}: {found} about {count(made.nouns, 'noun', 'different nouns')}.")
 
 
 def leads(

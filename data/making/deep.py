@@ -5,7 +5,7 @@ The same arithmetic as `attn_cli.models.encoder`, on padded batches, with gradie
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from attn_cli.learn import one_layer
 from attn_cli.learn.batches import UNKNOWN, Batch, EncodedSentence, Vocabulary
 from attn_cli.learn.one_layer import OneLayer, set_distances
 from attn_cli.learn.relations import RELATIONS, balances, blends, without_subtype
+from data.making.contrast import Apart
 from data.making.layers import NONE, Layers, LayerSizes, MovingMean, seeded
 from data.making.lower import Lower
 
@@ -64,6 +65,7 @@ class Deep(OneLayer):
         self.settings = settings
         self.blend = np.array(blends(words.heads, settings.blend), vectors.dtype)
         self.balance = np.array(balances(words.heads, settings.balance or 0), vectors.dtype)
+        self.heads = words.heads
         self.to_learn = [h for h, name in enumerate(words.heads) if RELATIONS[name].distance is None]
         sizes = LayerSizes(settings.layers, settings.heads, settings.width, settings.wide, settings.reach)
         if lower:
@@ -143,8 +145,33 @@ class Deep(OneLayer):
             found: Floats = self.below.hidden(batch).numpy()
         return found
 
-    def learn(self, batch: Batch, rate: float) -> float:
+    def compare(self, apart: Apart, rate: float) -> float:
+        """Take one gradient step on which nouns suit which pronouns, by the content scores of `antecedent`."""
+        last, p = self.layers - 1, self.tensors
+        h = self.heads.index("antecedent")
+        part = slice(h * self.settings.dim, (h + 1) * self.settings.dim)
+        with self.torch.set_grad_enabled(not self.frozen):
+            X = self.below.hidden(apart.batch, 0 if self.frozen else self.settings.dropout)
+        Q, K = (X @ p[f"{last}.W_{m}"][:, part] + p[f"{last}.b_{m}"][part] for m in "qk")
+        loss = self.settings.contrast * apart.loss(self.torch, Q, K)
+        helping = 0 if self.frozen else self._reconstruction_loss(X, apart.batch)
+        self._step(rate, lambda: (loss + AUXILIARY * helping).backward())
+        return float(loss.detach())
+
+    def _step(self, rate: float, backward: Callable[[], None]) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.zero_grad()
+        backward()
+        self.torch.nn.utils.clip_grad_norm_(self.learned, MAX_GRADIENT_NORM)
+        self.optimizer.step()
+        if self.mean is not None:
+            self.mean.update(self.torch)
+
+    def learn(self, batch: Batch | Apart, rate: float) -> float:
         """Take one gradient step, and return the loss before it."""
+        if isinstance(batch, Apart):
+            return self.compare(batch, rate)
         torch = self.torch
         with torch.set_grad_enabled(not self.frozen):
             X = self.below.hidden(batch, 0 if self.frozen else self.settings.dropout)
@@ -169,17 +196,11 @@ class Deep(OneLayer):
                 right = torch.from_numpy(wanted).flatten()
                 found = torch.nn.functional.cross_entropy(made.flatten(0, 1), right, ignore_index=NONE)
                 helping = helping + found
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        self.optimizer.zero_grad()
+        dz = torch.from_numpy(dz)
         if self.frozen:
-            scores.backward(torch.from_numpy(dz))
+            self._step(rate, lambda: scores.backward(dz))
         else:
-            torch.autograd.backward([scores, AUXILIARY * helping], [torch.from_numpy(dz), None])
-        torch.nn.utils.clip_grad_norm_(self.learned, MAX_GRADIENT_NORM)
-        self.optimizer.step()
-        if self.mean is not None:
-            self.mean.update(torch)
+            self._step(rate, lambda: torch.autograd.backward([scores, AUXILIARY * helping], [dz, None]))
         return loss
 
     def _labels(self, batch: Batch, name: str) -> NDArray[np.intp]:

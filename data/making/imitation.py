@@ -16,7 +16,6 @@ import numpy as np
 from attn_cli.errors import InputError, UsageError
 from attn_cli.learn.batches import Batch, EncodedSentence, Vocabulary
 from attn_cli.learn.relations import RELATIONS, balances
-from attn_cli.vectors.table import as_text
 from data.making.corpus import lines
 from data.making.deep import Deep
 from data.making.lower import Lower, read_lower, sized
@@ -43,10 +42,7 @@ class Teachers:
         self.words_read = 0
 
     def prepare(self, words: Vocabulary, settings: DeepTraining) -> None:
-        """Build the models, for these heads, and begin to read; all words of the vectors are then in `words`."""
-        for block in words.table.word_blocks():
-            for word in block:
-                words.row(as_text(word))
+        """Build the models, for these heads, and begin to read; all words of the vectors are in `words`."""
         vectors, wanted = words.matrix(), np.array(balances(words.heads, settings.balance or 0))
         self.words = words
         self.learners, self.ratios = [], []
@@ -59,7 +55,9 @@ class Teachers:
             self.learners.append(Deep(words, vectors, own.with_defaults(), model))
             self.ratios.append(self._ratio(model, wanted))
         self.known = [
-            relation.distance is None and all(name in model.heads for model in self.models)
+            relation.distance is None
+            and not relation.of_passages
+            and all(name in model.heads for model in self.models)
             for name, relation in ((name, RELATIONS[name]) for name in words.heads)
         ]
         self.lines = self._endless()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from typing import IO, Any, NamedTuple
@@ -137,6 +137,18 @@ def repeats(texts: Sequence[str], report: Callable[[int], None]) -> Iterator[Rep
 
 def passages_file(texts: Sequence[str], output: str, report: Callable[[int], None]) -> Passages:
     """Write the passages that running text gives as JSON Lines (.jsonl, .jsonl.gz, .jsonl.xz), all or nothing."""
+    records = (
+        ({"tokens": one.tokens, "pronoun": one.pronoun, "antecedents": one.antecedents}, one.noun)
+        for one in repeats(texts, report)
+    )
+    said = "No line names a thing again in such a way that it can be replaced by 'it'."
+    return write_passages(texts, output, records, said)
+
+
+def write_passages(
+    texts: Sequence[str], output: str, records: Iterable[tuple[dict[str, object], str]], none: str
+) -> Passages:
+    """Write records, each with the noun that it is about; `none` is the error's message where there are none."""
     for path in texts:
         regular(path)
         if os.path.exists(output) and os.path.samefile(path, output):
@@ -154,16 +166,12 @@ def passages_file(texts: Sequence[str], output: str, report: Callable[[int], Non
     nouns: set[str] = set()
     made = 0
     with written(output) as stream, _compressed(stream, output) as compressed:
-        for one in repeats(texts, report):
-            record = {"tokens": one.tokens, "pronoun": one.pronoun, "antecedents": one.antecedents}
+        for record, noun in records:
             compressed.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
-            nouns.add(one.noun)
+            nouns.add(noun)
             made += 1
         if not made:
-            raise InputError(
-                "No line names a thing again in such a way that it can be replaced by 'it'.",
-                "Give much running text, a sentence on each line.",
-            )
+            raise InputError(none, "Give much running text, a sentence on each line.")
     return Passages(output, made, len(nouns))
 
 

@@ -56,16 +56,26 @@ class DeepTraining:
         metavar="F,...",
         unset="2",
     )
+    imitated: float = TRAINING(
+        "With --teacher, words of running text for each word of the sentences.",
+        1.0,
+        metavar="F",
+        bounds=(0, 100),
+        hint="Give a number from 0 to 100.",
+    )
     # The rest is not an option.
     endings: int = 600
     itself: int | None = None
+    splices: float = 3.0  # words of spliced passages for each word of the sentences, with --spliced
+    apart: float = 0.6  # of these, the share whose lines and clauses are read apart
+    compared: int = 96  # passages of a batch of those
+    contrast: float = 1.0  # what such a comparison counts
     blend: float = 0.5
     batch: int = 1500
     punctuation: float = 0.5
     pairs: float = 0.1
     keep: float = 0.998  # of the moving mean of several layers' parameters, at each step; 0 takes none
     texts: float = 0.5  # of the passages, the share that each pass draws
-    imitated: float = 1.0  # words of running text for each word of the sentences, with --teacher
 
     def with_defaults(self) -> DeepTraining:
         """Return the settings with what depends on pretrained layers filled in."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +27,8 @@ from attn_cli.learn.train import (
 from attn_cli.learn.treebank import Sentence
 from attn_cli.models.int8 import in_bits
 from attn_cli.vectors.lookup import open_table
+from attn_cli.vectors.table import as_text
+from data.making.contrast import SplicedText, apart, together
 from data.making.deep import Deep
 from data.making.imitation import Teachers, read_teachers
 from data.making.lower import Lower, read_lower, sized
@@ -57,14 +60,19 @@ class DeepTrainer(Trainer):
         settings: DeepTraining,
         lower: Lower | None = None,
         teachers: Teachers | None = None,
+        spliced: SplicedText | None = None,
     ) -> None:
-        self.lower, self.teachers = lower, teachers
+        self.lower, self.teachers, self.spliced = lower, teachers, spliced
         super().__init__(table, heads, sentences, dev, settings.with_defaults())
 
     def vectors(self) -> NDArray[np.float32]:
-        """Return the vectors of all sentences, and of the running text where there are teachers."""
+        """Return the vectors of all sentences, and all that there are where running text is read as well."""
         if self.lower and self.words.names != self.lower.names:
             raise InputError(f"{self.lower.name} has other features of spelling than these vectors give.")
+        if self.teachers or self.spliced:
+            for block in self.words.table.word_blocks():
+                for word in block:
+                    self.words.row(as_text(word))
         if self.teachers:
             self.teachers.prepare(self.words, self.settings)
         return super().vectors()
@@ -81,24 +89,43 @@ class DeepTrainer(Trainer):
             self.whole = self.learner.copy()
         while self.teachers and self.teachers.words_read < place.get("read", 0):
             next(self.teachers.lines)
+        while self.spliced and self.spliced.read < place.get("spliced", 0):
+            next(self.spliced.records)
 
     def epoch(self, number: int, report: StageReport) -> float:
         """Learn from all sentences once, and return the mean loss; the state is kept before."""
         if self.state:
             read = self.teachers.words_read if self.teachers else 0
+            spliced = self.spliced.read if self.spliced else 0
             self.state.place |= {"steps": number, "step": self.steps, "of": self.total_steps, "read": read}
+            self.state.place |= {"spliced": spliced}
             self.state.keep()
         return super().epoch(number, report)
 
     def groups(self) -> list[tuple[list[EncodedSentence], ToBatch]]:
-        """Return the sentences, and among them lines of running text, in random order."""
+        """Return the sentences, and among them lines of running text and spliced passages, in random order."""
         groups = super().groups()
-        if self.teachers is None:
+        of_treebanks = sum(len(text.words) for few, _ in groups for text in few)
+        if self.teachers is not None:
+            count = int(self.settings.imitated * of_treebanks)
+            lines = self.teachers.some(count, self.settings.punctuation, self.draw)
+            groups += [(few, self.teachers.batch) for few in self.grouped(self.paired(lines))]
+        if self.spliced is not None:
+            groups += self._spliced(self.spliced, int(self.settings.splices * of_treebanks))
+        if self.teachers is None and self.spliced is None:
             return groups
-        count = int(self.settings.imitated * sum(len(text.words) for few, _ in groups for text in few))
-        lines = self.teachers.some(count, self.settings.punctuation, self.draw)
-        groups += [(few, self.teachers.batch) for few in self.grouped(self.paired(lines))]
         return [groups[i] for i in self.draw.permutation(len(groups)).tolist()]
+
+    def _spliced(self, text: SplicedText, count: int) -> list[tuple[list[EncodedSentence], ToBatch]]:
+        """Return passages of so many words: some to learn the weights from, others to be read apart."""
+        words, settings = self.words, self.settings
+        whole = together(words, text.some(int(count * (1 - settings.apart))))
+        found: list[tuple[list[EncodedSentence], ToBatch]] = [
+            (few, lambda few, _hidden: words.batch(few)) for few in self.grouped(whole)
+        ]
+        rest = text.some(int(count * settings.apart))
+        parts = (rest[start : start + settings.compared] for start in range(0, len(rest), settings.compared))
+        return found + [([], partial(apart, words, some)) for some in parts]
 
     def _values(self, learner: Deep) -> Arrays:
         """Return the last layer's W_v and b_v, which best restore each word's vector from its hidden row.
@@ -129,24 +156,28 @@ class DeepTrainer(Trainer):
         return in_bits(arrays, self.settings.bits)
 
     def learned_facts(self) -> dict[str, object]:
-        """Return how many words of running text were read."""
-        words = self.teachers.words_read if self.teachers else 0
-        return (
-            {"imitated_on": {"texts": names_of(self.teachers.texts), "words": words}} if self.teachers else {}
-        )
+        """Return how much running text was read, and how many spliced passages."""
+        facts: dict[str, object] = {}
+        if self.teachers:
+            read = self.teachers.words_read
+            facts["imitated_on"] = {"texts": names_of(self.teachers.texts), "words": read}
+        if self.spliced:
+            facts["spliced_on"] = {"passages": self.spliced.name, "read": self.spliced.read}
+        return facts
 
 
 def train_file(
     treebanks: Sequence[str], output: str, dev: Sequence[str], embedding: str, settings: DeepTraining,
     report: StageReport, report_epoch: Callable[[Epoch], None], teachers: Sequence[str] = (),
-    texts: Sequence[str] = (),
+    texts: Sequence[str] = (), spliced: str | None = None,
 ) -> Trained:  # fmt: skip
     """Learn a model of several layers from treebanks (and passages) and write it to `output`, all or nothing.
 
-    With `teachers`, models, it also learns their weights on the running text `texts`. An interrupt ends the training;
+    With `teachers`, models, it also learns their weights on the running text `texts`; with `spliced`, a file of
+    passages (python -m data.making splice), what their pronouns stand for. An interrupt ends the training;
     the model of the last whole pass is written.
     """
-    for path in (*treebanks, *dev, *filter(None, [settings.pretrained]), *teachers, *texts):
+    for path in (*treebanks, *dev, *filter(None, [settings.pretrained, spliced]), *teachers, *texts):
         regular(path)
     table = open_table(embedding)
     lower = read_lower(settings.pretrained, table) if settings.pretrained else None
@@ -154,6 +185,10 @@ def train_file(
     heads = heads_to_learn(settings.relations, treebanks, lower.heads if lower else ())
     settings = replace(settings, relations=",".join(heads))
     _check_freeze(settings, heads, lower)
+    if spliced and "antecedent" not in heads:
+        raise UsageError(
+            "--spliced teaches the head antecedent, which is not to be learned.", "Leave it out.", "--spliced"
+        )
     check_balance(settings.balance or "0", heads)
     models = read_teachers(teachers, texts, table)
     if models and settings.freeze:
@@ -162,7 +197,8 @@ def train_file(
     sentences = to_learn_from(treebanks)
     held_back = hold_back(dev, sentences)
     scored = [one for some in held_back.values() for one in some]
-    trainer = DeepTrainer(table, heads, sentences, scored, settings, lower, models)
+    passages = SplicedText(spliced) if spliced else None
+    trainer = DeepTrainer(table, heads, sentences, scored, settings, lower, models, passages)
     dropout = 0.0 if settings.freeze else settings.dropout
     facts: dict[str, object] = {
         "trained_on": list(dict.fromkeys([*_before(lower), *names_of(treebanks)])),
@@ -172,7 +208,7 @@ def train_file(
         facts["pretrained_on"] = dict(lower.facts)
     if models:
         facts["teachers"] = {one.name: dict(one.facts) for one in models.models}
-    about = {"texts": [*treebanks, *teachers, *texts], **asdict(settings)}
+    about = {"texts": [*treebanks, *teachers, *texts, spliced], **asdict(settings)}
     state = State(output, trainer.learner, trainer.draw, about)
     trainer.go_on(state)
     made = train(trainer, output, heads, facts, held_back, report, report_epoch)
