@@ -33,6 +33,7 @@ class OneLayer:
     """
 
     layers = 1
+    always = False  # whether the spelling of a word that has a vector adds to it
 
     def __init__(self, words: Vocabulary, vectors: Floats, settings: ModelTraining) -> None:
         draw = np.random.default_rng([settings.seed, 1])
@@ -83,11 +84,13 @@ class OneLayer:
         return arrays
 
     def inputs(self, batch: Batch) -> Floats:
-        """Return X (b, n, d): word vectors; for a word without one, the sum of its features' vectors."""
-        X = self.vectors[batch.words]
-        unknown = (batch.words == UNKNOWN) & batch.is_word
-        X[unknown] = self.parameters["start"][batch.features[unknown]].sum(axis=1)
+        """Return X (b, n, d): word vectors, and what the spelling adds: `always`, or where a word has no vector."""
+        X, spelled = self.vectors[batch.words], self._spelled(batch)
+        X[spelled] += self.parameters["start"][batch.features[spelled]].sum(axis=1)
         return X
+
+    def _spelled(self, batch: Batch) -> NDArray[np.bool_]:
+        return batch.is_word if self.always else batch.is_word & (batch.words == UNKNOWN)
 
     def weights(self, batch: Batch) -> Floats:
         """Return A (b, h, n, n)."""
@@ -113,7 +116,8 @@ class OneLayer:
         """Return the loss of a batch and its gradient for every parameter."""
         p = self.parameters
         A, X, Q, K, away = self._forward(batch)
-        loss, dz = loss_and_gradient(A, batch, self.blend, self.balance)
+        loss, dz = self.loss_and_gradient(A, batch)
+        spelled = self._spelled(batch)
         dz *= Q.shape[3] ** -0.5
         heads, distances = p["0.b"].shape
         b, _, n, _ = A.shape
@@ -134,13 +138,16 @@ class OneLayer:
             gradients[f"0.W_{name}"] = X.reshape(b * n, -1).T @ columns
             gradients[f"0.b_{name}"] = columns.sum(axis=0)
             dX += (columns @ p[f"0.W_{name}"].T).reshape(X.shape)
-        unknown = (batch.words == UNKNOWN) & batch.is_word
         gradients["start"] = np.zeros_like(p["start"])
-        places = batch.features[unknown]
-        spread = np.broadcast_to(dX[unknown][:, np.newaxis], (*places.shape, X.shape[2]))
+        places = batch.features[spelled]
+        spread = np.broadcast_to(dX[spelled][:, np.newaxis], (*places.shape, X.shape[2]))
         np.add.at(gradients["start"], places, spread)
         gradients["start"][-1] = 0
         return loss, gradients
+
+    def loss_and_gradient(self, A: Floats, batch: Batch) -> tuple[float, Floats]:
+        """Return the loss of the weights A (b, h, n, n), and its gradient for the scores."""
+        return loss_and_gradient(A, batch, self.blend, self.balance)
 
     def learn(self, batch: Batch, rate: float) -> float:
         """Take one gradient step, and return the loss before it."""

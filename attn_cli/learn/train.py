@@ -218,8 +218,8 @@ def train(
 
     def write() -> None:
         with written(output) as stream:
-            is_stack = trainer.learner.layers > 1
-            write_model(stream, arrays, table.name, table.fingerprint(), is_stack, list(heads), facts)
+            always = trainer.learner.always
+            write_model(stream, arrays, table.name, table.fingerprint(), always, list(heads), facts)
 
     try:
         write()

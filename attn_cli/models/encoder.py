@@ -2,7 +2,7 @@
 
 The layers below the last are the encoder of Vaswani et al. 2017 (section 3.1): attention, then a small network
 for each word by itself, each followed by a sum with what went in and a layer norm. A model of one layer is
-its named heads alone, and their X are the word vectors themselves. A language model is causal, has its last layer as a
+its named heads alone. A language model is causal, has its last layer as a
 whole, and scores each word w by its vector v_w, what was learned beside it, c_w, and a bias: h P (v_w + c_w) + b_w.
 All words without a vector are one.
 """
@@ -272,6 +272,7 @@ class EncoderStack(NamedTuple):
             _share(score.get("content")),
             "words" if is_last and makes_words else "learned",
             not is_found,
+            self.spelling.always,
         )
 
 

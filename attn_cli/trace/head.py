@@ -151,3 +151,6 @@ class Learned(NamedTuple):
     content: float | None  # its accuracy where its term for the distance is left out
     values: str  # words: W_v leaves, or puts back, word vectors; learned: the layer's own numbers
     taught: bool = True  # whether the head was taught what it is named for; else it was found to do it
+    spelled: bool = (
+        False  # whether the spelling of every word adds to its vector, not only of one that has none
+    )

@@ -7,8 +7,18 @@ from attn_cli.cli import app
 app.COMMANDS.clear()
 app.COMMANDS.update(
     {
-        name: ("data.making.commands", name)
-        for name in ("train", "passages", "splice", "leads", "pretrain", "language", "likeness", "shown")
+        name: ("data.making.commands", name.replace("-", "_"))
+        for name in (
+            "train",
+            "one-layer",
+            "passages",
+            "splice",
+            "leads",
+            "pretrain",
+            "language",
+            "likeness",
+            "shown",
+        )
     }
 )
 sys.exit(app.main(sys.argv[1:]))

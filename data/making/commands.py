@@ -7,7 +7,7 @@ from attn_cli.cli.options import Vectors, argument, own
 from attn_cli.cli.read_text import prepare_index
 from attn_cli.io.escape import visible
 from attn_cli.settings.declare import OUTPUT, TRAINING
-from data.making.settings import DeepTraining, LanguageTraining, Pretraining
+from data.making.settings import DeepTraining, LanguageTraining, OneLayerTraining, Pretraining
 
 
 def train(
@@ -54,6 +54,43 @@ def train(
             teacher or [],
             text or [],
             spliced,
+        )
+    say_trained(made)
+
+
+def one_layer(
+    treebanks: list[str] = argument("TREEBANK...", TREEBANK),
+    output: str = own("FILE", "Where the model goes (.safetensors).", OUTPUT, "--output", "-o", default=...),
+    dev: list[str] | None = own(
+        "TREEBANK", "Sentences held back: accuracy is measured on them. May be repeated.", TRAINING
+    ),
+    teacher: str = own("MODEL", "A model of several layers to learn from on --text.", TRAINING, default=...),
+    text: list[str] = own("TEXT", "Running text. May be repeated.", TRAINING, default=...),
+    embedding: Vectors = None,
+    *,
+    settings: OneLayerTraining,
+) -> None:
+    """Learn one layer of heads from treebanks, and from a model of several layers on running text.
+
+    Example: python -m data.making one-layer ewt.conllu --teacher deep.safetensors --text corpus.txt -o my.safetensors
+    """
+    from attn_cli.io.progress import TrainingBar
+    from attn_cli.io.signals import raised
+    from data.making.one_layer import train_file
+
+    prepare_index(embedding)
+    vectors = embedding or "word2vec"
+    with TrainingBar() as bar, raised():
+        made = train_file(
+            treebanks,
+            output,
+            dev or [],
+            vectors,
+            settings,
+            bar,
+            lambda epoch: say_epoch(bar, epoch),
+            teacher,
+            text,
         )
     say_trained(made)
 

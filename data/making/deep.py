@@ -57,6 +57,8 @@ class Deep(OneLayer):
     `texts` have the tags and the relations that are to be guessed.
     """
 
+    always = True
+
     def __init__(
         self, words: Vocabulary, vectors: Floats, settings: DeepTraining, lower: Lower | None = None,
         texts: Iterable[EncodedSentence] = (),

@@ -10,7 +10,7 @@ from attn_cli.io.atomic import creatable
 from attn_cli.io.escape import visible
 from attn_cli.io.files import regular
 from attn_cli.settings.declare import MODEL, TRAINING, check
-from attn_cli.settings.training import bits_a_number, number, step_size
+from attn_cli.settings.training import ModelTraining, bits_a_number, number, step_size
 from data.making.layers import pytorch
 
 
@@ -87,6 +87,20 @@ class DeepTraining:
 
 
 @dataclass(frozen=True)
+class OneLayerTraining(ModelTraining):
+    """How the bundled model of one layer is trained."""
+
+    epochs: int = number(8, TRAINING, "Passes over the sentences and lines.", 10_000)
+    bits: str = bits_a_number("8")
+    words: int = number(1_000_000, TRAINING, "Words of running text that the teacher reads.")
+    itself: int = 2000
+    # What the weight of a word on itself is multiplied by afterwards: so more links are found, and invented.
+    afterwards: str = (
+        "1,relations=1,head=1,subject=0.75,object=0.75,oblique=0.55,determiner=0.7,coordination=0.6"
+    )
+
+
+@dataclass(frozen=True)
 class Pretraining:
     """How the layers below the named heads learn from running text; the defaults are those of roles-deep."""
 
@@ -150,13 +164,15 @@ class LanguageTraining:
 
 
 def check_before(
-    settings: DeepTraining | LanguageTraining | Pretraining, files: Iterable[str], output: str
+    settings: DeepTraining | LanguageTraining | OneLayerTraining | Pretraining,
+    files: Iterable[str],
+    output: str,
 ) -> None:
     """Raise where a file to read, a setting or the file to write is none, or where PyTorch is missing."""
     for path in files:
         regular(path)
     check(settings)
-    if settings.width % settings.heads:
+    if not isinstance(settings, OneLayerTraining) and settings.width % settings.heads:
         raise UsageError(
             f"--width {settings.width} cannot be shared equally among --heads {settings.heads}.",
             option="--heads",

@@ -174,7 +174,7 @@ def test_on_a_background_that_nobody_knows_every_colour_stands_out_from_white_an
         drawn = {tuple(map(int, rgb)) for rgb in found} - {(0, 0, 0), (255, 255, 255)}
         assert drawn and drawn <= {*ramp("either"), *ramp("either", True)}
     text = here("self", FOX, "--color", "always", env=env).out
-    assert re.search(r"jumped +\x1b\[0m +\.002", text), "the least weights are on no colour"
+    assert re.search(r"jumped +\x1b\[0m +\.001", text), "the least weights are on no colour"
 
 
 def test_a_palette_that_was_asked_for_beats_the_background():

@@ -58,7 +58,7 @@ def test_all_heads_are_computed_for_a_figure_of_them_and_one_head_is_refused():
 def test_a_difference_runs_as_far_below_zero_as_above_it_and_to_one_with_full_shades():
     line = ["compare", "the cat sat", "--vary", "temperature=1,0.5", "--figure", "heatmap", "-f", "svg"]
     apart = [ends for ends in re.findall(r">([+-][.0-9]+)</text>", here(*line).out) if float(ends)]
-    assert apart[-2:] == ["-.137", "+.137"]
+    assert apart[-2:] == ["-.145", "+.145"]
     assert re.findall(r">([+-]1[.0-9]*)</text>", here(*line, "--shades", "full").out) == ["-1.00", "+1.00"]
 
 

@@ -61,7 +61,7 @@ def test_the_arithmetic_of_the_row_is_the_traces():
 
 def test_the_because_is_the_traces():
     text = " ".join(" ".join(texts(scene_of(traced()))).split())
-    assert 'Why "fox" and not "over", the runner-up? Its sum is 0.7146 higher' in text
+    assert 'Why "fox" and not "over", the runner-up? Its sum is 0.7035 higher' in text
     text = " ".join(texts(scene_of(traced(), (120, 50), row=4, column=8)))
     assert 'and not "dog"?' in text, "the chosen key is asked for too"
 

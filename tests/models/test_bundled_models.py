@@ -54,17 +54,17 @@ def test_a_bundled_model_is_smaller_than_a_photograph_and_reads_the_bundled_vect
     assert bundled(name).fingerprint == vectors().fingerprint()
 
 
-def test_all_that_is_learned_fits_into_sixteen_megabytes_and_roles_has_one_layer_that_leaves_vectors_alone():
+def test_all_that_is_learned_fits_into_sixteen_megabytes_and_roles_has_one_layer_of_vectors_and_spelling():
     size = {
         path.stem: path.stat().st_size for path in data_path("roles.safetensors").parent.glob("*.safetensors")
     }
-    assert sum(size.values()) <= 16_000_000 and size["roles-deep"] + size["language"] <= 5_000_000
+    assert sum(size.values()) <= 16_000_000 and size["roles"] <= 400_000
+    assert size["roles-deep"] + size["language"] <= 5_000_000
     stack = bundled("roles")
     trace = trace_self("she likes coffee", Settings(head="subject"))
     assert stack.layers == 1 and stack.W_in is None
-    assert np.array_equal(
-        trace.x_query, [vectors().find([word])[word] for word in ("she", "likes", "coffee")]
-    )
+    expected = [vectors().find([word])[word] + stack.spelling.of(word) for word in ("she", "likes", "coffee")]
+    np.testing.assert_allclose(trace.x_query, expected, rtol=1e-12)
     assert np.array_equal(trace.shown.W_v, np.eye(100))
 
 

@@ -109,7 +109,7 @@ function labelOf(i, j) {
 function written(value) {
   if (drawn.name === "tokens") return String(value);
   if (drawn.name !== "weights") return Math.abs(value) < 1e4 ? value.toFixed(Math.abs(value) >= 100 ? 0 : drawn.name === "norms" ? 2 : 1) : value.toExponential(0);
-  return value.toFixed(2).replace(/^0/, "");
+  return value.toFixed(2).replace(/^0/, "").replace("1.00", "1.0"); // as wide as .99
 }
 
 /** Look at a cell of the matrix: a query and a key, or the query alone where columns are not keys. */

@@ -199,7 +199,9 @@ def _vectors(trace: Trace) -> str:
     if about.source == "random":
         return f"Vectors: random, {about.dim} numbers each, seed {about.seed}"
     length = "" if about.length is None else f", each of length {plain(about.length)}"
-    return f"Vectors: {about.name}, {about.dim} numbers each{length}"
+    is_spelled = trace.learned is not None and trace.learned.spelled and not trace.projection.layer
+    more = ", and what spelling adds" if is_spelled else ""
+    return f"Vectors: {about.name}, {about.dim} numbers each{length}{more}"
 
 
 def projection(trace: Trace) -> str:

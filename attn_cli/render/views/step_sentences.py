@@ -208,7 +208,7 @@ def source(trace: Trace, i: int) -> str:
     if i in trace.pad_queries and not layer:
         return "it is padding, which starts as zeros"
     lacks, guessed = f"{about.name} has no vector for it", "guessed from the parts of its spelling"
-    if trace.learned is not None and trace.learned.layers > 1:
+    if trace.learned is not None and trace.learned.spelled:
         if layer:
             return below
         if token not in trace.unknown:
