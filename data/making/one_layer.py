@@ -29,6 +29,7 @@ from attn_cli.learn.train import (
 )
 from attn_cli.models.int8 import in_bits
 from attn_cli.vectors.lookup import open_table
+from attn_cli.vectors.table import as_text
 from data.making import deep
 from data.making.imitation import Teachers, read_teachers
 from data.making.settings import DeepTraining, OneLayerTraining, check_before
@@ -125,6 +126,9 @@ def read_by(
     names = teachers.models[0].names
     itself = sum(name.startswith("=") for name in names)
     words = Vocabulary(table, len(names) - len(SHAPES) - itself, itself, heads)
+    for block in table.word_blocks():
+        for word in block:
+            words.row(as_text(word))
     teachers.prepare(words, DeepTraining(balance="2", seed=settings.seed).with_defaults())
     lines: list[tuple[str, ...]] = []
     count = 0
