@@ -1,11 +1,11 @@
 """Spliced passages as a trainer reads them, and what they teach beside the weights: which noun suits what is said.
 
-A softmax over the nouns of one passage compares two or three. So line and clause are also read apart, and the pronoun
-of each clause is compared with the nouns that all clauses of the batch are about, each in its line: some hundred. The
-scores are the content scores q·k / sqrt(d_k) of the head itself, so what they learn, the head knows. In the best case
-they are, but for a constant, log p(noun | clause) / p(noun): how well both go together, however frequent the noun is
-(Oord, Li and Vinyals 2018, "Representation Learning with Contrastive Predictive Coding"). Read together, line and
-clause could tell that they belong to each other by their topic alone.
+A softmax over the nouns of one passage compares two or three. So the pronoun of each clause is also compared with the
+nouns that all clauses of the batch are about, each in its own line: some hundred. The scores are the content scores
+q·k / sqrt(d_k) of the head itself, so what they learn, the head knows. In the best case they are, but for a constant,
+log p(noun | clause) / p(noun): how well both go together, however frequent the noun is (Oord, Li and Vinyals 2018,
+"Representation Learning with Contrastive Predictive Coding"). The clause is read after another line: after its own, the
+topic or the noun itself would tell which one it is; by itself, it would not learn to leave aside what is before.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FAMILY = {
 
 
 class Apart(NamedTuple):
-    """Lines and clauses, each by itself, as one batch, and which noun suits which pronoun."""
+    """Lines, and clauses after other lines, as one batch, and which noun suits which pronoun."""
 
     batch: Batch
     pronouns: NDArray[np.intp]  # (m, 2), row and place
