@@ -48,12 +48,14 @@ class Given(NamedTuple):
     kv_heads: int | None = None  # how many heads of K and V there are, where heads of Q share them
     lacks_head_count: bool = False  # True if W has PyTorch's names and no head count is given
     has_second_input: bool = False  # whether keys come from a second text, even with the same tokens
+    is_spelled: bool = False  # whether X had, beside the word vectors, what spelling adds
 
     @property
     def beside_weights(self) -> tuple[str, ...]:
         """The names of what changes attention but is not a weight; not expected in a file of weights."""
         stated = {name: getattr(self, name) for name in ("mask", "score", "scale", "softcap")}
         stated["position_scores"] = self.get("position_scores")
+        stated["what spelling adds to X"] = self.is_spelled or None
         return tuple(name for name, value in stated.items() if value is not None)
 
     def note_of_ignored(self, others: tuple[str, ...] = ()) -> list[str]:
@@ -89,6 +91,7 @@ def given_from(record: Mapping[str, object], name: str, batch: int | None = None
     arrays, counts = _arrays(record, own, batch, name)
     scores = foreign.taken_scores(arrays)
     stacked, shared = counts or (None, None)
+    learned = record.get("learned")
     return Given(
         name,
         arrays,
@@ -107,6 +110,7 @@ def given_from(record: Mapping[str, object], name: str, batch: int | None = None
         kv_heads=_count(record, "kv_heads", name) or shared,
         lacks_head_count=lacks_head_count,
         has_second_input=own and record.get("kind") == "cross",
+        is_spelled=own and isinstance(learned, dict) and learned.get("spelled") is True,
     )
 
 

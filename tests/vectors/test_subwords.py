@@ -190,7 +190,7 @@ def test_a_model_adds_to_a_stand_in_what_it_adds_to_each_vector(oov):
     plain, started = (embed(["recieve", "cat"], bundled(), oov, 0, one).X for one in (None, start))
     added = {"subword": "recieve", "nearest": "receive"}[oov]  # nearest: as if that word stood there
     np.testing.assert_allclose(started - plain, [start.of(added), start.of("cat")], atol=1e-6)
-    only_unknown = named("roles").spelling
+    only_unknown = start._replace(always=False)
     alone = embed(["recieve"], bundled(), oov, 0, only_unknown).X[0]
     np.testing.assert_allclose(alone, plain[0], rtol=1e-12)
 

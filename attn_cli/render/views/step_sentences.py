@@ -212,7 +212,7 @@ def source(trace: Trace, i: int) -> str:
         if layer:
             return below
         if token not in trace.unknown:
-            return "they are made of its word vector and what its spelling adds"
+            return "they are its word vector plus what its spelling adds"
         if about.oov == "subword":
             return f"{lacks}: they are made of one that is {guessed}, and what its spelling adds"
     if about.source != "given" and token in trace.unknown:
