@@ -110,7 +110,8 @@ def test_a_text_of_twice_the_tokens_takes_twice_the_memory_where_its_strongest_l
     peaks = []
     for n in (1200, 2400):
         tracemalloc.start()
-        trace = trace_self("a" * n, Settings(model=folder, top=3, threads=1))  # each thread holds a block of rows
+        alone = Settings(model=folder, top=3, threads=1)  # each thread holds a block of rows
+        trace = trace_self("a" * n, alone)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert trace.condensed and len(trace.query_tokens) == n
