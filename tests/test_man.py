@@ -9,6 +9,7 @@ from functools import cache
 import pytest
 
 from tests import docs, man
+from tests.thorough import like_cases
 
 COMMANDS = docs.commands()
 SECTIONS = [
@@ -50,6 +51,7 @@ def test_the_pages_say_what_the_help_says_today() -> None:
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(words) or "attn")
+@like_cases
 def test_a_page_has_every_section_and_every_option_as_it_is_typed(words: tuple[str, ...]) -> None:
     text = shown("-".join(("attn", *words)))
     assert [line for line in text.splitlines() if line in SECTIONS] == SECTIONS

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.shell import COMMAND, Ran, attn, here, surroundings
+from tests.thorough import takes_long
 
 SHELLS = ("bash", "zsh", "fish", "powershell")
 
@@ -102,7 +103,7 @@ ADDED = {  # what is typed before Tab is pressed, and what it adds
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("shell", STARTED)
+@pytest.mark.parametrize("shell", ["bash", *(pytest.param(one, marks=takes_long) for one in ("zsh", "fish"))])
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no pseudo-terminal")
 def test_a_shell_completes_what_is_typed_once_it_is_installed(shell, tmp_path):
     if shutil.which(shell) is None:
