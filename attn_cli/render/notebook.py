@@ -44,8 +44,8 @@ def notebook_html(trace: Trace) -> str:
 
 MOST_ROWS, MOST_CELLS = 30, 8_000  # of a table, and of all
 MOST_LINKS = 40
-BACK, INK, _ = page_colors(PAPER)
-ON_CARD = f"background:{BACK};color:{INK}"
+BACK, *_ = page_colors(PAPER)
+ON_CARD = f"background:{BACK};color:#000"  # as `text_on` has it for light shades
 CARD = "padding:.6em;overflow-x:auto;font:14px/1.4 system-ui,sans-serif;text-align:left"
 TABLE = "margin:.6em 1.5em .6em 0;display:inline-table;border-collapse:collapse"
 WHITE = (255, 255, 255)
