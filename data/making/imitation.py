@@ -16,6 +16,7 @@ import numpy as np
 from attn_cli.errors import InputError, UsageError
 from attn_cli.learn.batches import Batch, EncodedSentence, Vocabulary
 from attn_cli.learn.relations import RELATIONS, balances
+from attn_cli.vectors.table import as_text
 from data.making.corpus import lines
 from data.making.deep import Deep
 from data.making.lower import Lower, read_lower, sized
@@ -42,7 +43,7 @@ class Teachers:
         self.words_read = 0
 
     def prepare(self, words: Vocabulary, settings: DeepTraining) -> None:
-        """Build the models, for these heads, and begin to read; all words of the vectors are in `words`."""
+        """Build the models, for these heads, and begin to read; `words` knows all words of the vectors (`know_all`)."""
         vectors, wanted = words.matrix(), np.array(balances(words.heads, settings.balance or 0))
         self.words = words
         self.learners, self.ratios = [], []
@@ -84,19 +85,20 @@ class Teachers:
             if self.words_read == before:
                 raise InputError(f"No line of the running text has {SHORTEST} to {LONGEST} words.")
 
-    def some(self, count: int, punctuation: float, draw: np.random.Generator) -> list[EncodedSentence]:
+    def read(self, count: int, punctuation: float, draw: np.random.Generator) -> list[tuple[str, ...]]:
         """Return the next lines of about so many words; the share `punctuation` of them without their marks."""
-        found: list[EncodedSentence] = []
+        found: list[tuple[str, ...]] = []
         total = 0
         while total < count:
             tokens = next(self.lines)
             if draw.random() < punctuation:
                 tokens = tuple(token for token in tokens if any(map(str.isalnum, token))) or tokens
-            found.append(self._encoded(tokens))
+            found.append(tokens)
             total += len(tokens)
         return found
 
-    def _encoded(self, tokens: Sequence[str]) -> EncodedSentence:
+    def encoded(self, tokens: Sequence[str]) -> EncodedSentence:
+        """Return a line as numbers; what is known of its words, the teachers will say."""
         n, words = len(tokens), self.words
         known = np.repeat(np.array(self.known, dtype=bool)[:, np.newaxis], n, axis=1)
         rows = np.array([words.row(token) for token in tokens], dtype=np.intp)
@@ -114,6 +116,13 @@ class Teachers:
             total += weights / weights.sum(axis=-1, keepdims=True)
         total *= seen.is_word[:, np.newaxis, :, np.newaxis] / np.float32(len(self.learners))
         return self.words.batch(some, hidden)._replace(targets=total, is_imitated=True)
+
+
+def know_all(words: Vocabulary) -> None:
+    """Give every word of the vectors its row, for text that is read later."""
+    for block in words.table.word_blocks():
+        for word in block:
+            words.row(as_text(word))
 
 
 def read_teachers(models: Sequence[str], texts: Sequence[str], table: Vectors) -> Teachers | None:

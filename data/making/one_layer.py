@@ -29,9 +29,8 @@ from attn_cli.learn.train import (
 )
 from attn_cli.models.int8 import in_bits
 from attn_cli.vectors.lookup import open_table
-from attn_cli.vectors.table import as_text
 from data.making import deep
-from data.making.imitation import Teachers, read_teachers
+from data.making.imitation import Teachers, know_all, read_teachers
 from data.making.settings import DeepTraining, OneLayerTraining, check_before
 
 if TYPE_CHECKING:
@@ -126,22 +125,13 @@ def read_by(
     names = teachers.models[0].names
     itself = sum(name.startswith("=") for name in names)
     words = Vocabulary(table, len(names) - len(SHAPES) - itself, itself, heads)
-    for block in table.word_blocks():
-        for word in block:
-            words.row(as_text(word))
+    know_all(words)
     teachers.prepare(words, DeepTraining(balance="2", seed=settings.seed).with_defaults())
-    lines: list[tuple[str, ...]] = []
-    count = 0
-    while count < settings.words:
-        tokens = next(teachers.lines)
-        if draw.random() < settings.punctuation:
-            tokens = tuple(token for token in tokens if any(map(str.isalnum, token))) or tokens
-        lines.append(tokens)
-        count += len(tokens)
+    lines = teachers.read(settings.words, settings.punctuation, draw)
     nothing = np.zeros((len(heads), 0, 0), np.float16)
     found = [nothing] * len(lines)
     for group in batches([len(tokens) for tokens in lines], SCORING_SIZE, None):
-        encoded = [teachers._encoded(lines[i]) for i in group]
+        encoded = [teachers.encoded(lines[i]) for i in group]
         weights = teachers.batch(encoded, [np.zeros(len(lines[i]), bool) for i in group]).targets
         for row, i in enumerate(group):
             n = len(lines[i])

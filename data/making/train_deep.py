@@ -27,10 +27,9 @@ from attn_cli.learn.train import (
 from attn_cli.learn.treebank import Sentence
 from attn_cli.models.int8 import in_bits
 from attn_cli.vectors.lookup import open_table
-from attn_cli.vectors.table import as_text
 from data.making.contrast import SplicedText, apart, together
 from data.making.deep import Deep
-from data.making.imitation import Teachers, read_teachers
+from data.making.imitation import Teachers, know_all, read_teachers
 from data.making.lower import Lower, read_lower, sized
 from data.making.settings import DeepTraining, check_before
 from data.making.state import State
@@ -70,9 +69,7 @@ class DeepTrainer(Trainer):
         if self.lower and self.words.names != self.lower.names:
             raise InputError(f"{self.lower.name} has other features of spelling than these vectors give.")
         if self.teachers or self.spliced:
-            for block in self.words.table.word_blocks():
-                for word in block:
-                    self.words.row(as_text(word))
+            know_all(self.words)
         if self.teachers:
             self.teachers.prepare(self.words, self.settings)
         return super().vectors()
@@ -108,7 +105,8 @@ class DeepTrainer(Trainer):
         of_treebanks = sum(len(text.words) for few, _ in groups for text in few)
         if self.teachers is not None:
             count = int(self.settings.imitated * of_treebanks)
-            lines = self.teachers.some(count, self.settings.punctuation, self.draw)
+            read = self.teachers.read(count, self.settings.punctuation, self.draw)
+            lines = [*map(self.teachers.encoded, read)]
             groups += [(few, self.teachers.batch) for few in self.grouped(self.paired(lines))]
         if self.spliced is not None:
             groups += self._spliced(self.spliced, int(self.settings.splices * of_treebanks))
