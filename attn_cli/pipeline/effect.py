@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import zip_longest
 from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.core.attention import softmax
 from attn_cli.errors import InputError, UsageError
-from attn_cli.io.array_types import Array, Ints
+from attn_cli.io.array_types import Array
 from attn_cli.io.escape import count, visible
 from attn_cli.io.progress import OnPart
 from attn_cli.models.logit_parts import Cut, Part
-from attn_cli.pipeline.passes import Pass, Stage
+from attn_cli.pipeline.passes import Pass
 from attn_cli.text.wordpieces import as_text
 
+ROWS = 1 << 13  # words' vectors that are computed at once, of texts beside each other
 MAPS = ("residual", "heads", "cross_heads")  # of what is carried over
 MEAN_NOTE = "In the place of a head that is knocked out stands its mean over the text."
 
@@ -112,7 +114,10 @@ def effect_of(
 
 def word_of(read: Pass, typed: str | None, option: str, other: Word | None = None) -> Word:
     """Return the word that was typed, or the likeliest; UsageError where it is the `other` again."""
-    id_ = read.guess if typed is None else read.find(typed, option)
+    if typed is not None and not typed.strip():
+        raise UsageError(f"{option} is empty.", "Give a word.", option)
+    # Words without a vector, which are as one, are none that a model says.
+    id_ = int(read.logits[: read.vocabulary].argmax()) if typed is None else read.find(typed, option)
     found = Word(read.word(id_), id_)
     if found == other:
         said = f"The two words to compare are one: {visible(found.token.strip())}."
@@ -132,17 +137,18 @@ def knock_outs(
     """Yield what is left without each head in turn; all is computed anew from its layer on."""
     for stage in read.stages():
         report(stage.layer / read.layers)
-        for some in read.at_once(len(stage.output)):
-            logits = read.after(stage, _without(stage, some, with_mean))
+        for some in _at_once(range(len(stage.output)), read):
+            cuts = (Cut(((0, head),), "", with_mean=with_mean) for head in some)
+            logits = read.after(stage, np.stack([cut.of(0, stage.output) for cut in cuts]))
             chances, left = softmax(logits)[:, word.id], differ(logits, word, other)
-            for head, logit, chance in zip(range(some.start, some.stop), left, chances, strict=False):
+            for head, logit, chance in zip(some, left, chances, strict=True):
                 yield Without(stage.layer, head, float(logit), float(chance), stage.kind)
 
 
-def _without(stage: Stage, some: slice, with_mean: bool) -> Array:
-    """Return the heads' outputs without each of some heads in turn, (b, h, n, d_v)."""
-    heads = range(len(stage.output))[some]
-    return np.stack([Cut(((0, head),), "", with_mean=with_mean).of(0, stage.output) for head in heads])
+def _at_once(changes: Sequence[int], read: Pass) -> Iterator[Sequence[int]]:
+    """Yield those of the changed texts that are computed together."""
+    size = max(1, ROWS // len(read.tokens))
+    return (changes[start : start + size] for start in range(0, len(changes), size))
 
 
 class Patch(NamedTuple):
@@ -215,27 +221,18 @@ def patch_of(
         for name, A, B, logits_of in jobs:
             row = np.full(len(A), without)
             changes = np.flatnonzero((A != B).reshape(len(A), -1).any(axis=1))  # the others bring nothing
-            for some in corrupt.at_once(len(changes)):
-                row[changes[some]] = differences(logits_of(_with_each(changes[some], A, B)))
+            for some in _at_once(changes.tolist(), corrupt):
+                each = np.repeat(B[None], len(some), axis=0)  # B, with one row of A
+                each[np.arange(len(some)), some] = A[some]
+                row[some] = differences(logits_of(each))
             found.setdefault(name, []).append(row)
     return Patch(
         clean.name, texts, (clean.tokens, corrupt.tokens), clean.place, clean.fills, word, other_word,
-        float(differences(clean.logits)), without, {name: _padded(rows) for name, rows in found.items()},
+        float(differences(clean.logits)), without,
+        {name: np.array([*zip_longest(*rows, fillvalue=np.nan)]).T for name, rows in found.items()},
         tuple(clean.heads(n) for n in range(len(found["heads"]))),
         tuple(dict.fromkeys((*clean.notes, *corrupt.notes))),
     )  # fmt: skip
-
-
-def _padded(rows: list[Array]) -> Array:
-    width = max(map(len, rows))
-    return np.array([np.pad(row, (0, width - len(row)), constant_values=np.nan) for row in rows])
-
-
-def _with_each(rows: Ints, A: Array, B: Array) -> Array:
-    """Return B once for each of these rows, which is A's there, (rows, *B.shape)."""
-    found = np.repeat(B[None], len(rows), axis=0)
-    found[np.arange(len(rows)), rows] = A[rows]
-    return found
 
 
 def _check_aligned(clean: Sequence[str], corrupt: Sequence[str], place: int, place_2: int) -> None:

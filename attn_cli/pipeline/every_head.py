@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -16,38 +17,18 @@ from attn_cli.io.progress import OnPart
 from attn_cli.models.checkpoints.open_model import open_model
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.models.model_file import BUNDLED, load_model
-from attn_cli.pipeline.derived import check_one_text, check_rollout, is_one_text
+from attn_cli.pipeline import derived, ready_weights
 from attn_cli.pipeline.embed import Shared, open_shared
 from attn_cli.pipeline.knock_out import as_options
 from attn_cli.pipeline.mask import MASK_HINT, stated_mask
-from attn_cli.pipeline.ready_weights import (
-    SHARE_HIDDEN,
-    SelectedWeights,
-    joins_or_hides,
-    pieces_joined_or_hidden,
-    select_weights,
-    without_tokens,
-)
 from attn_cli.pipeline.record import record as recorded
 from attn_cli.pipeline.sources.checkpoint import Reading, read_texts
 from attn_cli.pipeline.sources.text import layers_of_text
 from attn_cli.settings.settings import ALL, PIECES, ROLLOUT, Settings
 from attn_cli.settings.validate import check_shaping, settings_for_masked
+from attn_cli.trace import head_roles
 from attn_cli.trace.head import Learned
-from attn_cli.trace.head_roles import (
-    BAG,
-    LEAD,
-    MIN_GAIN,
-    MIN_ROWS,
-    MIN_UNIFORM_OVERLAP,
-    Pattern,
-    Role,
-    Text,
-    block_means,
-    find_patterns,
-    measure,
-    rolled_out,
-)
+from attn_cli.trace.head_roles import Pattern, Role, Text
 from attn_cli.trace.trace import LARGE, Trace
 
 ROLES = BUNDLED[0]
@@ -104,31 +85,23 @@ class EveryHead(NamedTuple):
 
     def record(self) -> dict[str, object]:
         """Return it as JSON has it."""
-        source = self.source
+        source, rules = self.source, head_roles
+        rule = {"least": rules.MIN_GAIN, "lead": rules.LEAD, "fewest_rows": rules.MIN_ROWS}
+        clearest = (
+            {"layer": layer, "head": head, "name": role.name, "share": role.share}
+            for layer, head, role in named_heads(self)
+        )
         return {
-            "schema": "attn/1",
-            "kind": "heads",
-            "source": source.name,
-            "attention": source.kind,
-            "query_tokens": source.query_tokens,
-            "key_tokens": source.key_tokens,
-            "rule": {"least": MIN_GAIN, "lead": LEAD, "fewest_rows": MIN_ROWS, "even": MIN_UNIFORM_OVERLAP},
-            "layers": [_layer_record(layer) for layer in self.layers],
-            "clearest": [
-                {"layer": layer, "head": head, "name": role.name, "share": role.share}
-                for layer, head, role in named_heads(self)
-            ],
-            "rollout": None if self.rollout is None else self.rollout.tolist(),
+            "schema": "attn/1", "kind": "heads", "source": source.name, "attention": source.kind,
+            "query_tokens": source.query_tokens, "key_tokens": source.key_tokens,
+            "rule": rule | {"even": rules.MIN_UNIFORM_OVERLAP}, "layers": [_layer_record(one) for one in self.layers],
+            "clearest": [*clearest], "rollout": None if self.rollout is None else self.rollout.tolist(),
             "notes": [*self.notes, *(_known(*one) for one in learned_heads(self))],
-        }
+        }  # fmt: skip
 
 
 def measure_heads(
-    found: Iterator[LayerWeights],
-    size: MapSize,
-    settings: Settings,
-    layer: int | None = None,
-    with_rollout: bool = False,
+    found: Iterator[LayerWeights], size: MapSize, settings: Settings, layer: int | None, with_rollout: bool
 ) -> EveryHead:
     """Return what each head of the layers does, or of `layer` alone; the rollout goes over all layers up to it.
 
@@ -137,19 +110,22 @@ def measure_heads(
     """
     check_shaping(settings)
     if with_rollout:
-        check_rollout(replace(settings, head=ROLLOUT, without=()))
+        derived.check_rollout(replace(settings, head=ROLLOUT, without=()))
     kept, notes, rollout, rolled, source, count = [], dict[str, None](), None, None, None, 0
     for one in found:
         count += 1
         if with_rollout:
-            check_one_text(one.source.text.is_one, one.source.name, "--rollout")
-            rollout = rolled_out(rollout, one.weights)
+            derived.check_one_text(one.source.text.is_one, one.source.name, "--rollout")
+            rollout = head_roles.rolled_out(rollout, one.weights)
             rolled = shaped(one._replace(weights=rollout[None]), settings).weights[0]
         one = shaped(one, settings, layer is None)
         source = one.source
         notes.update(dict.fromkeys(one.notes))
         if layer in (None, one.number):
-            kept.append(_layer_roles(one, size))
+            patterns = head_roles.find_patterns(one.source.text, one.mask)
+            roles = tuple(head_roles.measure(head, one.mask, patterns) for head in one.weights)
+            maps = head_roles.block_means(one.weights, one.mask, *size(*one.weights.shape))
+            kept.append(LayerRoles(one.number, one.heads, roles, patterns, maps, one.learned))
         if one.number == layer:
             break
     if source is None or not kept:
@@ -162,79 +138,89 @@ def shaped(one: LayerWeights, settings: Settings, has_others: bool = False) -> L
 
     Its notes hold for other layers if it `has_others`.
     """
-    source = one.source
-    if not joins_or_hides(settings):
+    source, between = one.source, settings.between
+    if not ready_weights.joins_or_hides(settings):
         return one
     if source.text.queries is None:
-        raise without_tokens(settings, source.name)
+        raise ready_weights.without_tokens(settings, source.name)
     about = (source.query_tokens, source.key_tokens, one.heads, one.heads[0], one.heads)
-    found = SelectedWeights(*about, one.weights, one.allowed, "", one.number, second=source.second)
-    found = pieces_joined_or_hidden(found, settings)
+    found = ready_weights.SelectedWeights(
+        *about, one.weights, one.allowed, "", one.number, second=source.second
+    )
+    found = ready_weights.pieces_joined_or_hidden(found, settings)
     queries, keys = found.query_tokens, found.key_tokens
     options = [f"--{name.replace('_', '-')}" for name in PIECES if getattr(settings, name)]
-    options += [f"--between {settings.between}"] * (settings.between != ALL)
-    is_one = source.text.is_one and settings.between not in ("a-b", "b-a")
-    given, text = " ".join((source.given, *options)), Text(queries, keys, is_one)
-    notes = *one.notes, *(SHARE_HIDDEN.sub("", note) if has_others else note for note in found.notes)
+    given = " ".join((source.given, *options, *[f"--between {between}"] * (between != ALL)))
+    text = Text(queries, keys, source.text.is_one and between not in ("a-b", "b-a"))
+    notes = (ready_weights.SHARE_HIDDEN.sub("", note) if has_others else note for note in found.notes)
     source = source._replace(query_tokens=queries, key_tokens=keys, text=text, given=given)
-    return one._replace(source=source, weights=found.weights, allowed=found.allowed, notes=notes)
+    return one._replace(
+        source=source, weights=found.weights, allowed=found.allowed, notes=(*one.notes, *notes)
+    )
 
 
-def _layer_roles(one: LayerWeights, size: MapSize) -> LayerRoles:
-    patterns = find_patterns(one.source.text, one.mask)
-    roles = tuple(measure(head, one.mask, patterns) for head in one.weights)
-    maps = block_means(one.weights, one.mask, *size(*one.weights.shape))
-    return LayerRoles(one.number, one.heads, roles, patterns, maps, one.learned)
+LayersOf = Callable[[str, str, str | None], Iterator[LayerWeights]]  # of a kind, a text and a context
 
 
-def checkpoint_layers(
-    kind: str,
-    text: str,
-    context: str | None,
-    settings: Settings,
-    model: str,
-    report: OnPart | None = None,
-    last: int | None = None,
-) -> Iterator[LayerWeights]:
-    """Yield each layer of the model in a folder, or in the local Hugging Face cache, over a text.
+@contextmanager
+def open_layers(
+    settings: Settings, report: OnPart | None = None, last: int | None = None
+) -> Iterator[LayersOf]:
+    """Open the model on disk, else the learned one, that the settings name, once for many texts.
 
-    The `report` is of the layers up to the `last` one that is wanted, or of all.
-    `kind` is self, masked or cross. A model with an encoder and a decoder reads the `context` with its encoder, and
-    the `text` with its decoder; its `self` is the encoder's, of the `text` alone.
+    What is given yields each layer over a text; its `kind` is self, masked or cross. A model with an encoder and a
+    decoder reads the context with its encoder, and the text with its decoder; its `self` is the encoder's, of the text
+    alone. The `report` is of the layers of a model on disk up to the `last` one that is wanted, or of all.
     """
-    with open_model(model) as opened:
-        reading = read_texts(kind, text, context, settings, opened)
-        if report is not None:
-            reading.run.report_to(report, last)
-        yield from read_layers(reading, settings)
+    if settings.model is None:
+        shared = open_stack(settings)
+        yield lambda kind, text, context: stack_layers(kind, text, context, settings, shared)
+        return
+    with open_model(settings.model) as opened:
+
+        def layers_of(kind: str, text: str, context: str | None) -> Iterator[LayerWeights]:
+            reading = read_texts(kind, text, context, settings, opened)
+            if report is not None:
+                reading.run.report_to(report, last)
+            return read_layers(reading, settings)
+
+        yield layers_of
+
+
+def layers_over(
+    kind: str, text: str, context: str | None, settings: Settings, report: OnPart, last: int | None
+) -> Iterator[LayerWeights]:
+    """Yield each layer over one text, as `open_layers` has it."""
+    with open_layers(settings, report, last) as layers_of:
+        yield from layers_of(kind, text, context)
 
 
 def read_layers(reading: Reading, settings: Settings) -> Iterator[LayerWeights]:
     """Yield each layer of a model that reads a text."""
-    name = reading.model.name
-    queries, keys = reading.query.spelled, reading.key.spelled
-    of = Text(queries, keys, reading.asked != "cross")
-    given, second = "TEXT -m DIR" + " --pair TEXT" * (settings.pair is not None), reading.query.second
-    source = WeightsOrigin(name, reading.asked, queries, keys, of, given + as_options(settings), second)
+    name, sides = reading.model.name, (reading.query.spelled, reading.key.spelled)
+    of, pair = Text(*sides, reading.asked != "cross"), " --pair TEXT" * (settings.pair is not None)
+    given = f"TEXT -m DIR{pair}{as_options(settings)}"
+    source = WeightsOrigin(name, reading.asked, *sides, of, given, reading.query.second)
     for steps in reading.layers():
         weights, allowed, notes = reading.every_head(steps, settings)
         if not np.isfinite(weights).all():
-            said = f"{name}: the weights of layer {steps.layer} are not numbers."
-            raise InputError(said, "Is the file whole?")
-        heads = tuple(map(str, range(len(weights))))
-        yield LayerWeights(source, steps.layer, heads, weights, allowed, notes)
+            raise InputError(
+                f"{name}: the weights of layer {steps.layer} are not numbers.", "Is the file whole?"
+            )
+        yield LayerWeights(source, steps.layer, (*map(str, range(len(weights))),), weights, allowed, notes)
 
 
 def saved_layers(saved: Saved) -> Iterator[LayerWeights]:
     """Yield each layer of a file of weights, checked, with its mask as the file or its zeros say."""
     n_q, n_k = saved.weights.shape[-2:]
-    is_one = n_q == n_k and is_one_text(saved)
+    is_one = n_q == n_k and derived.is_one_text(saved)
     text = Text(saved.query_tokens, saved.key_tokens, is_one)
     mask = stated_mask(Settings(), saved.mask, n_q, n_k, saved.name)
     for number in range(len(saved.weights)):
-        found = select_weights(saved, Settings(layer=number, head=ALL), mask, saved.mask is not None)
-        allowed = np.ones((n_q, n_k), np.bool_) if found.allowed is None else found.allowed
-        kind = "cross" if not is_one else "self" if np.triu(allowed, 1).any() else "masked"
+        asked = Settings(layer=number, head=ALL)
+        found = ready_weights.select_weights(saved, asked, mask, saved.mask is not None)
+        looks_ahead = n_q > 1 if found.allowed is None else np.triu(found.allowed, 1).any()
+        kind = "cross" if not is_one else "self" if looks_ahead else "masked"
         source = WeightsOrigin(saved.name, kind, found.query_tokens, found.key_tokens, text, "--weights FILE")
         of_file = number if len(saved.weights) > 1 else saved.layer or 0
         notes = tuple(note.replace(MASK_HINT, "") for note in found.notes)  # that option is not here
@@ -252,13 +238,9 @@ def open_stack(settings: Settings) -> Shared:
 
 
 def stack_layers(
-    kind: str, text: str, context: str | None, settings: Settings, shared: Shared | None = None
+    kind: str, text: str, context: str | None, settings: Settings, shared: Shared
 ) -> Iterator[LayerWeights]:
-    """Yield each layer of the learned model that the settings name, else of roles, over a text.
-
-    `kind` is self, masked or cross; `shared` is the model, where it is open already.
-    """
-    shared = shared or open_stack(settings)
+    """Yield each layer of the learned model that the settings name, else of roles, over a text."""
     settings = replace(settings, projection=settings.projection or ROLES)
     stack = shared.stack
     assert stack is not None
@@ -285,9 +267,9 @@ def _of_trace(trace: Trace, layer: int, stack: EncoderStack, settings: Settings)
     of = Text(queries, keys, not trace.has_second_input)
     source = WeightsOrigin(stack.name, kind, queries, keys, of, given + as_options(trace.settings))
     weights = np.stack([head.weights for head in trace.heads])
-    names = tuple(head.name for head in trace.heads)
-    facts = [stack.learned(layer, name) for name in names]
+    facts = [stack.learned(layer, head.name) for head in trace.heads]
     learned = tuple(one if one.about and one.accuracy is not None else None for one in facts)
+    names = tuple(head.name for head in trace.heads)
     return LayerWeights(source, layer, names, weights, trace.mask, trace.notes, learned)
 
 
@@ -309,7 +291,7 @@ def named_heads(found: EveryHead) -> list[tuple[int, str, Role]]:
         for head, role in zip(layer.heads, layer.roles, strict=True)
         if role.share is not None
     ]
-    return sorted(named, key=lambda one: (one[2].name == BAG, -(one[2].share or 0.0)))
+    return sorted(named, key=lambda one: (one[2].name == head_roles.BAG, -(one[2].share or 0.0)))
 
 
 def learned_heads(found: EveryHead) -> list[tuple[int, str, Learned]]:

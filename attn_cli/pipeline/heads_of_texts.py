@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.errors import AttnError, InputError, UsageError
 from attn_cli.io.array_types import Array
-from attn_cli.models.checkpoints.open_model import open_model
-from attn_cli.pipeline.every_head import LayerWeights, open_stack, read_layers, shaped, stack_layers
-from attn_cli.pipeline.sources.checkpoint import read_texts
+from attn_cli.pipeline.every_head import LayerWeights, open_layers, shaped
 from attn_cli.settings.settings import Settings
 from attn_cli.trace.head_roles import BAG, PATTERNS, find_patterns, is_mark, measure
 
 SHARES = (*PATTERNS, BAG)
 MEASURES = ("entropy", "distance", "sink", *SHARES, "punctuation")
 MOST_NOTES = 5  # on single lines
-LayersOf = Callable[[str], Iterator[LayerWeights]]
 
 
 class Spread(NamedTuple):
@@ -108,13 +104,13 @@ def measure_texts(
     shared: dict[str, None] | None = None  # the notes that each text has had
     of_lines: list[tuple[int, str]] = []
     source = kind_found = ""
-    with _opened(kind, settings) as layers_of:
+    with open_layers(settings) as layers_of:
         for number, text in texts:
             if not text.strip():
                 continue
             notes = dict[str, None]()
             try:
-                for one in layers_of(text):
+                for one in layers_of(kind, text, None):
                     one = shaped(one, settings, True)
                     if layer in (None, one.number):
                         _add(one, tallies)
@@ -138,17 +134,6 @@ def measure_texts(
     always = shared or {}
     alone = [f"Line {number}: {note}" for number, note in of_lines if note not in always][:MOST_NOTES]
     return HeadsOverTexts(source, kind_found, count, tokens, heads, (*always, *alone))
-
-
-@contextmanager
-def _opened(kind: str, settings: Settings) -> Iterator[LayersOf]:
-    """Open the model once for all texts."""
-    if settings.model is not None:
-        with open_model(settings.model) as opened:
-            yield lambda text: read_layers(read_texts(kind, text, None, settings, opened), settings)
-        return
-    shared = open_stack(settings)
-    yield lambda text: stack_layers(kind, text, None, settings, shared)
 
 
 def _add(one: LayerWeights, tallies: dict[tuple[int, str], _Tally]) -> None:

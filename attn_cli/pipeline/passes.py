@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -30,8 +29,6 @@ from attn_cli.settings.settings import DEFAULTS, Settings
 from attn_cli.settings.validate import beside_model, check_without_model, settings_of
 from attn_cli.vectors.table import as_text
 
-ROWS = 1 << 13  # words' vectors that are computed at once, of texts beside each other
-
 
 class Stage(NamedTuple):
     """An attention on the way through the layers."""
@@ -43,77 +40,12 @@ class Stage(NamedTuple):
     steps: LayerSteps | None = None
 
 
-class Pass(ABC):
-    """A model that has read a text; it says a word after its token `place`, or where that is a mask, in its place."""
+class CheckpointPass:
+    """A pretrained model that has read a text; it says a word after its token `place`, or where that is a mask, there.
 
-    name: str
-    tokens: tuple[str, ...]  # of the text that the word belongs to
-    place: int
-    layers: int
-    vocabulary: int  # words that can be said: those of the first scores
-    way: str  # of the model's, through which streams become scores
-    fills: bool = False
-    notes: tuple[str, ...] = ()
-    softcap: float | None = None
-
-    @abstractmethod
-    def heads(self, layer: int) -> tuple[str, ...]:
-        """Return the names of a layer's heads."""
-
-    @abstractmethod
-    def stages(self) -> Iterator[Stage]:
-        """Yield each attention, in order, of a pass without changes."""
-
-    @abstractmethod
-    def after(self, stage: Stage, outputs: Array) -> Array:
-        """Return the logits (b, V) if the heads of a stage gave these outputs (b, h, n, d_v)."""
-
-    @abstractmethod
-    def onward(self, layer: int, X: Array) -> Array:
-        """Return the logits (b, V) if the streams before a layer were X (b, n, d)."""
-
-    @abstractmethod
-    def streams(self, places: list[int]) -> Array:
-        """Return the stream before each layer and after the last at some places, (layers + 1, places, d)."""
-
-    @abstractmethod
-    def scores(self, rows: Array) -> Array:
-        """Return the scores of words if rows of streams (m, d) were the last layer's, (m, V)."""
-
-    @abstractmethod
-    def parts(self, word: int, against: int | None) -> list[Part]:
-        """Return what each part adds to a word's logit, or to its difference from another's, before a softcap."""
-
-    @abstractmethod
-    def moved(self, layer: int, attention: str) -> tuple[tuple[str, ...], Array]:
-        """Return the keys of a layer's heads, and what each moved from each key (h, n_k), once parts are known."""
-
-    @property
-    @abstractmethod
-    def logits(self) -> Array:
-        """The model's own score of each word, (V,)."""
-
-    @property
-    def guess(self) -> int:
-        """The number of the likeliest word; words without a vector, which are as one, are none."""
-        return int(self.logits[: self.vocabulary].argmax())
-
-    @abstractmethod
-    def word(self, number: int) -> str:
-        """Return a word of the vocabulary as text."""
-
-    @abstractmethod
-    def find(self, word: str, option: str) -> int:
-        """Return the number of a word in the vocabulary; raise UsageError, about an option, if it is no single one."""
-
-    def at_once(self, batch: int) -> Iterator[slice]:
-        """Yield which of so many changed texts are computed together."""
-        size = max(1, ROWS // len(self.tokens))
-        yield from (slice(start, start + size) for start in range(0, batch, size))
-
-
-class CheckpointPass(Pass):
-    """A pretrained model that has read a text."""
+    `tokens` are of the text that the word belongs to; `vocabulary` counts the words that can be said, those of the
+    first scores; `way` says through what of the model's streams become scores.
+    """
 
     def __init__(self, reading: Reading, place: int, fills: bool) -> None:
         self.reading, self.run, self.encoder = reading, reading.run, reading.model.encoder
@@ -128,29 +60,35 @@ class CheckpointPass(Pass):
     def _way(self) -> Way:
         return way_of(self.run, self.place)
 
-    def heads(self, layer: int) -> tuple[str, ...]:  # noqa: D102
+    def heads(self, layer: int) -> tuple[str, ...]:
+        """Return the names of a layer's heads."""
         return tuple(map(str, range(self.reading.stack.heads)))
 
-    def stages(self) -> Iterator[Stage]:  # noqa: D102
+    def stages(self) -> Iterator[Stage]:
+        """Yield each attention, in order, of a pass without changes."""
         for steps in self.run.changed(Changes()).steps():
             if steps.side == self.reading.side:
                 yield Stage(steps.layer, steps.kind, steps.x[0], steps.output[0], steps)
 
-    def after(self, stage: Stage, outputs: Array) -> Array:  # noqa: D102
+    def after(self, stage: Stage, outputs: Array) -> Array:
+        """Return the logits (b, V) if the heads of a stage gave these outputs (b, h, n, d_v)."""
         assert stage.steps is not None
         begun = replace(stage.steps)
         begun.keep(outputs)
         return self._scored(Changes(x=stage.steps.x, begun=begun))
 
-    def onward(self, layer: int, X: Array) -> Array:  # noqa: D102
+    def onward(self, layer: int, X: Array) -> Array:
+        """Return the logits (b, V) if the streams before a layer were X (b, n, d)."""
         return self._scored(Changes(x=X.astype(np.float32), first=layer))
 
-    def streams(self, places: list[int]) -> Array:  # noqa: D102
+    def streams(self, places: list[int]) -> Array:
+        """Return the stream before each layer and after the last at some places, (layers + 1, places, d)."""
         run, side = self.run.changed(Changes()), self.reading.side
         made = [one.x[0, places] for one in run.steps() if one.side == side and one.kind != "cross"]
         return np.stack([*made, run.stream()[0, places]])
 
-    def scores(self, rows: Array) -> Array:  # noqa: D102
+    def scores(self, rows: Array) -> Array:
+        """Return the scores of words if rows of streams (m, d) were the last layer's, (m, V)."""
         return self._checked(self.run.scores(self.run.last_normed(rows[None]))[0])
 
     def _scored(self, changes: Changes) -> Array:
@@ -160,22 +98,26 @@ class CheckpointPass(Pass):
         check_finite(self.name, logits)
         return logits.astype(np.float64)
 
-    def parts(self, word: int, against: int | None) -> list[Part]:  # noqa: D102
+    def parts(self, word: int, against: int | None) -> list[Part]:
+        """Return what each part adds to a word's logit, or to its difference from another's, before a softcap."""
         return self._way.parts(word, against)
 
-    def moved(self, layer: int, attention: str) -> tuple[tuple[str, ...], Array]:  # noqa: D102
+    def moved(self, layer: int, attention: str) -> tuple[tuple[str, ...], Array]:
+        """Return the keys of a layer's heads, and what each moved from each key (h, n_k), once parts are known."""
         moved = self._way.trail.moved[layer, attention]
         return (self.reading.key.spelled if attention == "cross" else self.tokens)[: moved.shape[1]], moved
 
     @cached_property
-    def logits(self) -> Array:  # noqa: D102
+    def logits(self) -> Array:
+        """The model's own score of each word, (V,)."""
         return self._checked(self._way.run.logits(self.place)[0, 0])
 
-    def word(self, number: int) -> str:  # noqa: D102
+    def word(self, number: int) -> str:
+        """Return a word of the vocabulary as text."""
         return self.encoder.text(number)
 
-    def find(self, word: str, option: str) -> int:  # noqa: D102
-        _check_word(word, option)
+    def find(self, word: str, option: str) -> int:
+        """Return the number of a word in the vocabulary; raise UsageError, about an option, if it is no single one."""
         for spelled in (f" {word}", word):
             found = self.encoder.encode(spelled)
             own = [n for n, is_frame in enumerate(found.special) if not is_frame]
@@ -192,8 +134,10 @@ class CheckpointPass(Pass):
         raise UsageError(said, "Give one of them, or another word.", option)
 
 
-class LanguagePass(Pass):
-    """The bundled language model, or another of its kind, that has read a text."""
+class LanguagePass:
+    """The bundled language model, or another of its kind, that has read a text: what CheckpointPass has, of words."""
+
+    fills, softcap = False, None
 
     def __init__(self, text: str, settings: Settings, shared: Shared) -> None:
         stack = shared.stack
@@ -260,7 +204,6 @@ class LanguagePass(Pass):
         return as_text(self.words[number]) if number < len(self.words) else UNKNOWN
 
     def find(self, word: str, option: str) -> int:  # noqa: D102
-        _check_word(word, option)
         number = word_number(word, {one: n for n, one in enumerate(self.words)})
         if number == len(self.words) and word != UNKNOWN:
             hint = f"Give one word that it has; {UNKNOWN} stands for all that it has not."
@@ -268,9 +211,7 @@ class LanguagePass(Pass):
         return number
 
 
-def _check_word(word: str, option: str) -> None:
-    if not word.strip():
-        raise UsageError(f"{option} is empty.", "Give a word.", option)
+Pass = CheckpointPass | LanguagePass
 
 
 @contextmanager

@@ -92,11 +92,7 @@ def heads(
     else:
         text, second = text_and_context(texts, context, "heads", settings)
         kind = kind or ("self" if second is None else "cross")
-        if settings.model is None:
-            found = every_head.stack_layers(kind, text, second, settings)
-        else:
-            read = kind, text, second, settings
-            found = every_head.checkpoint_layers(*read, settings.model, progress, layer)
+        found = every_head.layers_over(kind, text, second, settings, progress, layer)
     size = views.map_size(view.with_width(), layer is not None)
     with progress:
         measured = every_head.measure_heads(found, size, settings, layer, rollout)

@@ -200,7 +200,7 @@ def generate(
         text = text.removesuffix("\n").removesuffix("\r")
     from attn_cli.pipeline import generate as of_model
     from attn_cli.pipeline.for_page import page_of_writing
-    from attn_cli.pipeline.writers import open_writer
+    from attn_cli.pipeline.generate import open_writer
     from attn_cli.render.views.writing import written
 
     sampling, terminal = of_model.Sampling(sample_temperature, top_k, top_p, settings.seed), view.terminal()
