@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from attn_cli import attend
-from attn_cli.core import heads, tiles
+from attn_cli.core import heads
 from attn_cli.core import streaming as streams
 from attn_cli.core.attend import small, strongest_links
 from attn_cli.core.heads import checked_attention, fits
@@ -179,7 +179,7 @@ def tiled(rows=None, wide=None, base_2=None) -> Iterator[None]:
     """Work by tiles of so many rows and keys, which makes small problems have many; with powers of 2, or of e."""
     with pytest.MonkeyPatch.context() as patch:
         if base_2 is not None:
-            patch.setattr(tiles, "has_quick_exp2", lambda: base_2)
+            patch.setattr(streams, "has_quick_exp2", lambda: base_2)
         if rows is not None:
             patch.setattr(streams, "TILE", rows * wide * 8)
             patch.setattr(streams, "TILE_KEYS", wide)
@@ -231,14 +231,14 @@ def compared(problem, k=3, threads=1):
         yield "small: output", strays(done[1])
     if not problem.is_fast:
         return
-    head = tiles.Tiles(problem.head)
-    weights, output = streams.attended([head], [V], threads)
+    head = streams.Tiles(problem.head)
+    weights, output = streams.attended([head], threads)
     yield "attended: weights", share(weights[0], core.weights)
     yield "attended: output", strays(output[0])
     assert not weights[0][~seen].any(), "a masked cell is 0 and nothing else"
-    yield "output", strays(streams.output([head], [V], threads)[0])
+    yield "output", strays(streams.output([head], threads)[0])
     kept = long_text.RowSums(len(Q), len(K), k)
-    streams.go_over(head, V, lambda rows, *made: kept.add(rows, *made, seen[rows]), threads)
+    streams.go_over(head, lambda rows, *made: kept.add(rows, *made, seen[rows]), threads)
     found = kept.summary()
     yield "rows: output", strays(found.output)
     yield "rows: weights", share(*_linked(found.links, core.weights, seen, k))
@@ -254,7 +254,7 @@ def compared(problem, k=3, threads=1):
     np.testing.assert_array_equal(found.view.counts, counts)
     np.testing.assert_array_equal(found.view.allowed, seen.sum(axis=1))
     rows = range(len(Q) // 3, len(Q) - len(Q) // 4)
-    weights, output = streams.attended([head], [V], threads, rows=rows)
+    weights, output = streams.attended([head], threads, rows=rows)
     yield "attended: weights of some rows", share(weights[0], core.weights[rows.start : rows.stop])
     yield "attended: output of some rows", share(output[0], core.output[rows.start : rows.stop])
 

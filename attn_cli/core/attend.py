@@ -8,7 +8,7 @@ weights and output, or, without an n_q x n_k array, the output alone or some row
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, overload
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from attn_cli.core.arguments import MaskLike
     from attn_cli.core.attention import Steps
-    from attn_cli.core.tiles import Tiles
+    from attn_cli.core.streaming import Tiles
     from attn_cli.io.array_types import Array, Bools
     from attn_cli.io.progress import OnPart
 
@@ -160,11 +160,10 @@ def go_over(head: HeadInput, each: OnSeenRows, threads: int | None, report: OnPa
     if (tiles := tiles_of(head)) is not None:
         from attn_cli.core import streaming
 
-        streaming.go_over(tiles, head.V, with_mask, threads, report)
+        streaming.go_over(tiles, with_mask, threads, report)
         return
-    for rows in blocks_of_rows(head):
-        steps = head.steps(rows)
-        with_mask(rows, steps.weights, steps.output)
+    for rows, weights, output in _small_or_readable(head):
+        with_mask(rows, weights, output)
         if report:
             report(rows.stop / len(head.Q))
 
@@ -178,7 +177,7 @@ def tiles_of(head: HeadInput) -> Tiles | None:
     ready = head._replace(Q=rows_as_dot(head.Q), K=rows_as_dot(head.K), scale=scale)
     if not one_head.fits(ready.Q, ready.K, ready.V, ready.bias, ready.by_distance, scale=scale):
         return None
-    from attn_cli.core.tiles import Tiles
+    from attn_cli.core.streaming import Tiles
 
     return Tiles(ready)
 
@@ -190,7 +189,7 @@ def weigh(head: HeadInput, tiles: Tiles | None, rows: range, threads: int | None
         return steps.weights, steps.output
     from attn_cli.core.streaming import attended
 
-    (weights,), (output,) = attended([tiles], [head.V], threads, rows)
+    (weights,), (output,) = attended([tiles], threads, rows)
     return weights, output
 
 
@@ -204,38 +203,38 @@ def _attended(
     heads: Sequence[HeadInput], with_weights: bool, threads: int | None, report: OnPart | None = None
 ) -> tuple[Array | None, Array]:
     """Return the heads' weights (heads, n_q, n_k), where they are wanted, and their output (heads, n_q, d_v)."""
-    tiles = [one for head in heads if (one := tiles_of(head))]
-    if len(tiles) < len(heads):
-        found = [_small_or_readable(head, with_weights) for head in heads]
-        output = np.stack([output for _, output in found])
-        return np.stack([one for one, _ in found if one is not None]) if with_weights else None, output
-    from attn_cli.core import streaming
+    tiles, first = [ready for head in heads if (ready := tiles_of(head))], heads[0]
+    if len(tiles) == len(heads):
+        from attn_cli.core import streaming
 
-    values = [head.V for head in heads]
-    if with_weights:
-        return streaming.attended(tiles, values, threads)
-    return None, streaming.output(tiles, values, threads, report)
+        if with_weights:
+            return streaming.attended(tiles, threads)
+        return None, streaming.output(tiles, threads, report)
+    output = np.empty((len(heads), len(first.Q), first.V.shape[1]), first.V.dtype)
+    weights = np.empty((len(heads), len(first.Q), len(first.K)), output.dtype) if with_weights else None
+    for number, head in enumerate(heads):
+        for rows, *found in _small_or_readable(head):
+            at = number, slice(rows.start, rows.stop)
+            output[at] = found[1]
+            if weights is not None:
+                weights[at] = found[0]
+    return weights, output
 
 
-def _small_or_readable(head: HeadInput, with_weights: bool) -> tuple[Array | None, Array]:
-    """Return one head's weights, where they are wanted, and its output."""
+def _small_or_readable(head: HeadInput) -> Iterator[tuple[range, Array, Array]]:
+    """Yield some rows of a head, their weights and their output: all rows where it is small and plain."""
     more = (head.bias, head.by_distance, head.softcap, head.sink)
     is_plain = head.score == "scaled" and all(one is None for one in more)
-    is_small = len(head.Q) * len(head.K) <= one_head.SMALL
-    if is_small and is_plain and head.scale is not None:
+    if is_plain and head.scale is not None and len(head.Q) * len(head.K) <= one_head.SMALL:
+        rows = range(len(head.Q))
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-            done = small(head.Q, head.K, head.V, head.scale, head.allowed(range(len(head.Q))))
+            done = small(head.Q, head.K, head.V, head.scale, head.allowed(rows))
         if done is not None:
-            return done if with_weights else (None, done[1])
-    n_q, n_k = len(head.Q), len(head.K)
-    weights = np.empty((n_q, n_k), head.V.dtype) if with_weights else None
-    output = np.empty((n_q, head.V.shape[1]), head.V.dtype)
+            yield rows, *done
+            return
     for rows in blocks_of_rows(head):
         steps = head.steps(rows)
-        output[rows.start : rows.stop] = steps.output
-        if weights is not None:
-            weights[rows.start : rows.stop] = steps.weights
-    return weights, output
+        yield rows, steps.weights, steps.output
 
 
 def at_once(Q: object, K: object, V: object, scale: float | None) -> tuple[Array, Array] | None:

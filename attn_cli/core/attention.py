@@ -3,7 +3,7 @@
     Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V
 
 Rows are queries, columns are keys. Leading axes, where there are any, are heads. The functions stand in the order in
-which things happen. checks.py guards them against numbers that overflow; attend.py is what programs call.
+which things happen. heads.py guards them against numbers that overflow; attend.py is what programs call.
 """
 
 from __future__ import annotations

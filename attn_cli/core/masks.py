@@ -189,53 +189,31 @@ class Mask(NamedTuple):
         allowed[:, [key - low for key in self.excluded if low <= key < high]] = False
         return allowed if self.also is None else allowed & self.also.rows(rows, low, high)
 
-    def span(self, start: int, stop: int) -> tuple[int, int]:
-        """Return the keys, from and up to, outside which the queries from `start` up to `stop` see nothing."""
-        left, right = self._reach()
-        low = 0 if left is None else max(0, start - left)
-        high = self.n_k if right is None else min(self.n_k, stop + right)
-        if self.padding.start <= low < self.padding.stop:
-            low = self.padding.stop
-        if self.padding.start < high <= self.padding.stop:
-            high = self.padding.start
-        if self.also is not None:
-            first, last = self.also.span(start, stop)
-            low, high = max(low, first), min(high, last)
-        return low, max(low, high)
+    def spans(self, start: int, stop: int) -> tuple[int, int, range]:
+        """Return the keys, from and up to, outside which the queries from `start` up to `stop` see nothing.
 
-    def range_ends(self, start: int, stop: int) -> tuple[int, ...]:
-        """Return the possible boundaries of key ranges that every query from `start` up to `stop` sees."""
-        left, right = self._reach()
-        ends = [self.padding.start, self.padding.stop] if self.padding else []
-        ends += [] if left is None else [stop - left - 1]
-        ends += [] if right is None else [start + right + 1]
-        return (*ends, *(() if self.also is None else self.also.range_ends(start, stop)))
-
-    def hidden(self, start: int, stop: int, low: int, high: int) -> Bools | None:
-        """Return what is masked in a tile: queries from `start` up to `stop`, keys from `low` up to `high`.
-
-        None where nothing is. True = may not attend, the opposite of everywhere else.
+        With them come some keys, a range, that all of these queries are sure to see.
         """
-        if self._is_open(start, stop, low, high):
-            return None
-        hidden: Bools = ~self.rows(range(start, stop), low, high)
-        return hidden if hidden.any() else None
-
-    def _is_open(self, start: int, stop: int, low: int, high: int) -> bool:
-        """Tell whether a tile lies within the reach of a rule, where nothing else hides any of it."""
-        left, right = self._reach()
-        is_band = self.array is None and rule_named(self.name)[0].allowed is None  # `_reach` says all of it
-        is_padded = self.padding.start < high and low < self.padding.stop
-        is_seen = (left is None or low >= stop - 1 - left) and (right is None or high - 1 <= start + right)
-        is_off = any(low <= key < high for key in self.excluded)
-        is_open = is_band and is_seen and not is_padded and not is_off
-        return is_open and (self.also is None or self.also._is_open(start, stop, low, high))
-
-    def _reach(self) -> Reach:
-        if self.array is not None:
-            return EVERYWHERE
-        rule, numbers = rule_named(self.name)
-        return rule.reach(self.n_q, self.n_k, *numbers)
+        low, high, first, last = 0, self.n_k, 0, 0
+        if self.array is None:
+            rule, numbers = rule_named(self.name)
+            left, right = rule.reach(self.n_q, self.n_k, *numbers)
+            low = 0 if left is None else max(0, start - left)
+            high = self.n_k if right is None else min(self.n_k, stop + right)
+            if rule.allowed is None:  # the reach says all of it
+                first = 0 if left is None else max(0, stop - 1 - left)
+                last = self.n_k if right is None else start + right + 1
+        for off in filter(None, (self.padding, *(range(key, key + 1) for key in self.excluded))):
+            low = off.stop if off.start <= low < off.stop else low
+            high = off.start if off.start < high <= off.stop else high
+            first, last = (
+                (max(first, off.stop), last) if off.start <= first else (first, min(last, off.start))
+            )
+        if self.also is not None:
+            its_low, its_high, its_seen = self.also.spans(start, stop)
+            low, high = max(low, its_low), min(high, its_high)
+            first, last = max(first, its_seen.start), min(last, its_seen.stop)
+        return low, max(low, high), range(first, max(first, last))
 
 
 def joined(masks: Sequence[Mask]) -> Mask | None:

@@ -1,20 +1,27 @@
-"""The loop over the rows of one or several heads, block by block and tile by tile.
+"""The loop over the rows of one or several heads, block by block and tile by tile, so that tiles stay in the cache.
 
 Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory", and Dao et al. 2022, "FlashAttention", stream so
-too; with a bound on the scores no running maximum is needed. Blocks depend on shapes alone, so the results do not
-depend on the number of threads.
+too; with a bound on the scores no running maximum is needed. Subtracting a number from all scores of a row does not
+change the softmax, and no score exceeds the length of the query times the length of the longest key (Cauchy-Schwarz).
+So the part of this bound that would make exponentials overflow is subtracted before the largest score is known. It is
+usually 0, and nothing is subtracted. A row whose scores are so far below the bound that their exponentials underflow
+is computed again, the readable way.
+
+Where NumPy is quicker with powers of 2 than with those of e, scores are to the base 2: the scale has log2(e) in it.
+Blocks depend on shapes alone, so the results do not depend on the number of threads.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from threading import local
-from typing import Any
 
 import numpy as np
 
+from attn_cli.core.heads import BLOCK_CELLS, HeadInput, spread
 from attn_cli.core.threads import processors, run
-from attn_cli.core.tiles import Block, Tiles
 from attn_cli.io.array_types import Array
 from attn_cli.io.progress import OnPart
 
@@ -26,136 +33,182 @@ MOST_ROWS, FEWEST_ROWS = 512, 32
 MOST_MASKED_ROWS = 256  # of more rows, less could be skipped
 LONGEST = 8192  # terms summed at once: float32 loses digits with each addition
 MIN_THREADED_SCORES = 2048 * 2048  # scores of all heads from which a second thread pays
-Place = Callable[[int, Block], Array]  # by the number of a head
-Finish = Callable[[Block, Array, Array, Array], None]
+LOWEST = -1e30  # the least that a bias adds to the bound
+# By a number's bytes; the exponents are of e:
+UNDERFLOW_SUM = {4: 1e-20, 8: 1e-150}  # a row whose exponentials sum to less is computed again
+MAX_EXPONENT = {4: 60.0, 8: 300.0}  # exp of this, times a value, summed over all keys, is still finite
+MIN_EXPONENT = {4: -87.0, 8: -708.0}  # exp of less is a denormal number, which is a hundred times slower
 OnRows = Callable[[range, Array, Array], None]
 
 
+@cache
+def has_quick_exp2() -> bool:
+    """Tell whether NumPy's exp2 is made for this processor: with AVX-512 it takes half as long as exp, else twice."""
+    try:
+        from numpy.lib.introspect import opt_func_info  # not in NumPy 1
+    except ImportError:
+        return False
+    target = opt_func_info("^exp2$").get("exp2", {}).get("ff", {}).get("current", "")
+    return "AVX512" in target or "X86_V4" in target
+
+
+class Tiles:
+    """What all tiles of one head share. The head has a scale, by which dot products are multiplied."""
+
+    def __init__(self, head: HeadInput) -> None:
+        self.head, dtype = head, head.Q.dtype
+        is_base_2 = head.bias is None and has_quick_exp2()  # a bias is to the base e
+        self.exp = np.exp2 if is_base_2 else np.exp
+        self.e = math.log2(math.e) if is_base_2 else 1.0  # the exponential of this score is e
+        self.factor = dtype.type((head.scale or 0.0) * self.e)
+        self.cap = None if head.softcap is None else dtype.type(head.softcap * self.e)
+        self.least = dtype.type(MIN_EXPONENT[dtype.itemsize] * self.e)
+        highest: Array = _lengths(head.Q) * (_lengths(head.K).max() * abs(self.factor))
+        highest = highest if self.cap is None else np.minimum(highest, self.cap)
+        lowest, self.by_distance = -highest, head.by_distance
+        if head.by_distance is not None:
+            self.by_distance = by_distance = (head.by_distance * self.e).astype(dtype, copy=False)
+            highest, lowest = highest + by_distance.max(axis=1), lowest + by_distance.min(axis=1)
+        if head.bias is not None:
+            highest = highest + np.maximum(head.bias.max(axis=1), LOWEST)
+        shift = highest - np.clip(highest, 0, MAX_EXPONENT[dtype.itemsize] * self.e)
+        self.shift = shift if shift.any() else None
+        self.is_deep = head.bias is not None or bool((lowest - shift).min() < self.least)
+
+    def fill(self, tile: Array, q: Array, block: range, low: int, high: int, seen: range) -> None:
+        """Fill a tile (rows, keys) with exponentials of scores less the rows' shift; 0 where masked.
+
+        The rows are a block of queries, which are q (rows, d_k) times the factor; the keys are those from `low` up to
+        `high`, of which all of the block may look at those in `seen`.
+        """
+        head, rows, bias = self.head, slice(block.start, block.stop), None
+        np.matmul(q, head.K[low:high].T, out=tile)
+        if self.cap is not None:
+            tile /= self.cap
+            np.tanh(tile, out=tile)
+            tile *= self.cap
+        if self.shift is not None:
+            tile -= self.shift[rows, np.newaxis]
+        if self.by_distance is not None:  # of keys far to one side it is one number for each row
+            term, reach = self.by_distance[rows], self.by_distance.shape[1] // 2
+            left = min(max(block.start - reach + 1, low), high) - low
+            right = max(min(block.stop - 1 + reach, high) - low, left)
+            tile[:, :left] += term[:, :1]
+            tile[:, left:right] += spread(term, np.arange(rows.start, rows.stop) - low - left, right - left)
+            tile[:, right:] += term[:, -1:]
+        if head.bias is not None:
+            bias = head.bias[rows, low:high]
+            tile += bias
+        if self.is_deep:
+            np.maximum(tile, self.least, out=tile)
+        self.exp(tile, out=tile)
+        if bias is not None:
+            np.copyto(tile, 0, where=np.isneginf(bias))
+        if head.mask is not None:
+            for start, stop in ((low, min(seen.start, high)), (max(seen.stop, low), high)):
+                if start < stop:
+                    hidden = ~head.mask.rows(block, start, stop)
+                    np.copyto(tile[:, start - low : stop - low], 0, where=hidden)
+
+
+def _lengths(M: Array) -> Array:
+    """Return the length of each row."""
+    lengths: Array = np.sqrt(np.einsum("ij,ij->i", M, M))
+    return lengths
+
+
 def attended(
-    heads: Sequence[Tiles], values: Sequence[Array], threads: int | None = None, rows: range | None = None
+    heads: Sequence[Tiles], threads: int | None = None, rows: range | None = None
 ) -> tuple[Array, Array]:
     """Return weights (heads, n_q, n_k), zeros where nothing is allowed, and output (heads, n_q, d_v); or some rows."""
-    wanted, dtype = rows or range(heads[0].n_q), heads[0].Q.dtype
-    make = np.zeros if any(head.mask is not None for head in heads) else np.empty
-    weights = make((len(heads), len(wanted), heads[0].n_k), dtype)
-
-    def place(head: int, block: Block) -> Array:
-        found: Array = weights[head, block.start - wanted.start : block.stop - wanted.start]
-        return found
-
-    return weights, _run(
-        heads, values, wanted, _whole_rows(heads, len(wanted)), lambda: place, _divide, threads
-    )
+    one = heads[0].head
+    wanted = rows or range(len(one.Q))
+    make = np.zeros if _are_masked(heads) else np.empty
+    weights = make((len(heads), len(wanted), len(one.K)), one.Q.dtype)
+    return weights, _run(heads, wanted, _whole_rows(heads, len(wanted)), threads, weights=weights)
 
 
-def go_over(
-    tiles: Tiles, V: Array, each: OnRows, threads: int | None = None, report: OnPart | None = None
-) -> None:
+def go_over(tiles: Tiles, each: OnRows, threads: int | None = None, report: OnPart | None = None) -> None:
     """Call `each` with some rows of one head at a time, their weights (rows, n_k), and their output (rows, d_v).
 
     Several threads call it, in any order. The weights are overwritten afterwards.
     """
-    size, wide = _whole_rows([tiles], tiles.n_q)
+    n_q = len(tiles.head.Q)
+    _run([tiles], range(n_q), _whole_rows([tiles], n_q), threads, report, each=each)
 
-    def places() -> Place:
-        spare = np.empty((size, tiles.n_k), V.dtype)
 
-        def place(head: int, block: Block) -> Array:
-            weights = spare[: block.stop - block.start]
-            weights[:, : block.low] = weights[:, block.high :] = 0
-            return weights
+def output(heads: Sequence[Tiles], threads: int | None = None, report: OnPart | None = None) -> Array:
+    """Return the output (heads, n_q, d_v) alone, with memory for it and a tile."""
+    n_q, itemsize = len(heads[0].head.Q), heads[0].head.Q.itemsize
+    most = MOST_MASKED_ROWS if _are_masked(heads) else max(len(heads) * n_q // BLOCKS, MOST_MASKED_ROWS)
+    rows = min(n_q, most, TILE // (TILE_KEYS * itemsize))  # few rows leave room for more keys
+    return _run(heads, range(n_q), (rows, min(TILE // (rows * itemsize), LONGEST)), threads, report)
 
-        return place
 
-    def finish(block: Block, weights: Array, inverse: Array, output: Array) -> None:
-        _divide(block, weights, inverse, output)
-        each(range(block.start, block.stop), weights, output)
-
-    _run([tiles], [V], range(tiles.n_q), (size, wide), places, finish, threads, report)
+def _are_masked(heads: Sequence[Tiles]) -> bool:
+    return any(one.head.mask is not None for one in heads)
 
 
 def _whole_rows(heads: Sequence[Tiles], n_q: int) -> tuple[int, int]:
     """Return the rows of a block that holds all their weights, and the keys that are worked on at once."""
-    most = MOST_MASKED_ROWS if any(head.mask is not None for head in heads) else MOST_ROWS
-    fitting = ROW_BLOCK_BYTES // (heads[0].n_k * heads[0].Q.itemsize)
+    most = MOST_MASKED_ROWS if _are_masked(heads) else MOST_ROWS
+    fitting = ROW_BLOCK_BYTES // (len(heads[0].head.K) * heads[0].head.Q.itemsize)
     return min(most, max(FEWEST_ROWS, fitting), n_q), LONGEST
 
 
-def _divide(block: Block, tile: Array, inverse: Array, output: Array) -> None:
-    """Make weights of the exponentials in a tile of whole rows."""
-    tile[:, block.low : block.high] *= inverse
-
-
-def output(
-    heads: Sequence[Tiles], values: Sequence[Array], threads: int | None = None, report: OnPart | None = None
-) -> Array:
-    """Return the output (heads, n_q, d_v) alone, with memory for it and a tile."""
-    dtype, n_q = heads[0].Q.dtype, heads[0].n_q
-    is_masked = any(head.mask is not None for head in heads)
-    shape = _tile(n_q, dtype.itemsize, MOST_MASKED_ROWS if is_masked else len(heads) * n_q // BLOCKS)
-    # BLAS is quickest with short runs of memory; but what is added to a tile, or hides some of it, lies row by row.
-    has_array = any(head.bias is not None or (head.mask and head.mask.array is not None) for head in heads)
-    by_rows = has_array or shape[1] < shape[0]
-
-    def places() -> Place:
-        tile = _spare(shape[0] * shape[1], dtype).reshape(shape, order="C" if by_rows else "F")
-        return lambda head, block: tile[: block.stop - block.start]
-
-    return _run(heads, values, range(n_q), shape, places, lambda *_: None, threads, report)
-
-
 def _run(
-    heads: Sequence[Tiles], values: Sequence[Array], rows: range, shape: tuple[int, int],
-    places: Callable[[], Place], finish: Finish, threads: int | None, report: OnPart | None = None,
+    heads: Sequence[Tiles], rows: range, shape: tuple[int, int], threads: int | None,
+    report: OnPart | None = None, weights: Array | None = None, each: OnRows | None = None,
 ) -> Array:  # fmt: skip
     """Return the output of these rows of all heads, (heads, rows, d_v); tiles have `shape`, rows and keys, at most.
 
-    Each thread calls `places`; what it returns gives the tile for a block: (rows, n_k), or fewer keys, whose
-    exponentials then overwrite each other. `finish` gets the block, its tile, the inverse (rows, 1) of the sums of its
-    exponentials, and its output.
+    Tiles are parts of whole rows that end as weights, where there is room for these, (heads, rows, n_k), or where
+    `each` is to see them; else they overwrite each other.
     """
-    size, wide = shape
-    d_v, n_k, dtype = values[0].shape[1], heads[0].n_k, heads[0].Q.dtype
-    output = np.empty((len(heads), len(rows), d_v), dtype)
+    (size, wide), one = shape, heads[0].head
+    n_k, d_v, dtype = len(one.K), one.V.shape[1], one.Q.dtype
+    keeps_rows, output = (
+        weights is not None or each is not None,
+        np.zeros((len(heads), len(rows), d_v), dtype),
+    )
 
     def worker() -> Callable[[tuple[int, int]], None]:
-        place, part, ones = places(), np.empty((size, d_v), dtype), np.ones(min(wide, n_k), dtype)
-
-        def fill(block: Block, V: Array, tile: Array, held: Array) -> Array:
-            """Sum up exponentials times values; return the sums of the exponentials."""
-            total, products = np.zeros(len(held), dtype), held
-            for piece in block.pieces(wide):
-                at = piece.low if tile.shape[1] >= n_k else 0
-                exps = tile[:, at : at + piece.high - piece.low]
-                block.power(exps, exps, block.scores(piece, exps))
-                np.matmul(exps, V[piece.low : piece.high], out=products)
-                total += exps @ ones[: piece.high - piece.low]
-                if products is held:  # the first
-                    products = part[: len(held)]
-                else:
-                    held += products
-            if products is held:  # no row may see anything
-                held[:] = 0
-            return total
+        part, ones = np.empty((size, d_v), dtype), np.ones(min(wide, n_k), dtype)
+        spare = np.empty((size, n_k), dtype) if each else part if keeps_rows else _spare(heads, shape)
 
         def do(task: tuple[int, int]) -> None:
-            head, start = task
-            block = Block(heads[head], start, min(start + size, rows.stop))
-            held = output[head, block.start - rows.start : block.stop - rows.start]
-            given = block, values[head], place(head, block), held
+            number, start = task
+            block, tiles = range(start, min(start + size, rows.stop)), heads[number]
+            head, at = tiles.head, slice(block.start - rows.start, block.stop - rows.start)
+            tile, held = spare[: len(block)] if weights is None else weights[number, at], output[number, at]
+            low, high, seen = head.mask.spans(start, block.stop) if head.mask else (0, n_k, range(n_k))
+            total, q = np.zeros(len(block), dtype), head.Q[start : block.stop] * tiles.factor
             with np.errstate(under="ignore"):  # exponentials may underflow to 0
-                total = fill(*given)
-                if block.underflows(total):
-                    total = fill(*given)
+                for first in range(low, high, wide):
+                    last = min(first + wide, high)
+                    exps = tile[:, first:last] if keeps_rows else tile[:, : last - first]
+                    tiles.fill(exps, q, block, first, last, seen)
+                    held += np.matmul(exps, head.V[first:last], out=part[: len(block)])
+                    total += exps @ ones[: last - first]
+                far = np.flatnonzero((total > 0) & (total < UNDERFLOW_SUM[dtype.itemsize]))
                 total[total == 0] = np.inf  # a row that may see nothing gets zeros
                 inverse: Array = (1 / total)[:, np.newaxis]
                 held *= inverse
-                finish(block, given[2], inverse, held)
+                if keeps_rows:
+                    tile[:, low:high] *= inverse
+                for some in np.array_split(far, 1 + len(far) * n_k // BLOCK_CELLS) if len(far) else ():
+                    steps = head.steps(start + some)
+                    held[some] = steps.output
+                    if keeps_rows:
+                        tile[some] = steps.weights
+                if each:
+                    tile[:, :low] = tile[:, high:] = 0
+                    each(block, tile, held)
 
         return do
 
     tasks = [(head, start) for head in range(len(heads)) for start in range(rows.start, rows.stop, size)]
-    is_small = len(heads) * heads[0].n_q * n_k < MIN_THREADED_SCORES
+    is_small = len(heads) * len(one.Q) * n_k < MIN_THREADED_SCORES
     run(tasks, worker, 1 if is_small else threads or processors(), report)
     return output
 
@@ -163,15 +216,15 @@ def _run(
 _of_thread = local()
 
 
-def _spare(size: int, dtype: np.dtype[Any]) -> Array:
-    """Return memory for a tile, which the thread keeps: to be given new pages at each call takes as long as exp."""
+def _spare(heads: Sequence[Tiles], shape: tuple[int, int]) -> Array:
+    """Return memory for a tile, which the thread keeps: to be given new pages at each call takes as long as exp.
+
+    BLAS is quickest with short runs of memory; but what is added to a tile, or hides some of it, lies row by row.
+    """
+    dtype, size = heads[0].head.Q.dtype, math.prod(shape)
+    own = [tiles.head for tiles in heads]
+    has_array = any(head.bias is not None or (head.mask and head.mask.array is not None) for head in own)
     held = getattr(_of_thread, "held", np.empty(0))
     if held.size < size or held.dtype != dtype:
         held = _of_thread.held = np.empty(size, dtype)
-    return held[:size]
-
-
-def _tile(n_q: int, itemsize: int, most_rows: int) -> tuple[int, int]:
-    """Return the rows and keys of a tile: few rows leave room for more keys."""
-    rows = min(n_q, max(most_rows, MOST_MASKED_ROWS), TILE // (TILE_KEYS * itemsize))
-    return rows, min(TILE // (rows * itemsize), LONGEST)
+    return held[:size].reshape(shape, order="C" if has_array or shape[1] < shape[0] else "F")

@@ -23,8 +23,8 @@ from attn_cli.core.streaming import (
     ROW_BLOCK_BYTES,
     TILE,
     TILE_KEYS,
+    has_quick_exp2,
 )
-from attn_cli.core.tiles import has_quick_exp2
 from attn_cli.errors import AttnError
 from tests.bench.cases import BESIDE, EXPLICIT, FLOOR, FUSED, ONE_THREAD, OUTPUT_ONLY, TEXTBOOK, TOP, Case
 from tests.bench.machine import pytorch

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from attn_cli import attend
 from attn_cli.core import heads as heads_module
-from attn_cli.core import streaming, tiles
+from attn_cli.core import streaming
 from attn_cli.core import threads as pool
 from attn_cli.core.attend import strongest_links
 from attn_cli.core.heads import HeadInput, checked_attention, fits, strongest
@@ -73,11 +73,11 @@ def within(problem, **options):
     assert shares and max(shares.values()) <= 1, shares
 
 
-def by_rows(head, V, threads):
+def by_rows(head, threads):
     """Each block's weights and output, by its rows."""
     found = {}
     streaming.go_over(
-        head, V, lambda rows, weights, output: found.update({rows: (weights.copy(), output)}), threads
+        head, lambda rows, weights, output: found.update({rows: (weights.copy(), output)}), threads
     )
     return found
 
@@ -154,12 +154,11 @@ def test_any_number_of_threads_gives_the_same_bits(kind, tiling, threads):
     problem = made(kind)
     if not problem.is_fast:
         return
-    V = problem.V
     with tiled(*tiling):
-        heads = [tiles.Tiles(problem.head)] * 2
+        heads = [streaming.Tiles(problem.head._replace(V=V)) for V in (problem.V, -problem.V)]
         for way in (streaming.attended, streaming.output):
-            np.testing.assert_array_equal(way(heads, [V, -V], threads)[0], way(heads, [V, -V], 1)[0])
-        found, alone = by_rows(heads[0], V, threads), by_rows(heads[0], V, 1)
+            np.testing.assert_array_equal(way(heads, threads)[0], way(heads, 1)[0])
+        found, alone = by_rows(heads[0], threads), by_rows(heads[0], 1)
         assert found.keys() == alone.keys() and found
         for rows in found:
             np.testing.assert_array_equal(found[rows][0], alone[rows][0])
@@ -225,11 +224,11 @@ def test_a_type_of_numbers_with_a_point_stays_as_it_is(n, dtype):
 
 def test_a_term_by_distance_in_float64_does_not_make_float32_wider():
     Q, V = some(200, 8, dtype=np.float32), some(200, 3, dtype=np.float32)
-    head = tiles.Tiles(HeadInput(Q, Q, V, by_distance=some(200, 7), scale=np.float64(0.3)))
-    weights, output = streaming.attended([head], [V])
+    head = streaming.Tiles(HeadInput(Q, Q, V, by_distance=some(200, 7), scale=np.float64(0.3)))
+    weights, output = streaming.attended([head])
     rows = []
-    streaming.go_over(head, V, lambda _, *made: rows.extend(made))
-    for M in (weights, output, streaming.output([head], [V]), *rows):
+    streaming.go_over(head, lambda _, *made: rows.extend(made))
+    for M in (weights, output, streaming.output([head]), *rows):
         assert M.dtype == np.float32
 
 
@@ -335,7 +334,7 @@ def test_powers_of_2_are_taken_only_where_numpy_has_them_for_this_processor(monk
     ):
         found = {} if target is None else {"exp2": {"ff": {"current": target}}}
         monkeypatch.setattr(introspect, "opt_func_info", lambda name, found=found: found)
-        assert tiles.has_quick_exp2.__wrapped__() is is_quick
+        assert streaming.has_quick_exp2.__wrapped__() is is_quick
 
 
 # Ties
@@ -421,12 +420,12 @@ def test_a_bias_that_float32_cannot_hold_masks_where_it_is_low_and_is_refused_wh
 def test_output_and_links_never_hold_an_array_of_queries_by_keys(mask, by_distance):
     n = 3000
     Q = some(n, 8, dtype=np.float32)
-    head = tiles.Tiles(
+    head = streaming.Tiles(
         HeadInput(Q, Q, Q, named(mask or "none", n, n), None, some(n, 9) if by_distance else None, scale=0.3)
     )
     tracemalloc.start()
     try:
-        streaming.output([head], [Q], threads=1)
+        streaming.output([head], threads=1)
         attend(Q, Q, Q, mask, return_weights=False, threads=1)
         strongest_links(Q, Q, Q, 5, mask, threads=1)
         assert tracemalloc.get_traced_memory()[1] < n * n * Q.itemsize / 3
@@ -512,7 +511,7 @@ def test_ctrl_c_ends_the_work(threads, two_of_blas):
         signal.raise_signal(signal.SIGINT)
 
     with tiled(4, 16), pytest.raises(KeyboardInterrupt):
-        streaming.output([tiles.Tiles(HeadInput(Q, Q, Q, scale=0.5))], [Q], threads, report)
+        streaming.output([streaming.Tiles(HeadInput(Q, Q, Q, scale=0.5))], threads, report)
     assert len(reports) == 1 and blas() == before
     assert pool._helpers(1).submit(len, "ab").result(1) == 2  # a helper has nothing left to do
 
@@ -564,8 +563,7 @@ def test_two_who_work_at_once_leave_blas_as_it_was_whoever_leaves_first(main_is,
 def test_a_report_may_itself_attend(two_of_blas):
     Q, within = some(200, 4), []
     streaming.output(
-        [tiles.Tiles(HeadInput(Q, Q, Q, scale=0.5))],
-        [Q],
+        [streaming.Tiles(HeadInput(Q, Q, Q, scale=0.5))],
         2,
         lambda part: within.append(attend(Q, Q, Q, "causal")),
     )
