@@ -56,8 +56,6 @@ STRIDE = MaskRule(
     comment="Strided mask: a query sees the keys at multiples of {} from its own place.",
     lines={"numpy": "(np.arange(n_q)[:, None] - np.arange(n_k)) % {} == 0"},
     allowed=lambda i, j, n_q, n_k, n: (i - j) % n == 0,
-    form="stride:N",
-    numbers=1,
     javascript="(i - j) % a === 0",
 )
 
@@ -65,7 +63,7 @@ STRIDE = MaskRule(
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
     monkeypatch.setitem(SCORES, "near", NEAR)
-    monkeypatch.setitem(MASKS, "stride", STRIDE)
+    monkeypatch.setitem(MASKS, "stride:N", STRIDE)
 
 
 def wanted(trace, allowed=None):

@@ -18,7 +18,7 @@ from attn_cli.io.classes import NamedTuple
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from attn_cli.io.array_types import Array, Bools, Ints
+    from attn_cli.io.array_types import Array, Bools, Ints, NDArray, Scalar
 
     MaskLike = ArrayLike | str | Sequence[Any]  # an array, the name of a rule, or several of both
     Shape = tuple[int, ...]
@@ -39,15 +39,12 @@ class Given(NamedTuple):
 
     def returned(self, made: Array) -> Array:
         """Return an array in the dtype to return."""
-        if made.dtype == self.dtype:
-            return made
         with np.errstate(under="ignore"):
-            return made.astype(self.dtype)
+            return made.astype(self.dtype, copy=False)
 
     def steps(self) -> Steps:
         """Return every step of all heads, the readable way; scores stay in the dtype in which they are computed."""
-        n_q = range(len(self.heads[0].Q))
-        fields = zip(*(head.steps(n_q) for head in self.heads), strict=True)
+        fields = zip(*(head.steps(range(len(head.Q))) for head in self.heads), strict=True)
         steps = Steps._make(
             None if each[0] is None else np.stack(each).reshape(*self.lead, *each[0].shape) for each in fields
         )
@@ -66,9 +63,8 @@ def read_heads(
     (Q, K, V), dtype = _matrices(Q, K, V)
     lead, kv_lead = _leading_axes(Q, K, V, grouped)
     shape = (*lead, Q.shape[-2], K.shape[-2])
-    if lead:
-        Q = np.broadcast_to(Q, (*lead, *Q.shape[-2:]))
-        K, V = (np.broadcast_to(M, (*kv_lead, *M.shape[-2:])) for M in (K, V))
+    Q = np.broadcast_to(Q, (*lead, *Q.shape[-2:]))
+    K, V = (np.broadcast_to(M, (*kv_lead, *M.shape[-2:])) for M in (K, V))
     mask_at = _read_mask(mask, shape, None if lengths is None else _read_lengths(lengths, shape))
     biases = None if bias is None else _read_bias(bias, shape, Q.dtype)
     scale = scale_of("scaled", Q.shape[-1]) if scale is None else scale
@@ -82,29 +78,24 @@ def read_heads(
 
 def _leading_axes(Q: Array, K: Array, V: Array, grouped: bool) -> tuple[Shape, Shape]:
     """Return the leading axes of all heads, and those of keys and values, of which there are fewer where grouped."""
-    if grouped and not _are_groups(Q, K, V):
+    are_groups = (
+        min(Q.ndim, K.ndim, V.ndim) > 2 and K.shape[-3] == V.shape[-3] and Q.shape[-3] % K.shape[-3] == 0
+    )
+    batch = _broadcast(Q.shape[:-3], K.shape[:-3], V.shape[:-3]) if are_groups else None
+    if grouped and batch is None:
         said = f"Q has shape {Q.shape}, K {K.shape} and V {V.shape}: these are not groups of heads."
         hint = "With grouped=True, K and V have equally many heads, Q a multiple of them, and other axes fit."
         raise InputError(said, hint)
-    if grouped:
-        batch = np.broadcast_shapes(Q.shape[:-3], K.shape[:-3], V.shape[:-3])
+    if grouped and batch is not None:
         return (*batch, Q.shape[-3]), (*batch, K.shape[-3])
-    if Q.shape[:-2] == K.shape[:-2] == V.shape[:-2]:
-        return Q.shape[:-2], Q.shape[:-2]
     for (one, M), (other, N) in ((("Q", Q), ("K", K)), (("K", K), ("V", V)), (("Q", Q), ("V", V))):
         if _broadcast(M.shape[:-2], N.shape[:-2]) is None:
             said = f"{one} has shape {M.shape} and {other} {N.shape}: their leading axes do not fit."
-            hint = "With grouped=True, heads of Q share heads of K and V." if _are_groups(Q, K, V) else ""
-            raise InputError(said, hint)
+            raise InputError(
+                said, "" if batch is None else "With grouped=True, heads of Q share heads of K and V."
+            )
     lead = np.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2])
     return lead, lead
-
-
-def _are_groups(Q: Array, K: Array, V: Array) -> bool:
-    """Tell whether each head of K and V can serve a group of heads of Q; heads are the last leading axis."""
-    if min(Q.ndim, K.ndim, V.ndim) < 3 or _broadcast(Q.shape[:-3], K.shape[:-3], V.shape[:-3]) is None:
-        return False
-    return bool(K.shape[-3] == V.shape[-3] and Q.shape[-3] % K.shape[-3] == 0)
 
 
 def read_softcap(softcap: object) -> float | None:
@@ -239,7 +230,6 @@ def _read_lengths(lengths: ArrayLike, shape: Shape) -> Ints:
 
 def _array(mask: ArrayLike, shape: Shape) -> Bools:
     """Return a mask stretched to `shape`, (..., n_q, n_k)."""
-    *lead, n_q, n_k = shape
     try:
         array = np.asarray(mask)
     except ValueError:
@@ -248,10 +238,7 @@ def _array(mask: ArrayLike, shape: Shape) -> Bools:
     if array.dtype != np.bool_:
         said = f"The mask must be boolean, True = may attend; this one holds {array.dtype}."
         raise InputError(said, "Numbers that are added to the scores go into `bias`.")
-    if array.ndim < 2 or not stretches(array.shape, shape):
-        whose = f"mask has shape {array.shape}", f" of {tuple(lead)} heads" if lead else ""
-        raise _unstretched(*whose, n_q, n_k, "to hide keys", "to hide queries")
-    return np.broadcast_to(array, shape)
+    return _stretched("mask", array, shape, 2)
 
 
 def _read_bias(bias: ArrayLike, shape: Shape, dtype: np.dtype[Any]) -> Array:
@@ -262,17 +249,19 @@ def _read_bias(bias: ArrayLike, shape: Shape, dtype: np.dtype[Any]) -> Array:
     except (TypeError, ValueError, RuntimeError):
         hint = "Of a tensor of PyTorch, give bias.detach().float().cpu()." if hasattr(bias, "detach") else ""
         raise InputError("The bias must be a matrix of numbers.", hint) from None
-    if not stretches(array.shape, shape):
-        *_, n_q, n_k = shape
-        raise _unstretched(f"bias has shape {array.shape}", "", n_q, n_k, "for keys", "for queries")
-    return np.broadcast_to(array, shape)
+    return _stretched("bias", array, shape)
 
 
-def _unstretched(given: str, heads: str, n_q: int, n_k: int, of_keys: str, of_queries: str) -> InputError:
-    return InputError(
-        f"The {given}, but there are {n_q} queries and {n_k} keys{heads}.",
-        f"Its last axes are ({n_q}, {n_k}), (1, {n_k}) {of_keys} or ({n_q}, 1) {of_queries}; leading axes are "
-        "those of Q, or 1.",
+def _stretched(name: str, array: NDArray[Scalar], shape: Shape, axes: int = 0) -> NDArray[Scalar]:
+    """Return the array stretched to `shape`, (..., n_q, n_k), where it has as many `axes` at least and fits."""
+    *lead, n_q, n_k = shape
+    if array.ndim >= axes and stretches(array.shape, shape):
+        return np.broadcast_to(array, shape)
+    heads = f" of {tuple(lead)} heads" if lead else ""
+    raise InputError(
+        f"The {name} has shape {array.shape}, but there are {n_q} queries and {n_k} keys{heads}.",
+        f"Its last axes are ({n_q}, {n_k}), (1, {n_k}) for keys or ({n_q}, 1) for queries; leading axes are those of "
+        "Q, or 1.",
     )
 
 

@@ -133,12 +133,26 @@ def _factor(x: float, write: Write) -> str:
     return write(x) if x >= 0 else f"({write(x)})"
 
 
-_DOT_LINES = dict.fromkeys(("numpy", "torch", "keras"), Lines("Q @ {K_T}"))
-
-
-def _unit_lines(length: str, largest: str, where: str) -> Lines:
-    """Return the lines of cosines: `length` and `largest` of each row of M, and `where`, in a framework's words."""
-    return Lines(
+# By framework: the length of each row of M, the largest size in it, and what chooses.
+_UNIT = {
+    "numpy": (
+        "np.linalg.norm(M, axis=-1, keepdims=True)",
+        "np.abs(M).max(axis=-1, keepdims=True)",
+        "np.where",
+    ),
+    "torch": (
+        "torch.linalg.vector_norm(M, dim=-1, keepdim=True)",
+        "M.abs().amax(dim=-1, keepdim=True)",
+        "torch.where",
+    ),
+    "keras": (
+        "ops.sqrt(ops.sum(ops.square(M), axis=-1, keepdims=True))",
+        "ops.max(ops.abs(M), axis=-1, keepdims=True)",
+        "ops.where",
+    ),
+}
+_UNIT_LINES = {
+    framework: Lines(
         scores="Q_unit @ {K_T}",
         before=("Q_unit, K_unit = unit(Q), unit(K)",),
         operands=("Q_unit", "K_unit"),
@@ -153,24 +167,8 @@ def _unit_lines(length: str, largest: str, where: str) -> Lines:
             f"M = M / {where}(largest == 0.0, 1.0, largest)  # so that no square overflows or vanishes",
         ),
     )
-
-
-_UNIT_LINES = {
-    "numpy": _unit_lines(
-        "np.linalg.norm(M, axis=-1, keepdims=True)", "np.abs(M).max(axis=-1, keepdims=True)", "np.where"
-    ),
-    "torch": _unit_lines(
-        "torch.linalg.vector_norm(M, dim=-1, keepdim=True)",
-        "M.abs().amax(dim=-1, keepdim=True)",
-        "torch.where",
-    ),
-    "keras": _unit_lines(
-        "ops.sqrt(ops.sum(ops.square(M), axis=-1, keepdims=True))",
-        "ops.max(ops.abs(M), axis=-1, keepdims=True)",
-        "ops.where",
-    ),
+    for framework, (length, largest, where) in _UNIT.items()
 }
-
 _DOT = Score(
     of=dot,
     is_scaled=False,
@@ -182,7 +180,7 @@ _DOT = Score(
     latex=r"Q K^\top",
     help="dot is q.k",
     by_hand=_dot_by_hand,
-    lines=_DOT_LINES,
+    lines=dict.fromkeys(_UNIT, Lines("Q @ {K_T}")),
     javascript=Terms("a * b", "q × k"),
     as_dot=lambda X: X,
     is_position_scaled=False,

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache
+from operator import length_hint
 from threading import RLock
 from typing import TYPE_CHECKING, TypeVar
 
@@ -42,21 +43,17 @@ def run(
 
     This thread is one of them, and reports what part is done. The first error ends the work and is raised.
     """
-    waiting = deque(tasks)
+    waiting = iter(tasks)
 
     def work(tell: OnPart | None) -> None:
         try:
             do = worker()
-            while waiting:
-                try:
-                    task = waiting.popleft()
-                except IndexError:  # another thread was quicker
-                    return
+            for task in waiting:
                 do(task)
                 if tell:
-                    tell(1 - len(waiting) / len(tasks))
+                    tell(1 - length_hint(waiting) / len(tasks))
         finally:
-            waiting.clear()  # after an error the other threads stop, too
+            deque(waiting, 0)  # after an error the other threads find nothing left to do
 
     def help_out() -> None:
         with one_blas_thread(alone=False):
@@ -74,7 +71,7 @@ def run(
             others += [_helpers(threads - 1).submit(help_out) for _ in range(threads - 1)]
             work(report)
         finally:
-            waiting.clear()  # an interrupt may come before this thread has begun to work
+            deque(waiting, 0)  # an interrupt may come before this thread has begun to work
             begun = [other for other in others if not other.cancel()]
             wait(begun)
         for other in begun:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from attn_cli.core.masks import mask_examples, mask_forms
+from attn_cli.core.masks import MASKS, mask_examples
 from attn_cli.core.scores import SCORES
 from attn_cli.io.classes import NamedTuple, dataclass
 from attn_cli.settings.declare import ATTENTION, SHOWN, TEXT, VECTORS, check, size_of
@@ -192,7 +192,7 @@ class Settings:
         hint="Give a number above 0 (at least 1e-6): below 1 sharpens, above 1 flattens.",
     )
     mask: str | None = ATTENTION(
-        lambda: f"{', '.join(mask_forms())}, or a file.",
+        lambda: f"{', '.join(MASKS)}, or a file.",
         metavar="NAME|FILE",
         examples=lambda: [*mask_examples()],
         unset=usual("mask"),

@@ -72,7 +72,7 @@ def _masks() -> str:
     for name, rule in MASKS.items():
         if rule.javascript:
             stem, made = name.partition(":")[0], f"(i, j, n_q, n_k, a, b) => {rule.javascript}"
-            stems[stem] = f"{stems.get(stem, '')}{rule.numbers}: {made}, "
+            stems[stem] = f"{stems.get(stem, '')}{name.count(':')}: {made}, "
     return "".join(f"\n  {dumps(stem)}: {{ {rules}}}," for stem, rules in stems.items())
 
 
