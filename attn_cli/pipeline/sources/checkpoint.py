@@ -17,24 +17,17 @@ from attn_cli.core.attention import project
 from attn_cli.core.head_weights import Rotated
 from attn_cli.core.masks import Mask
 from attn_cli.core.scores import scale_of
+from attn_cli.errors import UsageError
 from attn_cli.io.array_types import Array, Bools
+from attn_cli.io.escape import visible
 from attn_cli.io.progress import OnPart
 from attn_cli.models.checkpoints.describe import Stack
 from attn_cli.models.checkpoints.layers import LayerSteps
 from attn_cli.models.checkpoints.open_model import OpenModel
 from attn_cli.models.checkpoints.run import LayerWeights, Run, texts
 from attn_cli.models.projection import Projection
+from attn_cli.pipeline import derived
 from attn_cli.pipeline.attend import Work
-from attn_cli.pipeline.derived import (
-    Rolled,
-    between_words,
-    check_one_text,
-    check_rollout,
-    made_of,
-    rollout_formula,
-    selected,
-    without_selection,
-)
 from attn_cli.pipeline.inputs import Inputs, Layer, Side, shown_head, wanted_layer
 from attn_cli.pipeline.knock_out import cut_of_model, knock_out_notes
 from attn_cli.pipeline.mask import stated_mask, without_keys
@@ -73,12 +66,12 @@ class Reading(NamedTuple):
 
     def attended(self, settings: Settings, report: OnPart | None = None) -> Iterator[Attended]:
         """Yield the layer that is asked for, or each (--layer all); the last one has the words that are asked for."""
-        check_rollout(settings)
+        derived.check_rollout(settings)
         count = len(self.stack.layers)
         number = None if settings.layer == ALL else wanted_layer(settings, count, self.model.name)
         last = count - 1 if number is None else number
-        wants_next, read = settings.next, (self.run, self.side, self.query, self.model, settings)
-        at = checkpoint_text.predicted_place(*read) if wants_next else None
+        read = self.run, self.side, self.query, self.model
+        at = checkpoint_text.predicted_place(*read, settings) if settings.next else None
         if report is not None:
             self.run.report_to(report, last if at is None else None)
         told = self if at is None else self._replace(notes=(*self.notes, *at.notes))  # for all layers
@@ -86,6 +79,10 @@ class Reading(NamedTuple):
         for layer, one in each(settings, number):
             # What lies above the layer is left alone otherwise.
             yield self._with_words(one, at) if layer == last and at is not None else one
+
+    def _with_words(self, one: Attended, at: checkpoint_text.Predicted) -> Attended:
+        own = (self.run, self.query, self.model, at)
+        return one._replace(finish=lambda trace: checkpoint_text.with_next_tokens(one.finish(trace), *own))
 
     def _layers(self, settings: Settings, number: int | None) -> Iterator[tuple[int, Attended]]:
         for steps in self.layers(number):
@@ -98,15 +95,19 @@ class Reading(NamedTuple):
 
         A mask or a temperature of `settings` applies to the layer that is shown; those below keep their own.
         """
-        check_one_text(self.asked != "cross", self.model.name)
-        below = Rolled()
+        derived.check_one_text(self.asked != "cross", self.model.name)
+        below = derived.Rolled()
         for steps in self.layers(number):
             own = None
             if number in (None, steps.layer):
-                mean = record(self._attended(steps, without_selection(replace(settings, head=MEAN)), True))
+                whole = derived.without_selection(replace(settings, head=MEAN))
+                mean = record(self._attended(steps, whole, True))
                 rolled = below.through(mean.weights[np.newaxis], mean.mask)
-                found = rolled.instead_of(selected(mean, self.query.second), settings)
-                yield steps.layer, made_of(mean, found, settings, rollout_formula(steps.layer))
+                found = rolled.instead_of(derived.selected(mean, self.query.second), settings)
+                yield (
+                    steps.layer,
+                    derived.made_of(mean, found, settings, derived.rollout_formula(steps.layer)),
+                )
                 if _is_own(settings) and not mean.condensed:
                     own = np.array([head.weights for head in mean.heads]), mean.mask
             below = below.through(*(own or self.own(steps)))
@@ -114,65 +115,62 @@ class Reading(NamedTuple):
     def _attended(self, steps: LayerSteps, settings: Settings, is_plain: bool = False) -> Attended:
         """Return a layer of the model, its words or its part of a pair as asked unless it is to be `plain`."""
         is_shaped = joins_or_hides(settings) and not is_plain
-        asked = without_selection(settings) if is_shaped else settings
+        asked = derived.without_selection(settings) if is_shaped else settings
         one = self._as_asked(steps, asked)
+
+        def between_words(trace: Trace) -> Trace:
+            return record(derived.between_words(trace, settings, self.query.second))
 
         def finish(trace: Trace) -> Trace:
             if _is_own(asked) and len(trace.heads) == len(trace.head_names):
                 # Layers above need not attend again.
                 steps.keep(np.array([[head.output for head in trace.heads]]))
-            notes = tuple(dict.fromkeys((*self.notes, *trace.notes)))
-            ids, key_ids = self.query.ids, self.key.ids
             trace = replace(
-                trace, query_input_ids=ids, key_input_ids=key_ids, notes=notes, stack_layers=one.layers,
+                trace, query_input_ids=self.query.ids, key_input_ids=self.key.ids, stack_layers=one.layers,
                 query_segments=self.query.segments, key_segments=self.key.segments,
+                notes=tuple(dict.fromkeys((*self.notes, *trace.notes))),
             )  # fmt: skip
-            if is_shaped:
-                made = record(between_words(trace, settings, self.query.second))
-                if settings.measure == WEIGHT:
-                    return made
-                norms = record(between_words(drawn(trace), settings, self.query.second))
-                by_head = {head.name: head.weights for head in (*norms.heads, norms.shown)}
-                return beside(made, by_head, norms.derived)
-            return self._with_weights(trace, steps, one.mask) if self.keep_weights and not is_plain else trace
+            if not is_shaped:
+                return (
+                    self._with_weights(trace, steps, one.mask)
+                    if self.keep_weights and not is_plain
+                    else trace
+                )
+            made = between_words(trace)
+            if settings.measure == WEIGHT:
+                return made
+            norms = between_words(drawn(trace))
+            return beside(
+                made, {head.name: head.weights for head in (*norms.heads, norms.shown)}, norms.derived
+            )
 
         return one._replace(finish=finish)
 
     def _as_asked(self, steps: LayerSteps, settings: Settings) -> Attended:
         """Return a layer's heads under the score and the mask that are asked for, else under the model's own."""
         about, name, notes = steps.ready, self.model.name, list[str]()
-        d_k, score, scale = about.q.shape[-1], settings.score, None
+        (_, h, n_q, d_k), n_k, score, scale = about.q.shape, about.k.shape[2], settings.score, None
         if score is None:
             score = "dot" if about.scale == 1 and d_k > 1 else "scaled"
             scale = None if isclose(about.scale, scale_of(score, d_k), rel_tol=1e-6) else about.scale
         mask = self.own_mask(steps)
         if settings.mask is not None:
-            mask = stated_mask(settings, None, about.q.shape[2], about.k.shape[2], name)
+            mask = stated_mask(settings, None, n_q, n_k, name)
             notes += [UNDER_MASK] if steps.layer else []
-        sunk = "" if about.sinks is None else " with the sink's share"
-        notes += [NOT_ANEW.format(sunk)] if settings.without else []
+        if settings.without:
+            notes.append(NOT_ANEW.format("" if about.sinks is None else " with the sink's share"))
         mask = without_keys(mask, settings, self.query.spelled, self.key.spelled)
-        names = tuple(map(str, range(about.q.shape[1])))
+        names = tuple(map(str, range(h)))
         shown = shown_head(settings.head, names, has_layers=True)
         wanted = names if settings.every_head or settings.head in (ALL, MEAN) else (shown,)
         heads = tuple(_head(steps, int(head), scale, settings.temperature) for head in wanted)
         query = Side(self.query.spelled)
-        inputs = Inputs(
-            query,
-            query if self.key is self.query else Side(self.key.spelled),
-            True,
-            Embedding("given", name),
-            notes=tuple(notes),
-            has_second_input=steps.kind == "cross",
-        )
+        key = query if self.key is self.query else Side(self.key.spelled)
+        inputs = Inputs(query, key, True, Embedding("given", name), notes=tuple(notes))
+        inputs = inputs._replace(has_second_input=steps.kind == "cross")
         layer = Layer(names, shown, heads, Projection(Projected("given", name, layer=steps.layer), ()))
-        asked = replace(settings, score=score)
-        joining = partial(self.run.joining, steps)
+        asked, joining = replace(settings, score=score), partial(self.run.joining, steps)
         return Attended(steps.kind, inputs, layer, asked, mask, len(self.stack.layers), joining=joining)
-
-    def _with_words(self, one: Attended, at: checkpoint_text.Predicted) -> Attended:
-        own = (self.run, self.query, self.model, at)
-        return one._replace(finish=lambda trace: checkpoint_text.with_next_tokens(one.finish(trace), *own))
 
     def layers(self, number: int | None = None) -> Iterator[LayerSteps]:
         """Yield the attention that is asked for of each layer up to `number`, or of all; nothing more is computed."""
@@ -185,8 +183,7 @@ class Reading(NamedTuple):
 
     def own(self, steps: LayerSteps) -> tuple[Array, Bools | None]:
         """Return the weights that the model itself computes, (h, n, n), and their mask."""
-        mask = self.own_mask(steps)
-        weights = steps.attended.weights[0].astype(np.float64)
+        weights, mask = steps.attended.weights[0].astype(np.float64), self.own_mask(steps)
         return weights, None if mask is None else mask.rows(np.arange(weights.shape[1]))
 
     def every_head(
@@ -227,24 +224,17 @@ class Reading(NamedTuple):
         )
         X, context = (M[0].astype(trace.settings.dtype) for M in (steps.projected, steps.context))
         is_there = {"token": True, "place": words.positions or words.sinusoids, "segment": words.types}
-        about = trace.projection._replace(
-            layout="in-out",
-            x_is_normed=steps.projected is not steps.x,
-            kv_heads=stack.kv_heads if stack.kv_heads < stack.heads else None,
-        )
+        kv_heads = stack.kv_heads if stack.kv_heads < stack.heads else None
+        is_normed = steps.projected is not steps.x
         return replace(
-            trace,
-            heads=heads,
+            trace, heads=heads, W_o=kept.W_o, b_o=kept.b_o, x_query=X,
+            x_key=X if steps.context is steps.projected else context,
             shown=next((head for head in heads if head.name == trace.shown.name), trace.shown),
             x_parts=tuple(f"its {part}" for part, is_used in is_there.items() if is_used),
-            x_query=X,
-            x_key=X if steps.context is steps.projected else context,
             embedding=trace.embedding._replace(dim=X.shape[1]),
-            projection=about,
-            W_o=kept.W_o,
-            b_o=kept.b_o,
+            projection=trace.projection._replace(layout="in-out", x_is_normed=is_normed, kv_heads=kv_heads),
             layer_output=self._joined(trace, steps, mask, kept),
-        )
+        )  # fmt: skip
 
     def _joined(self, trace: Trace, steps: LayerSteps, mask: Mask | None, kept: LayerWeights) -> Array | None:
         """Return what W_o makes of all heads of the layer (n_q, d), which attend anew if not as the model does."""
@@ -265,26 +255,32 @@ class Reading(NamedTuple):
 def read_texts(kind: str, text: str, context: str | None, settings: Settings, model: OpenModel) -> Reading:
     """Let the model read a text, and a `context` where it has an encoder and a decoder; nothing is computed yet."""
     checkpoint, encoder = model.checkpoint, model.encoder
-    side, asked = checkpoint_text.side_of(checkpoint.model, kind, context)
-    checkpoint_text.check_pair(settings, side, checkpoint.model.family)
+    about = checkpoint.model
+    side, asked = checkpoint_text.side_of(about, kind, context)
+    if settings.pair is not None and side == "decoder":
+        hint = "Leave it out, or give an encoder, such as BERT."
+        raise UsageError(f"A decoder (of the type {about.family}) reads no pairs of texts.", hint, "--pair")
     cut = cut_of_model(settings, model, side, asked)
     source = target = read = checkpoint_text.tokens_of(encoder, text, settings, settings.pair)
-    if side == "decoder" and checkpoint.model.encoder is not None:
+    if side == "decoder" and about.encoder is not None:
         assert context is not None  # side_of has seen to it
         source = checkpoint_text.tokens_of(encoder, context, settings)
-        target = checkpoint_text.shifted(encoder, target, checkpoint.model.start)
+        target = checkpoint_text.shifted(encoder, target, about.start)
         run = checkpoint.run(texts([source.ids]), texts([target.ids]), cut=cut)
     else:
         types = np.array([source.segments]) if source.segments else None
         run = checkpoint.run(texts([source.ids])._replace(types=types), cut=cut)
-    notes = [*checkpoint.model.notes, *knock_out_notes(settings)]
     both = (read, source) if source is not read else (read,)
-    notes += checkpoint_text.unknown_words(both, model.name)
-    notes += checkpoint_text.special_words(both, checkpoint.model.stacks[side].words.types is not None)
+    notes = [*about.notes, *knock_out_notes(settings), *checkpoint_text.unknown_words(both, model.name)]
+    notes += checkpoint_text.special_words(both, about.stacks[side].words.types is not None)
     if read.second is not None:
-        notes.append(checkpoint_text.pair_note(read))
+        where = f"text a is tokens 0 to {read.second - 1}, b {read.second} to {len(read.ids) - 1}"
+        notes.append(f"A pair in one sequence: {where}.")
     if target is not read:
-        notes.append(checkpoint_text.shift_note(target))
+        notes.append(
+            f"The decoder reads the text shifted right by one, starting with {visible(target.spelled[0])}: each row is "
+            "the position that predicts the next token."
+        )
     key = source if asked == "cross" else target
     return Reading(run, side, asked, target, key, model, notes=tuple(notes))
 
@@ -298,23 +294,16 @@ def _head(steps: LayerSteps, h: int, scale: float | None, temperature: float) ->
 
     What the model adds for distances is part of its scores, so the temperature divides it too.
     """
-    about, position, before_rotation = steps.ready, steps.ready.position, steps.before_rotation
-    q, k = (about.q, about.k) if before_rotation is None else (before_rotation.q, before_rotation.k)
+    about, before = steps.ready, steps.before_rotation
+    q, k = (about.q, about.k) if before is None else (before.q, before.k)
+    terms = np.stack([term[0, h] for term in about.terms]) / temperature if len(about.terms) > 1 else None
+    slope, sink = (None if M is None else float(M[h]) for M in (about.slopes, about.sinks))
+    bias = None if about.position is None else about.position[0, h] / temperature
+    rotated = None if before is None else Rotated(*before.rotated(h))
     return Head(
-        str(h),
-        q=q[0, h],
-        k=k[0, h],
-        v=about.v[0, h],
-        bias=None if position is None else position[0, h] / temperature,
-        slope=None if about.slopes is None else float(about.slopes[h]),
-        position_terms=np.stack([term[0, h] for term in about.terms]) / temperature
-        if len(about.terms) > 1
-        else None,
-        scale=scale,
-        softcap=about.softcap,
-        sink=None if about.sinks is None else float(about.sinks[h]),
-        rotated=None if before_rotation is None else Rotated(*before_rotation.rotated(h)),
-    )
+        str(h), q=q[0, h], k=k[0, h], v=about.v[0, h], bias=bias, slope=slope, position_terms=terms, scale=scale,
+        softcap=about.softcap, sink=sink, rotated=rotated,
+    )  # fmt: skip
 
 
 def can_be_grouped(settings: Settings, keep_weights: bool) -> bool:
@@ -340,12 +329,12 @@ def _of_text(steps: LayerSteps, at: int) -> LayerSteps:
     def part(M: NDArray[Number]) -> NDArray[Number]:
         return M[at : at + 1] if len(M) > 1 else M
 
-    ready, before, position, mask = steps.ready, steps.before_rotation, steps.ready.position, steps.ready.mask
+    ready, before, mask = steps.ready, steps.before_rotation, steps.ready.mask
     if mask is not None and mask.real is not None:
         mask = mask._replace(real=part(mask.real))
     ready = ready._replace(q=part(ready.q), k=part(ready.k), v=part(ready.v), mask=mask)
-    if position is not None:
-        ready = ready._replace(position=part(position), terms=tuple(map(part, ready.terms)))
+    if ready.position is not None:
+        ready = ready._replace(position=part(ready.position), terms=tuple(map(part, ready.terms)))
     if before is not None:
         before = before._replace(q=part(before.q), k=part(before.k), places=part(before.places))
     x, projected, context = part(steps.x), part(steps.projected), part(steps.context)

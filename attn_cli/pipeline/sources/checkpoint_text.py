@@ -49,19 +49,6 @@ def tokens_of(encoder: TextEncoder, text: str, settings: Settings, second: str |
     return Tokens(found.ids, found.tokens, found.special, found.unknown, found.types, found.second)
 
 
-def check_pair(settings: Settings, side: str, family: str) -> None:
-    """Raise UsageError for a pair where a decoder is asked."""
-    if settings.pair is not None and side == "decoder":
-        hint = "Leave it out, or give an encoder, such as BERT."
-        raise UsageError(f"A decoder (of the type {family}) reads no pairs of texts.", hint, "--pair")
-
-
-def pair_note(pair: Tokens) -> str:
-    """Return the note on where a pair's second text begins."""
-    assert pair.second is not None
-    return f"A pair in one sequence: text a is tokens 0 to {pair.second - 1}, b {pair.second} to {len(pair.ids) - 1}."
-
-
 def last_word(text: Tokens) -> int:
     """Return the place of the last token that frames no text; the last one where all do."""
     return max((i for i, is_frame in enumerate(text.special) if not is_frame), default=len(text.ids) - 1)
@@ -100,14 +87,6 @@ def shifted(encoder: TextEncoder, target: Tokens, start: int) -> Tokens:
     stop = len(target.ids) - target.special[-1]
     spelled = (encoder.token(start), *target.spelled[:stop])
     return Tokens((start, *target.ids[:stop]), spelled, (True, *target.special[:stop]))
-
-
-def shift_note(target: Tokens) -> str:
-    """Return the note on the rows of a decoder, which reads its text shifted right by one."""
-    return (
-        f"The decoder reads the text shifted right by one, starting with {visible(target.spelled[0])}: each row is the "
-        "position that predicts the next token."
-    )
 
 
 def side_of(model: Model, kind: str, context: str | None) -> tuple[str, str]:
