@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -46,12 +47,6 @@ class Work(NamedTuple):
             return own
         return 1.0 if q is None else scale_of(self.score, q.shape[1])
 
-    @property
-    def _shape(self) -> tuple[int, int]:
-        q, k = self.heads[0].q, self.heads[0].k
-        n_q, n_k = self.heads[0].weights.shape if q is None or k is None else (len(q), len(k))
-        return n_q, n_k
-
     def head_input(self, head: Head) -> one_head.HeadInput:
         """Return a head ready to attend."""
         assert head.q is not None and head.k is not None and head.v is not None
@@ -71,18 +66,19 @@ class Work(NamedTuple):
         from attn_cli.pipeline.long_text import RowSums, summary_of_rows
 
         found: dict[str, HeadSummary] = {}
-        parts = len(self.heads) * (1 + with_mean)
-        shape = self._shape
+        parts, first = len(self.heads) * (1 + with_mean), self.heads[0]
+        q, k_of = first.q, first.k
+        n_q, n_k = first.weights.shape if q is None or k_of is None else (len(q), len(k_of))
         for done, head in enumerate(self.heads):
             part = part_of(report, done, parts)
             if head.ready is not None:
-                found[head.name] = summary_of_rows(self._rows(head.name, part), *shape, k)
-                continue
-            sums = RowSums(*shape, k)
-            go_over(self.head_input(head), sums.add, self.threads, part)
-            found[head.name] = sums.summary()
+                found[head.name] = summary_of_rows(self._rows(head.name, part), n_q, n_k, k)
+            else:
+                sums = RowSums(n_q, n_k, k)
+                go_over(self.head_input(head), sums.add, self.threads, part)
+                found[head.name] = sums.summary()
         if with_mean:
-            mean = summary_of_rows(self._rows("mean", part_of(report, 1, 2)), *shape, k)
+            mean = summary_of_rows(self._rows("mean", part_of(report, 1, 2)), n_q, n_k, k)
             found["mean"] = mean._replace(output=mean_output([summary.output for summary in found.values()]))
         return found
 
@@ -99,45 +95,40 @@ class Work(NamedTuple):
             weights = whole[0] if len(whole) == 1 else np.mean(whole, axis=0)
             yield from rows_of(weights, None if self.mask is None else self.mask.rows(range(len(weights))))
             return
-        inputs = [self.head_input(head) for head in heads]
+        first, *others = inputs = [self.head_input(head) for head in heads]
         tiles = [tiles_of(one) for one in inputs]
-        is_alone = len(inputs) == 1
         cells = FAST_BLOCK_CELLS if all(tiles) else one_head.BLOCK_CELLS // 2
-        for rows in one_head.blocks_of_rows(inputs[0], cells):
-            weights, output = weigh(inputs[0], tiles[0], rows, self.threads)
-            for one, ready in zip(inputs[1:], tiles[1:], strict=True):
+        for rows in one_head.blocks_of_rows(first, cells):
+            weights, output = weigh(first, tiles[0], rows, self.threads)
+            for one, ready in zip(others, tiles[1:], strict=True):
                 weights = weights + weigh(one, ready, rows, self.threads)[0]
-            allowed = None if self.mask is None else self.mask.rows(rows)
-            yield (
-                weights / len(inputs),
-                output if is_alone else None,
-                inputs[0].allowed(rows) if is_alone else allowed,
-            )
+            if others:
+                yield weights / len(inputs), None, None if self.mask is None else self.mask.rows(rows)
+            else:
+                yield weights, output, first.allowed(rows)
             if report:
-                report(rows.stop / len(inputs[0].Q))
+                report(rows.stop / len(first.Q))
 
     def attended(
         self, rows: Ints, allowed: Bools | None, k: int, summaries: Mapping[str, HeadSummary]
     ) -> list[Head]:
         """Return each head with the rows that are to be held, and its k strongest links."""
-        return [
-            head
-            if head.steps is not None
-            else self._of_rows(head, rows, allowed, k, summaries.get(head.name))
-            for head in self.heads
-        ]
-
-    def _of_rows(
-        self, head: Head, rows: Ints, allowed: Bools | None, k: int, summary: HeadSummary | None
-    ) -> Head:
-        may = allowed if head.mask is None else head.mask.rows(rows)
-        if head.ready is not None:
-            weights = head.ready if len(rows) == len(head.ready) else head.ready[rows]
-            return replace(head, ready=weights, top=_links(weights, may, k, summary))
-        steps = self.head_input(head).steps(rows)
-        steps = split_content_and_distance(head, steps, rows, self.score, self.scale / self.temperature)
-        output = summary.output if summary else steps.output
-        return replace(head, steps=steps, output=output, top=_links(steps.weights, may, k, summary))
+        found = []
+        for head in self.heads:
+            if head.steps is None:
+                summary = summaries.get(head.name)
+                may = allowed if head.mask is None else head.mask.rows(rows)
+                if head.ready is not None:
+                    ready = head.ready if len(rows) == len(head.ready) else head.ready[rows]
+                    head = replace(head, ready=ready, top=_links(ready, may, k, summary))
+                else:
+                    scale, steps = self.scale / self.temperature, self.head_input(head).steps(rows)
+                    steps = split_content_and_distance(head, steps, rows, self.score, scale)
+                    output = summary.output if summary else steps.output
+                    links = _links(steps.weights, may, k, summary)
+                    head = replace(head, steps=steps, output=output, top=links)
+            found.append(head)
+        return found
 
 
 def split_content_and_distance(head: Head, steps: Steps, rows: Ints, score: str, scale: float) -> Steps:
@@ -212,15 +203,13 @@ class Group(NamedTuple):
         """Yield the heads of each text, with at least `top` links of each row."""
         links = [self.links(head.steps.weights, max(LINKS, top or 0)) for head in self.heads]
         for at in range(len(self.heads[0].q)):
-            heads = (self._of_text(head, found, at) for head, found in zip(self.heads, links, strict=True))
+            heads = []
+            for (W, q, k, v, steps), found in zip(self.heads, links, strict=True):
+                own = Steps._make(None if M is None else M[at] for M in steps)
+                parts = (q[at], k[at], v[at], None, W.position, self.layout)
+                shown = one_head.Links(found.keys[at], found.weights[at])
+                heads.append(Head(W.name, W, *parts, steps=own, output=own.output, top=shown))
             yield Work(tuple(heads), self.mask, self.score)
-
-    def _of_text(self, head: GroupSteps, links: one_head.Links, at: int) -> Head:
-        W, q, k, v, steps = head
-        own = Steps._make(None if M is None else M[at] for M in steps)
-        top = one_head.Links(links.keys[at], links.weights[at])
-        parts = (q[at], k[at], v[at], None, W.position, self.layout)
-        return Head(W.name, W, *parts, steps=own, output=own.output, top=top)
 
 
 def ready_heads(heads: Sequence[HeadWeights], settings: Settings, is_self: bool) -> tuple[HeadWeights, ...]:
@@ -247,8 +236,8 @@ def attend_group(
     context: Array,
     settings: Settings,
     mask: Mask | None,
-    layout: str = "in-out",
-    with_values: bool = True,
+    layout: str,
+    with_values: bool,
 ) -> Group:
     """Let heads attend over many texts: X (texts, n_q, d), context (texts, n_k, d), which is X itself in `self`.
 
@@ -259,7 +248,11 @@ def attend_group(
     allowed = None if mask is None else mask.rows(range(X.shape[1]))
     made = []
     for W in heads:
-        used = W if with_values else _without_values(W, context)
+        used = W
+        if not with_values and W.b_v is None:
+            sizes = (max(float(np.abs(M).max()), 1.0) for M in (context, W.W_v))
+            if prod(sizes) * len(W.W_v) < SAFE:  # values are sure to be finite
+                used = W._replace(W_v=W.W_v[:, :0])
         with np.errstate(over="ignore", invalid="ignore"):
             q, k, v = used.project(X, context)
             if not all(np.isfinite(M).all() for M in (q, k, v)):
@@ -272,9 +265,3 @@ def attend_group(
         scale = scale_of(score, q.shape[-1]) / settings.temperature
         made.append(GroupSteps(W, q, k, v, one_head.checked_attention(q, k, v, allowed, bias, scale, score)))
     return Group(tuple(made), mask, score, layout)
-
-
-def _without_values(W: HeadWeights, context: Array) -> HeadWeights:
-    """Return weights that make values of no numbers, where all values are sure to be finite."""
-    largest = max(float(np.abs(context).max()), 1.0) * max(float(np.abs(W.W_v).max()), 1.0) * len(W.W_v)
-    return W._replace(W_v=W.W_v[:, :0], b_v=None) if largest < SAFE and W.b_v is None else W

@@ -26,16 +26,14 @@ from attn_cli.trace.head import Head
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
     from attn_cli.io.array_types import Array
+    from attn_cli.io.progress import OnPart
 
+NAMES = ("W_q", "W_k", "W_v")
 LEFT_OUT = "Distances between two texts mean nothing: the heads' position term is left out."
 
 
 def project_with_model(
-    inputs: Inputs,
-    stack: EncoderStack,
-    settings: Settings,
-    mask: Mask | None,
-    report: Callable[[float], None] | None,
+    inputs: Inputs, stack: EncoderStack, settings: Settings, mask: Mask | None, report: OnPart | None
 ) -> tuple[Inputs, Layer]:
     """Take both sides up to the layer that is asked for, and make Q, K and V of its heads."""
     layer = wanted_layer(settings, stack.layers, stack.name)
@@ -65,12 +63,8 @@ def project_with_model(
         LEFT_OUT: not is_self,
         "The mask also applies in all lower layers, as in a decoder.": mask is not None and is_self and layer,
     }
-    return inputs, found._replace(
-        learned=stack.learned(layer, shown),
-        cut=cut,
-        root_head=next(root_heads, None),
-        notes=tuple(note for note, is_true in notes.items() if is_true),
-    )
+    told, root = tuple(filter(notes.get, notes)), next(root_heads, None)
+    return inputs, found._replace(learned=stack.learned(layer, shown), cut=cut, root_head=root, notes=told)
 
 
 def _head_of_stack(head: str | None, stack: EncoderStack, layer: int) -> str:
@@ -89,11 +83,10 @@ def _head_of_stack(head: str | None, stack: EncoderStack, layer: int) -> str:
     named = [name for n in range(stack.layers) for name in stack.head_names(n) if not name.isdigit()]
     named.sort(key=lambda name: name.rpartition("-")[2].isdigit())  # previous before previous-2
     near, first = did_you_mean(head, [*named, MEAN, ALL]), f"{listed_heads(named)}, " if named else ""
-    hint = (
-        f"{near}Heads are {first}{MEAN}, {ALL}, and 0 to {len(names) - 1} of layer {layer}; --layer 0 to "
-        f"{stack.layers - 1} chooses another."
+    others = f"0 to {len(names) - 1} of layer {layer}; --layer 0 to {stack.layers - 1} chooses another."
+    raise UsageError(
+        f"{message} {stack.name}.", f"{near}Heads are {first}{MEAN}, {ALL}, and {others}", "--head"
     )
-    raise UsageError(f"{message} {stack.name}.", hint, "--head")
 
 
 def project_inputs(inputs: Inputs, settings: Settings, given: Given | None, weights: Given | None) -> Layer:
@@ -105,14 +98,12 @@ def project_inputs(inputs: Inputs, settings: Settings, given: Given | None, weig
     assert X is not None
     name, notes, learned = settings.projection, list[str](), None
     other_layout: Callable[[], Layer] | None = None
-    if name is None and (given is None or not {"W_q", "W_k", "W_v"} & given.arrays.keys()):
+    if name is None and (given is None or not {*NAMES} & given.arrays.keys()):
         name = "random" if given is None and inputs.embedding.source == "random" else "identity"
     if name in ("identity", "random"):
         if given is not None and given.kv_heads is not None:
-            raise InputError(
-                f"{given.name}: kv_heads is {given.kv_heads}, but no W_k and W_v make fewer heads of keys and values.",
-                "Give W_q, W_k and W_v, or leave out kv_heads.",
-            )
+            said = f"kv_heads is {given.kv_heads}, but no W_k and W_v make fewer heads of keys and values."
+            raise InputError(f"{given.name}: {said}", "Give W_q, W_k and W_v, or leave out kv_heads.")
         heads = settings.heads or 1 if given is None else head_count(settings, given, ("X",), 1)
         d = X.shape[1]
         projection = model.identity(d, heads) if name == "identity" else model.random(d, heads, settings.seed)
@@ -121,12 +112,12 @@ def project_inputs(inputs: Inputs, settings: Settings, given: Given | None, weig
     else:
         used = given if name is None else weights
         assert used is not None  # a name that is not a file was refused when the file was to be read
-        source = "given" if name is None else "file"
-        projection, notes, fits_both = _from_weights(used, inputs, settings, source)
+        projection, notes, fits_both = _from_weights(
+            used, inputs, settings, "given" if name is None else "file"
+        )
         if fits_both:
             layout = "in-out" if projection.about.layout == "out-in" else "out-in"
-            other = replace(settings, layout=layout)
-            other_layout = partial(project_inputs, inputs, other, given, used)
+            other_layout = partial(project_inputs, inputs, replace(settings, layout=layout), given, used)
     names = tuple(head.name for head in projection.heads)
     shape = (len(names), len(inputs.query.tokens), len(inputs.key.tokens))
     biases = [None] * len(names) if given is None else given_biases(given, settings, shape)
@@ -142,22 +133,25 @@ def _from_weights(
     """Return the projection of W_q, W_k and W_v, notes, and whether W fits in both layouts and the file states none."""
     X = inputs.query.X
     assert X is not None
-    fitting, notes = _fitting(X.shape[1], weights), []
+    shapes = [W.shape for name in NAMES if (W := weights.get(name)) is not None]
+    fitting, notes = list[str](), list[str]()  # the layouts in which all three fit the vectors
+    for layout, taken, made in (("in-out", -2, -1), ("out-in", -1, -2)):
+        are_alike = weights.kv_heads is not None or len({shape[made] for shape in shapes[:2]}) == 1
+        if len(shapes) == 3 and are_alike and all(shape[taken] == X.shape[1] for shape in shapes):
+            fitting.append(layout)
     layout = settings.layout or weights.layout or (fitting[0] if fitting else "in-out")
     if fitting == ["out-in"] and settings.layout is None and weights.layout is None:
-        shapes = f"W_q has shape {weights.arrays['W_q'].shape} and X {X.shape}"
-        notes.append(f"{shapes}: only W x fits, so the layout was read as out-in.")
+        named = f"W_q has shape {weights.arrays['W_q'].shape} and X {X.shape}"
+        notes.append(f"{named}: only W x fits, so the layout was read as out-in.")
     weights = weights.laid_out(layout)
     axis, side = (0, "rows") if layout == "in-out" else (1, "columns")
-    for name, M in (("W_q", X), ("W_k", inputs.key.X), ("W_v", inputs.key.X)):
+    for name, M in zip(NAMES, (X, inputs.key.X, inputs.key.X), strict=True):
         W = weights.get(name)
         if W is not None and M is not None and W.shape[axis] != M.shape[1]:
-            raise InputError(
-                f"X has shape {M.shape} and {name} {W.shape}: with layout {layout}, {name} needs as many "
-                f"{side} as X has columns.",
-                "Change the vectors, the weights or --layout.",
-            )
-    heads = head_count(settings, weights, ("W_q", "W_k", "W_v"), 1 - axis)
+            needs = f"with layout {layout}, {name} needs as many {side} as X has columns"
+            said = f"X has shape {M.shape} and {name} {W.shape}: {needs}."
+            raise InputError(said, "Change the vectors, the weights or --layout.")
+    heads = head_count(settings, weights, NAMES, 1 - axis)
     projection = model.from_given(weights, heads, layout, source)
     notes += sharing_note(weights, heads)
     notes += weights.note_of_ignored(weights.beside_weights) if source == "file" else []
@@ -183,25 +177,17 @@ def given_biases(given: Given, settings: Settings, shape: tuple[int, int, int]) 
     if bias is None:
         return [None] * heads
     if not stretches(bias.shape, shape[-bias.ndim :]):
-        raise InputError(
-            f"position_scores has shape {bias.shape}, but there are {n_q} queries and {n_k} keys"
-            + (f" of {heads} heads." if bias.ndim > 2 else "."),
-            f"Give ({n_q}, {n_k}), or ({heads}, {n_q}, {n_k}) for one a head." if bias.ndim > 2 else "",
-        )
+        of_heads, hint = ".", ""
+        if bias.ndim > 2:
+            of_heads, hint = (
+                f" of {heads} heads.",
+                f"Give ({n_q}, {n_k}), or ({heads}, {n_q}, {n_k}) for one a head.",
+            )
+        there = f"there are {n_q} queries and {n_k} keys{of_heads}"
+        raise InputError(f"position_scores has shape {bias.shape}, but {there}", hint)
     if settings.round is not None:
         bias = model.to_digits(bias, settings.round)
     return [*np.broadcast_to(bias, shape)]
-
-
-def _fitting(d: int, weights: Given) -> list[str]:
-    """Return the layouts in which all of W_q, W_k and W_v fit vectors of d numbers."""
-    shapes = [W.shape for name in ("W_q", "W_k", "W_v") if (W := weights.get(name)) is not None]
-    found = []
-    for layout, taken, made in (("in-out", -2, -1), ("out-in", -1, -2)):
-        are_alike = weights.kv_heads is not None or len({shape[made] for shape in shapes[:2]}) == 1
-        if len(shapes) == 3 and are_alike and all(shape[taken] == d for shape in shapes):
-            found.append(layout)
-    return found
 
 
 def labels(tokens: tuple[str, ...] | None, n: int, letter: str, name: str) -> tuple[str, ...]:
@@ -219,18 +205,16 @@ def head_count(settings: Settings, given: Given, names: tuple[str, ...], axis: i
     if given.stacked is not None and heads != given.stacked:
         said = "--heads" if settings.heads is not None else "heads"
         which = "Q" if given.get("Q") is not None else "W_q"
-        raise InputError(
-            f"{given.name} gives {which} for {given.stacked} heads, one matrix each, and {said} is {heads}.",
-            "Leave it out, or give matrices whose columns are to be split.",
-        )
+        each = f"{which} for {given.stacked} heads, one matrix each, and {said} is {heads}"
+        hint = "Leave it out, or give matrices whose columns are to be split."
+        raise InputError(f"{given.name} gives {each}.", hint)
     for name in names if settings.heads is None else ():
         M = given.get(name)
         n = heads if name in ("Q", "W_q", "X") else model.kv_head_count(given, heads)
         if M is not None and M.shape[axis] % n:
-            side = "columns" if axis else "rows"
+            side = f"{M.shape[axis]} {'columns' if axis else 'rows'} of {name}, of shape {M.shape}"
             raise InputError(
-                f"{given.name}: {n} heads cannot share the {M.shape[axis]} {side} of {name}, of shape {M.shape}.",
-                model.dividing(M.shape[axis]),
+                f"{given.name}: {n} heads cannot share the {side}.", model.dividing(M.shape[axis])
             )
     return heads
 
@@ -256,7 +240,8 @@ def _layer(
             q, k, v = W.project(X, context)
         for name, M in zip("qkv", (q, k, v), strict=True):
             if not np.isfinite(M).all():
-                message = f"W_{name} times the vectors is more than a number can hold."
-                raise InputError(message, "Scale them down.")
+                raise InputError(
+                    f"W_{name} times the vectors is more than a number can hold.", "Scale them down."
+                )
         made.append(Head(W.name, W, q, k, v, bias, W.position if inputs.is_self else None, layout))
     return Layer(tuple(head.name for head in projection.heads), shown, tuple(made), projection)

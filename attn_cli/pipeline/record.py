@@ -123,20 +123,25 @@ def record_trace(one: Attended, work: Work) -> Trace:
         root = None if layer.root_head is None else sentence_root(layer.root_head, inputs)
         focus = (row_of_strongest_link(shown.links, inputs) if root is None else root,)
     trained = None if summaries or settings.query is not None else layer.learned
+    is_scored = heads[0].scores is not None
     notes = [
         *inputs.notes,
         *layer.notes,
         *notes,
-        *notes_on_rows(shown, inputs, work.mask, heads[0].scores is not None, trained),
+        *notes_on_rows(shown, inputs, work.mask, is_scored, trained),
     ]
     numbers = {token: n for n, token in enumerate(dict.fromkeys((*query.tokens, *key.tokens)))}
+    ids = [
+        tuple(numbers[token] for token in side.tokens) if inputs.has_text else None for side in (query, key)
+    ]
+    placed = [query.words, key.words, query.encodings, key.encodings]
     return Trace(
         kind=one.kind,
         settings=settings,
         query_tokens=query.tokens,
         key_tokens=key.tokens,
-        query_ids=tuple(numbers[token] for token in query.tokens) if inputs.has_text else None,
-        key_ids=tuple(numbers[token] for token in key.tokens) if inputs.has_text else None,
+        query_ids=ids[0],
+        key_ids=ids[1],
         unknown=inputs.unknown,
         replaced=dict(inputs.replaced),
         dropped=inputs.dropped,
@@ -144,7 +149,7 @@ def record_trace(one: Attended, work: Work) -> Trace:
         x_query=query.X,
         x_key=key.X,
         positions=settings.positions or "none",
-        placed=_placed(inputs),
+        placed=None if query.words is None else Placed._make(placed),
         projection=layer.projection.about,
         score=work.score,
         scale=work.scale,
@@ -168,14 +173,6 @@ def record_trace(one: Attended, work: Work) -> Trace:
         long_view=summaries[layer.shown].view if summaries else None,
         source=work,
     )
-
-
-def _placed(inputs: Inputs) -> Placed | None:
-    query, key = inputs.query, inputs.key
-    if query.words is None or query.encodings is None:
-        return None
-    assert key.words is not None and key.encodings is not None
-    return Placed(query.words, key.words, query.encodings, key.encodings)
 
 
 def record_layers(layers: Iterator[Attended], settings: Settings) -> Trace:
@@ -212,19 +209,16 @@ def _together(traces: Iterable[Trace], settings: Settings) -> Trace:
     shown = next(head for head in reversed(heads) if head.name == last.shown.name)
     derived = "the mean of each layer's heads" if last.shown.name == MEAN else last.derived
     derived = ROLLOUTS if settings.head == ROLLOUT else derived
-    merged = _merged_notes(notes)
-    return replace(last, settings=settings, heads=tuple(heads), shown=shown, notes=merged, derived=derived)
-
-
-def _merged_notes(notes: list[tuple[int | None, str]]) -> tuple[str, ...]:
-    """Return the notes of all layers: each once, with its layers where not all have it."""
-    layers = {layer for layer, _ in notes if layer is not None}
     found = dict[str, list[int | None]]()
     for layer, note in notes:
         found.setdefault(note, []).append(layer)
-    return tuple(
-        note if None in given or set(given) == layers else f"Layer {', '.join(map(str, given))}: {note}"
+    every = {layer for layer, _ in notes if layer is not None}
+    merged = (  # each note once, with its layers where not all have it
+        note if None in given or set(given) == every else f"Layer {', '.join(map(str, given))}: {note}"
         for note, given in found.items()
+    )
+    return replace(
+        last, settings=settings, heads=tuple(heads), shown=shown, notes=tuple(merged), derived=derived
     )
 
 

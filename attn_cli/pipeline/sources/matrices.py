@@ -40,9 +40,9 @@ def trace_matrices(kind: str, given: Given, settings: Settings, report: OnPart |
     check_no_knock_out(settings, given.name)
     if given.temperature is not None and settings.temperature == Settings().temperature:
         settings = replace(settings, temperature=given.temperature)
-    has_qkv = given.get("Q") is not None
-    take = _take_scores if given.scores is not None else _take_qkv if has_qkv else _take_x
-    if given.scores is None:
+    has_qkv, scores = given.get("Q") is not None, given.scores
+    take = _take_scores if scores is not None else _take_qkv if has_qkv else _take_x
+    if scores is None:
         layout, score = settings.layout or given.layout, settings.score or given.score
         settings = replace(settings, layout=layout, score=score)
         stack = None if settings.projection is None else load_model(settings)
@@ -50,8 +50,8 @@ def trace_matrices(kind: str, given: Given, settings: Settings, report: OnPart |
             raise wrong_pairing(stack, f"given by {given.name}")
     inputs, layer, notes = take(given, settings)
     masks = wanted_masks(settings, given.mask, inputs, given.name, len(layer.names))
-    if given.scores is not None:
-        masks = _with_blanks(masks, given.scores.values, given.name)
+    if scores is not None:
+        masks = _with_blanks(masks, scores.values, given.name)
     layer, mask = with_masks(_with_scale(layer, given, settings), masks)
     if (other := layer.other_layout) is not None:
         layer = layer._replace(
@@ -60,7 +60,7 @@ def trace_matrices(kind: str, given: Given, settings: Settings, report: OnPart |
     inputs = inputs._replace(notes=(*inputs.notes, *notes))
     settings = replace(settings, positions=None) if has_qkv else settings
     one = Attended(kind, inputs, layer, settings, mask, report=report)
-    if given.scores is not None:
+    if scores is not None:
         one = one._replace(finish=partial(_bare, has_values=given.get("V") is not None))
     return record(one)
 
@@ -74,15 +74,14 @@ def _with_scale(layer: Layer, given: Given, settings: Settings) -> Layer:
         usual = scale_of(layer.score or settings.score or "scaled", head.q.shape[1])
         return None if is_scaled or given.scale is None or isclose(given.scale, usual) else given.scale
 
-    count = len(layer.heads)
-    sinks = [None] * count if (told := given.get("sinks")) is None else told.reshape(-1).tolist()
+    count, told = len(layer.heads), given.get("sinks")
+    sinks = [None] * count if told is None else told.reshape(-1).tolist()
     if len(sinks) != count:
-        said = f"{given.name}: sinks has {len(sinks)} numbers for {count} heads."
-        raise InputError(said, "Give one a head.")
-    heads = (
-        replace(head, scale=own(head), softcap=given.softcap, sink=sink)
-        for head, sink in zip(layer.heads, sinks, strict=True)
-    )
+        raise InputError(
+            f"{given.name}: sinks has {len(sinks)} numbers for {count} heads.", "Give one a head."
+        )
+    each = zip(layer.heads, sinks, strict=True)
+    heads = (replace(head, scale=own(head), softcap=given.softcap, sink=sink) for head, sink in each)
     return layer._replace(heads=tuple(heads))
 
 
@@ -90,12 +89,11 @@ def _take_x(given: Given, settings: Settings) -> Taken:
     weights, X = read_weights(settings), given.get("X")
     if X is None:
         shown = " attn show draws ready weights." if "weights" in given.ignored else ""
-        said = f"{given.name} holds neither Q, K, V nor X."
-        raise InputError(said, f"Give Q, K and V, or X and W, or scores.{shown}")
+        hint = f"Give Q, K and V, or X and W, or scores.{shown}"
+        raise InputError(f"{given.name} holds neither Q, K, V nor X.", hint)
     context = given.get("context")
-    x_key = X if context is None else context
-    if x_key.shape[1] != X.shape[1]:
-        said = f"X has shape {X.shape} and context {x_key.shape}: both need equally many columns."
+    if context is not None and context.shape[1] != X.shape[1]:
+        said = f"X has shape {X.shape} and context {context.shape}: both need equally many columns."
         hint = "Where W_q, W_k and W_v fit each, give Q = X W_q, K = context W_k and V = context W_v instead."
         raise InputError(said, hint)
     query = key = Side(labels(given.tokens, len(X), "q", given.name), X)
@@ -115,13 +113,9 @@ def _take_x(given: Given, settings: Settings) -> Taken:
 def _side_by_side(given: Given, n_q: int, n_k: int, has_second_input: bool) -> Inputs:
     """Return both sides where no X is known: their tokens alone."""
     own = given.context_tokens or (given.tokens if n_q == n_k else None)
-    return Inputs(
-        Side(labels(given.tokens, n_q, "q", given.name)),
-        Side(labels(own, n_k, "k", given.name)),
-        given.tokens is not None,
-        Embedding("given", given.name),
-        has_second_input=has_second_input,
-    )
+    query = Side(labels(given.tokens, n_q, "q", given.name))
+    key, about = Side(labels(own, n_k, "k", given.name)), Embedding("given", given.name)
+    return Inputs(query, key, given.tokens is not None, about, has_second_input=has_second_input)
 
 
 def _take_qkv(given: Given, settings: Settings) -> Taken:
@@ -137,17 +131,14 @@ def _take_qkv(given: Given, settings: Settings) -> Taken:
     if settings.round is not None:
         Q, K, V = (projection.to_digits(M, settings.round) for M in (Q, K, V))
     kv_heads = projection.kv_head_count(given, count)
-    parts = [
-        projection.shared(projection.split(M, n, 1), count)
-        for M, n in ((Q, count), (K, kv_heads), (V, kv_heads))
-    ]
+    sides = zip((Q, K, V), (count, kv_heads, kv_heads), strict=True)
+    parts = [projection.shared(projection.split(M, n, 1), count) for M, n in sides]
     biases = given_biases(given, settings, (count, len(Q), len(K)))
     positions = projection.given_positions(given, count, parts[1][0].shape[1]) if len(Q) == len(K) else None
     heads = tuple(
         Head(str(h), q=q, k=k, v=v, bias=biases[h], position=positions[h] if positions else None)
         for h, (q, k, v) in enumerate(zip(*parts, strict=True))
     )
-    inputs = _side_by_side(given, len(Q), len(K), given.has_second_input)
     W_o = given.get("W_o")
     layout = None if W_o is None else settings.layout or given.layout or "in-out"
     joining = projection.Projection(Projected("given", given.name, layout), ())
@@ -156,12 +147,9 @@ def _take_qkv(given: Given, settings: Settings) -> Taken:
     if settings.round is not None:
         joining = projection.rounded(joining, settings.round)
     names = tuple(head.name for head in heads)
-    notes = [
-        *sharing_note(given, count),
-        *given.note_of_ignored(),
-        *unused(settings, words=False, has_x=False),
-    ]
-    return inputs, Layer(names, shown_head(settings.head, names), heads, joining), notes
+    layer = Layer(names, shown_head(settings.head, names), heads, joining)
+    notes = sharing_note(given, count) + given.note_of_ignored() + unused(settings, words=False, has_x=False)
+    return _side_by_side(given, len(Q), len(K), given.has_second_input), layer, notes
 
 
 def _check_columns(given: Given, Q: Array, K: Array, V: Array, heads: int) -> None:
@@ -192,46 +180,38 @@ def _take_scores(given: Given, settings: Settings) -> Taken:
     heads, n_q, n_k = values.shape
     names = tuple(map(str, range(heads)))
     is_second = given.context_tokens is not None and given.context_tokens != given.tokens
-    inputs = _side_by_side(given, n_q, n_k, is_second)
     biases, V = given_biases(given, settings, values.shape), _values(given, settings, heads, n_k)
     no_keys = np.zeros((n_k, 1))  # the scores stand where queries do: see core.scores.GIVEN
     made = tuple(Head(name, q=values[h], k=no_keys, v=V[h], bias=biases[h]) for h, name in enumerate(names))
     joining = projection.Projection(Projected("given", given.name), ())
     layer = Layer(names, shown_head(settings.head, names), made, joining, score=GIVEN)
-    return inputs, layer, [*unused(settings, words=False, has_x=False), *_notes(given, scores)]
-
-
-def _refuse_settings(given: Given, scores: GivenScores, settings: Settings) -> None:
-    heads = len(scores.values)
-    if settings.pad:
-        what = f"{given.name} gives scores: there are no vectors to add padding to."
-        raise UsageError(what, "Leave out --pad.", "--pad")
-    if settings.score is not None:
-        what = f"{given.name} gives the scores: --score {settings.score} would need Q and K."
-        raise UsageError(what, "Leave out --score.", "--score")
-    if given.score is not None:
-        what = f"{given.name} gives the scores: score {given.score} would need Q and K."
-        raise InputError(what, "Leave it out.")
-    said = given.heads if given.heads != given.stacked else None  # those of V may be shared
-    wanted = settings.heads or said or heads
-    if wanted != heads:
-        raise InputError(
-            f"{given.name}: {scores.name} has shape {scores.values.shape}, for {heads} heads, and heads is {wanted}.",
-            "Scores of several heads are (heads, n_q, n_k).",
-        )
-    if given.get("W_o") is not None:
-        raise InputError(f"{given.name} gives scores and W_o: heads are joined only where Q and K are known.")
-
-
-def _notes(given: Given, scores: GivenScores) -> list[str]:
-    notes = given.note_of_ignored()
+    notes = unused(settings, words=False, has_x=False) + given.note_of_ignored()
     if scores.is_raw and given.scale is None:
         notes.append(UNKNOWN)
     if not scores.is_raw and given.scale is not None:
         notes.append(f"{scores.name} are scaled already: the scale {given.scale:.12g} was not applied again.")
     if given.get("V") is None:
         notes.append(f"{given.name} holds no V: there is no output.")
-    return notes
+    return _side_by_side(given, n_q, n_k, is_second), layer, notes
+
+
+def _refuse_settings(given: Given, scores: GivenScores, settings: Settings) -> None:
+    heads, gives = len(scores.values), f"{given.name} gives the scores:"
+    if settings.pad:
+        what = f"{given.name} gives scores: there are no vectors to add padding to."
+        raise UsageError(what, "Leave out --pad.", "--pad")
+    if settings.score is not None:
+        said = f"{gives} --score {settings.score} would need Q and K."
+        raise UsageError(said, "Leave out --score.", "--score")
+    if given.score is not None:
+        raise InputError(f"{gives} score {given.score} would need Q and K.", "Leave it out.")
+    own = given.heads if given.heads != given.stacked else None  # those of V may be shared
+    wanted = settings.heads or own or heads
+    if wanted != heads:
+        shape = f"{scores.name} has shape {scores.values.shape}, for {heads} heads, and heads is {wanted}"
+        raise InputError(f"{given.name}: {shape}.", "Scores of several heads are (heads, n_q, n_k).")
+    if given.get("W_o") is not None:
+        raise InputError(f"{given.name} gives scores and W_o: heads are joined only where Q and K are known.")
 
 
 def _values(given: Given, settings: Settings, heads: int, n_k: int) -> list[Array]:
@@ -255,13 +235,13 @@ def _with_blanks(masks: Sequence[Mask | None], scores: Array, name: str) -> list
     if not blank.any():
         return list(masks)
     n_q, n_k = scores.shape[1:]
-    alike = len(masks) == 1 and bool((blank == blank[0]).all())
+    is_alike = len(masks) == 1 and bool((blank == blank[0]).all())
     found: list[Mask | None] = []
-    for h in range(1 if alike else len(scores)):
+    for h in range(1 if is_alike else len(scores)):
         mask = masks[h % len(masks)]
-        allowed = ~blank[h] if mask is None else mask.rows(range(n_q)) & ~blank[h]
-        is_told = mask is not None and np.array_equal(allowed, mask.rows(range(n_q)))
-        found.append(mask if is_told else Mask(name, n_q, n_k, allowed))
+        own = np.ones((n_q, n_k), np.bool_) if mask is None else mask.rows(range(n_q))
+        is_told = mask is not None and not (own & blank[h]).any()
+        found.append(mask if is_told else Mask(name, n_q, n_k, own & ~blank[h]))
     return found
 
 
