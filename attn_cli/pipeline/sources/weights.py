@@ -22,7 +22,7 @@ from attn_cli.pipeline.derived import rolled_weights, rollout_formula
 from attn_cli.pipeline.inputs import Inputs, Side
 from attn_cli.pipeline.knock_out import check_no_knock_out
 from attn_cli.pipeline.mask import stated_mask
-from attn_cli.pipeline.ready_weights import AS_THEY_ARE, select_weights
+from attn_cli.pipeline.ready_weights import AS_THEY_ARE, joins_or_hides, select_weights
 from attn_cli.pipeline.record import Attended, record, record_layers
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings
 from attn_cli.settings.validate import check_shaping, unused
@@ -84,7 +84,7 @@ def _attended(saved: Saved, settings: Settings) -> Attended:
     one = Attended("show", inputs, layer, settings, found.mask, len(saved.weights))
     if is_rollout:
         return one._replace(finish=partial(replace, derived=rollout_formula(found.layer or 0)))
-    if found.is_joined_or_hidden or saved.shows_layers:
+    if joins_or_hides(settings) or saved.shows_layers:
         return one
     return one._replace(finish=partial(_with_saved_steps, record=record))
 
