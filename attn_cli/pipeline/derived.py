@@ -45,13 +45,12 @@ class Rolled(NamedTuple):
     def instead_of(self, found: SelectedWeights, settings: Settings) -> SelectedWeights:
         """Return the rollout in the place of its last layer's heads, its pieces joined as `settings` ask."""
         assert self.weights is not None and self.reached is not None
-        is_causal = np.array_equal(self.reached, np.tri(len(self.reached), dtype=np.bool_))
+        n, reaches_all = len(self.reached), self.reached.all()
+        is_causal = np.array_equal(self.reached, np.tri(n, dtype=np.bool_))
+        name = "none" if reaches_all else "causal" if is_causal else "what the layers reach"
+        allowed, weights = None if reaches_all else self.reached, np.minimum(self.weights, 1.0)[np.newaxis]
         found = found._replace(
-            head=ROLLOUT,
-            kept=(ROLLOUT,),
-            weights=np.minimum(self.weights, 1.0)[np.newaxis],
-            allowed=None if self.reached.all() else self.reached,
-            mask_name="none" if self.reached.all() else "causal" if is_causal else "what the layers reach",
+            head=ROLLOUT, kept=(ROLLOUT,), weights=weights, allowed=allowed, mask_name=name
         )
         return pieces_joined_or_hidden(found, settings) if joins_or_hides(settings) else found
 
@@ -116,44 +115,28 @@ def between_words(trace: Trace, settings: Settings, second: int | None = None) -
     belongs to two pieces, not to two words, and is one of a whole row.
     """
     start, _, stop = settings.between.partition("-")
-    shaped = (
-        "joined to words"
-        if settings.join_pieces
-        else "without special tokens"
-        if settings.hide_special
-        else ""
-    )
-    what = ", ".join(filter(None, (f"from text {start} to text {stop}" if stop else "", shaped)))
+    between = f"from text {start} to text {stop}" if stop else ""
+    shaped = "joined to words" * settings.join_pieces or "without special tokens" * settings.hide_special
     found = pieces_joined_or_hidden(selected(trace, second), settings)
     of = "the model's weights" if settings.measure == WEIGHT else trace.derived
-    return made_of(trace, found, settings, f"{of}, {what}")
+    return made_of(trace, found, settings, ", ".join(filter(None, (of, between, shaped))))
 
 
 def selected(trace: Trace, second: int | None = None) -> SelectedWeights:
     """Return a trace's weights, apart from what made them; `second` is where a pair's second text begins."""
-    return SelectedWeights(
-        trace.query_tokens,
-        trace.key_tokens,
-        trace.head_names,
-        trace.shown.name,
-        tuple(head.name for head in trace.heads),
-        np.array([head.weights for head in trace.heads]),
-        trace.mask,
-        trace.mask_name,
-        trace.projection.layer,
-        trace.notes,
-        second=second,
-        most=1.0 if trace.settings.measure == WEIGHT else np.inf,
-    )
+    sides, heads = (trace.query_tokens, trace.key_tokens), (trace.head_names, trace.shown.name)
+    kept, weights = tuple(head.name for head in trace.heads), np.array([head.weights for head in trace.heads])
+    mask, most = (trace.mask, trace.mask_name), 1.0 if trace.settings.measure == WEIGHT else np.inf
+    about = trace.projection.layer, trace.notes
+    return SelectedWeights(*sides, *heads, kept, weights, *mask, *about, second=second, most=most)
 
 
 def made_of(trace: Trace, found: SelectedWeights, settings: Settings, derived: str) -> Attended:
     """Return other weights than those of `trace`, made of them; `derived` says how, as a formula would."""
-    notes = (*found.notes, *_sunk(trace, settings))
-    inputs = Inputs(Side(found.query_tokens), Side(found.key_tokens), True, trace.embedding, notes=notes)
-    is_across = settings.between in ("a-b", "b-a")
-    inputs = inputs._replace(has_second_input=trace.has_second_input or is_across)
     layer, layers = found.layer_of(trace.projection), trace.stack_layers
+    is_two = trace.has_second_input or settings.between in ("a-b", "b-a")
+    sides, notes = (Side(found.query_tokens), Side(found.key_tokens)), (*found.notes, *_sunk(trace, settings))
+    inputs = Inputs(*sides, True, trace.embedding, notes=notes, has_second_input=is_two)
     finish = partial(replace, derived=derived, stack_layers=layers)
     return Attended(trace.kind, inputs, layer, settings, found.mask, layers or 1, finish=finish)
 

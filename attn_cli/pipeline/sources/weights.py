@@ -27,7 +27,7 @@ from attn_cli.pipeline.record import Attended, record, record_layers
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings
 from attn_cli.settings.validate import check_shaping, unused
 from attn_cli.trace.computation import Embedding
-from attn_cli.trace.head import QK_NORM, ROTATED, Head, Projected
+from attn_cli.trace.head import MATRICES, QK_NORM, ROTATED, Head, Projected
 from attn_cli.trace.trace import Trace
 
 Record = Mapping[str, object]  # attn's own JSON, or a head in it
@@ -46,13 +46,13 @@ def trace_weights(saved: Saved, settings: Settings) -> Trace:
         raise UsageError(said, option="--layer")
     layer = settings.layer if settings.layer is not None or not saved.shows_layers else ALL
     settings = replace(settings, head=settings.head or saved.head, layer=layer)
-    if settings.layer == MEAN:
-        if settings.head == ROLLOUT:
-            raise UsageError("--head rollout goes through the layers.", "Leave out --layer mean.", "--layer")
-        whole = saved.weights.mean(axis=0, keepdims=True, dtype=np.float64)
-        trace = record(_attended(saved._replace(weights=whole), replace(settings, layer=None)))
-        return replace(trace, settings=settings, derived=f"the mean of layers 0 to {layers - 1}")
-    return record_layers(layers_of_weights(saved, settings), settings)
+    if settings.layer != MEAN:
+        return record_layers(layers_of_weights(saved, settings), settings)
+    if settings.head == ROLLOUT:
+        raise UsageError("--head rollout goes through the layers.", "Leave out --layer mean.", "--layer")
+    whole = saved.weights.mean(axis=0, keepdims=True, dtype=np.float64)
+    trace = record(_attended(saved._replace(weights=whole), replace(settings, layer=None)))
+    return replace(trace, settings=settings, derived=f"the mean of layers 0 to {layers - 1}")
 
 
 def layers_of_weights(saved: Saved, settings: Settings) -> Iterator[Attended]:
@@ -71,15 +71,10 @@ def _attended(saved: Saved, settings: Settings) -> Attended:
     is_rollout = settings.head == ROLLOUT and ROLLOUT not in saved.heads
     found = (rolled_weights if is_rollout else select_weights)(saved, settings, mask, is_stated)
     record = saved.record or {}
-    inputs = Inputs(
-        Side(found.query_tokens),
-        Side(found.key_tokens),
-        saved.has_text,
-        Embedding("given", saved.name),
-        *saved.looked_up,
-        notes=(*saved.notes, *found.notes, *unused(settings, words=False, learned=True)),
-        has_second_input=record.get("kind") == "cross",
-    )
+    sides = Side(found.query_tokens), Side(found.key_tokens)
+    inputs = Inputs(*sides, saved.has_text, Embedding("given", saved.name), *saved.looked_up)
+    notes = (*saved.notes, *found.notes, *unused(settings, words=False, learned=True))
+    inputs = inputs._replace(notes=notes, has_second_input=record.get("kind") == "cross")
     layer = found.layer_of(Projected("given", saved.name, layer=found.layer))
     one = Attended("show", inputs, layer, settings, found.mask, len(saved.weights))
     if is_rollout:
@@ -120,28 +115,22 @@ def _with_steps(trace: Trace, record: Record, steps: Mapping[str, Record]) -> Tr
         x_is_normed=is_normed if isinstance(is_normed, bool) else None,
         kv_heads=kv_heads if isinstance(kv_heads, int) and 0 < kv_heads <= len(trace.head_names) else None,
     )
-    X = _optional(record, "x_query", 2)
-    trace = replace(
-        trace,
-        score=str(record["score"]),
-        scale=_above_0(record, "scale"),
-        temperature=_above_0(record, "temperature"),
-        projection=about,
-        x_query=X,
-        x_key=_optional(record, "x_key", 2),
-        embedding=trace.embedding._replace(dim=None if X is None else X.shape[1]),
-        W_o=_optional(record, "W_o", 2),
-        b_o=_optional(record, "b_o", 1),
-        layer_output=_optional(record, "layer_output", 2),
+    X, context, W_o, made = (
+        _optional(record, name, 2) for name in ("x_query", "x_key", "W_o", "layer_output")
     )
+    scale, temperature = _above_0(record, "scale"), _above_0(record, "temperature")
+    embedding = trace.embedding._replace(dim=None if X is None else X.shape[1])
+    trace = replace(trace, score=str(record["score"]), scale=scale, temperature=temperature, projection=about)
+    trace = replace(trace, x_query=X, x_key=context, embedding=embedding, W_o=W_o, layer_output=made)
     softcap = None if record.get("softcap") is None else _above_0(record, "softcap")
     heads = tuple(_head(trace, head, steps[head.name], softcap) for head in trace.heads)
     mean = replace(trace.shown, output=mean_output([head.output for head in heads]))
     shown = next((head for head in heads if head.name == trace.shown.name), mean)
     about = about._replace(layout=None) if heads[0].W is None else about
     # Where a sink takes the rest of each row, the screen says so.
-    notes = (note for note in trace.notes if heads[0].sink is None or not note.endswith(AS_THEY_ARE))
-    return replace(trace, heads=heads, shown=shown, projection=about, notes=tuple(notes))
+    notes = tuple(note for note in trace.notes if heads[0].sink is None or not note.endswith(AS_THEY_ARE))
+    b_o = _optional(record, "b_o", 1)
+    return replace(trace, heads=heads, shown=shown, projection=about, notes=notes, b_o=b_o)
 
 
 def _above_0(record: Record, name: str) -> float:
@@ -167,7 +156,11 @@ def _head(trace: Trace, bare: Head, record: Record, softcap: float | None) -> He
     for M, own, name in ((X, q, "q"), (context, k, "k"), (context, v, "v")):
         if M is not None and len(M) != len(own):
             raise InputError(f"X has {len(M)} rows, {name} has {len(own)}")
-    W = _weights(bare.name, record, layout)
+    W, (W_q, W_k, W_v) = None, (_optional(record, name, 2) for name in MATRICES)
+    if W_q is not None and W_k is not None and W_v is not None:
+        b_q, b_k, b_v = (_optional(record, f"b_{letter}", 1) for letter in "qkv")
+        W_q, W_k, W_v = (in_out(M, layout) for M in (W_q, W_k, W_v))
+        W = HeadWeights(bare.name, W_q, W_k, W_v, b_q, b_k, b_v)
     norm, rotated = _pair(record, QK_NORM, 1), _pair(record, ROTATED, 2)
     if X is not None and context is not None and W is not None:
         for name, projected, own in zip("qkv", W.project(X, context), made, strict=True):
@@ -176,20 +169,9 @@ def _head(trace: Trace, bare: Head, record: Record, softcap: float | None) -> He
     if rotated is not None and (rotated[0].shape, rotated[1].shape) != (q.shape, k.shape):
         raise InputError("its turned queries and keys have other shapes than q and k")
     bias, sink = _optional(record, "position_scores", 2), _optional(record, "sink_score", 0)
-    head = Head(
-        bare.name,
-        W,
-        q,
-        k,
-        v,
-        bias=None if rotated else bias,
-        layout=layout,
-        scale=trace.scale,
-        softcap=softcap,
-        sink=None if sink is None else float(sink),
-        qk_norm=norm and QKNorm(*norm),
-        rotated=rotated and Rotated(*rotated),
-    )
+    head = Head(bare.name, W, q, k, v, None if rotated else bias, None, layout, trace.scale, softcap)
+    head = replace(head, sink=None if sink is None else float(sink), qk_norm=norm and QKNorm(*norm))
+    head = replace(head, rotated=rotated and Rotated(*rotated))
     mask = None if trace.mask is None else Mask(trace.mask_name, len(trace.mask), len(k), trace.mask)
     work = Work((head,), mask, trace.score, trace.temperature)
     (head,) = work.attended(np.arange(len(q)), trace.mask, 1, {})
@@ -198,23 +180,10 @@ def _head(trace: Trace, bare: Head, record: Record, softcap: float | None) -> He
             stated = bare.weights if name == "weights" else array(record.get(name), name, (2,), WHOSE)
             _agree(getattr(head, name), stated, name)
     assert head.steps is not None
-    return replace(
-        head,
-        bias=None,
-        position=None if bias is None or len(q) != len(k) else _distances(trace, record, q, bias),
-        scale=None if abs(trace.scale - scale_of(trace.score, q.shape[1])) <= 1e-9 else trace.scale,
-        steps=head.steps._replace(weights=bare.weights),  # as saved, to the last bit
-        top=bare.top,
-    )
-
-
-def _weights(name: str, record: Record, layout: str) -> HeadWeights | None:
-    W = [_optional(record, f"W_{letter}", 2) for letter in "qkv"]
-    W_q, W_k, W_v = (None if M is None else in_out(M, layout) for M in W)
-    if W_q is None or W_k is None or W_v is None:
-        return None
-    b_q, b_k, b_v = (_optional(record, f"b_{letter}", 1) for letter in "qkv")
-    return HeadWeights(name, W_q, W_k, W_v, b_q, b_k, b_v)
+    steps = head.steps._replace(weights=bare.weights)  # as saved, to the last bit
+    position = None if bias is None or len(q) != len(k) else _distances(trace, record, q, bias)
+    scale = None if abs(trace.scale - scale_of(trace.score, q.shape[1])) <= 1e-9 else trace.scale
+    return replace(head, bias=None, position=position, scale=scale, steps=steps, top=bare.top)
 
 
 def _agree(found: Array, stated: Array, name: str) -> None:
