@@ -57,11 +57,11 @@ def _formula(joining: Joining, with_residual: bool = False) -> str:
     return f"norm = ‖{f'LN({whole})' if joining.outer else whole}‖{scale}"
 
 
+NO_LENGTHS: Mapping[str, Array] = MappingProxyType({})
+
+
 def beside(
-    trace: Trace,
-    norms: Mapping[str, Array],
-    derived: str,
-    lengths: Mapping[str, Array] = MappingProxyType({}),
+    trace: Trace, norms: Mapping[str, Array], derived: str, lengths: Mapping[str, Array] = NO_LENGTHS
 ) -> Trace:
     """Return a trace of weights with norms of its heads, by name; `derived` says how they were made."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ from attn_cli.vectors.spelling import forms
 if TYPE_CHECKING:
     from attn_cli.models.checkpoints.open_model import OpenModel
     from attn_cli.models.encoder import EncoderStack
+    from attn_cli.pipeline.sources.checkpoint import Reading
 
 # What to do about a text in another language: by itself, and beside a second text.
 OTHER_VECTORS = (
@@ -64,10 +65,8 @@ def trace_masked(
     # Roles may not have what these ask for: next words, a layer, a head.
     asks = given.next or given.next_at == ALL or given.layer is not None or given.head or given.knock_out
     if asked.projection != given.projection and not asks and _is_long(text, given):
-        notes.append(
-            f"A text of more than {MOST_GUESSED} tokens is shown with roles, which takes less time; "
-            f"-p {asked.projection} says its next words too."
-        )
+        is_shown = f"A text of more than {MOST_GUESSED} tokens is shown with roles, which takes less time"
+        notes.append(f"{is_shown}; -p {asked.projection} says its next words too.")
         asked = validate.settings_for_masked(given)
     trace = trace_text("masked", text, None, asked, report, keep_weights=keep_weights)
     return replace(trace, notes=(*trace.notes, *notes)) if notes else trace
@@ -110,9 +109,8 @@ def trace_text(
     """
     settings = settings if settings.model is None else validate.with_words_at_each(settings)
     settings = validate.check_measure(settings)
-    with closing(
-        layers_of_text(kind, text, context, settings, report, shared, name_outputs, keep_weights)
-    ) as layers:
+    asked = kind, text, context, settings, report, shared, name_outputs, keep_weights
+    with closing(layers_of_text(*asked)) as layers:
         return record_layers(layers, settings)
 
 
@@ -129,8 +127,8 @@ def layers_of_text(
     """Yield the layer that is asked for, or each (--layer all), of a model on disk, or of vectors and a projection."""
     settings = validate.check_measure(settings)
     if settings.model is not None:
-        opened = shared and shared.model
-        yield from _layers_of_model(kind, text, context, settings, report, opened, keep_weights)
+        with _reading(kind, text, context, settings, shared and shared.model) as reading:
+            yield from reading._replace(keep_weights=keep_weights).attended(settings, report)
         return
     if kind == "cross":
         settings = validate.settings_of(kind, settings)
@@ -145,12 +143,12 @@ def layers_of_text(
         settings = validate.with_words_at_each(settings)
         settings, notes = settings_for(kind, settings, stack, context is not None)
         before = settings
-    if stack is None:
-        check_no_knock_out(settings, settings.projection or "this projection")
-    else:
+    if stack is not None:
         settings = each_once(settings, stack)
-    if stack is None and settings.layer == ALL:
-        validate.check_layered(settings)
+    else:
+        check_no_knock_out(settings, settings.projection or "this projection")
+        if settings.layer == ALL:
+            validate.check_layered(settings)
     inputs = read_inputs(text, context, before, shared, report)
     inputs = inputs._replace(notes=(*inputs.notes, *notes, *knock_out_notes(settings)))
     each = range(stack.layers) if stack is not None and settings.layer == ALL else [settings.layer]
@@ -173,8 +171,7 @@ def layers_of_text(
 def _attended(
     kind: str, inputs: Inputs, settings: Settings, shared: Shared, report: OnPart | None
 ) -> Attended:
-    stack = shared.stack
-    mask = wanted_mask(settings, None, inputs)
+    stack, mask, joining = shared.stack, wanted_mask(settings, None, inputs), None
     if stack is None:
         layer = project_inputs(inputs, settings, None, shared.weights)
     else:
@@ -182,9 +179,8 @@ def _attended(
         inputs, layer = project_with_model(inputs, stack, settings, mask, report if is_long else None)
         below = layer.projection.about.layer or 0  # the layers whose work is done
         report = part_of(report, below, below + 1)
-    joining = None if stack is None else partial(stack.joining, layer.projection, below, inputs.query.X)
-    layers = 1 if stack is None else stack.layers
-    return Attended(kind, inputs, layer, settings, mask, layers, report, joining)
+        joining = partial(stack.joining, layer.projection, below, inputs.query.X)
+    return Attended(kind, inputs, layer, settings, mask, stack.layers if stack else 1, report, joining)
 
 
 def output_words(trace: Trace, inputs: Inputs) -> tuple[tuple[tuple[str, float], ...], ...] | None:
@@ -213,15 +209,11 @@ def vocabulary(trace: Trace, inputs: Inputs) -> dict[str, int] | None:
     return {token: row for token, row in rows.items() if row is not None}
 
 
-def _layers_of_model(
-    kind: str,
-    text: Text,
-    context: Text | None,
-    settings: Settings,
-    report: OnPart | None,
-    opened: OpenModel | None,
-    keep_weights: bool,
-) -> Iterator[Attended]:
+@contextmanager
+def _reading(
+    kind: str, text: Text, context: Text | None, settings: Settings, opened: OpenModel | None
+) -> Iterator[Reading]:
+    """Let a model on disk read the text; nothing is computed once the reading is left."""
     # Only for a model on disk.
     from attn_cli.models.checkpoints.open_model import open_model
     from attn_cli.pipeline.sources.checkpoint import read_texts
@@ -233,10 +225,10 @@ def _layers_of_model(
     if not isinstance(text, str) or not isinstance(context, str | None):
         raise InputError("A model cuts its text itself.", "Give a text, not tokens.")
     with nullcontext(opened) if opened is not None else open_model(settings.model) as model:
-        reading = read_texts(kind, text, context, settings, model)._replace(keep_weights=keep_weights)
+        reading = read_texts(kind, text, context, settings, model)
         check_named(settings, reading.query, reading.key, model.encoder)
         with closing(reading.run):
-            yield from reading.attended(settings, report)
+            yield reading
 
 
 def read_inputs(
@@ -267,8 +259,9 @@ def _tokens(text: Text, side: str, settings: Settings) -> Tokens:
         found = Tokens(tuple(text), ())
         for place, token in enumerate(found.tokens):
             if not isinstance(token, str) or not token:
-                said = f"Token {place} of the {side} is {token!r}."
-                raise InputError(said, "Each token is a text of its own.")
+                raise InputError(
+                    f"Token {place} of the {side} is {token!r}.", "Each token is a text of its own."
+                )
     validate.check_words(found.tokens, settings)
     if not found.tokens:
         more = "" if settings.keep_punctuation else "; --keep-punctuation makes tokens of punctuation marks"
@@ -290,10 +283,8 @@ def _about_language(query: Tokens, key: Tokens | None, inputs: Inputs, settings:
         return []
     whose = f"The {names[0]} seems" if len(names) == 1 else "Both texts seem"
     words = ", ".join(map(visible, dict.fromkeys(word for side in found.values() for word in side)))
-    return [
-        f"{whose} not to be English ({words}), and {inputs.embedding.name} holds vectors of English words: "
-        f"the weights mean little. {OTHER_VECTORS[key is not None]}"
-    ]
+    there = f"{inputs.embedding.name} holds vectors of English words: the weights mean little"
+    return [f"{whose} not to be English ({words}), and {there}. {OTHER_VECTORS[key is not None]}"]
 
 
 def _about_positions(before: Settings, settings: Settings, stack: EncoderStack | None) -> list[str]:
