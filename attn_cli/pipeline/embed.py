@@ -31,10 +31,7 @@ NOT_UTF8 = "Bytes that are not UTF-8 were read as U+FFFD."
 
 
 class Shared(NamedTuple):
-    """What many texts share: the learned model, the word vectors, the weights of a file, or a pretrained model.
-
-    None where there is none.
-    """
+    """What many texts share, None where there is none: a learned model, word vectors, a file's weights, or a model."""
 
     stack: EncoderStack | None = None
     table: Vectors | None = None
@@ -78,8 +75,7 @@ def _table(settings: Settings, stack: EncoderStack | None) -> Vectors:
 
 def usual_oov(settings: Settings, stack: EncoderStack | None) -> str:
     """Return what becomes of a token without a vector where nobody says it."""
-    usual = "subword" if settings.projection == LIKENESS else "zero"
-    return usual if stack is None else "model"
+    return "model" if stack is not None else "subword" if settings.projection == LIKENESS else "zero"
 
 
 def embed_tokens(
@@ -95,7 +91,7 @@ def embed_tokens(
     A learned model (`stack`) must have been learned on these very vectors, and has its own for unknown words.
     `table` are the vectors where they are open already, and known to fit.
     """
-    oov = settings.oov or usual_oov(settings, stack)
+    oov, dim = settings.oov or usual_oov(settings, stack), settings.dim or RANDOM_DIM
     if oov == "model" and stack is None:
         said = "--oov model needs a learned projection."
         raise UsageError(said, "Choose subword, zero, random, nearest, skip or error.", "--oov")
@@ -103,8 +99,8 @@ def embed_tokens(
     if settings.embedding == "random":
         if stack is not None:
             raise wrong_pairing(stack, "random vectors")
-        about = Embedding("random", "random", settings.dim or RANDOM_DIM, None, settings.seed)
-        look_up = partial(random_vectors, dim=settings.dim or RANDOM_DIM, seed=settings.seed)
+        about = Embedding("random", "random", dim, None, settings.seed)
+        look_up = partial(random_vectors, dim=dim, seed=settings.seed)
     else:
         table = _table(settings, stack) if table is None else table
         seed = settings.seed if oov == "random" else None
@@ -117,16 +113,19 @@ def embed_tokens(
     key_tokens = query_tokens if context is None else tuple(context[i] for i in key.kept)
     if not query_tokens or not key_tokens:
         side = "token" if context is None else "query" if not query_tokens else "key"
-        raise InputError(
-            f"No {side} is left: {about.name} has a vector for none of them, and --oov skip leaves such out.",
-            "Choose --oov random or zero, or other vectors.",
-        )
+        none = f"{about.name} has a vector for none of them, and --oov skip leaves such out"
+        raise InputError(f"No {side} is left: {none}.", "Choose --oov random or zero, or other vectors.")
     replaced = {**query.replaced, **key.replaced}
     unknown = tuple(dict.fromkeys(query.unknown + key.unknown))
-    notes = _replaced_notes(replaced)
+    notes = list[str]()
     if table is not None and (doubled := table.about.get("doubled")):
         text = count(int(doubled), "doubled word", "doubled words")
-        notes.insert(0, f"{text} in {table.name}: the first of each counts.")
+        notes.append(f"{text} in {table.name}: the first of each counts.")
+    if replaced:
+        named = [f"{visible(word)} ({visible(used)})" for word, used in list(replaced.items())[:SHOWN]]
+        more = f" and {len(replaced) - SHOWN} more" if len(replaced) > SHOWN else ""
+        stand = "No vector of its own; the closest spelling stands in"
+        notes.append(f"{stand}: {', '.join(named)}{more}.")
     starts = dict(zip((*query_tokens, *key_tokens), (*query.X, *key.X), strict=True))
     notes += _unknown_notes(unknown, starts, oov, stack is not None)
     texts = Side(query_tokens, query.X)
@@ -145,18 +144,8 @@ def check_pairing(stack: EncoderStack, table: Vectors) -> None:
 
 def wrong_pairing(stack: EncoderStack, vectors: str) -> InputError:
     """Return the error for a model that was learned on other vectors than these."""
-    return InputError(
-        f"{stack.name} was learned on the vectors {visible(stack.vectors)} and fits no others; these are {vectors}.",
-        "Choose other vectors (-e), or another projection (-p identity).",
-    )
-
-
-def _replaced_notes(replaced: Mapping[str, str]) -> list[str]:
-    if not replaced:
-        return []
-    pairs = ", ".join(f"{visible(word)} ({visible(used)})" for word, used in list(replaced.items())[:SHOWN])
-    more = f" and {len(replaced) - SHOWN} more" if len(replaced) > SHOWN else ""
-    return [f"No vector of its own; the closest spelling stands in: {pairs}{more}."]
+    said = f"{stack.name} was learned on the vectors {visible(stack.vectors)} and fits no others; these are {vectors}."
+    return InputError(said, "Choose other vectors (-e), or another projection (-p identity).")
 
 
 def _unknown_notes(
@@ -167,11 +156,8 @@ def _unknown_notes(
     same = _identical_starts(unknown, starts) if oov == "model" else ""
     notes = []
     for words, how in (([word for word in unknown if word not in strange], oov), (strange, "strange")):
-        like, its = (
-            ("word is spelled like it", "its")
-            if len(words) == 1
-            else ("words are spelled like them", "their")
-        )
+        forms = ("word is spelled like it", "its"), ("words are spelled like them", "their")
+        like, its = forms[len(words) != 1]
         done = {
             "zero": "zeros stand in" if is_learned else "zeros stand in, so each scores 0 with every word",
             "nearest": f"no known {like}, so zeros stand in",

@@ -60,11 +60,9 @@ def _by_heads(given: object, name: str, heads: int) -> list[object]:
     if array.ndim != 3:
         return [given]
     if len(array) not in (1, heads):
-        raise InputError(
-            f"The mask in {name} has shape {array.shape}, but there {'is' if heads == 1 else 'are'} "
-            f"{count(heads, 'head', 'heads')}.",
-            "A mask of three axes is (heads, n_q, n_k).",
-        )
+        there = f"there {'is' if heads == 1 else 'are'} {count(heads, 'head', 'heads')}"
+        said = f"The mask in {name} has shape {array.shape}, but {there}."
+        raise InputError(said, "A mask of three axes is (heads, n_q, n_k).")
     return list(array)
 
 
@@ -82,12 +80,11 @@ def stated_mask(settings: Settings, given: object, n_q: int, n_k: int, name: str
         return masks.named("none" if wanted is None else wanted, n_q, n_k)
     regular(wanted)
     if settings.mask_true is None:
-        raise UsageError(
-            "A mask file needs --mask-true allowed or --mask-true blocked: what does True mean in it?",
-            "True is 'may attend' in torch's scaled_dot_product_attention and in Keras, "
-            "'blocked' in torch's MultiheadAttention.",
-            option="--mask-true",
+        said = "A mask file needs --mask-true allowed or --mask-true blocked: what does True mean in it?"
+        hint = (
+            "True is 'may attend' in torch's scaled_dot_product_attention and in Keras, 'blocked' in torch's "
         )
+        raise UsageError(said, f"{hint}MultiheadAttention.", "--mask-true")
     return mask_from_values(visible(wanted), read_mask(wanted), settings.mask_true, n_q, n_k)
 
 
@@ -96,26 +93,19 @@ def read_mask(path: str | Path) -> object:
     from attn_cli.inputs.record import is_binary, values_in  # only those who give a file need it
 
     data, name = read_bytes(path), visible(str(path))
-    if not is_binary(data) and data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"[", b"{"):
-        return _mask_lines(data.decode("utf-8-sig", "replace"), name)
-    content = values_in(data, name)
-    if not isinstance(content, dict):
-        return content
-    if "mask" not in content:
-        raise InputError(f"{name} holds no array named mask.")
-    return content["mask"]
-
-
-def _mask_lines(text: str, name: str) -> list[list[bool]]:
+    if is_binary(data) or data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"[", b"{"):
+        content = values_in(data, name)
+        if isinstance(content, dict) and "mask" not in content:
+            raise InputError(f"{name} holds no array named mask.")
+        return content["mask"] if isinstance(content, dict) else content
     meaning = {"0": False, "1": True, "false": False, "true": True, "f": False, "t": True}
     rows = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(data.decode("utf-8-sig", "replace").splitlines(), 1):
         cells = line.replace(",", " ").replace(";", " ").lower().split()
-        unknown = [cell for cell in cells if cell not in meaning]
-        if unknown:
-            raise InputError(f"{name}, line {number}: {visible(unknown[0][:40])!r} is neither 0 nor 1.")
-        if cells:
-            rows.append([meaning[cell] for cell in cells])
+        for cell in cells:
+            if cell not in meaning:
+                raise InputError(f"{name}, line {number}: {visible(cell[:40])!r} is neither 0 nor 1.")
+        rows += [[meaning[cell] for cell in cells]] if cells else []
     return rows
 
 
@@ -138,11 +128,9 @@ def mask_from_values(
         raise InputError(said, "State for each query which keys it may attend to.")
     fits = array.ndim == 2 and may_stretch and stretches(array.shape, (n_q, n_k))
     if not fits and array.shape != (n_q, n_k):
-        raise InputError(
-            f"The mask in {name} has shape {array.shape}, but there are {count(n_q, 'query', 'queries')} and "
-            f"{count(n_k, 'key', 'keys')}.",
-            f"Give {count(n_q, 'row', 'rows')} of {count(n_k, 'value', 'values')}.",
-        )
+        sides = f"{count(n_q, 'query', 'queries')} and {count(n_k, 'key', 'keys')}"
+        hint = f"Give {count(n_q, 'row', 'rows')} of {count(n_k, 'value', 'values')}."
+        raise InputError(f"The mask in {name} has shape {array.shape}, but there are {sides}.", hint)
     allowed = np.broadcast_to(array.astype(np.bool_), (n_q, n_k))
     return masks.Mask(name, n_q, n_k, allowed if mask_true == "allowed" else ~allowed)
 
@@ -166,14 +154,10 @@ def infer_mask(
     `used` (n_q, n_k) tells the links that get weight in any layer, `in_layer` those of the layer that is shown, and
     `padded` (n_k) the keys that an attention mask hides, where the file has one.
     """
-    n_q, n_k = used.shape
-    notes, name = [], "exact zeros"
+    (n_q, n_k), notes, name, lead = used.shape, [], "exact zeros", 0
     hidden, where = _padding(used, tokens), "as padding does"
-    lead = 0
-    if (
-        padded is not None
-        and not used[np.ix_(~padded if n_q == n_k else np.ones(n_q, np.bool_), padded)].any()
-    ):
+    own = np.ones(n_q, np.bool_) if padded is None or n_q != n_k else ~padded  # queries that are none
+    if padded is not None and not used[np.ix_(own, padded)].any():
         hidden, lead = np.flatnonzero(padded), left_padding(used, tokens, padded)
         where = "and attention_mask says that it is padding"
     elif padded is not None:
