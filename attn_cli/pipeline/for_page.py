@@ -71,7 +71,8 @@ def page_of(
         return _of_layers(layers, settings)._replace(text=text, context=context)
     shared = open_projection(settings_for_positions(settings))
     stack = shared.stack
-    about = {} if stack is None else _taught(stack)
+    names = [] if stack is None else stack.head_names(last := stack.layers - 1)
+    about = {name: taught for name in names if stack and (taught := stack.learned(last, name).about)}
     if stack is None or stack.layers == 1:
         trace = trace_text(kind, text, context, settings, report, shared=shared)
         return Page([trace], 1, 0, about, _words(trace, settings, words, stack), text, context)
@@ -108,11 +109,6 @@ def _of_layers(layers: Iterator[Attended], settings: Settings, name: str | None 
     return Page(map(record, chain((first,), layers)), first.layers, shown)
 
 
-def _taught(stack: EncoderStack) -> dict[str, str]:
-    last = stack.layers - 1
-    return {name: about for name in stack.head_names(last) if (about := stack.learned(last, name).about)}
-
-
 def why_not_typed(trace: Trace, settings: Settings) -> str:
     """Return the reason why no other sentence can be typed into the page; nothing where one can."""
     reasons = {
@@ -142,11 +138,11 @@ def _words(trace: Trace, settings: Settings, count: int, stack: EncoderStack | N
 
 
 def _commonest(table: Vectors, count: int) -> tuple[list[str], Array]:
-    words: list[str] = []
-    parts: list[Array] = []
+    words, parts = list[str](), list[Array]()
     for rows in table.rows():
-        parts.append(as_float64(rows.matrix[: count - len(words)]))
-        words += map(as_text, rows.words[: count - len(words)])
+        left = count - len(words)
+        parts.append(as_float64(rows.matrix[:left]))
+        words += map(as_text, rows.words[:left])
         if len(words) >= count:
             break
     return words, np.concatenate(parts)

@@ -50,10 +50,8 @@ class Side(NamedTuple):
         """Return it with n padding tokens, of zero vectors, after the others (`right`) or before them (`left`)."""
         start = len(self.tokens) if side == "right" else 0
         tokens = (*self.tokens[:start], *(PAD,) * n, *self.tokens[start:])
-        X, words, P = (
-            None if M is None else np.insert(M, [start] * n, 0.0, axis=0)
-            for M in (self.X, self.words, self.encodings)
-        )
+        own = self.X, self.words, self.encodings
+        X, words, P = (None if M is None else np.insert(M, [start] * n, 0.0, axis=0) for M in own)
         return Side(tokens, X, words, P, range(start, start + n))
 
     def placed(self) -> Side:
@@ -91,14 +89,10 @@ class Inputs(NamedTuple):
         """Whether queries and keys are the same vectors."""
         return self.query is self.key
 
-    def with_key(self, key: Side) -> Inputs:
-        """Return the inputs with these keys, which are also the queries where a text attends to itself."""
-        return self._replace(key=key, query=key if self.is_self else self.query)
-
     def both(self, change: Callable[[Side], Side]) -> Inputs:
         """Return the inputs with both sides changed, one object still where they were."""
-        changed = self.with_key(change(self.key))
-        return changed if self.is_self else changed._replace(query=change(self.query))
+        key = change(self.key)
+        return self._replace(key=key, query=key if self.is_self else change(self.query))
 
 
 def sinusoidal(n: int, d: int) -> Array:
@@ -130,8 +124,9 @@ def prepare_inputs(inputs: Inputs, settings: Settings, is_last: bool = True) -> 
         stand = count(settings.pad, "padding token stands", "padding tokens stand")
         whose = "text" if inputs.is_self else "context"
         note = f"{stand} {where} the {whose}: zero vectors, hidden from every query."
-        inputs = inputs.with_key(inputs.key.padded(settings.pad, settings.pad_side))
-        inputs = inputs._replace(notes=(*inputs.notes, note))
+        key = inputs.key.padded(settings.pad, settings.pad_side)
+        query = key if inputs.is_self else inputs.query
+        inputs = inputs._replace(query=query, key=key, notes=(*inputs.notes, note))
     return round_inputs(inputs, settings) if is_last else inputs
 
 
@@ -187,11 +182,11 @@ def shown_head(head: str | None, names: tuple[str, ...], has_layers: bool = Fals
     if head == ROLLOUT:
         said = "--head rollout goes through the layers of a pretrained model."
         raise UsageError(said, "Give one with --model, or a file of several layers to attn show.", "--head")
-    others = [MEAN, ALL, *([ROLLOUT] if has_layers else [])]
+    others = f"{MEAN}, {ALL} and {ROLLOUT}" if has_layers else f"{MEAN} and {ALL}"
     are_numbers = len(names) > LISTED and names == tuple(map(str, range(len(names))))
     listed = f"0 to {len(names) - 1}" if are_numbers else listed_heads(names)
-    near = did_you_mean(str(head), [*map(visible, names), *others])
-    hint = f"{near}Heads are {listed}, {', '.join(others[:-1])} and {others[-1]}."
+    near = did_you_mean(str(head), [*map(visible, names), MEAN, ALL, *[ROLLOUT] * has_layers])
+    hint = f"{near}Heads are {listed}, {others}."
     raise UsageError(f"There is no head {visible(str(head))!r}.", hint, "--head")
 
 
@@ -211,9 +206,9 @@ def with_masks(layer: Layer, masks: Sequence[Mask | None]) -> tuple[Layer, Mask 
     layer = layer._replace(heads=tuple(replace(head, mask=own[head.name]) for head in layer.heads))
     of_shown, said = own.get(layer.shown), f"what is said of the mask is true of head {layer.shown}."
     if layer.shown == MEAN:
-        given = [mask for mask in masks if mask is not None]
-        n_q, n_k = given[0].n_q, given[0].n_k
-        either = np.logical_or.reduce([mask.rows(range(n_q)) for mask in given])
-        of_shown = Mask(given[0].name, n_q, n_k, either)
+        first, *rest = (mask for mask in masks if mask is not None)
+        places = range(first.n_q)
+        either = np.logical_or.reduce([mask.rows(places) for mask in (first, *rest)])
+        of_shown = Mask(first.name, first.n_q, first.n_k, either)
         said = "their mean may look at what any of them may look at."
     return layer._replace(notes=(*layer.notes, f"Each head has a mask of its own; {said}")), of_shown

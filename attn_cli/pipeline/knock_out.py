@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from attn_cli.models.checkpoints.open_model import OpenModel
 
 OPTION, NETWORK = "--knock-out", "mlp"
+Layers = Sequence[Sequence[str]]  # the names of each layer's heads
 
 
 def cut_of_model(settings: Settings, model: OpenModel, side: str, kind: str) -> Cut | None:
@@ -39,9 +40,7 @@ def cut_of_stack(settings: Settings, stack: EncoderStack) -> Cut | None:
     return cut
 
 
-def _cut(
-    settings: Settings, name: str, layers: Sequence[Sequence[str]], kind: str, side: str = ""
-) -> Cut | None:
+def _cut(settings: Settings, name: str, layers: Layers, kind: str, side: str = "") -> Cut | None:
     found = tuple(_place(one, name, layers) for one in settings.knock_out)
     return Cut(found, kind, side, settings.knock_out_with == MEAN) if found else None
 
@@ -68,7 +67,7 @@ def untouched(settings: Settings, layer: int | None) -> tuple[str, ...]:
     return (f"{OPTION} leaves {shown}, as they are: they are computed before.",)
 
 
-def _place(typed: str, name: str, layers: Sequence[Sequence[str]]) -> tuple[int, int]:
+def _place(typed: str, name: str, layers: Layers) -> tuple[int, int]:
     found = re.fullmatch(r"(\d{1,6})\.(.+)", typed, re.ASCII)
     if found is None:
         hint = "Give its layer and the head, such as 0.3; 0.mlp is the layer's network."
@@ -100,8 +99,8 @@ def knock_out_notes(settings: Settings) -> list[str]:
         return ["--knock-out-with has an effect only with --knock-out."] * is_mean
     parts = [one.partition(".") for one in settings.knock_out]
     named = [
-        f"the network of layer {layer}" if head == NETWORK else f"head {layer}.{visible(head)}"
-        for layer, _, head in parts
+        f"the network of layer {n}" if head == NETWORK else f"head {n}.{visible(head)}"
+        for n, _, head in parts
     ]
     forms = ("is", "it gives", "its", "it"), ("are", "they give", "their", "them")
     be, give, its, them = forms[len(named) > 1]

@@ -50,11 +50,9 @@ class RowSums:
         every, outputs, *columns = zip(*(self.parts[start] for start in sorted(self.parts)), strict=True)
         links = Links(*(np.concatenate(column) for column in zip(*every, strict=True)))
         bits, sums, counts = map(np.concatenate, columns)
-        of_map, links_of_map = (
-            np.add.reduceat(M, self.row_edges[:-1], axis=0, dtype=np.float64) for M in (sums, counts)
-        )
-        means, seen = _means(of_map, links_of_map), counts.sum(axis=1)
-        view = LongView(bits, seen, means, links_of_map, self.row_edges, self.key_edges)
+        starts, seen = self.row_edges[:-1], counts.sum(axis=1)
+        of_map, allowed = (np.add.reduceat(M, starts, axis=0, dtype=np.float64) for M in (sums, counts))
+        view = LongView(bits, seen, _means(of_map, allowed), allowed, self.row_edges, self.key_edges)
         return HeadSummary(links, None if outputs[0] is None else np.concatenate(outputs), view)
 
 
@@ -165,14 +163,9 @@ def strongest_links(trace: Trace, head: Head, most: int) -> Strongest:
         found.setdefault((int(queries[i]), int(keys[j])), (i, j, float(weights[i, rank])))
         if len(found) == most:
             break
-    links = list(found.values())
-    return Strongest(links, _unseen(trace, top, weights) <= (links[-1][2] if len(links) == most else 0.0))
-
-
-def _unseen(trace: Trace, top: Ints, weights: Array) -> float:
-    """Return the largest weight that a link outside the kept ones can have."""
-    if top.shape[1] >= len(trace.key_tokens):
-        return 0.0
-    full = top[:, -1] >= 0
-    full[list(trace.pad_queries)] = False
-    return float(weights[full, -1].max(initial=0.0))
+    links, unseen = list(found.values()), 0.0  # the largest weight that a link outside the kept ones can have
+    if top.shape[1] < len(trace.key_tokens):
+        full = top[:, -1] >= 0
+        full[list(trace.pad_queries)] = False
+        unseen = float(weights[full, -1].max(initial=0.0))
+    return Strongest(links, unseen <= (links[-1][2] if len(links) == most else 0.0))

@@ -44,11 +44,11 @@ def settings_for(
     """Return the settings that a language model reads a text with, and notes on them."""
     name, notes = stack.name, []
     if has_context or kind == "cross":
-        raise UsageError(
-            f"{name} reads one text, from left to right: it has no second text to look at.",
-            f"Try attn masked TEXT -p {shell_quote(settings.projection or name)}, or another projection (-p).",
-            "--projection",
+        hint = (
+            f"Try attn masked TEXT -p {shell_quote(settings.projection or name)}, or another projection (-p)."
         )
+        said = f"{name} reads one text, from left to right: it has no second text to look at."
+        raise UsageError(said, hint, "--projection")
     if settings.mask is None:
         settings = replace(settings, mask=MASK)
         if kind == "self":
@@ -56,10 +56,8 @@ def settings_for(
             notes.append(f"{name} is read under {own}; --mask none takes it off.")
     elif _shows_the_next(settings.mask):
         under = "Without its mask" if settings.mask == "none" else f"Under {settings.mask}"
-        cheats = (
-            f"{under} {name} cheats: each word sees the next one, the very word that it had to guess when "
-            "it was trained."
-        )
+        sees = "each word sees the next one, the very word that it had to guess when it was trained."
+        cheats = f"{under} {name} cheats: {sees}"
         is_told = settings.next or kind == "masked"
         notes.append(f"{cheats} Its next words are still predicted with the mask." if is_told else cheats)
     if settings.tokenizer == "words":

@@ -45,10 +45,9 @@ class Resolved(NamedTuple):
             return trace
         (least, forms, n, right), lead = known, lead_of(trace.weights[trace.row_in_arrays(i)])
         here = f", here {lead:.3f}" if says_lead else ""
-        note = (
-            f"Head {HEAD} of {MODEL} finds what a pronoun stands for: in unseen novels, it was right in {right} of {n} "
-            f"such cases ({forms}; a lead in weight of {least:.3f} or more{here})."
-        )
+        such = f"such cases ({forms}; a lead in weight of {least:.3f} or more{here})"
+        finds = f"Head {HEAD} of {MODEL} finds what a pronoun stands for"
+        note = f"{finds}: in unseen novels, it was right in {right} of {n} {such}."
         return replace(trace, notes=(note, *trace.notes)) if lead >= least else trace
 
 
@@ -81,7 +80,7 @@ def resolved(texts: Sequence[str | Sequence[str]], settings: Settings) -> Resolv
     is_open = leaves_projection_open(settings) and not settings.knock_out
     if not is_open or any(getattr(settings, name) is not None for name in OPEN):
         return None
-    cut = (settings.tokenizer, settings.keep_punctuation)
+    cut = settings.tokenizer, settings.keep_punctuation
     sides = [tokenize(text, *cut).tokens if isinstance(text, str) else text for text in texts]
     if len(sides[0]) > MOST_WORDS or not any(word.lower() in PRONOUNS for words in sides for word in words):
         return None

@@ -27,14 +27,13 @@ from attn_cli.trace.head import Head
 VALUES_GIVEN = "The values are given: the projection makes queries and keys alone."
 
 
+Values = Callable[[Sequence[str]], Array]  # of keys, V (n_k, d_v)
+
+
 def attend_phrases(
-    query: str,
-    keys: Sequence[str],
-    values: Callable[[Sequence[str]], Array],
-    settings: Settings,
-    report: OnPart | None = None,
+    query: str, keys: Sequence[str], values: Values, settings: Settings, report: OnPart | None = None
 ) -> Attended:
-    """Let a query look at keys, each a phrase; `values` returns V (n_k, d_v) of the keys that are left.
+    """Let a query look at keys, each a phrase; `values` makes those of the keys that are left.
 
     A phrase of several words is the mean of their vectors. The projection is the identity unless another is
     chosen; it makes queries and keys alone. Keys differ from each other.
@@ -50,11 +49,10 @@ def attend_phrases(
         raise UsageError(said, "Use -p identity, random, or a file of weights.", "--projection")
     weights = read_weights(settings)
     inputs = round_inputs(_embed_phrases(query, keys, settings, report), settings)
-    odd = any("\ufffd" in phrase for phrase in (query, *keys))
-    notes = [*([NOT_UTF8] if odd else []), *unused(settings)]
+    notes = [NOT_UTF8] if any("\ufffd" in phrase for phrase in (query, *keys)) else []
+    inputs = inputs._replace(notes=(*notes, *unused(settings), *inputs.notes))
     layer = project_inputs(inputs, settings, None, weights)
     more = () if settings.projection == "identity" else (VALUES_GIVEN,)
-    inputs = inputs._replace(notes=(*notes, *inputs.notes))
     V = values(inputs.key.tokens)
     # W is left out of the record: with a W_v it would claim values that these are not.
     heads = tuple(Head(head.name, q=head.q, k=head.k, v=V) for head in layer.heads)
@@ -63,13 +61,8 @@ def attend_phrases(
     return Attended("lookup", inputs, layer, settings, wanted_mask(settings, None, inputs), report=report)
 
 
-def _embed_phrases(
-    query: str, keys: Sequence[str], settings: Settings, report: OnPart | None = None
-) -> Inputs:
-    """Look up a query and keys that are phrases: each is the mean of its words' vectors.
-
-    A phrase whose words are all skipped is left out.
-    """
+def _embed_phrases(query: str, keys: Sequence[str], settings: Settings, report: OnPart | None) -> Inputs:
+    """Look up a query and keys: each is the mean of its words' vectors; one whose words are all skipped is left out."""
     cut = {p: tokenize(p, settings.tokenizer, settings.keep_punctuation) for p in (query, *keys)}
     for phrase, found in cut.items():
         check_words(found.tokens, settings)
@@ -80,11 +73,9 @@ def _embed_phrases(
     inputs = embed_tokens(cut[query].tokens, flat, settings, None, report)
     skipped = set(inputs.unknown) if inputs.embedding.oov == "skip" else set()
     dropped = tuple(mark for phrase in (query, *keys) for mark in cut[phrase].dropped)
-    return inputs._replace(
-        query=_means({query: cut[query].tokens}, inputs.query, skipped),
-        key=_means({key: cut[key].tokens for key in keys}, inputs.key, skipped),
-        dropped=dropped,
-    )
+    query_side = _means({query: cut[query].tokens}, inputs.query, skipped)
+    key = _means({key: cut[key].tokens for key in keys}, inputs.key, skipped)
+    return inputs._replace(query=query_side, key=key, dropped=dropped)
 
 
 def _means(phrases: Mapping[str, Sequence[str]], words: Side, skipped: set[str]) -> Side:
