@@ -87,15 +87,13 @@ class EveryHead(NamedTuple):
         """Return it as JSON has it."""
         source, rules = self.source, head_roles
         rule = {"least": rules.MIN_GAIN, "lead": rules.LEAD, "fewest_rows": rules.MIN_ROWS}
-        clearest = (
-            {"layer": layer, "head": head, "name": role.name, "share": role.share}
-            for layer, head, role in named_heads(self)
-        )
+        best = [(layer, head, role.name, role.share) for layer, head, role in named_heads(self)]
         return {
             "schema": "attn/1", "kind": "heads", "source": source.name, "attention": source.kind,
             "query_tokens": source.query_tokens, "key_tokens": source.key_tokens,
             "rule": rule | {"even": rules.MIN_UNIFORM_OVERLAP}, "layers": [_layer_record(one) for one in self.layers],
-            "clearest": [*clearest], "rollout": None if self.rollout is None else self.rollout.tolist(),
+            "clearest": [dict(zip(("layer", "head", "name", "share"), one, strict=True)) for one in best],
+            "rollout": None if self.rollout is None else self.rollout.tolist(),
             "notes": [*self.notes, *(_known(*one) for one in learned_heads(self))],
         }  # fmt: skip
 
@@ -143,10 +141,16 @@ def shaped(one: LayerWeights, settings: Settings, has_others: bool = False) -> L
         return one
     if source.text.queries is None:
         raise ready_weights.without_tokens(settings, source.name)
-    about = (source.query_tokens, source.key_tokens, one.heads, one.heads[0], one.heads)
-    found = ready_weights.SelectedWeights(
-        *about, one.weights, one.allowed, "", one.number, second=source.second
+    about = (
+        source.query_tokens,
+        source.key_tokens,
+        one.heads,
+        one.heads[0],
+        one.heads,
+        one.weights,
+        one.allowed,
     )
+    found = ready_weights.SelectedWeights(*about, "", one.number, second=source.second)
     found = ready_weights.pieces_joined_or_hidden(found, settings)
     queries, keys = found.query_tokens, found.key_tokens
     options = [f"--{name.replace('_', '-')}" for name in PIECES if getattr(settings, name)]
@@ -154,9 +158,8 @@ def shaped(one: LayerWeights, settings: Settings, has_others: bool = False) -> L
     text = Text(queries, keys, source.text.is_one and between not in ("a-b", "b-a"))
     notes = (ready_weights.SHARE_HIDDEN.sub("", note) if has_others else note for note in found.notes)
     source = source._replace(query_tokens=queries, key_tokens=keys, text=text, given=given)
-    return one._replace(
-        source=source, weights=found.weights, allowed=found.allowed, notes=(*one.notes, *notes)
-    )
+    one = one._replace(source=source, weights=found.weights, allowed=found.allowed)
+    return one._replace(notes=(*one.notes, *notes))
 
 
 LayersOf = Callable[[str, str, str | None], Iterator[LayerWeights]]  # of a kind, a text and a context
@@ -197,7 +200,7 @@ def layers_over(
 
 def read_layers(reading: Reading, settings: Settings) -> Iterator[LayerWeights]:
     """Yield each layer of a model that reads a text."""
-    name, sides = reading.model.name, (reading.query.spelled, reading.key.spelled)
+    name, sides = reading.model.name, (reading.query.tokens, reading.key.tokens)
     of, pair = Text(*sides, reading.asked != "cross"), " --pair TEXT" * (settings.pair is not None)
     given = f"TEXT -m DIR{pair}{as_options(settings)}"
     source = WeightsOrigin(name, reading.asked, *sides, of, given, reading.query.second)
@@ -231,9 +234,10 @@ def open_stack(settings: Settings) -> Shared:
     """Open the learned model that the settings name, else roles; UsageError for a projection without heads."""
     settings = replace(settings, projection=settings.projection or ROLES)
     if load_model(settings) is None:
-        said = f"{visible(str(settings.projection))} has no heads of its own."
         hint = "Give -p language, roles-deep or roles, or a file that attn learn wrote."
-        raise UsageError(said, hint, "--projection")
+        raise UsageError(
+            f"{visible(str(settings.projection))} has no heads of its own.", hint, "--projection"
+        )
     return open_shared(settings)
 
 
@@ -246,11 +250,9 @@ def stack_layers(
     assert stack is not None
     sizes = [len(stack.head_names(layer)) for layer in range(stack.layers)]
     if len(set(sizes)) > 1:
-        raise UsageError(
-            f"The layers of {stack.name} have {min(sizes)} and {max(sizes)} heads: they do not fit on one map.",
-            f"Try attn self TEXT -p {shell_quote(str(settings.projection))} --head all --layer 0.",
-            "--projection",
-        )
+        said = f"The layers of {stack.name} have {min(sizes)} and {max(sizes)} heads: they do not fit on one map."
+        hint = f"Try attn self TEXT -p {shell_quote(str(settings.projection))} --head all --layer 0."
+        raise UsageError(said, hint, "--projection")
     settings = settings_for_masked(settings) if kind == "masked" else settings
     settings = replace(settings, layer=ALL, head=ALL, next=0, full=True)
     for layer, one in enumerate(layers_of_text(kind, text, context, settings, shared=shared)):
@@ -258,18 +260,20 @@ def stack_layers(
 
 
 def _of_trace(trace: Trace, layer: int, stack: EncoderStack, settings: Settings) -> LayerWeights:
-    queries, keys = trace.query_tokens, trace.key_tokens
+    sides = queries, keys = trace.query_tokens, trace.key_tokens
     if len(queries) * len(keys) > LARGE:
-        size = f"{len(queries):,} x {len(keys):,}"
-        raise UsageError(f"{size} weights of every head are too many.", "Give a part of it.")
+        said = f"{len(queries):,} x {len(keys):,} weights of every head are too many."
+        raise UsageError(said, "Give a part of it.")
     kind = "masked" if trace.mask is not None and trace.kind == "self" else trace.kind
     given = "TEXT" if settings.projection == ROLES else f"TEXT -p {shell_quote(str(settings.projection))}"
-    of = Text(queries, keys, not trace.has_second_input)
-    source = WeightsOrigin(stack.name, kind, queries, keys, of, given + as_options(trace.settings))
-    weights = np.stack([head.weights for head in trace.heads])
-    facts = [stack.learned(layer, head.name) for head in trace.heads]
+    of = Text(*sides, not trace.has_second_input)
+    source = WeightsOrigin(stack.name, kind, *sides, of, given + as_options(trace.settings))
+    weights, names = (
+        np.stack([head.weights for head in trace.heads]),
+        tuple(head.name for head in trace.heads),
+    )
+    facts = (stack.learned(layer, name) for name in names)
     learned = tuple(one if one.about and one.accuracy is not None else None for one in facts)
-    names = tuple(head.name for head in trace.heads)
     return LayerWeights(source, layer, names, weights, trace.mask, trace.notes, learned)
 
 
@@ -285,12 +289,10 @@ def _known(layer: int, head: str, facts: Learned) -> str:
 
 def named_heads(found: EveryHead) -> list[tuple[int, str, Role]]:
     """Return the layer, the head and the role of each head that has a name, the clearest first, bags of words last."""
-    named = [
-        (layer.number, head, role)
-        for layer in found.layers
-        for head, role in zip(layer.heads, layer.roles, strict=True)
-        if role.share is not None
-    ]
+    every = (
+        (one.number, *of_head) for one in found.layers for of_head in zip(one.heads, one.roles, strict=True)
+    )
+    named = [one for one in every if one[2].share is not None]
     return sorted(named, key=lambda one: (one[2].name == head_roles.BAG, -(one[2].share or 0.0)))
 
 

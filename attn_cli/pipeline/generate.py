@@ -17,6 +17,7 @@ from attn_cli.io.array_types import Array
 from attn_cli.models.checkpoints.open_model import OpenModel, open_model
 from attn_cli.models.checkpoints.reader import Reader, check_finite
 from attn_cli.models.checkpoints.run import Run, texts
+from attn_cli.models.checkpoints.tokenizer import Encoded
 from attn_cli.models.encoder import UNKNOWN, causal, matrix_of, weights_of
 from attn_cli.pipeline.embed import open_shared
 from attn_cli.pipeline.inputs import shown_head, wanted_layer
@@ -24,7 +25,7 @@ from attn_cli.pipeline.knock_out import cut_of_model, cut_of_stack, each_once, k
 from attn_cli.pipeline.next_words import likeliest, settings_for
 from attn_cli.pipeline.record import Attended
 from attn_cli.pipeline.sources.checkpoint import Reading
-from attn_cli.pipeline.sources.checkpoint_text import Tokens, last_word, side_of, tokens_of, unknown_words
+from attn_cli.pipeline.sources.checkpoint_text import last_word, side_of, tokens_of, unknown_words
 from attn_cli.pipeline.sources.text import layers_of_text, read_inputs
 from attn_cli.settings.settings import ALL, DEFAULTS, MEAN, ROLLOUT, Settings
 from attn_cli.settings.validate import beside_model, settings_of
@@ -148,9 +149,13 @@ def generate(
 
 
 FILES = ("generation_config.json", "config.json")
-OF_TOKENS = (
-    "eos_token_id", "decoder_start_token_id", "forced_bos_token_id", "bad_words_ids", "suppress_tokens",
-)  # fmt: skip
+OF_TOKENS = [
+    "eos_token_id",
+    "decoder_start_token_id",
+    "forced_bos_token_id",
+    "bad_words_ids",
+    "suppress_tokens",
+]
 ANY, MOST_UNFIT = 1 << 31, 5  # tokens; those that a note lists
 JOINED = {*".,;:!?)", "n't"}  # words that no space stands before
 
@@ -203,13 +208,13 @@ def _pretrained(model: OpenModel, text: str, settings: Settings) -> Writer:
             for one in run.steps()
             if (one.side, one.kind, one.layer) == (side, asked, layer)
         ]
-        keys = source.spelled if has_two else tuple(map(encoder.token, (*ids, *written)))
+        keys = source.tokens if has_two else tuple(map(encoder.token, (*ids, *written)))
         logits = run.logits(-1)[0, 0].astype(np.float64)
         return logits, keys, row.mean(axis=0) if head == MEAN else row[int(head)]
 
     def layers(written: Sequence[int], settings: Settings) -> Iterator[Attended]:
         every = (*ids, *written)
-        read = Tokens(every, tuple(map(encoder.token, every)), (False,) * len(every))
+        read = Encoded(every, tuple(map(encoder.token, every)), (False,) * len(every), ())
         key = source if has_two else read
         return Reading(run_over(every), side, asked, read, key, model).attended(settings)
 

@@ -81,11 +81,9 @@ class _Tally:
     def measures(self) -> dict[str, Spread]:
         """Return each measure's mean and spread."""
         deviations = np.sqrt(self.squares / np.maximum(self.counts, 1))
-        found = zip(MEASURES, self.counts, self.means, deviations, strict=True)
-        return {
-            name: Spread(float(mean), float(off), int(n)) if n else Spread(None, None, 0)
-            for name, n, mean, off in found
-        }
+        found = zip(self.means.tolist(), deviations.tolist(), map(int, self.counts), strict=True)
+        each = (Spread(*of_name) if of_name[-1] else Spread(None, None, 0) for of_name in found)
+        return dict(zip(MEASURES, each, strict=True))
 
 
 def measure_texts(

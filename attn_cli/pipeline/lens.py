@@ -41,17 +41,13 @@ class Lens(NamedTuple):
     def record(self) -> dict[str, object]:
         """Return it as JSON has it."""
         final = [{"place": said.place} | said.words[0]._asdict() for said in self.layers[-1]]
-        layers = [
-            {
-                "layer": n,
-                "positions": [one._asdict() | {"words": [*map(NextWord._asdict, one.words)]} for one in row],
-            }
-            for n, row in enumerate(self.layers)
+        told = [
+            [one._asdict() | {"words": [*map(NextWord._asdict, one.words)]} for one in row]
+            for row in self.layers
         ]
-        return {
-            "schema": "attn/1", "kind": "lens", "source": self.read.name, "tokens": self.read.tokens,
-            "fills": self.read.fills, "final": final, "layers": layers, "notes": self.read.notes,
-        }  # fmt: skip
+        layers = [{"layer": n, "positions": row} for n, row in enumerate(told)]
+        about = {"schema": "attn/1", "kind": "lens", "source": self.read.name, "tokens": self.read.tokens}
+        return about | {"fills": self.read.fills, "final": final, "layers": layers, "notes": self.read.notes}
 
     def rows(self) -> Iterator[Sequence[object]]:
         """Yield the cells of a table: a row for each layer and place."""

@@ -18,12 +18,13 @@ from attn_cli.models.checkpoints.layers import Changes, LayerSteps
 from attn_cli.models.checkpoints.open_model import OpenModel, open_model
 from attn_cli.models.checkpoints.reader import check_finite
 from attn_cli.models.checkpoints.run import texts
+from attn_cli.models.checkpoints.tokenizer import Encoded
 from attn_cli.models.encoder import UNKNOWN, causal, matrix_of, word_number
 from attn_cli.models.logit_parts import Part, Trail
 from attn_cli.pipeline.embed import Shared, open_shared
 from attn_cli.pipeline.next_words import settings_for
 from attn_cli.pipeline.sources.checkpoint import Reading, read_texts
-from attn_cli.pipeline.sources.checkpoint_text import Tokens, last_word, predicted_place
+from attn_cli.pipeline.sources.checkpoint_text import last_word, predicted_place
 from attn_cli.pipeline.sources.text import read_inputs
 from attn_cli.settings.settings import DEFAULTS, Settings
 from attn_cli.settings.validate import beside_model, check_without_model, settings_of
@@ -49,7 +50,7 @@ class CheckpointPass:
 
     def __init__(self, reading: Reading, place: int, fills: bool) -> None:
         self.reading, self.run, self.encoder = reading, reading.run, reading.model.encoder
-        self.name, self.tokens, self.notes = reading.model.name, reading.query.spelled, reading.notes
+        self.name, self.tokens, self.notes = reading.model.name, reading.query.tokens, reading.notes
         self.place, self.fills = place, fills
         self.layers, self.softcap = len(reading.stack.layers), self.run.model.logits.softcap
         output = "masked-word head, its dense layer too" if self.run.model.logits.dense else "output"
@@ -105,7 +106,7 @@ class CheckpointPass:
     def moved(self, layer: int, attention: str) -> tuple[tuple[str, ...], Array]:
         """Return the keys of a layer's heads, and what each moved from each key (h, n_k), once parts are known."""
         moved = self._way.trail.moved[layer, attention]
-        return (self.reading.key.spelled if attention == "cross" else self.tokens)[: moved.shape[1]], moved
+        return (self.reading.key.tokens if attention == "cross" else self.tokens)[: moved.shape[1]], moved
 
     @cached_property
     def logits(self) -> Array:
@@ -246,7 +247,7 @@ def _checkpoint_pass(
     kind = "self" if begins or about.decoder is None else "cross" if about.encoder else "masked"
     reading = read_texts(kind, text, context, settings, model)
     if begins:
-        start = Tokens((about.start,), (model.encoder.token(about.start),), (True,))
+        start = Encoded((about.start,), (model.encoder.token(about.start),), (True,), ())
         run = model.checkpoint.run(texts([reading.query.ids]), texts([start.ids]))
         key = reading.query
         reading = reading._replace(run=run, side="decoder", asked="cross", query=start, key=key)

@@ -21,12 +21,12 @@ from attn_cli.models.checkpoints.describe import Stack
 from attn_cli.models.checkpoints.open_model import OpenModel, open_model
 from attn_cli.models.checkpoints.reader import Reader
 from attn_cli.models.checkpoints.run import texts
-from attn_cli.models.checkpoints.tokenizer import MASKS, UNKNOWN
+from attn_cli.models.checkpoints.tokenizer import MASKS, UNKNOWN, Encoded
 from attn_cli.models.circuits import Copying, of_checkpoint, of_stack
 from attn_cli.models.encoder import matrix_of
 from attn_cli.pipeline.every_head import LayerWeights, open_stack, read_layers, stack_layers
 from attn_cli.pipeline.sources.checkpoint import Reading
-from attn_cli.pipeline.sources.checkpoint_text import Tokens, side_of
+from attn_cli.pipeline.sources.checkpoint_text import side_of
 from attn_cli.settings.settings import Settings
 from attn_cli.text.wordpieces import is_special
 from attn_cli.trace.head_roles import Role, Text, find_patterns, measure
@@ -116,14 +116,14 @@ def _on_disk(settings: Settings, last: int | None, report: OnPart | None) -> Ite
         of, weights = model.checkpoint.model, model.checkpoint.weights
         side, asked = side_of(of, "self", None)
         ids, frames = _random_ids(model, of.stacks[side], settings.seed)
-        tokens = Tokens(ids, tuple(map(model.encoder.token, ids)), frames)
+        tokens = Encoded(ids, tuple(map(model.encoder.token, ids)), frames, ())
         run = model.checkpoint.run(texts([ids]))
         if report is not None:
             run.report_to(report, last)
         why = None if run.has_head() else "has no language-model head in its files"
         why = why if len(of.stacks) == 1 else "is probed by its encoder, which scores no words"
         notes = of.notes if why is None else (*of.notes, f"{model.name} {why}: no copying.")
-        found = Probe(model.name, asked, settings.seed, tokens.spelled, ids, notes)
+        found = Probe(model.name, asked, settings.seed, tokens.tokens, ids, notes)
         layers = read_layers(Reading(run, side, asked, tokens, tokens, model), settings)
         yield found, frames, layers, None if why else of_checkpoint(of, weights)
 

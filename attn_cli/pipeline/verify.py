@@ -134,16 +134,16 @@ class _Reference:
                 yield "weights", _apart(steps.attended.weights, attentions, 1.0), steps
             if steps.kind != "cross":
                 yield "inputs", _apart(steps.x, expected[f"{side}hidden_states"][steps.layer].numpy()), steps
-        _check_finite(reading.run.logits() if self.has_head else reading.run.output(), reading.model.name)
-        if self.has_head:
-            yield "logits", _apart(reading.run.logits(), expected["logits"].numpy()), None
-        else:
-            yield "output", _apart(reading.run.output(), expected["last_hidden_state"].numpy()), None
+        made, name = _made(reading.run, reading.model.name), "logits" if self.has_head else "output"
+        yield name, _apart(made, expected["logits" if self.has_head else "last_hidden_state"].numpy()), None
 
 
-def _check_finite(made: Array, name: str) -> None:
-    if not np.isfinite(made).all():
+def _made(run: Run, name: str) -> Array:
+    """Return the scores of words, or what the last layer makes where there is no head for them."""
+    found = run.logits() if run.has_head() else run.output()
+    if not np.isfinite(found).all():
         raise InputError(f"{name}: what its last layer makes is not finite.", "Is the file whole?")
+    return found
 
 
 def _apart(found: Array, expected: Array, scale: float | None = None) -> float:
@@ -176,7 +176,7 @@ def _alone(reading: Reading, opened: OpenModel) -> Iterator[Found]:
             _, _, n_q, n_k = few.attended.weights.shape
             apart = _apart(weights[:, :, :n_q, :n_k], few.attended.weights, 1.0)
             yield "prefix", max(apart, _apart(steps.x[:, :n_q], few.x)), steps
-    _check_finite(reading.run.logits() if reading.run.has_head() else reading.run.output(), opened.name)
+    _made(reading.run, opened.name)
 
 
 def _to_sinks(steps: LayerSteps) -> Array | float:

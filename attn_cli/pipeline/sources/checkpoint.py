@@ -25,6 +25,7 @@ from attn_cli.models.checkpoints.describe import Stack
 from attn_cli.models.checkpoints.layers import LayerSteps
 from attn_cli.models.checkpoints.open_model import OpenModel
 from attn_cli.models.checkpoints.run import LayerWeights, Run, texts
+from attn_cli.models.checkpoints.tokenizer import Encoded
 from attn_cli.models.projection import Projection
 from attn_cli.pipeline import derived
 from attn_cli.pipeline.attend import Work
@@ -53,8 +54,8 @@ class Reading(NamedTuple):
     run: Run
     side: str  # encoder or decoder
     asked: str  # self, masked or cross
-    query: checkpoint_text.Tokens
-    key: checkpoint_text.Tokens
+    query: Encoded
+    key: Encoded
     model: OpenModel
     keep_weights: bool = False  # whether a trace holds X, W and W_o, too
     notes: tuple[str, ...] = ()  # on how the model reads the text
@@ -127,7 +128,7 @@ class Reading(NamedTuple):
                 steps.keep(np.array([[head.output for head in trace.heads]]))
             trace = replace(
                 trace, query_input_ids=self.query.ids, key_input_ids=self.key.ids, stack_layers=one.layers,
-                query_segments=self.query.segments, key_segments=self.key.segments,
+                query_segments=self.query.types or None, key_segments=self.key.types or None,
                 notes=tuple(dict.fromkeys((*self.notes, *trace.notes))),
             )  # fmt: skip
             if not is_shaped:
@@ -159,13 +160,13 @@ class Reading(NamedTuple):
             notes += [UNDER_MASK] if steps.layer else []
         if settings.without:
             notes.append(NOT_ANEW.format("" if about.sinks is None else " with the sink's share"))
-        mask = without_keys(mask, settings, self.query.spelled, self.key.spelled)
+        mask = without_keys(mask, settings, self.query.tokens, self.key.tokens)
         names = tuple(map(str, range(h)))
         shown = shown_head(settings.head, names, has_layers=True)
         wanted = names if settings.every_head or settings.head in (ALL, MEAN) else (shown,)
         heads = tuple(_head(steps, int(head), scale, settings.temperature) for head in wanted)
-        query = Side(self.query.spelled)
-        key = query if self.key is self.query else Side(self.key.spelled)
+        query = Side(self.query.tokens)
+        key = query if self.key is self.query else Side(self.key.tokens)
         inputs = Inputs(query, key, True, Embedding("given", name), notes=tuple(notes))
         inputs = inputs._replace(has_second_input=steps.kind == "cross")
         layer = Layer(names, shown, heads, Projection(Projected("given", name, layer=steps.layer), ()))
@@ -268,7 +269,7 @@ def read_texts(kind: str, text: str, context: str | None, settings: Settings, mo
         target = checkpoint_text.shifted(encoder, target, about.start)
         run = checkpoint.run(texts([source.ids]), texts([target.ids]), cut=cut)
     else:
-        types = np.array([source.segments]) if source.segments else None
+        types = np.array([source.types]) if source.types else None
         run = checkpoint.run(texts([source.ids])._replace(types=types), cut=cut)
     both = (read, source) if source is not read else (read,)
     notes = [*about.notes, *knock_out_notes(settings), *checkpoint_text.unknown_words(both, model.name)]
@@ -278,7 +279,7 @@ def read_texts(kind: str, text: str, context: str | None, settings: Settings, mo
         notes.append(f"A pair in one sequence: {where}.")
     if target is not read:
         notes.append(
-            f"The decoder reads the text shifted right by one, starting with {visible(target.spelled[0])}: each row is "
+            f"The decoder reads the text shifted right by one, starting with {visible(target.tokens[0])}: each row is "
             "the position that predicts the next token."
         )
     key = source if asked == "cross" else target

@@ -14,7 +14,7 @@ from attn_cli.io.escape import visible
 from attn_cli.models.checkpoints.describe import Model
 from attn_cli.models.checkpoints.open_model import OpenModel
 from attn_cli.models.checkpoints.run import Run
-from attn_cli.models.checkpoints.tokenizer import TextEncoder
+from attn_cli.models.checkpoints.tokenizer import Encoded, TextEncoder
 from attn_cli.settings.settings import ALL, Settings
 from attn_cli.settings.validate import check_length, check_words, find_rows
 from attn_cli.text.wordpieces import is_special
@@ -25,36 +25,23 @@ LONGEST, MOST_UNKNOWN, MOST_LISTED = 24, 8, 12
 KINDS = {"self": ("encoder", "self"), "masked": ("decoder", "masked"), "cross": ("decoder", "cross")}
 
 
-class Tokens(NamedTuple):
-    """A text's tokens: their ids, and how they are spelled."""
-
-    ids: tuple[int, ...]
-    spelled: tuple[str, ...]
-    special: tuple[bool, ...]  # which of them frame the text
-    unknown: tuple[tuple[str, str], ...] = ()  # what the vocabulary lacks, and the token in its place
-    segments: tuple[int, ...] | None = None  # of a pair
-    second: int | None = None  # the place where the second text of a pair begins
-
-
-def tokens_of(encoder: TextEncoder, text: str, settings: Settings, second: str | None = None) -> Tokens:
+def tokens_of(encoder: TextEncoder, text: str, settings: Settings, second: str | None = None) -> Encoded:
     """Return the tokens of a text, or of a pair; raise InputError if one, or a token, is longer than settings allow."""
     for one in (text, second or ""):
         check_length(len(one) if one.isascii() else len(one.encode("utf-8", "surrogatepass")), settings)
     found = encoder.encode(text, second)
     check_words(found.tokens, settings)
-    if second is None:
-        return Tokens(found.ids, found.tokens, found.special, found.unknown)
-    if found.second is None:
+    if second is not None and found.second is None:
         raise InputError("There are no tokens in the second text of the pair.", "Give at least one word.")
-    return Tokens(found.ids, found.tokens, found.special, found.unknown, found.types, found.second)
+    return found if second is not None else found._replace(types=())
 
 
-def last_word(text: Tokens) -> int:
+def last_word(text: Encoded) -> int:
     """Return the place of the last token that frames no text; the last one where all do."""
     return max((i for i, is_frame in enumerate(text.special) if not is_frame), default=len(text.ids) - 1)
 
 
-def unknown_words(texts: tuple[Tokens, ...], name: str) -> list[str]:
+def unknown_words(texts: tuple[Encoded, ...], name: str) -> list[str]:
     """Return the note on words that the model's vocabulary lacks, if there are any."""
     unknown = {word: token for text in texts for word, token in text.unknown}
     if not unknown:
@@ -65,28 +52,28 @@ def unknown_words(texts: tuple[Tokens, ...], name: str) -> list[str]:
     return [f"{words} {'is' if len(unknown) == 1 else 'are'} not in the vocabulary of {name}: {tokens}."]
 
 
-def special_words(texts: tuple[Tokens, ...], has_segments: bool) -> list[str]:
+def special_words(texts: tuple[Encoded, ...], has_segments: bool) -> list[str]:
     """Return the note on special tokens that were typed as text, if there are any."""
     typed = [
         token
         for text in texts
-        for token, is_frame in zip(text.spelled, text.special, strict=True)
+        for token, is_frame in zip(text.tokens, text.special, strict=True)
         if is_special(token) and not is_frame
     ]
     if not typed:
         return []
     names = ", ".join(map(visible, dict.fromkeys(typed)))
     several = "are read as the model's special tokens" if len({*typed}) > 1 else "is read as a special token"
-    closes = has_segments and any(text.special[-1] and text.spelled[-1] in typed for text in texts)
+    closes = has_segments and any(text.special[-1] and text.tokens[-1] in typed for text in texts)
     segments = ", and all of the text as one segment: --pair makes a pair of two texts" if closes else ""
     return [f"{names} in the text {several}{segments}."]
 
 
-def shifted(encoder: TextEncoder, target: Tokens, start: int) -> Tokens:
+def shifted(encoder: TextEncoder, target: Encoded, start: int) -> Encoded:
     """Return what a decoder reads to make a text: its start token, then all tokens but one that closes the text."""
     stop = len(target.ids) - target.special[-1]
-    spelled = (encoder.token(start), *target.spelled[:stop])
-    return Tokens((start, *target.ids[:stop]), spelled, (True, *target.special[:stop]))
+    tokens = (encoder.token(start), *target.tokens[:stop])
+    return Encoded((start, *target.ids[:stop]), tokens, (True, *target.special[:stop]), ())
 
 
 def side_of(model: Model, kind: str, context: str | None) -> tuple[str, str]:
@@ -111,9 +98,9 @@ def side_of(model: Model, kind: str, context: str | None) -> tuple[str, str]:
     return side, asked
 
 
-def check_named(settings: Settings, query: Tokens, key: Tokens, encoder: TextEncoder) -> None:
+def check_named(settings: Settings, query: Encoded, key: Encoded, encoder: TextEncoder) -> None:
     """Raise UsageError where --query or --versus names no token: the hint has a word's pieces, or a few tokens."""
-    named = {"--query": (settings.query, query.spelled), "--versus": (settings.versus, key.spelled)}
+    named = {"--query": (settings.query, query.tokens), "--versus": (settings.versus, key.tokens)}
     for option, (word, tokens) in named.items():
         if word is None or settings.join_pieces:
             continue
@@ -144,7 +131,7 @@ class Predicted(NamedTuple):
     notes: tuple[str, ...]
 
 
-def with_next_tokens(trace: Trace, run: Run, query: Tokens, model: OpenModel, at: Predicted) -> Trace:
+def with_next_tokens(trace: Trace, run: Run, query: Encoded, model: OpenModel, at: Predicted) -> Trace:
     """Return the trace with a pretrained model's likeliest tokens, where it predicts any.
 
     A causal stack predicts what follows the text's last token, another what fills the text's first mask. All layers of
@@ -159,7 +146,7 @@ def with_next_tokens(trace: Trace, run: Run, query: Tokens, model: OpenModel, at
     return replace(trace, next_words=found, next_words_at=every or None)
 
 
-def predicted_place(run: Run, side: str, query: Tokens, model: OpenModel, settings: Settings) -> Predicted:
+def predicted_place(run: Run, side: str, query: Encoded, model: OpenModel, settings: Settings) -> Predicted:
     """Return the token at which words are predicted, and notes on that."""
     ids, name = query.ids, model.name
     last_side, stack = list(run.model.stacks.items())[-1]
@@ -197,7 +184,7 @@ def word_scores(run: Run, model: OpenModel, place: int) -> Array:
 
 
 def _likeliest_tokens(
-    run: Run, query: Tokens, model: OpenModel, place: int, count: int, fills: bool
+    run: Run, query: Encoded, model: OpenModel, place: int, count: int, fills: bool
 ) -> NextWords:
     from attn_cli.pipeline.next_words import likeliest  # only those who ask pay
 
