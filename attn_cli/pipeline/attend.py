@@ -132,10 +132,7 @@ class Work(NamedTuple):
 
 
 def split_content_and_distance(head: Head, steps: Steps, rows: Ints, score: str, scale: float) -> Steps:
-    """Return the steps of some rows; for a rotary head, with the scores split into content and distance.
-
-    The scores are then those of the vectors before the rotation, and the bias is what the rotation adds.
-    """
+    """Return the steps; a rotary head's scores are those before the rotation, and the bias what the rotation adds."""
     if head.rotated is None:
         return steps
     assert head.q is not None and head.k is not None
@@ -239,10 +236,10 @@ def attend_group(
     layout: str,
     with_values: bool,
 ) -> Group:
-    """Let heads attend over many texts: X (texts, n_q, d), context (texts, n_k, d), which is X itself in `self`.
+    """Let heads of `ready_heads` attend over many texts: X (texts, n_q, d), context (texts, n_k, d), in `self` X again.
 
-    `heads` come from `ready_heads`. Without `with_values`, values and outputs are made only where they can matter.
-    Raises InputError where the numbers of a text are too large; computing the texts one by one tells which.
+    Without `with_values`, values and outputs are made only where they can matter. Raises InputError
+    where a text's numbers are too large; computing the texts one by one tells which.
     """
     score = settings.score or "scaled"
     allowed = None if mask is None else mask.rows(range(X.shape[1]))

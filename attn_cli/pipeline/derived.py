@@ -109,10 +109,9 @@ def without_selection(settings: Settings) -> Settings:
 
 
 def between_words(trace: Trace, settings: Settings, second: int | None = None) -> Attended:
-    """Return a trace's weights with word pieces joined, special tokens hidden, or of a part of a pair, as asked.
+    """Return a whole trace's weights between words, or without special tokens, or of a part of a pair, as asked.
 
-    The trace holds every row; `second` is where a pair's second text begins. What it becomes has no scores: a score
-    belongs to two pieces, not to two words, and is one of a whole row.
+    What it becomes has no scores: a score belongs to two pieces, not to two words. `second`: where a pair's b begins.
     """
     start, _, stop = settings.between.partition("-")
     between = f"from text {start} to text {stop}" if stop else ""

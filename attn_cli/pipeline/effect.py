@@ -202,8 +202,8 @@ def patch_of(
 ) -> Patch:
     """Return what a difference of two logits becomes with each part of the clean run in the corrupt one.
 
-    By default it is the likeliest word of the clean run less that of the corrupt one. Raises InputError for texts whose
-    tokens do not face each other, UsageError for one word twice.
+    By default it is the likeliest word of the clean run less that of the corrupt one. Raises InputError for tokens that
+    do not face each other, UsageError for one word twice.
     """
     _check_aligned(clean.tokens, corrupt.tokens, clean.place, corrupt.place)
     word = word_of(clean, target, "--target")

@@ -132,10 +132,7 @@ def measure_heads(
 
 
 def shaped(one: LayerWeights, settings: Settings, has_others: bool = False) -> LayerWeights:
-    """Return a layer between words, or without special tokens, where the settings ask for that.
-
-    Its notes hold for other layers if it `has_others`.
-    """
+    """Return a layer as --join-pieces and the like ask for; its notes hold for other layers too if it `has_others`."""
     source, between = one.source, settings.between
     if not ready_weights.joins_or_hides(settings):
         return one

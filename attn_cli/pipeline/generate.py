@@ -228,10 +228,7 @@ def _pretrained(model: OpenModel, text: str, settings: Settings) -> Writer:
 
 
 def _rules(model: OpenModel) -> tuple[dict[str, frozenset[int]], list[str]]:
-    """Return the tokens that each key of OF_TOKENS names in a model's files, and a note on those that it has not.
-
-    Raises InputError where no token is left to write.
-    """
+    """Return the tokens that each key of OF_TOKENS names in a model's files, and a note on those that it has not."""
     weights = model.checkpoint.weights
     table = weights.find(*model.checkpoint.model.logits.tables)  # without one the model is refused later
     words = range(ANY if table is None else weights.stored(table, None, None).entry.shape[0])

@@ -112,11 +112,7 @@ def sinusoidal(n: int, d: int) -> Array:
 
 
 def prepare_inputs(inputs: Inputs, settings: Settings, is_last: bool = True) -> Inputs:
-    """Add positions and padding, and round, where that is asked for.
-
-    Places are those of the text's own tokens: padding has none. It matters as what is looked at, so of two texts
-    only the context gets it. A stack rounds its last layer's input itself.
-    """
+    """Add positions, padding to what is looked at, and round; a stack rounds its last layer's input itself."""
     if settings.positions == "sinusoidal":
         inputs = inputs.both(Side.placed)
     if settings.pad:
@@ -169,10 +165,7 @@ def wanted_layer(settings: Settings, layers: int, name: str) -> int:
 
 
 def shown_head(head: str | None, names: tuple[str, ...], has_layers: bool = False) -> str:
-    """Return the name of the head to show: by its name, or its number, or mean; the first if not said.
-
-    `has_layers` says whether there is a rollout to offer, too.
-    """
+    """Return the name of the head to show, given by name, number, or as mean; `has_layers` offers a rollout."""
     if head in (None, ALL):
         return names[0]
     if head == MEAN or head in names:
@@ -196,10 +189,7 @@ def listed_heads(heads: Sequence[str]) -> str:
 
 
 def with_masks(layer: Layer, masks: Sequence[Mask | None]) -> tuple[Layer, Mask | None]:
-    """Return the layer with a mask for each head, and the mask of what is shown; one mask is for all heads.
-
-    Where the mean is shown, its mask allows what some head may look at.
-    """
+    """Return the layer with a mask for each head, and the mask of what is shown; one mask is for all heads."""
     if len(masks) == 1:
         return layer, masks[0]
     own = dict(zip(layer.names, masks, strict=True))

@@ -72,10 +72,7 @@ def read_ids(typed: str | None, read: Pass) -> list[int]:
 
 
 def look(read: Pass, places: Sequence[int], count: int, ids: Sequence[int], report: OnPart) -> Lens:
-    """Return the `count` likeliest words at some places after each layer, and the final word's rank there.
-
-    Scores are made of some places at a time, and only these few numbers of them are kept.
-    """
+    """Return the `count` likeliest words at some places after each layer, and the final word's rank there."""
     streams, word = read.streams([*places]), cache(read.word)
     several = max(1, MOST_SCORES // (len(streams) * read.vocabulary))
 

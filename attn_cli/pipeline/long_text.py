@@ -105,10 +105,7 @@ class Strongest(NamedTuple):
 
 
 def merged(view: LongView, rows: int, columns: int) -> LongView:
-    """Return the view with a map of at most `rows` x `columns` blocks, each made of as many neighbouring blocks.
-
-    The mean of several blocks is that of all their allowed links: each block counts as often as it has such links.
-    """
+    """Return the view with a map of at most `rows` x `columns` blocks, each the mean of its links."""
     sums = np.where(view.counts > 0, view.means * view.counts, 0.0)
     counts, edges = view.counts, []
     for axis, most, old in ((0, rows, view.query_edges), (1, columns, view.key_edges)):
@@ -143,10 +140,7 @@ def first_of_each(tokens: Sequence[str], places: Sequence[int], most: int) -> li
 
 
 def strongest_links(trace: Trace, head: Head, most: int) -> Strongest:
-    """Return a head's strongest links between different words, each pair of words at its strongest.
-
-    The candidates are the links that are kept of each row.
-    """
+    """Return a head's strongest kept links between different words, each pair of words at its strongest."""
     numbers: dict[str, int] = {}
     queries, keys = (  # words that differ in capitals alone have one number
         np.array([numbers.setdefault(token.casefold(), len(numbers)) for token in tokens], np.intp)

@@ -112,12 +112,10 @@ def read_mask(path: str | Path) -> object:
 def mask_from_values(
     name: str, values: object, mask_true: str, n_q: int, n_k: int, may_stretch: bool = False
 ) -> masks.Mask:
-    """Return the mask that `values` (n_q, n_k) states; `mask_true` says what True means in it.
+    """Return the mask that `values` (n_q, n_k) state, booleans or 0 and 1; `mask_true` says what True means in it.
 
-    With `may_stretch`, an axis of 1 counts for all queries, or for all keys.
-
-    Values are booleans, or the numbers 0 and 1. `allowed` is the polarity of torch's
-    scaled_dot_product_attention and of Keras, `blocked` that of torch's MultiheadAttention.
+    `allowed` is the polarity of torch's scaled_dot_product_attention and of Keras, `blocked` that of torch's
+    MultiheadAttention. With `may_stretch`, an axis of 1 counts for all queries, or for all keys.
     """
     try:
         array = np.asarray(values)

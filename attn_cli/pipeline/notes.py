@@ -17,10 +17,7 @@ CLEAR_LEAD = 3.0  # e^3: twenty times less than the words before
 def notes_on_rows(
     head: Head, inputs: Inputs, mask: Mask | None, is_scored: bool, learned: Learned | None
 ) -> list[str]:
-    """Return the notes on fully masked rows, a single key, keys that are hidden, and a head without its match.
-
-    `learned` tells of the head where each row is shown, and of no model otherwise.
-    """
+    """Return notes on masked rows, a single key, hidden keys, and a head without a match (`learned`, of all rows)."""
     notes = []
     shut = np.flatnonzero(head.links.keys[:, 0] < 0)
     if len(shut):
@@ -70,10 +67,7 @@ def condensed_notes(n_q: int, n_k: int, asked: int, kept: int, mask: Mask | None
 
 
 def _trained_unmasked(head: Head, inputs: Inputs) -> list[str]:
-    """Return a note on what a head that was trained without a mask does where the word that it looks for is hidden.
-
-    Its distance terms tell whether it looks ahead at all, and whether it avoids or prefers a word's own position.
-    """
+    """Return a note on what a head that was trained without a mask does where the word that it looks for is hidden."""
     P = head.position_scores
     n = len(head.weights)
     own = inputs.query.own

@@ -90,10 +90,7 @@ def _head_of_stack(head: str | None, stack: EncoderStack, layer: int) -> str:
 
 
 def project_inputs(inputs: Inputs, settings: Settings, given: Given | None, weights: Given | None) -> Layer:
-    """Choose a projection that was not learned, and make Q, K and V.
-
-    `given` are the matrices that X came with, if it did; `weights` those of the file that --projection names.
-    """
+    """Choose a projection that was not learned, and make Q, K and V; `given` came with X, `weights` by --projection."""
     X = inputs.query.X
     assert X is not None
     name, notes, learned = settings.projection, list[str](), None
@@ -168,10 +165,7 @@ def sharing_note(given: Given, heads: int) -> list[str]:
 
 
 def given_biases(given: Given, settings: Settings, shape: tuple[int, int, int]) -> Sequence[Array | None]:
-    """Return the position scores that were given, one for each head: read-only, and of `shape` (heads, n_q, n_k).
-
-    What is given once, for all heads, queries or keys, counts for each of them.
-    """
+    """Return each head's given position scores, read-only, of `shape` (heads, n_q, n_k), where an axis may be 1."""
     heads, n_q, n_k = shape
     bias = given.get("position_scores")
     if bias is None:

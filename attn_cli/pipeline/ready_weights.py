@@ -72,8 +72,7 @@ def select_weights(
 ) -> SelectedWeights:
     """Return one layer of saved weights, masked, joined and renormalized as asked.
 
-    Where nobody stated a mask, one is inferred from exact zeros; where somebody did (`is_stated`), it is `mask`, and
-    every weight that it hides must be zero.
+    A mask that somebody stated must hide zeros alone; where nobody did, one is inferred from exact zeros.
     """
     layer, head = (
         wanted_layer(settings, len(saved.weights), saved.name),

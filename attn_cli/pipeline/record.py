@@ -91,10 +91,7 @@ def _in_dtype(head: Head, dtype: str) -> Head:
 def _held(
     one: Attended, work: Work, links: int
 ) -> tuple[Ints, tuple[int, ...], dict[str, HeadSummary], list[str]]:
-    """Return the rows that a trace holds, the queries asked for, and a summary of each head and notes.
-
-    Where rows are too many, the most worthwhile one is asked for at least; no head has a summary where all are held.
-    """
+    """Return the rows held, the queries asked for, and where rows are too many, summaries by head, and notes."""
     inputs, settings, shown = one.inputs, one.settings, one.layer.shown
     n_q, n_k = len(inputs.query.tokens), len(inputs.key.tokens)
     asked = () if settings.query is None else find_rows(settings.query, inputs.query.tokens)
@@ -229,10 +226,7 @@ MOST_WORDS = 500  # the work grows with their cube
 
 
 def sentence_root(root_head: HeadWeights, inputs: Inputs) -> int | None:
-    """Return the root of the sentence, usually the main verb, by the head "head" (word to governor).
-
-    None in a long text.
-    """
+    """Return the sentence's root, usually the main verb, by the head "head" (word to governor); None in a long text."""
     own, X = inputs.query.own, inputs.query.X
     words = [i for i in own if any(map(str.isalnum, inputs.query.tokens[i]))]
     if X is None or not words or len(own) > MOST_WORDS:

@@ -73,9 +73,8 @@ def trace_explained(
 def resolved(texts: Sequence[str | Sequence[str]], settings: Settings) -> Resolved | None:
     """Return the pronoun that leads most clearly; None without one, or where somebody chose a head or a row.
 
-    Of several texts, the same but for a few words, it is the one that does in any of them; if none leads clearly, one
-    with a strongest link that leads back. A mask, or another score, changes neither the model nor the pronoun: the
-    texts alone decide.
+    Of texts that differ in a few words, it is the one that does in any; if none leads clearly, one whose strongest link
+    leads back. A mask, or another score, changes neither the model nor the pronoun.
     """
     is_open = leaves_projection_open(settings) and not settings.knock_out
     if not is_open or any(getattr(settings, name) is not None for name in OPEN):

@@ -65,10 +65,7 @@ class Verdict(NamedTuple):
 
 
 def verify(model: str, given: Sequence[str], settings: Settings) -> Verdict:
-    """Return how far a model is from transformers on these texts; where that cannot run, what its file alone tells.
-
-    A model with an encoder and a decoder reads each text on both sides.
-    """
+    """Return how far a model is from transformers on these texts; where that cannot run, what its file alone tells."""
     largest: dict[tuple[str, str | None, int | None, str | None], float] = {}
     tokens, reference = 0, None
     with open_model(model) as opened:
@@ -154,10 +151,7 @@ def _apart(found: Array, expected: Array, scale: float | None = None) -> float:
 
 
 def _alone(reading: Reading, opened: OpenModel) -> Iterator[Found]:
-    """Yield what must hold of any such model: rows sum to one, none looks ahead, more text changes nothing before it.
-
-    All layers are computed, and the scores of words, so the shape of each of their tensors is held against config.json.
-    """
+    """Yield what must hold of any such model: rows sum to one, none looks ahead, more text changes none before."""
     yield "keys", float(len(opened.checkpoint.model.notes)), None
     ids, run = reading.query.ids, opened.checkpoint.run
     shorter: Iterable[LayerSteps | None] = repeat(None)

@@ -92,10 +92,7 @@ class Reading(NamedTuple):
                 yield steps.layer, self._attended(steps, replace(settings, layer=layer))
 
     def _rollouts(self, settings: Settings, number: int | None) -> Iterator[tuple[int, Attended]]:
-        """Yield the rollout up to layer `number`, or up to each.
-
-        A mask or a temperature of `settings` applies to the layer that is shown; those below keep their own.
-        """
+        """Yield the rollout up to layer `number`, or each; layers below it keep their own mask and temperature."""
         derived.check_one_text(self.asked != "cross", self.model.name)
         below = derived.Rolled()
         for steps in self.layers(number):
@@ -190,10 +187,7 @@ class Reading(NamedTuple):
     def every_head(
         self, steps: LayerSteps, settings: Settings
     ) -> tuple[Array, Bools | None, tuple[str, ...]]:
-        """Return the weights of all heads (h, n_q, n_k) under the settings' score and mask, their mask, and notes.
-
-        The layers below are the model's own, whatever the settings say.
-        """
+        """Return all heads' weights (h, n_q, n_k) by the settings' score and mask, the mask, and notes."""
         if _is_own(settings):
             return *self.own(steps), self.notes
         alone = replace(settings, head=ALL, layer=steps.layer, next=0, full=True)
@@ -291,10 +285,7 @@ def _is_own(settings: Settings) -> bool:
 
 
 def _head(steps: LayerSteps, h: int, scale: float | None, temperature: float) -> Head:
-    """Return head h of the layer, ready to attend; q and k are as before the rotation where there is one.
-
-    What the model adds for distances is part of its scores, so the temperature divides it too.
-    """
+    """Return head h of the layer, ready to attend; q and k are as before the rotation where there is one."""
     about, before = steps.ready, steps.before_rotation
     q, k = (about.q, about.k) if before is None else (before.q, before.k)
     terms = np.stack([term[0, h] for term in about.terms]) / temperature if len(about.terms) > 1 else None

@@ -132,11 +132,7 @@ class Predicted(NamedTuple):
 
 
 def with_next_tokens(trace: Trace, run: Run, query: Encoded, model: OpenModel, at: Predicted) -> Trace:
-    """Return the trace with a pretrained model's likeliest tokens, where it predicts any.
-
-    A causal stack predicts what follows the text's last token, another what fills the text's first mask. All layers of
-    the model are computed.
-    """
+    """Return the trace with a pretrained model's likeliest tokens, if it predicts any: all its layers are computed."""
     if at.place is None:
         return trace
     count, wants_each = trace.settings.next or 0, trace.settings.next_at == ALL and not at.fills

@@ -36,10 +36,7 @@ HOTTEST = 1e300
 
 
 def trace_weights(saved: Saved, settings: Settings) -> Trace:
-    """Turn ready weights into a Trace: nothing is computed anew, and only attn's own JSON brings steps along.
-
-    Of several layers it is one, all of them, or their mean.
-    """
+    """Turn ready weights into a Trace of one layer, of all, or of their mean; attn's own JSON brings steps along."""
     layers = len(saved.weights)
     if settings.layer in (ALL, MEAN) and layers == 1:
         said = f"--layer {settings.layer} needs several layers, and {saved.name} has one."
@@ -85,10 +82,7 @@ def _attended(saved: Saved, settings: Settings) -> Attended:
 
 
 def _with_saved_steps(trace: Trace, record: Record) -> Trace:
-    """Return the trace of a record's weights with the record's own steps, where it has them.
-
-    Steps that do not follow from each other, as in a file changed by hand, are left out, and a note says so.
-    """
+    """Return the trace with the record's own steps, or where they do not lead to its weights, a note on that."""
     listed = record.get("heads")
     heads = [head for head in (listed if isinstance(listed, list) else []) if isinstance(head, dict)]
     steps = {str(head.get("name")): head for head in heads if head.get("scores") is not None}
