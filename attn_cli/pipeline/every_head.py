@@ -74,6 +74,23 @@ class LayerRoles(NamedTuple):
     maps: Array
     learned: tuple[Learned | None, ...]
 
+    def record(self) -> dict[str, object]:
+        """Return it as JSON has it."""
+        patterns = {
+            name: {"rows": int(one.rows.sum()), "even": one.even} for name, one in self.patterns.items()
+        }
+        heads = [
+            {
+                "head": head,
+                "name": role.name,
+                "share": role.share,
+                "entropy": role.entropy,
+                "shares": role.shares,
+            }
+            for head, role in zip(self.heads, self.roles, strict=True)
+        ]
+        return {"layer": self.number, "patterns": patterns, "heads": heads}
+
 
 class EveryHead(NamedTuple):
     """What all heads do on one text."""
@@ -91,7 +108,7 @@ class EveryHead(NamedTuple):
         return {
             "schema": "attn/1", "kind": "heads", "source": source.name, "attention": source.kind,
             "query_tokens": source.query_tokens, "key_tokens": source.key_tokens,
-            "rule": rule | {"even": rules.MIN_UNIFORM_OVERLAP}, "layers": [_layer_record(one) for one in self.layers],
+            "rule": rule | {"even": rules.MIN_UNIFORM_OVERLAP}, "layers": [one.record() for one in self.layers],
             "clearest": [dict(zip(("layer", "head", "name", "share"), one, strict=True)) for one in best],
             "rollout": None if self.rollout is None else self.rollout.tolist(),
             "notes": [*self.notes, *(_known(*one) for one in learned_heads(self))],
@@ -109,26 +126,30 @@ def measure_heads(
     check_shaping(settings)
     if with_rollout:
         derived.check_rollout(replace(settings, head=ROLLOUT, without=()))
-    kept, notes, rollout, rolled, source, count = [], dict[str, None](), None, None, None, 0
-    for one in found:
-        count += 1
+    kept, notes, rollout, rolled = [], dict[str, None](), None, None
+    for one in up_to(layer, found):
         if with_rollout:
             derived.check_one_text(one.source.text.is_one, one.source.name, "--rollout")
             rollout = head_roles.rolled_out(rollout, one.weights)
             rolled = shaped(one._replace(weights=rollout[None]), settings).weights[0]
         one = shaped(one, settings, layer is None)
-        source = one.source
-        notes.update(dict.fromkeys(one.notes))
+        notes |= dict.fromkeys(one.notes)
         if layer in (None, one.number):
             patterns = head_roles.find_patterns(one.source.text, one.mask)
             roles = tuple(head_roles.measure(head, one.mask, patterns) for head in one.weights)
             maps = head_roles.block_means(one.weights, one.mask, *size(*one.weights.shape))
             kept.append(LayerRoles(one.number, one.heads, roles, patterns, maps, one.learned))
+    return EveryHead(one.source, tuple(kept), rolled, tuple(notes))
+
+
+def up_to(layer: int | None, found: Iterator[LayerWeights]) -> Iterator[LayerWeights]:
+    """Yield the layers up to this one, or all where it is None; none above it is computed. UsageError without it."""
+    for one in found:
+        yield one
         if one.number == layer:
-            break
-    if source is None or not kept:
-        raise UsageError(f"There is no layer {layer}.", f"Layers are 0 to {count - 1}.", "--layer")
-    return EveryHead(source, tuple(kept), rolled, tuple(notes))
+            return
+    if layer is not None:
+        raise UsageError(f"There is no layer {layer}.", f"Layers are 0 to {one.number}.", "--layer")
 
 
 def shaped(one: LayerWeights, settings: Settings, has_others: bool = False) -> LayerWeights:
@@ -301,12 +322,3 @@ def learned_heads(found: EveryHead) -> list[tuple[int, str, Learned]]:
         for head, facts in zip(layer.heads, layer.learned, strict=False)
         if facts is not None
     ]
-
-
-def _layer_record(layer: LayerRoles) -> dict[str, object]:
-    patterns = {name: {"rows": int(one.rows.sum()), "even": one.even} for name, one in layer.patterns.items()}
-    heads = [
-        {"head": head, "name": role.name, "share": role.share, "entropy": role.entropy, "shares": role.shares}
-        for head, role in zip(layer.heads, layer.roles, strict=True)
-    ]
-    return {"layer": layer.number, "patterns": patterns, "heads": heads}

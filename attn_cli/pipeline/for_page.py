@@ -22,7 +22,6 @@ from attn_cli.settings.settings import ALL, MEAN, Settings
 from attn_cli.settings.validate import settings_for_masked, settings_of
 from attn_cli.trace.trace import Trace
 from attn_cli.vectors.lookup import look_up_all, open_table
-from attn_cli.vectors.open_vectors import Vectors
 from attn_cli.vectors.spelling import SpellingFeatures
 from attn_cli.vectors.table import as_float64, as_text
 
@@ -129,20 +128,15 @@ def _words(trace: Trace, settings: Settings, count: int, stack: EncoderStack | N
         return None
     table = open_table("word2vec" if settings.embedding is None else settings.embedding)
     assert trace.embedding.oov is not None
-    names, vectors = _commonest(table, count)
+    names, parts = list[str](), list[Array]()  # of the commonest
+    for rows in table.rows():
+        left = count - len(names)
+        parts.append(as_float64(rows.matrix[:left]))
+        names += map(as_text, rows.words[:left])
+        if len(names) >= count:
+            break
     own = {form: x for form, x in look_up_all(trace.query_tokens, table).values() if form not in names}
-    vectors = np.concatenate([vectors, *(vector[np.newaxis] for vector in own.values())])
+    vectors = np.concatenate([*parts, *(vector[np.newaxis] for vector in own.values())])
     spelling = SpellingFeatures({}, np.zeros((0, table.dim)), False) if stack is None else stack.spelling
     features = sorted(spelling.places, key=lambda name: spelling.places[name])
     return Words([*names, *own], vectors, features, spelling.vectors, spelling.always, trace.embedding.oov)
-
-
-def _commonest(table: Vectors, count: int) -> tuple[list[str], Array]:
-    words, parts = list[str](), list[Array]()
-    for rows in table.rows():
-        left = count - len(words)
-        parts.append(as_float64(rows.matrix[:left]))
-        words += map(as_text, rows.words[:left])
-        if len(words) >= count:
-            break
-    return words, np.concatenate(parts)

@@ -10,7 +10,7 @@ import numpy as np
 
 from attn_cli.errors import AttnError, InputError, UsageError
 from attn_cli.io.array_types import Array
-from attn_cli.pipeline.every_head import LayerWeights, open_layers, shaped
+from attn_cli.pipeline.every_head import LayerWeights, open_layers, shaped, up_to
 from attn_cli.settings.settings import Settings
 from attn_cli.trace.head_roles import BAG, PATTERNS, find_patterns, is_mark, measure
 
@@ -108,14 +108,12 @@ def measure_texts(
                 continue
             notes = dict[str, None]()
             try:
-                for one in layers_of(kind, text, None):
+                for one in up_to(layer, layers_of(kind, text, None)):
                     one = shaped(one, settings, True)
                     if layer in (None, one.number):
                         _add(one, tallies)
                     source, kind_found, n = one.source.name, one.source.kind, len(one.source.query_tokens)
-                    notes.update(dict.fromkeys(one.notes))
-                    if one.number == layer:
-                        break
+                    notes |= dict.fromkeys(one.notes)
             except AttnError as error:
                 if isinstance(error, UsageError):
                     raise
@@ -126,8 +124,6 @@ def measure_texts(
                 of_lines += [(number, note) for note in notes if note not in shared or count == 1]
     if not count:
         raise InputError("There is no text in the file.", "Give a text a line.")
-    if not tallies:
-        raise UsageError(f"There is no layer {layer}.", "Layers count from 0.", "--layer")
     heads = tuple(HeadOverTexts(*name, one.measures(), one.roles) for name, one in tallies.items())
     always = shared or {}
     alone = [f"Line {number}: {note}" for number, note in of_lines if note not in always][:MOST_NOTES]

@@ -47,23 +47,17 @@ def wanted_masks(
     settings: Settings, given: object, inputs: Inputs, name: str, heads: int
 ) -> list[masks.Mask | None]:
     """Return the masks that are wanted, as `wanted_mask` does: one for all heads, or one per head."""
-    parts = [given] if settings.mask is not None else _by_heads(given, name, heads)
-    return [wanted_mask(settings, part, inputs, name) for part in parts]
-
-
-def _by_heads(given: object, name: str, heads: int) -> list[object]:
-    """Return what a mask (heads, n_q, n_k) says of each head; any other is one for all."""
     try:
         array = np.asarray(given)
     except ValueError:  # rows of different lengths, which `mask_from_values` refuses
-        return [given]
-    if array.ndim != 3:
-        return [given]
+        array = np.zeros(0)
+    if settings.mask is not None or array.ndim != 3:
+        return [wanted_mask(settings, given, inputs, name)]
     if len(array) not in (1, heads):
         there = f"there {'is' if heads == 1 else 'are'} {count(heads, 'head', 'heads')}"
         said = f"The mask in {name} has shape {array.shape}, but {there}."
         raise InputError(said, "A mask of three axes is (heads, n_q, n_k).")
-    return list(array)
+    return [wanted_mask(settings, part, inputs, name) for part in array]
 
 
 def stated_mask(settings: Settings, given: object, n_q: int, n_k: int, name: str) -> masks.Mask | None:
@@ -153,7 +147,11 @@ def infer_mask(
     `padded` (n_k) the keys that an attention mask hides, where the file has one.
     """
     (n_q, n_k), notes, name, lead = used.shape, [], "exact zeros", 0
-    hidden, where = _padding(used, tokens), "as padding does"
+    special = np.flatnonzero([is_special(token) for token in tokens])
+    hidden, where = special[~used[:, special].any(axis=0)], "as padding does"
+    hidden = (
+        hidden if len(hidden) < n_k else hidden[:0]
+    )  # a word may get none unmasked, as tiny weights become zero
     own = np.ones(n_q, np.bool_) if padded is None or n_q != n_k else ~padded  # queries that are none
     if padded is not None and not used[np.ix_(own, padded)].any():
         hidden, lead = np.flatnonzero(padded), left_padding(used, tokens, padded)
@@ -209,10 +207,3 @@ def _is_causal(used: Bools) -> bool:
     """Tell whether no weight lies above the diagonal, and some below it."""
     n_q, n_k = used.shape
     return n_q == n_k > 1 and not np.triu(used, 1).any() and bool(np.tril(used, -1).any())
-
-
-def _padding(used: Bools, tokens: tuple[str, ...]) -> Ints:
-    """Return the special tokens that get no weight; a word may get none unmasked, as tiny weights become zero."""
-    special = np.flatnonzero([is_special(token) for token in tokens])
-    unused: Ints = special[~used[:, special].any(axis=0)]
-    return unused if len(unused) < len(tokens) else unused[:0]

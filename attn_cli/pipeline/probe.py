@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attn_cli.errors import UsageError
 from attn_cli.io.array_types import Array, Bools
 from attn_cli.io.progress import OnPart
 from attn_cli.models.checkpoints.describe import Stack
@@ -24,7 +23,7 @@ from attn_cli.models.checkpoints.run import texts
 from attn_cli.models.checkpoints.tokenizer import MASKS, UNKNOWN, Encoded
 from attn_cli.models.circuits import Copying, of_checkpoint, of_stack
 from attn_cli.models.encoder import matrix_of
-from attn_cli.pipeline.every_head import LayerWeights, open_stack, read_layers, stack_layers
+from attn_cli.pipeline.every_head import LayerWeights, open_stack, read_layers, stack_layers, up_to
 from attn_cli.pipeline.sources.checkpoint import Reading
 from attn_cli.pipeline.sources.checkpoint_text import side_of
 from attn_cli.settings.settings import Settings
@@ -79,22 +78,17 @@ Opened = tuple[Probe, Sequence[bool], Iterator[LayerWeights], Copying | None]
 
 def probe(settings: Settings, layer: int | None = None, report: OnPart | None = None) -> Probe:
     """Return what a model's heads do, by default language's; UsageError for a `layer` that there is not."""
-    heads, last = list[ProbedHead](), 0
+    heads = list[ProbedHead]()
     with _on_disk(settings, layer, report) if settings.model else _learned(settings) as opened:
         found, frames, layers, copying_of = opened
         names = [str(token) for token in found.ids or found.tokens]
-        for one in layers:
-            last = one.number
-            if layer in (None, last):
-                copying = copying_of(last) if copying_of else [None] * len(one.heads)
+        for one in up_to(layer, layers):
+            if layer in (None, one.number):
+                copying = copying_of(one.number) if copying_of else [None] * len(one.heads)
                 roles = roles_on_repeats(one.weights, one.mask, names, frames)
                 for head, role, share in zip(one.heads, roles, copying, strict=True):
                     scores = {name: role.shares[name] for name in SCORES[found.attention]}
-                    heads.append(ProbedHead(last, head, role.name, copying=share, **scores))
-            if last == layer:
-                break
-    if not heads:
-        raise UsageError(f"There is no layer {layer}.", f"Layers are 0 to {last}.", "--layer")
+                    heads.append(ProbedHead(one.number, head, role.name, copying=share, **scores))
     return found._replace(length=(len(frames) - sum(frames)) // TIMES, heads=tuple(heads))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -65,19 +66,12 @@ def record(one: Attended) -> Trace:
     if settings.measure != WEIGHT and trace.heads[0].ready is None:
         made = one.layer.projection
         trace = with_norms(trace, one.joining() if one.joining else Joining(made.W_o, made.b_o))
-    return one.finish(_with_layout_note(trace, one))
-
-
-def _with_layout_note(trace: Trace, one: Attended) -> Trace:
-    """Return the trace with a note on the other layout, where W fits in both and nobody said which it is in."""
-    if one.layer.other_layout is None or trace.condensed:
-        return trace
-    try:
-        other = one.layer.other_layout()._replace(other_layout=None)
-        there = record(one._replace(layer=other, report=None))
-    except InputError:  # W_o or a bias fits in one layout alone
-        return trace
-    return replace(trace, notes=(*trace.notes, layout_note(trace, there)))
+    if one.layer.other_layout is not None and not trace.condensed:
+        with suppress(InputError):  # W_o or a bias fits in one layout alone
+            other = one.layer.other_layout()._replace(other_layout=None)
+            there = record(one._replace(layer=other, report=None))
+            trace = replace(trace, notes=(*trace.notes, layout_note(trace, there)))
+    return one.finish(trace)
 
 
 def _in_dtype(head: Head, dtype: str) -> Head:

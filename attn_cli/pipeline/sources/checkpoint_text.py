@@ -54,12 +54,8 @@ def unknown_words(texts: tuple[Encoded, ...], name: str) -> list[str]:
 
 def special_words(texts: tuple[Encoded, ...], has_segments: bool) -> list[str]:
     """Return the note on special tokens that were typed as text, if there are any."""
-    typed = [
-        token
-        for text in texts
-        for token, is_frame in zip(text.tokens, text.special, strict=True)
-        if is_special(token) and not is_frame
-    ]
+    framed = (token for text in texts for token in zip(text.tokens, text.special, strict=True))
+    typed = [token for token, is_frame in framed if is_special(token) and not is_frame]
     if not typed:
         return []
     names = ", ".join(map(visible, dict.fromkeys(typed)))
@@ -81,11 +77,9 @@ def side_of(model: Model, kind: str, context: str | None) -> tuple[str, str]:
     stacks, family = model.stacks, model.family
     side, asked = ("decoder", "masked") if "encoder" not in stacks and kind == "self" else KINDS[kind]
     if asked == "cross" and len(stacks) < 2:
-        raise UsageError(
-            f"A model of the type {family} reads one text.",
-            "Leave out the second text: attn self TEXT -m DIR, or attn heads TEXT -m DIR."
-            + " As a pair: attn self TEXT --pair TEXT -m DIR." * ("encoder" in stacks),
-        )
+        hint = "Leave out the second text: attn self TEXT -m DIR, or attn heads TEXT -m DIR."
+        hint += " As a pair: attn self TEXT --pair TEXT -m DIR." * ("encoder" in stacks)
+        raise UsageError(f"A model of the type {family} reads one text.", hint)
     if side not in stacks:
         said = f"This model (of the type {family}) is not causal: its words look at all others."
         raise UsageError(said, "Use attn self TEXT -m DIR; with --mask causal it tries that mask.")
@@ -135,10 +129,21 @@ def with_next_tokens(trace: Trace, run: Run, query: Encoded, model: OpenModel, a
     """Return the trace with a pretrained model's likeliest tokens, if it predicts any: all its layers are computed."""
     if at.place is None:
         return trace
-    count, wants_each = trace.settings.next or 0, trace.settings.next_at == ALL and not at.fills
-    found = _likeliest_tokens(run, query, model, at.place, count, at.fills)
-    places = range(len(query.ids)) if wants_each else ()
-    every = tuple(_likeliest_tokens(run, query, model, place, count, False) for place in places)
+    from attn_cli.pipeline.next_words import likeliest  # only those who ask pay
+
+    ids, encoder = query.ids, model.encoder
+
+    def words_at(place: int, fills: bool) -> NextWords:
+        logits = word_scores(run, model, place)
+        shares = softmax(logits)
+        best = likeliest(shares, trace.settings.next or 0)
+        words = tuple(NextWord(encoder.text(n), float(shares[n]), n, float(logits[n])) for n in best)
+        actual = float(shares[ids[place + 1]]) if not fills and place + 1 < len(ids) else None
+        return NextWords(words, place, fills, encoder.token(ids[place]), actual)
+
+    found = words_at(at.place, at.fills)
+    places = range(len(ids)) if trace.settings.next_at == ALL and not at.fills else ()
+    every = tuple(words_at(place, False) for place in places)
     return replace(trace, next_words=found, next_words_at=every or None)
 
 
@@ -177,17 +182,3 @@ def word_scores(run: Run, model: OpenModel, place: int) -> Array:
     if not np.isfinite(logits.max()):  # NaN too
         raise InputError(f"{model.name} gives scores of words that are not numbers.", "Is its file sound?")
     return logits
-
-
-def _likeliest_tokens(
-    run: Run, query: Encoded, model: OpenModel, place: int, count: int, fills: bool
-) -> NextWords:
-    from attn_cli.pipeline.next_words import likeliest  # only those who ask pay
-
-    ids, encoder = query.ids, model.encoder
-    logits = word_scores(run, model, place)
-    shares = softmax(logits)
-    best = likeliest(shares, count)
-    words = tuple(NextWord(encoder.text(n), float(shares[n]), n, float(logits[n])) for n in best)
-    actual = float(shares[ids[place + 1]]) if not fills and place + 1 < len(ids) else None
-    return NextWords(words, place, fills, encoder.token(ids[place]), actual)
