@@ -77,8 +77,7 @@ class Sampling(NamedTuple):
         if self.top_p is not None:
             order = np.argsort(-shares, kind="stable")
             shares[order[int(np.searchsorted(np.cumsum(shares[order]), self.top_p)) + 1 :]] = 0
-        chances: Array = shares / shares.sum()
-        return chances
+        return np.asarray(shares / shares.sum())
 
     def said(self) -> str:
         """Return a line on how tokens are drawn; nothing where the likeliest is taken."""
@@ -149,13 +148,7 @@ def generate(
 
 
 FILES = ("generation_config.json", "config.json")
-OF_TOKENS = [
-    "eos_token_id",
-    "decoder_start_token_id",
-    "forced_bos_token_id",
-    "bad_words_ids",
-    "suppress_tokens",
-]
+KEYS = ("eos_token_id", "decoder_start_token_id", "forced_bos_token_id", "bad_words_ids", "suppress_tokens")
 ANY, MOST_UNFIT = 1 << 31, 5  # tokens; those that a note lists
 JOINED = {*".,;:!?)", "n't"}  # words that no space stands before
 
@@ -203,11 +196,8 @@ def _pretrained(model: OpenModel, text: str, settings: Settings) -> Writer:
             run = run_over([*ids, *written], keeps=True)
         elif written:
             run.read_on([*ids, *written])
-        row, *_ = [
-            one.attended.weights[0, :, -1].astype(np.float64)
-            for one in run.steps()
-            if (one.side, one.kind, one.layer) == (side, asked, layer)
-        ]
+        asked_for = (one for one in run.steps() if (one.side, one.kind, one.layer) == (side, asked, layer))
+        row, *_ = [one.attended.weights[0, :, -1].astype(np.float64) for one in asked_for]
         keys = source.tokens if has_two else tuple(map(encoder.token, (*ids, *written)))
         logits = run.logits(-1)[0, 0].astype(np.float64)
         return logits, keys, row.mean(axis=0) if head == MEAN else row[int(head)]
@@ -228,7 +218,7 @@ def _pretrained(model: OpenModel, text: str, settings: Settings) -> Writer:
 
 
 def _rules(model: OpenModel) -> tuple[dict[str, frozenset[int]], list[str]]:
-    """Return the tokens that each key of OF_TOKENS names in a model's files, and a note on those that it has not."""
+    """Return the tokens that each key of KEYS names in a model's files, and a note on those that it has not."""
     weights = model.checkpoint.weights
     table = weights.find(*model.checkpoint.model.logits.tables)  # without one the model is refused later
     words = range(ANY if table is None else weights.stored(table, None, None).entry.shape[0])
@@ -242,11 +232,11 @@ def _rules(model: OpenModel) -> tuple[dict[str, frozenset[int]], list[str]]:
         single = (one[0] if isinstance(one, list) and len(one) == 1 else one for one in several)
         return frozenset(one for one in single if type(one) is int)
 
-    named = {key: tokens(key) for key in OF_TOKENS}
+    named = {key: tokens(key) for key in KEYS}
     found = {key: frozenset(one for one in ids if one in words) for key, ids in named.items()}
     if len(found["bad_words_ids"] | found["suppress_tokens"]) == len(words):
         raise InputError(f"{model.name} has no token to write: {name} forbids all {len(words):,}.")
-    unfit = sorted({one for key in OF_TOKENS for one in named[key] - found[key]})
+    unfit = sorted({one for key in KEYS for one in named[key] - found[key]})
     listed = ", ".join(map(str, unfit[:MOST_UNFIT])) + ", ..." * (len(unfit) > MOST_UNFIT)
     has = f"it has 0 to {len(words) - 1:,}"
     note = f"The files of {model.name} name tokens that it lacks, {listed} ({has}): they are passed over."

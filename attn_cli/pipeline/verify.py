@@ -116,13 +116,13 @@ class _Reference:
 
     def beside(self, reading: Reading, text: str) -> Iterator[Found]:
         """Yield how far each number of a text is from this model's, which reads the ids that attn reads."""
-        ids = reading.key.ids
+        ids, torch = reading.key.ids, self.torch
         yield "ids", float(sum(a != b for a, b in zip_longest(self.tokenizer(text)["input_ids"], ids))), None
-        given = {"input_ids": self.torch.tensor([ids]), "attention_mask": self.torch.ones(1, len(ids))}
+        given = {"input_ids": torch.tensor([ids]), "attention_mask": torch.ones(1, len(ids))}
         if self.is_pair:
-            given["decoder_input_ids"] = self.torch.tensor([reading.query.ids])
+            given["decoder_input_ids"] = torch.tensor([reading.query.ids])
         found = [*reading.run.steps()]  # first: its errors are in plain words
-        with self.torch.no_grad():
+        with torch.no_grad():
             expected = self.model(**given, output_attentions=self.has_weights, output_hidden_states=True)
         for steps in found:
             side = "cross_" if steps.kind == "cross" else f"{steps.side}_" if self.is_pair else ""
