@@ -133,11 +133,10 @@ def measure_texts(
 def _add(one: LayerWeights, tallies: dict[tuple[int, str], _Tally]) -> None:
     """Add what each head of a layer does on one text; NaN is a measure that the text does not have."""
     patterns = find_patterns(one.source.text, one.mask)
-    for name, weights, apart in zip(one.heads, one.weights, _apart(one).T, strict=True):
+    for name, weights, (distance, sink, to_marks) in zip(one.heads, one.weights, _apart(one).T, strict=True):
         role = measure(weights, one.mask, patterns)
         shares = (role.entropy, *(role.shares[share] for share in SHARES))
         bits, *others = (np.nan if value is None else value for value in shares)
-        distance, sink, to_marks = apart
         values = np.array([bits, distance, sink, *others, to_marks])
         tallies.setdefault((one.number, name), _Tally()).add(values, role.name)
 

@@ -93,8 +93,8 @@ def resolved(texts: Sequence[str | Sequence[str]], settings: Settings) -> Resolv
     for words in sides:
         X = stack.input(embed(words, table, "model", 0, stack.spelling).X, stack.layers - 1, None)
         for i, row in enumerate(weights_of(head, X)):
-            known = stack.clear_lead(HEAD, words[i].lower())
-            if known is not None and row.argmax() < i and words[row.argmax()].lower() not in PRONOUNS:
+            known, best = stack.clear_lead(HEAD, words[i].lower()), row.argmax()
+            if known is not None and best < i and words[best].lower() not in PRONOUNS:
                 found.append((lead_of(row) >= known[0], lead_of(row), -i))
     if not found or (len(sides) == 1 and not max(found)[0]):
         return None

@@ -170,25 +170,24 @@ def layers_of_text(
 def _attended(
     kind: str, inputs: Inputs, settings: Settings, shared: Shared, report: OnPart | None
 ) -> Attended:
-    stack, mask, joining = shared.stack, wanted_mask(settings, None, inputs), None
+    stack, mask = shared.stack, wanted_mask(settings, None, inputs)
     if stack is None:
         layer = project_inputs(inputs, settings, None, shared.weights)
-    else:
-        is_long = len(inputs.query.tokens) * len(inputs.key.tokens) > LARGE
-        inputs, layer = project_with_model(inputs, stack, settings, mask, report if is_long else None)
-        below = layer.projection.about.layer or 0  # the layers whose work is done
-        report = part_of(report, below, below + 1)
-        joining = partial(stack.joining, layer.projection, below, inputs.query.X)
-    return Attended(kind, inputs, layer, settings, mask, stack.layers if stack else 1, report, joining)
+        return Attended(kind, inputs, layer, settings, mask, report=report)
+    is_long = len(inputs.query.tokens) * len(inputs.key.tokens) > LARGE
+    inputs, layer = project_with_model(inputs, stack, settings, mask, report if is_long else None)
+    below = layer.projection.about.layer or 0  # the layers whose work is done
+    joining = partial(stack.joining, layer.projection, below, inputs.query.X)
+    left = part_of(report, below, below + 1)
+    return Attended(kind, inputs, layer, settings, mask, stack.layers, left, joining)
 
 
 def output_words(trace: Trace, inputs: Inputs) -> tuple[tuple[tuple[str, float], ...], ...] | None:
     """Return the words nearest to each output, where values are word vectors: W_v leaves or restores them."""
     values = trace.learned.values if trace.learned else "learned"
     alone = trace.projection.source == "identity" and len(trace.head_names) == 1
-    if inputs.table is None or trace.output is None or not (alone or values == "words"):
-        return None
-    if len(trace.output) > MOST_NAMED:
+    is_word = alone or values == "words"
+    if inputs.table is None or trace.output is None or not is_word or len(trace.output) > MOST_NAMED:
         return None
     from attn_cli.vectors.lookup import nearest_each
 
@@ -201,11 +200,9 @@ def vocabulary(trace: Trace, inputs: Inputs) -> dict[str, int] | None:
     row_of = getattr(inputs.table, "row_of", None)
     if row_of is None or len(trace.query_tokens) > MOST_NAMED:
         return None
-    rows = {
-        token: next((row for form in forms(token) if (row := row_of(form)) is not None), None)
-        for token in dict.fromkeys((*trace.query_tokens, *trace.key_tokens))
-    }
-    return {token: row for token, row in rows.items() if row is not None}
+    tokens = dict.fromkeys((*trace.query_tokens, *trace.key_tokens))
+    found = {token: [row for form in forms(token) if (row := row_of(form)) is not None] for token in tokens}
+    return {token: rows[0] for token, rows in found.items() if rows}
 
 
 @contextmanager
@@ -258,9 +255,8 @@ def _tokens(text: Text, side: str, settings: Settings) -> Tokens:
         found = Tokens(tuple(text), ())
         for place, token in enumerate(found.tokens):
             if not isinstance(token, str) or not token:
-                raise InputError(
-                    f"Token {place} of the {side} is {token!r}.", "Each token is a text of its own."
-                )
+                said = f"Token {place} of the {side} is {token!r}."
+                raise InputError(said, "Each token is a text of its own.")
     validate.check_words(found.tokens, settings)
     if not found.tokens:
         more = "" if settings.keep_punctuation else "; --keep-punctuation makes tokens of punctuation marks"
@@ -293,6 +289,5 @@ def _about_positions(before: Settings, settings: Settings, stack: EncoderStack |
         return ["The projection is identity here: roles, the default, has a position term of its own."]
     if stack is None:
         return []
-    has_own = stack.attention(0).heads[0].position is not None
-    own = ": its heads have a position term of their own" if has_own else ""
+    own = ": its heads have a position term of their own" * (stack.attention(0).heads[0].position is not None)
     return [f"{stack.name} was learned without positions added to its vectors{own}."]
