@@ -123,11 +123,13 @@ class Reading(NamedTuple):
             if _is_own(asked) and len(trace.heads) == len(trace.head_names):
                 # Layers above need not attend again.
                 steps.keep(np.array([[head.output for head in trace.heads]]))
+            query, key = self.query, self.key
+            notes = tuple(dict.fromkeys((*self.notes, *trace.notes)))
+            trace = replace(trace, query_input_ids=query.ids, key_input_ids=key.ids, notes=notes)
+            segments = query.types or None, key.types or None
             trace = replace(
-                trace, query_input_ids=self.query.ids, key_input_ids=self.key.ids, stack_layers=one.layers,
-                query_segments=self.query.types or None, key_segments=self.key.types or None,
-                notes=tuple(dict.fromkeys((*self.notes, *trace.notes))),
-            )  # fmt: skip
+                trace, query_segments=segments[0], key_segments=segments[1], stack_layers=one.layers
+            )
             if not is_shaped:
                 return (
                     self._with_weights(trace, steps, one.mask)
@@ -221,15 +223,15 @@ class Reading(NamedTuple):
         is_there = {"token": True, "place": words.positions or words.sinusoids, "segment": words.types}
         kv_heads = stack.kv_heads if stack.kv_heads < stack.heads else None
         is_normed = steps.projected is not steps.x
-        return replace(
-            trace, heads=heads, W_o=kept.W_o, b_o=kept.b_o, x_query=X,
-            x_key=X if steps.context is steps.projected else context,
-            shown=next((head for head in heads if head.name == trace.shown.name), trace.shown),
-            x_parts=tuple(f"its {part}" for part, is_used in is_there.items() if is_used),
-            embedding=trace.embedding._replace(dim=X.shape[1]),
-            projection=trace.projection._replace(layout="in-out", x_is_normed=is_normed, kv_heads=kv_heads),
-            layer_output=self._joined(trace, steps, mask, kept),
-        )  # fmt: skip
+        about = trace.projection._replace(layout="in-out", x_is_normed=is_normed, kv_heads=kv_heads)
+        shown = next((head for head in heads if head.name == trace.shown.name), trace.shown)
+        trace = replace(trace, heads=heads, shown=shown, projection=about, W_o=kept.W_o, b_o=kept.b_o)
+        x_key, dim = X if steps.context is steps.projected else context, X.shape[1]
+        parts = tuple(f"its {part}" for part, is_used in is_there.items() if is_used)
+        trace = replace(
+            trace, x_query=X, x_key=x_key, x_parts=parts, embedding=trace.embedding._replace(dim=dim)
+        )
+        return replace(trace, layer_output=self._joined(trace, steps, mask, kept))
 
     def _joined(self, trace: Trace, steps: LayerSteps, mask: Mask | None, kept: LayerWeights) -> Array | None:
         """Return what W_o makes of all heads of the layer (n_q, d), which attend anew if not as the model does."""
@@ -292,10 +294,8 @@ def _head(steps: LayerSteps, h: int, scale: float | None, temperature: float) ->
     slope, sink = (None if M is None else float(M[h]) for M in (about.slopes, about.sinks))
     bias = None if about.position is None else about.position[0, h] / temperature
     rotated = None if before is None else Rotated(*before.rotated(h))
-    return Head(
-        str(h), q=q[0, h], k=k[0, h], v=about.v[0, h], bias=bias, slope=slope, position_terms=terms, scale=scale,
-        softcap=about.softcap, sink=sink, rotated=rotated,
-    )  # fmt: skip
+    own = Head(str(h), None, q[0, h], k[0, h], about.v[0, h], bias, scale=scale, softcap=about.softcap)
+    return replace(own, sink=sink, slope=slope, position_terms=terms, rotated=rotated)
 
 
 def can_be_grouped(settings: Settings, keep_weights: bool) -> bool:
