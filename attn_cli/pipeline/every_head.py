@@ -76,19 +76,11 @@ class LayerRoles(NamedTuple):
 
     def record(self) -> dict[str, object]:
         """Return it as JSON has it."""
-        patterns = {
-            name: {"rows": int(one.rows.sum()), "even": one.even} for name, one in self.patterns.items()
-        }
-        heads = [
-            {
-                "head": head,
-                "name": role.name,
-                "share": role.share,
-                "entropy": role.entropy,
-                "shares": role.shares,
-            }
-            for head, role in zip(self.heads, self.roles, strict=True)
-        ]
+        patterns = {n: {"rows": int(one.rows.sum()), "even": one.even} for n, one in self.patterns.items()}
+        keys = "head", "name", "share", "entropy", "shares"
+        of_heads = zip(self.heads, self.roles, strict=True)
+        told = ((head, one.name, one.share, one.entropy, one.shares) for head, one in of_heads)
+        heads = [dict(zip(keys, one, strict=True)) for one in told]
         return {"layer": self.number, "patterns": patterns, "heads": heads}
 
 
@@ -159,16 +151,9 @@ def shaped(one: LayerWeights, settings: Settings, has_others: bool = False) -> L
         return one
     if source.text.queries is None:
         raise ready_weights.without_tokens(settings, source.name)
-    about = (
-        source.query_tokens,
-        source.key_tokens,
-        one.heads,
-        one.heads[0],
-        one.heads,
-        one.weights,
-        one.allowed,
-    )
-    found = ready_weights.SelectedWeights(*about, "", one.number, second=source.second)
+    sides, heads = (source.query_tokens, source.key_tokens), (one.heads, one.heads[0], one.heads)
+    about = (*sides, *heads, one.weights, one.allowed, "", one.number)
+    found = ready_weights.SelectedWeights(*about, second=source.second)
     found = ready_weights.pieces_joined_or_hidden(found, settings)
     queries, keys = found.query_tokens, found.key_tokens
     options = [f"--{name.replace('_', '-')}" for name in PIECES if getattr(settings, name)]
@@ -286,10 +271,8 @@ def _of_trace(trace: Trace, layer: int, stack: EncoderStack, settings: Settings)
     given = "TEXT" if settings.projection == ROLES else f"TEXT -p {shell_quote(str(settings.projection))}"
     of = Text(*sides, not trace.has_second_input)
     source = WeightsOrigin(stack.name, kind, *sides, of, given + as_options(trace.settings))
-    weights, names = (
-        np.stack([head.weights for head in trace.heads]),
-        tuple(head.name for head in trace.heads),
-    )
+    weights = np.stack([head.weights for head in trace.heads])
+    names = tuple(head.name for head in trace.heads)
     facts = (stack.learned(layer, name) for name in names)
     learned = tuple(one if one.about and one.accuracy is not None else None for one in facts)
     return LayerWeights(source, layer, names, weights, trace.mask, trace.notes, learned)
@@ -307,18 +290,15 @@ def _known(layer: int, head: str, facts: Learned) -> str:
 
 def named_heads(found: EveryHead) -> list[tuple[int, str, Role]]:
     """Return the layer, the head and the role of each head that has a name, the clearest first, bags of words last."""
-    every = (
-        (one.number, *of_head) for one in found.layers for of_head in zip(one.heads, one.roles, strict=True)
-    )
+    layers = ((one.number, zip(one.heads, one.roles, strict=True)) for one in found.layers)
+    every = ((layer, *of_head) for layer, of_heads in layers for of_head in of_heads)
     named = [one for one in every if one[2].share is not None]
     return sorted(named, key=lambda one: (one[2].name == head_roles.BAG, -(one[2].share or 0.0)))
 
 
 def learned_heads(found: EveryHead) -> list[tuple[int, str, Learned]]:
     """Return the layer, the head and what is known of it on any text, of each head of which that is known."""
+    layers = ((one.number, zip(one.heads, one.learned, strict=False)) for one in found.layers)
     return [
-        (layer.number, head, facts)
-        for layer in found.layers
-        for head, facts in zip(layer.heads, layer.learned, strict=False)
-        if facts is not None
+        (layer, head, facts) for layer, of_heads in layers for head, facts in of_heads if facts is not None
     ]

@@ -98,10 +98,8 @@ def knock_out_notes(settings: Settings) -> list[str]:
     if not settings.knock_out:
         return ["--knock-out-with has an effect only with --knock-out."] * is_mean
     parts = [one.partition(".") for one in settings.knock_out]
-    named = [
-        f"the network of layer {n}" if head == NETWORK else f"head {n}.{visible(head)}"
-        for n, _, head in parts
-    ]
+    kinds = {True: "the network of layer {}", False: "head {}.{}"}
+    named = [kinds[head == NETWORK].format(layer, visible(head)) for layer, _, head in parts]
     forms = ("is", "it gives", "its", "it"), ("are", "they give", "their", "them")
     be, give, its, them = forms[len(named) > 1]
     instead = f"{its} mean over the text" if is_mean else "zero"

@@ -75,10 +75,8 @@ def stated_mask(settings: Settings, given: object, n_q: int, n_k: int, name: str
     regular(wanted)
     if settings.mask_true is None:
         said = "A mask file needs --mask-true allowed or --mask-true blocked: what does True mean in it?"
-        hint = (
-            "True is 'may attend' in torch's scaled_dot_product_attention and in Keras, 'blocked' in torch's "
-        )
-        raise UsageError(said, f"{hint}MultiheadAttention.", "--mask-true")
+        hint = "True is 'may attend' in torch's scaled_dot_product_attention and in Keras, 'blocked' in "
+        raise UsageError(said, f"{hint}torch's MultiheadAttention.", "--mask-true")
     return mask_from_values(visible(wanted), read_mask(wanted), settings.mask_true, n_q, n_k)
 
 
@@ -149,9 +147,8 @@ def infer_mask(
     (n_q, n_k), notes, name, lead = used.shape, [], "exact zeros", 0
     special = np.flatnonzero([is_special(token) for token in tokens])
     hidden, where = special[~used[:, special].any(axis=0)], "as padding does"
-    hidden = (
-        hidden if len(hidden) < n_k else hidden[:0]
-    )  # a word may get none unmasked, as tiny weights become zero
+    if len(hidden) == n_k:  # a word may get none unmasked, as tiny weights become zero
+        hidden = hidden[:0]
     own = np.ones(n_q, np.bool_) if padded is None or n_q != n_k else ~padded  # queries that are none
     if padded is not None and not used[np.ix_(own, padded)].any():
         hidden, lead = np.flatnonzero(padded), left_padding(used, tokens, padded)

@@ -44,11 +44,11 @@ def settings_for(
     """Return the settings that a language model reads a text with, and notes on them."""
     name, notes = stack.name, []
     if has_context or kind == "cross":
-        hint = (
-            f"Try attn masked TEXT -p {shell_quote(settings.projection or name)}, or another projection (-p)."
-        )
+        model = shell_quote(settings.projection or name)
         said = f"{name} reads one text, from left to right: it has no second text to look at."
-        raise UsageError(said, hint, "--projection")
+        raise UsageError(
+            said, f"Try attn masked TEXT -p {model}, or another projection (-p).", "--projection"
+        )
     if settings.mask is None:
         settings = replace(settings, mask=MASK)
         if kind == "self":
@@ -99,11 +99,12 @@ def with_next(trace: Trace, inputs: Inputs, stack: EncoderStack, report: OnPart 
         for place, logits, row in zip(some, scores, softmax(scores), strict=True):
             actual = float(row[word_number(tokens[place + 1], rows)]) if place + 1 < len(tokens) else None
             best = sorted(likeliest(row, settings.next), key=lambda n: n == len(words))  # known words first
+            numbers = ((n, float(row[n]), float(logits[n])) for n in best)
             said = tuple(
-                NextWord(as_text(words[n]), float(row[n]), n, float(logits[n]))
+                NextWord(as_text(words[n]), share, n, logit)
                 if n < len(words)
-                else NextWord(UNKNOWN, float(row[n]), None, float(logits[n]))
-                for n in best
+                else NextWord(UNKNOWN, share, None, logit)
+                for n, share, logit in numbers
             )
             unknown = float(row[len(words)])
             found.append(NextWords(said, side.own.start + place, False, tokens[place], actual, unknown))

@@ -84,9 +84,8 @@ def _head_of_stack(head: str | None, stack: EncoderStack, layer: int) -> str:
     named.sort(key=lambda name: name.rpartition("-")[2].isdigit())  # previous before previous-2
     near, first = did_you_mean(head, [*named, MEAN, ALL]), f"{listed_heads(named)}, " if named else ""
     others = f"0 to {len(names) - 1} of layer {layer}; --layer 0 to {stack.layers - 1} chooses another."
-    raise UsageError(
-        f"{message} {stack.name}.", f"{near}Heads are {first}{MEAN}, {ALL}, and {others}", "--head"
-    )
+    hint = f"{near}Heads are {first}{MEAN}, {ALL}, and {others}"
+    raise UsageError(f"{message} {stack.name}.", hint, "--head")
 
 
 def project_inputs(inputs: Inputs, settings: Settings, given: Given | None, weights: Given | None) -> Layer:
@@ -109,9 +108,8 @@ def project_inputs(inputs: Inputs, settings: Settings, given: Given | None, weig
     else:
         used = given if name is None else weights
         assert used is not None  # a name that is not a file was refused when the file was to be read
-        projection, notes, fits_both = _from_weights(
-            used, inputs, settings, "given" if name is None else "file"
-        )
+        source = "given" if name is None else "file"
+        projection, notes, fits_both = _from_weights(used, inputs, settings, source)
         if fits_both:
             layout = "in-out" if projection.about.layout == "out-in" else "out-in"
             other_layout = partial(project_inputs, inputs, replace(settings, layout=layout), given, used)
@@ -173,10 +171,8 @@ def given_biases(given: Given, settings: Settings, shape: tuple[int, int, int]) 
     if not stretches(bias.shape, shape[-bias.ndim :]):
         of_heads, hint = ".", ""
         if bias.ndim > 2:
-            of_heads, hint = (
-                f" of {heads} heads.",
-                f"Give ({n_q}, {n_k}), or ({heads}, {n_q}, {n_k}) for one a head.",
-            )
+            of_heads = f" of {heads} heads."
+            hint = f"Give ({n_q}, {n_k}), or ({heads}, {n_q}, {n_k}) for one a head."
         there = f"there are {n_q} queries and {n_k} keys{of_heads}"
         raise InputError(f"position_scores has shape {bias.shape}, but {there}", hint)
     if settings.round is not None:
@@ -207,9 +203,8 @@ def head_count(settings: Settings, given: Given, names: tuple[str, ...], axis: i
         n = heads if name in ("Q", "W_q", "X") else model.kv_head_count(given, heads)
         if M is not None and M.shape[axis] % n:
             side = f"{M.shape[axis]} {'columns' if axis else 'rows'} of {name}, of shape {M.shape}"
-            raise InputError(
-                f"{given.name}: {n} heads cannot share the {side}.", model.dividing(M.shape[axis])
-            )
+            said = f"{given.name}: {n} heads cannot share the {side}."
+            raise InputError(said, model.dividing(M.shape[axis]))
     return heads
 
 
@@ -234,8 +229,7 @@ def _layer(
             q, k, v = W.project(X, context)
         for name, M in zip("qkv", (q, k, v), strict=True):
             if not np.isfinite(M).all():
-                raise InputError(
-                    f"W_{name} times the vectors is more than a number can hold.", "Scale them down."
-                )
+                said = f"W_{name} times the vectors is more than a number can hold."
+                raise InputError(said, "Scale them down.")
         made.append(Head(W.name, W, q, k, v, bias, W.position if inputs.is_self else None, layout))
     return Layer(tuple(head.name for head in projection.heads), shown, tuple(made), projection)

@@ -74,10 +74,8 @@ def select_weights(
 
     A mask that somebody stated must hide zeros alone; where nobody did, one is inferred from exact zeros.
     """
-    layer, head = (
-        wanted_layer(settings, len(saved.weights), saved.name),
-        shown_head(settings.head, saved.heads),
-    )
+    layer = wanted_layer(settings, len(saved.weights), saved.name)
+    head = shown_head(settings.head, saved.heads)
     is_alone = head in saved.heads and settings.head != ALL and not settings.every_head
     kept = slice(saved.heads.index(head), saved.heads.index(head) + 1) if is_alone else slice(None)
     of_layer, names = saved.weights[layer], saved.heads[kept]
@@ -89,9 +87,8 @@ def select_weights(
     keys = saved.key_tokens or tuple(f"k{j}" for j in range(n_k))
     allowed, rule = (None, "none") if mask is None else (mask.rows(np.arange(n_q)), mask.name)
     number = layer if len(saved.weights) > 1 else saved.layer
-    found = SelectedWeights(
-        queries, keys, saved.heads, head, names, weights, allowed, rule, number, tuple(notes)
-    )
+    shown = saved.heads, head, names, weights, allowed, rule, number
+    found = SelectedWeights(queries, keys, *shown, tuple(notes))
     if not is_stated or mask is not None:
         used, in_layer = weighted_links(saved.weights), weighted_links(of_layer)
         if is_stated:

@@ -114,17 +114,11 @@ def record_trace(one: Attended, work: Work) -> Trace:
         root = None if layer.root_head is None else sentence_root(layer.root_head, inputs)
         focus = (row_of_strongest_link(shown.links, inputs) if root is None else root,)
     trained = None if summaries or settings.query is not None else layer.learned
-    is_scored = heads[0].scores is not None
-    notes = [
-        *inputs.notes,
-        *layer.notes,
-        *notes,
-        *notes_on_rows(shown, inputs, work.mask, is_scored, trained),
-    ]
+    of_rows = notes_on_rows(shown, inputs, work.mask, heads[0].scores is not None, trained)
+    notes = [*inputs.notes, *layer.notes, *notes, *of_rows]
     numbers = {token: n for n, token in enumerate(dict.fromkeys((*query.tokens, *key.tokens)))}
-    ids = [
-        tuple(numbers[token] for token in side.tokens) if inputs.has_text else None for side in (query, key)
-    ]
+    of_sides = [tuple(numbers[token] for token in side.tokens) for side in (query, key)]
+    ids = of_sides if inputs.has_text else (None, None)
     placed = [query.words, key.words, query.encodings, key.encodings]
     return Trace(
         kind=one.kind,
@@ -208,9 +202,8 @@ def _together(traces: Iterable[Trace], settings: Settings) -> Trace:
         note if None in given or set(given) == every else f"Layer {', '.join(map(str, given))}: {note}"
         for note, given in found.items()
     )
-    return replace(
-        last, settings=settings, heads=tuple(heads), shown=shown, notes=tuple(merged), derived=derived
-    )
+    last = replace(last, settings=settings, heads=tuple(heads), shown=shown)
+    return replace(last, notes=tuple(merged), derived=derived)
 
 
 ROOT_HEAD = "head"

@@ -42,9 +42,7 @@ from attn_cli.trace.head import Head, Projected
 from attn_cli.trace.trace import Trace
 
 Number = TypeVar("Number", bound=np.generic)
-NOT_ANEW = (
-    "Each layer is shown without them, its rows adding up to 1{}; the model itself is not computed anew."
-)
+ANEW = "Each layer is shown without them, its rows adding up to 1{}; the model itself is not computed anew."
 UNDER_MASK = "The mask applies in the layer that is shown; the layers below it used the model's own mask."
 
 
@@ -102,10 +100,8 @@ class Reading(NamedTuple):
                 mean = record(self._attended(steps, whole, True))
                 rolled = below.through(mean.weights[np.newaxis], mean.mask)
                 found = rolled.instead_of(derived.selected(mean, self.query.second), settings)
-                yield (
-                    steps.layer,
-                    derived.made_of(mean, found, settings, derived.rollout_formula(steps.layer)),
-                )
+                formula = derived.rollout_formula(steps.layer)
+                yield steps.layer, derived.made_of(mean, found, settings, formula)
                 if _is_own(settings) and not mean.condensed:
                     own = np.array([head.weights for head in mean.heads]), mean.mask
             below = below.through(*(own or self.own(steps)))
@@ -126,23 +122,17 @@ class Reading(NamedTuple):
             query, key = self.query, self.key
             notes = tuple(dict.fromkeys((*self.notes, *trace.notes)))
             trace = replace(trace, query_input_ids=query.ids, key_input_ids=key.ids, notes=notes)
-            segments = query.types or None, key.types or None
-            trace = replace(
-                trace, query_segments=segments[0], key_segments=segments[1], stack_layers=one.layers
-            )
+            trace = replace(trace, query_segments=query.types or None, key_segments=key.types or None)
+            trace = replace(trace, stack_layers=one.layers)
             if not is_shaped:
-                return (
-                    self._with_weights(trace, steps, one.mask)
-                    if self.keep_weights and not is_plain
-                    else trace
-                )
+                keeps = self.keep_weights and not is_plain
+                return self._with_weights(trace, steps, one.mask) if keeps else trace
             made = between_words(trace)
             if settings.measure == WEIGHT:
                 return made
             norms = between_words(drawn(trace))
-            return beside(
-                made, {head.name: head.weights for head in (*norms.heads, norms.shown)}, norms.derived
-            )
+            of_heads = {head.name: head.weights for head in (*norms.heads, norms.shown)}
+            return beside(made, of_heads, norms.derived)
 
         return one._replace(finish=finish)
 
@@ -158,7 +148,7 @@ class Reading(NamedTuple):
             mask = stated_mask(settings, None, n_q, n_k, name)
             notes += [UNDER_MASK] if steps.layer else []
         if settings.without:
-            notes.append(NOT_ANEW.format("" if about.sinks is None else " with the sink's share"))
+            notes.append(ANEW.format("" if about.sinks is None else " with the sink's share"))
         mask = without_keys(mask, settings, self.query.tokens, self.key.tokens)
         names = tuple(map(str, range(h)))
         shown = shown_head(settings.head, names, has_layers=True)
@@ -215,10 +205,8 @@ class Reading(NamedTuple):
         stack, words = self.stack, self.stack.words
         kept = self.run.weights_of(steps, [int(head.name) for head in trace.heads])
         norms = dict(enumerate(kept.qk_norms))
-        heads = tuple(
-            replace(head, W=kept.heads[int(head.name)], qk_norm=norms.get(int(head.name)))
-            for head in trace.heads
-        )
+        each = ((head, int(head.name)) for head in trace.heads)
+        heads = tuple(replace(head, W=kept.heads[h], qk_norm=norms.get(h)) for head, h in each)
         X, context = (M[0].astype(trace.settings.dtype) for M in (steps.projected, steps.context))
         is_there = {"token": True, "place": words.positions or words.sinusoids, "segment": words.types}
         kv_heads = stack.kv_heads if stack.kv_heads < stack.heads else None
@@ -228,9 +216,8 @@ class Reading(NamedTuple):
         trace = replace(trace, heads=heads, shown=shown, projection=about, W_o=kept.W_o, b_o=kept.b_o)
         x_key, dim = X if steps.context is steps.projected else context, X.shape[1]
         parts = tuple(f"its {part}" for part, is_used in is_there.items() if is_used)
-        trace = replace(
-            trace, x_query=X, x_key=x_key, x_parts=parts, embedding=trace.embedding._replace(dim=dim)
-        )
+        embedding = trace.embedding._replace(dim=dim)
+        trace = replace(trace, x_query=X, x_key=x_key, x_parts=parts, embedding=embedding)
         return replace(trace, layer_output=self._joined(trace, steps, mask, kept))
 
     def _joined(self, trace: Trace, steps: LayerSteps, mask: Mask | None, kept: LayerWeights) -> Array | None:
@@ -274,10 +261,8 @@ def read_texts(kind: str, text: str, context: str | None, settings: Settings, mo
         where = f"text a is tokens 0 to {read.second - 1}, b {read.second} to {len(read.ids) - 1}"
         notes.append(f"A pair in one sequence: {where}.")
     if target is not read:
-        notes.append(
-            f"The decoder reads the text shifted right by one, starting with {visible(target.tokens[0])}: each row is "
-            "the position that predicts the next token."
-        )
+        begins = f"starting with {visible(target.tokens[0])}: each row is the position that predicts the next token"
+        notes.append(f"The decoder reads the text shifted right by one, {begins}.")
     key = source if asked == "cross" else target
     return Reading(run, side, asked, target, key, model, notes=tuple(notes))
 

@@ -77,9 +77,8 @@ def _with_scale(layer: Layer, given: Given, settings: Settings) -> Layer:
     count, told = len(layer.heads), given.get("sinks")
     sinks = [None] * count if told is None else told.reshape(-1).tolist()
     if len(sinks) != count:
-        raise InputError(
-            f"{given.name}: sinks has {len(sinks)} numbers for {count} heads.", "Give one a head."
-        )
+        said = f"{given.name}: sinks has {len(sinks)} numbers for {count} heads."
+        raise InputError(said, "Give one a head.")
     each = zip(layer.heads, sinks, strict=True)
     heads = (replace(head, scale=own(head), softcap=given.softcap, sink=sink) for head, sink in each)
     return layer._replace(heads=tuple(heads))
@@ -157,16 +156,13 @@ def _check_columns(given: Given, Q: Array, K: Array, V: Array, heads: int) -> No
     kv_heads = projection.kv_head_count(given, heads)
     if kv_heads == heads:
         if heads > 1 and K.shape[1] < Q.shape[1] and Q.shape[1] % K.shape[1] == 0:
-            raise InputError(
-                f"Q has shape {Q.shape} and K {K.shape}: queries and keys must have the same number of columns.",
-                "If heads of Q share those of K and V, say how many K and V have: kv_heads.",
-            )
+            said = f"Q has shape {Q.shape} and K {K.shape}: queries and keys must have the same number of columns."
+            hint = "If heads of Q share those of K and V, say how many K and V have: kv_heads."
+            raise InputError(said, hint)
         check_fit(Q, K, V)
     elif Q.shape[1] * kv_heads != K.shape[1] * heads:
-        raise InputError(
-            f"Q has shape {Q.shape} for {heads} heads and K {K.shape} for {kv_heads}: queries and keys must have the "
-            "same number of columns a head."
-        )
+        shapes = f"Q has shape {Q.shape} for {heads} heads and K {K.shape} for {kv_heads}"
+        raise InputError(f"{shapes}: queries and keys must have the same number of columns a head.")
     elif len(K) != len(V):
         raise InputError(f"K has shape {K.shape} and V {V.shape}: each key needs one value, row by row.")
 

@@ -109,9 +109,8 @@ def _with_steps(trace: Trace, record: Record, steps: Mapping[str, Record]) -> Tr
         x_is_normed=is_normed if isinstance(is_normed, bool) else None,
         kv_heads=kv_heads if isinstance(kv_heads, int) and 0 < kv_heads <= len(trace.head_names) else None,
     )
-    X, context, W_o, made = (
-        _optional(record, name, 2) for name in ("x_query", "x_key", "W_o", "layer_output")
-    )
+    names = "x_query", "x_key", "W_o", "layer_output"
+    X, context, W_o, made = (_optional(record, name, 2) for name in names)
     scale, temperature = _above_0(record, "scale"), _above_0(record, "temperature")
     embedding = trace.embedding._replace(dim=None if X is None else X.shape[1])
     trace = replace(trace, score=str(record["score"]), scale=scale, temperature=temperature, projection=about)
