@@ -58,15 +58,6 @@ def as_options(settings: Settings) -> str:
     return "".join(f" {shell_quote(part)}" for part in as_typed(own))
 
 
-def untouched(settings: Settings, layer: int | None) -> tuple[str, ...]:
-    """Return a note where the weights of the layer that is shown come before all that is knocked out."""
-    layers = [int(one.partition(".")[0]) for one in settings.knock_out]
-    if layer is None or layer > min(layers, default=-1):
-        return ()
-    shown = f"the weights of layer {layer}, shown here"
-    return (f"{OPTION} leaves {shown}, as they are: they are computed before.",)
-
-
 def _place(typed: str, name: str, layers: Layers) -> tuple[int, int]:
     found = re.fullmatch(r"(\d{1,6})\.(.+)", typed, re.ASCII)
     if found is None:

@@ -21,7 +21,6 @@ from attn_cli.models.encoder import weights_of
 from attn_cli.models.joining import Joining
 from attn_cli.pipeline.attend import LINKS, Work, mean_head
 from attn_cli.pipeline.inputs import Inputs, Layer
-from attn_cli.pipeline.knock_out import untouched
 from attn_cli.pipeline.norms import with_norms
 from attn_cli.pipeline.notes import condensed_notes, layout_note, notes_on_rows
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, WEIGHT, Settings
@@ -165,7 +164,12 @@ def record_layers(layers: Iterator[Attended], settings: Settings) -> Trace:
     first = next(layers)
     if settings.layer != ALL:
         trace = record(first)
-        return replace(trace, notes=(*trace.notes, *untouched(settings, trace.projection.layer)))
+        layer, out = trace.projection.layer, [int(one.partition(".")[0]) for one in settings.knock_out]
+        if not out or layer is None or layer > min(out):
+            return trace
+        shown = f"the weights of layer {layer}, shown here"
+        note = f"--knock-out leaves {shown}, as they are: they are computed before."
+        return replace(trace, notes=(*trace.notes, note))
     n_q, n_k = len(first.inputs.query.tokens), len(first.inputs.key.tokens)
     drawn = first.layers * (len(first.layer.names) if settings.head == ALL else 1)
     if n_q * n_k > LARGE or n_q * n_k * drawn > MOST_CELLS:
