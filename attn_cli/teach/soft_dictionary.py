@@ -18,8 +18,8 @@ from attn_cli.inputs.key_value_pairs import Pairs, dictionary, numbers_of
 from attn_cli.io.array_types import Array
 from attn_cli.io.escape import listed
 from attn_cli.io.progress import OnPart
+from attn_cli.pipeline.embed import attend_phrases
 from attn_cli.pipeline.record import record
-from attn_cli.pipeline.sources.phrases import attend_phrases
 from attn_cli.settings.settings import Settings
 from attn_cli.teach.examples import Acts
 from attn_cli.trace.trace import Trace
