@@ -119,14 +119,14 @@ def _text(source: SourceFile, packed: str, start: bytes, is_all: bool) -> Vector
     words: list[bytes] = []
     parts: list[Array] = [np.empty((0, form.dim))]
     with source.opened() as file:
-        for offsets, some, matrix in form.rows(file, np.float64):
+        for offsets, some, vectors in form.blocks(file):
+            matrix = vectors(slice(None))
             unsound = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
             if len(unsound):
                 where = form.where(int(offsets[unsound[0]]))
                 raise InputError(f"{where}: a number is not finite.", "Replace NaN and infinity.")
             words += some
             parts.append(matrix)
-    form.check_count(len(words))
     about = {"format": form.kind + (f", {packed}" if packed else "")}
     return table_of(source.name, words, np.concatenate(parts), about, source.size)
 

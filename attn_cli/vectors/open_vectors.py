@@ -8,7 +8,7 @@ from typing import IO, TypeAlias
 import numpy as np
 
 from attn_cli.errors import CreateError, WriteError
-from attn_cli.io.array_types import Array, Ints
+from attn_cli.io.array_types import Array
 from attn_cli.vectors import table as tables
 from attn_cli.vectors import word_index as cache
 from attn_cli.vectors.text_file import TextFormat
@@ -49,18 +49,18 @@ class FileVectors(tables.CachedVectors):
             self.indexed()
         with self.form.source.opened() as file:
             if self.index is not None and not self.form.packed:
-                places = self.index.find(wanted)
-                found = {wanted[raw]: self._at(file, some, raw) for raw, some in places.items()}
-                if all(vector is not None for vector in found.values()):
-                    return {word: vector for word, vector in found.items() if vector is not None}
-                cache.forget_index(self.form.source.path)  # damaged, or of a file of the same size and time
-                self.index = None
-            return {wanted[raw]: vector for raw, vector in self.search(file, wanted, report).items()}
-
-    def _at(self, file: IO[bytes], places: list[int], word: bytes) -> Array | None:
-        """Return the vector of a word; None if it stands at none of the places that the index proposes."""
-        vectors = (self.form.at(file, offset, word) for offset in places)
-        return next((vector for vector in vectors if vector is not None), None)
+                places = self.index.find(wanted).items()
+                found = {
+                    word: vector
+                    for word, at in places
+                    if (vector := self.form.at(file, at, word)) is not None
+                }
+                if len(found) < len(places):  # it is of another file of the same size and time
+                    cache.forget_index(self.form.source.path)
+                    self.index = None
+            if self.index is None or self.form.packed:
+                found = self.search(file, wanted, report)
+        return {wanted[word]: tables.as_float64(vector) for word, vector in found.items()}
 
     def search(
         self, file: IO[bytes], wanted: Iterable[bytes], report: tables.OnProgress = tables.no_progress
@@ -68,48 +68,38 @@ class FileVectors(tables.CachedVectors):
         """Return the vectors of those wanted words that the file has, each from its first row, without an index."""
         found: dict[bytes, Array] = {}
         left = set(wanted)
-        for offsets, words, vector in self.form.words(file, report):
-            if not left.isdisjoint(words):
-                for at, word in enumerate(words):
-                    if word in left:
-                        found[word] = vector(int(offsets[at]))
-                        left.discard(word)
+        for _, words, vectors in self.form.blocks(file, report):
+            for word in left.intersection(words):
+                row = words.index(word)
+                found[word] = vectors(slice(row, row + 1))[0]
+            left -= found.keys()
             if not left:
                 break
         return found
 
-    def indexed(self) -> WordIndex:
+    def indexed(self, report: tables.OnProgress = tables.no_progress) -> WordIndex:
         """Return the index; where there is none yet, read the file through and build it, in memory."""
         if self.index is None:
-            self.index = self.made_index()
+            with self.form.source.opened() as file:
+                blocks = self.form.blocks(file, report)
+                self.index = build((hash_words(words), offsets) for offsets, words, _ in blocks)
         return self.index
-
-    def made_index(self, report: tables.OnProgress = tables.no_progress) -> WordIndex:
-        """Read the file through and return its index."""
-        form = self.form
-
-        def word_at(offset: int) -> bytes:
-            # A packed file has no offsets to go to: there the hash alone decides what is doubled.
-            return b"" if form.packed else form.word_at(file, offset)
-
-        with form.source.opened() as file:
-            parts = ((hash_words(words), offsets) for offsets, words, _ in form.words(file, report))
-            return build(parts, word_at)
 
     def rows(self, report: tables.OnProgress = tables.no_progress) -> Iterator[tables.Rows]:
         """Yield the words and vectors (n, dim), some after the other, in the file's order; doubles are left out."""
         repeats = self.indexed().repeats
         with self.form.source.opened() as file:
-            for offsets, words, matrix in self.form.rows(file, np.float32):
-                rows = _without(repeats, offsets, tables.Rows(words, matrix))
-                if rows.words:
-                    yield rows
-                report(file.tell() / max(1, self.size))
+            for offsets, words, vectors in self.form.blocks(file, report):
+                kept = np.flatnonzero(~np.isin(offsets, repeats))
+                with np.errstate(over="ignore"):  # what is too large becomes infinity, told where it matters
+                    matrix = vectors(slice(None)).astype(np.float32, copy=False)
+                if len(kept):
+                    yield tables.Rows([words[at] for at in kept.tolist()], matrix[kept])
 
     def word_blocks(self, report: tables.OnProgress = tables.no_progress) -> Iterator[list[bytes]]:
         """Yield all words, some after the other, in the file's order; doubled ones more than once."""
         with self.form.source.opened() as file:
-            yield from (words for _, words, _ in self.form.words(file, report))
+            yield from (words for _, words, _ in self.form.blocks(file, report))
 
     def fingerprint(self) -> str:
         """Return what tells these vectors from others, as a table of the same words and numbers would."""
@@ -121,15 +111,6 @@ class FileVectors(tables.CachedVectors):
             before += len(words)
         lines = b"\n%b\n" % b"\n".join(blocks)
         return tables.fingerprint_of((before, self.dim), lines, np.concatenate(parts))
-
-
-def _without(repeats: Ints, offsets: Ints, rows: tables.Rows) -> tables.Rows:
-    """Return those rows, which stand at these offsets, whose word did not come before."""
-    low, high = np.searchsorted(repeats, [offsets[0], offsets[-1] + 1])
-    if low == high:
-        return rows
-    kept = np.flatnonzero(~np.isin(offsets, repeats[low:high]))
-    return tables.Rows([rows.words[at] for at in kept.tolist()], rows.matrix[kept])
 
 
 # A matrix, in memory or in a file; or text, or a word2vec binary.
@@ -167,7 +148,7 @@ def keep_index(vectors: Vectors, report: tables.OnProgress = tables.no_progress)
         return ""
     try:
         cache.usable_folder("cache")
-        vectors.index = index = vectors.made_index(report)
+        index = vectors.indexed(report)
         cache.keep_index(source, vectors.form.kind, index)
     except (CreateError, WriteError) as error:
         return f"No index of {vectors.name} is kept, so each use searches the file. {error.message}"

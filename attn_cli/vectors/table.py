@@ -32,8 +32,8 @@ LEAST_BYTES = 1 << 9  # of one that is kept, also of a word without a vector
 LONGEST_KEPT = 64  # letters; longer words are rarely repeated
 SINGLY = 200  # words up to which each is searched for by itself
 MOST_WORDS = 1 << 23  # bytes of all words together, up to which an index of them is made
-# Some words of a file, in its order: where each stands, the words, and a function from such a place to its vector.
-WordBlock: TypeAlias = "tuple[Ints, list[bytes], Callable[[int], Array]]"
+# Some words of a file, in its order: where each stands, the words, and a function to the vectors of a slice of them.
+WordBlock: TypeAlias = "tuple[Ints, list[bytes], Callable[[slice], Array]]"
 OnProgress: TypeAlias = Callable[[float], None]  # gets the share that is done, 0 to 1
 
 

@@ -13,7 +13,7 @@ from typing import IO, NamedTuple
 import numpy as np
 
 from attn_cli.errors import InputError
-from attn_cli.io.array_types import Array, Ints
+from attn_cli.io.array_types import Array
 from attn_cli.io.escape import visible
 from attn_cli.io.files import PIECE
 from attn_cli.vectors.source_file import SourceFile, read_exactly
@@ -41,86 +41,43 @@ class BinaryFormat(NamedTuple):
         """Bytes of a record's numbers."""
         return 4 * self.dim
 
-    @property
-    def record(self) -> bytes:
-        """What a record is, as a regular expression."""
-        return rb"%s(?s:.{%d})" % (WORD, self.size)
-
-    def words(self, file: IO[bytes], report: OnProgress = no_progress) -> Iterator[WordBlock]:
+    def blocks(self, file: IO[bytes], report: OnProgress = no_progress) -> Iterator[WordBlock]:
         """Yield all words with their offsets; InputError if the records are not what the header claims."""
-        rows, record = 0, re.compile(self.record)
-        for offset, data, end in self._blocks(file):
-            words = record.findall(data, 0, end)
-            rows += len(words)
-            if rows > self.claimed:
-                break
-            if words:
-                starts = self._starts(data, end, words)
-                yield offset + starts, words, partial(self._vector_in, data, offset)
-            report(file.tell() / max(1, self.source.size))
-        if rows != self.claimed:
-            raise InputError(
-                f"{self.source.name}, line 1: the header claims {self.claimed:,} words; "
-                f"there are {'more' if rows > self.claimed else f'{rows:,}'}.",
-                "Is the file complete, and are there as many numbers a word as the header says?",
-            )
-
-    def rows(self, file: IO[bytes], dtype: type[np.floating]) -> Iterator[tuple[Ints, list[bytes], Array]]:
-        """Yield (offsets, words, matrix) of some records after the other, in order."""
-        both = re.compile(rb"%s((?s:.{%d}))" % (WORD, self.size))
-        for offset, data, end in self._blocks(file):
-            if pairs := both.findall(data, 0, end):
-                words = [word for word, _ in pairs]
-                matrix = np.frombuffer(b"".join([numbers for _, numbers in pairs]), "<f4")
-                offsets = offset + self._starts(data, end, words)
-                yield offsets, words, matrix.reshape(-1, self.dim).astype(dtype, copy=False)
-
-    def _blocks(self, file: IO[bytes]) -> Iterator[tuple[int, bytearray, int]]:
-        """Yield (offset, a buffer with bytes from there on, where in it whole records end) until the end of the file.
-
-        One regular expression skips whole records, and never goes back.
-        """
-        records = re.compile(rb"(?:%s)*+" % self.record)
+        record, rows = re.compile(rb"%s(?s:.{%d})" % (WORD, self.size)), 0
         file.seek(self.start)
         buffer = bytearray(max(PIECE, 2 * (LONGEST_WORD + 2 + self.size)))  # holds one whole record at least
         view, offset, left = memoryview(buffer), self.start, 0
-        while came := file.readinto(view[left:]):  # type: ignore[attr-defined]
-            filled = left + came
-            found = records.match(buffer, 0, filled)
-            used = found.end() if found else 0
+        while rows <= self.claimed and (came := file.readinto(view[left:])):  # type: ignore[attr-defined]
+            filled, used, spans = left + came, 0, list[tuple[int, int]]()
+            while one := record.match(buffer, used, filled):
+                spans.append(one.span(1))
+                used = one.end()
             if filled - used > LONGEST_WORD + 1 and not _WORD.match(buffer, used, filled):
-                raise InputError(  # whatever bytes follow
-                    f"{self.source.name}, byte {offset + used:,}: "
-                    f"no word of 1 to {LONGEST_WORD:,} bytes stands here.",
-                    f"The header says {self.dim:,} numbers a word: is that so?",
+                place = f"{self.source.name}, byte {offset + used:,}"
+                said = (
+                    f"{place}: no word of 1 to {LONGEST_WORD:,} bytes stands here."  # whatever bytes follow
                 )
-            yield offset, buffer, used
+                raise InputError(said, f"The header says {self.dim:,} numbers a word: is that so?")
+            rows += len(spans)
+            if spans and rows <= self.claimed:
+                words = [bytes(view[start:end]) for start, end in spans]
+                yield offset + np.array(spans)[:, 0], words, partial(self._vectors, view, spans)
+                report(file.tell() / max(1, self.source.size))
             offset, left = offset + used, filled - used
             view[:left] = view[used:filled]
-        if bytes(buffer[:left]) not in (b"", b"\n"):
+        if rows <= self.claimed and bytes(view[:left]) not in (b"", b"\n"):
             said = f"{self.source.name}, byte {offset:,}: the last record is cut off, or is none."
             hint = f"The header says {self.dim:,} numbers a word: is that so? Or fetch the file again."
             raise InputError(said, hint)
+        if rows != self.claimed:
+            there = "more" if rows > self.claimed else f"{rows:,}"
+            said = f"{self.source.name}, line 1: the header claims {self.claimed:,} words; there are {there}."
+            hint = "Is the file complete, and are there as many numbers a word as the header says?"
+            raise InputError(said, hint)
 
-    def _starts(self, data: bytearray, end: int, words: list[bytes]) -> Ints:
-        """Return where the words of whole records stand in `data`."""
-        sizes = np.fromiter(map(len, words), np.int64, len(words)) + 1 + self.size
-        before = np.full(len(sizes), end > sizes.sum())
-        before[0] = data[0] == 10
-        if end != sizes.sum() + before.sum():  # some have a newline, some have none
-            found = re.finditer(self.record, memoryview(data)[:end])
-            return np.array([one.start(1) for one in found], np.int64)
-        starts: Ints = np.cumsum(sizes + before) - sizes
-        return starts
-
-    def _vector_in(self, data: bytearray, offset: int, at: int) -> Array:
-        start = data.index(b" ", at - offset) + 1
-        return as_float64(np.frombuffer(bytes(data[start : start + self.size]), "<f4"))
-
-    def word_at(self, file: IO[bytes], offset: int) -> bytes:
-        """Return the word of the record at an offset."""
-        count = min(LONGEST_WORD + 1, self.source.size - offset)
-        return read_exactly(file, offset, count, self.source.name).partition(b" ")[0]
+    def _vectors(self, view: memoryview, spans: list[tuple[int, int]], rows: slice) -> Array:
+        numbers = b"".join([view[end + 1 : end + 1 + self.size] for _, end in spans[rows]])
+        return np.frombuffer(numbers, "<f4").reshape(-1, self.dim)
 
     def at(self, file: IO[bytes], offset: int, wanted: bytes) -> Array | None:
         """Return the vector of the record at `offset` if the wanted word stands there."""
@@ -145,11 +102,10 @@ def binary_format(source: SourceFile, start: bytes) -> BinaryFormat:
         raise InputError(f"{source.name}, line 1: {dim:,} numbers a word; {MOST_NUMBERS:,} are the limit.")
     room = (source.size - len(line) - 1) // (4 * dim + 2)
     if claimed > room:
-        raise InputError(
-            f"{source.name}, line 1: the header claims {claimed:,} words of {dim:,} numbers; "
-            f"the file has room for {room:,} at most.",
-            "Is the file complete?",
+        claim = (
+            f"the header claims {claimed:,} words of {dim:,} numbers; the file has room for {room:,} at most"
         )
+        raise InputError(f"{source.name}, line 1: {claim}.", "Is the file complete?")
     return BinaryFormat(source, len(line) + 1, dim, claimed)
 
 

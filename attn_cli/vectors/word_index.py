@@ -1,15 +1,15 @@
 """The index of a file of vectors: the hashes of its words, sorted, and where each word stands.
 
 It holds no word and no vector. A hash only proposes an offset: the reader compares the word in the file. It is kept as
-a safetensors file, of which a search reads the blocks where its words' hashes belong. Each block has a checksum, so
-damage is not taken for a word that is missing.
+a safetensors file with a checksum, so damage is not taken for a word that is missing.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from itertools import compress
 from typing import NamedTuple
 from zlib import crc32
 
@@ -22,9 +22,6 @@ from attn_cli.io.atomic import remove_unlocked, written
 from attn_cli.io.escape import visible
 from attn_cli.io.files import USER_FOLDERS, user_folder
 from attn_cli.vectors.source_file import SourceFile
-
-MOST_COLLISIONS = 16  # different words of one hash that are compared
-BLOCK = 512  # hashes that have a checksum of their own
 
 # FNV-1a (Fowler, Noll, Vo), 64 bits.
 BASIS, PRIME = 0xCBF29CE484222325, 0x100000001B3
@@ -46,27 +43,15 @@ def hash_words(words: list[bytes]) -> NDArray[np.uint64]:
 
 
 class WordIndex(NamedTuple):
-    """The hashes (words,) of the words, ascending, the offsets (words,) of these, and those of doubled words.
-
-    Of each block, its first hash and a checksum (blocks,).
-    """
+    """The hashes (words,) of the words, ascending, the offset of each one's first row, and those of all other rows."""
 
     hashes: NDArray[np.uint64]
     offsets: Ints
-    repeats: Ints  # ascending: of the rows whose word stands in an earlier row
-    firsts: NDArray[np.uint64]
-    checks: Ints
-
-    @staticmethod
-    def made(hashes: NDArray[np.uint64], offsets: Ints, repeats: Ints) -> WordIndex:
-        """Return an index of these, with its checksums."""
-        firsts = hashes[::BLOCK].copy()
-        bare = WordIndex(hashes, offsets, repeats, firsts, np.zeros(len(firsts), np.int64))
-        return bare._replace(checks=np.array([bare._check(block) for block in range(len(firsts))], np.int64))
+    repeats: Ints  # ascending
 
     @staticmethod
     def of(source: SourceFile, kind: str) -> WordIndex | None:
-        """Return the kept index of a file as it is now; None if there is none, or its small arrays are damaged."""
+        """Return the kept index of a file as it is now; None if there is none, or it is damaged."""
         path = index_path(source.path)
         if path is None or not os.path.isfile(path):
             return None
@@ -78,63 +63,32 @@ class WordIndex(NamedTuple):
         return index if about == index.about(source, kind) else None
 
     def about(self, source: SourceFile, kind: str) -> dict[str, str]:
-        """Return what the kept index says of its file and of its own arrays, the blocks apart."""
-        shapes = repr([(array.dtype.str, array.shape) for array in self]).encode()
-        check = crc32(self.checks.data, crc32(self.firsts.data, crc32(self.repeats.data, crc32(shapes))))
-        return {"of": identity(source, kind), "check": str(check)}
+        """Return what the kept index says of its very file and of its own arrays."""
+        check = crc32(repr([(array.dtype.str, array.shape) for array in self]).encode())
+        for array in self:
+            check = crc32(array.data, check)
+        of = f"{source.size} {source.changed} {kind} {os.path.realpath(source.path)}"
+        return {"of": of, "check": str(check)}
 
-    def _check(self, block: int) -> int:
-        part = slice(block * BLOCK, (block + 1) * BLOCK)
-        return crc32(self.offsets[part].data, crc32(self.hashes[part].data))
-
-    def find(self, words: Iterable[bytes]) -> dict[bytes, list[int]]:
-        """Return, for those words that may stand in the file, their offsets, ascending; none where it is damaged."""
+    def find(self, words: Iterable[bytes]) -> dict[bytes, int]:
+        """Return, for those words that may stand in the file, the offset of their first row."""
         named = list(words)
         wanted = hash_words(named)
-        lows = np.maximum(np.searchsorted(self.firsts, wanted), 1) - 1  # a hash may go on in the next block
-        highs = np.searchsorted(self.firsts, wanted, "right")
-        found = {}
-        for word, h, low, high in zip(named, wanted, lows.tolist(), highs.tolist(), strict=True):
-            part = slice(low * BLOCK, high * BLOCK)
-            is_sound = all(self._check(block) == self.checks[block] for block in range(low, high))
-            places = self.offsets[part][self.hashes[part] == h].tolist() if is_sound else []
-            if places or not is_sound:
-                found[word] = places
-        return found
+        places = np.searchsorted(self.hashes[:-1], wanted)
+        is_there = self.hashes[places] == wanted
+        return dict(zip(compress(named, is_there), self.offsets[places[is_there]].tolist(), strict=True))
 
 
-def build(parts: Iterable[tuple[NDArray[np.uint64], Ints]], word_at: Callable[[int], bytes]) -> WordIndex:
+def build(parts: Iterable[tuple[NDArray[np.uint64], Ints]]) -> WordIndex:
     """Return the index of a file's words, given their hashes and offsets, some after the other, in the file's order.
 
-    `word_at` returns the word at an offset, to find repeated ones.
+    Words of one hash are taken for one: of three million words, two have one hash with a chance of 2 in ten million.
     """
-    collected = [(np.empty(0, np.uint64), np.empty(0, np.int64)), *parts]
-    hashes, offsets = (np.concatenate(some) for some in zip(*collected, strict=True))
-    del collected  # of millions of words
-    order = np.argsort(hashes)
-    hashes, offsets, repeated = hashes[order], offsets[order], np.empty(0, np.int64)
-    if (hashes[1:] == hashes[:-1]).any():
-        offsets = offsets[np.lexsort((offsets, hashes))]
-        kept = np.ones(len(hashes), bool)
-        kept[_repeats(hashes, offsets, word_at)] = False
-        hashes, offsets, repeated = hashes[kept], offsets[kept], np.sort(offsets[~kept])
-    return WordIndex.made(hashes, offsets, repeated)
-
-
-def _repeats(hashes: NDArray[np.uint64], offsets: Ints, word_at: Callable[[int], bytes]) -> list[int]:
-    """Return the positions of words that also stand at an earlier offset."""
-    found: list[int] = []
-    words: list[bytes] = []  # the different words of one hash
-    same, of = np.flatnonzero(hashes[1:] == hashes[:-1]), None
-    for position in np.union1d(same, same + 1).tolist():
-        if hashes[position] != of:
-            of, words = hashes[position], []
-        word = word_at(int(offsets[position]))
-        if word in words:
-            found.append(position)
-        elif len(words) < MOST_COLLISIONS:
-            words.append(word)
-    return found
+    hashes, offsets = (np.concatenate(some) for some in zip(*parts, strict=True))
+    order = np.argsort(hashes, kind="stable")
+    hashes, offsets = hashes[order], offsets[order]
+    is_first = np.append(True, hashes[1:] != hashes[:-1])
+    return WordIndex(hashes[is_first], offsets[is_first], np.sort(offsets[~is_first]))
 
 
 def usable_folder(kind: str) -> str:
@@ -162,11 +116,6 @@ def vectors_folder(kind: str) -> str | None:
     """Return attn's folder of vectors in the user's `cache` or `data`; None where the user has no home."""
     folder = user_folder(kind)
     return folder and os.path.join(folder, "vectors")
-
-
-def identity(source: SourceFile, kind: str) -> str:
-    """Return what an index must say to be of this very file."""
-    return f"{source.size} {source.changed} {kind} {os.path.realpath(source.path)}"
 
 
 def index_path(path: str) -> str | None:
