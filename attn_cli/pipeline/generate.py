@@ -49,6 +49,7 @@ class Writer(NamedTuple):
     text: Callable[[Sequence[int]], str]  # what tokens add to the text
     ends: frozenset[int] = frozenset()  # tokens that end a text
     never: frozenset[int] = frozenset()  # tokens that are not written
+    read: tuple[int, ...] = ()  # the tokens that it goes on from, -1 for a word that it cannot write
     first: int | None = None  # the token that is written first, where the model's files say it
     most: int | None = None  # how many tokens it can write, where it has places for so many only
     notes: tuple[str, ...] = ()
@@ -61,6 +62,7 @@ class Sampling(NamedTuple):
     top_k: int | None = None
     top_p: float | None = None
     seed: int = 0
+    no_repeat: int | None = None
 
     def chances(self, logits: Array) -> Array:
         """Return the probabilities (V,) that tokens are drawn with: by temperature, then top_k, then top_p.
@@ -83,7 +85,20 @@ class Sampling(NamedTuple):
         """Return a line on how tokens are drawn; nothing where the likeliest is taken."""
         named = zip(("temperature", "top-k", "top-p"), self, strict=False)
         told = [f"{name} {value}" for name, value in named if value is not None]
-        return f"drawn: {', '.join(told)}, seed {self.seed}\n" * bool(told)
+        once = f"no {self.no_repeat} tokens twice\n" * bool(self.no_repeat)
+        return f"drawn: {', '.join(told)}, seed {self.seed}\n" * bool(told) + once
+
+    def repeating(self, tokens: Sequence[int]) -> list[int]:
+        """Return the tokens that would end a run of no_repeat tokens which `tokens` have already.
+
+        >>> Sampling(no_repeat=3).repeating([5, 6, 7, 5, 6, 8, 5, 6])
+        [7, 8]
+        """
+        n = self.no_repeat
+        if n is None:
+            return []
+        runs = (tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1))
+        return [last for *before, last in runs if before == [*tokens[1 - n :]]]
 
     def choose(self, logits: Array, random: np.random.Generator) -> tuple[int, str, float | None]:
         """Return a token, how it was chosen, and with which probability where it was drawn."""
@@ -129,6 +144,9 @@ def generate(
             check_finite(writer.name, logits)
             shares, allowed = softmax(logits), logits.copy()
             allowed[list(writer.never)] = -np.inf
+            again = sampling.repeating([*writer.read, *written])
+            if again and np.isfinite(np.delete(allowed, again)).any():
+                allowed[again] = -np.inf
             id_, chosen, chance = sampling.choose(allowed, random)
             if number == 0 and writer.first is not None:
                 id_, chosen, chance = writer.first, "first", None
@@ -213,7 +231,7 @@ def _pretrained(model: OpenModel, text: str, settings: Settings) -> Writer:
         lambda written: encoder.text(*written) if written else "", said["eos_token_id"],
         said["bad_words_ids"] | said["suppress_tokens"], first=min(said["forced_bos_token_id"], default=None),
         most=None if places is None else places - len(ids) + 1,
-        notes=(*about.notes, *notes, *unknown_words((source,), model.name), *knock_out_notes(settings)),
+        read=(*ids,), notes=(*about.notes, *notes, *unknown_words((source,), model.name), *knock_out_notes(settings)),
     )  # fmt: skip
 
 
@@ -259,6 +277,8 @@ def _language(text: str, settings: Settings) -> Writer:
     table = inputs.table
     assert table is not None
     words = [*(as_text(word) for block in table.word_blocks() for word in block), UNKNOWN]
+    places = {word: n for n, word in enumerate(words)}
+    read = tuple(places.get(word.lower(), -1) for word in inputs.query.tokens)
 
     def all_tokens(written: Sequence[int]) -> tuple[str, ...]:
         return (*inputs.query.tokens, *(words[n] for n in written))
@@ -282,5 +302,5 @@ def _language(text: str, settings: Settings) -> Writer:
 
     return Writer(
         stack.name, text, ("masked", layer, shown), look, layers, words.__getitem__, joined,
-        never=frozenset({len(words) - 1}), notes=(*notes, *inputs.notes, *knock_out_notes(settings)),
+        never=frozenset({len(words) - 1}), read=read, notes=(*notes, *inputs.notes, *knock_out_notes(settings)),
     )  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from attn_cli import Settings, trace_masked
-from attn_cli.pipeline.generate import Sampling
+from attn_cli.pipeline.generate import Sampling, Writer, generate
 from tests.alike import FLOAT32, assert_alike
 from tests.models.checkpoints.by_hand import byte_pairs, gpt2, small_bert, small_gpt2
 from tests.models.checkpoints.gguf_by_hand import in_both_forms
@@ -118,6 +118,39 @@ def test_chances_are_those_of_transformers(asked, transformers):
         if value is not None:
             found = getattr(transformers, name)(value)(None, found)
     np.testing.assert_allclose(Sampling(*asked).chances(logits), found.softmax(-1)[0], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_no_tokens_are_written_twice_in_one_order(n):
+    def runs(tokens):
+        return [tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)]
+
+    asked = [FOX, "--count", "24", "--no-repeat", str(n)]
+    *_, last = steps(*asked)
+    spelled = [*map(str.lower, last["key_tokens"]), last["word"]]
+    assert len(set(runs(spelled))) == len(runs(spelled)) > len(set(runs(steps(*asked[:3])[-1]["key_tokens"])))
+    assert f"no {n} tokens twice" in here("generate", *asked, "-f", "table").out
+
+
+def test_where_every_token_would_come_again_all_may():
+    def look(written):
+        return np.array([1.0, 0.5]), ("a",), np.ones(1)
+
+    writer = Writer(
+        "two", "", ("masked", 0, "0"), look, None, "ab".__getitem__, lambda ids: "".join(map(str, ids))
+    )
+    found = [one.told.id for one in generate(writer, Sampling(no_repeat=2), 6, (), 0)]
+    assert found == [0, 0, 1, 0, 0, 0]
+
+
+def test_what_would_be_written_twice_is_what_transformers_forbids(transformers):
+    import torch
+
+    for n in (2, 3, 4):
+        tokens = np.random.default_rng(n).integers(0, 4, 40).tolist()
+        scores = transformers.NoRepeatNGramLogitsProcessor(n)(torch.tensor([tokens]), torch.zeros(1, 6))[0]
+        forbidden = torch.nonzero(torch.isinf(scores)).flatten().tolist()
+        assert sorted({*Sampling(no_repeat=n).repeating(tokens)}) == forbidden != []
 
 
 def test_it_is_written_as_it_comes_and_stays_when_its_reader_or_the_user_ends_it(letters, tmp_path):

@@ -166,6 +166,7 @@ FORMS = ("table", "jsonl", "page")
 FORMATS_HELP = "How each token is shown.  [default: table on a terminal, else jsonl]"
 TEMPERATURE = "Draw tokens, by scores divided by T: below 1 likelier ones, above 1 rarer ones."
 TOP_P = "Draw among the likeliest tokens that have a probability of P together."
+NO_REPEAT = "Write no N tokens that stand in the text already, in this order."
 
 
 @takes(
@@ -179,6 +180,7 @@ def generate(
     sample_temperature: float | None = own("T", TEMPERATURE, ATTENTION, min=1e-6, max=1e6),
     top_k: int | None = own("K", "Draw among the K likeliest tokens.", ATTENTION, min=1),
     top_p: float | None = own("P", TOP_P, ATTENTION, min=1e-6, max=1),
+    no_repeat: int | None = own("N", NO_REPEAT, ATTENTION, min=2),
     stop: list[str] | None = own("TEXT", "Stop when this is written. Repeatable.", SHOWN),
     runners_up: int = own("K", "Name the K likeliest other tokens.", SHOWN, default=3, min=0, max=MOST_NEXT),
     *,
@@ -203,7 +205,10 @@ def generate(
     from attn_cli.pipeline.generate import open_writer
     from attn_cli.render.views.writing import written
 
-    sampling, terminal = of_model.Sampling(sample_temperature, top_k, top_p, settings.seed), view.terminal()
+    sampling, terminal = (
+        of_model.Sampling(sample_temperature, top_k, top_p, settings.seed, no_repeat),
+        view.terminal(),
+    )
     with signals.raised(), open_writer(text, settings) as writer:
         for note in writer.notes:
             say(f"attn: {note}")
