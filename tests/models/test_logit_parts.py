@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from attn_cli.models.checkpoints.attribution import way_of
 from attn_cli.models.checkpoints.layers import Changes
-from attn_cli.models.checkpoints.run import Checkpoint, texts
+from attn_cli.models.checkpoints.run import Checkpoint, texts, way_of
 from attn_cli.models.encoder import causal
 from attn_cli.models.logit_parts import MLP, Cut, Trail
 from attn_cli.pipeline.embed import open_shared

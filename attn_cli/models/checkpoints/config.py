@@ -47,22 +47,16 @@ INERT = re.compile(
 )
 
 
-class Keys(NamedTuple):
-    """The keys of a config.json, or of an object in it, that a family of models knows."""
+# The keys of a config.json, or of an object in it, that a family of models knows: each with its default, which is None
+# where there is none, or it follows from others; with Keys for an object; or IDLE, where it changes no number
+Keys = Mapping[str, object]
+IDLE = object()
 
-    reads: Mapping[str, object]  # with the default; None where there is none, or it follows from others
-    idle: frozenset[str] = frozenset()  # known to change no number of this family
-    parts: Mapping[str, Keys] = {}  # the keys of the objects in it
-
-
-# What is asked before the family is known
-OPEN = Keys(
-    {"model_type": None},
-    parts={
-        "quantization_config": Keys({"quant_method": "an unnamed method"}),
-        "quantization": Keys({"mode": "affine", "bits": None, "group_size": None}),  # of MLX
-    },
-)
+# What is asked before the family is known; the second is of MLX
+OPEN = {
+    "model_type": None, "quantization_config": {"quant_method": "an unnamed method"},
+    "quantization": {"mode": "affine", "bits": None, "group_size": None},
+}  # fmt: skip
 
 
 class Config(NamedTuple):
@@ -77,7 +71,11 @@ class Config(NamedTuple):
 
     def has(self, name: str) -> bool:
         """Tell whether a key is read and has a value that is not null, its own or the family's default."""
-        return name in self.keys.reads and self._value(name) is not None
+        return self.reads(name) and self._value(name) is not None
+
+    def reads(self, name: str) -> bool:
+        """Tell whether the family reads a key."""
+        return self.keys.get(name, IDLE) is not IDLE
 
     def whole(self, name: str, least: int = 1, most: int = MOST) -> int:
         """Return a whole number from `least` to `most`."""
@@ -93,9 +91,10 @@ class Config(NamedTuple):
             raise self.refused(name, "a positive number")
         return float(value)
 
-    def flag(self, name: str) -> bool:
-        """Return true or false."""
-        return self._of(name, bool, "true or false")
+    def flag(self, name: str, otherwise: bool | None = None) -> bool:
+        """Return true or false; `otherwise`, if that is given, where the key is not read, or has no value."""
+        is_open = otherwise is not None and not self.has(name)
+        return bool(otherwise) if is_open else self._of(name, bool, "true or false")
 
     def word(self, name: str) -> str:
         """Return a string."""
@@ -129,15 +128,15 @@ class Config(NamedTuple):
 
     def name(self, names: Sequence[str]) -> str:
         """Return the first of these keys that has a value, else the first that is read; nothing where none is."""
-        read = [name for name in names if name in self.keys.reads]
+        read = [name for name in names if self.reads(name)]
         return next((name for name in read if self.values.get(name) is not None), "".join(read[:1]))
 
     def part(self, name: str) -> Config:
         """Return the object of this name; an empty one where it is absent."""
-        value = self.values.get(name)
-        if not isinstance(value, dict | None):
+        value, keys = self.values.get(name), self.keys[name]
+        if not isinstance(value, dict | None) or not isinstance(keys, dict):
             raise self.refused(name, "an object")
-        return Config(f"{self.where}, {name}", value or {}, self.keys.parts[name])
+        return Config(f"{self.where}, {name}", value or {}, keys)
 
     def shared(self, name: str, whole: int) -> int:
         """Return `whole` divided by the number of this name, which must divide it."""
@@ -148,10 +147,11 @@ class Config(NamedTuple):
 
     def refused(self, name: str, wanted: str) -> InputError:
         """Return the error that a value is not as it must be."""
-        if name not in self.values and self.keys.reads.get(name) is None:
-            return InputError(f"{self.where} has no {name}.", f"It must be {wanted}.")
-        value = _spelled(self.values.get(name, self.keys.reads.get(name)))
-        return InputError(f"{self.where}: {name} is {value}.", f"It must be {wanted}.")
+        default = self.keys[name] if self.reads(name) else None
+        value = self.values.get(name, default)
+        has_none = name not in self.values and default is None
+        said = f" has no {name}." if has_none else f": {name} is {_spelled(value)}."
+        return InputError(self.where + said, f"It must be {wanted}.")
 
     def unknown(self, family: str) -> str | None:
         """Return the note on values whose keys the family does not declare; None where there are none."""
@@ -163,7 +163,7 @@ class Config(NamedTuple):
         return f"config.json says {named}, which attn does not know for {family}: the numbers may differ."
 
     def _value(self, name: str) -> object:
-        default = self.keys.reads[name]
+        default = self.keys[name]
         value = self.values.get(name, default)
         if value is None and default is not None and name not in MAY_BE_NULL:
             raise self.refused(name, f"left out, or a value such as {_spelled(default)}")
@@ -173,11 +173,11 @@ class Config(NamedTuple):
 def _unknown(values: Mapping[str, object], keys: Keys) -> Iterator[tuple[str, object]]:
     """Yield what is neither declared nor inert; null, and an empty list or object, say nothing."""
     for key, value in values.items():
-        inner = keys.parts.get(key)
+        inner = keys.get(key)
         is_inert = len(key) <= LONGEST_KEY and INERT.fullmatch(key)
-        if inner is not None and isinstance(value, dict):
+        if isinstance(inner, dict) and isinstance(value, dict):
             yield from ((f"{key}.{name}", one) for name, one in _unknown(value, inner))
-        elif not (key in keys.reads or key in keys.idle or value in (None, [], {}) or is_inert):
+        elif not ((key in keys and not isinstance(inner, dict)) or value in (None, [], {}) or is_inert):
             yield key, value
 
 
@@ -269,10 +269,4 @@ def activation(c: Config, name: str) -> str:
 
 def looks_back(c: Config, otherwise: bool) -> bool:
     """Tell whether words look at themselves and those before only; null, which means no to some, is refused."""
-    if "is_decoder" in c.keys.reads and not c.flag("is_decoder"):
-        return False
-    if "is_causal" not in c.keys.reads:
-        return otherwise
-    if not isinstance(c.values.get("is_causal", True), bool):
-        raise c.refused("is_causal", "true or false")
-    return c.flag("is_causal")
+    return c.flag("is_decoder", True) and c.flag("is_causal", otherwise)

@@ -20,9 +20,9 @@ def _disentangled(c: Config, stack: Stack) -> Stack:
     is_relative, words = c.flag("relative_attention"), stack.words
     absent = {role for kind, role in OF_PLACES.items() if kind not in kinds or not is_relative}
     names = {role: name for role, name in stack.layers[0].names.items() if role not in absent}
-    if c.has("share_att_key") and c.flag("share_att_key"):
+    if c.flag("share_att_key", False):
         names |= {role: names[role[-1]] for role in OF_PLACES.values() if role in names}
-    if "conv_kernel_size" in c.keys.reads and c.values.get("conv_kernel_size", 0) != 0:
+    if c.reads("conv_kernel_size") and c.values.get("conv_kernel_size", 0) != 0:
         raise c.refused("conv_kernel_size", "0 or left out: attn knows no convolution in a layer")
     scale = (stack.d_k * (1 + len(kinds))) ** -0.5
     distances = _distances(c) if is_relative else None
@@ -40,7 +40,7 @@ def _distances(c: Config) -> Disentangled:
         return None if type(value) is int and value < 1 else c.whole(name)
 
     farthest = some("max_relative_positions") or c.whole("max_position_embeddings")
-    buckets = some("position_buckets") if "position_buckets" in c.keys.reads else None
+    buckets = some("position_buckets") if c.reads("position_buckets") else None
     if buckets is not None and (buckets < 2 or farthest - 1 <= buckets // 2):
         raise c.refused("position_buckets", f"2 or more, and less than twice {farthest - 1}")
     norms = c.word("norm_rel_ebd").lower() if c.has("norm_rel_ebd") else ""

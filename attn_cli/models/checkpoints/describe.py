@@ -181,15 +181,14 @@ class Plan(NamedTuple):
 
     def model(self, c: Config) -> Model:
         """Return the model of a config.json: a decoder where its attention is causal, else an encoder."""
-        if "position_embedding_type" in c.keys.reads and c.word("position_embedding_type") != "absolute":
+        if c.reads("position_embedding_type") and c.word("position_embedding_type") != "absolute":
             raise c.refused("position_embedding_type", "absolute")
         stack, logits, tied = self._sized(c), self.logits, c.flag("tie_word_embeddings")
         if self.change is not None:
             stack = self.change(c, stack)
-        has_bias = "decoder_bias" not in c.keys.reads or c.flag("decoder_bias")
         logits = logits._replace(
             tables=(*logits.tables, *stack.words.tables) if tied else logits.tables,
-            bias=logits.bias[: 1 + tied] if has_bias else (),
+            bias=logits.bias[: 1 + tied] if c.flag("decoder_bias", True) else (),
             activation=activation(c, self.head_activation) if self.head_activation else logits.activation,
             project=logits.project if stack.words.project else None,
             scale=(c.optional("logit_scale") or 1) / (c.optional("logits_scaling") or 1),
@@ -216,7 +215,7 @@ class Plan(NamedTuple):
             d=d, heads=heads, kv_heads=kv_heads, d_k=d_k, causal=looks_back(c, self.stack.causal),
             activation=activation(c, name) if (name := c.name(ACTIVATION)) else self.stack.activation,
             eps=c.number(eps) if (eps := c.name(EPS)) else self.stack.eps,
-            parallel=c.flag("use_parallel_residual") if c.has("use_parallel_residual") else self.stack.parallel,
+            parallel=c.flag("use_parallel_residual", self.stack.parallel),
             softcap=c.optional("attn_logit_softcapping"), added=c.optional("residual_multiplier") or 1.0,
             experts=self._experts(c),
         )  # fmt: skip
@@ -225,9 +224,10 @@ class Plan(NamedTuple):
         name = next((name for name in EXPERTS if c.has(name)), None)
         if name is None:
             return None
-        count, is_normed = c.whole(name), "norm_topk_prob" not in c.keys.reads or c.flag("norm_topk_prob")
         clamp = Clamp(c.number("swiglu_alpha"), c.number("swiglu_limit")) if c.has("swiglu_limit") else None
-        return Experts(count, c.whole("num_experts_per_tok", most=count), is_normed, clamp)
+        count = c.whole(name)
+        chosen = c.whole("num_experts_per_tok", most=count)
+        return Experts(count, chosen, c.flag("norm_topk_prob", True), clamp)
 
     def _words(self, c: Config, d: int) -> Words:
         narrow, words = c.name(NARROW), self.stack.words
@@ -235,12 +235,12 @@ class Plan(NamedTuple):
         return words._replace(
             width=width,
             scale=sqrt(d) if self.scales_words else c.optional("embedding_multiplier") or 1.0,
-            offset=c.whole("pad_token_id", least=0) + 1 if "pad_token_id" in c.keys.reads else words.offset,
+            offset=c.whole("pad_token_id", least=0) + 1 if c.reads("pad_token_id") else words.offset,
             project=words.project if width != d or self.always_projects else None,
         )
 
     def _without_bias(self, c: Config) -> Iterator[str]:
         """Yield the biases that the model does not have: the file's own are not read."""
         for flag, roles in self.biases.items():
-            has = self.biased if flag not in c.keys.reads else roles if c.flag(flag) else ""
+            has = self.biased if not c.reads(flag) else roles if c.flag(flag) else ""
             yield from (f"{self.names[role]}.bias" for role in roles.split() if role not in has.split())

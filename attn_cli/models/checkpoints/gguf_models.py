@@ -15,12 +15,12 @@ from attn_cli.errors import InputError, did_you_mean
 from attn_cli.io.array_types import Ints
 from attn_cli.io.escape import visible
 from attn_cli.models.checkpoints import llama_plans, plans, positions
-from attn_cli.models.checkpoints.config import Config
+from attn_cli.models.checkpoints.config import IDLE, Config
 from attn_cli.models.checkpoints.describe import COUNT, EPS, EXPERTS, HEADS, WIDTH, Logits, Model, Plan, Stack
 from attn_cli.models.checkpoints.families import FAMILIES
 from attn_cli.models.checkpoints.gguf import Gguf, Packed
 from attn_cli.models.checkpoints.positions import FULL, LOCAL, Rotaries, Windows
-from attn_cli.models.checkpoints.stored import Stored
+from attn_cli.models.checkpoints.quantized import Stored
 
 ROLES = {
     "q": "attn_q", "k": "attn_k", "v": "attn_v", "qkv": "attn_qkv", "o": "attn_output", "q_norm": "attn_q_norm",
@@ -130,7 +130,8 @@ def _orders(gguf: Gguf, stack: Stack) -> Iterator[tuple[str, Ints]]:
 
 def _values(gguf: Gguf, name: str, own: Architecture) -> tuple[dict[str, object], list[str]]:
     """Return the values of a config.json, and notes on keys that attn does not know."""
-    reads, given = FAMILIES[own.family].keys.reads, dict(_given(gguf, name))
+    keys, given = FAMILIES[own.family].keys, dict(_given(gguf, name))
+    reads = {key for key, default in keys.items() if default is not IDLE}
     if given.get("expert_count") and "num_experts_per_tok" not in reads:
         raise InputError(f"{gguf.where} is a mixture of experts, which attn does not compute.")
     values = {**own.values, "tie_word_embeddings": "output.weight" not in gguf.tensors}

@@ -16,8 +16,7 @@ from attn_cli.io.escape import visible
 from attn_cli.models.checkpoints import blocks
 from attn_cli.models.checkpoints.blocks import Attended, BeforeRotation, Ready
 from attn_cli.models.checkpoints.describe import Disentangled, Layer, Slopes, Stack
-from attn_cli.models.checkpoints.networks import network
-from attn_cli.models.checkpoints.reader import Reader, check_finite
+from attn_cli.models.checkpoints.reader import Reader, check_finite, network
 from attn_cli.models.checkpoints.weights import Weights
 from attn_cli.models.logit_parts import MLP, Cut, FrozenNorm, Heads, Trail
 

@@ -228,7 +228,7 @@ def some_rotaries(c: Config, d_k: int, windows: Windows) -> Rotaries:
 
 def looks_both_ways(c: Config) -> bool:
     """Tell whether a Gemma is no decoder."""
-    return c.has("use_bidirectional_attention") and c.flag("use_bidirectional_attention")
+    return c.flag("use_bidirectional_attention", False)
 
 
 def pattern_of_windows(c: Config, count: int) -> Windows:

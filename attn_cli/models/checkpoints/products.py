@@ -9,7 +9,7 @@ import numpy as np
 
 from attn_cli.core.threads import processors, run
 from attn_cli.io.array_types import Array
-from attn_cli.models.checkpoints.stored import Stored
+from attn_cli.models.checkpoints.quantized import Stored
 
 Activation = Callable[[Array], Array]
 

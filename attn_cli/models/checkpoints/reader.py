@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from attn_cli.core.head_weights import HeadWeights, QKNorm
 from attn_cli.errors import InputError
 from attn_cli.io.array_types import Array
-from attn_cli.models.checkpoints.blocks import NORMS
+from attn_cli.io.escape import visible
+from attn_cli.models.checkpoints.blocks import ACTIVATIONS, NORMS, logistic, softmax
 from attn_cli.models.checkpoints.describe import Layer, Stack
 from attn_cli.models.checkpoints.products import Activation, product
 from attn_cli.models.checkpoints.weights import Weights
@@ -89,3 +92,118 @@ class Reader(NamedTuple):
         has_gains = self.stack.has_gains
         gain = self.weights.read(f"{name}.weight", *shape) if has_gains else np.ones(shape, np.float32)
         return gain, self.weights.maybe(f"{name}.bias", *shape) if has_gains else None
+
+
+ROLES = ("gate_up", "pairs", "gate", "up", "down")
+
+
+def network(reader: Reader, layer: Layer, x: Array) -> Array:
+    """Return what the network after attention makes of each word by itself."""
+    if "router" not in layer.names:
+        return _dense(reader, layer, x)
+    rows = x.reshape(-1, x.shape[-1])
+    found = _chosen(reader, layer, rows)
+    if "shared_share" in layer.names:
+        counts = logistic(reader.role(layer, "shared_share", rows, 1))
+        found += counts * _dense(reader, layer, rows, "shared_")
+    return found.reshape(x.shape)
+
+
+def _chosen(reader: Reader, layer: Layer, rows: Array) -> Array:
+    """Return what the experts that the router chooses for each of these words (n, d) make of it together."""
+    experts, found = reader.stack.experts, np.zeros_like(rows)
+    assert experts is not None  # a layer with a router has them
+    shares = softmax(reader.role(layer, "router", rows, experts.number))
+    check_finite(f"{visible(reader.weights.folder)}, {layer.place}", shares)
+    chosen = np.argsort(-shares, axis=-1, kind="stable")[:, : experts.chosen]
+    shares = np.take_along_axis(shares, chosen, axis=-1)
+    if experts.is_normed:
+        shares /= shares.sum(axis=-1, keepdims=True)
+    for n in np.unique(chosen):
+        at, rank = np.nonzero(chosen == n)
+        made = _dense(reader, layer, rows[at], "expert_", int(n))
+        found[at] += shares[at, rank, None] * made
+    return found
+
+
+def _dense(reader: Reader, layer: Layer, x: Array, kind: str = "", number: int = 0) -> Array:
+    """Return what a network makes of words: of a layer, or of a `kind` in it, expert_ of this number or shared_."""
+    names = {
+        role: layer.place + layer.names[kind + role].format(number)
+        for role in ROLES
+        if kind + role in layer.names
+    }
+    activation, limit = ACTIVATIONS[reader.stack.activation], None
+    if (experts := reader.stack.experts) is not None and experts.clamp is not None:
+        activation, limit = experts.clamp.gate, experts.clamp.up
+    hidden: Array
+    if "gate_up" in names or "pairs" in names:
+        name = names.get("gate_up") or names["pairs"]
+        both = reader.linear(name, x, None)
+        half, odd = divmod(both.shape[-1], 2)
+        if odd:
+            raise InputError(f"{visible(reader.weights.folder)}: {name} has an odd number of rows.")
+        is_paired = "pairs" in names
+        gate, up = (both[..., ::2], both[..., 1::2]) if is_paired else (both[..., :half], both[..., half:])
+        hidden = activation(gate) * (up if limit is None else limit(up))
+    elif "gate" in names:
+        hidden = reader.linear(names["gate"], x, None, activation)
+        hidden *= reader.linear(names["up"], x, hidden.shape[-1], limit)
+    else:
+        hidden = reader.linear(names["up"], x, None, activation)
+    return reader.linear(names["down"], hidden, reader.stack.d)
+
+
+MOST_JOINING = 1_000_000  # numbers in a W_o that is kept
+
+
+class LayerWeights(NamedTuple):
+    """What some heads of a layer project with, and what joins all heads, as in x W."""
+
+    heads: dict[int, HeadWeights]
+    qk_norms: list[QKNorm]  # of the norm that each head's queries and keys go through, where there is one
+    W_o: Array | None  # (heads x d_v, d); None where it is too large to be shown
+    b_o: Array | None
+
+
+def read_layer_weights(
+    weights: Weights, stack: Stack, layer: Layer, prefix: str, wanted: Sequence[int]
+) -> LayerWeights:
+    """Return the weights of the wanted heads; `prefix` is "cross_" for cross-attention, else empty."""
+    reader, fused = Reader(weights, stack), "qkv" in layer.names
+    sides: list[list[Array | None]] = []
+    for side in "qkv":
+        fused_heads = stack.heads + 2 * stack.kv_heads
+        made = stack.d_k * (fused_heads if fused else stack.heads if side == "q" else stack.kv_heads)
+        matrices = reader.linear_weights(
+            layer.place + layer.names["qkv" if fused else prefix + side], stack.d, made
+        )
+        if (apart := f"{side}_bias") in layer.names:
+            bias = weights.read(layer.place + layer.names[apart], stack.heads * stack.d_k)
+            sides.append([reader.by_head(matrices[0], side, fused), reader.by_head(bias, side, fused=False)])
+            continue
+        sides.append([None if M is None else reader.by_head(M, side, fused) for M in matrices])
+    shared = stack.heads // stack.kv_heads
+    heads = {}
+    for h in wanted:
+        of_heads = zip(sides, (h, h // shared, h // shared), strict=True)
+        parts = [[None if M is None else M[..., n, :] for M in side] for side, n in of_heads]
+        (W_q, b_q), (W_k, b_k), (W_v, b_v) = parts
+        assert W_q is not None and W_k is not None and W_v is not None
+        heads[h] = HeadWeights(str(h), W_q, W_k, W_v, b_q, b_k, b_v)
+    width, name = stack.heads * stack.d_k, layer.place + layer.names[f"{prefix}o"]
+    is_small = width * stack.d <= MOST_JOINING
+    W_o, b_o = reader.linear_weights(name, width, stack.d) if is_small else (None, None)
+    return LayerWeights(heads, _qk_norms(weights, stack, layer), W_o, b_o)
+
+
+def _qk_norms(weights: Weights, stack: Stack, layer: Layer) -> list[QKNorm]:
+    """Return the norm that each head's queries and keys go through; nothing where there is none."""
+    if "q_norm" not in layer.names:
+        return []
+    less, d_k, gains = 1 if "less one" in stack.norm else 0, stack.d_k, []
+    for role, heads in (("q_norm", stack.heads), ("k_norm", stack.kv_heads)):
+        shape = {"head": (d_k,), "each": (heads, d_k), "all": (heads * d_k,)}[stack.qk_norm]
+        gain = less + weights.read(f"{layer.place}{layer.names[role]}.weight", *shape).reshape(-1, d_k)
+        gains.append(np.repeat(gain, stack.heads // len(gain), axis=0))
+    return [QKNorm(*both) for both in zip(*gains, strict=True)]

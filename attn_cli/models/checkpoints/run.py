@@ -9,23 +9,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attn_cli.core.head_weights import HeadWeights, QKNorm
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.array_types import Array
 from attn_cli.io.escape import count, visible
 from attn_cli.io.progress import OnPart, Progress
 from attn_cli.models.checkpoints.blocks import ACTIVATIONS
 from attn_cli.models.checkpoints.config import read_affine, read_config
-from attn_cli.models.checkpoints.describe import Layer, Model, Stack
+from attn_cli.models.checkpoints.describe import Model
 from attn_cli.models.checkpoints.families import describe
 from attn_cli.models.checkpoints.gguf import is_gguf, open_gguf
 from attn_cli.models.checkpoints.gguf_models import describe_gguf
 from attn_cli.models.checkpoints.layers import Changes, Kept, Layers, LayerSteps, Texts
 from attn_cli.models.checkpoints.products import product
-from attn_cli.models.checkpoints.reader import Reader, check_finite
+from attn_cli.models.checkpoints.reader import LayerWeights, Reader, check_finite, read_layer_weights
 from attn_cli.models.checkpoints.weights import GgufWeights, Weights
 from attn_cli.models.joining import Joining
-from attn_cli.models.logit_parts import Cut
+from attn_cli.models.logit_parts import Cut, Part, Trail
 
 SHORT = 0.5  # seconds that are not worth a report
 COSTLY = 1 << 28  # weights of all heads and layers, from which on their number is told first
@@ -309,56 +308,44 @@ def _prefix(steps: LayerSteps) -> str:
     return "cross_" if steps.kind == "cross" else ""
 
 
-MOST_JOINING = 1_000_000  # numbers in a W_o that is kept
+class Way(NamedTuple):
+    """The way of the vector at one place, through the layers and what stands between them and the output table."""
+
+    trail: Trail
+    run: Run
+
+    def parts(self, id_: int, against: int | None = None) -> list[Part]:
+        """Return what each part adds to the logit of a token, or to its difference from another's, before a softcap."""
+        weights, head = self.run.weights, self.run.model.logits
+        table, bias, ids = weights.find(*head.tables), weights.find(*head.bias), [id_]
+        assert table is not None  # the run has a head
+        ids += [] if against is None else [against]
+        rows = weights.rows(table, np.array(ids), None, "token").astype(np.float64)
+        signs = np.array([1.0, -1.0][: len(ids)])
+        parts = self.trail.parts(signs @ rows * head.scale)
+        if bias is not None:
+            numbers = weights.read(bias, *head.bias_lead, None).reshape(-1)[ids]
+            parts.append(Part("output bias", float(signs @ numbers)))
+        return parts
 
 
-class LayerWeights(NamedTuple):
-    """What some heads of a layer project with, and what joins all heads, as in x W."""
-
-    heads: dict[int, HeadWeights]
-    qk_norms: list[QKNorm]  # of the norm that each head's queries and keys go through, where there is one
-    W_o: Array | None  # (heads x d_v, d); None where it is too large to be shown
-    b_o: Array | None
-
-
-def read_layer_weights(
-    weights: Weights, stack: Stack, layer: Layer, prefix: str, wanted: Sequence[int]
-) -> LayerWeights:
-    """Return the weights of the wanted heads; `prefix` is "cross_" for cross-attention, else empty."""
-    reader, fused = Reader(weights, stack), "qkv" in layer.names
-    sides: list[list[Array | None]] = []
-    for side in "qkv":
-        fused_heads = stack.heads + 2 * stack.kv_heads
-        made = stack.d_k * (fused_heads if fused else stack.heads if side == "q" else stack.kv_heads)
-        matrices = reader.linear_weights(
-            layer.place + layer.names["qkv" if fused else prefix + side], stack.d, made
-        )
-        if (apart := f"{side}_bias") in layer.names:
-            bias = weights.read(layer.place + layer.names[apart], stack.heads * stack.d_k)
-            sides.append([reader.by_head(matrices[0], side, fused), reader.by_head(bias, side, fused=False)])
-            continue
-        sides.append([None if M is None else reader.by_head(M, side, fused) for M in matrices])
-    shared = stack.heads // stack.kv_heads
-    heads = {}
-    for h in wanted:
-        of_heads = zip(sides, (h, h // shared, h // shared), strict=True)
-        parts = [[None if M is None else M[..., n, :] for M in side] for side, n in of_heads]
-        (W_q, b_q), (W_k, b_k), (W_v, b_v) = parts
-        assert W_q is not None and W_k is not None and W_v is not None
-        heads[h] = HeadWeights(str(h), W_q, W_k, W_v, b_q, b_k, b_v)
-    width, name = stack.heads * stack.d_k, layer.place + layer.names[f"{prefix}o"]
-    is_small = width * stack.d <= MOST_JOINING
-    W_o, b_o = reader.linear_weights(name, width, stack.d) if is_small else (None, None)
-    return LayerWeights(heads, _qk_norms(weights, stack, layer), W_o, b_o)
-
-
-def _qk_norms(weights: Weights, stack: Stack, layer: Layer) -> list[QKNorm]:
-    """Return the norm that each head's queries and keys go through; nothing where there is none."""
-    if "q_norm" not in layer.names:
-        return []
-    less, d_k, gains = 1 if "less one" in stack.norm else 0, stack.d_k, []
-    for role, heads in (("q_norm", stack.heads), ("k_norm", stack.kv_heads)):
-        shape = {"head": (d_k,), "each": (heads, d_k), "all": (heads * d_k,)}[stack.qk_norm]
-        gain = less + weights.read(f"{layer.place}{layer.names[role]}.weight", *shape).reshape(-1, d_k)
-        gains.append(np.repeat(gain, stack.heads // len(gain), axis=0))
-    return [QKNorm(*both) for both in zip(*gains, strict=True)]
+def way_of(run: Run, place: int) -> Way:
+    """Return the way of the vector at a place of a run's one text; what is left of the run is computed."""
+    trail = Trail(place)
+    run = run.changed(Changes(trail=trail))
+    x, head = trail.row(run.output()), run.model.logits
+    stack = list(run.model.stacks.values())[-1]
+    reader, width = Reader(run.weights, stack), stack.words.width
+    if head.dense:
+        W, b = reader.linear_weights(head.dense, len(x), width)
+        made = x @ W if b is None else x @ W + b
+        active = ACTIVATIONS[head.activation](made[None].astype(np.float32))[0].astype(np.float64)
+        trail.mapped(W, b, "output layer bias")
+        x, ratio = active, np.divide(active, made, out=np.zeros_like(made), where=made != 0)
+        trail.mapped(ratio, None, "output layer bias")
+    if head.norm:
+        trail.normed(frozen := reader.frozen(head.norm, x), "final norm bias")
+        x = frozen.forward(x)
+    if head.project:
+        trail.mapped(*reader.linear_weights(head.project, len(x), width), "output layer bias")
+    return Way(trail, run)

@@ -39,7 +39,7 @@ def t5(c: Config) -> Model:
         if name in c.values and c.values[name] is None:
             raise c.refused(name, "left out, or a value")
     activated = activation(c, "dense_act_fn") if c.has("dense_act_fn") else activated
-    is_gated = c.flag("is_gated_act") if c.has("is_gated_act") else bool(gated)
+    is_gated = c.flag("is_gated_act", bool(gated))
     count = c.whole("num_layers", most=MOST_LAYERS)
 
     def stack(side: str, count: int, network: int, cross: dict[str, str]) -> Stack:

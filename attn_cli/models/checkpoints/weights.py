@@ -22,8 +22,14 @@ from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes, regular
 from attn_cli.models.checkpoints.config import BITS, Affine, quantised
 from attn_cli.models.checkpoints.gguf import Gguf
-from attn_cli.models.checkpoints.quantized import MXFP4_BLOCKS, MXFP4_SCALES, Quantized, packed_words
-from attn_cli.models.checkpoints.stored import Scaled, Stored
+from attn_cli.models.checkpoints.quantized import (
+    MXFP4_BLOCKS,
+    MXFP4_SCALES,
+    Quantized,
+    Scaled,
+    Stored,
+    packed_words,
+)
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 WORDS = np.dtype("<u4")  # in which MLX packs

@@ -24,7 +24,8 @@ from attn_cli.io.progress import OnPart
 from attn_cli.models.checkpoints.describe import Stack
 from attn_cli.models.checkpoints.layers import LayerSteps
 from attn_cli.models.checkpoints.open_model import OpenModel
-from attn_cli.models.checkpoints.run import LayerWeights, Run, texts
+from attn_cli.models.checkpoints.reader import LayerWeights
+from attn_cli.models.checkpoints.run import Run, texts
 from attn_cli.models.checkpoints.tokenizer import Encoded
 from attn_cli.models.projection import Projection
 from attn_cli.pipeline import derived

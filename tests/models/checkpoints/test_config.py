@@ -5,7 +5,7 @@ import json
 import pytest
 
 from attn_cli.errors import FileError, InputError
-from attn_cli.models.checkpoints.config import Config, Keys, read_config
+from attn_cli.models.checkpoints.config import Config, read_config
 
 
 def written(tmp_path, text):
@@ -49,9 +49,7 @@ SAID = {
     "n": 8, "x": 0.5, "yes": True, "s": "a", "list": [1, 2], "part": {"n": 3}, "none": None, "sliding_window": None,
     "stray": 1,
 }  # fmt: skip
-VALUES = Config(
-    "c", SAID, Keys(READS, parts={"part": Keys({"n": None}), "gone": Keys({"n": 9}), "n": Keys({})})
-)
+VALUES = Config("c", SAID, READS | {"part": {"n": None}, "gone": {"n": 9}})
 
 
 def test_a_value_is_what_it_says_its_default_where_absent_and_unknown_where_not_declared():
@@ -72,12 +70,12 @@ def test_a_value_is_what_it_says_its_default_where_absent_and_unknown_where_not_
 
 
 def test_unknown_keys_are_named_shortly_and_inertly():
-    hostile = Config("c", {f"\x1b[31m{n}": "x" * 999 for n in range(9000)}, Keys({}))
+    hostile = Config("c", {f"\x1b[31m{n}": "x" * 999 for n in range(9000)}, {})
     told = hostile.unknown("bert")
     assert "\x1b" not in told and "and 8,995 more keys" in told and len(told) < 800
-    assert Config("c", {"dropout" * 30_000 + "\n": 1}, Keys({})).unknown("bert")  # at once
+    assert Config("c", {"dropout" * 30_000 + "\n": 1}, {}).unknown("bert")  # at once
     deep = json.loads("[" * 900 + "]" * 900)
-    assert "which attn does not know" in Config("c", {"a": [deep]}, Keys({})).unknown("bert")
+    assert "which attn does not know" in Config("c", {"a": [deep]}, {}).unknown("bert")
     nested = Config(
         "c", {"part": {"n": 3, "m": 4}, "empty": [], "none": None, "hidden_dropout": 1}, VALUES.keys
     )

@@ -10,8 +10,7 @@ import tracemalloc
 import pytest
 
 from attn_cli import Settings, trace_self
-from attn_cli.models.checkpoints.attribution import way_of
-from attn_cli.models.checkpoints.run import Checkpoint, texts
+from attn_cli.models.checkpoints.run import Checkpoint, texts, way_of
 from tests.models.checkpoints.by_hand import gpt2, small_gpt2
 from tests.shell import ROOT
 from tests.thorough import takes_long

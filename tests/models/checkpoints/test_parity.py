@@ -12,11 +12,10 @@ import pytest
 
 from attn_cli.errors import InputError
 from attn_cli.io.array_files import read_safetensors
-from attn_cli.models.checkpoints.attribution import way_of
-from attn_cli.models.checkpoints.config import INERT
+from attn_cli.models.checkpoints.config import IDLE, INERT
 from attn_cli.models.checkpoints.families import FAMILIES
 from attn_cli.models.checkpoints.layers import Changes
-from attn_cli.models.checkpoints.run import Checkpoint, texts
+from attn_cli.models.checkpoints.run import Checkpoint, texts, way_of
 from attn_cli.models.logit_parts import Cut
 from attn_cli.pipeline.effect import effect_of
 from attn_cli.pipeline.passes import open_passes
@@ -579,7 +578,7 @@ def test_config_files_of_former_years_say_the_same(name, transformers, tmp_path)
 def without_defaults(config):
     """Return a config.json as the hub ships some: without the keys that have their family's default."""
     keys = FAMILIES[config["model_type"]].keys
-    return {name: value for name, value in config.items() if keys.reads.get(name, ...) != value}
+    return {name: value for name, value in config.items() if keys.get(name, ...) != value}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -624,8 +623,8 @@ def test_keys_that_a_family_does_not_read_change_nothing(name, more, transformer
     same_as(model, case, texts(TEXTS), tmp_path, name, is_strict=False)
     with Checkpoint(str(tmp_path)) as checkpoint:
         notes = checkpoint.model.notes
-    idle = FAMILIES[json.loads((tmp_path / "config.json").read_text())["model_type"]].keys.idle
-    told = [key for key in more if key not in idle]
+    keys = FAMILIES[json.loads((tmp_path / "config.json").read_text())["model_type"]].keys
+    told = [key for key in more if keys.get(key) is not IDLE]
     assert [key for key in more if f" {key} = " in "".join(notes)] == told
     if told:
         with pytest.raises(InputError, match=told[0]):
@@ -733,8 +732,8 @@ def test_a_bart_has_as_many_layers_as_its_older_name_for_them_says(transformers,
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_other_name_of_a_key_is_taken_for_idle(family, transformers):
     aliases = transformers.CONFIG_MAPPING[family].attribute_map
-    keys = FAMILIES[family].keys
-    assert not [alias for alias, of in aliases.items() if alias in keys.idle and of not in keys.idle]
+    idle = {key for key, default in FAMILIES[family].keys.items() if default is IDLE}
+    assert not [alias for alias, of in aliases.items() if alias in idle and of not in idle]
 
 
 NULLS = """gpt2.is_causal llama.is_causal bert.is_causal gemma2.query_pre_attn_scalar llama.rms_norm_eps
@@ -808,17 +807,18 @@ def test_the_declared_keys_are_those_of_transformers_with_its_defaults(family, t
     fields = {
         field.name: field.default for field in dataclasses.fields(kind) if not field.name.startswith("__")
     }
-    known = {*keys.reads, *keys.idle, *keys.parts}
+    known = keys.keys()
     assert not {
         name for name in {*fields, *kind().to_dict()} if name not in known and not INERT.fullmatch(name)
     }
-    for name, default in keys.reads.items():
+    reads = {name: one for name, one in keys.items() if one is not IDLE and not isinstance(one, dict)}
+    for name, default in reads.items():
         assert name in fields or name in OLDER, f"{family} has no {name}"
         if name in fields:
             assert default == fields[name], f"{family}: {name} is {fields[name]!r} by default"
     theta = getattr(kind, "default_theta", None)
-    if "rope_parameters" in keys.parts and family != "modernbert":
-        far = keys.reads.get("rope_theta", keys.reads.get("rotary_emb_base"))
+    if "rope_parameters" in keys and family != "modernbert":
+        far = reads.get("rope_theta", reads.get("rotary_emb_base"))
         assert far == (theta["global"] if isinstance(theta, dict) else theta)
 
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from attn_cli.models.checkpoints.attribution import way_of
-from attn_cli.models.checkpoints.run import Checkpoint, texts
+from attn_cli.models.checkpoints.run import Checkpoint, texts, way_of
 from tests.models.checkpoints.test_parity import CASES, PAIRS, TARGETS, TEXTS, made
 
 # What a family calls the matrix that joins heads, its network's last part, and what reads the stream
