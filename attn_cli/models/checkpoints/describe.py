@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from math import sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from attn_cli.models.checkpoints.blocks import Clamp, Rotary
 from attn_cli.models.checkpoints.config import MOST_LAYERS, Config, activation, looks_back
@@ -114,6 +114,15 @@ class Stack(NamedTuple):
     disentangled: Disentangled | None = None
     last_norm: str | None = None
     skips_padding_positions: bool = False  # whether padding takes no place
+
+    def with_layers(self, **changes: Any) -> Stack:
+        """Return the stack with each layer changed alike."""
+        return self._replace(layers=tuple(layer._replace(**changes) for layer in self.layers))
+
+
+def without(names: Mapping[str, str], *roles: str) -> dict[str, str]:
+    """Return names without those of these roles."""
+    return {role: name for role, name in names.items() if role not in roles}
 
 
 class Logits(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import math
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import IO, Any, NamedTuple, cast
 
 import numpy as np
@@ -45,14 +45,12 @@ class Packed(NamedTuple):
         """Return its values."""
         if self.kind != STRING:
             return list(struct.unpack(f"<{self.length}{NUMBERS[self.kind]}", self.data))
-        return [text.decode("utf-8", "replace") for text in self._texts()]
-
-    def _texts(self) -> Iterator[bytes]:
-        at = 0
+        at, texts = 0, list[str]()
         for _ in range(self.length):
             (length,) = struct.unpack_from("<Q", self.data, at)
             at += 8 + length
-            yield self.data[at - length : at]
+            texts.append(self.data[at - length : at].decode("utf-8", "replace"))
+        return texts
 
 
 class Gguf(NamedTuple):
@@ -132,13 +130,10 @@ class _Header:
         kind, offset = self._number("I"), self._number("Q")
         packing = QUANTIZED[kind][1] if kind in QUANTIZED else None
         if packing is None and kind not in PLAIN:
-            raise InputError(
-                f"{self.where}: {visible(name)[:80]} is stored as {OTHERS.get(kind, f'type {kind}')}, which attn does "
-                "not unpack.",
-                f"It unpacks F32, F16, BF16, {', '.join(one for one, _ in QUANTIZED.values())}.",
-            )
-        dtype = PLAIN[kind] if packing is None else packing.dtype
-        each = 1 if packing is None else packing.numbers
+            said = f"is stored as {OTHERS.get(kind, f'type {kind}')}, which attn does not unpack."
+            hint = f"It unpacks F32, F16, BF16, {', '.join(one for one, _ in QUANTIZED.values())}."
+            raise InputError(f"{self.where}: {visible(name)[:80]} {said}", hint)
+        dtype, each = (PLAIN[kind], 1) if packing is None else (packing.dtype, packing.numbers)
         numbers = math.prod(shape)
         if not numbers or shape[-1] % each or numbers > self.size * 8:
             raise self._damaged(f"{visible(name)[:80]} has shape {shape}")
@@ -146,10 +141,8 @@ class _Header:
 
     def _value(self) -> Any:
         kind = self._number("I")
-        if kind == STRING:
-            return self._text(self.size)
         if kind != ARRAY:
-            return self._number(self._kind(kind))
+            return self._text(self.size) if kind == STRING else self._number(self._kind(kind))
         of = self._number("I")
         if of != STRING:
             each = struct.calcsize(self._kind(of))

@@ -14,7 +14,7 @@ import numpy as np
 from attn_cli.errors import InputError, did_you_mean
 from attn_cli.io.array_types import Ints
 from attn_cli.io.escape import visible
-from attn_cli.models.checkpoints import llama_plans, plans, positions
+from attn_cli.models.checkpoints import decoder_plans, encoder_plans, positions
 from attn_cli.models.checkpoints.config import IDLE, Config
 from attn_cli.models.checkpoints.describe import COUNT, EPS, EXPERTS, HEADS, WIDTH, Logits, Model, Plan, Stack
 from attn_cli.models.checkpoints.families import FAMILIES
@@ -68,28 +68,24 @@ class Architecture(NamedTuple):
     largest: int = 0  # layers of the one size whose scores are scaled by its width a head (Gemma's 27B)
 
 
+GPT_OSS = decoder_plans.GPT_OSS._replace(names=decoder_plans.APART, rotaries=positions.alike())
 ARCHITECTURES = {
-    "llama": Architecture("llama", plans.LLAMA, is_permuted=True),
-    "qwen2": Architecture("qwen2", plans.QWEN2),
-    "qwen3": Architecture("qwen3", plans.QWEN3),
-    "gemma": Architecture("gemma", plans.GEMMA),
-    "gemma2": Architecture("gemma2", plans.GEMMA2, largest=46),
-    "gemma3": Architecture("gemma3_text", plans.GEMMA3, largest=62),
-    "phi3": Architecture("phi3", llama_plans.PHI3),
-    "olmo2": Architecture("olmo2", llama_plans.OLMO2),
-    "gpt-oss": Architecture(
-        "gpt_oss",
-        llama_plans.GPT_OSS._replace(names=llama_plans.APART, rotaries=positions.alike()),
-        truncates=False,
-        roles={"norm_2": "post_attention_norm"},
-    ),
-    "qwen2moe": Architecture("qwen2_moe", llama_plans.QWEN2_MOE),
-    "qwen3moe": Architecture("qwen3_moe", llama_plans.QWEN3_MOE, values={"norm_topk_prob": True}),
-    "gpt2": Architecture("gpt2", plans.GPT2),
-    "bert": Architecture("bert", plans.BERT),
+    "llama": Architecture("llama", decoder_plans.LLAMA, is_permuted=True),
+    "qwen2": Architecture("qwen2", decoder_plans.QWEN2),
+    "qwen3": Architecture("qwen3", decoder_plans.QWEN3),
+    "gemma": Architecture("gemma", decoder_plans.GEMMA),
+    "gemma2": Architecture("gemma2", decoder_plans.GEMMA2, largest=46),
+    "gemma3": Architecture("gemma3_text", decoder_plans.GEMMA3, largest=62),
+    "phi3": Architecture("phi3", decoder_plans.PHI3),
+    "olmo2": Architecture("olmo2", decoder_plans.OLMO2),
+    "gpt-oss": Architecture("gpt_oss", GPT_OSS, truncates=False, roles={"norm_2": "post_attention_norm"}),
+    "qwen2moe": Architecture("qwen2_moe", decoder_plans.QWEN2_MOE),
+    "qwen3moe": Architecture("qwen3_moe", decoder_plans.QWEN3_MOE, values={"norm_topk_prob": True}),
+    "gpt2": Architecture("gpt2", decoder_plans.GPT2),
+    "bert": Architecture("bert", encoder_plans.BERT),
 }
 WINDOW = "attention.sliding_window"
-OLMO3 = Architecture("olmo3", llama_plans.OLMO3)  # llama.cpp's olmo2 with windows
+OLMO3 = Architecture("olmo3", decoder_plans.OLMO3)  # llama.cpp's olmo2 with windows
 
 
 def describe_gguf(gguf: Gguf) -> tuple[Model, dict[str, Ints]]:
@@ -117,15 +113,12 @@ def _orders(gguf: Gguf, stack: Stack) -> Iterator[tuple[str, Ints]]:
     if stack.d_k % 2:
         raise InputError(f"{gguf.where}: heads of {stack.d_k} numbers, which cannot be rotated in pairs.")
     for role, heads in (("q", stack.heads), ("k", stack.kv_heads)):
+        rows = heads * stack.d_k
+        order = np.arange(rows).reshape(heads, stack.d_k // 2, 2).swapaxes(1, 2).reshape(-1)
         names = [f"{one.place}{ROLES[role]}.{part}" for one in stack.layers for part in ("weight", "bias")]
-        there = [
-            name
-            for name in names
-            if name in gguf.tensors and gguf.tensors[name].shape[0] == heads * stack.d_k
-        ]
-        if there:
-            order = np.arange(heads * stack.d_k).reshape(heads, stack.d_k // 2, 2).swapaxes(1, 2).reshape(-1)
-            yield from dict.fromkeys(there, order).items()
+        yield from (
+            (name, order) for name in names if name in gguf.tensors and gguf.tensors[name].shape[0] == rows
+        )
 
 
 def _values(gguf: Gguf, name: str, own: Architecture) -> tuple[dict[str, object], list[str]]:
@@ -158,27 +151,21 @@ def _values(gguf: Gguf, name: str, own: Architecture) -> tuple[dict[str, object]
         values["partial_rotary_factor"] = rotated / (_width(given) or 1)
     values |= _scaling(gguf, given, own.truncates)
     known |= {"rope.scaling.attn_factor"} if BY_LENGTH["long_factor"] in gguf.tensors else set()
-    unknown = sorted(set(given) - known)
-    notes = [
-        f"The file says {', '.join(map(visible, unknown[:5]))}, which attn does not know: the numbers may differ."
-    ]
-    return values, notes if unknown else []
+    unknown = ", ".join(map(visible, sorted(set(given) - known)[:5]))
+    note = f"The file says {unknown}, which attn does not know: the numbers may differ."
+    return values, [note] if unknown else []
 
 
 def _scaling(gguf: Gguf, given: Mapping[str, Any], truncates: bool) -> dict[str, object]:
     """Return how positions are scaled, as a config.json says it."""
-    first = given.get("rope.scaling.original_context_length")
-    scaling = {
-        "rope_type": given.get("rope.scaling.type", "none"),
-        "factor": given.get("rope.scaling.factor"),
-    }
+    first, kind = given.get("rope.scaling.original_context_length"), given.get("rope.scaling.type", "none")
+    scaling = {"rope_type": kind, "factor": given.get("rope.scaling.factor")}
     if BY_LENGTH["long_factor"] in gguf.tensors:
         scaling = {"rope_type": "longrope", "attention_factor": given.get("rope.scaling.attn_factor")}
         scaling |= {key: _tensor(gguf, name) for key, name in BY_LENGTH.items()}
-    elif scaling["rope_type"] == "none":
+    elif kind == "none":
         return {}
-    places = {key: f"rope.scaling.{name}" for key, name in YARN.items()}
-    scaling |= {key: given[place] for key, place in places.items() if place in given}
+    scaling |= {key: given.get(f"rope.scaling.{name}", scaling.get(key)) for key, name in YARN.items()}
     scaling |= {"original_max_position_embeddings": first, "truncate": truncates}
     found: dict[str, object] = {"rope_scaling": {key: one for key, one in scaling.items() if one is not None}}
     return found | ({} if first is None else {"original_max_position_embeddings": first})
@@ -204,8 +191,9 @@ def _given(gguf: Gguf, name: str) -> Iterator[tuple[str, Any]]:
             if of_all == f"{WINDOW}_pattern":
                 of_all, each = "layer_types", [[LOCAL if has_window else FULL for has_window in each]]
             elif len({*each}) != 1:
-                said = f"{gguf.where}: {visible(key)} differs by layer, which attn does not compute."
-                raise InputError(said)
+                raise InputError(
+                    f"{gguf.where}: {visible(key)} differs by layer, which attn does not compute."
+                )
             value = each[0]
         yield of_all, value
 
@@ -221,24 +209,15 @@ def _renamed(own: Architecture, gguf: Gguf) -> Plan:
     """Return a plan with llama.cpp's names, for weights as its converter writes them."""
     plan, stack, words = own.plan, own.plan.stack, own.plan.stack.words
     roles = {**(ROLES if stack.pre_norm else ROLES | AFTER), **own.roles}
-    named = words._replace(
-        tables=("token_embd.weight",),
-        positions=words.positions and "position_embd.weight",
-        types=words.types and "token_types.weight",
-        norm=words.norm and "token_embd_norm",
-    )
-    norm = "rms" if stack.norm == "rms, gain less one" else stack.norm
+    places, types = words.positions and "position_embd.weight", words.types and "token_types.weight"
+    norm, tables = words.norm and "token_embd_norm", ("token_embd.weight",)
+    named = words._replace(tables=tables, positions=places, types=types, norm=norm)
+    kind = "rms" if stack.norm == "rms, gain less one" else stack.norm
     last = stack.last_norm and "output_norm"
-    changed = stack._replace(words=named, in_out=False, norm=norm, last_norm=last)
-    return plan._replace(
-        stack=changed,
-        names={role: roles[role] for role in plan.names},
-        place="blk.{}.",
-        prefixes=(),
-        logits=Logits(("output.weight",)),
-        head_activation=None,
-        rotaries=plan.rotaries and _rotaries(plan, gguf),
-    )
+    changed = stack._replace(words=named, in_out=False, norm=kind, last_norm=last)
+    names, logits = {role: roles[role] for role in plan.names}, Logits(("output.weight",))
+    plan = plan._replace(stack=changed, names=names, place="blk.{}.", prefixes=(), logits=logits)
+    return plan._replace(head_activation=None, rotaries=plan.rotaries and _rotaries(plan, gguf))
 
 
 def _rotaries(plan: Plan, gguf: Gguf) -> Callable[[Config, int, Windows], Rotaries] | None:
@@ -250,8 +229,8 @@ def _rotaries(plan: Plan, gguf: Gguf) -> Callable[[Config, int, Windows], Rotari
 
     def rotaries(c: Config, d_k: int, windows: Windows) -> Rotaries:
         if len(divisors) != d_k // 2:
-            said = f"{gguf.where}: {DIVISORS} has {len(divisors)} numbers; it would have {d_k // 2}."
-            raise InputError(said)
+            wanted = f"it would have {d_k // 2}"
+            raise InputError(f"{gguf.where}: {DIVISORS} has {len(divisors)} numbers; {wanted}.")
         return [one and one._replace(divisors=divisors) for one in read(c, d_k, windows)]
 
     return rotaries

@@ -15,6 +15,9 @@ from attn_cli.io.escape import visible
 from attn_cli.models.checkpoints.gguf import STRING, Gguf, Packed
 
 Json = dict[str, Any]
+Parts = tuple[
+    Json | None, Json | None, Json, Json
+]  # normalizer, pre_tokenizer, decoder, and model but for its words
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 MOST_WORDS, LONGEST_PIECE = 1 << 20, 256
 SPACE = "\u2581"  # SentencePiece's
@@ -50,82 +53,61 @@ def gguf_tokenizer(gguf: Gguf) -> bytes:
     types = types or [NORMAL] * len(tokens)
     if len(types) != len(tokens) or not tokens:
         raise _damaged(gguf, f"{len(tokens):,} tokens and {len(types):,} types")
-    made = KINDS[kind](gguf, tokens, types)
+    normalizer, splitter, decoder, model = KINDS[kind](gguf, tokens, types)
+    plain = dict.fromkeys(("normalized", "single_word", "lstrip", "rstrip"), False)
     special = [
-        {"id": n, "content": text, "special": type_ != USER_DEFINED, "normalized": False}
-        | dict.fromkeys(("single_word", "lstrip", "rstrip"), False)
+        {"id": n, "content": text, "special": type_ != USER_DEFINED, **plain}
         for n, (text, type_) in enumerate(zip(tokens, types, strict=True))
         if type_ in (CONTROL, USER_DEFINED, UNKNOWN) and text
     ]
-    framed = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": special}
-    return json.dumps(framed | {"post_processor": _frame(gguf, tokens, kind)} | made).encode()
+    made: Json = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": special}
+    made |= {
+        "post_processor": _frame(gguf, tokens, kind),
+        "normalizer": normalizer,
+        "pre_tokenizer": splitter,
+    }
+    made |= {"decoder": decoder, "model": model | {"vocab": {text: n for n, text in enumerate(tokens)}}}
+    return json.dumps(made).encode()
 
 
-def _pairs_of_bytes(gguf: Gguf, tokens: list[str], types: list[int]) -> Json:
+def _pairs_of_bytes(gguf: Gguf, tokens: list[str], types: list[int]) -> Parts:
     """Byte pair encoding over bytes, as GPT-2, Llama 3 and Qwen have it."""
     name = gguf.metadata.get("tokenizer.ggml.pre", "default")
     if name not in SPLITS:
         said = f"{gguf.where} splits texts by {visible(str(name))[:40]!r}, which attn does not know."
         raise InputError(said, f"{did_you_mean(str(name), SPLITS)}It knows {', '.join(SPLITS)}.")
-    split = SPLITS[name]
-    pattern, bytes_ = (
-        split.get("pattern"),
-        {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True},
-    )
-    parts: list[Json] = [{"type": "Digits", "individual_digits": True}] if split.get("digits") else []
+    pattern = SPLITS[name].get("pattern")
+    bytes_ = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    steps: list[Json] = [{"type": "Digits", "individual_digits": True}] if SPLITS[name].get("digits") else []
     if pattern is not None:
-        parts.append(
+        steps.append(
             {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
         )
-    parts.append(bytes_ | {"use_regex": pattern is None})
-    return {
-        "normalizer": {"type": "NFC"} if split.get("nfc") else None,
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": parts},
-        "decoder": bytes_ | {"use_regex": True},
-        "model": {
-            "type": "BPE",
-            "vocab": _numbered(tokens),
-            "merges": _list(gguf, "merges", STRING),
-            "ignore_merges": pattern == LLAMA_3,
-        },
-    }
+    steps.append(bytes_ | {"use_regex": pattern is None})
+    normalizer = {"type": "NFC"} if SPLITS[name].get("nfc") else None
+    model = {"type": "BPE", "merges": _list(gguf, "merges", STRING), "ignore_merges": pattern == LLAMA_3}
+    return normalizer, {"type": "Sequence", "pretokenizers": steps}, bytes_ | {"use_regex": True}, model
 
 
-def _sentence_piece(gguf: Gguf, tokens: list[str], types: list[int]) -> Json:
+def _sentence_piece(gguf: Gguf, tokens: list[str], types: list[int]) -> Parts:
     """SentencePiece's byte pair encoding, as Llama 2 and Gemma have it: what it does not know becomes bytes."""
     begins = gguf.metadata.get("tokenizer.ggml.add_space_prefix", True) is not False
     steps: list[Json] = [{"type": "Prepend", "prepend": SPACE}] if begins else []
     steps.append({"type": "Replace", "pattern": {"String": " "}, "content": SPACE})
-    spoken: list[Json] = [
-        {"type": "Replace", "pattern": {"String": SPACE}, "content": " "},
-        {"type": "ByteFallback"},
-        {"type": "Fuse"},
-    ]
+    spoken = {"type": "Replace", "pattern": {"String": SPACE}, "content": " "}
+    decoder = {"type": "Sequence", "decoders": [spoken, {"type": "ByteFallback"}, {"type": "Fuse"}]}
     if len(scores := _list(gguf, "scores")) != len(tokens):
         raise _damaged(gguf, f"{len(tokens):,} tokens and {len(scores):,} scores")
     unknown = next((text for text, type_ in zip(tokens, types, strict=True) if type_ == UNKNOWN), None)
-    return {
-        "normalizer": {"type": "Sequence", "normalizers": steps},
-        "pre_tokenizer": None,
-        "decoder": {"type": "Sequence", "decoders": spoken},
-        "model": {
-            "type": "BPE",
-            "vocab": _numbered(tokens),
-            "merges": list(_merges(tokens, types, scores)),
-            "unk_token": unknown,
-            "fuse_unk": True,
-            "byte_fallback": True,
-        },
-    }
+    model: Json = {"type": "BPE", "merges": [*_merges(tokens, types, scores)], "unk_token": unknown}
+    model |= {"fuse_unk": True, "byte_fallback": True}
+    return {"type": "Sequence", "normalizers": steps}, None, decoder, model
 
 
 def _merges(tokens: list[str], types: list[int], scores: list[float]) -> Iterator[list[str]]:
     """Yield every pair of pieces that makes a piece: pieces of high scores first, and of one piece's pairs likewise."""
-    place = {
-        text: n
-        for n, (text, type_) in enumerate(zip(tokens, types, strict=True))
-        if type_ in (NORMAL, UNUSED)
-    }
+    each = enumerate(zip(tokens, types, strict=True))
+    place = {text: n for n, (text, type_) in each if type_ in (NORMAL, UNUSED)}
     for whole in sorted(place, key=lambda text: -scores[place[text]]):
         if len(whole) <= LONGEST_PIECE:
             cuts = ((whole[:n], whole[n:]) for n in range(1, len(whole)))
@@ -133,37 +115,20 @@ def _merges(tokens: list[str], types: list[int], scores: list[float]) -> Iterato
             yield from map(list, sorted(found, key=lambda pair: (place[pair[0]], place[pair[1]])))
 
 
-def _word_pieces(gguf: Gguf, tokens: list[str], types: list[int]) -> Json:
+def _word_pieces(gguf: Gguf, tokens: list[str], types: list[int]) -> Parts:
     """BERT's word pieces: llama.cpp marks what begins a word, BERT what goes on."""
-    spelled = [
-        text
-        if type_ in (CONTROL, UNKNOWN) or text[:1] + text[-1:] == "[]"
-        else text[1:]
-        if text[:1] == SPACE
-        else f"##{text}"
-        for text, type_ in zip(tokens, types, strict=True)
-    ]
-    tokens[:] = spelled
-    return {
-        "normalizer": {"type": "BertNormalizer", "lowercase": True, "strip_accents": None}
-        | dict.fromkeys(("clean_text", "handle_chinese_chars"), True),
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-        "model": {
-            "type": "WordPiece",
-            "vocab": _numbered(spelled),
-            "unk_token": "[UNK]",
-            "continuing_subword_prefix": "##",
-            "max_input_chars_per_word": 100,
-        },
-    }
+    for n, (text, type_) in enumerate(zip(tokens, types, strict=True)):
+        if type_ not in (CONTROL, UNKNOWN) and text[:1] + text[-1:] != "[]":
+            tokens[n] = text[1:] if text[:1] == SPACE else f"##{text}"
+    cleaned = dict.fromkeys(("lowercase", "clean_text", "handle_chinese_chars"), True)
+    normalizer = {"type": "BertNormalizer", "strip_accents": None, **cleaned}
+    model = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##"}
+    decoder = {"type": "WordPiece", "prefix": "##", "cleanup": True}
+    return normalizer, {"type": "BertPreTokenizer"}, decoder, model | {"max_input_chars_per_word": 100}
 
 
-KINDS: dict[str, Callable[[Gguf, list[str], list[int]], Json]] = {
-    "gpt2": _pairs_of_bytes,
-    "llama": _sentence_piece,
-    "bert": _word_pieces,
-}
+Rebuild = Callable[[Gguf, list[str], list[int]], Parts]
+KINDS: dict[str, Rebuild] = {"gpt2": _pairs_of_bytes, "llama": _sentence_piece, "bert": _word_pieces}
 
 
 def _frame(gguf: Gguf, tokens: list[str], kind: str) -> Json | None:
@@ -173,39 +138,28 @@ def _frame(gguf: Gguf, tokens: list[str], kind: str) -> Json | None:
         names = {"bos": "cls_token_id", "eos": "seperator_token_id"}  # as llama.cpp spells it
         if f"tokenizer.ggml.{names['bos']}" not in gguf.metadata:
             names["bos"] = "bos_token_id"
-    ids = {}
+    ids, pre = {}, gguf.metadata.get("tokenizer.ggml.pre", "default")
+    begins = kind == "llama" or (kind == "gpt2" and SPLITS[pre].get("bos", False))
     for end, name in names.items():
-        pre = gguf.metadata.get("tokenizer.ggml.pre", "default")
-        begins = kind == "llama" or (kind == "gpt2" and SPLITS[pre].get("bos", False))
         usual = kind == "bert" or (begins and end == "bos")
-        adds = gguf.metadata.get(f"tokenizer.ggml.add_{end}_token", usual)
         id_ = gguf.metadata.get(f"tokenizer.ggml.{name}")
-        if adds and id_ is not None:
+        if gguf.metadata.get(f"tokenizer.ggml.add_{end}_token", usual) and id_ is not None:
             if type(id_) is not int or id_ >= len(tokens):
                 raise _damaged(gguf, f"{name} {visible(str(id_))[:40]}")
             ids[end] = id_
-    if not ids:
-        return None
 
-    def piece(end: str, type_: int) -> list[Json]:
-        return [{"SpecialToken": {"id": tokens[ids[end]], "type_id": type_}}] if end in ids else []
+    def framed(text: str, type_: int, *ends: str) -> list[Json]:
+        around: dict[str, list[Json]] = {
+            end: [{"SpecialToken": {"id": tokens[ids[end]], "type_id": type_}}] for end in ends if end in ids
+        }
+        own: Json = {"Sequence": {"id": text, "type_id": type_}}
+        return [*around.get("bos", []), own, *around.get("eos", [])]
 
-    def text(which: str, type_: int) -> list[Json]:
-        return [{"Sequence": {"id": which, "type_id": type_}}]
-
-    single = [*piece("bos", 0), *text("A", 0), *piece("eos", 0)]
-    second = [*([] if kind == "bert" else piece("bos", 1)), *text("B", 1), *piece("eos", 1)]
+    single = framed("A", 0, "bos", "eos")
+    second = framed("B", 1, *(("eos",) if kind == "bert" else ("bos", "eos")))
     named = {tokens[n]: {"id": tokens[n], "ids": [n], "tokens": [tokens[n]]} for n in ids.values()}
-    return {
-        "type": "TemplateProcessing",
-        "single": single,
-        "pair": [*single, *second],
-        "special_tokens": named,
-    }
-
-
-def _numbered(tokens: list[str]) -> dict[str, int]:
-    return {text: n for n, text in enumerate(tokens)}
+    made = {"type": "TemplateProcessing", "single": single, "pair": single + second, "special_tokens": named}
+    return made if ids else None
 
 
 def _list(gguf: Gguf, name: str, kind: int | None = None, optional: bool = False) -> list[Any]:
@@ -213,12 +167,12 @@ def _list(gguf: Gguf, name: str, kind: int | None = None, optional: bool = False
     if found is None and optional:
         return []
     if (
-        not isinstance(found, Packed)
-        or found.length > MOST_WORDS
-        or (found.kind == STRING) != (kind == STRING)
+        isinstance(found, Packed)
+        and found.length <= MOST_WORDS
+        and (found.kind == STRING) == (kind == STRING)
     ):
-        raise _damaged(gguf, f"no list of {name}")
-    return found.values()
+        return found.values()
+    raise _damaged(gguf, f"no list of {name}")
 
 
 def _damaged(gguf: Gguf, what: str) -> InputError:

@@ -37,6 +37,11 @@ class LayerSteps:
     before_rotation: BeforeRotation | None  # q and k before they were turned, where they were
     where: str  # the layer, as an error names it
 
+    @property
+    def prefix(self) -> str:
+        """What the roles of its tensors begin with."""
+        return "cross_" if self.kind == "cross" else ""
+
     @cached_property
     def attended(self) -> Attended:
         """Every head's weights and output; raises InputError if they are not numbers, or too many to hold."""
@@ -112,6 +117,12 @@ class Changes(NamedTuple):
         return cut.of(steps.layer, output) if cut is not None and is_cut else output
 
 
+# The norms beside attention of each kind, and beside a network: of what it takes, or of the sum; and of what is added
+BESIDE = {"mlp": ("norm_2", "after_2"), "cross": ("cross_norm", "after_cross")} | dict.fromkeys(
+    ("self", "masked"), ("norm_1", "after_1")
+)
+
+
 class Layers:
     """A stack's layers over one batch; `x` is what the layers so far have made, (b, n, d), at last normed.
 
@@ -160,30 +171,25 @@ class Layers:
             begun = None
         self.stream, self.held = self.x, None
         if self.stack.last_norm:
-            self._note_norm(self.stack.last_norm, self.x, "final norm bias")
-            self.x = self.reader.norm(self.stack.last_norm, self.x)
+            self.x = self._norm(self.stack.last_norm, self.x, "final norm bias")
         if self.kept is not None:
             self.kept.count += self.x.shape[1]
 
     def _layer(self, n: int, position: Array | None, begun: LayerSteps | None) -> Iterator[LayerSteps]:
-        layer, kind = self.stack.layers[n], "masked" if self.stack.causal else "self"
-        x = self.x if begun is None else begun.x
-        if begun is None or begun.kind != "cross":
+        layer, x = self.stack.layers[n], self.x if begun is None else begun.x
+        kinds = ["masked" if self.stack.causal else "self"]
+        if self.context is not None and "cross_q" in layer.names:
+            kinds.append("cross")
+        for kind in kinds[1:] if begun is not None and begun.kind == "cross" else kinds:
             # The layer before is let go when this one has attended: freed sooner, its pages would be taken anew.
-            made = self.held = begun or self._attention(layer, n, kind, "", "norm_1", x, position)
+            made = self.held = begun or self._attention(layer, n, kind, x, position)
+            begun = None
             yield made  # whose heads are joined only for those who want what comes next
             if self.stack.parallel:
-                joined = self._joined(layer, "", made)
-                self.x = x + joined + self._note("mlp", self._network(n, x), n)
+                self.x = x + self._joined(layer, made) + self._note("mlp", self._network(n, x), n)
                 return
-            x = self._added(layer, x, made, "norm_1", "after_1")
-        if self.context is not None and "cross_q" in layer.names:
-            if begun is None or begun.kind != "cross":
-                begun = self._attention(layer, n, "cross", "cross_", "cross_norm", x, None)
-            self.held = begun
-            yield begun
-            x = self._added(layer, x, begun, "cross_norm", "after_cross")
-        self.x = self._added(layer, x, self._network(n, x), "norm_2", "after_2", n)
+            x = self._added(layer, x, made)
+        self.x = self._added(layer, x, self._network(n, x), n)
 
     def _embedded(self) -> Array:
         """Return the input of the first layer."""
@@ -194,7 +200,9 @@ class Layers:
         if words.project and words.project_first:
             x = self._narrow(words.project, x)
         if words.positions and (most := self.reader.places()) is not None:
-            self._check_places(most)
+            if (n := int(self.places.max()) + 1) > most:
+                said = f"The text has {n:,} tokens; {visible(weights.folder)} reads at most {most:,}."
+                raise InputError(said, "Give a part of it.")
             places = np.maximum(self.places + words.offset, 0)
             x = x + self._note("position", weights.rows(words.positions, places, x.shape[-1], "place"))
         elif words.sinusoids:
@@ -207,22 +215,12 @@ class Layers:
                 types = np.zeros_like(self.given.ids)  # RoBERTa has one segment, whatever its template says
             x = x + self._note("segment", weights.rows(words.types, types, words.width, "token type"))
         if words.norm:
-            self._note_norm(words.norm, x)
-            x = self.reader.norm(words.norm, x)
+            x = self._norm(words.norm, x)
         if words.project and not words.project_first:
             x = self._narrow(words.project, x)
         if not stack.in_out:  # numbers of one kind side by side: so W (made, in) is multiplied most quickly
             x = np.ascontiguousarray(x.reshape(-1, x.shape[-1]).T).T.reshape(x.shape)
         return x
-
-    def _check_places(self, most: int) -> None:
-        """Raise InputError if a text has more tokens than the table of places has rows for."""
-        n = int(self.places.max()) + 1
-        if n > most:
-            raise InputError(
-                f"The text has {n:,} tokens; {visible(self.reader.weights.folder)} reads at most {most:,}.",
-                "Give a part of it.",
-            )
 
     def _relative(self) -> Array | None:
         """Return what is added to the scores for the distance, (1, h, n_q, n_k)."""
@@ -263,11 +261,10 @@ class Layers:
             found.append(term if role == "place_k" else term.swapaxes(-1, -2))
         return found
 
-    def _attention(
-        self, layer: Layer, n: int, kind: str, prefix: str, norm: str, x: Array, position: Array | None
-    ) -> LayerSteps:
-        projected = self._before(layer, norm, x)
-        is_cross = kind == "cross" and self.context is not None
+    def _attention(self, layer: Layer, n: int, kind: str, x: Array, position: Array | None) -> LayerSteps:
+        is_cross = kind == "cross"
+        prefix, position = ("cross_", None) if is_cross else ("", position)
+        projected = self._before(layer, BESIDE[kind][0], x)
         context = self.context if is_cross and self.context is not None else projected
         held = None if self.kept is None or not is_cross else self.kept.of_context.get(n)
         if held is None:
@@ -338,32 +335,27 @@ class Layers:
         is_normed = self.stack.pre_norm and norm in layer.names
         return self._normed(layer, norm, x) if is_normed else x
 
-    def _added(
-        self, layer: Layer, x: Array, given: LayerSteps | Array, norm: str, after: str, n: int | None = None
-    ) -> Array:
+    def _added(self, layer: Layer, x: Array, given: LayerSteps | Array, n: int | None = None) -> Array:
         """Return the sum of x and of what heads, or a network in layer `n`, made of it."""
+        norm, after = BESIDE[given.kind if isinstance(given, LayerSteps) else "mlp"]
         if self.stack.adds_to_norm:
-            self._note_norm(layer.place + layer.names[norm], x, layer=n)
-            x = self._before(layer, norm, x)
-        prefix = "cross_" if norm == "cross_norm" else ""
+            x = self._norm(layer.place + layer.names[norm], x, layer=n)
         if isinstance(given, LayerSteps):
-            made = self._joined(layer, prefix, given, after)
+            made = self._joined(layer, given, after)
         else:
             made = self._note("mlp", given, n, self._frozen(layer, after, given))
         if after in layer.names:
             made = self._normed(layer, after, made)
         x = x + (made if self.stack.added == 1 else made * np.float32(self.stack.added))
-        if not self.stack.pre_norm:
-            self._note_norm(layer.place + layer.names[norm], x, layer=n)
-        return x if self.stack.pre_norm else self._normed(layer, norm, x)
+        return x if self.stack.pre_norm else self._norm(layer.place + layer.names[norm], x, layer=n)
 
-    def _joined(self, layer: Layer, prefix: str, made: LayerSteps, after: str = "") -> Array:
+    def _joined(self, layer: Layer, made: LayerSteps, after: str = "") -> Array:
         """Return what W_o makes of the heads' outputs, but for those that are knocked out."""
         output = self.changes.left(made, made.output)
-        joined = self.reader.joined(layer, prefix, output)
+        joined = self.reader.joined(layer, made.prefix, output)
         if (trail := self.trail) is not None:
             row = made.ready.rows(trail.place, trail.place + 1)
-            weights, name = blocks.attend(row).weights[0, :, 0], layer.place + layer.names[prefix + "o"]
+            weights, name = blocks.attend(row).weights[0, :, 0], layer.place + layer.names[made.prefix + "o"]
             width = weights.shape[0] * output.shape[3]
             joining = partial(self.reader.linear_weights, name, width, self.stack.d)
             shared = self.stack.heads // self.stack.kv_heads
@@ -393,9 +385,11 @@ class Layers:
             return None
         return self.reader.frozen(layer.place + layer.names[role], self.trail.row(X))
 
-    def _note_norm(self, name: str, X: Array, part: str = "norm bias", layer: int | None = None) -> None:
+    def _norm(self, name: str, x: Array, part: str = "norm bias", layer: int | None = None) -> Array:
+        """Return the words' vectors normed, of which a trail is told."""
         if self.trail is not None:
-            self.trail.normed(self.reader.frozen(name, self.trail.row(X)), part, layer)
+            self.trail.normed(self.reader.frozen(name, self.trail.row(x)), part, layer)
+        return self.reader.norm(name, x)
 
     def _narrow(self, name: str, x: Array) -> Array:
         """Return the words' vectors with as many numbers as the layers have."""

@@ -20,7 +20,6 @@ from attn_cli.io.array_types import Array, Ints, NDArray
 
 Block = NDArray[Any]  # (n,), of a structured dtype
 Small = NDArray[np.uint8]
-HALF = "<f2"
 
 
 class Quantized(NamedTuple):
@@ -48,32 +47,19 @@ def _column(b: Block, name: str) -> Array:
 
 def _times(scales: Array, q: Array) -> Array:
     """Return q, (n, m), with each of its s equal runs times its own scale, (n, s)."""
-    runs = q.reshape(*scales.shape, -1)
-    return scales[..., None] * runs
+    return scales[..., None] * q.reshape(*scales.shape, -1)
 
 
-def _q4_0(b: Block) -> Array:
-    return _column(b, "d") * _signed(_parts(b["q"], 4, 16), 8)
+def _four_bits(b: Block) -> Small:
+    return _parts(b["q"], 4, 16)
 
 
-def _q4_1(b: Block) -> Array:
-    return _column(b, "d") * _parts(b["q"], 4, 16).astype(np.float32) + _column(b, "m")
+def _times_d_plus_m(b: Block, q: Small) -> Array:
+    return _column(b, "d") * q.astype(np.float32) + _column(b, "m")
 
 
 def _five_bits(b: Block) -> Small:
-    return _parts(b["q"], 4, 16) | np.unpackbits(b["high"], axis=1, bitorder="little") << np.uint8(4)
-
-
-def _q5_0(b: Block) -> Array:
-    return _column(b, "d") * _signed(_five_bits(b), 16)
-
-
-def _q5_1(b: Block) -> Array:
-    return _column(b, "d") * _five_bits(b).astype(np.float32) + _column(b, "m")
-
-
-def _q8_0(b: Block) -> Array:
-    return b["q"].astype(np.float32) * _column(b, "d")
+    return _four_bits(b) | np.unpackbits(b["high"], axis=1, bitorder="little") << np.uint8(4)
 
 
 def _q2_k(b: Block) -> Array:
@@ -95,10 +81,8 @@ def _scales_and_offsets(b: Block) -> tuple[Array, Array]:
     def six(own: Small, low: Small) -> Array:
         return np.hstack([own & np.uint8(63), low | own >> np.uint8(2) & np.uint8(48)]).astype(np.float32)
 
-    return (
-        _column(b, "d") * six(first, third & np.uint8(15)),
-        _column(b, "m") * six(second, third >> np.uint8(4)),
-    )
+    scales, offsets = six(first, third & np.uint8(15)), six(second, third >> np.uint8(4))
+    return _column(b, "d") * scales, _column(b, "m") * offsets
 
 
 def _q4_k(b: Block) -> Array:
@@ -122,13 +106,9 @@ UNEVEN = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 
 E2M1 = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.float32)  # doubled
 
 
-def _iq4_nl(b: Block) -> Array:
-    return _column(b, "d") * UNEVEN[_parts(b["q"], 4, 16)]
-
-
 def _iq4_xs(b: Block) -> Array:
     scales = _parts(b["scales"], 4, 1) | _parts(b["high"], 2, 1) << np.uint8(4)
-    return _times(_column(b, "d") * _signed(scales, 32), UNEVEN[_parts(b["q"], 4, 16)])
+    return _times(_column(b, "d") * _signed(scales, 32), UNEVEN[_four_bits(b)])
 
 
 def _half_power(exponents: Small) -> Array:
@@ -136,10 +116,6 @@ def _half_power(exponents: Small) -> Array:
     e = exponents.astype(np.uint32)
     bits = np.where(e < 2, np.uint32(1 << 21) << np.minimum(e, 1), np.maximum(e, 1) - 1 << 23)
     return bits.astype("<u4").view("<f4")
-
-
-def _mxfp4(b: Block) -> Array:
-    return _half_power(b["e"])[:, None] * E2M1[_parts(b["q"], 4, 16)]
 
 
 def _packed(numbers: int, unpack: Callable[[Block], Array], *fields: tuple[Any, ...]) -> Quantized:
@@ -164,23 +140,26 @@ def packed_words(bits: int) -> Quantized:
 MXFP4_BLOCKS = _packed(32, lambda b: E2M1[_parts(b["q"], 4, 1)], ("q", "u1", 16))
 MXFP4_SCALES = Quantized(np.dtype("u1"), 1, _half_power)
 
-_D, _M = ("d", HALF), ("m", HALF)
+_D, _M, _Q = ("d", "<f2"), ("m", "<f2"), ("q", "u1", 16)
 
 # By the number of their type in a GGUF file; numbers of one size each are plain dtypes, see gguf.py
 QUANTIZED: dict[int, tuple[str, Quantized]] = {
-    2: ("Q4_0", _packed(32, _q4_0, _D, ("q", "u1", 16))),
-    3: ("Q4_1", _packed(32, _q4_1, _D, _M, ("q", "u1", 16))),
-    6: ("Q5_0", _packed(32, _q5_0, _D, ("high", "u1", 4), ("q", "u1", 16))),
-    7: ("Q5_1", _packed(32, _q5_1, _D, _M, ("high", "u1", 4), ("q", "u1", 16))),
-    8: ("Q8_0", _packed(32, _q8_0, _D, ("q", "i1", 32))),
+    2: ("Q4_0", _packed(32, lambda b: _column(b, "d") * _signed(_four_bits(b), 8), _D, _Q)),
+    3: ("Q4_1", _packed(32, lambda b: _times_d_plus_m(b, _four_bits(b)), _D, _M, _Q)),
+    6: (
+        "Q5_0",
+        _packed(32, lambda b: _column(b, "d") * _signed(_five_bits(b), 16), _D, ("high", "u1", 4), _Q),
+    ),
+    7: ("Q5_1", _packed(32, lambda b: _times_d_plus_m(b, _five_bits(b)), _D, _M, ("high", "u1", 4), _Q)),
+    8: ("Q8_0", _packed(32, lambda b: b["q"].astype(np.float32) * _column(b, "d"), _D, ("q", "i1", 32))),
     10: ("Q2_K", _packed(256, _q2_k, ("scales", "u1", 16), ("q", "u1", 64), _D, _M)),
     11: ("Q3_K", _packed(256, _q3_k, ("high", "u1", 32), ("q", "u1", 64), ("scales", "u1", 12), _D)),
     12: ("Q4_K", _packed(256, _q4_k, _D, _M, ("scales", "u1", 12), ("q", "u1", 128))),
     13: ("Q5_K", _packed(256, _q5_k, _D, _M, ("scales", "u1", 12), ("high", "u1", 32), ("q", "u1", 128))),
     14: ("Q6_K", _packed(256, _q6_k, ("q", "u1", 128), ("high", "u1", 64), ("scales", "i1", 16), _D)),
-    20: ("IQ4_NL", _packed(32, _iq4_nl, _D, ("q", "u1", 16))),
+    20: ("IQ4_NL", _packed(32, lambda b: _column(b, "d") * UNEVEN[_four_bits(b)], _D, _Q)),
     23: ("IQ4_XS", _packed(256, _iq4_xs, _D, ("high", "u1", 2), ("scales", "u1", 4), ("q", "u1", 128))),
-    39: ("MXFP4", _packed(32, _mxfp4, ("e", "u1"), ("q", "u1", 16))),
+    39: ("MXFP4", _packed(32, lambda b: _half_power(b["e"])[:, None] * E2M1[_four_bits(b)], ("e", "u1"), _Q)),
 }
 
 
@@ -222,10 +201,6 @@ class Stored(NamedTuple):
         found = self.part(0, math.prod(self.entry.shape)).reshape(self.entry.shape)
         return found if self.order is None else found[self.order]
 
-    def bytes_of(self, count: int) -> int:
-        """Return how many bytes so many numbers take."""
-        return count // (1 if self.packing is None else self.packing.numbers) * self.entry.dtype.itemsize
-
     def rows(self, start: int, count: int, room: NDArray[np.uint8] | None = None) -> Array:
         """Return rows of a matrix; they may lie in `room`, which has place for them."""
         width = self.entry.shape[1]
@@ -238,11 +213,12 @@ class Stored(NamedTuple):
 
     def part(self, start: int, count: int, room: NDArray[np.uint8] | None = None) -> Array:
         """Return `count` numbers from number `start` on; they may lie in `room`."""
-        size = self.bytes_of(count)
+        each = 1 if self.packing is None else self.packing.numbers
+        size, at = (numbers // each * self.entry.dtype.itemsize for numbers in (count, start))
         data = np.empty(size, np.uint8) if room is None else room[:size]
         view, done = data.data, 0
         while done < size:
-            got = _read_at(self.file, view[done:], self.entry.offset + self.bytes_of(start) + done)
+            got = _read_at(self.file, view[done:], self.entry.offset + at + done)
             if not got:
                 raise InputError(f"{self.where} changed while it was read.", "Try again when it is complete.")
             done += got

@@ -166,11 +166,9 @@ class LayerWeights(NamedTuple):
     b_o: Array | None
 
 
-def read_layer_weights(
-    weights: Weights, stack: Stack, layer: Layer, prefix: str, wanted: Sequence[int]
-) -> LayerWeights:
+def read_layer_weights(reader: Reader, layer: Layer, prefix: str, wanted: Sequence[int]) -> LayerWeights:
     """Return the weights of the wanted heads; `prefix` is "cross_" for cross-attention, else empty."""
-    reader, fused = Reader(weights, stack), "qkv" in layer.names
+    stack, fused = reader.stack, "qkv" in layer.names
     sides: list[list[Array | None]] = []
     for side in "qkv":
         fused_heads = stack.heads + 2 * stack.kv_heads
@@ -179,7 +177,7 @@ def read_layer_weights(
             layer.place + layer.names["qkv" if fused else prefix + side], stack.d, made
         )
         if (apart := f"{side}_bias") in layer.names:
-            bias = weights.read(layer.place + layer.names[apart], stack.heads * stack.d_k)
+            bias = reader.weights.read(layer.place + layer.names[apart], stack.heads * stack.d_k)
             sides.append([reader.by_head(matrices[0], side, fused), reader.by_head(bias, side, fused=False)])
             continue
         sides.append([None if M is None else reader.by_head(M, side, fused) for M in matrices])
@@ -194,14 +192,15 @@ def read_layer_weights(
     width, name = stack.heads * stack.d_k, layer.place + layer.names[f"{prefix}o"]
     is_small = width * stack.d <= MOST_JOINING
     W_o, b_o = reader.linear_weights(name, width, stack.d) if is_small else (None, None)
-    return LayerWeights(heads, _qk_norms(weights, stack, layer), W_o, b_o)
+    return LayerWeights(heads, _qk_norms(reader, layer), W_o, b_o)
 
 
-def _qk_norms(weights: Weights, stack: Stack, layer: Layer) -> list[QKNorm]:
+def _qk_norms(reader: Reader, layer: Layer) -> list[QKNorm]:
     """Return the norm that each head's queries and keys go through; nothing where there is none."""
     if "q_norm" not in layer.names:
         return []
-    less, d_k, gains = 1 if "less one" in stack.norm else 0, stack.d_k, []
+    weights, stack, gains = reader.weights, reader.stack, list[Array]()
+    less, d_k = 1 if "less one" in stack.norm else 0, stack.d_k
     for role, heads in (("q_norm", stack.heads), ("k_norm", stack.kv_heads)):
         shape = {"head": (d_k,), "each": (heads, d_k), "all": (heads * d_k,)}[stack.qk_norm]
         gain = less + weights.read(f"{layer.place}{layer.names[role]}.weight", *shape).reshape(-1, d_k)

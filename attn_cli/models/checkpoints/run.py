@@ -15,7 +15,7 @@ from attn_cli.io.escape import count, visible
 from attn_cli.io.progress import OnPart, Progress
 from attn_cli.models.checkpoints.blocks import ACTIVATIONS
 from attn_cli.models.checkpoints.config import read_affine, read_config
-from attn_cli.models.checkpoints.describe import Model
+from attn_cli.models.checkpoints.describe import Layer, Model
 from attn_cli.models.checkpoints.families import describe
 from attn_cli.models.checkpoints.gguf import is_gguf, open_gguf
 from attn_cli.models.checkpoints.gguf_models import describe_gguf
@@ -81,20 +81,22 @@ class Checkpoint:
             raise UsageError(f"{visible(self.weights.folder)} ({self.model.family}) takes one text.")
         if target is not None and len(target.ids) != len(source.ids):
             raise UsageError(f"There are {len(source.ids)} texts for {len(target.ids)} targets.")
-        return Run(self.model, self.weights, source, target, Kept() if keeps else None, Changes(cut))
+        given = {
+            side: one
+            for side, one in zip(self.model.stacks, (source, target), strict=False)
+            if one is not None
+        }
+        return Run(self.model, self.weights, given, Kept() if keeps else None, Changes(cut))
 
 
 class Run:
     """One run of a checkpoint: `steps` yields each attention as it is computed, `logits` is what comes of all."""
 
     def __init__(
-        self, model: Model, weights: Weights, source: Texts, target: Texts | None, kept: Kept | None = None,
-        changes: Changes | None = None,
-    ) -> None:  # fmt: skip
-        self.model, self._kept, self.changes = model, kept, changes or Changes()
-        self.weights, self._name = weights, visible(weights.folder)
-        first, *rest = model.stacks
-        self._given = {first: source} | ({} if target is None else dict.fromkeys(rest, target))
+        self, model: Model, weights: Weights, given: dict[str, Texts], kept: Kept | None, changes: Changes
+    ) -> None:
+        self.model, self.weights, self._name = model, weights, visible(weights.folder)
+        self._given, self._kept, self.changes = given, kept, changes  # of each side, its texts
         self._encoded: dict[str, Layers] = {}  # what a decoder reads, when all is computed
         self._last: Layers  # the last side's layers, when all are computed
         self._steps = self._all_steps()
@@ -107,20 +109,18 @@ class Run:
 
     def beside(self, others: Sequence[Run]) -> Run:
         """Return a run over the texts of this one and of others of the same model and lengths."""
-        given = []
+        given = {}
         for side in self._given:
             own = [run._given[side] for run in (self, *others)]
             real = [one.ids >= 0 if one.real is None else one.real for one in own]
             types = [one.types for one in own if one.types is not None]  # of all or of none
             ids = np.concatenate([one.ids for one in own])
-            given.append(Texts(ids, np.concatenate(real), np.concatenate(types) if types else None))
-        first, *rest = given
-        return Run(self.model, self.weights, first, rest[0] if rest else None, None, self.changes)
+            given[side] = Texts(ids, np.concatenate(real), np.concatenate(types) if types else None)
+        return Run(self.model, self.weights, given, None, self.changes)
 
     def changed(self, changes: Changes) -> Run:
         """Return a run over the same texts, whose last side is computed with changes; what its encoder made is kept."""
-        first, *rest = self._given.values()
-        made = Run(self.model, self.weights, first, rest[0] if rest else None, None, changes)
+        made = Run(self.model, self.weights, self._given, None, changes)
         made._encoded = self._encoded  # computed by whichever run is first
         return made
 
@@ -178,25 +178,29 @@ class Run:
 
     def weights_of(self, steps: LayerSteps, heads: Sequence[int]) -> LayerWeights:
         """Return what these heads of a layer project with: nothing keeps it while the layer is computed."""
+        reader, layer = self._read(steps)
+        return read_layer_weights(reader, layer, steps.prefix, heads)
+
+    def _read(self, steps: LayerSteps) -> tuple[Reader, Layer]:
         stack = self.model.stacks[steps.side]
-        return read_layer_weights(self.weights, stack, stack.layers[steps.layer], _prefix(steps), heads)
+        return Reader(self.weights, stack), stack.layers[steps.layer]
 
     @np.errstate(all="ignore")
     def joined(self, steps: LayerSteps) -> Array:
         """Return what W_o makes of all heads of a layer, (b, n_q, d)."""
-        stack = self.model.stacks[steps.side]
-        reader = Reader(self.weights, stack)
-        output = self.changes.left(steps, steps.output)
-        made = reader.joined(stack.layers[steps.layer], _prefix(steps), output)
+        reader, layer = self._read(steps)
+        made = reader.joined(layer, steps.prefix, self.changes.left(steps, steps.output))
         check_finite(steps.where, made)
         return made
 
     def joining(self, steps: LayerSteps) -> Joining:
         """Return what follows a layer's heads for its first text, in float64."""
-        stack, prefix = self.model.stacks[steps.side], _prefix(steps)
-        layer, reader = stack.layers[steps.layer], Reader(self.weights, stack)
-        frozen = {role: partial(reader.frozen, layer.place + name) for role, name in layer.names.items()}
-        name = layer.place + layer.names[f"{prefix}o"]
+        reader, layer = self._read(steps)
+        stack, frozen = (
+            reader.stack,
+            {role: partial(reader.frozen, layer.place + name) for role, name in layer.names.items()},
+        )
+        name = layer.place + layer.names[f"{steps.prefix}o"]
         W_o, b_o = reader.linear_weights(name, stack.heads * stack.d_k, stack.d)
         W_o = W_o.astype(np.float64)
         if steps.kind == "cross":
@@ -302,10 +306,6 @@ class Run:
                 self._last = layers
             else:
                 self._encoded[side] = layers
-
-
-def _prefix(steps: LayerSteps) -> str:
-    return "cross_" if steps.kind == "cross" else ""
 
 
 class Way(NamedTuple):

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from attn_cli.models.checkpoints.blocks import ACTIVATIONS
 from attn_cli.models.checkpoints.config import MOST_LAYERS, Config, activation, looks_back
+from attn_cli.models.checkpoints.decoder_plans import GEMMA2, OPT
 from attn_cli.models.checkpoints.describe import Layer, Logits, Model, Relative, Stack, Words
-from attn_cli.models.checkpoints.plans import GEMMA2, OPT
 
 T5 = {
     "q": "layer.0.SelfAttention.q", "k": "layer.0.SelfAttention.k", "v": "layer.0.SelfAttention.v",

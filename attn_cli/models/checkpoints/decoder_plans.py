@@ -1,154 +1,23 @@
-"""The plans of models of one stack: how their tensors are called, and what no key of config.json says of them.
-
-Those of Llama's later kin are in `llama_plans`.
-"""
+"""The plans of decoders: how their tensors are called, and what no key of config.json says of them."""
 
 from __future__ import annotations
 
+from functools import partial
+
 from attn_cli.models.checkpoints import positions
-from attn_cli.models.checkpoints.config import MOST_LAYERS, Config
-from attn_cli.models.checkpoints.describe import Logits, Model, Plan, Relative, Slopes, Stack, Words
+from attn_cli.models.checkpoints.config import Config
+from attn_cli.models.checkpoints.describe import Logits, Model, Plan, Slopes, Stack, Words, without
 from attn_cli.models.checkpoints.positions import layer_windows
 
-# Encoders: BERT and what came of it, ModernBERT
-
-EMBEDDINGS = "embeddings.word_embeddings.weight"
-BERT_STACK = Stack(
-    Words(
-        (EMBEDDINGS,), positions="embeddings.position_embeddings.weight",
-        types="embeddings.token_type_embeddings.weight", norm="embeddings.LayerNorm",
-    ),
-    "layer", causal=False, pre_norm=False, eps=1e-12,
-)  # fmt: skip
-BERT = Plan(
-    BERT_STACK,
-    {
-        "q": "attention.self.query", "k": "attention.self.key", "v": "attention.self.value",
-        "o": "attention.output.dense", "norm_1": "attention.output.LayerNorm",
-        "up": "intermediate.dense", "down": "output.dense", "norm_2": "output.LayerNorm",
-    },
-    ("bert.",),
-    Logits(
-        ("cls.predictions.decoder.weight",), ("cls.predictions.decoder.bias", "cls.predictions.bias"),
-        "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm",
-    ),
-    "encoder.layer.{}.",
-    head_activation="hidden_act",
-)  # fmt: skip
-ROBERTA = BERT._replace(
-    stack=BERT_STACK._replace(skips_padding_positions=True),
-    prefixes=("roberta.",),
-    logits=Logits(
-        ("lm_head.decoder.weight",), ("lm_head.decoder.bias", "lm_head.bias"), "lm_head.dense", "lm_head.layer_norm"
-    ),
-    head_activation=None,
-)  # fmt: skip
-MPNET = ROBERTA._replace(
-    stack=ROBERTA.stack._replace(words=ROBERTA.stack.words._replace(types=None)),
-    names={
-        **BERT.names, "q": "attention.attn.q", "k": "attention.attn.k", "v": "attention.attn.v",
-        "o": "attention.attn.o", "norm_1": "attention.LayerNorm",
-    },
-    prefixes=("mpnet.",),
-    # transformers counts 32 buckets, whatever the config says
-    change=lambda c, stack: stack._replace(relative=Relative("encoder.relative_attention_bias.weight", 32, 128)),
-)  # fmt: skip
-
-
-ELECTRA = BERT._replace(
-    stack=BERT_STACK._replace(words=BERT_STACK.words._replace(project="embeddings_project")),
-    prefixes=("electra.",),
-    logits=Logits(
-        ("generator_lm_head.weight",), ("generator_lm_head.bias",),
-        "generator_predictions.dense", "generator_predictions.LayerNorm",
-    ),
-    head_activation=None,
-)  # fmt: skip
-DISTILBERT = Plan(
-    BERT_STACK._replace(words=BERT_STACK.words._replace(types=None)),
-    {
-        "q": "attention.q_lin", "k": "attention.k_lin", "v": "attention.v_lin", "o": "attention.out_lin",
-        "norm_1": "sa_layer_norm", "up": "ffn.lin1", "down": "ffn.lin2", "norm_2": "output_layer_norm",
-    },
-    ("distilbert.",),
-    Logits(("vocab_projector.weight",), ("vocab_projector.bias",), "vocab_transform", "vocab_layer_norm"),
-    "transformer.layer.{}.",
-    head_activation="activation",
-)  # fmt: skip
-
-
-def _groups(c: Config, stack: Stack) -> Stack:
-    """Let groups of layers share their weights, as in ALBERT."""
-    count, groups = len(stack.layers), c.whole("num_hidden_groups")
-    inner = c.whole("inner_group_num", most=MOST_LAYERS // count)
-    if groups > count:
-        raise c.refused("num_hidden_groups", f"at most {count}, the number of layers")
-    places = (
-        f"encoder.albert_layer_groups.{int(n / (count / groups))}.albert_layers.{m}."
-        for n in range(count)
-        for m in range(inner)
-    )
-    return stack._replace(layers=tuple(stack.layers[0]._replace(place=place) for place in places))
-
-
-ALBERT = Plan(
-    BERT_STACK._replace(words=BERT_STACK.words._replace(project="encoder.embedding_hidden_mapping_in")),
-    {
-        "q": "attention.query", "k": "attention.key", "v": "attention.value", "o": "attention.dense",
-        "norm_1": "attention.LayerNorm", "up": "ffn", "down": "ffn_output", "norm_2": "full_layer_layer_norm",
-    },
-    ("albert.",),
-    Logits(
-        ("predictions.decoder.weight",), ("predictions.decoder.bias", "predictions.bias"),
-        "predictions.dense", "predictions.LayerNorm",
-    ),
-    change=_groups,
-    head_activation="hidden_act",
-    always_projects=True,
-)  # fmt: skip
-
-
-def _without_first_norm(c: Config, stack: Stack) -> Stack:
-    """Take the first norm from the first layer: the embeddings have one."""
-    first, *others = stack.layers
-    names = {role: name for role, name in first.names.items() if role != "norm_1"}
-    return stack._replace(layers=(first._replace(names=names), *others))
-
-
-MODERNBERT = Plan(
-    Stack(
-        Words(("embeddings.tok_embeddings.weight",), norm="embeddings.norm"), "layer", causal=False,
-        last_norm="final_norm",
-    ),
-    {
-        "qkv": "attn.Wqkv", "o": "attn.Wo", "norm_1": "attn_norm", "norm_2": "mlp_norm", "gate_up": "mlp.Wi",
-        "down": "mlp.Wo", "words": "embeddings.norm", "last": "final_norm", "head": "head.norm", "dense": "head.dense",
-    },
-    ("model.",),
-    Logits(("decoder.weight",), ("decoder.bias",), "head.dense", "head.norm"),
-    windows=positions.half_windows,
-    rotaries=positions.two_rotaries("local_rope_theta", "global_rope_theta", True),
-    biases={
-        "attention_bias": "qkv o", "mlp_bias": "gate_up down", "norm_bias": "norm_1 norm_2 words last head",
-        "classifier_bias": "dense",
-    },
-    change=_without_first_norm,
-    head_activation="classifier_activation",
-)  # fmt: skip
-
-
-# Decoders: GPT-2 and its kin
+# GPT-2 and its kin
 
 
 def _scaled_by_layer(c: Config, stack: Stack) -> Stack:
     """Scale the scores as GPT-2 says: not at all, or less in each layer."""
-    by_layer, is_scaled = c.flag("scale_attn_by_inverse_layer_idx"), c.flag("scale_attn_weights")
-    scales = (
-        (layer.scale if is_scaled else 1.0) / (n if by_layer else 1)
-        for n, layer in enumerate(stack.layers, 1)
-    )
-    each = zip(stack.layers, scales, strict=True)
-    return stack._replace(layers=tuple(layer._replace(scale=scale) for layer, scale in each))
+    by_layer, scale = c.flag("scale_attn_by_inverse_layer_idx"), stack.layers[0].scale
+    scale = scale if c.flag("scale_attn_weights") else 1.0
+    layers = [one._replace(scale=scale / (n if by_layer else 1)) for n, one in enumerate(stack.layers, 1)]
+    return stack._replace(layers=tuple(layers))
 
 
 OWN_TABLE = Logits(("lm_head.weight",))
@@ -233,10 +102,8 @@ def _of_falcon(c: Config, stack: Stack) -> Stack:
     norms = c.whole(count, most=1 + is_new) if is_parallel and c.has(count) else 1 + is_new
     names = {**stack.layers[0].names, "norm_2": "input_layernorm"} if is_parallel else stack.layers[0].names
     names = names if norms == 1 else {**names, "norm_1": "ln_attn", "norm_2": "ln_mlp"}
-    return stack._replace(
-        layers=tuple(layer._replace(names=names) for layer in stack.layers), kv_heads=kv_heads, parallel=is_parallel,
-        relative=Slopes(stack.d_k**-0.5) if c.flag("alibi") else None,
-    )  # fmt: skip
+    relative = Slopes(stack.d_k**-0.5) if c.flag("alibi") else None
+    return stack.with_layers(names=names)._replace(kv_heads=kv_heads, parallel=is_parallel, relative=relative)
 
 
 FALCON = BLOOM._replace(
@@ -327,17 +194,134 @@ GEMMA3 = GEMMA2._replace(
 )
 
 
-def mistral3_with_pictures(c: Config) -> Model:
-    """Return the text's part of a Mistral 3 that reads pictures, too."""
-    text, tie = c.part("text_config"), "tie_word_embeddings"
-    if text.word("model_type") != "mistral":
-        raise text.refused("model_type", "mistral: attn knows no other text part of a Mistral 3")
-    return MISTRAL.model(text._replace(values={**text.values, tie: c.flag(tie)}))
+# Llama's later kin: other norms and positions, numbers to multiply by, sparse networks
+
+PHI3 = MISTRAL._replace(
+    names={
+        **without(LLAMA.names, "q", "k", "v", "gate", "up"), "qkv": "self_attn.qkv_proj",
+        "gate_up": "mlp.gate_up_proj",
+    },
+    rotaries=positions.alike(share="partial_rotary_factor", kinds=positions.PHI3_KINDS),
+    biases={"no_bias": "qkv o gate_up down"},
+)  # fmt: skip
+OLMO2 = LLAMA._replace(
+    stack=LLAMA.stack._replace(qk_norm="all"),
+    names={
+        **without(LLAMA.names, "norm_1", "norm_2"), **QK_NORM, "after_1": "post_attention_layernorm",
+        "after_2": "post_feedforward_layernorm",
+    },
+)  # fmt: skip
+OLMO3 = OLMO2._replace(
+    windows=lambda c, count: layer_windows(c, count, lambda n: (n + 1) % 4 != 0),
+    rotaries=positions.two_rotaries("rope_theta", "rope_theta", False),
+)
 
 
-def gemma3_with_pictures(c: Config) -> Model:
-    """Return the text's part of a Gemma 3 that reads pictures, too."""
+def _maybe_qk_norm(c: Config, stack: Stack) -> Stack:
+    names = stack.layers[0].names
+    return stack if c.flag("use_qk_norm") else stack.with_layers(names=without(names, *QK_NORM))
+
+
+COHERE = LLAMA._replace(
+    stack=LLAMA.stack._replace(norm="layer", parallel=True, qk_norm="each"),
+    names={**LLAMA.names, **QK_NORM, "norm_2": "input_layernorm", "last": "norm"},
+    rotaries=positions.alike(neighbours=True),
+    biases={**LLAMA.biases, "no_bias": "norm_1 q_norm k_norm last"},
+    change=_maybe_qk_norm,
+)
+COHERE2 = COHERE._replace(
+    names=without(COHERE.names, *QK_NORM),
+    windows=positions.pattern_of_windows,
+    rotaries=positions.alike(neighbours=True, everywhere=False),
+    biases={**LLAMA.biases, "no_bias": "norm_1 last"},
+    change=None,
+)
+GLM4 = LLAMA._replace(
+    names={
+        **without(LLAMA.names, "gate", "up"), "gate_up": "mlp.gate_up_proj", "after_1": "post_self_attn_layernorm",
+        "after_2": "post_mlp_layernorm",
+    },
+    rotaries=positions.alike(share="partial_rotary_factor", neighbours=True),
+    biases={"attention_bias": "q k v", "no_bias": "o gate_up down"},
+)  # fmt: skip
+STARCODER2 = MISTRAL._replace(
+    stack=LLAMA.stack._replace(norm="layer"),
+    names={**without(LLAMA.names, "gate"), "up": "mlp.c_fc", "down": "mlp.c_proj"},
+    biases={"use_bias": "q k v o up down"},
+)
+
+
+# Llama's kin with sparse networks
+
+DENSE = ("gate", "up", "down")
+SPARSE = without(LLAMA.names, *DENSE)
+MIXTRAL = MISTRAL._replace(
+    names={
+        **SPARSE, "router": "block_sparse_moe.gate", "expert_gate": "block_sparse_moe.experts.{}.w1",
+        "expert_up": "block_sparse_moe.experts.{}.w3", "expert_down": "block_sparse_moe.experts.{}.w2",
+    },
+    biases={"attention_bias": "q k v o", "no_bias": "router"},
+)  # fmt: skip
+
+
+def _yarn_unless_said(c: Config, d_k: int, windows: positions.Windows) -> positions.Rotaries:
+    """Return GPT-OSS's rotation, which is YaRN's where config.json says nothing of it."""
+    own = {"rope_type": "yarn", "factor": 32.0, "truncate": False, "original_max_position_embeddings": 4096}
+    is_said = c.values.get("rope_parameters") or c.values.get("rope_scaling")
+    values = c.values if is_said else {**c.values, "rope_scaling": own}
+    return positions.alike()(c._replace(values=values), d_k, windows)
+
+
+GPT_OSS = LLAMA._replace(
+    names={
+        **SPARSE, "sinks": "self_attn.sinks", "router": "mlp.router", "expert_pairs": "mlp.experts.gate_up_proj[{}]",
+        "expert_down": "mlp.experts.down_proj[{}]",
+    },
+    windows=GEMMA2.windows,
+    rotaries=_yarn_unless_said,
+    biases={"attention_bias": "q k v o"},
+)  # fmt: skip
+# in files of llama.cpp
+APART = without(GPT_OSS.names, "expert_pairs") | {"expert_gate": "", "expert_up": ""}
+
+
+def _some_sparse(c: Config, stack: Stack) -> Stack:
+    """Give some layers one network instead of many, as Qwen's keys say."""
+    every = c.whole("decoder_sparse_step")
+    dense = c.several("mlp_only_layers") if c.has("mlp_only_layers") else []
+    names = stack.layers[0].names
+    sparse, plain = (
+        without(names, *DENSE),
+        {role: names[role] for role in {**LLAMA.names, **QK_NORM} if role in names},
+    )
+    each = [plain if n in dense or (n + 1) % every else sparse for n in range(len(stack.layers))]
+    return stack._replace(
+        layers=tuple(one._replace(names=own) for one, own in zip(stack.layers, each, strict=True))
+    )
+
+
+QWEN2_MOE = LLAMA._replace(
+    names={
+        **LLAMA.names, "router": "mlp.gate", "shared_share": "mlp.shared_expert_gate",
+        **{f"expert_{role}": f"mlp.experts.{{}}.{role}_proj" for role in DENSE},
+        **{f"shared_{role}": f"mlp.shared_expert.{role}_proj" for role in DENSE},
+    },
+    windows=partial(positions.qwen_windows, lower=True),
+    biases={"qkv_bias": "q k v", "no_bias": "o router"},
+    change=_some_sparse,
+)  # fmt: skip
+QWEN3_MOE = QWEN2_MOE._replace(
+    names={**without(QWEN2_MOE.names, "shared_gate", "shared_up", "shared_down", "shared_share"), **QK_NORM},
+    windows=lambda c, count: layer_windows(c, count, lambda n: c.flag("use_sliding_window")),
+    biases={"attention_bias": "q k v o", "no_bias": "router"},
+)  # fmt: skip
+
+
+def with_pictures(c: Config, plan: Plan, model_type: str | None = None) -> Model:
+    """Return the text's part of a model that reads pictures, too: Gemma 3, or Mistral 3."""
     text, tie = c.part("text_config"), "tie_word_embeddings"
+    if model_type is not None and text.word("model_type") != model_type:
+        raise text.refused("model_type", f"{model_type}: attn knows no other text part of a Mistral 3")
     if positions.looks_both_ways(text):  # which transformers obeys in a model of text alone
         raise text.refused("use_bidirectional_attention", "false or null in this family")
-    return GEMMA3.model(text._replace(values={**text.values, tie: c.flag(tie)}))
+    return plan.model(text._replace(values={**text.values, tie: c.flag(tie)}))

@@ -1,0 +1,205 @@
+"""The plans of encoders: how their tensors are called, and what no key of config.json says of them."""
+
+from __future__ import annotations
+
+from attn_cli.models.checkpoints import positions
+from attn_cli.models.checkpoints.config import MOST_LAYERS, Config
+from attn_cli.models.checkpoints.describe import (
+    Disentangled,
+    Logits,
+    Model,
+    Plan,
+    Relative,
+    Stack,
+    Words,
+    without,
+)
+
+# BERT and what came of it, ModernBERT
+
+EMBEDDINGS = "embeddings.word_embeddings.weight"
+BERT_STACK = Stack(
+    Words(
+        (EMBEDDINGS,), positions="embeddings.position_embeddings.weight",
+        types="embeddings.token_type_embeddings.weight", norm="embeddings.LayerNorm",
+    ),
+    "layer", causal=False, pre_norm=False, eps=1e-12,
+)  # fmt: skip
+BERT = Plan(
+    BERT_STACK,
+    {
+        "q": "attention.self.query", "k": "attention.self.key", "v": "attention.self.value",
+        "o": "attention.output.dense", "norm_1": "attention.output.LayerNorm",
+        "up": "intermediate.dense", "down": "output.dense", "norm_2": "output.LayerNorm",
+    },
+    ("bert.",),
+    Logits(
+        ("cls.predictions.decoder.weight",), ("cls.predictions.decoder.bias", "cls.predictions.bias"),
+        "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm",
+    ),
+    "encoder.layer.{}.",
+    head_activation="hidden_act",
+)  # fmt: skip
+ROBERTA = BERT._replace(
+    stack=BERT_STACK._replace(skips_padding_positions=True),
+    prefixes=("roberta.",),
+    logits=Logits(
+        ("lm_head.decoder.weight",), ("lm_head.decoder.bias", "lm_head.bias"), "lm_head.dense", "lm_head.layer_norm"
+    ),
+    head_activation=None,
+)  # fmt: skip
+MPNET = ROBERTA._replace(
+    stack=ROBERTA.stack._replace(words=ROBERTA.stack.words._replace(types=None)),
+    names={
+        **BERT.names, "q": "attention.attn.q", "k": "attention.attn.k", "v": "attention.attn.v",
+        "o": "attention.attn.o", "norm_1": "attention.LayerNorm",
+    },
+    prefixes=("mpnet.",),
+    # transformers counts 32 buckets, whatever the config says
+    change=lambda c, stack: stack._replace(relative=Relative("encoder.relative_attention_bias.weight", 32, 128)),
+)  # fmt: skip
+
+
+ELECTRA = BERT._replace(
+    stack=BERT_STACK._replace(words=BERT_STACK.words._replace(project="embeddings_project")),
+    prefixes=("electra.",),
+    logits=Logits(
+        ("generator_lm_head.weight",), ("generator_lm_head.bias",),
+        "generator_predictions.dense", "generator_predictions.LayerNorm",
+    ),
+    head_activation=None,
+)  # fmt: skip
+DISTILBERT = Plan(
+    BERT_STACK._replace(words=BERT_STACK.words._replace(types=None)),
+    {
+        "q": "attention.q_lin", "k": "attention.k_lin", "v": "attention.v_lin", "o": "attention.out_lin",
+        "norm_1": "sa_layer_norm", "up": "ffn.lin1", "down": "ffn.lin2", "norm_2": "output_layer_norm",
+    },
+    ("distilbert.",),
+    Logits(("vocab_projector.weight",), ("vocab_projector.bias",), "vocab_transform", "vocab_layer_norm"),
+    "transformer.layer.{}.",
+    head_activation="activation",
+)  # fmt: skip
+
+
+def _groups(c: Config, stack: Stack) -> Stack:
+    """Let groups of layers share their weights, as in ALBERT."""
+    count, groups = len(stack.layers), c.whole("num_hidden_groups")
+    inner = c.whole("inner_group_num", most=MOST_LAYERS // count)
+    if groups > count:
+        raise c.refused("num_hidden_groups", f"at most {count}, the number of layers")
+    places = (
+        f"encoder.albert_layer_groups.{int(n / (count / groups))}.albert_layers.{m}."
+        for n in range(count)
+        for m in range(inner)
+    )
+    return stack._replace(layers=tuple(stack.layers[0]._replace(place=place) for place in places))
+
+
+ALBERT = Plan(
+    BERT_STACK._replace(words=BERT_STACK.words._replace(project="encoder.embedding_hidden_mapping_in")),
+    {
+        "q": "attention.query", "k": "attention.key", "v": "attention.value", "o": "attention.dense",
+        "norm_1": "attention.LayerNorm", "up": "ffn", "down": "ffn_output", "norm_2": "full_layer_layer_norm",
+    },
+    ("albert.",),
+    Logits(
+        ("predictions.decoder.weight",), ("predictions.decoder.bias", "predictions.bias"),
+        "predictions.dense", "predictions.LayerNorm",
+    ),
+    change=_groups,
+    head_activation="hidden_act",
+    always_projects=True,
+)  # fmt: skip
+
+
+def _without_first_norm(c: Config, stack: Stack) -> Stack:
+    """Take the first norm from the first layer: the embeddings have one."""
+    first, *others = stack.layers
+    return stack._replace(layers=(first._replace(names=without(first.names, "norm_1")), *others))
+
+
+MODERNBERT = Plan(
+    Stack(
+        Words(("embeddings.tok_embeddings.weight",), norm="embeddings.norm"), "layer", causal=False,
+        last_norm="final_norm",
+    ),
+    {
+        "qkv": "attn.Wqkv", "o": "attn.Wo", "norm_1": "attn_norm", "norm_2": "mlp_norm", "gate_up": "mlp.Wi",
+        "down": "mlp.Wo", "words": "embeddings.norm", "last": "final_norm", "head": "head.norm", "dense": "head.dense",
+    },
+    ("model.",),
+    Logits(("decoder.weight",), ("decoder.bias",), "head.dense", "head.norm"),
+    windows=positions.half_windows,
+    rotaries=positions.two_rotaries("local_rope_theta", "global_rope_theta", True),
+    biases={
+        "attention_bias": "qkv o", "mlp_bias": "gate_up down", "norm_bias": "norm_1 norm_2 words last head",
+        "classifier_bias": "dense",
+    },
+    change=_without_first_norm,
+    head_activation="classifier_activation",
+)  # fmt: skip
+
+
+# DeBERTa, whose layers compare queries with distances, and keys (He et al. 2021)
+
+
+def _disentangled(c: Config, stack: Stack) -> Stack:
+    """Let each layer make keys and queries of distances, as far as DeBERTa's keys say."""
+    told = c.values.get("pos_att_type") or []
+    kinds = [kind.strip() for kind in told.lower().split("|")] if isinstance(told, str) else told
+    if not isinstance(kinds, list) or len(kinds) > 2 or not set(map(str, kinds)) <= set(OF_PLACES):
+        raise c.refused("pos_att_type", "c2p, p2c or both")
+    is_relative, words = c.flag("relative_attention"), stack.words
+    absent = [role for kind, role in OF_PLACES.items() if kind not in kinds or not is_relative]
+    names = without(stack.layers[0].names, *absent)
+    if c.flag("share_att_key", False):
+        names |= {role: names[role[-1]] for role in OF_PLACES.values() if role in names}
+    if c.reads("conv_kernel_size") and c.values.get("conv_kernel_size", 0) != 0:
+        raise c.refused("conv_kernel_size", "0 or left out: attn knows no convolution in a layer")
+    words = words if c.flag("position_biased_input") else words._replace(positions=None)
+    stack = stack._replace(words=words, disentangled=_distances(c) if is_relative else None)
+    return stack.with_layers(names=names, scale=(stack.d_k * (1 + len(kinds))) ** -0.5)
+
+
+def _distances(c: Config) -> Disentangled:
+    def some(name: str) -> int | None:
+        """Return a number of 1 and more; None for those below, which say that there is none."""
+        value = c.values.get(name, -1)
+        return None if type(value) is int and value < 1 else c.whole(name)
+
+    farthest = some("max_relative_positions") or c.whole("max_position_embeddings")
+    buckets = some("position_buckets") if c.reads("position_buckets") else None
+    if buckets is not None and (buckets < 2 or farthest - 1 <= buckets // 2):
+        raise c.refused("position_buckets", f"2 or more, and less than twice {farthest - 1}")
+    norms = c.word("norm_rel_ebd").lower() if c.has("norm_rel_ebd") else ""
+    norm = "encoder.LayerNorm" if "layer_norm" in [kind.strip() for kind in norms.split("|")] else None
+    return Disentangled(buckets or farthest, farthest, buckets is not None, norm)
+
+
+OF_PLACES = {"c2p": "place_k", "p2c": "place_q"}
+DEBERTA_2 = BERT._replace(
+    names={
+        **BERT.names, "q": "attention.self.query_proj", "k": "attention.self.key_proj",
+        "v": "attention.self.value_proj", "place_k": "attention.self.pos_key_proj",
+        "place_q": "attention.self.pos_query_proj",
+    },
+    prefixes=("deberta.",),
+    change=_disentangled,
+)  # fmt: skip
+DEBERTA = DEBERTA_2._replace(
+    stack=BERT_STACK._replace(by_head=True),
+    names={
+        **without(BERT.names, *"qkv"), "qkv": "attention.self.in_proj",
+        "q_bias": "attention.self.q_bias", "v_bias": "attention.self.v_bias",
+        "place_k": "attention.self.pos_proj", "place_q": "attention.self.pos_q_proj",
+    },
+    biases={"no_bias": "qkv place_k"},
+)  # fmt: skip
+
+
+def deberta(c: Config, plan: Plan = DEBERTA) -> Model:
+    """Return DeBERTa, whose words are guessed by one of two heads."""
+    own = "lm_predictions.lm_head"
+    head = Logits((EMBEDDINGS,), (f"{own}.bias",), f"{own}.dense", f"{own}.LayerNorm")
+    return (plan if c.flag("legacy") else plan._replace(logits=head)).model(c)
