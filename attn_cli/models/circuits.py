@@ -70,11 +70,9 @@ def of_checkpoint(model: Model, weights: Weights) -> Copying:
     K = through(K, words.norm) if words.project_first else through(K, words.project, stack.d)
 
     def copying(n: int) -> list[float | None]:
-        layer, is_fused = stack.layers[n], "qkv" in stack.layers[n].names
-        made = stack.d_k * (stack.heads + 2 * stack.kv_heads if is_fused else stack.kv_heads)
-        name = layer.place + layer.names["qkv" if is_fused else "v"]
-        V = reader.by_head(reader.linear_weights(name, stack.d, made)[0], "v", is_fused)
-        out, _ = reader.linear_weights(layer.place + layer.names["o"], stack.heads * stack.d_k, stack.d)
+        layer = stack.layers[n]
+        V, _ = reader.head_matrices(layer, "v")
+        out, _ = reader.linear_weights(layer.tensor("o"), stack.heads * stack.d_k, stack.d)
         before, after = _norms_beside(stack, n)
         out = through(through(reduce(through, after, out), head.dense, width), head.norm)
         return _shares(through(out, head.project, width), reduce(through, before, K), V, layer.place)
@@ -86,7 +84,7 @@ def _norms_beside(stack: Stack, n: int) -> tuple[list[str], list[str]]:
     """Return the norms on the way from the words to what the heads of layer n read, and from there to the scores."""
 
     def named(layers: Sequence[Layer], *roles: str) -> list[str]:
-        return [one.place + one.names[role] for one in layers for role in roles if role in one.names]
+        return [one.tensor(role) for one in layers for role in roles if role in one.names]
 
     both = ("norm_1", "norm_2") if stack.adds_to_norm or not stack.pre_norm else ()
     below, own, above = stack.layers[:n], stack.layers[n : n + 1], stack.layers[n + 1 :]
@@ -103,11 +101,9 @@ def of_stack(stack: EncoderStack, read: Array, scored: Array) -> Copying:
     norms = [norm.frozen(K) for layer in layers for norm in (layer.norm_1, layer.norm_2)]
 
     def copying(n: int) -> list[float | None]:
-        about = layers[n].attention
-        assert about.W_o is not None  # these layers have a W_o
-        k, out = (
-            reduce(_through, some, rows) for some, rows in ((norms[: 2 * n], K), (norms[2 * n :], about.W_o))
-        )
+        about, W_o = layers[n].attention, layers[n].attention.W_o
+        assert W_o is not None  # these layers have one
+        k, out = (reduce(_through, some, rows) for some, rows in ((norms[: 2 * n], K), (norms[2 * n :], W_o)))
         return _shares(out @ P, k, np.stack([head.W_v for head in about.heads], axis=1), stack.name)
 
     return copying

@@ -10,7 +10,7 @@ All words without a vector are one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import isfinite, sqrt
+from math import sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,8 +23,7 @@ from attn_cli.core.masks import Mask, named
 from attn_cli.errors import InputError
 from attn_cli.io.classes import NamedTuple
 from attn_cli.io.progress import OnPart, part_of
-from attn_cli.models.joining import Joining
-from attn_cli.models.logit_parts import MLP, Cut, FrozenNorm, Heads, Trail
+from attn_cli.models.logit_parts import MLP, Cut, FrozenNorm, Heads, Joining, Trail
 from attn_cli.models.projection import Projection
 from attn_cli.trace.head import Learned
 from attn_cli.vectors.spelling import SpellingFeatures, forms
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
 NEARLY_ZERO = 1e-5
 UNKNOWN = "[unknown]"  # how the words without a vector are shown, as one word
 BLOCK = 2048
+LEAD, SCORES = ("forms", "lead", "count", "right"), ("accuracy", "baseline", "precision", "hard", "content")
 MASK = "causal"  # under which a language model is trained
 
 
@@ -76,19 +76,19 @@ class EncoderLayer(NamedTuple):
         number: int = 0, cut: Cut | None = None, trail: Trail | None = None,
     ) -> Array:  # fmt: skip
         """Return what the layer makes of X (n, d): the next layer's input. Its `number` is for what is knocked out."""
-        ready = self._ready(X, mask)
+        ready = [_head_input(X, head, mask) for head in self.attention.heads]
         outputs = [output_of(one, threads, part_of(report, n, len(ready))) for n, one in enumerate(ready)]
         outputs = outputs if cut is None else list(cut.of(number, np.stack(outputs)))
-        if trail is not None:
-            trail.attended(self._heads_at(number, trail.place, ready, outputs))
+        if trail is not None and (W_o := self.attention.W_o) is not None:
+            at, b_o, v = trail.place, self.attention.b_o, np.stack([one.V for one in ready])
+            weights = np.stack([one.steps([at]).weights[0] for one in ready])
+            own = np.stack([one[at] for one in outputs])
+            trail.attended(Heads(number, "masked", own, weights, v, lambda: (W_o, b_o)))
         return self.joined(X, outputs, number, cut, trail)
 
     def outputs(self, X: Array, mask: Mask | None) -> Array:
         """Return what each head makes of X (n, d): (h, n, d_v)."""
-        return np.stack([output_of(one, None, None) for one in self._ready(X, mask)])
-
-    def _ready(self, X: Array, mask: Mask | None) -> list[HeadInput]:
-        return [_head_input(X, head, mask) for head in self.attention.heads]
+        return np.stack([output_of(_head_input(X, head, mask), None, None) for head in self.attention.heads])
 
     def joined(
         self, X: Array, outputs: list[Array], number: int = 0, cut: Cut | None = None, trail: Trail | None = None,
@@ -106,13 +106,6 @@ class EncoderLayer(NamedTuple):
             trail.added("mlp", made, number)
             trail.normed(self.norm_2.frozen(trail.row(X + made)), layer=number)
         return self.norm_2.of(X + made)
-
-    def _heads_at(self, number: int, place: int, ready: list[HeadInput], outputs: list[Array]) -> Heads:
-        weights = np.stack([one.steps([place]).weights[0] for one in ready])
-        v, W_o, b_o = np.stack([one.V for one in ready]), self.attention.W_o, self.attention.b_o
-        assert W_o is not None
-        output = np.stack([one[place] for one in outputs])
-        return Heads(number, "masked", output, weights, v, lambda: (W_o, b_o))
 
 
 def weights_of(head: HeadWeights, X: Array, mask: Mask | None = None) -> Array:
@@ -192,9 +185,8 @@ class EncoderStack(NamedTuple):
 
     def layer_of(self, head: str | None) -> int | None:
         """Return the layer that has a head of this name, and no mere number; None where none has."""
-        if head is None or head.isdigit():
-            return None
-        return next((n for n in range(self.layers) if head in self.head_names(n)), None)
+        is_name = head is not None and not head.isdigit()
+        return next((n for n in range(self.layers) if is_name and head in self.head_names(n)), None)
 
     def attention(self, layer: int) -> Projection:
         """Return the heads of a layer; 0 is nearest the words."""
@@ -235,70 +227,55 @@ class EncoderStack(NamedTuple):
 
     def joining(self, attention: Projection, layer: int, X: Array | None) -> Joining:
         """Return what follows the heads of a layer, `attention`, whose input is X (n, d)."""
-        made = Joining(attention.W_o, attention.b_o)
-        is_whole = layer < len(self.encoders)
-        return made._replace(residual=X, outer=self.encoders[layer].norm_1.frozen) if is_whole else made
+        outer = self.encoders[layer].norm_1.frozen if layer < len(self.encoders) else None
+        return Joining(attention.W_o, attention.b_o, X if outer else None, None, outer)
 
     def clear_lead(self, head: str, word: str) -> tuple[float, str, int, int] | None:
         """Return from which lead on the head is mostly right on a pronoun: lead, its forms, cases, right ones."""
-        found = _record(_record(_record(self.facts, "scores"), head), "leads").get(word)
-        if not isinstance(found, dict) or not isinstance(found.get("forms"), list):
-            return None
-        lead, n, right = _share(found.get("lead")), found.get("count"), found.get("right")
-        if lead is None or not isinstance(n, int) or not isinstance(right, int):
-            return None
-        return lead, ", ".join(map(str, found["forms"])), n, right
+        forms, lead, n, right = map(_record(self.facts, "scores", head, "leads", word).get, LEAD)
+        match forms, _share(lead), n, right:
+            case list(forms), float(lead), int(n), int(right):
+                return lead, ", ".join(map(str, forms)), n, right
+        return None
 
     def learned(self, layer: int, head: str) -> Learned:
         """Return the facts about a head: what it was trained to find, on what, and how often it is right."""
         is_last, is_found = layer == self.layers - 1, self.words is not None
         named = is_last or is_found
-        score = _record(_record(self.facts, "scores"), head) if named else {}
+        score = _record(self.facts, "scores", head) if named else {}
         about = _record(self.facts, "about").get(head) if named else None
-        trained_on = self.facts.get("trained_on")
-        names = trained_on if isinstance(trained_on, list) else []
-        scored_on = score.get("scored_on") or score.get("on") or self.facts.get("scored_on")
-        makes_words = self.facts.get("values") == "words" and self.last.heads[0].W_v.shape[1] == self.dim
-        return Learned(
-            self.name,
-            self.layers,
-            tuple(name for name in names if isinstance(name, str) and name),
-            str(scored_on) if scored_on else None,
-            str(about) if about else None,
-            _share(score.get("accuracy")),
-            _share(score.get("baseline")),
-            _share(score.get("precision")),
-            _share(score.get("hard")),
-            _share(score.get("content")),
-            "words" if is_last and makes_words else "learned",
-            not is_found,
-            self.spelling.always,
+        given = self.facts.get("trained_on")
+        trained_on = (
+            tuple(one for one in given if isinstance(one, str) and one) if isinstance(given, list) else ()
         )
+        on = score.get("scored_on") or score.get("on") or self.facts.get("scored_on")
+        makes_words = self.facts.get("values") == "words" and self.last.heads[0].W_v.shape[1] == self.dim
+        accuracy, baseline, precision, hard, content = (_share(score.get(name)) for name in SCORES)
+        known = self.name, self.layers, trained_on, str(on) if on else None, str(about) if about else None
+        values = "words" if is_last and makes_words else "learned"
+        shares = accuracy, baseline, precision, hard, content
+        return Learned(*known, *shares, values, not is_found, self.spelling.always)
 
 
 def _share(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
         return None
-    return float(value) if isfinite(value) and 0 <= value <= 1 else None
+    return float(value)
 
 
-def _record(facts: Mapping[str, object], key: str) -> Mapping[str, object]:
-    found = facts.get(key)
-    return found if isinstance(found, dict) else {}
+def _record(facts: Mapping[str, object], *keys: str) -> Mapping[str, object]:
+    for key in keys:
+        facts = found if isinstance(found := facts.get(key), dict) else {}
+    return facts
 
 
 def read_word_layer(take: Take, width: int, names: list[str], vectors: Array) -> WordLayer:
     """Return what a file has of it, checked; a feature's vector is a correction where its name is `=word`."""
     dim = vectors.shape[1]
-    common = sum(name.startswith("=") for name in names)
-    is_last = all(name.startswith("=") for name in names[len(names) - common :])
-    return WordLayer(
-        take("out.W", 2, width=width, dim=dim),
-        take("out.bias", 1),
-        take("out.unknown", 1, dim=dim),
-        take("out.first", 1, width=width),
-        vectors[len(names) - common :] if is_last else vectors[:0],
-    )
+    below = len(names) - sum(name.startswith("=") for name in names)
+    corrections = vectors[below:] if all(name.startswith("=") for name in names[below:]) else vectors[:0]
+    P, bias = take("out.W", 2, width=width, dim=dim), take("out.bias", 1)
+    return WordLayer(P, bias, take("out.unknown", 1, dim=dim), take("out.first", 1, width=width), corrections)
 
 
 def causal(n: int) -> Mask | None:
@@ -308,8 +285,7 @@ def causal(n: int) -> Mask | None:
 
 def matrix_of(table: Vectors) -> Array:
     """Return all vectors of a table, (V, d): without a copy where they lie in memory."""
-    found = getattr(table, "matrix", None)
-    if isinstance(found, np.ndarray):
+    if isinstance(found := getattr(table, "matrix", None), np.ndarray):
         return found
     return np.concatenate([block.matrix for block in table.rows()])
 

@@ -38,15 +38,13 @@ def load_model(settings: Settings) -> EncoderStack | None:
     name = settings.projection
     if leaves_projection_open(settings):
         name = USUAL.projection
-    is_file = name is not None and name not in BUNDLED and looks_like_file(name) and is_model(name)
-    if name not in (*BUNDLED, LIKENESS) and not is_file:
+    is_named = name in (*BUNDLED, LIKENESS)
+    if name is None or not (is_named or (looks_like_file(name) and is_model(name))):
         return None
     if settings.heads is not None:
-        said = f"{visible(str(name))} has heads of its own: --heads splits identity, random or given weights."
+        said = f"{visible(name)} has heads of its own: --heads splits identity, random or given weights."
         raise UsageError(said, "Leave out --heads; --head all shows the model's heads.", "--heads")
-    if name == LIKENESS:
-        return None
-    return bundled(str(name)) if name in BUNDLED else read_model(str(name))
+    return None if name == LIKENESS else bundled(name) if is_named else read_model(name)
 
 
 def read_weights(settings: Settings) -> Given | None:
@@ -62,11 +60,10 @@ def read_weights(settings: Settings) -> Given | None:
         return None
     assert name is not None
     if not looks_like_file(name):
+        names = (*BUNDLED, LIKENESS, "identity", "random")
+        hint = f"Projections are {', '.join(names)}, or a file (with a slash or a suffix such as .json)."
         raise UsageError(
-            f"There is no projection {visible(name)!r}.",
-            f"{did_you_mean(name, (*BUNDLED, LIKENESS, 'identity', 'random'))}Projections are {', '.join(BUNDLED)}, "
-            "likeness, identity, random, or a file (with a slash or a suffix such as .json).",
-            option="--projection",
+            f"There is no projection {visible(name)!r}.", did_you_mean(name, names) + hint, "--projection"
         )
     from attn_cli.inputs.matrices import read_given  # only those who give a file need it
 
@@ -76,11 +73,11 @@ def read_weights(settings: Settings) -> Given | None:
 def open_likeness(dim: int) -> tuple[Projection, Learned]:
     """Return the bundled projection likeness, and what is known of its head; `dim` is that of the vectors."""
     arrays, about = read_safetensors(data_path(f"{LIKENESS}.safetensors"))
-    if dim != len(arrays["U"]):
-        said = f"{LIKENESS} takes vectors of {len(arrays['U'])} numbers; these have {dim}."
+    if dim != len(U := arrays["U"]):
+        said = f"{LIKENESS} takes vectors of {len(U)} numbers; these have {dim}."
         raise InputError(said, "Choose another projection (-p identity).")
     facts = json.loads(about["facts"])
-    return likeness(arrays["U"]), Learned(**facts | {"trained_on": tuple(facts["trained_on"])})
+    return likeness(U), Learned(**facts | {"trained_on": tuple(facts["trained_on"])})
 
 
 def named(model: str) -> EncoderStack:
@@ -88,11 +85,8 @@ def named(model: str) -> EncoderStack:
     if model in BUNDLED:
         return bundled(model)
     if not looks_like_file(model):
-        raise UsageError(
-            f"There is no model {visible(model)!r}.",
-            f"{did_you_mean(model, BUNDLED)}Choose {', '.join(BUNDLED)}, or a file (with a slash or a suffix such "
-            "as .safetensors).",
-        )
+        hint = f"Choose {', '.join(BUNDLED)}, or a file (with a slash or a suffix such as .safetensors)."
+        raise UsageError(f"There is no model {visible(model)!r}.", did_you_mean(model, BUNDLED) + hint)
     if not is_safetensors(first_bytes(model)):
         raise InputError(f"{visible(model)} is not a learned model.", "Make one with attn learn train.")
     return read_model(model)
@@ -114,10 +108,11 @@ def is_model(path: str) -> bool:
 def read_model(path: str, name: str | None = None) -> EncoderStack:
     """Read a model that `attn learn train` wrote; raise InputError where an array is missing or misshapen."""
     arrays, about = model_arrays(path)
-    shown = name or visible(path)
     if about.get("format") != FORMAT:
-        raise InputError(f"{shown} is not a learned model.", "Make one with attn learn train.")
-    return _Reader(arrays, about, shown).stack()
+        raise InputError(
+            f"{name or visible(path)} is not a learned model.", "Make one with attn learn train."
+        )
+    return _Reader(arrays, about, name or visible(path)).stack()
 
 
 def model_arrays(path: str) -> tuple[Arrays, dict[str, str]]:
@@ -157,11 +152,11 @@ class _Reader(NamedTuple):
         below = facts.get("names_below")
         if below is not None and (not isinstance(below, list) or len(below) != layers - 1):
             raise self.unsound(f"its names_below are not those of {layers - 1} layers")
-        named = (
+        below = (
             [None] * (layers - 1) if below is None else [self.distinct(one, "names_below") for one in below]
         )
         scores_words = "out.W" in self.arrays
-        whole = [*named, heads] if scores_words else named
+        whole = [*below, heads] if scores_words else below
         encoders = tuple(self.encoder(n, d, names) for n, names in enumerate(whole))
         last = encoders[-1].attention if scores_words else self.attention(layers - 1, d, heads)
         scored = read_word_layer(self.take, d, words, vectors) if scores_words else None
@@ -195,17 +190,19 @@ class _Reader(NamedTuple):
         if joined:
             W_v = self.take(f"{n}.W_v", 3, heads=heads, d=d)
             b_v = self.take(f"{n}.b_v", 2, heads=heads, d_v=W_v.shape[2])
-            W_o = self.take(f"{n}.W_o", 2, joined=heads * W_v.shape[2], d=d)
-            b_o = self.take(f"{n}.b_o", 1, d=d)
+            W_o, b_o = (
+                self.take(f"{n}.W_o", 2, joined=heads * W_v.shape[2], d=d),
+                self.take(f"{n}.b_o", 1, d=d),
+            )
             values = [*zip(W_v, b_v, strict=True)]
         elif self.maybe(f"{n}.W_v", 2) is not None:
             shared = self.take(f"{n}.W_v", 2, d=d)
             values = [(shared, self.take(f"{n}.b_v", 1, d_v=shared.shape[1]))] * heads
+        columns = zip(
+            names or map(str, range(heads)), W_q, W_k, values, b_q, b_k, map(Position, R, b), strict=True
+        )
         made = tuple(
-            HeadWeights(
-                name, W_q[h], W_k[h], values[h][0], b_q[h], b_k[h], values[h][1], Position(R[h], b[h])
-            )
-            for h, name in enumerate(names or map(str, range(heads)))
+            HeadWeights(name, q, k, v, c_q, c_k, c_v, at) for name, q, k, (v, c_v), c_q, c_k, at in columns
         )
         return Projection(Projected("learned", self.name, "in-out", None, n), made, W_o, b_o)
 
@@ -228,8 +225,9 @@ class _Reader(NamedTuple):
             raise self.unsound(f"{key} has shape {found.shape} and type {found.dtype}")
         if not _all_finite(found):
             raise self.unsound(f"{key} holds NaN or infinity")
-        can_be_larger = found.dtype != np.float16  # a half cannot hold as much
-        if can_be_larger and float(np.abs(found).max()) > MAX_PARAMETER:
+        if (
+            found.dtype != np.float16 and float(np.abs(found).max()) > MAX_PARAMETER
+        ):  # a half cannot hold as much
             raise self.unsound(f"{key} holds numbers beyond a million")
         return found
 

@@ -88,7 +88,7 @@ def identity(d: int, heads: int) -> Projection:
     """Return the projection that changes nothing: Q = K = V = X, its columns split among the heads."""
     _check_size(d)
     made = tuple(HeadWeights(str(h), W, W, W) for h, W in enumerate(split(np.eye(d), heads, 1)))
-    return Projection(Projected("identity", "identity", "in-out", None, None), made)
+    return Projection(Projected("identity", "identity", "in-out"), made)
 
 
 def random(d: int, heads: int, seed: int) -> Projection:
@@ -98,9 +98,8 @@ def random(d: int, heads: int, seed: int) -> Projection:
     made = []
     for h in range(heads):
         draw = np.random.default_rng([seed, h])
-        W_q, W_k, W_v = (draw.standard_normal((d, d_k)) / np.sqrt(d) for _ in range(3))
-        made.append(HeadWeights(str(h), W_q, W_k, W_v))
-    return Projection(Projected("random", "random", "in-out", seed, None), tuple(made))
+        made.append(HeadWeights(str(h), *draw.standard_normal((3, d, d_k)) / np.sqrt(d)))
+    return Projection(Projected("random", "random", "in-out", seed), tuple(made))
 
 
 def likeness(U: Array) -> Projection:
@@ -127,29 +126,23 @@ def from_given(given: Given, heads: int, layout: str, source: str) -> Projection
     kv_heads = kv_head_count(given, heads)
     if W_q.shape[axis] * kv_heads != W_k.shape[axis] * heads:
         ours, theirs = (f" of {heads} heads", f" of {kv_heads}") if kv_heads < heads else ("", "")
-        raise InputError(
-            f"W_q{ours} has shape {W_q.shape} and W_k{theirs} {W_k.shape}: queries and keys must have the same "
-            "length d_k."
-        )
-    counts = (heads, kv_heads, kv_heads)
+        said = f"W_q{ours} has shape {W_q.shape} and W_k{theirs} {W_k.shape}"
+        raise InputError(f"{said}: queries and keys must have the same length d_k.")
     parts, biases = [], []
-    for side, n in zip("qkv", counts, strict=True):
-        name, W_name = f"b_{side}", f"W_{side}"
-        own = given.get(name)
-        W = shared(split(in_out(given.arrays[W_name], layout), n, 1), heads)
-        bias = [None] * heads if own is None else shared(split(own, n, 0), heads)
-        parts.append(W)
-        biases.append(bias)
-        if bias[0] is not None and bias[0].shape[0] != W[0].shape[1]:
-            lengths = f"{name} has {len(given.arrays[name])} numbers and {W_name} shape {given.arrays[W_name].shape}"
+    for name, W_name, n in (("b_q", "W_q", heads), ("b_k", "W_k", kv_heads), ("b_v", "W_v", kv_heads)):
+        W, bias = given.arrays[W_name], given.get(name)
+        parts.append(shared(split(in_out(W, layout), n, 1), heads))
+        biases.append([None] * heads if bias is None else shared(split(bias, n, 0), heads))
+        if bias is not None and len(bias) != W.shape[axis]:
             needed = f"{name} needs one number for each {'column' if axis else 'row'} of {W_name}."
-            raise InputError(f"{lengths}: with layout {layout}, {needed}")
+            raise InputError(
+                f"{name} has {len(bias)} numbers and {W_name} shape {W.shape}: with layout {layout}, {needed}"
+            )
     d_k = parts[0][0].shape[1]
     positions: Sequence[Position | None] = given_positions(given, heads, d_k) or [None] * heads
     columns = zip(*parts, *biases, positions, strict=True)
     made = tuple(HeadWeights(str(h), *column) for h, column in enumerate(columns))
-    W_o = given.get("W_o")
-    about = Projected(source, given.name, layout, None, None)
+    W_o, about = given.get("W_o"), Projected(source, given.name, layout)
     return Projection(about, made, None if W_o is None else in_out(W_o, layout), given.get("b_o"))
 
 

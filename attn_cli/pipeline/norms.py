@@ -11,7 +11,7 @@ import numpy as np
 from attn_cli.core.heads import strongest
 from attn_cli.errors import UsageError
 from attn_cli.io.array_types import Array
-from attn_cli.models.joining import Joining
+from attn_cli.models.logit_parts import Joining
 from attn_cli.pipeline.attend import LINKS
 from attn_cli.settings.settings import MEAN, WEIGHT, WITH_RESIDUAL
 from attn_cli.trace.head import Head

@@ -18,7 +18,7 @@ from attn_cli.io.array_types import Array, Bools, Ints
 from attn_cli.io.classes import NamedTuple
 from attn_cli.io.escape import visible
 from attn_cli.models.encoder import weights_of
-from attn_cli.models.joining import Joining
+from attn_cli.models.logit_parts import Joining
 from attn_cli.pipeline.attend import LINKS, Work, mean_head
 from attn_cli.pipeline.inputs import Inputs, Layer
 from attn_cli.pipeline.norms import with_norms

@@ -79,8 +79,7 @@ class Config(NamedTuple):
 
     def whole(self, name: str, least: int = 1, most: int = MOST) -> int:
         """Return a whole number from `least` to `most`."""
-        value = self._value(name)
-        if type(value) is not int or not least <= value <= most:
+        if type(value := self._value(name)) is not int or not least <= value <= most:
             raise self.refused(name, f"a whole number from {least} to {most:,}")
         return value
 
@@ -105,8 +104,7 @@ class Config(NamedTuple):
         return self._of(name, list, "a list")
 
     def _of(self, name: str, kind: type[Kind], wanted: str) -> Kind:
-        value = self._value(name)
-        if not isinstance(value, kind):
+        if not isinstance(value := self._value(name), kind):
             raise self.refused(name, wanted)
         return value
 
@@ -119,8 +117,8 @@ class Config(NamedTuple):
 
     def numbers(self, name: str, count: int) -> tuple[float, ...]:
         """Return a list of so many positive numbers."""
-        own = [self._replace(values={name: one}).number(name) for one in self.each(name, count, "numbers")]
-        return tuple(own)
+        each = self.each(name, count, "numbers")
+        return tuple(self._replace(values={name: one}).number(name) for one in each)
 
     def optional(self, name: str) -> float | None:
         """Return a positive finite number; None where the key is not read, or null."""
@@ -140,8 +138,7 @@ class Config(NamedTuple):
 
     def shared(self, name: str, whole: int) -> int:
         """Return `whole` divided by the number of this name, which must divide it."""
-        count = self.whole(name)
-        if whole % count:
+        if whole % (count := self.whole(name)):
             raise self.refused(name, f"a number that divides {whole}")
         return whole // count
 
@@ -155,16 +152,14 @@ class Config(NamedTuple):
 
     def unknown(self, family: str) -> str | None:
         """Return the note on values whose keys the family does not declare; None where there are none."""
-        found = [*_unknown(self.values, self.keys)]
-        if not found:
+        if not (found := [*_unknown(self.values, self.keys)]):
             return None
         named = ", ".join(f"{visible(key)[:SPELLED]} = {_spelled(one)}" for key, one in found[:MOST_NAMED])
         named += f" and {len(found) - MOST_NAMED:,} more keys" if len(found) > MOST_NAMED else ""
         return f"config.json says {named}, which attn does not know for {family}: the numbers may differ."
 
     def _value(self, name: str) -> object:
-        default = self.keys[name]
-        value = self.values.get(name, default)
+        value = self.values.get(name, default := self.keys[name])
         if value is None and default is not None and name not in MAY_BE_NULL:
             raise self.refused(name, f"left out, or a value such as {_spelled(default)}")
         return value
@@ -191,11 +186,9 @@ def _spelled(value: object) -> str:
 
 def read_config(folder: str) -> Config:
     """Return the config.json of a checkpoint's folder; raise InputError where it cannot be used."""
-    path = os.path.join(folder, "config.json")
-    where = visible(path)
-    try:
-        data = read_bytes(path, LARGEST_FILE)
-        values = json.loads(data, parse_constant=float)  # NaN is refused where it is asked for
+    where = visible(path := os.path.join(folder, "config.json"))
+    try:  # NaN is refused where it is asked for
+        values = json.loads(read_bytes(path, LARGEST_FILE), parse_constant=float)
     except (ValueError, RecursionError):
         raise InputError(f"{where} is not JSON.") from None
     if not isinstance(values, dict):
@@ -204,18 +197,18 @@ def read_config(folder: str) -> Config:
     if values.get("quantization") is None and values.get("quantization_config") is not None:
         said = config.part("quantization_config")
         older = {"load_in_8bit", "load_in_4bit"} & said.values.keys()  # which did not name the method
-        method = "bitsandbytes" if older else said.word("quant_method")
-        if method != "mxfp4":  # whose tensors say so
+        if (
+            method := "bitsandbytes" if older else said.word("quant_method")
+        ) != "mxfp4":  # whose tensors say so
             raise quantised(where, method)
     return config
 
 
 def quantised(where: str, method: str) -> InputError:
     """Return the error for weights that attn does not unpack, with the method's name."""
-    return InputError(
-        f"{where}: the weights are quantised ({visible(method)[:SPELLED]}), which attn does not unpack.",
-        "Use the checkpoint that it was made from, with weights in float32, float16 or bfloat16, or a GGUF file of it.",
-    )
+    said = f"{where}: the weights are quantised ({visible(method)[:SPELLED]}), which attn does not unpack."
+    wanted = "with weights in float32, float16 or bfloat16, or a GGUF file of it."
+    return InputError(said, f"Use the checkpoint that it was made from, {wanted}")
 
 
 BITS = (2, 3, 4, 5, 6, 8)  # of MLX's numbers
@@ -228,13 +221,16 @@ class Affine(NamedTuple):
     group: int
 
 
-def read_affine(config: Config) -> Callable[[str], Affine | None]:
-    """Return what tells how the weights of this name are quantized; nothing where the folder is not of MLX.
+ReadAffine = Callable[[str], Affine | None]  # of a tensor's name
+
+
+def read_affine(config: Config) -> ReadAffine | None:
+    """Return what tells how the weights of this name are quantized; None where the folder is not of MLX.
 
     Raises InputError where MLX quantizes in a way that attn does not unpack.
     """
     if config.values.get("quantization") is None:
-        return lambda name: None
+        return None
     whole = config.part("quantization")
 
     def affine(c: Config) -> Affine:
@@ -248,10 +244,8 @@ def read_affine(config: Config) -> Callable[[str], Affine | None]:
 
     def found(name: str) -> Affine | None:
         own = whole.values.get(name.removesuffix(".weight"))
-        if own is False:
-            return None
         given = {**whole.values, **own} if isinstance(own, dict) else whole.values
-        return affine(whole._replace(values=given))
+        return None if own is False else affine(whole._replace(values=given))
 
     affine(whole)
     return found

@@ -40,8 +40,8 @@ GPT2 = Plan(
 GPT_NEO = Plan(
     GPT2.stack._replace(in_out=False),
     {
-        "q": "attn.attention.q_proj", "k": "attn.attention.k_proj", "v": "attn.attention.v_proj",
-        "o": "attn.attention.out_proj", "norm_1": "ln_1", "norm_2": "ln_2", "up": "mlp.c_fc", "down": "mlp.c_proj",
+        **{role: f"attn.attention.{role}_proj" for role in "qkv"}, "o": "attn.attention.out_proj", "norm_1": "ln_1",
+        "norm_2": "ln_2", "up": "mlp.c_fc", "down": "mlp.c_proj",
     },
     ("transformer.",),
     OWN_TABLE,
@@ -107,17 +107,15 @@ def _of_falcon(c: Config, stack: Stack) -> Stack:
 
 
 FALCON = BLOOM._replace(
-    stack=BLOOM.stack._replace(words=Words(BLOOM.stack.words.tables)),
-    rotaries=lambda c, d_k, windows: [None] * len(windows) if c.flag("alibi") else positions.alike()(c, d_k, windows),
-    biases={"bias": "qkv o up down"},
-    change=_of_falcon,
+    stack=BLOOM.stack._replace(words=Words(BLOOM.stack.words.tables)), rotaries=lambda c, d_k,
+    windows: [None] * len(windows) if c.flag("alibi") else positions.alike()(c, d_k, windows),
+    biases={"bias": "qkv o up down"}, change=_of_falcon,
 )  # fmt: skip
 
 
 def _norms_of_opt(c: Config, stack: Stack) -> Stack:
     before, has_gains = c.flag("do_layer_norm_before"), c.flag("layer_norm_elementwise_affine")
-    has_last = before and not c.flag("_remove_final_layer_norm")
-    last_norm = stack.last_norm if has_last else None
+    last_norm = stack.last_norm if before and not c.flag("_remove_final_layer_norm") else None
     return stack._replace(pre_norm=before, last_norm=last_norm, has_gains=has_gains)
 
 
@@ -145,9 +143,8 @@ OPT = Plan(
 LLAMA = Plan(
     Stack(Words(("embed_tokens.weight",)), "rms", last_norm="norm", skips_padding_positions=True),
     {
-        "q": "self_attn.q_proj", "k": "self_attn.k_proj", "v": "self_attn.v_proj", "o": "self_attn.o_proj",
-        "norm_1": "input_layernorm", "norm_2": "post_attention_layernorm",
-        "gate": "mlp.gate_proj", "up": "mlp.up_proj", "down": "mlp.down_proj",
+        **{role: f"self_attn.{role}_proj" for role in "qkvo"}, "norm_1": "input_layernorm",
+        "norm_2": "post_attention_layernorm", **{role: f"mlp.{role}_proj" for role in ("gate", "up", "down")},
     },
     ("model.", "language_model.model.", "model.language_model.", "language_model."),
     OWN_TABLE,
@@ -317,11 +314,11 @@ QWEN3_MOE = QWEN2_MOE._replace(
 )  # fmt: skip
 
 
-def with_pictures(c: Config, plan: Plan, model_type: str | None = None) -> Model:
-    """Return the text's part of a model that reads pictures, too: Gemma 3, or Mistral 3."""
-    text, tie = c.part("text_config"), "tie_word_embeddings"
-    if model_type is not None and text.word("model_type") != model_type:
-        raise text.refused("model_type", f"{model_type}: attn knows no other text part of a Mistral 3")
-    if positions.looks_both_ways(text):  # which transformers obeys in a model of text alone
-        raise text.refused("use_bidirectional_attention", "false or null in this family")
-    return plan.model(text._replace(values={**text.values, tie: c.flag(tie)}))
+def with_pictures(c: Config, plan: Plan, text: str | None = None) -> Model:
+    """Return the text's part of a Gemma 3, or of a Mistral 3 with a `text` of this type, that reads pictures, too."""
+    own, tie = c.part("text_config"), "tie_word_embeddings"
+    if text is not None and own.word("model_type") != text:
+        raise own.refused("model_type", f"{text}: attn knows no other text part of a Mistral 3")
+    if positions.looks_both_ways(own):  # which transformers obeys in a model of text alone
+        raise own.refused("use_bidirectional_attention", "false or null in this family")
+    return plan.model(own._replace(values={**own.values, tie: c.flag(tie)}))

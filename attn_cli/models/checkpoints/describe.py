@@ -5,7 +5,7 @@ A key of config.json means one thing in every family that declares it: so a plan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from math import sqrt
 from typing import Any, NamedTuple
 
@@ -37,6 +37,10 @@ class Layer(NamedTuple):
     scale: float  # of the scores
     window: int | None = None
     rotary: Rotary | None = None
+
+    def tensor(self, role: str) -> str:
+        """Return the name of what has this role, without the ending."""
+        return self.place + self.names[role]
 
 
 class Words(NamedTuple):
@@ -192,19 +196,24 @@ class Plan(NamedTuple):
         """Return the model of a config.json: a decoder where its attention is causal, else an encoder."""
         if c.reads("position_embedding_type") and c.word("position_embedding_type") != "absolute":
             raise c.refused("position_embedding_type", "absolute")
-        stack, logits, tied = self._sized(c), self.logits, c.flag("tie_word_embeddings")
+        stack, tied = self._sized(c), c.flag("tie_word_embeddings")
         if self.change is not None:
             stack = self.change(c, stack)
-        logits = logits._replace(
-            tables=(*logits.tables, *stack.words.tables) if tied else logits.tables,
-            bias=logits.bias[: 1 + tied] if c.flag("decoder_bias", True) else (),
-            activation=activation(c, self.head_activation) if self.head_activation else logits.activation,
-            project=logits.project if stack.words.project else None,
+        head = self.logits
+        logits = head._replace(
+            tables=(*head.tables, *stack.words.tables) if tied else head.tables,
+            bias=head.bias[: 1 + tied] if c.flag("decoder_bias", True) else (),
+            activation=activation(c, self.head_activation) if self.head_activation else head.activation,
+            project=head.project if stack.words.project else None,
             scale=(c.optional("logit_scale") or 1) / (c.optional("logits_scaling") or 1),
             softcap=c.optional("final_logit_softcapping"),
         )
         encoder, decoder = (None, stack) if stack.causal else (stack, None)
-        return Model(self.prefixes, encoder, decoder, logits, unread=tuple(self._without_bias(c)))
+        unread = []  # biases that the model does not have, whatever the file has
+        for flag, roles in self.biases.items():
+            has = self.biased if not c.reads(flag) else roles if c.flag(flag) else ""
+            unread += [f"{self.names[role]}.bias" for role in roles.split() if role not in has.split()]
+        return Model(self.prefixes, encoder, decoder, logits, unread=tuple(unread))
 
     def _sized(self, c: Config) -> Stack:
         d, count = c.whole(c.name(WIDTH)), c.whole(c.name(COUNT), most=MOST_LAYERS)
@@ -230,12 +239,10 @@ class Plan(NamedTuple):
         )  # fmt: skip
 
     def _experts(self, c: Config) -> Experts | None:
-        name = next((name for name in EXPERTS if c.has(name)), None)
-        if name is None:
+        if not c.has(name := next(filter(c.has, EXPERTS), "")):
             return None
         clamp = Clamp(c.number("swiglu_alpha"), c.number("swiglu_limit")) if c.has("swiglu_limit") else None
-        count = c.whole(name)
-        chosen = c.whole("num_experts_per_tok", most=count)
+        chosen = c.whole("num_experts_per_tok", most=(count := c.whole(name)))
         return Experts(count, chosen, c.flag("norm_topk_prob", True), clamp)
 
     def _words(self, c: Config, d: int) -> Words:
@@ -247,9 +254,3 @@ class Plan(NamedTuple):
             offset=c.whole("pad_token_id", least=0) + 1 if c.reads("pad_token_id") else words.offset,
             project=words.project if width != d or self.always_projects else None,
         )
-
-    def _without_bias(self, c: Config) -> Iterator[str]:
-        """Yield the biases that the model does not have: the file's own are not read."""
-        for flag, roles in self.biases.items():
-            has = self.biased if not c.reads(flag) else roles if c.flag(flag) else ""
-            yield from (f"{self.names[role]}.bias" for role in roles.split() if role not in has.split())

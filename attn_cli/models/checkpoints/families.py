@@ -13,7 +13,9 @@ from typing import NamedTuple
 
 from attn_cli.errors import InputError, did_you_mean
 from attn_cli.io.escape import visible
-from attn_cli.models.checkpoints import decoder_plans, encoder_plans, translators
+from attn_cli.models.checkpoints import decoder_plans as decoders
+from attn_cli.models.checkpoints import encoder_plans as encoders
+from attn_cli.models.checkpoints import translators
 from attn_cli.models.checkpoints.config import IDLE, Config, Keys
 from attn_cli.models.checkpoints.describe import Model
 
@@ -21,7 +23,6 @@ LOOKS_AHEAD = {"is_causal": False, "use_bidirectional_attention": True}  # what 
 
 
 def _idle(names: str) -> dict[str, object]:
-    """Return keys that are known to change no number of a family."""
     return dict.fromkeys(names.split(), IDLE)
 
 
@@ -128,6 +129,7 @@ WINDOWED = {"use_sliding_window": False, "sliding_window": 4096, "layer_types": 
 ANY_QWEN = ANY_LLAMA | WINDOWED | {
     "num_key_value_heads": 32, "max_window_layers": 28, "max_position_embeddings": 32768,
 }  # fmt: skip
+QWEN2 = ANY_QWEN | {"use_mrope": IDLE}
 QWEN3 = ANY_QWEN | {"head_dim": 128, "attention_bias": False}
 SMOLLM3 = BIASED_LLAMA | WINDOWED | _sizes(2048, 36, 16, 4) | {
     "rope_theta": 2e6, "max_position_embeddings": 32768, "sliding_window": None, "no_rope_layers": None,
@@ -230,72 +232,42 @@ class Family(NamedTuple):
     keys: Keys
 
 
+# Of models that read pictures, too
+GEMMA3_TEXT = {**TIED, "text_config": GEMMA3, **_idle("vision_config mm_tokens_per_image")}
+MISTRAL3_TEXT = {**TIED, "text_config": MISTRAL | {"model_type": "mistral"}} | _idle(
+    "vision_config projector_hidden_act vision_feature_layer multimodal_projector_bias spatial_merge_size"
+)
+
 FAMILIES: dict[str, Family] = {
-    "bert": Family(encoder_plans.BERT.model, BERT),
-    "roberta": Family(encoder_plans.ROBERTA.model, ROBERTA),
-    "xlm-roberta": Family(encoder_plans.ROBERTA.model, ROBERTA),
-    "camembert": Family(encoder_plans.ROBERTA.model, ROBERTA),
-    "mpnet": Family(encoder_plans.MPNET.model, MPNET),
-    "deberta": Family(encoder_plans.deberta, DEBERTA),
-    "deberta-v2": Family(partial(encoder_plans.deberta, plan=encoder_plans.DEBERTA_2), DEBERTA_2),
-    "distilbert": Family(encoder_plans.DISTILBERT.model, DISTILBERT),
-    "electra": Family(encoder_plans.ELECTRA.model, ELECTRA),
-    "albert": Family(encoder_plans.ALBERT.model, ALBERT),
-    "modernbert": Family(encoder_plans.MODERNBERT.model, MODERNBERT),
-    "gpt2": Family(decoder_plans.GPT2.model, GPT2),
-    "gpt_neo": Family(decoder_plans.GPT_NEO.model, GPT_NEO),
-    "gpt_neox": Family(decoder_plans.GPT_NEOX.model, GPT_NEOX),
-    "gptj": Family(decoder_plans.GPT_J.model, GPT_J),
-    "bloom": Family(decoder_plans.BLOOM.model, BLOOM),
-    "falcon": Family(decoder_plans.FALCON.model, FALCON),
-    "opt": Family(decoder_plans.OPT.model, OPT),
-    "llama": Family(decoder_plans.LLAMA.model, LLAMA),
-    "mistral": Family(decoder_plans.MISTRAL.model, MISTRAL),
-    "qwen2": Family(decoder_plans.QWEN2.model, ANY_QWEN | {"use_mrope": IDLE}),
-    "qwen3": Family(decoder_plans.QWEN3.model, QWEN3),
-    "smollm3": Family(decoder_plans.SMOLLM3.model, SMOLLM3),
-    "gemma": Family(decoder_plans.GEMMA.model, GEMMA),
-    "gemma2": Family(decoder_plans.GEMMA2.model, GEMMA2),
-    "gemma3_text": Family(decoder_plans.GEMMA3.model, GEMMA3),
-    "gemma3": Family(
-        partial(decoder_plans.with_pictures, plan=decoder_plans.GEMMA3),
-        {**TIED, "text_config": GEMMA3, **_idle("vision_config mm_tokens_per_image")},
-    ),
-    "phi3": Family(decoder_plans.PHI3.model, PHI3),
-    "olmo2": Family(decoder_plans.OLMO2.model, OLMO2),
-    "olmo3": Family(decoder_plans.OLMO3.model, OLMO3),
-    "granite": Family(decoder_plans.LLAMA.model, GRANITE),
-    "cohere": Family(decoder_plans.COHERE.model, COHERE),
-    "cohere2": Family(decoder_plans.COHERE2.model, COHERE2),
-    "glm4": Family(decoder_plans.GLM4.model, GLM4),
-    "starcoder2": Family(decoder_plans.STARCODER2.model, STARCODER2),
-    "mixtral": Family(decoder_plans.MIXTRAL.model, MIXTRAL),
-    "qwen2_moe": Family(decoder_plans.QWEN2_MOE.model, QWEN2_MOE),
-    "qwen3_moe": Family(decoder_plans.QWEN3_MOE.model, QWEN3_MOE),
-    "gpt_oss": Family(decoder_plans.GPT_OSS.model, GPT_OSS),
-    "mistral3": Family(
-        partial(decoder_plans.with_pictures, plan=decoder_plans.MISTRAL, model_type="mistral"),
-        TIED
-        | {"text_config": MISTRAL | {"model_type": "mistral"}}
-        | _idle(
-            "vision_config projector_hidden_act vision_feature_layer multimodal_projector_bias spatial_merge_size"
-        ),
-    ),
-    "t5": Family(translators.t5, T5),
-    "mt5": Family(translators.t5, MT5),
-    "bart": Family(translators.bart, BART),
-    "marian": Family(
-        partial(translators.bart, sides=translators.MARIAN), BART | {"decoder_start_token_id": 58100}
-    ),
-    "mbart": Family(
-        partial(translators.bart, sides=translators.MBART), BART | {"decoder_start_token_id": None}
-    ),
-    "pegasus": Family(
-        partial(translators.bart, sides=translators.PEGASUS), BART | {"decoder_start_token_id": 0}
-    ),
-    "m2m_100": Family(partial(translators.bart, sides=translators.M2M_100), M2M_100),
+    "bert": Family(encoders.BERT.model, BERT), "roberta": Family(encoders.ROBERTA.model, ROBERTA),
+    "xlm-roberta": Family(encoders.ROBERTA.model, ROBERTA), "camembert": Family(encoders.ROBERTA.model, ROBERTA),
+    "mpnet": Family(encoders.MPNET.model, MPNET), "deberta": Family(encoders.deberta, DEBERTA),
+    "deberta-v2": Family(partial(encoders.deberta, plan=encoders.DEBERTA_2), DEBERTA_2),
+    "distilbert": Family(encoders.DISTILBERT.model, DISTILBERT), "electra": Family(encoders.ELECTRA.model, ELECTRA),
+    "albert": Family(encoders.ALBERT.model, ALBERT), "modernbert": Family(encoders.MODERNBERT.model, MODERNBERT),
+    "gpt2": Family(decoders.GPT2.model, GPT2), "gpt_neo": Family(decoders.GPT_NEO.model, GPT_NEO),
+    "gpt_neox": Family(decoders.GPT_NEOX.model, GPT_NEOX), "gptj": Family(decoders.GPT_J.model, GPT_J),
+    "bloom": Family(decoders.BLOOM.model, BLOOM), "falcon": Family(decoders.FALCON.model, FALCON),
+    "opt": Family(decoders.OPT.model, OPT), "llama": Family(decoders.LLAMA.model, LLAMA),
+    "mistral": Family(decoders.MISTRAL.model, MISTRAL), "qwen2": Family(decoders.QWEN2.model, QWEN2),
+    "qwen3": Family(decoders.QWEN3.model, QWEN3), "smollm3": Family(decoders.SMOLLM3.model, SMOLLM3),
+    "gemma": Family(decoders.GEMMA.model, GEMMA), "gemma2": Family(decoders.GEMMA2.model, GEMMA2),
+    "gemma3_text": Family(decoders.GEMMA3.model, GEMMA3),
+    "gemma3": Family(partial(decoders.with_pictures, plan=decoders.GEMMA3), GEMMA3_TEXT),
+    "phi3": Family(decoders.PHI3.model, PHI3), "olmo2": Family(decoders.OLMO2.model, OLMO2),
+    "olmo3": Family(decoders.OLMO3.model, OLMO3), "granite": Family(decoders.LLAMA.model, GRANITE),
+    "cohere": Family(decoders.COHERE.model, COHERE), "cohere2": Family(decoders.COHERE2.model, COHERE2),
+    "glm4": Family(decoders.GLM4.model, GLM4), "starcoder2": Family(decoders.STARCODER2.model, STARCODER2),
+    "mixtral": Family(decoders.MIXTRAL.model, MIXTRAL), "qwen2_moe": Family(decoders.QWEN2_MOE.model, QWEN2_MOE),
+    "qwen3_moe": Family(decoders.QWEN3_MOE.model, QWEN3_MOE), "gpt_oss": Family(decoders.GPT_OSS.model, GPT_OSS),
+    "mistral3": Family(partial(decoders.with_pictures, plan=decoders.MISTRAL, text="mistral"), MISTRAL3_TEXT),
+    "t5": Family(translators.t5, T5), "mt5": Family(translators.t5, MT5), "bart": Family(translators.bart, BART),
+    "marian": Family(translators.MARIAN, BART | {"decoder_start_token_id": 58100}),
+    "mbart": Family(translators.MBART, BART | {"decoder_start_token_id": None}),
+    "pegasus": Family(translators.PEGASUS, BART | {"decoder_start_token_id": 0}),
+    "m2m_100": Family(translators.M2M_100, M2M_100),
     "t5gemma": Family(translators.t5gemma, TIED | dict.fromkeys(("encoder", "decoder"), T5GEMMA)),
-}
+}  # fmt: skip
 
 
 def describe(config: Config, is_strict: bool = False) -> Model:
@@ -304,17 +276,17 @@ def describe(config: Config, is_strict: bool = False) -> Model:
     Raises InputError if attn does not know the family; `is_strict` makes an error of the note, too.
     """
     name = config.word("model_type")
-    if name not in FAMILIES:
+    if (family := FAMILIES.get(name)) is None:
         said = f"{config.where}: attn does not know models of the type {visible(name)[:60]!r}."
         raise InputError(said, f"{did_you_mean(name, FAMILIES)}It knows {', '.join(FAMILIES)}.")
-    family = FAMILIES[name]
     declared = config._replace(keys=family.keys)
     unknown = declared.unknown(name)
     if unknown and is_strict:
         raise InputError(f"{config.where}: {unknown}")
     model, notes = family.describe(declared), [unknown] if unknown else []
-    key = next((key for key, value in LOOKS_AHEAD.items() if config.values.get(key) is value), None)
-    if key and model.decoder is None and declared.reads(key):
-        said = json.dumps(LOOKS_AHEAD[key])
-        notes.append(f"config.json says {key} = {said}: no word is hidden from another.")
+    key = next((key for key, value in LOOKS_AHEAD.items() if config.values.get(key) is value), "")
+    if model.decoder is None and declared.reads(key):
+        notes.append(
+            f"config.json says {key} = {json.dumps(LOOKS_AHEAD[key])}: no word is hidden from another."
+        )
     return model._replace(family=name, notes=tuple(notes))

@@ -99,12 +99,10 @@ class _Header:
     def read(self) -> Gguf:
         if self._take(4) != MAGIC:
             raise InputError(f"{self.where} is not a GGUF file.")
-        version = self._number("I")
-        if version not in (2, 3):
+        if (version := self._number("I")) not in (2, 3):
             old = "big-endian, or of a version" if version > 1 << 15 else f"of version {version},"
             raise InputError(f"{self.where} is {old} that attn does not read.", "It reads versions 2 and 3.")
-        tensors = self._count("tensors", MOST_TENSORS, 8)
-        keys = self._count("keys", MOST_KEYS, 12)
+        tensors, keys = self._count("tensors", MOST_TENSORS, 8), self._count("keys", MOST_KEYS, 12)
         metadata = {self._text(LONGEST_NAME): self._value() for _ in range(keys)}
         table = [self._tensor() for _ in range(tensors)]
         alignment = metadata.get("general.alignment", 32)
@@ -124,19 +122,20 @@ class _Header:
     def _tensor(self) -> tuple[str, Entry, int, Quantized | None]:
         """Return a tensor's name, where it lies behind the header, its bytes, and how it is quantized."""
         name, axes = self._text(LONGEST_NAME), self._number("I")
+        shown = visible(name)[:80]
         if not 1 <= axes <= MOST_AXES:
-            raise self._damaged(f"{visible(name)[:80]} has {axes} axes")
+            raise self._damaged(f"{shown} has {axes} axes")
         shape = tuple(self._number("Q") for _ in range(axes))[::-1]
         kind, offset = self._number("I"), self._number("Q")
         packing = QUANTIZED[kind][1] if kind in QUANTIZED else None
         if packing is None and kind not in PLAIN:
             said = f"is stored as {OTHERS.get(kind, f'type {kind}')}, which attn does not unpack."
             hint = f"It unpacks F32, F16, BF16, {', '.join(one for one, _ in QUANTIZED.values())}."
-            raise InputError(f"{self.where}: {visible(name)[:80]} {said}", hint)
+            raise InputError(f"{self.where}: {shown} {said}", hint)
         dtype, each = (PLAIN[kind], 1) if packing is None else (packing.dtype, packing.numbers)
         numbers = math.prod(shape)
         if not numbers or shape[-1] % each or numbers > self.size * 8:
-            raise self._damaged(f"{visible(name)[:80]} has shape {shape}")
+            raise self._damaged(f"{shown} has shape {shape}")
         return name, Entry(offset, dtype, shape), numbers // each * dtype.itemsize, packing
 
     def _value(self) -> Any:
@@ -145,8 +144,7 @@ class _Header:
             return self._text(self.size) if kind == STRING else self._number(self._kind(kind))
         of = self._number("I")
         if of != STRING:
-            each = struct.calcsize(self._kind(of))
-            count = self._count("values", self.size, each)
+            count = self._count("values", self.size, each := struct.calcsize(self._kind(of)))
             return Packed(of, count, self._take(count * each))
         count, start = self._count("strings", MOST_STRINGS, 8), self.at
         for _ in range(count):
@@ -168,8 +166,7 @@ class _Header:
         return count
 
     def _text(self, most: int) -> str:
-        length = self._number("Q")
-        if length > most:
+        if (length := self._number("Q")) > most:
             raise self._damaged(f"it has a name of {length:,} bytes")
         return self._take(length).decode("utf-8", "replace")
 

@@ -96,14 +96,13 @@ def describe_gguf(gguf: Gguf) -> tuple[Model, dict[str, Ints]]:
     name = gguf.metadata.get("general.architecture")
     if name not in ARCHITECTURES:
         said = f"{gguf.where}: attn does not know the architecture {visible(str(name))[:60]!r}."
-        hint = f"{did_you_mean(str(name), ARCHITECTURES)}It knows {', '.join(ARCHITECTURES)}."
-        raise InputError(said, hint)
+        raise InputError(
+            said, f"{did_you_mean(str(name), ARCHITECTURES)}It knows {', '.join(ARCHITECTURES)}."
+        )
     own = OLMO3 if f"olmo2.{WINDOW}" in gguf.metadata else ARCHITECTURES[name]
     values, notes = _values(gguf, name, own)
-    config = Config(f"{gguf.where}, {name}", values, FAMILIES[own.family].keys)
-    model = _renamed(own, gguf).model(config)
-    stack = model.decoder or model.encoder
-    assert stack is not None
+    model = _renamed(own, gguf).model(Config(f"{gguf.where}, {name}", values, FAMILIES[own.family].keys))
+    (stack,) = model.stacks.values()
     orders = dict(_orders(gguf, stack)) if own.is_permuted else {}
     return model._replace(family=own.family, notes=tuple(notes)), orders
 
@@ -172,12 +171,10 @@ def _scaling(gguf: Gguf, given: Mapping[str, Any], truncates: bool) -> dict[str,
 
 
 def _tensor(gguf: Gguf, name: str) -> list[float]:
-    """Return the numbers of a small tensor."""
     if name not in gguf.tensors:
         raise InputError(f"{gguf.where} has no tensor {name}.")
     stored = Stored(gguf.file, gguf.tensors[name], f"{gguf.where}: {name}", gguf.packings.get(name))
-    found: list[float] = stored.read().reshape(-1).tolist()
-    return found
+    return [*map(float, stored.read().reshape(-1))]
 
 
 def _given(gguf: Gguf, name: str) -> Iterator[tuple[str, Any]]:

@@ -45,8 +45,7 @@ class LayerSteps:
     @cached_property
     def attended(self) -> Attended:
         """Every head's weights and output; raises InputError if they are not numbers, or too many to hold."""
-        b, h, n_q, _ = self.ready.q.shape
-        _check_room(b * h, n_q, self.ready.k.shape[2])
+        _check_room(self.ready.q[..., 0].size, self.ready.k.shape[2], self.ready.q.shape[2])
         with np.errstate(all="ignore"):
             found = blocks.attend(self.ready)
         check_finite(self.where, found.output)  # it is not where a weight is not
@@ -67,13 +66,11 @@ class LayerSteps:
         return found
 
 
-def _check_room(heads: int, n_q: int, n_k: int) -> None:
-    """Raise InputError if the scores of so many heads, of all texts, cannot be held at once."""
-    if (scores := heads * n_q * n_k) > MOST_SCORES:
-        raise InputError(
-            f"{n_q:,} tokens make {scores:,} scores a layer, more than {MOST_SCORES:,}.",
-            f"Give at most {math.isqrt(MOST_SCORES // heads):,} tokens.",
-        )
+def _check_room(rows: int, n_k: int, n_q: int) -> None:
+    """Raise InputError if the scores of so many rows, of all texts and heads, cannot be held at once."""
+    if (scores := rows * n_k) > MOST_SCORES:
+        said = f"{n_q:,} tokens make {scores:,} scores a layer, more than {MOST_SCORES:,}."
+        raise InputError(said, f"Give at most {math.isqrt(MOST_SCORES // (rows // n_q)):,} tokens.")
 
 
 class Texts(NamedTuple):
@@ -89,16 +86,14 @@ class Kept:
 
     def __init__(self) -> None:
         self.count = 0  # of the tokens so far
-        self.of_context: dict[int, tuple[Array, Array]] = {}  # of each layer's cross-attention
+        self.of_context: dict[int, list[Array]] = {}  # of each layer's cross-attention
         self._of_tokens: dict[int, list[Array]] = {}  # of each layer, (b, kv heads, count, d_k)
 
     def joined(self, layer: int, *new: Array) -> list[Array]:
         """Return a layer's keys and values so far, (b, kv heads, n_k, d_k), with new ones at the end."""
-        before = self._of_tokens.get(layer)
-        if before is not None:
-            new = tuple(np.concatenate(both, axis=2) for both in zip(before, new, strict=True))
-        self._of_tokens[layer] = [*new]
-        return [*new]
+        before = self._of_tokens.get(layer, [M[:, :, :0] for M in new])
+        self._of_tokens[layer] = [np.concatenate(both, axis=2) for both in zip(before, new, strict=True)]
+        return self._of_tokens[layer]
 
 
 class Changes(NamedTuple):
@@ -112,23 +107,21 @@ class Changes(NamedTuple):
 
     def left(self, steps: LayerSteps, output: Array) -> Array:
         """Return what the heads of an attention give (..., h, n, d_v), but for those that are knocked out."""
-        cut = self.cut
-        is_cut = cut is not None and (cut.side, cut.kind) == (steps.side, steps.kind)
-        return cut.of(steps.layer, output) if cut is not None and is_cut else output
+        if (cut := self.cut) is None or (cut.side, cut.kind) != (steps.side, steps.kind):
+            return output
+        return cut.of(steps.layer, output)
 
 
 # The norms beside attention of each kind, and beside a network: of what it takes, or of the sum; and of what is added
-BESIDE = {"mlp": ("norm_2", "after_2"), "cross": ("cross_norm", "after_cross")} | dict.fromkeys(
-    ("self", "masked"), ("norm_1", "after_1")
-)
+BESIDE = {"mlp": ("norm_2", "after_2"), "cross": ("cross_norm", "after_cross")}
+BESIDE |= dict.fromkeys(("self", "masked"), ("norm_1", "after_1"))
 
 
 class Layers:
     """A stack's layers over one batch; `x` is what the layers so far have made, (b, n, d), at last normed.
 
-    `stream` is the same without the last norm, when all are computed.
-
-    With `kept`, the batch goes on where the tokens in it ended.
+    `stream` is the same without the last norm, when all are computed. With `kept`, the batch goes on where the tokens
+    in it ended.
     """
 
     def __init__(
@@ -136,11 +129,10 @@ class Layers:
         real_context: Bools | None, kept: Kept | None = None, changes: Changes | None = None,
     ) -> None:  # fmt: skip
         self.side, self.stack, self.given, self.kept = side, stack, given, kept
-        self.changes = changes = changes or Changes()
-        self.trail = changes.trail
-        self.held: LayerSteps | None = None
-        self.reader = Reader(weights, stack)
         self.context, self.real_context = context, real_context
+        self.changes = changes = changes or Changes()
+        self.trail, self.reader = changes.trail, Reader(weights, stack)
+        self.held: LayerSteps | None = None
         b, n = given.ids.shape
         self.before = 0 if kept is None else kept.count
         counted = np.broadcast_to(np.arange(self.before, self.before + n), (b, n))
@@ -150,18 +142,15 @@ class Layers:
         n_k = max(self.before + n, 0 if context is None else context.shape[1])
         self.slope: Array | None = None
         if stack.relative not in (None, Slopes()) or stack.disentangled is not None:  # a number for each pair
-            _check_room(b * stack.heads, n, n_k)
+            _check_room(b * stack.heads * n, n_k, n)
         with np.errstate(all="ignore"):  # what is not finite is refused where it attends
             self.x = self._embedded() if changes.x is None else changes.x
 
     def steps(self) -> Iterator[LayerSteps]:
         """Yield each attention of each layer."""
         made = self._steps()
-        while True:
-            with np.errstate(all="ignore"):  # not while others compute
-                found = next(made, None)
-            if found is None:
-                return
+        quiet_next = np.errstate(all="ignore")(next)  # not while others compute
+        while (found := quiet_next(made, None)) is not None:
             yield found
 
     def _steps(self) -> Iterator[LayerSteps]:
@@ -177,10 +166,10 @@ class Layers:
 
     def _layer(self, n: int, position: Array | None, begun: LayerSteps | None) -> Iterator[LayerSteps]:
         layer, x = self.stack.layers[n], self.x if begun is None else begun.x
-        kinds = ["masked" if self.stack.causal else "self"]
-        if self.context is not None and "cross_q" in layer.names:
-            kinds.append("cross")
-        for kind in kinds[1:] if begun is not None and begun.kind == "cross" else kinds:
+        kinds = ["cross"] if self.context is not None and "cross_q" in layer.names else []
+        if begun is None or begun.kind != "cross":
+            kinds.insert(0, "masked" if self.stack.causal else "self")
+        for kind in kinds:
             # The layer before is let go when this one has attended: freed sooner, its pages would be taken anew.
             made = self.held = begun or self._attention(layer, n, kind, x, position)
             begun = None
@@ -192,8 +181,8 @@ class Layers:
         self.x = self._added(layer, x, self._network(n, x), n)
 
     def _embedded(self) -> Array:
-        """Return the input of the first layer."""
         words, weights, stack = self.stack.words, self.reader.weights, self.stack
+        places = np.maximum(self.places + words.offset, 0)
         table = weights.find(*words.tables) or words.tables[0]
         x = weights.rows(table, self.given.ids, words.width, "token") * np.float32(words.scale)
         self._note("embedding", x)
@@ -203,10 +192,8 @@ class Layers:
             if (n := int(self.places.max()) + 1) > most:
                 said = f"The text has {n:,} tokens; {visible(weights.folder)} reads at most {most:,}."
                 raise InputError(said, "Give a part of it.")
-            places = np.maximum(self.places + words.offset, 0)
             x = x + self._note("position", weights.rows(words.positions, places, x.shape[-1], "place"))
         elif words.sinusoids:
-            places = np.maximum(self.places + words.offset, 0)
             waves = blocks.sinusoids(int(places.max()) + 1, x.shape[2], words.sinusoids)
             x = x + self._note("position", waves[places])
         if words.types and weights.find(words.types):
@@ -250,15 +237,12 @@ class Layers:
         if distances.norm is not None:
             vectors = self.reader.norm(distances.norm, vectors)
         found = list[Array]()
-        for role, x in (("place_k", q), ("place_q", k)):
-            if role not in layer.names:
-                continue
-            made = self.reader.role(layer, role, vectors, stack.heads * stack.d_k)
-            by_head = made.reshape(len(vectors), stack.heads, stack.d_k).transpose(1, 2, 0)
-            at = (rows - first)[None, None]
-            at = at if role == "place_k" else at.swapaxes(-1, -2)
-            term = np.take_along_axis(x @ by_head, at, axis=-1) * np.float32(layer.scale)
-            found.append(term if role == "place_k" else term.swapaxes(-1, -2))
+        for role, x, at in (("place_k", q, rows - first), ("place_q", k, (rows - first).T)):
+            if role in layer.names:
+                made = self.reader.role(layer, role, vectors, stack.heads * stack.d_k)
+                by_head = made.reshape(len(vectors), stack.heads, stack.d_k).transpose(1, 2, 0)
+                term = np.take_along_axis(x @ by_head, at[None, None], axis=-1) * np.float32(layer.scale)
+                found.append(term if role == "place_k" else term.swapaxes(-1, -2))
         return found
 
     def _attention(self, layer: Layer, n: int, kind: str, x: Array, position: Array | None) -> LayerSteps:
@@ -266,13 +250,9 @@ class Layers:
         prefix, position = ("cross_", None) if is_cross else ("", position)
         projected = self._before(layer, BESIDE[kind][0], x)
         context = self.context if is_cross and self.context is not None else projected
-        held = None if self.kept is None or not is_cross else self.kept.of_context.get(n)
-        if held is None:
-            q, k, v = self._projections(layer, prefix, projected, context)
-        else:
-            made = self.reader.role(layer, "cross_q", projected, self.stack.heads * self.stack.d_k)
-            q, (k, v) = self.reader.by_head(made, "q", fused=False).transpose(0, 2, 1, 3), held
-        before_rotation, terms = None, list[Array]()
+        held = self.kept.of_context.get(n, []) if self.kept is not None and is_cross else []
+        q, k, v = self._projections(layer, prefix, projected, None if held else context) + held
+        before_rotation, terms, sinks = None, list[Array](), None
         if layer.rotary and not is_cross:
             before_rotation = BeforeRotation(q, self._shared(k), layer.rotary, self.places)
             q, k = layer.rotary.rotate(q, self.places), layer.rotary.rotate(k, self.places)
@@ -282,7 +262,7 @@ class Layers:
         where = f"{visible(self.reader.weights.folder)}, {self.side} layer {n}"
         check_finite(where, q, k, v)
         if self.kept is not None and is_cross:
-            self.kept.of_context[n] = k, v
+            self.kept.of_context[n] = [k, v]
         elif self.kept is not None:
             k, v = self.kept.joined(n, k, v)
             before_rotation = None  # of those before, it is not kept
@@ -290,9 +270,8 @@ class Layers:
         real = self.real_context if is_cross else self.given.real
         causal, window = (False, None) if is_cross else (self.stack.causal, layer.window)
         mask = blocks.mask_of(real, q.shape[2], k.shape[2], causal, window)
-        sinks = None
         if "sinks" in layer.names:
-            sinks = self.reader.weights.read(f"{layer.place}{layer.names['sinks']}.weight", self.stack.heads)
+            sinks = self.reader.weights.read(f"{layer.tensor('sinks')}.weight", self.stack.heads)
             check_finite(where, sinks)
         ready = Ready(q, k, v, layer.scale, position, self.stack.softcap, mask, (*terms,), self.slope, sinks)
         return LayerSteps(self.side, n, kind, x, projected, context, ready, before_rotation, where)
@@ -302,28 +281,25 @@ class Layers:
         shared = self.stack.heads // self.stack.kv_heads
         return np.repeat(M, shared, axis=1) if shared > 1 else M
 
-    def _projections(self, layer: Layer, prefix: str, x: Array, context: Array) -> list[Array]:
-        """Return the queries (b, h, n_q, d_k), and the keys and values (b, kv heads, n_k, d_k)."""
+    def _projections(self, layer: Layer, prefix: str, x: Array, context: Array | None) -> list[Array]:
+        """Return the queries (b, h, n_q, d_k), and the keys and values (b, kv heads, n_k, d_k) of a context."""
         stack, fused = self.stack, "qkv" in layer.names
         if fused:
             width = (stack.heads + 2 * stack.kv_heads) * stack.d_k
             made = dict.fromkeys("qkv", self.reader.role(layer, "qkv", x, width))
         else:
-            sides = (("q", x, stack.heads), ("k", context, stack.kv_heads), ("v", context, stack.kv_heads))
-            made = {
-                role: self.reader.role(layer, prefix + role, side, heads * stack.d_k)
-                for role, side, heads in sides
-            }
-        q, k, v = (self.reader.by_head(M, role, fused) for role, M in made.items())
-        if "q_bias" in layer.names:
-            q, v = (
-                M
-                + self.reader.weights.read(layer.place + layer.names[role], M[0, 0].size).reshape(M.shape[2:])
-                for M, role in ((q, "q_bias"), (v, "v_bias"))
-            )
-        if "q_norm" in layer.names:
-            q, k = self._normed_heads(layer, "q_norm", q), self._normed_heads(layer, "k_norm", k)
-        return [M.transpose(0, 2, 1, 3) for M in (q, k, v)]
+            made = {"q": self.reader.role(layer, f"{prefix}q", x, stack.heads * stack.d_k)}
+            if context is not None:
+                width = stack.kv_heads * stack.d_k
+                made |= {role: self.reader.role(layer, prefix + role, context, width) for role in "kv"}
+        parts = {role: self.reader.by_head(M, role, fused) for role, M in made.items()}
+        for role, M in parts.items():
+            if f"{role}_bias" in layer.names:
+                bias = self.reader.weights.read(layer.tensor(f"{role}_bias"), M[0, 0].size)
+                parts[role] = M + bias.reshape(M.shape[2:])
+            if f"{role}_norm" in layer.names:
+                parts[role] = self._normed_heads(layer, f"{role}_norm", M)
+        return [M.transpose(0, 2, 1, 3) for M in parts.values()]
 
     def _normed_heads(self, layer: Layer, role: str, x: Array) -> Array:
         """Return queries or keys (b, n, h, d_k) normed."""
@@ -332,14 +308,13 @@ class Layers:
         return self._normed(layer, role, x, *x.shape[2 if self.stack.qk_norm == "each" else 3 :])
 
     def _before(self, layer: Layer, norm: str, x: Array) -> Array:
-        is_normed = self.stack.pre_norm and norm in layer.names
-        return self._normed(layer, norm, x) if is_normed else x
+        return self._normed(layer, norm, x) if self.stack.pre_norm and norm in layer.names else x
 
     def _added(self, layer: Layer, x: Array, given: LayerSteps | Array, n: int | None = None) -> Array:
         """Return the sum of x and of what heads, or a network in layer `n`, made of it."""
         norm, after = BESIDE[given.kind if isinstance(given, LayerSteps) else "mlp"]
         if self.stack.adds_to_norm:
-            x = self._norm(layer.place + layer.names[norm], x, layer=n)
+            x = self._norm(layer.tensor(norm), x, layer=n)
         if isinstance(given, LayerSteps):
             made = self._joined(layer, given, after)
         else:
@@ -347,7 +322,7 @@ class Layers:
         if after in layer.names:
             made = self._normed(layer, after, made)
         x = x + (made if self.stack.added == 1 else made * np.float32(self.stack.added))
-        return x if self.stack.pre_norm else self._norm(layer.place + layer.names[norm], x, layer=n)
+        return x if self.stack.pre_norm else self._norm(layer.tensor(norm), x, layer=n)
 
     def _joined(self, layer: Layer, made: LayerSteps, after: str = "") -> Array:
         """Return what W_o makes of the heads' outputs, but for those that are knocked out."""
@@ -355,13 +330,12 @@ class Layers:
         joined = self.reader.joined(layer, made.prefix, output)
         if (trail := self.trail) is not None:
             row = made.ready.rows(trail.place, trail.place + 1)
-            weights, name = blocks.attend(row).weights[0, :, 0], layer.place + layer.names[made.prefix + "o"]
+            weights, name = blocks.attend(row).weights[0, :, 0], layer.tensor(made.prefix + "o")
             width = weights.shape[0] * output.shape[3]
             joining = partial(self.reader.linear_weights, name, width, self.stack.d)
-            shared = self.stack.heads // self.stack.kv_heads
             # Once for the heads that share them, and without all that they are parts of.
-            own, v = output[0, :, trail.place].copy(), row.v[0, ::shared].copy()
-            heads = Heads(made.layer, made.kind, own, weights, v, joining)
+            v = row.v[0, :: self.stack.heads // self.stack.kv_heads].copy()
+            heads = Heads(made.layer, made.kind, output[0, :, trail.place].copy(), weights, v, joining)
             scale = 1.0 if self.stack.parallel else self.stack.added
             trail.attended(heads, self._frozen(layer, after, joined), scale)
         return joined
@@ -383,7 +357,7 @@ class Layers:
     def _frozen(self, layer: Layer, role: str, X: Array) -> FrozenNorm | None:
         if self.trail is None or role not in layer.names:
             return None
-        return self.reader.frozen(layer.place + layer.names[role], self.trail.row(X))
+        return self.reader.frozen(layer.tensor(role), self.trail.row(X))
 
     def _norm(self, name: str, x: Array, part: str = "norm bias", layer: int | None = None) -> Array:
         """Return the words' vectors normed, of which a trail is told."""
@@ -392,10 +366,9 @@ class Layers:
         return self.reader.norm(name, x)
 
     def _narrow(self, name: str, x: Array) -> Array:
-        """Return the words' vectors with as many numbers as the layers have."""
         if self.trail is not None:
             self.trail.mapped(*self.reader.linear_weights(name, x.shape[-1], self.stack.d), "embedding bias")
         return self.reader.linear(name, x, self.stack.d)
 
     def _normed(self, layer: Layer, role: str, x: Array, *shape: int) -> Array:
-        return self.reader.norm(layer.place + layer.names[role], x, *shape)
+        return self.reader.norm(layer.tensor(role), x, *shape)

@@ -57,29 +57,25 @@ def find_folder(model: str) -> str:
         said = f"{shown!r} is a file of a model."
         raise FileError(said, f"Give its folder: {shell_quote(os.path.dirname(model) or '.')}.")
     if os.path.isfile(model):
-        said = f"{shown!r} is a file, and no GGUF file."
-        raise InputError(said, "Give the folder of a checkpoint, or a GGUF file.")
+        raise InputError(
+            f"{shown!r} is a file, and no GGUF file.", "Give the folder of a checkpoint, or a GGUF file."
+        )
     if not NAME.fullmatch(model) or len(model) > LONGEST or "--" in model or ".." in model:
         hint = "Give the folder of a checkpoint, or a name such as google-bert/bert-base-uncased."
         raise FileError(f"{shown!r} is neither a folder nor the name of a model.", hint)
     cache = cache_folder()
-    kept = os.path.join(cache, "models--" + model.replace("/", "--"))
-    found = _snapshot(kept)
-    if found is None:
-        said = f"{shown} is not a folder, and not in the local Hugging Face cache ({visible(cache)})."
-        hint = f"attn downloads no models: get it with `hf download {model}`, or give a folder."
-        raise InputError(said, hint)
-    return found
+    if (found := _snapshot(os.path.join(cache, "models--" + model.replace("/", "--")))) is not None:
+        return found
+    said = f"{shown} is not a folder, and not in the local Hugging Face cache ({visible(cache)})."
+    raise InputError(said, f"attn downloads no models: get it with `hf download {model}`, or give a folder.")
 
 
 def cache_folder() -> str:
     """Return where Hugging Face's libraries keep what they have downloaded, as the environment says."""
     set_ = os.environ.get
-    own = set_("HF_HUB_CACHE") or set_("HUGGINGFACE_HUB_CACHE")
-    if own:
-        return os.path.expanduser(own)
     home = set_("HF_HOME") or os.path.join(set_("XDG_CACHE_HOME") or "~/.cache", "huggingface")
-    return os.path.join(os.path.expanduser(home), "hub")
+    own = set_("HF_HUB_CACHE") or set_("HUGGINGFACE_HUB_CACHE") or os.path.join(home, "hub")
+    return os.path.expanduser(own)
 
 
 def _ollama_file(name: str) -> str:

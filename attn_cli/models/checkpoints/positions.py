@@ -51,8 +51,7 @@ def read_rotary(
     rotary = Rotary(base, int(d_k * own.number(named)) if named else d_k)
     if rotary.dims < 1 or rotary.turned > d_k:
         raise own.refused(named, f"a share of {d_k}") if named else c.refused("head_dim", "even")
-    named = "rope_type" if rope.has("rope_type") else "type"
-    kinds = kinds or ROPE_KINDS
+    named, kinds = "rope_type" if rope.has("rope_type") else "type", kinds or ROPE_KINDS
     if (read := kinds.get(rope.word(named))) is None:
         raise rope.refused(named, f"one of {', '.join(kinds)}: attn knows no other")
     return read(c, rope, rotary, kind is None)
@@ -77,11 +76,8 @@ def _yarn(c: Config, rope: Config, rotary: Rotary, is_for_all: bool) -> Rotary:
     factor = rope.optional("factor") or c.number("max_position_embeddings") / first
     if rotary.theta == 1:
         raise rope.refused("rope_theta", "another number than 1")
-
-    def dimension(turns: float) -> float:
-        return rotary.dims * log(first / (turns * 2 * pi)) / (2 * log(rotary.theta))
-
-    low, high = dimension(rope.number("beta_fast")), dimension(rope.number("beta_slow"))
+    turns = map(rope.number, ("beta_fast", "beta_slow"))
+    low, high = (rotary.dims * log(first / (turn * 2 * pi)) / (2 * log(rotary.theta)) for turn in turns)
     if not is_for_all or rope.flag("truncate"):  # of kinds of layers, transformers truncates all
         low, high = floor(low), ceil(high)
     low, high = max(low, 0), min(high, rotary.dims - 1)
@@ -90,8 +86,8 @@ def _yarn(c: Config, rope: Config, rotary: Rotary, is_for_all: bool) -> Rotary:
     gain = rope.optional("attention_factor")
     if gain is None:
         both = rope.has("mscale") and rope.has("mscale_all_dim")
-        gains = [_gain(factor, rope.number(name)) for name in ("mscale", "mscale_all_dim")] if both else []
-        gain = gains[0] / gains[1] if both else _gain(factor, 1)
+        more, less = (rope.number(name) if both else 1.0 for name in ("mscale", "mscale_all_dim"))
+        gain = _gain(factor, more) / (_gain(factor, less) if both else 1)
     divisors = tuple(1 / (1 - share + share / factor) for share in shares)
     return rotary._replace(divisors=divisors, gain=gain)
 

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.core.head_weights import HeadWeights, QKNorm
+from attn_cli.core.threads import processors, run
 from attn_cli.errors import InputError
 from attn_cli.io.array_types import Array
 from attn_cli.io.escape import visible
 from attn_cli.models.checkpoints.blocks import ACTIVATIONS, NORMS, logistic, softmax
 from attn_cli.models.checkpoints.describe import Layer, Stack
-from attn_cli.models.checkpoints.products import Activation, product
+from attn_cli.models.checkpoints.quantized import Stored
 from attn_cli.models.checkpoints.weights import Weights
 from attn_cli.models.logit_parts import FrozenNorm
+
+Activation = Callable[[Array], Array]
+
+PART = 3 << 20  # numbers of a matrix that are held at once
+SMALL = 1 << 18  # numbers that one thread reads, multiplies or finishes alone
+NEAR = 1 << 15  # numbers that are activated at once: they stay in the processor's cache
 
 
 def check_finite(where: str, *arrays: Array) -> None:
     """Raise InputError if an array holds what is not a finite number."""
     if not all(np.isfinite(array).all() for array in arrays):
-        raise InputError(
-            f"{where}: what it makes is not a finite number.",
-            "The checkpoint holds NaN, infinity or numbers too large for float32.",
-        )
+        said = f"{where}: what it makes is not a finite number."
+        raise InputError(said, "The checkpoint holds NaN, infinity or numbers too large for float32.")
 
 
 class Reader(NamedTuple):
@@ -49,11 +55,9 @@ class Reader(NamedTuple):
         projected = product(x.reshape(-1, x.shape[-1]), matrix, in_out, b, activation)
         return projected.reshape(*x.shape[:-1], projected.shape[-1])
 
-    def role(
-        self, layer: Layer, role: str, x: Array, made: int | None, activation: Activation | None = None
-    ) -> Array:
+    def role(self, layer: Layer, role: str, x: Array, made: int | None) -> Array:
         """Return what the tensors of a role in a layer make of x."""
-        return self.linear(layer.place + layer.names[role], x, made, activation)
+        return self.linear(layer.tensor(role), x, made)
 
     def linear_weights(self, name: str, given: int, made: int) -> tuple[Array, Array | None]:
         """Return W (given, made), as in x W, and b (made,)."""
@@ -72,11 +76,21 @@ class Reader(NamedTuple):
         own: Array = np.split(grouped, ends, axis=-2)["qkv".index(side)]
         return own.reshape(*M.shape[:-1], -1, d_k)
 
+    def head_matrices(self, layer: Layer, role: str) -> tuple[Array, Array | None]:
+        """Return W (d, h, d_k) and b (h, d_k) of all heads' queries, keys or values; a `role` such as cross_q."""
+        stack, side, fused = self.stack, role[-1], "qkv" in layer.names
+        heads = stack.heads + 2 * stack.kv_heads if fused else stack.heads if side == "q" else stack.kv_heads
+        W, b = self.linear_weights(layer.tensor("qkv" if fused else role), stack.d, heads * stack.d_k)
+        b = None if b is None else self.by_head(b, side, fused)
+        if (apart := f"{side}_bias") in layer.names:
+            b = self.weights.read(layer.tensor(apart), stack.heads * stack.d_k).reshape(-1, stack.d_k)
+        return self.by_head(W, side, fused), b
+
     def joined(self, layer: Layer, prefix: str, output: Array) -> Array:
         """Return the heads' outputs side by side, times W_o: (b, n_q, d); `prefix` is "cross_" for cross-attention."""
         b, h, rows, d_v = output.shape
         side_by_side = output.transpose(0, 2, 1, 3).reshape(b, rows, h * d_v)
-        return self.linear(layer.place + layer.names[prefix + "o"], side_by_side, self.stack.d)
+        return self.linear(layer.tensor(prefix + "o"), side_by_side, self.stack.d)
 
     def norm(self, name: str, x: Array, *shape: int) -> Array:
         """Return the normed rows; the norm's weights have a `shape`, or are one for each number of a row."""
@@ -98,22 +112,11 @@ ROLES = ("gate_up", "pairs", "gate", "up", "down")
 
 
 def network(reader: Reader, layer: Layer, x: Array) -> Array:
-    """Return what the network after attention makes of each word by itself."""
-    if "router" not in layer.names:
+    """Return what the network after attention makes of each word by itself: of experts, those that a router chooses."""
+    if (experts := reader.stack.experts) is None or "router" not in layer.names:
         return _dense(reader, layer, x)
     rows = x.reshape(-1, x.shape[-1])
-    found = _chosen(reader, layer, rows)
-    if "shared_share" in layer.names:
-        counts = logistic(reader.role(layer, "shared_share", rows, 1))
-        found += counts * _dense(reader, layer, rows, "shared_")
-    return found.reshape(x.shape)
-
-
-def _chosen(reader: Reader, layer: Layer, rows: Array) -> Array:
-    """Return what the experts that the router chooses for each of these words (n, d) make of it together."""
-    experts, found = reader.stack.experts, np.zeros_like(rows)
-    assert experts is not None  # a layer with a router has them
-    shares = softmax(reader.role(layer, "router", rows, experts.number))
+    shares, found = softmax(reader.role(layer, "router", rows, experts.number)), np.zeros_like(rows)
     check_finite(f"{visible(reader.weights.folder)}, {layer.place}", shares)
     chosen = np.argsort(-shares, axis=-1, kind="stable")[:, : experts.chosen]
     shares = np.take_along_axis(shares, chosen, axis=-1)
@@ -121,18 +124,17 @@ def _chosen(reader: Reader, layer: Layer, rows: Array) -> Array:
         shares /= shares.sum(axis=-1, keepdims=True)
     for n in np.unique(chosen):
         at, rank = np.nonzero(chosen == n)
-        made = _dense(reader, layer, rows[at], "expert_", int(n))
-        found[at] += shares[at, rank, None] * made
-    return found
+        found[at] += shares[at, rank, None] * _dense(reader, layer, rows[at], "expert_", int(n))
+    if "shared_share" in layer.names:
+        counts = logistic(reader.role(layer, "shared_share", rows, 1))
+        found += counts * _dense(reader, layer, rows, "shared_")
+    return found.reshape(x.shape)
 
 
 def _dense(reader: Reader, layer: Layer, x: Array, kind: str = "", number: int = 0) -> Array:
     """Return what a network makes of words: of a layer, or of a `kind` in it, expert_ of this number or shared_."""
-    names = {
-        role: layer.place + layer.names[kind + role].format(number)
-        for role in ROLES
-        if kind + role in layer.names
-    }
+    roles = (role for role in ROLES if kind + role in layer.names)
+    names = {role: layer.place + layer.names[kind + role].format(number) for role in roles}
     activation, limit = ACTIVATIONS[reader.stack.activation], None
     if (experts := reader.stack.experts) is not None and experts.clamp is not None:
         activation, limit = experts.clamp.gate, experts.clamp.up
@@ -143,8 +145,8 @@ def _dense(reader: Reader, layer: Layer, x: Array, kind: str = "", number: int =
         half, odd = divmod(both.shape[-1], 2)
         if odd:
             raise InputError(f"{visible(reader.weights.folder)}: {name} has an odd number of rows.")
-        is_paired = "pairs" in names
-        gate, up = (both[..., ::2], both[..., 1::2]) if is_paired else (both[..., :half], both[..., half:])
+        first, second, step = (0, 1, 2) if "pairs" in names else (0, half, 1)
+        gate, up = both[..., first : first + half * step : step], both[..., second::step]
         hidden = activation(gate) * (up if limit is None else limit(up))
     elif "gate" in names:
         hidden = reader.linear(names["gate"], x, None, activation)
@@ -168,28 +170,14 @@ class LayerWeights(NamedTuple):
 
 def read_layer_weights(reader: Reader, layer: Layer, prefix: str, wanted: Sequence[int]) -> LayerWeights:
     """Return the weights of the wanted heads; `prefix` is "cross_" for cross-attention, else empty."""
-    stack, fused = reader.stack, "qkv" in layer.names
-    sides: list[list[Array | None]] = []
-    for side in "qkv":
-        fused_heads = stack.heads + 2 * stack.kv_heads
-        made = stack.d_k * (fused_heads if fused else stack.heads if side == "q" else stack.kv_heads)
-        matrices = reader.linear_weights(
-            layer.place + layer.names["qkv" if fused else prefix + side], stack.d, made
-        )
-        if (apart := f"{side}_bias") in layer.names:
-            bias = reader.weights.read(layer.place + layer.names[apart], stack.heads * stack.d_k)
-            sides.append([reader.by_head(matrices[0], side, fused), reader.by_head(bias, side, fused=False)])
-            continue
-        sides.append([None if M is None else reader.by_head(M, side, fused) for M in matrices])
-    shared = stack.heads // stack.kv_heads
+    stack = reader.stack
+    (W_q, b_q), (W_k, b_k), (W_v, b_v) = (reader.head_matrices(layer, prefix + side) for side in "qkv")
     heads = {}
     for h in wanted:
-        of_heads = zip(sides, (h, h // shared, h // shared), strict=True)
-        parts = [[None if M is None else M[..., n, :] for M in side] for side, n in of_heads]
-        (W_q, b_q), (W_k, b_k), (W_v, b_v) = parts
-        assert W_q is not None and W_k is not None and W_v is not None
-        heads[h] = HeadWeights(str(h), W_q, W_k, W_v, b_q, b_k, b_v)
-    width, name = stack.heads * stack.d_k, layer.place + layer.names[f"{prefix}o"]
+        n = h * stack.kv_heads // stack.heads  # of the keys and values that it shares
+        q, k, v = (None if b is None else b[at] for b, at in ((b_q, h), (b_k, n), (b_v, n)))
+        heads[h] = HeadWeights(str(h), W_q[:, h], W_k[:, n], W_v[:, n], q, k, v)
+    width, name = stack.heads * stack.d_k, layer.tensor(f"{prefix}o")
     is_small = width * stack.d <= MOST_JOINING
     W_o, b_o = reader.linear_weights(name, width, stack.d) if is_small else (None, None)
     return LayerWeights(heads, _qk_norms(reader, layer), W_o, b_o)
@@ -203,6 +191,85 @@ def _qk_norms(reader: Reader, layer: Layer) -> list[QKNorm]:
     less, d_k = 1 if "less one" in stack.norm else 0, stack.d_k
     for role, heads in (("q_norm", stack.heads), ("k_norm", stack.kv_heads)):
         shape = {"head": (d_k,), "each": (heads, d_k), "all": (heads * d_k,)}[stack.qk_norm]
-        gain = less + weights.read(f"{layer.place}{layer.names[role]}.weight", *shape).reshape(-1, d_k)
+        gain = less + weights.read(f"{layer.tensor(role)}.weight", *shape).reshape(-1, d_k)
         gains.append(np.repeat(gain, stack.heads // len(gain), axis=0))
     return [QKNorm(*both) for both in zip(*gains, strict=True)]
+
+
+# Products of words and stored matrices, of which some rows at a time are read and multiplied
+
+
+def product(
+    x: Array, matrix: Stored, in_out: bool = False, b: Array | None = None, activation: Activation | None = None,
+) -> Array:  # fmt: skip
+    """Return activation(x W + b), (n, made), for x (n, in) and W stored as (made, in), or as (in, made) if `in_out`.
+
+    Threads read rows of W together, and then multiply by half of them, or of their columns, each. The parts are the
+    same for any number of threads, and so are the sums.
+    """
+    rows, width = matrix.entry.shape
+    found = np.empty((len(x), width) if in_out else (rows, len(x)), np.float32)
+    room = np.empty((min(rows, max(1, PART // width)), width), np.float32)
+    for start in range(0, rows, len(room)):
+        W = _read_together(matrix, start, room[: rows - start])
+        X, own = (x[:, start : start + len(W)], found) if in_out else (x.T, found[start : start + len(W)])
+        _multiply_together(X, W, own, in_out, start > 0)
+    several = max(1, NEAR // found.shape[1])
+
+    def finish(at: int) -> None:
+        near = found[at : at + several]
+        if b is not None:
+            near += b if in_out else b[at : at + several, None]
+        if activation is not None:
+            near[:] = activation(near)
+
+    _in_threads(range(0, len(found), several), finish, found.size <= SMALL)
+    return found if in_out else found.T
+
+
+def _read_together(matrix: Stored, start: int, room: Array) -> Array:
+    """Return as many rows as `room` has, from row `start` on, which threads read into it."""
+    if matrix.held is not None:
+        return matrix.held[start : start + len(room)]
+    step = math.ceil(len(room) / (1 if room.size <= SMALL else 2))
+
+    def read(at: int) -> None:
+        part = room[at : at + step]
+        own = part.reshape(-1).view(np.uint8) if matrix.entry.dtype.itemsize <= 4 else None
+        made = matrix.rows(start + at, len(part), own)
+        if not np.may_share_memory(made, part):
+            part[:] = made
+
+    _in_threads(range(0, len(room), step), read)
+    return room
+
+
+def _multiply_together(X: Array, W: Array, found: Array, in_out: bool, adds: bool) -> None:
+    """Make `found` X W where W stands in-out, or add it; else W X, half of W's columns or rows at a time."""
+    size = W.shape[1] if in_out else len(W)
+    step = math.ceil(size / (1 if W.size <= SMALL else 2))
+
+    def multiply(at: int) -> None:
+        own = slice(at, at + step)
+        if not in_out:
+            np.matmul(W[own], X, out=found[own])
+        elif adds:
+            found[:, own] += X @ W[:, own]
+        else:
+            np.matmul(X, W[:, own], out=found[:, own])
+
+    _in_threads(range(0, size, step), multiply)
+
+
+def _in_threads(tasks: range, do: Callable[[int], None], alone: bool = False) -> None:
+    """Do every task; one thread does a single one, and all if it is `alone`."""
+
+    def quietly(task: int) -> None:
+        with np.errstate(all="ignore"):  # which is each thread's own
+            do(task)
+
+    if alone or len(tasks) == 1:
+        for task in tasks:
+            quietly(task)
+    else:
+        run(tasks, lambda: quietly, processors())

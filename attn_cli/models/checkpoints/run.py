@@ -20,11 +20,9 @@ from attn_cli.models.checkpoints.families import describe
 from attn_cli.models.checkpoints.gguf import is_gguf, open_gguf
 from attn_cli.models.checkpoints.gguf_models import describe_gguf
 from attn_cli.models.checkpoints.layers import Changes, Kept, Layers, LayerSteps, Texts
-from attn_cli.models.checkpoints.products import product
-from attn_cli.models.checkpoints.reader import LayerWeights, Reader, check_finite, read_layer_weights
+from attn_cli.models.checkpoints.reader import LayerWeights, Reader, check_finite, product, read_layer_weights
 from attn_cli.models.checkpoints.weights import GgufWeights, Weights
-from attn_cli.models.joining import Joining
-from attn_cli.models.logit_parts import Cut, Part, Trail
+from attn_cli.models.logit_parts import Cut, Joining, Part, Trail
 
 SHORT = 0.5  # seconds that are not worth a report
 COSTLY = 1 << 28  # weights of all heads and layers, from which on their number is told first
@@ -32,12 +30,12 @@ COSTLY = 1 << 28  # weights of all heads and layers, from which on their number 
 
 def texts(ids: Sequence[Sequence[int]], pad: int = 0, side: str = "right") -> Texts:
     """Return lists of ids as one batch, the shorter ones padded on the `right` or the `left`."""
-    longest = max(map(len, ids), default=0)
-    if not longest or not all(ids):
+    if not ids or not all(ids):
         raise InputError("There are no tokens to attend to.", "Give at least one token.")
-    made, real = np.full((len(ids), longest), pad), np.zeros((len(ids), longest), bool)
+    shape = len(ids), max(map(len, ids))
+    made, real = np.full(shape, pad), np.zeros(shape, bool)
     for n, one in enumerate(ids):
-        own = slice(len(one)) if side == "right" else slice(longest - len(one), None)
+        own = slice(len(one)) if side == "right" else slice(shape[1] - len(one), None)
         made[n, own], real[n, own] = one, True
     return Texts(made, real)
 
@@ -52,10 +50,8 @@ class Checkpoint:
         self.gguf = open_gguf(folder) if is_gguf(folder) else None
         if self.gguf is None:
             config = read_config(folder)
-            self.model: Model = describe(config, is_strict)
-            affine = read_affine(config)
-            self.weights = Weights(folder, self.model.prefixes, self.model.unread)
-            self.weights.affine = affine
+            self.model, affine = describe(config, is_strict), read_affine(config)
+            self.weights = Weights(folder, self.model.prefixes, self.model.unread, affine)
             return
         try:
             self.model, orders = describe_gguf(self.gguf)
@@ -81,11 +77,7 @@ class Checkpoint:
             raise UsageError(f"{visible(self.weights.folder)} ({self.model.family}) takes one text.")
         if target is not None and len(target.ids) != len(source.ids):
             raise UsageError(f"There are {len(source.ids)} texts for {len(target.ids)} targets.")
-        given = {
-            side: one
-            for side, one in zip(self.model.stacks, (source, target), strict=False)
-            if one is not None
-        }
+        given = dict(zip(self.model.stacks, [source] if target is None else [source, target], strict=False))
         return Run(self.model, self.weights, given, Kept() if keeps else None, Changes(cut))
 
 
@@ -137,10 +129,8 @@ class Run:
         """
         assert self._kept is not None
         side, stack = list(self.model.stacks.items())[-1]
-        rotated = {
-            layer.rotary.length for layer in stack.layers if layer.rotary and layer.rotary.long_divisors
-        }
-        if any(self._kept.count <= length < len(all_ids) for length in rotated):
+        rotaries = (one.rotary for one in stack.layers if one.rotary and one.rotary.long_divisors)
+        if any(self._kept.count <= rotary.length < len(all_ids) for rotary in rotaries):
             self._kept = Kept()
         self._given = {side: Texts(np.array([all_ids[self._kept.count :]]))}
         self._steps = self._all_steps()
@@ -170,11 +160,8 @@ class Run:
                 return found
         counts = ", ".join(f"{len(self.model.stacks[name].layers)} {name}" for name in self._given)
         what = " ".join(filter(None, (side, kind, "attention")))
-        raise UsageError(
-            f"There is no {what} in a layer {layer} of {self._name}.",
-            f"It has {counts} layers, from 0.",
-            "--layer",
-        )
+        said = f"There is no {what} in a layer {layer} of {self._name}."
+        raise UsageError(said, f"It has {counts} layers, from 0.", "--layer")
 
     def weights_of(self, steps: LayerSteps, heads: Sequence[int]) -> LayerWeights:
         """Return what these heads of a layer project with: nothing keeps it while the layer is computed."""
@@ -196,12 +183,9 @@ class Run:
     def joining(self, steps: LayerSteps) -> Joining:
         """Return what follows a layer's heads for its first text, in float64."""
         reader, layer = self._read(steps)
-        stack, frozen = (
-            reader.stack,
-            {role: partial(reader.frozen, layer.place + name) for role, name in layer.names.items()},
-        )
-        name = layer.place + layer.names[f"{steps.prefix}o"]
-        W_o, b_o = reader.linear_weights(name, stack.heads * stack.d_k, stack.d)
+        stack = reader.stack
+        frozen = {role: partial(reader.frozen, layer.place + name) for role, name in layer.names.items()}
+        W_o, b_o = reader.linear_weights(layer.tensor(f"{steps.prefix}o"), stack.heads * stack.d_k, stack.d)
         W_o = W_o.astype(np.float64)
         if steps.kind == "cross":
             return Joining(W_o, b_o)
@@ -245,14 +229,11 @@ class Run:
     def check_head(self) -> None:
         """Raise UsageError if the side that makes logits has no text, InputError if the files hold no head for it."""
         if list(self.model.stacks)[-1] not in self._given:
-            raise UsageError(
-                f"{self._name} is an encoder-decoder model: to predict words, give a target text for its decoder."
-            )
+            said = "is an encoder-decoder model: to predict words, give a target text for its decoder."
+            raise UsageError(f"{self._name} {said}")
         if not self.has_head():
-            raise InputError(
-                f"{self._name} has no language-model head: the checkpoint holds only its layers.",
-                "Ask for attention, or use the checkpoint of a language model.",
-            )
+            said = f"{self._name} has no language-model head: the checkpoint holds only its layers."
+            raise InputError(said, "Ask for attention, or use the checkpoint of a language model.")
 
     @np.errstate(all="ignore")
     def last_normed(self, x: Array) -> Array:
@@ -317,9 +298,9 @@ class Way(NamedTuple):
     def parts(self, id_: int, against: int | None = None) -> list[Part]:
         """Return what each part adds to the logit of a token, or to its difference from another's, before a softcap."""
         weights, head = self.run.weights, self.run.model.logits
-        table, bias, ids = weights.find(*head.tables), weights.find(*head.bias), [id_]
+        table, bias = weights.find(*head.tables), weights.find(*head.bias)
         assert table is not None  # the run has a head
-        ids += [] if against is None else [against]
+        ids = [id_] if against is None else [id_, against]
         rows = weights.rows(table, np.array(ids), None, "token").astype(np.float64)
         signs = np.array([1.0, -1.0][: len(ids)])
         parts = self.trail.parts(signs @ rows * head.scale)
@@ -339,10 +320,9 @@ def way_of(run: Run, place: int) -> Way:
     if head.dense:
         W, b = reader.linear_weights(head.dense, len(x), width)
         made = x @ W if b is None else x @ W + b
-        active = ACTIVATIONS[head.activation](made[None].astype(np.float32))[0].astype(np.float64)
+        x = ACTIVATIONS[head.activation](made[None].astype(np.float32))[0].astype(np.float64)
         trail.mapped(W, b, "output layer bias")
-        x, ratio = active, np.divide(active, made, out=np.zeros_like(made), where=made != 0)
-        trail.mapped(ratio, None, "output layer bias")
+        trail.mapped(np.divide(x, made, out=np.zeros_like(made), where=made != 0), None, "output layer bias")
     if head.norm:
         trail.normed(frozen := reader.frozen(head.norm, x), "final norm bias")
         x = frozen.forward(x)

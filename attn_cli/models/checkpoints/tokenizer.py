@@ -59,8 +59,9 @@ class TextEncoder:
         found = self._ask("cannot encode the text", "encode", text=text, second=second)
         ids, tokens, special, offsets, types, texts = map(tuple, found)
         if not ids:
-            said = f"The tokenizer of {self.name} finds no tokens in the text."
-            raise InputError(said, "Give other words.")
+            raise InputError(
+                f"The tokenizer of {self.name} finds no tokens in the text.", "Give other words."
+            )
         if not len(ids) == len(tokens) == len(offsets):  # a template's, whose lists differ
             said = f"The tokenizer of {self.name} gives {len(ids):,} ids and {len(tokens):,} tokens."
             raise InputError(said, HINT)
@@ -103,11 +104,9 @@ class TextEncoder:
         try:
             answer = library.ask(self._file, {"do": do, **more})
         except DiedError as error:
-            what = f"took more than {MEMORY >> 30} GB of memory, or crashed"
-            raise InputError(
-                f"The tokenizer of {self.name} {f'took more than {SECONDS} seconds' if error.is_late else what}.",
-                "Compare its tokenizer.json with that of the model's publisher, or give a shorter text.",
-            ) from None
+            most = f"{SECONDS} seconds" if error.is_late else f"{MEMORY >> 30} GB of memory, or crashed"
+            hint = "Compare its tokenizer.json with that of the model's publisher, or give a shorter text."
+            raise InputError(f"The tokenizer of {self.name} took more than {most}.", hint) from None
         if "missing" in answer:
             raise _missing()
         if "unsound" in answer:
@@ -117,8 +116,9 @@ class TextEncoder:
         return answer["found"]
 
     def _unsound(self, why: str) -> InputError:
-        said = f"The tokenizer of {self.name} is not a sound tokenizer: {visible(why)[:200]}."
-        return InputError(said, HINT)
+        return InputError(
+            f"The tokenizer of {self.name} is not a sound tokenizer: {visible(why)[:200]}.", HINT
+        )
 
 
 class _Library:
@@ -181,7 +181,12 @@ def _read(folder: str, family: str) -> bytes:
     if has(WORDPIECE):
         numbered = enumerate(_text(folder, WORDPIECE).split("\n"))
         words = {line.rstrip("\r"): n for n, line in numbered if line.strip()}
-        return json.dumps({"words": words, "lowercase": _lower_cased(folder)}).encode()
+        settings = os.path.join(folder, "tokenizer_config.json")
+        config = json.loads(read_bytes(settings, 1 << 22)) if os.path.exists(settings) else None
+        is_lower = (
+            not isinstance(config, dict) or config.get("do_lower_case", True) is not False
+        )  # as BERT's are
+        return json.dumps({"words": words, "lowercase": is_lower}).encode()
     if not has(*BPE):
         raise _no_tokenizer(folder)
     words = json.loads(_text(folder, BPE[0]))
@@ -204,28 +209,15 @@ def _text(folder: str, name: str) -> str:
         raise InputError(f"{visible(path)} is not UTF-8 text.") from None
 
 
-def _lower_cased(folder: str) -> bool:
-    """Tell whether the tokenizer's settings have capitals made small, as BERT's do where they say nothing."""
-    path = os.path.join(folder, "tokenizer_config.json")
-    if not os.path.exists(path):
-        return True
-    config = json.loads(read_bytes(path, 1 << 22))
-    return not isinstance(config, dict) or config.get("do_lower_case", True) is not False
-
-
 def _no_tokenizer(folder: str) -> FileError:
     name = visible(folder)
     found = next((file for file in SENTENCEPIECE if os.path.exists(os.path.join(folder, file))), None)
     if found is None:
         why = f"{name} has no {OWN}, no {WORDPIECE}, and no {BPE[0]} with {BPE[1]}."
         return FileError(why, "Copy the tokenizer's files into the folder.")
-    target, hint = "", (
-        'Convert it there: python -c "from transformers import AutoTokenizer as T; '
-        "T.from_pretrained('.').save_pretrained('.')\""
-    )  # fmt: skip
+    convert = "from transformers import AutoTokenizer as T; T.from_pretrained('.').save_pretrained('.')"
+    target, hint = "", f'Convert it there: python -c "{convert}"'
     if found == "source.spm":
-        target, hint = (
-            " and target.spm",
-            "Encode the texts with the transformers library, and give their token ids.",
-        )
+        target = " and target.spm"
+        hint = "Encode the texts with the transformers library, and give their token ids."
     return FileError(f"{name} has its tokenizer in {found}{target}, which attn does not read.", hint)

@@ -15,6 +15,11 @@ from typing import IO, Any
 
 GROWTH = 64  # tokens that a character may make; those of sound tokenizers make eighteen
 FRAMING = 1024  # tokens that a template may add; sound ones add three
+# What frames a text, how, and two texts
+FRAMES = {
+    "opt": ("</s>", "</s> $A", "</s> $A $B:1"),
+    "deberta": ("[CLS] [SEP]", "[CLS] $A [SEP]", "[CLS] $A [SEP] [SEP] $B [SEP]"),
+}
 
 
 def main(library: str, memory: int, seconds: int) -> None:
@@ -48,15 +53,14 @@ def main(library: str, memory: int, seconds: int) -> None:
 
 def _loaded(tokenizers: Any, data: bytes) -> Any:
     """Return the tokenizer of a tokenizer.json, or of a vocabulary: it pads and cuts nothing."""
-    given = json.loads(data) if data.startswith(b'{"words": ') else None
-    if given is None:
+    given = json.loads(data) if data.startswith(b'{"words": ') else {}
+    if not given:
         made = tokenizers.Tokenizer.from_buffer(data)
     elif "merges" in given:
         made = _byte_level(tokenizers, given["words"], given["merges"], given["family"])
     else:
-        made = tokenizers.BertWordPieceTokenizer(
-            given["words"], lowercase=given["lowercase"], strip_accents=None
-        )
+        lowercase = given["lowercase"]
+        made = tokenizers.BertWordPieceTokenizer(given["words"], lowercase=lowercase, strip_accents=None)
     made.no_truncation()
     made.no_padding()
     return made
@@ -69,16 +73,12 @@ def _byte_level(tokenizers: Any, words: dict[str, int], merges: list[str], famil
         if "<mask>" in words:  # it takes the space before it along, as a word does
             made.add_special_tokens([tokenizers.AddedToken("<mask>", lstrip=True)])
         ends = [(name, words[name]) for name in ("</s>", "<s>")]
-        made.post_processor = tokenizers.processors.RobertaProcessing(
-            *ends, trim_offsets=True, add_prefix_space=False
-        )
-    elif family == "opt":
-        start = ("</s>", words["</s>"])
-        made.post_processor = tokenizers.processors.TemplateProcessing("</s> $A", "</s> $A $B:1", [start])
-    elif family == "deberta":
-        ends = [(name, words[name]) for name in ("[CLS]", "[SEP]")]
-        pair = "[CLS] $A [SEP] [SEP] $B [SEP]"
-        made.post_processor = tokenizers.processors.TemplateProcessing("[CLS] $A [SEP]", pair, ends)
+        framed = tokenizers.processors.RobertaProcessing(*ends, trim_offsets=True, add_prefix_space=False)
+        made.post_processor = framed
+    elif family in FRAMES:
+        names, single, pair = FRAMES[family]
+        ids = [(name, words[name]) for name in names.split()]
+        made.post_processor = tokenizers.processors.TemplateProcessing(single, pair, ids)
     return made
 
 

@@ -3,38 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from math import sqrt
-from typing import NamedTuple
 
 from attn_cli.models.checkpoints.blocks import ACTIVATIONS
 from attn_cli.models.checkpoints.config import MOST_LAYERS, Config, activation, looks_back
 from attn_cli.models.checkpoints.decoder_plans import GEMMA2, OPT
 from attn_cli.models.checkpoints.describe import Layer, Logits, Model, Relative, Stack, Words
 
-T5 = {
-    "q": "layer.0.SelfAttention.q", "k": "layer.0.SelfAttention.k", "v": "layer.0.SelfAttention.v",
-    "o": "layer.0.SelfAttention.o", "norm_1": "layer.0.layer_norm",
-}  # fmt: skip
-T5_CROSS = {
-    "cross_q": "layer.1.EncDecAttention.q", "cross_k": "layer.1.EncDecAttention.k",
-    "cross_v": "layer.1.EncDecAttention.v", "cross_o": "layer.1.EncDecAttention.o",
-    "cross_norm": "layer.1.layer_norm",
-}  # fmt: skip
-BART_CROSS = {
-    "cross_q": "encoder_attn.q_proj", "cross_k": "encoder_attn.k_proj", "cross_v": "encoder_attn.v_proj",
+T5 = {role: f"layer.0.SelfAttention.{role}" for role in "qkvo"} | {"norm_1": "layer.0.layer_norm"}
+T5_CROSS = {f"cross_{role}": f"layer.1.EncDecAttention.{role}" for role in "qkvo"} | {
+    "cross_norm": "layer.1.layer_norm"
+}
+BART_CROSS = {f"cross_{role}": f"encoder_attn.{role}_proj" for role in "qkv"} | {
     "cross_o": "encoder_attn.out_proj", "cross_norm": "encoder_attn_layer_norm",
 }  # fmt: skip
 
 
 def t5(c: Config) -> Model:
     """Return T5, T5 v1.1, FLAN-T5 and mT5: scores are not scaled, and distances have a number for each head."""
-    _check_causal(c)
     d, heads, d_k = c.whole("d_model"), c.whole("num_heads"), c.whole("d_kv")
     gated, _, network_kind = c.word("feed_forward_proj").rpartition("-")
     activated = "gelu_new" if (gated, network_kind) == ("gated", "gelu") else network_kind
     if gated not in ("", "gated") or activated not in ACTIVATIONS:
-        said = "feed_forward_proj"
-        raise c.refused(said, f"one of {', '.join(ACTIVATIONS)}, or that with gated- before it")
+        raise c.refused(
+            "feed_forward_proj", f"one of {', '.join(ACTIVATIONS)}, or that with gated- before it"
+        )
     for name in ("dense_act_fn", "is_gated_act", "scale_decoder_outputs"):
         if name in c.values and c.values[name] is None:
             raise c.refused(name, "left out, or a value")
@@ -60,66 +54,53 @@ def t5(c: Config) -> Model:
             relative=relative, last_norm=f"{side}.final_layer_norm",
         )  # fmt: skip
 
-    encoder = stack("encoder", count, 1, {})
-    below = c.whole("num_decoder_layers", most=MOST_LAYERS) if c.has("num_decoder_layers") else count
-    decoder = stack("decoder", below, 2, T5_CROSS)
+    encoder, below = stack("encoder", count, 1, {}), "num_decoder_layers"
+    decoder = stack("decoder", c.whole(below, most=MOST_LAYERS) if c.has(below) else count, 2, T5_CROSS)
     # T5 v1.1 says that its embeddings are not tied, by which it means that what they are compared with is not scaled
     scaled = "scale_decoder_outputs" if c.has("scale_decoder_outputs") else "tie_word_embeddings"
-    is_scaled = c.has(scaled) and c.flag(scaled)
-    logits = Logits(("lm_head.weight", "shared.weight"), scale=d**-0.5 if is_scaled else 1.0)
+    logits = Logits(("lm_head.weight", "shared.weight"), scale=d**-0.5 if c.flag(scaled, False) else 1.0)
     return Model((), encoder, decoder, logits, _start(c), unread=(".bias",))
 
 
-class Sides(NamedTuple):
-    """What sets BART's kin apart, and no key says."""
+def bart(
+    c: Config, places: str | None = "embed_positions.weight", offset: int = 2, sinusoids: str | None = None,
+    norm: str | None = "layernorm_embedding", last_norm: str | None = None, bias: str = "final_logits_bias",
+    skips_padding: bool = False,
+) -> Model:  # fmt: skip
+    """Return BART, or one of its kin, which no key sets apart: `sinusoids` is how places are computed without a table.
 
-    places: str | None = "embed_positions.weight"  # a table of them
-    offset: int = 2
-    sinusoids: str | None = None  # how places are computed where there is no table
-    norm: str | None = "layernorm_embedding"
-    last_norm: str | None = None  # where norms stand before what they belong to
-    bias: tuple[str, ...] = ("final_logits_bias",)
-    skips_padding: bool = False
-
-
-MARIAN = Sides(None, 0, sinusoids="sines first", norm=None)
-MBART = Sides(last_norm="layer_norm")
-PEGASUS = Sides(offset=0, sinusoids="sines first", norm=None, last_norm="layer_norm")
-M2M_100 = Sides(None, sinusoids="to the end", norm=None, last_norm="layer_norm", bias=(), skips_padding=True)
-
-
-def bart(c: Config, sides: Sides = Sides()) -> Model:  # noqa: B008  # an unchangeable value
-    """Return BART, or one of its kin."""
-    _check_causal(c)
+    With a `last_norm`, norms stand before what they belong to.
+    """
     d = c.whole("d_model")
 
     def stack(side: str, names: Mapping[str, str]) -> Stack:
-        d_k, heads = c.shared(f"{side}_attention_heads", d), c.whole(f"{side}_attention_heads")
+        d_k, heads = c.shared(counted := f"{side}_attention_heads", d), c.whole(counted)
         words = Words(
             (f"{side}.embed_tokens.weight", "shared.weight"), d,
-            scale=sqrt(d) if c.flag("scale_embedding") else 1.0,
-            positions=sides.places and f"{side}.{sides.places}",
-            offset=c.whole("pad_token_id", least=0) + 1 if sides.skips_padding else sides.offset,
-            sinusoids=sides.sinusoids, norm=sides.norm and f"{side}.{sides.norm}",
+            scale=sqrt(d) if c.flag("scale_embedding") else 1.0, positions=places and f"{side}.{places}",
+            offset=c.whole("pad_token_id", least=0) + 1 if skips_padding else offset,
+            sinusoids=sinusoids, norm=norm and f"{side}.{norm}",
         )  # fmt: skip
         # transformers keeps num_hidden_layers as another name of encoder_layers, which wins
-        is_counted = side == "encoder" and c.has("num_hidden_layers")
-        counted = "num_hidden_layers" if is_counted else f"{side}_layers"
-        count = c.whole(counted, most=MOST_LAYERS)
+        is_older = side == "encoder" and c.has("num_hidden_layers")
+        count = c.whole("num_hidden_layers" if is_older else f"{side}_layers", most=MOST_LAYERS)
         layers = tuple(Layer(f"{side}.layers.{n}.", names, 1 / sqrt(d_k)) for n in range(count))
         return Stack(
-            words, "layer", layers, d, heads, heads, d_k,
-            causal=side == "decoder", activation=activation(c, "activation_function"),
-            pre_norm=sides.last_norm is not None, last_norm=sides.last_norm and f"{side}.{sides.last_norm}",
-            skips_padding_positions=sides.skips_padding,
+            words, "layer", layers, d, heads, heads, d_k, causal=side == "decoder",
+            activation=activation(c, "activation_function"), pre_norm=last_norm is not None,
+            last_norm=last_norm and f"{side}.{last_norm}", skips_padding_positions=skips_padding,
         )  # fmt: skip
 
     sources = ("decoder.embed_tokens.weight", "shared.weight") if c.flag("tie_word_embeddings") else ()
-    logits = Logits(("lm_head.weight", *sources), sides.bias, bias_lead=(1,))
-    encoder, decoder = stack("encoder", OPT.names), stack("decoder", {**OPT.names, **BART_CROSS})
-    return Model(("model.",), encoder, decoder, logits, _start(c))
+    logits = Logits(("lm_head.weight", *sources), (bias,) if bias else (), bias_lead=(1,))
+    stacks = stack("encoder", OPT.names), stack("decoder", {**OPT.names, **BART_CROSS})
+    return Model(("model.",), *stacks, logits, _start(c))
 
 
+MARIAN = partial(bart, places=None, offset=0, sinusoids="sines first", norm=None)
+MBART = partial(bart, last_norm="layer_norm")
+PEGASUS = partial(MBART, offset=0, sinusoids="sines first", norm=None)
+M2M_100 = partial(MBART, places=None, sinusoids="to the end", norm=None, bias="", skips_padding=True)
 T5GEMMA = GEMMA2._replace(
     names={
         **GEMMA2.names, "norm_1": "pre_self_attn_layernorm", "after_1": "post_self_attn_layernorm",
@@ -145,12 +126,8 @@ def t5gemma(c: Config) -> Model:
     return decoder._replace(prefixes=("model.",), encoder=encoder.encoder, start=start)
 
 
-def _check_causal(c: Config) -> None:
-    """Raise InputError if the decoder, which writes word by word, would look ahead."""
+def _start(c: Config) -> int:
+    """Return the token with which the decoder begins; raise InputError where it would look ahead."""
     if not looks_back(c, True):
         raise c.refused("is_causal", "true in a model of an encoder and a decoder")
-
-
-def _start(c: Config) -> int:
-    """Return the token with which the decoder begins."""
     return c.whole("decoder_start_token_id", least=0, most=1 << 24)

@@ -10,7 +10,8 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import IO
 
 import numpy as np
@@ -20,7 +21,7 @@ from attn_cli.io.array_files import BFLOAT16, Entry, safetensors_entries
 from attn_cli.io.array_types import Array, Ints
 from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes, regular
-from attn_cli.models.checkpoints.config import BITS, Affine, quantised
+from attn_cli.models.checkpoints.config import BITS, Affine, ReadAffine, quantised
 from attn_cli.models.checkpoints.gguf import Gguf
 from attn_cli.models.checkpoints.quantized import (
     MXFP4_BLOCKS,
@@ -40,6 +41,7 @@ PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 # How names end: usually, in older checkpoints of BERT, of GPT-OSS, and of its matrices in four bits
 ENDINGS = {"weight": (".weight", ".gamma", "", "_blocks"), "bias": (".bias", ".beta", "_bias")}
+Names = tuple[str, ...]
 OF_STACK = re.compile(r"\[(\d+)\]")  # which matrix of a stack of them
 
 
@@ -52,11 +54,12 @@ class Weights:
     # Of a GGUF file: what unpacks a tensor, and the order in which its rows are wanted
     packings: Mapping[str, Quantized] = {}
     orders: Mapping[str, Ints] = {}
-    affine: Callable[[str], Affine | None] = staticmethod(lambda name: None)  # of MLX
     room = HELD
 
-    def __init__(self, folder: str, prefixes: tuple[str, ...] = (), unread: tuple[str, ...] = ()) -> None:
-        self.folder = folder
+    def __init__(
+        self, folder: str, prefixes: Names = (), unread: Names = (), affine: ReadAffine | None = None
+    ) -> None:
+        self.folder, self.affine = folder, affine
         self.prefixes, self.unread = ("", *prefixes), unread
         self._open: dict[str, tuple[IO[bytes], dict[str, Entry], str]] = {}  # and its path, to be shown
         self._used: dict[tuple[str, tuple[int | None, ...]], Stored] = {}
@@ -88,16 +91,12 @@ class Weights:
         return None
 
     def read(self, name: str, *shape: int | None) -> Array:
-        """Return a tensor in float32; raise InputError if it is absent or of another shape.
-
-        None in the shape stands for any number.
-        """
+        """Return a tensor in float32; raise InputError if it is absent or of another shape (None is any number)."""
         return (self.matrix if len(shape) == 1 else self.stored)(name, *shape).read()
 
     def maybe(self, name: str, *shape: int | None) -> Array | None:
         """Return a tensor as `read` does; None if it is absent."""
-        is_there = (name, shape) in self._used or self.find(name) is not None
-        return self.read(name, *shape) if is_there else None
+        return self.read(name, *shape) if (name, shape) in self._used or self.find(name) is not None else None
 
     def matrix(self, name: str, *shape: int | None) -> Stored:
         """Return where a tensor is stored that each pass needs: when it is used again, it is read to stay in memory."""
@@ -113,10 +112,7 @@ class Weights:
         return found
 
     def rows(self, name: str, wanted: Ints, width: int | None, what: str) -> Array:
-        """Return these rows of a matrix, (*wanted.shape, width), without reading the others.
-
-        `what` names a row in the error that there is none of that number.
-        """
+        """Return these rows of a matrix, (*wanted.shape, width), and read no others; errors call a row `what`."""
         matrix = self.stored(name, None, width)
         count, d = matrix.entry.shape
         outside = wanted[(wanted < 0) | (wanted >= count)]
@@ -141,28 +137,29 @@ class Weights:
         if found not in entries:
             raise InputError(f"{path} has no tensor {visible(found)}, which {INDEX} says it has.")
         entry, where = entries[found], f"{path}: {visible(found)}"
-        packing, order, scaled = self.packings.get(found), self.orders.get(found), None
-        if entry.dtype == WORDS and (affine := self.affine(found)) is not None:
+        packing, scaled, is_in_out = self.packings.get(found), None, False
+        if entry.dtype == WORDS and self.affine is not None and (affine := self.affine(found)) is not None:
             entry, packing, scaled = self._quantized(found, entry, affine)
         number = OF_STACK.search(name)
         if entry.dtype == np.uint8 and number is not None:
             entry, packing, scaled = self._four_bits(found, entry, number[0])
-        is_in_out = False
-        if number is not None:
-            # transformers' own
+        if number is not None:  # transformers' own
             is_in_out = name.endswith(".weight") and not found.endswith((".weight", "_blocks"))
             shape = shape[::-1] if is_in_out else shape
-            entry = _of_stack(entry, packing, int(number[1]), where)
-        if len(shape) != len(entry.shape) or any(
-            n is not None and n != m for n, m in zip(shape, entry.shape, strict=False)
-        ):
+            if len(entry.shape) < 2 or (at := int(number[1])) >= entry.shape[0]:
+                raise InputError(f"{where} has shape {entry.shape}: there is no {number[1]} in it.")
+            each = 1 if packing is None else packing.numbers
+            size = math.prod(entry.shape[1:]) // each * entry.dtype.itemsize
+            entry = entry._replace(offset=entry.offset + at * size, shape=entry.shape[1:])
+        fits = (n in (None, m) for n, m in zip(shape, entry.shape, strict=False))
+        if len(shape) != len(entry.shape) or not all(fits):
             wanted = ", ".join("any" if n is None else str(n) for n in shape)
             raise InputError(f"{where} has shape {entry.shape}; by config.json it would be ({wanted}).")
         if not entry.size:
             raise InputError(f"{where} has shape {entry.shape}: it holds no numbers.")
         if entry.dtype.kind != "f" and entry.dtype != BFLOAT16 and packing is None:
             raise quantised(where, f"{entry.dtype} numbers")
-        return Stored(file, entry, where, packing, order, scaled, is_in_out)
+        return Stored(file, entry, where, packing, self.orders.get(found), scaled, is_in_out)
 
     def _quantized(self, name: str, entry: Entry, affine: Affine) -> tuple[Entry, Quantized, Scaled]:
         """Return a matrix of MLX as it is once unpacked, what unpacks its numbers, and what scales them."""
@@ -170,11 +167,9 @@ class Weights:
         *rows, words = entry.shape or (0,)
         groups, left = divmod(32 * words, affine.bits * affine.group)
         if left:
-            raise InputError(
-                f"{visible(self.folder)}: {visible(name)} has rows of {words} words, which are no groups of "
-                f"{affine.group} numbers of {affine.bits} bits.",
-                "Is its config.json of another model?",
-            )
+            said = f"which are no groups of {affine.group} numbers of {affine.bits} bits."
+            said = f"{visible(self.folder)}: {visible(name)} has rows of {words} words, {said}"
+            raise InputError(said, "Is its config.json of another model?")
         scales, offsets = (self.stored(f"{stem}.{part}", *rows, groups) for part in ("scales", "biases"))
         entry = entry._replace(dtype=packing.dtype, shape=(*rows, groups * affine.group))
         return entry, packing, Scaled(scales, offsets, affine.group)
@@ -194,9 +189,8 @@ class Weights:
     def _entries(self, shard: str) -> dict[str, Entry]:
         if shard not in self._open:
             path = regular(os.path.join(self.folder, shard))
-            file = path.open("rb", buffering=0)
+            file, shown = path.open("rb", buffering=0), visible(str(path))
             try:
-                shown = visible(str(path))
                 entries, _ = safetensors_entries(file, shown, MOST_HEADER, bfloat16=True)
             except BaseException:
                 file.close()
@@ -205,19 +199,11 @@ class Weights:
         return self._open[shard][1]
 
 
-def _of_stack(entry: Entry, packing: Quantized | None, number: int, where: str) -> Entry:
-    """Return where one matrix, or one row, of a stack of them lies."""
-    if len(entry.shape) < 2 or number >= entry.shape[0]:
-        raise InputError(f"{where} has shape {entry.shape}: there is no {number} in it.")
-    size = math.prod(entry.shape[1:]) // (1 if packing is None else packing.numbers) * entry.dtype.itemsize
-    return entry._replace(offset=entry.offset + number * size, shape=entry.shape[1:])
-
-
 class GgufWeights(Weights):
     """The tensors of a GGUF file. Rows that stand there in another order than in the model are put right."""
 
-    def __init__(self, gguf: Gguf, unread: tuple[str, ...], orders: Mapping[str, Ints]) -> None:
-        self.folder, self.prefixes, self.unread = gguf.path, ("",), unread
+    def __init__(self, gguf: Gguf, unread: Names, orders: Mapping[str, Ints]) -> None:
+        self.folder, self.affine, self.prefixes, self.unread = gguf.path, None, ("",), unread
         self.packings, self.orders = gguf.packings, orders
         self._used = {}
         self._files, self._open = None, {WHOLE: (gguf.file, dict(gguf.tensors), gguf.where)}
@@ -242,11 +228,9 @@ def _read_index(path: str) -> dict[str, str]:
 
 
 def _no_weights(folder: str) -> FileError:
-    name = visible(folder)
-    try:
+    name, pickles = visible(folder), list[str]()
+    with suppress(OSError):
         pickles = sorted(file for file in os.listdir(folder) if file.endswith(PICKLES))
-    except OSError:
-        pickles = []
     if not pickles:
         return FileError(f"{name} has no {WHOLE} and no {INDEX}.", "Give the folder of a checkpoint.")
     file = pickles[0] if re.fullmatch(r"[\w.-]+", pickles[0], re.ASCII) else "pytorch_model.bin"

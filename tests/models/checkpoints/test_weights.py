@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from attn_cli.errors import AttnError, FileError, InputError
-from attn_cli.models.checkpoints.products import product
+from attn_cli.models.checkpoints.reader import product
 from attn_cli.models.checkpoints.weights import Weights
 from tests.models.checkpoints.by_hand import as_bfloat16, safetensors
 
@@ -51,7 +51,7 @@ def test_every_kind_of_number_becomes_float32(kind, tmp_path):
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("kind", ["float32", "float16", "bfloat16"])
 def test_a_matrix_is_multiplied_in_parts_as_it_is_whole(part, threads, kind, tmp_path, monkeypatch):
-    monkeypatch.setattr("attn_cli.models.checkpoints.products.PART", part)
+    monkeypatch.setattr("attn_cli.models.checkpoints.reader.PART", part)
     monkeypatch.setattr("attn_cli.core.threads.processors", lambda: threads)
     M = np.arange(-15, 15, dtype=np.float32).reshape(10, 3)
     weights = Weights(folder_of(tmp_path, {"a": as_bfloat16(M) if kind == "bfloat16" else M.astype(kind)}))
@@ -97,7 +97,7 @@ def test_tensors_without_numbers_of_other_shapes_or_rows_that_are_not_there_are_
 
 
 def test_a_file_that_shrinks_while_threads_multiply_it_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("attn_cli.models.checkpoints.products.PART", 3)
+    monkeypatch.setattr("attn_cli.models.checkpoints.reader.PART", 3)
     monkeypatch.setattr("attn_cli.core.threads.processors", lambda: 2)
     weights = Weights(folder_of(tmp_path, {"a": np.ones((1000, 3), np.float32)}))
     stored = weights.stored("a", 1000, 3)
