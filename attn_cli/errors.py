@@ -57,19 +57,15 @@ class AttnError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle it as it is: some kinds are made of other things than their message."""
-        return _unpickled, (type(self), self.args), self.__dict__
+        from copyreg import __newobj__ as made_of  # type: ignore[attr-defined]
+
+        return made_of, (type(self), *self.args), self.__dict__
 
     def as_record(self) -> dict[str, object]:
         """Return the error as the JSON of schema attn/1."""
         hint = self.hint.partition("\n")[0] or None
         error = {"code": self.code, "message": self.message, "hint": hint, "line": self.line}
         return {"schema": "attn/1", "error": error}
-
-
-def _unpickled(kind: type[AttnError], args: tuple[object, ...]) -> AttnError:
-    made = kind.__new__(kind)
-    made.args = args
-    return made
 
 
 class UsageError(AttnError, ValueError):
@@ -80,6 +76,12 @@ class UsageError(AttnError, ValueError):
     def __init__(self, message: str, hint: str = "", option: str = "") -> None:
         super().__init__(message, hint)
         self.option = option
+
+
+def refuse(is_wrong: object, message: str, hint: str = "", option: str = "") -> None:
+    """Raise UsageError if something is wrong."""
+    if is_wrong:
+        raise UsageError(message, hint, option)
 
 
 class SettingError(UsageError):
@@ -148,9 +150,7 @@ class NotFinite(InputError):
     `queries` and `keys` are their tokens as they are shown, where there are any.
     """
 
-    def __init__(
-        self, query: int | None, key: int, queries: Sequence[str] = (), keys: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, query: int | None, key: int, queries: Sequence[str] = (), keys: Sequence[str] = ()):
         self.query, self.key = query, key
         k = f"key {key} ({keys[key]})" if keys else f"key {key}"
         if query is None:

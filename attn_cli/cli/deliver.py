@@ -5,57 +5,52 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import IO, Any, cast
+from typing import IO, Any, TypeAlias, cast
 
-from attn_cli.errors import UsageError, did_you_mean
-from attn_cli.io.console import put_bytes, put_plain, say
+from attn_cli.errors import UsageError, did_you_mean, refuse
+from attn_cli.io.console import is_terminal, put_bytes, put_plain, say
 from attn_cli.io.escape import shell_quote, visible
 from attn_cli.render.formats import DRAWN, FORMATS, fits, formats, is_given, suffixes, write
 from attn_cli.render.result import Result
-from attn_cli.settings.output import View
+from attn_cli.settings.output import View, chosen_keys
 from attn_cli.settings.settings import Settings
+
+Names: TypeAlias = Collection[str]
 
 
 def choose(
-    view: View,
-    can: Collection[str],
-    what: str = "This command",
-    kind: str = "self",
-    added: tuple[str, ...] = (),
-    figures: tuple[str, ...] = (),
+    view: View, can: Names, what: str = "This command", kind: str = "self", figures: Sequence[str] = ()
 ) -> View:
     """Return the view with its format: the one given, else the output file's suffix, else a table.
 
     `can` is what the result will have for a format, or formats themselves. What cannot be done is refused here, before
-    minutes of work, and so are keys (--fields) that JSON of this `kind` does not have; `added` are those that another
-    option adds. A figure has the format svg and says in `View.figure` what it draws, of `figures` one.
+    minutes of work, and so are keys (--fields) that JSON of this `kind` does not have, or only with another option than
+    `what`. A figure has the format svg and says in `View.figure` what it draws, of `figures` one.
     """
     view = with_format(view, can)
-    if view.tidy and (view.figure is not None or not FORMATS[str(view.format)].is_tidy):
-        known = " or ".join(f"-f {name}" for name, one in FORMATS.items() if one.is_tidy)
-        raise UsageError(f"--tidy requires {known}.", option="--tidy")
+    is_matrix = view.figure is not None or not FORMATS[str(view.format)].is_tidy
+    known = " or ".join(f"-f {name}" for name, one in FORMATS.items() if one.is_tidy)
+    refuse(view.tidy and is_matrix, f"--tidy requires {known}.", option="--tidy")
     if view.fields is not None:
-        check_fields(view, kind, added)
-    if view.figure is not None and "drawing" not in can:
-        hint = "Leave out --figure, or write a file that is not a picture."
-        raise UsageError(f"{what} has no figure.", hint, "--figure")
-    if view.figure is not None and figures and view.figure not in figures:
-        hint = f"--figure {figures[0]} is its own."
-        raise UsageError(f"{what} has no figure of {view.figure}.", hint, "--figure")
-    name = "bars" if view.as_bars else str(view.format)
-    if view.figure is None and not is_given(name, can):
-        hint = f"Use -f {', '.join(one for one in formats() if is_given(one, can))}."
-        raise UsageError(f"{what} has no {name} form.", hint, "--format")
+        check_fields(view, kind, what)
+    name, figure = "bars" if view.as_bars else str(view.format), view.figure
+    hint = "Leave out --figure, or write a file that is not a picture."
+    refuse(figure is not None and "drawing" not in can, f"{what} has no figure.", hint, "--figure")
+    hint = f"--figure {(*figures, '')[0]} is its own."
+    is_other = figure is not None and figures and figure not in figures
+    refuse(is_other, f"{what} has no figure of {figure}.", hint, "--figure")
+    hint = f"Use -f {', '.join(one for one in formats() if is_given(one, can))}."
+    refuse(figure is None and not is_given(name, can), f"{what} has no {name} form.", hint, "--format")
     refusal = FORMATS[name].not_on_terminal
-    if refusal and view.to_standard_output and sys.stdout is not None and sys.stdout.isatty():
-        raise UsageError(refusal[0], refusal[1], "--format")
+    if refusal and view.to_standard_output:
+        refuse(is_terminal(sys.stdout), refusal[0], refusal[1], "--format")
     return view
 
 
-def with_format(view: View, can: Collection[str]) -> View:
+def with_format(view: View, can: Names) -> View:
     """Return the view with its format; UsageError for a file whose suffix stands for none, or for another one."""
     path = "" if view.to_standard_output else str(view.output)
     suffix = os.path.splitext(path)[1].lower()
@@ -75,7 +70,7 @@ def with_format(view: View, can: Collection[str]) -> View:
     return view
 
 
-def _check_suffix(format: str | None, suffix: str, path: str, can: Collection[str]) -> None:
+def _check_suffix(format: str | None, suffix: str, path: str, can: Names) -> None:
     """Refuse a file whose suffix stands for no format, or for another one than -f."""
     names = suffixes()
     known = [one for one, name in names.items() if is_given(name, can)]
@@ -91,13 +86,11 @@ def _check_suffix(format: str | None, suffix: str, path: str, can: Collection[st
     raise UsageError(f"{visible(path)!r} cannot hold {format}.", hint, "--output")
 
 
-def check_fields(view: View, kind: str, added: tuple[str, ...] = ()) -> None:
+def check_fields(view: View, kind: str, what: str = "") -> None:
     """Refuse --fields beside a format without keys, and keys that JSON of this kind does not have."""
-    from attn_cli.settings.output import chosen_keys  # only those who choose keys need them
-
-    if view.figure is not None or FORMATS[str(view.format)].needs != "record":
-        raise UsageError("--fields requires -f json or -f jsonl.", option="--fields")
-    chosen_keys(view.fields, kind, added)
+    has_none = view.figure is not None or FORMATS[str(view.format)].needs != "record"
+    refuse(has_none, "--fields requires -f json or -f jsonl.", option="--fields")
+    chosen_keys(view.fields, kind, what)
 
 
 def settings_for(settings: Settings, view: View) -> Settings:
@@ -125,7 +118,7 @@ def deliver(result: Result, view: View, pause: bool = False) -> None:
     elif isinstance(data, str) and view.to_standard_output:
         put_plain(data)
     else:
-        is_said = view.to_ordinary_file and sys.stderr is not None and sys.stderr.isatty()
+        is_said = view.to_ordinary_file and is_terminal(sys.stderr)
         with byte_stream(view) as stream:
             for part in [data.encode("utf-8", "backslashreplace")] if isinstance(data, str) else data:
                 stream.write(part)
@@ -133,21 +126,6 @@ def deliver(result: Result, view: View, pause: bool = False) -> None:
             say(f"attn: wrote {visible(str(view.output))}.")
     for line in remarks:
         say(f"attn: {line}")
-
-
-def in_a_pipe(view: View, format: str) -> View:
-    """Return the view with this format where none is named, and standard output is no terminal."""
-    is_seen = sys.stdout is not None and sys.stdout.isatty()
-    return view if view.format or is_seen or not view.to_standard_output else replace(view, format=format)
-
-
-def stream(parts: Mapping[str, Iterable[str]], view: View) -> bool:
-    """Write the parts of the view's format to standard output, each as it comes; False where it is not to be so."""
-    if not view.to_standard_output or str(view.format) not in parts:
-        return False
-    for part in parts[str(view.format)]:
-        put_plain(part)
-    return True
 
 
 class _StandardOutput(io.RawIOBase):

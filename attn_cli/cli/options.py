@@ -8,7 +8,7 @@ import inspect
 import math
 import sys
 from collections.abc import Callable, Collection, Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
@@ -16,11 +16,11 @@ from typer.core import TyperOption
 
 import attn_cli
 from attn_cli.cli.origins import Command
-from attn_cli.errors import USAGE, UsageError
+from attn_cli.errors import USAGE, refuse
 from attn_cli.io.escape import as_utf8
 from attn_cli.render.formats import is_given
 from attn_cli.render.result import OF_RECORD
-from attn_cli.settings.declare import HELP, OUTPUT, TEXT, Group, Setting, declared, now
+from attn_cli.settings.declare import HELP, OUTPUT, TEXT, Setting, declared, now
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
@@ -41,9 +41,7 @@ TOGETHER = {  # what many commands take
 
 def _offers(values: Sequence[str]) -> Callable[[str], list[str]] | None:
     """Return a completion function that offers these values; the shell itself completes file names."""
-    if not values:
-        return None
-    return lambda incomplete: [value for value in values if value.startswith(incomplete)]
+    return (lambda incomplete: [one for one in values if one.startswith(incomplete)]) if values else None
 
 
 def argument(metavar: str, help: str, *values: str, default: Any = ...) -> Any:
@@ -53,26 +51,20 @@ def argument(metavar: str, help: str, *values: str, default: Any = ...) -> Any:
 
 
 def _number(parameter: typer.CallbackParam, value: float | None) -> float | None:
-    """Return a value that is in its range; refuse nan, which no comparison puts outside one."""
-    if value is not None and math.isnan(value):
-        raise UsageError(f"{parameter.opts[0]} cannot be nan.", "Give a number.", parameter.opts[0])
+    name = parameter.opts[0]  # no comparison puts nan outside a range
+    refuse(value is not None and math.isnan(value), f"{name} cannot be nan.", "Give a number.", name)
     return value
 
 
-def own(
-    metavar: str,
-    help: str,
-    group: Group | None = None,
-    *names: str,
-    default: Any = None,
-    values: Sequence[str] = (),
-    **more: Any,
-) -> Any:
-    """Return Typer's description of a command's own option; without `names` it bears its parameter's."""
-    about = {"metavar": metavar or None, "rich_help_panel": group, "autocompletion": _offers(values), **more}
-    if more.keys() & {"min", "max"}:
-        about["callback"] = _number
-    return typer.Option(default, *names, help=help, **about)
+def own(metavar: str, help: str, group: str = "", *names: str, default: Any = None, **more: Any) -> Any:
+    """Return Typer's description of a command's own option; without `names` it bears its parameter's.
+
+    The shell offers `values` of `more`, the rest of which Typer takes.
+    """
+    more |= {"metavar": metavar or None, "rich_help_panel": group or None}
+    more["autocompletion"] = _offers(more.pop("values", ()))
+    more["callback"] = _number if more.keys() & {"min", "max"} else None
+    return typer.Option(default, *names, help=help, **more)
 
 
 def option(one: Setting, help: str = "", default: Any = ..., has_variable: bool = True) -> Any:
@@ -116,23 +108,24 @@ def _with_options(of: Takes) -> Function:
     It is made when it is asked for, because score functions, mask rules and formats can be added to a running program.
     """
     parameters, records = [], {}
-    for name, given in inspect.signature(of.function, eval_str=True).parameters.items():
-        if name not in RECORDS:
-            parameters.append(given)
+    every = inspect.signature(of.function, eval_str=True).parameters.values()
+    # Those of records come last, unless a command says where.
+    for one in sorted(every, key=lambda one: one.name in RECORDS and one.kind is not one.KEYWORD_ONLY):
+        if one.name not in RECORDS:
+            parameters.append(one)
             continue
-        taken = [one for one in declared(given.annotation).values() if not of.names or one.name in of.names]
-        records[name] = given.annotation, taken
-        is_typed = name == "settings" and (of.typed or given.annotation is not Settings)
-        parameters += [_parameter(one, of, is_typed) for one in taken]
+        taken = [each for each in declared(one.annotation).values() if each.name in (of.names or [each.name])]
+        records[one.name] = one.annotation, taken
+        is_typed = one.name == "settings" and (of.typed or one.annotation is not Settings)
+        parameters += [_parameter(each, of, is_typed) for each in taken]
 
     @wraps(of.function)
     def run(**values: Any) -> None:
         values |= {name: as_utf8(values[name]) for name in ("query", "pair") if values.get(name) is not None}
         for name, (record, taken) in records.items():
             given = {one.name: values.pop(one.name) for one in taken}
-            given |= {
-                one.name: tuple(map(as_utf8, given[one.name] or ())) for one in taken if one.is_repeated
-            }
+            repeated = [one.name for one in taken if one.is_repeated]
+            given |= {one: tuple(map(as_utf8, given[one] or ())) for one in repeated}
             values[name] = record(**given)
         of.function(**values)
 
@@ -166,32 +159,25 @@ def single_command(name: str, function: Function | Takes) -> Any:
 
 def common_options() -> list[TyperOption]:
     """Return the options of every command and group: -h for the short help, --help for the full one, --no-pager."""
-    about = "Print a long screen, or help, without a pager."
-    # main() obeys it before anything is parsed, for --help acts at once.
-    no_pager = _flag("--no-pager", about, OUTPUT)
+    flag = partial(TyperOption, is_flag=True, expose_value=False)
+    shown: dict[str, Any] = {"rich_help_panel": HELP, "is_eager": True, "callback": _show_help}
+    no_pager = (
+        "Print a long screen, or help, without a pager."  # main() obeys it first, for --help acts at once
+    )
     return [
-        no_pager,
-        _help_option("-h", "Show what people use most, and an example.", "short_help"),
-        _help_option("--help", "Show all options.", "full_help"),
+        flag(param_decls=["--no-pager"], help=no_pager, rich_help_panel=OUTPUT),
+        flag(param_decls=["-h"], help="Show what people use most, and an example.", **shown),
+        flag(param_decls=["--help"], help="Show all options.", **shown),
     ]
 
 
-def _flag(name: str, help: str, group: Group, **more: Any) -> TyperOption:
-    return TyperOption(
-        param_decls=[name], is_flag=True, expose_value=False, help=help, rich_help_panel=group, **more
-    )
+def _show_help(ctx: Any, parameter: typer.CallbackParam, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from attn_cli.cli.help import full_help, short_help  # only for who asks
+        from attn_cli.io.pager import put_screen
 
-
-def _help_option(name: str, help: str, which: str) -> TyperOption:
-    def show(ctx: Any, parameter: object, value: bool) -> None:
-        if value and not ctx.resilient_parsing:
-            from attn_cli.cli import help as helping  # only for who asks
-            from attn_cli.io.pager import put_screen
-
-            put_screen(getattr(helping, which)(ctx, sys.stdout))
-            ctx.exit()
-
-    return _flag(name, help, HELP, is_eager=True, callback=show)
+        put_screen((short_help if parameter.opts == ["-h"] else full_help)(ctx, sys.stdout))
+        ctx.exit()
 
 
 TEXT_HELP = "The text, in quotes; - is standard input."

@@ -138,11 +138,12 @@ def with_origin(error: UsageError, ctx: Any) -> AttnError:
     return error
 
 
-def prefer_given(ctx: Any, settings: Settings, **given: object) -> Settings:
+def prefer_given(ctx: Any, settings: Settings, given: object, names: str) -> Settings:
     """Let what a file of matrices says beat a variable or a configuration file; only a typed option beats it."""
-    names = [name for name, value in given.items() if value is not None and origin(ctx, name) in NOT_TYPED]
-    ctx.params.update(dict.fromkeys(names))  # so that it is not reported as used
-    return replace(settings, **{name: getattr(DEFAULTS, name) for name in names})
+    said = [name for name in names.split() if getattr(given, name) is not None]
+    beaten = [name for name in said if origin(ctx, name) in NOT_TYPED]
+    ctx.params.update(dict.fromkeys(beaten))  # so that it is not reported as used
+    return replace(settings, **{name: getattr(DEFAULTS, name) for name in beaten})
 
 
 def _name_settings(ctx: Any) -> None:

@@ -97,11 +97,16 @@ def columns(text: str) -> int | None:
     return min(max(int(text), NARROWEST), WIDEST) if is_number else None
 
 
+def is_terminal(stream: IO[str] | None) -> bool:
+    """Tell whether a standard stream is there, and a terminal."""
+    return stream is not None and stream.isatty()
+
+
 def stream_width(stream: IO[str] | None) -> int | None:
     """Return the columns of COLUMNS, else of the terminal that `stream` is; None for what is not a terminal."""
     if wanted := columns(os.environ.get("COLUMNS", "")):
         return wanted
-    if stream is None or not stream.isatty():
+    if stream is None or not is_terminal(stream):
         return None
     try:
         now = os.get_terminal_size(stream.fileno()).columns

@@ -109,8 +109,12 @@ class LiveApp(App[int]):
         driver_class: Any = None,
     ) -> None:
         super().__init__(driver_class=driver_class, ansi_color=True)
-        self.session, self.terminal = session, terminal
-        self.recorder, self.replay = recorder, replay or Replay()
+        self.session, self.terminal, self.recorder, self.replay = (
+            session,
+            terminal,
+            recorder,
+            replay or Replay(),
+        )
         self.board, self.line = Board(), TextLine(session)
         self.is_computing = False
         self.news = ""  # said after a key or a click, until the next one
@@ -122,13 +126,12 @@ class LiveApp(App[int]):
 
     def on_mount(self) -> None:
         """Give the keys to the board, or to a replay."""
-        session = self.session
         self.line.cursor_blink = False
         self.line.rest()
         self.board.focus()
         self.app_resume_signal.subscribe(self, lambda _: self.repaint())
-        if session.source.has_text and session.state.question.text != self.line.value:
-            session.said = "What a terminal would obey or hide is spelled out in the line."
+        if self.session.source.has_text and self.session.state.question.text != self.line.value:
+            self.session.said = "What a terminal would obey or hide is spelled out in the line."
         if self.replay.is_on:
             self.run_worker(self.replay.run(self._do, lambda: self.is_calm))
 

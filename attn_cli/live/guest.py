@@ -16,12 +16,11 @@ from typing import Any
 from textual.drivers.linux_driver import LinuxDriver
 
 from attn_cli.io.console import put_plain
-from attn_cli.io.signals import cleaned_up
-from attn_cli.io.terminal import Terminal, terminal_of
+from attn_cli.io.signals import cleaned_up, handled
+from attn_cli.io.terminal import terminal_of
 from attn_cli.live.app import INTERRUPTED, LiveApp
 from attn_cli.live.recording import Recorder, Replay
 from attn_cli.live.session import Session
-from attn_cli.settings.output import View
 
 PATIENCE = 0.5  # seconds that a signal waits for a write to end, and between two looks at the terminal
 # Mouse, paste, focus and keyboard reports off, line wrap on, the first screen, the cursor.
@@ -81,15 +80,11 @@ class Guest:
     @contextlib.contextmanager
     def visiting(self) -> Iterator[None]:
         """Give the terminal back at the end of the block, and at any signal that ends the process in it."""
-        number = signal.SIGQUIT
-        before = signal.getsignal(number)
-        signal.signal(number, self._quit)
-        with cleaned_up(self.give_back):
+        with handled(self._quit, signal.SIGQUIT), cleaned_up(self.give_back):
             try:
                 yield
             finally:
                 self.give_back()
-                signal.signal(number, before)
 
     def give_back(self) -> None:
         """Set the terminal as it was found; its first screen is shown if it is not yet."""
@@ -174,13 +169,17 @@ def run(session: Session, record: str | None, replay: Replay) -> None:
 
     Raises the error of a bug, and KeyboardInterrupt at Ctrl-C, once the terminal is as it was.
     """
-    terminal = _terminal(session.view)
+    terminal = terminal_of(False, session.view.color, session.view.width)
+    # The encoding is that of the locale: Python itself takes UTF-8 for granted in C.
+    named = next((os.environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if os.environ.get(name)), "")
+    if "utf8" not in named.lower().replace("-", ""):
+        terminal = terminal._replace(encoding="ascii")
     if not terminal.unicode:
         session.said = "This locale is not UTF-8, so shades are digits. LC_ALL=C.UTF-8 has blocks."
     guest = Guest("utf-8" if terminal.unicode else "ascii")
     text = session.state.question.text if session.source.has_text else None
-    recording = Recorder(record, text) if record is not None else contextlib.nullcontext()
-    with recording as recorder, guest.visiting():
+    recorder = Recorder(record, text) if record is not None else None
+    with recorder.stream if recorder is not None else contextlib.nullcontext(), guest.visiting():
         app = LiveApp(session, terminal, recorder, replay, partial(GuestDriver, guest))
         code = app.run()
     if app.failure is not None:
@@ -189,11 +188,3 @@ def run(session: Session, record: str | None, replay: Replay) -> None:
         put_plain("".join(f"{command}\n" for command in session.commands))
     if code == INTERRUPTED:
         raise KeyboardInterrupt
-
-
-def _terminal(view: View) -> Terminal:
-    """Return the terminal, with the encoding that the locale says; Python itself takes UTF-8 for granted in C."""
-    terminal = terminal_of(False, view.color, view.width)
-    named = next((os.environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if os.environ.get(name)), "")
-    is_utf8 = "utf8" in named.lower().replace("-", "")
-    return terminal if is_utf8 else terminal._replace(encoding="ascii")

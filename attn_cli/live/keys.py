@@ -15,7 +15,7 @@ from textual.binding import Binding
 
 from attn_cli.core.masks import mask_examples
 from attn_cli.core.scores import SCORES
-from attn_cli.errors import UsageError
+from attn_cli.errors import refuse
 from attn_cli.io.array_types import Array
 from attn_cli.live.sources import LiveSource, Question
 from attn_cli.render.numbers import plain
@@ -103,26 +103,26 @@ class Seen(NamedTuple):
 
 
 def _key(keys: str, action: str, label: str = "", help: str = "", typed: str = "") -> Binding:
-    """Return a row of the table: keys, what they do, their label in the footer, their help, and how they are typed."""
+    """Return a binding: keys, what they do, their label in the footer, their help, and how they are typed."""
     name, _, numbers = action.rstrip(")").partition("(")
     call = f"app.press('{name}', [{numbers}])"
     return Binding(keys, call, label, key_display=typed or keys[0], tooltip=help, id=name)
 
 
+# Keys without words of their own: those that go back, and what everybody knows.
+SILENT = (
+    "M mask(-1); H head(-1); L layer(-1); S score(-1); - hotter(-1); D step(-1); down,j down; end end(1); "
+    f"left move(0, -1); right move(0, 1); pageup move({-PAGE}, 0); pagedown,space move({PAGE}, 0); ctrl+l redraw"
+)
 KEYS = [
     _key("t,i", "text", "text", "Type another text; Esc or Enter comes back to the keys."),
     _key("enter", "open", "why", "The arithmetic of the chosen row, by hand; again: back.", "Enter"),
     _key("up,k", "up", "cell", "Choose a cell: its row's bars and arithmetic follow.", "arrows"),
     _key("m", "mask", "mask", "The next mask: none, causal and the others; M goes back."),
-    _key("M", "mask(-1)"),
     _key("h", "head", "head", NEXT_HEAD),
-    _key("H", "head(-1)"),
     _key("l", "layer", "layer", "The next layer, where there are several; L goes back. All: see c."),
-    _key("L", "layer(-1)"),
     _key("s", "score", "score", "The next score function; S goes back."),
-    _key("S", "score(-1)"),
     _key("+,=", "hotter", "heat", HOTTER, "+ -"),
-    _key("-", "hotter(-1)"),
     _key("0", "usual_heat", "", "The temperature back to 1."),
     _key("x", "off", "word off", "Hide the chosen column's word from every query, or show it again."),
     _key("o", "knock_out", "", "Knock the head out: layers above, and the guess, are new; again: back in."),
@@ -131,7 +131,6 @@ KEYS = [
     _key("a", "between", "", "Of a pair of texts (--pair): from a to a, a to b, b to a, b to b; all again."),
     _key("v", "compare", "compare", "What changed since the view before: the difference, before, now."),
     _key("d", "step", "steps", "The steps in turn: tokens, X, Q K V, scores to output; D goes back."),
-    _key("D", "step(-1)"),
     _key("e", "edit", "edit", "Given matrices: choose a number with the arrows, Enter types another one."),
     _key("b", "large", "big", "Large blocks for a lecture hall, and back."),
     _key("u", "undo", "undo", "Undo the last change."),
@@ -139,34 +138,26 @@ KEYS = [
     _key("w", "write", "save", "Write the view to a file: .svg, .html, .json and others."),
     _key("?", "help", "help", "These keys."),
     _key("q", "quit", "quit", "Leave; Ctrl-C does too."),
-    _key("down,j", "down"),
-    _key("left", "move(0, -1)"),
-    _key("right", "move(0, 1)"),
     _key("home", "end(0)", "", "The first and the last column; PgUp and PgDn turn pages.", "Home End"),
-    _key("end", "end(1)"),
-    _key("pageup", f"move({-PAGE}, 0)"),
-    _key("pagedown,space", f"move({PAGE}, 0)"),
     _key("tab,shift+tab", "pane", "", "On a small screen: the matrix, or its row.", "Tab"),
     _key("escape", "close", "", "Out of a pane, back to the matrix.", "Esc"),
-    _key("ctrl+l", "redraw"),
+    *(_key(*silent.split(" ", 1)) for silent in SILENT.split("; ")),
 ]
 # How many numbers each action takes.
 NUMBERS = {str(key.id): 0 for key in KEYS} | {"slider": 1, "end": 1, "choose": 2, "move": 2}
 
 
-def _next(names: Sequence[str], now: str, by: int) -> str:
+def _next(names: Sequence[str], now: str, by: int = 1) -> str:
     return names[(names.index(now) + by) % len(names)] if now in names else names[0]
 
 
 def _need_scores(seen: Seen, what: str) -> None:
-    if not seen.trace.is_scored:
-        raise UsageError(f"These weights have no scores, so {what}.")
+    refuse(not seen.trace.is_scored, f"These weights have no scores, so {what}.")
 
 
 def _head(state: State, seen: Seen, by: int = 1) -> State:
     names = seen.trace.head_names
-    if len(names) < 2:
-        raise UsageError("There is one head.")
+    refuse(len(names) < 2, "There is one head.")
     asked = state.question.settings.head
     now = asked if asked in TOGETHER else seen.trace.shown.name
     together = TOGETHER if seen.source.has_rollout(seen.trace) else TOGETHER[:2]
@@ -175,8 +166,7 @@ def _head(state: State, seen: Seen, by: int = 1) -> State:
 
 def _layer(state: State, seen: Seen, by: int = 1) -> State:
     count = seen.source.layers(seen.trace)
-    if count < 2:
-        raise UsageError("There is one layer here; -p roles-deep has more, and so has a model (-m).")
+    refuse(count < 2, "There is one layer here; -p roles-deep has more, and so has a model (-m).")
     now = seen.trace.projection.layer
     return state.setting(layer=((count - 1 if now is None else now) + by) % count, head=None)
 
@@ -201,17 +191,20 @@ def with_temperature(state: State, seen: Seen, to: float = 1.0) -> State:
 def _step_temperature(state: State, seen: Seen, by: int = 1) -> State:
     now = state.question.settings.temperature
     others = [one for one in TEMPERATURES if (one - now) * by > 0]
-    if not others:
-        end = "highest" if by > 0 else "lowest"
-        raise UsageError(f"The temperature, {plain(now)}, is already the {end} available.")
+    end = "highest" if by > 0 else "lowest"
+    refuse(not others, f"The temperature, {plain(now)}, is already the {end} available.")
     return with_temperature(state, seen, others[0] if by > 0 else others[-1])
+
+
+def place_of(temperature: float) -> float:
+    """Return where on the slider a temperature stands: from 0, its first cell, to SLIDER - 1."""
+    least, now, most = map(math.log, (TEMPERATURES[0], temperature, TEMPERATURES[-1]))
+    return max(0.0, min(1.0, (now - least) / (most - least))) * (SLIDER - 1)
 
 
 def temperature_at(place: int) -> float:
     """Return the temperature of a cell of the slider, one of TEMPERATURES."""
-    least, most = math.log(TEMPERATURES[0]), math.log(TEMPERATURES[-1])
-    wanted = least + (most - least) * place / (SLIDER - 1)
-    return min(TEMPERATURES, key=lambda one: abs(math.log(one) - wanted))
+    return min(TEMPERATURES, key=lambda one: abs(place_of(one) - place))
 
 
 def _off(state: State, seen: Seen) -> State:
@@ -222,8 +215,7 @@ def _off(state: State, seen: Seen) -> State:
 
 def _knock_out(state: State, seen: Seen) -> State:
     settings, trace = state.question.settings, seen.trace
-    if settings.head in TOGETHER:
-        raise UsageError("Choose one head with h: o knocks it out.")
+    refuse(settings.head in TOGETHER, "Choose one head with h: o knocks it out.")
     one, out, told = f"{trace.projection.layer or 0}.{trace.shown.name}", settings.knock_out, settings.next
     if told is None and (trace.kind == "masked" or settings.projection == DEFAULTS["masked"].projection):
         told = NEXT_WORDS  # a model that guesses says its guess
@@ -233,17 +225,16 @@ def _knock_out(state: State, seen: Seen) -> State:
 
 def _write_on(state: State, seen: Seen) -> State:
     found, question, length = seen.trace.next_words, state.question, len(seen.trace.query_tokens)
-    if not (seen.trace.of_model or question.settings.projection == DEFAULTS["masked"].projection or found):
-        raise UsageError("These heads say no next token: attn live TEXT -p language, or -m MODEL, writes.")
+    can_write = seen.trace.of_model or question.settings.projection == DEFAULTS["masked"].projection or found
+    refuse(not can_write, "These heads say no next token: attn live TEXT -p language, or -m MODEL, writes.")
     if found is None and not question.settings.next:
         return state.setting(next=NEXT_WORDS)
     said = () if found is None or found.fills else found.words
-    word = next((one.word for one in said if one.id is not None), None)
-    if word is None:
-        raise UsageError("This model says no next token: it writes nothing.")
+    words = [one.word for one in said if one.id is not None]
+    refuse(not words, "This model says no next token: it writes nothing.")
     if state.row >= length:  # the token before is still being read
         return state
-    text = question.text + (word if seen.trace.of_model else f" {word}")
+    text = question.text + " " * (not seen.trace.of_model) + words[0]
     return replace(state, question=question._replace(text=text), row=length)
 
 
@@ -254,10 +245,8 @@ def _move(state: State, seen: Seen, rows: int, columns: int) -> State:
 
 
 def _compare(state: State, seen: Seen) -> State:
-    if seen.before is None:
-        raise UsageError("There is no view before this one: change something, then compare.")
-    compared = _next((OFF, DIFFERENCE, BEFORE), state.compared, 1)
-    return replace(state, compared=compared, pane=WEIGHTS)
+    refuse(seen.before is None, "There is no view before this one: change something, then compare.")
+    return replace(state, compared=_next((OFF, DIFFERENCE, BEFORE), state.compared), pane=WEIGHTS)
 
 
 def _step(state: State, seen: Seen, by: int = 1) -> State:
@@ -270,8 +259,7 @@ def _step(state: State, seen: Seen, by: int = 1) -> State:
 
 def _edit(state: State, seen: Seen) -> State:
     given = seen.source.matrices(state.question)
-    if not given:
-        raise UsageError("Only small matrices that are given (--matrices FILE) can be edited.")
+    refuse(not given, "Only small matrices that are given (--matrices FILE) can be edited.")
     number = state.matrix + 1 if state.pane == MATRICES else 0
     pane = MATRICES if number < len(given) else WEIGHTS
     return replace(state, pane=pane, matrix=number % len(given), row=0, column=0)
@@ -283,16 +271,14 @@ def _toggle(state: State, seen: Seen, pane: str) -> State:
 
 def _cover(state: State, seen: Seen, pane: str) -> State:
     """Cover the present pane with another one, and uncover it at the same key."""
-    if state.pane == pane:
-        return state.showing(state.under)
-    under = state.under if state.pane in (HELP, COMMAND) else state.pane
-    return replace(state.showing(pane), under=under)
+    is_covered = state.pane in (HELP, COMMAND)
+    shown = state.under if state.pane == pane else pane
+    return replace(state.showing(shown), under=state.under if is_covered else state.pane)
 
 
 def _close(state: State, seen: Seen) -> State:
-    if state.pane in (HELP, COMMAND):
-        return state.showing(state.under)
-    return replace(state.showing(WEIGHTS), compared=OFF)
+    is_covered = state.pane in (HELP, COMMAND)
+    return state.showing(state.under) if is_covered else replace(state.showing(WEIGHTS), compared=OFF)
 
 
 ACTIONS: dict[str, Callable[..., State]] = {  # of a state, what is seen, and the numbers of a key or a click
@@ -307,7 +293,7 @@ ACTIONS: dict[str, Callable[..., State]] = {  # of a state, what is seen, and th
     "knock_out": _knock_out,
     "pieces": lambda state, seen: state.setting(join_pieces=not state.question.settings.join_pieces),
     "write_on": _write_on,
-    "between": lambda state, seen: state.setting(between=_next(BETWEEN, state.question.settings.between, 1)),
+    "between": lambda state, seen: state.setting(between=_next(BETWEEN, state.question.settings.between)),
     "compare": _compare,
     "step": _step,
     "edit": _edit,

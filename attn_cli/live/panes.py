@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attn_cli.io.array_types import Array
 from attn_cli.io.terminal import Line, Terminal
 from attn_cli.live.keys import BEFORE, COMMAND, DIFFERENCE, HELP, KEYS, ROW, STEPS, Seen, State
 from attn_cli.live.session import command_line, copied, unsaid
@@ -104,10 +103,8 @@ def _difference(state: State, before: Trace, after: Trace, paper: Paper) -> Pane
     if not comparison.changes:
         return Pane(paper.draw(map(Say, [*said, "v: the view before."])))
     block = labelled_matrix(after, comparison.changes[0].difference)._replace(is_difference=True)
-    lines = len(paper.draw(map(Say, said)))
-    notes = ["Now minus before; v: the view before."]
-    if len(block.rows) + lines + 3 <= paper.height:
-        notes += said
+    has_room = len(block.rows) + len(paper.draw(map(Say, said))) + 3 <= paper.height
+    notes = ["Now minus before; v: the view before.", *said * has_room]
     return _matrix_pane(state, block, notes, paper)
 
 
@@ -121,9 +118,8 @@ def _all_heads(trace: Trace, paper: Paper) -> Iterator[Block]:
     rows, columns = _map_size(len(weights), n_q, n_k, paper)
     values = list(block_means(weights, allowed, rows, columns))
     scale = shade_range(Matrix((), (), np.array(values), is_weights=True))
-    names = [head.name for head in trace.heads]
-    empty = [""] * rows, [""] * columns
-    yield Maps(names, *empty, values, scale, list(range(rows)), list(range(columns)), bands=[""])
+    empty, numbers = ([""] * rows, [""] * columns), (list(range(rows)), list(range(columns)))
+    yield Maps([head.name for head in trace.heads], *empty, values, scale, *numbers, bands=[""])
     if (rows, columns) != (n_q, n_k):
         yield Say(f"Each map has {rows} x {columns} means of {n_q:,} x {n_k:,} weights. h: one head, whole.")
 
@@ -145,17 +141,13 @@ def given_pane(state: State, seen: Seen, paper: Paper) -> Pane:
     given = seen.source.matrices(state.question)
     name, values = seen.matrix(state)
     values = np.atleast_2d(values)
-    columns = [str(n) for n in range(values.shape[1])]
-    block = Matrix(_labels(seen.trace, name, values), columns, values, name, shaded=True)
+    rows, columns = ([str(n) for n in range(size)] for size in values.shape)
+    tokens = seen.trace.query_tokens if name in ("Q", "X") else seen.trace.key_tokens
+    is_tokens = name in ("Q", "K", "V", "X", "context") and len(tokens) == len(values)
+    block = Matrix(list(tokens) if is_tokens else rows, columns, values, name, shaded=True)
     after = "the next matrix" if state.matrix + 1 < len(given) else "the weights"
     note = f"{name} as given. Arrows choose a number, Enter types another one, e: {after}."
     return _matrix_pane(replace(state, is_large=False), block, [note], paper)
-
-
-def _labels(trace: Trace, name: str, values: Array) -> list[str]:
-    tokens = {"Q": trace.query_tokens, "X": trace.query_tokens}.get(name, trace.key_tokens)
-    is_tokens = name in ("Q", "K", "V", "X", "context") and len(tokens) == len(values)
-    return list(tokens) if is_tokens else [str(n) for n in range(len(values))]
 
 
 def row_pane(state: State, seen: Seen, paper: Paper) -> Pane:
@@ -186,8 +178,16 @@ def _looked_at(state: State, seen: Seen) -> tuple[Trace, State]:
 def _row_blocks(trace: Trace, state: State) -> Callable[[int, bool], Iterator[Block]]:
     """Return what makes the blocks of a state's row: its bars, its arithmetic, and why its winner won."""
     i, column, trace = state.row, state.column, _versus(trace, state.column)
-    bars = row_bars(trace, trace.shown, i, largest_weight(trace, [i]))._replace(title=_title(trace, state))
-    order = np.argsort(-trace.shown.weights[trace.row_in_arrays(i)], kind="stable").tolist()
+    query, key, at = (
+        quoted_at(trace.query_tokens, i),
+        quoted_at(trace.key_tokens, column),
+        trace.row_in_arrays(i),
+    )
+    title = f"{query} looks at {key}: {float(trace.weights[at, column]):.4f}"
+    if trace.mask is not None and not trace.mask[at, column]:
+        title = f"{query} may not look at {key}"
+    bars = row_bars(trace, trace.shown, i, largest_weight(trace, [i]))._replace(title=title)
+    order = np.argsort(-trace.shown.weights[at], kind="stable").tolist()
     row = trace.row(i, trace.stepped_head)
     why = [] if row is None or row.total == 0 else list(reasons(trace, row, row.because()))
 
@@ -199,7 +199,6 @@ def _row_blocks(trace: Trace, state: State) -> Callable[[int, bool], Iterator[Bl
         if row is None:
             yield Say("These weights have no scores, so there is no arithmetic to show.", quiet=True)
         elif row.total == 0:
-            query = quoted_at(trace.query_tokens, row.query)
             yield Say(f"{query} may look at nothing: its weights are zeros.")
         else:
             table = row_table(trace, row, keys)
@@ -213,14 +212,6 @@ def _versus(trace: Trace, j: int) -> Trace:
     """Return the trace asking why a row does not look at key j, named by its number where it is not a word."""
     named = str(j) if str(j) not in trace.key_tokens else None
     return replace(trace, settings=replace(trace.settings, versus=named))
-
-
-def _title(trace: Trace, state: State) -> str:
-    query, key = quoted_at(trace.query_tokens, state.row), quoted_at(trace.key_tokens, state.column)
-    at = trace.row_in_arrays(state.row)
-    if trace.mask is not None and not trace.mask[at, state.column]:
-        return f"{query} may not look at {key}"
-    return f"{query} looks at {key}: {float(trace.weights[at, state.column]):.4f}"
 
 
 def by_hand_pane(state: State, seen: Seen, paper: Paper) -> Pane:
@@ -246,9 +237,10 @@ def steps_pane(state: State, seen: Seen, paper: Paper) -> Pane:
 def command_pane(state: State, seen: Seen, paper: Paper) -> Pane:
     """Return the command line that makes again what the pane covers."""
     line = command_line(state, seen)
-    more = unsaid(line, state.question, seen.source.layers(seen.trace))
-    said = filter(None, [more, copied() if line in seen.copied else ""])
-    return Pane(paper.draw([Heading("The command of this view"), Formula(line), *map(Say, said)]))
+    said = [unsaid(line, state.question, seen.source.layers(seen.trace)), copied() * (line in seen.copied)]
+    return Pane(
+        paper.draw([Heading("The command of this view"), Formula(line), *map(Say, filter(None, said))])
+    )
 
 
 def help_pane(state: State, seen: Seen, paper: Paper) -> Pane:

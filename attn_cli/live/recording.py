@@ -50,14 +50,8 @@ class Recorder:
             self.began = time.monotonic()
             self._put({"recording": FORMAT, "text": text})
         except OSError as error:
-            reason = f"Cannot create {visible(path)}: {error.strerror}."
-            raise CreateError(reason, "Choose another place.") from None
-
-    def __enter__(self) -> Recorder:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.stream.close()
+            said = f"Cannot create {visible(path)}: {error.strerror}."
+            raise CreateError(said, "Choose another place.") from None
 
     def write(self, kind: str, value: str, **more: object) -> None:
         """Write one event; raises OSError where there is no room for it."""
@@ -107,8 +101,7 @@ def read_recording(path: str) -> Recording:
     if head.get("recording") != FORMAT:
         said = f"{name} is not a recording of attn live."
         raise InputError(said, "attn live TEXT --record FILE makes one.")
-    text = head.get("text")
-    events: list[Event] = []
+    text, events = head.get("text"), list[Event]()
     for number, line in enumerate(lines[1:], 2):
         if line.strip():
             events.append(_event(line, f"{name}, line {number}", events[-1].at if events else 0.0))
@@ -117,20 +110,18 @@ def read_recording(path: str) -> Recording:
 
 def _event(line: str, place: str, last: float) -> Event:
     record = _object(line, place)
-    at, numbers, character = record.get("at"), record.get("numbers", []), record.get("character")
+    at, numbers, char = record.get("at"), record.get("numbers", []), record.get("character")
     kind = next((kind for kind in KINDS if isinstance(record.get(kind), str)), None)
     if kind is None or not _is_number(at):
         raise InputError(f"{place}: no event with a time.")
     if not last <= at <= last + LONGEST_WAIT:
         raise InputError(f"{place}: its time, {at:g}, does not follow {last:g}.")
     value = str(record[kind])
-    if not (
-        isinstance(numbers, list) and isinstance(character, str | None) and all(map(_is_number, numbers))
-    ):
+    if not (isinstance(numbers, list) and all(map(_is_number, numbers)) and isinstance(char, str | None)):
         raise InputError(f"{place}: no event that attn live knows.")
     if kind == "do" and NUMBERS.get(value) != len(numbers):
         raise InputError(f"{place}: no click that attn live knows.")
-    return Event(float(at), kind, value, character, tuple(map(int, numbers)))
+    return Event(float(at), kind, value, char, tuple(map(int, numbers)))
 
 
 def _is_number(value: object) -> TypeGuard[float]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from attn_cli.core.masks import EXCLUDED
 from attn_cli.io.terminal import Line, Terminal
-from attn_cli.live.keys import KEYS, MATRICES, SLIDER, TEMPERATURES, TOGETHER, Seen, State
+from attn_cli.live.keys import KEYS, MATRICES, SLIDER, TOGETHER, Seen, State, place_of
 from attn_cli.live.panes import LONG_PANES, Pane, Paper, given_pane, row_pane, weights_pane
 from attn_cli.render.blocks import Say
 from attn_cli.render.numbers import plain
@@ -93,12 +92,11 @@ def _footer(seen: Seen, state: State, paper: Paper) -> list[list[Part]]:
     left_out = {"text" if seen.source.matrices(state.question) else "edit"}
     left_out |= {"layer"} if seen.source.layers(seen.trace) < 2 else set()
     shown = {str(key.id): key for key in KEYS if key.description and key.id not in left_out}
-    labels = {
-        name: [Part(str(key.key_display), "bold", Hit(name)), Part(f" {key.description}", hit=Hit(name))]
+    labels = [
+        [Part(str(key.key_display), "bold", Hit(name)), Part(f" {key.description}", hit=Hit(name))]
         for name, key in shown.items()
-    }
-    ends = [labels.pop(name) for name in ("help", "quit")]
-    others = [*labels.values()]
+    ]
+    others, ends = labels[:-2], labels[-2:]
     most = 2 if paper.height >= TALL else 1
     counts = range(len(others), -1, -1)
     footers = (_laid_out([*others[:count], *ends], paper.width) for count in counts)
@@ -124,7 +122,7 @@ def _status(state: State, seen: Seen, is_busy: bool, paper: Paper) -> list[Part]
     parts: list[Part] = []
     for room in (COUNTED, LONG, SHORT, LEAST):
         told = [*_told(state, seen, paper.terminal, room), *[Part("...", "bold")] * is_busy]
-        clean = [part._replace(text=paper.terminal.text(part.text)) for part in told]
+        clean = (part._replace(text=paper.terminal.text(part.text)) for part in told)
         parts = [one for part in clean for one in (APART, part)][1:]
         if _width(parts) <= paper.width:
             break
@@ -166,9 +164,7 @@ def _mask(trace: Trace) -> str:
 
 def slider(temperature: float, terminal: Terminal) -> str:
     """Return the slider with its knob at the temperature."""
-    least, most = math.log(TEMPERATURES[0]), math.log(TEMPERATURES[-1])
-    share = (math.log(temperature) - least) / (most - least)
-    place = round(max(0.0, min(1.0, share)) * (SLIDER - 1))
+    place = round(place_of(temperature))
     rail, knob = ("─", "●") if terminal.unicode else ("-", "O")
     return rail * place + knob + rail * (SLIDER - 1 - place)
 
@@ -201,7 +197,5 @@ def _scrolled(lines: list[Line], state: State, paper: Paper) -> tuple[list[Line]
     start = min(state.scrolled, max(0, len(lines) - room))
     seen = f"{start + 1}-{min(len(lines), start + room)} of {len(lines)}"
     texts = (f"Esc: back. Arrows, PgDn: more (lines {seen}).", f"Esc: back. Arrows: more ({seen})")
-    is_more = len(lines) > room
-    said = next((text for text in texts if is_more and len(text) <= paper.width), "Esc: back.")
-    way = Part(said, "dim")
-    return [*filled(lines[start:], paper.width, room), _line([way], paper)], Pane([]), start
+    said = next((text for text in texts if len(lines) > room and len(text) <= paper.width), "Esc: back.")
+    return [*filled(lines[start:], paper.width, room), _line([Part(said, "dim")], paper)], Pane([]), start

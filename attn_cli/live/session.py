@@ -134,34 +134,30 @@ def command_line(state: State, seen: Seen) -> str:
     """Return the line to type in a shell for the state's pane, or for the one that the command line covers."""
     state = replace(state, pane=state.under) if state.pane == COMMAND else state
     question = state.question
-    start, options = list(seen.source.start), as_typed(question.settings, OF_ROWS, short=True)
-    is_compared = state.compared and state.pane == WEIGHTS and not start
+    source, text = seen.source, question.text
+    is_compared = state.compared and state.pane == WEIGHTS and not source.start
     varied = _varied(question, seen.before) if is_compared else None
-    if not start:
-        start = ["explain" if state.pane in (ROW, STEPS) else "compare" if varied else "self"]
+    usual = "explain" if state.pane in (ROW, STEPS) else "compare" if varied else "self"
+    options = as_typed(question.settings, (*OF_ROWS, *(varied or ())[:1]), short=True)
     if varied:
-        options = [*as_typed(question.settings, (*OF_ROWS, varied[0]), short=True), "--vary", varied[1]]
+        options += ["--vary", varied[1]]
     elif state.pane == ROW:
         options += ["-q", _row(seen.trace.query_tokens, state.row)]
-    elif state.pane == STEPS and not seen.source.start:
+    elif state.pane == STEPS and not source.start:
         options += ["--only", ",".join(NAMES[name][0] for name in seen.steps[state.step])]
-    before = ""
-    if not seen.source.has_text:
-        words = [*(f"./{word}" if word.startswith("-") else word for word in start), *options]
-    elif question.text == "-":  # which, typed, is standard input
-        before, words = "printf %s - | ", [*start, "-", *options]
-    elif question.text.startswith("-"):
-        words = [*start, *options, "--", question.text]
+    if not source.has_text:
+        words = [*(f"./{word}" if word.startswith("-") else word for word in source.start), *options]
+    elif text.startswith("-") and text != "-":
+        words = [usual, *options, "--", text]
     else:
-        words = [*start, question.text, *options]
+        words = [usual, text, *options]
+    before = "printf %s - | " * (source.has_text and text == "-")  # which, typed, is standard input
     return before + " ".join(map(shell_quote, ["attn", *words]))
 
 
 def _varied(question: Question, before: Trace | None) -> tuple[str, str] | None:
     """Return the one setting that differs from the view before, and what --vary takes; None if it is not one alone."""
-    if before is None:
-        return None
-    old, new = before.settings, question.settings
+    old, new = question.settings if before is None else before.settings, question.settings
     names = [name for name in declared(Settings) if getattr(old, name) != getattr(new, name)]
     if len(names) != 1 or isinstance(getattr(new, names[0]), tuple):
         return None
@@ -200,6 +196,6 @@ def osc52(text: str) -> str:
 
 def copied() -> str:
     """Return a sentence on where the copy is."""
-    if "TMUX" in os.environ:
-        return "Copied to tmux, and to the clipboard where tmux may (set-clipboard on). It is printed at the end, too."
-    return "Copied to the clipboard where the terminal allows it (OSC 52). It is printed at the end, too."
+    tmux = "to tmux, and to the clipboard where tmux may (set-clipboard on)"
+    where = tmux if "TMUX" in os.environ else "to the clipboard where the terminal allows it (OSC 52)"
+    return f"Copied {where}. It is printed at the end, too."

@@ -9,13 +9,12 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from attn_cli.errors import InputError, UsageError
+from attn_cli.errors import InputError, refuse
 
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
     from attn_cli.inputs.saved_weights import Saved
     from attn_cli.io.array_types import Array
-    from attn_cli.pipeline.embed import Shared
     from attn_cli.settings.settings import Settings
     from attn_cli.trace.trace import Trace
 
@@ -64,12 +63,17 @@ class LiveSource(ABC):
 
 
 class TextSource(LiveSource):
-    """Attention of a text, with the vectors and the projection of the settings."""
+    """Attention of a text, with the vectors and the projection of the settings, or in a model whose files stay open."""
 
     def __init__(self, settings: Settings) -> None:
-        from attn_cli.pipeline.embed import open_shared
+        from attn_cli.models.checkpoints.open_model import open_model
+        from attn_cli.pipeline.embed import Shared, open_shared
 
-        self.shared: Shared = open_shared(settings)
+        self.opened = contextlib.ExitStack()
+        if settings.model is None:
+            self.shared = open_shared(settings)
+        else:
+            self.shared = Shared(model=self.opened.enter_context(open_model(settings.model)))
 
     def compute(self, question: Question) -> Trace:
         from attn_cli.pipeline.sources.text import trace_text
@@ -77,26 +81,13 @@ class TextSource(LiveSource):
         return trace_text("self", question.text, None, question.settings, shared=self.shared)
 
     def layers(self, trace: Trace) -> int:
-        return trace.learned.layers if trace.learned is not None else 1
-
-
-class ModelSource(TextSource):
-    """Attention of a text in a pretrained model, whose files stay open."""
-
-    def __init__(self, settings: Settings) -> None:
-        from attn_cli.models.checkpoints.open_model import open_model
-        from attn_cli.pipeline.embed import Shared
-
-        self.opened = contextlib.ExitStack()
-        self.shared = Shared(model=self.opened.enter_context(open_model(str(settings.model))))
-
-    def layers(self, trace: Trace) -> int:
-        assert self.shared.model is not None
+        if self.shared.model is None:
+            return trace.learned.layers if trace.learned is not None else 1
         stacks = self.shared.model.checkpoint.model.stacks
         return len(stacks["encoder" if "encoder" in stacks else "decoder"].layers)
 
     def has_rollout(self, trace: Trace) -> bool:
-        return self.layers(trace) > 1
+        return self.shared.model is not None and self.layers(trace) > 1
 
 
 class MatricesSource(LiveSource):
@@ -139,8 +130,8 @@ class WeightsSource(LiveSource):
         from attn_cli.pipeline.sources.weights import trace_weights
 
         plain = replace(question.settings, score=None, temperature=1.0, without=(), knock_out=())
-        if plain != question.settings:
-            raise UsageError("These weights came ready: only mask, layer and head can be chosen.")
+        said = "These weights came ready: only mask, layer and head can be chosen."
+        refuse(plain != question.settings, said)
         return trace_weights(self.saved, question.settings)
 
     def layers(self, trace: Trace) -> int:

@@ -102,9 +102,9 @@ def keys_in(view: View, kind: str) -> Keys | None:
     """Return the keys that the view chooses of a record of this kind, in their order; None for all."""
     if view.fields is None:
         return None
-    from attn_cli.settings.output import ADDED, chosen_keys  # only those who choose keys need them
+    from attn_cli.settings.output import chosen_keys  # only those who choose keys need them
 
-    return chosen_keys(view.fields, kind, tuple(ADDED))
+    return chosen_keys(view.fields, kind, None)
 
 
 def readable(trace: Trace) -> Trace:

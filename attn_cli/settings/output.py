@@ -6,13 +6,15 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attn_cli  # names what lies above: each file under render/formats registers its own
 from attn_cli.core.scores import SCORES
-from attn_cli.errors import UsageError, did_you_mean
+from attn_cli.errors import UsageError, did_you_mean, refuse
 from attn_cli.io.classes import dataclass
+from attn_cli.io.console import NARROWEST, WIDEST
 from attn_cli.io.escape import visible
 from attn_cli.settings.declare import LONGEST, OUTPUT, SHORTEST, area_of, check, split
 
@@ -23,7 +25,6 @@ STANDARD_OUTPUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 FIGURES = ("heatmap", "links", "bars", "heads", "steps")
 PALETTES = ("viridis", "cividis", "blues", "greys")
 MOST_DIGITS = 17  # a double has no more
-NARROWEST, WIDEST = 20, 10_000  # columns
 AREA = f"Give the width and the height, each from {SHORTEST} to {LONGEST} inches, as 8x4.5."
 
 
@@ -144,24 +145,15 @@ def _definitions() -> dict[str, Node]:
     return found
 
 
-def keys_of(kind: str) -> tuple[str, ...]:
-    """Return the keys of a record of this kind (self, lookup, compare, ...), in the order that they have there."""
-    return tuple(_nodes_of(kind))
-
-
-def _nodes_of(kind: str) -> dict[str, Node]:
-    """Return the schema of each key of a record of this kind."""
+def nodes_of(kind: str) -> dict[str, Node]:
+    """Return the schema of each key of a record of this kind (self, lookup, compare, ...), in its order there."""
     definitions = _definitions()
     if kind in NO_TRACES:
         return dict(definitions[kind]["properties"])
-    trace = dict(definitions["trace"]["properties"])
-    more = {
-        "lookup": definitions["lookup"]["properties"],
-        "example": {"acts": definitions["acts"]},
-    }.get(kind, {})
-    notes = [*trace].index("notes")
-    found = [*trace.items()]
-    return dict([*found[:notes], *more.items(), *found[notes:]])
+    more = {"lookup": definitions["lookup"]["properties"], "example": {"acts": definitions["acts"]}}
+    found = [*definitions["trace"]["properties"].items()]
+    notes = [key for key, _ in found].index("notes")
+    return dict([*found[:notes], *more.get(kind, {}).items(), *found[notes:]])
 
 
 def _below(node: Node) -> dict[str, Node]:
@@ -178,26 +170,25 @@ def _below(node: Node) -> dict[str, Node]:
 def every_key() -> tuple[str, ...]:
     """Return every value that a name in --fields can have, before a dot."""
     kinds = ("lookup", "example", "compare", "examples")
-    return tuple(dict.fromkeys([ALL_KEYS, *(key for kind in kinds for key in keys_of(kind))]))
+    return tuple(dict.fromkeys([ALL_KEYS, *(key for kind in kinds for key in nodes_of(kind))]))
 
 
-def chosen_keys(fields: str | None, kind: str, added: tuple[str, ...] = ()) -> Keys | None:
+def chosen_keys(fields: str | None, kind: str, what: str | None = "") -> Keys | None:
     """Return the keys that `fields` chooses of a record of this kind, in the record's order; None for all.
 
-    `added` are the keys that an option of the command adds. Raises UsageError for a key that no record of this kind
-    has, and where nothing is chosen.
+    Raises UsageError for a key that no record of this kind has, or none but those with another option than `what`
+    (None: whichever), and where nothing is chosen.
     """
     names = ALWAYS if fields is None else split(fields)
     if fields is None or ALL_KEYS in names:
         return None
-    nodes = _nodes_of(kind)
+    nodes = nodes_of(kind)
     for name in names:
-        if name in ADDED and name in nodes and name not in added:
-            raise UsageError(f"{name} is there with {ADDED[name]} only.", option="--fields")
+        is_missing = what is not None and name in nodes and ADDED.get(name, what) != what
+        refuse(is_missing, f"{name} is there with {ADDED.get(name)} only.", option="--fields")
     found = _chosen(keys_named(names), nodes, f"JSON of kind {kind}")
-    if set(names) <= set(ALWAYS):
-        said = "--fields names no key but schema and kind, which are always there."
-        raise UsageError(said, "Try: --fields weights,summary", "--fields")
+    said = "--fields names no key but schema and kind, which are always there."
+    refuse(set(names) <= set(ALWAYS), said, "Try: --fields weights,summary", "--fields")
     return {key: found.get(key) for key in nodes if key in ALWAYS or key in found}
 
 
@@ -213,12 +204,8 @@ def _chosen(named: Keys, nodes: dict[str, Node], of: str, start: str = "") -> Ke
             hint = listed if start else "attn schema names the keys of each kind."
             hint = f"{did_you_mean(start + key, known)}{hint}" if nodes else f"Ask for {of}."
             raise UsageError(f"{of} has no key {visible(key)!r}.", hint, "--fields")
-    found: Keys = {}
-    for key, node in nodes.items():
-        if key in named:
-            below, name = named[key], f"{start}{key}"
-            found[key] = None if below is None else _chosen(below, _below(node), name, f"{name}.")
-    return found
+    kept = ((key, f"{start}{key}", named[key]) for key in nodes if key in named)
+    return {key: below and _chosen(below, _below(nodes[key]), name, f"{name}.") for key, name, below in kept}
 
 
 def keys_named(names: Iterable[str]) -> Keys:
@@ -237,11 +224,10 @@ def keys_named(names: Iterable[str]) -> Keys:
 
 def names_of(keys: Keys) -> list[str]:
     """Return chosen keys as --fields names them: what `keys_named` reads."""
-    return [
-        name
-        for key, below in keys.items()
-        for name in ([key] if below is None else [f"{key}.{one}" for one in names_of(below)])
+    found = [
+        [key] if below is None else [f"{key}.{one}" for one in names_of(below)] for key, below in keys.items()
     ]
+    return [*chain(*found)]
 
 
 def cut(value: Any, keys: Keys | None) -> Any:

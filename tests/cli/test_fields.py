@@ -8,7 +8,7 @@ import jsonschema_rs
 import pytest
 
 from attn_cli import Settings, trace_self
-from attn_cli.settings.output import keys_of
+from attn_cli.settings.output import nodes_of
 from tests.alike import assert_alike
 from tests.shell import here
 from tests.thorough import like_cases
@@ -56,7 +56,7 @@ def test_every_key_can_be_had_alone_and_is_what_it_is_in_the_complete_record(whi
 @pytest.mark.parametrize("which", COMMANDS)
 def test_the_keys_stand_in_the_order_of_the_schema_whatever_the_order_asked_for(which):
     whole = printed(*COMMANDS[which])
-    keys = [key for key in keys_of(whole["kind"]) if key in whole]
+    keys = [key for key in nodes_of(whole["kind"]) if key in whole]
     assert list(whole) == keys
     backwards = ",".join(reversed(keys[2:-1]))
     assert list(printed(*COMMANDS[which], "--fields", backwards)) == keys[:-1]

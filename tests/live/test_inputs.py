@@ -10,7 +10,7 @@ pytest.importorskip("textual")
 from attn_cli.inputs.matrices import read_given
 from attn_cli.inputs.saved_weights import read_saved
 from attn_cli.live.keys import MATRICES, WEIGHTS
-from attn_cli.live.sources import MatricesSource, ModelSource, WeightsSource
+from attn_cli.live.sources import MatricesSource, TextSource, WeightsSource
 from attn_cli.pipeline.sources.weights import trace_weights
 from attn_cli.settings.settings import Settings
 from tests.alike import FLOAT32
@@ -166,7 +166,7 @@ def test_a_model_on_disk_has_its_layers_and_heads(tmp_path):
         await stage.press("escape", "c")
         assert "-m" in stage.text()
 
-    play(act, made("dabca", settings, ModelSource(settings)))
+    play(act, made("dabca", settings, TextSource(settings)))
 
 
 def test_a_key_joins_the_pieces_of_words(tokenizers, tmp_path):
@@ -181,7 +181,7 @@ def test_a_key_joins_the_pieces_of_words(tokenizers, tmp_path):
         await stage.press("escape", "p")
         assert stage.trace.query_tokens == pieces
 
-    play(act, made("the cats walking", settings, ModelSource(settings)))
+    play(act, made("the cats walking", settings, TextSource(settings)))
 
 
 def test_a_key_goes_through_the_parts_of_a_pair(tokenizers, tmp_path):
@@ -197,7 +197,7 @@ def test_a_key_goes_through_the_parts_of_a_pair(tokenizers, tmp_path):
         await stage.press("escape", "a", "a", "a")
         assert stage.trace.weights.shape == whole.shape
 
-    play(act, made("the cats", settings, ModelSource(settings)))
+    play(act, made("the cats", settings, TextSource(settings)))
 
 
 def test_a_key_writes_the_likeliest_token(tokenizers, tmp_path):
@@ -215,7 +215,7 @@ def test_a_key_writes_the_likeliest_token(tokenizers, tmp_path):
         await stage.press("u", "u")
         assert len(stage.trace.query_tokens) == 4
 
-    play(act, made("ab a", settings, ModelSource(settings)))
+    play(act, made("ab a", settings, TextSource(settings)))
 
 
 def test_a_model_that_says_no_next_token_writes_none(tokenizers, tmp_path):
@@ -225,7 +225,7 @@ def test_a_model_that_says_no_next_token_writes_none(tokenizers, tmp_path):
         await stage.press("g", "g")
         assert "it writes nothing" in stage.text()
 
-    play(act, made("the cats", settings, ModelSource(settings)))
+    play(act, made("the cats", settings, TextSource(settings)))
 
 
 def test_heads_of_grammar_say_no_next_token():

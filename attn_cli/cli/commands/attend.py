@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from attn_cli.cli.deliver import choose, deliver, settings_for
 from attn_cli.cli.options import Context, Pause, Texts, argument, own, takes
 from attn_cli.cli.read_text import attention_progress, one_text, text_and_context, two_texts
-from attn_cli.errors import UsageError
+from attn_cli.errors import refuse
 from attn_cli.io.escape import as_utf8
-from attn_cli.render.result import OF_BLOCKS, OF_TRACE, Result, keys_in, needs_weights, trace_result
+from attn_cli.render.result import OF_BLOCKS, OF_TRACE, Record, Result, keys_in, needs_weights, trace_result
 from attn_cli.settings.declare import SHOWN
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import ALL, WEIGHT, Settings
@@ -24,9 +24,16 @@ MOST_WORDS = 100_000  # that a page carries
 Part = Literal["mask"] | None
 MASK_HELP = "Show the mask itself: in words, as frameworks write it, and what it does."
 SHOW = own("", MASK_HELP, SHOWN, "--show")
+CROSS_HELP = "Queries come from TEXT, keys and values from CONTEXT; - is standard input."
+TwoTexts = Annotated[list[str] | None, argument("[TEXT] CONTEXT", CROSS_HELP)]
+WORDS_HELP = "Carry the N commonest words, so that another sentence can be typed."
+EXACT_HELP = (
+    "Store these heads of a large page at full precision: of every layer (3, subject), or LAYER/HEAD (5/11)."
+)
+SWAP_HELP = "What changes when a word is replaced, side by side; may be given again."
 
 
-def self_(texts: Texts = None, part: Part = SHOW, *, settings: Settings, view: View) -> None:
+def self_(settings: Settings, view: View, texts: Texts = None, part: Part = SHOW) -> None:
     """Self-attention: every word of a text looks at every word.
 
     Queries, keys and values all come from the same text.
@@ -36,7 +43,7 @@ def self_(texts: Texts = None, part: Part = SHOW, *, settings: Settings, view: V
     _attend("self", texts, part, settings, view)
 
 
-def masked(texts: Texts = None, part: Part = SHOW, *, settings: Settings, view: View) -> None:
+def masked(settings: Settings, view: View, texts: Texts = None, part: Part = SHOW) -> None:
     """Masked self-attention: each word attends only to itself and to earlier words.
 
     With --show mask, the mask in words, as each framework writes it, and what it does to the numbers.
@@ -46,17 +53,7 @@ def masked(texts: Texts = None, part: Part = SHOW, *, settings: Settings, view: 
     _attend("masked", texts, part, settings, view)
 
 
-def cross(
-    texts: list[str] | None = argument(
-        "[TEXT] CONTEXT",
-        "Queries come from TEXT, keys and values from CONTEXT; - is standard input.",
-        default=None,
-    ),
-    part: Part = SHOW,
-    *,
-    settings: Settings,
-    view: View,
-) -> None:
+def cross(settings: Settings, view: View, texts: TwoTexts = None, part: Part = SHOW) -> None:
     """Cross-attention: the words of one text attend to the words of another.
 
     Queries come from TEXT, keys and values from CONTEXT. With one argument, it is CONTEXT and TEXT is standard input.
@@ -67,17 +64,14 @@ def cross(
 
 
 def explain(
+    settings: Settings,
+    view: View,
     texts: Texts = None,
     context: Context = None,
     only: str | None = own("STEPS", "Only these steps, such as scores,weights.", SHOWN),
     start: str | None = own("STEP", "From this step on, such as softmax.", SHOWN, "--from"),
-    swap: list[str] | None = own(
-        "OLD=NEW", "What changes when a word is replaced, side by side; may be given again.", SHOWN
-    ),
+    swap: list[str] | None = own("OLD=NEW", SWAP_HELP, SHOWN),
     pause: Pause = False,
-    *,
-    settings: Settings,
-    view: View,
 ) -> None:
     """One row worked by hand, why it came out that way, and what each step is for.
 
@@ -107,8 +101,9 @@ def explain(
     name_outputs = view.figure is None and (keys is None or "output_words" in keys)
     with attention_progress(settings.embedding) as progress:
         trace = trace_explained(kind, text, second, settings, progress, name_outputs)
-    trace = _with_verdict(trace, _verdict([text, second], settings, view))
-    deliver(trace_result(trace, view, parts, [text] if second is None else [text, second]), view, pause)
+    read = [text] if second is None else [text, second]
+    [trace] = _verified([trace], read, settings, view)
+    deliver(trace_result(trace, view, parts, read), view, pause)
 
 
 def _swap(
@@ -121,27 +116,24 @@ def _swap(
 ) -> None:
     view = choose(view, {"blocks", "bars", "record", "rows"}, "--swap", "compare")
     for option, value in (others | {"--versus": settings.versus}).items():
-        if value:
-            said = f"--swap has a screen of its own, without {option}."
-            raise UsageError(said, f"Leave out {option}.", option)
+        refuse(value, f"--swap has a screen of its own, without {option}.", f"Leave out {option}.", option)
     text, second = text_and_context(texts, context, "explain", settings)
     import numpy  # noqa: F401 - see _attend
 
+    from attn_cli.render.views import comparison
+    from attn_cli.render.views import swap as views
     from attn_cli.teach.swap import parse_swaps, swap
 
     swaps = parse_swaps([as_utf8(one) for one in written])
     with attention_progress(settings.embedding) as progress:
         kind = "cross" if second is not None else settings.kind_of_text
-        comparison = swap(kind, text, second, settings, swaps, progress)
-    from attn_cli.render.views.comparison import talk_of
-    from attn_cli.render.views.swap import summary_of, swap_record, swap_rows, swap_screen
-
+        found = swap(kind, text, second, settings, swaps, progress)
     result = Result(
         "compare",
-        blocks=lambda view: swap_screen(comparison, view),
-        record=lambda view: swap_record(comparison, view.steps),
-        rows=lambda view: swap_rows(comparison),
-        remarks=lambda: talk_of(comparison, summary_of(comparison)),
+        lambda view: views.swap_screen(found, view),
+        lambda view: views.swap_record(found, view.steps),
+        rows=lambda view: views.swap_rows(found),
+        remarks=lambda: comparison.talk_of(found, views.summary_of(found)),
     )
     deliver(result, view)
 
@@ -151,7 +143,7 @@ def _attend(kind: str, texts: list[str] | None, part: str | None, settings: Sett
     if part is None:
         view = choose(view, OF_TRACE)
     else:
-        view = choose(view, {*OF_BLOCKS, "bars"}, f"--show {part}", added=("mask_views",))
+        view = choose(view, {*OF_BLOCKS, "bars"}, f"--show {part}")
         _refuse_norms(settings, f"--show {part}")
         if settings.next is None and settings.next_at != ALL:
             settings = replace(settings, next=0)  # the mask alone is shown
@@ -165,61 +157,48 @@ def _attend(kind: str, texts: list[str] | None, part: str | None, settings: Sett
     with attention_progress(settings.embedding) as progress:
         compute = getattr(of_text, f"trace_{kind}")
         trace = compute(*read, settings, progress, keep_weights=needs_weights(view, kind))
-    trace = _with_verdict(trace, _verdict(read, settings, view))
+    [trace] = _verified([trace], read, settings, view)
     if part is None:
         deliver(trace_result(trace, view, texts=read), view)
         return
     from attn_cli.render.views.mask import mask_lab, mask_views
 
-    result = Result(
-        trace.kind,
-        blocks=lambda view: mask_lab(trace, view),
-        record=lambda view: trace.to_dict(view.steps) | {"mask_views": mask_views(trace)},
-    )
-    deliver(result, view)
+    def record(view: View) -> Record:
+        return trace.to_dict(view.steps) | {"mask_views": mask_views(trace)}
+
+    deliver(Result(trace.kind, lambda view: mask_lab(trace, view), record), view)
 
 
 def _refuse_norms(settings: Settings, what: str) -> None:
-    if settings.measure != WEIGHT:
-        hint = f"Try attn self TEXT --measure {settings.measure}."
-        raise UsageError(f"{what} is about weights, not --measure {settings.measure}.", hint, "--measure")
+    said = f"{what} is about weights, not --measure {settings.measure}."
+    hint = f"Try attn self TEXT --measure {settings.measure}."
+    refuse(settings.measure != WEIGHT, said, hint, "--measure")
 
 
-def _verdict(read: Sequence[str | None], settings: Settings, view: View) -> str:
-    """Return what --verified says of the model on these texts; nothing without it."""
+def _verified(
+    traces: Iterable[Trace], read: Sequence[str], settings: Settings, view: View
+) -> Iterable[Trace]:
+    """Return the traces, with what --verified says of the model on these texts."""
     if not view.verified:
-        return ""
-    if settings.model is None:
-        raise UsageError("--verified requires --model.", option="--verified")
-    if settings.pair is not None:
-        said = "--verified does not apply to --pair."
-        raise UsageError(said, "attn verify reads single texts.", "--verified")
+        return traces
+    refuse(settings.model is None, "--verified requires --model.", option="--verified")
+    hint = "attn verify reads single texts."
+    refuse(settings.pair is not None, "--verified does not apply to --pair.", hint, "--verified")
     from attn_cli.pipeline.verify import verify
     from attn_cli.render.views.verify import sentence
 
-    whole = replace(settings, knock_out=())
-    return sentence(verify(settings.model, [text for text in read if text is not None], whole))
-
-
-def _with_verdict(trace: Trace, verdict: str) -> Trace:
-    return replace(trace, notes=(*trace.notes, verdict)) if verdict else trace
+    said = sentence(verify(str(settings.model), read, replace(settings, knock_out=())))
+    return (replace(trace, notes=(*trace.notes, said)) for trace in traces)
 
 
 @takes("TOKENS VECTORS model MODEL pair COMPUTED PLACED query measure output verified")
 def page(
-    texts: Texts = None,
-    context: Context = None,
-    words: int = own(
-        "N", "Carry the N commonest words, so that another sentence can be typed.", SHOWN, default=3000
-    ),
-    exact: str | None = own(
-        "HEADS",
-        "Store these heads of a large page at full precision: of every layer (3, subject), or LAYER/HEAD (5/11).",
-        SHOWN,
-    ),
-    *,
     settings: Settings,
     view: View,
+    texts: Texts = None,
+    context: Context = None,
+    words: int = own("N", WORDS_HELP, SHOWN, default=3000),
+    exact: str | None = own("HEADS", EXACT_HELP, SHOWN),
 ) -> None:
     """Interactive page: the matrix, each cell's arithmetic, links, the steps, and controls that recompute everything.
 
@@ -228,15 +207,14 @@ def page(
     Example: attn page "The quick brown fox jumped over the lazy dog" -o fox.html
     """
     view = choose(replace(view, format="page"), {"page"})
-    if not 0 <= words <= MOST_WORDS:
-        raise UsageError(f"--words cannot be {words}.", f"Give a number from 0 to {MOST_WORDS:,}.", "--words")
+    hint = f"Give a number from 0 to {MOST_WORDS:,}."
+    refuse(not 0 <= words <= MOST_WORDS, f"--words cannot be {words}.", hint, "--words")
     text, second = text_and_context(texts, context, "page", settings)
     kind = "cross" if second is not None else "masked" if (settings.mask or "none") != "none" else "self"
     from attn_cli.pipeline.for_page import page_of
 
     with attention_progress(settings.embedding) as progress:
         found = page_of(kind, text, second, settings, words, progress)
-    if verdict := _verdict([text, second], settings, view):
-        found = found._replace(layers=(_with_verdict(trace, verdict) for trace in found.layers))
+    layers = _verified(found.layers, [text] if second is None else [text, second], settings, view)
     heads = () if exact is None else tuple(name.strip() for name in exact.split(","))
-    deliver(Result(page=lambda: found._replace(exact=heads)), view)
+    deliver(Result(page=lambda: found._replace(layers=layers, exact=heads)), view)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from attn_cli.cli.deliver import byte_stream, check_fields, with_format
 from attn_cli.cli.options import SETTINGS, argument, option, own, takes
 from attn_cli.cli.read_text import NoText, prepare_index, wait_for_input
-from attn_cli.errors import InputError, UsageError, did_you_mean
+from attn_cli.errors import InputError, UsageError, did_you_mean, refuse
+from attn_cli.io.console import is_terminal
 from attn_cli.io.escape import count, shell_quote, visible
 from attn_cli.io.progress import Progress
 from attn_cli.render.result import OF_RECORD
 from attn_cli.settings.declare import ATTENTION, OUTPUT
-from attn_cli.settings.output import ALL_KEYS, View
+from attn_cli.settings.output import ALL_KEYS, View, names_of
 from attn_cli.settings.settings import ALL, Settings
 
 if TYPE_CHECKING:
-    from attn_cli.batch.folder import Folder
     from attn_cli.batch.lines import Job
     from attn_cli.batch.run import Engine, LinesReport
     from attn_cli.batch.storage import Input
@@ -72,6 +72,8 @@ class Asked(NamedTuple):
 
 @takes("TOKENS VECTORS model MODEL COMPUTED PLACED ROWS next next_at output tidy steps by_hand")
 def batch(
+    settings: Settings,
+    view: View,
     files: list[str] | None = argument("[FILE]...", FILES_HELP, default=None),
     kind: Kind = own("", KIND_HELP, ATTENTION, default="self"),
     keep_going: bool = own("", GOING_HELP, OUTPUT, "--keep-going", default=False),
@@ -82,9 +84,6 @@ def batch(
     connect_timeout: float | None = own("SECONDS", TIMEOUT_HELP, OUTPUT),
     force: bool = own("", "Start a run into a folder anew.", OUTPUT, "--force", default=False),
     fields: Fields = None,
-    *,
-    settings: Settings,
-    view: View,
 ) -> None:
     """One text per line in, one JSON record per line out, in the same order.
 
@@ -110,17 +109,12 @@ def batch(
     view = replace(view, tidy=view.tidy or form in SEPARATED)
     hint = "Leave it out: a table of links always has the same columns."
     for name, is_given in (("--fields", chosen is not None), ("--steps", view.steps)):
-        _refuse(view.tidy and is_given, f"{name} does not apply to rows of links.", hint, name)
+        refuse(view.tidy and is_given, f"{name} does not apply to rows of links.", hint, name)
     _check(asked, settings)
     lines, refused = _run(asked, settings, view, form, keep_going)
     if refused:
         said = f"{refused:,} of {count(lines, 'line', 'lines')} {'was' if refused == 1 else 'were'} refused."
         raise InputError(said, "An error object stands in the place of each.")
-
-
-def _refuse(is_wrong: bool, said: str, hint: str = "", option: str = "") -> None:
-    if is_wrong:
-        raise UsageError(said, hint, option)
 
 
 def _form(view: View, asked: Asked) -> str:
@@ -134,29 +128,29 @@ def _form(view: View, asked: Asked) -> str:
     name, suffix = visible(output), form_of(output)
     form = asked.form or suffix or "jsonl"
     is_url = "://" in output and not is_folder
-    _refuse(is_url, f"{name} is one file.", "Give a folder: a URL that ends in /", "--output")
+    refuse(is_url, f"{name} is one file.", "Give a folder: a URL that ends in /", "--output")
     if output and not is_folder and view.to_ordinary_file:
         form = asked.form or suffix or str(with_format(View(output=output), OF_RECORD).format)
         is_another = suffix is not None and suffix != form and form in FORMS
         hint = "Leave out -f, or give another suffix."
-        _refuse(is_another, f"{name} cannot hold {form}.", hint, "--output")
+        refuse(is_another, f"{name} cannot hold {form}.", hint, "--output")
     if form not in FORMS:
         said = f"attn batch has no {visible(form)} form" + (f" for {name}." if output else ".")
         known = f"Its forms are {', '.join(FORMS)}; -f names one, or the suffix of -o."
         option = "--output" if asked.form is None else "--format"
         raise UsageError(said, f"{did_you_mean(form, FORMS)}{known}", option)
     said = f"{form} is written in parts, each of which is held in memory."
-    _refuse(FORMS[form].is_whole and not is_folder, said, "Give a folder: -o DIR/", "--output")
-    is_tty = sys.stdout is not None and sys.stdout.isatty()
+    refuse(FORMS[form].is_whole and not is_folder, said, "Give a folder: -o DIR/", "--output")
+    is_shown = not output and is_terminal(sys.stdout)
     hint = f"Write it to a file: -o records.{form}"
-    _refuse(not FORMS[form].is_text and not output and is_tty, f"-f {form} is not text.", hint, "--format")
+    refuse(is_shown and not FORMS[form].is_text, f"-f {form} is not text.", hint, "--format")
     tables = ", ".join(name for name, one in FORMS.items() if one.is_table)
     hint = f"Give a file, or -f: {tables}."
-    _refuse(view.tidy and not FORMS[form].is_table, "--tidy requires a table.", hint, "--tidy")
+    refuse(view.tidy and not FORMS[form].is_table, "--tidy requires a table.", hint, "--tidy")
     for file in asked.files or ("-",):
         is_same = os.path.exists(file) and os.path.exists(output) and os.path.samefile(file, output)
         said = f"{visible(file)} is the file that is read: it would be replaced."
-        _refuse(is_same, said, "Write to another.", "--output")
+        refuse(is_same, said, "Write to another.", "--output")
     check_fields(replace(view, format="jsonl", tidy=False), asked.kind)
     return form
 
@@ -167,24 +161,24 @@ def _check(asked: Asked, settings: Settings) -> None:
     no_pipe = "A run into a folder must be able to reread its input to resume, and a pipe cannot be reread."
     file = "Give a file, or write to one."
     dash = "Standard input (-) cannot be read beside files."
-    _refuse(asked.force and not is_folder, "--force requires -o DIR/, a folder of parts.", "", "--force")
+    refuse(asked.force and not is_folder, "--force requires -o DIR/, a folder of parts.", "", "--force")
     no_folder = "--engine dask writes a folder of parts."
-    _refuse(is_dask and not is_folder, no_folder, "Give one: -o DIR/", "--output")
-    _refuse(is_folder and "-" in (asked.files or "-"), no_pipe, file, "--output")
-    _refuse("-" in asked.files and len(asked.files) > 1, dash, "Give - alone, or files.")
+    refuse(is_dask and not is_folder, no_folder, "Give one: -o DIR/", "--output")
+    refuse(is_folder and "-" in (asked.files or "-"), no_pipe, file, "--output")
+    refuse("-" in asked.files and len(asked.files) > 1, dash, "Give - alone, or files.")
     if asked.seconds is not None:
         said = f"--connect-timeout cannot be {asked.seconds:g}."
         hint = f"Give seconds from {SHORTEST:g} to {LONGEST:,}."
-        _refuse(not SHORTEST <= asked.seconds <= LONGEST, said, hint, "--connect-timeout")
-        _refuse(not has_scheduler, "--connect-timeout requires --scheduler.", "", "--connect-timeout")
+        refuse(not SHORTEST <= asked.seconds <= LONGEST, said, hint, "--connect-timeout")
+        refuse(not has_scheduler, "--connect-timeout requires --scheduler.", "", "--connect-timeout")
     if has_scheduler:
-        _refuse(not is_dask, "--scheduler requires --engine dask.", "", "--scheduler")
-        _refuse(asked.workers is not None, own_workers, "", "--workers")
+        refuse(not is_dask, "--scheduler requires --engine dask.", "", "--scheduler")
+        refuse(asked.workers is not None, own_workers, "", "--workers")
         for path in (settings.embedding, settings.projection, settings.mask, settings.model):
             is_relative = path is not None and os.path.exists(path) and not os.path.isabs(path)
             name, whole = visible(str(path)), shell_quote(os.path.abspath(str(path)))
             said = f"The workers of a scheduler may be in another folder: {name} is not the same there."
-            _refuse(is_relative, said, f"Give the whole path: {whole}")
+            refuse(is_relative, said, f"Give the whole path: {whole}")
 
 
 def _run(asked: Asked, settings: Settings, view: View, form: str, keep_going: bool) -> tuple[int, int]:
@@ -204,7 +198,7 @@ def _run(asked: Asked, settings: Settings, view: View, form: str, keep_going: bo
     from attn_cli.core.threads import processors
 
     # Progress must be seen, and must not stand between the records on one terminal.
-    is_seen = bool(asked.output) or sys.stdout is None or not sys.stdout.isatty()
+    is_seen = bool(asked.output) or not is_terminal(sys.stdout)
     with Progress("Attending", is_seen) as progress, byte_stream(view) as stream:
         return write_stream(job, inputs, asked.workers or processors(), stream, _shown(progress))
 
@@ -216,51 +210,35 @@ def _shown(progress: Progress) -> LinesReport:
 def _job(kind: str, settings: Settings, view: View, form: str, keep_going: bool, is_whole: bool) -> Job:
     from attn_cli.batch.forms import keys_of_form
     from attn_cli.batch.lines import Job
+    from attn_cli.batch.records import keys_of_links
     from attn_cli.render.result import keys_in, needs_weights
-    from attn_cli.settings.output import names_of
 
-    if view.tidy:
-        from attn_cli.batch.records import keys_of_links
-
-        keys = keys_of_links(settings)
-    else:
-        keys = (*names_of(keys_of_form(form, keys_in(view, kind), view.steps)),)
-    ascii_only = not view.terminal().unicode
-    keep_weights = needs_weights(view, kind)
-    return Job(
-        kind, settings, keys, view.steps, keep_going, form, view.tidy, ascii_only, keep_weights, is_whole
-    )
+    written = () if view.tidy else names_of(keys_of_form(form, keys_in(view, kind), view.steps))
+    keys = keys_of_links(settings) if view.tidy else tuple(written)
+    how = keep_going, form, view.tidy, not view.terminal().unicode, needs_weights(view, kind), is_whole
+    return Job(kind, settings, keys, view.steps, *how)
 
 
 def _into_folder(asked: Asked, job: Job, files: Sequence[Input]) -> tuple[int, int]:
     """Write parts into a folder, or go on where a run that was ended has left off."""
     from attn_cli.batch.folder import absolute, folder_of  # loads NumPy
     from attn_cli.batch.run import write_folder
-
-    if asked.engine == DASK:
-        files = [file._replace(path=absolute(file.path)) for file in files]
-    folder = folder_of(asked.output)
-    with _engine(asked, job, folder) as engine, Progress("Attending") as progress:
-        return write_folder(job, files, folder, engine, asked.force, _shown(progress))
-
-
-@contextmanager
-def _engine(asked: Asked, job: Job, folder: Folder) -> Iterator[Engine]:
     from attn_cli.core.threads import processors
 
-    workers = asked.workers or processors()
-    if asked.engine != DASK:
-        from attn_cli.batch.workers import Local
+    workers, folder = asked.workers or processors(), folder_of(asked.output)
+    with ExitStack() as closing:
+        if asked.engine == DASK:
+            from attn_cli.batch.cluster import Dask
+            from attn_cli.batch.compute import Computer
 
-        yield Local(workers)
-        return
-    from attn_cli.batch.cluster import Dask
-    from attn_cli.batch.compute import Computer
+            with Computer(job):  # what would be wrong with every line is said before anything is started
+                files = [file._replace(path=absolute(file.path)) for file in files]
+            closing.callback(folder.tidy)  # of what its workers were writing when they were ended
+            dask = Dask(workers, asked.scheduler, asked.seconds or CONNECT_TIMEOUT)
+            engine: Engine = closing.enter_context(dask)
+        else:
+            from attn_cli.batch.workers import Local
 
-    with Computer(job):  # what would be wrong with every line is said before anything is started
-        pass
-    try:
-        with Dask(workers, asked.scheduler, asked.seconds or CONNECT_TIMEOUT) as dask:
-            yield dask
-    finally:
-        folder.tidy()  # of what its workers were writing when they were ended
+            engine = Local(workers)
+        progress = closing.enter_context(Progress("Attending"))
+        return write_folder(job, files, folder, engine, asked.force, _shown(progress))

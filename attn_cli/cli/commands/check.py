@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import os
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import argument, own, takes
-from attn_cli.errors import DIFFERENT, CreateError, FileError, InputError, UsageError
+from attn_cli.errors import DIFFERENT, CreateError, FileError, InputError, refuse
 from attn_cli.io.escape import as_utf8, visible
-from attn_cli.render.result import OF_BLOCKS, Result
+from attn_cli.render.result import OF_BLOCKS, Result, record_result
 from attn_cli.settings.declare import ATTENTION, COMPARED, OUTPUT, TEXT, VECTORS
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
@@ -34,12 +35,11 @@ EXPECT_HELP = "The answer key: inputs to compute the answer from, or the correct
 # A verdict must not depend on who runs the check.
 @takes("COMPUTED max_text max_word versus dtype format output by_hand color width", typed=True)
 def check(
+    settings: Settings,
+    view: View,
     files: list[str] = argument("FILE...", FILES_HELP),
     expect: str = own("FILE", EXPECT_HELP, COMPARED, default=..., show_default=False),
     tol: float = own("F", "Largest difference that still counts as equal.", COMPARED, default=0.001),
-    *,
-    settings: Settings,
-    view: View,
 ) -> None:
     """Check answers: the first step that differs, the cell, and the likely mistake.
 
@@ -49,8 +49,7 @@ def check(
 
     Example: attn check one.json two.json --expect exercise.json
     """
-    if not (math.isfinite(tol) and tol >= 0):
-        raise UsageError(f"--tol cannot be {tol}.", "Give a number from 0 up.", "--tol")
+    refuse(not 0 <= tol < math.inf, f"--tol cannot be {tol}.", "Give a number from 0 up.", "--tol")
     view = choose(view, OF_BLOCKS, "check")
     from attn_cli.teach.answer_key import read_answer_key
 
@@ -58,10 +57,11 @@ def check(
     if settings == Settings():  # with --mask and the like, the file's own results are other ones
         _refuse_contradiction(expect, right, tol)
     verdicts = [_verdict(file, right, tol, settings.head is not None) for file in files]
-    if len(verdicts) == 1 and verdicts[0].error is not None:
-        raise verdicts[0].error
+    unread = [verdict for verdict in verdicts if verdict.error is not None]
+    if len(verdicts) == 1 and (error := verdicts[0].error) is not None:
+        raise error
     deliver(_result(verdicts, right, tol), view)
-    if unread := [verdict for verdict in verdicts if verdict.error is not None]:
+    if unread:
         names = ", ".join(visible(verdict.file) for verdict in unread[:MOST_NAMED])
         more = f" and {len(unread) - MOST_NAMED} more" if len(unread) > MOST_NAMED else ""
         kind = FileError if isinstance(unread[0].error, FileError) else InputError
@@ -72,7 +72,7 @@ def check(
 
 
 def _refuse_contradiction(expect: str, right: AnswerKey, tol: float) -> None:
-    """Refuse a key whose own results are not what its inputs give: a mask or a score may be missing in it."""
+    """Refuse a key whose own results are not what its inputs give."""
     from attn_cli.teach.grade import grade
     from attn_cli.teach.submission import read_submission
 
@@ -107,12 +107,8 @@ def _result(verdicts: list[Verdict], right: AnswerKey, tol: float) -> Result:
         return Result("check", lambda view: one(verdicts[0], right), lambda view: records[0])
     good = sum(verdict.ok for verdict in verdicts)
     summary = {"ok": good == len(records), "checked": len(records), "right": good, "checks": records}
-    return Result(
-        "checks",
-        blocks=lambda view: several(verdicts, right, view.width),
-        record=lambda view: {"schema": "attn/1", "kind": "checks", **summary},
-        records=records,
-    )
+    of_all = record_result("checks", summary)
+    return replace(of_all, blocks=lambda view: several(verdicts, right, view.width), records=records)
 
 
 ENDINGS = (".md", ".markdown", ".tex", ".json", ".jsonl", ".txt", ".pdf", ".html")
@@ -139,7 +135,7 @@ def exercise(
     key: bool = own("", KEY_HELP, OUTPUT, "--key", default=False),
     force: bool = own("", "Replace files in DIR.", OUTPUT, "--force", default=False),
     *,
-    view: View,
+    view: View,  # in the help -f comes before -o
     output: str | None = own("DIR", INTO_HELP, OUTPUT, "--output", "-o"),
 ) -> None:
     """A worksheet to do by hand, and its key.
@@ -150,45 +146,34 @@ def exercise(
 
     Example: attn exercise --seed 7 -o sheet7
     """
-    folder = None if View(output=output).to_standard_output else output
-    _check(folder, key, force, view.format)
-    made: Exercise | EffectExercise
+    folder = None if View(output=output).to_standard_output else str(output)
+    refuse(force and folder is None, "--force requires -o DIR.", option="--force")
+    if folder is not None:
+        given = "--key" if key else "-f"
+        said = f"{given} is for printing: -o writes sheet and key in every form."
+        refuse(key or view.format, said, "Leave one out.", given)
+        is_file = folder.lower().endswith(ENDINGS) and not os.path.isdir(folder)
+        said = f"-o takes a folder here, and {visible(folder)!r} looks like a file."
+        hint = "To print one form into a file: attn exercise -f html > sheet.html"
+        refuse(is_file, said, hint, "--output")
+    from attn_cli.teach import effects, exercises
+
     if topic == "attention":
-        from attn_cli.teach.exercises import make
-
-        made = make(seed, dim, words, mask, score)
+        made: Exercise | EffectExercise = exercises.make(seed, dim, words, mask, score)
     else:
-        from attn_cli.teach import effects
-
-        if (dim, words, mask, score) != (2, 3, "none", "scaled"):
-            said = f"--topic {topic} takes none of --dim, --words, --mask and --score."
-            raise UsageError(said, "Leave them out.", "--topic")
+        said = f"--topic {topic} takes none of --dim, --words, --mask and --score."
+        is_changed = (dim, words, mask, score) != (2, 3, "none", "scaled")
+        refuse(is_changed, said, "Leave them out.", "--topic")
         made = effects.make(topic, seed)
     if folder is not None:
         _write(made, folder, force)
         return
     texts = {name: partial(_sheet, made, name, key) for name in FORMS.values()}
-    result = Result("exercise", record=lambda view: _record(made), texts=texts)
-    deliver(result, replace(view, format=view.format or "markdown"))
-
-
-def _check(folder: str | None, key: bool, force: bool, format: str | None) -> None:
-    if folder is None:
-        if force:
-            raise UsageError("--force requires -o DIR.", option="--force")
-        return
-    if key or format:
-        given = "--key" if key else "-f"
-        said = f"{given} is for printing: -o writes sheet and key in every form."
-        raise UsageError(said, "Leave one out.", given)
-    if folder.lower().endswith(ENDINGS) and not os.path.isdir(folder):
-        said = f"-o takes a folder here, and {visible(folder)!r} looks like a file."
-        hint = "To print one form into a file: attn exercise -f html > sheet.html"
-        raise UsageError(said, hint, "--output")
+    result = record_result("exercise", _record(made))
+    deliver(replace(result, texts=texts), replace(view, format=view.format or "markdown"))
 
 
 def _sheets(made: Exercise | EffectExercise) -> ModuleType:
-    """Return what knows the worksheet, and the questions, of an exercise."""
     from attn_cli.render import worksheet
     from attn_cli.render.worksheet import effects
 
@@ -211,17 +196,10 @@ def _sheet(made: Exercise | EffectExercise, format: str, key: bool, terminal: Te
 
 def _record(made: Exercise | EffectExercise) -> dict[str, object]:
     """Return the exercise as JSON: what is given, every answer in full precision, the questions with theirs."""
-    asked = [
-        {"question": question.replace("`", ""), "answer": answer.replace("`", "")}
-        for question, answer in _sheets(made).questions(made)
-    ]
-    results = {
-        "tokens": list(made.tokens),
-        "inputs": made.inputs,
-        "answers": made.answers,
-        "questions": asked,
-    }
-    return {"schema": "attn/1", "kind": "exercise", **made.about, **results}
+    plain = ([text.replace("`", "") for text in pair] for pair in _sheets(made).questions(made))
+    asked = [{"question": question, "answer": answer} for question, answer in plain]
+    given = {"tokens": list(made.tokens), "inputs": made.inputs}
+    return {**made.about, **given, "answers": made.answers, "questions": asked}
 
 
 def _write(made: Exercise | EffectExercise, folder: str, force: bool) -> None:
@@ -234,12 +212,9 @@ def _write(made: Exercise | EffectExercise, folder: str, force: bool) -> None:
     from attn_cli.io.files import system_errors
 
     blank = {name: [[None] * len(row) for row in made.answers[name]] for name in made.asked}
-    contents = {
-        **{f"exercise.{suffix}": _sheet(made, format, key=False) for suffix, format in FORMS.items()},
-        **{f"key.{suffix}": _sheet(made, format, key=True) for suffix, format in FORMS.items()},
-        "inputs.json": dumps(made.inputs),
-        "answer.json": dumps(blank),
-    }
+    contents = {f"exercise.{suffix}": _sheet(made, format, key=False) for suffix, format in FORMS.items()}
+    contents |= {f"key.{suffix}": _sheet(made, format, key=True) for suffix, format in FORMS.items()}
+    contents |= {"inputs.json": dumps(made.inputs), "answer.json": dumps(blank)}
     checksums = {file: sha256(text.encode()).hexdigest() for file, text in contents.items()}
     contents[WHOLE] = dumps({"files": checksums})
     name = visible(folder) or "''"
@@ -249,21 +224,17 @@ def _write(made: Exercise | EffectExercise, folder: str, force: bool) -> None:
         os.makedirs(folder, exist_ok=True)
         os.listdir(folder)
 
+    def holds(file: str) -> bool:  # just this text already: then writing it replaces nothing
+        with suppress(OSError), open(os.path.join(folder, file), "rb") as stream:
+            return stream.read(len(contents[file].encode()) + 1) == contents[file].encode()
+        return False
+
     def check() -> None:
         there = set(os.listdir(folder))
-        taken = [file for file in contents if file in there and not _holds(folder, file, contents[file])]
+        taken = [file for file in contents if file in there and not holds(file)]
         if taken and not force:
             hint = "Choose another folder, or replace what is there with --force."
             raise CreateError(f"{name} holds another {taken[0]}, and nothing was written.", hint)
 
     write_together(folder, {file: text.encode() for file, text in contents.items()}, WHOLE, check)
     say(f"attn: wrote {', '.join(contents)} to {name}.")
-
-
-def _holds(folder: str, file: str, text: str) -> bool:
-    """Tell whether a file holds just this text already; then writing it replaces nothing."""
-    try:
-        with open(os.path.join(folder, file), "rb") as stream:
-            return stream.read(len(text.encode()) + 1) == text.encode()
-    except OSError:
-        return False

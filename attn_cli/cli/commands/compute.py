@@ -12,7 +12,7 @@ from attn_cli.cli.deliver import choose, deliver, settings_for
 from attn_cli.cli.options import argument, own, takes
 from attn_cli.cli.origins import TYPED, origin, prefer_given
 from attn_cli.cli.read_text import labelled_weights, piped_in
-from attn_cli.errors import FileError, InputError, UsageError
+from attn_cli.errors import FileError, InputError, refuse
 from attn_cli.io.escape import visible
 from attn_cli.io.progress import Progress
 from attn_cli.render.result import OF_TRACE, trace_result
@@ -26,21 +26,19 @@ if TYPE_CHECKING:
     from attn_cli.pipeline.for_page import Page
 
 LABELS = ("tokens", "context_tokens")
+MATRICES_HELP = (
+    "JSON, .npz or .safetensors with Q, K, V, or X, W_q, W_k, W_v; or one CSV a matrix, named after it "
+    "(Q.csv K.csv V.csv). - is JSON on standard input."
+)
 
 
 @takes("seed projection COMPUTED PLACED measure ROWS SCREEN tidy FIGURE")
 def compute(
     context: typer.Context,
-    files: list[str] | None = argument(
-        "FILE...",
-        "JSON, .npz or .safetensors with Q, K, V, or X, W_q, W_k, W_v; or one CSV a matrix, named after it "
-        "(Q.csv K.csv V.csv). - is JSON on standard input.",
-        default=None,
-    ),
-    batch: int | None = own("N", "Which item of a batch, from 0.", INPUT),
-    *,
     settings: Settings,
     view: View,
+    files: list[str] | None = argument("FILE...", MATRICES_HELP, default=None),
+    batch: int | None = own("N", "Which item of a batch, from 0.", INPUT),
 ) -> None:
     """Attention from given matrices.
 
@@ -51,12 +49,10 @@ def compute(
     Example: attn compute matrices.json --score dot
     """
     view = choose(view, OF_TRACE)
-    is_piped = sys.stdin is not None and not sys.stdin.isatty()
-    given = _given(files or (["-"] if is_piped else []), batch)
+    given = _given(files or ["-"] * (sys.stdin is not None and not sys.stdin.isatty()), batch)
     if origin(context, "temperature") == TYPED:
         given = given._replace(temperature=None)
-    names = ("score", "mask", "heads", "layout", "temperature")
-    settings = prefer_given(context, settings, **{name: getattr(given, name) for name in names})
+    settings = prefer_given(context, settings, given, "score mask heads layout temperature")
     settings = settings_for(settings, view)
     from attn_cli.pipeline.sources.matrices import trace_matrices  # loads NumPy
 
@@ -66,8 +62,7 @@ def compute(
 
 
 def _given(files: list[str], batch: int | None) -> Given:
-    if not files:
-        raise UsageError("There is no file.", "Try: attn compute matrices.json", "FILE")
+    refuse(not files, "There is no file.", "Try: attn compute matrices.json", "FILE")
     from attn_cli.inputs.matrices import given_from
     from attn_cli.inputs.record import json_of, read_record
 
@@ -96,14 +91,13 @@ KEYS_HELP = "Those of the keys, where they differ from the queries'."
 # The weights are given: no setting of how they are computed.
 @takes("join_pieces hide_special renormalize layer head mask mask_true ROWS threads SCREEN tidy FIGURE")
 def show_(
+    settings: Settings,
+    view: View,
     file: str | None = argument("FILE", FILE_HELP, default=None),
     tokens: str | None = own("TOKENS|FILE", TOKENS_HELP, TEXT),
     context_tokens: str | None = own("TOKENS|FILE", KEYS_HELP, TEXT),
     array: str | None = own("NAME", "Which array, where a file holds several.", INPUT),
     batch: int | None = own("N", "Which text of a batch, from 0.", INPUT),
-    *,
-    settings: Settings,
-    view: View,
 ) -> None:
     """Weights from elsewhere: a model's attention, or an earlier attn JSON.
 

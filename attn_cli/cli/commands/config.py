@@ -26,6 +26,9 @@ OTHER_VARIABLES = ("ATTN_MIRROR", "ATTN_PAGER")  # that no option has
 NARROWEST = 12  # cells for a value, below which names stand above their values
 
 
+COMMAND = argument("[COMMAND]", "Show the settings of this command only.", default=None)
+
+
 def schema() -> None:
     """Print the JSON Schema of all that attn prints as JSON.
 
@@ -35,12 +38,7 @@ def schema() -> None:
 
 
 @of_record
-def config(
-    context: typer.Context,
-    command: str | None = argument("[COMMAND]", "Show the settings of this command only.", default=None),
-    *,
-    view: View,
-) -> None:
+def config(context: typer.Context, view: View, command: str | None = COMMAND) -> None:
     """The settings in force, and where each comes from.
 
     Precedence: the command line, then environment variables (ATTN_TEMPERATURE), then attn.toml in this folder, then
@@ -68,7 +66,7 @@ def config(
 
 
 @takes(" ".join(name for name in SETTINGS if name != "output"))
-def _all_settings(*, settings: Settings, view: View) -> None:
+def _all_settings(settings: Settings, view: View) -> None:
     """Take every setting, and check its value."""
 
 
@@ -125,8 +123,8 @@ def _unknown_variables(root: Any, commands: Sequence[str]) -> list[Record]:
     known = {str(option.envvar) for name in commands for option in _parameters(root, name) if option.envvar}
     known |= set(OTHER_VARIABLES)
     found = sorted(name for name, value in os.environ.items() if name.startswith("ATTN_") and value)
-    unknown = {name: (*near_names(name, sorted(known)), None) for name in found if name not in known}
-    return [{"name": name, "meant": near[0]} for name, near in unknown.items()]
+    unknown = [name for name in found if name not in known]
+    return [{"name": name, "meant": (*near_names(name, sorted(known)), None)[0]} for name in unknown]
 
 
 def _screen(record: Record, width: int) -> Iterator[str]:

@@ -13,14 +13,14 @@ from attn_cli.cli.deliver import choose, deliver, settings_for
 from attn_cli.cli.options import Pause, argument, own, takes
 from attn_cli.cli.origins import prefer_given
 from attn_cli.cli.read_text import NoText, attention_progress, prepare_index, read_text
-from attn_cli.errors import UsageError, did_you_mean
-from attn_cli.inputs.key_value_pairs import Pairs, dictionary, pairs_from, pairs_in
+from attn_cli.errors import UsageError, did_you_mean, refuse
+from attn_cli.inputs.key_value_pairs import dictionary, pairs_from, pairs_in
 from attn_cli.io.escape import as_utf8, visible
 from attn_cli.render.result import OF_RECORD, OF_TRACE, Result, record_result, trace_result
 from attn_cli.settings.declare import ATTENTION, INPUT
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
-from attn_cli.teach.examples import EXAMPLES, Acts, Example, load
+from attn_cli.teach.examples import EXAMPLES, Example, load
 
 if TYPE_CHECKING:
     from attn_cli.io.terminal import Terminal
@@ -32,11 +32,10 @@ if TYPE_CHECKING:
 @takes("TOKENS VECTORS projection layer COMPUTED PLACED ROWS SCREEN tidy FIGURE")
 def example(
     context: typer.Context,
-    name: str | None = argument("[NAME]", "Which one; without it, they are listed.", *EXAMPLES, default=None),
-    pause: Pause = False,
-    *,
     settings: Settings,
     view: View,
+    name: str | None = argument("[NAME]", "Which one; without it, they are listed.", *EXAMPLES, default=None),
+    pause: Pause = False,
 ) -> None:
     """A worked example from a tutorial.
 
@@ -57,10 +56,15 @@ def example(
     view = choose(view, {*OF_TRACE} - {"drawing"} | figures, what, "example")
     if chosen.acts is not None:
         prepare_index(settings.embedding, "random, ")
-        deliver(dictionary_result(chosen.acts, settings_for(settings, view), view), view, pause)
+        from attn_cli.render.views.soft_dictionary import story
+        from attn_cli.teach.soft_dictionary import dictionary_example
+
+        acts = chosen.acts
+        one = dictionary_example(acts, settings_for(settings, view))
+        deliver(_result(one, view, lambda view: story(one, acts, view)), view, pause)
         return
-    if (given := chosen.given) is not None:
-        settings = prefer_given(context, settings, score=given.score, mask=given.mask, heads=given.heads)
+    if chosen.given is not None:
+        settings = prefer_given(context, settings, chosen.given, "score mask heads")
     deliver(trace_result(_trace(chosen, settings_for(settings, view)), view), view, pause)
 
 
@@ -72,19 +76,17 @@ def _trace(chosen: Example, settings: Settings) -> Trace:
     if given is None:
         return trace_text("example", chosen.text, None, chosen.with_defaults(settings))
     if settings.embedding is None:
-        if settings.projection is not None and given.get("Q") is not None:
-            raise UsageError(f"{given.name} gives Q, K and V themselves.", "Leave out -p.", "--projection")
+        has_both = settings.projection is not None and given.get("Q") is not None
+        refuse(has_both, f"{given.name} gives Q, K and V themselves.", "Leave out -p.", "--projection")
         return trace_matrices("example", given, settings)
-    if given.tokens is None:
-        raise UsageError(f"{given.name} has no words to look up.", "Leave out -e.", "--embedding")
+    refuse(given.tokens is None, f"{given.name} has no words to look up.", "Leave out -e.", "--embedding")
     settings = replace(settings, tokenizer="whitespace", score=settings.score or given.score)
-    return trace_text("example", " ".join(given.tokens), None, settings)
+    return trace_text("example", " ".join(given.tokens or ()), None, settings)
 
 
 def _list(view: View, pause: bool) -> None:
     view = choose(view, OF_RECORD, "The list of examples", "examples")
-    if pause:
-        raise UsageError("--pause goes with one example.", f"Name one: {', '.join(EXAMPLES)}.", "--pause")
+    refuse(pause, "--pause goes with one example.", f"Name one: {', '.join(EXAMPLES)}.", "--pause")
     examples = [{"name": name, "about": load(name).about} for name in EXAMPLES]
 
     def table(terminal: Terminal) -> str:
@@ -96,26 +98,20 @@ def _list(view: View, pause: bool) -> None:
     deliver(record_result("examples", {"examples": examples}, table), view)
 
 
+WORDS_HELP = "What to look for, and the dictionary; - as QUERY is standard input."
+OWN_HELP = "W_q and W_k: identity, random, or a file.  [default: identity]"
+OWN_VALUES = ("identity", "random")
+OWN_PROJECTION = own("NAME|FILE", OWN_HELP, ATTENTION, "--projection", "-p", values=OWN_VALUES)
+
+
 # A dictionary's keys have no order, and there is one query.
 @takes("TOKENS VECTORS COMPUTED versus top dtype SCREEN tidy")
 def lookup(
-    words: list[str] | None = argument(
-        "[QUERY] KEY=VALUE...",
-        "What to look for, and the dictionary; - as QUERY is standard input.",
-        default=None,
-    ),
-    source: str | None = own("FILE", "More pairs, from a JSON object of keys and values.", INPUT, "--from"),
-    own_projection: str | None = own(
-        "NAME|FILE",
-        "W_q and W_k: identity, random, or a file.  [default: identity]",
-        ATTENTION,
-        "--projection",
-        "-p",
-        values=("identity", "random"),
-    ),
-    *,
     settings: Settings,
     view: View,
+    words: list[str] | None = argument("[QUERY] KEY=VALUE...", WORDS_HELP, default=None),
+    source: str | None = own("FILE", "More pairs, from a JSON object of keys and values.", INPUT, "--from"),
+    own_projection: str | None = OWN_PROJECTION,
 ) -> None:
     """Look up a query in three ways: exact match, nearest key, and attention (a soft lookup).
 
@@ -130,7 +126,12 @@ def lookup(
         raise NoText("lookup")
     is_named = bool(words) and "=" not in words[0]
     query, arguments = (words[0], words[1:]) if is_named else (None, words)
-    pairs = _pairs(arguments, source)
+    pairs = pairs_from(arguments)
+    if source is not None:
+        from attn_cli.inputs.record import read_record  # only those who give a file need it
+
+        pairs = [*pairs_in(read_record(source), visible(source)), *pairs]
+    whole = dictionary(pairs)
     text = read_text(query, "lookup", settings).strip()
     if not text:
         raise NoText("lookup")
@@ -138,28 +139,10 @@ def lookup(
 
     settings = settings_for(replace(settings, projection=own_projection), view)
     with attention_progress(settings.embedding, "Looking") as progress:
-        found = look_up(text, pairs, settings, progress)
+        found = look_up(text, whole, settings, progress)
     from attn_cli.render.views.soft_dictionary import lookup as screen
 
     deliver(_result(found, view, lambda view: screen(found, view)), view)
-
-
-def _pairs(arguments: list[str], source: str | None) -> Pairs:
-    typed = pairs_from(arguments)
-    if source is None:
-        return dictionary(typed)
-    from attn_cli.inputs.record import read_record  # only those who give a file need it
-
-    return dictionary([*pairs_in(read_record(source), visible(source)), *typed])
-
-
-def dictionary_result(acts: Acts, settings: Settings, view: View) -> Result:
-    """Compute the worked example of a dictionary, and return what it has to give."""
-    from attn_cli.render.views.soft_dictionary import story
-    from attn_cli.teach.soft_dictionary import dictionary_example
-
-    one = dictionary_example(acts, settings)
-    return _result(one, view, lambda view: story(one, acts, view))
 
 
 def _result(

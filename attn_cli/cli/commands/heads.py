@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Literal
 
 from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import Context, Texts, own, takes
 from attn_cli.cli.read_text import labelled_weights, text_and_context, wait_for_input
-from attn_cli.errors import InputError, UsageError
+from attn_cli.errors import InputError, refuse
 from attn_cli.io.progress import Progress
 from attn_cli.render.result import OF_BLOCKS, figure_of, result_of
 from attn_cli.settings.declare import ATTENTION, INPUT, SHOWN, TEXT
@@ -27,16 +28,16 @@ ALONE = (  # settings that have no meaning for random tokens
     "tokenizer keep_punctuation join_pieces hide_special renormalize pair between score temperature mask mask_true "
     "without knock_out knock_out_with"
 )
+DEFAULT = Settings()
 WEIGHTS_HELP = "Saved weights of all layers, as attn show reads them; - is standard input."
 LAYER_HELP = "Show this layer only, with each head's share for every pattern."
 ROLLOUT_HELP = "Attention rollout too: over all layers, or those up to --layer."
 
 
-@takes(
-    "TOKENS model projection seed join_pieces hide_special renormalize pair between score temperature mask mask_true "
-    "without knock_out knock_out_with format output precision color palette shades width FIGURE"
-)
+@takes(f"TOKENS model projection seed {ALONE} format output precision color palette shades width FIGURE")
 def heads(
+    settings: Settings,
+    view: View,
     texts: Texts = None,
     weights: str | None = own("FILE", WEIGHTS_HELP, INPUT),
     tokens: str | None = own("TOKENS|FILE", "With --weights: the tokens, as attn show takes them.", TEXT),
@@ -48,9 +49,6 @@ def heads(
     layer: int | None = own("N", LAYER_HELP, ATTENTION),
     rollout: bool = own("", ROLLOUT_HELP, SHOWN, default=False),
     probe: bool = own("", PROBE_HELP, ATTENTION, default=False),
-    *,
-    settings: Settings,
-    view: View,
 ) -> None:
     """All layers and heads of a model on one screen, each with what it does on this text.
 
@@ -63,25 +61,29 @@ def heads(
 
     Example: attn heads "The cat sat, and the cat slept."
     """
-    if layer is not None and layer < 0:
-        raise UsageError(f"--layer cannot be {layer}.", "Layers count from 0.", "--layer")
-    of_file = {"--tokens": tokens, "--array": array, "--batch": batch}
+    refuse((layer or 0) < 0, f"--layer cannot be {layer}.", "Layers count from 0.", "--layer")
+    of_file: dict[str, object] = {"--tokens": tokens, "--array": array, "--batch": batch}
+    rolled: dict[str, object] = {"--rollout": rollout or None}
     if probe:
         given = of_file | {"TEXT": texts, "--weights": weights, "--texts": corpus, "--context": context}
-        _check_probe(given | {"--kind": kind, "--rollout": rollout or None}, settings)
+        _refuse_all(given | {"--kind": kind} | rolled | _changed(settings), "and --probe exclude each other")
+    elif weights is not None:
+        refuse(texts, "--weights brings its own tokens: leave out the text.", option="--weights")
+    else:
+        _refuse_all(of_file, "requires --weights")
+    is_twice = weights is None and settings.model is not None and settings.projection is not None
+    refuse(is_twice, "--model and --projection exclude each other.", option="--projection")
+    if probe:
         _by_probe(layer, settings, view)
         return
-    _check(texts, weights, of_file, settings)
     if corpus is not None:
         given = {"TEXT": texts, "--weights": weights, "--context": context, "--pair": settings.pair}
-        for option, value in (given | {"--rollout": rollout or None}).items():
-            if value is not None:
-                raise UsageError(f"{option} and --texts exclude each other.", option="--texts")
+        _refuse_all(given | rolled, "and --texts exclude each other")
         _over_texts(corpus, kind or "self", layer, settings, view)
         return
     view = choose(view, {*OF_BLOCKS, "drawing"}, "heads", figures=("heads", "heatmap"))
     if weights is not None:
-        _refuse({"--context": context, "--kind": kind}, "--model")
+        _refuse_all({"--context": context, "--kind": kind}, "requires --model")
     from attn_cli.pipeline import every_head, knock_out
     from attn_cli.render.views import heads as views
 
@@ -101,7 +103,6 @@ def heads(
 
 
 def _over_texts(file: str, kind: str, layer: int | None, settings: Settings, view: View) -> None:
-    """Deliver the table of every head over the lines of a file."""
     view = choose(view, {*OF_BLOCKS, "rows"}, "heads --texts", "heads_of_texts")
     from attn_cli.pipeline.heads_of_texts import measure_texts
     from attn_cli.render.views import heads_of_texts as views
@@ -112,7 +113,6 @@ def _over_texts(file: str, kind: str, layer: int | None, settings: Settings, vie
 
 
 def _by_probe(layer: int | None, settings: Settings, view: View) -> None:
-    """Deliver what every head does on random tokens."""
     view = choose(view, {*OF_BLOCKS, "rows"}, "heads --probe", "heads_by_probe")
     from attn_cli.pipeline.probe import probe
     from attn_cli.render.views import probe as views
@@ -122,14 +122,10 @@ def _by_probe(layer: int | None, settings: Settings, view: View) -> None:
     deliver(result_of("heads_by_probe", found, views), view)
 
 
-def _check_probe(given: Mapping[str, object], settings: Settings) -> None:
-    """Refuse what random tokens leave no room for."""
-    default = Settings()
-    changed = [name for name in ALONE.split() if getattr(settings, name) != getattr(default, name)]
-    for option in [name for name, value in given.items() if value is not None] + changed:
-        shown = f"--{option.replace('_', '-')}" if option in changed else option
-        raise UsageError(f"{shown} and --probe exclude each other.", option=shown)
-    _check(None, None, {}, settings)
+def _changed(settings: Settings) -> dict[str, object]:
+    """Return the settings that random tokens leave no room for, by option."""
+    changed = (name for name in ALONE.split() if getattr(settings, name) != getattr(DEFAULT, name))
+    return {f"--{name.replace('_', '-')}": True for name in changed}
 
 
 def _numbered(file: str, progress: Progress) -> Iterator[tuple[int, str]]:
@@ -140,32 +136,14 @@ def _numbered(file: str, progress: Progress) -> Iterator[tuple[int, str]]:
     if file == "-":
         wait_for_input()
     feed = Feed(inputs_of([file]) if file != "-" else ())
-    before = 0
-    for lines in feed.groups():
-        for number, line in enumerate(lines, before + 1):
-            if line is None:
-                said = f"Line {number} is longer than {LONGEST_LINE:,} bytes."
-                raise InputError(said, "Give a text a line.")
-            yield number, line.decode("utf-8", "replace")
-        before += len(lines)
+    for number, line in enumerate(chain.from_iterable(feed.groups()), 1):
+        if line is None:
+            raise InputError(f"Line {number} is longer than {LONGEST_LINE:,} bytes.", "Give a text a line.")
+        yield number, line.decode("utf-8", "replace")
         if feed.done is not None:
             progress(feed.done)
 
 
-def _check(
-    texts: Sequence[str] | None, weights: str | None, of_file: Mapping[str, object], settings: Settings
-) -> None:
-    """Refuse a text beside a file of weights, options of a file without one, and two models."""
-    if weights is not None:
-        if texts:
-            raise UsageError("--weights brings its own tokens: leave out the text.", option="--weights")
-        return
-    _refuse(of_file, "--weights")
-    if settings.model is not None and settings.projection is not None:
-        raise UsageError("--model and --projection exclude each other.", option="--projection")
-
-
-def _refuse(options: Mapping[str, object], other: str) -> None:
-    for option, value in options.items():
-        if value is not None:
-            raise UsageError(f"{option} requires {other}.", option=option)
+def _refuse_all(given: Mapping[str, object], why: str) -> None:
+    for option, value in given.items():
+        refuse(value is not None, f"{option} {why}.", option=option)

@@ -14,14 +14,13 @@ from attn_cli.errors import DIFFERENT, InputError
 from attn_cli.io.console import say
 from attn_cli.io.escape import count, visible
 from attn_cli.io.progress import Progress, TrainingBar
-from attn_cli.render.result import OF_BLOCKS, OF_RECORD, record_result, result_of
+from attn_cli.render.result import OF_BLOCKS, OF_RECORD, Record, record_result, result_of
 from attn_cli.settings.declare import OUTPUT, TRAINING
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.training import ModelTraining
 
 if TYPE_CHECKING:
-    from attn_cli.learn.language_score import HeadMeasures, Perplexity
     from attn_cli.learn.score import Score
     from attn_cli.learn.train import Epoch, Trained
     from attn_cli.learn.treebank import Sentence
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from attn_cli.render.blocks import Block
     from attn_cli.vectors.open_vectors import Vectors as WordVectors
 
+DEV_HELP = "Sentences held back: accuracy is measured on them. May be repeated."
 TREEBANK = "CoNLL-U, or passages (.jsonl: tokens, pronoun, antecedents); plain, .gz or .xz."
 
 COLUMNS = (  # what those of the screen of a score are
@@ -45,11 +45,10 @@ COLUMNS = (  # what those of the screen of a score are
 
 @of_record
 def score(
+    view: View,
     model: str = argument("MODEL", "roles, roles-deep, language, or a file."),
     treebank: str = argument("TREEBANK", TREEBANK),
     embedding: Vectors = None,
-    *,
-    view: View,
 ) -> None:
     """Measure how often each head is right, against the best fixed-distance baseline.
 
@@ -71,17 +70,19 @@ def score(
     table = open_table(embedding or "word2vec")
     check_pairing(stack, table)
     sentences = read_sentences(treebank)
-    if stack.words is not None:
-        score_language(stack, table, sentences, treebank, view)
-        return
-    with TrainingBar(quiet=True) as bar:
-        scores = measure(stack, table, sentences, bar)
-    if not scores:
-        raise InputError(f"{stack.name} has no head that bears a relation's name.")
-    heads = [one._asdict() for one in scores]
-    record = {"model": stack.name, "treebank": treebank, "sentences": len(sentences), "heads": heads}
-    source = f"Model {stack.name}, treebank {treebank}, {count(len(sentences), 'sentence', 'sentences')}."
-    _deliver("score", record, [*_screen(scores), Say(visible(source))], view)
+    record: Record = {"model": stack.name, "treebank": treebank, "sentences": len(sentences)}
+    if stack.words is None:
+        with TrainingBar(quiet=True) as bar:
+            scores = measure(stack, table, sentences, bar)
+        if not scores:
+            raise InputError(f"{stack.name} has no head that bears a relation's name.")
+        source = f"Model {stack.name}, treebank {treebank}, {count(len(sentences), 'sentence', 'sentences')}."
+        kind, blocks = "score", [*_screen(scores), Say(visible(source))]
+        record["heads"] = [one._asdict() for one in scores]
+    else:
+        kind, (more, blocks) = "language-score", _language(stack, table, sentences, treebank)
+        record |= more
+    deliver(replace(record_result(kind, record), blocks=lambda view: blocks), view)
 
 
 def _screen(scores: Sequence[Score]) -> Iterator[Block]:
@@ -99,14 +100,11 @@ def _screen(scores: Sequence[Score]) -> Iterator[Block]:
 
 
 def train(
+    settings: ModelTraining,
     treebanks: list[str] = argument("TREEBANK...", TREEBANK),
     output: str = own("FILE", "Where the model goes (.safetensors).", OUTPUT, "--output", "-o", default=...),
-    dev: list[str] | None = own(
-        "TREEBANK", "Sentences held back: accuracy is measured on them. May be repeated.", TRAINING
-    ),
+    dev: list[str] | None = own("TREEBANK", DEV_HELP, TRAINING),
     embedding: Vectors = None,
-    *,
-    settings: ModelTraining,
 ) -> None:
     """Learn attention heads from treebanks (Universal Dependencies), and from passages with pronouns.
 
@@ -135,87 +133,61 @@ def say_trained(made: Trained) -> None:
     from attn_cli.learn.relations import RELATIONS
 
     for one in made.scores:
-        if one.accuracy is None or one.baseline is None or RELATIONS[one.name].distance is not None:
-            continue
-        if one.accuracy <= one.baseline:
-            shares = f"{one.accuracy:.3f}, {one.baseline:.3f}"
-            say(f"attn: head {one.name} is no better than a fixed distance ({shares}).")
+        share, fixed = one.accuracy, one.baseline
+        is_free = RELATIONS[one.name].distance is None
+        if is_free and share is not None and fixed is not None and share <= fixed:
+            say(f"attn: head {one.name} is no better than a fixed distance ({share:.3f}, {fixed:.3f}).")
     how = "interrupted; " if made.interrupted else ""
-    passes = "1 pass" if made.epochs == 1 else f"{made.epochs} passes"
-    say(f"attn: {how}wrote {visible(made.file)}: {passes}, {made.bytes:,} bytes.")
+    say(
+        f"attn: {how}wrote {visible(made.file)}: {count(made.epochs, 'pass', 'passes')}, {made.bytes:,} bytes."
+    )
     if made.interrupted:
         raise KeyboardInterrupt
 
 
-def _deliver(kind: str, record: dict[str, object], blocks: Sequence[Block], view: View) -> None:
-    deliver(replace(record_result(kind, record), blocks=lambda view: blocks), view)
-
-
-def score_language(
-    stack: EncoderStack, table: WordVectors, sentences: Sequence[Sentence], treebank: str, view: View
-) -> None:
-    """Write a language model's perplexity on a treebank, and what its heads do."""
-    from attn_cli.learn.language_score import measure_heads, names_of, perplexity
+def _language(
+    stack: EncoderStack, table: WordVectors, sentences: Sequence[Sentence], treebank: str
+) -> tuple[Record, list[Block]]:
+    """Return the record and the screen of a language model: its perplexity on a treebank, and what its heads do."""
+    from attn_cli.learn.language_score import PATTERNS, RANDOM, measure_heads, names_of, perplexity
+    from attn_cli.render.blocks import Columns, Say
 
     with TrainingBar(quiet=True) as bar:
         told = perplexity(stack, table, [sentence.words for sentence in sentences], bar)
         measured = measure_heads(stack, table, sentences, treebank, 0, bar)
-    names = names_of(measured)
-    heads = [
-        {
-            "layer": one.layer,
-            "number": one.number,
-            "name": names[one.layer, one.number],
-            "pattern": one.pattern,
-            "measures": {name: found._asdict() for name, found in one.measures.items()},
-        }
-        for one in measured
-    ]
-    record = {"model": stack.name, "treebank": treebank, "sentences": len(sentences)}
-    record |= {**told._asdict(), "heads": heads}
-    blocks = list(_language_screen(stack.name, treebank, told, measured, names))
-    _deliver("language-score", record, blocks, view)
-
-
-def _language_screen(
-    model: str,
-    treebank: str,
-    told: Perplexity,
-    measured: Sequence[HeadMeasures],
-    names: dict[tuple[int, int], str],
-) -> Iterator[Block]:
-    """Yield a row for each head with the share of each pattern, the best fixed distances, and the perplexity."""
-    from attn_cli.learn.language_score import PATTERNS, RANDOM
-    from attn_cli.render.blocks import Columns, Say
-
-    first = measured[0].measures
+    names, first = names_of(measured), measured[0].measures
     shown = [name for name in PATTERNS if any(name in one.measures for one in measured)]
-    rows = []
+    heads, rows = [], []
     for one in measured:
+        name = names[one.layer, one.number]
+        measures = {name: found._asdict() for name, found in one.measures.items()}
+        about = {"layer": one.layer, "number": one.number, "name": name, "pattern": one.pattern}
+        heads.append(about | {"measures": measures})
         shares = [f"{one.measures[name].accuracy:.2f}" for name in shown]
-        rows.append([f"{one.layer}.{one.number}", names[one.layer, one.number], *shares])
+        rows.append([f"{one.layer}.{one.number}", name, *shares])
     rows.append(["", "best fixed distance", *(f"{first[name].baseline:.2f}" for name in shown)])
-    yield Columns(["head", "name", *shown], rows)
-    yield Say("")
+    said = [""]
     for name in shown:
         on = f" ({RANDOM})" if first[name].on == RANDOM else ""
-        yield Say(f"{name}: {PATTERNS[name].about}{on}.")
-    yield Say("A share is of the words that have such a place before them: their strongest link falls on it.")
-    yield Say(
-        f"Perplexity {told.perplexity:.1f} per word: model {visible(model)}, treebank {visible(treebank)}, "
-        f"{told.words:,} words, {told.unknown:,} of them without a vector."
+        said.append(f"{name}: {PATTERNS[name].about}{on}.")
+    said.append(
+        "A share is of the words that have such a place before them: their strongest link falls on it."
     )
+    of = f"model {visible(stack.name)}, treebank {visible(treebank)}"
+    counts = f"{told.words:,} words, {told.unknown:,} of them without a vector"
+    said.append(f"Perplexity {told.perplexity:.1f} per word: {of}, {counts}.")
+    return {**told._asdict(), "heads": heads}, [Columns(["head", "name", *shown], rows), *map(Say, said)]
+
+
+VERIFIED_HELP = "Texts, each in quotes; - is standard input.  [default: three sentences]"
 
 
 @takes("max_text max_word format output color width")
 def verify(
-    model: str = argument("MODEL", "The model: a folder, a GGUF file, or a name, as for --model."),
-    texts: list[str] | None = argument(
-        "[TEXT]...", "Texts, each in quotes; - is standard input.  [default: three sentences]", default=None
-    ),
-    *,
     settings: Settings,
     view: View,
+    model: str = argument("MODEL", "The model: a folder, a GGUF file, or a name, as for --model."),
+    texts: list[str] | None = argument("[TEXT]...", VERIFIED_HELP, default=None),
 ) -> None:
     """Whether attn computes a model's own numbers: layer by layer beside transformers, or its file alone.
 

@@ -12,7 +12,8 @@ import typer
 
 from attn_cli.cli.options import argument, own, takes
 from attn_cli.cli.read_text import labelled_weights, one_text, prepare_index
-from attn_cli.errors import MissingExtra, UsageError
+from attn_cli.errors import MissingExtra, refuse
+from attn_cli.io.console import is_terminal
 from attn_cli.settings.declare import INPUT, OUTPUT
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import DEFAULTS, Settings
@@ -31,15 +32,14 @@ PACE_HELP = "With --replay: speed-up factor (2 is twice as fast).  [default: 1]"
 @takes("TOKENS VECTORS model MODEL pair COMPUTED PLACED dtype by_hand precision color palette shades FIGURE")
 def live(
     context: typer.Context,
+    settings: Settings,
+    view: View,
     texts: list[str] | None = argument("TEXT", TEXT_HELP, default=None),
     matrices: str | None = own("FILE", MATRICES_HELP, INPUT),
     weights: str | None = own("FILE", "Saved weights, as attn show reads them.", INPUT),
     record: str | None = own("FILE", "Write every key with its time to FILE, one a line.", OUTPUT),
     replay: str | None = own("FILE", "Press the keys that --record wrote.", INPUT),
     pace: float | None = own("N", PACE_HELP, INPUT),
-    *,
-    settings: Settings,
-    view: View,
 ) -> None:
     """Attention on a full screen, by keys and by mouse: it answers while you type.
 
@@ -49,15 +49,14 @@ def live(
     Example: attn live "The quick brown fox jumped over the lazy dog"
     """
     _check_screen()
-    if pace is not None and (replay is None or not 0 < pace <= 1000):
-        raise UsageError("--pace requires --replay and a number above 0, at most 1000.", option="--pace")
+    is_wrong = pace is not None and (replay is None or not 0 < pace <= 1000)
+    refuse(is_wrong, "--pace requires --replay and a number above 0, at most 1000.", option="--pace")
     given = {"TEXT": texts, "--matrices": matrices, "--weights": weights}
     named = [name for name, value in given.items() if value]
-    if len(named) > 1:
-        raise UsageError(f"{' and '.join(named)} are more than one input.", "Give one of them.", named[-1])
-    if texts == ["-"]:
-        said = "attn live reads the keyboard from standard input, so the text cannot come from there."
-        raise UsageError(said, "Type the text in quotes.")
+    said = f"{' and '.join(named)} are more than one input."
+    refuse(len(named) > 1, said, "Give one of them.", (*named, "")[-1])
+    said = "attn live reads the keyboard from standard input, so the text cannot come from there."
+    refuse(texts == ["-"], said, "Type the text in quotes.")
     from attn_cli.live.guest import run
     from attn_cli.live.recording import Recording, Replay, read_recording
     from attn_cli.live.session import begin
@@ -73,15 +72,13 @@ def live(
 
 def _check_screen() -> None:
     """Refuse where there is no keyboard or no screen, or where Textual is not installed."""
-    if sys.stdin is None or not sys.stdin.isatty():
-        said = "attn live reads keys, and standard input is not a terminal."
-        raise UsageError(said, "For a text in a pipe: attn self -")
-    if sys.stdout is None or not sys.stdout.isatty():
-        said = "attn live draws on the screen, and standard output is not a terminal."
-        raise UsageError(said, "For a file: attn self TEXT -o FILE")
-    if sys.platform == "win32" or os.environ.get("TERM", "") in ("", "dumb", "unknown"):
-        said = "attn live needs a terminal that can be drawn on."
-        raise UsageError(said, "attn explain TEXT shows the same in lines.")
+    said = "attn live reads keys, and standard input is not a terminal."
+    refuse(not is_terminal(sys.stdin), said, "For a text in a pipe: attn self -")
+    said = "attn live draws on the screen, and standard output is not a terminal."
+    refuse(not is_terminal(sys.stdout), said, "For a file: attn self TEXT -o FILE")
+    is_blind = sys.platform == "win32" or os.environ.get("TERM", "") in ("", "dumb", "unknown")
+    said = "attn live needs a terminal that can be drawn on."
+    refuse(is_blind, said, "attn explain TEXT shows the same in lines.")
     if find_spec("textual") is None:
         raise MissingExtra("attn live needs Textual: pip install 'attn-cli[live]'")
 
@@ -89,7 +86,7 @@ def _check_screen() -> None:
 def _source(
     context: typer.Context, matrices: str | None, weights: str | None, settings: Settings
 ) -> tuple[LiveSource, Settings]:
-    from attn_cli.live.sources import MatricesSource, ModelSource, TextSource, WeightsSource
+    from attn_cli.live.sources import MatricesSource, TextSource, WeightsSource
 
     if matrices is not None or weights is not None:
         settings = replace(settings, model=None)  # one from a variable or attn.toml applies to texts only
@@ -98,16 +95,15 @@ def _source(
         from attn_cli.inputs.matrices import read_given
 
         given = read_given(matrices)
-        names = ("score", "mask", "heads", "layout")
-        settings = prefer_given(context, settings, **{name: getattr(given, name) for name in names})
+        settings = prefer_given(context, settings, given, "score mask heads layout")
         return MatricesSource(given, matrices), settings
     if weights is not None:
         return WeightsSource(labelled_weights(weights, "show", None, None, None), weights), settings
     if settings.model is not None:
-        return ModelSource(settings), settings
+        return TextSource(settings), settings
     prepare_index(settings.embedding, "random, ")
     if settings.mask == DEFAULTS["masked"].mask:  # it begins as attn masked; a key changes no model
         settings = settings_of("masked", settings)
-        if settings.projection == DEFAULTS["masked"].projection:
-            settings = with_next_words(settings)
+        is_guessing = settings.projection == DEFAULTS["masked"].projection
+        settings = with_next_words(settings) if is_guessing else settings
     return TextSource(settings), settings

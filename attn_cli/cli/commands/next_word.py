@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from attn_cli.cli.deliver import choose, deliver, in_a_pipe, stream
+from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import Context, Texts, argument, own, takes
 from attn_cli.cli.read_text import one_text, read_text, text_and_context, two_texts
-from attn_cli.errors import UsageError
+from attn_cli.errors import refuse
 from attn_cli.io import signals
-from attn_cli.io.console import say
+from attn_cli.io.console import is_terminal, put_plain, say
 from attn_cli.io.escape import as_utf8, dumps
 from attn_cli.io.progress import Progress
 from attn_cli.render.result import OF_BLOCKS, Result, figure_of, result_of
@@ -29,6 +31,8 @@ WITH_HELP = "A head that is knocked out gives nothing, or its mean over the text
 
 @takes(TAKES + "precision", can=CAN)
 def effect(
+    settings: Settings,
+    view: View,
     texts: Texts = None,
     context: Context = None,
     target: str | None = own("WORD", TARGET_HELP, ATTENTION),
@@ -36,9 +40,6 @@ def effect(
     measure: Literal["direct", "knock-out"] = own("", MEASURE_HELP, ATTENTION, default="direct"),
     knock_out_with: Literal["zero", "mean"] | None = own("", WITH_HELP, ATTENTION),
     strongest: int = own("N", "List the N strongest heads and networks.", SHOWN, default=10, min=1, max=1000),
-    *,
-    settings: Settings,
-    view: View,
 ) -> None:
     """What a model's heads, networks and embeddings add to the word that it says: direct logit attribution.
 
@@ -47,8 +48,8 @@ def effect(
 
     Example: attn effect "The cat sat on the" --against dog
     """
-    if knock_out_with is not None and measure == "direct":
-        raise UsageError("--knock-out-with is for --measure knock-out.", "Add that.", "--knock-out-with")
+    is_idle = knock_out_with is not None and measure == "direct"
+    refuse(is_idle, "--knock-out-with is for --measure knock-out.", "Add that.", "--knock-out-with")
     view = choose(view, CAN, "effect", "effect", figures=("heatmap",))
     text, other = text_and_context(texts, context, "effect", settings)
     from attn_cli.pipeline.effect import effect_of
@@ -70,14 +71,13 @@ CORRUPT_HELP = "What it reads in the corrupt run, if that is another text."
 
 @takes(TAKES + "precision", can=CAN)
 def patch(
+    settings: Settings,
+    view: View,
     texts: list[str] | None = argument("CLEAN CORRUPT", TEXTS_HELP, default=None),
     target: str | None = own("WORD", "The word to bring back.  [default: the clean text's]", ATTENTION),
     against: str | None = own("WORD", "The word against it.  [default: the corrupt text's]", ATTENTION),
     context: str | None = own("TEXT", RUNS_HELP, TEXT),
     corrupt_context: str | None = own("TEXT", CORRUPT_HELP, TEXT),
-    *,
-    settings: Settings,
-    view: View,
 ) -> None:
     """Which parts of a model's run bring a word back into another text: activation patching.
 
@@ -89,13 +89,12 @@ def patch(
     """
     view = choose(view, CAN, "patch", "patch", figures=("heatmap",))
     clean, corrupt = two_texts(texts or [], settings, "patch")
-    if corrupt_context is not None and context is None:
-        said = "--corrupt-context requires --context."
-        raise UsageError(said, "Without both, the two texts are the encoder's.", "--corrupt-context")
+    is_alone, said = corrupt_context is not None and context is None, "--corrupt-context requires --context."
+    refuse(is_alone, said, "Without both, the two texts are the encoder's.", "--corrupt-context")
     first = None if context is None else read_text(context, "patch", settings)
     second = first if corrupt_context is None else read_text(corrupt_context, "patch", settings)
-    if (clean, first) == (corrupt, second):
-        raise UsageError("The two texts are the same.", "Change a word in one of them.")
+    is_same = (clean, first) == (corrupt, second)
+    refuse(is_same, "The two texts are the same.", "Change a word in one of them.")
     from attn_cli.pipeline.effect import patch_of
     from attn_cli.pipeline.passes import open_passes
     from attn_cli.render.views import patch as views
@@ -117,14 +116,13 @@ COUNT_HELP = f"Name the K likeliest words of each layer.  [default: {WORDS[0]}; 
 
 @takes(TAKES + "pair shades", can=(*CAN, "bars"))
 def lens(
+    settings: Settings,
+    view: View,
     texts: Texts = None,
     context: str | None = own("TEXT", READ_HELP, TEXT, "--context"),
     query: str | None = own("TOKEN", QUERY_HELP, SHOWN, "--query", "-q"),
     count: int | None = own("K", COUNT_HELP, SHOWN, "--next", min=1, max=MOST_NEXT),
     ids: str | None = own("IDS", IDS_HELP, SHOWN),
-    *,
-    settings: Settings,
-    view: View,
 ) -> None:
     """The likeliest word after each layer, at every place: what a model would say if it stopped there.
 
@@ -169,12 +167,15 @@ TOP_P = "Draw among the likeliest tokens that have a probability of P together."
 NO_REPEAT = "Write no N tokens that stand in the text already, in this order."
 
 
-@takes(
-    "max_text max_word model projection layer head knock_out knock_out_with seed format output color width",
-    can=FORMS,
-    help=FORMATS_HELP,
+WRITING = (
+    "max_text max_word model projection layer head knock_out knock_out_with seed format output color width"
 )
+
+
+@takes(WRITING, can=FORMS, help=FORMATS_HELP)
 def generate(
+    settings: Settings,
+    view: View,
     texts: Texts = None,
     count: int = own("N", "Write at most N tokens.", SHOWN, default=20, min=1, max=100_000),
     sample_temperature: float | None = own("T", TEMPERATURE, ATTENTION, min=1e-6, max=1e6),
@@ -183,9 +184,6 @@ def generate(
     no_repeat: int | None = own("N", NO_REPEAT, ATTENTION, min=2),
     stop: list[str] | None = own("TEXT", "Stop when this is written. Repeatable.", SHOWN),
     runners_up: int = own("K", "Name the K likeliest other tokens.", SHOWN, default=3, min=0, max=MOST_NEXT),
-    *,
-    settings: Settings,
-    view: View,
 ) -> None:
     """A model writes on: each token with its probability, the runners-up, and where the shown head looked for it.
 
@@ -194,9 +192,12 @@ def generate(
 
     Example: attn generate "The cat sat on the" --count 9
     """
-    if "" in (stop or ()):
-        raise UsageError("--stop is empty, and so it is in any text.", "Give the text to stop at.", "--stop")
-    view = choose(in_a_pipe(view, "jsonl"), FORMS, "attn generate")
+    said = "--stop is empty, and so it is in any text."
+    refuse("" in (stop or ()), said, "Give the text to stop at.", "--stop")
+    is_piped = view.to_standard_output and not is_terminal(sys.stdout)
+    view = choose(
+        replace(view, format=view.format or ("jsonl" if is_piped else None)), FORMS, "attn generate"
+    )
     text = one_text(texts, "generate", settings)
     if not texts or [*texts] == ["-"]:  # a file's last line ends, its text goes on
         text = text.removesuffix("\n").removesuffix("\r")
@@ -214,8 +215,11 @@ def generate(
             say(f"attn: {note}")
         steps = of_model.generate(writer, sampling, count, [*map(as_utf8, stop or ())], runners_up)
         lines = (dumps(step.record(), True, not terminal.unicode) for step in steps)
-        is_done = stream({"jsonl": lines, "table": written(writer, sampling, steps, terminal)}, view)
-        if not is_done and (found := list(steps)):
+        if view.to_standard_output and view.format != "page":  # each part as it comes
+            shown = written(writer, sampling, steps, terminal)
+            for part in lines if view.format == "jsonl" else shown:
+                put_plain(part)
+        elif found := list(steps):
             result = Result(
                 texts={"table": lambda terminal: "".join(written(writer, sampling, found, terminal))},
                 records=[step.record() for step in found],

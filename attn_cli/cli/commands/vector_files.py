@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from itertools import chain
 
 from attn_cli.cli.options import NameOrFile, argument, own
 from attn_cli.cli.read_text import prepare_index
-from attn_cli.errors import CreateError, UsageError, WriteError
+from attn_cli.errors import CreateError, WriteError, refuse
 from attn_cli.io.console import put_plain, say
 from attn_cli.io.escape import count, shell_quote, visible
 from attn_cli.io.progress import Progress, TrainingBar
 from attn_cli.settings.declare import OUTPUT, VECTORS
 from attn_cli.settings.training import SubwordTraining, VectorTraining
 
-if TYPE_CHECKING:
-    from attn_cli.vectors.open_vectors import Vectors as WordVectors
-
+CORPORA = argument("CORPUS...", "Text files, one sentence per line: plain, .gz or .xz.")
 USUAL = ("king", "coffee", "fox")
+EXPORTED = own("FILE", "Where to: .txt, .vec, .bin or .safetensors.", OUTPUT, "--output", "-o", default=...)
+PACKAGE = argument("[NAME]", "A set of gensim-data; without one, all are listed.", default=None)
 OUTPUT_FILE = own("FILE", "Where the vectors go (.safetensors).", OUTPUT, "--output", "-o", default=...)
 
 
@@ -33,6 +33,7 @@ def import_(
     Example: attn vectors import glove.6B.50d.txt --name glove
     """
     from attn_cli.vectors.names import import_file
+    from attn_cli.vectors.table import as_text
 
     with Progress("Importing") as progress:
         imported, vectors, notes = import_file(file, name, progress, lambda line: say(f"attn: {line}"))
@@ -42,21 +43,12 @@ def import_(
     counted = f"; {int(doubled):,} duplicates (the first occurrence is used)" if doubled else ""
     size = f"{count(vectors.n_words, 'word', 'words')} of {count(vectors.dim, 'number', 'numbers')}"
     say(f"attn: imported {imported}: {size}{counted}.")
-    word = _some_word(vectors)
+    usual = vectors.find(USUAL)
+    first = [] if usual else [as_text(word) for word in next(vectors.word_blocks())[:1000]]
+    word = next(chain(usual, (word for word in first if word.isalpha() and len(word) > 3), first))
     quoted = shell_quote(word)
     typed = f"{quoted} -e {imported}" if word[:1] != "-" else f"-e {imported} -- {quoted}"
     say(f"attn: try: attn vectors nearest {typed}")
-
-
-def _some_word(vectors: WordVectors) -> str:
-    """Return a word to try: a common one, else the first of some letters."""
-    from attn_cli.vectors.table import as_text
-
-    usual = vectors.find(USUAL)
-    if usual:
-        return next(iter(usual))
-    first = [as_text(word) for word in next(vectors.word_blocks())[:1000]]
-    return next((word for word in first if word.isalpha() and len(word) > 3), first[0])
 
 
 def remove(name: str = argument("NAME", "An imported name.")) -> None:
@@ -73,9 +65,7 @@ def remove(name: str = argument("NAME", "An imported name.")) -> None:
 
 
 def export(
-    output: str = own(
-        "FILE", "Where to: .txt, .vec, .bin or .safetensors.", OUTPUT, "--output", "-o", default=...
-    ),
+    output: str = EXPORTED,
     source: NameOrFile = None,
     words: int | None = own("N", "Only the first N words.  [default: all]", VECTORS),
 ) -> None:
@@ -88,8 +78,8 @@ def export(
     from attn_cli.vectors.export import export as write
     from attn_cli.vectors.lookup import open_table
 
-    if words is not None and words < 1:
-        raise UsageError(f"--words cannot be {words}.", "Give a whole number above 0.", "--words")
+    is_none = words is not None and words < 1
+    refuse(is_none, f"--words cannot be {words}.", "Give a whole number above 0.", "--words")
     source = source or "word2vec"
     prepare_index(source)
     _refuse_same(source, output)
@@ -101,14 +91,13 @@ def export(
 def _refuse_same(source: str, output: str) -> None:
     from attn_cli.vectors.lookup import path_for
 
-    if source != "word2vec" and os.path.exists(output) and os.path.samefile(path_for(source), output):
-        said = f"{visible(output)} is the file that is read: it would be replaced."
-        raise UsageError(said, "Write to another file.", "--output")
+    is_file = source != "word2vec" and os.path.exists(output)
+    is_same = is_file and os.path.samefile(path_for(source), output)
+    said = f"{visible(output)} is the file that is read: it would be replaced."
+    refuse(is_same, said, "Write to another file.", "--output")
 
 
-def download(
-    name: str | None = argument("[NAME]", "A set of gensim-data; without one, all are listed.", default=None),
-) -> None:
+def download(name: str | None = PACKAGE) -> None:
     """Download pretrained vectors of gensim-data, and import them.
 
     They are checked, and go where gensim keeps them too (GENSIM_DATA_DIR, else ~/gensim-data). An interrupted
@@ -117,14 +106,20 @@ def download(
     Example: attn vectors download glove-wiki-gigaword-50
     """
     from attn_cli.io.signals import raised
-    from attn_cli.vectors import catalogue as gensim_data
-    from attn_cli.vectors import names
+    from attn_cli.vectors import catalogue, names
     from attn_cli.vectors.download import download as fetch
 
     if name is None:
-        put_plain(_catalogue())
+        from attn_cli.render.screen.text import aligned  # loads Rich
+
+        rows = [("name", "words", "dim", "MB", "licence")]
+        for one in sorted(catalogue.fetch_index().packages.values(), key=lambda package: package.bytes or 0):
+            size = "?" if one.bytes is None else f"{one.bytes / 1e6:,.0f}"
+            words, dim = ("?" if number is None else f"{number:,}" for number in (one.words, one.dim))
+            rows.append((one.name, words, dim, size, one.licence))
+        put_plain(aligned(rows, (1, 2, 3)))
         return
-    was_there = gensim_data.local(name)
+    was_there = catalogue.local(name)
     try:
         with Progress("Downloading") as progress, raised():
             path = str(fetch(name, progress, lambda line: say(f"attn: {line}")))
@@ -142,25 +137,7 @@ def download(
         raise type(error)(error.message, hint) from None
 
 
-def _catalogue() -> str:
-    from attn_cli.render.screen.text import aligned  # loads Rich
-    from attn_cli.vectors.catalogue import fetch_index
-
-    found = sorted(fetch_index().packages.values(), key=lambda package: package.bytes or 0)
-    rows = [("name", "words", "dim", "MB", "licence")]
-    for one in found:
-        size = "?" if one.bytes is None else f"{one.bytes / 1e6:,.0f}"
-        words, dim = ("?" if number is None else f"{number:,}" for number in (one.words, one.dim))
-        rows.append((one.name, words, dim, size, one.licence))
-    return aligned(rows, (1, 2, 3))
-
-
-def train(
-    corpora: list[str] = argument("CORPUS...", "Text files, one sentence per line: plain, .gz or .xz."),
-    output: str = OUTPUT_FILE,
-    *,
-    settings: VectorTraining,
-) -> None:
+def train(settings: VectorTraining, corpora: list[str] = CORPORA, output: str = OUTPUT_FILE) -> None:
     """Train word vectors on running text.
 
     It is gensim's Word2Vec, skip-gram; the text is lower-cased.
@@ -175,7 +152,7 @@ def train(
     say(f"attn: wrote {made['file']}: {size}.")
 
 
-def subwords(output: str = OUTPUT_FILE, source: NameOrFile = None, *, settings: SubwordTraining) -> None:
+def subwords(settings: SubwordTraining, output: str = OUTPUT_FILE, source: NameOrFile = None) -> None:
     """Add character n-grams to word vectors, so that vectors of unknown words can be guessed from their spelling.
 
     The file that is written has the same words and vectors, and n-grams beside them: --oov subword needs them. The

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,10 +15,11 @@ from attn_cli.errors import InputError
 from attn_cli.io.console import WIDEST, say
 from attn_cli.io.escape import fixed, visible
 from attn_cli.io.progress import Progress
-from attn_cli.render.result import OF_RECORD, record_result
+from attn_cli.render.result import OF_RECORD, Record, record_result
 from attn_cli.settings.output import View
 
 if TYPE_CHECKING:
+    from attn_cli.io.terminal import Terminal
     from attn_cli.vectors.open_vectors import Vectors as WordVectors
 
 Top = Annotated[int, option(SETTINGS["top"], "How many words.")]
@@ -27,7 +27,7 @@ Precision = Annotated[int, option(SETTINGS["precision"], "Digits shown.")]
 
 
 @of_record
-def list_(*, view: View) -> None:
+def list_(view: View) -> None:
     """The sets of word vectors that have a name.
 
     The bundled one, those that were imported, and those that were downloaded.
@@ -44,13 +44,12 @@ def list_(*, view: View) -> None:
         path = "comes with attn" if one.source == "bundled" else one.path or ""
         rows.append((one.name, count, dim, one.format.partition(":")[0], path))
     record = {"vectors": [one._asdict() for one in listed]}
-    deliver(
-        record_result("vectors-list", record, lambda terminal: _aligned(rows, terminal.width, (1, 2))), view
-    )
+    result = record_result("vectors-list", record, lambda terminal: _aligned(rows, terminal.width, (1, 2)))
+    deliver(result, view)
 
 
 @of_record
-def info(source: NameOrFile = None, *, view: View) -> None:
+def info(view: View, source: NameOrFile = None) -> None:
     """Describe a set of word vectors: size, format, origin.
 
     Example: attn vectors info
@@ -61,27 +60,25 @@ def info(source: NameOrFile = None, *, view: View) -> None:
     view = choose(view, OF_RECORD)
     prepare_index(source)
     about = describe(open_table(source or "word2vec"))
-    described = partial(_described, about)
-    deliver(record_result("vectors", about, lambda terminal: described(terminal.width or WIDEST)), view)
-
-
-def _described(about: dict[str, object], width: int) -> str:
-    noted = about["about"] if isinstance(about["about"], dict) else {}
     told = {key: value for key, value in about.items() if value is not None and key != "about"}
-    texts = [f"{key:<12} {_plain(value)}" for key, value in told.items()]
-    texts += [f"{key:<12} {_plain(_parsed(value))}" for key, value in noted.items()]
-    lines = (line for text in texts for line in wrap(visible(text), width, subsequent_indent=" " * 13))
-    return "".join(f"{line}\n" for line in lines)
+    noted = about["about"] if isinstance(about["about"], dict) else {}
+    told |= {key: _parsed(value) for key, value in noted.items()}
+
+    def described(terminal: Terminal) -> str:
+        width, texts = terminal.width or WIDEST, (f"{key:<12} {_plain(value)}" for key, value in told.items())
+        lines = (line for text in texts for line in wrap(visible(text), width, subsequent_indent=" " * 13))
+        return "".join(f"{line}\n" for line in lines)
+
+    deliver(record_result("vectors", about, described), view)
 
 
 @of_record
 def nearest(
+    view: View,
     word: str = argument("WORD", "The word whose neighbours are wanted."),
     embedding: Vectors = None,
     top: Top = 10,
     precision: Precision = 3,
-    *,
-    view: View,
 ) -> None:
     """The words nearest to a word, by cosine.
 
@@ -107,20 +104,19 @@ def nearest(
     form, vector = found
     with Progress("Searching") as progress:
         neighbours = find(table, vector, top, [form], progress)
-    record = {"word": word, "found": form, "embedding": table.name}
+    record: Record = {"word": word, "found": form, "embedding": table.name}
     _answer("nearest", record, neighbours, view, precision)
 
 
 @of_record
 def analogy(
+    view: View,
     a: str = argument("A", "As A is ..."),
     b: str = argument("B", "... to B, ..."),
     c: str = argument("C", "... so is C to what?"),
     embedding: Vectors = None,
     top: Top = 10,
     precision: Precision = 3,
-    *,
-    view: View,
 ) -> None:
     """What is to C as B is to A: the words nearest to B - A + C.
 
@@ -144,7 +140,7 @@ def analogy(
     known = [found[word][0] for word in words]
     with Progress("Searching") as progress:
         answers = find(table, known, [found[word][1] for word in words], top, progress)
-    record = {"words": words, "found": known, "embedding": table.name}
+    record: Record = {"words": words, "found": known, "embedding": table.name}
     _answer("analogy", record, answers, view, precision)
 
 
@@ -159,15 +155,11 @@ def _opened(embedding: str | None, view: View, top: int, precision: int) -> tupl
 
 
 def _answer(
-    kind: str,
-    asked: Mapping[str, object],
-    neighbours: Sequence[tuple[str, float]],
-    view: View,
-    precision: int,
+    kind: str, record: Record, found: Sequence[tuple[str, float]], view: View, precision: int
 ) -> None:
-    rows = [(near, fixed(cosine, precision)) for near, cosine in neighbours]
-    listed = [{"word": near, "cosine": cosine} for near, cosine in neighbours]
-    deliver(record_result(kind, {**asked, "neighbours": listed}, lambda terminal: _aligned(rows)), view)
+    rows = [(near, fixed(cosine, precision)) for near, cosine in found]
+    listed = [{"word": near, "cosine": cosine} for near, cosine in found]
+    deliver(record_result(kind, record | {"neighbours": listed}, lambda terminal: _aligned(rows)), view)
 
 
 def _aligned(rows: Sequence[Sequence[str]], width: int | None = None, right: Sequence[int] = ()) -> str:
@@ -177,7 +169,6 @@ def _aligned(rows: Sequence[Sequence[str]], width: int | None = None, right: Seq
 
 
 def _parsed(noted: object) -> object:
-    """Return what a note holds, where it is a JSON object, else the note itself."""
     with suppress(ValueError, RecursionError):
         if isinstance(found := json.loads(str(noted)), dict):
             return found
