@@ -97,7 +97,14 @@ def install(shell: str) -> str:
             base = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
             path = _stored(f"{base}/fish/completions/attn.fish", code)
         else:
-            path = _powershell_profile(shell)
+            import subprocess
+
+            command = [shell, "-NoProfile", "-Command", "echo", "$profile"]
+            try:
+                found = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+            except subprocess.CalledProcessError as error:
+                raise CreateError(f"{shell} does not say where its profile is: {error}.") from None
+            path = found.decode("utf-8", "surrogateescape").strip()
             os.makedirs(os.path.dirname(path), exist_ok=True)
             _add(path, code.rstrip())
     return path
@@ -120,19 +127,7 @@ def _add(path: str, *lines: bytes) -> None:
     there = {one.strip() for one in before.split(b"\n")}
     has_style = STYLE in before
     missing = [line for line in lines if line not in there and not (line.startswith(STYLE) and has_style)]
-    if not missing:
-        return
-    with written(path) as stream:
-        newline = b"" if before.endswith(b"\n") or not before else b"\n"
-        stream.write(before + newline + b"".join(line + b"\n" for line in missing))
-
-
-def _powershell_profile(shell: str) -> str:
-    import subprocess
-
-    command = [shell, "-NoProfile", "-Command", "echo", "$profile"]
-    try:
-        found = subprocess.run(command, check=True, stdout=subprocess.PIPE)
-    except subprocess.CalledProcessError as error:
-        raise CreateError(f"{shell} does not say where its profile is: {error}.") from None
-    return found.stdout.decode("utf-8", "surrogateescape").strip()
+    if missing:
+        with written(path) as stream:
+            newline = b"" if before.endswith(b"\n") or not before else b"\n"
+            stream.write(before + newline + b"".join(line + b"\n" for line in missing))

@@ -13,6 +13,7 @@ import os
 import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -71,8 +72,7 @@ class FileDefaults:
 
     def get(self, name: str) -> Value | tuple[object] | None:
         """Return the value that is set for an option."""
-        found = self.origin(name)
-        return None if found is None else found.value
+        return found.value if (found := self.origin(name)) is not None else None
 
 
 def short_path(path: str) -> str:
@@ -117,8 +117,7 @@ def read_config(path: str, commands: Collection[str] | None = None) -> dict[tupl
 
 def _entries(path: str) -> Iterator[tuple[int, tuple[str, ...], object]]:
     """Yield (line, keys, value) of all that a file says; a table by itself has an empty dict as its value."""
-    text = _text(path)
-    table: tuple[str, ...] = ()
+    text, table = _text(path), tuple[str, ...]()
     try:
         for line, said, is_table in _statements(text, path):
             for keys, value in _leaves(said):
@@ -130,14 +129,16 @@ def _entries(path: str) -> Iterator[tuple[int, tuple[str, ...], object]]:
 
 
 def _text(path: str) -> str:
+    data = b""
     try:
         data = read_bytes(path, MOST_BYTES)
+        if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            raise ConfigError(
+                f"{short_path(path)} looks like UTF-16.", "Convert it: iconv -f UTF-16 -t UTF-8"
+            )
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
     except FileError as error:
         raise ConfigError(error.message, "Correct it, or move it away.") from None
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise ConfigError(f"{short_path(path)} looks like UTF-16.", "Convert it: iconv -f UTF-16 -t UTF-8")
-    try:
-        return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         where = FileValue("", path, data.count(b"\n", 0, error.start) + 1).place
         raise ConfigError(f"{where}: this is not UTF-8.", "Save it as UTF-8.") from None
@@ -163,14 +164,11 @@ def _statements(text: str, path: str) -> Iterator[tuple[int, dict[str, Any], boo
     kept: list[str] = []
     for number, line in enumerate(text.split("\n"), 1):
         kept.append(line)
-        try:
-            said = tomllib.loads("\n".join(kept))
-        except tomllib.TOMLDecodeError:
-            if len(kept) > MOST_LINES:
-                raise unfit from None
-            continue
-        yield number + 1 - len(kept), said, kept[0].lstrip().startswith("[")
-        kept = []
+        with suppress(tomllib.TOMLDecodeError):
+            yield number + 1 - len(kept), tomllib.loads("\n".join(kept)), kept[0].lstrip().startswith("[")
+            kept = []
+        if len(kept) > MOST_LINES:
+            raise unfit
 
 
 def _leaves(said: Mapping[str, object]) -> Iterator[tuple[tuple[str, ...], object]]:
@@ -193,16 +191,12 @@ def _typed(name: str, value: object, where: str) -> Value:
     hint = "Put it in quotes." if kind is str and not isinstance(value, str | list | dict) else ""
     if isinstance(value, str) and kind is not str:
         hint = "Remove the quotes." if value.strip() else "Remove the line."
-    written = "a number of that many digits" if is_huge else _written(value)
-    raise ConfigError(f"{where}: {name.replace('_', '-')} cannot be {written}: it takes {TAKES[kind]}.", hint)
-
-
-def _written(value: object) -> str:
+    written = "a number of that many digits" if is_huge else "a list" if isinstance(value, list) else "a date"
     if isinstance(value, str):
-        return f'"{visible(value[:40])}{"..." if len(value) > 40 else ""}"'
-    if isinstance(value, int | float):
-        return str(value).lower()
-    return "a list" if isinstance(value, list) else "a date"
+        written = f'"{visible(value[:40])}{"..." * (len(value) > 40)}"'
+    elif isinstance(value, int | float) and not is_huge:
+        written = str(value).lower()
+    raise ConfigError(f"{where}: {name.replace('_', '-')} cannot be {written}: it takes {TAKES[kind]}.", hint)
 
 
 def _no_table(where: str, table: Sequence[str], commands: Collection[str]) -> ConfigError:

@@ -100,20 +100,16 @@ class Command(TyperCommand):
 
 
 def _resolve_model_conflicts(ctx: Any) -> None:
-    """Settle a --model that conflicts with other settings.
-
-    It overrides conflicting settings from variables and files; a conflicting option that is typed drops a --model that
-    is not, and is an error beside one that is.
-    """
+    """Let a --model override settings of variables and files; a typed one drops a --model that is not typed."""
     if not ctx.params.get("model") or not set(CONFLICTS_WITH_MODEL) <= ctx.params.keys():
         return  # learn score has its own model
     typed = [name for name in CONFLICTS_WITH_MODEL if origin(ctx, name) == TYPED]
-    if typed and origin(ctx, "model") != TYPED:
-        ctx.params["model"] = None
-    elif typed:
+    if typed and origin(ctx, "model") == TYPED:
         from attn_cli.settings.validate import beside_model  # only for help with a mistake
 
         raise beside_model(typed[0])
+    if typed:
+        ctx.params["model"] = None
     else:
         ctx.params.update((name, getattr(DEFAULTS, name)) for name in CONFLICTS_WITH_MODEL)
 
@@ -149,10 +145,11 @@ def prefer_given(ctx: Any, settings: Settings, given: object, names: str) -> Set
 def _name_settings(ctx: Any) -> None:
     """Say on standard error which settings of attn.toml the command used, if any."""
     from_files = {name: value for name, value in ctx.params.items() if origin(ctx, name) == FILE}
+    found = {name: ctx.default_map.origin(name) for name in from_files}
     used = [
         name.replace("_", "-")
-        for name, value in from_files.items()
-        if (found := ctx.default_map.origin(name)).value == value and found.path == HERE
+        for name, one in found.items()
+        if (one.value, one.path) == (from_files[name], HERE)
     ]
     if used:
         from attn_cli.io.console import say

@@ -6,13 +6,15 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from attn_cli.errors import UsageError
-from attn_cli.io.console import put_plain, say
-from attn_cli.io.raw_terminal import RawTerminal
+from attn_cli.io.console import is_terminal, put_plain, say
+from attn_cli.io.raw_terminal import NoKeyboard, RawTerminal
 from attn_cli.io.signals import cleaned_up
 from attn_cli.render.blocks import Block
 from attn_cli.render.formats import render_blocks
+from attn_cli.render.screen.draw import parts_of, screenfuls
 from attn_cli.settings.output import View
 
 Blocks = Callable[[View], Iterable[Block]]  # of a screen, for a view that knows its width
@@ -47,12 +49,10 @@ def present(blocks: Blocks, view: View) -> None:
     if view.format != "table" or not view.to_standard_output:
         option = "--format" if view.to_standard_output else "--pause"
         raise UsageError("--pause works on the screen only.", "Leave out -f and -o.", option)
-    if sys.stdout is not None and sys.stdout.isatty() and os.name == "posix":
+    if is_terminal(sys.stdout) and os.name == "posix":
         if os.environ.get("TERM", "") in ("", "dumb"):
             _scroll(blocks, view)
             return
-        from attn_cli.io.raw_terminal import NoKeyboard, RawTerminal
-
         with contextlib.suppress(NoKeyboard):
             with RawTerminal(second_screen=True) as screen:
                 presenter = Presenter(blocks, view, screen)
@@ -68,11 +68,8 @@ class Presenter:
     """A screen on a terminal: its parts, which one is shown, which screenful of it, and what the keys do."""
 
     def __init__(self, blocks: Blocks, view: View, screen: RawTerminal) -> None:
-        self.blocks = blocks
-        self.view = view
-        self.screen = screen
-        self.part = 0
-        self.at = 0  # the screenful of the part
+        self.blocks, self.view, self.screen = blocks, view, screen
+        self.part, self.at = 0, 0  # and the screenful of the part
         self.typed = ""  # digits of a part's number that may go on
         self.jumped = False  # whether the last key was a digit that needed no Enter
         self.remark = HINT
@@ -101,16 +98,12 @@ class Presenter:
 
     def _lay_out(self) -> None:
         """Make the parts for the size that the terminal has now, and stay at about the same place."""
-        from attn_cli.render.screen.draw import parts_of  # loads what draws
-
         self.parts = list(parts_of(self.blocks(self.view.with_width()))) or [[]]
         at, before = self.at, len(getattr(self, "screenfuls", "1"))
         self._open(min(self.part, len(self.parts) - 1))
         self.at = at * len(self.screenfuls) // before
 
     def _open(self, part: int, at_its_end: bool = False) -> None:
-        from attn_cli.render.screen.draw import screenfuls
-
         columns, rows = self.screen.size()
         view, terminal = self.view.with_width(), self.view.terminal()
         self.part = part
@@ -180,8 +173,6 @@ class Presenter:
 
 def _scroll(blocks: Blocks, view: View) -> None:
     """Print part after part, each at a key; without a keyboard, all of them."""
-    from attn_cli.render.screen.draw import parts_of
-
     view, terminal = view.with_width(), view.terminal()
     is_watched = True
     for number, part in enumerate(parts_of(blocks(view))):
@@ -201,9 +192,7 @@ def _prompted() -> str | None:
             sys.stderr.write(text)
             sys.stderr.flush()
 
-    def clear() -> None:
-        put("\r" + " " * len(PROMPT) + "\r")
-
+    clear = partial(put, "\r" + " " * len(PROMPT) + "\r")
     put(PROMPT)
     with cleaned_up(clear):
         try:
@@ -215,10 +204,6 @@ def _prompted() -> str | None:
 
 
 def _pressed() -> str | None:
-    from attn_cli.io.raw_terminal import NoKeyboard, RawTerminal
-
-    try:
-        with RawTerminal() as keyboard:
-            return keyboard.key()
-    except NoKeyboard:
-        return None
+    with contextlib.suppress(NoKeyboard), RawTerminal() as keyboard:
+        return keyboard.key()
+    return None

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from attn_cli.errors import InputError, UsageError
+from attn_cli.errors import InputError, UsageError, refuse
 from attn_cli.io.escape import as_utf8, shell_quote, visible
 from attn_cli.io.progress import Progress
 
@@ -34,21 +34,18 @@ def text_and_context(
     texts: Sequence[str] | None, context: str | None, command: str, settings: Settings
 ) -> tuple[str, str | None]:
     """Return the one text given, and the text of --context if there is one."""
-    if context == "-" and (not texts or texts == ["-"]):
-        raise UsageError(*ONE_STANDARD_INPUT)
+    refuse(context == "-" and (not texts or texts == ["-"]), *ONE_STANDARD_INPUT)
     text = one_text(texts, command, settings)
     return text, None if context is None else read_text(context, command, settings)
 
 
 def two_texts(texts: Sequence[str], settings: Settings, command: str = "cross") -> list[str]:
     """Return the two texts of a command: of one argument, standard input is the first."""
-    if len(texts) > 2:
-        said = f"{len(texts)} texts were given where two are wanted: put quotes round each."
-        raise UsageError(said, NoText(command).hint)
-    if texts.count("-") > 1 or [*texts] == ["-"]:
-        said, hint = ONE_STANDARD_INPUT
-        said = said.replace("TEXT and CONTEXT", "CLEAN and CORRUPT") if command == "patch" else said
-        raise UsageError(said, hint)
+    said = f"{len(texts)} texts were given where two are wanted: put quotes round each."
+    refuse(len(texts) > 2, said, NoText(command).hint)
+    said, hint = ONE_STANDARD_INPUT
+    said = said.replace("TEXT and CONTEXT", "CLEAN and CORRUPT") if command == "patch" else said
+    refuse(texts.count("-") > 1 or [*texts] == ["-"], said, hint)
     if not texts:
         raise NoText(command)
     if len(texts) == 2:
@@ -154,24 +151,17 @@ def prepare_index(embedding: str | None, others: str = "") -> None:
     """
     if embedding in (None, "word2vec", "random"):
         return  # the usual case pays for nothing
-    from attn_cli.io.files import looks_like_file
+    from attn_cli.io.files import first_bytes, looks_like_file, packing
+    from attn_cli.vectors.open_vectors import INDEXED_FROM, keep_index
 
-    if looks_like_file(str(embedding)) and _is_small(str(embedding)):
+    path = str(embedding)
+    is_file = looks_like_file(path) and os.path.isfile(path)
+    if is_file and os.path.getsize(path) < INDEXED_FROM and not packing(first_bytes(path)):
         return
     from attn_cli.io.console import say
     from attn_cli.vectors.lookup import open_table
-    from attn_cli.vectors.open_vectors import keep_index
 
     with Progress("Indexing") as progress:
-        note = keep_index(open_table(str(embedding), others), progress)
+        note = keep_index(open_table(path, others), progress)
     if note:
         say(f"attn: {note}")
-
-
-def _is_small(path: str) -> bool:
-    from attn_cli.io.files import first_bytes, packing
-    from attn_cli.vectors.open_vectors import INDEXED_FROM
-
-    if not os.path.isfile(path) or os.path.getsize(path) >= INDEXED_FROM:
-        return False
-    return not packing(first_bytes(path))

@@ -7,11 +7,13 @@ import json
 import os
 import re
 import sys
+from contextlib import suppress
 from typing import Any
 
 from attn_cli import errors
+from attn_cli.cli.origins import VARIABLE, config_files, origin, place
 from attn_cli.errors import AttnError, ConfigError, NoMemory, UsageError, WriteError, did_you_mean
-from attn_cli.io.console import say
+from attn_cli.io.console import is_terminal, say
 from attn_cli.io.escape import visible
 from attn_cli.settings.output import is_json
 
@@ -40,7 +42,7 @@ def report(error: BaseException, args: list[str]) -> int:
     if len(known.message) > LONGEST:
         known.message = f"{known.message[: LONGEST // 2]}...{known.message[-LONGEST // 3 :]}"
     line, _, more = known.hint.partition("\n")
-    if more and sys.stderr is not None and sys.stderr.isatty():
+    if more and is_terminal(sys.stderr):
         say(more)  # help is for a person who watches; a script gets the one line
     if _wants_json(args):
         say(json.dumps(known.as_record()), is_data=True)
@@ -56,24 +58,26 @@ def _known(error: BaseException) -> AttnError:
         return WriteError("Standard output is closed.")
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):
         return _usage(error)
-    if isinstance(error, OSError) and error.errno in (errno.ENOMEM, errno.EAGAIN) and error.filename is None:
-        return NoMemory()
     if isinstance(error, OSError) and error.filename is not None:
         return WriteError(f"Cannot use {visible(os.fsdecode(error.filename))}: {error.strerror}.")
+    has_no_room = isinstance(error, OSError) and error.errno in (errno.ENOMEM, errno.EAGAIN)
+    is_unloaded = isinstance(error, ImportError) and any(words in str(error) for words in NO_ROOM)
+    if isinstance(error, MemoryError) or has_no_room or is_unloaded:
+        return NoMemory()
     if isinstance(error, OSError):  # files are guarded where they are opened: this is help being printed
         return WriteError(f"Cannot write to standard output: {error.strerror or error}.")
-    is_unloaded = isinstance(error, ImportError) and any(words in str(error) for words in NO_ROOM)
-    if isinstance(error, MemoryError) or is_unloaded:
-        return NoMemory()
     if isinstance(error, RecursionError):
         return errors.InputError("The input is nested too deeply.")
     from traceback import extract_tb  # only for a bug
 
     text = visible(f"{type(error).__name__}: {error}"[:200])
     last = extract_tb(error.__traceback__)[-1:]
-    where = [f"{os.path.basename(frame.filename)}, line {frame.lineno}" for frame in last]
-    hint = "Please report it with the command that you typed."
-    return AttnError(f"A bug in attn: {text} ({(*where, 'place unknown')[0]}).", hint)
+    where = [f"{os.path.basename(frame.filename)}, line {frame.lineno}" for frame in last] or [
+        "place unknown"
+    ]
+    return AttnError(
+        f"A bug in attn: {text} ({where[0]}).", "Please report it with the command that you typed."
+    )
 
 
 def _usage(error: Any) -> AttnError:
@@ -89,13 +93,10 @@ def _usage(error: Any) -> AttnError:
         options = [one for one in error.ctx.command.get_params(error.ctx) if one.param_type_name == "option"]
         known = [name for one in options for name in (*one.opts, *one.secondary_opts)]
         near = did_you_mean(error.option_name, known)
-    if parameter is not None and context is not None:
-        from attn_cli.cli.origins import VARIABLE, origin, place
-
-        if where := place(context, parameter.name):
-            is_variable = origin(context, parameter.name) == VARIABLE
-            hint = f"Change or unset {where}." if is_variable else "Change that line."
-            return ConfigError(f"{where}: {message}", near + hint)
+    if parameter is not None and context is not None and (where := place(context, parameter.name)):
+        is_variable = origin(context, parameter.name) == VARIABLE
+        hint = f"Change or unset {where}." if is_variable else "Change that line."
+        return ConfigError(f"{where}: {message}", near + hint)
     hint = f"{near}See {context.command_path if context is not None else 'attn'} --help."
     if message.startswith("Missing command") and context is not None:
         from attn_cli.cli.help import short_help  # only for help
@@ -120,35 +121,21 @@ def nearest_choice(error: Any, parameter: Any) -> str:
 
 def _wants_json(args: list[str]) -> bool:
     """Tell whether the result was to be JSON: then the error is, too, even one of wrong usage."""
-    values: dict[str, str] = {}
-    names = {"-f": "format", "--format": "format", "-o": "output", "--output": "output"}
+    from argparse import ArgumentParser  # Typer's has refused them
+
     while args[:1] == ["--"]:  # before the command it ends nothing
         args = args[1:]
-    for arg, following in zip(args, [*args[1:], ""], strict=False):
-        if arg == "--":
-            break
-        name, equals, value = arg.partition("=")
-        if name in names and (equals or name == arg):
-            values[names[name]] = value if equals else following
-        elif arg[:2] in names and len(arg) > 2 and arg[1] != "-":
-            values[names[arg[:2]]] = arg[2:]
+    parser = ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("-f", "--format", nargs="?")
+    parser.add_argument("-o", "--output", nargs="?")
+    found, _ = parser.parse_known_args(args)
     command = next((arg for arg in args if not arg.startswith("-")), "")
-    output = values.get("output")
-    if "format" not in values and output in (None, "", "-"):
-        values["format"] = os.environ.get("ATTN_FORMAT") or _format_from_files(command)
-    return is_json(values.get("format"), output, command)
+    format = found.format
+    if not format and found.output in (None, "", "-"):
+        format = os.environ.get("ATTN_FORMAT")
+        if not format and (paths := config_files()):
+            from attn_cli.cli.config_files import in_force
 
-
-def _format_from_files(command: str) -> str:
-    """Return the format that a configuration file sets; nothing where the file itself is bad."""
-    from attn_cli.cli.origins import config_files
-
-    if not (paths := config_files()):
-        return ""
-    from attn_cli.cli.config_files import in_force
-
-    try:
-        found = in_force(paths, command, None).get("format")
-    except (ConfigError, RecursionError):
-        return ""
-    return "" if found is None else str(found.value)
+            with suppress(ConfigError, RecursionError, KeyError):  # a bad file sets nothing
+                format = str(in_force(paths, command, None)["format"].value)
+    return is_json(format, found.output, command)

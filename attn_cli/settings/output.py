@@ -32,53 +32,36 @@ AREA = f"Give the width and the height, each from {SHORTEST} to {LONGEST} inches
 class View:
     """How to show a result; None leaves the choice to attn."""
 
-    format: str | None = OUTPUT(
-        "Output format.", short="-f", choices=lambda: attn_cli.formats(), unset="table"
-    )
+    about = "Output format."
+    format: str | None = OUTPUT(about, short="-f", choices=lambda: attn_cli.formats(), unset="table")
     # A forgotten attn.toml must never make attn write a file.
-    output: str | None = OUTPUT(
-        "Write to FILE; its suffix chooses the format.", short="-o", metavar="FILE", has_variable=False
-    )
+    about = "Write to FILE; its suffix chooses the format."
+    output: str | None = OUTPUT(about, short="-o", metavar="FILE", has_variable=False)
     tidy: bool = OUTPUT("A row a link instead of a matrix: query,key,weight.", False)
     steps: bool = OUTPUT("Also output the matrices of every step.", False)
-    by_hand: str = OUTPUT(
-        "With -q, write out the products of the winner and its rivals, or of all keys.",
-        "two",
-        choices=("two", "all"),
-    )
-    fields: str | None = OUTPUT(
-        "Only these keys of the JSON, as weights,heads.name.",
-        metavar="KEYS",
-        parts=lambda: every_key(),
-        hint="attn schema names them all.",
-        unset="all",
-    )
+    about = "With -q, write out the products of the winner and its rivals, or of all keys."
+    by_hand: str = OUTPUT(about, "two", choices=("two", "all"))
+    about, hint = "Only these keys of the JSON, as weights,heads.name.", "attn schema names them all."
+    fields: str | None = OUTPUT(about, metavar="KEYS", parts=lambda: every_key(), hint=hint, unset="all")
     precision: int | None = OUTPUT("Digits in matrices and bars.", bounds=(0, MOST_DIGITS), unset="what fits")
     color: str = OUTPUT("When to use colour.", "auto", choices=("auto", "always", "never"))
-    palette: str | None = OUTPUT(
-        "Shades: viridis or cividis for dark backgrounds, blues or greys for light ones.", choices=PALETTES
-    )
-    shades: str = OUTPUT(
+    about = "Shades: viridis or cividis for dark backgrounds, blues or greys for light ones."
+    palette: str | None = OUTPUT(about, choices=PALETTES)
+    about = (
         "Colour scale of weights: auto follows the matrix's own range; full is always 0 to 1, so pictures are "
-        "comparable.",
-        "auto",
-        choices=("auto", "full"),
+        "comparable."
     )
-    figure: str | None = OUTPUT(
-        "Kind of figure for a .png, .pdf or .svg; without it, a .svg is a picture of the terminal screen.",
-        choices=FIGURES,
-        unset="heatmap in .png and .pdf",
-    )
+    shades: str = OUTPUT(about, "auto", choices=("auto", "full"))
+    about = "Kind of figure for a .png, .pdf or .svg; without it, a .svg is a picture of the terminal screen."
+    figure: str | None = OUTPUT(about, choices=FIGURES, unset="heatmap in .png and .pdf")
     dpi: int | None = OUTPUT("Dots an inch of a figure; 200 suits slides.", bounds=(30, 1200), unset="150")
-    size: str | None = OUTPUT(
-        "Size of a figure in inches, as 8x4.5.", metavar="WxH", form=area_of, hint=AREA, unset="what it needs"
-    )
-    title: str | None = OUTPUT(
-        'Title of a figure; "" leaves it out.', metavar="TEXT", has_variable=False, unset="what it shows"
-    )
-    verified: bool = OUTPUT(
-        "Check the model on this text first, as attn verify, and say what came of it.", False
-    )
+    about = "Size of a figure in inches, as 8x4.5."
+    size: str | None = OUTPUT(about, metavar="WxH", form=area_of, hint=AREA, unset="what it needs")
+    about = 'Title of a figure; "" leaves it out.'
+    title: str | None = OUTPUT(about, metavar="TEXT", has_variable=False, unset="what it shows")
+    about = "Check the model on this text first, as attn verify, and say what came of it."
+    verified: bool = OUTPUT(about, False)
+    del about, hint  # of the setting below them
     width: int | None = OUTPUT("Columns to use.", bounds=(NARROWEST, WIDEST), unset="the terminal's")
     as_bars: bool = False  # of -f bars, in a file that is a page or a picture
 

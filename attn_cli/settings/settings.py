@@ -89,7 +89,12 @@ WITH_MODEL = {
 }
 # They choose rows, links, speed and what is refused, and change no number.
 SHOWN_ONLY = ("query", "versus", "top", "full", "next", "next_at", "threads", "max_text", "max_word")
+LAYER = "Give a number from 0 to 100,000, all, or mean."
+LAST = "the last; with -p language that of a named --head"
+HEAD = f"{usual('head')}; {DEFAULTS['masked'].head} with -p language; else the first"
 SIZE = "Give a number of bytes, as 500000, 512kB or 64MB."
+TEMPERATURE = "Give a number above 0 (at least 1e-6): below 1 sharpens, above 1 flattens."
+NEXT = f"{usual('next')}; 5 with --next-at all"
 
 
 @dataclass(frozen=True)
@@ -101,39 +106,25 @@ class Settings:
     attn_cli.errors.SettingError: score cannot be 'dto'. Did you mean dot? Choose scaled, dot, cosine.
     """
 
-    tokenizer: str = TEXT(
-        "How to split the text: English words, at spaces only, or characters.",
-        "words",
-        choices=("words", "whitespace", "characters"),
-    )
+    about = "How to split the text: English words, at spaces only, or characters."
+    tokenizer: str = TEXT(about, "words", choices=("words", "whitespace", "characters"))
     keep_punctuation: bool = TEXT("Keep punctuation (tokenizer words only).", False)
     max_text: str = TEXT("Refuse a longer text.", "64MB", metavar="SIZE", form=size_of, hint=SIZE)
     max_word: str = TEXT("Refuse a longer token.", "1MB", metavar="SIZE", form=size_of, hint=SIZE)
-    join_pieces: bool = TEXT(
-        "Join a model's word pieces (##ing, Ġthe, ▁the) to words: sums over keys, means over queries.", False
-    )
+    about = "Join a model's word pieces (##ing, Ġthe, ▁the) to words: sums over keys, means over queries."
+    join_pieces: bool = TEXT(about, False)
     hide_special: bool = TEXT("Leave out [CLS], [SEP], <s>, padding and their like.", False)
     renormalize: bool = TEXT("Rescale each row to sum to one after tokens are hidden.", False)
     # Of a model on disk; typed with each text.
-    pair: str | None = TEXT(
-        "The second text of a pair, which an encoder reads in one sequence with TEXT.",
-        metavar="TEXT",
-        in_files=False,
-        has_variable=False,
-    )
-    between: str = TEXT(
-        "Of a pair: only the weights from one text to one; a is the first, b the second.",
-        ALL,
-        choices=BETWEEN,
-        in_files=False,
-        has_variable=False,
+    about = "The second text of a pair, which an encoder reads in one sequence with TEXT."
+    pair: str | None = TEXT(about, metavar="TEXT", has_variable=False)
+    about = "Of a pair: only the weights from one text to one; a is the first, b the second."
+    between: str = TEXT(about, ALL, choices=BETWEEN, has_variable=False)
+    about = (
+        "Word vectors: word2vec (bundled), random, a file (text, .bin, .kv and others), or an imported name."
     )
     embedding: str | None = VECTORS(
-        "Word vectors: word2vec (bundled), random, a file (text, .bin, .kv and others), or an imported name.",
-        short="-e",
-        metavar="NAME|FILE",
-        examples=("word2vec", "random"),
-        unset="word2vec",
+        about, short="-e", metavar="NAME|FILE", examples=("word2vec", "random"), unset="word2vec"
     )
     dim: int | None = VECTORS("Numbers in a random vector.", bounds=(1, 100_000), unset="4")
     seed: int = VECTORS("Seed of everything random.", 0, bounds=(0, 2**63 - 1))
@@ -143,12 +134,11 @@ class Settings:
         choices=("model", "subword", "zero", "random", "nearest", "skip", "error"),
         unset="model with a learned projection, subword with likeness, else zero",
     )
-    model: str | None = VECTORS(
+    about = (
         "A pretrained model: its folder or GGUF file, its name in the local Hugging Face cache, or ollama:NAME; with "
-        "its own tokens, vectors and heads.",
-        short="-m",
-        metavar="DIR|NAME",
+        "its own tokens, vectors and heads."
     )
+    model: str | None = VECTORS(about, short="-m", metavar="DIR|NAME")
     projection: str | None = ATTENTION(
         "W_q, W_k, W_v: roles, roles-deep, language or likeness (learned), identity, random, or a file.",
         short="-p",
@@ -156,124 +146,70 @@ class Settings:
         examples=("roles", "roles-deep", "language", LIKENESS, "identity", "random"),
         unset=f"{usual('projection')} with word2vec, random with random vectors, else identity",
     )
-    heads: int | None = ATTENTION(
-        "Split the projection's columns into N heads.", bounds=(1, 100_000), unset="1"
-    )
+    about = "Split the projection's columns into N heads."
+    heads: int | None = ATTENTION(about, bounds=(1, 100_000), unset="1")
+    about = "Layer to show: a number (0 is the first layer) or all; for saved weights also mean."
     layer: str | int | None = ATTENTION(
-        "Layer to show: a number (0 is the first layer) or all; for saved weights also mean.",
-        metavar="N|all|mean",
-        bounds=(0, 100_000),
-        words=(ALL, MEAN),
-        hint="Give a number from 0 to 100,000, all, or mean.",
-        unset="the last; with -p language that of a named --head",
+        about, metavar="N|all|mean", bounds=(0, 100_000), words=(ALL, MEAN), hint=LAYER, unset=LAST
     )
-    head: str | None = ATTENTION(
-        "Which head to show: its name or number, mean, all, or rollout (through a model's layers).",
-        metavar="NAME",
-        examples=(*ROLES_HEADS, MEAN, ALL),
-        unset=f"{usual('head')}; {DEFAULTS['masked'].head} with -p language; else the first",
-    )
-    layout: str | None = ATTENTION(
-        "Layout of weights from files: in-out is x W, out-in W x.",
-        choices=("in-out", "out-in"),
-        unset="in-out",
-    )
+    about = "Which head to show: its name or number, mean, all, or rollout (through a model's layers)."
+    head: str | None = ATTENTION(about, metavar="NAME", examples=(*ROLES_HEADS, MEAN, ALL), unset=HEAD)
+    about = "Layout of weights from files: in-out is x W, out-in W x."
+    layout: str | None = ATTENTION(about, choices=("in-out", "out-in"), unset="in-out")
     score: str | None = ATTENTION(
-        lambda: f"{', '.join(score.help for score in SCORES.values())}.",
-        choices=lambda: tuple(SCORES),
+        lambda: f"{', '.join(one.help for one in SCORES.values())}.",
+        choices=lambda: [*SCORES],
         unset="scaled",
     )
+    about = "Divide scores by T > 0 before the softmax."
     temperature: float = ATTENTION(
-        "Divide scores by T > 0 before the softmax.",
-        1.0,
-        short="-t",
-        metavar="T",
-        bounds=(1e-6, math.inf),
-        hint="Give a number above 0 (at least 1e-6): below 1 sharpens, above 1 flattens.",
+        about, 1.0, short="-t", metavar="T", bounds=(1e-6, math.inf), hint=TEMPERATURE
     )
     mask: str | None = ATTENTION(
         lambda: f"{', '.join(MASKS)}, or a file.",
         metavar="NAME|FILE",
-        examples=lambda: [*mask_examples()],
+        examples=mask_examples,
         unset=usual("mask"),
     )
-    mask_true: str | None = ATTENTION(
-        "What True means in a mask file; required with one.", choices=("allowed", "blocked")
-    )
+    about = "What True means in a mask file; required with one."
+    mask_true: str | None = ATTENTION(about, choices=("allowed", "blocked"))
     # A forgotten attn.toml must never take words away.
-    without: tuple[str, ...] = ATTENTION(
-        "Hide this token from every query: all its occurrences, or the one at this index. Repeatable.",
-        (),
-        metavar="TOKEN",
-        is_repeated=True,
-        has_variable=False,
-    )
-    knock_out: tuple[str, ...] = ATTENTION(
-        "Compute a model anew without this head (layer.head), or a layer's network (0.mlp). Repeatable.",
-        (),
-        metavar="L.H",
-        is_repeated=True,
-        has_variable=False,
-    )
-    knock_out_with: str = ATTENTION(
-        "What a head that is knocked out gives: zero, or its mean over the text.",
-        "zero",
-        choices=("zero", MEAN),
-        has_variable=False,
-    )
+    about = "Hide this token from every query: all its occurrences, or the one at this index. Repeatable."
+    without: tuple[str, ...] = ATTENTION(about, (), metavar="TOKEN", is_repeated=True, has_variable=False)
+    about = "Compute a model anew without this head (layer.head), or a layer's network (0.mlp). Repeatable."
+    knock_out: tuple[str, ...] = ATTENTION(about, (), metavar="L.H", is_repeated=True, has_variable=False)
+    about = "What a head that is knocked out gives: zero, or its mean over the text."
+    knock_out_with: str = ATTENTION(about, "zero", choices=("zero", MEAN), has_variable=False)
     pad: int | None = ATTENTION("Add N padding tokens, which no token may attend to.", bounds=(1, 10_000))
-    pad_side: str = ATTENTION(
-        "Where padding goes: after the text, or before it.", "right", choices=("right", "left")
-    )
-    positions: str | None = VECTORS(
-        "What is added to X for each token's position.", choices=("none", "sinusoidal"), unset="none"
-    )
-    round: int | None = ATTENTION(
-        "Round the inputs (vectors and weights) to N digits, then compute.", bounds=(0, 4)
-    )
-    query: str | None = SHOWN(
-        "Only this token's rows (or the row of this number), by hand.",
-        short="-q",
-        metavar="TOKEN",
-        in_files=False,
-    )
-    versus: str | None = SHOWN(
-        "Explain why a row prefers its strongest key to this one (in explain, or with -q).",
-        metavar="TOKEN",
-        has_variable=False,
-    )
-    measure: str = SHOWN(
+    about = "Where padding goes: after the text, or before it."
+    pad_side: str = ATTENTION(about, "right", choices=("right", "left"))
+    about = "What is added to X for each token's position."
+    positions: str | None = VECTORS(about, choices=("none", "sinusoidal"), unset="none")
+    about = "Round the inputs (vectors and weights) to N digits, then compute."
+    round: int | None = ATTENTION(about, bounds=(0, 4))
+    about = "Only this token's rows (or the row of this number), by hand."
+    query: str | None = SHOWN(about, short="-q", metavar="TOKEN", in_files=False)
+    about = "Explain why a row prefers its strongest key to this one (in explain, or with -q)."
+    versus: str | None = SHOWN(about, metavar="TOKEN", has_variable=False)
+    about = (
         "Show the weights, or what comes of them: norm, the length of what each word adds through its value and W_o; "
-        "norm-residual, that of all heads with the residual and the norm after it.",
-        WEIGHT,
-        choices=(WEIGHT, NORM, WITH_RESIDUAL),
-        in_files=False,
-        has_variable=False,
+        "norm-residual, that of all heads with the residual and the norm after it."
     )
+    measure: str = SHOWN(about, WEIGHT, choices=(WEIGHT, NORM, WITH_RESIDUAL), has_variable=False)
     top: int | None = SHOWN("Keep the K strongest links of each row.", metavar="K", bounds=(1, 1_000_000))
     full: bool = SHOWN("Keep the whole matrix, even above a million weights.", False)
-    next: int | None = SHOWN(
-        lambda: (
-            f"With -p language or --model: the K likeliest next tokens (at most {MOST_NEXT}), or fillers of [MASK], "
-            "with their probabilities; with -p language, all words without a vector are pooled as [unknown]."
-        ),
-        metavar="K",
-        bounds=(0, MOST_NEXT),
-        unset=f"{usual('next')}; 5 with --next-at all",
+    about = (
+        f"With -p language or --model: the K likeliest next tokens (at most {MOST_NEXT}), or fillers of [MASK], "
+        "with their probabilities; with -p language, all words without a vector are pooled as [unknown]."
     )
-    next_at: str = SHOWN(
-        "Predict the next token after the last token only, or after every token.",
-        "last",
-        choices=("last", "all"),
-    )
-    dtype: str = ATTENTION(
-        "Number type to compute with; float32 is faster and takes half the memory.",
-        "float64",
-        choices=("float64", "float32"),
-    )
-    threads: int | None = ATTENTION(
-        "Threads for large work, at most.", bounds=(1, 1024), unset="one per processor"
-    )
+    next: int | None = SHOWN(about, metavar="K", bounds=(0, MOST_NEXT), unset=NEXT)
+    about = "Predict the next token after the last token only, or after every token."
+    next_at: str = SHOWN(about, "last", choices=("last", "all"))
+    about = "Number type to compute with; float32 is faster and takes half the memory."
+    dtype: str = ATTENTION(about, "float64", choices=("float64", "float32"))
+    about = "Threads for large work, at most."
+    threads: int | None = ATTENTION(about, bounds=(1, 1024), unset="one per processor")
+    del about  # the help of the setting below it
 
     every_head: bool = False  # compute all heads, whichever is shown: a page has them to choose from
 

@@ -35,11 +35,9 @@ class VectorTraining:
     window: int = number(5, TRAINING, "Words on each side that count as context.")
     negative: int = number(8, TRAINING, "Negative samples per true context word.")
     epochs: int = number(6, TRAINING, "Passes over the text.")
-    sample: float = TRAINING(
-        "Subsampling threshold: words more frequent than this share of the text are dropped at random.",
-        1e-4,
-        metavar="F",
-    )
+    about = "Subsampling threshold: words more frequent than this share of the text are dropped at random."
+    sample: float = TRAINING(about, 1e-4, metavar="F")
+    del about  # the help of the setting below it
     words: int = number(40_000, VECTORS, "Keep at most N words.")
     min_count: int = number(10, VECTORS, "Leave out words seen less often.")
     remove: int = number(1, VECTORS, "Shared directions to remove from the vectors.", least=0)
@@ -65,21 +63,20 @@ class SubwordTraining:
 class ModelTraining:
     """How a model of one layer is trained."""
 
-    relations: str | None = MODEL(
-        "The heads to learn, between commas.", metavar="NAMES", unset="all that the texts teach"
-    )
+    about = "The heads to learn, between commas."
+    relations: str | None = MODEL(about, metavar="NAMES", unset="all that the texts teach")
     epochs: int = number(12, TRAINING, "Passes over the sentences.", 10_000)
     rate: float = step_size(0.003)
     dim: int = number(32, MODEL, "Numbers in a query of the last layer, d_k.", 1024)
     reach: int = number(12, MODEL, "Largest relative distance; longer ones are clipped to it.", 1000)
     bits: str = bits_a_number("16")
     seed: int = number(0, TRAINING, "Seed; the same gives the same model.", least=0)
-    balance: str = TRAINING(
+    about = (
         "Loss weight of words without the relation, relative to those with it; lower values find more links and "
-        "invent more. For single heads: 2,object=1.",
-        "1",
-        metavar="F,...",
+        "invent more. For single heads: 2,object=1."
     )
+    balance: str = TRAINING(about, "1", metavar="F,...")
+    del about  # the help of the setting below it
     # The rest is not an option.
     endings: int = 600
     itself: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from attn_cli.errors import InputError, UsageError, did_you_mean
+from attn_cli.errors import InputError, UsageError, did_you_mean, refuse
 from attn_cli.io.escape import visible
 from attn_cli.io.files import looks_like_file
 from attn_cli.settings.declare import size_of
@@ -37,9 +37,9 @@ def text_limit(settings: Settings) -> int:
 
 def check_length(size: int, settings: Settings) -> None:
     """Raise InputError if a text of so many bytes is too long."""
-    if size > text_limit(settings):
-        said = f"The text has more than {text_limit(settings):,} bytes."
-        raise InputError(said, "Give a part of it, or allow more with --max-text.")
+    if size > (most := text_limit(settings)):
+        hint = "Give a part of it, or allow more with --max-text."
+        raise InputError(f"The text has more than {most:,} bytes.", hint)
 
 
 def check_words(tokens: Sequence[str], settings: Settings) -> None:
@@ -60,51 +60,40 @@ def check_model(settings: Settings) -> None:
 
 def check_without_model(settings: Settings, says_words: bool = False) -> None:
     """Raise UsageError if something was asked for that only a pretrained model has, or one that `says_words`."""
-    for name in WITH_MODEL:
-        is_next = name in ("next", "next_at")
-        if getattr(settings, name) not in (getattr(DEFAULTS, name), 0) and not (is_next and says_words):
-            option = "--" + name.replace("_", "-")
-            hint = "Give one with -p language or --model." if is_next else "Give one with --model."
-            raise UsageError(f"{option} needs {WITH_MODEL[name]}.", hint, option)
-
-
-def check_next(settings: Settings) -> None:
-    """Raise UsageError if no next words are to be shown, and these after each token."""
-    if settings.next == 0 and settings.next_at == ALL:
-        said = "--next-at all has nothing to show with --next 0."
-        raise UsageError(said, "Try --next 3, or leave out --next-at.", "--next-at")
+    for name, what in WITH_MODEL.items():
+        is_next, option = name in ("next", "next_at"), "--" + name.replace("_", "-")
+        is_set = getattr(settings, name) not in (getattr(DEFAULTS, name), 0) and not (is_next and says_words)
+        hint = "Give one with -p language or --model." if is_next else "Give one with --model."
+        refuse(is_set, f"{option} needs {what}.", hint, option)
 
 
 def check_layered(settings: Settings) -> None:
     """Raise UsageError if all layers were asked for where there are none, or the mean of layers that are computed."""
-    if settings.layer == MEAN:
-        hint = "Try --layer all, or attn show FILE --layer mean."
-        raise UsageError("--layer mean applies only to saved weights.", hint, "--layer")
-    if settings.layer == ALL:
-        hint = "Give one with --model, or -p roles-deep or language."
-        raise UsageError("--layer all needs a model that has layers.", hint, "--layer")
+    hint = "Try --layer all, or attn show FILE --layer mean."
+    refuse(settings.layer == MEAN, "--layer mean applies only to saved weights.", hint, "--layer")
+    hint = "Give one with --model, or -p roles-deep or language."
+    refuse(settings.layer == ALL, "--layer all needs a model that has layers.", hint, "--layer")
 
 
 def check_shaping(settings: Settings) -> None:
     """Raise UsageError if rows are to be renormalized from which nothing is left out."""
-    if settings.renormalize and not settings.hide_special and settings.between == ALL:
-        raise UsageError("--renormalize requires --hide-special, or --between.", option="--renormalize")
+    is_whole = settings.renormalize and not settings.hide_special and settings.between == ALL
+    refuse(is_whole, "--renormalize requires --hide-special, or --between.", option="--renormalize")
 
 
 def check_measure(settings: Settings) -> Settings:
     """Return the settings, with the mean head where a layer as a whole is measured; refuse what has no norms."""
     is_whole = settings.measure == WITH_RESIDUAL
+    is_other = settings.head not in (None, MEAN)
     refused = {
         "--head rollout, which has no values": settings.head == ROLLOUT,
         "--knock-out, whose heads are still in the sum": is_whole and settings.knock_out,
         "--renormalize: rows of norms do not sum to one": settings.renormalize,
-        f"--head {settings.head}: it is of the layer as a whole": is_whole
-        and settings.head not in (None, MEAN),
+        f"--head {settings.head}: it is of the layer as a whole": is_whole and is_other,
     }
     for what, is_given in refused.items():
-        if is_given and settings.measure != WEIGHT:
-            said = f"--measure {settings.measure} does not apply to {what}."
-            raise UsageError(said, "Leave one of them out.", "--measure")
+        said = f"--measure {settings.measure} does not apply to {what}."
+        refuse(is_given and settings.measure != WEIGHT, said, "Leave one of them out.", "--measure")
     return replace(settings, head=MEAN) if is_whole else settings
 
 
@@ -123,36 +112,35 @@ def unused(settings: Settings, words: bool = True, learned: bool = False, has_x:
     `words` says whether there is a text, rather than matrices. `learned` says whether the projection is a learned
     model, `has_x` whether there are vectors X that Q, K and V are made of.
     """
-    drawn = settings.embedding == "random"
+    drawn, masked = settings.embedding == "random", settings.mask is not None
     from_file = settings.projection not in (None, "identity", "random", LIKENESS) and not learned
     by_default = settings.embedding in (None, "word2vec") and settings.projection is None and words
-    mask_file = settings.mask is not None and looks_like_file(settings.mask)
-    idle = {
-        "--dim has an effect only with random vectors.": settings.dim is not None and not drawn,
-        "--layout has an effect only with weights from a file.": words and settings.layout and not from_file,
-        "--pad-side has an effect only with --pad.": not settings.pad
-        and settings.pad_side != DEFAULTS.pad_side,
-        "--mask-true has an effect only with a mask from a file.": settings.mask_true and not mask_file,
-        "--tokenizer has an effect only with a text.": not words and settings.tokenizer != DEFAULTS.tokenizer,
-        "--heads splits the identity projection; the heads of roles, the default, are its own.": by_default
-        and settings.heads is not None,
-        "--layer has an effect only with a learned model.": settings.layer is not None and not learned,
-        "--positions has an effect only where X is known, not with Q, K and V.": settings.positions
-        == "sinusoidal"
-        and not has_x,
-        "--oov has an effect only with word vectors.": (drawn or not words) and settings.oov != DEFAULTS.oov,
-        "--keep-punctuation has an effect only with --tokenizer words.": settings.keep_punctuation
-        and (not words or settings.tokenizer != "words"),
+    idle = {  # by option: where it counts for nothing, and what is said then
+        "dim": (not drawn, "only with random vectors"),
+        "layout": (words and not from_file, "only with weights from a file"),
+        "pad_side": (not settings.pad, "only with --pad"),
+        "mask_true": (not (masked and looks_like_file(str(settings.mask))), "only with a mask from a file"),
+        "tokenizer": (not words, "only with a text"),
+        "heads": (by_default, ""),
+        "layer": (not learned, "only with a learned model"),
+        "positions": (not has_x, "only where X is known, not with Q, K and V"),
+        "oov": (drawn or not words, "only with word vectors"),
+        "keep_punctuation": (not words or settings.tokenizer != "words", "only with --tokenizer words"),
     }
-    return [note for note, is_idle in idle.items() if is_idle]
+    unset = {name: (getattr(DEFAULTS, name), "none" if name == "positions" else None) for name in idle}
+    heads = "--heads splits the identity projection; the heads of roles, the default, are its own."
+    return [
+        f"--{name.replace('_', '-')} has an effect {where}." if where else heads
+        for name, (is_idle, where) in idle.items()
+        if is_idle and getattr(settings, name) not in unset[name]
+    ]
 
 
 def find_rows(query: str, tokens: Sequence[str], option: str = "--query") -> tuple[int, ...]:
     """Return the places that `query` names: a token as written, else case-blind, else an index."""
-    rows = tuple(i for i, token in enumerate(tokens) if token == query)
-    rows = rows or tuple(i for i, token in enumerate(tokens) if token.casefold() == query.casefold())
-    if rows:
-        return rows
+    for form in (str, str.casefold):
+        if rows := tuple(i for i, token in enumerate(tokens) if form(token) == form(query)):
+            return rows
     if query.isascii() and query.isdigit() and len(query) < 10 and int(query) < len(tokens):
         return (int(query),)
     near = "" if query.isdigit() else did_you_mean(query, tokens[:2000])
@@ -198,5 +186,7 @@ def with_next_words(settings: Settings) -> Settings:
 
 def with_words_at_each(settings: Settings) -> Settings:
     """Return the settings with a number of next words where they are wanted after each token; refuse none."""
-    check_next(settings)
+    is_none = settings.next == 0 and settings.next_at == ALL
+    said = "--next-at all has nothing to show with --next 0."
+    refuse(is_none, said, "Try --next 3, or leave out --next-at.", "--next-at")
     return with_next_words(settings) if settings.next_at == ALL else settings
