@@ -71,7 +71,6 @@ def with_format(view: View, can: Names) -> View:
 
 
 def _check_suffix(format: str | None, suffix: str, path: str, can: Names) -> None:
-    """Refuse a file whose suffix stands for no format, or for another one than -f."""
     names = suffixes()
     known = [one for one, name in names.items() if is_given(name, can)]
     if format is None and suffix not in names:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from inspect import cleandoc
+from itertools import chain
 from typing import IO, Any, NamedTuple
 
 from attn_cli.io.console import USUAL_WIDTH, columns, folded, stream_width
@@ -75,29 +76,20 @@ def short_help(ctx: Any, stream: IO[str] | None) -> str:
 def full_help(ctx: Any, stream: IO[str] | None) -> str:
     """Return all there is to say of a command: its arguments, and its options group by group."""
     width = _width(ctx, stream)
-    about = len(_split(ctx.command.help))
-    texts = paragraphs(ctx.command)
-    lines = _usage(ctx, width)
-    for text in texts[:about]:
-        lines += ["", *_indented(text, width)]
-    for heading, rows in sections(ctx).items():
-        lines += ["", f"{heading}:", *_table(rows, width)]
-    for text in texts[about:]:
-        lines += ["", *_indented(text, width)]
+    about, end = (
+        [("", *_indented(text, width)) for text in _split(x)] for x in (ctx.command.help, ctx.command.epilog)
+    )
+    options = [("", f"{heading}:", *_table(rows, width)) for heading, rows in sections(ctx).items()]
+    lines = chain(_usage(ctx, width), *about, *options, *end)
     return "\n".join(lines) + "\n"
 
 
 def _width(ctx: Any, stream: IO[str] | None) -> int:
     """Return the columns to use: those of --width, else ATTN_WIDTH, else COLUMNS or the terminal's, up to WIDEST."""
     takes_width = any(getattr(one, "envvar", None) == "ATTN_WIDTH" for one in ctx.command.params)
-    typed = ctx.meta.get("typed", ()) if takes_width else ()
-    for given, following in zip(typed, (*typed[1:], ""), strict=False):
-        name, equals, value = given.partition("=")
-        if name == "--width" and (wanted := columns(value if equals else following)):
-            return wanted
-    if wanted := columns(os.environ.get("ATTN_WIDTH", "")):
-        return wanted
-    return min(stream_width(stream) or USUAL_WIDTH, WIDEST)
+    typed = "\n".join(ctx.meta.get("typed", ()) if takes_width else ())
+    said = [*re.findall(r"(?m)^--width[=\n](\d+)$", typed), os.environ.get("ATTN_WIDTH", "")]
+    return next(filter(None, map(columns, said)), min(stream_width(stream) or USUAL_WIDTH, WIDEST))
 
 
 def _split(text: str | None) -> list[str]:
@@ -118,7 +110,6 @@ def _summary(entry: tuple[str, Any]) -> str:
 
 
 def _usual_rows(ctx: Any, usual: Sequence[str]) -> list[Row]:
-    """Return a command's arguments, then the options that are used most; the required ones are marked."""
     arguments = [one for one in ctx.command.params if one.param_type_name == "argument"]
     options = {name.lstrip("-"): one for one in own_options(ctx.command) for name in one.opts}
     chosen = [options[name] for name in usual] if usual else list(dict.fromkeys(options.values()))
@@ -182,10 +173,8 @@ def _usage(ctx: Any, width: int) -> list[str]:
 
 
 def _example(text: str, width: int) -> list[str]:
-    if len(text) <= width:
-        return [text]
     label, _, command = text.partition(": ")
-    return [f"{label}:", *_indented(command, width)]
+    return [text] if len(text) <= width else [f"{label}:", *_indented(command, width)]
 
 
 def _indented(text: str, width: int) -> list[str]:

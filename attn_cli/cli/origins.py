@@ -143,7 +143,6 @@ def prefer_given(ctx: Any, settings: Settings, given: object, names: str) -> Set
 
 
 def _name_settings(ctx: Any) -> None:
-    """Say on standard error which settings of attn.toml the command used, if any."""
     from_files = {name: value for name, value in ctx.params.items() if origin(ctx, name) == FILE}
     found = {name: ctx.default_map.origin(name) for name in from_files}
     used = [

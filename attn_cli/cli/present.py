@@ -87,7 +87,10 @@ class Presenter:
                 continue
             self.remark = ""
             if key == "?":
-                self._show_keys()
+                self.screen.draw(KEYS, "")
+                while self.screen.key() == "redraw":
+                    self._lay_out()
+                    self.screen.draw(KEYS, "")
             elif not self._takes_number(key) and (key in STOP or not self._move(str(key))):
                 return
 
@@ -120,12 +123,6 @@ class Presenter:
         if len(left) + 2 + len(corner) > room:
             left = ""
         self.screen.draw(self.screenfuls[self.at], left + f"{corner:>{room - len(left)}}"[:room])
-
-    def _show_keys(self) -> None:
-        self.screen.draw(KEYS, "")
-        while self.screen.key() == "redraw":
-            self._lay_out()
-            self.screen.draw(KEYS, "")
 
     def _move(self, key: str) -> bool:
         """Go where a key leads, if it leads anywhere; return False to leave."""
@@ -172,7 +169,6 @@ class Presenter:
 
 
 def _scroll(blocks: Blocks, view: View) -> None:
-    """Print part after part, each at a key; without a keyboard, all of them."""
     view, terminal = view.with_width(), view.terminal()
     is_watched = True
     for number, part in enumerate(parts_of(blocks(view))):
@@ -185,7 +181,6 @@ def _scroll(blocks: Blocks, view: View) -> None:
 
 
 def _prompted() -> str | None:
-    """Ask for a key on standard error and return it; None where there is no keyboard."""
 
     def put(text: str) -> None:
         if sys.stderr is not None and sys.stderr.isatty():

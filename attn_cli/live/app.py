@@ -109,12 +109,8 @@ class LiveApp(App[int]):
         driver_class: Any = None,
     ) -> None:
         super().__init__(driver_class=driver_class, ansi_color=True)
-        self.session, self.terminal, self.recorder, self.replay = (
-            session,
-            terminal,
-            recorder,
-            replay or Replay(),
-        )
+        self.session, self.terminal = session, terminal
+        self.recorder, self.replay = recorder, replay or Replay()
         self.board, self.line = Board(), TextLine(session)
         self.is_computing = False
         self.news = ""  # said after a key or a click, until the next one
@@ -154,8 +150,7 @@ class LiveApp(App[int]):
         return not self.session.is_behind and not any(node.message_queue_size for node in nodes)
 
     def draw(self) -> None:
-        width, height = self.board.size
-        session = self.session
+        session, (width, height) = self.session, self.board.size
         if width and height:
             said = session.said or self.news or (self.line.prompt.hint if self.focused is self.line else "")
             paper = Paper(width, height, self.terminal, session.view).sized(width, height)
@@ -195,12 +190,10 @@ class LiveApp(App[int]):
     async def on_event(self, event: events.Event) -> None:
         """Stop a replay at a person's key, and record keys and pastes, before they are obeyed."""
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
-            news = ""
-            if self.replay.is_on and isinstance(event, events.Key):
-                if self.replay.interrupted(event.key):
-                    return
-                news = "The replay has stopped; the keys are yours."
-            self._record(event, news)
+            is_stop = self.replay.is_on and isinstance(event, events.Key)
+            if isinstance(event, events.Key) and is_stop and self.replay.interrupted(event.key):
+                return
+            self._record(event, "The replay has stopped; the keys are yours." * is_stop)
         await super().on_event(event)
 
     async def _do(self, event: Event) -> None:

@@ -89,7 +89,6 @@ def _matrix_pane(state: State, block: Matrix, notes: list[str], paper: Paper) ->
 
 
 def _difference(state: State, before: Trace, after: Trace, paper: Paper) -> Pane:
-    """Return what changed between two views: the signed difference, or why there is none."""
     from attn_cli.errors import InputError
     from attn_cli.render.views.comparison import sentences
     from attn_cli.render.views.overview import labelled_matrix
@@ -125,7 +124,6 @@ def _all_heads(trace: Trace, paper: Paper) -> Iterator[Block]:
 
 
 def _map_size(heads: int, n_q: int, n_k: int, paper: Paper) -> tuple[int, int]:
-    """Return how many rows and columns each of so many maps can have, so that all are seen at once."""
     best = (1, 1)
     for across in range(1, heads + 1):
         down = -(-heads // across)
@@ -176,7 +174,6 @@ def _looked_at(state: State, seen: Seen) -> tuple[Trace, State]:
 
 
 def _row_blocks(trace: Trace, state: State) -> Callable[[int, bool], Iterator[Block]]:
-    """Return what makes the blocks of a state's row: its bars, its arithmetic, and why its winner won."""
     i, column, trace = state.row, state.column, _versus(trace, state.column)
     query, key, at = (
         quoted_at(trace.query_tokens, i),
@@ -214,8 +211,7 @@ def _versus(trace: Trace, j: int) -> Trace:
     return replace(trace, settings=replace(trace.settings, versus=named))
 
 
-def by_hand_pane(state: State, seen: Seen, paper: Paper) -> Pane:
-    """Return the whole arithmetic of the chosen row."""
+def _by_hand_pane(state: State, seen: Seen, paper: Paper) -> Pane:
     if not seen.trace.is_scored or (seen.trace.condensed and state.row not in seen.trace.focus):
         return row_pane(state, seen, paper)
     trace, state = _looked_at(state, seen)
@@ -224,8 +220,7 @@ def by_hand_pane(state: State, seen: Seen, paper: Paper) -> Pane:
     return Pane(paper.draw([bars, *by_hand]))
 
 
-def steps_pane(state: State, seen: Seen, paper: Paper) -> Pane:
-    """Return one step with its numbers, and which of how many it is."""
+def _steps_pane(state: State, seen: Seen, paper: Paper) -> Pane:
     steps = seen.steps
     names = steps[min(state.step, len(steps) - 1)]
     focused = replace(seen.trace, focus=(state.row,)) if not seen.trace.condensed else seen.trace
@@ -234,8 +229,7 @@ def steps_pane(state: State, seen: Seen, paper: Paper) -> Pane:
     return Pane(paper.draw([Say(place, quiet=True), *numbers]))
 
 
-def command_pane(state: State, seen: Seen, paper: Paper) -> Pane:
-    """Return the command line that makes again what the pane covers."""
+def _command_pane(state: State, seen: Seen, paper: Paper) -> Pane:
     line = command_line(state, seen)
     said = [unsaid(line, state.question, seen.source.layers(seen.trace)), copied() * (line in seen.copied)]
     return Pane(
@@ -243,12 +237,11 @@ def command_pane(state: State, seen: Seen, paper: Paper) -> Pane:
     )
 
 
-def help_pane(state: State, seen: Seen, paper: Paper) -> Pane:
-    """Return what each key does."""
+def _help_pane(state: State, seen: Seen, paper: Paper) -> Pane:
     said = "The mouse: a click chooses a cell, a second one opens its arithmetic; names below are keys."
     rows = [Formula(f"{key.key_display:<9}{key.tooltip}") for key in KEYS if key.tooltip]
     return Pane(paper.draw([Heading("Keys", 1), *rows, Say(said)]))
 
 
 # Each on a whole screen.
-LONG_PANES = {HELP: help_pane, COMMAND: command_pane, STEPS: steps_pane, ROW: by_hand_pane}
+LONG_PANES = {HELP: _help_pane, COMMAND: _command_pane, STEPS: _steps_pane, ROW: _by_hand_pane}

@@ -88,7 +88,6 @@ def _line(parts: Sequence[Part], paper: Paper) -> Line:
 
 
 def _footer(seen: Seen, state: State, paper: Paper) -> list[list[Part]]:
-    """Return the labels that fit the footer; help and quit are always among them."""
     left_out = {"text" if seen.source.matrices(state.question) else "edit"}
     left_out |= {"layer"} if seen.source.layers(seen.trace) < 2 else set()
     shown = {str(key.id): key for key in KEYS if key.description and key.id not in left_out}
@@ -118,7 +117,6 @@ def _width(parts: Sequence[Part]) -> int:
 
 
 def _status(state: State, seen: Seen, is_busy: bool, paper: Paper) -> list[Part]:
-    """Return the status: head, layer, mask, temperature, score; less is said where there is less room."""
     parts: list[Part] = []
     for room in (COUNTED, LONG, SHORT, LEAST):
         told = [*_told(state, seen, paper.terminal, room), *[Part("...", "bold")] * is_busy]
@@ -130,7 +128,6 @@ def _status(state: State, seen: Seen, is_busy: bool, paper: Paper) -> list[Part]
 
 
 def _told(state: State, seen: Seen, terminal: Terminal, room: int) -> Iterator[Part]:
-    """Yield the parts of the status, with as much as there is room for."""
     trace, is_long = seen.trace, room >= LONG
     count, layer = seen.source.layers(trace), trace.projection.layer
     yield Part(_head(state, trace, room), "bold", Hit("head"))
@@ -170,7 +167,6 @@ def slider(temperature: float, terminal: Terminal) -> str:
 
 
 def _panes(state: State, seen: Seen, paper: Paper) -> tuple[list[Line], Pane, int]:
-    """Return the lines of all panes, the one with the matrix, and how far it is scrolled."""
     width, height = paper.width, paper.height
     if state.pane in LONG_PANES:
         return _scrolled(LONG_PANES[state.pane](state, seen, paper).lines, state, paper)
@@ -192,7 +188,6 @@ def _panes(state: State, seen: Seen, paper: Paper) -> tuple[list[Line], Pane, in
 
 
 def _scrolled(lines: list[Line], state: State, paper: Paper) -> tuple[list[Line], Pane, int]:
-    """Return the part of a long pane that is seen, and below it the way out."""
     room = max(1, paper.height - 1)
     start = min(state.scrolled, max(0, len(lines) - room))
     seen = f"{start + 1}-{min(len(lines), start + room)} of {len(lines)}"

@@ -60,7 +60,6 @@ class Session:
             self._become(lambda: ACTIONS[action](self.state, self.seen, *numbers))
 
     def type_text(self, text: str) -> None:
-        """Take the text as it is typed."""
         if text != self.state.question.text:
             if not self.is_typing:
                 self._leave()
@@ -68,7 +67,6 @@ class Session:
             self.state = replace(self.state, question=self.state.question._replace(text=text))
 
     def type_number(self, typed: str) -> None:
-        """Put a number into the chosen cell of the given matrix that is shown."""
         self.said = ""
 
         def put() -> State:

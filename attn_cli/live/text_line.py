@@ -65,11 +65,9 @@ def prompt_for(action: str, session: Session) -> Prompt | None:
     """Return what an action asks for in the line, if it asks for anything."""
     if action == "text" and session.source.has_text:
         return Prompt(TYPING, session.state.question.text)
-    if action == "write":
-        return _writing(session)
     if action == "open" and session.state.pane == MATRICES:
         return _numbering(session)
-    return None
+    return _writing(session) if action == "write" else None
 
 
 def _writing(session: Session) -> Prompt:

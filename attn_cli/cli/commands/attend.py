@@ -139,7 +139,6 @@ def _swap(
 
 
 def _attend(kind: str, texts: list[str] | None, part: str | None, settings: Settings, view: View) -> None:
-    """Compute attention of one text, or of a text and its context, and write it or the part that is asked for."""
     if part is None:
         view = choose(view, OF_TRACE)
     else:
@@ -178,7 +177,6 @@ def _refuse_norms(settings: Settings, what: str) -> None:
 def _verified(
     traces: Iterable[Trace], read: Sequence[str], settings: Settings, view: View
 ) -> Iterable[Trace]:
-    """Return the traces, with what --verified says of the model on these texts."""
     if not view.verified:
         return traces
     refuse(settings.model is None, "--verified requires --model.", option="--verified")

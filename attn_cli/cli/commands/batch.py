@@ -182,7 +182,6 @@ def _check(asked: Asked, settings: Settings) -> None:
 
 
 def _run(asked: Asked, settings: Settings, view: View, form: str, keep_going: bool) -> tuple[int, int]:
-    """Write a stream or a folder; return how many lines there were, and how many of them were refused."""
     inputs: list[Input] = []  # none for standard input
     if asked.files and asked.files != ["-"]:
         from attn_cli.batch.storage import inputs_of
@@ -220,7 +219,6 @@ def _job(kind: str, settings: Settings, view: View, form: str, keep_going: bool,
 
 
 def _into_folder(asked: Asked, job: Job, files: Sequence[Input]) -> tuple[int, int]:
-    """Write parts into a folder, or go on where a run that was ended has left off."""
     from attn_cli.batch.folder import absolute, folder_of  # loads NumPy
     from attn_cli.batch.run import write_folder
     from attn_cli.core.threads import processors

@@ -72,7 +72,6 @@ def check(
 
 
 def _refuse_contradiction(expect: str, right: AnswerKey, tol: float) -> None:
-    """Refuse a key whose own results are not what its inputs give."""
     from attn_cli.teach.grade import grade
     from attn_cli.teach.submission import read_submission
 
@@ -181,7 +180,6 @@ def _sheets(made: Exercise | EffectExercise) -> ModuleType:
 
 
 def _sheet(made: Exercise | EffectExercise, format: str, key: bool, terminal: Terminal | None = None) -> str:
-    """Return the worksheet or its key; without a terminal, for a file."""
     from attn_cli.render.formats import portable
     from attn_cli.render.worksheet import writers
 

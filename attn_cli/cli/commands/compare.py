@@ -82,7 +82,6 @@ def compare(
 
 
 def _models(context: typer.Context, given: list[str], is_varied: bool) -> list[str]:
-    """Return the models: one that all sides share, or two that are compared."""
     if origin(context, "model") == VARIABLE:
         return [os.environ["ATTN_MODEL"]]  # Click has split it at its spaces
     is_wrong = len(given) > 1 and (is_varied or len(given) > 2 or len(set(given)) == 1)
@@ -92,7 +91,6 @@ def _models(context: typer.Context, given: list[str], is_varied: bool) -> list[s
 
 
 def _varied(context: typer.Context, texts: list[str], vary: list[str]) -> tuple[str, tuple[Value, ...]]:
-    """Return the option to vary, by its field of Settings, and its values in its type."""
     if not vary and not texts:
         raise NoText("compare")
     refuse(not vary, "Say what to vary: --vary OPTION=A,B, or --with TEXT.", HINT, "--vary")

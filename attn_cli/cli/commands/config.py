@@ -52,12 +52,14 @@ def config(context: typer.Context, view: View, command: str | None = COMMAND) ->
     if command is not None and command not in commands:
         hint = f"{did_you_mean(command, commands)}Commands are {', '.join(commands)}."
         raise UsageError(f"There is no command {visible(command[:60])!r}.", hint, "COMMAND")
-    record = {
-        "command": command,
-        "settings": _in_force(root, command),
-        "files": [_config_file(path, commands) for path in (HERE, user_config()) if path is not None],
-        "unknown_variables": _unknown_variables(root, commands),
-    }
+    from attn_cli.cli.config_files import read_config
+
+    record: Record = {"command": command, "settings": _in_force(root, command), "files": []}
+    for path in filter(None, (HERE, user_config())):
+        exists = os.path.exists(path)
+        tables = dict.fromkeys(table for table, _ in read_config(path, commands) if table) if exists else ()
+        record["files"].append({"path": path, "exists": exists, "tables": [*tables]})
+    record["unknown_variables"] = _unknown_variables(root, commands)
 
     def table(terminal: Terminal) -> str:
         return "".join(f"{line}\n" for line in _screen(record, terminal.width or WIDEST))
@@ -103,19 +105,9 @@ def _setting(ctx: Any, option: Any) -> Record:
 
 
 def _parameters(root: Any, command: str) -> list[Any]:
-    """Return the parameters of a command, or of all verbs of a noun."""
     found = root.command.get_command(root, command)
     verbs = [found.get_command(root, verb) for verb in getattr(found, "commands", ())]
     return [option for one in (found, *verbs) for option in one.params]
-
-
-def _config_file(path: str, commands: Sequence[str]) -> Record:
-    """Return whether a configuration file exists, and the commands that have a table in it."""
-    from attn_cli.cli.config_files import read_config
-
-    exists = os.path.exists(path)
-    tables = [table for table, _ in read_config(path, commands)] if exists else []
-    return {"path": path, "exists": exists, "tables": [*dict.fromkeys(filter(None, tables))]}
 
 
 def _unknown_variables(root: Any, commands: Sequence[str]) -> list[Record]:

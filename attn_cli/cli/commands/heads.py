@@ -123,7 +123,6 @@ def _by_probe(layer: int | None, settings: Settings, view: View) -> None:
 
 
 def _changed(settings: Settings) -> dict[str, object]:
-    """Return the settings that random tokens leave no room for, by option."""
     changed = (name for name in ALONE.split() if getattr(settings, name) != getattr(DEFAULT, name))
     return {f"--{name.replace('_', '-')}": True for name in changed}
 

@@ -148,7 +148,6 @@ def say_trained(made: Trained) -> None:
 def _language(
     stack: EncoderStack, table: WordVectors, sentences: Sequence[Sentence], treebank: str
 ) -> tuple[Record, list[Block]]:
-    """Return the record and the screen of a language model: its perplexity on a treebank, and what its heads do."""
     from attn_cli.learn.language_score import PATTERNS, RANDOM, measure_heads, names_of, perplexity
     from attn_cli.render.blocks import Columns, Say
 
