@@ -133,9 +133,8 @@ def _text(path: str) -> str:
     try:
         data = read_bytes(path, MOST_BYTES)
         if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            raise ConfigError(
-                f"{short_path(path)} looks like UTF-16.", "Convert it: iconv -f UTF-16 -t UTF-8"
-            )
+            said = f"{short_path(path)} looks like UTF-16."
+            raise ConfigError(said, "Convert it: iconv -f UTF-16 -t UTF-8")
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except FileError as error:
         raise ConfigError(error.message, "Correct it, or move it away.") from None

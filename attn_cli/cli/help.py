@@ -76,9 +76,8 @@ def short_help(ctx: Any, stream: IO[str] | None) -> str:
 def full_help(ctx: Any, stream: IO[str] | None) -> str:
     """Return all there is to say of a command: its arguments, and its options group by group."""
     width = _width(ctx, stream)
-    about, end = (
-        [("", *_indented(text, width)) for text in _split(x)] for x in (ctx.command.help, ctx.command.epilog)
-    )
+    said = (ctx.command.help, ctx.command.epilog)
+    about, end = ([("", *_indented(text, width)) for text in _split(part)] for part in said)
     options = [("", f"{heading}:", *_table(rows, width)) for heading, rows in sections(ctx).items()]
     lines = chain(_usage(ctx, width), *about, *options, *end)
     return "\n".join(lines) + "\n"

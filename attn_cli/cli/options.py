@@ -70,12 +70,9 @@ def own(metavar: str, help: str, group: str = "", *names: str, default: Any = No
 def option(one: Setting, help: str = "", default: Any = ..., has_variable: bool = True) -> Any:
     """Return Typer's description of a declared setting; `help` is for a command that takes a narrower one."""
     unset = f"  [default: {one.unset}]" if one.unset else ""
+    name = f"{one.option}/--no-{one.option[2:]}" if one.type is bool else one.option
     return own(
-        one.metavar or "",
-        help or one.help_text() + unset,
-        one.group,
-        f"{one.option}/--no-{one.option[2:]}" if one.type is bool else one.option,
-        *filter(None, [one.short]),
+        *(one.metavar or "", help or one.help_text() + unset, one.group, name, *filter(None, [one.short])),
         default=default,
         values=(one.names() or now(one.examples)) if one.metavar else (),
         envvar=one.variable if has_variable else None,
@@ -161,9 +158,7 @@ def common_options() -> list[TyperOption]:
     """Return the options of every command and group: -h for the short help, --help for the full one, --no-pager."""
     flag = partial(TyperOption, is_flag=True, expose_value=False)
     shown: dict[str, Any] = {"rich_help_panel": HELP, "is_eager": True, "callback": _show_help}
-    no_pager = (
-        "Print a long screen, or help, without a pager."  # main() obeys it first, for --help acts at once
-    )
+    no_pager = "Print a long screen, or help, without a pager."  # main() obeys it, for --help acts at once
     return [
         flag(param_decls=["--no-pager"], help=no_pager, rich_help_panel=OUTPUT),
         flag(param_decls=["-h"], help="Show what people use most, and an example.", **shown),

@@ -72,12 +72,9 @@ def _known(error: BaseException) -> AttnError:
 
     text = visible(f"{type(error).__name__}: {error}"[:200])
     last = extract_tb(error.__traceback__)[-1:]
-    where = [f"{os.path.basename(frame.filename)}, line {frame.lineno}" for frame in last] or [
-        "place unknown"
-    ]
-    return AttnError(
-        f"A bug in attn: {text} ({where[0]}).", "Please report it with the command that you typed."
-    )
+    where = [f"{os.path.basename(frame.filename)}, line {frame.lineno}" for frame in last]
+    hint = "Please report it with the command that you typed."
+    return AttnError(f"A bug in attn: {text} ({(*where, 'place unknown')[0]}).", hint)
 
 
 def _usage(error: Any) -> AttnError:

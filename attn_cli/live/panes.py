@@ -175,11 +175,8 @@ def _looked_at(state: State, seen: Seen) -> tuple[Trace, State]:
 
 def _row_blocks(trace: Trace, state: State) -> Callable[[int, bool], Iterator[Block]]:
     i, column, trace = state.row, state.column, _versus(trace, state.column)
-    query, key, at = (
-        quoted_at(trace.query_tokens, i),
-        quoted_at(trace.key_tokens, column),
-        trace.row_in_arrays(i),
-    )
+    query, key = quoted_at(trace.query_tokens, i), quoted_at(trace.key_tokens, column)
+    at = trace.row_in_arrays(i)
     title = f"{query} looks at {key}: {float(trace.weights[at, column]):.4f}"
     if trace.mask is not None and not trace.mask[at, column]:
         title = f"{query} may not look at {key}"
@@ -232,9 +229,8 @@ def _steps_pane(state: State, seen: Seen, paper: Paper) -> Pane:
 def _command_pane(state: State, seen: Seen, paper: Paper) -> Pane:
     line = command_line(state, seen)
     said = [unsaid(line, state.question, seen.source.layers(seen.trace)), copied() * (line in seen.copied)]
-    return Pane(
-        paper.draw([Heading("The command of this view"), Formula(line), *map(Say, filter(None, said))])
-    )
+    shown: list[Block] = [Heading("The command of this view"), Formula(line)]
+    return Pane(paper.draw([*shown, *map(Say, filter(None, said))]))
 
 
 def _help_pane(state: State, seen: Seen, paper: Paper) -> Pane:

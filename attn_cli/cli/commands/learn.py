@@ -138,9 +138,8 @@ def say_trained(made: Trained) -> None:
         if is_free and share is not None and fixed is not None and share <= fixed:
             say(f"attn: head {one.name} is no better than a fixed distance ({share:.3f}, {fixed:.3f}).")
     how = "interrupted; " if made.interrupted else ""
-    say(
-        f"attn: {how}wrote {visible(made.file)}: {count(made.epochs, 'pass', 'passes')}, {made.bytes:,} bytes."
-    )
+    passes = count(made.epochs, "pass", "passes")
+    say(f"attn: {how}wrote {visible(made.file)}: {passes}, {made.bytes:,} bytes.")
     if made.interrupted:
         raise KeyboardInterrupt
 
@@ -165,16 +164,14 @@ def _language(
         shares = [f"{one.measures[name].accuracy:.2f}" for name in shown]
         rows.append([f"{one.layer}.{one.number}", name, *shares])
     rows.append(["", "best fixed distance", *(f"{first[name].baseline:.2f}" for name in shown)])
-    said = [""]
-    for name in shown:
-        on = f" ({RANDOM})" if first[name].on == RANDOM else ""
-        said.append(f"{name}: {PATTERNS[name].about}{on}.")
-    said.append(
-        "A share is of the words that have such a place before them: their strongest link falls on it."
-    )
+    random = {name: f" ({RANDOM})" * (first[name].on == RANDOM) for name in shown}
     of = f"model {visible(stack.name)}, treebank {visible(treebank)}"
     counts = f"{told.words:,} words, {told.unknown:,} of them without a vector"
-    said.append(f"Perplexity {told.perplexity:.1f} per word: {of}, {counts}.")
+    said = [
+        *("", *(f"{name}: {PATTERNS[name].about}{random[name]}." for name in shown)),
+        "A share is of the words that have such a place before them: their strongest link falls on it.",
+        f"Perplexity {told.perplexity:.1f} per word: {of}, {counts}.",
+    ]
     return {**told._asdict(), "heads": heads}, [Columns(["head", "name", *shown], rows), *map(Say, said)]
 
 

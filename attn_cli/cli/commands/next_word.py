@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from attn_cli.pipeline.lens import Lens
 
 CAN = (*OF_BLOCKS, "rows", "drawing")
-TAKES = "max_text max_word model projection format output color palette width FIGURE "
+READ = "max_text max_word model projection format output color width "
+TAKES = f"{READ} palette FIGURE "
 TARGET_HELP = "The word whose logit is taken apart.  [default: the likeliest]"
 MEASURE_HELP = "What parts add themselves, or, too, what becomes of the word without each head."
 WITH_HELP = "A head that is knocked out gives nothing, or its mean over the text.  [default: zero]"
@@ -167,12 +168,7 @@ TOP_P = "Draw among the likeliest tokens that have a probability of P together."
 NO_REPEAT = "Write no N tokens that stand in the text already, in this order."
 
 
-WRITING = (
-    "max_text max_word model projection layer head knock_out knock_out_with seed format output color width"
-)
-
-
-@takes(WRITING, can=FORMS, help=FORMATS_HELP)
+@takes(f"{READ} layer head knock_out knock_out_with seed", can=FORMS, help=FORMATS_HELP)
 def generate(
     settings: Settings,
     view: View,
@@ -194,10 +190,8 @@ def generate(
     """
     said = "--stop is empty, and so it is in any text."
     refuse("" in (stop or ()), said, "Give the text to stop at.", "--stop")
-    is_piped = view.to_standard_output and not is_terminal(sys.stdout)
-    view = choose(
-        replace(view, format=view.format or ("jsonl" if is_piped else None)), FORMS, "attn generate"
-    )
+    is_piped = not view.format and view.to_standard_output and not is_terminal(sys.stdout)
+    view = choose(replace(view, format="jsonl") if is_piped else view, FORMS, "attn generate")
     text = one_text(texts, "generate", settings)
     if not texts or [*texts] == ["-"]:  # a file's last line ends, its text goes on
         text = text.removesuffix("\n").removesuffix("\r")
