@@ -9,7 +9,6 @@ import attn_cli
 
 TYPE_CHECKING = False  # `attn --version` needs no typing
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from typing import Any
 
 
@@ -159,7 +158,7 @@ def _app() -> Any:
     return app
 
 
-def _unknown(name: str, known: Iterable[str], path: str) -> None:
+def _unknown(name: str, known: dict[str, tuple[str, Any]], path: str) -> None:
     from attn_cli.cli.report_error import where_it_went
     from attn_cli.errors import UsageError, did_you_mean
     from attn_cli.io.escape import visible

@@ -58,13 +58,6 @@ def take_questions() -> None:
         add_completion_class(whole(of), of.name)
 
 
-def completed(shell: str, is_installed: bool) -> str:
-    """Return the completion script of a shell; with `is_installed`, install it and return the line that says so."""
-    if not is_installed:
-        return script(shell)
-    return f"Completion for {shell} is installed in {install(shell)}; open a new shell to use it.\n"
-
-
 def script(shell: str) -> str:
     """Return the completion script of a shell; UsageError for one that has none."""
     # Typer has no public name for it; the dependency is pinned below the next minor version.
@@ -80,7 +73,7 @@ def script(shell: str) -> str:
 
 
 def install(shell: str) -> str:
-    """Install completion for a shell, and return the file that holds it.
+    """Install completion for a shell, and return the line that says which file holds it.
 
     The script is written first, and what loads it is added to the user's profile last: byte for byte what it was,
     and one line more. Each file holds all or nothing. Raises CreateError or WriteError.
@@ -107,7 +100,7 @@ def install(shell: str) -> str:
             path = found.decode("utf-8", "surrogateescape").strip()
             os.makedirs(os.path.dirname(path), exist_ok=True)
             _add(path, code.rstrip())
-    return path
+    return f"Completion for {shell} is installed in {path}; open a new shell to use it.\n"
 
 
 def _stored(name: str, code: bytes) -> str:

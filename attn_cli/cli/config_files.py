@@ -15,7 +15,9 @@ import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from typer.core import TyperCommand
 
 from attn_cli.errors import ConfigError, FileError, did_you_mean, near_names
 from attn_cli.io.escape import visible
@@ -24,9 +26,6 @@ from attn_cli.render.formats import formats
 from attn_cli.settings.declare import Value, declared
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
-
-if TYPE_CHECKING:
-    from typer.core import TyperCommand
 
 SETTINGS = declared(Settings) | declared(View)
 IN_FILES = {name: one for name, one in SETTINGS.items() if one.has_variable and one.in_files}

@@ -175,6 +175,7 @@ def _show_help(ctx: Any, parameter: typer.CallbackParam, value: bool) -> None:
         ctx.exit()
 
 
+SCRIPT_HELP = "Print the completion script for bash, zsh, fish, powershell."
 TEXT_HELP = "The text, in quotes; - is standard input."
 PAUSE_HELP = "Show one part at a time on a cleared screen and wait for a key; ? lists the keys."
 CONTEXT_HELP = "Keys and values come from this second text."
@@ -192,9 +193,7 @@ of_record = takes("format output", can=OF_RECORD)  # what such a command takes o
 def root(
     context: typer.Context,
     version: bool = own("", "Show the version.", HELP, "--version", "-V", default=False),
-    show_completion: str | None = own(
-        "SHELL", "Print the completion script for bash, zsh, fish, powershell.", HELP
-    ),
+    show_completion: str | None = own("SHELL", SCRIPT_HELP, HELP),
     install_completion: str | None = own("SHELL", "Install completion for that shell.", HELP),
 ) -> None:
     """Obey the options of attn itself; without a command, show the short help."""
@@ -203,9 +202,9 @@ def root(
     if version:
         put_plain(f"attn {attn_cli.__version__}\n")
     elif shell := show_completion or install_completion:
-        from attn_cli.cli.completion import completed
+        from attn_cli.cli.completion import install, script
 
-        put_plain(completed(shell, is_installed=not show_completion))
+        put_plain((script if show_completion else install)(shell))
     elif context.invoked_subcommand is None:
         from attn_cli.cli.help import short_help
 

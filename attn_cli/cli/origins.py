@@ -143,14 +143,9 @@ def prefer_given(ctx: Any, settings: Settings, given: object, names: str) -> Set
 
 
 def _name_settings(ctx: Any) -> None:
-    from_files = {name: value for name, value in ctx.params.items() if origin(ctx, name) == FILE}
-    found = {name: ctx.default_map.origin(name) for name in from_files}
-    used = [
-        name.replace("_", "-")
-        for name, one in found.items()
-        if (one.value, one.path) == (from_files[name], HERE)
-    ]
-    if used:
+    found = {name: ctx.default_map.origin(name) for name in ctx.params if origin(ctx, name) == FILE}
+    is_used = {name: (one.value, one.path) == (ctx.params[name], HERE) for name, one in found.items()}
+    if used := [name.replace("_", "-") for name in found if is_used[name]]:
         from attn_cli.io.console import say
 
         say(f"attn: settings from {HERE}: {', '.join(used)}.")

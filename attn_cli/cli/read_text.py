@@ -89,14 +89,9 @@ class NoText(UsageError):
 
 
 def labelled_weights(
-    file: str | None,
-    command: str,
-    tokens: str | None,
-    array: str | None,
-    batch: int | None,
-    context_tokens: str | None = None,
+    file: str | None, command: str, array: str | None = None, batch: int | None = None, *tokens: str | None
 ) -> Saved:
-    """Return the weights in a file, or in standard input, with the tokens that were typed for them."""
+    """Return the weights in a file, or in standard input, with the tokens that were typed for queries and for keys."""
     from attn_cli.inputs.record import MOST_BYTES
     from attn_cli.inputs.saved_weights import read_saved
     from attn_cli.inputs.weight_axes import typed_tokens
@@ -110,9 +105,9 @@ def labelled_weights(
         data, name = piped_in(MOST_BYTES + 1), "standard input"
     if len(data) > MOST_BYTES:
         raise InputError(f"Standard input holds more than {MOST_BYTES:,} bytes.", "Save one layer alone.")
-    queries = None if tokens is None else typed_tokens(tokens, "--tokens", batch)
-    keys = None if context_tokens is None else typed_tokens(context_tokens, "--context-tokens", batch)
-    return read_saved(data, name, array, batch, queries, keys)
+    typed = zip(tokens, ("--tokens", "--context-tokens"), strict=False)
+    labels = [None if one is None else typed_tokens(one, option, batch) for one, option in typed]
+    return read_saved(data, name, array, batch, *labels)
 
 
 _piped: tuple[object, bytes] | None = None
@@ -144,20 +139,20 @@ def attention_progress(embedding: str | None, label: str = "Attending") -> Itera
         yield progress
 
 
-def prepare_index(embedding: str | None, others: str = "") -> None:
-    """Build the index of a large file of vectors at its first use, and say so on standard error.
+def prepare_index(embedding: str | None, others: str = "") -> str:
+    """Build the index of a large file of vectors at its first use, and say so on standard error; return its name.
 
     `others` are further names that the command takes, for the message of an unknown one.
     """
-    if embedding in (None, "word2vec", "random"):
-        return  # the usual case pays for nothing
+    path = embedding or "word2vec"
+    if path in ("word2vec", "random"):
+        return path  # the usual case pays for nothing
     from attn_cli.io.files import first_bytes, looks_like_file, packing
     from attn_cli.vectors.open_vectors import INDEXED_FROM, keep_index
 
-    path = str(embedding)
     is_file = looks_like_file(path) and os.path.isfile(path)
     if is_file and os.path.getsize(path) < INDEXED_FROM and not packing(first_bytes(path)):
-        return
+        return path
     from attn_cli.io.console import say
     from attn_cli.vectors.lookup import open_table
 
@@ -165,3 +160,4 @@ def prepare_index(embedding: str | None, others: str = "") -> None:
         note = keep_index(open_table(path, others), progress)
     if note:
         say(f"attn: {note}")
+    return path

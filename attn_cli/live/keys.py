@@ -6,9 +6,9 @@ Nothing here computes or draws.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partialmethod
 from typing import NamedTuple
 
 from textual.binding import Binding
@@ -36,7 +36,8 @@ TOGETHER = (MEAN, ALL, ROLLOUT)  # of all heads; the last of all layers, too
 NEXT_HEAD = "The next head; then their mean, all at once, and the rollout of several layers; H goes back."
 HOTTER = "The temperature: + is hotter, flatter weights; - is colder, sharper weights."
 PAGE = 10  # lines, rows or columns that a page key moves by
-SCROLLED = (HELP, COMMAND, STEPS, ROW)  # panes that have the whole screen, and may be longer than it
+COVERS = (HELP, COMMAND)
+SCROLLED = (*COVERS, STEPS, ROW)  # panes that have the whole screen, and may be longer than it
 
 
 @dataclass(frozen=True)
@@ -151,51 +152,6 @@ def _next(names: Sequence[str], now: str, by: int = 1) -> str:
     return names[(names.index(now) + by) % len(names)] if now in names else names[0]
 
 
-def _need_scores(seen: Seen, what: str) -> None:
-    refuse(not seen.trace.is_scored, f"These weights have no scores, so {what}.")
-
-
-def _head(state: State, seen: Seen, by: int = 1) -> State:
-    names = seen.trace.head_names
-    refuse(len(names) < 2, "There is one head.")
-    asked = state.question.settings.head
-    now = asked if asked in TOGETHER else seen.trace.shown.name
-    together = TOGETHER if seen.source.has_rollout(seen.trace) else TOGETHER[:2]
-    return state.setting(head=_next([*names, *together], now, by))
-
-
-def _layer(state: State, seen: Seen, by: int = 1) -> State:
-    count = seen.source.layers(seen.trace)
-    refuse(count < 2, "There is one layer here; -p roles-deep has more, and so has a model (-m).")
-    now = seen.trace.projection.layer
-    return state.setting(layer=((count - 1 if now is None else now) + by) % count, head=None)
-
-
-def _mask(state: State, seen: Seen, by: int = 1) -> State:
-    asked = state.question.settings.mask
-    now = asked or ("causal" if seen.trace.mask_name.startswith("causal") else "none")
-    return state.setting(mask=_next(mask_examples(), now, by), mask_true=None)
-
-
-def _score(state: State, seen: Seen, by: int = 1) -> State:
-    _need_scores(seen, "there is no score function to change")
-    return state.setting(score=_next(tuple(SCORES), seen.trace.score, by))
-
-
-def with_temperature(state: State, seen: Seen, to: float = 1.0) -> State:
-    """Return the state with another temperature."""
-    _need_scores(seen, "there is no temperature to change")
-    return state.setting(temperature=to)
-
-
-def _step_temperature(state: State, seen: Seen, by: int = 1) -> State:
-    now = state.question.settings.temperature
-    others = [one for one in TEMPERATURES if (one - now) * by > 0]
-    end = "highest" if by > 0 else "lowest"
-    refuse(not others, f"The temperature, {plain(now)}, is already the {end} available.")
-    return with_temperature(state, seen, others[0] if by > 0 else others[-1])
-
-
 def place_of(temperature: float) -> float:
     """Return where on the slider a temperature stands: from 0, its first cell, to SLIDER - 1."""
     least, now, most = map(math.log, (TEMPERATURES[0], temperature, TEMPERATURES[-1]))
@@ -207,105 +163,143 @@ def temperature_at(place: int) -> float:
     return min(TEMPERATURES, key=lambda one: abs(place_of(one) - place))
 
 
-def _off(state: State, seen: Seen) -> State:
-    _need_scores(seen, "no word can be hidden")
-    word, off = seen.trace.key_tokens[state.column], state.question.settings.without
-    return state.setting(without=tuple(one for one in off if one != word) if word in off else (*off, word))
+@dataclass(frozen=True)
+class Press:
+    """What keys and clicks do: a method for each action, which takes its numbers and returns the state that follows."""
 
+    state: State
+    seen: Seen
 
-def _knock_out(state: State, seen: Seen) -> State:
-    settings, trace = state.question.settings, seen.trace
-    refuse(settings.head in TOGETHER, "Choose one head with h: o knocks it out.")
-    one, out, told = f"{trace.projection.layer or 0}.{trace.shown.name}", settings.knock_out, settings.next
-    if told is None and (trace.kind == "masked" or settings.projection == DEFAULTS["masked"].projection):
-        told = NEXT_WORDS  # a model that guesses says its guess
-    others = tuple(part for part in out if part != one)
-    return state.setting(knock_out=others if one in out else (*out, one), next=told)
+    def _need_scores(self, what: str) -> None:
+        refuse(not self.seen.trace.is_scored, f"These weights have no scores, so {what}.")
 
+    def head(self, by: int = 1) -> State:
+        names, asked = self.seen.trace.head_names, self.state.question.settings.head
+        refuse(len(names) < 2, "There is one head.")
+        now = asked if asked in TOGETHER else self.seen.trace.shown.name
+        together = TOGETHER if self.seen.source.has_rollout(self.seen.trace) else TOGETHER[:2]
+        return self.state.setting(head=_next([*names, *together], now, by))
 
-def _write_on(state: State, seen: Seen) -> State:
-    found, question, length = seen.trace.next_words, state.question, len(seen.trace.query_tokens)
-    can_write = seen.trace.of_model or question.settings.projection == DEFAULTS["masked"].projection or found
-    refuse(not can_write, "These heads say no next token: attn live TEXT -p language, or -m MODEL, writes.")
-    if found is None and not question.settings.next:
-        return state.setting(next=NEXT_WORDS)
-    said = () if found is None or found.fills else found.words
-    words = [one.word for one in said if one.id is not None]
-    refuse(not words, "This model says no next token: it writes nothing.")
-    if state.row >= length:  # the token before is still being read
-        return state
-    text = question.text + " " * (not seen.trace.of_model) + words[0]
-    return replace(state, question=question._replace(text=text), row=length)
+    def layer(self, by: int = 1) -> State:
+        count, now = self.seen.source.layers(self.seen.trace), self.seen.trace.projection.layer
+        refuse(count < 2, "There is one layer here; -p roles-deep has more, and so has a model (-m).")
+        return self.state.setting(layer=((count - 1 if now is None else now) + by) % count, head=None)
 
+    def mask(self, by: int = 1) -> State:
+        usual = "causal" if self.seen.trace.mask_name.startswith("causal") else "none"
+        now = self.state.question.settings.mask or usual
+        return self.state.setting(mask=_next(mask_examples(), now, by), mask_true=None)
 
-def _move(state: State, seen: Seen, rows: int, columns: int) -> State:
-    if state.pane in SCROLLED and rows:
-        return replace(state, scrolled=max(0, state.scrolled + rows))
-    return state.at(state.row + rows, state.column + columns, seen.size(state))
+    def score(self, by: int = 1) -> State:
+        self._need_scores("there is no score function to change")
+        return self.state.setting(score=_next(tuple(SCORES), self.seen.trace.score, by))
 
+    def usual_heat(self, to: float = 1.0) -> State:
+        self._need_scores("there is no temperature to change")
+        return self.state.setting(temperature=to)
 
-def _compare(state: State, seen: Seen) -> State:
-    refuse(seen.before is None, "There is no view before this one: change something, then compare.")
-    return replace(state, compared=_next((OFF, DIFFERENCE, BEFORE), state.compared), pane=WEIGHTS)
+    def hotter(self, by: int = 1) -> State:
+        now = self.state.question.settings.temperature
+        others = [one for one in TEMPERATURES if (one - now) * by > 0]
+        end = "highest" if by > 0 else "lowest"
+        refuse(not others, f"The temperature, {plain(now)}, is already the {end} available.")
+        return self.usual_heat(others[0] if by > 0 else others[-1])
 
+    def slider(self, place: int) -> State:
+        return self.usual_heat(temperature_at(place))
 
-def _step(state: State, seen: Seen, by: int = 1) -> State:
-    _need_scores(seen, "there are no steps to show")
-    if state.pane != STEPS:
-        return replace(state.showing(STEPS), step=0 if by > 0 else len(seen.steps) - 1)
-    step = state.step + by
-    return replace(state.showing(STEPS), step=step) if 0 <= step < len(seen.steps) else state.showing(WEIGHTS)
+    def off(self) -> State:
+        self._need_scores("no word can be hidden")
+        word, off = self.seen.trace.key_tokens[self.state.column], self.state.question.settings.without
+        without = tuple(one for one in off if one != word) if word in off else (*off, word)
+        return self.state.setting(without=without)
 
+    def knock_out(self) -> State:
+        settings, trace = self.state.question.settings, self.seen.trace
+        refuse(settings.head in TOGETHER, "Choose one head with h: o knocks it out.")
+        one, out, told = (
+            f"{trace.projection.layer or 0}.{trace.shown.name}",
+            settings.knock_out,
+            settings.next,
+        )
+        if told is None and (trace.kind == "masked" or settings.projection == DEFAULTS["masked"].projection):
+            told = NEXT_WORDS  # a model that guesses says its guess
+        others = tuple(part for part in out if part != one)
+        return self.state.setting(knock_out=others if one in out else (*out, one), next=told)
 
-def _edit(state: State, seen: Seen) -> State:
-    given = seen.source.matrices(state.question)
-    refuse(not given, "Only small matrices that are given (--matrices FILE) can be edited.")
-    number = state.matrix + 1 if state.pane == MATRICES else 0
-    pane = MATRICES if number < len(given) else WEIGHTS
-    return replace(state, pane=pane, matrix=number % len(given), row=0, column=0)
+    def pieces(self) -> State:
+        return self.state.setting(join_pieces=not self.state.question.settings.join_pieces)
 
+    def write_on(self) -> State:
+        trace, question = self.seen.trace, self.state.question
+        found, length = trace.next_words, len(trace.query_tokens)
+        can_write = trace.of_model or question.settings.projection == DEFAULTS["masked"].projection or found
+        refuse(
+            not can_write, "These heads say no next token: attn live TEXT -p language, or -m MODEL, writes."
+        )
+        if found is None and not question.settings.next:
+            return self.state.setting(next=NEXT_WORDS)
+        said = () if found is None or found.fills else found.words
+        words = [one.word for one in said if one.id is not None]
+        refuse(not words, "This model says no next token: it writes nothing.")
+        if self.state.row >= length:  # the token before is still being read
+            return self.state
+        text = question.text + " " * (not trace.of_model) + words[0]
+        return replace(self.state, question=question._replace(text=text), row=length)
 
-def _toggle(state: State, seen: Seen, pane: str) -> State:
-    return state.showing(WEIGHTS if state.pane == pane else pane)
+    def between(self) -> State:
+        return self.state.setting(between=_next(BETWEEN, self.state.question.settings.between))
 
+    def compare(self) -> State:
+        refuse(self.seen.before is None, "There is no view before this one: change something, then compare.")
+        compared = _next((OFF, DIFFERENCE, BEFORE), self.state.compared)
+        return replace(self.state, compared=compared, pane=WEIGHTS)
 
-def _cover(state: State, seen: Seen, pane: str) -> State:
-    """Cover the present pane with another one, and uncover it at the same key."""
-    is_covered = state.pane in (HELP, COMMAND)
-    shown = state.under if state.pane == pane else pane
-    return replace(state.showing(shown), under=state.under if is_covered else state.pane)
+    def step(self, by: int = 1) -> State:
+        self._need_scores("there are no steps to show")
+        count, step = len(self.seen.steps), self.state.step + by
+        if self.state.pane != STEPS:
+            step = 0 if by > 0 else count - 1
+        is_there = 0 <= step < count
+        return replace(self.state.showing(STEPS), step=step) if is_there else self.state.showing(WEIGHTS)
 
+    def edit(self) -> State:
+        given = self.seen.source.matrices(self.state.question)
+        refuse(not given, "Only small matrices that are given (--matrices FILE) can be edited.")
+        number = self.state.matrix + 1 if self.state.pane == MATRICES else 0
+        pane = MATRICES if number < len(given) else WEIGHTS
+        return replace(self.state, pane=pane, matrix=number % len(given), row=0, column=0)
 
-def _close(state: State, seen: Seen) -> State:
-    is_covered = state.pane in (HELP, COMMAND)
-    return state.showing(state.under) if is_covered else replace(state.showing(WEIGHTS), compared=OFF)
+    def large(self) -> State:
+        return replace(self.state, is_large=not self.state.is_large)
 
+    def open(self) -> State:
+        return self.state.showing(WEIGHTS if self.state.pane == ROW else ROW)
 
-ACTIONS: dict[str, Callable[..., State]] = {  # of a state, what is seen, and the numbers of a key or a click
-    "head": _head,
-    "layer": _layer,
-    "mask": _mask,
-    "score": _score,
-    "hotter": _step_temperature,
-    "usual_heat": with_temperature,
-    "slider": lambda state, seen, place: with_temperature(state, seen, temperature_at(place)),
-    "off": _off,
-    "knock_out": _knock_out,
-    "pieces": lambda state, seen: state.setting(join_pieces=not state.question.settings.join_pieces),
-    "write_on": _write_on,
-    "between": lambda state, seen: state.setting(between=_next(BETWEEN, state.question.settings.between)),
-    "compare": _compare,
-    "step": _step,
-    "edit": _edit,
-    "large": lambda state, seen: replace(state, is_large=not state.is_large),
-    "open": partial(_toggle, pane=ROW),
-    "pane": partial(_toggle, pane=ROW),
-    "help": partial(_cover, pane=HELP),
-    "command": partial(_cover, pane=COMMAND),
-    "close": _close,
-    "choose": lambda state, seen, row, column: state.at(row, column, seen.size(state)),
-    "move": _move,
-    "up": partial(_move, rows=-1, columns=0),
-    "down": partial(_move, rows=1, columns=0),
-    "end": lambda state, seen, is_last: replace(state, column=is_last and seen.size(state)[1] - 1),
-}
+    def cover(self, pane: str) -> State:
+        """Cover the present pane with another one, and uncover it at the same key."""
+        shown = self.state.under if self.state.pane == pane else pane
+        under = self.state.under if self.state.pane in COVERS else self.state.pane
+        return replace(self.state.showing(shown), under=under)
+
+    def close(self) -> State:
+        if self.state.pane in COVERS:
+            return self.state.showing(self.state.under)
+        return replace(self.state.showing(WEIGHTS), compared=OFF)
+
+    def choose(self, row: int, column: int) -> State:
+        return self.state.at(row, column, self.seen.size(self.state))
+
+    def move(self, rows: int, columns: int) -> State:
+        if self.state.pane in SCROLLED and rows:
+            return replace(self.state, scrolled=max(0, self.state.scrolled + rows))
+        return self.choose(self.state.row + rows, self.state.column + columns)
+
+    def end(self, is_last: int) -> State:
+        return replace(self.state, column=is_last and self.seen.size(self.state)[1] - 1)
+
+    pane = open
+    up = partialmethod(move, -1, 0)
+    down = partialmethod(move, 1, 0)
+    help = partialmethod(cover, HELP)
+    command = partialmethod(cover, COMMAND)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from attn_cli.errors import AttnError
 from attn_cli.io.escape import shell_quote
-from attn_cli.live.keys import ACTIONS, COMMAND, MATRICES, ROW, STEPS, WEIGHTS, Seen, State
+from attn_cli.live.keys import COMMAND, MATRICES, ROW, STEPS, WEIGHTS, Press, Seen, State
 from attn_cli.live.sources import LiveSource, Question, edited
 from attn_cli.settings.declare import as_typed, declared
 from attn_cli.settings.output import View
@@ -57,7 +57,7 @@ class Session:
         if action == "undo":
             self._undo()
         else:
-            self._become(lambda: ACTIONS[action](self.state, self.seen, *numbers))
+            self._become(lambda: getattr(Press(self.state, self.seen), action)(*numbers))
 
     def type_text(self, text: str) -> None:
         if text != self.state.question.text:

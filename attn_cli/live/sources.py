@@ -7,16 +7,18 @@ import contextlib
 import threading
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from attn_cli.errors import InputError, refuse
-
-if TYPE_CHECKING:
-    from attn_cli.inputs.matrices import Given
-    from attn_cli.inputs.saved_weights import Saved
-    from attn_cli.io.array_types import Array
-    from attn_cli.settings.settings import Settings
-    from attn_cli.trace.trace import Trace
+from attn_cli.inputs.matrices import Given
+from attn_cli.inputs.saved_weights import Saved
+from attn_cli.io.array_types import Array
+from attn_cli.pipeline.embed import Shared, open_shared
+from attn_cli.pipeline.sources.matrices import trace_matrices
+from attn_cli.pipeline.sources.text import trace_text
+from attn_cli.pipeline.sources.weights import trace_weights
+from attn_cli.settings.settings import Settings
+from attn_cli.trace.trace import Trace
 
 EDITABLE = ("X", "context", "W_q", "W_k", "W_v", "b_q", "b_k", "b_v", "Q", "K", "V", "W_o", "b_o")
 MOST_EDITED = 400  # numbers of a matrix that can be edited cell by cell
@@ -66,18 +68,15 @@ class TextSource(LiveSource):
     """Attention of a text, with the vectors and the projection of the settings, or in a model whose files stay open."""
 
     def __init__(self, settings: Settings) -> None:
-        from attn_cli.models.checkpoints.open_model import open_model
-        from attn_cli.pipeline.embed import Shared, open_shared
-
         self.opened = contextlib.ExitStack()
         if settings.model is None:
             self.shared = open_shared(settings)
         else:
+            from attn_cli.models.checkpoints.open_model import open_model  # most texts need no model on disk
+
             self.shared = Shared(model=self.opened.enter_context(open_model(settings.model)))
 
     def compute(self, question: Question) -> Trace:
-        from attn_cli.pipeline.sources.text import trace_text
-
         return trace_text("self", question.text, None, question.settings, shared=self.shared)
 
     def layers(self, trace: Trace) -> int:
@@ -100,8 +99,6 @@ class MatricesSource(LiveSource):
         self.start = ("compute", path)
 
     def compute(self, question: Question) -> Trace:
-        from attn_cli.pipeline.sources.matrices import trace_matrices
-
         given = self.given._replace(arrays=self.given.arrays | self.matrices(question))
         return trace_matrices("compute", given, question.settings)
 
@@ -127,8 +124,6 @@ class WeightsSource(LiveSource):
         self.start = ("show", path)
 
     def compute(self, question: Question) -> Trace:
-        from attn_cli.pipeline.sources.weights import trace_weights
-
         plain = replace(question.settings, score=None, temperature=1.0, without=(), knock_out=())
         said = "These weights came ready: only mask, layer and head can be chosen."
         refuse(plain != question.settings, said)

@@ -34,7 +34,7 @@ def failing(self, question):
     return compute(self, question)
 sources.TextSource.compute = failing
 from attn_cli.live import keys
-keys.ACTIONS["usual_heat"] = lambda state, seen: state.setting(temperature=1e6)
+keys.Press.usual_heat = lambda press: press.state.setting(temperature=1e6)
 from attn_cli.__main__ import run
 run()
 """

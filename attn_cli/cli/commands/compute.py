@@ -111,7 +111,7 @@ def show_(
     view = choose(view, OF_TRACE)
     check_shaping(settings)
     settings = settings_for(settings, view)
-    saved = labelled_weights(file, "show", tokens, array, batch, context_tokens)
+    saved = labelled_weights(file, "show", array, batch, tokens, context_tokens)
     from attn_cli.pipeline.sources.weights import trace_weights
 
     def page() -> Page:

@@ -90,7 +90,7 @@ def heads(
     progress = Progress("Attending")
     if weights is not None:
         knock_out.check_no_knock_out(settings, weights)
-        found = every_head.saved_layers(labelled_weights(weights, "heads", tokens, array, batch))
+        found = every_head.saved_layers(labelled_weights(weights, "heads", array, batch, tokens))
     else:
         text, second = text_and_context(texts, context, "heads", settings)
         kind = kind or ("self" if second is None else "cross")

@@ -66,8 +66,7 @@ def score(
 
     view = choose(view, OF_RECORD)
     stack = named(model)
-    prepare_index(embedding)
-    table = open_table(embedding or "word2vec")
+    table = open_table(prepare_index(embedding))
     check_pairing(stack, table)
     sentences = read_sentences(treebank)
     record: Record = {"model": stack.name, "treebank": treebank, "sentences": len(sentences)}
@@ -115,10 +114,9 @@ def train(
     from attn_cli.io.signals import raised
     from attn_cli.learn.train import train_file
 
-    prepare_index(embedding)
+    vectors = prepare_index(embedding)
     with TrainingBar() as bar, raised():
-        tell = partial(say_epoch, bar)
-        made = train_file(treebanks, output, dev or [], embedding or "word2vec", settings, bar, tell)
+        made = train_file(treebanks, output, dev or [], vectors, settings, bar, partial(say_epoch, bar))
     say_trained(made)
 
 

@@ -98,7 +98,7 @@ def _source(
         settings = prefer_given(context, settings, given, "score mask heads layout")
         return MatricesSource(given, matrices), settings
     if weights is not None:
-        return WeightsSource(labelled_weights(weights, "show", None, None, None), weights), settings
+        return WeightsSource(labelled_weights(weights, "show"), weights), settings
     if settings.model is not None:
         return TextSource(settings), settings
     prepare_index(settings.embedding, "random, ")

@@ -80,8 +80,7 @@ def export(
 
     is_none = words is not None and words < 1
     refuse(is_none, f"--words cannot be {words}.", "Give a whole number above 0.", "--words")
-    source = source or "word2vec"
-    prepare_index(source)
+    source = prepare_index(source)
     _refuse_same(source, output)
     with Progress("Exporting") as progress:
         n, size = write(open_table(source), output, words, progress)
@@ -163,8 +162,7 @@ def subwords(settings: SubwordTraining, output: str = OUTPUT_FILE, source: NameO
     from attn_cli.vectors.lookup import open_table
     from attn_cli.vectors.train import subwords_file
 
-    source = source or "word2vec"
-    prepare_index(source)
+    source = prepare_index(source)
     _refuse_same(source, output)
     with TrainingBar() as bar:
         made = subwords_file(open_table(source), output, settings, bar)

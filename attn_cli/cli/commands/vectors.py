@@ -58,8 +58,7 @@ def info(view: View, source: NameOrFile = None) -> None:
     from attn_cli.vectors.open_vectors import describe
 
     view = choose(view, OF_RECORD)
-    prepare_index(source)
-    about = describe(open_table(source or "word2vec"))
+    about = describe(open_table(prepare_index(source)))
     told = {key: value for key, value in about.items() if value is not None and key != "about"}
     noted = about["about"] if isinstance(about["about"], dict) else {}
     told |= {key: _parsed(value) for key, value in noted.items()}
@@ -149,9 +148,7 @@ def _opened(embedding: str | None, view: View, top: int, precision: int) -> tupl
 
     SETTINGS["top"].check(top)
     SETTINGS["precision"].check(precision)
-    view = choose(view, OF_RECORD)
-    prepare_index(embedding)
-    return view, open_table(embedding or "word2vec")
+    return choose(view, OF_RECORD), open_table(prepare_index(embedding))
 
 
 def _answer(
