@@ -57,10 +57,7 @@ def _number(parameter: typer.CallbackParam, value: float | None) -> float | None
 
 
 def own(metavar: str, help: str, group: str = "", *names: str, default: Any = None, **more: Any) -> Any:
-    """Return Typer's description of a command's own option; without `names` it bears its parameter's.
-
-    The shell offers `values` of `more`, the rest of which Typer takes.
-    """
+    """Return Typer's description of a command's own option; the shell offers `values`, and Typer takes `more`."""
     more |= {"metavar": metavar or None, "rich_help_panel": group or None}
     more["autocompletion"] = _offers(more.pop("values", ()))
     more["callback"] = _number if more.keys() & {"min", "max"} else None
@@ -91,19 +88,13 @@ class Takes(NamedTuple):
 
 
 def takes(names: str, **more: Any) -> Callable[[Function], Takes]:
-    """Let a command take these options of its records of settings alone, or those TOGETHER has under a name.
-
-    `more` are further fields of Takes.
-    """
+    """Let a command take these options of its records alone, or those of TOGETHER; `more` are fields of Takes."""
     listed = tuple(" ".join(TOGETHER.get(name, name) for name in names.split()).split())
     return lambda function: Takes(function, listed, **more)
 
 
 def _with_options(of: Takes) -> Function:
-    """Return a command's function as Typer reads it: with options in the place of its records of settings.
-
-    It is made when it is asked for, because score functions, mask rules and formats can be added to a running program.
-    """
+    """Return a command's function as Typer reads it, made anew each time: formats can be added at run time."""
     parameters, records = [], {}
     every = inspect.signature(of.function, eval_str=True).parameters.values()
     # Those of records come last, unless a command says where.

@@ -108,10 +108,8 @@ def _resolve_model_conflicts(ctx: Any) -> None:
         from attn_cli.settings.validate import beside_model  # only for help with a mistake
 
         raise beside_model(typed[0])
-    if typed:
-        ctx.params["model"] = None
-    else:
-        ctx.params.update((name, getattr(DEFAULTS, name)) for name in CONFLICTS_WITH_MODEL)
+    beaten = ["model"] if typed else CONFLICTS_WITH_MODEL
+    ctx.params.update((name, getattr(DEFAULTS, name)) for name in beaten)
 
 
 def _reset_model_options(ctx: Any) -> None:

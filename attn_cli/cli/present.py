@@ -145,10 +145,7 @@ class Presenter:
         return True
 
     def _takes_number(self, key: str | None) -> bool:
-        """Take a digit, or what ends, shortens or drops a number; return whether the key was one of these.
-
-        A number that no digit can follow (7 of 9 parts) is taken at once; another one at Enter, or after a while.
-        """
+        """Obey a digit, or what ends or drops a number, and tell whether it was one; 7 of 9 parts needs no Enter."""
         jumped, self.jumped = self.jumped, False
         if jumped and key == "enter":  # who types it after any number does not go on by it
             return True

@@ -67,9 +67,7 @@ class Setting(NamedTuple):
         return self.help if isinstance(self.help, str) else self.help()
 
     def read(self, value: Any) -> Any:
-        """Return the value as the setting holds it: the number that digits stand for, where words are taken too.
-
-        Of what is repeated it holds each once.
+        """Return the value as the setting holds it: of digits beside words their number, of what is repeated each once.
 
         >>> Setting(TEXT, "", bounds=(0, 9), words=("all",)).read("7")
         7

@@ -176,10 +176,7 @@ def chosen_keys(fields: str | None, kind: str, what: str | None = "") -> Keys | 
 
 
 def _chosen(named: Keys, nodes: dict[str, Node], of: str, start: str = "") -> Keys:
-    """Return the keys that are named, in the order of `nodes`, which are all there are; UsageError for another.
-
-    `start` is what stands before such a key in --fields, and `of` what would have it.
-    """
+    """Return the keys that are named, in the order of `nodes`; `start` stands before one in --fields, `of` has it."""
     for key in named:
         if key not in nodes:
             known = [f"{start}{name}" for name in nodes]

@@ -118,10 +118,7 @@ def batch(
 
 
 def _form(view: View, asked: Asked) -> str:
-    """Return the form that is asked for by -f, or by a file's suffix.
-
-    UsageError for one that there is not, that does not fit the output, or where the input would be replaced.
-    """
+    """Return the form that -f or the file's suffix asks for; UsageError for one that is not there or does not fit."""
     from attn_cli.batch.forms import FORMS, form_of
 
     output, is_folder = asked.output, asked.is_folder

@@ -59,12 +59,12 @@ def info(view: View, source: NameOrFile = None) -> None:
 
     view = choose(view, OF_RECORD)
     about = describe(open_table(prepare_index(source)))
-    told = {key: value for key, value in about.items() if value is not None and key != "about"}
+    told = [(key, value) for key, value in about.items() if value is not None and key != "about"]
     noted = about["about"] if isinstance(about["about"], dict) else {}
-    told |= {key: _parsed(value) for key, value in noted.items()}
+    told += [(key, _parsed(value)) for key, value in noted.items()]
 
     def described(terminal: Terminal) -> str:
-        width, texts = terminal.width or WIDEST, (f"{key:<12} {_plain(value)}" for key, value in told.items())
+        width, texts = terminal.width or WIDEST, (f"{key:<12} {_plain(value)}" for key, value in told)
         lines = (line for text in texts for line in wrap(visible(text), width, subsequent_indent=" " * 13))
         return "".join(f"{line}\n" for line in lines)
 
