@@ -62,29 +62,27 @@ class Command(TyperCommand):
             ctx.default_map = FileDefaults(self, ctx, paths)
         return super().parse_args(ctx, args)
 
-    def invoke(self, ctx: Any) -> Any:
+    def invoke(self, ctx: Any) -> None:
         """Run the command; a bad value that came from a variable or a file is blamed on that (exit 78)."""
         output = ctx.params.get("output")
         if output not in (None, "-") and origin(ctx, "format") in NOT_TYPED:
             ctx.params["format"] = None  # the file's suffix was typed, the format was not
-        is_told = True
         try:
             _resolve_model_conflicts(ctx)
             _reset_model_options(ctx)
-            return self._run(ctx)
+            self._run(ctx)
         except BaseException as error:  # a SystemExit is a verdict; a ConfigError names the file itself
             is_object = is_json(ctx.params.get("format"), output, ctx.info_name)
             is_known = isinstance(error, AttnError) and not isinstance(error, ConfigError)
-            is_told = isinstance(error, SystemExit) or (is_known and not is_object)
-            raise
-        finally:
-            if is_told:
+            if isinstance(error, SystemExit) or (is_known and not is_object):
                 _name_settings(ctx)
+            raise
+        _name_settings(ctx)
 
-    def _run(self, ctx: Any) -> Any:
+    def _run(self, ctx: Any) -> None:
         """Run the command; a general preference that does not fit this command gives way."""
         try:
-            return super().invoke(ctx)
+            super().invoke(ctx)
         except NoText as error:
             from attn_cli.cli.help import short_help  # only for help
 
@@ -95,7 +93,8 @@ class Command(TyperCommand):
             is_ignored = name in IGNORED_IF_UNSUPPORTED and not is_bad and origin(ctx, name) in NOT_TYPED
             if is_ignored or (name == "format" and origin(ctx, name) == FILE and ctx.params[name]):
                 ctx.params[name] = IGNORED_IF_UNSUPPORTED.get(name)
-                return self._run(ctx)
+                self._run(ctx)
+                return
             raise with_origin(error, ctx) from None
 
 

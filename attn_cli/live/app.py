@@ -60,7 +60,7 @@ class Board(Widget, can_focus=True):
     def hit(self, x: int, y: int | None = None) -> Hit:
         """Return what a click at a place does; without y, in the status line."""
         scene = self.scene
-        return (scene and scene.hit(x, scene.status if y is None else y)) or Hit("")
+        return (scene and scene.hit(x, min(scene.bars) if y is None else y)) or Hit("")
 
     def on_click(self, event: events.Click) -> None:
         hit = self.hit(event.x, event.y)

@@ -48,7 +48,6 @@ class Paper(NamedTuple):
     view: View
 
     def sized(self, width: int, height: int) -> Paper:
-        """Return paper of another size."""
         view = replace(self.view, width=max(20, width))
         return Paper(width, height, self.terminal._replace(width=width), view)
 

@@ -34,13 +34,6 @@ class Event(NamedTuple):
     numbers: tuple[int, ...] = ()
 
 
-class Recording(NamedTuple):
-    """A file of events, and the text that they began with; None where it was no text."""
-
-    text: str | None = None
-    events: tuple[Event, ...] = ()
-
-
 class Recorder:
     """Writes events to a file as they happen, so that a recording that is cut short can be replayed, too."""
 
@@ -93,8 +86,8 @@ class Replay:
         return is_pause
 
 
-def read_recording(path: str) -> Recording:
-    """Return the events of a file; raise InputError for one that is not a recording."""
+def read_recording(path: str) -> tuple[str | None, tuple[Event, ...]]:
+    """Return the text that a file of events begins with, if any, and these; InputError for one that is no recording."""
     lines = read_bytes(path, MOST_BYTES).decode("utf-8", "replace").splitlines()
     name = visible(path)
     head = _object(lines[0] if lines else "", f"{name}, line 1")
@@ -105,7 +98,7 @@ def read_recording(path: str) -> Recording:
     for number, line in enumerate(lines[1:], 2):
         if line.strip():
             events.append(_event(line, f"{name}, line {number}", events[-1].at if events else 0.0))
-    return Recording(text if isinstance(text, str) else None, tuple(events))
+    return text if isinstance(text, str) else None, tuple(events)
 
 
 def _event(line: str, place: str, last: float) -> Event:

@@ -48,11 +48,10 @@ class Scene(NamedTuple):
 
     lines: list[Line]
     pane: Pane  # the one with the matrix, at the top left
-    bars: dict[int, list[Part]]  # lines of words: the status and the footer
+    bars: dict[int, list[Part]]  # lines of words: the status, and below it the footer
     scrolled: int  # how far the pane is scrolled down, at most as far as it goes
 
     def hit(self, x: int, y: int) -> Hit | None:
-        """Return what a click at a place does."""
         at = x
         for part in self.bars.get(y, ()):
             if at < cells(part.text):
@@ -62,11 +61,6 @@ class Scene(NamedTuple):
             return None
         cell = self.pane.part.cell_at(y - self.pane.above, x)
         return None if cell is None else Hit("choose", cell)
-
-    @property
-    def status(self) -> int:
-        """The line that tells the status."""
-        return min(self.bars)
 
 
 def compose(state: State, seen: Seen, paper: Paper, said: str, is_busy: bool) -> Scene:

@@ -125,9 +125,6 @@ def begin(source: LiveSource, text: str, settings: Settings, view: View) -> Sess
     return Session(source, state, trace, question, view)
 
 
-# The command that shows it again, and how it gets to the clipboard
-
-
 def command_line(state: State, seen: Seen) -> str:
     """Return the line to type in a shell for the state's pane, or for the one that the command line covers."""
     state = replace(state, pane=state.under) if state.pane == COMMAND else state

@@ -48,7 +48,6 @@ class TextLine(Input):
         return visible(value)
 
     def ask(self, prompt: Prompt) -> None:
-        """Open the line for an answer."""
         self.prompt = prompt
         self.value = visible(prompt.start)
         self.cursor_position = len(self.value)

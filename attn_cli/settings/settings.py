@@ -218,8 +218,5 @@ class Settings:
 
     @property
     def kind_of_text(self) -> str:
-        """The kind of attention of one text, where no command says it: `masked` with a mask, else `self`.
-
-        A pretrained model has its own kind, whatever the mask: `self` asks for that.
-        """
+        """The kind of attention of one text: `masked` with a mask, else `self`, which asks for a pretrained model's own."""
         return "masked" if self.model is None and self.mask not in (None, "none") else "self"

@@ -169,14 +169,14 @@ def demo(path):
 @pytest.mark.parametrize("pace", [1000.0, pytest.param(5.0, marks=takes_long)])
 def test_a_recording_is_replayed_to_the_same_end(tmp_path, pace):
     first = demo(tmp_path / "demo.jsonl").session
-    recording = read_recording(str(tmp_path / "demo.jsonl"))
-    assert recording.text == FOX
-    assert {event.kind for event in recording.events} == {"key", "paste", "do"}
+    text, events = read_recording(str(tmp_path / "demo.jsonl"))
+    assert text == FOX
+    assert {event.kind for event in events} == {"key", "paste", "do"}
 
     async def act(stage):
         await stage.replayed()
 
-    again = play(act, made(replay=Replay(recording.events, pace))).session
+    again = play(act, made(replay=Replay(events, pace))).session
     assert again.state == first.state
     assert again.trace.query_tokens[-2:] == ("cat", "sat")
     np.testing.assert_allclose(again.trace.weights, first.trace.weights)
@@ -184,7 +184,7 @@ def test_a_recording_is_replayed_to_the_same_end(tmp_path, pace):
 
 def test_a_persons_key_takes_over_and_space_pauses(tmp_path):
     demo(tmp_path / "demo.jsonl")
-    events = read_recording(str(tmp_path / "demo.jsonl")).events
+    _, events = read_recording(str(tmp_path / "demo.jsonl"))
     late = tuple(event._replace(at=event.at + 60) for event in events)
 
     async def act(stage):
@@ -213,7 +213,7 @@ def test_a_replay_overwrites_nothing(look, at, monkeypatch):
         assert stage.app.line.value == "mine.svg"
         assert "mine.svg exists, and a replay overwrites nothing." in stage.text()
 
-    play(act, made(replay=Replay(read_recording("demo.jsonl").events, 1000.0)))
+    play(act, made(replay=Replay(read_recording("demo.jsonl")[1], 1000.0)))
     assert (at / "mine.svg").read_text() == "mine"
 
 

@@ -58,16 +58,16 @@ def live(
     said = "attn live reads the keyboard from standard input, so the text cannot come from there."
     refuse(texts == ["-"], said, "Type the text in quotes.")
     from attn_cli.live.guest import run
-    from attn_cli.live.recording import Recording, Replay, read_recording
+    from attn_cli.live.recording import Replay, read_recording
     from attn_cli.live.session import begin
 
-    recorded = read_recording(replay) if replay is not None else Recording()
+    recorded, events = read_recording(replay) if replay is not None else (None, ())
     source, settings = _source(context, matrices, weights, settings)
     text = ""
     if source.has_text:
-        text = (one_text(texts, "live", settings) if texts else "") or recorded.text or EXAMPLE
+        text = (one_text(texts, "live", settings) if texts else "") or recorded or EXAMPLE
     session = begin(source, text, settings, view)
-    run(session, record, Replay(recorded.events, pace or 1.0))
+    run(session, record, Replay(events, pace or 1.0))
 
 
 def _check_screen() -> None:
