@@ -131,8 +131,16 @@ def _group(listed: dict[str, tuple[str, Any]]) -> Any:
             return list(listed)
 
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
+            if cmd_name not in listed and ctx.resilient_parsing:
+                return None
             if cmd_name not in listed:
-                return None if ctx.resilient_parsing else _unknown(cmd_name, listed, ctx.command_path)
+                from attn_cli.cli.report_error import where_it_went
+                from attn_cli.errors import UsageError, did_you_mean
+                from attn_cli.io.escape import visible
+
+                hint = f"{did_you_mean(cmd_name, listed)}See {ctx.command_path} --help."
+                unknown = UsageError(f"No such command {visible(cmd_name[:60])!r}.", hint)
+                raise where_it_went(f"{ctx.command_path} {cmd_name}") or unknown
             where, what = listed[cmd_name]
             if isinstance(what, dict):
                 verbs: Any = dict.fromkeys(what)
@@ -156,14 +164,3 @@ def _app() -> Any:
     app = typer.Typer(cls=_group(COMMANDS), help=ABOUT, epilog=EPILOG, **quiet)
     app.callback(invoke_without_command=True)(root)
     return app
-
-
-def _unknown(name: str, known: dict[str, tuple[str, Any]], path: str) -> None:
-    from attn_cli.cli.report_error import where_it_went
-    from attn_cli.errors import UsageError, did_you_mean
-    from attn_cli.io.escape import visible
-
-    if moved := where_it_went(f"{path} {name}"):
-        raise moved
-    hint = f"{did_you_mean(name, known)}See {path} --help."
-    raise UsageError(f"No such command {visible(name[:60])!r}.", hint)

@@ -14,7 +14,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input
 
-from attn_cli.errors import AttnError
+from attn_cli.errors import BUG, INTERRUPTED, AttnError
 from attn_cli.io.escape import visible
 from attn_cli.io.terminal import Terminal
 from attn_cli.live.keys import COMMAND, KEYS
@@ -25,7 +25,6 @@ from attn_cli.live.session import Session, command_line, osc52
 from attn_cli.live.sources import computed
 from attn_cli.live.text_line import TextLine, prompt_for
 
-INTERRUPTED = 130
 MENDED = (AttnError, MemoryError, RecursionError)  # errors that a user can mend; all others are bugs
 SOON = 0.1  # seconds after which an awaited answer shows as awaited
 
@@ -181,7 +180,7 @@ class LiveApp(App[int]):
             late.stop()
             if isinstance(answer, BaseException) and not isinstance(answer, MENDED):
                 self.failure = answer
-                self.exit(70)
+                self.exit(BUG)
             elif question == session.state.question:
                 session.take(question, answer)
         self.is_computing = False

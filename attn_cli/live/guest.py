@@ -15,10 +15,11 @@ from typing import Any
 
 from textual.drivers.linux_driver import LinuxDriver
 
+from attn_cli.errors import INTERRUPTED
 from attn_cli.io.console import put_plain
 from attn_cli.io.signals import cleaned_up, handled
 from attn_cli.io.terminal import terminal_of
-from attn_cli.live.app import INTERRUPTED, LiveApp
+from attn_cli.live.app import LiveApp
 from attn_cli.live.recording import Recorder, Replay
 from attn_cli.live.session import Session
 

@@ -29,7 +29,6 @@ ORDER = (  # of the steps; those of one pane together
     *(("tokens",), ("x_query",), ("encodings_query",), ("q", "k", "v"), ("scores",), ("scaled_scores",)),
     *(("position_scores",), ("masked_scores",), ("weights",), ("output",)),
 )
-
 TEMPERATURES = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0)
 SLIDER = 11  # cells
 TOGETHER = (MEAN, ALL, ROLLOUT)  # of all heads; the last of all layers, too

@@ -129,7 +129,8 @@ def _told(state: State, seen: Seen, terminal: Terminal, room: int) -> Iterator[P
         yield Part(f"layer {layer}" + of_layers(count) * is_long, "bold", Hit("layer"))
     if out := trace.settings.knock_out:
         yield Part(f"out {listed(out, MOST_OFF)}", "bold")
-    yield Part(f"mask {_mask(trace)}", "bold", Hit("mask"))
+    mask, off = short(trace.mask_name), listed([short(word) for word in trace.settings.without], MOST_OFF)
+    yield Part(f"mask {mask.replace(EXCLUDED, f'off: {off}') if off else mask}", "bold", Hit("mask"))
     if not trace.is_scored:
         yield Part("weights as given", "bold")
         return
@@ -146,11 +147,6 @@ def _head(state: State, trace: Trace, room: int) -> str:
         return short(head)
     is_counted = room >= COUNTED and head in names and len(names) > 1
     return f"head {short(head)}" + (f" ({names.index(head) + 1} of {len(names)})" if is_counted else "")
-
-
-def _mask(trace: Trace) -> str:
-    off = listed([short(word) for word in trace.settings.without], MOST_OFF)
-    return short(trace.mask_name).replace(EXCLUDED, f"off: {off}") if off else short(trace.mask_name)
 
 
 def slider(temperature: float, terminal: Terminal) -> str:

@@ -7,10 +7,10 @@ from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from attn_cli.errors import AttnError
+from attn_cli.errors import AttnError, InputError
 from attn_cli.io.escape import shell_quote
 from attn_cli.live.keys import COMMAND, MATRICES, ROW, STEPS, WEIGHTS, Press, Seen, State
-from attn_cli.live.sources import LiveSource, Question, edited
+from attn_cli.live.sources import Edit, LiveSource, Question
 from attn_cli.settings.declare import as_typed, declared
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
@@ -71,7 +71,14 @@ class Session:
 
         def put() -> State:
             state, question = self.state, self.state.question
-            edit = edited(self.seen.matrix(state)[0], state.row, state.column, typed)
+            name, _ = self.seen.matrix(state)
+            try:
+                value = float(typed.replace(",", "."))
+            except ValueError:
+                raise InputError(f"{typed[:40]!r} is not a number.", "Type one such as 0.5.") from None
+            if not abs(value) <= 1e100:
+                raise InputError(f"{name} cannot hold {typed[:40]!r}.", "Type a finite number.")
+            edit = Edit(name, state.row, state.column, value)
             kept = tuple(one for one in question.edits if one[:3] != edit[:3])
             return replace(state, question=question._replace(edits=(*kept, edit)))
 

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import NamedTuple
 
-from attn_cli.errors import InputError, refuse
+from attn_cli.errors import refuse
 from attn_cli.inputs.matrices import Given
 from attn_cli.inputs.saved_weights import Saved
 from attn_cli.io.array_types import Array
@@ -134,17 +134,6 @@ class WeightsSource(LiveSource):
 
     def has_rollout(self, trace: Trace) -> bool:
         return self.layers(trace) > 1 and len(trace.query_tokens) == len(trace.key_tokens)
-
-
-def edited(matrix: str, row: int, column: int, typed: str) -> Edit:
-    """Return the edit of a cell to the number that was typed; raise InputError for what is not a number."""
-    try:
-        value = float(typed.replace(",", "."))
-    except ValueError:
-        raise InputError(f"{typed[:40]!r} is not a number.", "Type one such as 0.5.") from None
-    if not abs(value) <= 1e100:
-        raise InputError(f"{matrix} cannot hold {typed[:40]!r}.", "Type a finite number.")
-    return Edit(matrix, row, column, value)
 
 
 async def computed(source: LiveSource, question: Question) -> Trace | BaseException:

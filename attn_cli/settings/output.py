@@ -106,12 +106,10 @@ KNOWN_SCORES = '"scaled", "dot", "cosine"'  # in the file; others are there as s
 ALL_KEYS = "all"
 ALWAYS = ("schema", "kind")  # in every record
 NO_TRACES = ("compare", "examples")  # kinds with keys of their own
+ADDED = {"mask_views": "--show mask"}  # keys that a record has only if an option adds them
 
 Node: TypeAlias = dict[str, Any]  # of a JSON Schema
 Keys: TypeAlias = "dict[str, Keys | None]"  # chosen keys, and what is chosen of each: None for all of it
-
-# Keys that a record has only if an option of the command adds them.
-ADDED = {"mask_views": "--show mask"}
 
 
 def schema_text() -> str:

@@ -218,5 +218,5 @@ class Settings:
 
     @property
     def kind_of_text(self) -> str:
-        """The kind of attention of one text: `masked` with a mask, else `self`, which asks for a pretrained model's own."""
+        """The kind of attention of one text: `masked` with a mask, else `self`, which asks for a model's own kind."""
         return "masked" if self.model is None and self.mask not in (None, "none") else "self"

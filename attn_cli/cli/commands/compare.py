@@ -52,7 +52,12 @@ def compare(
     view = choose(view, CAN, "compare", "compare", figures=("heatmap",))
     leave = "Leave one of the two out."
     refuse(beside is not None and vary, "--vary and --with each vary one thing.", leave, "--with")
-    models = _models(context, model or [], vary is not None or beside is not None)
+    models = model or []
+    if origin(context, "model") == VARIABLE:
+        models = [os.environ["ATTN_MODEL"]]  # Click has split it at its spaces
+    is_other = vary is not None or beside is not None or len(models) > 2 or len(set(models)) == 1
+    said = "With -m more than once, two different models are compared, with all else the same."
+    refuse(len(models) > 1 and is_other, said, "Give -m twice, without --vary and --with.", "--model")
     settings = replace(settings, model=models[0] if len(models) == 1 else None)
     is_varied = beside is None and len(models) < 2
     varied, values = _varied(context, texts or [], vary or []) if is_varied else ("", ())
@@ -79,15 +84,6 @@ def compare(
         remarks=lambda: remarks,
     )
     deliver(result, view)
-
-
-def _models(context: typer.Context, given: list[str], is_varied: bool) -> list[str]:
-    if origin(context, "model") == VARIABLE:
-        return [os.environ["ATTN_MODEL"]]  # Click has split it at its spaces
-    is_wrong = len(given) > 1 and (is_varied or len(given) > 2 or len(set(given)) == 1)
-    said = "With -m more than once, two different models are compared, with all else the same."
-    refuse(is_wrong, said, "Give -m twice, without --vary and --with.", "--model")
-    return given
 
 
 def _varied(context: typer.Context, texts: list[str], vary: list[str]) -> tuple[str, tuple[Value, ...]]:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 Record = dict[str, Any]  # of the JSON
 OTHER_VARIABLES = ("ATTN_MIRROR", "ATTN_PAGER")  # that no option has
 NARROWEST = 12  # cells for a value, below which names stand above their values
-
-
 COMMAND = argument("[COMMAND]", "Show the settings of this command only.", default=None)
 
 

@@ -66,7 +66,9 @@ def heads(
     rolled: dict[str, object] = {"--rollout": rollout or None}
     if probe:
         given = of_file | {"TEXT": texts, "--weights": weights, "--texts": corpus, "--context": context}
-        _refuse_all(given | {"--kind": kind} | rolled | _changed(settings), "and --probe exclude each other")
+        changed = [name for name in ALONE.split() if getattr(settings, name) != getattr(DEFAULT, name)]
+        given |= {"--kind": kind} | rolled | {f"--{name.replace('_', '-')}": True for name in changed}
+        _refuse_all(given, "and --probe exclude each other")
     elif weights is not None:
         refuse(texts, "--weights brings its own tokens: leave out the text.", option="--weights")
     else:
@@ -120,11 +122,6 @@ def _by_probe(layer: int | None, settings: Settings, view: View) -> None:
     with Progress("Probing") as progress:
         found = probe(settings, layer, progress)
     deliver(result_of("heads_by_probe", found, views), view)
-
-
-def _changed(settings: Settings) -> dict[str, object]:
-    changed = (name for name in ALONE.split() if getattr(settings, name) != getattr(DEFAULT, name))
-    return {f"--{name.replace('_', '-')}": True for name in changed}
 
 
 def _numbered(file: str, progress: Progress) -> Iterator[tuple[int, str]]:

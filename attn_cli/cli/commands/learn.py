@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 DEV_HELP = "Sentences held back: accuracy is measured on them. May be repeated."
 TREEBANK = "CoNLL-U, or passages (.jsonl: tokens, pronoun, antecedents); plain, .gz or .xz."
-
 COLUMNS = (  # what those of the screen of a score are
     "",
     "right: of the words that have the relation, the share whose strongest link is one of the right words.",

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from attn_cli.live.sources import LiveSource
 
 EXAMPLE = "The quick brown fox jumped over the lazy dog"
-
 TEXT_HELP = "The text, in quotes; without one, an example to start with."
 MATRICES_HELP = "Given Q, K, V, or X, W_q, W_k, W_v, as attn compute reads them."
 PACE_HELP = "With --replay: speed-up factor (2 is twice as fast).  [default: 1]"
