@@ -173,7 +173,6 @@ CONTEXT_HELP = "Keys and values come from this second text."
 Texts = Annotated[list[str] | None, argument("TEXT", TEXT_HELP)]
 Context = Annotated[str | None, own("TEXT", CONTEXT_HELP, TEXT, "--context", default=...)]
 Pause = Annotated[bool, own("", PAUSE_HELP, OUTPUT, "--pause", default=...)]
-
 # Options of the commands that answer with a small record.
 SOURCES = "word2vec (bundled), a file, or an imported name."
 NameOrFile = Annotated[str | None, argument("[NAME|FILE]", SOURCES)]

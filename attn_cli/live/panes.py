@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from attn_cli.errors import InputError
 from attn_cli.io.terminal import Line, Terminal
 from attn_cli.live.keys import BEFORE, COMMAND, DIFFERENCE, HELP, KEYS, ROW, STEPS, Seen, State
 from attn_cli.live.session import command_line, copied, unsaid
@@ -19,11 +20,12 @@ from attn_cli.render.shade_scale import shade_range
 from attn_cli.render.views.long_text import long_view
 from attn_cli.render.views.one_row import one_row, row_table
 from attn_cli.render.views.origins import talk
-from attn_cli.render.views.overview import largest_weight, row_bars, weight_matrix
+from attn_cli.render.views.overview import labelled_matrix, largest_weight, row_bars, weight_matrix
 from attn_cli.render.views.steps import walk
 from attn_cli.render.views.whys import reasons
 from attn_cli.render.views.wording import is_large, quoted_at
 from attn_cli.settings.output import View
+from attn_cli.trace.head_roles import block_means
 from attn_cli.trace.trace import Trace
 
 FAR = 400  # lines of a pane that can be scrolled through
@@ -88,9 +90,7 @@ def _matrix_pane(state: State, block: Matrix, notes: list[str], paper: Paper) ->
 
 
 def _difference(state: State, before: Trace, after: Trace, paper: Paper) -> Pane:
-    from attn_cli.errors import InputError
     from attn_cli.render.views.comparison import sentences
-    from attn_cli.render.views.overview import labelled_matrix
     from attn_cli.teach.compare import between
 
     try:
@@ -108,8 +108,6 @@ def _difference(state: State, before: Trace, after: Trace, paper: Paper) -> Pane
 
 def _all_heads(trace: Trace, paper: Paper) -> Iterator[Block]:
     """Yield every head as a small map, as many as fit side by side; of a longer text, means of blocks."""
-    from attn_cli.trace.head_roles import block_means
-
     weights = np.stack([head.weights for head in trace.heads])
     allowed = np.ones(weights.shape[1:], np.bool_) if trace.mask is None else trace.mask
     n_q, n_k = weights.shape[1:]

@@ -18,7 +18,6 @@ from attn_cli.live.session import Session
 from attn_cli.settings.output import View
 from attn_cli.trace.trace import Trace
 
-NAME = "attn-live"
 TYPING = "Type: attention follows. Enter or Esc: back to the keys."
 
 
@@ -81,7 +80,7 @@ def _writing(session: Session) -> Prompt:
         session.said = save(session.trace, session.view, path)
         return ""
 
-    names = (f"{NAME}{f'-{n}' if n else ''}.svg" for n in range(1000))
+    names = (f"attn-live{f'-{n}' if n else ''}.svg" for n in range(1000))
     free = next(name for name in names if not os.path.lexists(name))
     return Prompt("Write the view to this file: .svg, .html, .json and others. Esc: do not.", free, take)
 
