@@ -230,10 +230,8 @@ def test_a_file_that_is_no_text_of_settings_is_one_line(place):
 
 
 def test_a_folder_or_a_pipe_in_the_place_of_the_file_is_one_line(place):
-    for make, remove, said in (
-        (os.mkdir, os.rmdir, "a directory"),
-        (os.mkfifo, os.unlink, "not a regular file"),
-    ):
+    kinds = (os.mkdir, os.rmdir, "a directory"), (os.mkfifo, os.unlink, "not a regular file")
+    for make, remove, said in kinds:
         make(HERE)
         refused(here("self", "a b"), f"Cannot read attn.toml: it is {said}.")
         remove(HERE)
@@ -278,17 +276,8 @@ def test_config_tells_each_setting_and_where_it_comes_from(place):
     write_own('\npalette = "greys"')
     write("# mine\ntemperature = 0.5")
     found = listed(env={"ATTN_SEED": "7"})
-    not_standing = (
-        "between",
-        "measure",
-        "output",
-        "versus",
-        "title",
-        "without",
-        "knock_out",
-        "knock_out_with",
-        "pair",
-    )
+    not_standing = {"between", "measure", "output", "versus", "title", "without", "pair"}
+    not_standing |= {"knock_out", "knock_out_with"}
     assert list(found) == [name.replace("_", "-") for name in SETTINGS if name not in not_standing]
     assert (found["temperature"]["value"], found["temperature"]["line"]) == (0.5, 2)
     assert found["temperature"]["file"] == HERE
@@ -313,14 +302,9 @@ def test_config_of_a_command_tells_its_table_and_its_defaults(place):
 def test_config_agrees_with_what_a_run_uses(place):
     write('temperature = 0.5\ndim = 3\n[self]\nseed = 5\nembedding = "random"')
     record = json.loads(here("self", "a b", "-f", "json").out)
-    used = {name: record["embedding"][name] for name in ("seed", "dim")} | {
-        "temperature": record["temperature"]
-    }
-    assert (
-        used
-        == {name: listed("self")[name]["value"] for name in used}
-        == {"seed": 5, "dim": 3, "temperature": 0.5}
-    )
+    used = {name: (record["embedding"] | record)[name] for name in ("seed", "dim", "temperature")}
+    assert used == {name: listed("self")[name]["value"] for name in used}
+    assert used == {"seed": 5, "dim": 3, "temperature": 0.5}
 
 
 def test_config_points_at_variables_that_are_none_of_ours(place):

@@ -133,12 +133,6 @@ def test_a_table_has_every_part_and_a_screen_the_sum_beside_the_model_s_own():
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     [
-        ((TEXT, "--target", "qqzzx"), 2, "qqzzx is no word of language"),
-        ((TEXT, "--knock-out-with", "mean"), 2, "--knock-out-with is for --measure knock-out"),
-        ((TEXT, "--target", " "), 2, "--target is empty"),
-        ((TEXT, "--target", "dog", "--against", "dog"), 2, "The two words to compare are one: dog"),
-        ((TEXT, "-p", "roles"), 2, "says no words"),
-        ((TEXT, "--context", "a b"), 2, "A second text is for a model"),
         (("ab", "-m", "LETTERS", "--target", "ba"), 2, "is no single token of letters, but 2: b, a"),
         (("ab", "-m", "LETTERS", "-p", "language"), 2, "--projection"),
         (("ab", "-m", "BARE"), 65, "no language-model head"),

@@ -129,15 +129,39 @@ WRONG = """
     vectors info bogus => bogus | vectors info -f csv => csv | vectors train text.txt => --output
     vectors train -o x.safetensors => CORPUS | schema please => please | --show-completion tcsh => tcsh
     --show-completion => --show-completion
+    generate x --count 0 => '--count': 0 is not in the range | generate x --top-p 1.5 => 1.5 is not in the range
+    generate x --layer all => shows one head | generate x --head rollout => shows one head
+    generate x --stop fox --stop '' => --stop is empty | generate x --head nobody => There is no head 'nobody'
+    generate x --head subject => There is no head 'subject' | generate x -p roles => writes no words
+    generate x --sample-temperature nan => --sample-temperature cannot be nan
+    generate x --top-p nan => --top-p cannot be nan | generate x -f csv => csv
+    generate x -p roles -m x => --model takes the place of --projection | generate x --temperature 2 => --temperature
+    generate x -p language -m x => --model takes the place of --projection
+    heads --probe "the cat" => TEXT and --probe exclude each other
+    heads --probe --weights w.npz => --weights and --probe exclude | heads --probe -f npy => no npy form
+    heads --probe --texts t.txt => --texts and --probe exclude | heads --probe --rollout => --rollout and --probe
+    heads --probe --kind cross => --kind and --probe exclude | heads --probe -t 2 => --temperature and --probe
+    heads --probe --mask causal => --mask and --probe exclude | heads --probe --join-pieces => --join-pieces and
+    heads --probe --layer 7 -p roles => There is no layer 7. Layers are 0 to 0.
+    heads --probe -p likeness => likeness has no heads | heads --probe -m x -p roles => exclude each other
+    heads "the cat" --texts t.txt => TEXT and --texts exclude each other | heads --texts t.txt -f npy => no npy form
+    heads --texts t.txt --rollout => --rollout and --texts exclude | heads --texts t.txt --array x => --weights
+    effect "the cat" --target qqzzx => qqzzx is no word of language | effect "the cat" -p roles => says no words
+    effect "the cat" --knock-out-with mean => --knock-out-with is for --measure knock-out
+    effect "the cat" --target ' ' => --target is empty | effect "the cat" --context b => A second text is for a model
+    effect "the cat" --target dog --against dog => The two words to compare are one: dog
+    lens "ab a" -p roles => says no words | lens "ab a" --context b => A second text | lens "ab a" --pair b => --pair
+    lens "ab a" --figure links -o x.svg => no figure of links | lens "ab a" -f page -o x.html => 'page'
+    patch "the cat" "the cat" => The two texts are the same | patch "the cat" => missing. Try: attn patch
+    patch - - => only one of CLEAN and CORRUPT | patch a b c => 3 texts were given where two are wanted
+    patch a b --target qqqq => qqqq is no word of language | patch a b --against qqqq => qqqq is no word of language
+    patch a b --context c => with an encoder and a decoder | patch a b -f code:numpy => 'code:numpy' is not one of
 """
 
 
 @pytest.mark.parametrize(
     ("args", "said"),
-    [
-        *told(WRONG),
-        (["self", "x", "--seed", str(1 << 70)], "--seed"),
-    ],
+    [*told(WRONG), (["self", "x", "--seed", str(1 << 70)], "--seed")],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
 )
 def test_wrong_usage_is_2_and_names_what_is_wrong(args, said, at):
@@ -483,16 +507,8 @@ CHOICES = {  # an option, and some of its values
         """
     )
 }
-TEXTS = [
-    "the cat sat on the mat",
-    "a",
-    "a b",
-    "Don't e-mail 3.14!",
-    "😀 👩‍👩‍👧 🇬🇧",
-    "the the",
-    "zzxq qqzz",
-    "x" * 200,
-]
+TEXTS = apart("the cat sat on the mat | a | a b | Don't e-mail 3.14! | 😀 👩‍👩‍👧 🇬🇧 | the the | zzxq qqzz")
+TEXTS += ["x" * 200]
 
 
 @takes_long

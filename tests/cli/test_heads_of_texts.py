@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from tests.cli.tables import typed
 from tests.cli.test_heads import record
 from tests.models.checkpoints.by_hand import small_bert
 from tests.shell import attn, here
@@ -89,14 +90,10 @@ def test_a_line_of_the_screen_for_each_head_and_nothing_wider_than_eighty(texts)
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     [
-        (("the cat", "--texts", "t.txt"), 2, "TEXT and --texts exclude each other"),
-        (("--texts", "t.txt", "--rollout"), 2, "--rollout and --texts exclude each other"),
-        (("--texts", "t.txt", "--array", "x"), 2, "--array requires --weights"),
         (("--texts", "t.txt", "--layer", "7"), 2, "There is no layer 7"),
         (("--texts", "none.txt"), 66, "none.txt"),
         (("--texts", "empty.txt"), 65, "There is no text"),
         (("--texts", "dots.txt"), 65, "Line 2: "),
-        (("--texts", "t.txt", "-f", "npy"), 2, "no npy form"),
     ],
     ids=str,
 )
@@ -125,12 +122,7 @@ def test_texts_come_down_a_pipe():
 
 def test_what_hides_masks_or_warms_a_models_heads_does_so_here_too(tmp_path, tokenizers):
     folder = small_bert(tmp_path / "bert")
-    for options in (
-        ("--without", "0"),
-        ("--without", "cat", "-t", "2"),
-        ("--score", "cosine"),
-        ("--mask", "causal"),
-    ):
+    for options in typed("--without 0 | --without cat -t 2 | --score cosine | --mask causal"):
         found = record("the cat cat", "-m", folder, *options)
         every = weights_of("the cat cat", "-m", folder, *options)
         assert ("model itself is not computed anew" in " ".join(found["notes"])) == ("--without" in options)

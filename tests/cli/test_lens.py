@@ -138,16 +138,11 @@ def test_what_cannot_be_looked_at_is_refused_in_a_line(letters, tmp_path):
     bare, two = small_bert(tmp_path / "bare", head=False), ("-p", "language", "-m", letters)
     for more, code, told in (
         (("-m", bare), 65, "no language-model head"),
-        (("-p", "roles"), 2, "says no words"),
         (two, 2, "--projection"),
         (("-m", letters, "--ids", "2,6"), 2, "no word '6'"),
         (("-m", letters, "--ids", "a"), 2, "Give ids from 0 to 5"),
         (("-m", letters, "-q", "z"), 2, "no token 'z'"),
         (("-m", letters, "--context", "b"), 2, "one text"),
-        (("--context", "b"), 2, "A second text"),
-        (("--pair", "b"), 2, "--pair needs"),
-        (("--figure", "links", "-o", "x.svg"), 2, "no figure of links"),
-        (("-f", "page", "-o", "x.html"), 2, "'page'"),
     ):
         ran = here("lens", "ab a", *more)
         assert (ran.code, ran.out, len(ran.err.splitlines())) == (code, "", 1) and told in ran.err, ran

@@ -10,7 +10,7 @@ from attn_cli import Settings, trace_self
 from attn_cli.errors import InputError, UsageError
 from attn_cli.settings.settings import CONFLICTS_WITH_MODEL, REPLACED_BY_MODEL
 from tests.alike import FLOAT32
-from tests.cli.tables import apart, told
+from tests.cli.tables import apart, told, typed
 from tests.models.checkpoints.by_hand import byte_pairs, small_bert, small_gpt2
 from tests.shell import here
 from tests.small_models import trace_checkpoint
@@ -53,13 +53,9 @@ def test_what_is_shared_has_the_name_of_the_model_and_not_where_it_lies(folder):
 def test_byte_level_tokens_are_text_on_screens_and_as_the_vocabulary_has_them_in_the_json(tmp_path):
     folder = small_gpt2(tmp_path / "gpt2")
     byte_pairs(folder, ("a", "b", "c", "d", "Ġ", "Ġa"), ["Ġ a"])
-    every = (
-        ("masked",),
-        ("explain", "-f", "html"),
-        ("heads", "--rollout"),
-        ("compare", "--vary", "score=dot,scaled"),
-    )
-    for command, *args in every:
+    for command, *args in typed(
+        "masked | explain -f html | heads --rollout | compare --vary score=dot,scaled"
+    ):
         ran = here(command, "db ac", "-m", folder, *args)
         assert ran.code == 0 and "␣a" in ran.out and "Ġ" not in ran.out
     raw = json.loads(here("masked", "db ac", "-m", folder, "-f", "json").out)

@@ -164,26 +164,3 @@ def test_an_encoder_has_scores_of_both_sides_and_a_model_without_words_says_why_
     assert "no language-model head in its files: no copying" in " ".join(out.split())
     assert "copying  " not in out and max(map(len, out.splitlines())) <= 80
     assert record("--probe", "-p", "roles")["notes"] == ["roles scores no words: no copying."]
-
-
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        (("the cat",), "TEXT and --probe exclude each other"),
-        (("--weights", "w.npz"), "--weights and --probe exclude"),
-        (("--texts", "t.txt"), "--texts and --probe exclude"),
-        (("--rollout",), "--rollout and --probe exclude"),
-        (("--kind", "cross"), "--kind and --probe exclude"),
-        (("-t", "2"), "--temperature and --probe exclude"),
-        (("--mask", "causal"), "--mask and --probe exclude"),
-        (("--join-pieces",), "--join-pieces and --probe exclude"),
-        (("--layer", "7", "-p", "roles"), "There is no layer 7. Layers are 0 to 0."),
-        (("-p", "likeness"), "likeness has no heads"),
-        (("-f", "npy"), "no npy form"),
-        (("-m", "x", "-p", "roles"), "exclude each other"),
-    ],
-    ids=str,
-)
-def test_what_has_no_meaning_for_random_tokens_is_refused_in_one_line(args, said):
-    ran = here("heads", "--probe", *args)
-    assert (ran.code, ran.out) == (2, "") and said in ran.err and ran.err.count("\n") == 1

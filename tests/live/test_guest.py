@@ -190,18 +190,10 @@ def test_standard_output_that_is_no_terminal_and_a_dumb_terminal_are_wrong_usage
 
 
 def test_an_input_that_is_refused_is_refused_before_the_screen_is_taken():
-    for line, code in (
-        ("--matrices no-such.json", 66),
-        ("...", 65),
-        ("--pace 2", 2),
-        ("-", 2),
-        ("a b", 2),
-        ("a --weights w.npy", 2),
-        ("--replay no-such.jsonl", 66),
-        ("the --mask caussal", 2),
-    ):
-        args = ["live", *line.split()]
-        ran = terminal(*args)
+    lines = {66: "--matrices no-such.json | --replay no-such.jsonl", 65: "..."}
+    lines |= {2: "--pace 2 | - | a b | a --weights w.npy | the --mask caussal"}
+    for code, line in ((code, line) for code, many in lines.items() for line in many.split(" | ")):
+        ran = terminal("live", *line.split())
         assert ran.code == code, ran.out
         assert ESC + "[?1049h" not in ran.out
 
