@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any, TypeAlias, TypeVar
 
@@ -19,7 +19,7 @@ from attn_cli.io.escape import visible
 T = TypeVar("T")
 Value: TypeAlias = bool | int | float | str
 # Names that can be added while the program runs (score functions, mask rules) are given by a function.
-Names: TypeAlias = Sequence[str] | Callable[[], Sequence[str]]
+Names: TypeAlias = Sequence[str] | Callable[[], Iterable[str]]
 
 TYPES: dict[str, type[Value]] = {"str": str, "int": int, "float": float, "bool": bool}
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}

@@ -89,6 +89,9 @@ WITH_MODEL = {
 }
 # They choose rows, links, speed and what is refused, and change no number.
 SHOWN_ONLY = ("query", "versus", "top", "full", "next", "next_at", "threads", "max_text", "max_word")
+FILE, EMBEDDINGS = "NAME|FILE", ("word2vec", "random")
+PROJECTIONS = ("roles", "roles-deep", "language", LIKENESS, "identity", "random")
+LEARNED = f"{usual('projection')} with word2vec, random with random vectors, else identity"
 LAYER = "Give a number from 0 to 100,000, all, or mean."
 LAST = "the last; with -p language that of a named --head"
 HEAD = f"{usual('head')}; {DEFAULTS['masked'].head} with -p language; else the first"
@@ -123,9 +126,7 @@ class Settings:
     about = (
         "Word vectors: word2vec (bundled), random, a file (text, .bin, .kv and others), or an imported name."
     )
-    embedding: str | None = VECTORS(
-        about, short="-e", metavar="NAME|FILE", examples=("word2vec", "random"), unset="word2vec"
-    )
+    embedding: str | None = VECTORS(about, short="-e", metavar=FILE, examples=EMBEDDINGS, unset="word2vec")
     dim: int | None = VECTORS("Numbers in a random vector.", bounds=(1, 100_000), unset="4")
     seed: int = VECTORS("Seed of everything random.", 0, bounds=(0, 2**63 - 1))
     oov: str | None = VECTORS(
@@ -139,13 +140,8 @@ class Settings:
         "its own tokens, vectors and heads."
     )
     model: str | None = VECTORS(about, short="-m", metavar="DIR|NAME")
-    projection: str | None = ATTENTION(
-        "W_q, W_k, W_v: roles, roles-deep, language or likeness (learned), identity, random, or a file.",
-        short="-p",
-        metavar="NAME|FILE",
-        examples=("roles", "roles-deep", "language", LIKENESS, "identity", "random"),
-        unset=f"{usual('projection')} with word2vec, random with random vectors, else identity",
-    )
+    about = "W_q, W_k, W_v: roles, roles-deep, language or likeness (learned), identity, random, or a file."
+    projection: str | None = ATTENTION(about, short="-p", metavar=FILE, examples=PROJECTIONS, unset=LEARNED)
     about = "Split the projection's columns into N heads."
     heads: int | None = ATTENTION(about, bounds=(1, 100_000), unset="1")
     about = "Layer to show: a number (0 is the first layer) or all; for saved weights also mean."
@@ -157,19 +153,14 @@ class Settings:
     about = "Layout of weights from files: in-out is x W, out-in W x."
     layout: str | None = ATTENTION(about, choices=("in-out", "out-in"), unset="in-out")
     score: str | None = ATTENTION(
-        lambda: f"{', '.join(one.help for one in SCORES.values())}.",
-        choices=lambda: [*SCORES],
-        unset="scaled",
+        lambda: f"{', '.join(one.help for one in SCORES.values())}.", choices=SCORES.keys, unset="scaled"
     )
     about = "Divide scores by T > 0 before the softmax."
     temperature: float = ATTENTION(
         about, 1.0, short="-t", metavar="T", bounds=(1e-6, math.inf), hint=TEMPERATURE
     )
     mask: str | None = ATTENTION(
-        lambda: f"{', '.join(MASKS)}, or a file.",
-        metavar="NAME|FILE",
-        examples=mask_examples,
-        unset=usual("mask"),
+        lambda: f"{', '.join(MASKS)}, or a file.", metavar=FILE, examples=mask_examples, unset=usual("mask")
     )
     about = "What True means in a mask file; required with one."
     mask_true: str | None = ATTENTION(about, choices=("allowed", "blocked"))
