@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 
 from attn_cli.core.scores import score_named
 from attn_cli.errors import UsageError
-from attn_cli.render.code.frameworks import FRAMEWORKS, Framework, has_layer
 from attn_cli.render.code.literals import (
     LINE,
-    comment_lines,
+    commented,
     matrix,
     number,
     row_label,
@@ -21,7 +20,7 @@ from attn_cli.render.code.literals import (
     strings,
     vector,
 )
-from attn_cli.render.code.plan import ScriptPlan, joins_heads, made_by, plan_script
+from attn_cli.render.code.plan import TITLES, ScriptPlan, joins_heads, made_by, plan_script
 from attn_cli.render.code.steps import steps
 from attn_cli.render.views.wording import d_k, title
 from attn_cli.trace.trace import Trace
@@ -29,16 +28,15 @@ from attn_cli.trace.trace import Trace
 WIDEST = 20  # cells for a token before its row
 
 
-def script(trace: Trace, framework_name: str) -> str:
+def script(trace: Trace, framework: str) -> str:
     """Return the script for `numpy`, `torch` or `keras`; raise UsageError if there can be none."""
-    framework = FRAMEWORKS[framework_name]
-    if framework_name not in score_named(trace.score).lines:
-        raise UsageError(f"The score {trace.score} has no lines for {framework.title}.", option="--format")
-    plan = plan_script(trace, framework_name)
+    if framework not in score_named(trace.score).lines:
+        raise UsageError(f"The score {trace.score} has no lines for {TITLES[framework]}.", option="--format")
+    plan = plan_script(trace, framework)
     # Of Keras, only the layer needs more than ops.
-    imports = [line for line in framework.imports if line != "import keras" or has_layer(plan)]
-    head = [_docstring(plan, framework), imports, *_helper(plan, framework), *_data(plan, framework)]
-    return _spaced([*head, *steps(plan, framework), *_printing(plan, framework)])
+    imports = [line for line in plan.say("imports").split("\n") if line != "import keras" or plan.has_layer]
+    head = [_docstring(plan), imports, *_helper(plan), *_data(plan)]
+    return _spaced([*head, *steps(plan), *_printing(plan)])
 
 
 def _spaced(blocks: Sequence[list[str]]) -> str:
@@ -52,12 +50,12 @@ def _spaced(blocks: Sequence[list[str]]) -> str:
     return text
 
 
-def _docstring(plan: ScriptPlan, framework: Framework) -> list[str]:
+def _docstring(plan: ScriptPlan) -> list[str]:
     trace = plan.trace
     summary = f"This recomputes what attn {trace.kind} shows, from the same numbers: {_formula(trace)}."
     facts = list(_facts(plan))
     wide = max(len(name) for name, _ in facts) + 2
-    lines = [f'"""{title(trace)}, in {framework.title}.', "", *textwrap.wrap(summary, LINE), ""]
+    lines = [f'"""{title(trace)}, in {TITLES[plan.framework]}.', "", *textwrap.wrap(summary, LINE), ""]
     for name, fact in facts:
         lines += textwrap.wrap(
             fact, LINE, initial_indent=name.ljust(wide), subsequent_indent=" " * wide, break_on_hyphens=False
@@ -114,15 +112,15 @@ def _facts(plan: ScriptPlan) -> Iterator[tuple[str, str]]:
         yield "left out", f"the layer's output: W_o has {rows} x {columns} numbers"
 
 
-def _helper(plan: ScriptPlan, framework: Framework) -> Iterator[list[str]]:
-    lines = score_named(plan.trace.score).lines[framework.name]
+def _helper(plan: ScriptPlan) -> Iterator[list[str]]:
+    lines = score_named(plan.trace.score).lines[plan.framework]
     if lines.helper:
         start, about, *rest = lines.helper
         body = [about, *(lines.careful if plan.is_extreme else ()), *rest]
         yield [start, *(f"    {line}" for line in body)]
 
 
-def _data(plan: ScriptPlan, framework: Framework) -> Iterator[list[str]]:
+def _data(plan: ScriptPlan) -> Iterator[list[str]]:
     trace = plan.trace
     if plan.one_text:
         yield strings("tokens", trace.query_tokens)
@@ -140,10 +138,13 @@ def _data(plan: ScriptPlan, framework: Framework) -> Iterator[list[str]]:
         if one.about and block:
             yield block
             block = []
-        about = f"{one.about} {framework.polarity}" if one.name == "mask" else one.about
-        around = (f"{framework.array}(", f"{framework.dtypes[one.array.dtype == bool]})")
+        about = f"{one.about} {plan.say('polarity')}" if one.name == "mask" else one.about
+        around = (
+            plan.say("array"),
+            plan.say("end of booleans" if one.array.dtype == bool else "end of numbers"),
+        )
         rows = labels[one.rows] or [""] * len(one.array)
-        block += comment_lines(about)
+        block += commented(about)
         if one.array.ndim == 1:
             block += vector(one.name, [number(x) + "," for x in one.array.tolist()], around)
         else:
@@ -151,13 +152,13 @@ def _data(plan: ScriptPlan, framework: Framework) -> Iterator[list[str]]:
     yield block
 
 
-def _printing(plan: ScriptPlan, framework: Framework) -> Iterator[list[str]]:
+def _printing(plan: ScriptPlan) -> Iterator[list[str]]:
     """Yield the functions that print, and their calls for weights and output."""
     trace = plan.trace
     keys = "tokens" if plan.one_text else "keys"
     if trace.asked:
         yield ["# The rows that were asked for.", *vector("rows", [f"{i}," for i in trace.listed])]
-    yield from _printers(plan, framework)
+    yield from _printers(plan)
     mask = "" if trace.mask is None else ", mask"
     of_weights = "links" if trace.settings.top is not None else "show"
     lines = [f'print("keys:", {keys})']
@@ -171,19 +172,19 @@ def _printing(plan: ScriptPlan, framework: Framework) -> Iterator[list[str]]:
     else:
         lines += [f'{of_weights}("weights", weights{mask})', 'show("output", output)']
     lines += ['show("layer output", layer_output)'] if joins_heads(trace) else []
-    if framework.title == "Keras" and has_layer(plan):
+    if plan.has_layer:
         lines.append('print(f"keras.layers.Attention gives these weights to within {difference:.0e}.")')
     yield lines
 
 
-def _printers(plan: ScriptPlan, framework: Framework) -> Iterator[list[str]]:
+def _printers(plan: ScriptPlan) -> Iterator[list[str]]:
     """Yield the functions that print: a matrix row by row, and the strongest links where --top asks for them."""
     trace = plan.trace
     queries, keys = ("tokens", "tokens") if plan.one_text else ("queries", "keys")
     wide = min(WIDEST, max(len(repr(token)) for token in trace.query_tokens))
     label = f'f"{{{queries}[i]!r:>{wide}}}"'
     rows = "rows" if trace.asked else f"range(len({queries}))"
-    row = framework.to_list.format("matrix[i]")
+    row = plan.say("to list", "matrix[i]")
     is_masked, top = trace.mask is not None, trace.settings.top
     masked = [
         "        if mask is not None:",

@@ -57,10 +57,10 @@ def safe_name(name: str) -> str:
     return "".join(chars) + ("" if len(chars) == len(name) else "...")
 
 
-def comment_lines(text: str) -> list[str]:
-    """Return a sentence as lines of comment."""
+def commented(about: str, *lines: str) -> list[str]:
+    """Return lines of a script under a comment of sentences."""
     wrapper = textwrap.TextWrapper(LINE, "# ", "# ", break_long_words=False, break_on_hyphens=False)
-    return wrapper.wrap(text)
+    return [*wrapper.wrap(about), *lines]
 
 
 def call_lines(before: str, arguments: Sequence[str], after: str = "") -> list[str]:

@@ -1,4 +1,4 @@
-"""What a script needs to recompute a trace: the arrays it starts from, and the facts its steps depend on."""
+"""What a script needs to recompute a trace: the arrays it starts from, the facts of its steps, a framework's words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attn_cli.core.masks import named, rule_named
+from attn_cli.core.masks import Mask, find_rule, rule_named
+from attn_cli.core.scores import score_named
 from attn_cli.errors import UsageError
 from attn_cli.io.array_types import Array, Bools
 from attn_cli.io.escape import count
@@ -21,6 +22,42 @@ HAND_SIZED = 432  # numbers in W_q, W_k and W_v together, or in W_o, that a read
 TINY, HUGE = 1e-9, 1e100  # beyond these, squares lose what they are made of
 
 
+MAX_FLOAT32_SCORE = 1e3  # scores beyond it lose too much in the float32 that most of Keras works in
+TITLES = {"numpy": "NumPy", "torch": "PyTorch", "keras": "Keras"}
+_TORCH = "import torch\nimport torch.nn.functional as F\n\ntorch.set_default_dtype(torch.float64)"
+_KERAS = (
+    "# Any backend will do; JAX has float64 only with JAX_ENABLE_X64=1.\nimport keras\nfrom keras import ops"
+)
+# How each framework writes what all scripts share; a number in braces stands for an operand.
+PHRASES = {
+    "imports": ("import numpy as np", _TORCH, _KERAS),
+    "library": ("np", "torch", "ops"),
+    "array": ("np.array(", "torch.tensor(", "ops.array("),
+    "end of numbers": (")", ")", ', dtype="float64")'),
+    "end of booleans": (")", ")", ', dtype="bool")'),
+    "to list": ("{}.tolist()", "{}.tolist()", "ops.convert_to_numpy({}).tolist()"),
+    "root": ("np.sqrt(d_k)", "d_k**0.5", "d_k**0.5"),
+    "transpose": ("{}.T", "{}.T", "ops.transpose({})"),
+    "swap last": ("{}.swapaxes(-1, -2)", "{}.mT", "ops.swapaxes({}, -1, -2)"),
+    "split": ("np.split(M, heads, axis=1)", "M.chunk(heads, dim=1)", "ops.split(M, heads, axis=1)"),
+    "join": ("np.concatenate([*{}], axis=-1)", "torch.cat([*{}], dim=-1)", "ops.concatenate([*{}], axis=-1)"),
+    "minus infinity": ("-np.inf", "-torch.inf", 'float("-inf")'),
+    "polarity": (
+        "True = may attend.",
+        "True = may attend, as in scaled_dot_product_attention.",
+        "True = may attend, as in the attention_mask of Keras' layers.",
+    ),
+    # Of the array {0}, what stands at `place` along the axis {1}.
+    "take": ("{0}[{2}place]", "{0}[{2}place]", "ops.take({0}, place, axis={1})"),
+    "pad column": (
+        "np.pad({}, ((0, 0), (0, 1)), constant_values={!r})",
+        "F.pad({}, (0, 1), value={!r})",
+        "ops.pad({}, ((0, 0), (0, 1)), constant_values={!r})",
+    ),
+    "pad row": ("np.pad(V, ((0, 1), (0, 0)))", "F.pad(V, (0, 0, 0, 1))", "ops.pad(V, ((0, 1), (0, 0)))"),
+}
+
+
 class InputArray(NamedTuple):
     """An array that the script starts from; `rows` are its rows' labels: tokens of a side, or distances."""
 
@@ -31,11 +68,12 @@ class InputArray(NamedTuple):
 
 
 class ScriptPlan(NamedTuple):
-    """How to get from the arrays it starts from to a trace's weights and output, in any framework.
+    """How to get from the arrays it starts from to a trace's weights and output.
 
     Several heads have their columns side by side in the arrays.
     """
 
+    framework: str
     trace: Trace
     heads: tuple[Head, ...]  # those to compute
     arrays: tuple[InputArray, ...]
@@ -43,8 +81,15 @@ class ScriptPlan(NamedTuple):
     shared_values: bool  # all heads have the same V
     reach: int | None  # of a learned position term
     rule: str | None  # the mask's name, where that says all
+    one_text: bool  # queries and keys are the same tokens
+    several: bool  # several heads are computed
+    knows_more: bool  # a soft cap or a sink, which frameworks' own attention does not know
     has_empty_row: bool  # some query may look at nothing
     is_extreme: bool  # some numbers are too large or too small to be squared
+
+    def say(self, phrase: str, *operands: object) -> str:
+        """Return a phrase of PHRASES in the framework's words."""
+        return PHRASES[phrase][[*TITLES].index(self.framework)].format(*operands)
 
     def has(self, name: str) -> bool:
         """Tell whether an array of that name is given."""
@@ -56,19 +101,19 @@ class ScriptPlan(NamedTuple):
         return self.reach is not None or self.has("position_scores")
 
     @property
-    def knows_more(self) -> bool:
-        """Whether it has a soft cap or a sink, which frameworks' own attention does not know."""
-        return self.trace.softcap is not None or self.trace.heads[0].sink is not None
-
-    @property
-    def one_text(self) -> bool:
-        """Whether queries and keys are the same tokens."""
-        return self.trace.query_tokens == self.trace.key_tokens
-
-    @property
-    def several(self) -> bool:
-        """Whether several heads are computed."""
-        return len(self.heads) > 1
+    def has_layer(self) -> bool:
+        """Whether keras.layers.Attention can do it: usual scores, no position term, no mask but the causal one."""
+        scores = [head.scaled_scores for head in self.heads if head.scaled_scores is not None]
+        return (
+            self.framework == "keras"
+            and score_named(self.trace.score).as_dot is not None
+            and (self.rule is None or bool(rule_named(self.rule)[0].keras_argument))
+            and (self.trace.mask is None) == (self.rule is None)
+            and all(head.position_scores is None or head.rotated is not None for head in self.heads)
+            and not self.knows_more
+            and len(self.trace.key_tokens) > 1  # Keras warns of a softmax over one
+            and max(float(np.abs(M).max()) for M in scores) < MAX_FLOAT32_SCORE
+        )
 
 
 def plan_script(trace: Trace, framework: str) -> ScriptPlan:
@@ -102,21 +147,23 @@ def plan_script(trace: Trace, framework: str) -> ScriptPlan:
     sizes = np.concatenate([np.abs(M).max(axis=-1) for M in queries_and_keys]).astype(np.float64)
     is_extreme = bool(((sizes > 0) & (sizes < TINY) | (sizes > HUGE)).any())
     has_empty_row = any(not head.weights.any(axis=-1).all() for head in heads)
-    return ScriptPlan(trace, heads, tuple(arrays), start, shared, reach, rule, has_empty_row, is_extreme)
+    one_text, several = trace.query_tokens == trace.key_tokens, len(heads) > 1
+    knows_more = trace.softcap is not None or trace.heads[0].sink is not None
+    facts = shared, reach, rule, one_text, several, knows_more, has_empty_row, is_extreme
+    return ScriptPlan(framework, trace, heads, tuple(arrays), start, *facts)
 
 
 def _refuse_own_terms(heads: tuple[Head, ...]) -> None:
     """Raise UsageError for several heads with masks of their own, or position scores that are not made of vectors."""
     given = [head for head in heads if head.position_vectors is None and head.rotated is None]
     alike = all(_equal(head.position_scores, given[0].position_scores) for head in given)
-    differ, sink = not alike or any(head.mask is not None for head in heads), heads[0].sink is not None
-    if len(heads) > 1 and (differ or sink):
-        raise UsageError(
+    differ = not alike or any(head.mask is not None for head in heads)
+    if len(heads) > 1 and (differ or heads[0].sink is not None):
+        what = (
             "A script of several heads has one mask, one matrix of position scores and no sink; these heads "
-            + ("differ." if differ else "have sinks."),
-            "Give one head (--head NAME), without a W_o.",
-            "--format",
         )
+        hint = "Give one head (--head NAME), without a W_o."
+        raise UsageError(what + ("differ." if differ else "have sinks."), hint, "--format")
 
 
 def _check_size(n: int, most: int, what: str, here: str = "", fewer: str = "") -> None:
@@ -138,13 +185,11 @@ def _start(trace: Trace, heads: tuple[Head, ...]) -> str:
 
 def _rule(trace: Trace, framework: str) -> str | None:
     """Return the mask's name if it is that of a rule that makes the same mask, and has a line for the framework."""
-    try:
-        mask = named(trace.mask_name, len(trace.query_tokens), len(trace.key_tokens))
-    except UsageError:
+    name, found = trace.mask_name, find_rule(trace.mask_name)
+    if found is None or trace.mask is None or framework not in found[0].lines:
         return None
-    if mask is None or trace.mask is None or framework not in rule_named(trace.mask_name)[0].lines:
-        return None
-    return trace.mask_name if _equal(mask.rows(trace.rows), trace.mask) else None
+    made = Mask(name, len(trace.query_tokens), len(trace.key_tokens)).rows(trace.rows)
+    return name if _equal(made, trace.mask) else None
 
 
 def joins_heads(trace: Trace) -> bool:
@@ -165,25 +210,24 @@ def _inputs(trace: Trace, heads: tuple[Head, ...], start: str) -> Iterator[Input
         return
     axis = 1 if trace.projection.layout == "in-out" else 0
     about = f"The weights{_whose(trace, heads)}, as {'(in, out)' if axis else '(out, in)'}."
-    for name in ("W_q", "W_k", "W_v"):
-        yield InputArray(name, np.concatenate([getattr(head, name) for head in heads], axis=axis), about)
-        about = ""
-    about = "The biases."
-    for name in ("b_q", "b_k", "b_v"):
+    yield from _side_by_side(heads, about, axis, "W_q", "W_k", "W_v")
+    yield from _side_by_side(heads, "The biases.", 0, "b_q", "b_k", "b_v")
+
+
+def _side_by_side(heads: tuple[Head, ...], about: str, axis: int, *names: str) -> Iterator[InputArray]:
+    """Yield the arrays that heads have under these names, joined; the first has the comment on all of them."""
+    for name in names:
         if getattr(heads[0], name) is not None:
-            yield InputArray(name, np.concatenate([getattr(head, name) for head in heads]), about)
+            yield InputArray(name, np.concatenate([getattr(head, name) for head in heads], axis=axis), about)
             about = ""
 
 
 def _vectors(trace: Trace, heads: tuple[Head, ...], shared: bool) -> Iterator[InputArray]:
     """Yield Q, K and V, those of several heads side by side."""
-    about = _origin(trace, heads)
-    for name, rows in (("q", "queries"), ("k", "keys"), ("v", "keys")):
-        kept = heads[:1] if shared and name == "v" else heads
-        fields = [f"{name}_turned" if head.rotated and name != "v" else name for head in kept]
-        parts = [getattr(head, field) for head, field in zip(kept, fields, strict=True)]
-        yield InputArray(name.upper(), np.concatenate(parts, axis=1), about, rows)
-        about = ""
+    q, k = ("q_turned", "k_turned") if heads[0].rotated is not None else ("q", "k")
+    kept = heads[:1] if shared else heads
+    for one in (*_side_by_side(heads, _origin(trace, heads), 1, q, k), *_side_by_side(kept, "", 1, "v")):
+        yield one._replace(name=one.name[0].upper(), rows="queries" if one.name == q else "keys")
 
 
 def _origin(trace: Trace, heads: tuple[Head, ...]) -> str:
