@@ -16,7 +16,7 @@ from attn_cli.render.figures.heads import heads
 from attn_cli.render.figures.heatmap import heatmap, links
 from attn_cli.render.figures.one_row import bars, steps
 from attn_cli.render.figures.pen import missing_note, pen_for
-from attn_cli.render.figures.sheet import Area, Drawing, Sheet
+from attn_cli.render.figures.sheet import Drawing, Frame, Sheet
 from attn_cli.settings.declare import area_of
 from attn_cli.settings.output import View
 
@@ -105,20 +105,21 @@ def _drawn(shown: Drawing, view: View, ax: Axes | None, keeps_all: bool = False)
     title = shown.title if view.title is None else view.title
     pen = pen_for(view, [*shown.texts, title], keeps_all)
     if ax is None:
-        size = area_of(view.size)
-        plan = shown.plan(title, pen, size and Area(*size))
-        width, height = size or (plan.width, plan.height)
+        frame = Frame(title, pen, area_of(view.size))
+        plan = shown.plan(frame)
+        width, height = frame.size or (plan.width, plan.height)
         made = Figure(figsize=(width, height), facecolor=pen.paper)
         ax = made.add_axes((0, 0, 1, 1))
     else:
         made = ax.figure.get_figure(root=True)
         box = ax.get_window_extent()
         width, height = box.width / made.dpi, box.height / made.dpi
-        plan = shown.plan(title, pen, Area(width, height))
+        frame = Frame(title, pen, (width, height))
+        plan = shown.plan(frame)
     ax.set_axis_off()
     ax.set(xlim=(0, width), ylim=(height, 0), autoscale_on=False)
     sheet = Sheet(ax, pen, [], width, height)
-    sheet.title(plan.title)
+    sheet.title(frame.lines(width))
     plan.draw(sheet)
     ax.set(xlim=(0, width), ylim=(height, 0))
     return made, [*sheet.notes, *missing_note(pen, shown.texts)]

@@ -9,7 +9,7 @@ import numpy as np
 
 from attn_cli.io.array_types import Array, Bools, Ints
 from attn_cli.render.blocks import Matrix, ShadeRange
-from attn_cli.render.figures.pen import GAP, INCH, LINE, SMALL, Pen, on_paper
+from attn_cli.render.figures.pen import GAP, INCH, ROW, SMALL, Pen, on_paper
 from attn_cli.render.figures.sheet import Box, Sheet
 from attn_cli.render.numbers import rungs
 from attn_cli.render.palette import SHADES, ramp, text_on
@@ -21,7 +21,6 @@ LEAST_WORD = 4.0  # of a word
 MOST_NUMBERS = 1600
 SHORTEST_BAR = 0.25  # inches, where a small figure has no more
 BAR, LEAST_BAR = 0.15, 0.5  # inches
-ROW = LINE * SMALL / INCH
 WHOLE = ShadeRange(0.0, 1.0)
 
 
@@ -31,23 +30,20 @@ def draw_cells(
     scale: ShadeRange,
     box: Box,
     is_difference: bool = False,
-    most_drawn: int = MOST_DRAWN,
+    most: int = MOST_DRAWN,
 ) -> Ints:
     """Shade a matrix (rows, columns) into the box, its masked cells (NaN) hatched; return the shades."""
     shades = shading(values, scale)
     colors = np.array([on_paper(rgb) for rgb in ramp(sheet.pen.palette, is_difference)])
     rows, columns = values.shape
     xs, ys = np.linspace(0, box.width, columns + 1) + box.x, np.linspace(0, box.height, rows + 1) + box.y
-    painted = np.ones((rows, columns, 4))
-    painted[..., :3] = colors[shades.clip(0)]
-    painted[shades < 0, 3] = 0.0
-    if rows * columns > most_drawn:
+    painted = np.dstack([colors[shades.clip(0)], shades >= 0])  # masked cells are transparent
+    if rows * columns > most:
         extent = (xs[0], xs[-1], ys[-1], ys[0])
         sheet.axes.imshow(painted, extent=extent, interpolation="nearest", aspect="auto", zorder=1)
     else:
-        sheet.axes.pcolormesh(
-            xs, ys, painted, edgecolors="face", linewidth=0.2, antialiased=False, snap=False, zorder=1
-        )
+        cells = sheet.axes.pcolormesh(xs, ys, painted, edgecolors="face", antialiased=False, zorder=1)
+        cells.set(linewidth=0.2, snap=False)
     _hatch(sheet, shades < 0, xs, ys)
     frame = xs[[0, -1, -1, 0, 0]], ys[[0, 0, -1, -1, 0]]
     sheet.axes.plot(*frame, color=sheet.pen.faint, linewidth=0.5, zorder=2)
@@ -60,11 +56,11 @@ def _hatch(sheet: Sheet, masked: Bools, xs: Array, ys: Array) -> None:
     from matplotlib.path import Path
 
     paths = []
-    for i, row in enumerate(masked):
+    for row, top, bottom in zip(masked, ys, ys[1:], strict=False):
         ends = np.flatnonzero(np.diff(np.concatenate([[False], row, [False]])))
-        for start, stop in ends.reshape(-1, 2).tolist():
-            corners = [(xs[start], ys[i]), (xs[stop], ys[i]), (xs[stop], ys[i + 1]), (xs[start], ys[i + 1])]
-            paths.append(Path([*corners, corners[0]], closed=True))
+        for left, right in xs[ends].reshape(-1, 2).tolist():
+            corners = [(left, top), (right, top), (right, bottom), (left, bottom), (left, top)]
+            paths.append(Path(corners, closed=True))
     if paths:
         shape, ink = Path.make_compound_path(*paths), sheet.pen.faint
         hatched = PathPatch(shape, facecolor="none", edgecolor=ink, hatch="////", linewidth=0, zorder=1.5)
@@ -120,8 +116,7 @@ class Key(NamedTuple):
 
     def width(self, pen: Pen) -> float:
         """Return the inches that it takes."""
-        masked = ["masked"] if self.said.has_masked else []
-        beside = pen.widest([*self._ticks, *masked, *self._below], SMALL)
+        beside = pen.widest([*self._ticks, *["masked"] * self.said.has_masked, *self._below], SMALL)
         return max(pen.width(self.name, SMALL), BAR + GAP + beside)
 
     def height(self) -> float:
@@ -135,7 +130,7 @@ class Key(NamedTuple):
         long = max(SHORTEST_BAR, height - self.height() + LEAST_BAR)
         if self._ticks:
             shades = np.linspace(1.0, 0.0, SHADES)[:, None]
-            draw_cells(sheet, shades, WHOLE, Box(x, top, BAR, long), self.is_difference, most_drawn=0)
+            draw_cells(sheet, shades, WHOLE, Box(x, top, BAR, long), self.is_difference, most=0)
         for n, text in enumerate(self._ticks):
             share = 0.5 if len(self._ticks) == 1 else n / (len(self._ticks) - 1)
             sheet.text(x + BAR + GAP, top + long * (1 - share), text, SMALL)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,8 +13,8 @@ from attn_cli.io.escape import count
 from attn_cli.pipeline.every_head import EveryHead
 from attn_cli.render.blocks import Maps, ShadeRange
 from attn_cli.render.figures.cells import Key, draw_cells
-from attn_cli.render.figures.pen import EDGE, GAP, INCH, LEAST_FONT, LINE, SMALL, Labels, Pen, font_of
-from attn_cli.render.figures.sheet import Area, Box, Drawing, Plan, Sheet, fitted, refuse_top
+from attn_cli.render.figures.pen import EDGE, GAP, LEAST_FONT, ROW, SMALL, Labels, Pen, font_of
+from attn_cli.render.figures.sheet import Box, Drawing, Frame, Plan, Sheet, refuse_top
 from attn_cli.render.shade_scale import FULL, legend
 from attn_cli.render.views.heads import KINDS, WORDS
 from attn_cli.render.views.overview import largest_weight
@@ -29,20 +28,6 @@ MOST_ACROSS = 6
 LARGEST_MAP, LEAST_MAP, ACROSS = 2.0, 0.75, 13.0  # inches of a map; of all of them beside each other
 WIDEST_CELL, BETWEEN, NARROWEST = 0.3, 0.16, 3.4
 LEAST_FITTED = 0.25  # inches of a map in a given size
-NAME = LINE * SMALL / INCH
-
-
-class _Multiples(NamedTuple):
-    """Small maps, and how they stand: so many across, each line of them with a name at its left or none."""
-
-    maps: Maps
-    across: int
-    measure: str = "weight"
-    has_tokens: bool = True  # whether rows and columns are tokens, and not blocks of them
-
-    def drawing(self, title: str) -> Drawing:
-        texts = [*self.maps.rows, *self.maps.columns] if self.has_tokens else []
-        return Drawing(title, texts, partial(_plan, self))
 
 
 def heads(trace: Trace, view: View) -> Drawing:
@@ -62,17 +47,18 @@ def heads(trace: Trace, view: View) -> Drawing:
     layers = list(dict.fromkeys(head.layer for head in trace.heads)) if trace.has_layers else []
     is_norms, of = trace.drawn == NORM, (names, queries, trace.key_tokens, values, scale, list(trace.listed))
     maps = Maps(*of, is_weights=not is_norms, is_norms=is_norms)
-    if not layers:
-        across = min(MOST_ACROSS, math.ceil(math.sqrt(len(names) * 1.5)))
-        title = f"{kind_of(trace)}, {count(len(names), 'head', 'heads')}"
-        return _Multiples(maps, across, trace.drawn).drawing(title)
-    sizes = set(Counter(head.layer for head in trace.heads).values())
-    if len(sizes) > 1:
-        what = f"The layers have {min(sizes)} and {max(sizes)} heads: they do not fit on one map."
-        raise UsageError(what, "Draw one of them: --layer 0.", "--layer")
-    maps, across = maps._replace(bands=[f"layer {layer}" for layer in layers]), len(names) // len(layers)
-    each = f"{count(across, 'head', 'heads')} in each of {count(len(layers), 'layer', 'layers')}"
-    return _Multiples(maps, across, trace.drawn).drawing(f"{kind_of(trace)}, {each}")
+    across, each = (
+        min(MOST_ACROSS, math.ceil(math.sqrt(len(names) * 1.5))),
+        count(len(names), "head", "heads"),
+    )
+    if layers:
+        sizes = set(Counter(head.layer for head in trace.heads).values())
+        if len(sizes) > 1:
+            what = f"The layers have {min(sizes)} and {max(sizes)} heads: they do not fit on one map."
+            raise UsageError(what, "Draw one of them: --layer 0.", "--layer")
+        maps, across = maps._replace(bands=[f"layer {layer}" for layer in layers]), len(names) // len(layers)
+        each = f"{count(across, 'head', 'heads')} in each of {count(len(layers), 'layer', 'layers')}"
+    return _multiples(f"{kind_of(trace)}, {each}", maps, across, trace.drawn)
 
 
 def every_head(found: EveryHead, view: View) -> Drawing:
@@ -95,63 +81,68 @@ def every_head(found: EveryHead, view: View) -> Drawing:
     maps = Maps(names, queries, keys, values, scale, list(range(rows)), is_weights=has_tokens, bands=bands)
     layers = count(len(found.layers), "layer", "layers")
     title = f"{KINDS[found.source.kind]}: {layers}, {count(heads, 'head', 'heads')} each"
-    return _Multiples(maps, heads, "weight" if has_tokens else "mean weight", has_tokens).drawing(title)
+    return _multiples(title, maps, heads, "weight" if has_tokens else "mean weight")
 
 
-def _plan(of: _Multiples, title: str, pen: Pen, area: Area | None) -> Plan:
-    rows, columns = of.maps.values[0].shape
+def _multiples(title: str, maps: Maps, across: int, measure: str) -> Drawing:
+    """Return small maps, so many across, each line of them with a band's name at its left or none."""
+    return Drawing(title, [*maps.rows, *maps.columns], partial(_plan, maps, across, measure))
+
+
+def _plan(maps: Maps, across: int, measure: str, frame: Frame) -> Plan:
+    rows, columns = maps.values[0].shape
     most = max(rows, columns)
-    cell = min(WIDEST_CELL, min(LARGEST_MAP, max(LEAST_MAP, ACROSS / of.across)) / most)
-    cells = (of.across * columns, math.ceil(len(of.maps.names) / of.across) * rows)
-    place = partial(_placed, of, title, pen, area, Key(of.measure, legend(of.maps)))
-    return fitted(place, cell, cells, LEAST_FITTED / most, LEAST_FITTED / most, area)
+    cell = min(WIDEST_CELL, min(LARGEST_MAP, max(LEAST_MAP, ACROSS / across)) / most)
+    cells = (across * columns, math.ceil(len(maps.names) / across) * rows)
+    place = partial(_placed, maps, across, frame, Key(measure, legend(maps)))
+    return frame.fitted(place, cell, cells, LEAST_FITTED / most, LEAST_FITTED / most)
 
 
-def _placed(
-    of: _Multiples, title: str, pen: Pen, area: Area | None, key: Key, cell: float, is_fitted: bool
-) -> Plan:
-    """Return where everything stands with cells of so many inches; a given area may cut the bar of shades short."""
-    rows, columns = of.maps.values[0].shape
+def _placed(maps: Maps, across: int, frame: Frame, key: Key, cell: float) -> Plan:
+    """Return where everything stands with cells of so many inches; a given size may cut the bar of shades short."""
+    pen, (rows, columns) = frame.pen, maps.values[0].shape
     wide, high = columns * cell, rows * cell
     beside = below = None
-    if of.has_tokens and font_of(cell) >= LEAST_FONT:
-        beside, below = (pen.rows(tokens, cell) for tokens in (of.maps.rows, of.maps.columns))
+    if maps.rows and font_of(cell) >= LEAST_FONT:
+        beside, below = (pen.rows(tokens, cell) for tokens in (maps.rows, maps.columns))
     left = EDGE + (beside.extent if beside else 0.0)
-    left += max((pen.width(band, SMALL, "bold") + 2 * GAP for band in of.maps.bands), default=0.0)
-    right = left + of.across * (wide + BETWEEN) + GAP
-    width = max(right + key.width(pen) + EDGE, 0.0 if is_fitted else NARROWEST)
-    lines, top = pen.headed(title, area.width if area else width)
-    foot = below.extent if below else 0.0
-    down = math.ceil(len(of.maps.names) / of.across)
-    height = top + down * (NAME + high + BETWEEN) - BETWEEN + foot + EDGE
-    least = 0.0 if is_fitted else top + NAME + key.height() + EDGE
+    left += max((pen.width(band, SMALL, "bold") + 2 * GAP for band in maps.bands), default=0.0)
+    right = left + across * (wide + BETWEEN) + GAP
+    width = max(right + key.width(pen) + EDGE, 0.0 if frame.size else NARROWEST)
+    top, foot = frame.top(width), below.extent if below else 0.0
+    down = math.ceil(len(maps.names) / across)
+    height = top + down * (ROW + high + BETWEEN) - BETWEEN + foot + EDGE
+    least = 0.0 if frame.size else top + ROW + key.height() + EDGE
 
     def draw(sheet: Sheet) -> None:
         spare = max(0.0, sheet.width - width) / 2
-        for n in range(len(of.maps.names)):
-            line, place = divmod(n, of.across)
-            x, y = spare + left + place * (wide + BETWEEN), top + line * (NAME + high + BETWEEN) + NAME
-            _draw_map(sheet, of, n, Box(x, y, wide, high), beside, below)
-            if place == 0 and of.maps.bands:
-                sheet.text(spare + EDGE, y + high / 2, of.maps.bands[line], SMALL, weight="bold")
-        room = sheet.height - EDGE - (top + NAME)
-        key.draw(sheet, spare + right, top + NAME, max(high, min(key.height(), room)))
+        for n in range(len(maps.names)):
+            line, place = divmod(n, across)
+            x, y = spare + left + place * (wide + BETWEEN), top + line * (ROW + high + BETWEEN) + ROW
+            is_last = n + across >= len(maps.names)
+            _draw_map(
+                sheet, maps, n, Box(x, y, wide, high), None if place else beside, below if is_last else None
+            )
+            if place == 0 and maps.bands:
+                sheet.text(spare + EDGE, y + high / 2, maps.bands[line], SMALL, weight="bold")
+        room = sheet.height - EDGE - (top + ROW)
+        key.draw(sheet, spare + right, top + ROW, max(high, min(key.height(), room)))
 
-    return Plan(lines, width, max(height, least), draw)
+    return Plan(width, max(height, least), draw)
 
 
 def _draw_map(
-    sheet: Sheet, of: _Multiples, n: int, box: Box, beside: Labels | None, below: Labels | None
+    sheet: Sheet, maps: Maps, n: int, box: Box, beside: Labels | None, below: Labels | None
 ) -> None:
     """Draw a map, its name, its queries where it is the first of a line, and its keys where it is the last below."""
-    draw_cells(sheet, of.maps.values[n], of.maps.scale, box)
-    sheet.text(box.x, box.y - NAME / 2, _cut(sheet.pen, of.maps.names[n], box.width), SMALL)
-    if beside is not None and n % of.across == 0:
+    draw_cells(sheet, maps.values[n], maps.scale, box)
+    sheet.text(box.x, box.y - ROW / 2, _cut(sheet.pen, maps.names[n], box.width), SMALL)
+    if beside is not None:
         sheet.rows(beside, box.x - GAP, box.y)
-    if below is not None and n + of.across >= len(of.maps.names):
+    if below is not None:
         for j in below.places():
-            x = box.x + (j + 0.5) * below.pitch
-            sheet.text(x, box.y + box.height + GAP, below.texts[j], below.font, "right", turned=90)
+            x, text = box.x + (j + 0.5) * below.pitch, below.texts[j]
+            sheet.text(x, box.y + box.height + GAP, text, below.font, "right", turned=90)
 
 
 def _cut(pen: Pen, name: str, width: float) -> str:

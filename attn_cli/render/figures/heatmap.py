@@ -12,22 +12,10 @@ from attn_cli.errors import UsageError
 from attn_cli.io.array_types import Array
 from attn_cli.pipeline.lens import Lens
 from attn_cli.render.blocks import Matrix, ShadeRange
+from attn_cli.render.figures import sheet as sheets
 from attn_cli.render.figures.cells import Key, draw_cells, draw_numbers
-from attn_cli.render.figures.pen import EDGE, GAP, INCH, LINE, SMALL, Pen, on_paper
-from attn_cli.render.figures.sheet import (
-    Area,
-    Box,
-    Drawing,
-    Plan,
-    Sheet,
-    check_room,
-    fitted,
-    head_title,
-    natural,
-    refuse_long,
-    refuse_top,
-    row_pitch,
-)
+from attn_cli.render.figures.pen import EDGE, GAP, INCH, ROW, SMALL, on_paper
+from attn_cli.render.figures.sheet import Box, Drawing, Frame, Plan, Sheet
 from attn_cli.render.numbers import share
 from attn_cli.render.palette import SHADES, strong
 from attn_cli.render.shade_scale import FULL, FULL_DIFFERENCE, legend, shade_range, sharing_scale
@@ -42,7 +30,7 @@ from attn_cli.trace.trace import Trace
 WIDEST_CELL, LEAST_FITTED = 0.55, 0.04  # inches of a cell: where the size is free, and in a given one
 FEW = 20  # cells that are so large at least; of more, as many are
 NARROWEST, BETWEEN = 3.4, 0.3  # inches
-NAME = LINE * SMALL / INCH + GAP
+NAME = ROW + GAP
 
 
 class _Heat(NamedTuple):
@@ -62,8 +50,8 @@ class _Heat(NamedTuple):
 
 def heatmap(trace: Trace, view: View) -> Drawing:
     """Return the weights of the shown head; of a text too long for them, the means of blocks."""
-    refuse_top(trace, "heatmap")
-    title = f"{kind_of(trace)}{head_title(trace, trace.shown)}"
+    sheets.refuse_top(trace, "heatmap")
+    title = f"{kind_of(trace)}{sheets.head_title(trace, trace.shown)}"
     if not trace.condensed or trace.asked:
         matrix = weight_matrix(trace, trace.shown).fixed(view.precision)
         matrix = matrix._replace(scale=FULL) if view.shades == "full" else matrix
@@ -84,8 +72,8 @@ def compared(comparison: Comparison, view: View) -> Drawing:
     first = comparison.traces[0]
     if not comparison.same_cells:
         raise UsageError("The tokens differ between the sides.", "Draw one attn self for each.", "--figure")
-    refuse_top(first, "heatmap")
-    refuse_long("heatmap of a comparison", len(first.listed), len(first.key_tokens))
+    sheets.refuse_top(first, "heatmap")
+    sheets.refuse_long("heatmap of a comparison", len(first.listed), len(first.key_tokens))
     if first.condensed:
         raise UsageError("There are too many weights for a heat map.", "Give fewer tokens.", "--figure")
     sides = [weight_matrix(trace, trace.shown).fixed(view.precision) for trace in comparison.traces]
@@ -116,7 +104,7 @@ def layer_maps(maps: Mapping[str, Matrix], title: str, measure: str, view: View)
     return _Heat(parts, [*maps] if len(parts) > 1 else (), measure, axes).drawing(title)
 
 
-def _plan(heat: _Heat, title: str, pen: Pen, area: Area | None) -> Plan:
+def _plan(heat: _Heat, frame: Frame) -> Plan:
     rows, columns = len(heat.parts[0].rows), sum(len(part.columns) for part in heat.parts)
     most = max(rows, columns / len(heat.parts))
     # What explains the shades: once for all parts that share a scale, and for a difference.
@@ -125,27 +113,25 @@ def _plan(heat: _Heat, title: str, pen: Pen, area: Area | None) -> Plan:
         for n, part in enumerate(heat.parts)
         if n == 0 or part.is_difference != heat.parts[0].is_difference
     ]
-    place = partial(_placed, heat, title, pen, area, keys)
     smallest = LEAST_FITTED / most * min(most, FEW)
-    return fitted(place, natural(most, WIDEST_CELL), (columns, rows), LEAST_FITTED, smallest, area)
+    cell, place = sheets.natural(most, WIDEST_CELL), partial(_placed, heat, frame, keys)
+    return frame.fitted(place, cell, (columns, rows), LEAST_FITTED, smallest)
 
 
-def _placed(
-    heat: _Heat, title: str, pen: Pen, area: Area | None, keys: Sequence[Key], cell: float, is_fitted: bool
-) -> Plan:
-    """Return where everything stands with cells of so many inches; a given area may cut the bar of shades short."""
+def _placed(heat: _Heat, frame: Frame, keys: Sequence[Key], cell: float) -> Plan:
+    """Return where everything stands with cells of so many inches; a given size may cut the bar of shades short."""
+    pen = frame.pen
     rows = pen.rows(heat.parts[0].rows, cell)
     columns = [pen.columns(part.columns, cell) for part in heat.parts]
     left = EDGE + NAME + rows.extent
     body = sum(cell * len(part.columns) for part in heat.parts) + BETWEEN * (len(heat.parts) - 1)
     right = left + body + sum(labels.overhang for labels in columns[:-1]) + 2 * GAP
     explained = sum(key.width(pen) for key in keys) + BETWEEN * (len(keys) - 1)
-    width = max(right + max(explained, columns[-1].overhang) + EDGE, 0.0 if is_fitted else NARROWEST)
-    lines, top = pen.headed(title, area.width if area else width)
-    top = top + NAME * (2 if heat.names else 1) + max(one.extent for one in columns)
+    width = max(right + max(explained, columns[-1].overhang) + EDGE, 0.0 if frame.size else NARROWEST)
+    top = frame.top(width) + NAME * (2 if heat.names else 1) + max(one.extent for one in columns)
     bottom = top + cell * len(heat.parts[0].rows)
     high = bottom - top
-    least = 0.0 if is_fitted else max(key.height() for key in keys)
+    least = 0.0 if frame.size else max(key.height() for key in keys)
 
     def draw(sheet: Sheet) -> None:
         spare = max(0.0, sheet.width - width) / 2
@@ -168,7 +154,7 @@ def _placed(
             beside += key.width(pen) + BETWEEN
         sheet.note_step(max(rows.step, *(labels.step for labels in columns)), "token")
 
-    return Plan(lines, width, top + max(high, least) + EDGE, draw)
+    return Plan(width, top + max(high, least) + EDGE, draw)
 
 
 HIGHEST_ROW = 0.36  # inches
@@ -177,96 +163,82 @@ LABEL = 0.3  # of a given width, for either column of tokens
 LEAST_LINES = 0.5  # of the lines, across and down, in a given size
 WIDEST, FAINTEST = 9.0, 0.06  # points of the widest line, and of the thinnest that is drawn
 SAMPLES = (1.0, 0.5, 0.25)  # of the widest line, below the figure
-SAMPLE, ROW = 0.45, LINE * SMALL / INCH
-
-
-class _Linked(NamedTuple):
-    """Queries and keys, and the weights (rows, keys) of some queries; NaN is a link that is not there."""
-
-    queries: Sequence[str]
-    keys: Sequence[str]
-    rows: Sequence[int]  # the queries whose links are drawn
-    weights: Array
-    most: float  # the weight of the widest line
-    has_masked: bool
-    measure: str
+SAMPLE = 0.45
 
 
 def links(trace: Trace, view: View) -> Drawing:
     """Return the links of the listed queries, with --top the strongest of each."""
-    refuse_long("links", len(trace.query_tokens), len(trace.key_tokens))
+    sheets.refuse_long("links", len(trace.query_tokens), len(trace.key_tokens))
     weights = trace.visible_weights(trace.shown)
     has_masked = bool(np.isnan(weights).any())
     if (top := trace.settings.top) is not None and top < weights.shape[1]:
         least = -np.sort(-np.nan_to_num(weights), axis=1)[:, top - 1 : top]
         weights = np.where(weights >= least, weights, np.nan)
     most = 1.0 if view.shades == "full" else float(np.nan_to_num(weights).max(initial=0.0)) or 1.0
-    sides = trace.query_tokens, trace.key_tokens
-    shown = _Linked(*sides, trace.listed, weights, most, has_masked, trace.drawn)
-    title = f"{kind_of(trace)}{head_title(trace, trace.shown)}"
-    return Drawing(title, [*shown.queries, *shown.keys], partial(_plan_links, shown))
+    title = f"{kind_of(trace)}{sheets.head_title(trace, trace.shown)}"
+    plan = partial(_plan_links, trace, weights, most, has_masked)
+    return Drawing(title, [*trace.query_tokens, *trace.key_tokens], plan)
 
 
-def _plan_links(of: _Linked, title: str, pen: Pen, area: Area | None) -> Plan:
-    n = max(len(of.queries), len(of.keys))
-    below = 2 * GAP + 2 * ROW + EDGE
-    pitch = row_pitch(n, (LEAST_LINES / n, HIGHEST_ROW), area, pen, title, ROW + 2 * GAP + below)
-    least, most = pen.width("query", SMALL), area and LABEL * area.width
-    queries, keys = (pen.rows(tokens, pitch, least, most) for tokens in (of.queries, of.keys))
+def _plan_links(trace: Trace, weights: Array, most: float, has_masked: bool, frame: Frame) -> Plan:
+    """Place two columns of tokens, and lines between them: weights (rows, keys) of the listed queries, NaN for none.
+
+    `most` is the weight of the widest line.
+    """
+    pen, sides, below = frame.pen, (trace.query_tokens, trace.key_tokens), 2 * GAP + 2 * ROW + EDGE
+    n = max(map(len, sides))
+    pitch = frame.row_pitch(n, (LEAST_LINES / n, HIGHEST_ROW), ROW + 2 * GAP + below)
+    least, room = pen.width("query", SMALL), frame.width and LABEL * frame.width
+    queries, keys = (pen.rows(tokens, pitch, least, room) for tokens in sides)
     labels = queries.extent + keys.extent + 2 * EDGE
-    width = area.width if area else max(labels + min(LARGEST_SPAN, LEAST_SPAN + 0.04 * n), LEAST_WIDE)
-    check_room(area, width - labels >= LEAST_LINES)
-    lines, top = pen.headed(title, width)
-    top = top + ROW + 2 * GAP
-    left = EDGE + queries.extent
-    right = left + (width - labels)
-    bottom = top + n * pitch
+    width = frame.width or max(labels + min(LARGEST_SPAN, LEAST_SPAN + 0.04 * n), LEAST_WIDE)
+    frame.check_room(width - labels >= LEAST_LINES)
+    top, left = frame.top(width) + ROW + 2 * GAP, EDGE + queries.extent
+    right, bottom = left + (width - labels), top + n * pitch
     full = min(WIDEST, max(pitch * INCH * 0.8, 1.0))  # points of the widest line
+    thinnest = most * FAINTEST / full
 
     def draw(sheet: Sheet) -> None:
         for x, name, align in ((left, "query", "right"), (right, "key", "left")):
             sheet.text(x, top - ROW / 2 - GAP, name, SMALL, align, color=pen.faint)
-        sheet.rows(queries, left - GAP, top, faint=set(range(len(of.queries))) - {*of.rows})
+        sheet.rows(queries, left - GAP, top, faint=set(range(len(queries.texts))) - {*trace.listed})
         sheet.rows(keys, right + GAP, top, "left")
-        heights = [top + (np.arange(len(side)) + 0.5) * pitch for side in (of.queries, of.keys)]
-        thinnest = of.most * FAINTEST / full
-        _draw_lines(of, sheet, (left, right), heights, full, thinnest)
-        _draw_samples(of, sheet, bottom + 2 * GAP + ROW / 2, full, thinnest)
+        rows, columns = np.nonzero(np.nan_to_num(weights) >= max(thinnest, 1e-300))
+        order = np.argsort(weights[rows, columns], kind="stable")  # the widest is drawn last
+        rows, columns = rows[order], columns[order]
+        ends = [top + (at + 0.5) * pitch for at in (np.asarray(trace.listed)[rows], columns)]
+        _draw_lines(sheet, (left, right), ends, weights[rows, columns] / most, full)
+        said = ["Masked links have no line."] if has_masked else []
+        if (np.nan_to_num(weights, nan=np.inf) < thinnest).any():
+            said.append(f"{trace.drawn.capitalize()}s below {share(thinnest)} are not drawn.")
+        y = bottom + 2 * GAP + ROW / 2
+        _draw_samples(sheet, trace.drawn, y, most, full)
+        sheet.text(EDGE, y + 1.2 * ROW, " ".join(said), SMALL, color=pen.faint)
         sheet.note_step(queries.step, "token")
 
-    return Plan(lines, width, bottom + below, draw)
+    return Plan(width, bottom + below, draw)
 
 
 def _draw_lines(
-    of: _Linked,
-    sheet: Sheet,
-    sides: tuple[float, float],
-    heights: Sequence[Array],
-    full: float,
-    thinnest: float,
+    sheet: Sheet, sides: tuple[float, float], ends: Sequence[Array], parts: Array, full: float
 ) -> None:
-    """Draw the lines, the widest last, and none for a weight below the thinnest."""
+    """Draw a line for each link, as wide as its part of the widest."""
     from matplotlib.collections import LineCollection
 
-    rows, keys = np.nonzero(np.nan_to_num(of.weights) >= max(thinnest, 1e-300))
-    order = np.argsort(of.weights[rows, keys], kind="stable")
-    rows, keys = rows[order], keys[order]
-    weights = of.weights[rows, keys] / of.most
-    ends = heights[0][np.asarray(of.rows)[rows]], heights[1][keys]
     lines = np.stack([np.stack([np.full(len(y), x), y], -1) for x, y in zip(sides, ends, strict=True)], 1)
     colors = np.array([on_paper(rgb) for rgb in strong(sheet.pen.palette)])
-    shades = colors[(weights * (SHADES - 1)).astype(int).clip(0, SHADES - 1)]
-    drawn = LineCollection(list(lines), linewidths=weights * full, colors=shades, capstyle="butt")
+    shades = colors[(parts * (SHADES - 1)).astype(int).clip(0, SHADES - 1)]
+    drawn = LineCollection(list(lines), linewidths=parts * full, colors=shades, capstyle="butt")
     sheet.axes.add_collection(drawn, autolim=False)
 
 
-def _draw_samples(of: _Linked, sheet: Sheet, y: float, full: float, thinnest: float) -> None:
-    """Draw a few lines with their weights, and say what has none."""
-    sheet.text(EDGE, y, of.measure, SMALL)
-    x = EDGE + sheet.pen.width(of.measure, SMALL) + 2 * GAP
+def _draw_samples(sheet: Sheet, measure: str, y: float, most: float, full: float) -> None:
+    """Draw a few lines with their weights."""
+    sheet.text(EDGE, y, measure, SMALL)
+    x = EDGE + sheet.pen.width(measure, SMALL) + 2 * GAP
     colors = strong(sheet.pen.palette)
     for part in SAMPLES:
-        text = share(part * of.most)
+        text = share(part * most)
         wide = sheet.pen.width(text, SMALL)
         if x + SAMPLE + GAP + wide > sheet.width:
             break
@@ -274,7 +246,3 @@ def _draw_samples(of: _Linked, sheet: Sheet, y: float, full: float, thinnest: fl
         sheet.axes.plot([x, x + SAMPLE], [y, y], color=color, linewidth=width, solid_capstyle="butt")
         sheet.text(x + SAMPLE + GAP, y, text, SMALL)
         x += SAMPLE + GAP + wide + 2 * GAP
-    said = ["Masked links have no line."] if of.has_masked else []
-    if (np.nan_to_num(of.weights, nan=np.inf) < thinnest).any():
-        said.append(f"{of.measure.capitalize()}s below {share(thinnest)} are not drawn.")
-    sheet.text(EDGE, y + 1.2 * ROW, " ".join(said), SMALL, color=sheet.pen.faint)

@@ -15,7 +15,7 @@ from attn_cli.io.escape import count
 from attn_cli.render.blocks import Bars, Matrix
 from attn_cli.render.figures import sheet as sheets
 from attn_cli.render.figures.cells import draw_cells, draw_numbers
-from attn_cli.render.figures.pen import EDGE, GAP, INCH, LEAST_FONT, LINE, SMALL, Pen, on_paper
+from attn_cli.render.figures.pen import EDGE, GAP, LEAST_FONT, ROW, SMALL, on_paper
 from attn_cli.render.numbers import bar_numbers, four, plain
 from attn_cli.render.palette import SHADES, strong
 from attn_cli.render.shade_scale import shade_range
@@ -25,13 +25,12 @@ from attn_cli.trace.head import Head
 from attn_cli.trace.row import Row
 from attn_cli.trace.trace import Trace
 
-ROW = (0.01, 0.34)  # inches, at least and at most
+PITCH = (0.01, 0.34)  # inches of a row, at least and at most
 BARS_LABEL, STEPS_LABEL = 0.4, 0.2  # of a given width, for the tokens
 SPAN, LEAST_SPAN = 4.0, 0.5  # inches of the longest bar
 THICK = 0.72  # of a row
 LEAST_HIGH, COLUMN, BETWEEN = 1.4, 0.78, 0.22  # inches of a column of numbers
 LEAST_COLUMN = 0.15  # in a given size
-HEAD = LINE * SMALL / INCH
 
 
 # Bars
@@ -41,8 +40,7 @@ def bars(trace: Trace, view: View) -> sheets.Drawing:
     """Return the weights of one row: the first that was asked for, else the one that explain chooses."""
     i = trace.focus[0]
     weights = trace.visible_weights(trace.shown, [i])[0]
-    kept = list(range(len(weights)))
-    few = ""
+    kept, few = list(range(len(weights))), ""
     if (top := trace.settings.top) is not None:
         kept = [j for j in trace.shown.links.keys[i, :top].tolist() if j >= 0]
         few = f", the {len(kept)} strongest of {len(weights):,} keys"
@@ -56,17 +54,14 @@ def bars(trace: Trace, view: View) -> sheets.Drawing:
     return sheets.Drawing(title, [token for token, _ in items], partial(_plan_bars, shown, view.precision))
 
 
-def _plan_bars(
-    of: Bars, precision: int | None, title: str, pen: Pen, area: sheets.Area | None
-) -> sheets.Plan:
-    n, numbers = len(of.items), bar_numbers(of, precision)
-    pitch = sheets.row_pitch(n, ROW, area, pen, title, EDGE)
-    keys = pen.rows([token for token, _ in of.items], pitch, most=area and BARS_LABEL * area.width)
+def _plan_bars(of: Bars, precision: int | None, frame: sheets.Frame) -> sheets.Plan:
+    pen, n, numbers = frame.pen, len(of.items), bar_numbers(of, precision)
+    pitch = frame.row_pitch(n, PITCH, EDGE)
+    keys = pen.rows([token for token, _ in of.items], pitch, most=frame.width and BARS_LABEL * frame.width)
     fixed = keys.extent + pen.widest(numbers, keys.font) + GAP + 2 * EDGE
-    width = area.width if area else fixed + SPAN
-    span, left = width - fixed, EDGE + keys.extent
-    sheets.check_room(area, span >= LEAST_SPAN)
-    lines, top = pen.headed(title, width)
+    width = frame.width or fixed + SPAN
+    span, left, top = width - fixed, EDGE + keys.extent, frame.top(width)
+    frame.check_room(span >= LEAST_SPAN)
     colors = strong(pen.palette)
 
     def draw(sheet: sheets.Sheet) -> None:
@@ -85,7 +80,7 @@ def _plan_bars(
         sheet.axes.plot([left, left], [top, top + n * pitch], color=pen.faint, linewidth=0.8)
         sheet.note_step(keys.step, "key")
 
-    return sheets.Plan(lines, width, top + n * pitch + EDGE, draw)
+    return sheets.Plan(width, top + n * pitch + EDGE, draw)
 
 
 # Steps
@@ -99,29 +94,15 @@ class Step(NamedTuple):
     values: Array
     below: str = ""
 
-    def texts(self) -> list[str]:
-        """Return what stands above and below the numbers."""
-        return [self.name, self.formula, self.below]
-
-
-class _Stepped(NamedTuple):
-    """The columns of one row: of its query, of each key, of its output."""
-
-    keys: Sequence[str]
-    before: Sequence[Step]
-    keyed: Sequence[Step]
-    after: Sequence[Step]
-    remarks: Sequence[str]
-
 
 def steps(trace: Trace, view: View) -> sheets.Drawing:
     """Return the way of one row to its weights and its output."""
-    i, head = trace.focus[0], trace.stepped_head
+    i, head, keys = trace.focus[0], trace.stepped_head, trace.key_tokens
     row = trace.row(i, head)
     if row is None:
         what = "These weights came without queries, keys and scores: there are no steps to draw."
         raise UsageError(what, "--figure bars draws one row of them.", "--figure")
-    sheets.refuse_long("steps", len(trace.key_tokens))
+    sheets.refuse_long("steps", len(keys))
     query, output = (
         [] if vectors is None else [Step(*name, vectors[i], count(len(vectors[i]), "number", "numbers"))]
         for name, vectors in ((("query", "q"), head.q), (("output", "Σ weight · v"), head.output))
@@ -132,8 +113,8 @@ def steps(trace: Trace, view: View) -> sheets.Drawing:
     elif np.isinf(row.masked).any():
         remarks.append("Hatched: masked, which is not a number.")
     title = f"From {wording.quoted_at(trace.query_tokens, i)} to its weights{sheets.head_title(trace, head)}"
-    shown = _Stepped(trace.key_tokens, query, _keyed(trace, head, row), output, remarks)
-    return sheets.Drawing(title, trace.key_tokens, partial(_plan_steps, shown))
+    plan = partial(_plan_steps, keys, [query, _keyed(trace, head, row), output], remarks)
+    return sheets.Drawing(title, keys, plan)
 
 
 def _keyed(trace: Trace, head: Head, row: Row) -> list[Step]:
@@ -162,55 +143,50 @@ def _keyed(trace: Trace, head: Head, row: Row) -> list[Step]:
         found.append(Step("masked" if is_masked.any() else "sum", formula, unmasked(row.masked)))
     shift = f" - {plain(row.shift)}" if row.shift >= 0 else f" + {plain(-row.shift)}"
     formula = f"e^(x{shift})" if row.shift else "e^x"
-    found.append(
-        Step(
-            "exp",
-            formula,
-            unmasked(row.exps),
-            f"{'with the sink' * bool(row.sunk) or 'sum'} {four(row.total)}",
-        )
-    )
+    total = f"{'with the sink' if row.sunk else 'sum'} {four(row.total)}"
     divided = f"exp / {plain(row.total)}" if row.total else "nothing to share"
-    return [*found, Step("weights", divided, unmasked(row.weights), f"sum {four(sum(row.weights))}")]
+    weights = Step("weights", divided, unmasked(row.weights), f"sum {four(sum(row.weights))}")
+    return [*found, Step("exp", formula, unmasked(row.exps), total), weights]
 
 
-def _plan_steps(of: _Stepped, title: str, pen: Pen, area: sheets.Area | None) -> sheets.Plan:
-    n, columns = len(of.keys), [*of.before, *of.keyed, *of.after]
-    widest = max(pen.widest(step.texts(), 1.0) for step in columns)
+def _plan_steps(
+    tokens: Sequence[str], steps: Sequence[Sequence[Step]], remarks: Sequence[str], frame: sheets.Frame
+) -> sheets.Plan:
+    """Place the columns of the query, of its keys and of its output."""
+    pen, n, (before, keyed, after) = frame.pen, len(tokens), steps
+    columns = [*before, *keyed, *after]
+    widest = pen.widest([text for step in columns for text in (step.name, step.formula, step.below)], 1.0)
 
     def below(width: float) -> tuple[list[str], float]:
         """Return the remarks in lines, and the inches from the columns to the lower edge."""
-        lines = [line for text in of.remarks for line in pen.folded(text, width, SMALL)]
-        return lines, HEAD * (1.6 + len(lines)) + EDGE
+        lines = [line for text in remarks for line in pen.folded(text, width, SMALL)]
+        return lines, ROW * (1.6 + len(lines)) + EDGE
 
-    rest = 2 * HEAD + GAP + (below(area.width)[1] if area else 0.0)
-    pitch = sheets.row_pitch(n, ROW, area, pen, title, rest)
-    keys = pen.rows(of.keys, pitch, pen.width("key", SMALL), area and STEPS_LABEL * area.width)
+    pitch = frame.row_pitch(n, PITCH, 2 * ROW + GAP + (below(frame.width)[1] if frame.width else 0.0))
+    keys = pen.rows(tokens, pitch, pen.width("key", SMALL), frame.width and STEPS_LABEL * frame.width)
     fixed = 2 * EDGE + keys.extent + BETWEEN * (len(columns) - 1)
-    width = area.width if area else fixed + max(COLUMN, widest * SMALL) * len(columns)
+    width = frame.width or fixed + max(COLUMN, widest * SMALL) * len(columns)
     column = (width - fixed) / len(columns)
     font = min(SMALL, (column + BETWEEN * 0.8) / widest)
-    sheets.check_room(area, column >= LEAST_COLUMN and font >= LEAST_FONT)
-    (remarks, foot), (lines, top) = below(width), pen.headed(title, width)
-    top = top + 2 * HEAD + GAP
-    high = n * pitch if area else max(n * pitch, LEAST_HIGH)
+    frame.check_room(column >= LEAST_COLUMN and font >= LEAST_FONT)
+    (lines, foot), top = below(width), frame.top(width) + 2 * ROW + GAP
+    high = n * pitch if frame.size else max(n * pitch, LEAST_HIGH)
 
     def draw(sheet: sheets.Sheet) -> None:
         x = EDGE
-        for step in of.before:
+        for step in before:
             x = _draw_step(sheet, step, sheets.Box(x, top, column, high), font)
         x += keys.extent
         sheet.rows(keys, x - GAP, top)
-        sheet.text(x - GAP, top - HEAD * 0.7, "key", SMALL, "right", color=pen.faint)
-        for step in of.keyed:
-            x = _draw_step(sheet, step, sheets.Box(x, top, column, n * pitch), font)
-        for step in of.after:
-            x = _draw_step(sheet, step, sheets.Box(x, top, column, high), font)
-        for line, text in enumerate(remarks):
-            sheet.text(EDGE, top + high + HEAD * (1.6 + line + 0.5), text, SMALL, color=pen.faint)
+        sheet.text(x - GAP, top - ROW * 0.7, "key", SMALL, "right", color=pen.faint)
+        for some, tall in ((keyed, n * pitch), (after, high)):
+            for step in some:
+                x = _draw_step(sheet, step, sheets.Box(x, top, column, tall), font)
+        for line, text in enumerate(lines):
+            sheet.text(EDGE, top + high + ROW * (1.6 + line + 0.5), text, SMALL, color=pen.faint)
         sheet.note_step(keys.step, "key")
 
-    return sheets.Plan(lines, width, top + high + foot, draw)
+    return sheets.Plan(width, top + high + foot, draw)
 
 
 def _draw_step(sheet: sheets.Sheet, step: Step, box: sheets.Box, size: float) -> float:
@@ -222,7 +198,7 @@ def _draw_step(sheet: sheets.Sheet, step: Step, box: sheets.Box, size: float) ->
     shades = draw_cells(sheet, matrix.values, scale, box, is_signed)
     draw_numbers(sheet, matrix, shades, box, is_signed)
     middle = box.x + box.width / 2
-    sheet.text(middle, box.y - HEAD * 1.7, step.name, size, "center", weight="bold")
-    sheet.text(middle, box.y - HEAD * 0.7, step.formula, size, "center")
-    sheet.text(middle, box.y + box.height + HEAD * 0.8, step.below, size, "center", color=sheet.pen.faint)
+    sheet.text(middle, box.y - ROW * 1.7, step.name, size, "center", weight="bold")
+    sheet.text(middle, box.y - ROW * 0.7, step.formula, size, "center")
+    sheet.text(middle, box.y + box.height + ROW * 0.8, step.below, size, "center", color=sheet.pen.faint)
     return box.x + box.width + BETWEEN

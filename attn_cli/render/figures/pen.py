@@ -18,6 +18,7 @@ INCH = 72.0  # points
 EDGE = 0.12  # inches of white around everything
 GAP = 0.07  # between a label and what it names
 HEADLINE, SMALL = 12.0, 8.5  # points
+ROW = LINE * SMALL / INCH  # inches of a line of small letters
 LEAST_FONT, LARGEST_FONT, LARGEST_OF_ALL = 4.0, 11.0, 18.0
 GROWTH = 20.0  # points per inch, of labels in lines of more than half an inch: a slide
 SLANT = math.sqrt(0.5)
@@ -86,11 +87,6 @@ class Pen(NamedTuple):
         """Return the inches of the widest of these texts; 0 if there are none."""
         return max((self.width(text, size) for text in dict.fromkeys(texts)), default=0.0)
 
-    def headed(self, title: str, width: float) -> tuple[list[str], float]:
-        """Return the title in lines that fit between the edges, and the inches from the top to what is below it."""
-        lines = self.folded(self.drawable(title), width, HEADLINE, "bold") if title else []
-        return lines, EDGE + (len(lines) * HEADLINE * LINE / INCH + (GAP if lines else 0.0))
-
     def folded(self, text: str, width: float, size: float, weight: str = "normal") -> list[str]:
         """Return a text in lines that fit between the edges, broken between words."""
         lines: list[str] = []
@@ -103,7 +99,7 @@ class Pen(NamedTuple):
         return lines
 
     def _labels(self, tokens: Sequence[str], pitch: float) -> Labels:
-        """Return the labels at this pitch: where there is no room for each of them, every so many-th."""
+        # Where there is no room for each of them, every so many-th.
         step = max(1, math.ceil(LEAST_FONT * LINE / (pitch * INCH)))
         return Labels([*map(self.shown, tokens)], pitch, font_of(pitch * step) or LEAST_FONT, step)
 

@@ -21,31 +21,94 @@ ROUNDS = 8  # of fitting cells and labels into a given size
 MOST = 200  # tokens of figures that have a line for each
 
 
-class Area(NamedTuple):
-    """The inches that a sheet has, where that is given."""
-
-    width: float
-    height: float
-
-
 class Plan(NamedTuple):
-    """Where everything stands: the title's lines, the inches that all takes, and what draws all but the title."""
+    """Where everything stands: the inches that all takes, and what draws all but the title."""
 
-    title: Sequence[str]
     width: float
     height: float
     draw: Callable[[Sheet], None]
 
 
+class Frame(NamedTuple):
+    """What a figure is planned for: its title, its pen, and its inches (width, height) where a size is given."""
+
+    title: str
+    pen: Pen
+    size: tuple[float, float] | None = None
+
+    @property
+    def width(self) -> float | None:
+        """The given width."""
+        return self.size and self.size[0]
+
+    def lines(self, width: float) -> list[str]:
+        """Return the title in lines that fit between the edges."""
+        return self.pen.folded(self.pen.drawable(self.title), width, HEADLINE, "bold") if self.title else []
+
+    def top(self, width: float) -> float:
+        """Return the inches from the top to what is below the title, in a figure of the given width, else this one."""
+        lines = len(self.lines(self.width or width))
+        return EDGE + (lines * HEADLINE * LINE / INCH + (GAP if lines else 0.0))
+
+    def row_pitch(self, n: int, sizes: tuple[float, float], rest: float) -> float:
+        """Return the inches of each of n rows: what a size leaves below the title but for `rest`, or what suits.
+
+        `sizes` are the least in a given size and the most without one.
+        """
+        least, most = sizes
+        if self.size is None:
+            return natural(n, most)
+        width, height = self.size
+        pitch = (height - self.top(width) - rest) / n
+        self.check_room(pitch >= least)
+        return pitch
+
+    def check_room(self, is_enough: bool) -> None:
+        """Raise UsageError for a size that has no room for a figure."""
+        if self.size is not None and not is_enough:
+            what = f"{self.size[0]:g} x {self.size[1]:g} inches are too few for this figure."
+            raise UsageError(what, "Give a larger --size.", "--size")
+
+    def fitted(
+        self,
+        place: Callable[[float], Plan],
+        cell: float,
+        cells: tuple[int, int],
+        least: float,
+        smallest: float,
+    ) -> Plan:
+        """Return the plan whose cells, (across, down) of them, are as large as the size lets them be.
+
+        `place` makes the plan for cells of so many inches. They begin at `cell`, seek a size of at least `least`, and
+        then shrink, if need be, to no less than `smallest`.
+        """
+        plan, (across, down) = place(cell), cells
+        if self.size is None:
+            return plan
+        width, height = self.size
+        for _ in range(ROUNDS):
+            wide, high = (
+                (width - (plan.width - cell * across)) / across,
+                (height - (plan.height - cell * down)) / down,
+            )
+            cell = max(least, (cell + min(wide, high)) / 2)
+            plan = place(cell)
+        while plan.width > width or plan.height > height:
+            cell *= 0.97
+            self.check_room(cell >= smallest)
+            plan = place(cell)
+        return plan
+
+
 class Drawing(NamedTuple):
     """What a figure shows: its title, the tokens that are written, and how a place is found for everything.
 
-    Without an area it takes as many inches as are needed; `plan` raises UsageError where one has no room for it.
+    Without a size it takes as many inches as are needed; `plan` raises UsageError where one has no room for it.
     """
 
     title: str
     texts: Sequence[str]
-    plan: Callable[[str, Pen, Area | None], Plan]
+    plan: Callable[[Frame], Plan]
 
 
 class Box(NamedTuple):
@@ -74,15 +137,15 @@ class Sheet(NamedTuple):
         size: float,
         align: str = "left",
         turned: float = 0,
-        color: str | tuple[float, float, float] | None = None,
+        color: object = None,
         weight: str = "normal",
     ) -> None:
         """Write a text whose letters are centred on the point; `turned` is in degrees, against the clock."""
         down, angle = LETTER * size / INCH, math.radians(turned)
         look: dict[str, Any] = {"ha": align, "va": "baseline", "rotation": turned, "rotation_mode": "anchor"}
         look |= {"family": list(self.pen.fonts.families), "size": size, "weight": weight}
-        x, y = x + down * math.sin(angle), y + down * math.cos(angle)
-        self.axes.text(x, y, text, color=color or self.pen.ink, parse_math=False, **look)
+        look |= {"color": color or self.pen.ink, "parse_math": False}
+        self.axes.text(x + down * math.sin(angle), y + down * math.cos(angle), text, **look)
 
     def title(self, lines: Sequence[str]) -> None:
         """Write the title at the top left."""
@@ -110,64 +173,12 @@ class Sheet(NamedTuple):
     def note_step(self, step: int, what: str) -> None:
         """Say that only every so many-th label is written."""
         if step > 1:
-            said = f"One {what} in {step} is named; a larger --size has room for more."
-            self.notes.append(said)
+            self.notes.append(f"One {what} in {step} is named; a larger --size has room for more.")
 
 
 def natural(n: float, most: float) -> float:
     """Return the inches of each of n rows where the size is free, `most` at the most."""
     return min(most, max(WANTED / n, LEAST_ROW), LONGEST / n)
-
-
-def row_pitch(
-    n: int, sizes: tuple[float, float], area: Area | None, pen: Pen, title: str, rest: float
-) -> float:
-    """Return the inches of each of n rows: what an area leaves below its title, without `rest`, else what suits them.
-
-    `sizes` are the least in an area and the most without one.
-    """
-    least, most = sizes
-    if area is None:
-        return natural(n, most)
-    pitch = (area.height - pen.headed(title, area.width)[1] - rest) / n
-    check_room(area, pitch >= least)
-    return pitch
-
-
-def check_room(area: Area | None, is_enough: bool) -> None:
-    """Raise UsageError for an area that has no room for a figure."""
-    if area is not None and not is_enough:
-        what = f"{area.width:g} x {area.height:g} inches are too few for this figure."
-        raise UsageError(what, "Give a larger --size.", "--size")
-
-
-def fitted(
-    place: Callable[[float, bool], Plan],
-    cell: float,
-    cells: tuple[int, int],
-    least: float,
-    smallest: float,
-    area: Area | None,
-) -> Plan:
-    """Return the plan whose cells, (across, down) of them, are as large as the area lets them be.
-
-    `place` makes the plan for cells of so many inches, and may be told to leave out what the area has no room for.
-    They begin at `cell`, seek a size of at least `least`, and then shrink, if need be, to no less than `smallest`.
-    """
-    if area is None:
-        return place(cell, False)
-    across, down = cells
-    plan = place(cell, True)
-    for _ in range(ROUNDS):
-        wide = (area.width - (plan.width - cell * across)) / across
-        high = (area.height - (plan.height - cell * down)) / down
-        cell = max(least, (cell + min(wide, high)) / 2)
-        plan = place(cell, True)
-    while plan.width > area.width or plan.height > area.height:
-        cell *= 0.97
-        check_room(area, cell >= smallest)
-        plan = place(cell, True)
-    return plan
 
 
 def head_title(trace: Trace, head: Head) -> str:
