@@ -19,7 +19,6 @@ from attn_cli.settings.settings import Settings
 from attn_cli.teach.effects import GIVEN, STEPS, solve
 from attn_cli.teach.replay import CORRECT, GRADED_STEPS, SCORE_STEPS, Problem, possible_arrays, problem_from
 from attn_cli.teach.submission import matrix_from, submission_from
-from attn_cli.trace.trace import Trace
 
 LOWEST_TEMPERATURE = 1e-6
 
@@ -51,8 +50,7 @@ def read_answer_key(path: str | Path, settings: Settings) -> AnswerKey:
 
     Raises InputError where the file holds neither.
     """
-    record = read_record(path, as_written=True)
-    name = visible(str(path))
+    record, name = read_record(path, as_written=True), visible(str(path))
     topic = record.get("topic")
     if isinstance(topic, str) and topic in GIVEN:
         return _from_effects(record, topic, name)
@@ -77,22 +75,22 @@ def _from_effects(record: Mapping[str, object], topic: str, name: str) -> Answer
         bad = True
     if bad:
         raise InputError(f"{name}: {', '.join(given)} do not fit together.", "Are all of the sheet's sizes?")
-    columns = range(problem.steps[STEPS[topic][-1]].shape[-1])
-    words = record.get("words")
-    named = words if isinstance(words, list) and len(words) == len(columns) else columns
-    tokens = tuple(map(str, named))
+    count, words = problem.steps[STEPS[topic][-1]].shape[-1], record.get("words")
+    tokens = tuple(map(str, words if isinstance(words, list) and len(words) == count else range(count)))
     return AnswerKey(name, problem, "mean", ("0",), tokens, tokens, {}, True)
 
 
 def _from_trace(record: Mapping[str, object], given: Given, settings: Settings) -> AnswerKey:
     """Compute all steps of attn's own JSON, under its temperature, with the names of its heads."""
     if settings.temperature == 1:
-        settings = replace(settings, temperature=_temperature(record, given.name))
+        value, least = record.get("temperature", 1.0), LOWEST_TEMPERATURE
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= 1 / least:
+            raise InputError(f"{given.name}: temperature should be a number from {least:g} up.")
+        settings = replace(settings, temperature=float(value))
         given = given._replace(ignored=())  # the temperature was all that is ignored in attn's own JSON
-    heads, shown = record.get("heads"), record.get("head")
+    heads, shown, asked = record.get("heads"), record.get("head"), settings.head
     parts = heads if isinstance(heads, list) else []
     names = tuple(str(head.get("name")) for head in parts if isinstance(head, dict))
-    asked = settings.head
     if asked in names:
         settings = replace(settings, head=str(names.index(asked)))
     key = _from_inputs(given, settings)
@@ -118,13 +116,6 @@ def _given_from_trace(record: Mapping[str, object], name: str) -> Given:
     return given._replace(arrays=arrays)
 
 
-def _temperature(record: Mapping[str, object], name: str) -> float:
-    value, least = record.get("temperature", 1.0), LOWEST_TEMPERATURE
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= 1 / least:
-        raise InputError(f"{name}: temperature should be a number from {least:g} up.")
-    return float(value)
-
-
 def _from_inputs(given: Given, settings: Settings) -> AnswerKey:
     """Compute all steps of all heads."""
     settings = replace(settings, full=True, query=None, top=None)
@@ -136,8 +127,8 @@ def _from_inputs(given: Given, settings: Settings) -> AnswerKey:
     problem = problem_from(trace, target == "mean")
     if given.scores is not None:  # what came before them is not known
         unknown = SCORE_STEPS[: SCORE_STEPS.index(given.scores.name)]
-        known = {name: step for name, step in problem.steps.items() if name not in unknown}
-        problem = problem._replace(steps=known)
+        steps = {name: step for name, step in problem.steps.items() if name not in unknown}
+        problem = problem._replace(steps=steps)
     tokens = (trace.query_tokens, trace.key_tokens)
     return AnswerKey(given.name, problem, target, trace.head_names, *tokens, {}, True, trace.notes)
 
@@ -153,30 +144,22 @@ def _from_results(record: Mapping[str, object], given: Given, settings: Settings
         raise InputError(f"{given.name} holds nothing to compare with.", hint)
     results = submission_from(record, given.name).steps
     steps = {step: _checked(step, matrix.values, given.name) for step, matrix in results.items()}
-    labels = _labels(given, *_sizes(steps), settings)
-    problem = Problem(steps, mask=labels.mask, scale=_scale(steps))
-    if problem.scale is not None:
-        scale, sqrt_d_k = _with_sqrt_d_k(problem.scale, settings.temperature)
-        problem = problem._replace(scale=scale, sqrt_d_k=sqrt_d_k)
     half_units = {step: matrix.half_unit for step, matrix in results.items()}
+    # A trace of zeros: its mask and its labels are checked as in any trace.
+    n_q, n_k = _sizes(steps)
+    zeros: dict[str, Array] = {name: np.zeros((n, 1)) for name, n in (("Q", n_q), ("K", n_k), ("V", n_k))}
+    plain = Given(given.name, zeros, given.tokens, given.context_tokens, mask=given.mask)
+    labels = trace_matrices("check", plain, replace(settings, heads=None, full=True))
+    scale, sqrt_d_k = _scale(steps, settings.temperature)
+    problem = Problem(steps, mask=labels.mask, scale=scale, sqrt_d_k=sqrt_d_k)
     guesses = problem.heads == 1 and _explain_each_other(problem, half_units)
-    options = ("score", "heads", "layout", "round")
-    idle = [option for option in options if getattr(settings, option) is not None]
+    idle = [name for name in ("score", "heads", "layout", "round") if getattr(settings, name) is not None]
     which = "not every mistake" if guesses else "no mistake"
-    return AnswerKey(
-        given.name,
-        problem,
-        "all" if problem.heads > 1 else "mean",
-        tuple(map(str, range(problem.heads))),
-        labels.query_tokens,
-        labels.key_tokens,
-        half_units,
-        guesses,
-        (
-            f"{given.name} holds results alone: without the inputs {which} can be identified.",
-            *(f"--{option} has an effect only with inputs." for option in idle),
-        ),
-    )
+    notes = [f"{given.name} holds results alone: without the inputs {which} can be identified."]
+    notes += [f"--{option} has an effect only with inputs." for option in idle]
+    target, names = "all" if problem.heads > 1 else "mean", tuple(map(str, range(problem.heads)))
+    tokens = (labels.query_tokens, labels.key_tokens)
+    return AnswerKey(given.name, problem, target, names, *tokens, half_units, guesses, tuple(notes))
 
 
 def _checked(step: str, values: Array, name: str) -> Array:
@@ -200,28 +183,19 @@ def _sizes(steps: Mapping[str, Array]) -> tuple[int, int]:
     return n_q, next((steps[step].shape[1] for step in ("k", "v") if step in steps), n_q)
 
 
-def _labels(given: Given, n_q: int, n_k: int, settings: Settings) -> Trace:
-    """Return a trace of zeros, for its mask and its labels, which are checked as in any trace."""
-    zeros: dict[str, Array] = {"Q": np.zeros((n_q, 1)), "K": np.zeros((n_k, 1)), "V": np.zeros((n_k, 1))}
-    plain = Given(given.name, zeros, given.tokens, given.context_tokens, mask=given.mask)
-    return trace_matrices("check", plain, replace(settings, heads=None, full=True))
+def _scale(steps: Mapping[str, Array], temperature: float) -> tuple[float | None, float | None]:
+    """Return the scale between scores and scaled scores by least squares, and sqrt(d_k), where both are given.
 
-
-def _scale(steps: Mapping[str, Array]) -> float | None:
-    """Return the scale between scores and scaled scores by least squares, where both are given."""
-    if "scores" not in steps or "scaled_scores" not in steps:
-        return None
-    scores, scaled = steps["scores"], steps["scaled_scores"]
-    if scores.shape != scaled.shape:
-        return None
+    Where rounding alone hides a whole d_k, the scale is the exact one; else sqrt(d_k) is None.
+    """
+    scores, scaled = steps.get("scores"), steps.get("scaled_scores")
+    if scores is None or scaled is None or scores.shape != scaled.shape:
+        return None, None
     both = np.isfinite(scores) & np.isfinite(scaled)
     square = float((scores[both] ** 2).sum())
     scale = float((scores[both] * scaled[both]).sum()) / square if square else 0.0
-    return scale if scale > 0 else None
-
-
-def _with_sqrt_d_k(scale: float, temperature: float) -> tuple[float, float | None]:
-    """Return the exact scale, and sqrt(d_k), where rounding alone hides a whole d_k; else the scale and None."""
+    if scale <= 0:
+        return None, None
     d_k = round(1 / (scale * temperature) ** 2)
     if d_k > 1 and abs(scale * temperature * d_k**0.5 - 1) < 0.02:
         return 1 / (d_k**0.5 * temperature), d_k**0.5

@@ -27,6 +27,8 @@ TEXT = "text"  # what is varied, where it is no option
 MOST_MOVERS = 100  # kept, unless --top asks for more
 VARIED = tuple(field.name for field in fields(Settings) if field.name not in SHOWN_ONLY)
 Value = str | float | bool | None  # None is the default
+Values = Sequence[Value]
+Report = OnPart | None
 Two = tuple[str, str]
 
 
@@ -108,39 +110,32 @@ def written(value: Value) -> str:
 
 
 def compare(
-    text: str,
-    context: str | None,
-    settings: Settings,
-    option: str,
-    values: Sequence[Value],
-    report: OnPart | None = None,
+    text: str, context: str | None, settings: Settings, option: str, values: Values, report: Report = None
 ) -> Comparison:
     """Trace a text once for each value of the option, a field of Settings, and compare the weights.
 
     Two values are compared in their order. Of three, the default is what the others are compared with, wherever it
-    stands; without it, the first.
-    A context makes it cross-attention. Raises UsageError for an option that changes no number and for a value that
-    the option does not take, and InputError for too many weights.
+    stands; without it, the first. A context makes it cross-attention. Raises UsageError for an option that changes no
+    number and for a value that the option does not take, and InputError for too many weights.
     """
     if option not in VARIED:
         raise UsageError(f"--vary cannot vary {option!r}.", f"Choose one of {', '.join(VARIED)}.", "--vary")
     if settings.model is not None and option in CONFLICTS_WITH_MODEL:
         raise beside_model(option)
     check_one_head(settings, option, values)
-    traces: list[Trace] = []
-    for value in values:
-        traces.append(_trace(text, context, settings, option, value, report))
-        _check_size(traces[-1])
-    reference = 0
+
+    def traced(value: Value) -> Trace:
+        return _trace(text, context, settings, option, value, report)
+
+    traces, reference = tuple(map(traced, values)), 0
     if len(values) > 2:
         of_model = option in ("head", "layer") and traces[0].learned is not None  # it says which it shows
-        left_out = _trace(text, context, settings, option, None, report) if of_model else traces[0]
-        reference = _default_among(option, values, settings, left_out)
-    return between(option, tuple(values), tuple(traces), reference)
+        reference = _default_among(option, values, settings, traced(None) if of_model else traces[0])
+    return between(option, tuple(values), traces, reference)
 
 
 def compare_texts(
-    texts: Two, context: str | None, settings: Settings, models: Sequence[str], report: OnPart | None = None
+    texts: Two, context: str | None, settings: Settings, models: Sequence[str], report: Report = None
 ) -> Comparison:
     """Trace two texts with the same settings, over the same context if there is one, and compare the weights.
 
@@ -162,19 +157,11 @@ def compare_texts(
     return found if is_in_place else replace(found, changes=())
 
 
-def check_one_head(settings: Settings, option: str = "", values: Sequence[Value] = ()) -> None:
+def check_one_head(settings: Settings, option: str = "", values: Values = ()) -> None:
     """Raise UsageError where all heads, or all layers, are asked for."""
     for name, hint in (("head", "Give a head's name, or mean."), ("layer", "Give a layer's number.")):
         if ALL in (getattr(settings, name), *(values if option == name else ())):
             raise UsageError(f"One {name} is compared at a time.", hint, f"--{name}")
-
-
-def _check_size(trace: Trace) -> None:
-    if trace.condensed:
-        raise InputError(
-            f"{len(trace.query_tokens):,} x {len(trace.key_tokens):,} weights are too many to lay side by side.",
-            "Give a shorter text, or insist with --full.",
-        )
 
 
 def between(
@@ -184,19 +171,21 @@ def between(
     reference: int = 0,
     swaps: tuple[Swap, ...] = (),
 ) -> Comparison:
-    """Compare traces; that of index `reference` is what the others differ from."""
+    """Compare traces; that of index `reference` is what the others differ from. InputError for too many weights."""
     for trace in traces:
-        _check_size(trace)
-    comparison = Comparison(option, values, traces, tuple(map(mean_entropy, traces)), reference, (), swaps)
-    if not comparison.same_cells:
-        return comparison
-    others = [(to, trace) for to, trace in enumerate(traces) if to != reference]
-    return replace(comparison, changes=tuple(_change(traces[reference], trace, to) for to, trace in others))
+        if trace.condensed:
+            size = f"{len(trace.query_tokens):,} x {len(trace.key_tokens):,}"
+            hint = "Give a shorter text, or insist with --full."
+            raise InputError(f"{size} weights are too many to lay side by side.", hint)
+    comparison = Comparison(option, values, traces, tuple(map(_mean_entropy, traces)), reference, (), swaps)
+    others = enumerate(traces) if comparison.same_cells else ()
+    changes = tuple(_change(traces[reference], trace, to) for to, trace in others if to != reference)
+    return replace(comparison, changes=changes)
 
 
-def _default_among(option: str, values: Sequence[Value], settings: Settings, trace: Trace) -> int:
+def _default_among(option: str, values: Values, settings: Settings, trace: Trace) -> int:
     """Return the index of the value that the option has where it is left out; 0 if it is not among them."""
-    declared_as = declared(Settings)[option]
+    field = declared(Settings)[option]
     projections = {None: USUAL.projection, "word2vec": USUAL.projection, "random": "random"}
     depends = {  # defaults that depend on the command, the model or the vectors
         "mask": "none",
@@ -205,13 +194,12 @@ def _default_among(option: str, values: Sequence[Value], settings: Settings, tra
         "oov": "model" if trace.learned is not None else "zero",
         "projection": projections.get(settings.embedding, "identity"),
     }
-    usual = declared_as.default
-    names = {None, usual if usual is not None else depends.get(option, declared_as.unset)}
+    names = {None, depends.get(option, field.unset) if field.default is None else field.default}
     return next((n for n, value in enumerate(values) if value in names or written(value) in names), 0)
 
 
 def _trace(
-    text: str, context: str | None, settings: Settings, option: str, value: Value, report: OnPart | None
+    text: str, context: str | None, settings: Settings, option: str, value: Value, report: Report
 ) -> Trace:
     chosen = getattr(Settings(), option) if value is None else value
     if option == "positions":  # implies the identity projection: both sides get it, so that one thing varies
@@ -229,11 +217,8 @@ def _trace(
         raise
 
 
-def mean_entropy(trace: Trace) -> float | None:
-    """Return the mean entropy in bits of the rows shown (Shannon 1948): 0 for one key, log2 n for n equal ones.
-
-    A fully masked row has no distribution, and does not count; None if no row is left.
-    """
+def _mean_entropy(trace: Trace) -> float | None:
+    """Return the mean entropy in bits of the rows shown that are not fully masked (Shannon 1948); None if all are."""
     weights = trace.weights[[trace.row_in_arrays(i) for i in trace.listed]]
     weights = weights[weights.any(axis=1)]
     return max(0.0, float(bits(weights).mean())) if len(weights) else None
@@ -247,23 +232,16 @@ def _change(before: Trace, after: Trace, to: int) -> Change:
     most = min(int(np.count_nonzero(size > SAME)), max(MOST_MOVERS, before.settings.top or 0))
     cells = [divmod(int(place), size.shape[1]) for place in order[:most]]
     hidden_before, hidden_after = np.isnan(old), np.isnan(new)
-    largest = None
-    if before.output is not None and after.output is not None and before.output.shape == after.output.shape:
-        largest = float(np.abs(after.output - before.output).max())
+    seen = (np.where(np.isnan(one), -np.inf, one) for one in (old, new))
+    strongest = [one >= one.max(axis=1, keepdims=True) - SAME for one in seen]
+    keeps = np.logical_and(*strongest).any(axis=1)  # some key is strongest, or as strong, in both
+    a, b = before.output, after.output
     return Change(
         to,
         difference,
         tuple(Mover(before.listed[i], j, float(old[i, j]), float(new[i, j])) for i, j in cells),
-        tuple(i for at, i in enumerate(before.listed) if _has_other_strongest(old[at], new[at])),
+        tuple(i for i, is_kept in zip(before.listed, keeps, strict=True) if not is_kept),
         int((hidden_before & ~hidden_after).sum()),
         int((hidden_after & ~hidden_before).sum()),
-        largest,
+        None if a is None or b is None or a.shape != b.shape else float(np.abs(b - a).max()),
     )
-
-
-def _has_other_strongest(old: Array, new: Array) -> bool:
-    """Tell whether no key of a row is strongest, or as strong, in both."""
-    if np.isnan(old).all() or np.isnan(new).all():
-        return False
-    strongest = (old >= np.nanmax(old) - SAME) & (new >= np.nanmax(new) - SAME)
-    return not strongest.any()

@@ -46,13 +46,10 @@ def load(name: str) -> Example:
     from attn_cli.inputs.matrices import given_from  # loads NumPy, which the list of names does not need
 
     record = json.loads(data_path(f"examples/{name}.json").read_text(encoding="utf-8"))
-    about = record.pop("about")
+    about, text = record.pop("about"), record.pop("text", "")
     if "pairs" in record:
-        first, second = record["queries"]
         more = record["second"]
-        acts = Acts(record["pairs"], (first, second), more["query"], tuple(more["keys"]), record["least"])
+        queries = tuple(record["queries"])
+        acts = Acts(record["pairs"], queries, more["query"], tuple(more["keys"]), record["least"])
         return Example(about, None, "", {}, acts)
-    text = record.pop("text", "")
-    if text:
-        return Example(about, None, text, record)
-    return Example(about, given_from(record, name), "", {})
+    return Example(about, None, text, record) if text else Example(about, given_from(record, name), "", {})

@@ -6,7 +6,8 @@ under all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -68,10 +69,9 @@ class Exercise(NamedTuple):
     @property
     def command(self) -> str:
         """The command that makes this exercise."""
-        words = f" --words {len(self.tokens)}" if len(self.tokens) != 3 else ""
-        mask = f" --mask {self.mask}" if self.mask != "none" else ""
-        score = f" --score {self.score}" if self.score != "scaled" else ""
-        return f"attn exercise --seed {self.seed} --dim {self.dim}{words}{mask}{score}"
+        usual = {"words": (len(self.tokens), 3), "mask": (self.mask, "none"), "score": (self.score, "scaled")}
+        more = "".join(f" --{name} {value}" for name, (value, default) in usual.items() if value != default)
+        return f"attn exercise --seed {self.seed} --dim {self.dim}{more}"
 
     @property
     def about(self) -> dict[str, object]:
@@ -103,14 +103,12 @@ def make(seed: int, dim: int = 2, words: int = 3, mask: str = "none", score: str
     >>> make(7).tokens == make(7, mask="causal").tokens, make(7).X == make(7, mask="causal").X
     (True, True)
     """
-    check_range("--seed", seed, *SEEDS)
-    check_range("--dim", dim, *SIZES)
-    check_range("--words", words, *SIZES)
+    for option, value, bounds in (("--seed", seed, SEEDS), ("--dim", dim, SIZES), ("--words", words, SIZES)):
+        check_range(option, value, *bounds)
     random = np.random.default_rng([seed, dim, words])
     sentence = SENTENCES[words][int(random.integers(len(SENTENCES[words])))]
-    X, *W = next(filter(_is_good, _draws(random, words, dim)))  # one in ten thousand
-    rows = [matrix.astype(int).tolist() for matrix in (X, *W)]
-    return Exercise(seed, mask, score, tuple(sentence.split()), *rows)
+    found = next(filter(_is_good, _draws(random, words, dim)))  # one in ten thousand
+    return Exercise(seed, mask, score, tuple(sentence.split()), *(M.astype(int).tolist() for M in found))
 
 
 def solve(exercise: Exercise, score: str | None = None) -> Trace:
@@ -133,38 +131,24 @@ def _draws(random: np.random.Generator, n: int, d: int) -> Iterator[Numbers]:
         W = random.integers(SMALLEST, LARGEST_W[d], (3, BATCH, d, d), endpoint=True)
         QKV = X @ W
         scores = QKV[0] @ QKV[1].swapaxes(1, 2)
-        small = (abs(QKV).max((0, 2, 3)) <= LARGEST_PROJECTED) & (scores.max((1, 2)) <= LARGEST_SCORE)
-        kept = np.flatnonzero(small & (scores.min((1, 2)) >= SMALLEST_SCORE))
+        kept = abs(QKV).max((0, 2, 3)) <= LARGEST_PROJECTED
+        kept &= (scores.max((1, 2)) <= LARGEST_SCORE) & (scores.min((1, 2)) >= SMALLEST_SCORE)
+        X, W, QKV, scores = X[kept], W[:, kept], QKV[:, kept], scores[kept]
+        uses_all = np.all(np.any(W, axis=2) & np.any(W, axis=3), axis=2)  # no row or column of a W is zero
+        is_dull = np.all(W.swapaxes(2, 3) == W, axis=(2, 3)) | np.all(W[[1, 2, 0]] == W, axis=(2, 3))
+        good = np.all(uses_all & ~is_dull, axis=0) & _words_choose(scores)
         # Columns too: two equal ones would be the same work twice.
-        matrices = (X[kept], *QKV[:, kept], *QKV[:, kept].swapaxes(2, 3), scores[kept])
-        for i in kept[_rows_differ(matrices) & _matrices_differ(W[:, kept]) & _words_choose(scores[kept])]:
+        for matrix in (X, *QKV, *QKV.swapaxes(2, 3), scores):
+            good &= np.all(np.any(matrix, axis=2), axis=1)
+            for a, b in combinations(range(matrix.shape[1]), 2):
+                good &= np.any(matrix[:, a] != matrix[:, b], axis=1)
+        for i in np.flatnonzero(good):
             yield (X[i].astype(float), *W[:, i].astype(float))
-
-
-def _rows_differ(matrices: Sequence[Ints]) -> Bools:
-    """Tell for which exercises no matrix, (b, n, ...), has two equal rows or a row of zeros."""
-    varied = np.ones(len(matrices[0]), dtype=bool)
-    for matrix in matrices:
-        varied &= np.all(np.any(matrix, axis=2), axis=1)
-        for i in range(matrix.shape[1]):
-            for j in range(i):
-                varied &= np.any(matrix[:, i] != matrix[:, j], axis=1)
-    return varied
-
-
-def _matrices_differ(W: Ints) -> Bools:
-    """Tell for which exercises no W, (3, b, d, d), has a zero row or column, is symmetric, or equals another."""
-    uses_all = np.all(np.any(W, axis=2) & np.any(W, axis=3), axis=2)
-    is_symmetric = np.all(W.swapaxes(2, 3) == W, axis=(2, 3))
-    is_like_another = np.all(W[[1, 2, 0]] == W, axis=(2, 3))
-    mixed: Bools = np.all(uses_all & ~is_symmetric & ~is_like_another, axis=0)
-    return mixed
 
 
 def _words_choose(scores: Ints) -> Bools:
     """Tell for which scores, (b, n, n), each row has one largest key under every mask, for some row another word."""
-    n = scores.shape[1]
-    choices = scores.argmax(2)
+    n, choices = scores.shape[1], scores.argmax(2)
     chosen: Bools = np.any(choices != choices[:, :1], axis=1)
     for mask in MASKS:
         seen = np.where(_allowed(mask, n), scores, SMALLEST_SCORE - 1)
@@ -183,8 +167,7 @@ def _is_good(numbers: Numbers) -> bool:
 
 
 def _allowed(mask: str, n: int) -> Bools:
-    whole = np.ones((n, n), dtype=bool)
-    return np.tril(whole) if mask == "causal" else whole
+    return np.tri(n, dtype=bool) if mask == "causal" else np.ones((n, n), dtype=bool)
 
 
 def _is_well_rounded(numbers: Numbers, allowed: Bools, scale: float) -> bool:
@@ -196,40 +179,33 @@ def _is_well_rounded(numbers: Numbers, allowed: Bools, scale: float) -> bool:
         return False
     exps = np.exp(steps.masked_scores).round(DIGITS)
     weights = (exps / exps.sum(1, keepdims=True)).round(DIGITS)
-    by_hand = weights @ (X @ W_v)
-    right = steps.output.round(OUTPUT_DIGITS)
     # Slightly more and slightly less, as a number half way may be rounded up or down.
-    return np.array_equal(weights, steps.weights.round(DIGITS)) and all(
-        np.array_equal((by_hand + shift).round(OUTPUT_DIGITS), right) for shift in (-1e-9, 1e-9)
-    )
+    outputs = [(weights @ (X @ W_v) + shift).round(OUTPUT_DIGITS) for shift in (-1e-9, 1e-9)]
+    is_right = np.array_equal(weights, steps.weights.round(DIGITS))
+    return is_right and all(np.array_equal(one, steps.output.round(OUTPUT_DIGITS)) for one in outputs)
 
 
 def _shows_mistakes(numbers: Numbers, allowed: Bools, scale: float) -> bool:
     """Tell whether no two answers, one of them right and the others with a usual mistake, look alike."""
     found = [np.hstack(pair).ravel() for pair in _answers_with_mistakes(numbers, allowed, scale)]
-    return all(abs(a - b).max() > APART for i, a in enumerate(found) for b in found[:i])
+    return all(abs(a - b).max() > APART for a, b in combinations(found, 2))
 
 
 def _answers_with_mistakes(numbers: Numbers, allowed: Bools, scale: float) -> Iterator[tuple[Array, Array]]:
     """Yield weights and output: first the right ones, then those of each usual mistake."""
-    X, *W = numbers
-
-    def attended(W: list[Array], allowed: Bools, scale: float) -> tuple[Array, Array]:
+    X, W_q, W_k, W_v = numbers
+    # The matrices and the scale: not scaled, scaled by d; K and V swapped; one W transposed, or all.
+    ways = [((W_q, W_k, W_v), by) for by in ((scale,) if scale == 1 else (scale, 1.0, scale * scale))]
+    ways += [((W_q, W_v, W_k), scale), ((W_q.T, W_k, W_v), scale), ((W_q, W_k.T, W_v), scale)]
+    ways += [((W_q, W_k, W_v.T), scale), ((W_q.T, W_k.T, W_v.T), scale)]
+    for W, by in ways:
         Q, K, V = (X @ matrix for matrix in W)
-        steps = attention(Q, K, V, allowed, scale=scale)
-        return steps.weights, steps.output
-
-    yield attended(W, allowed, scale)
-    if scale != 1:
-        yield attended(W, allowed, 1.0)  # not scaled
-        yield attended(W, allowed, scale * scale)  # scaled by d
-    yield attended([W[0], W[2], W[1]], allowed, scale)  # K and V swapped
-    for transposed in ((0,), (1,), (2,), (0, 1, 2)):
-        yield attended([M.T if i in transposed else M for i, M in enumerate(W)], allowed, scale)
-    scores = scale * (X @ W[0]) @ (X @ W[1]).T
+        steps = attention(Q, K, V, allowed, scale=by)
+        yield steps.weights, steps.output
+    scores = scale * (X @ W_q) @ (X @ W_k).T
     wrong = [softmax(np.where(allowed, scores, -np.inf).T).T]  # softmax over each column
     if not allowed.all():
         wrong.append(np.where(allowed, softmax(scores), 0.0))  # masked after the softmax
         wrong.append(softmax(np.where(allowed, -np.inf, scores)))  # mask inverted
     for weights in wrong:
-        yield weights, weights @ (X @ W[2])
+        yield weights, weights @ (X @ W_v)

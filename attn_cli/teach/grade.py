@@ -15,7 +15,6 @@ from attn_cli.teach.replay import (
     CORRECT,
     GRADED_STEPS,
     SCORE_STEPS,
-    Problem,
     Procedure,
     mistakes,
     possible_arrays,
@@ -95,9 +94,7 @@ def grade(submission: handed.Submission, key: AnswerKey, tol: float, head_asked:
     """
     if not head_asked and submission.head is not None:
         key = key.of_head(submission.head)
-    steps = dict(submission.steps)
-    if key.target == "all":
-        steps |= submission.stacks
+    steps = {**submission.steps, **(submission.stacks if key.target == "all" else {})}
     given = {step: steps[step] for step in GRADED_STEPS if step in steps and step in key.problem.steps}
     digits = {step: matrix.digits for step, matrix in given.items()}
     # One matrix may show fewer digits than a student rounds to, where its last ones are all zero.
@@ -109,22 +106,18 @@ def grade(submission: handed.Submission, key: AnswerKey, tol: float, head_asked:
     first = verdict.first
     if first is None or first.is_unfinished or not key.guesses:
         return verdict
+    found: list[
+        str
+    ] = []  # the mistakes that explain every matrix given, each alone, and so the step that is wrong
+    ways = mistakes(key.problem).items()
     # What fits to the digits given goes before what fits within the tolerance alone.
-    exact = grading._replace(tolerance=0.0)
-    verdict = verdict._replace(guessed=True)
-    found = _explanations(exact, first.step) or _explanations(grading, first.step)
-    if not found:
-        return verdict
+    for by in (grading._replace(tolerance=0.0), grading):
+        found = found or [code for code, each in ways if any(_explains(by, way, first.step) for way in each)]
     # The one mistake explains all steps after the first that differs.
     apart = [one.step for one in verdict.compared if one.status == "differs" and not one.is_unfinished][1:]
-    compared = (one._replace(status="follows") if one.step in apart else one for one in verdict.compared)
-    return verdict._replace(candidates=found, compared=tuple(compared))
-
-
-def _explanations(grading: Grading, wrong: str) -> tuple[str, ...]:
-    """Return the mistakes that explain every matrix given, each alone, and so the step that is wrong."""
-    found = mistakes(grading.key.problem).items()
-    return tuple(code for code, ways in found if any(_explains(grading, way, wrong) for way in ways))
+    follow = apart if found else ()
+    compared = (one._replace(status="follows") if one.step in follow else one for one in verdict.compared)
+    return verdict._replace(candidates=tuple(found), compared=tuple(compared), guessed=True)
 
 
 def _explains(grading: Grading, procedure: Procedure, wrong: str) -> bool:
@@ -174,46 +167,44 @@ def _results(grading: Grading) -> Iterator[StepResult]:
 
 def _compare(grading: Grading, procedure: Procedure, step: str, arrays: list[Array]) -> StepResult:
     """Compare one matrix with what the step may be, in any layout that is accepted."""
-    problem, target, matrix = grading.key.problem, grading.key.target, grading.given[step]
-    usual, *others = handed.accepted_layouts(problem, procedure, step, arrays, target, grading.digits)
-    half_units = SLACK * matrix.half_unit + grading.key.half_units.get(step, 0.0)
-    reach = max(grading.tolerance, half_units)
-    first = None
-    for layout in (usual, *others):
+    key, matrix = grading.key, grading.given[step]
+    layouts = handed.accepted_layouts(key.problem, procedure, step, arrays, key.target, grading.digits)
+    first, wanted = None, layouts[0][0].shape
+    for layout in layouts:
         given = handed.fit_shape(matrix.values, layout[0].shape)
         if given is None:
             continue
-        result = _compare_cells(problem, procedure, step, given, layout, reach)
+        result = _compare_cells(grading, procedure, step, given, layout)
         if result.status == "right":
             return result
         first = first or result
-    wanted = usual[0].shape
     first = first or StepResult(step, "differs", shapes=(wanted, matrix.values.shape))
     is_matrix = matrix.values.ndim == 2 and matrix.values.shape != (1, 1)
     transposed = handed.fit_shape(matrix.values.T, wanted) if is_matrix and procedure == CORRECT else None
     if transposed is None:
         return first
-    fits = _compare_cells(problem, procedure, step, transposed, usual, reach).status == "right"
+    fits = _compare_cells(grading, procedure, step, transposed, layouts[0]).status == "right"
     return first._replace(right_if_transposed=fits)
 
 
 def _compare_cells(
-    problem: Problem, procedure: Procedure, step: str, given: Array, arrays: list[Array], reach: float
+    grading: Grading, procedure: Procedure, step: str, given: Array, arrays: list[Array]
 ) -> StepResult:
     """Compare cell by cell with each of the arrays: one of them must fit everywhere."""
-    may_be_blank, query_is_masked = _masked_places(problem, procedure, step, given.shape)
-    unfilled = _unfilled(problem, step, given)
+    half_units = SLACK * grading.given[step].half_unit + grading.key.half_units.get(step, 0.0)
+    reach = max(grading.tolerance, half_units)
+    may_be_blank, query_is_masked = _masked_places(grading, procedure, step, given.shape)
+    unfilled = _unfilled(grading.key.problem.mask, step, given)
     fits = []
     with np.errstate(all="ignore"):
         for array in arrays:
             scale = float(np.max(np.abs(array), initial=0.0, where=np.isfinite(array)))
             close = np.abs(given - array) <= reach * (1 + FLOAT32_ERROR) + FLOAT32_ERROR * scale
             close |= np.isnan(given) & np.isnan(array)
-            if step in SCORE_STEPS:
-                is_masked = np.isneginf(array) if step == "masked_scores" else may_be_blank
-                close |= handed.masked_cells(given, step, array) & is_masked
-            else:
-                close |= np.isnan(given) & may_be_blank
+            blank = np.isneginf(array) if step == "masked_scores" else may_be_blank
+            close |= blank & (
+                handed.masked_cells(given, step, array) if step in SCORE_STEPS else np.isnan(given)
+            )
             if procedure != CORRECT:  # an unfilled cell speaks neither for a mistake nor against it
                 close |= unfilled
             fits.append(close)
@@ -226,41 +217,42 @@ def _compare_cells(
         return result
     fits_nowhere = np.logical_not(np.any(fits, axis=0))
     wrong = fits_nowhere if fits_nowhere.any() else np.logical_not(fits[0])
-    cell = tuple(int(n) for n in np.argwhere(wrong)[0])
-    expected, got = float(arrays[0][cell]), float(given[cell])
+    cell = tuple(np.argwhere(wrong)[0].tolist())
+    expected, got = (
+        found if np.isfinite(found := float(each[cell])) else None for each in (arrays[0], given)
+    )
     return result._replace(
         status="differs",
         wrong=int(wrong.sum()),
         cell=cell,
-        expected=expected if np.isfinite(expected) else None,
-        got=got if np.isfinite(got) else None,
+        expected=expected,
+        got=got,
         empty=bool(np.broadcast_to(query_is_masked, given.shape)[cell]),
         unfilled=int((wrong & unfilled).sum()),
     )
 
 
-def _unfilled(problem: Problem, step: str, given: Array) -> Bools:
+def _unfilled(mask: Bools | None, step: str, given: Array) -> Bools:
     """Return which cells are not filled in yet; under a mask only rows that are blank, of a query with keys."""
     empty: Bools = np.isnan(given)
-    if empty.all():
+    places = mask if step in (*SCORE_STEPS, "weights") else None
+    if empty.all() or (places is not None and given.shape[-2:] != places.shape):
         return np.zeros_like(empty)
-    if problem.mask is None or step not in (*SCORE_STEPS, "weights"):
+    if places is None:
         return empty
-    if given.shape[-2:] != problem.mask.shape:
-        return np.zeros_like(empty)
-    return empty & empty.all(axis=-1, keepdims=True) & problem.mask.any(axis=-1, keepdims=True)
+    return empty & empty.all(axis=-1, keepdims=True) & places.any(axis=-1, keepdims=True)
 
 
 def _masked_places(
-    problem: Problem, procedure: Procedure, step: str, shape: tuple[int, ...]
+    grading: Grading, procedure: Procedure, step: str, shape: tuple[int, ...]
 ) -> tuple[Bools, Bools]:
     """Return where a cell may be blank because it is masked, and where everything is masked for its query."""
-    nowhere = np.zeros((1, 1), dtype=np.bool_)
+    problem, nowhere = grading.key.problem, np.zeros((1, 1), dtype=np.bool_)
     is_masked_later = procedure.mask == "after" and step not in SCORE_STEPS
     allowed = problem.mask if is_masked_later else softmax_mask(problem, procedure)
     if allowed is None or step in ("q", "k", "v"):
         return nowhere, nowhere
     no_keys = np.logical_not(allowed.any(axis=1, keepdims=True))
-    if step in ("output", "layer_output"):
-        return (no_keys, no_keys) if shape[-2] == len(no_keys) else (nowhere, nowhere)
-    return (~allowed, no_keys) if shape[-2:] == allowed.shape else (nowhere, nowhere)
+    of_rows = step in ("output", "layer_output")
+    fits = shape[-2] == len(no_keys) if of_rows else shape[-2:] == allowed.shape
+    return (no_keys if of_rows else ~allowed, no_keys) if fits else (nowhere, nowhere)

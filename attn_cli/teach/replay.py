@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
+from itertools import chain, combinations, product
 from typing import NamedTuple
 
 import numpy as np
@@ -16,12 +16,13 @@ from attn_cli.io.array_types import Array, Bools
 from attn_cli.trace.trace import Trace
 
 SCORE_STEPS = ("scores", "scaled_scores", "masked_scores")
-OF_ATTENTION = ("q", "k", "v", *SCORE_STEPS, "weights", "output", "layer_output")  # in the order computed
+OF_HEADS = ("q", "k", "v", *SCORE_STEPS, "weights", "output")  # in the order computed
+OF_ATTENTION = (*OF_HEADS, "layer_output")
 # Of the exercises on what comes of it.
 OF_EFFECTS = ("transformed", "lengths", "norms", "parts", "logits", "without")
 GRADED_STEPS = (*OF_ATTENTION, *OF_EFFECTS)
 MANY_CELLS = 100_000  # with more cells than these, fewer ways of rounding are tried
-Earlier = Mapping[str, Sequence["Array"]]  # what each earlier step may be: (heads, rows, columns) each
+Earlier = Mapping[str, Sequence[Array]]  # what each earlier step may be: (heads, rows, columns) each
 
 
 class Problem(NamedTuple):
@@ -54,54 +55,49 @@ class Procedure(NamedTuple):
     by_head: bool = False  # whether each head's part of W is transposed by itself
     # K and V exchanged: "used" everywhere, "in-scores" or "in-output" only, "made", "weights", or only "named" so.
     swapped: str = ""
-    # "none" or "d": divided so. "unused" or "unused-d": divided correctly, but the softmax got the other scores.
-    scaling: str = "sqrt"
+    scaling: str = "sqrt"  # or "none", or "d"
+    is_unused: bool = False  # whether scores are divided correctly, but the softmax gets those of `scaling`
     mask: str = "given"  # "inverted", "upper", "corner", "after" the softmax
     softmax_over: str = "keys"  # "queries", "whole", "heads", "everything"
-    empty: str = "zeros"  # what a softmax over nothing gives: "uniform", "unmasked", "nan"
+    empty: str = "zeros"  # what a softmax over nothing gives: one of EMPTY
     heads_apart: bool = False  # whether heads are given in any other way than as their mean
     joins_none: bool = False  # whether W_o is left out
 
 
 CORRECT = Procedure()
+EMPTY = ("zeros", "uniform", "unmasked", "nan")
+EXCHANGED = {"in-scores": ("v", "v"), "in-output": ("k", "k"), **dict.fromkeys(("used", "named"), ("v", "k"))}
 
 
 def problem_from(trace: Trace, wants_mean: bool) -> Problem:
     """Return the problem that a trace solved; the trace has all heads and all rows."""
-    heads = [head for head in trace.heads if head.name != "mean"]
+    heads, name = [head for head in trace.heads if head.name != "mean"], trace.embedding.name
     if any(head.mask is not None for head in heads):
-        raise InputError(
-            f"{trace.embedding.name} gives each head a mask of its own: attn check takes one for all heads.",
-            "Give right results in its place, such as weights (heads, n_q, n_k).",
-        )
+        said = f"{name} gives each head a mask of its own: attn check takes one for all heads."
+        raise InputError(said, "Give right results in its place, such as weights (heads, n_q, n_k).")
     if heads[0].sink is not None:
-        raise InputError(f"{trace.embedding.name} has a sink in each row, which attn check does not compute.")
-    names = ("q", "k", "v", *SCORE_STEPS, "weights", "output")
-    present = [name for name in names if getattr(heads[0], name) is not None]  # given scores have no q and k
-    steps = {name: _stack([getattr(head, name) for head in heads]) for name in present}
-    if trace.layer_output is not None:
-        steps["layer_output"] = trace.layer_output[np.newaxis]
-    out_in = trace.projection.layout == "out-in"
-    W, b = {}, {}
+        raise InputError(f"{name} has a sink in each row, which attn check does not compute.")
+
+    def of_heads(part: str) -> list[Array]:
+        return [found for head in heads if (found := getattr(head, part)) is not None]
+
+    steps = {
+        step: np.stack(parts) for step in OF_HEADS if (parts := of_heads(step))
+    }  # given scores have no q, k
+    steps |= {} if trace.layer_output is None else {"layer_output": trace.layer_output[np.newaxis]}
     is_projected = heads[0].W_q is not None and trace.projection.source != "identity"
-    for letter in "qkv" if is_projected else "":
-        parts = [getattr(head, f"W_{letter}") for head in heads]
-        W[letter] = np.concatenate([part.T if out_in else part for part in parts], axis=1)
-        if getattr(heads[0], f"b_{letter}") is not None:
-            b[letter] = np.concatenate([getattr(head, f"b_{letter}") for head in heads])
-    W |= {} if trace.W_o is None else {"o": trace.W_o.T if out_in else trace.W_o}
-    b |= {} if trace.b_o is None else {"o": trace.b_o}
-    x = None
-    if is_projected and trace.x_query is not None and trace.x_key is not None:
-        x = (trace.x_query, trace.x_key)
-    positions = [head.position_scores for head in heads]
+    W, b = ({m: parts for m in "qkv" if is_projected and (parts := of_heads(f"{M}_{m}"))} for M in "Wb")
+    W |= {} if trace.W_o is None else {"o": [trace.W_o]}
+    b |= {} if trace.b_o is None else {"o": [trace.b_o]}
+    is_out_in, x, x_key = trace.projection.layout == "out-in", trace.x_query, trace.x_key
+    positions = of_heads("position_scores")
     is_root = score_named(trace.score).is_scaled and trace.own_scale is None
     return Problem(
         steps,
-        x,
-        W,
-        b,
-        None if positions[0] is None else _stack(positions),
+        (x, x_key) if is_projected and x is not None and x_key is not None else None,
+        {m: np.concatenate([part.T if is_out_in else part for part in parts], 1) for m, parts in W.items()},
+        {m: np.concatenate(parts) for m, parts in b.items()},
+        np.stack(positions) if positions else None,
         trace.mask,
         trace.score,
         trace.scale / trace.temperature,
@@ -111,19 +107,13 @@ def problem_from(trace: Trace, wants_mean: bool) -> Problem:
     )
 
 
-def _stack(parts: Sequence[Array | None]) -> Array:
-    return np.stack([part for part in parts if part is not None])
-
-
 def softmax_mask(problem: Problem, procedure: Procedure) -> Bools | None:
     """Return the mask (n_q, n_k) that is applied before the softmax; None where none is."""
     if problem.mask is None or procedure.mask == "after":
         return None
-    if procedure.mask == "inverted":
-        return ~problem.mask
-    if procedure.mask == "upper":
-        return problem.mask.T
-    return other_corner(problem.mask) if procedure.mask == "corner" else problem.mask
+    if procedure.mask == "corner":
+        return other_corner(problem.mask)
+    return {"inverted": ~problem.mask, "upper": problem.mask.T}.get(procedure.mask, problem.mask)
 
 
 def other_corner(mask: Bools | None) -> Bools | None:
@@ -148,53 +138,58 @@ def empty_softmaxes(allowed: Bools, softmax_over: str) -> Bools:
 
 def mistakes(problem: Problem) -> dict[str, list[Procedure]]:
     """Return the procedures that make each mistake in this problem, if any, in the order in which they are listed."""
-    mask = problem.mask
-    is_divided = problem.sqrt_d_k not in (None, 1)
+    mask, k, v = problem.mask, problem.steps.get("k"), problem.steps.get("v")
+    scalings = (False, True) if problem.sqrt_d_k not in (None, 1) else ()
     is_causal = mask is not None and len(mask) > 1 and np.array_equal(mask, np.tri(len(mask), dtype=np.bool_))
-    inverted = "inverted", *["upper"] * is_causal  # np.triu, "upper", has the diagonal on both sides
+    inverted = ("inverted", *["upper"] * is_causal)  # np.triu, "upper", has the diagonal on both sides
     over_heads = ("heads", "everything") if problem.heads > 1 else ()
+    swaps = () if k is None or v is None else ("in-output", "named")
+    if k is not None and v is not None and k.shape == v.shape:
+        swaps = ("used", "in-scores", "made", *["weights"] * bool(problem.b), *swaps)
     found: dict[str, Iterable[Procedure]] = {
-        "no-scaling": (Procedure(scaling=way) for way in ("none", "unused") if is_divided),
-        "scaled-by-d": (Procedure(scaling=way) for way in ("d", "unused-d") if is_divided),
+        "no-scaling": (Procedure(scaling="none", is_unused=way) for way in scalings),
+        "scaled-by-d": (Procedure(scaling="d", is_unused=way) for way in scalings),
         "softmax-axis": (Procedure(softmax_over=axis) for axis in ("queries", "whole", *over_heads)),
         "transposed-w": _transposed(problem),
         "mask-inverted": (Procedure(mask=way) for way in inverted if mask is not None),
         "causal-corner": [Procedure(mask="corner")] * (other_corner(mask) is not None),
-        "k-v-swapped": (Procedure(swapped=way) for way in _swaps(problem)),
+        "k-v-swapped": (Procedure(swapped=way) for way in swaps),
         "mask-after-softmax": [Procedure(mask="after")] * (mask is not None),
         "heads-not-averaged": [Procedure(heads_apart=True)] * problem.wants_mean,
         "w-o-left-out": [Procedure(joins_none=True)] * (problem.given_weights is not None),
     }
-    return {code: [way for one in ways for way in _each_empty(problem, one)] for code, ways in found.items()}
+
+    def is_empty(one: Procedure) -> bool:
+        allowed = softmax_mask(problem, one)
+        return allowed is not None and bool(empty_softmaxes(allowed, one.softmax_over).any())
+
+    def ways(one: Procedure) -> list[Procedure]:  # a softmax over nothing may give anything
+        return [one._replace(empty=empty) for empty in (EMPTY if is_empty(one) else EMPTY[:1])]
+
+    return {code: [way for one in procedures for way in ways(one)] for code, procedures in found.items()}
 
 
 def _transposed(problem: Problem) -> Iterator[Procedure]:
-    """Yield the ways to transpose one or more of the W, where their shape allows it."""
-    heads = problem.heads
-    square = [name for name, W in problem.W.items() if W.shape[0] == W.shape[1]]
-    square_heads = [name for name, W in problem.W.items() if heads > 1 and W.shape[0] * heads == W.shape[1]]
-    for names, by_head in ((square, False), (square_heads, True)):
-        for count in range(1, len(names) + 1):
-            for chosen in combinations(names, count):
-                yield Procedure(transposed=frozenset(chosen), by_head=by_head)
+    """Yield the ways to transpose one or more of the W, or of the heads' parts of them, where their shape allows it."""
+    for parts in sorted({1, problem.heads}):
+        names = [name for name, W in problem.W.items() if W.shape[0] * parts == W.shape[1]]
+        for chosen in chain.from_iterable(combinations(names, n) for n in range(1, len(names) + 1)):
+            yield Procedure(transposed=frozenset(chosen), by_head=parts > 1)
 
 
-def _swaps(problem: Problem) -> tuple[str, ...]:
-    """Return the ways to use keys and values for each other, or to give each under the other's name."""
-    k, v = problem.steps.get("k"), problem.steps.get("v")
-    if k is None or v is None:
-        return ()
-    alike = ("used", "in-scores", "made", *["weights"] * bool(problem.b)) if k.shape == v.shape else ()
-    return (*alike, "in-output", "named")
+class _Way(NamedTuple):
+    """How a step is computed, and what the steps before it may be."""
 
+    problem: Problem
+    procedure: Procedure
+    step: str
+    earlier: Earlier
 
-def _each_empty(problem: Problem, procedure: Procedure) -> Iterator[Procedure]:
-    """Yield the procedure with each result that a softmax over nothing may give, where it goes over nothing."""
-    yield procedure
-    allowed = softmax_mask(problem, procedure)
-    if allowed is not None and empty_softmaxes(allowed, procedure.softmax_over).any():
-        for empty in ("uniform", "unmasked", "nan"):
-            yield procedure._replace(empty=empty)
+    @property
+    def joining(self) -> Array:
+        """The matrix that joins the heads."""
+        W = self.problem.W["o"]
+        return W.T if "o" in self.procedure.transposed else W
 
 
 def possible_arrays(problem: Problem, procedure: Procedure, step: str, earlier: Earlier) -> list[Array]:
@@ -203,81 +198,75 @@ def possible_arrays(problem: Problem, procedure: Procedure, step: str, earlier: 
     There is one array for each way to get there: `earlier` holds the steps before as computed, and as a student
     may have rounded them. A step with nothing before it is the correct one.
     """
-    compute, inputs = _COMPUTED[step]
+    way, (compute, inputs) = _Way(problem, procedure, step, earlier), _COMPUTED[step]
+    keys, values = EXCHANGED.get(procedure.swapped, ("k", "v"))
+    taken = {"scores": ("q", keys), "output": ("weights", values)}.get(step, inputs)
+    if step == "masked_scores" and procedure.is_unused:
+        taken = ("scores",)
     with np.errstate(all="ignore"):  # a student's numbers may be of any size
-        arrays = compute(problem, procedure, step, earlier)
+        ways = product(*(earlier.get(name, ()) for name in taken))
+        arrays = [found for given in ways if (found := compute(way, *given)) is not None]
     has_inputs = any(earlier.get(name) for name in inputs)
     if not arrays and step in problem.steps and (procedure == CORRECT or not has_inputs):
         return [problem.steps[step]]
-    if len(arrays) > 2 and arrays[0].size > MANY_CELLS:
-        return [arrays[0], arrays[-1]]
-    return arrays
+    return [arrays[0], arrays[-1]] if len(arrays) > 2 and arrays[0].size > MANY_CELLS else arrays
 
 
-def _projected(problem: Problem, procedure: Procedure, step: str, earlier: Earlier) -> list[Array]:
+def _projected(way: _Way) -> Array | None:
+    problem, procedure, step = way[:3]
     exchanged = {"q": "q", "k": "v", "v": "k"}[step]
     if procedure.swapped in ("made", "named") and exchanged in problem.steps:
-        return [problem.steps[exchanged]]
-    with_other_W = procedure.swapped == "weights"
-    source = exchanged if with_other_W else step
-    if problem.x is None or not (source in procedure.transposed or with_other_W):
-        return []
+        return problem.steps[exchanged]
+    source = exchanged if procedure.swapped == "weights" else step
+    is_transposed = source in procedure.transposed
+    if problem.x is None or not (is_transposed or procedure.swapped == "weights"):
+        return None
     X, W = problem.x[0 if step == "q" else 1], problem.W[source]
-    if source in procedure.transposed and not procedure.by_head:
-        W = W.T
-    parts = np.split(W, problem.heads, axis=1)
-    if source in procedure.transposed and procedure.by_head:
+    parts = np.split(W.T if is_transposed and not procedure.by_head else W, problem.heads, axis=1)
+    if is_transposed and procedure.by_head:
         parts = [part.T for part in parts]
     b = np.split(problem.b[step], problem.heads) if step in problem.b else [None] * problem.heads
-    return [np.stack([project(X, part, bias) for part, bias in zip(parts, b, strict=True)])]
+    return np.stack([project(X, part, bias) for part, bias in zip(parts, b, strict=True)])
 
 
-def _keys_and_values(procedure: Procedure) -> tuple[str, str]:
-    """Return the steps that serve as keys and as values."""
-    exchanged = {"in-scores": ("v", "v"), "in-output": ("k", "k"), "used": ("v", "k"), "named": ("v", "k")}
-    return exchanged.get(procedure.swapped, ("k", "v"))
-
-
-def _scores(problem: Problem, procedure: Procedure, step: str, earlier: Earlier) -> list[Array]:
-    keys = earlier.get(_keys_and_values(procedure)[0], ())
-    return [score_named(problem.score).of(q, k) for q in earlier.get("q", ()) for k in keys]
-
-
-def _scaled(problem: Problem, procedure: Procedure, step: str, earlier: Earlier) -> list[Array]:
+def _scaled(way: _Way, scores: Array) -> Array | None:
+    problem, procedure, step = way[:3]
     if problem.scale is None:
-        return []
-    if problem.sqrt_d_k is None or procedure.scaling not in ("none", "d"):
-        return [scores * problem.scale for scores in earlier.get("scores", ())]
+        return None
+    is_right = procedure.scaling == "sqrt" or (procedure.is_unused and step == "scaled_scores")
+    if problem.sqrt_d_k is None or is_right:
+        return scores * problem.scale
     temperature = round(1 / (problem.scale * problem.sqrt_d_k), 12)
     divisor = temperature * (round(problem.sqrt_d_k**2, 6) if procedure.scaling == "d" else 1.0)
-    return [scores / divisor for scores in earlier.get("scores", ())]
+    return scores / divisor
 
 
-def _masked(problem: Problem, procedure: Procedure, step: str, earlier: Earlier) -> list[Array]:
-    scaled = earlier.get("scaled_scores", ())
-    if used := {"unused": "none", "unused-d": "d"}.get(procedure.scaling):
-        scaled = _scaled(problem, procedure._replace(scaling=used), step, earlier)
+def _masked(way: _Way, scores: Array) -> Array | None:
+    problem, procedure = way[:2]
+    scaled = _scaled(way, scores) if procedure.is_unused else scores
+    if scaled is None:
+        return None
     if problem.softcap is not None:
-        scaled = [soft_capped(one, problem.softcap) for one in scaled]
+        scaled = soft_capped(scaled, problem.softcap)
     if problem.position_scores is not None:
-        scaled = [one + problem.position_scores for one in scaled]
+        scaled = scaled + problem.position_scores
     allowed = softmax_mask(problem, procedure)
-    return list(scaled) if allowed is None else [np.where(allowed, one, -np.inf) for one in scaled]
+    return scaled if allowed is None else np.where(allowed, scaled, -np.inf)
 
 
-def _weights(problem: Problem, procedure: Procedure, step: str, earlier: Earlier) -> list[Array]:
-    weights = [_softmax(masked, procedure.softmax_over) for masked in earlier.get("masked_scores", ())]
+def _weights(way: _Way, masked: Array) -> Array:
+    problem, procedure = way[:2]
+    weights, allowed = _softmax(masked, procedure.softmax_over), softmax_mask(problem, procedure)
     if procedure.mask == "after" and problem.mask is not None:
-        return [np.where(problem.mask, one, 0) for one in weights]
-    allowed = softmax_mask(problem, procedure)
+        return np.where(problem.mask, weights, 0)
     if allowed is None or procedure.empty == "zeros":
         return weights
     empty = empty_softmaxes(allowed, procedure.softmax_over)
     fill = np.array({"uniform": empty.size / allowed.size, "nan": np.nan}.get(procedure.empty, 0))
-    unmasked = _masked(problem._replace(mask=None), procedure, step, earlier)
-    if procedure.empty == "unmasked" and unmasked:
+    if procedure.empty == "unmasked":
+        unmasked = possible_arrays(problem._replace(mask=None), procedure, "masked_scores", way.earlier)
         fill = _softmax(unmasked[0], procedure.softmax_over)
-    return [np.where(empty, fill, one) for one in weights]
+    return np.where(empty, fill, weights)
 
 
 def _softmax(scores: Array, over: str) -> Array:
@@ -289,57 +278,32 @@ def _softmax(scores: Array, over: str) -> Array:
     return np.moveaxis(softmax(flat).reshape(moved.shape), last, axes)
 
 
-def _output(problem: Problem, procedure: Procedure, step: str, earlier: Earlier) -> list[Array]:
-    values = earlier.get(_keys_and_values(procedure)[1], ())
-    return [weights @ v for weights in earlier.get("weights", ()) for v in values]
+def _layer_output(way: _Way, output: Array) -> Array | None:
+    if "o" not in way.problem.W:
+        return None
+    return project(np.concatenate(list(output), axis=-1), way.joining, way.problem.b.get("o"))[np.newaxis]
 
 
-def _layer_output(problem: Problem, procedure: Procedure, step: str, earlier: Earlier) -> list[Array]:
-    if "o" not in problem.W:
-        return []
-    W = problem.W["o"].T if "o" in procedure.transposed else problem.W["o"]
-    outputs = earlier.get("output", ())
-    return [project(np.concatenate(list(one), axis=-1), W, problem.b.get("o"))[np.newaxis] for one in outputs]
-
-
-def _transformed(problem: Problem, procedure: Procedure, step: str, earlier: Earlier) -> list[Array]:
-    if problem.given_weights is None:
-        return []
-    W = problem.W["o"].T if "o" in procedure.transposed else problem.W["o"]
-    return [v if procedure.joins_none else v @ W for v in earlier.get("v", ())]
-
-
-def _lengths(problem: Problem, procedure: Procedure, step: str, earlier: Earlier) -> list[Array]:
-    return [np.linalg.norm(f, axis=-1)[:, np.newaxis] for f in earlier.get("transformed", ())]
-
-
-def _norms(problem: Problem, procedure: Procedure, step: str, earlier: Earlier) -> list[Array]:
-    weights = problem.given_weights
-    return [] if weights is None else [weights * lengths for lengths in earlier.get("lengths", ())]
-
-
-def _logits(problem: Problem, procedure: Procedure, step: str, earlier: Earlier) -> list[Array]:
-    """Return the sums of the parts, or these less what each head adds: the rows between embedding and network."""
-    pairs = [(parts, parts.sum(axis=1, keepdims=True)) for parts in earlier.get("parts", ())]
-    if step == "logits":
-        return [logits for _, logits in pairs]
-    return [logits - parts[:, 1:-1] for parts, _ in pairs for logits in earlier.get("logits", ())]
+def _transformed(way: _Way, v: Array) -> Array | None:
+    if way.problem.given_weights is None:
+        return None
+    return v if way.procedure.joins_none else v @ way.joining
 
 
 # How each step is computed, and from which. Scores without q and k, or weights without scores, are a beginning.
-_Compute = Callable[[Problem, Procedure, str, Earlier], list["Array"]]
-_COMPUTED: dict[str, tuple[_Compute, tuple[str, ...]]] = {
+_COMPUTED: dict[str, tuple[Callable[..., Array | None], tuple[str, ...]]] = {
     **dict.fromkeys(("q", "k", "v"), (_projected, ())),
-    "scores": (_scores, ("q", "k")),
+    "scores": (lambda way, q, k: score_named(way.problem.score).of(q, k), ("q", "k")),
     "scaled_scores": (_scaled, ("scores",)),
     "masked_scores": (_masked, ("scaled_scores",)),
     "weights": (_weights, ("masked_scores",)),
-    "output": (_output, ("weights",)),
+    "output": (lambda way, weights, v: weights @ v, ("weights",)),
     "layer_output": (_layer_output, ("output",)),
     "transformed": (_transformed, ("v",)),
-    "lengths": (_lengths, ("transformed",)),
-    "norms": (_norms, ("lengths",)),
-    "parts": (lambda *_: [], ()),
-    "logits": (_logits, ("parts",)),
-    "without": (_logits, ("parts", "logits")),
+    "lengths": (lambda way, f: np.linalg.norm(f, axis=-1)[:, np.newaxis], ("transformed",)),
+    "norms": (lambda way, lengths: way.problem.given_weights * lengths, ("lengths",)),
+    "parts": (lambda way: None, ()),
+    "logits": (lambda way, parts: parts.sum(axis=1, keepdims=True), ("parts",)),
+    # What each head adds taken away: heads are the rows between embedding and network.
+    "without": (lambda way, parts, logits: logits - parts[:, 1:-1], ("parts", "logits")),
 }

@@ -44,6 +44,11 @@ class Rung(NamedTuple):
     answer: float | None
 
 
+def _before_notes(record: dict[str, object], added: dict[str, object]) -> dict[str, object]:
+    notes = record.pop("notes")
+    return record | added | {"notes": notes}
+
+
 @dataclass(frozen=True, eq=False)
 class Lookup:
     """One query looked up three ways. `values` and `cosines` have one entry for each key of the trace."""
@@ -73,26 +78,26 @@ class Lookup:
 
     def to_dict(self, steps: bool = False) -> dict[str, object]:
         """Return the JSON of the trace, and what the dictionary adds."""
-        record = self.trace.to_dict(steps)
-        notes = record.pop("notes")
+        record, j = self.trace.to_dict(steps), self.nearest
         plain: Callable[[str], object] = str if self.numbers is None else float
-        near, j = None, self.nearest
+        near = None
         if j is not None:
-            key, value, cosine = self.trace.key_tokens[j], plain(self.values[j]), self.cosines[j]
-            near = {"key": key, "value": value, "cosine": cosine}
-        has_words = self.numbers is None and self.shares[0].weight
-        return record | {
+            near = {
+                "key": self.trace.key_tokens[j],
+                "value": plain(self.values[j]),
+                "cosine": self.cosines[j],
+            }
+        shares = [one._asdict() | {"value": plain(one.value), "keys": list(one.keys)} for one in self.shares]
+        added = {
             "values": [plain(value) for value in self.values],
             "exact": None if self.exact is None else plain(self.exact),
             "cosines": list(self.cosines),
             "nearest": near,
-            "answer": self.shares[0].value if has_words else self.answer,
-            "shares": [
-                {**one._asdict(), "value": plain(one.value), "keys": list(one.keys)} for one in self.shares
-            ],
-            "temperatures": [{**rung._asdict(), "weights": rung.weights.tolist()} for rung in self.ladder],
-            "notes": notes,
+            "answer": self.shares[0].value if self.numbers is None and self.shares[0].weight else self.answer,
+            "shares": shares,
+            "temperatures": [rung._asdict() | {"weights": rung.weights.tolist()} for rung in self.ladder],
         }
+        return _before_notes(record, added)
 
 
 def look_up(query: str, pairs: Pairs, settings: Settings, report: OnPart | None = None) -> Lookup:
@@ -103,9 +108,7 @@ def look_up(query: str, pairs: Pairs, settings: Settings, report: OnPart | None 
     >>> look_up("colour", dictionary([("brand", "Porche"), ("color", "black")]), Settings()).shares[0].value
     'black'
     """
-    query = query.strip()
-    keys = tuple(pairs.values)
-    has_numbers = numbers_of(pairs) is not None
+    query, keys, has_numbers = query.strip(), tuple(pairs.values), numbers_of(pairs) is not None
 
     def values_of(kept: Sequence[str]) -> Array:
         """Return V: numbers as one column, words as a one-hot column for each distinct word."""
@@ -117,6 +120,7 @@ def look_up(query: str, pairs: Pairs, settings: Settings, report: OnPart | None 
 
     trace = record(attend_phrases(query, keys, values_of, settings, report))
     cosines, mixed = _cosines(trace), trace.output
+    known = [j for j, cosine in enumerate(cosines) if cosine is not None]
     values = tuple(pairs.values[key] for key in trace.key_tokens)
     found = Lookup(
         trace=trace,
@@ -125,7 +129,8 @@ def look_up(query: str, pairs: Pairs, settings: Settings, report: OnPart | None 
         numbers=tuple(map(float, values)) if has_numbers else None,
         exact=pairs.values.get(query),
         cosines=cosines,
-        nearest=_nearest(trace, query, cosines),
+        # Of several, the one that equals the query, or the first.
+        nearest=max(known, key=lambda j: (cosines[j], trace.key_tokens[j] == query, -j), default=None),
         shares=_shares(trace, values, has_numbers),
         answer=float(mixed[0, 0]) if has_numbers and mixed is not None and trace.weights.any() else None,
         ladder=_ladder(trace, has_numbers),
@@ -135,16 +140,10 @@ def look_up(query: str, pairs: Pairs, settings: Settings, report: OnPart | None 
 
 def _cosines(trace: Trace) -> tuple[float | None, ...]:
     assert trace.x_query is not None and trace.x_key is not None
-    if not trace.x_query.any():
-        return (None,) * len(trace.key_tokens)
-    found = cosine(trace.x_query, trace.x_key)[0].tolist()
+    found = (
+        cosine(trace.x_query, trace.x_key)[0].tolist() if trace.x_query.any() else [None] * len(trace.x_key)
+    )
     return tuple(c if x.any() else None for c, x in zip(found, trace.x_key, strict=True))
-
-
-def _nearest(trace: Trace, query: str, cosines: Sequence[float | None]) -> int | None:
-    """Return the key with the largest cosine; of several the one that equals the query, or the first."""
-    known = (j for j, cosine in enumerate(cosines) if cosine is not None)
-    return max(known, key=lambda j: (cosines[j] or 0.0, trace.key_tokens[j] == query, -j), default=None)
 
 
 def _shares(trace: Trace, values: Sequence[str], numeric: bool) -> tuple[Share, ...]:
@@ -152,23 +151,21 @@ def _shares(trace: Trace, values: Sequence[str], numeric: bool) -> tuple[Share, 
     places: dict[str | float, list[int]] = {}
     for j, value in enumerate(values):
         places.setdefault(float(value) if numeric else value, []).append(j)
-    weights = trace.weights[0].tolist()
-    shares = [
-        Share(values[js[0]], tuple(trace.key_tokens[j] for j in js), min(1.0, sum(weights[j] for j in js)))
-        for js in places.values()
-    ]
+    weights, shares = trace.weights[0].tolist(), list[Share]()
+    for js in places.values():
+        keys = tuple(trace.key_tokens[j] for j in js)
+        shares.append(Share(values[js[0]], keys, min(1.0, sum(weights[j] for j in js))))
     return tuple(sorted(shares, key=lambda share: -share.weight))
 
 
 def _ladder(trace: Trace, numeric: bool) -> tuple[Rung, ...]:
     """Return the weights at other temperatures and at the one in force, highest first."""
     heads = trace.heads if trace.shown.name == "mean" else (trace.shown,)
-    rows = [head.scores[0] * trace.scale for head in heads if head.scores is not None]
-    may = np.ones(len(trace.key_tokens), bool) if trace.mask is None else trace.mask[0]
+    rows = np.array([head.scores[0] * trace.scale for head in heads if head.scores is not None])
+    scaled, v = rows if trace.mask is None else np.where(trace.mask[0], rows, -np.inf), heads[0].v
     rungs = []
     for T in sorted({*TEMPERATURES, trace.temperature}, reverse=True):
-        weights = np.mean([_weights_at(np.where(may, row, -np.inf), T) for row in rows], axis=0)
-        v = heads[0].v
+        weights = np.mean([_weights_at(row, T) for row in scaled], axis=0)
         mixed = float(weights @ v[:, 0]) if numeric and v is not None and weights.any() else None
         rungs.append(Rung(T, weights, mixed))
     return tuple(rungs)
@@ -179,30 +176,22 @@ def _weights_at(scaled: Array, T: float) -> Array:
     largest = scaled.max()
     if not np.isfinite(largest):
         return np.zeros(len(scaled))
-    if T:
-        with np.errstate(over="ignore"):  # a score so far below the largest gets nothing
-            return softmax((scaled - largest) / T)
-    winners = scaled >= largest - 1e-12 * abs(largest)
-    shared: Array = winners / winners.sum()
-    return shared
+    with np.errstate(over="ignore"):  # a score so far below the largest gets nothing
+        winners: Array = scaled >= largest - 1e-12 * abs(largest)
+        return softmax((scaled - largest) / T) if T else winners / winners.sum()
 
 
 def _notes(found: Lookup, keys: Sequence[str]) -> list[str]:
     """Return notes on keys without a vector, and on scores that disagree with the cosines."""
-    trace = found.trace
+    trace, notes = found.trace, []
     assert trace.x_query is not None and trace.x_key is not None
-    notes = []
-    left = set(trace.key_tokens)
-    lost = [key for key in keys if key not in left]
-    if lost:
+    if lost := [key for key in keys if key not in {*trace.key_tokens}]:
         exact = "Such a key is found only by its exact spelling."
         notes.append(f"Skipped, because it has no vector: {listed(lost)}. {exact}")
     if not trace.x_query.any():
         equal = "every key scores 0 and gets an equal share, which says nothing."
-        notes.append(f"{listed([found.query])!r} has no vector: {equal}")
-        return notes
-    blank = [key for key, x in zip(trace.key_tokens, trace.x_key, strict=True) if not x.any()]
-    if blank:
+        return [*notes, f"{listed([found.query])!r} has no vector: {equal}"]
+    if blank := [key for key, x in zip(trace.key_tokens, trace.x_key, strict=True) if not x.any()]:
         notes.append(f"Without a vector: {listed(blank)}. Such a key is found as written, never by meaning.")
     with np.errstate(over="ignore"):
         lengths = np.linalg.norm(trace.x_key, axis=1)
@@ -212,12 +201,9 @@ def _notes(found: Lookup, keys: Sequence[str]) -> list[str]:
         sides = ", ".join(f"{listed([trace.key_tokens[j]])} {lengths[j]:.3g}" for j in (long, short))
         is_mean = len(trace.key_tokens[short].split()) > 1
         mean = "; a mean of words is mostly shorter than a word" if is_mean else ""
-        notes.append(
-            f"Vectors differ in length ({sides}{mean}), and a longer one gets larger scores. "
-            "--score cosine counts direction alone."
-        )
-    strongest = int(trace.shown.links.keys[0, 0])
-    near = found.nearest
+        said = f"Vectors differ in length ({sides}{mean}), and a longer one gets larger scores."
+        notes.append(f"{said} --score cosine counts direction alone.")
+    strongest, near = int(trace.shown.links.keys[0, 0]), found.nearest
     if near is not None and strongest >= 0 and found.weights[strongest] > found.weights[near]:
         heavy, alike = (listed([trace.key_tokens[j]]) for j in (strongest, near))
         why = "a score counts the lengths of vectors, too"
@@ -245,9 +231,7 @@ class DictionaryExample(NamedTuple):
     def to_dict(self, steps: bool = False) -> dict[str, object]:
         """Return the JSON: the trace of the last lookup, and all three records as `acts`."""
         acts = [act.to_dict(steps) for act in (self.exact, self.near, self.soft)]
-        record = self.trace.to_dict(steps)
-        notes = record.pop("notes")
-        return record | {"acts": acts, "notes": notes}
+        return _before_notes(self.trace.to_dict(steps), {"acts": acts})
 
 
 def dictionary_example(acts: Acts, settings: Settings) -> DictionaryExample:
@@ -262,17 +246,15 @@ def dictionary_example(acts: Acts, settings: Settings) -> DictionaryExample:
 
 def _claim(found: Lookup, least: str) -> str:
     """Return a sentence on whether the key gets the least that the text expects to."""
-    trace = found.trace
-    places = {key: j for j, key in enumerate(trace.key_tokens) if trace.mask is None or trace.mask[0, j]}
+    trace, weights = found.trace, dict(zip(found.trace.key_tokens, found.weights, strict=True))
+    if trace.mask is not None:
+        weights = {key: weights[key] for key, is_seen in zip(weights, trace.mask[0], strict=True) if is_seen}
     expected = f"The text expects {least!r} to get the least"
-    if least not in places:
+    if least not in weights:
         why = "the mask hides it" if least in trace.key_tokens else "it has no vector, and was skipped"
         return f"{expected}; here {why}."
-    weights = {key: found.weights[j] for key, j in places.items()}
     last = min(weights, key=lambda key: weights[key])
     if weights[least] <= weights[last]:
         return f"{expected}, and it does: {weights[least]:.3f}."
-    return (
-        f"{expected}. With these vectors {last!r} does, with {weights[last]:.3f}; "
-        f"{least!r} gets {weights[least]:.3f}."
-    )
+    said = f"{expected}. With these vectors {last!r} does, with {weights[last]:.3f};"
+    return f"{said} {least!r} gets {weights[least]:.3f}."

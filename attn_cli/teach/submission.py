@@ -14,7 +14,7 @@ from attn_cli.inputs.matrices import KNOWN
 from attn_cli.inputs.record import read_record
 from attn_cli.io.array_types import Array, Bools, NDArray
 from attn_cli.io.escape import visible
-from attn_cli.teach.replay import GRADED_STEPS, OF_ATTENTION, SCORE_STEPS, Problem, Procedure, possible_arrays
+from attn_cli.teach.replay import GRADED_STEPS, OF_HEADS, SCORE_STEPS, Problem, Procedure, possible_arrays
 
 FEWEST_DIGITS, MOST_DIGITS = 2, 17  # fewer are not believed: in a small matrix 0.5 may stand for 0.50
 DEEPEST = 8
@@ -62,17 +62,18 @@ def submission_from(
     known = {*GRADED_STEPS, "Q", "K", "V"}
     blank = [key for key in record if key in known and _is_blank(record[key])]
     record = {key: value for key, value in record.items() if value is not None and key not in blank}
-    is_own = record.get("schema") == "attn/1"
-    heads = record.get("heads")
-    stacks = _stacked_heads(heads, name) if isinstance(heads, list) else {}
+    is_own, found, head = record.get("schema") == "attn/1", record.get("heads"), record.get("head")
+    heads, stacks = found if isinstance(found, list) else [], {}
+    for step in OF_HEADS:
+        parts = [part for one in heads if isinstance(one, dict) and (part := one.get(step)) is not None]
+        if parts and len(parts) == len(heads):
+            stacks[step] = matrix_from(parts if len(parts) > 1 else parts[0], f"{name}: {step} of the heads")
     steps = {step: matrix for step, matrix in stacks.items() if step not in ("weights", "output")}
     for step in GRADED_STEPS:
         key = step if step in record or step not in "qkv" else step.upper()
         if key in record:
             steps[step] = matrix_from(record[key], f"{name}: {key}")
-    for step in ("weights", "output"):
-        if step in stacks:
-            steps.setdefault(step, stacks[step])
+    steps = steps | {step: matrix for step, matrix in stacks.items() if step not in steps}
     others = () if is_own else tuple(visible(str(key)) for key in record if key not in known | KNOWN | LABELS)
     if not steps and blank:
         raise InputError(f"{name}: nothing is filled in yet.", "Put numbers in the place of null.")
@@ -85,25 +86,12 @@ def submission_from(
     for step, matrix in steps.items():
         if not matrix.is_sure:
             steps[step] = matrix._replace(digits=FEWEST_DIGITS)
-    head = record.get("head")
     return Submission(name, steps, others, head if is_own and isinstance(head, str) else None, stacks)
 
 
 def _is_blank(value: object) -> bool:
     """Tell whether nothing is filled in: null, or lists of only null, as in a worksheet's template."""
-    if isinstance(value, list):
-        return bool(value) and all(map(_is_blank, value))
-    return value is None
-
-
-def _stacked_heads(heads: list[object], name: str) -> dict[str, Matrix]:
-    """Return each step that all heads have, one matrix above the other where there are several heads."""
-    found = {}
-    for step in OF_ATTENTION[:-1]:
-        parts = [head.get(step) for head in heads if isinstance(head, dict)]
-        if parts and len(parts) == len(heads) and all(part is not None for part in parts):
-            found[step] = matrix_from(parts if len(parts) > 1 else parts[0], f"{name}: {step} of the heads")
-    return found
+    return value is None or (isinstance(value, list) and bool(value) and all(map(_is_blank, value)))
 
 
 def matrix_from(value: object, where: str) -> Matrix:
@@ -113,26 +101,29 @@ def matrix_from(value: object, where: str) -> Matrix:
             raise InputError(f"{where} is not a matrix of numbers: it holds {value.dtype}.")
         decimals, values = _array_decimals(value), value.astype(np.float64)
         # 0.1 in float32 means 0.1, not 0.10000000149.
-        return _with_digits(np.round(values, decimals) if decimals < MOST_DIGITS else values, decimals)
-    try:
-        values = np.array(_numbers(value), dtype=np.float64)
-    except (ValueError, OverflowError):
-        values = np.array(np.nan)
-    if values.ndim == 0:
-        said = f"{where} is not a matrix of numbers."
-        raise InputError(said, "Give rows of equally many numbers; null is a masked cell.")
-    return _with_digits(values, _text_decimals(value))
+        values = np.round(values, decimals) if decimals < MOST_DIGITS else values
+    else:
+        try:
+            values, decimals = np.array(_numbers(value), dtype=np.float64), _text_decimals(value)
+        except (ValueError, OverflowError):
+            values = np.array(np.nan)
+        if values.ndim == 0:
+            said = f"{where} is not a matrix of numbers."
+            raise InputError(said, "Give rows of equally many numbers; null is a masked cell.")
+    # Programs drop trailing zeros: 0.5 may be 0.50, and 1 may be 1.00. Three different numbers show one digit.
+    fractions = values[np.isfinite(values) & (values != np.round(values))]
+    if decimals == 1 and len(np.unique(fractions)) > FEWEST_DIGITS:
+        return Matrix(values, 1)
+    return Matrix(values, min(MOST_DIGITS, max(FEWEST_DIGITS, decimals)), decimals >= FEWEST_DIGITS)
 
 
 def _numbers(value: object, depth: int = 0) -> object:
     """Return nested lists with NaN for null; ValueError for anything but numbers in lists."""
     if isinstance(value, list) and depth < DEEPEST:
         return [_numbers(item, depth + 1) for item in value]
-    if value is None:
-        return float("nan")
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return value
-    raise ValueError
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
+        raise ValueError
+    return float("nan") if value is None else value
 
 
 def _text_decimals(value: object) -> int:
@@ -150,15 +141,6 @@ def _array_decimals(array: NDArray[np.generic]) -> int:
         return next((n for n, one in enumerate(shown) if np.array_equal(one, numbers)), MOST_DIGITS)
 
 
-def _with_digits(values: Array, decimals: int) -> Matrix:
-    """Return a matrix with its digits; one alone is believed only where three different numbers show it."""
-    # Programs drop trailing zeros: 0.5 may be 0.50, and 1 may be 1.00.
-    fractions = values[np.isfinite(values) & (values != np.round(values))]
-    if decimals == 1 and len(np.unique(fractions)) > FEWEST_DIGITS:
-        return Matrix(values, 1)
-    return Matrix(values, min(MOST_DIGITS, max(FEWEST_DIGITS, decimals)), decimals >= FEWEST_DIGITS)
-
-
 MASKED_BELOW = -999.0  # a score below this, and far below all others, is a masked one such as -1e9
 
 # From one array (heads, rows, columns); a number as a layout's name is that head alone.
@@ -166,8 +148,8 @@ _LAYOUTS: dict[str, Callable[[Array], Array]] = {
     "stack": lambda heads: heads,
     "side": lambda heads: np.concatenate(list(heads), axis=-1),
     "below": lambda heads: np.concatenate(list(heads), axis=0),
-    "mean": lambda heads: np.asarray(np.mean(heads, axis=0)),
-    "sum": lambda heads: np.asarray(np.sum(heads, axis=0)),
+    "mean": lambda heads: np.asarray(heads.mean(axis=0)),
+    "sum": lambda heads: np.asarray(heads.sum(axis=0)),
 }
 
 
@@ -179,13 +161,23 @@ def accepted_layouts(
     `target` is "mean", "all" or the number of the head that is asked for; `digits` are those of a student who
     rounded each head before joining them.
     """
+    is_projected, is_score = step in ("q", "k", "v"), step in SCORE_STEPS
+    layouts: tuple[str, ...] = ("stack", "side") if step == "output" else ("stack",)
+    if problem.heads == 1 or step == "layer_output":
+        layouts = ("0",)
+    elif target not in ("mean", "all"):
+        layouts = (target, *["stack"] * (is_projected or is_score), *["side"] * is_projected)
+    elif is_projected or is_score:
+        layouts = ("side", "stack") if is_projected else ("stack", "mean")
+    elif target == "mean":
+        layouts = ("mean",)
 
     def laid_out(layout: str) -> list[Array]:
         heads = arrays + rounded(arrays, digits) if layout in ("mean", "sum") else arrays
         lay_out = _LAYOUTS.get(layout)
         return [array[int(layout)] if lay_out is None else lay_out(array) for array in heads]
 
-    found = [laid_out(layout) for layout in _usual_layouts(problem, step, target)]
+    found = [laid_out(layout) for layout in layouts]
     if step == "output" and target == "mean":  # with W_o, some give the layer's output
         layer = possible_arrays(problem, procedure, "layer_output", {"output": arrays})
         found += [[array[0] for array in layer]] if layer else []
@@ -195,19 +187,6 @@ def accepted_layouts(
     return found
 
 
-def _usual_layouts(problem: Problem, step: str, target: str) -> tuple[str, ...]:
-    if problem.heads == 1 or step == "layer_output":
-        return ("0",)
-    is_projected, is_score = step in ("q", "k", "v"), step in SCORE_STEPS
-    if target not in ("mean", "all"):
-        return (target, *["stack"] * (is_projected or is_score), *["side"] * is_projected)
-    if is_projected or is_score:
-        return ("side", "stack") if is_projected else ("stack", "mean")
-    if target == "mean":
-        return ("mean",)
-    return ("stack", "side") if step == "output" else ("stack",)
-
-
 def rounded(arrays: list[Array], digits: int | None) -> list[Array]:
     """Return the step rounded as by a student who rounds each step: one array, or none."""
     return [] if digits is None or not arrays else [np.round(arrays[-1], digits)]
@@ -215,13 +194,10 @@ def rounded(arrays: list[Array], digits: int | None) -> list[Array]:
 
 def fit_shape(given: Array, shape: tuple[int, ...]) -> Array | None:
     """Return the matrix in that shape, where only axes of length one differ; None if it does not fit."""
-    if given.shape == shape:
-        return given
-    extra = given.ndim - len(shape)
-    if extra > 0 and set(given.shape[:extra]) == {1} and given.shape[extra:] == shape:
-        return given.reshape(shape)
+    extra = max(0, given.ndim - len(shape))
     is_line = given.ndim == 1 and 1 in shape[-2:] and given.size == int(np.prod(shape))
-    return given.reshape(shape) if is_line else None
+    is_like = given.shape[extra:] == shape and set(given.shape[:extra]) <= {1}
+    return given.reshape(shape) if is_line or is_like else None
 
 
 def submitted_heads(
@@ -234,17 +210,15 @@ def submitted_heads(
     usual = arrays[0]
     heads = len(usual)
     alone = fit_shape(given, usual.shape[1:]) if heads == 1 or target.isdigit() else None
+    own = fit_shape(given, usual.shape)
     if alone is not None:
         own = np.copy(usual)
         own[0 if heads == 1 else int(target)] = alone
-    elif (stack := fit_shape(given, usual.shape)) is not None:
-        own = stack
-    elif given.shape == (usual.shape[1], heads * usual.shape[2]) and step in ("q", "k", "v"):
+    elif own is None and given.shape == (usual.shape[1], heads * usual.shape[2]) and step in ("q", "k", "v"):
         own = np.stack(np.split(given, heads, axis=1))
-    else:
+    if own is None:
         return []
-    computed = (rounded(arrays, digits) or arrays)[-1]
-    return [np.where(masked_cells(own, step, usual), computed, own)]
+    return [np.where(masked_cells(own, step, usual), (rounded(arrays, digits) or arrays)[-1], own)]
 
 
 def masked_cells(given: Array, step: str, usual: Array) -> Bools:

@@ -5,22 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple
 
 from attn_cli.errors import UsageError, did_you_mean
 from attn_cli.io.escape import visible
-from attn_cli.io.progress import OnPart
-from attn_cli.pipeline.sources.text import trace_text
+from attn_cli.pipeline.sources.text import Text, trace_text
 from attn_cli.pipeline.story import HEAD, MODEL, resolved
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import find_rows
-from attn_cli.teach.compare import SAME, TEXT, Comparison, Swap, between, check_one_head
+from attn_cli.teach.compare import SAME, TEXT, Comparison, Report, Swap, between, check_one_head
 from attn_cli.text.tokenize import tokenize
 from attn_cli.trace.trace import Trace
 
 OPTION = "--swap"
 HINT = "Try: --swap fox=rock"
 Both = tuple[float, float]  # before and after
+Swaps = Sequence[Swap]
 
 
 class KeyChange(NamedTuple):
@@ -77,76 +78,71 @@ def parse_swaps(typed: Sequence[str]) -> tuple[Swap, ...]:
 
 
 def swap(
-    kind: str,
-    text: str,
-    context: str | None,
-    settings: Settings,
-    swaps: Sequence[Swap],
-    report: OnPart | None = None,
+    kind: str, text: str, context: str | None, settings: Settings, swaps: Swaps, report: Report = None
 ) -> Comparison:
     """Trace a text as it is, and with words swapped, all at once, in it and in its context.
 
-    Each swap is of all occurrences of a token, or of the place that has this number. Raises UsageError for a token
-    that is not there, and for one that is to be replaced by several tokens.
+    Each swap is of all occurrences of a token, or of the place that has this number. A model on disk cuts the texts
+    its own way, and words are swapped in the texts themselves. Raises UsageError for a token that is not there, and
+    for one that is to be replaced by several tokens.
     """
     check_one_head(settings)
     texts = [text] if context is None else [text, context]
+    story, swapped, done = None, list[Text](), list[Swap]()
     if settings.model is not None:
-        return _swap_in_model(kind, texts, settings, swaps, report)
-    sides = [tokenize(side, settings.tokenizer, settings.keep_punctuation).tokens for side in texts]
-    if not all(sides):
-        trace_text(kind, text, context, settings)  # refuses a text without a token
-    swapped, done = _swapped(sides, swaps, settings)
-    found = resolved([sides[0], swapped[0]], settings) if context is None else None
-    if found is not None:
-        settings = replace(settings, projection=MODEL, head=HEAD)
+        swapped += _swapped_in_texts(texts, swaps)
+        values = texts[0], str(swapped[0])
+    else:
+        sides = [tokenize(side, settings.tokenizer, settings.keep_punctuation).tokens for side in texts]
+        if not all(sides):
+            trace_text(kind, text, context, settings)  # refuses a text without a token
+        tokens, done = _swapped(sides, swaps, settings)
+        swapped += tokens
+        space = "" if settings.tokenizer == "characters" else " "
+        values = space.join(sides[0]), space.join(tokens[0])
+        story = resolved([sides[0], tokens[0]], settings) if context is None else None
+        settings = settings if story is None else replace(settings, projection=MODEL, head=HEAD)
     before = trace_text(kind, text, context, settings, report)
     other = None if context is None else swapped[1]
     after = trace_text(kind, swapped[0], other, replace(settings, query=None), report)
-    if found is not None:
-        before, after = map(found.told, (before, after))
-    if [len(before.query_tokens), len(before.key_tokens)] != [len(after.query_tokens), len(after.key_tokens)]:
-        said = "The texts have different numbers of tokens: --oov skip leaves out a word without a vector."
-        raise UsageError(said, "Choose --oov zero or random.", "--oov")
+    if story is not None:
+        before, after = map(story.told, (before, after))
+    pairs = [(before.query_tokens, after.query_tokens), (before.key_tokens, after.key_tokens)]
+    for old, new in pairs:
+        if len(old) == len(new):
+            continue
+        if settings.model is None:
+            said = (
+                "The texts have different numbers of tokens: --oov skip leaves out a word without a vector."
+            )
+            raise UsageError(said, "Choose --oov zero or random.", "--oov")
+        said = f"The model cuts the texts into {len(old)} and {len(new)} tokens: no cell has its match."
+        hint = "Swap words of as many tokens, or put both texts side by side: attn compare TEXT --with TEXT -m DIR."
+        raise UsageError(said, hint, OPTION)
+    if settings.model is not None:
+        changed = (Swap(*both) for sides in pairs for both in zip(*sides, strict=True) if len({*both}) > 1)
+        done = [*dict.fromkeys(changed)]
+    if not done:
+        raise UsageError("--swap changes no token: to the model, both texts are the same.", HINT, OPTION)
     after = replace(after, focus=before.focus, settings=settings, dropped=before.dropped)
-    space = "" if settings.tokenizer == "characters" else " "
-    values = tuple(space.join(words[0]) for words in (sides, swapped))
     return between(TEXT, values, (before, after), swaps=tuple(done))
 
 
-def _swap_in_model(
-    kind: str, texts: Sequence[str], settings: Settings, swaps: Sequence[Swap], report: OnPart | None
-) -> Comparison:
-    """Swap words in the texts themselves, which a model on disk cuts its own way, and compare token by token."""
+def _swapped_in_texts(texts: Sequence[str], swaps: Swaps) -> list[str]:
+    """Return the texts with words swapped, in any capitals; UsageError for one that stands in none of them."""
     new = {one.old.casefold(): one.new for one in swaps}
     word = re.compile("|".join(rf"(?<!\w){re.escape(one.old)}(?!\w)" for one in swaps), re.IGNORECASE)
     met = {match.casefold() for text in texts for match in word.findall(text)}
     for one in swaps:
         if one.old.casefold() not in met:
-            near = did_you_mean(one.old, [part for text in texts for part in text.split()][:2000])
+            near = did_you_mean(one.old, " ".join(texts).split()[:2000])
             said = f"There is no word {visible(one.old[:60])!r} to replace."
             raise UsageError(said, f"{near}Give a word of the text.", OPTION)
-    swapped = [word.sub(lambda match: new[match.group().casefold()], text) for text in texts]
-    before = trace_text(kind, texts[0], texts[1] if texts[1:] else None, settings, report)
-    other = replace(settings, query=None)
-    after = trace_text(kind, swapped[0], swapped[1] if swapped[1:] else None, other, report)
-    pairs = [(before.query_tokens, after.query_tokens), (before.key_tokens, after.key_tokens)]
-    for old_tokens, new_tokens in pairs:
-        if len(old_tokens) != len(new_tokens):
-            raise UsageError(
-                f"The model cuts the texts into {len(old_tokens)} and {len(new_tokens)} tokens: no cell has its match.",
-                "Swap words of as many tokens, or put both texts side by side: attn compare TEXT --with TEXT -m DIR.",
-                OPTION,
-            )
-    done = {Swap(*both): None for sides in pairs for both in zip(*sides, strict=True) if len({*both}) > 1}
-    if not done:
-        raise UsageError("--swap changes no token: to the model, both texts are the same.", HINT, OPTION)
-    after = replace(after, focus=before.focus, settings=settings, dropped=before.dropped)
-    return between(TEXT, (texts[0], swapped[0]), (before, after), swaps=tuple(done))
+    return [word.sub(lambda match: new[match.group().casefold()], text) for text in texts]
 
 
 def _swapped(
-    sides: Sequence[Sequence[str]], swaps: Sequence[Swap], settings: Settings
+    sides: Sequence[Sequence[str]], swaps: Swaps, settings: Settings
 ) -> tuple[list[list[str]], list[Swap]]:
     """Return each side's tokens after all swaps, and the swaps with their tokens as the text has them."""
     result = [list(side) for side in sides]
@@ -174,15 +170,14 @@ def _places(token: str, sides: Sequence[Sequence[str]]) -> list[tuple[int, int]]
     """Return where a token stands: (side, place) of each occurrence; a number is a place of the text."""
     holding = [n for n, tokens in enumerate(sides) if token.casefold() in map(str.casefold, tokens)]
     if not holding and not (token.isdigit() and token.isascii()):
-        every = [other for tokens in sides for other in tokens]
-        find_rows(token, every, OPTION)  # refuses it, with the nearest
+        find_rows(token, [*chain.from_iterable(sides)], OPTION)  # refuses it, with the nearest
     return [(n, place) for n in holding or [0] for place in find_rows(token, sides[n], OPTION)]
 
 
 def key_changes(comparison: Comparison, i: int) -> list[KeyChange]:
     """Return what query i gives each key before and after the swap."""
     before, after = comparison.traces
-    first, second = (trace.row(i) for trace in comparison.traces)
+    first, second = before.row(i), after.row(i)
     at = before.row_in_arrays(i)
     old, new = (trace.weights[trace.row_in_arrays(i)].tolist() for trace in comparison.traces)
     found = []
@@ -192,14 +187,17 @@ def key_changes(comparison: Comparison, i: int) -> list[KeyChange]:
             content = (first.scaled[j], second.scaled[j])
             if first.position is not None and second.position is not None:
                 distance = (first.position[j], second.position[j])
-        may = before.mask is None or bool(before.mask[at, j])
-        weights = (old[j], new[j]) if may else None
+        weights = (old[j], new[j]) if before.mask is None or before.mask[at, j] else None
         found.append(KeyChange(j, tokens[0] != tokens[1], weights, content, distance))
     return found
 
 
 def lead_change(comparison: Comparison, i: int) -> LeadChange | None:
-    """Return how the lead of row i's strongest key changed; None without scores, or with fewer than two keys."""
+    """Return how the lead of row i's strongest key changed; None without scores, or with fewer than two keys.
+
+    A change in content, q·(k - k') / √d_k, has a part of the query and one of the keys: the change of one factor times
+    the mean of the other, so that their sum is the whole.
+    """
     rows = [row for trace in comparison.traces if (row := trace.row(i)) and len(row.strongest) > 1]
     if len(rows) < 2:
         return None
@@ -212,25 +210,18 @@ def lead_change(comparison: Comparison, i: int) -> LeadChange | None:
         distance = (before.distance, after.distance)
     by_content, by_distance, by = change(content), change(distance), after.lead - before.lead
     term = "content" if by_content * by >= by_distance * by else "distance"
-    parts = _parts(comparison, i, (key, rival), by_content)
-    leads, decided = (before.lead, after.lead), term if abs(by) > SAME else None
-    return LeadChange(key, rival, leads, content, distance, decided, *parts)
-
-
-def _parts(comparison: Comparison, i: int, keys: tuple[int, int], by: float) -> Both | tuple[None, None]:
-    """Return what of a change in content, q·(k - k') / √d_k, the query makes, and what the keys.
-
-    Each part is the change of one factor times the mean of the other, so that their sum is the whole.
-    """
     q, k = [], []
     for trace in comparison.traces:
-        head = trace.shown
-        if head.q is None or head.k is None:
-            return None, None
-        q.append(head.q[i])
-        k.append((head.k[keys[0]] - head.k[keys[1]]) * (trace.scale / trace.temperature))
-    parts = float((q[1] - q[0]) @ (k[0] + k[1])) / 2, float((q[0] + q[1]) @ (k[1] - k[0])) / 2
-    return parts if abs(sum(parts) - by) <= 1e-6 * max(1, *map(abs, parts)) else (None, None)
+        if trace.shown.q is not None and trace.shown.k is not None:
+            q.append(trace.shown.q[i])
+            k.append((trace.shown.k[key] - trace.shown.k[rival]) * (trace.scale / trace.temperature))
+    parts: Both | tuple[None, None] = (None, None)
+    if len(q) == 2:
+        by_query, by_keys = float((q[1] - q[0]) @ (k[0] + k[1])) / 2, float((q[0] + q[1]) @ (k[1] - k[0])) / 2
+        if abs(by_query + by_keys - by_content) <= 1e-6 * max(1, abs(by_query), abs(by_keys)):
+            parts = by_query, by_keys
+    leads, decided = (before.lead, after.lead), term if abs(by) > SAME else None
+    return LeadChange(key, rival, leads, content, distance, decided, *parts)
 
 
 def is_query_swapped(comparison: Comparison, i: int) -> bool:
