@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import csv
 import gc
+import gzip
+import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import IO, Any, NamedTuple
 
+import numpy as np
+
 from attn_cli.batch.compute import Computer
 from attn_cli.batch.lines import Chunk, ChunkOutput, Job
-from attn_cli.batch.records import Record, Row
+from attn_cli.batch.records import COLUMNS, Record, Row, columns_of
 from attn_cli.errors import AttnError, MissingExtra, UsageError, did_you_mean
+from attn_cli.inputs.csv_matrix import as_cell
 from attn_cli.io.escape import json_line, visible
 from attn_cli.settings.output import Keys, cut
+from attn_cli.trace.trace import usual_keys
 
 # A file that is open for the bytes of chunks. Where the block ends well, what comes last is written.
 Put = Callable[[bytes | memoryview], object]
@@ -40,20 +47,8 @@ def _lines(rows: Sequence[Row], job: Job, first: int) -> bytes:
     return b"".join(json_line(record, job.ascii_only) for record in records)
 
 
-def _gzip(rows: Sequence[Row], job: Job, first: int) -> bytes:
-    import gzip  # only for what is to be compressed
-
-    return gzip.compress(_lines(rows, job, first), 6, mtime=0)
-
-
 def _separated(rows: Sequence[Row], job: Job, first: int) -> bytes:
     """Return the links of rows as lines of CSV, or TSV."""
-    import csv
-    import io
-
-    from attn_cli.batch.records import columns_of
-    from attn_cli.inputs.csv_matrix import as_cell
-
     out = io.StringIO()
     found = zip(*(column.tolist() for column in columns_of(_computed(rows, first)).values()), strict=True)
     writer = csv.writer(out, delimiter=DELIMITERS[job.form], lineterminator="\n")
@@ -64,8 +59,6 @@ def _separated(rows: Sequence[Row], job: Job, first: int) -> bytes:
 @contextmanager
 def _headed(stream: IO[bytes], job: Job) -> Iterator[Put]:
     """Write the names of columns above what is written."""
-    from attn_cli.batch.records import COLUMNS
-
     stream.write(DELIMITERS[job.form].join(COLUMNS).encode() + b"\n")
     yield stream.write
 
@@ -74,45 +67,32 @@ def _headed(stream: IO[bytes], job: Job) -> Iterator[Put]:
 
 
 @contextmanager
-def _parquet(stream: IO[bytes], job: Job) -> Iterator[Put]:
-    """Write batches as a Parquet file; after an error nothing more is written, and the stream may be closed."""
-    from pyarrow import parquet  # another library to load
+def _columnar(stream: IO[bytes], job: Job) -> Iterator[Put]:
+    """Write batches as a file of Parquet, or of Arrow; after an error nothing more is written to the stream."""
+    pa, schema = load_pyarrow(), _schema(job)
+    file = pa.PythonFile(stream, mode="w")
+    is_parquet = job.form == "parquet"
+    if is_parquet:
+        from pyarrow import parquet  # another library to load
 
-    file = load_pyarrow().PythonFile(stream, mode="w")
-    # Of numbers that hardly repeat, a dictionary takes twice the time and more room.
-    writer = parquet.ParquetWriter(file, _schema(job), compression="zstd", use_dictionary=False)
+        # Of numbers that hardly repeat, a dictionary takes twice the time and more room.
+        writer = parquet.ParquetWriter(file, schema, compression="zstd", use_dictionary=False)
+    else:
+        writer = pa.ipc.new_file(file, schema)
     try:
-        yield lambda data: _write(writer, data)
+        yield lambda data: [writer.write_batch(batch) for batch in pa.ipc.open_stream(data)]
         writer.close()
-    except BaseException:
-        writer.is_open = False
-        raise
-
-
-@contextmanager
-def _arrow(stream: IO[bytes], job: Job) -> Iterator[Put]:
-    """Write batches as an Arrow file."""
-    pa = load_pyarrow()
-    writer = pa.ipc.new_file(pa.PythonFile(stream, mode="w"), _schema(job))
-    yield lambda data: _write(writer, data)
-    writer.close()
-
-
-def _write(writer: Any, data: bytes | memoryview) -> None:
-    for batch in load_pyarrow().ipc.open_stream(data):
-        writer.write_batch(batch)
+    finally:
+        if is_parquet:
+            writer.is_open = False  # or it would write when it is forgotten
 
 
 @contextmanager
 def _npz(stream: IO[bytes], job: Job) -> Iterator[Put]:
     """Hold a part, and write it as arrays: of lists, all values one after the other and the lengths."""
-    import numpy as np
-
-    pa = load_pyarrow()
-    batches: list[Any] = []
+    pa, batches = load_pyarrow(), list[Any]()
     yield lambda data: batches.extend(pa.ipc.open_stream(bytes(data)))
-    table = pa.Table.from_batches(batches, _schema(job))
-    arrays: dict[str, Any] = {}
+    table, arrays = pa.Table.from_batches(batches, _schema(job)), dict[str, Any]()
     for name in table.column_names:
         _flatten(name, table[name].combine_chunks(), arrays)
     np.savez(stream, **arrays)
@@ -120,16 +100,14 @@ def _npz(stream: IO[bytes], job: Job) -> Iterator[Put]:
 
 def _flatten(name: str, column: Any, arrays: dict[str, Any]) -> None:
     """Add a column as plain arrays: `name`, of a list also `name_lengths`, of a struct one for each of its fields."""
-    import numpy as np
-
     types = load_pyarrow().types
     if types.is_list(column.type):
         lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
         arrays[f"{name}_rows" if types.is_list(column.type.value_type) else f"{name}_lengths"] = lengths
         _flatten(name, column.flatten(), arrays)
     elif types.is_struct(column.type):
-        for at, field in enumerate(column.type):
-            _flatten(f"{name}_{field.name}", column.flatten()[at], arrays)
+        for field, values in zip(column.type, column.flatten(), strict=True):
+            _flatten(f"{name}_{field.name}", values, arrays)
     elif types.is_string(column.type):
         arrays[name] = np.array(column.fill_null("").to_pylist(), dtype=np.str_)
     else:
@@ -143,26 +121,24 @@ def _flatten(name: str, column: Any, arrays: dict[str, Any]) -> None:
 def _types(number: Any) -> dict[str, Any]:
     """Return the type of each column there is, where weights are numbers of this type."""
     pa = load_pyarrow()
-    words, ids, matrix = pa.list_(pa.string()), pa.list_(pa.int32()), pa.list_(pa.list_(number))
-    strongest = [("query", pa.string()), ("key", pa.string()), ("weight", number)]
-    places = [("query_index", pa.int32()), ("key_index", pa.int32())]
-    link = pa.struct([("query", pa.int32()), ("key", pa.int32()), ("weight", number)])
-    bits = [("query", pa.string()), ("entropy", pa.float64()), ("most", pa.float64())]
-    lengths = [("nearly_uniform", pa.bool_()), ("longer", pa.int32()), ("nearer", pa.int32())]
-    head = [("name", pa.string()), ("layer", pa.int32()), ("mask", pa.list_(pa.list_(pa.bool_())))]
+    text, place, real = pa.string(), pa.int32(), pa.float64()
+    words, ids, matrix = pa.list_(text), pa.list_(place), pa.list_(pa.list_(number))
+    strongest = {"query": text, "key": text, "weight": number, "query_index": place, "key_index": place}
+    links = pa.list_(pa.struct({"query": place, "key": place, "weight": number}))
+    bits = {"query": text, "entropy": real, "most": real, "nearly_uniform": pa.bool_()}
+    bits |= {"longer": place, "nearer": place, "temperature_95": real}
+    head = {"name": text, "layer": place, "mask": pa.list_(pa.list_(pa.bool_()))}
     return {
         **dict.fromkeys(("query_tokens", "key_tokens"), words),
         **dict.fromkeys(("query_ids", "key_ids"), ids),
         **dict.fromkeys(("unknown", "dropped"), words),
-        **dict.fromkeys(("mask_name", "head"), pa.string()),
+        **dict.fromkeys(("mask_name", "head"), text),
         **dict.fromkeys(("weights", "output"), matrix),
-        "summary": pa.list_(pa.struct(strongest + places)),
-        "diagnostics": pa.list_(pa.struct([*bits, *lengths, ("temperature_95", pa.float64())])),
-        "entropy": pa.list_(pa.list_(pa.float64())),
-        "links": pa.list_(link),
-        "heads": pa.list_(
-            pa.struct([*head, ("weights", matrix), ("output", matrix), ("links", pa.list_(link))])
-        ),
+        "summary": pa.list_(pa.struct(strongest)),
+        "diagnostics": pa.list_(pa.struct(bits)),
+        "entropy": pa.list_(pa.list_(real)),
+        "links": links,
+        "heads": pa.list_(pa.struct(head | {"weights": matrix, "output": matrix, "links": links})),
         "notes": words,
     }
 
@@ -185,8 +161,6 @@ def _cut_type(type_: Any, keys: Keys | None, of: str = "") -> Any:
 
 def _link_types(number: Any) -> Any:
     """Return the schema of a table of links."""
-    from attn_cli.batch.records import COLUMNS
-
     pa = load_pyarrow()
     types = [pa.int64(), pa.int32(), *[pa.string()] * 3, number, pa.int32(), pa.int32()]
     return pa.schema(list(zip(COLUMNS, types, strict=True)), metadata={"attn.schema": LINKS_SCHEMA})
@@ -209,15 +183,13 @@ def _schema(job: Job) -> Any:
 def _columns(rows: Sequence[Any], job: Job, first: int) -> memoryview:
     """Return rows, or their links, as one batch of an Arrow stream; `first` is the number of the first line."""
     pa, schema = load_pyarrow(), _schema(job)
+    links = columns_of(_computed(rows, first)) if job.tidy else None
+    made = [
+        _column(field, rows, first) if links is None else pa.array(links[field.name], field.type)
+        for field in schema
+    ]
     stream = pa.BufferOutputStream()
     with pa.ipc.new_stream(stream, schema) as writer:
-        if job.tidy:
-            from attn_cli.batch.records import columns_of
-
-            links = columns_of(_computed(rows, first))
-            made = [pa.array(links[field.name], field.type) for field in schema]
-        else:
-            made = [_column(field.name, field.type, rows, first) for field in schema]
         writer.write_batch(pa.record_batch(made, schema=schema))
     return memoryview(stream.getvalue())
 
@@ -226,11 +198,10 @@ def parquet_of(columns: Mapping[str, Any], dtype: str | None = None) -> bytes:
     """Return columns as a Parquet file; those of links have the types of links, with weights of `dtype`."""
     from pyarrow import parquet
 
-    pa, stream = load_pyarrow(), load_pyarrow().BufferOutputStream()
+    pa, stream = load_pyarrow(), io.BytesIO()
     schema = None if dtype is None else _link_types(pa.type_for_alias(dtype))
     parquet.write_table(pa.table(columns, schema), stream, compression="zstd")
-    data: bytes = stream.getvalue().to_pybytes()
-    return data
+    return stream.getvalue()
 
 
 def _computed(rows: Sequence[Row], first: int) -> list[tuple[int, Record]]:
@@ -238,43 +209,31 @@ def _computed(rows: Sequence[Row], first: int) -> list[tuple[int, Record]]:
     return [(number, row) for number, row in enumerate(rows, first) if not isinstance(row, AttnError)]
 
 
-def _column(name: str, type_: Any, rows: Sequence[Any], first: int) -> Any:
-    bad = [isinstance(row, AttnError) for row in rows]
+def _column(field: Any, rows: Sequence[Any], first: int) -> Any:
+    """Return a column: a field of each row, the number of its line, or its error."""
+    name = field.name
+    values: list[Any] = [
+        None if isinstance(row, AttnError) or name == "error" else row.get(name) for row in rows
+    ]
     if name == "line":
-        values: list[Any] = list(range(first, first + len(rows)))
+        values = list(range(first, first + len(rows)))
     elif name == "error":
-        found = zip(rows, bad, strict=True)
-        values = [{"code": row.code, "message": row.message} if is_bad else None for row, is_bad in found]
-    else:
-        values = [None if is_bad else row[name] for row, is_bad in zip(rows, bad, strict=True)]
-    if name in ("weights", "output"):
-        return _matrices(values, type_)
-    if name == "links":
-        values = [_structs(links) for links in values]
-    if name == "heads":
+        errors = (row if isinstance(row, AttnError) else None for row in rows)
+        values = [one and {"code": one.code, "message": one.message} for one in errors]
+    elif name in ("weights", "output"):  # rows as they are, without a Python object for each number
+        dtype = np.dtype(f"f{field.type.value_type.value_type.bit_width // 8}")
+        values = [value if value is None else list(np.ascontiguousarray(value, dtype)) for value in values]
+    elif name == "links":
+        values = [_tuples(links) for links in values]
+    elif name == "heads":
         values = [
-            heads and [head | {"links": _structs(head.get("links"))} for head in heads] for heads in values
+            heads and [head | {"links": _tuples(head.get("links"))} for head in heads] for heads in values
         ]
-    return load_pyarrow().array(values, type_)
+    return load_pyarrow().array(values, field.type)
 
 
-def _structs(links: Sequence[Any] | None) -> list[dict[str, Any]] | None:
-    keys = ("query", "key", "weight")
-    return None if links is None else [dict(zip(keys, link, strict=True)) for link in links]
-
-
-def _matrices(values: Sequence[Any], type_: Any) -> Any:
-    """Return matrices, or None, as lists of lists, without a Python object for each number."""
-    import numpy as np
-
-    pa, dtype = load_pyarrow(), np.dtype(f"f{type_.value_type.value_type.bit_width // 8}")
-    made = [np.empty((0, 0), dtype) if value is None else np.asarray(value, dtype) for value in values]
-    heights = np.array([len(M) for M in made], np.int64)
-    widths = np.repeat(np.array([M.shape[1] for M in made], np.int64), heights)
-    flat = np.concatenate([np.empty(0, dtype), *(M.ravel() for M in made)])
-    ends, outer = (pa.array(np.cumsum(np.insert(lengths, 0, 0)), pa.int32()) for lengths in (widths, heights))
-    missing = pa.array([value is None for value in values], pa.bool_())
-    return pa.ListArray.from_arrays(outer, pa.ListArray.from_arrays(ends, pa.array(flat)), mask=missing)
+def _tuples(links: Sequence[Any] | None) -> list[tuple[Any, ...]] | None:
+    return None if links is None else [*map(tuple, links)]
 
 
 class Form(NamedTuple):
@@ -290,10 +249,10 @@ class Form(NamedTuple):
 
 FORMS = {
     "jsonl": Form(_lines, is_text=True),
-    "jsonl.gz": Form(_gzip),
+    "jsonl.gz": Form(lambda *rows: gzip.compress(_lines(*rows), 6, mtime=0)),
     "jsonl.zst": Form(lambda *rows: load_pyarrow().compress(_lines(*rows), "zstd", True), has_extra=True),
-    "parquet": Form(_columns, _parquet, has_extra=True, is_table=True),
-    "arrow": Form(_columns, _arrow, has_extra=True, is_table=True),
+    "parquet": Form(_columns, _columnar, has_extra=True, is_table=True),
+    "arrow": Form(_columns, _columnar, has_extra=True, is_table=True),
     "npz": Form(_columns, _npz, has_extra=True, is_whole=True, is_table=True),
     "csv": Form(_separated, _headed, is_text=True, is_table=True),
     "tsv": Form(_separated, _headed, is_text=True, is_table=True),
@@ -315,23 +274,19 @@ def keys_of_form(form: str, chosen: Keys | None, steps: bool = False) -> Keys:
     Of all, columns are those that can be one. UsageError for a chosen one that cannot; MissingExtra if the form needs
     pyarrow, and it is not installed.
     """
-    from attn_cli.trace.trace import usual_keys
-
     known = _types(load_pyarrow().float64()) if FORMS[form].has_extra else {}
     has_columns = FORMS[form].is_table
     if chosen is None:
-        keys = usual_keys(steps)
-        return {key: None for key in keys if not has_columns or key in known or key in ALWAYS}
+        return {key: None for key in usual_keys(steps) if not has_columns or key in known or key in ALWAYS}
     if has_columns:
         columns = {key: below for key, below in chosen.items() if key not in ALWAYS}
-        _cut_type(load_pyarrow().struct([*known.items()]), columns)
+        _cut_type(load_pyarrow().struct(known), columns)
     return chosen
 
 
 def write_chunk(computer: Computer, chunk: Chunk) -> ChunkOutput:
     """Compute the lines of a chunk, up to a bad one that ends the run, and write them in the form of the job."""
-    job, rows = computer.job, []
-    refused, error = 0, None
+    job, rows, refused, error = computer.job, list[Row](), 0, None
     was_on = gc.isenabled()
     gc.disable()  # it would search records, which have no cycles, again and again
     try:
