@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from operator import itemgetter
 from typing import Any
 
 import attn_cli
@@ -18,10 +19,9 @@ from attn_cli.batch import manifest as manifests
 from attn_cli.batch.cut import Plan
 from attn_cli.batch.folder import Folder, absolute
 from attn_cli.batch.lines import Job
-from attn_cli.batch.manifest import Manifest, PartEntry
 from attn_cli.batch.scheduler import START, ask, client, load_dask, local_cluster
 from attn_cli.batch.storage import is_url
-from attn_cli.batch.workers import PartTask, claim, compute_part, on_a_worker, release
+from attn_cli.batch.workers import PartTask, Report, claim, compute_part, on_a_worker, release
 from attn_cli.errors import AttnError, MachineError, MissingExtra, WriteError
 from attn_cli.io.console import say
 from attn_cli.io.escape import visible
@@ -35,14 +35,11 @@ PATIENCE = 10.0  # seconds for a part to be seen here: shared folders are late
 
 
 class Dask:
-    """Processes that do tasks, in any order. Use it in a `with` statement.
-
-    `workers` processes of one thread are started here, unless `scheduler` is the address of others, which has so many
-    seconds to answer.
-    """
+    """Processes that do tasks in any order, of this machine or of a `scheduler`. Use it in a `with` statement."""
 
     def __init__(self, workers: int, scheduler: str | None = None, timeout: float = START) -> None:
         self.workers, self.scheduler, self.timeout = workers, scheduler, timeout
+        self.name = f"The scheduler at {visible(scheduler)}" if scheduler else "The local cluster"
         self.opened = ExitStack()
         self.pending: dict[str, tuple[int, Any]] = {}  # tasks by their keys: their numbers and futures
         self.ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -55,8 +52,7 @@ class Dask:
         with ExitStack() as opening:  # closed only if something fails
             if self.scheduler is None:
                 self.local = opening.enter_context(local_cluster(dask, self.workers))
-            where = self.local if self.scheduler is None else self.scheduler
-            self.client = opening.enter_context(client(dask, where, self.timeout))
+            self.client = opening.enter_context(client(dask, self.scheduler or self.local, self.timeout))
             self.opened = opening.pop_all()
         return self
 
@@ -66,35 +62,27 @@ class Dask:
             warnings.simplefilter("ignore")
             self.opened.close()
 
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-        if self.scheduler is None:
-            return "The local cluster"
-        return f"The scheduler at {visible(self.scheduler)}"
-
     def map(self, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
         """Return what the function returned for each task, in order; raise the first task's error that raised one."""
-        in_order = [found for _, found in sorted(self.results(function, tasks), key=lambda one: one[0])]
-        if errors := [one for one in in_order if isinstance(one, AttnError)]:
-            raise errors[0]
+        in_order = [found for _, found in sorted(self.results(function, tasks), key=itemgetter(0))]
+        for error in filter(lambda one: isinstance(one, AttnError), in_order):
+            raise error
         return in_order
 
     def parts(
-        self, job: Job, folder: Folder, plan: Plan, manifest: Manifest, report: Callable[[int], None]
-    ) -> Iterator[PartEntry]:
+        self, job: Job, folder: Folder, plan: Plan, manifest: manifests.Manifest, report: Report
+    ) -> Iterator[manifests.PartEntry]:
         """Write the parts that the manifest does not name, and yield each; raise the error of the first bad line."""
         errors: dict[int, AttnError] = {}  # of bad lines, by their tasks: those before them may have others
-        owner = claim(folder)
         files = {} if self.scheduler is None else manifest.run["files"]
-        whole = pickle.dumps(job), files, absolute(folder.path), owner
+        whole = pickle.dumps(job), files, absolute(folder.path), claim(folder)
         cuts = plan.parts(frozenset(manifest.parts))
         try:
             tasks = ((PartTask(attn_cli.__version__, manifests.LINES, *whole, cut),) for cut in cuts)
             for number, found in self.results(compute_part, tasks, errors):
-                if isinstance(found, AttnError) and found.line is None:
-                    raise found
                 if isinstance(found, AttnError):
+                    if found.line is None:
+                        raise found
                     errors[number] = found
                     self.drop_after(number)
                     continue
@@ -140,21 +128,18 @@ class Dask:
     def _next(self) -> Iterator[tuple[int, Any]]:
         """Wait for a moment, or until a task has ended, and yield what it returned."""
         self._check()
-        try:
+        with suppress(queue.Empty):
             future = self.ended.get(timeout=TICK)
-        except queue.Empty:
-            return
-        if future.key not in self.pending:
-            return
-        number, _ = self.pending.pop(future.key)
-        with self._connected():
-            if future.status == "cancelled":
-                raise self._lost()
-            found = self._ask(lambda: future.exception() or future.result())
-            if isinstance(found, Exception) and not isinstance(found, AttnError):
-                raise found
-        self.seen = time.monotonic()
-        yield number, found
+            if future.key in self.pending:
+                number, _ = self.pending.pop(future.key)
+                with self._connected():
+                    if future.status == "cancelled":
+                        raise self._lost()
+                    found = self._ask(lambda: future.exception() or future.result())
+                    if isinstance(found, Exception) and not isinstance(found, AttnError):
+                        raise found
+                self.seen = time.monotonic()
+                yield number, found
 
     @contextmanager
     def _connected(self) -> Iterator[None]:
@@ -215,7 +200,7 @@ class Dask:
         return ask(work, f"attn: {self.name} does not answer: waiting for it.", WAIT)
 
 
-def _wait_for(folder: Folder, part: PartEntry) -> None:
+def _wait_for(folder: Folder, part: manifests.PartEntry) -> None:
     """Wait until a part that a worker wrote is seen here; WriteError if it is not: then the folder is not shared."""
     end = time.monotonic() + PATIENCE
     while not is_url(folder.path) and folder.size(part.file) != part.bytes:

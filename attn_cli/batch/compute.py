@@ -53,13 +53,9 @@ class WordTable:
         self.used = 0  # rows of `matrix`
 
     def add(self, texts: Sequence[Sequence[str]]) -> None:
-        """Look up the words that are new, all at once; where one of them is refused, each text by itself.
-
-        If there are too many, all others are forgotten first: their rows no longer hold.
-        """
+        """Look up new words, all at once or, where one is refused, by texts; of too many, forget all others first."""
         if len(self.places) > self.most:
-            self.places.clear()
-            self.used = 0
+            self.places, self.used = {}, 0
         new = {token for tokens in texts for token in tokens if token not in self.places}
         try:
             self._add(sorted(new))
@@ -76,9 +72,9 @@ class WordTable:
     def _add(self, words: Sequence[str]) -> None:
         """Look up words, and hold them unless they are long."""
         new = [word for word in words if len(word) <= self.longest]
+        settings, stack, table = self.settings, self.shared.stack, self.shared.table
         if not new:
             return
-        settings, stack, table = self.settings, self.shared.stack, self.shared.table
         if settings.embedding == "random":
             X = random_vectors(new, self.matrix.shape[1], settings.seed).X
         else:
@@ -108,24 +104,15 @@ class Text(NamedTuple):
     sides: tuple[Sequence[int], Sequence[int]] | tuple[Array, Array]
     inputs: Inputs | None = None
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """How many queries and keys there are."""
-        return len(self.query), len(self.key)
-
 
 class Computer(ExitStack):
-    """Computes the records of lines; what lines share is opened once. Use it in a `with` statement.
-
-    Raises at once what would be wrong with every line.
-    """
+    """Computes records of lines in a `with` statement; raises at once what would be wrong with every line."""
 
     def __init__(self, job: Job) -> None:
         super().__init__()
         settings = settings_for_masked(job.settings) if job.kind == "masked" else job.settings
         settings = settings_of("cross", settings) if job.kind == "cross" else settings
-        self.job, self.settings = job, settings
-        self.is_self = job.kind != "cross"
+        self.job, self.is_self = job, job.kind != "cross"
         self.has_two = not self.is_self or settings.pair is not None  # texts a line
         self.is_quick = QUICK.issuperset(job.chosen)
         self.most_bytes = text_limit(settings)
@@ -136,46 +123,32 @@ class Computer(ExitStack):
             from attn_cli.models.checkpoints.open_model import open_model  # only for a model on disk
 
             self.shared = Shared(model=self.enter_context(open_model(settings.model)))
-        is_told = not OF_NEXT_WORDS.isdisjoint(job.chosen)
-        if not is_told and (self._is_language_model or (settings.model is not None and settings.next)):
-            self.settings = replace(settings, next=0, next_at="last")
-        if settings.model is None:
-            self._prepare()
-
-    # What all lines share
-
-    def _prepare(self) -> None:
-        """Try a text, and make what groups share where there are groups."""
-        settings = self.settings
+        stack = self.shared.stack
+        is_language_model = stack is not None and stack.words is not None  # it reads each text in its own way
+        makes_words = is_language_model or (settings.model is not None and settings.next)
+        if makes_words and OF_NEXT_WORDS.isdisjoint(job.chosen):
+            settings = replace(settings, next=0, next_at="last")
+        self.settings = settings
+        if settings.model is not None:
+            return
         probe = replace(settings, oov="zero" if settings.oov in ("error", "skip") else settings.oov)
         # A mask's shape may fit only some lines, and some may have no such token.
-        mask = None if self._has_mask_file else settings.mask
-        alone = replace(probe, query=None, without=(), mask=mask)
-        trace_text(self.job.kind, PROBE, None if self.is_self else PROBE, alone, shared=self.shared)
-        if self._are_grouped():
+        has_mask_file = settings.mask is not None and looks_like_file(settings.mask)
+        alone = replace(probe, query=None, without=(), mask=None if has_mask_file else settings.mask)
+        trace_text(job.kind, PROBE, None if self.is_self else PROBE, alone, shared=self.shared)
+        if not (has_mask_file or is_language_model or self._asks_more()):
             self._prepare_groups(probe)
 
-    @property
-    def _has_mask_file(self) -> bool:
-        return self.settings.mask is not None and looks_like_file(self.settings.mask)
-
-    @property
-    def _is_language_model(self) -> bool:
-        """Whether the model is a language model, which reads each text in its own way."""
-        stack = self.shared.stack
-        return stack is not None and stack.words is not None
-
-    def _are_grouped(self) -> bool:
-        """Tell whether texts can be computed in groups with these settings."""
-        settings = self.settings
+    def _asks_more(self) -> bool:
+        """Tell whether settings ask for what groups do not compute."""
+        one = self.settings
         # With a projection from a file, notes are about each text's shape.
         has_own_notes = self.shared.weights is not None and not self.is_quick
-        asks_more = (settings.query, settings.round, settings.pad) != (None, None, None)
-        asks_more = asks_more or bool(settings.without or settings.knock_out)
-        asks_more = asks_more or settings.every_head or settings.layer == ALL
-        has_positions = settings.positions not in (None, "none")
-        is_plain = not (asks_more or has_positions or self._has_mask_file)
-        return is_plain and not has_own_notes and not self._is_language_model
+        asks_more = (
+            (one.query, one.round, one.pad) != (None, None, None) or one.every_head or one.layer == ALL
+        )
+        has_positions = one.positions not in (None, "none")
+        return has_own_notes or asks_more or has_positions or bool(one.without or one.knock_out)
 
     def _prepare_groups(self, probe: Settings) -> None:
         """Make what groups share: the heads, and the table of words."""
@@ -186,8 +159,7 @@ class Computer(ExitStack):
         if stack is None:
             layer = project_inputs(inputs, probe, None, self.shared.weights)
         else:
-            mask = stated_mask(probe, None, 1, 1, "")
-            _, layer = project_with_model(inputs, stack, probe, mask, None)
+            _, layer = project_with_model(inputs, stack, probe, stated_mask(probe, None, 1, 1, ""), None)
         self.layer = layer._replace(root_head=None)  # no record needs the sentence's root word
         heads = [head.W for head in layer.heads if head.W is not None]
         if self.is_quick and layer.shown != "mean":
@@ -198,25 +170,31 @@ class Computer(ExitStack):
     # A chunk
 
     def rows(self, lines: Sequence[Line]) -> Iterator[Row]:
-        """Yield what becomes of each line: its record, or the error that refuses it."""
+        """Yield what becomes of each line: its record, or the error that refuses it, which may be of a token."""
         done: dict[int, Record] = {}
         if self.layer is not None:
             done = self._grouped(lines, self.layer)
         elif self.shared.model is not None and self.job.is_whole:
             done = records_of_model(self.job, self.settings, self.shared.model, self._plain(lines))
         for at, line in enumerate(lines):
-            yield done.pop(at) if at in done else self._one(line)
+            try:
+                yield done.pop(at) if at in done else full_record(self.trace(line), self.job)
+            except (InputError, UsageError) as error:
+                if isinstance(error, UsageError) and error.option not in TOKEN_OPTIONS:
+                    raise  # it would be wrong for every line
+                yield error.with_traceback(
+                    None
+                )  # its frames would hold the text, from Python 3.12 themselves
 
     def _grouped(self, lines: Sequence[Line], layer: Layer) -> dict[int, Record]:
         """Return the records of the lines that are computed in groups, by their places."""
         done: dict[int, Record] = {}
         groups: dict[tuple[int, int], list[Text]] = defaultdict(list)
         for text in self._quick_texts(lines) if self.is_quick else self._full_texts(lines):
-            if text.shape[0] * text.shape[1] <= MAX_GROUPED_WEIGHTS:
-                groups[text.shape].append(text)
+            groups[len(text.query), len(text.key)].append(text)
         for (n_q, n_k), texts in groups.items():
             size = max(1, CELLS // (n_q * n_k))
-            for start in range(0, len(texts), size):
+            for start in range(0, len(texts), size) if n_q * n_k <= MAX_GROUPED_WEIGHTS else ():
                 done |= self._of_group(texts[start : start + size], layer)
         return done
 
@@ -244,15 +222,14 @@ class Computer(ExitStack):
         cut = [(at, [tokenize(one, name, keep).tokens for one in sides]) for at, sides in self._plain(lines)]
         self.words.add([tokens for _, sides in cut for tokens in sides])
         for at, sides in cut:
-            rows = [self.words.rows(tokens) for tokens in sides]
-            first, last = rows[0], rows[-1]
+            first, last = self.words.rows(sides[0]), self.words.rows(sides[-1])
             if first and last:
                 yield Text(at, sides[0], sides[-1], (first, last))
 
     def _of_group(self, texts: Sequence[Text], layer: Layer) -> dict[int, Record]:
         """Return the records of texts of one shape, by their places; none where one of them may be refused."""
         settings, job = self.settings, self.job
-        mask = stated_mask(settings, None, *texts[0].shape, "")
+        mask = stated_mask(settings, None, len(texts[0].query), len(texts[0].key), "")
         try:
             X = self._layer_input(texts, 0)
             context = X if self.is_self else self._layer_input(texts, 1)
@@ -260,8 +237,7 @@ class Computer(ExitStack):
             group = attend_group(self.heads, X, context, settings, mask, layout, not self.is_quick)
         except InputError:
             return {}
-        pairs = [(text.query, text.key) for text in texts]
-        fields = group_fields(group, job, layer, settings, pairs)
+        fields = group_fields(group, job, layer, settings, [(text.query, text.key) for text in texts])
         if self.is_quick:
             return {text.at: found for text, found in zip(texts, fields, strict=True)}
         done: dict[int, Record] = {}
@@ -281,17 +257,6 @@ class Computer(ExitStack):
         n = X.shape[1]
         mask = stated_mask(self.settings, None, n, n, "") if self.is_self else None
         return np.stack([stack.input(one, self.number, mask, None, self.settings.threads) for one in X])
-
-    # A line by itself
-
-    def _one(self, line: Line) -> Row:
-        try:
-            trace = self.trace(line)
-        except (InputError, UsageError) as error:
-            if isinstance(error, UsageError) and error.option not in TOKEN_OPTIONS:
-                raise  # it would be wrong for every line
-            return error.with_traceback(None)  # its frames would hold the text, from Python 3.12 themselves
-        return full_record(trace, self.job)
 
     def trace(self, line: Line) -> Trace:
         """Return the trace of a line by itself; raise InputError, or UsageError about a token, if it is refused."""

@@ -29,8 +29,7 @@ class LocalFolder:
     """A folder of this machine, which one run at a time writes."""
 
     def __init__(self, path: str) -> None:
-        self.path = path
-        self.name = visible(path)
+        self.path, self.name = path, visible(path)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -84,11 +83,10 @@ class LocalFolder:
 
     def size(self, name: str) -> int | None:
         """Return the bytes of a regular file; None for what is none."""
-        try:
+        with suppress(OSError):
             about = os.lstat(self._at(name))
-        except OSError:
-            return None
-        return about.st_size if stat.S_ISREG(about.st_mode) else None
+            return about.st_size if stat.S_ISREG(about.st_mode) else None
+        return None
 
     def holds(self, part: PartEntry) -> bool:
         """Tell whether a part is there, as it was written."""
@@ -108,10 +106,7 @@ class LocalFolder:
 
 
 class RemoteFolder:
-    """A folder with a URL. Nothing keeps two runs of the same input apart there; they write the same bytes.
-
-    What no manifest names does not count: a half written part is written again.
-    """
+    """A folder with a URL. Two runs may write it at once: the same bytes. What no manifest names does not count."""
 
     def __init__(self, url: str) -> None:
         self.path, self.name = url, visible(url)
@@ -155,16 +150,15 @@ class RemoteFolder:
 
     def put(self, name: str, write: Write) -> tuple[int, str]:
         """Write a file here, then send it there; return its bytes and their hash."""
+        path = self._at(name)
+        at = path if self.is_store else path + BESIDE
         with TemporaryFile() as stream:
-            hint = "TMPDIR may name another place."
-            with system_errors(WriteError, "Cannot write a temporary file", hint):
+            with system_errors(WriteError, "Cannot write a temporary file", "TMPDIR may name another place."):
                 write(stream)
                 stream.seek(0)
                 size, found = hash_of(stream)
                 stream.seek(0)
             with storage_errors(self._url(name), "write"):
-                path = self._at(name)
-                at = path if self.is_store else path + BESIDE
                 if not self.is_store:  # a link that lies there would be followed
                     self._drop(at)
                 with self.system.open(at, "wb") as remote:

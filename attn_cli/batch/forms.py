@@ -128,19 +128,12 @@ def _types(number: Any) -> dict[str, Any]:
     bits = {"query": text, "entropy": real, "most": real, "nearly_uniform": pa.bool_()}
     bits |= {"longer": place, "nearer": place, "temperature_95": real}
     head = {"name": text, "layer": place, "mask": pa.list_(pa.list_(pa.bool_()))}
-    return {
-        **dict.fromkeys(("query_tokens", "key_tokens"), words),
-        **dict.fromkeys(("query_ids", "key_ids"), ids),
-        **dict.fromkeys(("unknown", "dropped"), words),
-        **dict.fromkeys(("mask_name", "head"), text),
-        **dict.fromkeys(("weights", "output"), matrix),
-        "summary": pa.list_(pa.struct(strongest)),
-        "diagnostics": pa.list_(pa.struct(bits)),
-        "entropy": pa.list_(pa.list_(real)),
-        "links": links,
-        "heads": pa.list_(pa.struct(head | {"weights": matrix, "output": matrix, "links": links})),
-        "notes": words,
-    }
+    types = {"query_tokens": words, "key_tokens": words, "query_ids": ids, "key_ids": ids}
+    types |= {"unknown": words, "dropped": words, "mask_name": text, "head": text}
+    types |= {"weights": matrix, "output": matrix, "summary": pa.list_(pa.struct(strongest))}
+    types |= {"diagnostics": pa.list_(pa.struct(bits)), "entropy": pa.list_(pa.list_(real)), "links": links}
+    heads = pa.list_(pa.struct(head | {"weights": matrix, "output": matrix, "links": links}))
+    return types | {"heads": heads, "notes": words}
 
 
 def _cut_type(type_: Any, keys: Keys | None, of: str = "") -> Any:
@@ -183,11 +176,10 @@ def _schema(job: Job) -> Any:
 def _columns(rows: Sequence[Any], job: Job, first: int) -> memoryview:
     """Return rows, or their links, as one batch of an Arrow stream; `first` is the number of the first line."""
     pa, schema = load_pyarrow(), _schema(job)
-    links = columns_of(_computed(rows, first)) if job.tidy else None
-    made = [
-        _column(field, rows, first) if links is None else pa.array(links[field.name], field.type)
-        for field in schema
-    ]
+    if job.tidy:
+        made = [*map(pa.array, columns_of(_computed(rows, first)).values(), schema.types)]
+    else:
+        made = [_column(field, rows, first) for field in schema]
     stream = pa.BufferOutputStream()
     with pa.ipc.new_stream(stream, schema) as writer:
         writer.write_batch(pa.record_batch(made, schema=schema))
@@ -212,9 +204,7 @@ def _computed(rows: Sequence[Row], first: int) -> list[tuple[int, Record]]:
 def _column(field: Any, rows: Sequence[Any], first: int) -> Any:
     """Return a column: a field of each row, the number of its line, or its error."""
     name = field.name
-    values: list[Any] = [
-        None if isinstance(row, AttnError) or name == "error" else row.get(name) for row in rows
-    ]
+    values: list[Any] = [None if isinstance(row, AttnError) else row.get(name) for row in rows]
     if name == "line":
         values = list(range(first, first + len(rows)))
     elif name == "error":
@@ -226,9 +216,7 @@ def _column(field: Any, rows: Sequence[Any], first: int) -> Any:
     elif name == "links":
         values = [_tuples(links) for links in values]
     elif name == "heads":
-        values = [
-            heads and [head | {"links": _tuples(head.get("links"))} for head in heads] for heads in values
-        ]
+        values = [of and [{**one, "links": _tuples(one.get("links"))} for one in of] for of in values]
     return load_pyarrow().array(values, field.type)
 
 

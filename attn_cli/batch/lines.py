@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import select
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import accumulate, chain
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 from attn_cli.batch.storage import LONGEST_MAGIC, PIECE, Input, storage_errors
 from attn_cli.errors import AttnError, InputError
@@ -83,7 +84,9 @@ class Feed:
         """Yield the lines as they are read, some at a time."""
         if not self.files:
             assert sys.stdin is not None  # there is a text
-            yield from split_lines(_piped(sys.stdin.buffer), "standard input")
+            with storage_errors("standard input"):
+                read = partial(sys.stdin.buffer.read1, PIECE)  # type: ignore[union-attr]
+                yield from split_lines(iter(read, b""), "standard input")
         before = 0
         for file in self.files:
             with file.open() as stream:
@@ -94,19 +97,10 @@ class Feed:
 
     def is_ready(self) -> bool:
         """Tell whether more can be read without waiting."""
-        if self.files:
-            return True
         try:
-            import select  # only for a pipe
-
-            return bool(select.select([sys.stdin], [], [], 0)[0])
+            return bool(self.files) or bool(select.select([sys.stdin], [], [], 0)[0])
         except (OSError, ValueError):  # no descriptor of a system's own
             return True
-
-
-def _piped(stream: IO[bytes]) -> Iterator[bytes]:
-    with storage_errors("standard input"):
-        yield from iter(partial(stream.read1, PIECE), b"")  # type: ignore[attr-defined]
 
 
 def split_lines(pieces: Iterable[bytes], name: str, is_start: bool = True) -> Iterator[list[Line]]:
@@ -147,10 +141,7 @@ def check_text(start: bytes, name: str) -> None:
 def chunks_of(
     groups: Iterable[Sequence[Line]], first: int = 1, is_ready: Callable[[], bool] = lambda: True
 ) -> Iterator[Chunk]:
-    """Yield the lines of groups in chunks of up to LINES lines; those of a pipe are not waited for to be so many.
-
-    Long lines, whose weights are the square, are fewer at a time.
-    """
+    """Yield lines in chunks of up to LINES, fewer of long lines; those of a pipe are not waited for to be so many."""
     groups, waiting = iter(groups), list[Line]()
     while True:
         while len(waiting) < LINES and (not waiting or is_ready()):
@@ -160,15 +151,10 @@ def chunks_of(
             waiting += group
         if not waiting:
             return
-        count = _at_a_time(waiting[:LINES])
+        sizes = [len(line or b"") // BYTES for line in waiting[:LINES]]
+        count = len(sizes)
+        if max(sizes) * sum(sizes) > MOST_WEIGHTS:  # no sum of squares is larger than this product
+            count = max(1, sum(square <= MOST_WEIGHTS for square in accumulate(size**2 for size in sizes)))
         yield Chunk(first, waiting[:count])
         del waiting[:count]
         first += count
-
-
-def _at_a_time(lines: Sequence[Line]) -> int:
-    """Return how many of some lines are computed at a time: one at least."""
-    sizes = [len(line or b"") // BYTES for line in lines]
-    if max(sizes) * sum(sizes) <= MOST_WEIGHTS:  # no sum of squares is larger than this product
-        return len(lines)
-    return max(1, sum(square <= MOST_WEIGHTS for square in accumulate(size**2 for size in sizes)))

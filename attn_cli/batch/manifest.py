@@ -153,23 +153,14 @@ def part_name(number: int, form: str) -> str:
 def output_identity(job: Job) -> dict[str, Any]:
     """Return everything but the input that determines the output's bytes; settings at their default are omitted."""
     usual = vars(Settings())
+    about: dict[str, Any] = {"attn": attn_cli.__version__, "kind": job.kind, "format": job.form}
+    about |= {"fields": list(job.keys), "steps": job.steps, "tidy": job.tidy, "ascii": job.ascii_only}
     settings = {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in vars(job.settings).items()
         if value != usual[name] and name not in NEUTRAL_SETTINGS
     }
-    return {
-        "attn": attn_cli.__version__,
-        "kind": job.kind,
-        "format": job.form,
-        "fields": list(job.keys),
-        "steps": job.steps,
-        "tidy": job.tidy,
-        "ascii": job.ascii_only,
-        "lines_a_part": LINES,
-        "files": hashes_of_files(job.settings),
-        "settings": settings,
-    }
+    return about | {"lines_a_part": LINES, "files": hashes_of_files(job.settings), "settings": settings}
 
 
 def hashes_of_files(settings: Settings) -> dict[str, str]:

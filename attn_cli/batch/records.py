@@ -67,9 +67,8 @@ def group_fields(group: Group, job: Job, layer: Layer, settings: Settings, texts
         "links": lambda: repeat(None) if top is None else _links(group.links(weights, top)),
     }
     if shown != "mean":
-        makers["output"] = lambda: next(
-            head.steps.output for head in group.heads if head.weights_of.name == shown
-        )
+        heads = {head.weights_of.name: head for head in group.heads}
+        makers["output"] = lambda: heads[shown].steps.output
         # Where long keys may decide, each text must do by itself.
         if len(group.heads) == 1 and group.heads[0].weights_of.position is not None:
             makers["diagnostics"] = lambda: _diagnostics(group, texts, settings.temperature)
@@ -119,10 +118,7 @@ def of_line(context: Sequence[str], settings: Settings) -> tuple[str | None, Set
 def records_of_model(
     job: Job, settings: Settings, model: OpenModel, lines: Iterable[tuple[int, tuple[str, ...]]]
 ) -> dict[int, Record]:
-    """Return the records of the lines that can go through a pretrained model together, by their places.
-
-    A line is given by its place and its sides; those of like length are a group.
-    """
+    """Return the records of lines that go through a pretrained model together, in groups of like length, by place."""
     from attn_cli.pipeline.sources.checkpoint import can_be_grouped, read_texts, traces_of_group
 
     if not can_be_grouped(settings, job.keep_weights):
@@ -145,15 +141,15 @@ def records_of_model(
     return done
 
 
-def has_heads(settings: Settings) -> bool:
-    """Tell whether heads are asked for one by one."""
-    return ALL in (settings.head, settings.layer)
-
-
 def keys_of_links(settings: Settings) -> tuple[str, ...]:
     """Return the keys of a record, as --fields names them, that its links are made of."""
     asked = () if settings.query is None else ("query_rows",)
-    return ("query_tokens", "key_tokens", *asked, *(HEADS if has_heads(settings) else ONE_HEAD))
+    return (
+        "query_tokens",
+        "key_tokens",
+        *asked,
+        *(HEADS if ALL in (settings.head, settings.layer) else ONE_HEAD),
+    )
 
 
 def columns_of(records: Sequence[tuple[int, Mapping[str, Any]]]) -> Columns:
@@ -177,10 +173,8 @@ def _parts(number: int, record: Mapping[str, Any]) -> Iterator[tuple[np.ndarray[
             links = np.array(head["links"], np.float64).reshape(-1, 3)
             i, j, weights = *links[:, :2].astype(np.intp).T, links[:, 2]
         else:
-            W, mask = (
-                np.asarray(head["weights"]),
-                record["mask"] if head.get("mask") is None else head["mask"],
-            )
+            W, mask = np.asarray(head["weights"]), head.get("mask")
+            mask = record["mask"] if mask is None else mask
             i, j = np.nonzero(np.ones(W.shape, np.bool_) if mask is None else np.asarray(mask))
             weights = W[i, j]
         same = (np.full(len(i), value, object) for value in (number, head["layer"], head["name"]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 
@@ -56,10 +56,7 @@ def write_stream(
 def write_folder(
     job: Job, files: Sequence[Input], folder: Folder, engine: Engine, force: bool, report: LinesReport
 ) -> tuple[int, int]:
-    """Write the parts of a folder that are missing; return how many lines are in it, and how many were refused.
-
-    Where all are there, nothing is done, and nothing is counted.
-    """
+    """Write the parts of a folder that are missing; return how many lines it has now, and how many were refused."""
     _check_inputs(folder, files)
     with folder.locked():
         plan = Plan(files, engine.map(scan_block, blocks_of(files)))
@@ -71,7 +68,7 @@ def write_folder(
             return 0, 0
         if manifest.parts:
             say(f"attn: {folder.name} already holds {done}: resuming.")
-        written, total = manifest.lines, plan.lines
+        written, total, due = manifest.lines, plan.lines, 0.0
 
         def add_lines(more: int) -> None:
             nonlocal written
@@ -80,7 +77,12 @@ def write_folder(
 
         _store(folder, manifest)  # from now on the folder is known to be a run's
         try:
-            _add_parts(folder, manifest, engine.parts(job, folder, plan, manifest, add_lines))
+            for part in engine.parts(job, folder, plan, manifest, add_lines):
+                manifest.parts[part.number] = part
+                start = time.monotonic()
+                if start >= due:  # it grows with its parts: of many it is not written after each
+                    _store(folder, manifest)
+                    due = time.monotonic() + (time.monotonic() - start) / SHARE
         except BaseException:
             with suppress(AttnError):  # it would hide why the run ends
                 _store(folder, manifest)
@@ -92,10 +94,8 @@ def write_folder(
 
 def _check_inputs(folder: Folder, files: Sequence[Input]) -> None:
     """Refuse to write into a folder where a file that is read has the name of one that is written."""
-    place, *paths = [
-        path.rstrip("/") if is_url(path) else os.path.realpath(path)
-        for path in (one.path.removeprefix("file://") for one in (folder, *files))
-    ]
+    named = [one.path.removeprefix("file://") for one in (folder, *files)]
+    place, *paths = [path.rstrip("/") if is_url(path) else os.path.realpath(path) for path in named]
     for file, path in zip(files, paths, strict=True):
         at, name = os.path.split(path)
         if at == place and manifests.OURS.fullmatch(name):
@@ -135,37 +135,23 @@ def _manifest(
         if manifests.OURS.fullmatch(name) and not is_regular:
             said = f"{place}/{name} is not a regular file: attn batch did not write it."
             raise InputError(said, manifests.ANEW)
-    if manifests.OWNER in names and not OWNER_NAME.fullmatch(
-        folder.read(manifests.OWNER, OWNER_BYTES) or b""
-    ):
+    owner = folder.read(manifests.OWNER, OWNER_BYTES) or b"" if manifests.OWNER in names else None
+    if owner is not None and not OWNER_NAME.fullmatch(owner):
         raise InputError(f"{place}/{manifests.OWNER} is not attn's.", manifests.ANEW)
-    is_run = manifests.MANIFEST in names or manifests.MANIFEST + manifests.BESIDE in names
-    lines = plan.count() if is_run else 0
-    text = folder.read(manifests.MANIFEST, manifests.most_bytes(lines)) if is_run else None
-    if text is not None:
-        return manifests.read_manifest(text, folder.name, new.input, new.run, lines)
+    if manifests.MANIFEST in names or manifests.MANIFEST + manifests.BESIDE in names:
+        lines = plan.count()
+        text = folder.read(manifests.MANIFEST, manifests.most_bytes(lines))
+        if text is not None:
+            return manifests.read_manifest(text, folder.name, new.input, new.run, lines)
     if any(not name.startswith(".") for name in names):
         hint = "Give another folder, or --force to write into this one."
         raise InputError(f"{folder.name} is not empty and holds no attn batch run.", hint)
     return None
 
 
-def _add_parts(folder: Folder, manifest: manifests.Manifest, parts: Iterable[manifests.PartEntry]) -> None:
-    """Name parts that are there in the manifest, which grows with them: of many it is not written after each."""
-    due = 0.0
-    for part in parts:
-        manifest.parts[part.number] = part
-        start = time.monotonic()
-        if start >= due:
-            _store(folder, manifest)
-            end = time.monotonic()
-            due = end + (end - start) / SHARE
-
-
 def _store(folder: Folder, manifest: manifests.Manifest) -> None:
     """Write the manifest: what it names is there."""
     text = manifest.text().encode()
     if len(text) > manifests.MAX_MANIFEST_BYTES:
-        said = "A manifest cannot name so many parts."
-        raise InputError(said, "Cut the input, and give each a folder.")
+        raise InputError("A manifest cannot name so many parts.", "Cut the input, and give each a folder.")
     folder.put(manifests.MANIFEST, lambda stream: stream.write(text))

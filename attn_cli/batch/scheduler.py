@@ -46,6 +46,10 @@ SETTINGS = {
     "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 1 << 25,
     "logging": QUIET,
 }
+OF_THIS_MACHINE: dict[str, Any] = {"threads_per_worker": 1, "host": "127.0.0.1", "memory_limit": None}
+OF_THIS_MACHINE |= {"dashboard_address": "127.0.0.1:0", "scheduler_kwargs": {"dashboard": False}}
+OF_THIS_MACHINE["silence_logs"] = logging.CRITICAL
+OF_THIS_MACHINE["security"] = True  # the keys of this run: nobody else on this machine can send it work
 # What Python would say of a run that is ended by a signal; it cleans up all the same.
 NO_WARNING = "ignore:resource_tracker"
 Found = TypeVar("Found")
@@ -78,21 +82,10 @@ def local_cluster(dask: Any, workers: int) -> Iterator[Any]:
         undo.enter_context(cleaned_up(remove))
         undo.enter_context(config.set(SETTINGS))
         try:
-            cluster = dask.LocalCluster(
-                n_workers=workers,
-                threads_per_worker=1,
-                host="127.0.0.1",
-                dashboard_address="127.0.0.1:0",
-                scheduler_kwargs={"dashboard": False},
-                memory_limit=None,
-                local_directory=folder,
-                security=True,  # the keys of this run: nobody else on this machine can send it work
-                silence_logs=logging.CRITICAL,
-            )
+            cluster = dask.LocalCluster(n_workers=workers, local_directory=folder, **OF_THIS_MACHINE)
         except (RuntimeError, OSError) as error:
-            hint = f"Try fewer than {count(workers, 'worker', 'workers')}."
             said = f"The local cluster cannot start: {one_line(error, LONGEST)}."
-            raise MachineError(said, hint) from None
+            raise MachineError(said, f"Try fewer than {count(workers, 'worker', 'workers')}.") from None
         undo.callback(cluster.close, timeout=START)
         yield cluster
 
@@ -178,14 +171,14 @@ def _failed(error: BaseException, name: str, place: tuple[str, int] | None, seco
     if isinstance(error, FileNotFoundError) or any(word in said for word in OF_SETTINGS):
         hint = "Its certificates are those of Dask's own settings: distributed.comm.tls."
         return UsageError(f"--scheduler cannot be {name}: {said}.", hint, "--scheduler")
-    if isinstance(error, (OSError, ImportError)):
-        why = said if isinstance(error, ImportError) else f"it does not answer in {seconds:g} s"
-        try:
-            if place is not None:  # of its last try Dask does not say why
-                socket.create_connection(place, PROBE).close()
-        except OSError as refusal:
-            why = why if isinstance(refusal, TimeoutError) else reason(refusal)
-        hint = "It is started with: dask scheduler. One with TLS has an address tls://host:8786."
-        return MachineError(f"Cannot reach the scheduler at {name}: {why}.", hint)
-    hint = f"{EXAMPLE} One with TLS has tls:// instead."
-    return MachineError(f"What answers at {name} does not speak as a scheduler of Dask does.", hint)
+    if not isinstance(error, (OSError, ImportError)):
+        hint = f"{EXAMPLE} One with TLS has tls:// instead."
+        return MachineError(f"What answers at {name} does not speak as a scheduler of Dask does.", hint)
+    why = said if isinstance(error, ImportError) else f"it does not answer in {seconds:g} s"
+    try:
+        if place is not None:  # of its last try Dask does not say why
+            socket.create_connection(place, PROBE).close()
+    except OSError as refusal:
+        why = why if isinstance(refusal, TimeoutError) else reason(refusal)
+    hint = "It is started with: dask scheduler. One with TLS has an address tls://host:8786."
+    return MachineError(f"Cannot reach the scheduler at {name}: {why}.", hint)

@@ -11,8 +11,8 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from functools import cache, partial
-from itertools import chain, cycle, groupby
+from functools import cache
+from itertools import chain, cycle, groupby, starmap
 from mmap import mmap
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
@@ -31,6 +31,8 @@ from attn_cli.io.files import reason
 if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
 
+Report = Callable[[int], object]  # gets how many lines more are written
+Check = Callable[[], object]  # called before a part takes its place
 OWNER_BYTES = 16  # of a run's name in its folder
 PATIENCE = 2.0  # seconds after which it is asked whether all processes live
 SLOT = 1 << 26  # bytes that a chunk's may have in memory that is shared; more are sent
@@ -47,16 +49,16 @@ class Local:
 
     def map(self, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
         """Return what the function returns for each task, in order."""
-        return [function(*task) for task in tasks]
+        return [*starmap(function, tasks)]
 
     def parts(
-        self, job: Job, folder: Folder, plan: Plan, manifest: Manifest, report: Callable[[int], None]
+        self, job: Job, folder: Folder, plan: Plan, manifest: Manifest, report: Report
     ) -> Iterator[PartEntry]:
         """Write the parts that the manifest does not name, and yield each; raise the error of the first bad line."""
         cuts = plan.parts(frozenset(manifest.parts))
         found = outputs(job, chain.from_iterable(cut.chunks() for cut in cuts), self.workers)
         for number, chunks in groupby(found, lambda chunk: (chunk.first - 1) // manifests.LINES):
-            yield write_part(folder, job, number, chunks, report)
+            yield write_part(folder, job, number, chunks, report, lambda: None)
 
 
 def outputs(
@@ -82,13 +84,23 @@ def _of_processes(
 ) -> Iterator[ChunkOutput]:
     """Yield what chunks become, in their order; so many processes compute them, and end with this one.
 
-    A few are computed ahead. Where the next cannot be read without waiting, what is under way comes first. The bytes
-    of a chunk are those of its slot, and stay until the next chunk is asked for.
+    On Linux they are copies of this one, which has loaded everything. A few chunks are computed ahead. Where the next
+    cannot be read without waiting, what is under way comes first. The bytes of a chunk are those of its slot, in memory
+    that is shared where there is some, and stay until the next chunk is asked for.
     """
+    from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing import get_context
 
-    slots = _shared(AHEAD * workers)
-    pool, turns = _pool(workers, slots), cycle(range(AHEAD * workers))
+    slots: list[mmap] = []
+    is_linux = sys.platform == "linux"
+    with suppress(OSError):
+        slots = [mmap(-1, SLOT) for _ in range(AHEAD * workers if is_linux else 0)]
+    pool = ProcessPoolExecutor(workers, get_context("fork" if is_linux else "spawn"), _begin, (slots,))
+    with warnings.catch_warnings():  # NumPy's own threads are none of Python's, and wait
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pool.submit(os.getpid)
+    turns = cycle(range(AHEAD * workers))
     pending: deque[Future[tuple[ChunkOutput, int, int]]] = deque()
     try:
         while True:
@@ -122,42 +134,20 @@ def _result(one: Future[Any], pool: ProcessPoolExecutor) -> Any:
     return one.result()
 
 
-def _shared(count: int) -> list[mmap]:
-    """Return memory that this process will share with copies of it; none where there is none, and bytes are sent."""
-    if sys.platform == "linux":
-        with suppress(OSError):
-            return [mmap(-1, SLOT) for _ in range(count)]
-    return []
-
-
-def _pool(workers: int, slots: list[mmap]) -> ProcessPoolExecutor:
-    """Start processes: on Linux as copies of this one, which has loaded everything, and share these slots with it."""
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-
-    context = get_context("fork" if sys.platform == "linux" else "spawn")
-    pool = ProcessPoolExecutor(workers, context, _begin, (slots,))
-    with warnings.catch_warnings():  # NumPy's own threads are none of Python's, and wait
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pool.submit(os.getpid)
-    return pool
-
-
 def _begin(slots: list[mmap]) -> None:
     """Prepare a process. Signals are the first process's affair, and this one ends when that does, whatever ends it."""
+    from multiprocessing import parent_process
+
+    def end_with_parent() -> None:
+        parent = parent_process()
+        assert parent is not None  # it was started by one
+        parent.join()
+        os._exit(1)
+
     _slots[:] = slots
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    from multiprocessing import parent_process
-
-    parent = parent_process()
-    assert parent is not None  # it was started by one
-    parent.join()
-    os._exit(1)
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
 def _output(job: Job, chunk: Chunk, turn: int) -> tuple[ChunkOutput, int, int]:
@@ -175,17 +165,9 @@ _slots: list[mmap] = []  # memory that it shares with the first
 
 
 def write_part(
-    folder: Folder,
-    job: Job,
-    number: int,
-    chunks: Iterable[ChunkOutput],
-    report: Callable[[int], None] = lambda lines: None,
-    check: Callable[[], None] = lambda: None,
+    folder: Folder, job: Job, number: int, chunks: Iterable[ChunkOutput], report: Report, check: Check
 ) -> PartEntry:
-    """Write the chunks of one part, and return what the manifest says of it; raise the error of a bad line.
-
-    `report` gets the lines of each chunk. `check` is called before the part takes its place, and may raise.
-    """
+    """Write the chunks of one part, and return what the manifest says of it; raise the error of a bad line."""
     lines = refused = 0
 
     def write(stream: IO[bytes]) -> None:
@@ -217,13 +199,6 @@ def release(folder: Folder) -> None:
         folder.remove([OWNER])
 
 
-def check_owner(folder: Folder, owner: str) -> None:
-    """Raise WriteError where the folder is another run's now, or nobody's."""
-    if folder.read(OWNER, OWNER_BYTES) != owner.encode():
-        said = f"{folder.name} is no longer this run's: it has ended, or another has begun."
-        raise WriteError(said, "Give each run a folder of its own.")
-
-
 # What a worker of a cluster does
 
 
@@ -240,16 +215,21 @@ class PartTask(NamedTuple):
 
 
 def compute_part(task: PartTask) -> PartEntry:
-    """Compute a part, and write it to its place."""
+    """Compute a part, and write it to its place; WriteError where the folder is another run's now, or nobody's."""
     if task.version != attn_cli.__version__:
         said = f"A worker has attn {attn_cli.__version__}, and this is {task.version}."
         raise MachineError(said, "Install the same version on all machines.")
     manifests.LINES = task.lines_a_part
     computer, folder = _prepared(task), folder_of(task.folder)
+
+    def check() -> None:
+        if folder.read(OWNER, OWNER_BYTES) != task.owner.encode():
+            said = f"{folder.name} is no longer this run's: it has ended, or another has begun."
+            raise WriteError(said, "Give each run a folder of its own.")
+
     chunks = (write_chunk(computer, chunk) for chunk in task.cut.chunks())
     with one_blas_thread():  # with more, a long line's last bits would be others than on one machine
-        check = partial(check_owner, folder, task.owner)
-        return write_part(folder, computer.job, task.cut.number, chunks, check=check)
+        return write_part(folder, computer.job, task.cut.number, chunks, lambda lines: None, check)
 
 
 def on_a_worker(function: Callable[..., Any], *task: Any) -> Any:
@@ -275,7 +255,6 @@ def _prepared(task: PartTask) -> Computer:
             if task.files.get(name, found) != found:
                 said = f"A worker has another {name} than this machine."
                 raise InputError(said, "Give all machines the same files.")
-        _of_thread.computer = Computer(job)
-        _of_thread.job = task.job
+        _of_thread.computer, _of_thread.job = Computer(job), task.job
     computer: Computer = _of_thread.computer
     return computer
