@@ -83,30 +83,22 @@ class Vocabulary:
 
     def encode(self, sentence: Sentence, exact: bool = False) -> EncodedSentence:
         """Return a sentence as numbers, with the links to learn from, or, if `exact`, those that count as right."""
-        return EncodedSentence(
-            np.array([self.row(word) for word in sentence.words], dtype=np.intp),
-            [self.spelling(word) for word in sentence.words],
-            [
-                RELATIONS[h].links(sentence) if exact else RELATIONS[h].links_to_learn(sentence)
-                for h in self.heads
-            ],
-            np.array([RELATIONS[h].known_rows(sentence) for h in self.heads], dtype=bool),
-            (sentence,),
-        )
+        relations = [RELATIONS[h] for h in self.heads]
+        words = np.array([*map(self.row, sentence.words)], dtype=np.intp)
+        links = [one.links(sentence) if exact else one.links_to_learn(sentence) for one in relations]
+        known = np.array([one.known_rows(sentence) for one in relations], dtype=bool)
+        return EncodedSentence(words, [*map(self.spelling, sentence.words)], links, known, (sentence,))
 
     def batch(
-        self, sentences: Sequence[EncodedSentence], hidden: Sequence[NDArray[np.bool_]] | None = None
+        self, texts: Sequence[EncodedSentence], hidden: Sequence[NDArray[np.bool_]] | None = None
     ) -> Batch:
         """Pad sentences to a batch; a `hidden` word is treated as if it had no vector."""
-        b, n, h = len(sentences), max(len(one.words) for one in sentences), len(self.heads)
-        none = len(self.names)
-        m = max((len(some) for one in sentences for some in one.features), default=1)
-        words = np.full((b, n), UNKNOWN)
-        spelled = np.full((b, n, max(1, m)), none)
-        is_word = np.zeros((b, n), dtype=bool)
-        targets = np.zeros((b, h, n, n), dtype=np.float32)
+        b, n, h = len(texts), max(len(one.words) for one in texts), len(self.heads)
+        m = max((len(some) for one in texts for some in one.features), default=1)
+        words, spelled = np.full((b, n), UNKNOWN), np.full((b, n, max(1, m)), len(self.names))
+        is_word, targets = np.zeros((b, n), dtype=bool), np.zeros((b, h, n, n), dtype=np.float32)
         has_link, known = np.zeros((b, h, n), dtype=bool), np.zeros((b, h, n), dtype=bool)
-        for s, one in enumerate(sentences):
+        for s, one in enumerate(texts):
             size = len(one.words)
             words[s, :size] = one.words if hidden is None else np.where(hidden[s], UNKNOWN, one.words)
             is_word[s, :size] = True
@@ -116,14 +108,13 @@ class Vocabulary:
             for head, links in enumerate(one.links):
                 for query, keys in links.items():
                     has_link[s, head, query] = True
-                    for key, wanted in keys.items():
-                        targets[s, head, query, key] = wanted
+                    targets[s, head, query, [*keys]] = [*keys.values()]
         # A word without the relation looks at itself.
         itself = np.arange(n)
         targets[:, :, itself, itself] += ~has_link & is_word[:, np.newaxis]
         total = targets.sum(axis=-1, keepdims=True)
         targets /= np.where(total == 0, 1, total)
-        return Batch(words, spelled, is_word, targets, has_link, self.importance, known, sentences)
+        return Batch(words, spelled, is_word, targets, has_link, self.importance, known, texts)
 
 
 def feature_names(table: Vectors, endings: int, itself: int) -> list[str]:
@@ -141,10 +132,7 @@ def feature_names(table: Vectors, endings: int, itself: int) -> list[str]:
 
 
 def batches(lengths: Sequence[int], size: int, draw: np.random.Generator | None) -> list[list[int]]:
-    """Group sentences of similar length into batches of at most about `size` words, padding included.
-
-    With `draw`, the grouping and the order are random.
-    """
+    """Group sentences of like length into batches of about `size` words, padding included; with `draw` at random."""
     jitter = np.zeros(len(lengths)) if draw is None else draw.random(len(lengths)) * 3
     order = np.argsort(np.asarray(lengths) + jitter, kind="stable")
     groups: list[list[int]] = []
@@ -162,15 +150,10 @@ def batches(lengths: Sequence[int], size: int, draw: np.random.Generator | None)
 
 def concatenated(first: EncodedSentence, second: EncodedSentence) -> EncodedSentence:
     """Return two sentences as one text, each with its own links."""
-    n = len(first.words)
-
-    def moved(links: Links) -> Links:
-        return {i + n: {j + n: wanted for j, wanted in keys.items()} for i, keys in links.items()}
-
-    return EncodedSentence(
-        np.concatenate([first.words, second.words]),
-        first.features + second.features,
-        [a | moved(b) for a, b in zip(first.links, second.links, strict=True)],
-        np.concatenate([first.known, second.known], axis=1),
-        first.sentences + second.sentences,
-    )
+    n, links = len(first.words), list[Links]()
+    for a, b in zip(first.links, second.links, strict=True):
+        links.append(a | {i + n: {j + n: wanted for j, wanted in keys.items()} for i, keys in b.items()})
+    words = np.concatenate([first.words, second.words])
+    known = np.concatenate([first.known, second.known], axis=1)
+    spelled, sentences = first.features + second.features, first.sentences + second.sentences
+    return EncodedSentence(words, spelled, links, known, sentences)

@@ -19,6 +19,7 @@ from attn_cli.vectors.open_vectors import Vectors
 from attn_cli.vectors.table import as_text
 
 ROWS = 1000  # words that are scored at once
+Words = Sequence[str]
 
 
 class Perplexity(NamedTuple):
@@ -30,43 +31,31 @@ class Perplexity(NamedTuple):
 
 
 def perplexity(
-    stack: EncoderStack, table: Vectors, texts: Sequence[Sequence[str]], report: StageReport
+    stack: EncoderStack, table: Vectors, texts: Sequence[Words], report: StageReport
 ) -> Perplexity:
     """Return the perplexity of texts, each read by itself; a word without a vector counts as the one unknown word."""
     assert stack.words is not None
-    vectors = matrix_of(table).astype(np.float32)
+    vectors, first = matrix_of(table).astype(np.float32), stack.words.first[np.newaxis].astype(np.float64)
     rows = {word: n for n, word in enumerate(word for block in table.word_blocks() for word in block)}
     begun, loss, count, unknown = time.monotonic(), 0.0, 0, 0
-    for H, wanted in _in_blocks(stack, table, texts, rows):
-        scores = stack.words.scores(H, vectors).astype(np.float64)
-        largest = scores.max(axis=1)
-        total = largest + np.log(np.exp(scores - largest[:, np.newaxis]).sum(axis=1))
-        loss += float((total - scores[np.arange(len(wanted)), wanted]).sum())
-        count += len(wanted)
-        unknown += wanted.count(len(vectors))
-        report(Stage("perplexity", count / max(1, sum(map(len, texts))), count, time.monotonic() - begun))
-    return Perplexity(math.exp(loss / count) if count else math.nan, count, unknown)
-
-
-def _in_blocks(
-    stack: EncoderStack, table: Vectors, texts: Sequence[Sequence[str]], rows: dict[bytes, int]
-) -> Iterator[tuple[Array, list[int]]]:
-    """Yield what predicts each word, (rows, width), and the number of the word, some hundred at a time."""
-    assert stack.words is not None
-    found: list[Array] = []
-    wanted: list[int] = []
-    for words in texts:
-        if not words:
-            continue
-        X = embed(words, table, "model", 0, stack.spelling).X
-        H = stack.last_rows(X, causal(len(words)))
-        found += [stack.words.first[np.newaxis].astype(np.float64), H[:-1]]
-        wanted += (word_number(word, rows) for word in words)
-        if len(wanted) >= ROWS:
-            yield np.concatenate(found), wanted
+    found, wanted = (
+        list[Array](),
+        list[int](),
+    )  # what predicts each word, (rows, width), and the word's number
+    for n, words in enumerate(texts, 1):
+        if words:
+            X = embed(words, table, "model", 0, stack.spelling).X
+            found += [first, stack.last_rows(X, causal(len(words)))[:-1]]
+            wanted += (word_number(word, rows) for word in words)
+        if wanted and (len(wanted) >= ROWS or n == len(texts)):
+            scores = stack.words.scores(np.concatenate(found), vectors).astype(np.float64)
+            largest = scores.max(axis=1)
+            total = largest + np.log(np.exp(scores - largest[:, np.newaxis]).sum(axis=1))
+            loss += float((total - scores[np.arange(len(wanted)), wanted]).sum())
+            count, unknown = count + len(wanted), unknown + wanted.count(len(vectors))
+            report(Stage("perplexity", count / max(1, sum(map(len, texts))), count, time.monotonic() - begun))
             found, wanted = [], []
-    if wanted:
-        yield np.concatenate(found), wanted
+    return Perplexity(math.exp(loss / count) if count else math.nan, count, unknown)
 
 
 NOUNS, VERBS = ("NOUN", "PROPN"), ("VERB",)
@@ -74,7 +63,7 @@ FEWEST, MOST = 10, 30  # random words that are said twice; were they always as m
 REPEATS, COMMONEST = 50, 2000  # how many such texts, words to draw from
 RANDOM = "random words said twice"
 LEAST = 0.5  # of the way from the best fixed distance to always: from here on a head has the name
-Tagged = tuple[Sequence[str], Sequence[str]]  # a text's words and their tags
+Tagged = tuple[Words, Words]  # a text's words and their tags
 Right = dict[int, int]  # the place where each place should look
 
 
@@ -82,32 +71,27 @@ class Pattern(NamedTuple):
     """What a head may be named for: where it looks, in words, and the function that finds the right places."""
 
     about: str
-    right: Callable[[Sequence[str], Sequence[str]], Right]  # of a text's words and tags
+    right: Callable[[Words, Words], Right]  # of a text's words and tags
     is_distance: bool = False  # whether the best fixed distance is the pattern itself
 
 
-def _back(distance: int) -> Callable[[Sequence[str], Sequence[str]], Right]:
+def _back(distance: int) -> Callable[[Words, Words], Right]:
     return lambda words, tags: {i: i - distance for i in range(distance, len(words))}
 
 
-def _same(words: Sequence[str], tags: Sequence[str]) -> Right:
-    return {i: j for i, j in enumerate(_earlier(words)) if j is not None}
-
-
-def _induction(words: Sequence[str], tags: Sequence[str]) -> Right:
-    return {i: j + 1 for i, j in enumerate(_earlier(words)) if j is not None and j + 1 < i}
-
-
-def _earlier(words: Sequence[str]) -> Iterator[int | None]:
-    """Yield the place of the nearest earlier occurrence of each word, or None."""
+def _earlier(words: Words) -> Right:
+    """Return the place of the nearest earlier occurrence of each word that has one."""
     seen: dict[str, int] = {}
-    for i, word in enumerate(words):
-        yield seen.get(word.lower())
-        seen[word.lower()] = i
+    found: Right = {}
+    for i, word in enumerate(map(str.lower, words)):
+        if word in seen:
+            found[i] = seen[word]
+        seen[word] = i
+    return found
 
 
-def _last(kinds: Sequence[str]) -> Callable[[Sequence[str], Sequence[str]], Right]:
-    def right(words: Sequence[str], tags: Sequence[str]) -> Right:
+def _last(kinds: Sequence[str]) -> Callable[[Words, Words], Right]:
+    def right(words: Words, tags: Words) -> Right:
         found, last = {}, None
         for i, tag in enumerate(tags):
             if last is not None:
@@ -122,7 +106,7 @@ OWNERS = ("my", "your", "his", "her", "its", "our", "their")
 BETWEEN = ("NOUN", "PROPN", "ADJ", "NUM", "ADV")  # what stands between an article and its noun
 
 
-def _article(words: Sequence[str], tags: Sequence[str]) -> Right:
+def _article(words: Words, tags: Words) -> Right:
     """Find the word that opens each noun's phrase: the, a, this, my and their like."""
     found, opens = {}, None
     for i, (word, tag) in enumerate(zip(words, tags, strict=True)):
@@ -141,8 +125,11 @@ PATTERNS: dict[str, Pattern] = {
     "two-back": Pattern("from a word to the one two places before", _back(2), True),
     "itself": Pattern("from a word to itself", _back(0), True),
     "first": Pattern("from a word to the first one", lambda words, _: dict.fromkeys(range(1, len(words)), 0)),
-    "same": Pattern("from a word to where it stood before", _same),
-    "induction": Pattern("from a word to the one that followed it before", _induction),
+    "same": Pattern("from a word to where it stood before", lambda words, _: _earlier(words)),
+    "induction": Pattern(
+        "from a word to the one that followed it before",
+        lambda words, _: {i: j + 1 for i, j in _earlier(words).items() if j + 1 < i},
+    ),
     "article": Pattern("from a noun to its article, or to my, his or their in its place", _article),
     "noun": Pattern("from a word to the last noun before it", _last(NOUNS)),
     "verb": Pattern("from a word to the last verb before it", _last(VERBS)),
@@ -167,35 +154,26 @@ class HeadMeasures(NamedTuple):
     measures: Mapping[str, Measure]
 
     @property
-    def pattern(self) -> str | None:
-        """What the head does most: the pattern that takes it furthest from the best fixed distance to always."""
-        best = max(self.measures, key=lambda name: _gain(name, self.measures[name]), default=None)
-        return best if best is not None and _gain(best, self.measures[best]) >= LEAST else None
+    def gains(self) -> dict[str, float]:
+        """How far each pattern takes the head from the best fixed distance to always."""
+        baselines = {n: 0.0 if PATTERNS[n].is_distance else one.baseline for n, one in self.measures.items()}
+        return {n: (self.measures[n].accuracy - base) / max(1e-9, 1 - base) for n, base in baselines.items()}
 
     @property
-    def gain(self) -> float:
-        """How far its pattern takes the head from the best fixed distance to always."""
-        return max((_gain(name, one) for name, one in self.measures.items()), default=0.0)
-
-
-def _gain(name: str, one: Measure) -> float:
-    baseline = 0.0 if PATTERNS[name].is_distance else one.baseline
-    return (one.accuracy - baseline) / max(1e-9, 1 - baseline)
+    def pattern(self) -> str | None:
+        """What the head does most: the pattern that takes it furthest."""
+        gains = self.gains
+        return next((name for name in gains if gains[name] == max(gains.values()) >= LEAST), None)
 
 
 def measure_heads(
-    stack: EncoderStack,
-    table: Vectors,
-    sentences: Sequence[Sentence],
-    on: str,
-    seed: int,
-    report: StageReport,
+    stack: EncoderStack, table: Vectors, treebank: Sequence[Sentence], on: str, seed: int, report: StageReport
 ) -> list[HeadMeasures]:
     """Measure every head of a language model, on a treebank and, for what repeats, on random words said twice."""
-    texts: list[Tagged] = [(sentence.words, sentence.tags) for sentence in sentences]
+    texts: list[Tagged] = [(sentence.words, sentence.tags) for sentence in treebank]
     plain = [name for name in PATTERNS if name not in ON_REPEATED]
     found = _counted(stack, table, texts, plain, on, report)
-    repeated = _counted(stack, table, _repeated(table, seed), ON_REPEATED, RANDOM, report)
+    repeated = _counted(stack, table, _repeated(table, seed), [*ON_REPEATED], RANDOM, report)
     return [HeadMeasures(*at, found[at] | repeated[at]) for at in sorted(found)]
 
 
@@ -213,12 +191,7 @@ def _repeated(table: Vectors, seed: int) -> list[Tagged]:
 
 
 def _counted(
-    stack: EncoderStack,
-    table: Vectors,
-    texts: Sequence[Tagged],
-    names: Sequence[str],
-    on: str,
-    report: StageReport,
+    stack: EncoderStack, table: Vectors, texts: list[Tagged], names: list[str], on: str, report: StageReport
 ) -> dict[tuple[int, int], dict[str, Measure]]:
     """Return the measures of each head (layer, number) over some texts."""
     right, count = Counter[tuple[int, int, str]](), Counter[str]()
@@ -231,24 +204,23 @@ def _counted(
             queries, keys = list(wanted), np.array([*wanted.values()], np.intp)
             count[name] += len(queries)
             distances[name].update((np.array(queries, np.intp) - keys).tolist())
-            for layer, found in enumerate(strongest):
-                for head, hits in enumerate((found[:, queries] == keys).sum(axis=1).tolist()):
+            for layer, places in enumerate(strongest):
+                for head, hits in enumerate((places[:, queries] == keys).sum(axis=1).tolist()):
                     right[layer, head, name] += hits
         seen += len(words)
         if done % 50 == 0 or done == len(texts):
             report(Stage("measuring heads", done / len(texts), seen, time.monotonic() - begun))
     best = {name: max(distances[name].values(), default=0) for name in names if count[name]}
-    return {
-        (layer, head): {
-            name: Measure(right[layer, head, name] / count[name], most / count[name], count[name], on)
-            for name, most in best.items()
-        }
-        for layer in range(stack.layers)
-        for head in range(len(stack.attention(layer).heads))
-    }
+    found: dict[tuple[int, int], dict[str, Measure]] = {}
+    for layer in range(stack.layers):
+        for head in range(len(stack.attention(layer).heads)):
+            hits = {name: right[layer, head, name] / count[name] for name in best}
+            measured = {n: Measure(hits[n], most / count[n], count[n], on) for n, most in best.items()}
+            found[layer, head] = measured
+    return found
 
 
-def every_layer(stack: EncoderStack, table: Vectors, words: Sequence[str]) -> Iterator[Array]:
+def every_layer(stack: EncoderStack, table: Vectors, words: Words) -> Iterator[Array]:
     """Yield the weights (h, n, n) of each layer's heads under the causal mask, the lowest layer first."""
     mask = causal(len(words))
     X = stack.input(embed(words, table, "model", 0, stack.spelling).X, 0, mask)
@@ -262,7 +234,7 @@ def names_of(measured: Sequence[HeadMeasures]) -> dict[tuple[int, int], str]:
     """Return the name of each head: its pattern's, numbered from the clearest of all layers on; else its own number."""
     names = {(one.layer, one.number): str(one.number) for one in measured}
     so_far = Counter[str]()
-    for one in sorted(measured, key=lambda one: -one.gain):
+    for one in sorted(measured, key=lambda one: -max(one.gains.values(), default=0.0)):
         if one.pattern is not None:
             so_far[one.pattern] += 1
             n = so_far[one.pattern]

@@ -27,10 +27,7 @@ SURE = 16.0  # the score of a known distance
 
 
 class OneLayer:
-    """The parameters of h heads, W (d, h d_k), R (h, distances, d_k), and how they learn.
-
-    They are named as a model's file names them; a W has the columns of one head after the other.
-    """
+    """The parameters of h heads, named as in a model's file: W (d, h d_k), R (h, distances, d_k); how they learn."""
 
     layers = 1
     always = False  # whether the spelling of a word that has a vector adds to it
@@ -97,10 +94,14 @@ class OneLayer:
         return self._forward(batch)[0]
 
     def _forward(self, batch: Batch) -> tuple[Floats, Floats, Floats, Floats, NDArray[np.intp]]:
-        p = self.parameters
-        X = self.inputs(batch)
-        n = X.shape[1]
-        Q, K = (_by_head(X, p[f"0.W_{m}"], p[f"0.b_{m}"], len(p["0.b"])) for m in "qk")
+        p, X = self.parameters, self.inputs(batch)
+        b, n, d = X.shape
+
+        def by_head(m: str) -> Floats:  # (b, h, n, d_k)
+            made = X.reshape(b * n, d) @ p[f"0.W_{m}"] + p[f"0.b_{m}"]
+            return made.reshape(b, n, len(p["0.b"]), -1).transpose(0, 2, 1, 3)
+
+        Q, K = by_head("q"), by_head("k")
         away = np.clip(np.arange(n) - np.arange(n)[:, np.newaxis], -self.reach, self.reach) + self.reach
         by_distance = Q @ p["0.R"].swapaxes(1, 2) + p["0.b"][:, np.newaxis]
         z = Q @ K.swapaxes(2, 3)
@@ -157,10 +158,7 @@ class OneLayer:
 
 
 def set_distances(parameters: dict[str, Any], last: int, heads: Sequence[str], d_k: int, reach: int) -> None:
-    """Set the heads that are a distance to that distance, and to the word itself where no word is there.
-
-    W_q, W_k and R are zero, so they get no gradient and stay zero.
-    """
+    """Set the heads that are a distance to it, or to the word itself where none is there: no gradient changes them."""
     for h, name in enumerate(heads):
         if (distance := RELATIONS[name].distance) is not None:
             parameters[f"{last}.b"][h, reach] = SURE / 2 * d_k**0.5
@@ -168,13 +166,6 @@ def set_distances(parameters: dict[str, Any], last: int, heads: Sequence[str], d
             for W in (f"{last}.W_q", f"{last}.W_k"):
                 parameters[W][:, h * d_k : (h + 1) * d_k] = 0
             parameters[f"{last}.R"][h] = 0
-
-
-def _by_head(X: Floats, W: Floats, b: Floats, heads: int) -> Floats:
-    """Return X W + b for each head, (b, h, n, d_k)."""
-    size, n, d = X.shape
-    made = X.reshape(size * n, d) @ W + b
-    return made.reshape(size, n, heads, -1).transpose(0, 2, 1, 3)
 
 
 def loss_and_gradient(

@@ -51,11 +51,9 @@ def without_subtype(relation: str) -> str:
 
 def _governed(sentence: Sentence, *names: str, whole: bool = False) -> list[tuple[int, int]]:
     """Return (governor, word) of each word with one of these relations (with subtypes, unless `whole`)."""
-    return [
-        (above, i)
-        for i, (above, relation) in enumerate(zip(sentence.governors, sentence.relations, strict=True))
-        if above >= 0 and (relation if whole else without_subtype(relation)) in names
-    ]
+    known = [name if whole else without_subtype(name) for name in sentence.relations]
+    found = enumerate(zip(sentence.governors, known, strict=True))
+    return [(above, i) for i, (above, relation) in found if above >= 0 and relation in names]
 
 
 def _dependents(*names: str, whole: bool = False) -> Callable[[Sentence], Links]:
@@ -93,10 +91,7 @@ def _related(sentence: Sentence) -> Links:
 
 
 def _related_names(sentence: Sentence) -> Links:
-    """Return what `relations` learns from: a link to a name without a head (`flat`) is shared among its words.
-
-    Only by convention the first word stands for such a name; the nearest word gets the largest share.
-    """
+    """Return what `relations` learns from: a link to a name without a head (`flat`) is shared, most to the nearest."""
     found = _related(sentence)
     parts: dict[int, list[int]] = {}
     for first, part in _governed(sentence, "flat"):
@@ -110,10 +105,6 @@ def _related_names(sentence: Sentence) -> Links:
                 if word != query:
                     keys[word] = share * (NEARER if word == nearest else 1)
     return found
-
-
-def _antecedents(sentence: Sentence) -> Links:
-    return {one.pronoun: dict.fromkeys(one.words, 1.0) for one in sentence.antecedents or () if one.words}
 
 
 def _marks(sentence: Sentence) -> set[int]:
@@ -144,7 +135,11 @@ RELATIONS = {
         "from a joined word to the first of those joined",
         lambda s: _pairs([(i, above) for above, i in _governed(s, "conj")]),
     ),
-    "antecedent": Relation("from a pronoun to what it stands for", _antecedents, of_passages=True),
+    "antecedent": Relation(
+        "from a pronoun to what it stands for",
+        lambda s: {one.pronoun: dict.fromkeys(one.words, 1.0) for one in s.antecedents or () if one.words},
+        of_passages=True,
+    ),
     "previous": Relation("from a word to the one before", lambda s: _apart(s, -1), distance=-1),
     "next": Relation("from a word to the one after", lambda s: _apart(s, 1), distance=1),
 }
@@ -172,26 +167,18 @@ def balances(heads: Sequence[str], balance: str | float) -> list[float]:
 
 
 def importance(heads: Sequence[str]) -> list[float]:
-    """Return how much each head counts in the loss; they sum to one.
-
-    Relations of every word teach the layers below most; a distance teaches them nothing.
-    """
-
-    def count(name: str) -> float:
-        relation = RELATIONS[name]
-        if relation.of_passages:
-            return ANTECEDENT
-        return 2.0 if name in (MAIN, "head") else 0.2 if relation.distance else 1.0
-
-    others = sum(count(name) for name in heads if not RELATIONS[name].of_passages) or 1.0
-    return [count(name) / others for name in heads]
+    """Return how much each head counts in the loss; they sum to one. Relations of every word teach most."""
+    counts = {
+        name: 0.2 if one.distance else ANTECEDENT if one.of_passages else 1.0
+        for name, one in RELATIONS.items()
+    }
+    counts |= {MAIN: 2.0, "head": 2.0}
+    others = sum(counts[name] for name in heads if not RELATIONS[name].of_passages) or 1.0
+    return [counts[name] / others for name in heads]
 
 
 def blends(heads: Sequence[str], blend: float) -> list[float]:
-    """Return for each head the share of a row's loss that any one of its right words satisfies.
-
-    A pronoun may look at any mention of what it stands for.
-    """
+    """Return for each head the share of a row's loss that any right word satisfies, as any mention does a pronoun."""
     return [1.0 if RELATIONS[name].of_passages else blend for name in heads]
 
 
@@ -200,22 +187,15 @@ def heads_to_learn(relations: str | None, texts: Sequence[str], known: Sequence[
 
     A head that a model knows already needs no text; distances are known without one.
     """
-    are_passages = [*map(is_passages, texts)]
-    taught = {
-        name
-        for name, one in RELATIONS.items()
-        if any(are == one.of_passages for are in are_passages) or one.distance
-    } | set(known)
-    if relations is None:
-        names = [name for name in RELATIONS if name in taught]
-    else:
-        names = [name.strip() for name in relations.split(",")]
+    kinds = {*map(is_passages, texts)}
+    taught = [n for n, one in RELATIONS.items() if one.of_passages in kinds or one.distance or n in known]
+    names = taught if relations is None else [name.strip() for name in relations.split(",")]
     strange = [name for name in names if name not in RELATIONS]
-    if strange or len(set(names)) < len(names):
-        wrong = visible((strange or [name for name in names if names.count(name) > 1])[0])
-        said = f"--relations cannot hold {wrong!r}" + (" twice." if not strange else ".")
-        hint = f"{did_you_mean(wrong, RELATIONS) if strange else ''}Choose among {','.join(RELATIONS)}."
-        raise UsageError(said, hint, "--relations")
+    twice = [name for name in names if names.count(name) > 1]
+    if wrong := [*strange, *twice]:
+        said = f"--relations cannot hold {visible(wrong[0])!r}" + (" twice." if not strange else ".")
+        near = did_you_mean(visible(wrong[0]), RELATIONS) if strange else ""
+        raise UsageError(said, f"{near}Choose among {','.join(RELATIONS)}.", "--relations")
     if untaught := [name for name in names if name not in taught]:
         kind = "passages (.jsonl)" if RELATIONS[untaught[0]].of_passages else "a treebank (CoNLL-U)"
         said = f"None of these files has training data for the head {untaught[0]}."

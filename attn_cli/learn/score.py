@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple, TypedDict
 
@@ -56,7 +57,7 @@ class Tally:
 
     def add(self, sentence: Sentence, weights: Array, content: Array) -> None:
         """Count a sentence: its weights (n, n), and those without the position term."""
-        relation = RELATIONS[self.name]
+        relation, tags = RELATIONS[self.name], sentence.tags
         links, known = relation.links(sentence), relation.known_rows(sentence)
         strongest, by_content = weights.argmax(axis=1).tolist(), content.argmax(axis=1).tolist()
         for query, key in enumerate(strongest):
@@ -66,7 +67,9 @@ class Tally:
         for query, keys in links.items():
             self.rows.append((strongest[query] in keys, frozenset(key - query for key in keys)))
             self.content += by_content[query] in keys
-            self.nearest.update(_nearest_right(sentence.tags, query, keys))
+            for side, places in ((-1, range(query)), (1, range(len(tags) - 1, query, -1))):
+                nearest = {tags[place]: place for place in places}  # the last of each part of speech
+                self.nearest.update((tag, side) for tag, place in nearest.items() if place in keys)
             if relation.of_passages and strongest[query] < query:  # what is named later is no antecedent
                 lead = lead_of(weights[query])
                 self.leads.append((sentence.words[query].lower(), lead, strongest[query] in keys))
@@ -79,96 +82,55 @@ class Tally:
 
     def score(self) -> Score:
         """Return the shares."""
-        n = len(self.rows)
+        n, rows = len(self.rows), self.rows
         precision = self.drawn_right / self.drawn if self.drawn else None
         two = sum(self.candidates) / len(self.candidates) if self.candidates else None
         if not n:
             return Score(self.name, None, None, 0, precision, None, None, None, two)
-        distances = Counter(distance for _, right in self.rows for distance in right)
+        distances = Counter(distance for _, right in rows for distance in right)
         best = max(distances, key=lambda distance: (distances[distance], -abs(distance), distance))
-        hard = [is_right for is_right, right in self.rows if best not in right]
-        return Score(
-            self.name,
-            sum(is_right for is_right, _ in self.rows) / n,
-            distances[best] / n,
-            n,
-            precision,
-            max(self.nearest.values(), default=0) / n,
-            sum(hard) / len(hard) if hard else None,
-            self.content / n,
-            two,
-            clear_leads(self.leads) if self.leads else None,
-        )
+        hard = [is_right for is_right, right in rows if best not in right]
+        accuracy, nearest = sum(right for right, _ in rows) / n, max(self.nearest.values(), default=0) / n
+        shares = (nearest, sum(hard) / len(hard) if hard else None, self.content / n, two)
+        leads = clear_leads(self.leads) if self.leads else None
+        return Score(self.name, accuracy, distances[best] / n, n, precision, *shares, leads)
 
 
 def clear_leads(cases: Sequence[tuple[str, float, bool]]) -> dict[str, ClearLead]:
-    """Return the ClearLead of each pronoun that has one, from (pronoun, lead, is right).
-
-    With fewer than ENOUGH cases of its own, a pronoun has that of all its forms together.
-    """
-    found = {}
+    """Return each pronoun's smallest ClearLead, from (pronoun, lead, is right), of its own cases or of all forms."""
+    found: dict[str, ClearLead] = {}
     for word, forms in PRONOUNS.items():
-        clear = _clear(cases, (word,)) or _clear(cases, forms)
-        if clear is not None:
-            found[word] = clear
+        for counted in ((word,), forms):
+            leads = sorted(((lead, right) for form, lead, right in cases if form in counted), reverse=True)
+            sums = enumerate(accumulate(right for _, right in leads), 1)
+            clear = [(n, right) for n, right in sums if n >= ENOUGH and right >= MOSTLY * n]
+            if clear and word not in found:
+                n, right = clear[-1]
+                found[word] = ClearLead(lead=leads[n - 1][0], forms=counted, count=n, right=right)
     return found
 
 
-def _clear(cases: Sequence[tuple[str, float, bool]], forms: tuple[str, ...]) -> ClearLead | None:
-    """Return the smallest such lead, over the cases of these forms."""
-    leads = sorted(((lead, right) for word, lead, right in cases if word in forms), reverse=True)
-    sums = enumerate(accumulate(right for _, right in leads), 1)
-    clear = [(n, right) for n, right in sums if n >= ENOUGH and right >= MOSTLY * n]
-    if not clear:
-        return None
-    n, right = clear[-1]
-    return ClearLead(lead=leads[n - 1][0], forms=forms, count=n, right=right)
-
-
-def _nearest_right(tags: Sequence[str], query: int, keys: Container[int]) -> list[tuple[str, int]]:
-    """Return the parts of speech, and sides, whose nearest word to the query is a right one."""
-    found = []
-    for side, places in ((-1, range(query - 1, -1, -1)), (1, range(query + 1, len(tags)))):
-        seen = set()
-        for place in places:
-            if tags[place] not in seen:
-                seen.add(tags[place])
-                if place in keys:
-                    found.append((tags[place], side))
-    return found
-
-
-def score(
-    stack: EncoderStack, table: Vectors, sentences: Sequence[Sentence], report: StageReport
-) -> list[Score]:
-    """Score the last layer's heads that bear the name of a relation of these sentences; ties go to the lowest index.
-
-    Passages have one relation, treebanks all others.
-    """
-    import time
-
-    of_passages = any(not sentence.is_parsed for sentence in sentences)
+def score(stack: EncoderStack, table: Vectors, texts: Sequence[Sentence], report: StageReport) -> list[Score]:
+    """Score the last layer's heads that are named for a relation of these sentences; ties go to the lowest index."""
+    of_passages = any(not sentence.is_parsed for sentence in texts)
     names = [head.name for head in stack.last.heads if head.name in RELATIONS]
     tallies = [Tally(name) for name in names if RELATIONS[name].of_passages == of_passages]
     begun, words = time.monotonic(), 0
-    for done, sentence in enumerate(sentences, 1):
+    for done, sentence in enumerate(texts, 1):
         weights = head_weights(stack, table, sentence.words)
         content = head_weights(stack, table, sentence.words, by_content=True)
         for tally in tallies:
             tally.add(sentence, weights[tally.name], content[tally.name])
         words += len(sentence.words)
-        if done % 50 == 0 or done == len(sentences):
-            report(Stage("scoring", done / len(sentences), words, time.monotonic() - begun))
+        if done % 50 == 0 or done == len(texts):
+            report(Stage("scoring", done / len(texts), words, time.monotonic() - begun))
     return [tally.score() for tally in tallies]
 
 
 def head_weights(
     stack: EncoderStack, table: Vectors, words: Sequence[str], by_content: bool = False
 ) -> dict[str, Array]:
-    """Return the weights (n, n) of each of the last layer's heads, as the commands compute them.
-
-    `by_content` leaves out what these heads add for the distance.
-    """
+    """Return the weights (n, n) of each head of the last layer, or those `by_content`, without terms for distance."""
     X = stack.input(embed(words, table, "model", 0, stack.spelling).X, stack.layers - 1, None)
     heads = [head._replace(position=None) if by_content else head for head in stack.last.heads]
     return {head.name: weights_of(head, X) for head in heads}

@@ -29,6 +29,7 @@ from attn_cli.settings.training import ModelTraining
 from attn_cli.vectors.lookup import open_table
 from attn_cli.vectors.open_vectors import Vectors
 
+Sentences = list[Sentence]
 ToBatch = Callable[[Sequence[EncodedSentence], Sequence[NDArray[np.bool_]]], Batch]
 
 LONGEST, LONGEST_PASSAGE = 100, 160  # words in a sentence, and in a passage
@@ -62,21 +63,15 @@ class Trainer:
     done = 0  # whole passes
 
     def __init__(
-        self,
-        table: Vectors,
-        heads: list[str],
-        sentences: list[Sentence],
-        dev: list[Sentence],
-        settings: ModelTraining,
+        self, table: Vectors, heads: list[str], sentences: Sentences, dev: Sentences, settings: ModelTraining
     ) -> None:
         self.settings = settings
         self.draw = np.random.default_rng([settings.seed, 0])
         self.words = Vocabulary(table, settings.endings, settings.itself, heads)
-        bare = [sentence.without_punctuation() for sentence in sentences]
-        self.sentences = [
-            (self.words.encode(full), self.words.encode(without if without.words else full))
-            for full, without in zip(sentences, bare, strict=True)
-        ]
+        self.sentences: list[tuple[EncodedSentence, EncodedSentence]] = []
+        for one in sentences:
+            bare = one.without_punctuation()
+            self.sentences.append((self.words.encode(one), self.words.encode(bare if bare.words else one)))
         self.is_parsed = [sentence.is_parsed for sentence in sentences]
         self.dev = [self.words.encode(sentence, exact=True) for sentence in dev]
         vectors = self.vectors()
@@ -125,11 +120,8 @@ class Trainer:
     def groups(self) -> list[tuple[list[EncodedSentence], ToBatch]]:
         """Return what one pass learns from: texts of similar length, and what makes a batch of them."""
         settings, draw = self.settings, self.draw
-        drawn = [
-            pair
-            for pair, whole in zip(self.sentences, self.is_parsed, strict=True)
-            if whole or draw.random() < settings.texts
-        ]
+        known = zip(self.sentences, self.is_parsed, strict=True)
+        drawn = [pair for pair, whole in known if whole or draw.random() < settings.texts]
         chosen = [pair[int(draw.random() < settings.punctuation)] for pair in drawn or self.sentences]
         texts = self.paired([chosen[i] for i in draw.permutation(len(chosen))])
         return [(few, self.words.batch) for few in self.grouped(texts)]
@@ -176,10 +168,7 @@ def train_file(
     treebanks: Sequence[str], output: str, dev: Sequence[str], embedding: str, settings: ModelTraining,
     report: StageReport, report_epoch: Callable[[Epoch], None],
 ) -> Trained:  # fmt: skip
-    """Learn a model of one layer from treebanks (and passages) and write it to `output`, all or nothing.
-
-    An interrupt ends the training; the model of the last whole pass is written.
-    """
+    """Learn one layer from treebanks and passages and write it to `output`; an interrupt keeps the last whole pass."""
     for path in (*treebanks, *dev):
         regular(path)
     table = open_table(embedding)
@@ -202,7 +191,7 @@ def train(
     held_back: Mapping[str, list[Sentence]], report: StageReport, report_epoch: Callable[[Epoch], None],
 ) -> Trained:  # fmt: skip
     """Let a trainer learn, write its model with these facts, and score the file on what is held back."""
-    interrupted, table = False, trainer.words.table
+    interrupted, table, scores = False, trainer.words.table, list[Score]()
     try:
         for epoch in trainer.epochs(report):
             report_epoch(epoch)
@@ -226,18 +215,21 @@ def train(
     except KeyboardInterrupt:  # the numbers are there: a first interrupt costs none of them
         interrupted = True
         write()
-    scores: list[Score] = []
     try:
         if held_back and not interrupted:
-            found = _scored(output, table, held_back, report)
+            # Of the numbers in the model's file, by the program's own arithmetic; the first file that has a relation.
+            stack, found = read_model(output), dict[str, tuple[str, Score]]()
+            for path, sentences in held_back.items():
+                for one in score(stack, table, sentences, report):
+                    if one.count:
+                        found.setdefault(one.name, (visible(Path(path).name), one))
             facts["scored_on"] = names_of([*held_back])[0]
-            facts["scores"] = {one.name: one._asdict() | {"scored_on": name} for name, one in found}
-            scores = [one for _, one in found]
+            facts["scores"] = {name: one._asdict() | {"scored_on": on} for name, (on, one) in found.items()}
+            scores = [one for _, one in found.values()]
             try:
                 write()
             except (CreateError, WriteError) as error:
-                kept = "The model is there, without its scores."
-                raise WriteError(error.message, kept) from None
+                raise WriteError(error.message, "The model is there, without its scores.") from None
     except KeyboardInterrupt:
         interrupted = True  # the model is there, without its scores
     return Trained(output, os.path.getsize(output), trainer.done, scores, interrupted)
@@ -265,19 +257,3 @@ def hold_back(dev: Sequence[str], learned: Sequence[Sentence]) -> dict[str, list
             said = f"Every sentence of {visible(path)} is among those to learn: none is held back."
             raise UsageError(said, "Give --dev another treebank.", "--dev")
     return found
-
-
-def _scored(
-    model: str, table: Vectors, held_back: Mapping[str, list[Sentence]], report: StageReport
-) -> list[tuple[str, Score]]:
-    """Return each head's score, and the first file that has its relation.
-
-    The scores are those of the numbers in the model's file, by the program's own arithmetic.
-    """
-    stack = read_model(model)
-    found: dict[str, tuple[str, Score]] = {}
-    for path, sentences in held_back.items():
-        for one in score(stack, table, sentences, report):
-            if one.count:
-                found.setdefault(one.name, (visible(Path(path).name), one))
-    return list(found.values())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 
 from attn_cli.errors import InputError
@@ -60,13 +61,11 @@ class Sentence(NamedTuple):
                 above, steps = self.governors[above], steps + 1
             return place.get(above, -1)
 
-        return Sentence(
-            tuple(self.words[i] for i in kept),
-            tuple(governor(i) for i in kept),
-            tuple(self.relations[i] for i in kept),
-            tuple(self.tags[i] for i in kept),
-            None if self.antecedents is None else _moved(self.antecedents, place),
+        words, relations, tags = (
+            tuple(of[i] for i in kept) for of in (self.words, self.relations, self.tags)
         )
+        found = None if self.antecedents is None else _moved(self.antecedents, place)
+        return Sentence(words, tuple(map(governor, kept)), relations, tags, found)
 
 
 def _moved(antecedents: tuple[Antecedents, ...], place: Mapping[int, int]) -> tuple[Antecedents, ...]:
@@ -86,20 +85,15 @@ def read_treebank(path: str) -> list[Sentence]:
 
     Multiword rows (3-4) and empty ones (5.1) are left out. A malformed row is an InputError with its line.
     """
-    name = visible(path)
-    rows: list[tuple[int, list[str]]] = []
-    sentences = []
-    for number, raw in _numbered_lines(path):
+    name, rows, sentences = visible(path), list[tuple[int, list[str]]](), list[Sentence]()
+    for number, raw in chain(_numbered_lines(path), [(0, b"")]):  # an empty line ends a sentence
         data = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
         line = data.decode("utf-8", "replace").rstrip("\r\n")
         if not line.strip():
-            if rows:
-                sentences.append(_sentence(rows, name))
+            sentences += [_sentence(rows, name)] if rows else []
             rows = []
         elif not line.startswith("#") and (row := _row(line, len(rows) + 1, f"{name}, line {number:,}")):
             rows.append((number, row))
-    if rows:
-        sentences.append(_sentence(rows, name))
     if not sentences:
         raise InputError(f"{name} holds no sentence.", "Give a treebank in CoNLL-U.")
     return sentences
@@ -139,8 +133,8 @@ def _sentence(rows: list[tuple[int, list[str]]], name: str) -> Sentence:
         head = row[6]
         is_place = head.isascii() and head.isdigit() and len(head) < 7 and int(head) <= len(rows)
         if not is_place or int(head) == i:
-            said = f"{name}, line {number:,}: {visible(head[:20])!r} is not a governor of word {i}."
-            raise InputError(said)
+            said = f"{visible(head[:20])!r} is not a governor of word {i}."
+            raise InputError(f"{name}, line {number:,}: {said}")
         governors.append(int(head) - 1)
     columns = list(zip(*(row for _, row in rows), strict=True))
     return Sentence(columns[1], tuple(governors), columns[7], columns[3])
@@ -152,10 +146,7 @@ def is_passages(path: str) -> bool:
 
 
 def read_passages(path: str) -> list[Sentence]:
-    """Return the passages of a file (plain, .gz or .xz); records of the same tokens are one passage.
-
-    A malformed record is an InputError with its line.
-    """
+    """Return the passages of a file (plain, .gz, .xz), records of the same tokens as one; InputError with its line."""
     name = visible(path)
     merged: dict[tuple[str, ...], list[Antecedents]] = {}
     for number, raw in _numbered_lines(path):
@@ -163,9 +154,9 @@ def read_passages(path: str) -> list[Sentence]:
             tokens, found = _record(raw, f"{name}, line {number:,}")
             merged.setdefault(tokens, []).append(found)
     if not merged:
-        said = f"{name} holds no passage."
-        raise InputError(said, "Give a record with tokens, pronoun, antecedents a line.")
-    return [_passage(tokens, tuple(found)) for tokens, found in merged.items()]
+        hint = "Give a record with tokens, pronoun, antecedents a line."
+        raise InputError(f"{name} holds no passage.", hint)
+    return [_passage(tokens, tuple(every)) for tokens, every in merged.items()]
 
 
 def read_sentences(path: str) -> list[Sentence]:
@@ -206,12 +197,9 @@ def _spans(value: Any, n: int, what: str) -> tuple[tuple[int, int], ...]:
 
 
 def _passage(tokens: tuple[str, ...], found: tuple[Antecedents, ...]) -> Sentence:
-    n = len(tokens)
-    return Sentence(tokens, (-1,) * n, ("",) * n, tuple(map(_tag, (".", *tokens), tokens)), found)
-
-
-def _tag(before: str, token: str) -> str:
-    """Return PUNCT for a mark, PROPN for a capitalized word that opens no sentence, X for any other word."""
-    if not any(map(str.isalnum, token)):
-        return PUNCTUATION
-    return NAME if token[0].isupper() and before not in ENDS and token != "I" else OTHER
+    """Return a passage; its tags are PUNCT for a mark, PROPN for a capitalized word that opens no sentence, else X."""
+    n, tags = len(tokens), list[str]()
+    for before, token in zip((".", *tokens), tokens, strict=False):
+        is_name = token[0].isupper() and before not in ENDS and token != "I"
+        tags.append(PUNCTUATION if not any(map(str.isalnum, token)) else NAME if is_name else OTHER)
+    return Sentence(tokens, (-1,) * n, ("",) * n, tuple(tags), found)
