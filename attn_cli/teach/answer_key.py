@@ -18,7 +18,7 @@ from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.settings.settings import Settings
 from attn_cli.teach.effects import GIVEN, STEPS, solve
 from attn_cli.teach.replay import CORRECT, GRADED_STEPS, SCORE_STEPS, Problem, possible_arrays, problem_from
-from attn_cli.teach.submission import matrix_from, submission_from
+from attn_cli.teach.submission import Record, matrix_from, submission_from
 
 LOWEST_TEMPERATURE = 1e-6
 
@@ -46,10 +46,7 @@ class AnswerKey(NamedTuple):
 
 
 def read_answer_key(path: str | Path, settings: Settings) -> AnswerKey:
-    """Read the answer key: from inputs all steps are computed, else the results in the file are taken.
-
-    Raises InputError where the file holds neither.
-    """
+    """Read the key: computed from inputs, else the results in the file; InputError where it holds neither."""
     record, name = read_record(path, as_written=True), visible(str(path))
     topic = record.get("topic")
     if isinstance(topic, str) and topic in GIVEN:
@@ -65,7 +62,7 @@ def read_answer_key(path: str | Path, settings: Settings) -> AnswerKey:
     return _from_trace(record, given, settings) if is_own else _from_inputs(given, settings)
 
 
-def _from_effects(record: Mapping[str, object], topic: str, name: str) -> AnswerKey:
+def _from_effects(record: Record, topic: str, name: str) -> AnswerKey:
     """Compute the steps of an exercise on norms, or on the parts of a logit."""
     given = {letter: matrix_from(record.get(letter), f"{name}: {letter}").values for letter in GIVEN[topic]}
     try:
@@ -80,7 +77,7 @@ def _from_effects(record: Mapping[str, object], topic: str, name: str) -> Answer
     return AnswerKey(name, problem, "mean", ("0",), tokens, tokens, {}, True)
 
 
-def _from_trace(record: Mapping[str, object], given: Given, settings: Settings) -> AnswerKey:
+def _from_trace(record: Record, given: Given, settings: Settings) -> AnswerKey:
     """Compute all steps of attn's own JSON, under its temperature, with the names of its heads."""
     if settings.temperature == 1:
         value, least = record.get("temperature", 1.0), LOWEST_TEMPERATURE
@@ -99,7 +96,7 @@ def _from_trace(record: Mapping[str, object], given: Given, settings: Settings) 
     return key.of_head(shown) if isinstance(shown, str) and asked is None else key
 
 
-def _given_from_trace(record: Mapping[str, object], name: str) -> Given:
+def _given_from_trace(record: Record, name: str) -> Given:
     """Take attn's own JSON, from X on where possible, so that a transposed W can be recognized."""
     is_cross = record.get("x_key") is not None and record.get("x_key") != record.get("x_query")
     inputs = {"X": record.get("x_query"), "context": record.get("x_key") if is_cross else None}
@@ -133,7 +130,7 @@ def _from_inputs(given: Given, settings: Settings) -> AnswerKey:
     return AnswerKey(given.name, problem, target, trace.head_names, *tokens, {}, True, trace.notes)
 
 
-def _from_results(record: Mapping[str, object], given: Given, settings: Settings) -> AnswerKey:
+def _from_results(record: Record, given: Given, settings: Settings) -> AnswerKey:
     """Take the results of a file without inputs; mistakes are looked for as far as the results explain each other."""
     if settings.head is not None:
         said = f"{given.name} holds results alone, and not by heads."

@@ -39,6 +39,9 @@ class Swap(NamedTuple):
     new: str
 
 
+Swaps = tuple[Swap, ...]
+
+
 class Mover(NamedTuple):
     """A link whose weight changed: the indices of its query and key, and the weight before and after."""
 
@@ -62,10 +65,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """One trace for each value of one option, or for a text and its copy with words swapped.
-
-    `changes` is empty where the tokens differ, unless they were swapped one for one.
-    """
+    """One trace for each value of one option or text; without `changes` where tokens differ and were not swapped."""
 
     option: str  # a field of Settings, or text
     values: tuple[Value, ...]
@@ -73,7 +73,7 @@ class Comparison:
     entropy: tuple[float | None, ...]  # bits, the mean over the rows shown; None if all are fully masked
     reference: int  # the index of the value that the others are compared with
     changes: tuple[Change, ...]  # from the reference to each other value, in their order
-    swaps: tuple[Swap, ...] = ()  # the words that were replaced, where the text itself was varied
+    swaps: Swaps = ()  # the words that were replaced, where the text itself was varied
     moved: Moved | None = None  # every head of two models, or of a model under two texts
 
     @property
@@ -165,11 +165,7 @@ def check_one_head(settings: Settings, option: str = "", values: Values = ()) ->
 
 
 def between(
-    option: str,
-    values: tuple[Value, ...],
-    traces: tuple[Trace, ...],
-    reference: int = 0,
-    swaps: tuple[Swap, ...] = (),
+    option: str, values: tuple[Value, ...], traces: tuple[Trace, ...], reference: int = 0, swaps: Swaps = ()
 ) -> Comparison:
     """Compare traces; that of index `reference` is what the others differ from. InputError for too many weights."""
     for trace in traces:
@@ -187,14 +183,11 @@ def _default_among(option: str, values: Values, settings: Settings, trace: Trace
     """Return the index of the value that the option has where it is left out; 0 if it is not among them."""
     field = declared(Settings)[option]
     projections = {None: USUAL.projection, "word2vec": USUAL.projection, "random": "random"}
-    depends = {  # defaults that depend on the command, the model or the vectors
-        "mask": "none",
-        "head": trace.shown.name,
-        "layer": str(trace.projection.layer),
-        "oov": "model" if trace.learned is not None else "zero",
-        "projection": projections.get(settings.embedding, "identity"),
-    }
-    names = {None, depends.get(option, field.unset) if field.default is None else field.default}
+    # Some defaults depend on the command, the model or the vectors.
+    depends = {"mask": "none", "head": trace.shown.name, "layer": str(trace.projection.layer)}
+    depends["oov"] = "model" if trace.learned is not None else "zero"
+    usual = depends | {"projection": projections.get(settings.embedding, "identity")}
+    names = {None, usual.get(option, field.unset) if field.default is None else field.default}
     return next((n for n, value in enumerate(values) if value in names or written(value) in names), 0)
 
 
@@ -231,17 +224,13 @@ def _change(before: Trace, after: Trace, to: int) -> Change:
     order = np.argsort(-size, axis=None, kind="stable")
     most = min(int(np.count_nonzero(size > SAME)), max(MOST_MOVERS, before.settings.top or 0))
     cells = [divmod(int(place), size.shape[1]) for place in order[:most]]
-    hidden_before, hidden_after = np.isnan(old), np.isnan(new)
+    hidden = [np.isnan(old), np.isnan(new)]
     seen = (np.where(np.isnan(one), -np.inf, one) for one in (old, new))
     strongest = [one >= one.max(axis=1, keepdims=True) - SAME for one in seen]
     keeps = np.logical_and(*strongest).any(axis=1)  # some key is strongest, or as strong, in both
     a, b = before.output, after.output
-    return Change(
-        to,
-        difference,
-        tuple(Mover(before.listed[i], j, float(old[i, j]), float(new[i, j])) for i, j in cells),
-        tuple(i for i, is_kept in zip(before.listed, keeps, strict=True) if not is_kept),
-        int((hidden_before & ~hidden_after).sum()),
-        int((hidden_after & ~hidden_before).sum()),
-        None if a is None or b is None or a.shape != b.shape else float(np.abs(b - a).max()),
-    )
+    movers = tuple(Mover(before.listed[i], j, float(old[i, j]), float(new[i, j])) for i, j in cells)
+    changed = tuple(i for i, is_kept in zip(before.listed, keeps, strict=True) if not is_kept)
+    before_only, after_only = (int((one & ~other).sum()) for one, other in (hidden, hidden[::-1]))
+    largest = None if a is None or b is None or a.shape != b.shape else float(np.abs(b - a).max())
+    return Change(to, difference, movers, changed, before_only, after_only, largest)

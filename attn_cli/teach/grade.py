@@ -9,17 +9,10 @@ import numpy as np
 
 from attn_cli.errors import AttnError
 from attn_cli.io.array_types import Array, Bools
+from attn_cli.teach import replay
 from attn_cli.teach import submission as handed
 from attn_cli.teach.answer_key import AnswerKey
-from attn_cli.teach.replay import (
-    CORRECT,
-    GRADED_STEPS,
-    SCORE_STEPS,
-    Procedure,
-    mistakes,
-    possible_arrays,
-    softmax_mask,
-)
+from attn_cli.teach.replay import CORRECT, GRADED_STEPS, SCORE_STEPS, Problem, Procedure, possible_arrays
 
 FLOAT32_ERROR = 1e-6  # of a matrix's largest number: what float32 loses on the way
 SLACK = 1.1  # of half a unit: rounding e^x on the way may turn the last digit
@@ -106,10 +99,9 @@ def grade(submission: handed.Submission, key: AnswerKey, tol: float, head_asked:
     first = verdict.first
     if first is None or first.is_unfinished or not key.guesses:
         return verdict
-    found: list[
-        str
-    ] = []  # the mistakes that explain every matrix given, each alone, and so the step that is wrong
-    ways = mistakes(key.problem).items()
+    # The mistakes that explain every matrix given, each alone, and so the step that is wrong.
+    found: list[str] = []
+    ways = replay.mistakes(key.problem).items()
     # What fits to the digits given goes before what fits within the tolerance alone.
     for by in (grading._replace(tolerance=0.0), grading):
         found = found or [code for code, each in ways if any(_explains(by, way, first.step) for way in each)]
@@ -188,13 +180,12 @@ def _compare(grading: Grading, procedure: Procedure, step: str, arrays: list[Arr
 
 
 def _compare_cells(
-    grading: Grading, procedure: Procedure, step: str, given: Array, arrays: list[Array]
+    by: Grading, procedure: Procedure, step: str, given: Array, arrays: list[Array]
 ) -> StepResult:
     """Compare cell by cell with each of the arrays: one of them must fit everywhere."""
-    half_units = SLACK * grading.given[step].half_unit + grading.key.half_units.get(step, 0.0)
-    reach = max(grading.tolerance, half_units)
-    may_be_blank, query_is_masked = _masked_places(grading, procedure, step, given.shape)
-    unfilled = _unfilled(grading.key.problem.mask, step, given)
+    reach = max(by.tolerance, SLACK * by.given[step].half_unit + by.key.half_units.get(step, 0.0))
+    may_be_blank, query_is_masked = _masked_places(by.key.problem, procedure, step, given.shape)
+    unfilled = _unfilled(by.key.problem.mask, step, given)
     fits = []
     with np.errstate(all="ignore"):
         for array in arrays:
@@ -202,9 +193,8 @@ def _compare_cells(
             close = np.abs(given - array) <= reach * (1 + FLOAT32_ERROR) + FLOAT32_ERROR * scale
             close |= np.isnan(given) & np.isnan(array)
             blank = np.isneginf(array) if step == "masked_scores" else may_be_blank
-            close |= blank & (
-                handed.masked_cells(given, step, array) if step in SCORE_STEPS else np.isnan(given)
-            )
+            is_score = step in SCORE_STEPS
+            close |= blank & (handed.masked_cells(given, step, array) if is_score else np.isnan(given))
             if procedure != CORRECT:  # an unfilled cell speaks neither for a mistake nor against it
                 close |= unfilled
             fits.append(close)
@@ -218,18 +208,11 @@ def _compare_cells(
     fits_nowhere = np.logical_not(np.any(fits, axis=0))
     wrong = fits_nowhere if fits_nowhere.any() else np.logical_not(fits[0])
     cell = tuple(np.argwhere(wrong)[0].tolist())
-    expected, got = (
-        found if np.isfinite(found := float(each[cell])) else None for each in (arrays[0], given)
-    )
-    return result._replace(
-        status="differs",
-        wrong=int(wrong.sum()),
-        cell=cell,
-        expected=expected,
-        got=got,
-        empty=bool(np.broadcast_to(query_is_masked, given.shape)[cell]),
-        unfilled=int((wrong & unfilled).sum()),
-    )
+    numbers = [float(array[cell]) for array in (arrays[0], given)]
+    expected, got = (number if np.isfinite(number) else None for number in numbers)
+    result = result._replace(status="differs", wrong=int(wrong.sum()), cell=cell, expected=expected, got=got)
+    is_empty = bool(np.broadcast_to(query_is_masked, given.shape)[cell])
+    return result._replace(empty=is_empty, unfilled=int((wrong & unfilled).sum()))
 
 
 def _unfilled(mask: Bools | None, step: str, given: Array) -> Bools:
@@ -243,16 +226,14 @@ def _unfilled(mask: Bools | None, step: str, given: Array) -> Bools:
     return empty & empty.all(axis=-1, keepdims=True) & places.any(axis=-1, keepdims=True)
 
 
-def _masked_places(
-    grading: Grading, procedure: Procedure, step: str, shape: tuple[int, ...]
-) -> tuple[Bools, Bools]:
+def _masked_places(problem: Problem, procedure: Procedure, step: str, shape: tuple[int, ...]) -> list[Bools]:
     """Return where a cell may be blank because it is masked, and where everything is masked for its query."""
-    problem, nowhere = grading.key.problem, np.zeros((1, 1), dtype=np.bool_)
+    nowhere = np.zeros((1, 1), dtype=np.bool_)
     is_masked_later = procedure.mask == "after" and step not in SCORE_STEPS
-    allowed = problem.mask if is_masked_later else softmax_mask(problem, procedure)
+    allowed = problem.mask if is_masked_later else replay.softmax_mask(problem, procedure)
     if allowed is None or step in ("q", "k", "v"):
-        return nowhere, nowhere
+        return [nowhere, nowhere]
     no_keys = np.logical_not(allowed.any(axis=1, keepdims=True))
     of_rows = step in ("output", "layer_output")
     fits = shape[-2] == len(no_keys) if of_rows else shape[-2:] == allowed.shape
-    return (no_keys if of_rows else ~allowed, no_keys) if fits else (nowhere, nowhere)
+    return [no_keys if of_rows else ~allowed, no_keys] if fits else [nowhere, nowhere]

@@ -81,9 +81,8 @@ def problem_from(trace: Trace, wants_mean: bool) -> Problem:
     def of_heads(part: str) -> list[Array]:
         return [found for head in heads if (found := getattr(head, part)) is not None]
 
-    steps = {
-        step: np.stack(parts) for step in OF_HEADS if (parts := of_heads(step))
-    }  # given scores have no q, k
+    # Given scores have no q and k.
+    steps = {step: np.stack(parts) for step in OF_HEADS if (parts := of_heads(step))}
     steps |= {} if trace.layer_output is None else {"layer_output": trace.layer_output[np.newaxis]}
     is_projected = heads[0].W_q is not None and trace.projection.source != "identity"
     W, b = ({m: parts for m in "qkv" if is_projected and (parts := of_heads(f"{M}_{m}"))} for M in "Wb")
@@ -92,17 +91,15 @@ def problem_from(trace: Trace, wants_mean: bool) -> Problem:
     is_out_in, x, x_key = trace.projection.layout == "out-in", trace.x_query, trace.x_key
     positions = of_heads("position_scores")
     is_root = score_named(trace.score).is_scaled and trace.own_scale is None
+    scale, softcap = trace.scale / trace.temperature, trace.softcap
     return Problem(
         steps,
         (x, x_key) if is_projected and x is not None and x_key is not None else None,
         {m: np.concatenate([part.T if is_out_in else part for part in parts], 1) for m, parts in W.items()},
         {m: np.concatenate(parts) for m, parts in b.items()},
         np.stack(positions) if positions else None,
-        trace.mask,
-        trace.score,
-        trace.scale / trace.temperature,
-        float(np.sqrt(steps["q"].shape[-1])) if is_root else None,
-        None if trace.softcap is None else trace.softcap / trace.temperature,
+        *(trace.mask, trace.score, scale, float(np.sqrt(steps["q"].shape[-1])) if is_root else None),
+        None if softcap is None else softcap / trace.temperature,
         wants_mean and len(heads) > 1,
     )
 

@@ -78,26 +78,25 @@ class Lookup:
 
     def to_dict(self, steps: bool = False) -> dict[str, object]:
         """Return the JSON of the trace, and what the dictionary adds."""
-        record, j = self.trace.to_dict(steps), self.nearest
         plain: Callable[[str], object] = str if self.numbers is None else float
-        near = None
+        near, j, cosines = None, self.nearest, list(self.cosines)
         if j is not None:
-            near = {
-                "key": self.trace.key_tokens[j],
-                "value": plain(self.values[j]),
-                "cosine": self.cosines[j],
-            }
-        shares = [one._asdict() | {"value": plain(one.value), "keys": list(one.keys)} for one in self.shares]
-        added = {
-            "values": [plain(value) for value in self.values],
-            "exact": None if self.exact is None else plain(self.exact),
-            "cosines": list(self.cosines),
+            near = {"key": self.trace.key_tokens[j], "value": plain(self.values[j]), "cosine": cosines[j]}
+        exact, first = None if self.exact is None else plain(self.exact), self.shares[0]
+        found: dict[str, object] = {
+            "values": [*map(plain, self.values)],
+            "exact": exact,
+            "cosines": cosines,
             "nearest": near,
-            "answer": self.shares[0].value if self.numbers is None and self.shares[0].weight else self.answer,
-            "shares": shares,
+        }
+        found |= {"answer": first.value if self.numbers is None and first.weight else self.answer}
+        found |= {
+            "shares": [
+                one._asdict() | {"value": plain(one.value), "keys": list(one.keys)} for one in self.shares
+            ],
             "temperatures": [rung._asdict() | {"weights": rung.weights.tolist()} for rung in self.ladder],
         }
-        return _before_notes(record, added)
+        return _before_notes(self.trace.to_dict(steps), found)
 
 
 def look_up(query: str, pairs: Pairs, settings: Settings, report: OnPart | None = None) -> Lookup:
@@ -122,28 +121,19 @@ def look_up(query: str, pairs: Pairs, settings: Settings, report: OnPart | None 
     cosines, mixed = _cosines(trace), trace.output
     known = [j for j, cosine in enumerate(cosines) if cosine is not None]
     values = tuple(pairs.values[key] for key in trace.key_tokens)
-    found = Lookup(
-        trace=trace,
-        query=query,
-        values=values,
-        numbers=tuple(map(float, values)) if has_numbers else None,
-        exact=pairs.values.get(query),
-        cosines=cosines,
-        # Of several, the one that equals the query, or the first.
-        nearest=max(known, key=lambda j: (cosines[j], trace.key_tokens[j] == query, -j), default=None),
-        shares=_shares(trace, values, has_numbers),
-        answer=float(mixed[0, 0]) if has_numbers and mixed is not None and trace.weights.any() else None,
-        ladder=_ladder(trace, has_numbers),
-    )
+    numbers = tuple(map(float, values)) if has_numbers else None
+    # Of several, the one that equals the query, or the first.
+    nearest = max(known, key=lambda j: (cosines[j], trace.key_tokens[j] == query, -j), default=None)
+    answer = float(mixed[0, 0]) if has_numbers and mixed is not None and trace.weights.any() else None
+    soft = (_shares(trace, values, has_numbers), answer, _ladder(trace, has_numbers))
+    found = Lookup(trace, query, values, numbers, pairs.values.get(query), cosines, nearest, *soft)
     return replace(found, trace=replace(trace, notes=(*pairs.notes, *trace.notes, *_notes(found, keys))))
 
 
 def _cosines(trace: Trace) -> tuple[float | None, ...]:
     assert trace.x_query is not None and trace.x_key is not None
-    found = (
-        cosine(trace.x_query, trace.x_key)[0].tolist() if trace.x_query.any() else [None] * len(trace.x_key)
-    )
-    return tuple(c if x.any() else None for c, x in zip(found, trace.x_key, strict=True))
+    found, is_known = cosine(trace.x_query, trace.x_key)[0].tolist(), bool(trace.x_query.any())
+    return tuple(c if is_known and x.any() else None for c, x in zip(found, trace.x_key, strict=True))
 
 
 def _shares(trace: Trace, values: Sequence[str], numeric: bool) -> tuple[Share, ...]:
@@ -161,24 +151,18 @@ def _shares(trace: Trace, values: Sequence[str], numeric: bool) -> tuple[Share, 
 def _ladder(trace: Trace, numeric: bool) -> tuple[Rung, ...]:
     """Return the weights at other temperatures and at the one in force, highest first."""
     heads = trace.heads if trace.shown.name == "mean" else (trace.shown,)
-    rows = np.array([head.scores[0] * trace.scale for head in heads if head.scores is not None])
-    scaled, v = rows if trace.mask is None else np.where(trace.mask[0], rows, -np.inf), heads[0].v
+    scaled = np.array([head.scores[0] * trace.scale for head in heads if head.scores is not None])
+    scaled, v = scaled if trace.mask is None else np.where(trace.mask[0], scaled, -np.inf), heads[0].v
+    largest = scaled.max(axis=1, keepdims=True)
+    largest = np.where(np.isfinite(largest), largest, 0.0)
+    at_zero = np.where(scaled >= largest - 1e-12 * abs(largest), 0.0, -np.inf)  # the largest share everything
     rungs = []
     for T in sorted({*TEMPERATURES, trace.temperature}, reverse=True):
-        weights = np.mean([_weights_at(row, T) for row in scaled], axis=0)
+        with np.errstate(over="ignore"):  # a score so far below the largest gets nothing
+            weights = softmax((scaled - largest) / T if T else at_zero).mean(axis=0)
         mixed = float(weights @ v[:, 0]) if numeric and v is not None and weights.any() else None
         rungs.append(Rung(T, weights, mixed))
     return tuple(rungs)
-
-
-def _weights_at(scaled: Array, T: float) -> Array:
-    """Return the weights of scaled scores (-inf where masked) at a temperature; at 0 the largest share everything."""
-    largest = scaled.max()
-    if not np.isfinite(largest):
-        return np.zeros(len(scaled))
-    with np.errstate(over="ignore"):  # a score so far below the largest gets nothing
-        winners: Array = scaled >= largest - 1e-12 * abs(largest)
-        return softmax((scaled - largest) / T) if T else winners / winners.sum()
 
 
 def _notes(found: Lookup, keys: Sequence[str]) -> list[str]:

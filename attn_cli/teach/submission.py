@@ -23,6 +23,9 @@ DEEPEST = 8
 LABELS = {"name", "student", "kind", "head", "query_tokens", "key_tokens", "mask_name", "mask_convention"}
 
 
+Record = Mapping[str, object]
+
+
 class Matrix(NamedTuple):
     """One step as it was given: NaN for null; infinities and the like as they stand."""
 
@@ -51,9 +54,7 @@ def read_submission(path: str | Path, asked: Iterable[str] = GRADED_STEPS) -> Su
     return submission_from(read_record(path, as_written=True), visible(str(path)), asked)
 
 
-def submission_from(
-    record: Mapping[str, object], name: str, asked: Iterable[str] = GRADED_STEPS
-) -> Submission:
+def submission_from(record: Record, name: str, asked: Iterable[str] = GRADED_STEPS) -> Submission:
     """Take the steps from a record of named values; Q, K and V are accepted for q, k and v.
 
     From attn's own JSON, with --steps or without, the heads' matrices are taken too. Raises InputError where the

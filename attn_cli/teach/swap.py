@@ -14,14 +14,14 @@ from attn_cli.pipeline.sources.text import Text, trace_text
 from attn_cli.pipeline.story import HEAD, MODEL, resolved
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import find_rows
-from attn_cli.teach.compare import SAME, TEXT, Comparison, Report, Swap, between, check_one_head
+from attn_cli.teach.compare import SAME, TEXT, Comparison, Report, Swap, Swaps, between, check_one_head
 from attn_cli.text.tokenize import tokenize
 from attn_cli.trace.trace import Trace
 
 OPTION = "--swap"
 HINT = "Try: --swap fox=rock"
 Both = tuple[float, float]  # before and after
-Swaps = Sequence[Swap]
+Sides = Sequence[Sequence[str]]  # the tokens of the text, and of its context
 
 
 class KeyChange(NamedTuple):
@@ -62,7 +62,7 @@ def change(both: Both | None) -> float:
     return 0.0 if both is None else both[1] - both[0]
 
 
-def parse_swaps(typed: Sequence[str]) -> tuple[Swap, ...]:
+def parse_swaps(typed: Sequence[str]) -> Swaps:
     """Return the swaps that were written as OLD=NEW.
 
     >>> parse_swaps(["fox=rock"])
@@ -112,9 +112,8 @@ def swap(
         if len(old) == len(new):
             continue
         if settings.model is None:
-            said = (
-                "The texts have different numbers of tokens: --oov skip leaves out a word without a vector."
-            )
+            why = "--oov skip leaves out a word without a vector."
+            said = f"The texts have different numbers of tokens: {why}"
             raise UsageError(said, "Choose --oov zero or random.", "--oov")
         said = f"The model cuts the texts into {len(old)} and {len(new)} tokens: no cell has its match."
         hint = "Swap words of as many tokens, or put both texts side by side: attn compare TEXT --with TEXT -m DIR."
@@ -141,9 +140,7 @@ def _swapped_in_texts(texts: Sequence[str], swaps: Swaps) -> list[str]:
     return [word.sub(lambda match: new[match.group().casefold()], text) for text in texts]
 
 
-def _swapped(
-    sides: Sequence[Sequence[str]], swaps: Swaps, settings: Settings
-) -> tuple[list[list[str]], list[Swap]]:
+def _swapped(sides: Sides, swaps: Swaps, settings: Settings) -> tuple[list[list[str]], list[Swap]]:
     """Return each side's tokens after all swaps, and the swaps with their tokens as the text has them."""
     result = [list(side) for side in sides]
     done: list[Swap] = []
@@ -166,7 +163,7 @@ def _swapped(
     return result, done
 
 
-def _places(token: str, sides: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
+def _places(token: str, sides: Sides) -> list[tuple[int, int]]:
     """Return where a token stands: (side, place) of each occurrence; a number is a place of the text."""
     holding = [n for n, tokens in enumerate(sides) if token.casefold() in map(str.casefold, tokens)]
     if not holding and not (token.isdigit() and token.isascii()):
@@ -231,11 +228,11 @@ def is_query_swapped(comparison: Comparison, i: int) -> bool:
 
 
 def swapped_keys(
-    changes: Sequence[KeyChange], before: Trace, after: Trace
+    found: Sequence[KeyChange], before: Trace, after: Trace
 ) -> Iterator[tuple[Swap, list[KeyChange]]]:
     """Yield each pair of words that changed among the keys, with its places, the one with most weight first."""
     groups: dict[Swap, list[KeyChange]] = {}
-    for one in changes:
+    for one in found:
         if one.is_swapped:
             pair = Swap(before.key_tokens[one.key], after.key_tokens[one.key])
             groups.setdefault(pair, []).append(one)
