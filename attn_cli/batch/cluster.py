@@ -1,7 +1,4 @@
-"""A Dask cluster: one of this machine, or the user's own by the address of its scheduler.
-
-Dask hands out the parts, and hands out again those whose worker died; here parts are named, and troubles told.
-"""
+"""A Dask cluster, of this machine or the user's own: it hands out parts, and again those whose worker died."""
 
 from __future__ import annotations
 
@@ -11,7 +8,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from operator import itemgetter
 from typing import Any
 
 import attn_cli
@@ -64,7 +60,7 @@ class Dask:
 
     def map(self, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
         """Return what the function returned for each task, in order; raise the first task's error that raised one."""
-        in_order = [found for _, found in sorted(self.results(function, tasks), key=itemgetter(0))]
+        in_order = [found for _, found in sorted(self.results(function, tasks), key=lambda one: one[0])]
         for error in filter(lambda one: isinstance(one, AttnError), in_order):
             raise error
         return in_order
@@ -98,10 +94,9 @@ class Dask:
     def results(
         self, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], stop: object = ()
     ) -> Iterator[tuple[int, Any]]:
-        """Yield the number of each task and what the function returned for it, or its AttnError, as they come.
+        """Yield each task's number and what the function returned, or its AttnError, as they come, until `stop`.
 
-        A few tasks are handed out at a time, and no more once `stop` is true. Raises MachineError where the scheduler
-        is lost, or where the workers of a task die again and again.
+        Raises MachineError where the scheduler is lost, or where the workers of a task die again and again.
         """
         coming = enumerate(tasks)
         is_more = True

@@ -93,16 +93,13 @@ class WordTable:
 
 
 class Text(NamedTuple):
-    """A line whose words are looked up: its place in the chunk, both sides' tokens, and the inputs of a trace.
-
-    `sides` has, of the queries and the keys, the rows in the table of words or, where a trace is made, the vectors X.
-    """
+    """A line whose words are looked up: its place, both sides' tokens, and their rows in the table or vectors X."""
 
     at: int
     query: Sequence[str]
     key: Sequence[str]
     sides: tuple[Sequence[int], Sequence[int]] | tuple[Array, Array]
-    inputs: Inputs | None = None
+    inputs: Inputs | None = None  # where a trace is made
 
 
 class Computer(ExitStack):

@@ -259,8 +259,7 @@ def form_of(path: str) -> str | None:
 def keys_of_form(form: str, chosen: Keys | None, steps: bool = False) -> Keys:
     """Return the keys of a record in this form: those that are chosen, or all, with those of --steps or without.
 
-    Of all, columns are those that can be one. UsageError for a chosen one that cannot; MissingExtra if the form needs
-    pyarrow, and it is not installed.
+    UsageError for a chosen one that cannot be a column; MissingExtra if pyarrow is needed, and not installed.
     """
     known = _types(load_pyarrow().float64()) if FORMS[form].has_extra else {}
     has_columns = FORMS[form].is_table

@@ -55,16 +55,13 @@ class Chunk(NamedTuple):
 
 
 class ChunkOutput(NamedTuple):
-    """What a chunk became: its bytes, how many lines are in them, how many were refused, the first one's number.
-
-    Where the run ends at a bad line, `error` is its error, and the bytes are those of the lines before it.
-    """
+    """What a chunk became: its bytes, lines, refused ones and first line's number; the error where the run ends."""
 
     data: bytes | memoryview
     lines: int
     refused: int
     first: int
-    error: AttnError | None = None
+    error: AttnError | None = None  # of a bad line: the bytes are those of the lines before it
 
 
 class Feed:

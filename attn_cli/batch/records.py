@@ -1,7 +1,4 @@
-"""Records of texts that are computed together, from the group's arrays or from each text's trace; and their long form.
-
-That has one row for each link of each text, in columns.
-"""
+"""Records of texts that are computed together, and their long form: a row for each link of each text, in columns."""
 
 from __future__ import annotations
 
@@ -53,15 +50,10 @@ def group_fields(group: Group, job: Job, layer: Layer, settings: Settings, texts
     shown, top = layer.shown, settings.top
     weights, about = group.weights(shown), layer.projection.about._asdict()
     mask = None if group.mask is None else group.mask.rows(range(len(texts[0][0])))
+    shared = dict(zip(SHARED, ("attn/1", job.kind, about, mask, shown, top is not None), strict=True))
     makers: dict[str, Callable[[], Iterable[Any]]] = {
-        "schema": lambda: repeat("attn/1"),
-        "kind": lambda: repeat(job.kind),
         "query_tokens": lambda: [queries for queries, _ in texts],
         "key_tokens": lambda: [keys for _, keys in texts],
-        "head": lambda: repeat(shown),
-        "projection": lambda: repeat(about),
-        "mask": lambda: repeat(mask),
-        "condensed": lambda: repeat(top is not None),
         "weights": lambda: weights if top is None else repeat(None),
         "summary": lambda: _summaries(group.links(weights, 1), texts),
         "links": lambda: repeat(None) if top is None else _links(group.links(weights, top)),
@@ -72,8 +64,9 @@ def group_fields(group: Group, job: Job, layer: Layer, settings: Settings, texts
         # Where long keys may decide, each text must do by itself.
         if len(group.heads) == 1 and group.heads[0].weights_of.position is not None:
             makers["diagnostics"] = lambda: _diagnostics(group, texts, settings.temperature)
-    keys = [key for key in job.chosen if key in makers]
-    for _, *values in zip(texts, *(makers[key]() for key in keys), strict=False):
+    keys = [key for key in job.chosen if key in makers or key in shared]
+    columns = (makers[key]() if key in makers else repeat(shared[key]) for key in keys)
+    for _, *values in zip(texts, *columns, strict=False):
         yield dict(zip(keys, values, strict=True))
 
 
@@ -155,8 +148,7 @@ def keys_of_links(settings: Settings) -> tuple[str, ...]:
 def columns_of(records: Sequence[tuple[int, Mapping[str, Any]]]) -> Columns:
     """Return the columns of the links of records, each record with the number of its text.
 
-    Links stand in the order of heads, queries and keys; of --top, and of weights too many to hold, strongest first.
-    A masked link has no row. Places count in the whole text.
+    By heads, queries and keys, or of --top, strongest first; masked links have no row. Places are of the whole text.
     """
     parts = [part for number, record in records for part in _parts(number, record)]
     empty = np.empty(0, object)

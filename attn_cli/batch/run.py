@@ -37,10 +37,7 @@ SHARE = 0.05  # of the time, at most, goes into writing the manifest
 def write_stream(
     job: Job, files: Sequence[Input], workers: int, stream: IO[bytes], report: LinesReport
 ) -> tuple[int, int]:
-    """Write all records to a stream; raise the error of a bad line after those before it.
-
-    Lines come from standard input where there are no files. Returns how many there were, and how many were refused.
-    """
+    """Write all records, up to a bad line, to a stream; return how many lines there were, and how many were refused."""
     feed, lines, refused = Feed(files), 0, 0
     with FORMS[job.form].sink(stream, job) as write:
         for chunk in outputs(job, chunks_of(feed.groups(), 1, feed.is_ready), workers, feed.is_ready):
@@ -106,8 +103,7 @@ def _check_inputs(folder: Folder, files: Sequence[Input]) -> None:
 def _open_run(folder: Folder, job: Job, plan: Plan, engine: Engine, force: bool) -> manifests.Manifest:
     """Return the manifest of a run to go on with, or of a new one; parts that are not as they were written go.
 
-    What is in the folder may be anybody's. Raises InputError, and changes nothing, where it holds anything that this
-    run has not written, unless `force`, which starts anew.
+    The folder may be anybody's: InputError, and no change, where it holds what this run did not write, unless `force`.
     """
     new = manifests.Manifest(plan.fingerprint, manifests.output_identity(job))
     names = folder.names()

@@ -1,7 +1,4 @@
-"""The scheduler of a Dask cluster, of this machine or a user's own: started, connected to, and asked.
-
-Where it does not answer, that is said. Dask is imported here alone.
-"""
+"""The scheduler of a Dask cluster, of this machine or a user's own: started, connected to, and asked."""
 
 from __future__ import annotations
 
@@ -108,8 +105,7 @@ def client(dask: Any, cluster: Any, seconds: float) -> Iterator[Any]:
 def ask(work: Callable[[], Found], waiting: str, silence: float, seconds: float | None = None) -> Found:
     """Return what `work` returns, which waits for another machine; after some silence, say `waiting`.
 
-    It runs in a thread of its own: Dask sets no limit where a connection is taken and nothing comes, and a look-up of
-    a host lets no signal through. Raises TimeoutError after so many seconds.
+    In a thread: Dask may wait without end, and a look-up of a host lets no signal through. May raise TimeoutError.
     """
     answer: Future[Found] = Future()
 

@@ -130,7 +130,13 @@ class Input(NamedTuple):
 
 def inputs_of(names: Sequence[str]) -> list[Input]:
     """Return the files that paths and patterns name, each pattern's in the order of their names."""
-    return [found for name in names for found in (_remote(name) if is_url(name) else _local(name))]
+    found: list[Input] = []
+    for name in names:
+        some = _remote(name) if is_url(name) else _local(name)
+        if not some:
+            raise FileError(f"Cannot read {visible(name)}: no file is named like that.", "Check the pattern.")
+        found += some
+    return found
 
 
 def _local(name: str) -> list[Input]:
@@ -139,7 +145,6 @@ def _local(name: str) -> list[Input]:
         from glob import glob  # only for patterns
 
         paths = sorted(path for path in glob(name, recursive=True) if not os.path.isdir(path))
-        _check_found(paths, name)
     for path in paths:
         check_regular(path)
     return [Input(path, os.path.getsize(path)) for path in paths]
@@ -151,7 +156,6 @@ def _remote(name: str) -> list[Input]:
         if any(sign in path for sign in WILD):
             about = system.glob(path, detail=True).values()
             found = sorted((one for one in about if one["type"] == "file"), key=lambda one: str(one["name"]))
-            _check_found(found, name)
         else:
             found = [system.info(path)]
             if found[0]["type"] != "file":
@@ -160,8 +164,3 @@ def _remote(name: str) -> list[Input]:
         before = name.removesuffix(path) if name.endswith(path) else ""
         urls = [before + one["name"] if before else system.unstrip_protocol(one["name"]) for one in found]
         return [Input(url, int(one["size"])) for url, one in zip(urls, found, strict=True)]
-
-
-def _check_found(paths: Sequence[object], name: str) -> None:
-    if not paths:
-        raise FileError(f"Cannot read {visible(name)}: no file is named like that.", "Check the pattern.")

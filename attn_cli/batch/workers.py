@@ -66,8 +66,7 @@ def outputs(
 ) -> Iterator[ChunkOutput]:
     """Yield what each chunk of an input becomes, in order; nobody asks for more after one with an error.
 
-    Other processes are started once there is more than one chunk to do: lines that come one by one, or are few, are
-    computed here. A chunk that is not ready is waited for where nothing else is left to do.
+    Other processes are started for more than one chunk. A chunk that is not ready is waited for where all else is done.
     """
     with Computer(job) as computer:
         for chunk in chunks:

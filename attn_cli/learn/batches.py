@@ -118,10 +118,7 @@ class Vocabulary:
 
 
 def feature_names(table: Vectors, endings: int, itself: int) -> list[str]:
-    """Return the features to learn: shapes, the vocabulary's commonest endings, and `itself` commonest words.
-
-    Endings are counted over all but the commonest words, as they stand in for rare words.
-    """
+    """Return shapes, the commonest endings of rarer words, and the `itself` commonest words: the features to learn."""
     counts = Counter[str]()
     words = [as_text(word) for block in table.word_blocks() for word in block]
     for word in words[min(COMMONEST, len(words) // 20) :]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -68,72 +68,50 @@ Right = dict[int, int]  # the place where each place should look
 
 
 class Pattern(NamedTuple):
-    """What a head may be named for: where it looks, in words, and the function that finds the right places."""
+    """What a head may be named for: where it looks, in words."""
 
     about: str
-    right: Callable[[Words, Words], Right]  # of a text's words and tags
     is_distance: bool = False  # whether the best fixed distance is the pattern itself
-
-
-def _back(distance: int) -> Callable[[Words, Words], Right]:
-    return lambda words, tags: {i: i - distance for i in range(distance, len(words))}
-
-
-def _earlier(words: Words) -> Right:
-    """Return the place of the nearest earlier occurrence of each word that has one."""
-    seen: dict[str, int] = {}
-    found: Right = {}
-    for i, word in enumerate(map(str.lower, words)):
-        if word in seen:
-            found[i] = seen[word]
-        seen[word] = i
-    return found
-
-
-def _last(kinds: Sequence[str]) -> Callable[[Words, Words], Right]:
-    def right(words: Words, tags: Words) -> Right:
-        found, last = {}, None
-        for i, tag in enumerate(tags):
-            if last is not None:
-                found[i] = last
-            last = i if tag in kinds else last
-        return found
-
-    return right
-
-
-OWNERS = ("my", "your", "his", "her", "its", "our", "their")
-BETWEEN = ("NOUN", "PROPN", "ADJ", "NUM", "ADV")  # what stands between an article and its noun
-
-
-def _article(words: Words, tags: Words) -> Right:
-    """Find the word that opens each noun's phrase: the, a, this, my and their like."""
-    found, opens = {}, None
-    for i, (word, tag) in enumerate(zip(words, tags, strict=True)):
-        if tag == "NOUN" and opens is not None:
-            found[i] = opens
-        if tag == "DET" or word.lower() in OWNERS:
-            opens = i
-        elif tag not in BETWEEN:
-            opens = None
-    return found
 
 
 # A head that fits several is named for the first of those that it fits best.
 PATTERNS: dict[str, Pattern] = {
-    "previous": Pattern("from a word to the one before", _back(1), True),
-    "two-back": Pattern("from a word to the one two places before", _back(2), True),
-    "itself": Pattern("from a word to itself", _back(0), True),
-    "first": Pattern("from a word to the first one", lambda words, _: dict.fromkeys(range(1, len(words)), 0)),
-    "same": Pattern("from a word to where it stood before", lambda words, _: _earlier(words)),
-    "induction": Pattern(
-        "from a word to the one that followed it before",
-        lambda words, _: {i: j + 1 for i, j in _earlier(words).items() if j + 1 < i},
-    ),
-    "article": Pattern("from a noun to its article, or to my, his or their in its place", _article),
-    "noun": Pattern("from a word to the last noun before it", _last(NOUNS)),
-    "verb": Pattern("from a word to the last verb before it", _last(VERBS)),
+    "previous": Pattern("from a word to the one before", True),
+    "two-back": Pattern("from a word to the one two places before", True),
+    "itself": Pattern("from a word to itself", True),
+    "first": Pattern("from a word to the first one"),
+    "same": Pattern("from a word to where it stood before"),
+    "induction": Pattern("from a word to the one that followed it before"),
+    "article": Pattern("from a noun to its article, or to my, his or their in its place"),
+    "noun": Pattern("from a word to the last noun before it"),
+    "verb": Pattern("from a word to the last verb before it"),
 }
+OWNERS = ("my", "your", "his", "her", "its", "our", "their")
+BETWEEN = ("NOUN", "PROPN", "ADJ", "NUM", "ADV")  # what stands between an article and its noun
+
+
+def right_places(words: Words, tags: Words) -> dict[str, Right]:
+    """Return for each pattern the place where each place of a text should look, by its words and their tags."""
+    found: dict[str, Right] = {name: {} for name in PATTERNS}
+    earlier: dict[str, int] = {}  # the nearest place of each word so far
+    noun = verb = opens = -1
+    for i, (word, tag) in enumerate(zip(map(str.lower, words), tags, strict=True)):
+        same = earlier.get(word, -1)
+        places = {"previous": i - 1, "two-back": i - 2, "itself": i, "first": 0 if i else -1, "same": same}
+        places |= {"induction": same + 1 if 0 <= same < i - 1 else -1, "noun": noun, "verb": verb}
+        places["article"] = opens if tag == "NOUN" else -1  # the word that opens its phrase
+        for name, place in places.items():
+            if place >= 0:
+                found[name][i] = place
+        earlier[word] = i
+        noun, verb = i if tag in NOUNS else noun, i if tag in VERBS else verb
+        if tag == "DET" or word in OWNERS:
+            opens = i
+        elif tag not in BETWEEN:
+            opens = -1
+    return found
+
+
 ON_REPEATED = ("same", "induction")
 
 
@@ -173,21 +151,15 @@ def measure_heads(
     texts: list[Tagged] = [(sentence.words, sentence.tags) for sentence in treebank]
     plain = [name for name in PATTERNS if name not in ON_REPEATED]
     found = _counted(stack, table, texts, plain, on, report)
-    repeated = _counted(stack, table, _repeated(table, seed), [*ON_REPEATED], RANDOM, report)
-    return [HeadMeasures(*at, found[at] | repeated[at]) for at in sorted(found)]
-
-
-def _repeated(table: Vectors, seed: int) -> list[Tagged]:
-    """Return texts of random words, each said twice."""
     common = [as_text(word) for block in table.word_blocks() for word in block[:COMMONEST]][:COMMONEST]
-    letters = [word for word in common if word.isalpha()]
-    draw = np.random.default_rng([seed, 3])
-    texts: list[Tagged] = []
+    letters, draw = [word for word in common if word.isalpha()], np.random.default_rng([seed, 3])
+    twice: list[Tagged] = []
     for _ in range(REPEATS):
         said = int(draw.integers(FEWEST, MOST, endpoint=True))
         words = [letters[i] for i in draw.choice(len(letters), said, replace=False).tolist()]
-        texts.append(((*words, *words), ("X",) * (2 * said)))
-    return texts
+        twice.append(((*words, *words), ("X",) * (2 * said)))
+    repeated = _counted(stack, table, twice, [*ON_REPEATED], RANDOM, report)
+    return [HeadMeasures(*at, found[at] | repeated[at]) for at in sorted(found)]
 
 
 def _counted(
@@ -199,8 +171,9 @@ def _counted(
     begun, seen = time.monotonic(), 0
     for done, (words, tags) in enumerate(texts, 1):
         strongest = [weights.argmax(axis=2) for weights in every_layer(stack, table, words)]
+        right_ones = right_places(words, tags)
         for name in names:
-            wanted = PATTERNS[name].right(words, tags)
+            wanted = right_ones[name]
             queries, keys = list(wanted), np.array([*wanted.values()], np.intp)
             count[name] += len(queries)
             distances[name].update((np.array(queries, np.intp) - keys).tolist())

@@ -1,7 +1,4 @@
-"""What each named head learns: which words a word should look at, by the dependencies of the sentence.
-
-Names of relations are those of Universal Dependencies. Rows are queries: `subject` goes from verb to subject.
-"""
+"""What each named head learns, by dependencies as Universal Dependencies name them: `subject` is verb to subject."""
 
 from __future__ import annotations
 
@@ -152,8 +149,7 @@ ANTECEDENT = 8.0  # how much the head that passages teach counts: they are few
 def balances(heads: Sequence[str], balance: str | float) -> list[float]:
     """Return for each head how much its rows without the relation count beside its rows with it.
 
-    `balance` is a number for all heads, and numbers for single ones: "2,object=1". Where nearly every row has the
-    relation, rows without it are rare, and count little. ValueError where it is neither.
+    "2,object=1": 2 for all, 1 for a head. Rare rows without it count little. ValueError for what cannot be read.
     """
     found: dict[str, float] = {}
     for part in str(balance).split(","):
@@ -183,10 +179,7 @@ def blends(heads: Sequence[str], blend: float) -> list[float]:
 
 
 def heads_to_learn(relations: str | None, texts: Sequence[str], known: Sequence[str] = ()) -> list[str]:
-    """Return the heads to learn, the main one first: those that are asked for, or those that these texts can teach.
-
-    A head that a model knows already needs no text; distances are known without one.
-    """
+    """Return the heads to learn, the main one first: those asked for, or that texts teach, are known or distances."""
     kinds = {*map(is_passages, texts)}
     taught = [n for n, one in RELATIONS.items() if one.of_passages in kinds or one.distance or n in known]
     names = taught if relations is None else [name.strip() for name in relations.split(",")]

@@ -36,7 +36,7 @@ class Antecedents(NamedTuple):
 class Sentence(NamedTuple):
     """A sentence: its words, the place of each word's governor (-1 for the root), and its relation to it.
 
-    A passage has `antecedents` instead: of some of its pronouns, what they stand for. Who governs whom is not known.
+    A passage has `antecedents` instead: what some of its pronouns stand for; who governs whom is not known.
     """
 
     words: tuple[str, ...]
@@ -81,10 +81,7 @@ def _moved(antecedents: tuple[Antecedents, ...], place: Mapping[int, int]) -> tu
 
 
 def read_treebank(path: str) -> list[Sentence]:
-    """Return the sentences of a CoNLL-U file (plain, .gz or .xz), basic dependencies only.
-
-    Multiword rows (3-4) and empty ones (5.1) are left out. A malformed row is an InputError with its line.
-    """
+    """Return the sentences of a CoNLL-U file (plain, .gz, .xz), basic dependencies only; InputError with its line."""
     name, rows, sentences = visible(path), list[tuple[int, list[str]]](), list[Sentence]()
     for number, raw in chain(_numbered_lines(path), [(0, b"")]):  # an empty line ends a sentence
         data = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw

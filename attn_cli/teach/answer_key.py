@@ -181,10 +181,7 @@ def _sizes(steps: Mapping[str, Array]) -> tuple[int, int]:
 
 
 def _scale(steps: Mapping[str, Array], temperature: float) -> tuple[float | None, float | None]:
-    """Return the scale between scores and scaled scores by least squares, and sqrt(d_k), where both are given.
-
-    Where rounding alone hides a whole d_k, the scale is the exact one; else sqrt(d_k) is None.
-    """
+    """Return the scale by least squares, and sqrt(d_k), where rounding alone hides a whole d_k: then both are exact."""
     scores, scaled = steps.get("scores"), steps.get("scaled_scores")
     if scores is None or scaled is None or scores.shape != scaled.shape:
         return None, None

@@ -139,8 +139,7 @@ def compare_texts(
 ) -> Comparison:
     """Trace two texts with the same settings, over the same context if there is one, and compare the weights.
 
-    With a model on disk, or with two for one text, every head is measured, and of those that the settings ask for the
-    one that differs most is shown. Raises InputError for models that do not fit each other.
+    With models on disk all heads are measured, and what differs most is shown. InputError where two do not fit.
     """
     check_one_head(settings)
     moved, is_in_place = None, True

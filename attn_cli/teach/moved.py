@@ -66,10 +66,9 @@ class Moved(NamedTuple):
 def measure_moved(
     texts: tuple[str, str], context: str | None, settings: Settings, models: tuple[str, str]
 ) -> Moved:
-    """Return which heads of two models differ on one text, or of one model on two texts.
+    """Return which heads of two models differ on one text, or of one model on two texts, a layer at a time.
 
-    Two models need the same tokens. Of two texts the tokens that are equal, in order, are compared (difflib's longest
-    matching blocks). Layers are taken one at a time. Raises InputError where models do not fit each other.
+    Of two texts, equal tokens in order are compared (difflib's blocks). InputError where models do not fit each other.
     """
     settings, kind = replace(settings, model=models[0]), "self" if context is None else "cross"
     with ExitStack() as stack:

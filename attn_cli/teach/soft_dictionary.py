@@ -1,7 +1,4 @@
-"""A dictionary looked up three ways: by the key as written, by the nearest key, and softly, by attention.
-
-The worked example of a dictionary stands at the end: the lookups of its text, and whether its claim holds.
-"""
+"""A dictionary looked up by the key as written, by the nearest key, and softly, by attention; the example of it."""
 
 from __future__ import annotations
 

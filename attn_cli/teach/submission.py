@@ -57,8 +57,7 @@ def read_submission(path: str | Path, asked: Iterable[str] = GRADED_STEPS) -> Su
 def submission_from(record: Record, name: str, asked: Iterable[str] = GRADED_STEPS) -> Submission:
     """Take the steps from a record of named values; Q, K and V are accepted for q, k and v.
 
-    From attn's own JSON, with --steps or without, the heads' matrices are taken too. Raises InputError where the
-    record has none of the steps that are asked for.
+    From attn's own JSON the heads' matrices are taken too. InputError where none of the steps asked for is there.
     """
     known = {*GRADED_STEPS, "Q", "K", "V"}
     blank = [key for key in record if key in known and _is_blank(record[key])]
@@ -159,8 +158,7 @@ def accepted_layouts(
 ) -> list[list[Array]]:
     """Return a step's arrays, (heads, rows, columns) each, in every layout that is accepted, the usual one first.
 
-    `target` is "mean", "all" or the number of the head that is asked for; `digits` are those of a student who
-    rounded each head before joining them.
+    `target` is mean, all or a head's number; `digits` those of a student who rounded each head before joining them.
     """
     is_projected, is_score = step in ("q", "k", "v"), step in SCORE_STEPS
     layouts: tuple[str, ...] = ("stack", "side") if step == "output" else ("stack",)
@@ -204,10 +202,7 @@ def fit_shape(given: Array, shape: tuple[int, ...]) -> Array | None:
 def submitted_heads(
     given: Array, step: str, arrays: list[Array], target: str, digits: int | None
 ) -> list[Array]:
-    """Return the student's own numbers as (heads, rows, columns), to compute the next step from: one array, or none.
-
-    Masked cells, which hold no number, get the computed one, rounded. Heads cannot be taken back out of their mean.
-    """
+    """Return the student's numbers as (heads, rows, columns), masked cells as computed: one array, or none."""
     usual = arrays[0]
     heads = len(usual)
     alone = fit_shape(given, usual.shape[1:]) if heads == 1 or target.isdigit() else None

@@ -192,8 +192,7 @@ def key_changes(comparison: Comparison, i: int) -> list[KeyChange]:
 def lead_change(comparison: Comparison, i: int) -> LeadChange | None:
     """Return how the lead of row i's strongest key changed; None without scores, or with fewer than two keys.
 
-    A change in content, q·(k - k') / √d_k, has a part of the query and one of the keys: the change of one factor times
-    the mean of the other, so that their sum is the whole.
+    Of a change in content, q·(k - k') / √d_k, query and keys make the change of their factor times the other's mean.
     """
     rows = [row for trace in comparison.traces if (row := trace.row(i)) and len(row.strongest) > 1]
     if len(rows) < 2:
