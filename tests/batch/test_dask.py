@@ -126,11 +126,8 @@ def test_what_is_wrong_with_every_line_or_with_the_options_is_said_at_once(at, m
     write_lines(3)
     Path("v.txt").write_text("she 1 0\ncat 0 1\n")
     for code, options in (
-        (65, ("-o", "out/", "-e", "random", "-p", "roles")),
-        (2, ("-o", "out.jsonl")),
-        (2, ()),
-        (2, ("-o", "out/", "-e", "v.txt")),
-        (2, ("-o", "out/", "--workers", "2")),
+        *((65, ("-o", "out/", "-e", "random", "-p", "roles")), (2, ("-o", "out.jsonl")), (2, ())),
+        *((2, ("-o", "out/", "-e", "v.txt")), (2, ("-o", "out/", "--workers", "2"))),
     ):
         got = on(machines, "lines.txt", *options)
         assert (got.code, got.out, got.err.count("\n")) == (code, "", 1), got

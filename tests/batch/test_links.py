@@ -42,12 +42,9 @@ def links_of(number, record):
 
 
 CASES = [
-    ("self",),
-    ("self", "--head", "all"),
-    ("masked", "-p", "roles", "--head", "all"),
+    *(("self",), ("self", "--head", "all"), ("masked", "-p", "roles", "--head", "all")),
     ("self", *RANDOM, "--head", "all", "--mask", "window:1"),
-    ("self", "-p", "roles-deep", "--layer", "all"),
-    ("self", *RANDOM, "--head", "mean"),
+    *(("self", "-p", "roles-deep", "--layer", "all"), ("self", *RANDOM, "--head", "mean")),
 ]
 
 

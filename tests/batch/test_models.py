@@ -28,11 +28,9 @@ def folder(at):
 @pytest.mark.parametrize(
     "options",
     [
-        ("--fields", "all"),
-        ("--fields", "all", "--layer", "0", "--head", "mean"),
+        *(("--fields", "all"), ("--fields", "all", "--layer", "0", "--head", "mean")),
         ("--fields", "query_tokens,weights,summary", "-t", "0.5", "--mask", "none"),
-        ("--fields", "weights", "--head", "rollout"),
-        ("--fields", "weights", "--layer", "all"),
+        *(("--fields", "weights", "--head", "rollout"), ("--fields", "weights", "--layer", "all")),
         ("--fields", "all", "-q", "a", "--keep-going"),
     ],
     ids=" ".join,

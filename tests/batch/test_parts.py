@@ -65,10 +65,8 @@ def test_other_settings_another_input_and_other_files_are_refused_unless_forced(
     assert here("batch", "lines.txt", "-o", "out/").code == 0
     before = records()
     for options, said in (
-        (("-t", "0.5"), "temperature"),
-        (("--fields", "summary"), "fields"),
-        (("--kind", "masked"), "kind"),
-        (("-f", "jsonl.gz"), "format"),
+        *((("-t", "0.5"), "temperature"), (("--fields", "summary"), "fields")),
+        *((("--kind", "masked"), "kind"), (("-f", "jsonl.gz"), "format")),
     ):
         got = here("batch", "lines.txt", "-o", "out/", *options)
         assert got.code == 65 and said in got.err and "--force" in got.err

@@ -104,11 +104,8 @@ def test_what_no_manifest_names_does_not_count(store):
 def test_what_cannot_be_reached_is_one_line(store):
     write_lines(3)
     for code, args in (
-        (66, ("s3://texts/none.txt",)),
-        (66, ("s3://texts/q*",)),
-        (66, ("s3://nowhere/a.txt",)),
-        (74, ("lines.txt", "-o", "s3://nowhere/out/")),
-        (2, ("lines.txt", "-o", "s3://texts/out.jsonl")),
+        *((66, ("s3://texts/none.txt",)), (66, ("s3://texts/q*",)), (66, ("s3://nowhere/a.txt",))),
+        *((74, ("lines.txt", "-o", "s3://nowhere/out/")), (2, ("lines.txt", "-o", "s3://texts/out.jsonl"))),
     ):
         got = here("batch", *args, env=store)
         assert (got.code, got.out, got.err.count("\n")) == (code, "", 1), got

@@ -144,10 +144,8 @@ def test_tls_that_does_not_match_is_told(tmp_path):
 
 def test_an_address_that_is_none_is_wrong_usage():
     for address, why in (
-        ("http://127.0.0.1:1", "unknown address scheme"),
-        ("tcp://127.0.0.1", "missing port"),
-        ("tcp://127.0.0.1:x", "invalid literal"),
-        ("tcp://::1:8786", "ipv6 needs brackets"),
+        *(("http://127.0.0.1:1", "unknown address scheme"), ("tcp://127.0.0.1", "missing port")),
+        *(("tcp://127.0.0.1:x", "invalid literal"), ("tcp://::1:8786", "ipv6 needs brackets")),
         ("", "missing port"),
     ):
         got = on(address)

@@ -140,9 +140,7 @@ PACKED = gzip.compress(TEXT.encode(), mtime=0)  # the same test for every worker
 @pytest.mark.parametrize(
     ("name", "data"),
     [
-        ("empty.txt", b""),
-        ("blank.txt", b"\n \n\n"),
-        ("short.gz", PACKED[: len(PACKED) // 2]),
+        *(("empty.txt", b""), ("blank.txt", b"\n \n\n"), ("short.gz", PACKED[: len(PACKED) // 2])),
         ("damaged.gz", PACKED[:20] + bytes(10) + PACKED[30:]),
         ("short.xz", lzma.compress(TEXT.encode())[:-40]),
         ("damaged.xz", lzma.compress(TEXT.encode())[:60] + bytes(40)),

@@ -105,10 +105,7 @@ def test_every_seed_gives_another_exercise_and_always_the_same_one(many):
     assert len(set(numbers)) == len(many)
     assert len({one.tokens for one in many[: len(SEEDS)]}) > 5
     assert exercises.make(7) == exercises.make.__wrapped__(7) and make(7)[3:] == (
-        ("bees", "make", "honey"),
-        [[-1, -1], [2, 0], [2, 1]],
-        [[0, 1], [2, 1]],
-        [[1, 0], [-1, -1]],
+        *(("bees", "make", "honey"), [[-1, -1], [2, 0], [2, 1]], [[0, 1], [2, 1]], [[1, 0], [-1, -1]]),
         [[0, -1], [2, 2]],
     )
     for seed in range(2):
@@ -388,13 +385,10 @@ def test_the_latex_is_balanced_ascii_and_sheet_and_key_hold_the_same_tables():
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("\\input{x}", r"\textbackslash{}input\{x\}"),
-        ("50% & $5 #1 a_b", r"50\% \& \$5 \#1 a\_b"),
+        *(("\\input{x}", r"\textbackslash{}input\{x\}"), ("50% & $5 #1 a_b", r"50\% \& \$5 \#1 a\_b")),
         ("^~|<b>", r"\textasciicircum{}\textasciitilde{}\textbar{}\textless{}b\textgreater{}"),
-        ("\x1b[31m", r"\textasciicircum{}[[31m"),
-        ("--key", r"-\kern0pt{}-key"),
-        ('say "x" twice', "say ``x'' twice"),
-        ("猫", r"\attnchar{732B}{29483}"),
+        *(("\x1b[31m", r"\textasciicircum{}[[31m"), ("--key", r"-\kern0pt{}-key")),
+        *(('say "x" twice', "say ``x'' twice"), ("猫", r"\attnchar{732B}{29483}")),
     ],
 )
 def test_nothing_in_a_token_is_obeyed_by_latex(text, shown):
@@ -506,21 +500,12 @@ def test_a_folder_that_cannot_be_is_73(tmp_path):
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("--seed", "-1"), "--seed cannot be -1"),
-        (("--seed", str(2**63)), "--seed cannot be"),
-        (("--seed", "x"), "--seed"),
-        (("--dim", "1"), "from 2 to 4"),
-        (("--dim", "5"), "from 2 to 4"),
-        (("--words", "1"), "from 2 to 4"),
-        (("--words", "5"), "from 2 to 4"),
-        (("--mask", "window:1"), "causal"),
-        (("--score", "cosine"), "scaled"),
-        (("-f", "csv"), "markdown"),
-        (("--force",), "-o DIR"),
-        (("-o", "sheet.tex"), "folder"),
-        (("-o", "sheet", "--key"), "--key"),
-        (("-o", "sheet", "-f", "latex"), "-f"),
-        (("7",), "7"),
+        *((("--seed", "-1"), "--seed cannot be -1"), (("--seed", str(2**63)), "--seed cannot be")),
+        *((("--seed", "x"), "--seed"), (("--dim", "1"), "from 2 to 4"), (("--dim", "5"), "from 2 to 4")),
+        *((("--words", "1"), "from 2 to 4"), (("--words", "5"), "from 2 to 4")),
+        *((("--mask", "window:1"), "causal"), (("--score", "cosine"), "scaled"), (("-f", "csv"), "markdown")),
+        *((("--force",), "-o DIR"), (("-o", "sheet.tex"), "folder"), (("-o", "sheet", "--key"), "--key")),
+        *((("-o", "sheet", "-f", "latex"), "-f"), (("7",), "7")),
     ],
     ids=str,
 )
@@ -551,11 +536,7 @@ def test_every_key_of_the_record_is_described_and_missed_and_inputs_are_whole():
     ("key", "value"),
     [
         *(
-            ("seed", -1),
-            ("seed", None),
-            ("dim", 5),
-            ("mask", "window:1"),
-            ("score", "cosine"),
+            *(("seed", -1), ("seed", None), ("dim", 5), ("mask", "window:1"), ("score", "cosine")),
             ("tokens", []),
         ),
         *(("inputs", {}), ("answers", None), ("questions", []), ("questions", [{"question": "Why?"}])),

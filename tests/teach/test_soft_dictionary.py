@@ -105,10 +105,7 @@ def test_equal_values_add_up_also_where_they_are_written_differently():
 @pytest.mark.parametrize(
     "values",
     [
-        (95, 250, 560, 3),
-        (-0.5, 2.25, 0, 1),
-        (1e6, -30, 7, 12345.5),
-        (1e-5, 2e-5, 0, 0),
+        *((95, 250, 560, 3), (-0.5, 2.25, 0, 1), (1e6, -30, 7, 12345.5), (1e-5, 2e-5, 0, 0)),
         (5e6, 123456789, 1, 0),
     ],
 )

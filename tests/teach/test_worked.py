@@ -18,16 +18,11 @@ NAMES = ("day1", "coffee", "coffee-notebook", "a2", "manchester", "dictionary")
 CROSS = "cross: query she, context likes coffee"
 # (example, block of expected numbers, the options that give them); "" is the whole record
 BLOCKS = [
-    ("day1", "unscaled (what the text runs)", ""),
-    ("day1", "scaled", "--score scaled"),
+    *(("day1", "unscaled (what the text runs)", ""), ("day1", "scaled", "--score scaled")),
     ("day1", "unscaled, causal top-left", "--mask causal"),
-    ("day1", "unscaled, causal bottom-right", "--mask causal-bottom-right"),
-    ("coffee", "scaled", ""),
-    ("coffee", "unscaled", "--score dot"),
-    ("coffee", "causal", "--mask causal"),
-    ("coffee", "identity projection", "-p identity"),
-    ("coffee-notebook", "", ""),
-    ("a2", "unscaled", ""),
+    *(("day1", "unscaled, causal bottom-right", "--mask causal-bottom-right"), ("coffee", "scaled", "")),
+    *(("coffee", "unscaled", "--score dot"), ("coffee", "causal", "--mask causal")),
+    *(("coffee", "identity projection", "-p identity"), ("coffee-notebook", "", ""), ("a2", "unscaled", "")),
     ("a2", "scaled", "--score scaled"),
 ]
 ELSEWHERE = {  # blocks that a test of its own holds

@@ -114,15 +114,9 @@ def test_a_matrix_of_a_few_round_numbers_is_no_rounded_answer(guess):
 @pytest.mark.parametrize(
     ("text", "digits"),
     [
-        ("[[0.3, 0.70]]", 2),
-        ("[[0.300, 0.7]]", 3),
-        ("[[1.5e-3, 2]]", 4),
-        ("[[0.5, 0.5]]", 2),
-        ("[[1, 0]]", 2),
-        ("[[1.0, 0.0]]", 2),
-        ("[[0.1, 0.2, 0.7]]", 1),
-        ("[[0.1, 0.2, 0.7], [null, NaN, -1e9]]", 1),
-        ("[[0.30000000000000004, 1]]", 17),
+        *(("[[0.3, 0.70]]", 2), ("[[0.300, 0.7]]", 3), ("[[1.5e-3, 2]]", 4), ("[[0.5, 0.5]]", 2)),
+        *(("[[1, 0]]", 2), ("[[1.0, 0.0]]", 2), ("[[0.1, 0.2, 0.7]]", 1)),
+        *(("[[0.1, 0.2, 0.7], [null, NaN, -1e9]]", 1), ("[[0.30000000000000004, 1]]", 17)),
     ],
 )
 def test_the_digits_given_are_the_most_that_a_matrix_shows(text, digits):
@@ -212,11 +206,8 @@ def test_the_first_step_that_differs_is_named_with_its_cell_and_what_follows_fro
 @pytest.mark.parametrize(
     ("weights", "shape", "said"),
     [
-        (WEIGHTS.T, [4, 3], "Transposed, it would"),
-        (WEIGHTS[:, :2], [3, 2], "(3, 4) is right"),
-        ([], [0], "(0,)"),
-        ([[]], [1, 0], "(1, 0)"),
-        ([[[[[1]]]]], [1, 1, 1, 1, 1], "(3, 4) is right"),
+        *((WEIGHTS.T, [4, 3], "Transposed, it would"), (WEIGHTS[:, :2], [3, 2], "(3, 4) is right")),
+        *(([], [0], "(0,)"), ([[]], [1, 0], "(1, 0)"), ([[[[[1]]]]], [1, 1, 1, 1, 1], "(3, 4) is right")),
     ],
     ids=str,
 )
@@ -561,10 +552,8 @@ def test_the_own_json_of_an_attention_on_a_context_and_of_some_rows_is_right_by_
     context |= {"W_k": numbers(5, 2, 2).tolist(), "W_v": numbers(6, 2, 3).tolist(), "layout": "in-out"}
     save("given.json", **context)
     for args in (
-        ("compute", "given.json"),
-        ("compute", "given.json", "--mask", "causal"),
-        ("self", "hot black coffee", "-q", "hot"),
-        ("masked", "hot black coffee", "-q", "black"),
+        *(("compute", "given.json"), ("compute", "given.json", "--mask", "causal")),
+        *(("self", "hot black coffee", "-q", "hot"), ("masked", "hot black coffee", "-q", "black")),
     ):
         for steps in (["--steps"], []):
             assert here(*args, *steps, "-f", "json", "-o", "own.json").code == 0

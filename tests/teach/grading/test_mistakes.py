@@ -211,11 +211,8 @@ OUTPUTS = [weights @ v for weights, v in zip(BY_HEAD, np.split(HEADS["V"], 2, ax
 @pytest.mark.parametrize(
     "given",
     [
-        {"weights": BY_HEAD},
-        {"weights": BY_HEAD[0]},
-        {"weights": BY_HEAD[1], "output": OUTPUTS[1]},
-        {"weights": BY_HEAD[0] + BY_HEAD[1]},
-        {"weights": np.concatenate(BY_HEAD)},
+        *({"weights": BY_HEAD}, {"weights": BY_HEAD[0]}, {"weights": BY_HEAD[1], "output": OUTPUTS[1]}),
+        *({"weights": BY_HEAD[0] + BY_HEAD[1]}, {"weights": np.concatenate(BY_HEAD)}),
         {"output": np.concatenate(OUTPUTS, axis=1)},
         {"weights": np.mean(BY_HEAD, axis=0), "output": OUTPUTS},
     ],
