@@ -43,9 +43,7 @@ class Work(NamedTuple):
     def scale(self) -> float:
         """What scores are multiplied by, before the temperature; 1 where weights came ready."""
         q, own = self.heads[0].q, self.heads[0].scale
-        if own is not None:
-            return own
-        return 1.0 if q is None else scale_of(self.score, q.shape[1])
+        return own if own is not None else 1.0 if q is None else scale_of(self.score, q.shape[1])
 
     def head_input(self, head: Head) -> one_head.HeadInput:
         """Return a head ready to attend."""

@@ -69,8 +69,7 @@ def rollout_formula(layer: int) -> str:
     >>> rollout_formula(1)
     'weights = A1 A0, each A = (mean of the heads + I) / 2, rows divided by their sums'
     """
-    numbers = range(layer, -1, -1)
-    product = [f"A{n}" for n in numbers] if layer < FEW else [f"A{layer}", "...", "A1", "A0"]
+    product = [f"A{n}" for n in range(layer, -1, -1)] if layer < FEW else [f"A{layer}", "...", "A1", "A0"]
     return f"weights = {' '.join(product)}, {EACH_ROLLED}"
 
 

@@ -55,9 +55,8 @@ def open_shared(settings: Settings) -> Shared:
     """Open the model and the word vectors that these settings name, and check that they fit, once for many texts."""
     settings = settings_for_positions(settings)
     shared = open_projection(settings)
-    if settings.embedding == "random":
-        return shared
-    return shared._replace(table=_table(settings, shared.stack))
+    is_random = settings.embedding == "random"
+    return shared if is_random else shared._replace(table=_table(settings, shared.stack))
 
 
 def open_projection(settings: Settings) -> Shared:

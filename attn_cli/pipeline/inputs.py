@@ -197,8 +197,7 @@ def with_masks(layer: Layer, masks: Sequence[Mask | None]) -> tuple[Layer, Mask 
     of_shown, said = own.get(layer.shown), f"what is said of the mask is true of head {layer.shown}."
     if layer.shown == MEAN:
         first, *rest = (mask for mask in masks if mask is not None)
-        places = range(first.n_q)
-        either = np.logical_or.reduce([mask.rows(places) for mask in (first, *rest)])
+        either = np.logical_or.reduce([mask.rows(range(first.n_q)) for mask in (first, *rest)])
         of_shown = Mask(first.name, first.n_q, first.n_k, either)
         said = "their mean may look at what any of them may look at."
     return layer._replace(notes=(*layer.notes, f"Each head has a mask of its own; {said}")), of_shown

@@ -169,8 +169,7 @@ class LanguagePass:
         return self.onward(stage.layer + 1, np.stack([layer.joined(stage.x, [*one]) for one in outputs]))
 
     def onward(self, layer: int, X: Array) -> Array:  # noqa: D102
-        rows = np.stack([self.stack.last_rows(one, self.mask, layer)[self.place] for one in X])
-        return self.scores(rows)
+        return self.scores(np.stack([self.stack.last_rows(one, self.mask, layer)[self.place] for one in X]))
 
     def streams(self, places: list[int]) -> Array:  # noqa: D102
         stages = [*self.stages()]

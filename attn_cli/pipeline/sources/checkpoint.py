@@ -286,8 +286,7 @@ def _head(steps: LayerSteps, h: int, scale: float | None, temperature: float) ->
 
 def can_be_grouped(settings: Settings, keep_weights: bool) -> bool:
     """Tell whether one layer is all that is asked for."""
-    is_one = settings.layer != ALL and settings.head != ROLLOUT
-    return is_one and not settings.next and not keep_weights
+    return settings.layer != ALL and settings.head != ROLLOUT and not settings.next and not keep_weights
 
 
 def traces_of_group(readings: Sequence[Reading], settings: Settings) -> Iterator[Trace]:
