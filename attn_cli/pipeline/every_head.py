@@ -110,11 +110,7 @@ class EveryHead(NamedTuple):
 def measure_heads(
     found: Iterator[LayerWeights], size: MapSize, settings: Settings, layer: int | None, with_rollout: bool
 ) -> EveryHead:
-    """Return what each head of the layers does, or of `layer` alone; the rollout goes over all layers up to it.
-
-    Layers are taken one at a time, and none above `layer` is computed. Word pieces are joined, and special tokens
-    hidden, as the settings say; the rollout goes through the pieces.
-    """
+    """Return what each head does, or those of `layer` alone; a rollout goes through the pieces of all layers up to it."""
     check_shaping(settings)
     if with_rollout:
         derived.check_rollout(replace(settings, head=ROLLOUT, without=()))
@@ -174,9 +170,8 @@ def open_layers(
 ) -> Iterator[LayersOf]:
     """Open the model on disk, else the learned one, that the settings name, once for many texts.
 
-    What is given yields each layer over a text; its `kind` is self, masked or cross. A model with an encoder and a
-    decoder reads the context with its encoder, and the text with its decoder; its `self` is the encoder's, of the text
-    alone. The `report` is of the layers of a model on disk up to the `last` one that is wanted, or of all.
+    What is given yields each layer over a text, of a kind (self, masked or cross). An encoder reads the context, its
+    decoder the text, or the encoder alone the text for self. The `report` is up to layer `last` of a model on disk.
     """
     if settings.model is None:
         shared = open_stack(settings)
@@ -210,9 +205,8 @@ def read_layers(reading: Reading, settings: Settings) -> Iterator[LayerWeights]:
     for steps in reading.layers():
         weights, allowed, notes = reading.every_head(steps, settings)
         if not np.isfinite(weights).all():
-            raise InputError(
-                f"{name}: the weights of layer {steps.layer} are not numbers.", "Is the file whole?"
-            )
+            said = f"{name}: the weights of layer {steps.layer} are not numbers."
+            raise InputError(said, "Is the file whole?")
         yield LayerWeights(source, steps.layer, (*map(str, range(len(weights))),), weights, allowed, notes)
 
 

@@ -93,9 +93,7 @@ def measure_texts(
 
     Entropy is in bits; distance is the mean number of tokens from a query to what it looks at; sink is the largest
     mean weight that one key gets from the other queries (an attention sink: Xiao et al. 2023). The rest are the shares
-    of `attn heads`, and that of punctuation marks, the separators that are no special tokens.
-
-    Raises InputError, with the line's number, for a text that cannot be read.
+    of `attn heads`, and that of punctuation. InputError has the number of a line that cannot be read.
     """
     tallies: dict[tuple[int, str], _Tally] = {}
     count = tokens = 0

@@ -1,7 +1,4 @@
-"""The logit lens (nostalgebraist 2020): what a model would say at each place if it stopped after each of its layers.
-
-The stream between two layers goes through the model's own last norm and output, as what its last layer makes does.
-"""
+"""The logit lens (nostalgebraist 2020): what a model would say at each place if it stopped after each of its layers."""
 
 from __future__ import annotations
 

@@ -179,8 +179,7 @@ def infer_mask(
 def left_padding(used: Bools, tokens: tuple[str, ...], padded: Bools | None = None) -> int:
     """Return how many tokens pad a text on the left: no link of `used` (n_q, n_k) leads to them from their right.
 
-    Such tokens are one special token, repeated or named for padding, or those that `padded` tells. What they look at
-    themselves means nothing: under a causal mask they see padding alone.
+    They are one special token, repeated or named for padding, or those that `padded` tells; their rows mean nothing.
     """
     n_q, n_k = used.shape
     if n_q != n_k:

@@ -220,7 +220,7 @@ def open_passes(
     """Give the model of these settings once for each text, which it has read, and its encoder the context, if any.
 
     Without a context, its encoder reads the text, and its decoder begins. A model that fills gaps says the word at its
-    first, or, where there is none and none is needed, at the last word.
+    first; where none is needed, also at the last word.
     """
     if settings.model is None:
         if any(context is not None for _, context in given):

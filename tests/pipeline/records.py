@@ -50,8 +50,7 @@ def told(*args):
 
 
 def written(path, record):
-    plain = {
-        key: M.tolist() if isinstance(M, np.ndarray) else M for key, M in record.items() if M is not None
-    }
+    given = {key: M for key, M in record.items() if M is not None}
+    plain = {key: M.tolist() if isinstance(M, np.ndarray) else M for key, M in given.items()}
     path.write_text(json.dumps(plain))
     return path.name

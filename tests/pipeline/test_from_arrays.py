@@ -77,9 +77,8 @@ def test_a_tensor_that_needs_its_gradient_is_read_without_importing_torch(kind, 
 def test_a_tuple_of_layers_with_a_batch_is_a_models_attentions():
     layers = tuple(weights(2, 2, 3, 4, 4))  # (batch, heads, n_q, n_k) each
     trace = show(layers, WORDS, batch=1)
-    np.testing.assert_array_equal(
-        [head.weights for head in trace.heads], np.stack([layer[1] for layer in layers]).reshape(-1, 4, 4)
-    )
+    expected = np.stack([layer[1] for layer in layers]).reshape(-1, 4, 4)
+    np.testing.assert_array_equal([head.weights for head in trace.heads], expected)
 
 
 def test_lists_are_read_as_arrays_are():

@@ -233,9 +233,8 @@ def test_content_and_distance_are_told_apart_where_vectors_are_turned(name, tran
         for head, weights in zip(trace.heads, attention, strict=True):
             close(head.scores, head.q @ head.k.T, 1e-9)  # as if the words had no places
             close(head.scaled_scores, head.scores * trace.scale, 1e-9)
-            close(
-                head.q_turned @ head.k_turned.T * trace.scale, head.scaled_scores + head.position_scores, 1e-9
-            )
+            turned = head.q_turned @ head.k_turned.T * trace.scale
+            close(turned, head.scaled_scores + head.position_scores, 1e-9)
             assert not head.position_scores.diagonal().any()  # a word is at no distance from itself
             assert np.abs(head.position_scores).max() > 0.01
             final = head.scaled_scores + head.position_scores
@@ -348,9 +347,8 @@ def test_the_layer_output_of_bert_is_what_its_own_module_makes(transformers, tmp
 @pytest.mark.parametrize("kind", ["self", "masked", "cross"])
 def test_x_times_w_holds_for_an_encoder_and_a_decoder(kind, transformers, tmp_path):
     model_of(PAIRS["bart"], transformers, tmp_path)
-    trace = trace_of(
-        kind, tmp_path, None if kind == "self" else "a b c", keep_weights=True, layer=1, head="3"
-    )
+    context = None if kind == "self" else "a b c"
+    trace = trace_of(kind, tmp_path, context, keep_weights=True, layer=1, head="3")
     for letter, X in (("q", trace.x_query), ("k", trace.x_key), ("v", trace.x_key)):
         found = projected(X, getattr(trace.shown, f"W_{letter}"), getattr(trace.shown, f"b_{letter}"))
         close(found, getattr(trace.shown, letter), 2e-5)

@@ -72,10 +72,8 @@ def test_an_item_of_a_batch_is_taken(item):
     both = {"Q": np.stack([Q, -Q]), "K": np.stack([K, 2 * K]), "V": np.stack([V, V])}
     both |= {"mask": np.stack([MASK, ~MASK | MASK]), "position_scores": np.stack([BIAS, 0 * BIAS])}
     found = trace_matrices("compute", given_from(both, "given", item), Settings(head="all"))
-    agrees(
-        found,
-        *attend(*(both[name][item] for name in "QKV"), both["mask"][item], both["position_scores"][item]),
-    )
+    own = (both[name][item] for name in (*"QKV", "mask", "position_scores"))
+    agrees(found, *attend(*own))
 
 
 def test_a_batch_of_one_is_taken_and_a_larger_one_names_the_option():

@@ -49,9 +49,8 @@ def test_padding_on_the_left_is_recognised_under_a_causal_mask(rows, pad, tmp_pa
 @pytest.mark.parametrize("is_batch", [False, True])
 def test_an_attention_mask_in_the_file_says_what_is_padding(rows, is_batch, tmp_path):
     stated = np.arange(N) >= PADS
-    found = record(
-        file(tmp_path, left_padded(rows), "the", attention_mask=stated[None] if is_batch else stated)
-    )
+    stated = stated[None] if is_batch else stated
+    found = record(file(tmp_path, left_padded(rows), "the", attention_mask=stated))
     assert found["mask"] == EXPECTED.tolist()
     assert any("attention_mask says" in note for note in found["notes"])
     assert not any("Ignored" in note for note in found["notes"])

@@ -71,9 +71,8 @@ def test_it_is_as_if_a_head_s_rows_that_join_it_were_zero(command, models):
 
 def test_a_head_that_wrote_nothing_is_not_missed_and_another_is(models):
     command = "self dabca --layer 1 --head all --next 3 -f json"
-    whole, nothing, out = (
-        printed(command, models[0], *more) for more in ((), ("--knock-out", "0.0"), ("--knock-out", "0.1"))
-    )
+    cuts = (), ("--knock-out", "0.0"), ("--knock-out", "0.1")
+    whole, nothing, out = (printed(command, models[0], *more) for more in cuts)
     assert_alike(nothing, whole, FLOAT32)
     with pytest.raises(AssertionError):
         assert_alike(out, whole, 1e-3)

@@ -77,9 +77,8 @@ def test_the_probabilities_are_the_softmax_over_all_words_and_the_unknown():
     names = [*table.words(), UNKNOWN]
     order = sorted(np.argsort(-shares, kind="stable")[:50].tolist(), key=lambda n: names[n] == UNKNOWN)
     found = trace_masked(tokens, Settings(projection="language", next=50)).next_words
-    assert [(one.word, one.id) for one in found.words] == [
-        (names[n], None if names[n] == UNKNOWN else n) for n in order
-    ]
+    expected = [(names[n], None if names[n] == UNKNOWN else n) for n in order]
+    assert [(one.word, one.id) for one in found.words] == expected
     assert found.words[-1].word == UNKNOWN  # known words come first
     np.testing.assert_allclose([one.probability for one in found.words], shares[order], rtol=1e-4)
     np.testing.assert_allclose([one.logit for one in found.words], scores[0, order], rtol=1e-4)

@@ -57,31 +57,20 @@ def test_the_json_has_norms_beside_the_weights_and_the_page_of_numbers_has_them_
 
 def test_the_learned_models_of_our_own_have_norms_too():
     trace = trace_self(CAT, Settings(measure="norm"))
-    np.testing.assert_allclose(
-        trace.shown.norms, trace.weights * np.linalg.norm(trace.shown.v, axis=1), rtol=1e-9
-    )
+    lengths = np.linalg.norm(trace.shown.v, axis=1)
+    np.testing.assert_allclose(trace.shown.norms, trace.weights * lengths, rtol=1e-9)
     trace = trace_masked(CAT, Settings(measure="norm", head="all", projection="language", next=0))
-    made = sum(
-        (head.weights[..., None] * (head.v @ W)).sum(axis=1)
-        for head, W in zip(trace.heads, np.split(trace.W_o, len(trace.heads)), strict=True)
-    )
+    heads = [*zip(trace.heads, np.split(trace.W_o, len(trace.heads)), strict=True)]
+    made = sum((head.weights[..., None] * (head.v @ W)).sum(axis=1) for head, W in heads)
     np.testing.assert_allclose(made + trace.b_o, trace.layer_output, rtol=1e-9, atol=1e-9)
-    for head, W in zip(trace.heads, np.split(trace.W_o, len(trace.heads)), strict=True):
+    for head, W in heads:
         parts = head.weights[..., None] * (head.v @ W)
         np.testing.assert_allclose(head.norms, np.linalg.norm(parts, axis=-1), rtol=1e-9, atol=1e-12)
 
 
 def test_no_screen_of_norms_has_sums_or_says_that_rows_have_one():
-    for more in (
-        (),
-        ("--head", "all"),
-        ("-q", "sat"),
-        ("-f", "bars"),
-        ("-f", "markdown"),
-        ("-f", "latex"),
-        ("-f", "html"),
-    ):
-        said = asked("self", CAT, "--measure", "norm", "--width", "80", *more)
+    for more in ("", "--head all", "-q sat", "-f bars", "-f markdown", "-f latex", "-f html"):
+        said = asked("self", CAT, "--measure", "norm", "--width", "80", *more.split())
         said = re.sub("<style>.*?</style>", "", said, flags=re.S)
         assert "norm" in said and not re.search(r"sums? to|\bsum\b", said), more
 

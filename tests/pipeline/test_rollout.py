@@ -56,9 +56,8 @@ def test_a_model_s_rollout_is_that_of_its_layers(folder):
 
 def test_it_is_that_of_attn_heads(folder):
     found = record("self", TEXT, "-m", folder, "--head", "rollout")
-    np.testing.assert_allclose(
-        found["weights"], record("heads", TEXT, "-m", folder, "--rollout")["rollout"], atol=1e-6
-    )
+    every = record("heads", TEXT, "-m", folder, "--rollout")["rollout"]
+    np.testing.assert_allclose(found["weights"], every, atol=1e-6)
     assert found["head"] == "rollout" and found["score"] is None and found["heads"] == []
 
 
@@ -76,9 +75,8 @@ def test_a_mask_is_tried_in_the_last_layer_alone(folder):
     expected = np.array(by_loops(gpt2(), [3, 0, 1, 2, 0])[0])
     tried = trace_self(TEXT, Settings(model=folder, head="mean", mask="none")).weights
     trace = trace_self(TEXT, Settings(model=folder, head="rollout", mask="none"))
-    np.testing.assert_allclose(
-        trace.weights, rolled_up_to(np.array([expected[0], [tried, tried]]), 1), atol=1e-5
-    )
+    rolled = rolled_up_to(np.array([expected[0], [tried, tried]]), 1)
+    np.testing.assert_allclose(trace.weights, rolled, atol=1e-5)
     assert trace.mask is None
 
 

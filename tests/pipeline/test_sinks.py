@@ -33,9 +33,8 @@ def sink_of(layer, head):
 
 @pytest.mark.parametrize("temperature", [1.0, 2.5])
 def test_a_weight_is_its_exp_over_the_sum_of_all_exps_and_that_of_the_sink(temperature, folder):
-    record = json.loads(
-        ran("self", TEXT, "-m", folder, "--head", "1", "-t", str(temperature), "--steps", "-f", "json")
-    )
+    asked = ("--head", "1", "-t", str(temperature), "--steps", "-f", "json")
+    record = json.loads(ran("self", TEXT, "-m", folder, *asked))
     (head,), s = record["heads"], sink_of(1, 1)
     assert head["sink_score"] == pytest.approx(s)
     for row, weights, taken in zip(head["masked_scores"], record["weights"], record["sink"], strict=True):
@@ -58,12 +57,12 @@ def test_a_row_by_hand_has_the_sink_in_its_sum(folder):
 
 
 def test_no_screen_says_that_rows_sum_to_one(folder):
-    for command in (
-        ("self", "--steps"), ("explain",), ("explain", "--steps"), ("self", "--head", "all"), ("masked", "--next", "0"),
-        ("self", "-f", "bars"), ("self", "--head", "mean"), ("explain", "--mask", "window:1"),
-        ("masked", "--show", "mask"),
-    ):  # fmt: skip
-        screen = " ".join(ran(command[0], TEXT, "-m", folder, *command[1:]).split())
+    commands = (
+        "self --steps|explain|explain --steps|self --head all|masked --next 0|self -f bars|self --head mean|"
+        "explain --mask window:1|masked --show mask"
+    )
+    for command, *more in map(str.split, commands.split("|")):
+        screen = " ".join(ran(command, TEXT, "-m", folder, *more).split())
         said = re.sub(r"rows sum to 1 with the sink", "", screen)
         assert not re.search(r"sums? to (one|1)\b", said), command
         assert "sink" in screen, command
@@ -125,16 +124,13 @@ def test_what_sinks_leave_is_not_said_to_sum_to_one_nor_to_be_given_so(folder, t
 
 
 def test_the_formula_of_a_rollout_gives_its_numbers(folder):
-    layers = [
-        json.loads(ran("self", TEXT, "-m", folder, "--layer", n, "--head", "mean", "-f", "json"))
-        for n in "01"
-    ]
-    each = [np.array(layer["weights"]) / 2 + np.eye(len(TEXT)) / 2 for layer in layers]
+    mean = ("--head", "mean", "-f", "json")
+    layers = [json.loads(ran("self", TEXT, "-m", folder, "--layer", n, *mean))["weights"] for n in "01"]
+    each = [np.array(layer) / 2 + np.eye(len(TEXT)) / 2 for layer in layers]
     each = [A / A.sum(axis=1, keepdims=True) for A in each]
     rolled = ("self", TEXT, "-m", folder, "--head", "rollout")
-    np.testing.assert_allclose(
-        json.loads(ran(*rolled, "-f", "json"))["weights"], each[1] @ each[0], atol=1e-9
-    )
+    found = json.loads(ran(*rolled, "-f", "json"))["weights"]
+    np.testing.assert_allclose(found, each[1] @ each[0], atol=1e-9)
     screen = " ".join(ran(*rolled).split())
     assert "weights = A1 A0, each A = (mean of the heads + I) / 2, rows divided by their sums" in screen
     assert "Sinks take a part of each layer's rows; these weights leave that out." in screen
@@ -145,10 +141,8 @@ def test_one_row_of_a_condensed_text_is_named_for_its_sink_and_top_keeps_all_sha
     screen = " ".join(ran("self", TEXT * 600, *asked).split())
     share, token, place = re.search(r'sink takes ([\d.]+) of the row of "(\w)" \((\d+)\)', screen).groups()
     before = (TEXT * 600)[: int(place) + 1]  # what that row can see
-    record, whole = (
-        json.loads(ran("self", before, *asked, *more, "-f", "json"))
-        for more in (("--top", "2"), ("--fields", "sink"))
-    )
+    both = ("--top", "2"), ("--fields", "sink")
+    record, whole = (json.loads(ran("self", before, *asked, *more, "-f", "json")) for more in both)
     assert before[-1] == token and float(share) == pytest.approx(whole["sink"][-1], abs=1e-3)
     assert record["weights"] is None and record["sink"] == whole["sink"]
 
@@ -158,10 +152,8 @@ def test_joined_or_hidden_weights_say_what_the_sink_took(shaping, folder):
     asked = ("self", TEXT, "-m", folder, "-f", "json")
     taken = json.loads(ran(*asked))["sink"]
     notes = json.loads(ran(*asked, *shaping))["notes"]
-    assert (
-        f"Sinks take {min(taken):.1%} to {max(taken):.1%} of a token's row; these weights leave that out."
-        in notes
-    )
+    span = f"{min(taken):.1%} to {max(taken):.1%}"
+    assert f"Sinks take {span} of a token's row; these weights leave that out." in notes
 
 
 def test_a_script_of_several_heads_is_refused_for_their_sinks(folder):
