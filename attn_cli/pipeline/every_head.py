@@ -110,7 +110,7 @@ class EveryHead(NamedTuple):
 def measure_heads(
     found: Iterator[LayerWeights], size: MapSize, settings: Settings, layer: int | None, with_rollout: bool
 ) -> EveryHead:
-    """Return what each head does, or those of `layer` alone; a rollout goes through the pieces of all layers up to it."""
+    """Return what each head does, or those of `layer` alone; a rollout goes through pieces, and all layers up to it."""
     check_shaping(settings)
     if with_rollout:
         derived.check_rollout(replace(settings, head=ROLLOUT, without=()))
