@@ -13,14 +13,8 @@ from attn_cli.errors import UsageError
 from attn_cli.inputs.saved_weights import Saved
 from attn_cli.io.array_types import Array, Bools
 from attn_cli.io.escape import fixed
+from attn_cli.pipeline import ready_weights as ready
 from attn_cli.pipeline.inputs import Inputs, Side, wanted_layer
-from attn_cli.pipeline.ready_weights import (
-    AS_THEY_ARE,
-    SelectedWeights,
-    joins_or_hides,
-    pieces_joined_or_hidden,
-    select_weights,
-)
 from attn_cli.pipeline.record import EACH_ROLLED, Attended
 from attn_cli.settings.settings import ALL, ROLLOUT, WEIGHT, Settings
 from attn_cli.trace.head_roles import rolled_out
@@ -42,7 +36,7 @@ class Rolled(NamedTuple):
         reached = own if self.reached is None else own.astype(np.float64) @ self.reached > 0
         return Rolled(rolled_out(self.weights, weights), reached)
 
-    def instead_of(self, found: SelectedWeights, settings: Settings) -> SelectedWeights:
+    def instead_of(self, found: ready.SelectedWeights, settings: Settings) -> ready.SelectedWeights:
         """Return the rollout in the place of its last layer's heads, its pieces joined as `settings` ask."""
         assert self.weights is not None and self.reached is not None
         n, reaches_all = len(self.reached), self.reached.all()
@@ -52,7 +46,7 @@ class Rolled(NamedTuple):
         found = found._replace(
             head=ROLLOUT, kept=(ROLLOUT,), weights=weights, allowed=allowed, mask_name=name
         )
-        return pieces_joined_or_hidden(found, settings) if joins_or_hides(settings) else found
+        return ready.pieces_joined_or_hidden(found, settings) if ready.joins_or_hides(settings) else found
 
 
 def check_rollout(settings: Settings) -> None:
@@ -73,7 +67,9 @@ def rollout_formula(layer: int) -> str:
     return f"weights = {' '.join(product)}, {EACH_ROLLED}"
 
 
-def rolled_weights(saved: Saved, settings: Settings, mask: Mask | None, is_stated: bool) -> SelectedWeights:
+def rolled_weights(
+    saved: Saved, settings: Settings, mask: Mask | None, is_stated: bool
+) -> ready.SelectedWeights:
     """Return the rollout through a file's layers up to the one asked for, checked and masked as each of them is."""
     last = wanted_layer(settings, len(saved.weights), saved.name)
     if len(saved.weights) < 2:
@@ -82,10 +78,10 @@ def rolled_weights(saved: Saved, settings: Settings, mask: Mask | None, is_state
     rolled, notes = Rolled(), dict[str, None]()
     for layer in range(last + 1):
         asked = replace(settings, layer=layer, head=ALL, join_pieces=False, hide_special=False)
-        found = select_weights(saved, asked, mask, is_stated)
+        found = ready.select_weights(saved, asked, mask, is_stated)
         check_one_text(found.weights.shape[1] == found.weights.shape[2], saved.name)
         rolled = rolled.through(found.weights, found.allowed)
-        notes.update(dict.fromkeys(note for note in found.notes if not note.endswith(AS_THEY_ARE)))
+        notes.update(dict.fromkeys(note for note in found.notes if not note.endswith(ready.AS_THEY_ARE)))
     return rolled.instead_of(found._replace(notes=tuple(notes)), settings)
 
 
@@ -115,21 +111,21 @@ def between_words(trace: Trace, settings: Settings, second: int | None = None) -
     start, _, stop = settings.between.partition("-")
     between = f"from text {start} to text {stop}" if stop else ""
     shaped = "joined to words" * settings.join_pieces or "without special tokens" * settings.hide_special
-    found = pieces_joined_or_hidden(selected(trace, second), settings)
+    found = ready.pieces_joined_or_hidden(selected(trace, second), settings)
     of = "the model's weights" if settings.measure == WEIGHT else trace.derived
     return made_of(trace, found, settings, ", ".join(filter(None, (of, between, shaped))))
 
 
-def selected(trace: Trace, second: int | None = None) -> SelectedWeights:
+def selected(trace: Trace, second: int | None = None) -> ready.SelectedWeights:
     """Return a trace's weights, apart from what made them; `second` is where a pair's second text begins."""
     sides, heads = (trace.query_tokens, trace.key_tokens), (trace.head_names, trace.shown.name)
     kept, weights = tuple(head.name for head in trace.heads), np.array([head.weights for head in trace.heads])
     mask, most = (trace.mask, trace.mask_name), 1.0 if trace.settings.measure == WEIGHT else np.inf
     about = trace.projection.layer, trace.notes
-    return SelectedWeights(*sides, *heads, kept, weights, *mask, *about, second=second, most=most)
+    return ready.SelectedWeights(*sides, *heads, kept, weights, *mask, *about, second=second, most=most)
 
 
-def made_of(trace: Trace, found: SelectedWeights, settings: Settings, derived: str) -> Attended:
+def made_of(trace: Trace, found: ready.SelectedWeights, settings: Settings, derived: str) -> Attended:
     """Return other weights than those of `trace`, made of them; `derived` says how, as a formula would."""
     layer, layers = found.layer_of(trace.projection), trace.stack_layers
     is_two = trace.has_second_input or settings.between in ("a-b", "b-a")

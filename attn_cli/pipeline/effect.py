@@ -193,12 +193,7 @@ def _as_lists(maps: dict[str, Array]) -> dict[str, object]:
 
 
 def patch_of(
-    clean: Pass,
-    corrupt: Pass,
-    texts: tuple[str, str],
-    target: str | None,
-    against: str | None,
-    report: OnPart,
+    clean: Pass, corrupt: Pass, both: tuple[str, str], target: str | None, against: str | None, report: OnPart
 ) -> Patch:
     """Return what a difference of two logits becomes with each part of the clean run in the corrupt one.
 
@@ -227,7 +222,7 @@ def patch_of(
                 row[some] = differences(logits_of(each))
             found.setdefault(name, []).append(row)
     return Patch(
-        clean.name, texts, (clean.tokens, corrupt.tokens), clean.place, clean.fills, word, other_word,
+        clean.name, both, (clean.tokens, corrupt.tokens), clean.place, clean.fills, word, other_word,
         float(differences(clean.logits)), without,
         {name: np.array([*zip_longest(*rows, fillvalue=np.nan)]).T for name, rows in found.items()},
         tuple(clean.heads(n) for n in range(len(found["heads"]))),

@@ -134,7 +134,7 @@ def embed_tokens(
         stand = "No vector of its own; the closest spelling stands in"
         notes.append(f"{stand}: {', '.join(named)}{more}.")
     starts = dict(zip((*query_tokens, *key_tokens), (*query.X, *key.X), strict=True))
-    notes += _unknown_notes(unknown, starts, oov, stack is not None)
+    notes += _on_unknown(unknown, starts, oov, stack is not None)
     texts = Side(query_tokens, query.X)
     other = texts if context is None else Side(key_tokens, key.X)
     return Inputs(texts, other, True, about, unknown, (), tuple(notes), table, replaced, context is not None)
@@ -155,9 +155,7 @@ def wrong_pairing(stack: EncoderStack, vectors: str) -> InputError:
     return InputError(said, "Choose other vectors (-e), or another projection (-p identity).")
 
 
-def _unknown_notes(
-    unknown: Sequence[str], starts: Mapping[str, Array], oov: str, is_learned: bool
-) -> list[str]:
+def _on_unknown(unknown: Sequence[str], starts: Mapping[str, Array], oov: str, is_learned: bool) -> list[str]:
     """Return the notes on words without a vector; `starts` are the vectors that each token has in the end."""
     strange = [word for word in unknown if oov == "subword" and not starts[word].any()]
     same = _identical_starts(unknown, starts) if oov == "model" else ""

@@ -203,7 +203,7 @@ def read_layers(reading: Reading, settings: Settings) -> Iterator[LayerWeights]:
     given = f"TEXT -m DIR{pair}{as_options(settings)}"
     source = WeightsOrigin(name, reading.asked, *sides, of, given, reading.query.second)
     for steps in reading.layers():
-        weights, allowed, notes = reading.every_head(steps, settings)
+        weights, allowed, notes = reading.weights(steps, settings)
         if not np.isfinite(weights).all():
             said = f"{name}: the weights of layer {steps.layer} are not numbers."
             raise InputError(said, "Is the file whole?")

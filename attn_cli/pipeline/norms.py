@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 
 import numpy as np
 
@@ -57,16 +56,13 @@ def _formula(joining: Joining, with_residual: bool = False) -> str:
     return f"norm = ‖{f'LN({whole})' if joining.outer else whole}‖{scale}"
 
 
-NO_LENGTHS: Mapping[str, Array] = MappingProxyType({})
-
-
 def beside(
-    trace: Trace, norms: Mapping[str, Array], derived: str, lengths: Mapping[str, Array] = NO_LENGTHS
+    trace: Trace, norms: Mapping[str, Array], derived: str, lengths: Mapping[str, Array] | None = None
 ) -> Trace:
     """Return a trace of weights with norms of its heads, by name; `derived` says how they were made."""
 
     def found(head: Head) -> Head:
-        return replace(head, norms=norms.get(head.name), lengths=lengths.get(head.name))
+        return replace(head, norms=norms.get(head.name), lengths=(lengths or {}).get(head.name))
 
     heads = {head.name: found(head) for head in trace.heads}
     shown = heads.get(trace.shown.name) or found(trace.shown)

@@ -234,12 +234,10 @@ def open_passes(
     if settings.projection is not None:
         raise beside_model("projection")
     with open_model(settings.model) as model:
-        yield [_checkpoint_pass(text, context, settings, model, needs_gap) for text, context in given]
+        yield [_read(text, context, settings, model, needs_gap) for text, context in given]
 
 
-def _checkpoint_pass(
-    text: str, context: str | None, settings: Settings, model: OpenModel, needs_gap: bool
-) -> Pass:
+def _read(text: str, context: str | None, settings: Settings, model: OpenModel, needs_gap: bool) -> Pass:
     about = model.checkpoint.model
     begins = len(about.stacks) == 2 and context is None
     kind = "self" if begins or about.decoder is None else "cross" if about.encoder else "masked"

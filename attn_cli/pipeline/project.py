@@ -54,7 +54,7 @@ def project_with_model(
         inputs = inputs._replace(key=layer_input(key, hidden))
     inputs = round_inputs(inputs, settings)
     names, shown = stack.head_names(layer), _head_of_stack(settings.head, stack, layer)
-    found = _layer(stack.attention(layer), inputs, settings, shown)
+    found = _layer(stack.attention(layer), inputs, settings, shown, ())
     is_default = settings.query is None and shown in (names[0], MEAN)
     root_heads = (head for head in found.projection.heads if is_default and head.name == ROOT_HEAD)
     is_below = query.words is not None and made.words is None
@@ -209,20 +209,16 @@ def head_count(settings: Settings, given: Given, names: tuple[str, ...], axis: i
 
 
 def _layer(
-    projection: model.Projection,
-    inputs: Inputs,
-    settings: Settings,
-    shown: str,
-    biases: Sequence[Array | None] = (),
+    found: model.Projection, inputs: Inputs, settings: Settings, shown: str, biases: Sequence[Array | None]
 ) -> Layer:
     """Return the layer with Q, K and V of the shown head alone, unless all heads are asked for or joined."""
     X, context = inputs.query.X, inputs.key.X
     assert X is not None and context is not None
     if settings.round is not None:
-        projection = model.rounded(projection, settings.round)
-    needs_all = projection.W_o is not None or settings.every_head or settings.head in (ALL, MEAN)
-    layout, made = projection.about.layout or "in-out", []
-    for W, bias in zip_longest(projection.heads, biases):
+        found = model.rounded(found, settings.round)
+    needs_all = found.W_o is not None or settings.every_head or settings.head in (ALL, MEAN)
+    layout, made = found.about.layout or "in-out", []
+    for W, bias in zip_longest(found.heads, biases):
         if not needs_all and W.name != shown:
             continue
         with np.errstate(over="ignore", invalid="ignore"):
@@ -232,4 +228,4 @@ def _layer(
                 said = f"W_{name} times the vectors is more than a number can hold."
                 raise InputError(said, "Scale them down.")
         made.append(Head(W.name, W, q, k, v, bias, W.position if inputs.is_self else None, layout))
-    return Layer(tuple(head.name for head in projection.heads), shown, tuple(made), projection)
+    return Layer(tuple(head.name for head in found.heads), shown, tuple(made), found)

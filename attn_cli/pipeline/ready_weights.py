@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attn_cli.core import masks
-from attn_cli.core.masks import find_rule
+from attn_cli.core.masks import Mask, find_rule
 from attn_cli.core.scores import GIVEN
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.saved_weights import Saved
@@ -45,17 +44,17 @@ class SelectedWeights(NamedTuple):
     most: float = 1.0  # that any of them can be
 
     @property
-    def mask(self) -> masks.Mask | None:
+    def mask(self) -> Mask | None:
         """The mask, as a rule where it still is one; None where all is allowed."""
         n_q, n_k = self.weights.shape[1:]
         if self.allowed is None or self.allowed.all():
             return None
-        rule, name = masks.Mask(self.mask_name, n_q, n_k), self.mask_name
+        rule, name = Mask(self.mask_name, n_q, n_k), self.mask_name
         if find_rule(name) is not None:
             if np.array_equal(rule.rows(np.arange(n_q)), self.allowed):
                 return rule
             name = f"{name} of all tokens"
-        return masks.Mask(name, n_q, n_k, self.allowed)
+        return Mask(name, n_q, n_k, self.allowed)
 
     def with_notes(self, *notes: str) -> SelectedWeights:
         """Return the same with these notes too."""
@@ -67,9 +66,7 @@ class SelectedWeights(NamedTuple):
         return Layer(self.head_names, self.head, tuple(heads), Projection(about, ()), score=GIVEN)
 
 
-def select_weights(
-    saved: Saved, settings: Settings, mask: masks.Mask | None, is_stated: bool
-) -> SelectedWeights:
+def select_weights(saved: Saved, settings: Settings, mask: Mask | None, is_stated: bool) -> SelectedWeights:
     """Return one layer of saved weights, masked, joined and renormalized as asked.
 
     A mask that somebody stated must hide zeros alone; where nobody did, one is inferred from exact zeros.
@@ -92,7 +89,7 @@ def select_weights(
     if not is_stated or mask is not None:
         used, in_layer = weighted_links(saved.weights), weighted_links(of_layer)
         if is_stated:
-            found = _with_given_mask(found, used, in_layer, saved.padded)
+            found = _with_mask(found, used, in_layer, saved.padded)
         else:
             allowed, name, padding, more = infer_mask(used, in_layer, keys, saved.padded)
             found = _zeroed(found, padding)._replace(allowed=allowed, mask_name=name).with_notes(*more)
@@ -124,9 +121,7 @@ def _sound(weights: Array, name: str, heads: tuple[str, ...]) -> tuple[Array, li
     return np.minimum(np.where(missing, 0.0, weights), 1.0) + 0.0, [note]
 
 
-def _with_given_mask(
-    found: SelectedWeights, used: Bools, in_layer: Bools, padded: Bools | None
-) -> SelectedWeights:
+def _with_mask(found: SelectedWeights, used: Bools, in_layer: Bools, padded: Bools | None) -> SelectedWeights:
     """Check that the weights obey a stated mask; the rows of padding on the left need not."""
     allowed = found.allowed
     assert allowed is not None  # the mask that was stated

@@ -52,12 +52,7 @@ class Resolved(NamedTuple):
 
 
 def trace_explained(
-    kind: str,
-    text: str,
-    context: str | None,
-    settings: Settings,
-    report: OnPart | None = None,
-    name_outputs: bool = True,
+    kind: str, text: str, context: str | None, settings: Settings, report: OnPart, name_outputs: bool
 ) -> Trace:
     """Return the trace that `attn explain` shows, with the row that it tells in focus."""
     found = resolved([text], settings) if context is None else None

@@ -177,9 +177,7 @@ class Reading(NamedTuple):
         weights, mask = steps.attended.weights[0].astype(np.float64), self.own_mask(steps)
         return weights, None if mask is None else mask.rows(np.arange(weights.shape[1]))
 
-    def every_head(
-        self, steps: LayerSteps, settings: Settings
-    ) -> tuple[Array, Bools | None, tuple[str, ...]]:
+    def weights(self, steps: LayerSteps, settings: Settings) -> tuple[Array, Bools | None, tuple[str, ...]]:
         """Return all heads' weights (h, n_q, n_k) by the settings' score and mask, the mask, and notes."""
         if _is_own(settings):
             return *self.own(steps), self.notes

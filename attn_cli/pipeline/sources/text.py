@@ -163,13 +163,11 @@ def layers_of_text(
         return replace(trace, output_words=output_words(trace, inputs)) if name_outputs else trace
 
     for layer in each:
-        one = _attended(kind, inputs, replace(settings, layer=layer), shared, report)
+        one = _layer(kind, inputs, replace(settings, layer=layer), shared, report)
         yield one._replace(finish=finish) if layer == each[-1] else one
 
 
-def _attended(
-    kind: str, inputs: Inputs, settings: Settings, shared: Shared, report: OnPart | None
-) -> Attended:
+def _layer(kind: str, inputs: Inputs, settings: Settings, shared: Shared, report: OnPart | None) -> Attended:
     stack, mask = shared.stack, wanted_mask(settings, None, inputs)
     if stack is None:
         layer = project_inputs(inputs, settings, None, shared.weights)
