@@ -35,22 +35,15 @@ class Format(NamedTuple):
             return [self.marks[value == 1] for value in values]
         if self.factor != 1:
             values = [self.factor * value for value in values]
-        text = f"\0{self.template}" * len(values) % tuple(values)
-        if self.bare:
-            text = text.replace("\x000.", "\x00.")
-            if "+" in self.template:
-                text = text.replace("\x00+0.", "\x00+.").replace("\x00-0.", "\x00-.")
-            items = text[1:].split("\0")
-            return items if text.count("\x00.") == len(items) else [*map(self._one, items, values)]
-        return [unsigned_zero(item) for item in text[1:].split("\0")]
+        items = (f"\0{self.template}" * len(values) % tuple(values))[1:].split("\0")
+        return [*map(self._bare, items, values)] if self.bare else [*map(unsigned_zero, items)]
 
-    def _one(self, text: str, value: float) -> str:
-        if text[0] == ".":
-            return text
+    def _bare(self, text: str, value: float) -> str:
+        sign, zero, decimals = text.partition("0.")
+        if zero and sign in ("", "+", "-"):
+            return unsigned_zero(f"{sign}.{decimals}")
         if text[-1] == "n":
             return "nan"
-        if text[1] == "." and text[0] in "+-":
-            return unsigned_zero(text)
         whole, _, decimals = self.template[:-1].partition(".")
         return f"{whole}.{int(decimals) - 1}f" % value  # as wide as those below 1
 
@@ -182,9 +175,7 @@ def rungs(block: Matrix) -> tuple[Rung, ...]:
 
 def exact(block: Matrix) -> Format:
     """Return the format of a matrix's first rung, which always writes numbers."""
-    form = rungs(block)[0].format
-    assert form is not None
-    return form
+    return next(rung.format for rung in rungs(block) if rung.format is not None)
 
 
 def largest(values: Array) -> float:
@@ -214,9 +205,8 @@ def drawn(rung: Rung, values: Array, shade: Ints, terminal: Terminal) -> Drawn:
         marks = [ramp[i * len(ramp) // SHADES] * rung.block for i in range(SHADES)]
         return Drawn(rung, rung.block, [[marks[place] for place in row] for row in shade.tolist()], shade)
     texts = [rung.format.row(row) for row in values.tolist()]
-    is_masked = np.isnan(values).any()
-    known = [[t for t in row if not t.endswith("nan")] for row in texts] if is_masked else texts
-    return Drawn(rung, max((len(max(row, key=len, default=" ")) for row in known), default=1), texts, shade)
+    widest = max((len(text) for row in texts for text in row if not text.endswith("nan")), default=1)
+    return Drawn(rung, widest, texts, shade)
 
 
 def bar_numbers(block: Bars, precision: int | None) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from attn_cli.settings.output import View
 UP = 0.51  # from here on to the next shade: not one half, where rounding errors would choose the shade
 FULL = ShadeRange(0.0, 1.0, is_full=True)
 FULL_DIFFERENCE = ShadeRange(-1.0, 1.0, is_full=True)  # of two weights
+AnyBlock = TypeVar("AnyBlock", bound=Block)
 
 
 def on_scale(blocks: Iterable[Block], view: View) -> Iterator[Block]:
@@ -23,25 +25,20 @@ def on_scale(blocks: Iterable[Block], view: View) -> Iterator[Block]:
 
     Scores and vectors have no bounds: their shades run from the least to the largest number in any case.
     """
-    return map(_fully_scaled, blocks) if view.shades == "full" else iter(blocks)
+    return map(_full, blocks) if view.shades == "full" else iter(blocks)
 
 
-def _fully_scaled(block: Block) -> Block:
+def _full(block: AnyBlock) -> AnyBlock:
     match block:
-        case Matrix():
-            return _full(block)
-        case Maps(is_weights=True):
-            return block._replace(scale=FULL)
         case Beside(_, parts):
             return block._replace(parts=[*map(_full, parts)])
-        case _:
-            return block
-
-
-def _full(block: Matrix) -> Matrix:
-    if block.is_difference:
-        return block._replace(scale=FULL_DIFFERENCE)
-    return block._replace(scale=FULL) if block.is_weights else block
+        case Matrix(is_difference=True):
+            return block._replace(scale=FULL_DIFFERENCE)
+        case Matrix(is_weights=True):
+            return block._replace(scale=FULL)
+        case Maps(is_weights=True):
+            return block._replace(scale=FULL)
+    return block
 
 
 def shading(values: Array, scale: ShadeRange) -> Ints:
@@ -89,11 +86,8 @@ def weight_range(least: float, most: float, even: float) -> ShadeRange:
 def all_values(parts: Sequence[Matrix]) -> Array:
     """Return the values of matrices one below the other; narrower ones are filled up with NaN."""
     most = max(part.values.shape[1] for part in parts)
-    wide = [((0, 0), (0, most - part.values.shape[1])) for part in parts]
-    filled = (
-        np.pad(part.values, by, constant_values=np.nan) if by[1][1] else part.values
-        for part, by in zip(parts, wide, strict=True)
-    )
+    wide = (((0, 0), (0, most - part.values.shape[1])) for part in parts)
+    filled = (np.pad(part.values, by, constant_values=np.nan) for part, by in zip(parts, wide, strict=True))
     return np.concatenate([*filled])
 
 
@@ -126,8 +120,5 @@ def legend(block: Matrix | Maps) -> Legend:
     more = "full scale" if scale.is_full else ""
     if scale.held is not None:
         first, last = form.row(scale.held)
-        if first == last:
-            low, high = first, last
-        else:
-            more = f"weights: {first} to {last}"
+        low, high, more = (first, last, more) if first == last else (low, high, f"weights: {first} to {last}")
     return Legend(low, middle, high, more, bool(masked.any()))

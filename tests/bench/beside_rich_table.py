@@ -39,7 +39,7 @@ def drawing(case: Case, threads: int) -> Sides:
     styles = list(shades("viridis", TRUECOLOR))
 
     def ours() -> str:
-        return terminal.paint(Grid(matrix).lines(terminal))
+        return terminal.paint(Grid(matrix, terminal).lines())
 
     def theirs() -> str:
         return with_rich(tokens, weights, styles, width)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from functools import partial
 
 from rich.segment import Segment
 
@@ -62,7 +63,7 @@ def _matrix(block: Matrix, view: View, terminal: Terminal) -> Iterator[Line]:
     block = block.fixed(view.precision)._replace(corner=terminal.text(block.corner))
     if block.fits:
         block = block.narrowed(_across(block, terminal))
-    yield from Grid(block, view.palette).lines(terminal)
+    yield from Grid(block, terminal, view.palette).lines()
     if block.more:
         yield from texts.wrapped(f"{'…' if terminal.unicode else '...'} {block.more}", terminal.width, "  ")
 
@@ -73,32 +74,29 @@ def _across(block: Matrix, terminal: Terminal) -> int:
         return UNFITTED
     some = block.nearby(64)
     values = block.values[:, some]
-    show = fitting(largest(values), block.digits)[0]
-    widest = max(map(len, show.row(values.ravel().tolist())))
-    widest = max(widest, *(min(LABEL, texts.cells(name)) for name in block.columns[some]))
+    numbers = fitting(largest(values), block.digits)[0].row(values.ravel().tolist())
+    names = [min(LABEL, texts.cells(name)) for name in block.columns[some]]
     edge = max(map(texts.cells, [block.corner, *texts.labels(block.rows, terminal, LABEL)]))
     tail = max(map(len, block.sums)) + 2 if block.sums else 0
-    return max(1, (terminal.width - edge - tail) // (widest + 1))
+    return max(1, (terminal.width - edge - tail) // (max(*map(len, numbers), *names) + 1))
 
 
 def _columns(block: Columns, terminal: Terminal) -> Iterator[Line]:
     """Draw a small table; where it is too wide, its later columns go below, under the same labels."""
-    rows = [[row[0], *(_written(text, terminal) for text in row[1:])] for row in block.rows]
-    header = [_written(text, terminal) for text in block.header]
-    widths = [max(texts.cells(row[c]) for row in [header, *rows]) for c in range(len(header))]
+    header, *rows = ([*map(partial(_written, terminal=terminal), row)] for row in (block.header, *block.rows))
+    widths = [max(map(texts.cells, column)) for column in zip(header, *rows, strict=True)]
     most = LABEL if terminal.width is None else max(2, min(LABEL, terminal.width - 2 - max(widths[1:])))
-    names = texts.labels([row[0] for row in rows], terminal, most)
+    names = texts.labels([row[0] for row in block.rows], terminal, most)
     edge = max(map(texts.cells, [*names, texts.cut(header[0], most)]))
     room = (texts.UNLIMITED if terminal.width is None else terminal.width) - edge
     for start, stop in spans_within([width + 2 for width in widths[1:]], room):
         if start:
             yield []
-        span = range(1 + start, 1 + stop)
-        head = "".join("  " + texts.padded_left(header[c], widths[c]) for c in span)
-        yield [Segment(texts.padded(texts.cut(header[0], edge), edge) + head)]
-        for name, row in zip(names, rows, strict=True):
-            text = "".join("  " + texts.padded_left(row[c], widths[c]) for c in span)
-            yield [Segment(texts.padded(name, edge), BOLD), Segment(text.rstrip())]
+        span = slice(1 + start, 1 + stop)
+        for name, row in zip([texts.cut(header[0], edge), *names], [header, *rows], strict=True):
+            text = "".join(f"  {one}" for one in map(texts.padded_left, row[span], widths[span]))
+            style, text = (None, text) if row is header else (BOLD, text.rstrip())
+            yield [Segment(texts.padded(name, edge), style), Segment(text)]
 
 
 def _links(block: Links, terminal: Terminal) -> Iterator[Line]:
@@ -109,15 +107,12 @@ def _links(block: Links, terminal: Terminal) -> Iterator[Line]:
     names = texts.labels([query for query, _ in block.rows], terminal, max(4, min(LABEL, width - tail - 6)))
     edge = max(map(texts.cells, names))
     most = max(1, min(LONGEST_NAME, width - edge - tail - 2))
-    written = [key for key, _ in found]
-    keys = dict(zip(written, texts.labels(written, terminal, most), strict=True))
-    wide = max(map(texts.cells, keys.values()), default=1)
+    keys = iter(texts.labels([key for key, _ in found], terminal, most))
+    written = [[(next(keys), weight) for _, weight in links] for _, links in block.rows]
+    wide = max((texts.cells(key) for links in written for key, _ in links), default=1)
     across = max(1, (width - edge) // (2 + wide + tail))
-    for name, (_, links) in zip(names, block.rows, strict=True):
-        shown = [
-            f"  {texts.padded(keys[key], wide)} {texts.padded_left(weight, tail - 1)}"
-            for key, weight in links
-        ]
+    for name, links in zip(names, written, strict=True):
+        shown = [f"  {texts.padded(key, wide)} {texts.padded_left(w, tail - 1)}" for key, w in links]
         shown = shown or [f"  {block.none}"]
         for start in range(0, len(shown), across):
             label = "" if start else name
@@ -127,9 +122,8 @@ def _links(block: Links, terminal: Terminal) -> Iterator[Line]:
 def _bars(block: Bars, view: View, terminal: Terminal) -> Iterator[Line]:
     if block.title:
         yield from texts.wrapped(terminal.text(block.title), terminal.width, style=BOLD)
-    numbers = bar_numbers(block, view.precision)
+    numbers, width = bar_numbers(block, view.precision), terminal.width or 80
     widest = max(map(len, numbers), default=1)
-    width = terminal.width or 80
     most = max(4, min(LONGEST_NAME, width - widest - 10))
     names = texts.labels([name for name, _ in block.items], terminal, most)
     edge = max(map(texts.cells, names), default=1)
@@ -137,10 +131,8 @@ def _bars(block: Bars, view: View, terminal: Terminal) -> Iterator[Line]:
     styles = styles_on(terminal, view.palette)
     for name, text, (_, value) in zip(names, numbers, block.items, strict=True):
         part = block.length(value)
-        bar = "#" * round(part * room)
-        if terminal.unicode:
-            eighths = round(part * room * 8)
-            bar = "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
+        whole, eighths = divmod(round(part * room * 8), 8)
+        bar = "█" * whole + " ▏▎▍▌▋▊▉"[eighths].strip() if terminal.unicode else "#" * round(part * room)
         numbered = Segment(f"  {texts.padded(name, edge)} {texts.padded_left(text, widest)}")
         yield [numbered, Segment(f" {bar}" if bar else "", styles[round(part * (SHADES - 1))])]
 
@@ -149,20 +141,16 @@ def parts_of(blocks: Iterable[Block]) -> Iterator[list[Block]]:
     """Cut a screen at its headings; a title with one paragraph, or none, stands with the part that follows."""
     part: list[Block] = []
     for block in blocks:
-        if isinstance(block, Heading) and not _is_title(part):
-            yield part
-            part = []
+        if isinstance(block, Heading):
+            match part:  # headings alone, or a title with a sentence, are too little for a cleared screen
+                case [Heading(level=1), Say(text=text)] if text.endswith("."):
+                    pass
+                case _ if not all(isinstance(one, Heading) for one in part):
+                    yield part
+                    part = []
         part.append(block)
     if part:
         yield part
-
-
-def _is_title(part: Sequence[Block]) -> bool:
-    """Tell whether a part is headings alone, or a screen's title with a sentence: too little for a cleared screen."""
-    match part:
-        case [Heading(level=1), Say(text=text)]:
-            return text.endswith(".")
-    return all(isinstance(block, Heading) for block in part)
 
 
 def screenfuls(part: Iterable[Block], view: View, terminal: Terminal, columns: int, rows: int) -> list[str]:

@@ -11,13 +11,15 @@ from attn_cli.io.terminal import Line, Terminal
 from attn_cli.render.blocks import Matrix, window
 from attn_cli.render.numbers import PERCENT, bars, rungs, signed, weight
 from attn_cli.render.palette import BOLD, SHADES, styles_on
-from attn_cli.render.screen.grid import Grid
+from attn_cli.render.screen.grid import LABEL, Grid
 from attn_cli.render.screen.text import UNLIMITED, cells, labels, line_width, masked_mark, padded, padded_left
 from attn_cli.render.shade_scale import shade_range, shading
 
 MARKED = Style(reverse=True, bold=True)  # in no shade, so that it stands out from all of them
 NARROWEST = 4  # cells of a column with two digits
-COARSEST = 3  # rungs with numbers: a part of a matrix is drawn with these
+LEAST, MOST = 5, 16  # cells of a large block's width
+TALLEST = 5
+DECIMAL = 7  # cells from which a large block has two decimals
 
 
 class MatrixPart(NamedTuple):
@@ -51,42 +53,34 @@ def matrix_part(
 ) -> MatrixPart:
     """Return as much of a matrix around the chosen cell as fits the terminal's width and that many lines.
 
-    Shades are those of the whole matrix.
+    Shades are those of the whole matrix. Where its columns do not fit, those around the cell stand on one page with
+    two digits.
     """
     row, column = chosen or (0, 0)
     near = window(len(block.rows), max(1, height), row)  # no more rows than these can be seen
     numbers = None if block.row_numbers is None else block.row_numbers[near]
     block = block._replace(scale=shade_range(block), sums=(), row_numbers=numbers)
     block = block._replace(rows=block.rows[near], values=block.values[near])
-    n = block.values.shape[1]
-    columns, fits = range(n), False
-    if n < (terminal.width or UNLIMITED):
-        body, legend, fits = Grid(block, palette).parts(terminal)
-    if not fits:
-        columns, body, legend = _narrowed(block, palette, terminal, column)
+    n, width = block.values.shape[1], terminal.width or UNLIMITED
+    some, grid = slice(0, n), Grid(block, terminal, palette) if n < width else None
+    if grid is None or not grid.fits():
+        *_, way = [way for way in rungs(block) if way.format is not None][:2]
+        across = min(n - 1, width // NARROWEST) or 1
+        while True:
+            some = window(n, across, column)
+            few = block._replace(columns=block.columns[some], values=block.values[:, some], row_numbers=None)
+            grid = Grid(few, terminal, palette, (way,))
+            if grid.fits() or across == 1:
+                break
+            first, *_ = grid.pages
+            across = max(1, min(across - 1, first.stop))
+    body, legend = list(grid.body()), list(grid.legend(terminal))
     heads = len(body) - len(block.rows)
     seen = window(len(block.rows), max(1, height - heads), row - near.start)
     lines = body[:heads] + body[heads + seen.start : heads + seen.stop]
-    part = MatrixPart(lines, range(near.start + seen.start, near.start + seen.stop), columns, legend)
+    rows = range(near.start + seen.start, near.start + seen.stop)
+    part = MatrixPart(lines, rows, range(some.start, some.stop), legend)
     return part if chosen is None else part._replace(lines=_marked(part, row, column))
-
-
-def _narrowed(
-    block: Matrix, palette: str | None, terminal: Terminal, column: int
-) -> tuple[range, list[Line], list[Line]]:
-    """Return the columns around one that stand on one page with two digits, their lines, and those below them."""
-    numbered = [way for way in rungs(block) if way.format is not None][:COARSEST]
-    way = numbered[min(1, len(numbered) - 1)]
-    n = block.values.shape[1]
-    across = min(n - 1, (terminal.width or UNLIMITED) // NARROWEST) or 1
-    while True:
-        some = window(n, across, column)
-        few = block._replace(columns=block.columns[some], values=block.values[:, some], row_numbers=None)
-        body, legend, fits = Grid(few, palette, (way,)).parts(terminal)
-        if fits or across == 1:
-            return range(some.start, some.stop), body, legend
-        first = max(len(line) for line in body[: len(block.rows)]) - 1  # columns of the first page
-        across = max(1, min(across - 1, first))
 
 
 def _marked(part: MatrixPart, row: int, column: int) -> list[Line]:
@@ -95,10 +89,9 @@ def _marked(part: MatrixPart, row: int, column: int) -> list[Line]:
     if row not in part.rows or column not in part.columns:
         return lines
     at, place = part.top + row - part.rows.start, 1 + column - part.columns.start
-    line = list(lines[at])
+    lines[at] = line = list(lines[at])
     for marked in (0, place):
         line[marked] = Segment(line[marked].text, MARKED)
-    lines[at] = line
     # Its head, too, but not the gap before that.
     edge, heads, *rest = lines[part.top - 1]
     before, after = heads.split_cells(line_width(line[:place]) - cells(edge.text))
@@ -107,12 +100,6 @@ def _marked(part: MatrixPart, row: int, column: int) -> list[Line]:
     gap = Segment(head.text[: len(head.text) - len(name)], head.style)
     lines[part.top - 1] = [edge, before, gap, Segment(name, MARKED), after, *rest]
     return lines
-
-
-LABEL = 12
-LEAST, MOST = 5, 16  # cells of a block's width
-TALLEST = 5
-DECIMAL = 7  # cells from which a block has two decimals
 
 
 def large_blocks(
@@ -128,31 +115,23 @@ def large_blocks(
         return None
     heads = [padded_left(name, wide) for name in labels(block.columns, terminal, wide - 1)]
     lines: list[Line] = [[Segment(padded("", edge)), *(Segment(name, BOLD) for name in heads)]]
-    styles = styles_on(terminal, palette, False, block.is_difference)
-    shades = shading(block.values, shade_range(block)).tolist()
-    form = weight(2) if wide >= DECIMAL else PERCENT
+    styles = [
+        *styles_on(terminal, palette, False, block.is_difference),
+        None,
+    ]  # the last, -1, is a masked cell's
+    form, filling = weight(2) if wide >= DECIMAL else PERCENT, bars(terminal)
     form = signed(form) if block.is_difference else form
-    filling = bars(terminal)
-    for i, name in enumerate(rows):
-        numbers = form.row(block.values[i].tolist())
-        texts = [
-            masked_mark(terminal) if place < 0 else text
-            for text, place in zip(numbers, shades[i], strict=True)
-        ]
+    shades = shading(block.values, shade_range(block)).tolist()
+    for i, (name, values) in enumerate(zip(rows, block.values.tolist(), strict=True)):
         for line in range(tall):
             is_middle = line == tall // 2  # which has the numbers
             is_marked = is_middle and i == chosen[0]
             made = [Segment(padded(name if is_middle else "", edge), MARKED if is_marked else BOLD)]
-            for j, place in enumerate(shades[i]):
+            for j, (text, place) in enumerate(zip(form.row(values), shades[i], strict=True)):
                 fill = " " if terminal.colors or place < 0 else filling[place * len(filling) // SHADES]
-                style = MARKED if (i, j) == chosen else (styles[place] if place >= 0 else None) or Style()
-                made.append(Segment(_cell(texts[j] if is_middle else "", wide, fill), style))
+                style = MARKED if (i, j) == chosen else styles[place] or Style()
+                shown = f" {text if place >= 0 else masked_mark(terminal)} " if is_middle else ""
+                left = fill * ((wide - 1 - len(shown)) // 2)  # so that there is a space at the left of each
+                made.append(Segment(" " + (left + shown).ljust(wide - 1, fill), style))
             lines.append(made)
     return MatrixPart(lines, range(n_q), range(n_k), [], tall)
-
-
-def _cell(text: str, wide: int, fill: str) -> str:
-    """Return one line of a block, its number in the middle and a space at its left."""
-    shown = f" {text} " if text else ""
-    left = (wide - 1 - len(shown)) // 2
-    return " " + fill * left + shown + fill * (wide - 1 - len(shown) - left)

@@ -40,19 +40,17 @@ def story(trace: Trace, view: View) -> Iterator[Block]:
     mask and the head are, and why there is a distance.
     """
     if not trace.is_scored:
-        yield Heading(_text(trace), 1)
-        yield Formula(formula(trace))
-        yield Say(" ".join(no_arithmetic(trace)))
+        yield from (Heading(_text(trace), 1), Formula(formula(trace)), Say(" ".join(no_arithmetic(trace))))
         yield from overview.all_weights(trace, view)
         yield from closing(trace)
         return
     from attn_cli.render.screen.draw import draw
 
-    matrices = _matrices(trace)
-    tries = [(matrices, True, 0), (matrices, True, 2), (matrices, False, 2)][: 3 * bool(matrices)]
+    matrices, terminal = _matrices(trace), Terminal(view.width or WIDTH)
+    tries = [(matrices, True, 0), (matrices, True, 2), (matrices, False, 2)] * bool(matrices)
     for parts in [*tries, ([], True, 0), *(([], trace.condensed, brief) for brief in range(4))]:
         whole = list(_story(trace, view, *parts))
-        if sum(1 for _ in draw(whole, view, Terminal(view.width or WIDTH))) <= MOST_LINES:
+        if len(list(draw(whole, view, terminal))) <= MOST_LINES:
             break
     yield from whole
 
@@ -73,8 +71,7 @@ def _story(trace: Trace, view: View, matrices: list[Block], has_rows: bool, brie
         yield Heading("Where these numbers come from" + f": the row of {of.query}" * (len(rows) > 1))
         yield from _numbers(of, is_whole, WHYS[max(0, brief - 1) :])
     if matrices:
-        yield Heading("Every matrix")
-        yield from matrices
+        yield from (Heading("Every matrix"), *matrices)
     if has_rows and not trace.asked:
         yield Heading("All the rows: who looks at whom")
         yield from overview.all_weights(trace, view)
@@ -130,12 +127,11 @@ def _matrices(trace: Trace) -> list[Block]:
     if trace.condensed or trace.asked or trace.x_query is None or trace.x_query.size > MOST_SMALL:
         return []
     found: list[tuple[str, Sequence[str], Array | None]] = [("X", queries, trace.x_query)]
-    if trace.has_second_input:
-        found.append(("context", keys, trace.x_key))
+    found += [("context", keys, trace.x_key)] * trace.has_second_input
     for name, tokens in (("q", queries), ("k", keys), ("v", keys)):
         W = None if trace.projection.source == "identity" else getattr(head, f"W_{name}")
-        found.append((f"W_{name}", () if W is None else [str(n) for n in range(len(W))], W))
-        found.append((name.upper(), tokens, getattr(head, name)))
+        numbers = [str(n) for n in range(0 if W is None else len(W))]
+        found += [(f"W_{name}", numbers, W), (name.upper(), tokens, getattr(head, name))]
     found += [("scores", queries, head.scores), ("scaled", queries, head.scaled_scores)]
     groups: dict[tuple[object, ...], dict[str, Matrix]] = {}
     for name, rows, values in found:
@@ -152,8 +148,7 @@ def _matrices(trace: Trace) -> list[Block]:
 
 def explain(trace: Trace, view: View, parts: Walk) -> Iterator[Block]:
     """Yield the walk: one row by hand, every matrix, the mask, how sharp the rows are, and their strongest keys."""
-    yield Heading(wording.title(trace), 1)
-    yield Formula(formula(trace))
+    yield from (Heading(wording.title(trace), 1), Formula(formula(trace)))
     if not trace.is_scored:
         yield Say(" ".join(no_arithmetic(trace)))
     elif trace.of_model:
@@ -187,22 +182,20 @@ def _of_head(trace: Trace, head: Head) -> str:
 
 def _mask(trace: Trace) -> Iterator[str]:
     """Yield which words the mask allows; without a mask, what a causal one would change."""
+    n_k, i = len(trace.key_tokens), trace.focus[0]
     if trace.mask is not None:
         rows = trace.listed[:MOST_ROWS]
         yield from (may_look_at(trace, i) for i in rows if not trace.condensed or i in trace.focus)
         yield "A masked key gets no weight; the other keys of the row share all of it."
-        return
-    n_k, i = len(trace.key_tokens), trace.focus[0]
-    query = quoted(trace.query_tokens[i])
-    if n_k == 1:
+    elif n_k == 1:
         yield "There is one key, so a mask could only hide everything."
     elif not trace.is_self:
-        yield f"No mask: {query} may look at all {n_k:,} keys."
+        yield f"No mask: {quoted(trace.query_tokens[i])} may look at all {n_k:,} keys."
     else:
         if i == n_k - 1 and not trace.condensed:
-            last, i = query, i // 2
-            query = quoted(trace.query_tokens[i])
-            yield f"{last} is last, so a causal mask hides nothing from it; take {query}."
+            last, i = quoted(trace.query_tokens[i]), i // 2
+            yield f"{last} is last, so a causal mask hides nothing from it; take {quoted(trace.query_tokens[i])}."
+        query = quoted(trace.query_tokens[i])
         yield f"No mask: {query} may look at all {n_k:,} words, including those after it."
         if not trace.condensed:
             yield f"Under a causal mask (--mask causal) it could only look back, {_if_causal(trace, i)}"
@@ -211,12 +204,11 @@ def _mask(trace: Trace) -> Iterator[str]:
 def _if_causal(trace: Trace, i: int) -> str:
     if trace.projection.layer:
         return "and so could every word in the layers below: all the numbers would change."
-    weights = trace.shown.weights[i].tolist()
-    past = sum(weights[: i + 1])
-    if past < 0.001:
+    weights = trace.shown.weights[i, : i + 1].tolist()
+    if (past := sum(weights)) < 0.001:
         return "at words that get less than 0.001 now."
-    last = [(quoted(trace.key_tokens[j]), weights[j]) for j in range(max(0, i - 5), i + 1)]
-    parts = ", ".join(f"{key} {weight:.4g}/{past:.4g} = {weight / past:.3f}" for key, weight in last)
+    last = [*zip(trace.key_tokens, weights, strict=False)][-6:]
+    parts = ", ".join(f"{quoted(key)} {weight:.4g}/{past:.4g} = {weight / past:.3f}" for key, weight in last)
     rescaled = f"and the remaining weights, {past:.4g} together, would be rescaled to sum to one"
     return f"{rescaled}: {'... ' * (i > 5)}{parts}."
 
@@ -248,30 +240,23 @@ def _more_rows(rows: Sequence[object], shown: Sequence[object]) -> Iterator[Say]
 
 
 def _who(trace: Trace, head: Head) -> Iterator[Block]:
-    rows, words = trace.listed[:MOST_ROWS], [short(token) for token in trace.query_tokens]
+    """Yield what each row looks at most; if most look at their own word, the strongest links to other words, too."""
+    rows, queries, keys = trace.listed[:MOST_ROWS], trace.query_tokens, trace.key_tokens
     largest = overview.largest_weight(trace, rows)
     weights = head.links.weights[:, 0].tolist()
-    yield Bars("", [(f"{words[i]} -> {_looks_at(trace, head, i)}", weights[i]) for i in rows], largest)
-    if others := _strongest_others(trace, head, rows):
+    items = [(f"{short(queries[i])} -> {_looks_at(trace, head, i)}", weights[i]) for i in rows]
+    yield Bars("", items, largest)
+    others, own = list[tuple[str, float]](), 0
+    for i in rows:
+        links = [] if i in trace.pad_queries else links_of(head, i)
+        apart = [link for link in links if keys[link[0]].casefold() != queries[i].casefold()]
+        own += links[:1] != apart[:1]
+        known = [(keys[j], weight) for j, weight in apart if keys[j] not in trace.unknown]
+        others += [(f"{short(queries[i])} -> {short(key)}", weight) for key, weight in known[:1]]
+    if others and 2 * own > len(rows):
         yield Say("Each word's strongest link to a different word:")
         yield Bars("", others, largest)
     yield from _more_rows(trace.listed, rows)
-
-
-def _strongest_others(trace: Trace, head: Head, rows: tuple[int, ...]) -> list[tuple[str, float | None]]:
-    """Return each row's strongest link to a differently written word, if most rows look at their own."""
-    items: list[tuple[str, float | None]] = []
-    own = 0
-    for i in rows:
-        query = trace.query_tokens[i]
-        links = [(trace.key_tokens[j], weight) for j, weight in links_of(head, i)]
-        if i in trace.pad_queries or not links:
-            continue
-        own += links[0][0].casefold() == query.casefold()
-        others = [link for link in links if link[0].casefold() != query.casefold()]
-        others = [link for link in others if link[0] not in trace.unknown]
-        items += [(f"{short(query)} -> {short(key)}", weight) for key, weight in others[:1]]
-    return items if 2 * own > len(rows) else []
 
 
 def _looks_at(trace: Trace, head: Head, i: int) -> str:
@@ -280,8 +265,7 @@ def _looks_at(trace: Trace, head: Head, i: int) -> str:
     if not links:
         return "nothing"
     j, most = links[0]
-    if trace.mask is None or not trace.condensed:
-        n = len(trace.key_tokens) if trace.mask is None else int(trace.mask[i].sum())
-        if n > 1 and abs(most * n - 1) < 1e-9:
-            return "all alike"
+    n = len(trace.key_tokens) if trace.mask is None else 0 if trace.condensed else int(trace.mask[i].sum())
+    if n > 1 and abs(most * n - 1) < 1e-9:
+        return "all alike"
     return short(trace.key_tokens[i if trace.is_self and dict(links).get(i, -1.0) >= most - 1e-12 else j])

@@ -9,8 +9,8 @@ from dataclasses import replace
 from attn_cli.io.escape import shell_quote
 from attn_cli.render.blocks import Columns, Say
 from attn_cli.render.numbers import four, plain, share
-from attn_cli.render.views.long_text import links_of
-from attn_cli.render.views.wording import quoted, quoted_at, short
+from attn_cli.render.views.long_text import firsts, links_of, own_rows
+from attn_cli.render.views.wording import key_named, quoted, quoted_at, short
 from attn_cli.settings.declare import as_typed
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import ALL, DEFAULTS, MEAN, NORM, USUAL, WITH_RESIDUAL
@@ -60,7 +60,7 @@ def finding(trace: Trace) -> Iterator[Say]:
         return
     first = looks_most_at(trace, trace.shown, row)
     most = "" if trace.asked else where_most_look(trace, trace.shown)
-    pairs = "" if trace.asked or trace.is_self else _other_pairs(trace, trace.shown, row)
+    pairs = "" if trace.asked or trace.is_self else _other_pairs(trace, row)
     yield Say(f"{first}{pairs}{'; ' * bool(most)}{most}.{_why_masked(trace)}")
 
 
@@ -68,8 +68,7 @@ def _what_changes(trace: Trace, row: int) -> str:
     """Return where most of the row in focus comes from, and which key's weights say least of what comes of them."""
     takes, (j, weight, effect) = "nothing", shares_apart(trace, trace.shown)
     for key, norm in links_of(trace.shown, row, 1):
-        name = "itself" if trace.is_self and row == key else quoted_at(trace.key_tokens, key)
-        takes = f"most from {name} (norm {plain(norm, 3)})"
+        takes = f"most from {key_named(trace, row, key)} (norm {plain(norm, 3)})"
     changed = f"{quoted_at(trace.key_tokens, j)} has {weight} of the weight and {effect} of the effect"
     changed = "weight and effect share out alike" if weight == effect else changed
     where = "in its row" if trace.asked else "over all rows"
@@ -80,8 +79,8 @@ def norms_by_hand(trace: Trace, i: int) -> Columns:
     """Return query i's norms as products: each key's weight times the length of what its value becomes."""
     head, at = trace.shown, trace.row_in_arrays(i)
     assert head.norms is not None and head.lengths is not None  # here norms are the weights
-    made = zip(*(M.tolist() for M in (head.norms[at], head.lengths, head.weights[at])), strict=True)
-    rows = [[key, *map(four, row)] for key, row in zip(trace.key_tokens, made, strict=True) if row[0]]
+    made = zip(trace.key_tokens, head.norms[at], head.lengths, head.weights[at], strict=True)
+    rows = [[key, *map(four, map(float, row))] for key, *row in made if row[0]]
     length = "‖v W_o‖" if "W_o" in trace.derived else "‖v‖"
     return Columns([f"{short(trace.query_tokens[i])}: key", "weight", f"times {length}", "norm"], rows)
 
@@ -95,32 +94,27 @@ def shares_apart(trace: Trace, head: Head) -> tuple[int, str, str]:
     return j, share(float(weight[j])), share(float(effect[j]))
 
 
-def _other_pairs(trace: Trace, head: Head, row: int) -> str:
+def _other_pairs(trace: Trace, row: int) -> str:
     """Return `, "rug" at "mat" (0.882)`: other words than that of `row` that give another word at least half."""
     queries, keys = trace.query_tokens, trace.key_tokens
-    found = [(i, *links[0]) for i in _choosers(trace) if (links := links_of(head, i))]
-    strong = [(i, j, w) for i, j, w in found if w >= HALF and queries[i].casefold() != keys[j].casefold()]
+    strong = [
+        (i, j, weight)
+        for i, j, weight in firsts(trace.shown, _choosers(trace))
+        if weight >= HALF and queries[i].casefold() != keys[j].casefold()
+    ]
     first = {queries[row].casefold(): -1}  # of each word the firmest row is named
     for i, _, _ in sorted(strong, key=lambda one: -one[2]):
         first.setdefault(queries[i].casefold(), i)
-    named = list(first.values())[1:MOST_PAIRS]
-    return "".join(
-        f", {quoted_at(queries, i)} at {quoted_at(keys, j)} ({share(weight)})"
-        for i, j, weight in strong
-        if i in named
-    )
+    named = [one for one in strong if one[0] in [*first.values()][1:MOST_PAIRS]]
+    return "".join(f", {quoted_at(queries, i)} at {quoted_at(keys, j)} ({share(w)})" for i, j, w in named)
 
 
 def _most_telling(trace: Trace) -> int:
     """Return the row in focus; under a mask that whose strongest link is furthest above an even share of its keys."""
     if trace.asked or trace.mask is None or trace.condensed:
         return trace.focus[0]
-    allowed = trace.mask.sum(axis=1)
-    rows = (i for i in _choosers(trace) if links_of(trace.shown, i))
-    most = max(
-        rows, key=lambda i: links_of(trace.shown, i)[0][1] * allowed[trace.row_in_arrays(i)], default=None
-    )
-    return trace.focus[0] if most is None else most
+    allowed, found = trace.mask.sum(axis=1), firsts(trace.shown, _choosers(trace))
+    return max(found, key=lambda one: one[2] * allowed[one[0]], default=trace.focus)[0]
 
 
 def _why_masked(trace: Trace) -> str:
@@ -128,96 +122,80 @@ def _why_masked(trace: Trace) -> str:
     found = trace.next_words
     if trace.kind != "masked" or trace.mask_name != "causal" or found is None or found.fills:
         return ""
-    best = [f"{quoted(one.word)} ({share(one.probability)})" for one in found.words[:2]]
-    guess = f"{quoted(found.token)} it expects {', then '.join(best)}"
+    best = ", then ".join(f"{quoted(one.word)} ({share(one.probability)})" for one in found.words[:2])
+    guess = f"{quoted(found.token)} it expects {best}"
     return f" The model learned to guess each next word, so no word may look ahead: after {guess}."
 
 
 def looks_most_at(trace: Trace, head: Head, i: int) -> str:
     """Return `"jumped" looks most at "fox" (0.431)`, without a full stop."""
-    query, links = quoted_at(trace.query_tokens, i), links_of(head, i)
+    query, links = quoted_at(trace.query_tokens, i), links_of(head, i, 2)
     if not links:
         return f"{query} may look at nothing"
-    j, weight = links[0]
-    if len(links) > 1 and weight - links[1][1] < TIE:
+    (j, weight), *rest = links
+    if rest and weight - rest[0][1] < TIE:
         return f"{query} has no one word that it looks at most ({share(weight)} at {quoted_at(trace.key_tokens, j)})"
-    key = "itself" if trace.is_self and i == j else quoted_at(trace.key_tokens, j)
-    return f"{query} looks {'most' if weight < 1 else 'only'} at {key} ({share(weight)})"
+    return f"{query} looks {'most' if weight < 1 else 'only'} at {key_named(trace, i, j)} ({share(weight)})"
 
 
 def where_most_look(trace: Trace, head: Head) -> str:
     """Return where more than half of the words look most, `6 of 9 words look most at a neighbour`; else how many."""
-    every = [(i, links) for i in _choosers(trace) if (links := links_of(head, i))]
+    every = [(i, links) for i in _choosers(trace) if (links := links_of(head, i, 2))]
     strongest = [(i, links[0][0]) for i, links in every if len(links) < 2 or links[0][1] - links[1][1] >= TIE]
-    n = len(every)
+    n, different = len(every), Counter(j for _, j in strongest)
     if n < 2 or not strongest:
         return ""
-    words = "words" if n == len(trace.listed) - len(trace.pad_queries) else "words with a choice"
-    for where, found in _places(trace, strongest).items():
+    words = "words" if n == len(own_rows(trace)) else "words with a choice"
+    if trace.is_self:
+        by = Counter(j - i for i, j in strongest)
+        places = {"themselves": by[0], "the word before": by[-1], "the word after": by[1]}
+        places["a neighbour"] = by[-1] + by[1]
+    else:
+        pairs = ((trace.query_tokens[i].casefold(), trace.key_tokens[j].casefold()) for i, j in strongest)
+        places = {"the same word": sum(query == key for query, key in pairs)}
+    (key, same), *_ = different.most_common(1)
+    for where, found in (places | {quoted_at(trace.key_tokens, key): same}).items():
         if 2 * found > n:
             share_of = f"{found:,} of {n:,}" if found < n else "both" if n == 2 else f"all {n:,}"
             return f"{share_of} {words} look most at {where}"
-    different = len({j for _, j in strongest})
-    return f"the {n:,} {words} look most at {different:,} different ones" if n > 2 else ""
+    return f"the {n:,} {words} look most at {len(different):,} different ones" if n > 2 else ""
 
 
 def _choosers(trace: Trace) -> Sequence[int]:
     """Return the queries that may look at more than one key."""
-    rows = [i for i in trace.listed if i not in trace.pad_queries]
-    if trace.mask is None or trace.condensed:
-        return rows
-    allowed = trace.mask.sum(axis=1).tolist()
-    return [i for i in rows if allowed[trace.row_in_arrays(i)] > 1]
-
-
-def _places(trace: Trace, strongest: Sequence[tuple[int, int]]) -> dict[str, int]:
-    """Return how many of the (query, key) links lead to each kind of place."""
-    (key, same), *_ = Counter(j for _, j in strongest).most_common(1)
-    to_one = {quoted_at(trace.key_tokens, key): same}
-    if not trace.is_self:
-        alike = [trace.query_tokens[i].casefold() == trace.key_tokens[j].casefold() for i, j in strongest]
-        return {"the same word": sum(alike)} | to_one
-    apart = [j - i for i, j in strongest]
-    kinds = {"themselves": (0,), "the word before": (-1,), "the word after": (1,), "a neighbour": (-1, 1)}
-    return {where: sum(by in those for by in apart) for where, those in kinds.items()} | to_one
+    mask = None if trace.condensed else trace.mask
+    return [i for i in own_rows(trace) if mask is None or mask[i].sum() > 1]
 
 
 def what_next(trace: Trace, view: View) -> Iterator[Say]:
     """Yield the line that names the next commands, on a screen of a text."""
-    if view.format in SCREENS and trace.query_ids is not None and trace.kind in NEXT:
-        if trace.kind == "cross" and not trace.asked:
-            yield Say(USED, quiet=True)
-        first, *rest = NEXT[trace.kind]
-        if trace.next_words is not None and trace.next_words_at is None and not trace.next_words.fills:
-            rest = [("attn masked TEXT --next-at all", "the guess after each word")]
-        row = _most_telling(trace)
-        told = "" if row == trace.focus[0] or trace.asked else f" -q {row}"  # the row of the first sentence
-        why = (first[0] + again(trace, first[0]) + told, first[1])
-        if trace.mask_name in (None, "none") and rest and "--mask none" in rest[0][0]:
-            rest = []  # it is this very screen
-        others = ((command + again(trace, command), answer) for command, answer in rest)
-        commands = [why] * trace.is_scored + [*others]  # made of other weights, it has no why
-        if commands:
-            yield next_commands(*commands)
+    if view.format not in SCREENS or trace.query_ids is None or trace.kind not in NEXT:
+        return
+    if trace.kind == "cross" and not trace.asked:
+        yield Say(USED, quiet=True)
+    (first, why), (other, answer) = NEXT[trace.kind]
+    if trace.next_words is not None and trace.next_words_at is None and not trace.next_words.fills:
+        other, answer = "attn masked TEXT --next-at all", "the guess after each word"
+    row = _most_telling(trace)
+    told = "" if row == trace.focus[0] or trace.asked else f" -q {row}"  # the row of the first sentence
+    is_here = trace.mask_name in (None, "none") and "--mask none" in other  # it is this very screen
+    commands = [
+        (first + again(trace, first) + told, why)
+    ] * trace.is_scored  # made of other weights, it has no why
+    commands += [] if is_here else [(other + again(trace, other), answer)]
+    if commands:
+        yield next_commands(*commands)
 
 
 def other_rows(trace: Trace) -> Iterator[Say]:
     """Yield which other rows are worth a look, those that look furthest and firmest first, and the next commands."""
-    far = []
-    for i in () if trace.asked or not MOST_OTHERS <= len(trace.key_tokens) <= MOST_READ else trace.listed:
-        for j, weight in links_of(trace.shown, i, 1):
-            if (
-                i not in trace.focus
-                and i not in trace.pad_queries
-                and trace.query_tokens[i] != trace.key_tokens[j]
-            ):
-                far.append((trace.is_self and abs(i - j) > 1, weight, -i, j))
-    found = [(-i, j, weight) for _, weight, i, j in sorted(far, reverse=True)[:MOST_OTHERS]]
-    if found:
-        told = [
-            f"{quoted_at(trace.query_tokens, i)} (at {short(trace.key_tokens[j])}, {share(w)})"
-            for i, j, w in found
-        ]
+    queries, keys, far = trace.query_tokens, trace.key_tokens, []
+    if not trace.asked and MOST_OTHERS <= len(keys) <= MOST_READ:
+        rows = [i for i in own_rows(trace) if i not in trace.focus]
+        far = [one for one in firsts(trace.shown, rows) if queries[one[0]] != keys[one[1]]]
+    far.sort(key=lambda one: (not (trace.is_self and abs(one[0] - one[1]) > 1), -one[2], one[0]))
+    if found := far[:MOST_OTHERS]:
+        told = [f"{quoted_at(queries, i)} (at {short(keys[j])}, {share(w)})" for i, j, w in found]
         yield Say(f"Other rows worth a look: {', '.join(told)}.")
     is_cross = trace.has_second_input and trace.settings.pair is None
     text = "attn explain TEXT" + " --context CONTEXT" * is_cross

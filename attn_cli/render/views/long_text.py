@@ -170,6 +170,16 @@ def links_of(head: Head, i: int, most: int | None = None) -> list[tuple[int, flo
     return [(j, weight) for j, weight in links if j >= 0]
 
 
+def firsts(head: Head, rows: Sequence[int]) -> list[tuple[int, int, float]]:
+    """Return (query, key, weight) of the strongest link of each of these rows, if it has one."""
+    return [(i, *link) for i in rows for link in links_of(head, i, 1)]
+
+
+def own_rows(trace: Trace) -> list[int]:
+    """Return the listed rows without those of padding."""
+    return [i for i in trace.listed if i not in trace.pad_queries]
+
+
 def row_links(trace: Trace, head: Head, view: View, rows: Sequence[int], k: int) -> Iterator[Block]:
     """Yield the k strongest links of some rows; in a large text, repeated keys are preceded by their positions."""
     numbered = is_large(trace) and (view.width is None or view.width >= TABLED)

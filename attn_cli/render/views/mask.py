@@ -15,7 +15,7 @@ from attn_cli.core.attention import softmax
 from attn_cli.core.masks import MASKS, find_rule
 from attn_cli.io.array_types import Array, Bools
 from attn_cli.io.escape import count
-from attn_cli.render.blocks import Beside, Block, Formula, Heading, Matrix, Say
+from attn_cli.render.blocks import Beside, Block, Formula, Heading, Matrix, Say, window
 from attn_cli.render.numbers import share
 from attn_cli.render.screen.text import listed
 from attn_cli.render.views.long_text import block_map
@@ -64,11 +64,11 @@ class _Shown(NamedTuple):
 
     def matrix(self, values: Array | Bools, marks: tuple[str, str] | None = None) -> Matrix:
         """Return numbers of (rows, n_k); columns from the middle of a text are labelled by number."""
-        trace, columns = self.trace, self.columns
+        (queries, keys), columns = (self.trace.query_tokens, self.trace.key_tokens), self.columns
         is_numbered = bool(columns.start) or self.starts_later
-        rows = [f"{i} {trace.query_tokens[i]}" if is_numbered else trace.query_tokens[i] for i in self.rows]
-        names = [str(j) if columns.start else trace.key_tokens[j] for j in columns]
+        rows = [f"{i} {queries[i]}" if is_numbered else queries[i] for i in self.rows]
         numbers = None if is_numbered else self.rows
+        names = [str(j) if columns.start else keys[j] for j in columns]
         shown = values[:, columns].astype(float)
         return Matrix(rows, names, shown, "query\\key", shaded=True, row_numbers=numbers, marks=marks)
 
@@ -88,13 +88,18 @@ def mask_lab(trace: Trace, view: View) -> Iterator[Block]:
         yield Heading("As a map")
         yield from block_map(trace, trace.long_view, view, is_mask=True)
     yield from _booleans(shown)
-    yield Heading("As numbers added to the scores")
-    yield shown.matrix(allowed, ADDED)
+    yield from (Heading("As numbers added to the scores"), shown.matrix(allowed, ADDED))
     yield Say("Adding -inf hides a key, because exp(-inf) is 0; adding 0 changes nothing.")
     if trace.is_scored:
         yield from _before_and_after(shown)
     yield from _corners(shown)
-    yield from _fully_masked(shown)
+    yield Heading("A fully masked row")
+    empty = [quoted_at(trace.query_tokens, rows[at]) for at in np.flatnonzero(~allowed.any(axis=1)).tolist()]
+    if empty:
+        yield Say(f"Every key is masked for {listed(empty, MOST_EMPTY)}. What becomes of such a row:")
+        yield from map(Say, FULLY_MASKED)
+    else:
+        yield Say("No row shown here is fully masked; --pad 2 --pad-side left under a causal mask makes two.")
     yield from closing(trace, with_learned=False)
     ignored = {"--steps": view.steps, "--top": trace.settings.top}
     yield from (Say(f"Note: {name} has no effect with --show mask.") for name in ignored if ignored[name])
@@ -105,8 +110,8 @@ def _rows(trace: Trace) -> Sequence[int]:
     rows, start = trace.listed, 0
     if trace.condensed:
         rows = tuple(i for i in rows if i in trace.focus)
-    elif not (trace.asked or trace.mask is None or trace.mask[list(rows[:MOST_ROWS])].any()):
-        seeing = np.flatnonzero(trace.mask[list(rows)].any(axis=1))
+    elif not (trace.asked or trace.mask is None or trace.mask[:MOST_ROWS].any()):
+        seeing = np.flatnonzero(trace.mask.any(axis=1))
         start = max(0, int(seeing[0]) - BEFORE) if len(seeing) else 0
     return rows[start : start + MOST_ROWS]
 
@@ -119,23 +124,21 @@ def _allowed(trace: Trace, rows: Sequence[int]) -> Bools:
 
 def _columns(trace: Trace, rows: Sequence[int], allowed: Bools) -> range:
     """Return the keys to show: the first ones; of a long text those around the end of the first row's mask."""
-    n_k = len(trace.key_tokens)
-    open_keys = np.flatnonzero(allowed[0])
+    n_k, open_keys = len(trace.key_tokens), np.flatnonzero(allowed[0])
     middle = int(open_keys[-1]) if 0 < len(open_keys) < n_k else rows[0]
-    start = max(0, min(middle - MOST_COLUMNS // 2, n_k - MOST_COLUMNS)) if trace.condensed else 0
-    return range(start, min(start + MOST_COLUMNS, n_k))
+    return range(n_k)[window(n_k, MOST_COLUMNS, middle if trace.condensed else None)]
 
 
 def _rules(trace: Trace) -> Iterator[str]:
     rule = masks.rule_in(trace.mask_name)
     found = find_rule(rule)
-    if found is not None and (rule != "none" or trace.mask_name == "none"):
-        yield found[0].words(trace.is_self, *found[1])
-    elif found is None and rule.startswith(RECENT):
+    if found is None and rule.startswith(RECENT):
         yield f"Each word looks only back, at {rule.removeprefix(RECENT)}, its own among them."
     elif found is None:
         means = f" True in it means {trace.settings.mask_true}." if trace.settings.mask_true else ""
         yield f"The mask comes from {rule}.{means}"
+    elif rule != "none" or trace.mask_name == "none":
+        yield found[0].words(trace.is_self, *found[1])
     if trace.pad_keys:
         yield "No token may look at padding; where padding itself looks does not matter."
     if trace.settings.without:
@@ -144,29 +147,27 @@ def _rules(trace: Trace) -> Iterator[str]:
 
 def _left_out(shown: _Shown) -> Iterator[Block]:
     trace, rows, columns, _ = shown
-    n_k = len(trace.key_tokens)
-    if len(rows) == len(trace.listed) and len(columns) == n_k:
-        return
+    n, n_k = len(trace.listed), len(trace.key_tokens)
     which = f" ({columns.start:,} to {columns.stop - 1:,})" if columns.start else ""
     those = f" ({rows[0]:,} to {rows[-1]:,})" if shown.starts_later else ""
-    yield Say(
-        f"These are {len(rows):,} of {len(trace.listed):,} rows{those}, and below {len(columns):,} of {n_k:,} "
-        f"columns{which}; -q WORD shows any row."
-    )
+    if len(rows) < n or len(columns) < n_k:
+        yield Say(
+            f"These are {len(rows):,} of {n:,} rows{those}, and below {len(columns):,} of {n_k:,} columns{which}; "
+            "-q WORD shows any row."
+        )
 
 
 def _booleans(shown: _Shown) -> Iterator[Block]:
-    trace, _, columns, allowed = shown
+    (trace, _, columns, allowed), pads = shown, shown.trace.pad_keys
     yield Heading("As booleans: what True means differs")
     yield Beside(POLARITIES, [shown.matrix(side, TRUE_FALSE) for side in (allowed, ~allowed, allowed)])
     yield from (Formula(call, framework) for framework, call in CALLS.items())
     also = "torch MHA also takes padding separately:"
-    if trace.pad_keys and trace.condensed:
-        first, last = trace.pad_keys[0], trace.pad_keys[-1]
-        booleans = f"{len(trace.key_tokens):,} booleans, and is True from {first:,} to {last:,}."
+    if pads and trace.condensed:
+        booleans = f"{len(trace.key_tokens):,} booleans, and is True from {pads[0]:,} to {pads[-1]:,}."
         yield Say(f"{also} key_padding_mask has {booleans}")
-    elif trace.pad_keys:
-        places = " ".join("T" if j in trace.pad_keys else "F" for j in columns)
+    elif pads:
+        places = " ".join("T" if j in pads else "F" for j in columns)
         yield Formula(f"key_padding_mask = [{places}], True = padding", also)
     yield Say("With the wrong polarity, every query sees exactly what it should not, and no error is raised.")
 
@@ -188,9 +189,8 @@ def _before_and_after(shown: _Shown) -> Iterator[Block]:
         sides["masked"] = np.where(allowed, scores, np.nan)
     yield Beside(list(sides), [shown.matrix(side) for side in sides.values()])
     yield Heading("After the softmax")
-    sums = [f"{total:.3f}" for total in head.sums[held]]
     weights = shown.matrix(np.where(allowed, head.weights[held], np.nan))
-    yield weights._replace(is_weights=True, sums=sums)
+    yield weights._replace(is_weights=True, sums=[f"{total:.3f}" for total in head.sums[held]])
     partly = np.flatnonzero(allowed.any(axis=1) & ~allowed.all(axis=1))
     if len(partly) and head.sink is None:
         left = np.where(allowed, softmax(scores), 0).sum(axis=1)
@@ -216,19 +216,18 @@ def _corners(shown: _Shown) -> Iterator[Block]:
     if n_q <= MOST_ROWS and n_k <= MOST_COLUMNS:
         yield Beside([title for _, title in CORNERS], [_causal(shown, name) for name, _ in CORNERS])
     else:  # the part of each where its corner is
-        high, wide = min(FEW, n_q), min(FEW, n_k)
-        ends = (range(high), range(wide)), (range(n_q - high, n_q), range(n_k - wide, n_k))
+        ends = (range(min(FEW, n_q)), range(min(FEW, n_k))), (range(n_q)[-FEW:], range(n_k)[-FEW:])
         for (name, title), (rows, columns) in zip(CORNERS, ends, strict=True):
             queries, keys = (f"{places[0]:,} to {places[-1]:,}" for places in (rows, columns))
             yield Say(f"{title}, queries {queries} and keys {keys}:")
             yield _causal(shown._replace(rows=rows, columns=columns), name)
     if trace.pad_keys:
         yield Say("Here padding counts as keys, and is not hidden yet.", quiet=True)
+    blind = f", and the first {count(n_q - n_k, 'query sees', 'queries see')} nothing" if n_q > n_k else ""
     yield Say(
         f"Top-left: the first query sees the first key alone, the last one {min(n_q, n_k):,} of {n_k:,}. torch "
         "(is_causal=True) and Keras (use_causal_mask=True) do this."
     )
-    blind = f", and the first {count(n_q - n_k, 'query sees', 'queries see')} nothing" if n_q > n_k else ""
     yield Say(
         f"Bottom-right: the last query sees every key{blind}. flash-attention has done this since 2.1: the queries "
         "are the end of a longer text."
@@ -241,23 +240,11 @@ def _causal(shown: _Shown, name: str) -> Matrix:
     return shown.matrix(mask.rows(list(shown.rows)), TRUE_FALSE)
 
 
-def _fully_masked(shown: _Shown) -> Iterator[Block]:
-    empty = [shown.rows[at] for at in np.flatnonzero(~shown.allowed.any(axis=1)).tolist()]
-    yield Heading("A fully masked row")
-    if not empty:
-        yield Say("No row shown here is fully masked; --pad 2 --pad-side left under a causal mask makes two.")
-        return
-    names = listed([quoted_at(shown.trace.query_tokens, i) for i in empty], MOST_EMPTY)
-    yield Say(f"Every key is masked for {names}. What becomes of such a row:")
-    yield from map(Say, FULLY_MASKED)
-
-
 def mask_views(trace: Trace) -> dict[str, object] | None:
     """Return the shown queries' mask as each framework writes it, None for -inf; None for a condensed trace."""
     if trace.condensed:
         return None
-    allowed = _allowed(trace, trace.listed)
-    pads = trace.pad_keys
+    allowed, pads = _allowed(trace, trace.listed), trace.pad_keys
     return {
         "words": [may_look_at(trace, i) for i in trace.listed],
         "torch_sdpa": allowed.tolist(),

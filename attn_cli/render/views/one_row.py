@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator, Sequence
 
 from attn_cli.core.scores import score_named
+from attn_cli.io.array_types import Array
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Say
 from attn_cli.render.numbers import four, plain
 from attn_cli.render.views import wording
@@ -27,29 +29,28 @@ TERMS = ("q·place", "k·place")
 def one_row(trace: Trace, i: int, every_key: bool) -> Iterator[Block]:
     """Yield query i's row: its keys, why the winner won, and the arithmetic of `every_key`, or of winner and rivals."""
     yield from row_and_reasons(trace, i, every_key)
-    of = walked(trace, i)
-    if of is None:
+    if (of := walked(trace, i)) is None:
         return
-    if of.head.q is not None:
+    q, output = of.head.q, of.head.output
+    if q is not None:
         yield from query_vectors(trace, of.head, i)
     yield from hand_work(of, every_key, distances=None)
-    if of.head.output is None:  # scores were given, without values
+    if output is None:  # scores were given, without values
         return
-    if every_key and of.head.q is not None:
+    if every_key and q is not None:
         yield Say("Factors are shown rounded, so a sum of them may differ in its last digits.", quiet=True)
-    elif of.head.q is not None and of.head.q.shape[1] > ALL_FACTORS:
+    elif q is not None and q.shape[1] > ALL_FACTORS:
         yield Say("--by-hand all writes out every product.", quiet=True)
     yield Say(mixture(of))
-    yield Formula(_vector("output", of.head.output[i].tolist()))
+    yield Formula(_vector("output", output[i].tolist()))
 
 
 def row_and_reasons(trace: Trace, i: int, every_key: bool = False) -> Iterator[Block]:
     """Yield the table of query i's keys, and why its winner won."""
     head, query = trace.stepped_head, quoted_at(trace.query_tokens, i)
-    row = trace.row(i, head)
+    row, this = trace.row(i, head), f"This is {wording.head_of_layer(head)}."
     yield Heading(f"One row by hand: what does {query} look at?")
     assert row is not None
-    this = f"This is {wording.head_of_layer(head)}."
     if trace.shown.scores is None:
         yield Say(f"The mean of the heads has weights but no scores of its own. {this}")
     elif (len(trace.heads) > 1 and trace.settings.head == ALL) or head.layer is not None:
@@ -82,34 +83,36 @@ def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
     The other keys are summed up in one line, the masked ones counted in another. Without a distance term the
     content is the sum, and the score it was divided from stands before it.
     """
-    terms = _terms(trace, row)
+    terms, winner = _terms(trace, row), row.strongest[0]
     is_split = row.position is not None and len(keys) > 1
-    exp = "exp(s - max)" if row.shift else "exp"
-    header = ["key", *(name for name, _, _ in terms), exp, "weight", *["lead", "mostly from"] * is_split]
+    header = ["key", *(name for name, _, _ in terms), "exp(s - max)" if row.shift else "exp", "weight"]
     rows = []
     for j in keys:
-        is_masked = row.is_masked(j)
-        line = [placed(trace.key_tokens, j)]
+        is_masked, line = row.is_masked(j), [placed(trace.key_tokens, j)]
         for _, values, hides in terms:
             written = "–" if math.isinf(values[j]) else four(values[j])  # given scores may be masked already
             line.append(MASKED if hides and is_masked else written)
         line += [MASKED, "–"] if is_masked else [_weight(row.exps[j]), _weight(row.weights[j])]
-        rows.append(line + _behind(row, j) * is_split)
-    tail = ["…"] * (2 * is_split)
-    blank = ["…"] * len(terms)
+        if is_split:
+            found = None if j == winner else row.against(winner, j)
+            decided = found.decided if found else "winner"
+            line += [four(found.lead) if found and decided != "mask" else "–", decided]
+        rows.append(line)
     rest = set(range(len(row.weights))).difference(keys)
     others = [j for j in sorted(rest) if not row.is_masked(j)]
+    whole, sunk = sum(row.weights), row.sunk / row.total
+    ends = []
     if others:
-        exps, weights = (sum(part[j] for j in others) for part in (row.exps, row.weights))
-        rows.append([_counted(len(others), "others"), *blank, _weight(exps), _weight(weights), *tail])
+        exps, weights = (_weight(sum(part[j] for j in others)) for part in (row.exps, row.weights))
+        ends.append((_counted(len(others), "others"), exps, weights))
     if masked := len(rest) - len(others):
-        rows.append([_counted(masked, MASKED), *blank, MASKED, "–", *tail])
-    whole = sum(row.weights)
+        ends.append((_counted(masked, MASKED), MASKED, "–"))
     if row.sunk:
-        rows.append(["(sink)", *blank, _weight(row.sunk), _weight(row.sunk / row.total), *tail])
-        whole += row.sunk / row.total
-    rows.append(["sum", *blank, _weight(row.total), four(whole), *tail])
-    return Columns(header, rows)
+        ends.append(("(sink)", _weight(row.sunk), _weight(sunk)))
+    ends.append(("sum", _weight(row.total), four(whole + sunk)))
+    blank, tail = ["…"] * len(terms), ["…"] * (2 * is_split)
+    rows += [[label, *blank, exp, weight, *tail] for label, exp, weight in ends]
+    return Columns(header + ["lead", "mostly from"] * is_split, rows)
 
 
 def _terms(trace: Trace, row: Row) -> list[tuple[str, Sequence[float], bool]]:
@@ -123,14 +126,6 @@ def _terms(trace: Trace, row: Row) -> list[tuple[str, Sequence[float], bool]]:
     if row.terms is not None:
         parts[1:2] = [(name, values, False) for name, values in zip(TERMS, row.terms, strict=True)]
     return [*parts[:at], *capped, *parts[at:]]
-
-
-def _behind(row: Row, j: int) -> list[str]:
-    winner = row.strongest[0]
-    if j == winner:
-        return ["–", "winner"]
-    found = row.against(winner, j)
-    return ["–", "mask"] if found.decided == "mask" else [four(found.lead), found.decided]
 
 
 def _counted(n: int, what: str) -> str:
@@ -174,19 +169,19 @@ def query_vectors(trace: Trace, head: Head, i: int) -> list[Formula]:
     """Return query i's x, what it is the sum of, and its q; q alone where that is x."""
     assert head.q is not None
     token, added = f"{placed(trace.query_tokens, i)}:", trace.placed
-    q = head.q[i].tolist()
-    if trace.projection.source == "identity" and len(trace.head_names) == 1 and added is None:
-        return [Formula(_vector("q = x", q), token)]
-    found = []
-    if added is not None:
-        found.append(Formula(_vector("word", added.words_query[i].tolist()), token))
-        found.append(Formula(_vector("P", added.encodings_query[i].tolist()), f"place {trace.place(i)}:"))
-    if trace.x_query is not None:
-        found.append(Formula(_vector("x = word + P" if added else "x", trace.x_query[i].tolist()), token))
     made = "W_q x" if trace.projection.layout == "out-in" else "x W_q"
     made += " + b_q" * (head.b_q is not None)
-    made = made if head.qk_norm is None else f"norm({made})"
-    return [*found, Formula(_vector("q" if head.W_q is None else f"q = {made}", q), token)]
+    q = "q" if head.W_q is None else f"q = {made}" if head.qk_norm is None else f"q = norm({made})"
+    found: list[tuple[str, Array | None, str]] = [(q, head.q, token)]
+    if trace.projection.source == "identity" and len(trace.head_names) == 1 and added is None:
+        found = [("q = x", head.q, token)]
+    elif added is not None:
+        place = f"place {trace.place(i)}:"
+        words = ("word", added.words_query, token), ("P", added.encodings_query, place)
+        found = [*words, ("x = word + P", trace.x_query, token), *found]
+    else:
+        found = [("x", trace.x_query, token), *found]
+    return [Formula(_vector(name, X[i].tolist()), before) for name, X, before in found if X is not None]
 
 
 def _vector(name: str, numbers: list[float]) -> str:
@@ -210,8 +205,8 @@ def hand_work(of: Walked, every_key: bool, distances: int | None = 1) -> Iterato
         distances += 1  # a rotation is that of one key alone: the runner-up's can be checked, too
     for n, j in enumerate(keys):
         if head.q is not None and head.k is not None:
-            q, k = head.q[row.query].tolist(), head.k[j].tolist()
-            yield Formula(_products(trace, q, k, row.scores[j], every_key), f"{placed(trace.key_tokens, j)}:")
+            products = _products(trace, head.q[row.query], head.k[j], row.scores[j], every_key)
+            yield Formula(products, f"{placed(trace.key_tokens, j)}:")
         if n < distances:
             yield from _added(of, j, every_key)
     if row.shift:
@@ -221,9 +216,9 @@ def hand_work(of: Walked, every_key: bool, distances: int | None = 1) -> Iterato
         )
 
 
-def _products(trace: Trace, q: list[float], k: list[float], score: float, every: bool) -> str:
+def _products(trace: Trace, q: Array, k: Array, score: float, every: bool) -> str:
     """Return a score written as a sum: every term, or of many the first two, and the rest as one."""
-    left, written, after = score_named(trace.score).by_hand(q, k, score, plain)
+    left, written, after = score_named(trace.score).by_hand(q.tolist(), k.tolist(), score, plain)
     terms, values = [text for text, _ in written], [value for _, value in written]
     if len(terms) > ALL_FACTORS and not every:
         rest = f"({len(terms) - FIRST_FACTORS} more: {plain(sum(values[FIRST_FACTORS:]))})"
@@ -238,14 +233,13 @@ def _added(of: Walked, j: int, every: bool) -> Iterator[Formula]:
     if head.position_vectors is not None:
         yield _distance(of, j)
     if head.rotated is not None and row.position is not None:
-        q, k = head.rotated.q[row.query].tolist(), head.rotated.k[j].tolist()
-        score = row.summed[j] * trace.temperature / trace.scale
+        q, k = head.rotated.q[row.query], head.rotated.k[j]
+        score, content = row.summed[j] * trace.temperature / trace.scale, row.scaled[j]
         left, _, products = _products(trace, q, k, score, every).partition(" ")
-        content = row.scaled[j]
         less = f"- {plain(content)}" if content >= 0 else f"+ {plain(-content)}"
         distance = f"distance = that{divisor(trace)} {less} = {plain(row.position[j])}"
-        before = f"{placed(trace.key_tokens, j)}, turned:"
-        yield Formula(f"{wording.rotated_symbol(left)} {products}; {distance}", before)
+        turned = f"{placed(trace.key_tokens, j)}, turned:"
+        yield Formula(f"{wording.rotated_symbol(left)} {products}; {distance}", turned)
     if row.capped is not None:
         score = row.summed[j] if row.is_rotated else row.scaled[j]
         yield Formula(f"capped = {cap_term(trace, plain(score))} = {plain(row.capped[j])}", "")
@@ -255,14 +249,12 @@ def _distance(of: Walked, j: int) -> Formula:
     trace, head, row = of
     assert head.q is not None and head.position_vectors is not None and head.position_biases is not None
     assert row.position is not None
-    reach, apart = len(head.position_biases) // 2, abs(j - row.query)
+    reach, apart, way = len(head.position_biases) // 2, abs(j - row.query), "back" if j < row.query else "on"
     place = max(-reach, min(reach, j - row.query)) + reach
     q, r = head.q[row.query].tolist(), head.position_vectors[place].tolist()
-    along, b = sum(x * y for x, y in zip(q, r, strict=True)), float(head.position_biases[place])
+    along, b = sum(map(operator.mul, q, r)), float(head.position_biases[place])
     numbers = f"{plain(along)} + {plain(b) if b >= 0 else f'({plain(b)})'}"
-    way = "back" if j < row.query else "on"
     words = f"{min(apart, reach)} {'or more ' if apart >= reach else ''}words {way}"
-    if apart < 2:
-        words = f"1 word {way}" if apart else "its own place"
+    words = ("its own place", f"1 word {way}", words)[min(apart, 2)]
     term = f"distance = {position_term(trace, numbers)} = {plain(row.position[j])}"
     return Formula(term, f"{placed(trace.key_tokens, j)}, {words}:")

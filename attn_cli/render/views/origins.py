@@ -36,9 +36,8 @@ GLOSSES = {
 def closing(trace: Trace, with_learned: bool = True) -> Iterator[Block]:
     """Yield what follows the numbers: next words, settings, what the head was trained for, dropped marks, notes."""
     yield from next_words(trace)
-    yield Say("; ".join(setting_parts(trace)) + ".", quiet=True)
-    if with_learned:
-        yield from (Say(sentence, quiet=True) for sentence in learned(trace)[:1])
+    said = [f"{'; '.join(setting_parts(trace))}.", *(learned(trace)[:1] if with_learned else [])]
+    yield from (Say(sentence, quiet=True) for sentence in said)
     yield from notes(trace)
 
 
@@ -98,8 +97,7 @@ def leaned(trace: Trace) -> Iterator[Say]:
 
 def _after_each(trace: Trace, found: Sequence[NextWords]) -> Iterator[Block]:
     """Yield a row per prefix: its last token, the probability of the one that really comes, the likeliest words."""
-    digits = len(str(found[-1].place))
-    rows = []
+    digits, rows = len(str(found[-1].place)), []
     for one in found:
         likeliest = [f"{word} {share(probability)}" for word, probability in _labelled(one.words)]
         actual = "–" if one.actual is None else share(one.actual)
@@ -120,20 +118,18 @@ def _after_which(trace: Trace, found: NextWords) -> str:
 
 def _unchanged(trace: Trace) -> str:
     """Return which options change the layer that is shown, and not the model's words."""
-    settings = trace.settings
-    is_own = trace.learned is not None and settings.mask == "causal"  # the mask of a language model
+    settings, is_learned = trace.settings, trace.learned is not None
     changed = {
-        "--mask": settings.mask is not None and not is_own,
-        "--without": bool(settings.without),
-        "--score": trace.learned is not None and settings.score not in (None, "scaled"),
+        "--mask": settings.mask not in (None, "causal" if is_learned else None),  # that of a language model
+        "--without": settings.without,
+        "--score": is_learned and settings.score not in (None, "scaled"),
         "--temperature": settings.temperature != 1,
         "--positions": settings.positions == "sinusoidal",
         "--round": settings.round is not None,
     }
     names = [option for option, is_set in changed.items() if is_set]
-    where = "for the weights" if trace.learned is not None else "in the layer shown"
-    holds = "holds" if len(names) == 1 else "hold"
-    return f" {joined(names)} {holds} {where}, not for them." if names else ""
+    holds = f"{'holds' if len(names) == 1 else 'hold'} {'for the weights' if is_learned else 'in the layer shown'}"
+    return f" {joined(names)} {holds}, not for them." if names else ""
 
 
 def _labelled(words: Sequence[NextWord]) -> list[tuple[str, float]]:
@@ -171,37 +167,29 @@ def setting_parts(trace: Trace) -> list[str]:
 
 
 def _score_parts(trace: Trace) -> list[str]:
-    score = score_named(trace.score)
-    parts = [_vectors(trace), projection(trace)]
-    if trace.score == GIVEN:
-        parts = [f"Scores given by {trace.embedding.name}"]
+    score, about, rounded = score_named(trace.score), trace.embedding, trace.settings.round
     is_root = score.is_scaled and trace.own_scale is None
-    parts.append(f"scale {f'1/sqrt({wording.d_k(trace)}) = ' if is_root else ''}{plain(trace.scale)}")
-    if trace.softcap is not None:
-        parts.append(f"scores capped at {plain(trace.softcap)}")
-    if trace.heads[0].sink is not None:
-        parts.append("a sink in each row")
-    if trace.temperature != 1:
-        parts.append(f"temperature {trace.temperature:.12g}")
-    if score.note:
-        parts.append(score.note)
-    if trace.positions != "none":
-        parts.append(f"{trace.positions} positions added")
-    if trace.settings.round is not None:
-        parts.append(f"inputs rounded to {count(trace.settings.round, 'digit', 'digits')}, then computed")
-    return parts
-
-
-def _vectors(trace: Trace) -> str:
-    about = trace.embedding
-    if about.source == "given":
-        return f"Model {about.name}" if trace.of_model else f"Matrices given by {about.name}"
-    if about.source == "random":
-        return f"Vectors: random, {about.dim} numbers each, seed {about.seed}"
+    found = {
+        projection(trace): trace.score != GIVEN,
+        f"scale {f'1/sqrt({wording.d_k(trace)}) = ' if is_root else ''}{plain(trace.scale)}": True,
+        f"scores capped at {plain(trace.softcap or 0.0)}": trace.softcap is not None,
+        "a sink in each row": trace.heads[0].sink is not None,
+        f"temperature {trace.temperature:.12g}": trace.temperature != 1,
+        score.note: bool(score.note),
+        f"{trace.positions} positions added": trace.positions != "none",
+        f"inputs rounded to {count(rounded or 0, 'digit', 'digits')}, then computed": rounded is not None,
+    }
     length = "" if about.length is None else f", each of length {plain(about.length)}"
     is_spelled = trace.learned is not None and trace.learned.spelled and not trace.projection.layer
     more = ", and what spelling adds" if is_spelled else ""
-    return f"Vectors: {about.name}, {about.dim} numbers each{length}{more}"
+    vectors = f"Vectors: {about.name}, {about.dim} numbers each{length}{more}"
+    if trace.score == GIVEN:
+        vectors = f"Scores given by {about.name}"
+    elif about.source == "given":
+        vectors = f"Model {about.name}" if trace.of_model else f"Matrices given by {about.name}"
+    elif about.source == "random":
+        vectors = f"Vectors: random, {about.dim} numbers each, seed {about.seed}"
+    return [vectors, *(part for part, holds in found.items() if holds)]
 
 
 def projection(trace: Trace) -> str:
@@ -211,20 +199,19 @@ def projection(trace: Trace) -> str:
     if trace.heads[0].W_q is None:
         if about.source == "given":
             return "Q, K and V as it makes them" if trace.of_model else "Q, K and V as given"
-        if about.source == "identity":
-            return f"Q and K are the vectors themselves{split}; V are the values"
         seed = "" if about.seed is None else f", seed {about.seed}"
-        return f"W_q and W_k: {about.name}{seed}, layout {about.layout}; V are the values"
+        made = f"W_q and W_k: {about.name}{seed}, layout {about.layout}"
+        made = f"Q and K are the vectors themselves{split}" if about.source == "identity" else made
+        return f"{made}; V are the values"
     if about.source == "identity":
         of_one = f", so Q = {'X and K = V = the context' if trace.has_second_input else 'K = V = X'}"
         return f"W: identity{split or of_one}"
-    if about.source == "random":
-        return f"W: random, seed {about.seed}, layout in-out (x W)"
     if about.name == LIKENESS:
         return f"W: likeness, W_q = {LENGTHEN} (I + {KIND} U U^T), W_k = W_v = I"
-    if about.source == "learned":
-        return f"W: {about.name}, learned, layout in-out (x W)"
-    return f"W: {about.name}, layout {about.layout} ({'x W' if about.layout == 'in-out' else 'W x'})"
+    how = {"random": f"random, seed {about.seed}", "learned": f"{about.name}, learned"}.get(
+        about.source, about.name
+    )
+    return f"W: {how}, layout {about.layout} ({'x W' if about.layout == 'in-out' else 'W x'})"
 
 
 # What a learned head was trained for
@@ -251,24 +238,24 @@ def learned_briefly(trace: Trace) -> list[str]:
     facts = trace.learned
     if facts is None or trace.shown.name == "mean":
         return []
-    taught = _taught(trace, facts)
-    if facts.about is None:
-        return [f"{taught}."]
-    if _untested(trace) or facts.accuracy is None or facts.baseline is None:
-        return [f"{taught}: how often it is right here was not measured."]
-    right = f"right for {facts.accuracy:.1%} (best fixed distance: {facts.baseline:.1%})"
-    return [f"{taught}: in unseen text, {right}."]
+    right = ": how often it is right here was not measured" if facts.about is not None else ""
+    if right and not _untested(trace) and facts.accuracy is not None and facts.baseline is not None:
+        fixed = f"(best fixed distance: {facts.baseline:.1%})"
+        right = f": in unseen text, right for {facts.accuracy:.1%} {fixed}"
+    return [f"{_taught(trace, facts)}{right}."]
 
 
 def _sources(facts: Learned) -> str:
     passages = [name for name in facts.trained_on if ".jsonl" in name.lower()]
     treebanks = [name for name in facts.trained_on if name not in passages]
-    kinds = []
-    if treebanks or not passages:
-        kinds.append(("a treebank" if len(treebanks) == 1 else "treebanks", treebanks))
-    if passages or not treebanks:
-        kinds.append(("passages with marked pronouns", passages))
-    return " and ".join(f"{kind} ({listed(list(map(_named, names)))})" for kind, names in kinds)
+    trees = "a treebank" if len(treebanks) == 1 else "treebanks"
+    kinds = {trees: treebanks, "passages with marked pronouns": passages}
+    told = [
+        (kind, listed([*map(_named, names)]))
+        for kind, names in kinds.items()
+        if names or not facts.trained_on
+    ]
+    return " and ".join(f"{kind} ({names})" for kind, names in told)
 
 
 def _named(file: str) -> str:
@@ -301,20 +288,16 @@ def _accuracy(trace: Trace, facts: Learned) -> list[str]:
     if facts.precision is not None:
         sentences.append(f"Of its strongest links to another word, {facts.precision:.1%} are right.")
     if facts.content is not None:
-        sentences.append(_relies_on(facts.accuracy, facts.hard, facts.content))
+        where, what = "W", "it relies mainly on distance"
+        if facts.hard is not None:
+            where = f"Where that distance is wrong, it is right for {facts.hard:.1%}; w"
+            if facts.hard >= ON_DISTANCE * facts.accuracy:
+                on_words = facts.content >= ON_WORDS * facts.accuracy
+                what = "it needs both, the words and their distance"
+                what = "it relies mainly on the words themselves" if on_words else what
+        adds = "ithout what it adds for the distance, it is right for"
+        sentences.append(f"{where}{adds} {facts.content:.1%}: {what}.")
     return sentences
-
-
-def _relies_on(accuracy: float, hard: float | None, content: float) -> str:
-    without = f"ithout what it adds for the distance, it is right for {content:.1%}"
-    if hard is None:
-        return f"W{without}: it relies mainly on distance."
-    what = "it needs both, the words and their distance"
-    if hard < ON_DISTANCE * accuracy:
-        what = "it relies mainly on distance"
-    elif content >= ON_WORDS * accuracy:
-        what = "it relies mainly on the words themselves"
-    return f"Where that distance is wrong, it is right for {hard:.1%}; w{without}: {what}."
 
 
 def _untested(trace: Trace) -> list[str]:

@@ -9,20 +9,11 @@ from attn_cli.io.array_types import Array
 from attn_cli.io.escape import count
 from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Maps, Matrix, Say, ShadeRange
 from attn_cli.render.numbers import plain, share
+from attn_cli.render.views import long_text, wording
 from attn_cli.render.views.finding import finding, norms_by_hand, shares_apart, what_next
-from attn_cli.render.views.long_text import asked_rows, links_of, long_view, row_links, strongest_named
+from attn_cli.render.views.long_text import firsts, links_of, own_rows
 from attn_cli.render.views.origins import closing
-from attn_cli.render.views.wording import (
-    MOST_CELLS,
-    formula,
-    is_large,
-    no_arithmetic,
-    placed,
-    quoted,
-    short,
-    sink_takes,
-    title,
-)
+from attn_cli.render.views.wording import is_large, placed, quoted, short
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import NORM, WEIGHT
 from attn_cli.trace.head import Head
@@ -37,10 +28,11 @@ PAGES = ("latex", "html", "svg")  # shaded as on a terminal, and limited in widt
 
 def table(trace: Trace, view: View) -> Iterator[Block]:
     """Yield the weight matrix (of each head shown), or each row's strongest links where it is too large."""
-    yield Heading(title(trace), 1)
+    drawn = drawn_heads(trace)
+    yield Heading(wording.title(trace), 1)
     yield from finding(trace)
-    yield Formula(formula(trace))
-    if takes := sink_takes(trace, drawn_heads(trace), trace.focus[0] if trace.asked else None):
+    yield Formula(wording.formula(trace))
+    if takes := wording.sink_takes(trace, drawn, trace.focus[0] if trace.asked else None):
         yield Say(takes)
     if trace.asked and trace.is_scored:
         from attn_cli.render.views.one_row import one_row  # most tables need neither this nor the walk
@@ -49,10 +41,10 @@ def table(trace: Trace, view: View) -> Iterator[Block]:
             yield from one_row(trace, i, view.by_hand == "all")
         if (more := len(trace.focus) - MOST_FOCUS) > 0:
             yield Say(f"{more} more rows match: their weights follow, without arithmetic.")
-    elif trace.asked and trace.shown.lengths is not None and len(drawn_heads(trace)) == 1:
+    elif trace.asked and trace.shown.lengths is not None and len(drawn) == 1:
         yield from (norms_by_hand(trace, i) for i in trace.focus[:MOST_FOCUS])
     elif trace.asked:
-        yield Say(" ".join(no_arithmetic(trace)))
+        yield Say(" ".join(wording.no_arithmetic(trace)))
     if view.steps and trace.is_scored:
         from attn_cli.render.views.steps import walk
 
@@ -60,7 +52,7 @@ def table(trace: Trace, view: View) -> Iterator[Block]:
     if view.steps or trace.asked:
         yield Heading(f"The {trace.drawn}s")
     yield from all_weights(trace, view)
-    yield from closing(trace, with_learned=len(drawn_heads(trace)) == 1)
+    yield from closing(trace, with_learned=len(drawn) == 1)
     yield from what_next(trace, view)
 
 
@@ -72,16 +64,15 @@ def drawn_heads(trace: Trace) -> tuple[Head, ...]:
 
 def all_weights(trace: Trace, view: View) -> Iterator[Block]:
     """Yield the weights of every head that is shown: as small maps where there are several, else as a matrix."""
-    drawn = drawn_heads(trace)
-    is_small = len(trace.key_tokens) <= MOST_MAPPED and len(trace.listed) <= MOST_ROWS
+    drawn, is_short = drawn_heads(trace), len(trace.listed) <= MOST_ROWS
     is_shaded = view.format in (None, "table", *PAGES) and view.precision is None
-    if len(drawn) > 1 and trace.whole and is_small and is_shaded:
+    if len(drawn) > 1 and trace.whole and len(trace.key_tokens) <= MOST_MAPPED and is_short and is_shaded:
         yield from _maps(trace, drawn)
         return
     for head in drawn:
         yield from _heading(head, drawn)
         yield from _weights(trace, head, view)
-    if trace.whole and len(drawn) == 1 and len(trace.listed) <= MOST_ROWS and trace.drawn == WEIGHT:
+    if trace.whole and len(drawn) == 1 and is_short and trace.drawn == WEIGHT:
         rows = list(zip(trace.listed, trace.diagnoses(with_temperature=False), strict=True))
         yield from map(Say, remarks(trace, rows, least=max(2, len(rows) // 2)))
 
@@ -95,20 +86,26 @@ def _heading(head: Head, drawn: Sequence[Head]) -> Iterator[Heading]:
 def _maps(trace: Trace, drawn: Sequence[Head]) -> Iterator[Block]:
     if trace.has_layers:
         yield Say("Each map is named by its layer and its head: 0.1 is head 1 of layer 0, nearest the words.")
-    values, scale = [trace.visible_weights(head) for head in drawn], largest_weight(trace, trace.listed)
-    names, queries = [head.label for head in drawn], [trace.query_tokens[i] for i in trace.listed]
-    shades = ShadeRange(0.0, scale)
-    is_norms, of = trace.drawn == NORM, (names, queries, trace.key_tokens, values, shades, trace.listed)
-    yield Maps(*of, is_weights=not is_norms, is_norms=is_norms)
+    names, queries, keys = [head.label for head in drawn], trace.query_tokens, trace.key_tokens
+    is_norms, listed = trace.drawn == NORM, [queries[i] for i in trace.listed]
+    values, shades = map(trace.visible_weights, drawn), ShadeRange(0.0, largest_weight(trace, trace.listed))
+    maps = Maps(names, listed, keys, [*values], shades, trace.listed)
+    yield maps._replace(is_weights=not is_norms, is_norms=is_norms)
     if is_norms:
         yield Heading("What each head takes from where")
         yield Say("The key whose share of a head's weights and of its norms differ most, and both shares:")
         apart = [(head.label, *shares_apart(trace, head)) for head in drawn]
-        yield Links([(name, [(placed(trace.key_tokens, j), f"{w} -> {e}")]) for name, j, w, e in apart])
+        yield Links([(name, [(placed(keys, j), f"{w} -> {e}")]) for name, j, w, e in apart])
         return
     yield Heading("What each head finds")
     yield Say("Each head's strongest links to other words, each at least half of a word's attention:")
-    found = [(head.label, _found(trace, head)) for head in drawn]
+    found = []
+    for head in drawn:
+        links = firsts(head, own_rows(trace))
+        strong = [one for one in links if one[2] >= HALF and not (trace.is_self and one[0] == one[1])]
+        best = sorted(strong, key=lambda one: -one[2])[:MOST_FOUND]
+        named = [(f"{short(queries[i])} -> {short(keys[j])}", share(weight)) for i, j, weight in best]
+        found.append((head.label, named))
     yield Links(found, none="none")
     if trace.learned and trace.learned.about and any(links for _, links in found):
         yield Say("Some may be wrong: attn explain --head NAME says how often a head is right.")
@@ -116,28 +113,18 @@ def _maps(trace: Trace, drawn: Sequence[Head]) -> Iterator[Block]:
     yield Say(f"{one} shows one head with its numbers; --precision 3 all of them.", quiet=True)
 
 
-def _found(trace: Trace, head: Head) -> list[tuple[str, str]]:
-    """Return a head's strongest links to other words, strongest first: `jumped -> fox`, and the weight."""
-    found = []
-    for i in trace.listed:
-        for j, weight in links_of(head, i, 1):
-            if i not in trace.pad_queries and weight >= HALF and not (trace.is_self and i == j):
-                found.append((weight, f"{short(trace.query_tokens[i])} -> {short(trace.key_tokens[j])}"))
-    found.sort(key=lambda link: -link[0])
-    return [(name, share(weight)) for weight, name in found[:MOST_FOUND]]
-
-
 def _weights(trace: Trace, head: Head, view: View) -> Iterator[Block]:
     is_bounded = (view.width is not None or view.format in PAGES) and view.precision is None
-    is_crowded = len(trace.listed) * len(trace.key_tokens) > MOST_CELLS or (trace.asked and is_large(trace))
+    cells = len(trace.listed) * len(trace.key_tokens)
+    is_crowded = cells > wording.MOST_CELLS or (trace.asked and is_large(trace))
     if trace.whole and not (is_bounded and is_crowded):
         yield weight_matrix(trace, head)
     elif trace.asked:
-        yield from asked_rows(trace, head, view)
+        yield from long_text.asked_rows(trace, head, view)
     elif trace.whole or trace.condensed:
-        yield from long_view(trace, head, view)
+        yield from long_text.long_view(trace, head, view)
     else:
-        yield from row_links(trace, head, view, trace.listed, trace.settings.top or 1)
+        yield from long_text.row_links(trace, head, view, trace.listed, trace.settings.top or 1)
 
 
 def weight_matrix(trace: Trace, head: Head) -> Matrix:
@@ -166,27 +153,24 @@ def remarks(trace: Trace, diagnosed: list[tuple[int, Diagnosis]], least: int = 1
             which = "Every row is" if len(uniform) == len(diagnosed) else which
         yield f"{which} nearly uniform: all keys get almost the same."
     found = [(i, d.longer, d.nearer) for i, d in diagnosed if d.longer is not None and d.nearer is not None]
-    if found and len(found) >= least and trace.shown.k is not None:
-        yield _length_decides(trace, *found[0], len(found) - 1, trace.shown.k)
-
-
-def _length_decides(trace: Trace, i: int, longer: int, nearer: int, others: int, K: Array) -> str:
+    if not found or len(found) < least or trace.shown.k is None:
+        return
+    (i, longer, nearer), *others = found
+    far, K = quoted(trace.key_tokens[longer]), trace.shown.k
     times = math.hypot(*K[longer].tolist()) / math.hypot(*K[nearer].tolist())
-    query, far = quoted(trace.query_tokens[i]), quoted(trace.key_tokens[longer])
     near = "itself" if trace.is_self and nearer == i else quoted(trace.key_tokens[nearer])
-    more = f" The same holds in {count(others, 'other row', 'other rows')}." if others else ""
-    return (
-        f"Vector length decides here: {query} has the smaller angle to {near}, but the key of {far} is "
-        f"{plain(times, 2)} times as long and scores higher. --score cosine compares directions alone.{more}"
+    more = f" The same holds in {count(len(others), 'other row', 'other rows')}." if others else ""
+    yield (
+        f"Vector length decides here: {quoted(trace.query_tokens[i])} has the smaller angle to {near}, but the key of "
+        f"{far} is {plain(times, 2)} times as long and scores higher. --score cosine compares directions alone.{more}"
     )
 
 
 def bars(trace: Trace, view: View) -> Iterator[Block]:
     """Yield, for each query, a bar and a number for every word it may attend to."""
-    is_long = trace.condensed and not trace.asked
+    is_long, drawn = trace.condensed and not trace.asked, drawn_heads(trace)
     rows = trace.listed if trace.asked else trace.listed[: FEW_ROWS if is_long else MOST_ROWS]
-    drawn = drawn_heads(trace)
-    strongest = [strongest_named(trace, head) if is_long else [] for head in drawn]
+    strongest = [long_text.strongest_named(trace, head) if is_long else [] for head in drawn]
     largest = max([largest_weight(trace, rows), *(weight for items in strongest for _, weight in items)])
     for head, items in zip(drawn, strongest, strict=True):
         yield from _heading(head, drawn)
@@ -205,13 +189,13 @@ def bars(trace: Trace, view: View) -> Iterator[Block]:
 def row_bars(trace: Trace, head: Head, i: int, largest: float) -> Bars:
     """Return the bars of query i: one for each key, or for the strongest where they are many."""
     name = f"{short(trace.query_tokens[i])} {'attending to' if trace.drawn == WEIGHT else 'takes (norm)'}"
-    if trace.whole and len(trace.key_tokens) <= MOST_ROWS * 3:
+    keys, k = trace.key_tokens, trace.settings.top or 5
+    if trace.whole and len(keys) <= MOST_ROWS * 3:
         weights = trace.visible_weights(head, [i])[0].tolist()
         unmasked = (None if math.isnan(weight) else weight for weight in weights)
-        return Bars(f"{name}:", [*zip(trace.key_tokens, unmasked, strict=True)], largest)
-    k = trace.settings.top or 5
-    items = [(trace.key_tokens[j], weight) for j, weight in links_of(head, i, k)]
-    return Bars(f"{name}, the {k} strongest of {len(trace.key_tokens):,}:", items, largest)
+        return Bars(f"{name}:", [*zip(keys, unmasked, strict=True)], largest)
+    items = [(keys[j], weight) for j, weight in links_of(head, i, k)]
+    return Bars(f"{name}, the {k} strongest of {len(keys):,}:", items, largest)
 
 
 def largest_weight(trace: Trace, rows: Sequence[int]) -> float:
@@ -225,20 +209,21 @@ def weight_rows(trace: Trace, tidy: bool = False) -> Iterator[list[object]]:
     Several heads get a first column `head`, and several layers one before it, `layer`. The strongest links alone are
     always tidy; those of a long text, whose words are repeated, also have the positions of query and key.
     """
-    heads, keys = drawn_heads(trace), trace.key_tokens
+    heads, queries, keys = drawn_heads(trace), trace.query_tokens, trace.key_tokens
     is_tidy, is_named = tidy or not trace.whole, len(heads) > 1 or trace.has_layers
-    names = ["layer"] * trace.has_layers + ["head"] * is_named
-    names += ["query", "key", trace.drawn] if is_tidy else ["query", *keys]
-    yield [*names, *(["query_row", "key_column"] if trace.condensed else [])]
+    names = [*["layer"] * trace.has_layers, *["head"] * is_named, "query"]
+    places = ["query_row", "key_column"] if trace.condensed else []
+    yield [*names, *(["key", trace.drawn] if is_tidy else keys), *places]
     for head in heads:
         of_head: list[object] = [*[head.layer] * trace.has_layers, *[head.name] * is_named]
         for i, j, weight in () if trace.whole else trace.links(head):
-            yield [*of_head, trace.query_tokens[i], keys[j], weight, *((i, j) if trace.condensed else ())]
+            yield [*of_head, queries[i], keys[j], weight, *((i, j) if trace.condensed else ())]
         rows = trace.listed if trace.whole else ()
-        for i, weights in zip(rows, trace.visible_weights(head, rows), strict=True):
-            row = [*of_head, trace.query_tokens[i]]
+        for i, weights in zip(rows, trace.visible_weights(head, rows).tolist(), strict=True):
+            row = [*of_head, queries[i]]
             if is_tidy:
-                links = zip(keys, weights.tolist(), strict=True)
-                yield from ([*row, key, w] for key, w in links if not math.isnan(w))
+                yield from (
+                    [*row, *link] for link in zip(keys, weights, strict=True) if not math.isnan(link[1])
+                )
             else:
-                yield row + ["" if math.isnan(w) else w for w in weights.tolist()]
+                yield row + ["" if math.isnan(w) else w for w in weights]

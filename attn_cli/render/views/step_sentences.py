@@ -21,32 +21,31 @@ ROTATED = "Queries and keys are then rotated by position; Q and K below are show
 
 def walk_facts(trace: Trace, head: Head) -> dict[str, object]:
     """Return the values for the formulas, the same at every step."""
-    compare = score_named(trace.score).matrix
     summed = "scaled" if head.position_scores is None else "scaled + distance"
     unmasked, capped = summed, "scaled"
     if trace.softcap is not None:  # what was given for the distance is added to what the cap leaves
         is_after = head.position_scores is not None and head.rotated is None
         unmasked = "capped + distance" if is_after else "capped"
-        capped = summed if head.rotated is not None else capped
+        capped = f"({summed})" if head.rotated is not None and "+" in summed else capped
+    before = unmasked if trace.mask is None else "masked"
+    total = f"row sum of exp({before})"
     return {
         **{f"apply_{name}": _applied(trace, head, name) for name in "qkv"},
         "tokens": count(len(trace.query_tokens), "token", "tokens"),
         "distinct": len(set(trace.query_tokens)),
         "numbering": _numbering(trace),
         "d": 0 if trace.x_query is None else trace.x_query.shape[1],
-        "compare": compare + ("" if trace.score == GIVEN else ", every query with every key"),
+        "compare": score_named(trace.score).matrix + ", every query with every key" * (trace.score != GIVEN),
         "scaling": f"scores{divisor(trace)}",
         "projection": " ".join(_projection(trace, head)),
         "position": _position(trace, head),
-        "capping": wording.cap_term(trace, f"({capped})" if "+" in capped else capped),
+        "capping": wording.cap_term(trace, capped),
         "cap": plain((trace.softcap or 0.0) / trace.temperature, 3),
         "weights": "W_q, W_k" if keeps_values(trace, head) else "W_q, W_k, W_v",
         "unmasked": unmasked,
-        "before": (before := unmasked if trace.mask is None else "masked"),
-        "total": f"row sum of exp({before})"
-        if head.sink is None
-        else f"(row sum of exp({before}) + exp(sink))",
-        "sunk": f" {takes}" if (takes := wording.sink_takes(trace, [head], trace.focus[0])) else "",
+        "before": before,
+        "total": total if head.sink is None else f"({total} + exp(sink))",
+        "sunk": f" {wording.sink_takes(trace, [head], trace.focus[0])}".rstrip(),
     }
 
 
@@ -70,18 +69,17 @@ def _applied(trace: Trace, head: Head, name: str) -> str:
 
 def _projection(trace: Trace, head: Head) -> list[str]:
     """Return where W_q, W_k and W_v come from, and what else makes queries, keys and values, in sentences."""
-    found = [f"{projection(trace)}."]
+    values, learned = "", trace.learned
     if keeps_values(trace, head):
-        found.append("W_v is the identity: each word passes on its own vector.")
-    elif trace.learned is not None and trace.learned.values == "words":
-        own = "each word passes on its own word vector, as closely as possible"
-        found.append(f"W_v was fitted so that {own}.")
-    elif trace.learned is not None:
-        found.append("W_v was learned with the rest, so a value is not a word vector.")
-    found += [NORMED] * (head.qk_norm is not None)
-    found.append(wording.shared_with(trace, head))
-    found += [ROTATED] * (head.rotated is not None)
-    return list(filter(None, found))
+        values = "W_v is the identity: each word passes on its own vector."
+    elif learned is not None and learned.values == "words":
+        values = "W_v was fitted so that each word passes on its own word vector, as closely as possible."
+    elif learned is not None:
+        values = "W_v was learned with the rest, so a value is not a word vector."
+    norm, rotation = NORMED * (head.qk_norm is not None), ROTATED * (head.rotated is not None)
+    return [
+        *filter(None, [f"{projection(trace)}.", values, norm, wording.shared_with(trace, head), rotation])
+    ]
 
 
 def _position(trace: Trace, head: Head) -> str:
@@ -99,13 +97,10 @@ def shown_ids(trace: Trace) -> tuple[tuple[object, ...], tuple[object, ...]] | N
     if trace.query_input_ids is not None and trace.key_input_ids is not None:
         return trace.query_input_ids, trace.key_input_ids
     if trace.vocabulary is not None:
-        query, key = (
-            [trace.vocabulary.get(token, "–") for token in side]
-            for side in (trace.query_tokens, trace.key_tokens)
-        )
-        return tuple(query), tuple(key)
-    has_ids = trace.query_ids is not None and trace.key_ids is not None
-    return (trace.query_ids or (), trace.key_ids or ()) if has_ids else None
+        sides = trace.query_tokens, trace.key_tokens
+        query, key = (tuple(trace.vocabulary.get(token, "–") for token in side) for side in sides)
+        return query, key
+    return None if trace.query_ids is None or trace.key_ids is None else (trace.query_ids, trace.key_ids)
 
 
 def one_vector(trace: Trace) -> str:
@@ -121,47 +116,48 @@ def step_facts(trace: Trace, head: Head, name: str) -> dict[str, object]:
     """Return the values for one step's sentence, about the first row in focus."""
     i = trace.focus[0]
     at, query = trace.row_in_arrays(i), quoted(trace.query_tokens[i])
-    x, placed = trace.x_query, trace.placed
+    x, placed, facts = trace.x_query, trace.placed, dict[str, object](query=query)
     if name == "masked_scores":
         masking = "No mask: every query may look at every key."
-        return {"masking": masking if trace.mask is None else wording.may_look_at(trace, i)}
-    if name == "x_query" and x is not None:
+        facts["masking"] = masking if trace.mask is None else wording.may_look_at(trace, i)
+    elif name == "x_query" and x is not None:
         first = (x if placed is None else placed.words_query)[i, 0]
-        return {"query": query, "first": plain(first, 3), "source": source(trace, i)}
-    if name == "encodings_query" and placed is not None and x is not None:
+        facts |= {"first": plain(first, 3), "source": source(trace, i)}
+    elif name == "encodings_query" and placed is not None and x is not None:
         numbers = {"before": placed.words_query, "added": placed.encodings_query, "first": x}
-        written = {part: plain(matrix[i, 0], 3) for part, matrix in numbers.items()}
-        return {"query": query, "place": trace.place(i), **written}
-    if name in ("q", "k", "v"):
-        is_own = name == "q" or repeats_x(trace, head, name)
-        j = i if is_own else int(np.argmax(head.weights[at]))
+        facts |= {part: plain(matrix[i, 0], 3) for part, matrix in numbers.items()} | {
+            "place": trace.place(i)
+        }
+    elif name in ("q", "k", "v"):
+        j = i if name == "q" or repeats_x(trace, head, name) else int(np.argmax(head.weights[at]))
         first = ", ".join(plain(number, 3) for number in getattr(head, name)[j][:3].tolist())
-        return {"query": query, "key": query if name == "q" else quoted(trace.key_tokens[j]), "first": first}
-    if name.endswith("scores") or name in ("weights", "output"):
-        return {"query": query, **_peak(trace, head, name, at)}
-    return {}
+        facts |= {"key": query if name == "q" else quoted(trace.key_tokens[j]), "first": first}
+    elif name.endswith("scores") or name in ("weights", "output"):
+        facts |= _peak(trace, head, name, at)
+    return facts
 
 
 def _peak(trace: Trace, head: Head, name: str, at: int) -> dict[str, object]:
     """Return the row's largest number at this step, and its key."""
     row = ranking(head, name)[at]
     j = int(np.argmax(row))
-    assert head.scores is not None
-    is_itself = trace.is_self and name in ("scores", "weights") and j == int(trace.rows[at])
-    key = "itself" if is_itself else quoted(trace.key_tokens[j])
+    key = quoted(trace.key_tokens[j])
+    if trace.is_self and name in ("scores", "weights") and j == int(trace.rows[at]):
+        key = "itself"
     allowed = row if trace.mask is None else row[trace.mask[at]]
     if name == "weights" and len(allowed) > 1 and float(np.ptp(allowed)) < 1e-12:
         key = "each word that it may look at"
-    value = float(getattr(head, "weights" if name == "output" else name)[at][j])
-    scaled = 0.0 if head.scaled_scores is None else float(head.scaled_scores[at][j])
-    before = float(head.scores[at][j])
+
+    def number(of: str) -> float:
+        return 0.0 if (matrix := getattr(head, of)) is None else float(matrix[at][j])
+
+    value, before = number("weights" if name == "output" else name), number("scores")
     if name == "capped_scores":
-        added = None if head.rotated is None else head.position_scores
-        before = scaled + (0.0 if added is None else float(added[at][j]))
+        before = number("scaled_scores") + (0.0 if head.rotated is None else number("position_scores"))
     return {
         "key": key,
         "value": plain(value, 3) if name.endswith("scores") else share(value),
-        "sum": plain(scaled + value, 3),
+        "sum": plain(number("scaled_scores") + value, 3),
         "before": plain(before, 3),
         "why": _scaling_effect(trace),
     }
@@ -207,21 +203,20 @@ def source(trace: Trace, i: int) -> str:
         return f"{made}, and went through the layer's norm" if trace.projection.x_is_normed else made
     if i in trace.pad_queries and not layer:
         return "it is padding, which starts as zeros"
+    is_unknown, is_zero = token in trace.unknown, trace.x_query is not None and not trace.x_query[i].any()
     lacks, guessed = f"{about.name} has no vector for it", "guessed from the parts of its spelling"
     if trace.learned is not None and trace.learned.spelled:
         if layer:
             return below
-        if token not in trace.unknown:
+        if not is_unknown:
             return "they are its word vector plus what its spelling adds"
         if about.oov == "subword":
             return f"{lacks}: they are made of one that is {guessed}, and what its spelling adds"
-    if about.source != "given" and token in trace.unknown:
-        if about.oov == "model":
-            return f"{lacks}, and {trace.projection.name} starts from its spelling"
-        is_zero = trace.x_query is not None and not trace.x_query[i].any()
+    if about.source != "given" and is_unknown:
         stand_ins = {"random": "random numbers stand in", "subword": f"one is {guessed}"}
-        stand_in = stand_ins.get("" if is_zero else str(about.oov), "zeros stand in")
-        return f"{lacks}, and {stand_in}"
+        stand_in = "zeros stand in" if is_zero else stand_ins.get(str(about.oov), "zeros stand in")
+        from_spelling = f"{trace.projection.name} starts from its spelling"
+        return f"{lacks}, and {from_spelling if about.oov == 'model' else stand_in}"
     return {
         "word2vec": "word2vec learned it from the words near it in much text",
         "random": f"drawn at random from seed {about.seed} and the word itself",

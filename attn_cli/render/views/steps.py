@@ -49,14 +49,13 @@ def walk(trace: Trace, only: Sequence[str] = (), each: bool = False) -> Iterator
     facts, of = facts_of.walk_facts(trace, head), walked(trace, i)
     sees_nothing = not head.weights[trace.row_in_arrays(i)].any()
     number = 0
-    for each_step in STEPS:
-        step = each_step if head.sink is None else each_step.without_sum()
-        name = step.name
+    for step in STEPS if head.sink is None else (step.without_sum() for step in STEPS):
+        name, is_wanted = step.name, not only or step.name in only
         blocks = list(_NUMBERS.get(name, partial(_square, name=name))(trace, head))
         number += bool(blocks)
         if not blocks and each and name in only:
             yield Say(f"{step.title}: {_WHY_MISSING[name]}")
-        if not blocks or (only and name not in only):
+        if not blocks or not is_wanted:
             continue
         yield Heading(f"{number}. {step.title}", 3)
         latex = step.latex if _matches_paper(trace, head, name) else ""
@@ -74,15 +73,15 @@ def walk(trace: Trace, only: Sequence[str] = (), each: bool = False) -> Iterator
 def _matches_paper(trace: Trace, head: Head, name: str) -> bool:
     """Return whether the paper's formula holds for this trace and says more than the one in words."""
     score = score_named(trace.score)
-    is_written = score.latex is not None
-    scaled = score.is_scaled and is_written and trace.temperature == 1 and trace.own_scale is None
+    is_scaled = score.is_scaled and trace.temperature == 1 and trace.own_scale is None
     others = trace.mask, head.position_scores, trace.softcap, head.sink
+    is_plain = all(part is None for part in others)
     return {
         "x_query": True,
         "W_q": trace.projection.layout != "out-in" and not keeps_values(trace, head),
-        "scores": is_written,
-        "scaled_scores": scaled,
-        "weights": scaled and not any(part is not None for part in others),
+        "scores": score.latex is not None,
+        "scaled_scores": score.latex is not None and is_scaled,
+        "weights": score.latex is not None and is_scaled and is_plain,
         "output": True,
     }.get(name, False)
 
@@ -109,13 +108,10 @@ def _wide(name: str, rows: Sequence[str], matrix: Array, digits: int | None = No
 def _tokens(trace: Trace, head: Head) -> Iterator[Block]:
     if (ids := facts_of.shown_ids(trace)) is None:
         return
-    pairs = list(zip(trace.query_tokens, ids[0], strict=True))
-    if trace.has_second_input:
-        pairs += zip(trace.key_tokens, ids[1], strict=True)
-    rows = [[short(token), str(number)] for token, number in pairs[: 2 * MOST_ROWS]]
-    if len(pairs) > len(rows):
-        rows.append([f"{len(pairs) - len(rows):,} more", "…"])
-    yield Columns(["token", "id"], rows)
+    sides = [(trace.query_tokens, ids[0]), (trace.key_tokens, ids[1])][: 1 + trace.has_second_input]
+    pairs = [[short(token), str(number)] for side in sides for token, number in zip(*side, strict=True)]
+    more = [[f"{len(pairs) - 2 * MOST_ROWS:,} more", "…"]] * (len(pairs) > 2 * MOST_ROWS)
+    yield Columns(["token", "id"], pairs[: 2 * MOST_ROWS] + more)
 
 
 def _vectors(trace: Trace, head: Head) -> Iterator[Block]:
@@ -129,9 +125,9 @@ def _vectors(trace: Trace, head: Head) -> Iterator[Block]:
 
 
 def _encodings(trace: Trace, head: Head) -> Iterator[Block]:
-    if trace.placed is None or trace.x_query is None:
+    if (added := trace.placed) is None or trace.x_query is None:
         return
-    sides = ((trace.placed.encodings_query, trace.pad_queries), (trace.placed.encodings_key, trace.pad_keys))
+    sides = (added.encodings_query, trace.pad_queries), (added.encodings_key, trace.pad_keys)
     P, padding = max(sides, key=lambda side: len(side[0]))
     own = iter(range(len(P)))
     places = ["padding" if i in padding else f"place {next(own)}" for i in range(len(P))]
@@ -141,24 +137,23 @@ def _encodings(trace: Trace, head: Head) -> Iterator[Block]:
 
 def _weights(trace: Trace, head: Head) -> Iterator[Block]:
     """Yield W_q, W_k and W_v with their biases, leaving out those that are the identity."""
-    names = "q" if trace.projection.source == "identity" else "qk" if keeps_values(trace, head) else "qkv"
     digits = trace.settings.round
-    for name in names:
+    for name in (
+        "q" if trace.projection.source == "identity" else "qk" if keeps_values(trace, head) else "qkv"
+    ):
         W, bias = getattr(head, f"W_{name}"), getattr(head, f"b_{name}")
-        if W is None:
-            continue
-        most = len(W) if len(W) <= MOST_ROWS else FEW_ROWS
-        yield _wide(f"W_{name}", [str(n) for n in range(len(W))], W, digits, most)
-        if bias is not None:
+        if W is not None:
+            most = len(W) if len(W) <= MOST_ROWS else FEW_ROWS
+            yield _wide(f"W_{name}", [str(n) for n in range(len(W))], W, digits, most)
+        if W is not None and bias is not None:
             yield _wide("", [f"b_{name}"], bias[np.newaxis], digits)
 
 
 def _projected(trace: Trace, head: Head, name: str) -> Iterator[Block]:
     """Yield Q, K or V; one row of it where it only repeats X."""
-    matrix = getattr(head, name)
+    matrix, tokens, i = getattr(head, name), trace.query_tokens, trace.focus[0]
     if matrix is None:
         return
-    tokens, i = trace.query_tokens, trace.focus[0]
     if repeats_x(trace, head, name):
         more = f"{count(len(tokens) - 1, 'more row', 'more rows')}, as in X"
         yield _wide(name.upper(), [tokens[i]], matrix[[i]])._replace(more=more)
@@ -183,13 +178,10 @@ def _square(trace: Trace, head: Head, name: str) -> Iterator[Block]:
         around = int(np.argmax(facts_of.ranking(head, name)[trace.row_in_arrays(trace.focus[0])]))
         rows = [f"{i} {token}" for i, token in zip(places, rows, strict=True)]
         columns = tuple(f"{j} {token}" for j, token in enumerate(columns))
-    shown = rows[:most], columns, values[:most], "query\\key", sums, name == "weights"
-    yield Matrix(*shown, shaded=True)._replace(
-        fits=len(columns) > MOST_COLUMNS,
-        row_numbers=None if trace.condensed else places[:most],
-        around=around,
-        more=f"{len(rows) - most:,} more rows" if len(rows) > most else "",
-    )
+    shown = Matrix(rows[:most], columns, values[:most], "query\\key", sums, name == "weights", shaded=True)
+    more = f"{len(rows) - most:,} more rows" if len(rows) > most else ""
+    numbers = None if trace.condensed else places[:most]
+    yield shown._replace(fits=len(columns) > MOST_COLUMNS, row_numbers=numbers, around=around, more=more)
 
 
 def _output(trace: Trace, head: Head) -> Iterator[Block]:
@@ -198,12 +190,11 @@ def _output(trace: Trace, head: Head) -> Iterator[Block]:
     yield _wide("output", trace.query_tokens, head.output)
     if trace.of_model and trace.x_query is not None and trace.W_o is None:
         yield Say("W_o, which joins the outputs of all heads, is too large to be kept: the walk ends here.")
-    if trace.output_words is None:
-        return
-    near = "The words nearest to each output, with their cosines"
-    yield Say(f"{near}, among the commonest words and those of the text:")
-    words = {i: [(word, share(cosine)) for word, cosine in trace.output_words[i]] for i in trace.listed}
-    yield Links([(trace.query_tokens[i], words[i]) for i in trace.listed[: 2 * MOST_ROWS]])
+    if (near := trace.output_words) is not None:
+        cosines = "The words nearest to each output, with their cosines"
+        yield Say(f"{cosines}, among the commonest words and those of the text:")
+        rows = trace.listed[: 2 * MOST_ROWS]
+        yield Links([(trace.query_tokens[i], [(word, share(by)) for word, by in near[i]]) for i in rows])
 
 
 _NUMBERS: dict[str, Callable[[Trace, Head], Iterator[Block]]] = {

@@ -15,7 +15,7 @@ from attn_cli.render.blocks import Columns
 from attn_cli.render.numbers import four, plain, share
 from attn_cli.render.views.long_text import links_of
 from attn_cli.render.views.step_sentences import keeps_values, source
-from attn_cli.render.views.wording import d_k, distance_of_model, divisor, quoted, quoted_at
+from attn_cli.render.views.wording import d_k, distance_of_model, divisor, key_named, quoted, quoted_at
 from attn_cli.trace.head import Head
 from attn_cli.trace.row import Because, Row
 from attn_cli.trace.trace import Trace
@@ -60,11 +60,6 @@ def reasons(trace: Trace, row: Row, found: list[Because]) -> Iterator[str]:
         yield _alone(trace, row, row.position)
 
 
-def _key(trace: Trace, row: Row, j: int) -> str:
-    """Return a key in quotation marks, or `itself`, as the object of a sentence."""
-    return "itself" if trace.is_self and j == row.query else quoted_at(trace.key_tokens, j)
-
-
 def _named(trace: Trace, row: Row, j: int) -> str:
     """Return a key in quotation marks, as the subject of a sentence: `"sat" itself`."""
     return quoted_at(trace.key_tokens, j) + " itself" * (trace.is_self and j == row.query)
@@ -93,27 +88,20 @@ def _reason(trace: Trace, row: Row, one: Because, whose: str) -> str:
 
 def _alone(trace: Trace, row: Row, position: list[float]) -> str:
     """Return what the query would look at most by content alone, and by distance alone."""
-    query, winner = quoted_at(trace.query_tokens, row.query), row.strongest[0]
-    by_content, by_distance = (_first(row, values) for values in (row.content, position))
-    if by_content == by_distance == winner:
-        return f"Content alone would choose {_named(trace, row, winner)}, and so would distance alone."
-    parts = [
-        f"by {term} alone {query} would choose {_key(trace, row, best)}"
-        if best is not None
-        else f"{term} alone cannot choose, for several keys share its largest value"
-        for term, best in (("content", by_content), ("distance", by_distance))
-    ]
-    text = "; ".join(parts)
-    if by_content is not None and by_distance is not None:
-        text = f"{parts[0]}, by distance alone {_key(trace, row, by_distance)}"
+    told, chosen, who = list[str](), [], f" {quoted_at(trace.query_tokens, row.query)} would choose"
+    for term, values in (("content", row.content), ("distance", position)):
+        best, *rest = sorted(row.strongest, key=lambda j: -values[j])
+        if rest and not row.lead(values, best, rest[0]):
+            told.append(f"{term} alone cannot choose, for several keys share its largest value")
+            continue
+        told.append(f"by {term} alone{who} {key_named(trace, row.query, best)}")
+        chosen.append(best)
+        who = ""  # said once
+    if chosen == [row.strongest[0]] * 2:
+        choice = _named(trace, row, row.strongest[0])
+        return f"Content alone would choose {choice}, and so would distance alone."
+    text = (", " if len(chosen) == 2 else "; ").join(told)
     return f"{text[0].upper()}{text[1:]}."
-
-
-def _first(row: Row, values: list[float]) -> int | None:
-    """Return the allowed key with the largest value; None where several share it."""
-    order = sorted(row.strongest, key=lambda j: -values[j])
-    is_shared = len(order) > 1 and not row.lead(values, order[0], order[1])
-    return None if is_shared else order[0]
 
 
 # Why there is each step
@@ -152,12 +140,14 @@ def _tokens(of: Walked) -> str:
 
 def _projections(of: Walked) -> str:
     """Return why Q, K and V are three: what is passed on is not what is matched."""
-    parts = f"A word searches with its query q, is matched by its key k, passes on its value v{_value(of)}."
-    return (
-        parts
-        if of.trace.is_self
-        else f"{parts} Queries come from the one text, keys and values from the other."
-    )
+    trace, head, _ = of
+    own, is_one = "", len(trace.head_names) == 1
+    if keeps_values(trace, head) or (trace.projection.source == "identity" and is_one):
+        own = " (its own vector: W_v is the identity)"
+    elif trace.learned is not None and trace.learned.values == "words":
+        own = " (nearly its own vector: W_v was fitted so)"
+    apart = "" if trace.is_self else " Queries come from the one text, keys and values from the other."
+    return f"A word searches with its query q, is matched by its key k, passes on its value v{own}.{apart}"
 
 
 def _symmetry(of: Walked) -> str:
@@ -173,16 +163,6 @@ def _symmetry(of: Walked) -> str:
         return f"Scores are not symmetric: {pair}."
     is_equal = head.q is not None and head.k is not None and (head.q == head.k).all()
     return f"Here queries and keys are equal, so scores are symmetric: {pair}." if is_equal else ""
-
-
-def _value(of: Walked) -> str:
-    """Return what a value is, where it is a word's own vector: ` (its own vector: W_v is the identity)`."""
-    trace, head, _ = of
-    if keeps_values(trace, head) or (trace.projection.source == "identity" and len(trace.head_names) == 1):
-        return " (its own vector: W_v is the identity)"
-    if trace.learned is not None and trace.learned.values == "words":
-        return " (nearly its own vector: W_v was fitted so)"
-    return ""
 
 
 def _undivided(of: Walked) -> list[float]:
@@ -229,19 +209,19 @@ def _distance(of: Walked) -> str:
     trace, head, row = of
     if row.position is None:
         return ""
-    each = "each distance has an r and a b, learned (relative positions, Shaw et al. 2018)"
     if row.is_rotated:
         each = (
             "q and k are turned by an angle for each place (rotary positions, Su et al. 2021), so a score depends "
             "on how far apart two words stand"
         )
-    elif head.position_vectors is None and trace.of_model:
+    elif head.position_vectors is not None:
+        each = "each distance has an r and a b, learned (relative positions, Shaw et al. 2018)"
+    elif trace.of_model:
         each = "each head adds {}, {} ({})".format(*distance_of_model(head))
-    elif head.position_vectors is None:
+    else:
         return "The distance term was given: it is added to the scaled scores."
-    if trace.projection.layer:
-        return f"Why distance? Here, as in the layers below, {each}."
-    return f"Why distance? q·k is blind to the order of the words; {each}."
+    blind = "q·k is blind to the order of the words; "
+    return f"Why distance? {'Here, as in the layers below, ' if trace.projection.layer else blind}{each}."
 
 
 def _mask(of: Walked) -> str:
@@ -249,18 +229,18 @@ def _mask(of: Walked) -> str:
     i, use = row.query, "a model that predicts the next word may not see it"
     if trace.mask is not None:
         hidden = [j for j in range(len(row.masked)) if row.is_masked(j) and j not in trace.pad_keys]
+        if trace.is_self and trace.mask_name.startswith("causal"):
+            later = sum(j > i for j in hidden)
+            those = f"the {count(later, 'word', 'words')} after {of.query}"
+            those = those if later else "from every word those after it"
+            return f"Why a causal mask? It hides {those}: {use}."
+        gets = "it gets" if len(hidden) == 1 else "they get"
         words = count(len(hidden), "word", "words")
-        if not (trace.is_self and trace.mask_name.startswith("causal")):
-            gets = "it gets" if len(hidden) == 1 else "they get"
-            return f"The mask ({trace.mask_name}) hides {words} from {of.query}: {gets} no weight."
-        later = sum(j > i for j in hidden)
-        those = f"the {count(later, 'word', 'words')} after {of.query}"
-        return f"Why a causal mask? It hides {those if later else 'from every word those after it'}: {use}."
-    if not trace.is_self:
-        return ""
+        return f"The mask ({trace.mask_name}) hides {words} from {of.query}: {gets} no weight."
     after = len(trace.key_tokens) - 1 - i
-    if not after:
-        return f"No mask here. A causal mask (--mask causal) hides from a word those after it: {use}."
+    if not trace.is_self or not after:
+        last = f"No mask here. A causal mask (--mask causal) hides from a word those after it: {use}."
+        return last if trace.is_self else ""
     those = f"the {count(after, 'word', 'words')} after it ({share(sum(row.weights[i + 1 :]))})"
     hides = f"A causal mask (--mask causal) hides {'them' if after > 1 else 'it'}: {use}."
     return f"No mask here: {of.query} also looks at {those}. {hides}"
@@ -315,14 +295,13 @@ def mixture(of: Walked) -> str:
 def output(of: Walked) -> str:
     """Return the mix that an output is, the words near it, the word it began as, and what it is for."""
     trace, i, head = of.trace, of.row.query, of.head
-    told = mixture(of)
+    told = mixture(of).removesuffix(".")
     is_word = trace.shown.scores is not None and bool(trace.output_words and trace.output_words[i])
     if is_word and trace.is_self and head.output is not None and head.v is not None and head.v[i].any():
         lengths = float(np.linalg.norm(head.output[i]) * np.linalg.norm(head.v[i]))
         cosine = float(head.output[i] @ head.v[i]) / lengths if lengths else 0.0
-        told = f"{told[:-1]}; to {of.query}, which it began as, {share(cosine) if cosine > 0 else plain(cosine, 3)}."
-    use = "What for? In a model the next layer reads it; after the last, the next word is guessed from it."
-    return f"{told if told[-1] == '.' else f'{told}.'} {use}"
+        told += f"; to {of.query}, which it began as, {share(cosine) if cosine > 0 else plain(cosine, 3)}"
+    return f"{told}. What for? In a model the next layer reads it; after the last, the next word is guessed from it."
 
 
 def several_heads(of: Walked) -> Iterator[Columns]:
@@ -331,20 +310,16 @@ def several_heads(of: Walked) -> Iterator[Columns]:
     others = [head for head in trace.heads if head.name != trace.shown.name]
     if trace.settings.head in ("all", "mean") or trace.condensed or len(others) < MOST_SHARES:
         return
-    links = [(head.name, *links_of(head, i, 1)[0]) for head in others if links_of(head, i, 1)]
+    links = [(head.name, *link) for head in others for link in links_of(head, i, 1)]
     links.sort(key=lambda link: (link[1] == i, link[2] < LIKELY))  # what looks at itself found nothing
     for name, j, weight in links:
         found.setdefault(j, (name, weight))
-    rows = [[name, _key(trace, of.row, j), share(w)] for j, (name, w) in found.items()]
+    rows = [[name, key_named(trace, i, j), share(w)] for j, (name, w) in found.items()]
     yield Columns(["head", "looks at", "weight"], rows[:MOST_SHARES])
 
 
 def heads(of: Walked, are_shown: bool) -> str:
     """Return what a head is, and why there are several; others may follow."""
-    is_one = len(of.trace.head_names) == 1
-    more = (
-        "; models have several."
-        if is_one
-        else ". Others" + (" (may err):" if are_shown else " ask others (--head).")
-    )
+    more = ". Others (may err):" if are_shown else ". Others ask others (--head)."
+    more = "; models have several." if len(of.trace.head_names) == 1 else more
     return f"A head is one set of W_q, W_k, W_v: one question to the text{more}"

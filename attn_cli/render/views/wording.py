@@ -36,6 +36,11 @@ def quoted_at(tokens: Sequence[str], i: int) -> str:
     return quoted(tokens[i]) + (f" ({i})" if tokens.count(tokens[i]) > 1 else "")
 
 
+def key_named(trace: Trace, i: int, j: int) -> str:
+    """Return key j in quotation marks, or `itself` if it is query i's own, as the object of a sentence."""
+    return "itself" if trace.is_self and i == j else quoted_at(trace.key_tokens, j)
+
+
 def placed(tokens: Sequence[str], i: int) -> str:
     """Return token i for a label, preceded by its place if the token occurs more than once."""
     return f"{i} {short(tokens[i])}" if tokens.count(tokens[i]) > 1 else short(tokens[i])
