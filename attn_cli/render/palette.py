@@ -7,7 +7,6 @@ low end of a ramp is dark for dark backgrounds, and light for light ones.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 from rich.color import Color
 from rich.style import Style
@@ -65,14 +64,12 @@ def styles_on(
 
 
 # Cached for each number of colours: a Style keeps the codes of the first terminal that it was drawn on.
-@lru_cache(maxsize=8)
 def shades(name: str, colors: int, is_difference: bool = False) -> tuple[Style, ...]:
     """Return SHADES cell styles, each a background and readable text on it; the order is that of `ramp`."""
+    pairs = [(Color.from_rgb(*text_on(rgb)), Color.from_rgb(*rgb)) for rgb in ramp(name, is_difference)]
     if colors == 16:
         steps = _SIXTEEN[is_difference, _background(name)]
         pairs = [(Color.from_ansi(text), Color.from_ansi(back)) for back, text in steps]
-    else:
-        pairs = [(Color.from_rgb(*text_on(rgb)), Color.from_rgb(*rgb)) for rgb in ramp(name, is_difference)]
     styles = [Style(color=text, bgcolor=back) for text, back in pairs]
     if name in EITHER and not is_difference:
         styles[: len(styles) // 10 or 1] = [Style()] * (len(styles) // 10 or 1)
@@ -80,7 +77,6 @@ def shades(name: str, colors: int, is_difference: bool = False) -> tuple[Style, 
 
 
 def _background(name: str) -> bool | None:
-    """Return whether a palette is for dark backgrounds; None for one that suits either."""
     return None if name in EITHER else name in DARK
 
 
@@ -88,12 +84,11 @@ def _spread(styles: Sequence[Style]) -> tuple[Style, ...]:
     return tuple(styles[i * len(styles) // SHADES] for i in range(SHADES))
 
 
-@lru_cache(maxsize=8)
 def inks(name: str, colors: int) -> tuple[Style, ...]:
     """Return SHADES text styles for bars and blocks; the ramp's faint end is left out."""
-    if colors == 16:
-        return _spread([Style(color=Color.from_ansi(number)) for number in _INKS[_background(name)]])
-    return tuple(Style(color=Color.from_rgb(*rgb)) for rgb in strong(name))
+    few = map(Color.from_ansi, _INKS[_background(name)])
+    full = (Color.from_rgb(*rgb) for rgb in strong(name))
+    return _spread([Style(color=color) for color in (few if colors == 16 else full)])
 
 
 def strong(name: str) -> list[RGB]:
@@ -104,10 +99,7 @@ def strong(name: str) -> list[RGB]:
 
 
 def ramp(name: str, is_difference: bool = False) -> list[RGB]:
-    """Return SHADES colours (red, green, blue) from the least value to the largest, linear between the anchors.
-
-    Those of a difference, from the most negative to the most positive, suit the ramp's kind of background.
-    """
+    """Return SHADES colours from the least value to the largest; those of a difference suit the same background."""
     codes = (DARK | LIGHT | EITHER)[name]
     if is_difference:
         codes = {True: DIVERGING_DARK, False: DIVERGING_LIGHT, None: DIVERGING_EITHER}[_background(name)]
@@ -116,8 +108,7 @@ def ramp(name: str, is_difference: bool = False) -> list[RGB]:
 
 def between(codes: str) -> list[RGB]:
     """Return SHADES colours, linear between anchors such as those of `NIGHT`."""
-    anchors = [bytes.fromhex(code) for code in codes.split()]
-    colors: list[RGB] = []
+    anchors, colors = [bytes.fromhex(code) for code in codes.split()], list[RGB]()
     for i in range(SHADES):
         place = i * (len(anchors) - 1) / (SHADES - 1)
         low = min(int(place), len(anchors) - 2)

@@ -21,10 +21,7 @@ AnyBlock = TypeVar("AnyBlock", bound=Block)
 
 
 def on_scale(blocks: Iterable[Block], view: View) -> Iterator[Block]:
-    """Yield the blocks; with --shades full, weights have shades from 0 to 1, and their differences from -1 to 1.
-
-    Scores and vectors have no bounds: their shades run from the least to the largest number in any case.
-    """
+    """Yield the blocks; with --shades full, weights have shades from 0 to 1, and their differences from -1 to 1."""
     return map(_full, blocks) if view.shades == "full" else iter(blocks)
 
 
@@ -68,11 +65,10 @@ def shade_range(block: Matrix) -> ShadeRange:
 
 
 def weight_range(least: float, most: float, even: float) -> ShadeRange:
-    """Return the range of weights that lie between these two, but one that covers an even share at least.
+    """Return the range of weights that lie between these two, but one that covers an even share, 1/n, at least.
 
-    The even share, 1/n, is what each of n keys gets where attention is uniform. With a range of the weights alone,
-    .33 and .34 would look like black and white. With this one the contrast of two keys is full only if their weights
-    differ by 1/n, whatever n is, and uniform attention is half way between light and dark.
+    So the contrast of two keys is full only if their weights differ by 1/n, not where they are .33 and .34, and
+    uniform attention is half way between light and dark.
 
     >>> [round(x, 3) for x in weight_range(0.28, 0.38, even=1 / 3)[:2]], weight_range(0.2, 0.6, even=1 / 3)[:2]
     ([0.163, 0.497], (0.2, 0.6))

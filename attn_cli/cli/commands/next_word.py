@@ -198,7 +198,7 @@ def generate(
     from attn_cli.pipeline import generate as of_model
     from attn_cli.pipeline.for_page import page_of_writing
     from attn_cli.pipeline.generate import open_writer
-    from attn_cli.render.views.writing import written
+    from attn_cli.render.views.lens import written
 
     sampling, terminal = (
         of_model.Sampling(sample_temperature, top_k, top_p, settings.seed, no_repeat),

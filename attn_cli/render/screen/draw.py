@@ -53,7 +53,6 @@ def draw(blocks: Iterable[Block], view: View, terminal: Terminal) -> Iterator[Li
 
 
 def _written(text: str, terminal: Terminal) -> str:
-    """Return arithmetic in the terminal's characters."""
     if not terminal.unicode:
         text = re.sub(r"√(\w+)", r"sqrt(\1)", text).translate(_ASCII)
     return terminal.text(text)

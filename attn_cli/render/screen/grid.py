@@ -94,10 +94,10 @@ class Grid:
         values, shade = self.block.values, shading(self.block.values, shade_range(self.block))
         can_number = self.block.row_numbers is not None
         if can_number:  # else the last rung with room for words is looked for below
-            least = [drawn(rung, values[:1], shade[:1], self.terminal).width + rung.gap for rung in ways[:-1]]
+            first = [drawn(rung, values[:1], shade[:1], self.terminal) for rung in ways]  # no row needs less
             is_narrow = [
-                len(self.block.columns) * width < self.room for width in least
-            ]  # as the first row tells
+                len(self.block.columns) * (one.width + one.rung.gap) < self.room for one in first[:-1]
+            ]
             ways = (*itertools.compress(ways, is_narrow), ways[-1])
         made: list[Drawn] = []
         for numbered in (False, True)[: 1 + can_number]:

@@ -53,8 +53,7 @@ def matrix_part(
 ) -> MatrixPart:
     """Return as much of a matrix around the chosen cell as fits the terminal's width and that many lines.
 
-    Shades are those of the whole matrix. Where its columns do not fit, those around the cell stand on one page with
-    two digits.
+    Shades are those of the whole matrix. Columns that do not all fit are those around the cell, with two digits.
     """
     row, column = chosen or (0, 0)
     near = window(len(block.rows), max(1, height), row)  # no more rows than these can be seen
@@ -84,7 +83,6 @@ def matrix_part(
 
 
 def _marked(part: MatrixPart, row: int, column: int) -> list[Line]:
-    """Return the lines with the chosen cell and the labels of its row and its column reversed."""
     lines = list(part.lines)
     if row not in part.rows or column not in part.columns:
         return lines

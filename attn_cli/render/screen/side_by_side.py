@@ -38,10 +38,7 @@ def draw_several(block: Beside | Maps, view: View, terminal: Terminal) -> Iterat
 
 
 def _beside(block: Beside, view: View, terminal: Terminal) -> Iterator[Line]:
-    """Yield the matrices side by side where all fit with two digits or more, else one below the other.
-
-    All are written alike, with as many digits as the one that needs most room allows.
-    """
+    """Yield the matrices side by side where all fit with two digits or more, else below each other; all alike."""
     parts = [part.fixed(view.precision) for part in sharing_scale(block.parts)]
     ways = rungs(parts[0]._replace(values=all_values(parts)))
     room = terminal
@@ -63,7 +60,6 @@ def _beside(block: Beside, view: View, terminal: Terminal) -> Iterator[Line]:
 
 
 def _abreast(titles: Sequence[str], grids: Sequence[Grid]) -> Iterator[Line]:
-    """Yield the lines of all grids joined, each under its title."""
     pairs = []
     for title, grid in zip(titles, grids, strict=True):
         body, room = list(grid.body()), grid.terminal.width
@@ -81,11 +77,7 @@ def _abreast(titles: Sequence[str], grids: Sequence[Grid]) -> Iterator[Line]:
 
 
 def _maps(block: Maps, view: View, terminal: Terminal) -> Iterator[Line]:
-    """Yield bands of maps, each with its head's name above it and the queries at its left.
-
-    The cells and labels are the widest with which one map fits. Where even cells one column wide do not fit, each
-    head is drawn as a matrix of its own.
-    """
+    """Yield lines of maps with the widest cells and labels that fit; where none do, a matrix for each head."""
     width, n = terminal.width or WIDTH, len(block.columns)
     digits = len(str(max([*block.row_numbers, n - 1])))
     ways = ((2, LABEL), (1, LABEL), (1, SHORT))
@@ -136,10 +128,7 @@ def _numbers(block: Maps, cell: int) -> str:
 
 
 def _thumbnails(block: Maps, view: View, terminal: Terminal) -> Iterator[Line]:
-    """Yield the maps of each band on as few lines as fit it, of like length, and the legend of all.
-
-    In colour two rows share a line, as the upper and lower halves of its cells.
-    """
+    """Yield the maps of each band on as few lines as fit it; in colour two rows share a line, as halves of cells."""
     is_halved = terminal.has_halves
     styles = styles_on(terminal, view.palette, is_ink=not (terminal.is_picture or is_halved))
     edge = max(map(texts.cells, block.bands)) + 1 if any(block.bands) else 0

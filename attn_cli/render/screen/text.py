@@ -72,41 +72,29 @@ def labels(tokens: Sequence[str], terminal: Terminal, width: int) -> list[str]:
 def wrapped(
     text: str, width: int | None, indent: str = "", style: Style | None = None, hanging: int = 0
 ) -> list[Line]:
-    """Break a paragraph into lines of at most `width` cells; a word longer than a line is broken too.
+    """Break a paragraph into lines of at most `width` cells, after the first indented by `hanging` cells more.
 
-    Lines after the first are indented by `hanging` cells more.
+    A word longer than a line is broken too, after an operator or a bracket if there is one.
     """
-    if width is None:
-        return [[Segment(indent + text, style)]]
-    lines: list[str] = []
-    room = max(1, width - len(indent))
+    room = UNLIMITED if width is None else max(1, width - len(indent))
     hanging = hanging if room > 4 * hanging else 0
-    line = ""
-    for word in text.split(" "):
+    lines, line = list[str](), ""
+    for word in text.split(" ") if width is not None else [text]:
         joined = f"{line} {word}" if line else word
         if cells(joined) <= room:
             line = joined
             continue
-        if line:
-            lines.append(line)
+        lines += [line] * bool(line)
         line = " " * hanging + word
         while cells(line) > room:
-            head = _head(line, room)
+            head = line[:room]
+            while cells(head) > room:
+                head = head[:-1]
+            place = max(max(head.rfind(mark) for mark in "×=/)[") + 1, head.rfind("("))
+            head = head[:place] if place > 0 and head[:place].strip() else head
             lines.append(head)
             line = line[len(head) :]
-    lines.append(line)
-    return [[Segment(indent + line, style)] for line in lines]
-
-
-def _head(word: str, room: int) -> str:
-    """Return as much of a word as fits, up to an operator or a bracket if there is one."""
-    head = word[:room]
-    while cells(head) > room:
-        head = head[:-1]
-    after = max(head.rfind(mark) for mark in "×=/)[")
-    before = head.rfind("(")
-    place = max(after + 1, before)
-    return head[:place] if place > 0 and head[:place].strip() else head
+    return [[Segment(indent + line, style)] for line in (*lines, line)]
 
 
 def aligned(rows: Iterable[Sequence[str]], right: Collection[int] = (), width: int | None = None) -> str:
@@ -149,16 +137,14 @@ def words(parts: Sequence[tuple[str, str]], terminal: Terminal) -> Line:
 
 def fitted(line: Line, width: int) -> Line:
     """Return a line cut, or padded with spaces, to exactly `width` cells."""
-    used = cells("".join([segment.text for segment in line]))  # measured once: most lines fit
-    if used <= width:
-        return [*line, Segment(" " * (width - used))] if used < width else list(line)
     kept: Line = []
     room = width
     for segment in line:
         wide = cells(segment.text)
         if wide > room:
-            kept.append(Segment(cut(segment.text, room, ""), segment.style) if room else Segment(""))
-            room -= cells(kept[-1].text)
+            segment = Segment(cut(segment.text, room, "") if room else "", segment.style if room else None)
+            kept.append(segment)
+            room -= cells(segment.text)
             break
         kept.append(segment)
         room -= wide

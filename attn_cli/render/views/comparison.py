@@ -27,12 +27,15 @@ if TYPE_CHECKING:
     from attn_cli.teach.moved import Moved
 
 MOST_CELLS, MOVERS, NAMED = 4_000, 10, 4
+RANKED = 8  # heads that are named
+SMALL = 0.01  # bits: where no head moved by more, the map has a smaller unit
+Record = dict[str, object]
 
 
 def screen_of(comparison: Comparison, view: View) -> Iterator[Block]:
     """Yield the matrices side by side, their difference where there are two, and what changed, in a sentence."""
     traces, labels, name = comparison.traces, names_of(comparison), _name(comparison)
-    first, titles = traces[0], [f"{name} {label}" for label in labels]
+    first, titles, is_text = traces[0], [f"{name} {label}" for label in labels], comparison.option == TEXT
     cells = max(len(trace.listed) * len(trace.key_tokens) for trace in traces)
     is_crowded = view.width is not None and view.precision is None and cells > MOST_CELLS
     common_size = f"; {size(first)}" if comparison.same_cells else ""
@@ -43,28 +46,24 @@ def screen_of(comparison: Comparison, view: View) -> Iterator[Block]:
         yield from _of_heads(comparison.moved, labels)
         yield Heading(f"{head_of_layer(first.shown).capitalize()} of layer {first.projection.layer}")
     formulas = [formula(trace) for trace in traces]
-    if len(set(formulas)) == 1:
-        yield Formula(formulas[0])
-    else:
-        yield from (Formula(text, f"{label}:") for label, text in zip(labels, formulas, strict=True))
-    if not comparison.same_cells and comparison.option == TEXT and not is_crowded:
+    before = [f"{label}:" for label in labels] if len(set(formulas)) > 1 else [""]
+    yield from map(Formula, formulas, before)
+    is_drawn = first.settings.top is None and not is_crowded
+    if comparison.same_cells and not is_drawn:
+        yield from _movers(comparison)
+    elif comparison.same_cells or (is_text and not is_crowded):
         yield Beside(titles, list(map(_matrix, traces)))
-    elif not comparison.same_cells:
+    else:
         for title, trace in zip(titles, traces, strict=True):
             yield from (Heading(title), _matrix(trace))
-    elif first.settings.top is not None or is_crowded:
-        yield from _movers(comparison)
-    else:
-        yield Beside(titles, list(map(_matrix, traces)))
+    if comparison.same_cells and is_drawn:
         for change in comparison.changes if len(labels) == 2 else ():
             yield Heading(f"The difference: {labels[1]} minus {labels[0]}")
             yield labelled_matrix(first, change.difference)._replace(is_difference=True)
             if change.only_before or change.only_after:
                 text = "No difference is shown where one side is masked: masked is not a weight of zero."
                 yield Say(text, quiet=True)
-    yield Say("")
-    yield from map(Say, told)
-    yield from ending(comparison, " ".join(told))
+    yield from (Say(""), *map(Say, told), *ending(comparison, " ".join(told)))
     if view.steps:
         yield Say("Note: --steps takes effect only with -f json here; attn self shows the steps of one side.")
 
@@ -91,14 +90,12 @@ def _movers(comparison: Comparison) -> Iterator[Block]:
         cells = f"{len(first.listed):,} x {len(keys):,} weights"
         yield Say(f"{cells} are too many to draw side by side; --precision 2 draws them anyway.")
     for change in comparison.changes:
-        moved = change.movers[: top or MOVERS]
-        if moved:
+        if moved := change.movers[: top or MOVERS]:
             yield Say(f"What moved most from {names[comparison.reference]} to {names[change.to]}:")
             yield Links([(placed(queries, m.query), [(placed(keys, m.key), _moved(m))]) for m in moved])
 
 
 def _moved(mover: Mover) -> str:
-    """Return a change of weight: `0.412 to 0.803 (+0.391)`."""
     by = mover.after - mover.before
     size = f"{by:+.3f}" if abs(by) >= 0.0005 else f"{by:+.1e}"
     return f"{share(mover.before)} to {share(mover.after)} ({size})"
@@ -106,17 +103,17 @@ def _moved(mover: Mover) -> str:
 
 def sentences(comparison: Comparison) -> list[str]:
     """Return what changed, a sentence for each value but the reference; where tokens differ, how they differ."""
-    moved = comparison.moved
-    first = [] if moved is None else [_finding(moved, names_of(comparison))]
+    names, told = names_of(comparison), list[str]()
+    if comparison.moved is not None:
+        told.append(_finding(comparison.moved, names))
     if not comparison.same_tokens and comparison.option == TEXT:
-        found = zip(names_of(comparison), comparison.traces, strict=True)
-        told = [f"{name.capitalize()}: {looks_most_at(one, one.shown, one.focus[0])}." for name, one in found]
-        return [*first, *told, *(_sentence(comparison, change) for change in comparison.changes)]
-    if not comparison.same_cells:
-        pairs = zip(names_of(comparison), comparison.entropy, strict=True)
-        parts = [f"{'none' if bits is None else f'{bits:.3f}'} with {label}" for label, bits in pairs]
+        found = [f"{looks_most_at(one, one.shown, one.focus[0])}." for one in comparison.traces]
+        told += [f"{name.capitalize()}: {looks}" for name, looks in zip(names, found, strict=True)]
+    elif not comparison.same_cells:
+        pairs = zip(names, comparison.entropy, strict=True)
+        parts = [f"{'none' if bits is None else f'{bits:.3f}'} with {name}" for name, bits in pairs]
         return [_other_tokens(comparison), f"The mean entropy of a row in bits is {', '.join(parts)}."]
-    return [*first, *(_sentence(comparison, change) for change in comparison.changes)]
+    return [*told, *(_sentence(comparison, change) for change in comparison.changes)]
 
 
 def _sentence(comparison: Comparison, change: Change) -> str:
@@ -127,33 +124,26 @@ def _sentence(comparison: Comparison, change: Change) -> str:
         output = f"; the outputs do, by up to {change.output:.2g}" if differs else ""
         reason = _why_unchanged(comparison, change)
         return f"Nothing changed from {before} to {after}: no weight differs{output}.{reason}"
+    old, new = (comparison.entropy[side] for side in (start, change.to))
+    if old is None or new is None:
+        entropy = f"all rows are fully masked {'before' if old is None else 'now'}, and have no entropy"
+    else:
+        turns = f"{'falls' if new < old else 'rises'} from {old:.3f} to {new:.3f}"
+        turns = f"stays at {old:.3f}" if f"{old:.3f}" == f"{new:.3f}" else turns
+        entropy = f"the mean entropy of a row {turns} bits"
     moved = "no link that is unmasked on both sides changed"
     for mover in change.movers[:1]:
         query, key = quoted_at(trace.query_tokens, mover.query), quoted_at(trace.key_tokens, mover.key)
         moved = f"the largest mover is {query} looking at {key}, from {_moved(mover)}"
-    entropy = _entropy(comparison.entropy[start], comparison.entropy[change.to])
-    parts = [entropy, moved, _strongest_changed(trace, change)]
-    for n, label in ((change.only_before, before), (change.only_after, after)):
-        parts += [f"{count(n, 'link is', 'links are')} masked with {label} alone"] * bool(n)
+    n, changed = len(trace.listed), [quoted_at(trace.query_tokens, i) for i in change.strongest_changed]
+    strongest = "every query keeps its strongest key" if n > 1 else "its strongest key stays"
+    if changed:
+        rows = f"{len(changed)} of {count(n, 'query', 'queries')} {'has' if len(changed) == 1 else 'have'}"
+        strongest = f"{rows} another strongest key ({listed(changed, NAMED)})"
+    parts = [entropy, moved, strongest]
+    for links, label in ((change.only_before, before), (change.only_after, after)):
+        parts += [f"{count(links, 'link is', 'links are')} masked with {label} alone"] * bool(links)
     return f"With {_name(comparison)} {after} instead of {before}, {'; '.join(parts)}."
-
-
-def _entropy(before: float | None, after: float | None) -> str:
-    if before is None or after is None:
-        return f"all rows are fully masked {'before' if before is None else 'now'}, and have no entropy"
-    old, new = f"{before:.3f}", f"{after:.3f}"
-    if old == new:
-        return f"the mean entropy of a row stays at {old} bits"
-    return f"the mean entropy of a row {'falls' if after < before else 'rises'} from {old} to {new} bits"
-
-
-def _strongest_changed(trace: Trace, change: Change) -> str:
-    n, changed = len(trace.listed), change.strongest_changed
-    if not changed:
-        return "every query keeps its strongest key" if n > 1 else "its strongest key stays"
-    named = listed([quoted_at(trace.query_tokens, i) for i in changed], NAMED)
-    has = "has" if len(changed) == 1 else "have"
-    return f"{len(changed)} of {count(n, 'query', 'queries')} {has} another strongest key ({named})"
 
 
 def _why_unchanged(comparison: Comparison, change: Change) -> str:
@@ -170,15 +160,14 @@ def _why_unchanged(comparison: Comparison, change: Change) -> str:
 
 
 def _other_tokens(comparison: Comparison) -> str:
-    start, names = comparison.reference, names_of(comparison)
-    first, differences = comparison.traces[start], []
-    for n, trace in enumerate(comparison.traces):
-        old, new = (Counter((*t.query_tokens, *(() if t.is_self else t.key_tokens))) for t in (first, trace))
-        for only, where in ((old - new, names[start]), (new - old, names[n])):
-            if only:
-                differences.append(f"only with {where}: {listed([quoted(token) for token in only], NAMED)}")
-        if old == new and (first.query_tokens, first.key_tokens) != (trace.query_tokens, trace.key_tokens):
-            differences.append(f"{names[n]} has them in another order")
+    sides = [(trace.query_tokens, () if trace.is_self else trace.key_tokens) for trace in comparison.traces]
+    first, start = sides[comparison.reference], names_of(comparison)[comparison.reference]
+    differences = list[str]()
+    for side, name in zip(sides, names_of(comparison), strict=True):
+        old, new = (Counter([*queries, *keys]) for queries, keys in (first, side))
+        for only, where in ((old - new, start), (new - old, name)):
+            differences += [f"only with {where}: {listed([*map(quoted, only)], NAMED)}"] * bool(only)
+        differences += [f"{name} has them in another order"] * (old == new and first != side)
     return f"The tokens differ, so the cells cannot be compared one by one: {'; '.join(differences)}."
 
 
@@ -212,13 +201,20 @@ def talk_of(comparison: Comparison, summary: str | None = None) -> list[str]:
 
 
 def record(
-    comparison: Comparison,
-    steps: bool = False,
-    swap: dict[str, object] | None = None,
-    summary: str | None = None,
-) -> dict[str, object]:
+    comparison: Comparison, steps: bool = False, swap: Record | None = None, summary: str | None = None
+) -> Record:
     """Return the comparison as JSON of kind compare; `swap` is what a swap of words adds."""
-    changes, moved = [_change_record(comparison, change) for change in comparison.changes], comparison.moved
+    moved, first, changes = comparison.moved, comparison.traces[0], list[Record]()
+    place = {i: at for at, i in enumerate(first.listed)}
+    for change in comparison.changes:
+        mover = None
+        for i, j, old, new in change.movers[:1]:
+            names = {"query": first.query_tokens[i], "key": first.key_tokens[j]}
+            mover = {**names, "cell": [place[i], j], "from": old, "to": new}
+        about: Record = {"value": comparison.values[change.to], "largest_mover": mover}
+        about["strongest_changed"] = [place[i] for i in change.strongest_changed]
+        about |= {"masked_only_before": change.only_before, "masked_only_after": change.only_after}
+        changes.append(about)
     is_pair = len(changes) == 1
     rows = comparison.changes[0].difference.tolist() if is_pair else []
     return {
@@ -240,21 +236,6 @@ def record(
     }
 
 
-def _change_record(comparison: Comparison, change: Change) -> dict[str, object]:
-    trace = comparison.traces[0]
-    rows, mover = {i: place for place, i in enumerate(trace.listed)}, None
-    for i, j, old, new in change.movers[:1]:
-        names = {"query": trace.query_tokens[i], "key": trace.key_tokens[j]}
-        mover = {**names, "cell": [rows[i], j], "from": old, "to": new}
-    return {
-        "value": comparison.values[change.to],
-        "largest_mover": mover,
-        "strongest_changed": [rows[i] for i in change.strongest_changed],
-        "masked_only_before": change.only_before,
-        "masked_only_after": change.only_after,
-    }
-
-
 def comparison_rows(comparison: Comparison) -> Iterator[Sequence[object]]:
     """Yield a row per link: its weight under each value, and of two their difference; empty where masked.
 
@@ -267,25 +248,28 @@ def comparison_rows(comparison: Comparison) -> Iterator[Sequence[object]]:
     if not comparison.same_tokens:
         what = "The tokens differ between the sides: no row has all its cells."
         raise UsageError(what, "Use -f json, or one attn self for each.", "--format")
-    first = comparison.traces[0]
-    names = [f"{comparison.option}={label}" for label in comparison.labels]
+    first, names = comparison.traces[0], [f"{comparison.option}={label}" for label in comparison.labels]
     of_two = [change.difference for change in comparison.changes if len(names) == 2]
-    sides = [*(_matrix(trace).values for trace in comparison.traces), *of_two]
+    sides = np.array([*(_matrix(trace).values for trace in comparison.traces), *of_two])
     yield ["query", "key", *names, *["difference"] * len(of_two)]
-    for at, i in enumerate(first.listed):
-        for j, key in enumerate(first.key_tokens):
-            weights = [float(side[at, j]) for side in sides]
+    for i, rows in zip(first.listed, sides.swapaxes(0, 1), strict=True):
+        for key, weights in zip(first.key_tokens, rows.T.tolist(), strict=True):
             yield [first.query_tokens[i], key, *("" if math.isnan(weight) else weight for weight in weights)]
 
 
-RANKED = 8  # heads that are named
-SMALL = 0.01  # bits: where no head moved by more, the map has a smaller unit
-
-
 def _of_heads(moved: Moved, labels: Sequence[str]) -> Iterator[Block]:
-    """Yield the map of all heads, those that moved most, and the next words."""
-    if moved.heads[0].divergence:
-        yield from _map(moved)
+    ordered = sorted(moved.heads, key=lambda one: (one.layer, int(one.head)))
+    if most := moved.heads[0].divergence:
+        unit = 10.0 ** (math.floor(math.log10(most)) + 1) if most < SMALL else 1.0
+        values = np.array([one.divergence / unit for one in ordered]).reshape(ordered[-1].layer + 1, -1)
+        layers, heads = ([*map(str, range(n))] for n in values.shape)
+        values = np.column_stack([values, values.mean(axis=1)])
+        in_units = "bits, 0 to 1" if unit == 1 else f"units of {unit:g} bits"
+        yield Heading(f"How much each head differs: Jensen-Shannon divergence in {in_units}")
+        yield Matrix(layers, [*heads, "mean"], values, "layer\\head", is_weights=True, shaded=True)
+        some = [one for one in moved.heads[:RANKED] if one.divergence]
+        yield Links([("layer.head", [(f"{one.layer}.{one.head}", share(one.divergence)) for one in some])])
+        yield Say("The mean over rows; 0 is the same weights, 1 is no key in common.", quiet=True)
     if moved.words:
         yield Heading(f"Next words that moved most, {moved.where}")
         seen = [(word.replace(" ", SPACE), *both) for word, _, both in moved.words]
@@ -306,18 +290,3 @@ def _finding(moved: Moved, labels: Sequence[str]) -> str:
     mean = share(sum(one.divergence for one in moved.heads) / len(moved.heads))
     most = f"Head {first.head} of layer {first.layer} differs most {between}: {by} of at most 1 bit"
     return f"{most}, {over}; the mean of {heads} is {mean}."
-
-
-def _map(moved: Moved) -> Iterator[Block]:
-    ordered = sorted(moved.heads, key=lambda one: (one.layer, int(one.head)))
-    layers, most = ordered[-1].layer + 1, moved.heads[0].divergence
-    unit = 10.0 ** (math.floor(math.log10(most)) + 1) if most < SMALL else 1.0
-    values = np.array([one.divergence / unit for one in ordered]).reshape(layers, -1)
-    names = [*map(str, range(values.shape[1])), "mean"]
-    values = np.column_stack([values, values.mean(axis=1)])
-    in_units = "bits, 0 to 1" if unit == 1 else f"units of {unit:g} bits"
-    yield Heading(f"How much each head differs: Jensen-Shannon divergence in {in_units}")
-    yield Matrix([*map(str, range(layers))], names, values, "layer\\head", is_weights=True, shaded=True)
-    some = [one for one in moved.heads[:RANKED] if one.divergence]
-    yield Links([("layer.head", [(f"{one.layer}.{one.head}", share(one.divergence)) for one in some])])
-    yield Say("The mean over rows; 0 is the same weights, 1 is no key in common.", quiet=True)

@@ -21,7 +21,9 @@ ADDS, LOST = "it adds", "is lost"
 def screen(found: Effect, most: int, view: View) -> Iterator[Block]:
     """Yield what all kinds of parts add, the map of heads, the strongest parts, and what the strongest head moved."""
     yield Heading(title(found), 1)
-    yield Say(_own(found))
+    rank = "the likeliest word" if found.rank == 1 else f"rank {found.rank:,} among its words"
+    beside = "" if found.against is None else f" It is compared with {quoted(found.against)}."
+    yield Say(f"{found.source} gives it a probability of {share(found.probability)}: {rank}.{beside}")
     yield Columns(("parts", "how many", "add"), [*_by_kind(found)])
     yield Say(_sum(found), quiet=True)
     yield Heading(f"What each head adds to {_of(found)}: layers down, heads across")
@@ -31,9 +33,15 @@ def screen(found: Effect, most: int, view: View) -> Iterator[Block]:
     yield Heading(f"The {len(listed)} strongest of heads and networks")
     yield Columns(("part", "name", "adds"), [(*_part(one, found), signed(one.value)) for one in listed])
     if found.moved is not None:
-        yield from _moved(found)
+        part, keys, values = found.moved
+        order, shown = np.argsort(-np.abs(values), kind="stable")[:MOST_KEYS], as_text(keys)
+        yield Heading(f"From which words {called(*_part(part, found))} moved it")
+        yield Columns(("word", "adds"), [(f"{shown[n]} ({n})", signed(values[n])) for n in order])
+        rest, others = len(values) - len(order), signed(float(np.delete(values, order).sum()))
+        more = f", the other {rest:,} of them {others}" if rest else ""
+        yield Say(f"Weight x value, through W_o: all words together {signed(part.value)}{more}.", quiet=True)
     if found.knock_outs:
-        yield from _knocked(found, most)
+        yield from _knocked(found, found.knock_outs, most)
     yield from (Say(f"Note: {note}") for note in found.notes)
 
 
@@ -61,39 +69,29 @@ def where(tokens: Sequence[str], place: int, fills: bool) -> str:
 
 
 def _of(found: Effect) -> str:
-    if found.against is None:
-        return f"the logit of {quoted(found.target)}"
-    return f"the logit of {quoted(found.target)} less that of {quoted(found.against)}"
-
-
-def _own(found: Effect) -> str:
-    rank = "the likeliest word" if found.rank == 1 else f"rank {found.rank:,} among its words"
-    said = f"{found.source} gives it a probability of {share(found.probability)}: {rank}."
-    return said if found.against is None else f"{said} It is compared with {quoted(found.against)}."
+    less = "" if found.against is None else f" less that of {quoted(found.against)}"
+    return f"the logit of {quoted(found.target)}{less}"
 
 
 def _by_kind(found: Effect) -> Iterator[tuple[str, str, str]]:
-    kinds = dict[str, list[Part]]()
+    kinds = dict[str, list[float]]()
     for one in found.parts:
-        name = {"head": "heads", "mlp": "networks"}.get(one.part)
-        name = name or ("biases" if "bias" in one.part else one.part)
-        kinds.setdefault(name, []).append(one)
+        name = {"head": "heads", "mlp": "networks"}.get(one.part, one.part)
+        kinds.setdefault("biases" if "bias" in name else name, []).append(one.value)
     for name, parts in sorted(kinds.items(), key=lambda kind: -len(kind[1]) * (kind[0] != "biases")):
-        yield name, str(len(parts)), signed(sum(one.value for one in parts))
+        yield name, str(len(parts)), signed(sum(parts))
     yield "sum", str(len(found.parts)), signed(found.sum)
     yield "model's own", "", signed(found.logit)
 
 
 def _sum(found: Effect) -> str:
-    frozen = (
-        "Each part goes through the later norms with their scale held as it was, so that the parts add up."
-    )
+    text = "Each part goes through the later norms with their scale held as it was, so that the parts add up."
     if found.fills:
-        frozen += " The activation before the output table is held as a ratio, too."
+        text += " The activation before the output table is held as a ratio, too."
     if found.softcap is not None:
-        frozen += f" The model caps its logits at {found.softcap:g}: the sum is before that"
-        frozen += "." if found.against is not None else f", and {signed(found.capped_sum)} after it."
-    return frozen
+        after = "" if found.against is not None else f", and {signed(found.capped_sum)} after it"
+        text += f" The model caps its logits at {found.softcap:g}: the sum is before that{after}."
+    return text
 
 
 def title(found: Effect) -> str:
@@ -104,11 +102,8 @@ def title(found: Effect) -> str:
 def maps(found: Effect) -> dict[str, Matrix]:
     """Return the maps of a figure, by their names: what heads add, and where it is known what is lost without them."""
     named: dict[str, Sequence[tuple[Part | Without, float]]] = {ADDS: _added(found), LOST: _lost(found)}
-    return {
-        ", ".join(filter(None, (name, matrix.corner.rpartition(" ")[0]))): matrix
-        for name, values in named.items()
-        for matrix in _maps(found, values)
-    }
+    made = ((name, matrix) for name, values in named.items() for matrix in _maps(found, values))
+    return {", ".join(filter(None, (name, one.corner.rpartition(" ")[0]))): one for name, one in made}
 
 
 def _added(found: Effect) -> list[tuple[Part | Without, float]]:
@@ -120,7 +115,6 @@ def _lost(found: Effect) -> list[tuple[Without, float]]:
 
 
 def _maps(found: Effect, values: Sequence[tuple[Part | Without, float]]) -> Iterator[Matrix]:
-    """Yield a map of layers x heads for each kind of attention."""
     kinds, width = dict.fromkeys(one.attention for one, _ in values), max(map(len, found.heads), default=0)
     for kind in kinds:
         numbers = np.full((len(found.heads), width), np.nan)
@@ -134,9 +128,8 @@ def _maps(found: Effect, values: Sequence[tuple[Part | Without, float]]) -> Iter
 
 def _part(one: Part | Without, found: Effect) -> tuple[str, str]:
     """Return what a head, or a layer's network, is called, and the name that it has by what it does."""
-    if isinstance(one, Part) and one.part == "mlp":
+    if one.layer is None or one.head is None:
         return f"network {one.layer}", ""
-    assert one.layer is not None and one.head is not None
     return head_name(one.layer, one.head, one.attention == "cross", found.heads)
 
 
@@ -151,46 +144,27 @@ def called(what: str, name: str) -> str:
     return f"{what} ({name})" if name else what
 
 
-def _moved(found: Effect) -> Iterator[Block]:
-    assert found.moved is not None
-    part, keys, values = found.moved
-    order = np.argsort(-np.abs(values), kind="stable")[:MOST_KEYS]
-    yield Heading(f"From which words {called(*_part(part, found))} moved it")
-    shown = as_text(keys)
-    yield Columns(("word", "adds"), [(f"{shown[n]} ({n})", signed(values[n])) for n in order])
-    rest = len(values) - len(order)
-    more = f", the other {rest:,} of them {signed(float(np.delete(values, order).sum()))}" if rest else ""
-    yield Say(f"Weight x value, through W_o: all words together {signed(part.value)}{more}.", quiet=True)
-
-
-def _knocked(found: Effect, most: int) -> Iterator[Block]:
-    assert found.knock_outs is not None
+def _knocked(found: Effect, outs: Sequence[Without], most: int) -> Iterator[Block]:
     direct = {(one.layer, one.head, one.attention): one.value for one in found.parts if one.part == "head"}
-    lost = dict(_lost(found))
-    first = sorted(lost, key=lambda one: -abs(lost[one]))[:most]
+    lost = [(one, direct[one.layer, one.head, one.attention], gone) for one, gone in _lost(found)]
+    first = sorted(lost, key=lambda one: -abs(one[2]))[:most]
     yield Heading(f"Without a head: what {_of(found)} loses, layers down, heads across")
     yield from _maps(found, _lost(found))
-    cells = [
-        (
-            *_part(one, found),
-            signed(direct[one.layer, one.head, one.attention]),
-            signed(lost[one]),
-            f"{share(found.probability)} to {share(one.probability)}",
-        )
-        for one in first
-    ]
+    before, cells = share(found.probability), []
+    for one, adds, gone in first:
+        after = f"{before} to {share(one.probability)}"
+        cells.append((*_part(one, found), signed(adds), signed(gone), after))
     chance = "probability" if found.against is None else f"of {quoted(found.target)}"
     yield Columns(("without", "name", ADDS, LOST, chance), cells)
     if found.softcap is not None:
         yield Say("What heads add is before the cap on logits, what is lost is after it.", quiet=True)
-    top = first[0]
-    adds, gone = direct[top.layer, top.head, top.attention], lost[top]
+    top, adds, gone = first[0]
     after = "misses it, too" if abs(gone) > abs(adds) else "makes up for some"
     is_told = adds * gone > 0 and not found.with_mean and found.softcap is None  # else neither is so
     how = f": what comes after it {after}" * is_told
     change = "lost" if gone > 0 else "gained"
-    name, much = called(*_part(top, found)), signed(abs(gone)).lstrip("+")
-    yield Say(f"{name} adds {signed(adds)}; without it {much} is {change}{how}.")
+    much = signed(abs(gone)).lstrip("+")
+    yield Say(f"{called(*_part(top, found))} adds {signed(adds)}; without it {much} is {change}{how}.")
 
 
 def signed(value: float, digits: int = 3) -> str:

@@ -34,10 +34,9 @@ WHYS = ("k", "position_scores", "scaled_scores", "capped_scores", "weights")
 
 
 def story(trace: Trace, view: View) -> Iterator[Block]:
-    """Yield what was found, a row by hand with its reasons, where the numbers come from, and what the output is for.
+    """Yield what was found, a row by hand with its reasons, where its numbers come from, and what the output is for.
 
-    As long as the screen stays within MOST_LINES lines, it has every matrix of a small input, all the rows, what the
-    mask and the head are, and why there is a distance.
+    Every matrix of a small input, all the rows and further reasons are there as long as MOST_LINES lines hold them.
     """
     if not trace.is_scored:
         yield from (Heading(_text(trace), 1), Formula(formula(trace)), Say(" ".join(no_arithmetic(trace))))
@@ -181,7 +180,6 @@ def _of_head(trace: Trace, head: Head) -> str:
 
 
 def _mask(trace: Trace) -> Iterator[str]:
-    """Yield which words the mask allows; without a mask, what a causal one would change."""
     n_k, i = len(trace.key_tokens), trace.focus[0]
     if trace.mask is not None:
         rows = trace.listed[:MOST_ROWS]
@@ -240,32 +238,24 @@ def _more_rows(rows: Sequence[object], shown: Sequence[object]) -> Iterator[Say]
 
 
 def _who(trace: Trace, head: Head) -> Iterator[Block]:
-    """Yield what each row looks at most; if most look at their own word, the strongest links to other words, too."""
+    """Yield what each row looks at most; if that is mostly its own word, the strongest links to other words, too."""
     rows, queries, keys = trace.listed[:MOST_ROWS], trace.query_tokens, trace.key_tokens
-    largest = overview.largest_weight(trace, rows)
-    weights = head.links.weights[:, 0].tolist()
-    items = [(f"{short(queries[i])} -> {_looks_at(trace, head, i)}", weights[i]) for i in rows]
-    yield Bars("", items, largest)
-    others, own = list[tuple[str, float]](), 0
+    largest, weights = overview.largest_weight(trace, rows), head.links.weights[:, 0].tolist()
+    items, others, own = list[tuple[str, float]](), list[tuple[str, float]](), 0
     for i in rows:
-        links = [] if i in trace.pad_queries else links_of(head, i)
+        links, looks_at = links_of(head, i), "nothing"
+        for j, most in links[:1]:
+            n = len(keys) if trace.mask is None else 0 if trace.condensed else int(trace.mask[i].sum())
+            is_own = trace.is_self and dict(links).get(i, -1.0) >= most - 1e-12
+            looks_at = "all alike" if n > 1 and abs(most * n - 1) < 1e-9 else short(keys[i if is_own else j])
+        items.append((f"{short(queries[i])} -> {looks_at}", weights[i]))
+        links = [] if i in trace.pad_queries else links
         apart = [link for link in links if keys[link[0]].casefold() != queries[i].casefold()]
         own += links[:1] != apart[:1]
         known = [(keys[j], weight) for j, weight in apart if keys[j] not in trace.unknown]
         others += [(f"{short(queries[i])} -> {short(key)}", weight) for key, weight in known[:1]]
+    yield Bars("", items, largest)
     if others and 2 * own > len(rows):
         yield Say("Each word's strongest link to a different word:")
         yield Bars("", others, largest)
     yield from _more_rows(trace.listed, rows)
-
-
-def _looks_at(trace: Trace, head: Head, i: int) -> str:
-    """Return what query i looks at most, itself where it shares the first place; `all alike`, or `nothing`."""
-    links = links_of(head, i)
-    if not links:
-        return "nothing"
-    j, most = links[0]
-    n = len(trace.key_tokens) if trace.mask is None else 0 if trace.condensed else int(trace.mask[i].sum())
-    if n > 1 and abs(most * n - 1) < 1e-9:
-        return "all alike"
-    return short(trace.key_tokens[i if trace.is_self and dict(links).get(i, -1.0) >= most - 1e-12 else j])

@@ -18,15 +18,13 @@ from attn_cli.text.tokenize import PRONOUNS
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Trace
 
+WHY = "why these weights"
 # What the last line of a command's screen names: at most two commands, and what each answers.
 NEXT = {
-    "self": (("attn explain TEXT", "why these weights"), ("attn self TEXT --head all", "every head")),
-    "masked": (
-        ("attn explain TEXT", "why these weights"),
-        ("attn masked TEXT --mask none", "the same without a mask"),
-    ),
+    "self": (("attn explain TEXT", WHY), ("attn self TEXT --head all", "every head")),
+    "masked": (("attn explain TEXT", WHY), ("attn masked TEXT --mask none", "the same without a mask")),
     "cross": (
-        ("attn explain TEXT --context CONTEXT", "why these weights"),
+        ("attn explain TEXT --context CONTEXT", WHY),
         ("attn cross CONTEXT TEXT", "the other way round"),
     ),
 }
@@ -35,10 +33,19 @@ USED = (
     "what its encoder made. The first text asks (Q), the second is read (K, V)."
 )
 # What the commands name themselves, and what changes no number
-SAID = (
-    *("model", "pair", "next", "next_at", "top", "full", "query", "versus"),
-    *("threads", "max_text", "max_word"),
-)
+SAID = [
+    "model",
+    "pair",
+    "next",
+    "next_at",
+    "top",
+    "full",
+    "query",
+    "versus",
+    "threads",
+    "max_text",
+    "max_word",
+]
 TIE = 1e-9  # between two weights
 MOST_PAIRS, HALF = 3, 0.5  # of two texts: pairs of words that are named, and the least weight of one
 MOST_OTHERS, MOST_READ = 3, 1000  # other rows that are named; words of a text in which they are looked for
@@ -54,18 +61,21 @@ def finding(trace: Trace) -> Iterator[Say]:
     """
     if trace.query_ids is None or len(trace.shown_heads) > 1 or trace.has_layers:
         return
-    row = _most_telling(trace)
+    row, found, why = _most_telling(trace), trace.next_words, ""
     if trace.drawn == NORM:
         yield Say(_what_changes(trace, row))
         return
-    first = looks_most_at(trace, trace.shown, row)
     most = "" if trace.asked else where_most_look(trace, trace.shown)
     pairs = "" if trace.asked or trace.is_self else _other_pairs(trace, row)
-    yield Say(f"{first}{pairs}{'; ' * bool(most)}{most}.{_why_masked(trace)}")
+    # Why a word may not look ahead, where a model guesses the next one: for that the mask exists.
+    if trace.kind == "masked" and trace.mask_name == "causal" and found is not None and not found.fills:
+        best = ", then ".join(f"{quoted(one.word)} ({share(one.probability)})" for one in found.words[:2])
+        why = " The model learned to guess each next word, so no word may look ahead: "
+        why += f"after {quoted(found.token)} it expects {best}."
+    yield Say(f"{looks_most_at(trace, trace.shown, row)}{pairs}{'; ' * bool(most)}{most}.{why}")
 
 
 def _what_changes(trace: Trace, row: int) -> str:
-    """Return where most of the row in focus comes from, and which key's weights say least of what comes of them."""
     takes, (j, weight, effect) = "nothing", shares_apart(trace, trace.shown)
     for key, norm in links_of(trace.shown, row, 1):
         takes = f"most from {key_named(trace, row, key)} (norm {plain(norm, 3)})"
@@ -97,11 +107,8 @@ def shares_apart(trace: Trace, head: Head) -> tuple[int, str, str]:
 def _other_pairs(trace: Trace, row: int) -> str:
     """Return `, "rug" at "mat" (0.882)`: other words than that of `row` that give another word at least half."""
     queries, keys = trace.query_tokens, trace.key_tokens
-    strong = [
-        (i, j, weight)
-        for i, j, weight in firsts(trace.shown, _choosers(trace))
-        if weight >= HALF and queries[i].casefold() != keys[j].casefold()
-    ]
+    found = [one for one in firsts(trace.shown, _choosers(trace)) if one[2] >= HALF]
+    strong = [one for one in found if queries[one[0]].casefold() != keys[one[1]].casefold()]
     first = {queries[row].casefold(): -1}  # of each word the firmest row is named
     for i, _, _ in sorted(strong, key=lambda one: -one[2]):
         first.setdefault(queries[i].casefold(), i)
@@ -115,16 +122,6 @@ def _most_telling(trace: Trace) -> int:
         return trace.focus[0]
     allowed, found = trace.mask.sum(axis=1), firsts(trace.shown, _choosers(trace))
     return max(found, key=lambda one: one[2] * allowed[one[0]], default=trace.focus)[0]
-
-
-def _why_masked(trace: Trace) -> str:
-    """Return why a word may not look ahead, where a model guesses the next one: for that the mask exists."""
-    found = trace.next_words
-    if trace.kind != "masked" or trace.mask_name != "causal" or found is None or found.fills:
-        return ""
-    best = ", then ".join(f"{quoted(one.word)} ({share(one.probability)})" for one in found.words[:2])
-    guess = f"{quoted(found.token)} it expects {best}"
-    return f" The model learned to guess each next word, so no word may look ahead: after {guess}."
 
 
 def looks_most_at(trace: Trace, head: Head, i: int) -> str:

@@ -42,43 +42,36 @@ def one(verdict: Verdict, right: AnswerKey) -> Iterator[Block]:
         rows.append([step.step, step.status, largest, wrong])
     yield Columns(["step", "", "off by up to", "cells that differ"], rows)
     yield from map(Say, sentences(verdict, right))
-    given = {step.step for step in verdict.compared}
-    missing = [step for step in right.problem.steps if step not in (*given, *OPTIONAL)]
-    if missing:
-        yield Say(f"Not given: {listed(missing)}.", quiet=True)
-    yield from (Say(f"Note: {note}", quiet=True) for note in right.notes)
+    given = {*OPTIONAL, *(step.step for step in verdict.compared)}
+    missing = listed([step for step in right.problem.steps if step not in given])
+    said = [f"Not given: {missing}."] * bool(missing) + [f"Note: {note}" for note in right.notes]
+    yield from (Say(text, quiet=True) for text in said)
 
 
 def several(verdicts: Sequence[Verdict], right: AnswerKey, width: int | None = None) -> Iterator[Block]:
     """Yield the table of several answers, and what the mistakes in it mean."""
-    good = sum(verdict.ok for verdict in verdicts)
+    good, most = sum(verdict.ok for verdict in verdicts), max(SHORTEST, min(LONGEST, (width or LONGEST) - 8))
     yield Heading(f"Right: {good} of {count(len(verdicts), 'answer', 'answers')}", 1)
     rows, details = [], []
     for n, verdict in enumerate(verdicts, 1):
-        first, status = verdict.first, "right" if verdict.ok else "differs"
-        if verdict.error:
-            status = "unreadable"
-        elif first is not None and first.is_unfinished:
-            status = "unfinished"
+        first, name = verdict.first, verdict.file
+        name = name if len(name) <= most else f"{name[: most // 2 - 2]}...{name[1 - most // 2 :]}"
+        status = "unfinished" if first is not None and first.is_unfinished else "differs"
+        status = "unreadable" if verdict.error else "right" if verdict.ok else status
         where = "-" if first is None else first.step + ("" if first.cell is None else f" {list(first.cell)}")
         guess = verdict.likely or ("?" if status == "differs" else "-")
-        guess = "several" if len(verdict.candidates) > 1 else guess
-        rows.append([str(n), visible(_ends(verdict.file, width or LONGEST)), status, where, guess])
-        candidates = f"{' or '.join(verdict.candidates)}; these numbers do not tell which."
-        told = [*_message(verdict), *[candidates] * (len(verdict.candidates) > 1), *_others(verdict)]
-        details += [f"{n}: {text}" for text in told]
+        told, are_several = _others(verdict), len(verdict.candidates) > 1
+        told[:0] = [f"{' or '.join(verdict.candidates)}; these numbers do not tell which."] * are_several
+        rows.append([str(n), visible(name), status, where, "several" if are_several else guess])
+        details += [f"{n}: {text}" for text in (*_message(verdict), *told)]
     yield Columns(["", "file", "verdict", "first difference", "likely"], rows)
-    for code in dict.fromkeys(code for verdict in verdicts for code in verdict.candidates):
-        yield Say(f"{code}: {MEANINGS[code]}.", quiet=True)
+    codes = dict.fromkeys(code for verdict in verdicts for code in verdict.candidates)
+    said = [f"{code}: {MEANINGS[code]}." for code in codes]
     if any(not verdict.ok and verdict.guessed and not verdict.candidates for verdict in verdicts):
-        yield Say("?: no usual mistake alone explains it.", quiet=True)
+        said.append("?: no usual mistake alone explains it.")
+    yield from (Say(text, quiet=True) for text in said)
     yield from map(Say, details)
     yield from (Say(f"Note: {note}", quiet=True) for note in right.notes)
-
-
-def _ends(name: str, width: int) -> str:
-    most = max(SHORTEST, min(LONGEST, width - 8))
-    return name if len(name) <= most else f"{name[: most // 2 - 2]}...{name[1 - most // 2 :]}"
 
 
 def _message(verdict: Verdict) -> list[str]:
@@ -91,45 +84,40 @@ def _others(verdict: Verdict) -> list[str]:
 
 def sentences(verdict: Verdict, right: AnswerKey) -> list[str]:
     """Return the verdict on one answer in sentences."""
-    first, others = verdict.first, _others(verdict)
+    first, others, compared = verdict.first, _others(verdict), verdict.compared
     if verdict.error is not None:
         return _message(verdict)
     if first is None:
-        return [f"Right: {listed([step.step for step in verdict.compared], 9)}.", *others]
-    found = [
-        f"Of {step.cells} cells in {step.step}, {count(step.unfilled, 'cell is', 'cells are')} not filled in."
-        for step in verdict.compared
-        if step.is_unfinished
-    ]
+        return [f"Right: {listed([step.step for step in compared], 9)}.", *others]
+    found = []
+    for step in filter(lambda step: step.is_unfinished, compared):
+        cells = count(step.unfilled, "cell is", "cells are")
+        found.append(f"Of {step.cells} cells in {step.step}, {cells} not filled in.")
     if first.is_unfinished:
         return [*found, "What is filled in is right.", *others]
     found.append(f"The first difference is in {_difference(first, verdict, right)}")
-    if first.right_if_transposed:
-        found.append("Transposed, it would be right.")
+    found += ["Transposed, it would be right."] * first.right_if_transposed
     if first.empty:
         found.append("This query may look at nothing, so its weights and its output are zeros.")
-    if follows := listed([step.step for step in verdict.compared if step.status == "follows"]):
-        is_only = all(step.status != "differs" for step in verdict.compared if step is not first)
-        after, before = f"The steps after it follow correctly: {follows}.", "from the steps given before."
-        found.append(after if is_only else f"{follows}: this follows correctly {before}")
-    return [*found, *_guess(verdict, first), *others]
-
-
-def _guess(verdict: Verdict, first: StepResult) -> list[str]:
+    if follows := listed([step.step for step in compared if step.status == "follows"]):
+        is_only = all(step.status != "differs" for step in compared if step is not first)
+        partly = f"{follows}: this follows correctly from the steps given before."
+        found.append(f"The steps after it follow correctly: {follows}." if is_only else partly)
     if verdict.likely is not None:
-        return [f"It looks like {verdict.likely}: {MEANINGS[verdict.likely]}."]
-    if verdict.candidates:
+        found.append(f"It looks like {verdict.likely}: {MEANINGS[verdict.likely]}.")
+    elif verdict.candidates:
         each = "; ".join(f"{code} ({MEANINGS[code]})" for code in verdict.candidates)
-        return [f"Several mistakes explain it, and these numbers do not tell them apart: {each}."]
-    return ["No usual mistake alone explains all of it."] * (verdict.guessed and first.shapes is None)
+        found.append(f"Several mistakes explain it, and these numbers do not tell them apart: {each}.")
+    elif verdict.guessed and first.shapes is None:
+        found.append("No usual mistake alone explains all of it.")
+    return [*found, *others]
 
 
 def _difference(first: StepResult, verdict: Verdict, right: AnswerKey) -> str:
     if first.shapes is not None:
         return f"{first.step}: its shape is {first.shapes[1]}, and {first.shapes[0]} is right."
-    wanted = given = ""
-    digits = verdict.digits.get(first.step, FEWEST)
-    for n in range(max(FEWEST, min(digits, USUAL)), FINEST + 1):  # as given, or more if that tells them apart
+    least = max(FEWEST, min(verdict.digits.get(first.step, FEWEST), USUAL))
+    for n in range(least, FINEST + 1):  # as given, or more if that tells them apart
         wanted = "masked" if first.expected is None else _fixed(first.expected, n)
         given = "no number" if first.got is None else _fixed(first.got, n)
         if wanted != given:
@@ -144,19 +132,15 @@ def _fixed(value: float, digits: int) -> str:
 def _place(first: StepResult, right: AnswerKey) -> str:
     assert first.cell is not None
     *head, i, j = first.cell
+    of_key = f"{quoted(right.key_tokens[j])} (column {j})" if j < len(right.key_tokens) else ""
     if first.step in OF_EFFECTS[1:]:
-        return f"row {i}, {quoted(right.key_tokens[j])} (column {j})"
-    rows = (
-        ("key", right.key_tokens)
-        if first.step in ("k", "v", "transformed")
-        else ("query", right.query_tokens)
-    )
-    place = f"{rows[0]} {quoted(rows[1][i])} (row {i})"
-    if head:
-        place = f"head {short(right.head_names[head[0]])}, {place}"
-    if first.step in SCORES and j < len(right.key_tokens):
-        return f"{place}, key {quoted(right.key_tokens[j])} (column {j})"
-    return f"{place}, column {j}"
+        return f"row {i}, {of_key}"
+    side, tokens = "query", right.query_tokens
+    if first.step in ("k", "v", "transformed"):
+        side, tokens = "key", right.key_tokens
+    before = f"head {short(right.head_names[head[0]])}, " if head else ""
+    column = f"key {of_key}" if first.step in SCORES and of_key else f"column {j}"
+    return f"{before}{side} {quoted(tokens[i])} (row {i}), {column}"
 
 
 def record(verdict: Verdict, right: AnswerKey, tolerance: float) -> dict[str, object]:
@@ -165,6 +149,7 @@ def record(verdict: Verdict, right: AnswerKey, tolerance: float) -> dict[str, ob
     found = {} if first is None else first._asdict()
     shapes = found.get("shapes") or (None, None)
     compared = [step._asdict() | ({"wrong": None} if step.shapes else {}) for step in verdict.compared]
+    keys = ("step", "status", "largest", "wrong", "unfilled")
     return {
         "schema": "attn/1",
         "kind": "check",
@@ -176,10 +161,7 @@ def record(verdict: Verdict, right: AnswerKey, tolerance: float) -> dict[str, ob
         "likely": verdict.likely,
         "candidates": verdict.candidates,
         "message": " ".join(sentences(verdict, right)),
-        "compared": [
-            {key: step[key] for key in ("step", "status", "largest", "wrong", "unfilled")}
-            for step in compared
-        ],
+        "compared": [{key: step[key] for key in keys} for step in compared],
         "not_compared": verdict.others,
         "head": None if error else verdict.head,
         "tolerance": tolerance,

@@ -42,23 +42,19 @@ KINDS = {"self": "Self-attention", "masked": "Masked self-attention", "cross": "
 
 
 def map_size(view: View, one_layer: bool = False) -> MapSize:
-    """Return the function that says how many blocks down and across a small map has.
-
-    There is a cell for each weight where the width has room for it. The maps of several layers stand in at most two
-    lines a layer, and are less high.
-    """
+    """Return the function that says how many blocks down and across a small map has: a cell a weight where they fit."""
 
     def of_heads(heads: int, n_q: int, n_k: int) -> tuple[int, int]:
+        down, across = min(n_q, MAX_MAP_SIDE), min(n_k, MAX_MAP_SIDE)
         if view.figure is not None or view.format == "html":
-            return min(n_q, MAX_MAP_SIDE), min(n_k, MAX_MAP_SIDE)
-        across = min(n_k, MAX_MAP_SIDE, _room(view, 1 if one_layer else -(-heads // LINES)))
-        return min(n_q, MAX_MAP_SIDE if one_layer else HIGH, n_q if across == n_k else across), across
+            return down, across
+        across = min(across, _room(view, 1 if one_layer else -(-heads // LINES)))
+        return min(down, MAX_MAP_SIDE if one_layer else HIGH, n_q if across == n_k else across), across
 
     return of_heads
 
 
 def _room(view: View, maps: int) -> int:
-    """Return how many cells each of so many maps on a line has."""
     return max(NARROW, ((view.width or WIDTH) - EDGE + APART) // maps - APART)
 
 
@@ -70,8 +66,7 @@ def screen(found: EveryHead, view: View) -> Iterator[Block]:
     size = count(n_q, "token", "tokens") if source.text.is_one else size
     heads = count(len(layers[0].heads), "head", "heads")
     which = f"{len(layers)} layers x {heads}" if len(layers) > 1 else f"layer {layers[0].number}, {heads}"
-    yield Heading(f"{KINDS[source.kind]}: {which}, {size}", 1)
-    yield Say(_finding(found))
+    yield from (Heading(f"{KINDS[source.kind]}: {which}, {size}", 1), Say(_finding(found)))
     has_maps = view.format not in ("markdown", "latex")
     if has_maps:
         yield from _maps(found, view)
@@ -89,8 +84,7 @@ def screen(found: EveryHead, view: View) -> Iterator[Block]:
     if found.rollout is not None:
         yield from _rollout(found, found.rollout)
     yield from _learned(found)
-    yield Say(f"Weights of {source.name}.")
-    yield from (Say(f"Note: {note}") for note in found.notes)
+    yield from map(Say, (f"Weights of {source.name}.", *(f"Note: {note}" for note in found.notes)))
     if view.format in SCREENS:
         yield _next(found)
 
@@ -100,11 +94,9 @@ def _label(found: EveryHead, layer: int, head: str) -> str:
 
 
 def _finding(found: EveryHead) -> str:
-    """Return what most heads do on this text, each thing with the head that does it most clearly."""
     total, named = sum(len(layer.heads) for layer in found.layers), named_heads(found)
-    counts = Counter(role.name for _, _, role in named)
     parts: list[str] = []
-    for name, many in counts.most_common():
+    for name, many in Counter(role.name for *_, role in named).most_common():
         layer, head, role = next(one for one in named if one[2].name == name)
         where = "evenly at all they may see" if name == BAG else f"mostly at {WORDS[name][2]}"
         look = "" if parts else "looks " if many == 1 else "look "
@@ -113,8 +105,8 @@ def _finding(found: EveryHead) -> str:
     if not parts:
         return f"None of {count(total, 'head', 'heads')} does one simple thing on this text."
     mixed = f"; {total - len(named):,} mix several" if total > len(named) else ""
-    why = " A head is one question to the text: with several, a word looks for several things at once."
-    return f"Of {count(total, 'head', 'heads')}, {joined(parts)}{mixed}.{why}"
+    why = "A head is one question to the text: with several, a word looks for several things at once."
+    return f"Of {count(total, 'head', 'heads')}, {joined(parts)}{mixed}. {why}"
 
 
 def _learned(found: EveryHead) -> Iterator[Block]:
@@ -127,39 +119,39 @@ def _learned(found: EveryHead) -> Iterator[Block]:
         right = f"{visible(_label(found, layer, head))} {facts.accuracy:.0%}{beside}"
         by_aim.setdefault(visible(f"{facts.about}{where}"), []).append(right)
     if known:
-        how = "was taught" if known[0][2].taught else "is named for"
+        how, alone = "is named for", ""
+        if known[0][2].taught:
+            how, alone = "was taught", "A word that has no such partner looks at itself. "
         yield Heading(f"What each head {how}, and how often it is right on held-out text")
-        alone = "A word that has no such partner looks at itself. " if known[0][2].taught else ""
         yield Say(f"{alone}In brackets: how often the best fixed distance is right.", quiet=True)
     yield from (Say(f"{', '.join(heads)}: {about}.") for about, heads in by_aim.items())
 
 
 def _next(found: EveryHead) -> Say:
-    """Return the two commands that go on from here: the clearest head's weights, and a layer or another model."""
-    source, named = found.source, named_heads(found)
-    layer, head = named[0][:2] if named else (found.layers[0].number, found.layers[0].heads[0])
-    verb = "show" if source.given.startswith("--") else source.kind
-    is_layered = len(found.layers) > 1 or found.layers[0].number > 0
-    texts = "TEXT CONTEXT" if verb == "cross" else "TEXT"
-    of = source.given.removeprefix("--weights ").replace("TEXT", texts)
-    one = f"attn {verb} {of}{f' --layer {layer}' * is_layered} --head {shell_quote(head)}"
+    source, first, named = found.source, found.layers[0], named_heads(found)
+    layer, head = named[0][:2] if named else (first.number, first.heads[0])
+    verb, is_several = "show" if source.given.startswith("--") else source.kind, len(found.layers) > 1
+    of = source.given.removeprefix("--weights ")
+    of = of.replace("TEXT", "TEXT CONTEXT") if verb == "cross" else of
+    at = f" --layer {layer}" * (is_several or first.number > 0)
     other = ("attn heads TEXT -p language", "a language model's heads")
-    if len(found.layers) > 1:
+    if is_several:
         other = (f"attn heads {source.given} --layer {layer}", "every share of a layer's heads")
-    return next_commands((one, "the clearest head's weights" if named else "a head's weights"), other)
+    whose = "the clearest head's weights" if named else "a head's weights"
+    return next_commands((f"attn {verb} {of}{at} --head {shell_quote(head)}", whose), other)
 
 
 def _maps(found: EveryHead, view: View) -> Iterator[Block]:
     """Yield a small map of each head, named by what it does, in words or where there is no room by a letter."""
     layers, is_page, source = found.layers, view.format == "html", found.source
-    values = [one for layer in layers for one in layer.maps]
+    values, is_one = [one for layer in layers for one in layer.maps], len(layers) == 1
     scale = shade_range(Matrix((), (), np.array(values), is_weights=True))
     rows, columns = values[0].shape
     n_q, n_k = len(source.query_tokens), len(source.key_tokens)
-    room = max(columns, LONGEST_NAME) if len(layers) == 1 else max(columns, _room(view, len(layers[0].heads)))
+    room = max(columns, LONGEST_NAME if is_one else _room(view, len(layers[0].heads)))
     names, used = [], set[str]()
     is_whole = (rows, columns) == (n_q, n_k)
-    has_rows = len(layers) == 1 and not is_page and is_whole  # their words stand at the left
+    has_rows = is_one and not is_page and is_whole  # their words stand at the left
     for layer in layers:
         for head, role in zip(layer.heads, layer.roles, strict=True):
             words, letter, _ = WORDS[role.name]
@@ -168,20 +160,20 @@ def _maps(found: EveryHead, view: View) -> Iterator[Block]:
                 used.add(role.name)
                 name = f"{head} {letter}".rstrip()
             names.append(name)
-    bands = [] if has_rows else [f"{layer.number:>{EDGE - 1}}" if len(layers) > 1 else "" for layer in layers]
+    bands = [] if has_rows else ["" if is_one else f"{layer.number:>{EDGE - 1}}" for layer in layers]
     tokens = as_text(source.query_tokens), as_text(source.key_tokens)
-    maps = Maps(names, *tokens, values, scale, range(rows), bands=bands)
+    maps = Maps(names, *tokens, values, scale, range(rows), bands=bands, is_weights=is_whole)
     if not is_whole:
         maps = maps._replace(rows=[""] * rows, columns=[""] * columns, column_numbers=range(columns))
-    yield maps._replace(is_weights=is_whole)
-    up = "Layers from the words up; rows" if len(layers) > 1 else "Rows"
-    yield Say(f"{up} are queries, columns are keys, in the order of the text.", quiet=True)
+    up = "Rows" if is_one else "Layers from the words up; rows"
+    said = [f"{up} are queries, columns are keys, in the order of the text."]
     letters = [f"{letter} {words}" for name, (words, letter, _) in WORDS.items() if letter and name in used]
-    if letters:
-        yield Say(f"{', '.join(letters)}.", quiet=True)
+    said += [f"{', '.join(letters)}."] * bool(letters)
     if not is_whole:
         down, across = _per_cell(n_q, rows, "query", "queries"), _per_cell(n_k, columns, "key", "keys")
-        yield Say(f"A cell is the mean weight of {down} x {across}.", quiet=True)
+        said.append(f"A cell is the mean weight of {down} x {across}.")
+    yield maps
+    yield from (Say(text, quiet=True) for text in said)
 
 
 def _per_cell(n: int, blocks: int, one: str, many: str) -> str:
@@ -206,11 +198,10 @@ def _shares(layers: Sequence[LayerRoles]) -> Iterator[Block]:
 
 
 def _by_role(found: EveryHead) -> Iterator[Block]:
-    named = named_heads(found)
     by_role: dict[str, list[tuple[str, str]]] = {name: [] for name in WORDS}
-    for layer, head, role in named:
+    for layer, head, role in named_heads(found):
         by_role[role.name].append((_label(found, layer, head), share(role.share or 0.0)))
-    if named:
+    if any(by_role.values()):
         yield Heading(f"All heads by what they do{', as layer.head' * (len(found.layers) > 1)}", 2)
         yield Links([(name, heads) for name, heads in by_role.items() if heads])
     if by_role[BAG]:
@@ -224,11 +215,9 @@ def _by_role(found: EveryHead) -> Iterator[Block]:
 
 
 def _rollout(found: EveryHead, rollout: Array) -> Iterator[Block]:
+    tokens = as_text(found.source.query_tokens)
+    n = len(tokens)
     yield Heading(f"Attention rollout over the layers up to {found.layers[-1].number}", 2)
     yield Say("Each layer: half the mean of its heads, half the token itself; multiplied from the words up.")
-    tokens, n = as_text(found.source.query_tokens), len(found.source.query_tokens)
-    if n > MOST_ROLLED:
-        yield Say(f"It is {n:,} x {n:,}: -f json has it.")
-        return
-    matrix = Matrix(tokens, tokens, rollout, "query\\key", is_weights=True, shaded=True)
-    yield matrix._replace(row_numbers=list(range(n)))
+    matrix = Matrix(tokens, tokens, rollout, "query\\key", is_weights=True, shaded=True, row_numbers=range(n))
+    yield matrix if n <= MOST_ROLLED else Say(f"It is {n:,} x {n:,}: -f json has it.")

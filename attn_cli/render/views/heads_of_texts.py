@@ -21,7 +21,13 @@ def screen(found: HeadsOverTexts, view: View) -> Iterator[Block]:
     texts = f"{count(found.texts, 'text', 'texts')} ({count(found.tokens, 'token', 'tokens')})"
     yield Heading(f"{KINDS[found.kind]}: {heads} over {texts}", 1)
     yield Say(_finding(found))
-    yield Columns(("head", "does", "in", *SHOWN, "its share"), [_row(head, found) for head in found.heads])
+    rows = []
+    for head in found.heads:
+        (role, many), *_ = head.roles.most_common(1)
+        means = [_spread(head.measures[name]) for name in SHOWN]
+        own, often = _spread(head.measures[role]) if role in SHARES else "-", share(many / head.roles.total())
+        rows.append((_label(head, found), WORDS[role][0], often, *means, own))
+    yield Columns(("head", "does", "in", *SHOWN, "its share"), rows)
     yield Say(
         "In: the share of the texts in which a head does that most. Then means over the texts ± how much single texts "
         "vary (standard deviation): entropy in bits, distance in tokens; sink: the largest mean weight that one key "
@@ -37,29 +43,13 @@ def _label(head: HeadOverTexts, found: HeadsOverTexts) -> str:
     return head.name if is_one else f"{head.layer}.{head.name}"
 
 
-def _row(head: HeadOverTexts, found: HeadsOverTexts) -> Sequence[str]:
-    role, many = head.roles.most_common(1)[0]
-    own = _spread(head.measures[role]) if role in SHARES else "-"
-    of_all = share(many / head.roles.total())
-    return (
-        _label(head, found),
-        WORDS[role][0],
-        of_all,
-        *(_spread(head.measures[name]) for name in SHOWN),
-        own,
-    )
-
-
 def _spread(one: Spread) -> str:
     return "-" if one.mean is None else f"{fixed(one.mean, 2)}±{fixed(one.spread or 0.0, 2)}"
 
 
 def _finding(found: HeadsOverTexts) -> str:
-    """Return which head is the steadiest in what it does, and which key draws most."""
-    steady = [head for head in found.heads if head.role in SHARES]
-    drawing = [head for head in found.heads if head.measures["sink"].mean is not None]
-    drawn = ""
-    if drawing:
+    steady, drawn = [head for head in found.heads if head.role in SHARES], ""
+    if drawing := [head for head in found.heads if head.measures["sink"].mean is not None]:
         sink = max(drawing, key=lambda head: head.measures["sink"].mean or 0.0)
         place, weight = visible(_label(sink, found)), share(sink.measures["sink"].mean or 0.0)
         drawn = f" The strongest sink is in {place}: one key gets {weight} of the other words' attention."

@@ -1,13 +1,20 @@
-"""The screen of attn lens: what a model would say after each of its layers, and how its own answer rises."""
+"""What a model says: after each of its layers (attn lens), and token by token as it writes (attn generate)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.segment import Segment
+from rich.style import Style
 
 from attn_cli.io.escape import count
+from attn_cli.io.terminal import Terminal
+from attn_cli.pipeline.generate import Sampling, Step, Writer
 from attn_cli.pipeline.lens import Lens
 from attn_cli.render.blocks import Bars, Block, Columns, Heading, Say
 from attn_cli.render.numbers import share
+from attn_cli.render.screen import text as texts
 from attn_cli.render.views.wording import placed, quoted, quoted_at
 from attn_cli.settings.output import View
 from attn_cli.text.wordpieces import SPACE, as_text
@@ -17,6 +24,14 @@ ASIDE = (
     "layers: how many the stream has gone through; 0 is before the first, {} gives the model's own answer. From there "
     "it goes through the model's own {}, made for the last row alone. rank: of the answer, 1 is the likeliest word."
 )
+WIDTH, TOKEN = 80, 13  # of a screen of unknown width; of a written token
+WHY = {
+    "end": "The model ended its text here.",
+    "stop": "It stopped at what --stop names.",
+    "count": "It stopped at --count.",
+    "length": "The model has no places for more tokens.",
+    None: "It was interrupted.",
+}
 
 
 def screen(lens: Lens, detailed: Sequence[int], view: View) -> Iterator[Block]:
@@ -29,7 +44,16 @@ def screen(lens: Lens, detailed: Sequence[int], view: View) -> Iterator[Block]:
         if said.place in detailed:
             token = quoted_at(as_text(read.tokens), said.place)
             yield Say(f"{where.capitalize()} {token}, {_finding(lens, n)}")
-            yield _bars(lens, n) if view.has_bars else _table(lens, n)
+            rows, cells = list[list[str]](), list[tuple[str, float]]()
+            for layer, row in enumerate(lens.layers):
+                seen = ((_cut(one.word.replace(" ", SPACE)), one.probability) for one in row[n].words)
+                words = [f"{word} {share(probability)}" for word, probability in seen]
+                rows.append([str(layer), f"{row[n].rank:,}", share(row[n].probability), *words])
+                cells.append((str(layer), row[n].probability))
+            title = f"The probability of {quoted(said.words[0].word)} after so many layers:"
+            header = ["layers", "rank", "probability", *(f"{k}." for k in range(1, len(rows[0]) - 2))]
+            bars = Bars(title, cells, max(value for _, value in cells), "probability")
+            yield bars if view.has_bars else Columns(header, rows)
     if len(lens.layers[0]) > 1 and not view.has_bars:
         yield Heading(f"The likeliest word {where} each token", 2)
         yield Columns(("layers", *names(lens)), [(str(n), *row) for n, row in enumerate(likeliest(lens))])
@@ -52,7 +76,6 @@ def _cut(word: str) -> str:
 
 
 def _finding(lens: Lens, n: int) -> str:
-    """Return the model's answer at a place, and from which layer on that is the likeliest word."""
     ranks = [row[n].rank for row in lens.layers]
     final, last = lens.layers[-1][n].words[0], len(lens.layers) - 1
     since = next(layer for layer in range(last + 1) if {*ranks[layer:]} == {1})
@@ -63,15 +86,40 @@ def _finding(lens: Lens, n: int) -> str:
     return f"{said}. That is its likeliest word {when}{before}."
 
 
-def _table(lens: Lens, n: int) -> Columns:
-    rows = []
-    for layer, row in enumerate(lens.layers):
-        words = [f"{_cut(one.word.replace(' ', SPACE))} {share(one.probability)}" for one in row[n].words]
-        rows.append([str(layer), f"{row[n].rank:,}", share(row[n].probability), *words])
-    return Columns(["layers", "rank", "probability", *(f"{k}." for k in range(1, len(rows[0]) - 2))], rows)
+def written(writer: Writer, sampling: Sampling, steps: Iterable[Step], terminal: Terminal) -> Iterator[str]:
+    """Yield a heading, each token's line when it is there, and in the end the text, and why it ends there."""
+    (kind, layer, head), last = writer.shown, None
+    room = max(((terminal.width or WIDTH) - TOKEN - 17) // 2, 0)
+    yield f"{terminal.text(writer.name)}, layer {layer}, head {head}{' (cross-attention)' * (kind == 'cross')}\n"
+    yield f"{sampling.said()}\n"
+    yield f"    {'token':{TOKEN}}   prob.  {'runners-up':{room}}   looked at\n"
+    mark = " …" if terminal.unicode else " ~"
+    for last in steps:
+        keys, weights = as_text(last.key_tokens), last.weights.tolist()
+        order = sorted(range(len(keys)), key=lambda n: -weights[n])
+        looked = _fitting(((placed(keys, n), weights[n]) for n in order), room, terminal)
+        others = ((one.word.replace(" ", SPACE), one.probability) for one in last.runners_up)
+        place = len(keys) if kind == "masked" else last.step  # in the text
+        token = texts.padded(_label(last.told.word.replace(" ", SPACE), terminal), TOKEN)
+        ran_up = texts.padded(_fitting(others, room, terminal, mark), room + 2)
+        rest = f" {texts.padded_left(share(last.told.probability), 7)}  {ran_up} {looked}".rstrip()
+        yield terminal.paint([[Segment(f"{place:>3} "), Segment(token, Style(bold=True)), Segment(rest)]])
+    if last is not None:
+        text = writer.begun + last.written if writer.begun else last.written.lstrip()
+        lines = (texts.wrapped(terminal.text(line), terminal.width) for line in text.split("\n"))
+        yield terminal.paint([[], *itertools.chain(*lines), [], [Segment(WHY[last.stopped])]])
 
 
-def _bars(lens: Lens, n: int) -> Bars:
-    items = [(str(layer), row[n].probability) for layer, row in enumerate(lens.layers)]
-    title = f"The probability of {quoted(lens.layers[-1][n].words[0].word)} after so many layers:"
-    return Bars(title, items, max(value for _, value in items), "probability")
+def _label(word: str, terminal: Terminal) -> str:
+    return texts.labels([word], terminal, TOKEN)[0]
+
+
+def _fitting(found: Iterable[tuple[str, float]], width: int, terminal: Terminal, more: str = "") -> str:
+    """Return tokens with their shares, as many as fit and at least one, uncut; `more` if any is left."""
+    shown = ""
+    for word, value in found:
+        item = f"{', ' * bool(shown)}{_label(word, terminal)} {share(value)}"
+        if not value or (shown and texts.cells(shown + item) > width):
+            return shown + more * bool(value)
+        shown += item
+    return shown

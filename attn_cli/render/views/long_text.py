@@ -6,6 +6,7 @@ What a long text alone needs (`pipeline.long_text`) is loaded where one is shown
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -37,10 +38,8 @@ def long_view(trace: Trace, head: Head, view: View) -> Iterator[Block]:
     kept = _kept(trace, head)
     yield Say(f"{len(trace.query_tokens):,} x {len(trace.key_tokens):,} weights are too many to draw.")
     yield from block_map(trace, kept, view)
-    yield Heading("How spread out the rows are", level)
-    yield from _spread(trace, kept)
-    yield Heading("The strongest links", level)
-    yield from _strongest(trace, head, view, MOST_LINKS)
+    yield from (Heading("How spread out the rows are", level), *_spread(trace, kept))
+    yield from (Heading("The strongest links", level), *_strongest(trace, head, view, MOST_LINKS))
     yield Heading("The first rows" if top is None else "Every row", level)
     rows, k = trace.listed if top is not None else trace.listed[:FIRST_ROWS], top or FEW_LINKS
     yield from row_links(trace, head, view, rows, k)
@@ -109,24 +108,24 @@ def _spread(trace: Trace, kept: LongView) -> Iterator[Block]:
     if found is None:
         yield Say("No row may look at more than one key.")
         return
-    allowed, ranked = kept.allowed[found.ranked], found.ranked.tolist()
-    most, own = int(allowed.max()), len(trace.query_tokens) - len(trace.pad_queries)
-    whose = "of a row" if len(ranked) == own else "of a row that may look at several keys"
+    allowed, ends, queries = kept.allowed[found.ranked], found.ranked.tolist(), trace.query_tokens
+    most, whose = int(allowed.max()), "of a row"
+    if len(ends) != len(queries) - len(trace.pad_queries):
+        whose = "of a row that may look at several keys"
     yield Say(
         f"The entropy {whose} lies between {TWO(found.lowest)} and {TWO(found.highest)} bits, with a median of "
         f"{TWO(found.median)}; the maximum is {TWO(math.log2(most))}, log2 of {most:,} equally weighted keys."
     )
-    ends = ranked
-    if len(ranked) > 2 * EXTREMES:  # each word once
-        focused = first_of_each(trace.query_tokens, ranked, EXTREMES)
-        others = [i for i in reversed(ranked) if i not in focused]
-        ends = [*focused, *reversed(first_of_each(trace.query_tokens, others, EXTREMES))]
+    if len(ends) > 2 * EXTREMES:  # each word once
+        focused = first_of_each(queries, ends, EXTREMES)
+        others = [i for i in reversed(ends) if i not in focused]
+        ends = [*focused, *reversed(first_of_each(queries, others, EXTREMES))]
     rows = []
     for i in ends:
         bits, maximum = float(kept.entropy[i]), math.log2(kept.allowed[i])
-        rows.append([_named(trace.query_tokens, i), TWO(bits), TWO(maximum), _many(2**bits)])
+        rows.append([_named(queries, i), TWO(bits), TWO(maximum), _many(2**bits)])
     yield Columns(["query", "entropy", "at most", "2^entropy"], rows)
-    order = ", by entropy as a share of its maximum" if len(set(allowed.tolist())) > 1 else ""
+    order = ", by entropy as a share of its maximum" if len({*allowed.tolist()}) > 1 else ""
     yield Say(
         f"The most focused rows first, the most spread ones last{order}; 2^entropy is the number of equally weighted "
         "keys with the same entropy.",
@@ -182,13 +181,10 @@ def own_rows(trace: Trace) -> list[int]:
 
 def row_links(trace: Trace, head: Head, view: View, rows: Sequence[int], k: int) -> Iterator[Block]:
     """Yield the k strongest links of some rows; in a large text, repeated keys are preceded by their positions."""
-    numbered = is_large(trace) and (view.width is None or view.width >= TABLED)
-    is_named, keys = is_large(trace) and trace.asked, trace.key_tokens
-    table = []
-    for i in rows:
-        query = _named(trace.query_tokens, i) if is_named else trace.query_tokens[i]
-        links = [(placed(keys, j) if numbered else keys[j], share(w)) for j, w in links_of(head, i, k)]
-        table.append((query, links))
+    queries, keys, is_long = trace.query_tokens, trace.key_tokens, is_large(trace)
+    key = placed if is_long and (view.width is None or view.width >= TABLED) else operator.getitem
+    query = _named if is_long and trace.asked else operator.getitem
+    table = [(query(queries, i), [(key(keys, j), share(w)) for j, w in links_of(head, i, k)]) for i in rows]
     yield Say(f"The {k} strongest keys of each query:" if k > 1 else "The strongest key of each query:")
     yield Links(table)
 

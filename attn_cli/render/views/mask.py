@@ -75,15 +75,21 @@ class _Shown(NamedTuple):
 
 def mask_lab(trace: Trace, view: View) -> Iterator[Block]:
     """Yield the mask in words, as booleans, as numbers to add, its effect, and its special cases."""
-    rows = _rows(trace)
-    allowed = _allowed(trace, rows)
-    shown = _Shown(trace, rows, _columns(trace, rows, allowed), allowed)
+    shown = _shown(trace)
+    _, rows, columns, allowed = shown
     name = "No mask" if trace.mask_name == "none" else f"The mask: {trace.mask_name}"
     yield Heading(f"{name}; {size(trace)}", 1)
     yield from map(Say, _rules(trace))
     yield Heading("In words")
     yield from (Say(may_look_at(trace, i)) for i in rows)
-    yield from _left_out(shown)
+    n, n_k = len(trace.listed), len(trace.key_tokens)
+    which = f" ({columns.start:,} to {columns.stop - 1:,})" if columns.start else ""
+    those = f" ({rows[0]:,} to {rows[-1]:,})" if shown.starts_later else ""
+    if len(rows) < n or len(columns) < n_k:
+        yield Say(
+            f"These are {len(rows):,} of {n:,} rows{those}, and below {len(columns):,} of {n_k:,} columns{which}; "
+            "-q WORD shows any row."
+        )
     if trace.long_view is not None and trace.mask is not None:
         yield Heading("As a map")
         yield from block_map(trace, trace.long_view, view, is_mask=True)
@@ -105,28 +111,26 @@ def mask_lab(trace: Trace, view: View) -> Iterator[Block]:
     yield from (Say(f"Note: {name} has no effect with --show mask.") for name in ignored if ignored[name])
 
 
-def _rows(trace: Trace) -> Sequence[int]:
-    """Return the queries to show; if the first ones are fully masked, start near the first that is not."""
-    rows, start = trace.listed, 0
+def _shown(trace: Trace) -> _Shown:
+    """Return the first keys and the first queries that are not fully masked; of a long text the row in focus."""
+    rows, start, n_k = trace.listed, 0, len(trace.key_tokens)
     if trace.condensed:
         rows = tuple(i for i in rows if i in trace.focus)
     elif not (trace.asked or trace.mask is None or trace.mask[:MOST_ROWS].any()):
         seeing = np.flatnonzero(trace.mask.any(axis=1))
         start = max(0, int(seeing[0]) - BEFORE) if len(seeing) else 0
-    return rows[start : start + MOST_ROWS]
+    rows = rows[start : start + MOST_ROWS]
+    allowed = _allowed(trace, rows)
+    open_keys = np.flatnonzero(allowed[0])
+    middle = int(open_keys[-1]) if 0 < len(open_keys) < n_k else rows[0]
+    columns = range(n_k)[window(n_k, MOST_COLUMNS, middle if trace.condensed else None)]
+    return _Shown(trace, rows, columns, allowed)
 
 
 def _allowed(trace: Trace, rows: Sequence[int]) -> Bools:
     if trace.mask is None:
         return np.ones((len(rows), len(trace.key_tokens)), dtype=np.bool_)
     return trace.mask[[trace.row_in_arrays(i) for i in rows]]
-
-
-def _columns(trace: Trace, rows: Sequence[int], allowed: Bools) -> range:
-    """Return the keys to show: the first ones; of a long text those around the end of the first row's mask."""
-    n_k, open_keys = len(trace.key_tokens), np.flatnonzero(allowed[0])
-    middle = int(open_keys[-1]) if 0 < len(open_keys) < n_k else rows[0]
-    return range(n_k)[window(n_k, MOST_COLUMNS, middle if trace.condensed else None)]
 
 
 def _rules(trace: Trace) -> Iterator[str]:
@@ -143,18 +147,6 @@ def _rules(trace: Trace) -> Iterator[str]:
         yield "No token may look at padding; where padding itself looks does not matter."
     if trace.settings.without:
         yield "--without hides words from everybody; a note below names them."
-
-
-def _left_out(shown: _Shown) -> Iterator[Block]:
-    trace, rows, columns, _ = shown
-    n, n_k = len(trace.listed), len(trace.key_tokens)
-    which = f" ({columns.start:,} to {columns.stop - 1:,})" if columns.start else ""
-    those = f" ({rows[0]:,} to {rows[-1]:,})" if shown.starts_later else ""
-    if len(rows) < n or len(columns) < n_k:
-        yield Say(
-            f"These are {len(rows):,} of {n:,} rows{those}, and below {len(columns):,} of {n_k:,} columns{which}; "
-            "-q WORD shows any row."
-        )
 
 
 def _booleans(shown: _Shown) -> Iterator[Block]:

@@ -80,8 +80,7 @@ def _keys(trace: Trace, row: Row, every: bool) -> list[int]:
 def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
     """Return a table of these keys of one query: content, distance, sum, exp, weight, and how far the winner leads.
 
-    The other keys are summed up in one line, the masked ones counted in another. Without a distance term the
-    content is the sum, and the score it was divided from stands before it.
+    The other keys are summed up in one line, the masked ones counted in another.
     """
     terms, winner = _terms(trace, row), row.strongest[0]
     is_split = row.position is not None and len(keys) > 1
@@ -129,7 +128,6 @@ def _terms(trace: Trace, row: Row) -> list[tuple[str, Sequence[float], bool]]:
 
 
 def _counted(n: int, what: str) -> str:
-    """Return how many more keys there are, briefly: a long label would be cut."""
     return f"{n:,} {what if n < SHORT_COUNT else 'more'}"
 
 
@@ -151,7 +149,8 @@ def _legend(trace: Trace, head: Head, row: Row) -> str:
     elif row.position is not None and trace.of_model:
         by = f", and divided by {trace.temperature:.12g}" if trace.temperature != 1 else ""
         told, how, _ = wording.distance_of_model(head)
-        parts.append(f"distance: {told if row.terms is None else wording.DISENTANGLED}, {how}{by}")
+        apart = "q·place, with a key made of the distance, plus k·place, with a query made of it"
+        parts.append(f"distance: {told if row.terms is None else apart}, {how}{by}")
     if row.capped is not None:
         score = "sum" if row.is_rotated else "content" if is_divided else symbol
         parts.append(f"capped = {cap_term(trace, score)}")
@@ -229,32 +228,26 @@ def _products(trace: Trace, q: Array, k: Array, score: float, every: bool) -> st
 
 
 def _added(of: Walked, j: int, every: bool) -> Iterator[Formula]:
-    trace, head, row = of
-    if head.position_vectors is not None:
-        yield _distance(of, j)
+    (trace, head, row), key = of, placed(of.trace.key_tokens, j)
+    if head.position_vectors is not None and head.position_biases is not None:
+        assert head.q is not None and row.position is not None
+        reach, apart = len(head.position_biases) // 2, abs(j - row.query)
+        place = max(-reach, min(reach, j - row.query)) + reach
+        q, r = head.q[row.query].tolist(), head.position_vectors[place].tolist()
+        along, b = sum(map(operator.mul, q, r)), float(head.position_biases[place])
+        numbers = f"{plain(along)} + {plain(b) if b >= 0 else f'({plain(b)})'}"
+        way = "back" if j < row.query else "on"
+        words = f"{min(apart, reach)} {'or more ' if apart >= reach else ''}words {way}"
+        words = ("its own place", f"1 word {way}", words)[min(apart, 2)]
+        term = f"distance = {position_term(trace, numbers)} = {plain(row.position[j])}"
+        yield Formula(term, f"{key}, {words}:")
     if head.rotated is not None and row.position is not None:
         q, k = head.rotated.q[row.query], head.rotated.k[j]
         score, content = row.summed[j] * trace.temperature / trace.scale, row.scaled[j]
         left, _, products = _products(trace, q, k, score, every).partition(" ")
         less = f"- {plain(content)}" if content >= 0 else f"+ {plain(-content)}"
         distance = f"distance = that{divisor(trace)} {less} = {plain(row.position[j])}"
-        turned = f"{placed(trace.key_tokens, j)}, turned:"
-        yield Formula(f"{wording.rotated_symbol(left)} {products}; {distance}", turned)
+        yield Formula(f"{wording.rotated_symbol(left)} {products}; {distance}", f"{key}, turned:")
     if row.capped is not None:
         score = row.summed[j] if row.is_rotated else row.scaled[j]
         yield Formula(f"capped = {cap_term(trace, plain(score))} = {plain(row.capped[j])}", "")
-
-
-def _distance(of: Walked, j: int) -> Formula:
-    trace, head, row = of
-    assert head.q is not None and head.position_vectors is not None and head.position_biases is not None
-    assert row.position is not None
-    reach, apart, way = len(head.position_biases) // 2, abs(j - row.query), "back" if j < row.query else "on"
-    place = max(-reach, min(reach, j - row.query)) + reach
-    q, r = head.q[row.query].tolist(), head.position_vectors[place].tolist()
-    along, b = sum(map(operator.mul, q, r)), float(head.position_biases[place])
-    numbers = f"{plain(along)} + {plain(b) if b >= 0 else f'({plain(b)})'}"
-    words = f"{min(apart, reach)} {'or more ' if apart >= reach else ''}words {way}"
-    words = ("its own place", f"1 word {way}", words)[min(apart, 2)]
-    term = f"distance = {position_term(trace, numbers)} = {plain(row.position[j])}"
-    return Formula(term, f"{placed(trace.key_tokens, j)}, {words}:")

@@ -82,8 +82,20 @@ def next_words(trace: Trace) -> Iterator[Block]:
         quiet=True,
     )
     yield from leaned(trace)
-    if trace.next_words_at is not None:
-        yield from _after_each(trace, trace.next_words_at)
+    if (each := trace.next_words_at) is not None:
+        # A row per prefix: its last token, the probability of the one that really comes, the likeliest words.
+        digits, rows = len(str(each[-1].place)), []
+        for one in each:
+            likeliest = [f"{word} {share(probability)}" for word, probability in _labelled(one.words)]
+            actual = "–" if one.actual is None else share(one.actual)
+            rows.append([f"{one.place:>{digits}} {one.token}", actual, *likeliest])
+        yield Heading("After each token", 2)
+        ranks = [f"{n}." for n in range(1, len(rows[0]) - 1)]
+        yield Columns([f"{'':{digits}} after", "actual", *ranks], rows)
+        if any(one.actual is not None for one in each):
+            unknown = " A word that the model does not know has that of all unknown ones together."
+            unknown *= bool(trace.learned is not None and trace.unknown)
+            yield Say(f"actual: the probability of the token that really comes next.{unknown}", quiet=True)
 
 
 def leaned(trace: Trace) -> Iterator[Say]:
@@ -93,21 +105,6 @@ def leaned(trace: Trace) -> Iterator[Say]:
         instead = "" if found.instead == found.word else f", behind {quoted(found.instead)}"
         head = f"Head {found.layer}.{found.head} adds most to {quoted(found.word)}"
         yield Say(f"{head}: without it {whole} becomes {left}{instead}.")
-
-
-def _after_each(trace: Trace, found: Sequence[NextWords]) -> Iterator[Block]:
-    """Yield a row per prefix: its last token, the probability of the one that really comes, the likeliest words."""
-    digits, rows = len(str(found[-1].place)), []
-    for one in found:
-        likeliest = [f"{word} {share(probability)}" for word, probability in _labelled(one.words)]
-        actual = "–" if one.actual is None else share(one.actual)
-        rows.append([f"{one.place:>{digits}} {one.token}", actual, *likeliest])
-    yield Heading("After each token", 2)
-    yield Columns([f"{'':{digits}} after", "actual", *(f"{n}." for n in range(1, len(rows[0]) - 1))], rows)
-    if any(one.actual is not None for one in found):
-        unknown = " A word that the model does not know has that of all unknown ones together."
-        unknown *= bool(trace.learned is not None and trace.unknown)
-        yield Say(f"actual: the probability of the token that really comes next.{unknown}", quiet=True)
 
 
 def _after_which(trace: Trace, found: NextWords) -> str:
@@ -133,7 +130,7 @@ def _unchanged(trace: Trace) -> str:
 
 
 def _labelled(words: Sequence[NextWord]) -> list[tuple[str, float]]:
-    """Return the words as labels, in which a space can be seen: in front it tells a new word from a piece."""
+    # A space can be seen: in front it tells a new word from a piece.
     return [(one.word.replace(" ", SPACE), one.probability) for one in words]
 
 
@@ -208,9 +205,8 @@ def projection(trace: Trace) -> str:
         return f"W: identity{split or of_one}"
     if about.name == LIKENESS:
         return f"W: likeness, W_q = {LENGTHEN} (I + {KIND} U U^T), W_k = W_v = I"
-    how = {"random": f"random, seed {about.seed}", "learned": f"{about.name}, learned"}.get(
-        about.source, about.name
-    )
+    hows = {"random": f"random, seed {about.seed}", "learned": f"{about.name}, learned"}
+    how = hows.get(about.source, about.name)
     return f"W: {how}, layout {about.layout} ({'x W' if about.layout == 'in-out' else 'W x'})"
 
 
@@ -226,7 +222,13 @@ def learned(trace: Trace) -> list[str]:
     how = "by this project" if facts.model in (*BUNDLED, LIKENESS) else how
     what = "to guess the next word of running text: a small language model."
     if facts.taught:
-        what = f"on {_sources(facts)}, and is not a large language model."
+        passages = [name for name in facts.trained_on if ".jsonl" in name.lower()]
+        treebanks = [name for name in facts.trained_on if name not in passages]
+        trees = "a treebank" if len(treebanks) == 1 else "treebanks"
+        kinds = {trees: treebanks, "passages with marked pronouns": passages}
+        told = [(kind, map(_named, names)) for kind, names in kinds.items() if names or not facts.trained_on]
+        sources = " and ".join(f"{kind} ({listed([*names])})" for kind, names in told)
+        what = f"on {sources}, and is not a large language model."
     origin = f"{facts.model} was trained {how} {what}"
     if trace.shown.name == "mean":
         return [origin]
@@ -243,19 +245,6 @@ def learned_briefly(trace: Trace) -> list[str]:
         fixed = f"(best fixed distance: {facts.baseline:.1%})"
         right = f": in unseen text, right for {facts.accuracy:.1%} {fixed}"
     return [f"{_taught(trace, facts)}{right}."]
-
-
-def _sources(facts: Learned) -> str:
-    passages = [name for name in facts.trained_on if ".jsonl" in name.lower()]
-    treebanks = [name for name in facts.trained_on if name not in passages]
-    trees = "a treebank" if len(treebanks) == 1 else "treebanks"
-    kinds = {trees: treebanks, "passages with marked pronouns": passages}
-    told = [
-        (kind, listed([*map(_named, names)]))
-        for kind, names in kinds.items()
-        if names or not facts.trained_on
-    ]
-    return " and ".join(f"{kind} ({names})" for kind, names in told)
 
 
 def _named(file: str) -> str:

@@ -206,8 +206,8 @@ def largest_weight(trace: Trace, rows: Sequence[int]) -> float:
 def weight_rows(trace: Trace, tidy: bool = False) -> Iterator[list[object]]:
     """Yield a row of names, then the weights: wide, "" where masked, or tidy: `query, key, weight`.
 
-    Several heads get a first column `head`, and several layers one before it, `layer`. The strongest links alone are
-    always tidy; those of a long text, whose words are repeated, also have the positions of query and key.
+    Several heads have a column `head`, several layers one of these before it. The strongest links alone are always
+    tidy; those of a long text, whose words are repeated, also have the positions of query and key.
     """
     heads, queries, keys = drawn_heads(trace), trace.query_tokens, trace.key_tokens
     is_tidy, is_named = tidy or not trace.whole, len(heads) > 1 or trace.has_layers
@@ -222,8 +222,7 @@ def weight_rows(trace: Trace, tidy: bool = False) -> Iterator[list[object]]:
         for i, weights in zip(rows, trace.visible_weights(head, rows).tolist(), strict=True):
             row = [*of_head, queries[i]]
             if is_tidy:
-                yield from (
-                    [*row, *link] for link in zip(keys, weights, strict=True) if not math.isnan(link[1])
-                )
+                links = zip(keys, weights, strict=True)
+                yield from ([*row, key, w] for key, w in links if not math.isnan(w))
             else:
                 yield row + ["" if math.isnan(w) else w for w in weights]

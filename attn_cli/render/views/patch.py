@@ -32,18 +32,21 @@ def screen(found: Patch, view: View) -> Iterator[Block]:
     """Yield the maps of what comes back, the strongest sites, and one of them by hand."""
     yield Heading(title(found), 1)
     clean, corrupt = (signed(one, _digits(found)) for one in (found.clean, found.corrupt))
-    yield Say(
-        f"The logit of {quoted(found.target)} less that of {quoted(found.against)}: {clean} in the clean text, "
-        f"{corrupt} in the corrupt one."
-    )
-    if found.recovered is None:
-        yield Say("They are equal, so nothing can come back. The maps show the difference itself.")
-    else:
-        yield Say("A number says what share of that comes back: 1 is the clean text, 0 the corrupt one.")
+    less = f"The logit of {quoted(found.target)} less that of {quoted(found.against)}"
+    yield Say(f"{less}: {clean} in the clean text, {corrupt} in the corrupt one.")
+    equal = "They are equal, so nothing can come back. The maps show the difference itself."
+    shares = "A number says what share of that comes back: 1 is the clean text, 0 the corrupt one."
+    yield Say(equal if found.recovered is None else shares)
     for name, matrix in maps(found).items():
-        yield Heading(f"{TITLES[name][0]}, carried over: layers down, {TITLES[name][1]}s across")
-        is_cut = name == "residual" and view.format in SCREENS
-        yield _from_first_difference(matrix, found) if is_cut else matrix
+        part, unit = TITLES[name]
+        yield Heading(f"{part}, carried over: layers down, {unit}s across")
+        same = (found.maps["residual"] == found.corrupt).all(axis=0)
+        start = int(same.argmin())  # the first column that differs from the corrupt run
+        if name == "residual" and view.format in SCREENS and len(same) >= LONG and start:
+            more = f"left out: the first {count(start, 'token', 'tokens')}, whose vectors are the same in both texts"
+            some = matrix.columns[start:], matrix.values[:, start:]
+            matrix = matrix._replace(columns=some[0], values=some[1], more=more)
+        yield matrix
     if found.recovered is not None:
         yield from _strongest(found, found.recovered)
     yield from (Say(f"Note: {note}") for note in found.notes)
@@ -60,22 +63,10 @@ def maps(found: Patch) -> dict[str, Matrix]:
     made = {}
     for part, values in (found.recovered or found.maps).items():
         name, (layers, width) = part.replace("_", " "), values.shape
-        columns, corner = [*map(str, range(width))], f"layer\\{TITLES[name][1]}"
-        made[name] = Matrix(
-            [*map(str, range(layers))], tokens(found) if part == "residual" else columns, values, corner,
-            shaded=True, is_difference=True,
-        )  # fmt: skip
+        columns = tokens(found) if part == "residual" else [*map(str, range(width))]
+        rows, corner = [*map(str, range(layers))], f"layer\\{TITLES[name][1]}"
+        made[name] = Matrix(rows, columns, values, corner, shaded=True, is_difference=True)
     return made
-
-
-def _from_first_difference(matrix: Matrix, found: Patch) -> Matrix:
-    """Return the map of a long text from the first column on that differs from the corrupt run."""
-    same = (found.maps["residual"] == found.corrupt).all(axis=0)
-    start = int(same.argmin())
-    if len(same) < LONG or start == 0:
-        return matrix
-    more = f"left out: the first {count(start, 'token', 'tokens')}, whose vectors are the same in both texts"
-    return matrix._replace(columns=matrix.columns[start:], values=matrix.values[:, start:], more=more)
 
 
 def tokens(found: Patch) -> list[str]:
@@ -96,23 +87,21 @@ def rows(found: Patch) -> Iterator[tuple[object, ...]]:
 
 
 def _strongest(found: Patch, shares: dict[str, Array]) -> Iterator[Block]:
-    names, stream = tokens(found), shares["residual"]
+    names, stream, sites, heads = tokens(found), shares["residual"], [], []
     best = stream.argmax(axis=1).tolist()
-    sites = []
     bringing = [n for n, place in enumerate(best) if stream[n, place] >= LEAST]
     for place, group in groupby(bringing, best.__getitem__):
-        layers = [*group]
-        ends = layers if len(layers) == 1 else [layers[0], layers[-1]]
+        first, *between = group
+        ends = [first, *between[-1:]]
         which, most = " to ".join(map(str, ends)), " to ".join(SHARE(float(stream[n, place])) for n in ends)
-        sites.append(f'with "{names[place]}" before {"layers" if ends[1:] else "layer"} {which} ({most})')
-    heads = []
+        sites.append(f'with "{names[place]}" before {"layers" if between else "layer"} {which} ({most})')
     for name in [*shares][1:]:
         layer, head = divmod(int(np.nanargmax(shares[name])), shares[name].shape[1])
-        who = called(*head_name(layer, head, name == "cross_heads", found.names))
-        if shares[name][layer, head] >= LEAST:
-            heads.append(f"{who} ({SHARE(float(shares[name][layer, head]))})")
-    told = [", ".join(sites[:MOST_SITES])] if sites else []
-    told += [f"of the heads, with {' and '.join(heads)}"] if heads else []
+        if (part := shares[name][layer, head]) >= LEAST:
+            who = called(*head_name(layer, head, name == "cross_heads", found.names))
+            heads.append(f"{who} ({SHARE(float(part))})")
+    told = [", ".join(sites[:MOST_SITES])] * bool(sites)
+    told += [f"of the heads, with {' and '.join(heads)}"] * bool(heads)
     yield Say(f"Most comes back {'; '.join(told)}." if told else "Nothing comes back.")
     if not bringing:
         return

@@ -30,10 +30,8 @@ def lookup(found: Lookup, view: View) -> Iterator[Block]:
     """Yield the three acts for one query, and the weights from soft to hard."""
     keys = count(len(found.values), "key", "keys")
     yield Heading(f"{quoted(found.query)} in a dictionary of {keys}", 1)
-    yield from (Heading(EXACT), Say(_exact(found)), Heading(NEAR))
-    yield from _near(found)
-    yield Heading(SOFT)
-    yield from _soft(found, view)
+    yield from (Heading(EXACT), Say(_exact(found)), Heading(NEAR), *_near(found))
+    yield from (Heading(SOFT), *_soft(found, view))
     yield Say("A dictionary takes all of one value; attention takes a share of each.")
     yield from _ending(found, view)
 
@@ -45,11 +43,8 @@ def story(example: DictionaryExample, acts: Acts, view: View) -> Iterator[Block]
     yield Say(f"d = {{{', '.join(pairs)}}}")
     yield from (Heading(EXACT), Say(_exact(example.exact)), Heading(NEAR), Say(_exact(example.near)))
     yield from _near(example.near)
-    yield Heading(SOFT)
-    yield Say("These keys come without values: each stands for itself.")
-    yield from _soft(example.soft, view)
-    yield Say(example.claim)
-    yield from _ending(example.soft, view)
+    yield from (Heading(SOFT), Say("These keys come without values: each stands for itself."))
+    yield from (*_soft(example.soft, view), Say(example.claim), *_ending(example.soft, view))
 
 
 def _ending(found: Lookup, view: View) -> Iterator[Block]:
@@ -92,10 +87,10 @@ def _near(found: Lookup) -> Iterator[Block]:
 
 def _soft(found: Lookup, view: View) -> Iterator[Block]:
     trace = found.trace
+    row, keys, hidden = trace.row(0), _keys(found), _masked(found)
     yield Formula(formula(trace))
     if len(trace.head_names) > 1 and trace.settings.head == "all":
         yield Say(f"This is {head_named(trace.shown.name)}; --head shows another.")
-    row, keys, hidden = trace.row(0), _keys(found), _masked(found)
     if row is not None and row.total == 0:
         yield Say(f"{quoted(found.query)} may look at no key, so it gets no value.")
         return
@@ -105,8 +100,7 @@ def _soft(found: Lookup, view: View) -> Iterator[Block]:
     else:
         yield row_table(trace, row, keys)
     if found.answer is not None:
-        yield Say("The answer is every value times its weight:")
-        yield Formula(_sum(found, found.answer))
+        yield from (Say("The answer is every value times its weight:"), Formula(_sum(found, found.answer)))
         return
     for one in found.shares:
         if len(one.keys) > 1:
@@ -132,18 +126,16 @@ def _masked(found: Lookup) -> set[int]:
 
 def _sum(found: Lookup, answer: float) -> str:
     """Return the weighted value as a sum: all terms up to eight, else the strongest and the rest."""
-    weights, numbers, hidden = found.weights, found.numbers or (), _masked(found)
-    digits, decimals = _digits(found)
-    order = sorted((j for j in range(len(weights)) if j not in hidden), key=lambda j: -weights[j])
-    kept, rest = sorted(order[:MOST_TERMS]), sorted(order[MOST_TERMS:])
+    weights, numbers, (digits, decimals) = found.weights, found.numbers or (), _digits(found)
+    order = sorted({*range(len(weights))} - _masked(found), key=lambda j: -weights[j])
     terms = []
-    for j in kept:
+    for j in sorted(order[:MOST_TERMS]):
         weight, shown = weights[j], f"{numbers[j]:.15g}"
         written = f"{weight:.{digits}f}" if weight == 0 or weight >= 10.0**-digits else f"{weight:.1e}"
         terms.append(f"{written}×{shown if numbers[j] >= 0 else f'({shown})'}")
-    if rest:
-        total = sum(weights[j] * numbers[j] for j in rest)
-        terms.append(f"({len(rest):,} more: {_rounded(total, decimals)})")
+    if rest := sorted(order[MOST_TERMS:]):
+        total = _rounded(sum(weights[j] * numbers[j] for j in rest), decimals)
+        terms.append(f"({len(rest):,} more: {total})")
     return f"{' + '.join(terms)} = {_rounded(answer, decimals)}"
 
 
@@ -162,7 +154,6 @@ def _rounded(number: float, decimals: int) -> str:
 
 
 def _ladder(found: Lookup) -> Iterator[Block]:
-    """Yield the weights at falling temperatures, a column each, down to the hard choice."""
     trace, keys, ladder = found.trace, _keys(found), found.ladder
     yield Heading("From soft to hard: the temperature")
     cells = np.array([[rung.weights[j] for rung in ladder] for j in keys])

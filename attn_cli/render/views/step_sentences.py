@@ -68,7 +68,6 @@ def _applied(trace: Trace, head: Head, name: str) -> str:
 
 
 def _projection(trace: Trace, head: Head) -> list[str]:
-    """Return where W_q, W_k and W_v come from, and what else makes queries, keys and values, in sentences."""
     values, learned = "", trace.learned
     if keeps_values(trace, head):
         values = "W_v is the identity: each word passes on its own vector."
@@ -77,9 +76,8 @@ def _projection(trace: Trace, head: Head) -> list[str]:
     elif learned is not None:
         values = "W_v was learned with the rest, so a value is not a word vector."
     norm, rotation = NORMED * (head.qk_norm is not None), ROTATED * (head.rotated is not None)
-    return [
-        *filter(None, [f"{projection(trace)}.", values, norm, wording.shared_with(trace, head), rotation])
-    ]
+    shared = wording.shared_with(trace, head)
+    return [said for said in (f"{projection(trace)}.", values, norm, shared, rotation) if said]
 
 
 def _position(trace: Trace, head: Head) -> str:
@@ -125,9 +123,8 @@ def step_facts(trace: Trace, head: Head, name: str) -> dict[str, object]:
         facts |= {"first": plain(first, 3), "source": source(trace, i)}
     elif name == "encodings_query" and placed is not None and x is not None:
         numbers = {"before": placed.words_query, "added": placed.encodings_query, "first": x}
-        facts |= {part: plain(matrix[i, 0], 3) for part, matrix in numbers.items()} | {
-            "place": trace.place(i)
-        }
+        facts |= {part: plain(matrix[i, 0], 3) for part, matrix in numbers.items()}
+        facts["place"] = trace.place(i)
     elif name in ("q", "k", "v"):
         j = i if name == "q" or repeats_x(trace, head, name) else int(np.argmax(head.weights[at]))
         first = ", ".join(plain(number, 3) for number in getattr(head, name)[j][:3].tolist())
@@ -138,7 +135,6 @@ def step_facts(trace: Trace, head: Head, name: str) -> dict[str, object]:
 
 
 def _peak(trace: Trace, head: Head, name: str, at: int) -> dict[str, object]:
-    """Return the row's largest number at this step, and its key."""
     row = ranking(head, name)[at]
     j = int(np.argmax(row))
     key = quoted(trace.key_tokens[j])

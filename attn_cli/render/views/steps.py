@@ -71,7 +71,6 @@ def walk(trace: Trace, only: Sequence[str] = (), each: bool = False) -> Iterator
 
 
 def _matches_paper(trace: Trace, head: Head, name: str) -> bool:
-    """Return whether the paper's formula holds for this trace and says more than the one in words."""
     score = score_named(trace.score)
     is_scaled = score.is_scaled and trace.temperature == 1 and trace.own_scale is None
     others = trace.mask, head.position_scores, trace.softcap, head.sink
@@ -87,8 +86,7 @@ def _matches_paper(trace: Trace, head: Head, name: str) -> bool:
 
 
 def _shape(trace: Trace, head: Head, name: str) -> str:
-    matrix = getattr(trace if name.startswith("x_") else head, name, None)
-    matrix = trace.x_query if name == "encodings_query" else matrix
+    matrix = trace.x_query if name in ("x_query", "encodings_query") else getattr(head, name, None)
     if matrix is None:
         return ""
     rows, columns = matrix.shape if name != "masked_scores" else (len(trace.rows), len(trace.key_tokens))
@@ -105,34 +103,24 @@ def _wide(name: str, rows: Sequence[str], matrix: Array, digits: int | None = No
     return Matrix(rows[:most], columns, matrix[:most], corner=name, fits=True, more=more, digits=digits)
 
 
-def _tokens(trace: Trace, head: Head) -> Iterator[Block]:
-    if (ids := facts_of.shown_ids(trace)) is None:
-        return
-    sides = [(trace.query_tokens, ids[0]), (trace.key_tokens, ids[1])][: 1 + trace.has_second_input]
-    pairs = [[short(token), str(number)] for side in sides for token, number in zip(*side, strict=True)]
-    more = [[f"{len(pairs) - 2 * MOST_ROWS:,} more", "…"]] * (len(pairs) > 2 * MOST_ROWS)
-    yield Columns(["token", "id"], pairs[: 2 * MOST_ROWS] + more)
-
-
-def _vectors(trace: Trace, head: Head) -> Iterator[Block]:
-    if trace.x_query is None or trace.x_key is None:
-        return
-    placed = trace.placed
-    X, context = (trace.x_query, trace.x_key) if placed is None else (placed.words_query, placed.words_key)
-    yield _wide("X", trace.query_tokens, X, trace.settings.round)
-    if not trace.is_self:
-        yield _wide("context", trace.key_tokens, context, trace.settings.round)
-
-
-def _encodings(trace: Trace, head: Head) -> Iterator[Block]:
-    if (added := trace.placed) is None or trace.x_query is None:
-        return
-    sides = (added.encodings_query, trace.pad_queries), (added.encodings_key, trace.pad_keys)
-    P, padding = max(sides, key=lambda side: len(side[0]))
-    own = iter(range(len(P)))
-    places = ["padding" if i in padding else f"place {next(own)}" for i in range(len(P))]
-    yield _wide("P", places, P, trace.settings.round)
-    yield _wide("X + P", trace.query_tokens, trace.x_query, trace.settings.round)
+def _inputs(trace: Trace, head: Head, name: str) -> Iterator[Block]:
+    """Yield the tokens with their ids, the words' vectors, or what is added to these for their places."""
+    X, context, added, digits = trace.x_query, trace.x_key, trace.placed, trace.settings.round
+    if name == "tokens" and (ids := facts_of.shown_ids(trace)) is not None:
+        sides = [(trace.query_tokens, ids[0]), (trace.key_tokens, ids[1])][: 1 + trace.has_second_input]
+        pairs = [[short(token), str(number)] for side in sides for token, number in zip(*side, strict=True)]
+        more = [[f"{len(pairs) - 2 * MOST_ROWS:,} more", "…"]] * (len(pairs) > 2 * MOST_ROWS)
+        yield Columns(["token", "id"], pairs[: 2 * MOST_ROWS] + more)
+    elif name == "x_query" and X is not None and context is not None:
+        yield _wide("X", trace.query_tokens, X if added is None else added.words_query, digits)
+        if not trace.is_self:
+            yield _wide("context", trace.key_tokens, context if added is None else added.words_key, digits)
+    elif name == "encodings_query" and added is not None and X is not None:
+        both = (added.encodings_query, trace.pad_queries), (added.encodings_key, trace.pad_keys)
+        P, padding = max(both, key=lambda side: len(side[0]))
+        own = iter(range(len(P)))
+        places = ["padding" if i in padding else f"place {next(own)}" for i in range(len(P))]
+        yield from (_wide("P", places, P, digits), _wide("X + P", trace.query_tokens, X, digits))
 
 
 def _weights(trace: Trace, head: Head) -> Iterator[Block]:
@@ -198,9 +186,7 @@ def _output(trace: Trace, head: Head) -> Iterator[Block]:
 
 
 _NUMBERS: dict[str, Callable[[Trace, Head], Iterator[Block]]] = {
-    "tokens": _tokens,
-    "x_query": _vectors,
-    "encodings_query": _encodings,
+    **{name: partial(_inputs, name=name) for name in ("tokens", "x_query", "encodings_query")},
     "W_q": _weights,
     **{name: partial(_projected, name=name) for name in "qkv"},
     "output": _output,

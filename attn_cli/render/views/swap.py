@@ -9,29 +9,14 @@ from attn_cli.io.escape import count, unsigned_zero
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Say
 from attn_cli.render.numbers import number, plain, share
 from attn_cli.render.screen.text import cut, listed
+from attn_cli.render.views import wording
 from attn_cli.render.views.comparison import ending, record
 from attn_cli.render.views.overview import MOST_FOCUS
-from attn_cli.render.views.wording import (
-    formula,
-    kind_of,
-    placed,
-    quoted,
-    quoted_at,
-    short,
-    temperature_divisor,
-)
+from attn_cli.render.views.wording import placed, quoted, quoted_at, short
 from attn_cli.settings.output import View
+from attn_cli.teach import swap as swaps
 from attn_cli.teach.compare import SAME, Comparison, Swap
-from attn_cli.teach.swap import (
-    Both,
-    KeyChange,
-    LeadChange,
-    change,
-    is_query_swapped,
-    key_changes,
-    lead_change,
-    swapped_keys,
-)
+from attn_cli.teach.swap import Both, KeyChange, LeadChange, change, is_query_swapped, key_changes
 
 MOST_KEYS, LONGEST_WORD, LONGEST_TEXT = 5, 12, 160
 SAME_TERM = 5e-4  # a smaller change of a term is not seen in three decimals
@@ -42,8 +27,8 @@ PARTS = ("weights", "content", "distance")  # of a KeyChange, before and after
 def swap_screen(comparison: Comparison, view: View) -> Iterator[Block]:
     """Yield each row's weights and terms, before and after, what followed the place, and the settings."""
     before = comparison.traces[0]
-    swaps = listed([f"{short(one.old)}={short(one.new)}" for one in comparison.swaps])
-    yield Heading(f"Swap {swaps}: {kind_of(before).lower()}", 1)
+    names = listed([f"{short(one.old)}={short(one.new)}" for one in comparison.swaps])
+    yield Heading(f"Swap {names}: {wording.kind_of(before).lower()}", 1)
     if comparison.values[0] != comparison.values[1]:
         for label, text in zip(comparison.labels, comparison.values, strict=True):
             yield Formula(cut(str(text), LONGEST_TEXT, "…"), f"{label + ':':7}")
@@ -54,7 +39,7 @@ def swap_screen(comparison: Comparison, view: View) -> Iterator[Block]:
             yield Heading(f"What does {_name(comparison, i)} look at?")
         yield from map(Say, _finding(comparison, i, changes))
         yield _table(comparison, i, changes)
-        yield Formula(formula(before) + _totals(comparison, i))
+        yield Formula(wording.formula(before) + _totals(comparison, i))
         yield from map(Say, _reasons(comparison, i, changes))
     if more := len(before.focus) - len(rows):
         yield Say(f"{more:,} more rows match: -q with a number shows one.", quiet=True)
@@ -77,12 +62,11 @@ def _table(comparison: Comparison, i: int, changes: Sequence[KeyChange]) -> Colu
     sides = 1 + any(_has_moved(one.distance) for one in changes)
     header = [_name(comparison, i), "now", *["content", "after"] * (changes[0].content is not None)]
     header += ["distance", "after"][:sides] * any(one.distance for one in changes)
-    header += ["weight", "after", "change"]
-    order = sorted(changes, key=lambda one: (not one.is_swapped, -max(one.weights or (-1.0,))))
-    top, strongest = before.settings.top, sorted(order, key=lambda one: -max(one.weights or (-1.0,)))
-    shown = sorted({one.key for one in (*order[: top or MOST_KEYS], *strongest[: 0 if top else 2])})
+    strongest = sorted(changes, key=lambda one: -max(one.weights or (-1.0,)))
+    first, top = sorted(strongest, key=lambda one: not one.is_swapped), before.settings.top
+    shown = {one.key for one in (*first[: top or MOST_KEYS], *strongest[: 0 if top else 2])}
     rows = []
-    for one in (changes[j] for j in shown):
+    for one in (changes[j] for j in sorted(shown)):
         now = cut(after.key_tokens[one.key], LONGEST_WORD, "…") if one.is_swapped else ""
         terms = [THREE.row(term) for term in (one.content, (one.distance or ())[:sides]) if term]
         rows.append([placed(before.key_tokens, one.key), now, *chain(*terms), *_weights(one.weights)])
@@ -91,16 +75,16 @@ def _table(comparison: Comparison, i: int, changes: Sequence[KeyChange]) -> Colu
         if some:
             pairs = [one.weights for one in some if one.weights is not None]
             sums = (sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs))
-            rows.append([label, *["…"] * (len(header) - 4), *_weights(sums)])
-    return Columns(header, rows)
+            rows.append([label, *["…"] * (len(header) - 1), *_weights(sums)])
+    return Columns([*header, "weight", "after", "change"], rows)
 
 
 def _totals(comparison: Comparison, i: int) -> str:
     """Return by which sums the exponentials of the row are divided: `: exp / 12.34, after exp / 12.56`."""
-    rows = [trace.row(i) for trace in comparison.traces]
+    rows, first = [trace.row(i) for trace in comparison.traces], comparison.traces[0]
+    heat = wording.temperature_divisor(first)
     sides = [f"exp{f'(s - {plain(row.shift)})' * bool(row.shift)} / {row.total:.6g}" for row in rows if row]
-    tempered = f";{by} is in the terms above" if (by := temperature_divisor(comparison.traces[0])) else ""
-    return f": {', after '.join(sides)}{tempered}" * (len(sides) == 2)
+    return f": {', after '.join(sides)}{f';{heat} is in the terms above' * bool(heat)}" * (len(sides) == 2)
 
 
 def _weights(weights: Both | None) -> list[str]:
@@ -119,7 +103,6 @@ def summary_of(comparison: Comparison) -> str:
 
 
 def _finding(comparison: Comparison, i: int, changes: Sequence[KeyChange]) -> Iterator[str]:
-    """Yield where the row looks before and after, and what moved; nothing where that is the replaced word's weight."""
     weights = {one.key: one.weights for one in changes if one.weights}
     if not weights:
         yield f"{_name(comparison, i)} may look at nothing."
@@ -134,9 +117,9 @@ def _finding(comparison: Comparison, i: int, changes: Sequence[KeyChange]) -> It
         yield f"{looks} ({had}), and at {_now(comparison, new)} after ({has}): {swap} turns it."
         return
     gains = {j: by for j in weights if (by := change(weights[j])) > 0}
-    most = max(gains, key=gains.__getitem__, default=old)
     moves = "moves less than 0.001 of its weight"
     if (whole := sum(gains.values())) >= SAME_TERM:
+        most = max(gains, key=gains.__getitem__)
         to = f", {gains[most]:.3f} of it" * (len(gains) > 1)
         moves = f"moves {whole:.3f} of its weight{to} to {_now(comparison, most)}"
     yield f"{looks} and after ({had}, {has}): {swap} {moves}."
@@ -149,12 +132,12 @@ def _is_mixed(changes: Sequence[KeyChange]) -> bool:
 
 
 def _reasons(comparison: Comparison, i: int, changes: Sequence[KeyChange]) -> Iterator[str]:
-    name, is_mixed, lead = _name(comparison, i), _is_mixed(changes), lead_change(comparison, i)
+    name, is_mixed, lead = _name(comparison, i), _is_mixed(changes), swaps.lead_change(comparison, i)
     if lead and (is_mixed or lead.sum[1] < 0):
         yield _decided(comparison, lead)
     if is_query_swapped(comparison, i):
         return
-    pairs = list(swapped_keys(changes, *comparison.traces))
+    pairs = list(swaps.swapped_keys(changes, *comparison.traces))
     for pair, places in pairs:
         if places[0].weights is None:
             is_same = all(abs(change(one.weights)) <= SAME for one in changes)
@@ -168,7 +151,6 @@ def _reasons(comparison: Comparison, i: int, changes: Sequence[KeyChange]) -> It
 
 
 def _decided(comparison: Comparison, lead: LeadChange) -> str:
-    """Return how the lead of the strongest key over its rival changed, and which term made the change."""
     first, rival = (_now(comparison, j) for j in (lead.key_index, lead.rival_index))
     before, after = lead.sum
     then = f"and {after:.3f} after" if after >= 0 else f"and is {-after:.3f} behind after"
@@ -180,12 +162,12 @@ def _decided(comparison: Comparison, lead: LeadChange) -> str:
         told["content"] += f" (the query {_signed(lead.by_query)}, the keys {_signed(lead.by_keys)})"
     if lead.distance:
         told["distance"] = _signed(change(lead.distance))
+    by = told.pop(lead.decided)
     decides = f"{lead.decided.capitalize()} decides" if after < 0 else f"Mostly {lead.decided}"
     decides = decides if lead.distance else "By content alone"
     if not _has_moved(lead.sum):
-        decides, told[lead.decided] = "The changes cancel", f"{lead.decided} {told[lead.decided]}"
-    others = [f"; {term} {by}" for term, by in told.items() if term != lead.decided]
-    return f"{text} {decides}: {told[lead.decided]}{''.join(others)}."
+        decides, by = "The changes cancel", f"{lead.decided} {by}"
+    return f"{text} {decides}: {'; '.join([by, *(f'{term} {of}' for term, of in told.items())])}."
 
 
 def _now(comparison: Comparison, j: int, side: str = "key_tokens") -> str:
@@ -220,7 +202,6 @@ def _what_followed(name: str, pair: Swap, places: Sequence[KeyChange], weights: 
 
 
 def _term(name: str, both: Both) -> str:
-    """Return how a term changed: `content fell from 1.200 to 0.700`, `distance (2.918) is the same`."""
     if not _has_moved(both):
         return f"{name} ({both[0]:.3f}) is the same"
     return f"{name} {'rose' if change(both) > 0 else 'fell'} from {THREE(both[0])} to {THREE(both[1])}"
@@ -228,44 +209,31 @@ def _term(name: str, both: Both) -> str:
 
 def swap_record(comparison: Comparison, steps: bool = False) -> dict[str, object]:
     """Return the JSON: a comparison of two texts, with the terms of the rows in focus."""
-    before, after = comparison.traces
-    rows = [
-        {
-            "query": before.query_tokens[i],
-            "query_after": after.query_tokens[i],
-            "query_index": i,
-            "keys": [_key_record(comparison, i, one) for one in key_changes(comparison, i)],
-            "lead": (lead := lead_change(comparison, i)) and lead._asdict(),
-        }
-        for i in before.focus
-    ]
+    (before, after), rows = comparison.traces, []
+    for i in before.focus:
+        keys = []
+        for one in key_changes(comparison, i):
+            divides = one.is_swapped and one.content is not None and not is_query_swapped(comparison, i)
+            old, new = before.key_tokens[one.key], after.key_tokens[one.key]
+            names = {"key": old, "key_after": new, "key_index": one.key}
+            terms = {name: getattr(one, name) and list(getattr(one, name)) for name in PARTS}
+            followed = ("followed_place", "followed_content")
+            keys.append(names | terms | {name: getattr(one, name) if divides else None for name in followed})
+        names = {"query": before.query_tokens[i], "query_after": after.query_tokens[i], "query_index": i}
+        lead = swaps.lead_change(comparison, i)
+        rows.append(names | {"keys": keys, "lead": lead and lead._asdict()})
     changes: dict[str, object] = {"words": [one._asdict() for one in comparison.swaps], "rows": rows}
     return record(comparison, steps, changes, summary_of(comparison))
 
 
-def _key_record(comparison: Comparison, i: int, one: KeyChange) -> dict[str, object]:
-    before, after = comparison.traces
-    divides = one.is_swapped and one.content is not None and not is_query_swapped(comparison, i)
-    return {
-        "key": before.key_tokens[one.key],
-        "key_after": after.key_tokens[one.key],
-        "key_index": one.key,
-        **{name: getattr(one, name) and list(getattr(one, name)) for name in PARTS},
-        "followed_place": one.followed_place if divides else None,
-        "followed_content": one.followed_content if divides else None,
-    }
-
-
 def swap_rows(comparison: Comparison) -> Iterator[Sequence[object]]:
     """Yield a row per link: both words, weights and scores' terms; empty where masked or without such a term."""
+    before, after = comparison.traces
     names = [f"{name}_{side}" for name in ("weight", "content", "distance") for side in ("before", "after")]
     yield ["query", "key", "query_after", "key_after", *names, "difference"]
-    for i in comparison.traces[0].listed:
+    for i in before.listed:
         for one in key_changes(comparison, i):
-            words = [
-                word
-                for side in comparison.traces
-                for word in (side.query_tokens[i], side.key_tokens[one.key])
-            ]
+            words = [before.query_tokens[i], before.key_tokens[one.key]]
+            words += [after.query_tokens[i], after.key_tokens[one.key]]
             terms = [float(x) if x != "" else x for name in PARTS for x in getattr(one, name) or ("", "")]
             yield [*words, *terms, float(change(one.weights)) if one.weights else ""]

@@ -87,7 +87,6 @@ def _reason(trace: Trace, row: Row, one: Because, whose: str) -> str:
 
 
 def _alone(trace: Trace, row: Row, position: list[float]) -> str:
-    """Return what the query would look at most by content alone, and by distance alone."""
     told, chosen, who = list[str](), [], f" {quoted_at(trace.query_tokens, row.query)} would choose"
     for term, values in (("content", row.content), ("distance", position)):
         best, *rest = sorted(row.strongest, key=lambda j: -values[j])
@@ -151,7 +150,6 @@ def _projections(of: Walked) -> str:
 
 
 def _symmetry(of: Walked) -> str:
-    """Return why queries are not keys: a score both ways."""
     trace, head, row = of
     other = next((j for j in row.strongest if j != row.query), None)
     if not trace.is_self or other is None or head.scores is None or trace.condensed:

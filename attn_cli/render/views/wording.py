@@ -13,7 +13,6 @@ from attn_cli.render.screen.text import listed
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Trace
 
-MEAN = "the mean of the heads' "
 KINDS = {"self": "self-attention", "masked": "self-attention", "cross": "cross-attention"}
 LONGEST = 24
 MOST_CELLS = 20_000  # of a matrix that is drawn
@@ -53,17 +52,16 @@ def joined(words: Sequence[str]) -> str:
 
 def may_look_at(trace: Trace, i: int) -> str:
     """Return which keys the mask allows to query i, in a sentence."""
-    query, n_k = quoted_at(trace.query_tokens, i), len(trace.key_tokens)
-    allowed = list(range(n_k))
+    query, keys = quoted_at(trace.query_tokens, i), trace.key_tokens
+    allowed = [*range(len(keys))]
     if trace.mask is not None:
         allowed = np.flatnonzero(trace.mask[trace.row_in_arrays(i)]).tolist()
     if not allowed:
         return f"{query} may look at nothing."
-    is_long = len(allowed) > MOST_NAMED
-    shown = [*allowed[:FIRST_NAMED], *allowed[-LAST_NAMED:]] if is_long else allowed
-    names = [quoted_at(trace.key_tokens, j) for j in shown]
-    names[FIRST_NAMED:FIRST_NAMED] = ["..."] * is_long
-    return f"{query} may look at {', '.join(names)} ({len(allowed):,} of {n_k:,})."
+    last = allowed[-LAST_NAMED:] if len(allowed) > MOST_NAMED else allowed[FIRST_NAMED:]
+    first, end = ([quoted_at(keys, j) for j in some] for some in (allowed[:FIRST_NAMED], last))
+    names = [*first, *["..."] * (len(allowed) > MOST_NAMED), *end]
+    return f"{query} may look at {', '.join(names)} ({len(allowed):,} of {len(keys):,})."
 
 
 def is_large(trace: Trace) -> bool:
@@ -85,28 +83,28 @@ def title(trace: Trace) -> str:
 
 def kind_of(trace: Trace, masked: bool | None = None) -> str:
     """Return the kind of attention: `Masked self-attention`; by default as the trace is masked."""
-    kind = KINDS.get(trace.kind, "attention")
-    if trace.kind == "show" and trace.is_self and trace.query_ids is not None:
-        kind = KINDS["self"]
+    is_text = trace.kind == "show" and trace.is_self and trace.query_ids is not None
+    kind = KINDS.get("self" if is_text else trace.kind, "attention")
     is_masked = trace.mask_name != "none" if masked is None else masked
     return f"Masked {kind}" if is_masked else kind.capitalize()
 
 
 def no_arithmetic(trace: Trace) -> tuple[str, str]:
     """Return why weights without scores have no arithmetic, and where there is some."""
+    settings, so = trace.settings, "so there is no arithmetic to show."
     if trace.kind == "show":
-        why = "These weights were given without queries, keys and scores, so there is no arithmetic to show."
+        why = f"These weights were given without queries, keys and scores, {so}"
         return why, "attn self ... -f json --steps holds them."
     if trace.drawn == "norm":
         return "Norms are made of the weights and have no scores of their own.", "Leave out --measure."
-    why = "These weights were made of others and have no scores of their own, so there is no arithmetic to show."
     made = {
-        "--join-pieces": trace.settings.join_pieces,
-        "--hide-special": trace.settings.hide_special,
-        "--between": trace.settings.between != "all",
-        f"--head {trace.settings.head}": trace.settings.head in ("mean", "rollout"),
+        "--join-pieces": settings.join_pieces,
+        "--hide-special": settings.hide_special,
+        "--between": settings.between != "all",
+        f"--head {settings.head}": settings.head in ("mean", "rollout"),
     }
-    return why, f"Leave out {joined([option for option, is_set in made.items() if is_set])}."
+    options = joined([option for option, is_set in made.items() if is_set])
+    return f"These weights were made of others and have no scores of their own, {so}", f"Leave out {options}."
 
 
 # The heads
@@ -125,9 +123,6 @@ def head_of_layer(head: Head) -> str:
 def of_layers(layers: int | None) -> str:
     """Return ` of 0 to 11`, where a layer is one of several."""
     return f" of 0 to {layers - 1}" if layers and layers > 1 else ""
-
-
-DISENTANGLED = "q·place, with a key made of the distance, plus k·place, with a query made of it"
 
 
 def shown_part(trace: Trace) -> str:
@@ -166,17 +161,18 @@ def formula(trace: Trace) -> str:
     of_what = f"{scores}{heat}{distance}"
     if trace.softcap is not None:
         cap, after = plain(trace.softcap), f"{heat}{distance}"
-        # What was given is added to what the cap leaves; a rotation comes before it.
-        if head.rotated is not None:
+        if (
+            head.rotated is not None
+        ):  # a rotation comes before the cap; what was given is added to what that leaves
             scores, after = f"({scores}{distance})", heat
         of_what = f"{cap} tanh({scores} / {cap}){after}"
     elif trace.temperature_scales_distance and heat:
         of_what = f"({scores}{distance}){heat}"
-    is_mean = trace.shown.name == "mean" and len(trace.head_names) > 1
+    mean = "the mean of the heads' " * (trace.shown.name == "mean" and len(trace.head_names) > 1)
     sink = "" if head.sink is None else "; sink"
     if trace.shown.sink is not None and len(trace.shown_heads) == 1:
         sink += f" {plain(trace.shown.sink)}{heat}"
-    return f"weights = {is_mean * MEAN}softmax({of_what}{sink})"
+    return f"weights = {mean}softmax({of_what}{sink})"
 
 
 def sink_takes(trace: Trace, heads: Sequence[Head], row: int | None = None) -> str:
