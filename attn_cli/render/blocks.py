@@ -126,9 +126,8 @@ class Bars(NamedTuple):
 class Maps(NamedTuple):
     """Small multiples: a small map of shades for each head, side by side. NaN is masked.
 
-    Where rows and columns are blocks of queries and of keys, they are named by the first of each block. With `bands`
-    a screen draws thumbnails, without rows' labels and columns' numbers: as many of the maps for each band, which has
-    its name at the left.
+    Rows and columns that are blocks of queries and of keys are named by the first of each. With `bands` a screen draws
+    thumbnails without labels and numbers: as many of the maps for each band, which has its name at the left.
     """
 
     names: Sequence[str]

@@ -15,7 +15,6 @@ from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Trace
 
 NORMED = "Each query and key is normalized, then multiplied by learned norm weights."
-OF_MODEL = "ids are those of the model's vocabulary"
 ROTATED = "Queries and keys are then rotated by position; Q and K below are shown before that rotation."
 
 
@@ -27,13 +26,19 @@ def walk_facts(trace: Trace, head: Head) -> dict[str, object]:
         is_after = head.position_scores is not None and head.rotated is None
         unmasked = "capped + distance" if is_after else "capped"
         capped = f"({summed})" if head.rotated is not None and "+" in summed else capped
-    before = unmasked if trace.mask is None else "masked"
+    before, numbering = unmasked if trace.mask is None else "masked", "ids number the distinct ones from 0"
+    if trace.query_input_ids is not None:
+        numbering = "ids are those of the model's vocabulary"
+    elif trace.vocabulary is not None:
+        numbering = f"ids are their rows in the table of {trace.embedding.name}.{one_vector(trace)}".rstrip(
+            "."
+        )
     total = f"row sum of exp({before})"
     return {
         **{f"apply_{name}": _applied(trace, head, name) for name in "qkv"},
         "tokens": count(len(trace.query_tokens), "token", "tokens"),
         "distinct": len(set(trace.query_tokens)),
-        "numbering": _numbering(trace),
+        "numbering": numbering,
         "d": 0 if trace.x_query is None else trace.x_query.shape[1],
         "compare": score_named(trace.score).matrix + ", every query with every key" * (trace.score != GIVEN),
         "scaling": f"scores{divisor(trace)}",
@@ -47,14 +52,6 @@ def walk_facts(trace: Trace, head: Head) -> dict[str, object]:
         "total": total if head.sink is None else f"({total} + exp(sink))",
         "sunk": f" {wording.sink_takes(trace, [head], trace.focus[0])}".rstrip(),
     }
-
-
-def _numbering(trace: Trace) -> str:
-    if trace.query_input_ids is not None:
-        return OF_MODEL
-    if trace.vocabulary is not None:
-        return f"ids are their rows in the table of {trace.embedding.name}.{one_vector(trace)}".rstrip(".")
-    return "ids number the distinct ones from 0"
 
 
 def _applied(trace: Trace, head: Head, name: str) -> str:

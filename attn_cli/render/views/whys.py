@@ -121,10 +121,8 @@ def _tokens(of: Walked) -> str:
     if trace.x_query is None:
         return what
     numbers, about = count(trace.x_query.shape[1], "number", "numbers"), source(trace, i)
-    if trace.of_model:
-        return f"{what} {of.query} enters this layer as {numbers}, x; {about}."
-    if trace.learned and trace.projection.layer:
-        return f"{what} {of.query} enters this layer as {numbers}; {about}."
+    if trace.of_model or (trace.learned and trace.projection.layer):
+        return f"{what} {of.query} enters this layer as {numbers}{', x' * trace.of_model}; {about}."
     if trace.embedding.source == "given" or i in trace.pad_queries:
         return f"{what} {of.query} starts as {numbers}; {about}."
     token = trace.query_tokens[i]
@@ -228,17 +226,20 @@ def _mask(of: Walked) -> str:
     if trace.mask is not None:
         hidden = [j for j in range(len(row.masked)) if row.is_masked(j) and j not in trace.pad_keys]
         if trace.is_self and trace.mask_name.startswith("causal"):
-            later = sum(j > i for j in hidden)
-            those = f"the {count(later, 'word', 'words')} after {of.query}"
-            those = those if later else "from every word those after it"
+            later = count(sum(j > i for j in hidden), "word", "words")
+            those = (
+                f"the {later} after {of.query}"
+                if max(hidden, default=-1) > i
+                else "from every word those after it"
+            )
             return f"Why a causal mask? It hides {those}: {use}."
         gets = "it gets" if len(hidden) == 1 else "they get"
         words = count(len(hidden), "word", "words")
         return f"The mask ({trace.mask_name}) hides {words} from {of.query}: {gets} no weight."
-    after = len(trace.key_tokens) - 1 - i
-    if not trace.is_self or not after:
-        last = f"No mask here. A causal mask (--mask causal) hides from a word those after it: {use}."
-        return last if trace.is_self else ""
+    if not trace.is_self:
+        return ""
+    if not (after := len(trace.key_tokens) - 1 - i):
+        return f"No mask here. A causal mask (--mask causal) hides from a word those after it: {use}."
     those = f"the {count(after, 'word', 'words')} after it ({share(sum(row.weights[i + 1 :]))})"
     hides = f"A causal mask (--mask causal) hides {'them' if after > 1 else 'it'}: {use}."
     return f"No mask here: {of.query} also looks at {those}. {hides}"
@@ -249,9 +250,9 @@ def _softmax(of: Walked) -> str:
     total = "Softmax: exp / sum of exps; rows sum to 1."
     if of.head.sink is not None:
         total = "Softmax: exp / (sum of exps + exp(sink)); rows sum to 1 with the sink's share, which has no value."
-    first, second = (*row.strongest[:2], None, None)[:2]
-    if first is None or second is None or row.weights[second] == 0:
+    if len(row.strongest) < 2 or row.weights[row.strongest[1]] == 0:
         return f"Why exp? It is positive. {total}"
+    first, second = row.strongest[:2]
     lead = row.masked[first] - row.masked[second]
     turns = "Why exp? It is positive and turns differences into ratios"
     if not LEAST_SPREAD <= lead < LARGEST_LEAD:

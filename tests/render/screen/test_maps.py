@@ -2,6 +2,7 @@
 
 import re
 from functools import lru_cache
+from itertools import product
 
 import numpy as np
 import pytest
@@ -78,13 +79,10 @@ def test_every_head_and_every_word_is_named_or_its_ends_are(width, kind):
 
 
 # Those of which one column a word fits beside the labels; in ASCII, labels are words and not spelled out.
-FITTING = [
-    (kind, width, encoding)
-    for kind in ("two words", "nine words", "eleven words", "wide characters", "thirty words")
-    for width in (40, 80, 97, 200)
-    for encoding in ("utf-8", "ascii")
-    if (kind, width) != ("thirty words", 40) and (kind, encoding) != ("wide characters", "ascii")
-]
+KINDS = ("two words", "nine words", "eleven words", "wide characters", "thirty words")
+NOT = {("thirty words", 40), ("wide characters", "ascii")}
+EVERY = product(KINDS, (40, 80, 97, 200), ("utf-8", "ascii"))
+FITTING = [one for one in EVERY if one[:2] not in NOT and one[::2] not in NOT]
 
 
 @pytest.mark.parametrize(("kind", "width", "encoding"), FITTING)

@@ -27,10 +27,8 @@ def test_a_part_begins_at_each_heading_and_headings_in_a_row_begin_one():
     blocks = [*first, Heading("Three", 3), Say("c"), Heading("Four")]
     assert [len(part) for part in parts_of(blocks)] == [4, 2, 1]
     assert [block for part in parts_of(blocks) for block in part] == blocks
-    assert [len(part) for part in parts_of([Heading("A title", 1), Say("A sentence."), *blocks[4:]])] == [
-        4,
-        1,
-    ]
+    titled = [Heading("A title", 1), Say("A sentence."), *blocks[4:]]
+    assert [len(part) for part in parts_of(titled)] == [4, 1]
     assert list(parts_of([])) == []
     assert list(parts_of([Say("no heading")])) == [[Say("no heading")]]
 

@@ -151,10 +151,9 @@ def test_ids_are_rows_of_the_vectors_and_one_row_is_one_vector(trace):
 
 
 def test_scores_both_ways_their_spread_and_the_weight_of_scores_that_are_not_divided(trace, row):
-    (warm,) = numbers(
-        'Undivided, "quick" would get #.', said("The quick brown fox", "-p", "random", "-t", "2")
-    )
-    warmed = trace_self("The quick brown fox", Settings(projection="random", temperature=2.0))
+    sentence, text = 'Undivided, "quick" would get #.', "The quick brown fox"
+    (warm,) = numbers(sentence, said(text, "-p", "random", "-t", "2"))
+    warmed = trace_self(text, Settings(projection="random", temperature=2.0))
     scores = warmed.shown.scores[warmed.focus[0]] / 2
     near(warm, np.exp(scores).max() / np.exp(scores).sum(), 3)
     shown = said(FOX)
@@ -244,15 +243,12 @@ def test_why_fox_and_not_lazy(row):
     assert 'Against "lazy", distance decides.' in said(FOX, "--versus", "lazy")
 
 
-BOTH = (
-    rf"Its sum is {NUMBER} higher: content puts it {NUMBER} (ahead|behind), distance {NUMBER} (ahead|behind)"
-)
+AHEAD = f"{NUMBER} (ahead|behind)"
+BOTH = rf"Its sum is {NUMBER} higher: content puts it {AHEAD}, distance {AHEAD}"
+HEADS = {FOX: "relations", "The cat sat on the mat": "subject", "Children like warm bread": "previous"}
 
 
-@pytest.mark.parametrize(
-    ("text", "head"),
-    [(FOX, "relations"), ("The cat sat on the mat", "subject"), ("Children like warm bread", "previous")],
-)
+@pytest.mark.parametrize(("text", "head"), HEADS.items())
 def test_the_sentence_and_the_numbers_of_any_row_are_one(text, head):
     trace = trace_self(text, Settings(head=head))
     for i, token in enumerate(text.split()):
@@ -414,14 +410,11 @@ def test_where_layers_mix_words_the_screen_tells_what_moved_and_what_made_it(swa
         assert f"the query {lead['by_query']:+.3f}, the keys {lead['by_keys']:+.3f}" in shown
     first = re.search(r"(?:ecides|ostly \w+|cancel): (?:[a-z]+ )?(\S+?)[ ;.]*(?=[ ;])", shown)
     assert first and first[1] == f"{content if decided == 'content' else distance:+.3f}"
-    for side, (word, one) in enumerate(
-        zip((row["query"], row["query_after"]), whole["records"], strict=True)
-    ):
+    words = row["query"], row["query_after"]
+    for side, (word, one) in enumerate(zip(words, whole["records"], strict=True)):
         best, second = sorted((key["weights"][side] for key in keys), reverse=True)[:2]
         least = named("roles-deep").clear_lead("antecedent", word)[0]
-        assert any("such cases" in note for note in one["notes"]) == (best - second >= least), (
-            "of this text alone"
-        )
+        assert any("such cases" in note for note in one["notes"]) == (best - second >= least)
 
 
 def test_terms_that_change_and_leave_the_lead_as_it_was_are_said_to_cancel():

@@ -44,13 +44,10 @@ def test_it_says_what_the_row_in_focus_looks_at_most_and_where_most_words_look(o
 def test_words_without_a_choice_are_not_counted_and_one_that_sees_nothing_is_said():
     trace = trace_masked(FOX, Settings(projection="roles"))
     n = sum(int(row.argmax()) == i - 1 for i, row in enumerate(trace.weights) if i)
-    assert f"; {n} of 8 words with a choice look most at the word before." in " ".join(
-        shown("masked", FOX, "-p", "roles")
-    )
-    assert (
-        '"fox" may look at nothing.'
-        in shown("self", FOX, "-q", "fox", "--mask", "window:0", "--without", "fox")[1]
-    )
+    masked = " ".join(shown("masked", FOX, "-p", "roles"))
+    assert f"; {n} of 8 words with a choice look most at the word before." in masked
+    blind = shown("self", FOX, "-q", "fox", "--mask", "window:0", "--without", "fox")
+    assert '"fox" may look at nothing.' in blind[1]
 
 
 def test_across_two_texts_the_same_words_or_the_one_key_of_most_are_named():

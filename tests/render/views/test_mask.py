@@ -77,10 +77,10 @@ def test_padding_has_an_id_and_zeros_and_is_no_unknown_word_and_a_word_spelled_l
     assert trace.mask.tolist() == [[True, True, True, False]] * 4
 
 
-@pytest.mark.parametrize(
-    ("side", "wanted"),
-    [("right", [[1, 0, 0], [1, 1, 0], [1, 1, 0]]), ("left", [[0, 1, 1], [0, 1, 0], [0, 1, 1]])],
-)
+WITH_PADDING = {"right": [[1, 0, 0], [1, 1, 0], [1, 1, 0]], "left": [[0, 1, 1], [0, 1, 0], [0, 1, 1]]}
+
+
+@pytest.mark.parametrize(("side", "wanted"), WITH_PADDING.items())
 def test_a_mask_file_states_the_text_alone_and_is_joined_with_padding(at, side, wanted):
     (at / "mask.txt").write_text("1 0\n1 1\n")
     settings = Settings(embedding="random", mask="mask.txt", mask_true="allowed", pad=1, pad_side=side)
@@ -201,13 +201,10 @@ def test_the_screen_says_so(at, line):
         assert (sentence.lstrip("!") in " ".join(ran.out.split())) is (sentence[0] != "!"), sentence
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ("--mask mask.txt", "--mask-true"),
-        *((f"-f {form}", f"no {form} form") for form in ("csv", "tsv", "code:numpy")),
-    ],
-)
+REFUSED = {f"-f {form}": f"no {form} form" for form in ("csv", "tsv", "code:numpy")}
+
+
+@pytest.mark.parametrize(("options", "error"), (REFUSED | {"--mask mask.txt": "--mask-true"}).items())
 def test_a_file_without_its_meaning_and_a_form_that_the_lab_has_not_are_refused(at, options, error):
     (at / "mask.txt").write_text("0 1\n0 0\n")
     ran = here("masked", "a b", *RANDOM, "--show", "mask", *options.split())

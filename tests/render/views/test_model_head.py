@@ -35,12 +35,8 @@ def by_hand(head):
     X = rows / np.sqrt((rows**2).mean(axis=1, keepdims=True)) * gain
     W_q, W_k = (made[f"layers.0.self_attn.{letter}_proj.weight"].astype(float) for letter in "qk")
     Q, K = X @ W_q[2 * head : 2 * head + 2].T, X @ W_k.T
-    turned = [
-        [(a * math.cos(p) - b * math.sin(p), b * math.cos(p) + a * math.sin(p)) for p, (a, b) in enumerate(M)]
-        for M in (Q, K)
-    ]
-    content = Q @ K.T * 0.5
-    total = np.array(turned[0]) @ np.array(turned[1]).T * 0.5
+    q, k = (M @ [1, 1j] * np.exp(1j * np.arange(len(M))) for M in (Q, K))  # rotated: place p by p radians
+    content, total = Q @ K.T * 0.5, np.outer(q, k.conj()).real * 0.5
     return X, Q, content, total - content, 2 * np.tanh(total / 2)
 
 
@@ -92,9 +88,8 @@ def test_the_temperature_divides_what_the_cap_leaves(capped):
     final = 2 * by_hand(1)[4]
     exps = np.exp(final[3])
     for j, key in enumerate("dabc"):
-        assert row_of(screen, key)[3:] == pytest.approx(
-            [final[3, j], exps[j], exps[j] / exps.sum()], abs=6e-5
-        )
+        expected = final[3, j], exps[j], exps[j] / exps.sum()
+        assert row_of(screen, key)[3:] == pytest.approx(expected, abs=6e-5)
     assert "capped = 4 tanh(sum / 4)" in " ".join(screen.split())
     title = explained(capped, "--steps", "-t", "0.5").splitlines()[1]
     assert title.strip() == "weights = softmax(2 tanh((q·k × 0.5 + distance) / 2) / 0.5)"
@@ -123,9 +118,7 @@ def test_the_walk_is_whole_in_every_form(format, capped):
         assert format != "table" or max(map(len, screen.splitlines())) <= 60
 
 
-def test_the_mask_lab_draws_what_the_softmax_gets_and_learned_places_stay_within_the_vectors(
-    capped, tmp_path
-):
+def test_the_mask_lab_draws_what_the_softmax_gets_and_learned_places_are_in_the_vectors(capped, tmp_path):
     screen = here("self", "dabc", "-m", capped, "--show", "mask", "--width", "100")
     assert screen.code == 0 and "capped" in screen.out
     said = " ".join(explained(small_gpt2(tmp_path / "gpt2"), "-q", "c").split())
@@ -134,33 +127,33 @@ def test_the_mask_lab_draws_what_the_softmax_gets_and_learned_places_stay_within
     assert "the words' places are part of it" in said
 
 
+def told_of(family, transformers, folder, query, width):
+    """What `attn explain` says of a made model's head at temperature 2, and the record with its steps."""
+    made(transformers, CASES[family], 1, folder)
+    word_pieces(folder)
+    args = ("the cat walks home", "-m", str(folder), "--head", "1", "-t", "2")
+    ran = here("explain", *args, "-q", query, "--width", width)
+    assert ran.code == 0, ran.err
+    return ran.out, json.loads(here("self", *args, "--steps", "-f", "json").out)
+
+
 def test_the_terms_of_deberta_stand_apart_in_a_row_by_hand(transformers, tmp_path):
     """Content, the query with the distance's key, the key with its query: their sum is what the softmax gets."""
-    made(transformers, CASES["deberta-v2"], 1, tmp_path)
-    word_pieces(tmp_path)
-    args = ("the cat walks home", "-m", str(tmp_path), "--head", "1", "-t", "2")
-    ran = here("explain", *args, "-q", "cat", "--width", "80")
-    assert ran.code == 0, ran.err
-    assert re.search(r"^key +content +q·place +k·place +sum ", ran.out, re.M)
-    record = json.loads(here("self", *args, "--steps", "-f", "json").out)
+    out, record = told_of("deberta-v2", transformers, tmp_path, "cat", "80")
+    assert re.search(r"^key +content +q·place +k·place +sum ", out, re.M)
     distances = record["heads"][0]["position_scores"][2]
     for key, distance in zip(record["key_tokens"], distances, strict=True):
-        content, of_query, of_key, total, *_ = row_of(ran.out, key)
+        content, of_query, of_key, total, *_ = row_of(out, key)
         assert content + of_query + of_key == pytest.approx(total, abs=2e-4)
         assert of_query + of_key == pytest.approx(distance, abs=2e-4) and abs(of_query) > 1e-3 < abs(of_key)
 
 
 def test_what_bloom_adds_for_the_distance_is_a_fixed_slope(transformers, tmp_path):
     """Each place back costs the head its slope, and nothing of it is said to be learned."""
-    made(transformers, CASES["bloom"], 1, tmp_path)
-    word_pieces(tmp_path)
-    args = ("the cat walks home", "-m", str(tmp_path), "--head", "1", "-t", "2")
-    ran = here("explain", *args, "-q", "home", "--width", "200")
-    assert ran.code == 0, ran.err
+    out, record = told_of("bloom", transformers, tmp_path, "home", "200")
     told = "a slope of its own, here -0.0625, times the places back, fixed and not learned"
-    assert f"distance: {told}, and divided by 2" in ran.out
-    assert f"each head adds {told} (ALiBi, Press et al. 2022)" in ran.out
-    record = json.loads(here("self", *args, "--steps", "-f", "json").out)
+    assert f"distance: {told}, and divided by 2" in out
+    assert f"each head adds {told} (ALiBi, Press et al. 2022)" in out
     away = np.arange(len(record["key_tokens"]))
     expected = -0.0625 * (away[:, None] - away) / 2
     np.testing.assert_allclose(record["heads"][0]["position_scores"], expected, atol=1e-6)
