@@ -192,11 +192,6 @@ class Drawn(NamedTuple):
     texts: list[list[str]]
     shade: Ints
 
-    @property
-    def margin(self) -> str:
-        """What stands between the row labels and the first cell besides the gap."""
-        return "" if self.rung.gap else " "
-
 
 def drawn(rung: Rung, values: Array, shade: Ints, terminal: Terminal) -> Drawn:
     """Write every number of `values` on this rung; a masked one (NaN) is written as nan and not shown."""

@@ -60,24 +60,19 @@ def _written(text: str, terminal: Terminal) -> str:
 
 def _matrix(block: Matrix, view: View, terminal: Terminal) -> Iterator[Line]:
     block = block.fixed(view.precision)._replace(corner=terminal.text(block.corner))
-    if block.fits:
-        block = block.narrowed(_across(block, terminal))
+    if block.fits:  # with as many columns as stand beside the labels with all their digits
+        some, across = block.nearby(64), UNFITTED
+        if terminal.width is not None:
+            values = block.values[:, some]
+            numbers = fitting(largest(values), block.digits)[0].row(values.ravel().tolist())
+            names = [min(LABEL, texts.cells(name)) for name in block.columns[some]]
+            edge = max(map(texts.cells, [block.corner, *texts.labels(block.rows, terminal, LABEL)]))
+            tail = max(map(len, block.sums)) + 2 if block.sums else 0
+            across = max(1, (terminal.width - edge - tail) // (max(*map(len, numbers), *names) + 1))
+        block = block.narrowed(across)
     yield from Grid(block, terminal, view.palette).lines()
     if block.more:
         yield from texts.wrapped(f"{'…' if terminal.unicode else '...'} {block.more}", terminal.width, "  ")
-
-
-def _across(block: Matrix, terminal: Terminal) -> int:
-    """Return how many columns fit beside the labels with all their digits."""
-    if terminal.width is None:
-        return UNFITTED
-    some = block.nearby(64)
-    values = block.values[:, some]
-    numbers = fitting(largest(values), block.digits)[0].row(values.ravel().tolist())
-    names = [min(LABEL, texts.cells(name)) for name in block.columns[some]]
-    edge = max(map(texts.cells, [block.corner, *texts.labels(block.rows, terminal, LABEL)]))
-    tail = max(map(len, block.sums)) + 2 if block.sums else 0
-    return max(1, (terminal.width - edge - tail) // (max(*map(len, numbers), *names) + 1))
 
 
 def _columns(block: Columns, terminal: Terminal) -> Iterator[Line]:

@@ -122,7 +122,7 @@ class Grid:
 
     def _pages(self, matrix: Drawn, numbered: bool) -> list[_Page]:
         """Return the columns in pages; each is as wide as its numbers, and as its label where it is not numbered."""
-        gap, tail = matrix.rung.gap, self.tail + len(matrix.margin)
+        gap, tail = matrix.rung.gap, self.tail + (not matrix.rung.gap)
         rows = texts.labels(self.block.rows, self.terminal, LABEL)
         if numbered and self.block.row_numbers is not None:
             digits = len(str(max(self.block.row_numbers)))
@@ -146,15 +146,16 @@ class Grid:
 
     def _page(self, page: _Page) -> Iterator[Line]:
         matrix, sums, span = self.matrix, self.block.sums, slice(page.start, page.stop)
+        margin = " " * (not matrix.rung.gap)  # before the first cell, where there is no gap
         *above, last = _headers(matrix, page)
         for header, corner, end in (*((one, "", "") for one in above), (last, self.block.corner, SUM)):
-            edge = texts.padded(texts.cut(corner, page.edge), page.edge) + matrix.margin
+            edge = texts.padded(texts.cut(corner, page.edge), page.edge) + margin
             total = texts.padded_left(end, self.tail) if end and sums else ""
             yield [Segment(edge), Segment(header, BOLD), Segment(total)]
         masked, full = texts.masked_mark(self.terminal), [width + matrix.rung.gap for width in page.widths]
         inked = [*self.styles, None]  # the last, -1, is a masked cell's
         for i, name in enumerate(page.rows):
-            line = [Segment(texts.padded(texts.cut(name, page.edge), page.edge) + matrix.margin, BOLD)]
+            line = [Segment(texts.padded(texts.cut(name, page.edge), page.edge) + margin, BOLD)]
             places = matrix.shade[i, span].tolist()
             for text, place, width in zip(matrix.texts[i][span], places, full, strict=True):
                 line.append(Segment((text if place >= 0 else masked).rjust(width), inked[place]))
@@ -164,16 +165,21 @@ class Grid:
 
 
 def _headers(matrix: Drawn, page: _Page) -> list[str]:
-    """Return the header lines: labels, or numbers, cut into pieces as wide as their columns."""
+    """Return the header lines: labels, or numbers, cut into pieces as wide as their columns, `most` at the most."""
     names = [str(j) for j in range(page.start, page.stop)] if page.numbered else page.names
-    most = 4 if min(page.widths) > 2 else LABEL
-    stacks = [_stacked(name, width, most) for name, width in zip(names, page.widths, strict=True)]
-    height, gap = max(map(len, stacks)), " " * matrix.rung.gap
-    columns = [
-        [gap + texts.padded_left(piece, width) for piece in [""] * (height - len(stack)) + stack]
-        for stack, width in zip(stacks, page.widths, strict=True)
-    ]
-    return ["".join(pieces) for pieces in zip(*columns, strict=True)]
+    most, stacks = 4 if min(page.widths) > 2 else LABEL, list[list[str]]()
+    for name, width in zip(names, page.widths, strict=True):
+        pieces = [""]
+        for char in name:
+            if pieces[-1] and texts.cells(pieces[-1] + char) > width:
+                pieces.append("")
+            pieces[-1] += char
+        if len(pieces) > most:
+            pieces[most - 1 :] = [texts.cut("".join(pieces[most - 1 :]), width)]
+        stacks.append([piece if texts.cells(piece) <= width else "?" for piece in pieces])
+    gap, lines = " " * matrix.rung.gap, itertools.zip_longest(*map(reversed, stacks), fillvalue="")
+    padded = (map(texts.padded_left, line, page.widths) for line in lines)  # the lowest line first
+    return ["".join(gap + piece for piece in line) for line in padded][::-1]
 
 
 def spans_within(widths: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
@@ -199,18 +205,6 @@ def _widths(names: Sequence[str], matrix: Drawn, room: int) -> list[int]:
         if sum(widths) <= room:
             return widths
     return [matrix.width] * len(names)
-
-
-def _stacked(name: str, width: int, most: int) -> list[str]:
-    """Cut a label into pieces of `width` cells, one below the other, `most` at the most."""
-    pieces = [""]
-    for char in name:
-        if pieces[-1] and texts.cells(pieces[-1] + char) > width:
-            pieces.append("")
-        pieces[-1] += char
-    if len(pieces) > most:
-        pieces = [*pieces[: most - 1], texts.cut("".join(pieces[most - 1 :]), width)]
-    return [piece if texts.cells(piece) <= width else "?" for piece in pieces]
 
 
 def shade_line(

@@ -24,7 +24,14 @@ def screen(found: Effect, most: int, view: View) -> Iterator[Block]:
     rank = "the likeliest word" if found.rank == 1 else f"rank {found.rank:,} among its words"
     beside = "" if found.against is None else f" It is compared with {quoted(found.against)}."
     yield Say(f"{found.source} gives it a probability of {share(found.probability)}: {rank}.{beside}")
-    yield Columns(("parts", "how many", "add"), [*_by_kind(found)])
+    kinds = dict[str, list[float]]()
+    for one in found.parts:
+        name = {"head": "heads", "mlp": "networks"}.get(one.part, one.part)
+        kinds.setdefault("biases" if "bias" in name else name, []).append(one.value)
+    ordered = sorted(kinds.items(), key=lambda kind: -len(kind[1]) * (kind[0] != "biases"))
+    cells = [(name, str(len(parts)), signed(sum(parts))) for name, parts in ordered]
+    ends = ("sum", str(len(found.parts)), signed(found.sum)), ("model's own", "", signed(found.logit))
+    yield Columns(("parts", "how many", "add"), [*cells, *ends])
     yield Say(_sum(found), quiet=True)
     yield Heading(f"What each head adds to {_of(found)}: layers down, heads across")
     yield from _maps(found, _added(found))
@@ -71,17 +78,6 @@ def where(tokens: Sequence[str], place: int, fills: bool) -> str:
 def _of(found: Effect) -> str:
     less = "" if found.against is None else f" less that of {quoted(found.against)}"
     return f"the logit of {quoted(found.target)}{less}"
-
-
-def _by_kind(found: Effect) -> Iterator[tuple[str, str, str]]:
-    kinds = dict[str, list[float]]()
-    for one in found.parts:
-        name = {"head": "heads", "mlp": "networks"}.get(one.part, one.part)
-        kinds.setdefault("biases" if "bias" in name else name, []).append(one.value)
-    for name, parts in sorted(kinds.items(), key=lambda kind: -len(kind[1]) * (kind[0] != "biases")):
-        yield name, str(len(parts)), signed(sum(parts))
-    yield "sum", str(len(found.parts)), signed(found.sum)
-    yield "model's own", "", signed(found.logit)
 
 
 def _sum(found: Effect) -> str:

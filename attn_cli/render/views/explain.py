@@ -195,20 +195,17 @@ def _mask(trace: Trace) -> Iterator[str]:
             yield f"{last} is last, so a causal mask hides nothing from it; take {quoted(trace.query_tokens[i])}."
         query = quoted(trace.query_tokens[i])
         yield f"No mask: {query} may look at all {n_k:,} words, including those after it."
+        weights = [] if trace.condensed else trace.shown.weights[i, : i + 1].tolist()
+        past, near = sum(weights), [*zip(trace.key_tokens, weights, strict=False)][-6:]
+        would = "and so could every word in the layers below: all the numbers would change."
+        if not trace.projection.layer and past < 0.001:
+            would = "at words that get less than 0.001 now."
+        elif not trace.projection.layer:
+            each = ", ".join(f"{quoted(key)} {w:.4g}/{past:.4g} = {w / past:.3f}" for key, w in near)
+            would = f"and the remaining weights, {past:.4g} together, would be rescaled to sum to one: "
+            would += f"{'... ' * (i > 5)}{each}."
         if not trace.condensed:
-            yield f"Under a causal mask (--mask causal) it could only look back, {_if_causal(trace, i)}"
-
-
-def _if_causal(trace: Trace, i: int) -> str:
-    if trace.projection.layer:
-        return "and so could every word in the layers below: all the numbers would change."
-    weights = trace.shown.weights[i, : i + 1].tolist()
-    if (past := sum(weights)) < 0.001:
-        return "at words that get less than 0.001 now."
-    last = [*zip(trace.key_tokens, weights, strict=False)][-6:]
-    parts = ", ".join(f"{quoted(key)} {weight:.4g}/{past:.4g} = {weight / past:.3f}" for key, weight in last)
-    rescaled = f"and the remaining weights, {past:.4g} together, would be rescaled to sum to one"
-    return f"{rescaled}: {'... ' * (i > 5)}{parts}."
+            yield f"Under a causal mask (--mask causal) it could only look back, {would}"
 
 
 def _sharpness(trace: Trace) -> Iterator[Block]:

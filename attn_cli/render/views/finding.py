@@ -62,8 +62,16 @@ def finding(trace: Trace) -> Iterator[Say]:
     if trace.query_ids is None or len(trace.shown_heads) > 1 or trace.has_layers:
         return
     row, found, why = _most_telling(trace), trace.next_words, ""
-    if trace.drawn == NORM:
-        yield Say(_what_changes(trace, row))
+    if (
+        trace.drawn == NORM
+    ):  # where most of the row comes from; which key's weights say least of what comes of them
+        takes, (j, weight, effect) = "nothing", shares_apart(trace, trace.shown)
+        for key, norm in links_of(trace.shown, row, 1):
+            takes = f"most from {key_named(trace, row, key)} (norm {plain(norm, 3)})"
+        changed = f"{quoted_at(trace.key_tokens, j)} has {weight} of the weight and {effect} of the effect"
+        changed = "weight and effect share out alike" if weight == effect else changed
+        where = "in its row" if trace.asked else "over all rows"
+        yield Say(f"{quoted_at(trace.query_tokens, row)} takes {takes}; {where} {changed}.")
         return
     most = "" if trace.asked else where_most_look(trace, trace.shown)
     pairs = "" if trace.asked or trace.is_self else _other_pairs(trace, row)
@@ -73,16 +81,6 @@ def finding(trace: Trace) -> Iterator[Say]:
         why = " The model learned to guess each next word, so no word may look ahead: "
         why += f"after {quoted(found.token)} it expects {best}."
     yield Say(f"{looks_most_at(trace, trace.shown, row)}{pairs}{'; ' * bool(most)}{most}.{why}")
-
-
-def _what_changes(trace: Trace, row: int) -> str:
-    takes, (j, weight, effect) = "nothing", shares_apart(trace, trace.shown)
-    for key, norm in links_of(trace.shown, row, 1):
-        takes = f"most from {key_named(trace, row, key)} (norm {plain(norm, 3)})"
-    changed = f"{quoted_at(trace.key_tokens, j)} has {weight} of the weight and {effect} of the effect"
-    changed = "weight and effect share out alike" if weight == effect else changed
-    where = "in its row" if trace.asked else "over all rows"
-    return f"{quoted_at(trace.query_tokens, row)} takes {takes}; {where} {changed}."
 
 
 def norms_by_hand(trace: Trace, i: int) -> Columns:

@@ -122,25 +122,20 @@ def _difference(first: StepResult, verdict: Verdict, right: AnswerKey) -> str:
         given = "no number" if first.got is None else _fixed(first.got, n)
         if wanted != given:
             break
-    return f"{first.step}, at {_place(first, right)}: {wanted} is right, {given} was given."
+    assert first.cell is not None
+    (*head, i, j), side, tokens = first.cell, "query", right.query_tokens
+    of_key = f"{quoted(right.key_tokens[j])} (column {j})" if j < len(right.key_tokens) else ""
+    if first.step in ("k", "v", "transformed"):
+        side, tokens = "key", right.key_tokens
+    column = f"key {of_key}" if first.step in SCORES and of_key else f"column {j}"
+    place = f"head {short(right.head_names[head[0]])}, " if head else ""
+    place += f"{side} {quoted(tokens[i])} (row {i}), {column}"
+    place = f"row {i}, {of_key}" if first.step in OF_EFFECTS[1:] else place
+    return f"{first.step}, at {place}: {wanted} is right, {given} was given."
 
 
 def _fixed(value: float, digits: int) -> str:
     return (number if abs(value) < LARGE else scientific)(digits)(value)
-
-
-def _place(first: StepResult, right: AnswerKey) -> str:
-    assert first.cell is not None
-    *head, i, j = first.cell
-    of_key = f"{quoted(right.key_tokens[j])} (column {j})" if j < len(right.key_tokens) else ""
-    if first.step in OF_EFFECTS[1:]:
-        return f"row {i}, {of_key}"
-    side, tokens = "query", right.query_tokens
-    if first.step in ("k", "v", "transformed"):
-        side, tokens = "key", right.key_tokens
-    before = f"head {short(right.head_names[head[0]])}, " if head else ""
-    column = f"key {of_key}" if first.step in SCORES and of_key else f"column {j}"
-    return f"{before}{side} {quoted(tokens[i])} (row {i}), {column}"
 
 
 def record(verdict: Verdict, right: AnswerKey, tolerance: float) -> dict[str, object]:

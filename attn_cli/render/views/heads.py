@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from attn_cli.io.array_types import Array
 from attn_cli.io.escape import count, fixed, shell_quote, visible
 from attn_cli.pipeline.every_head import EveryHead, LayerRoles, MapSize, learned_heads, named_heads
 from attn_cli.render.blocks import Block, Columns, Heading, Links, Maps, Matrix, Say
@@ -82,7 +81,13 @@ def screen(found: EveryHead, view: View) -> Iterator[Block]:
         yield from _shares(layers)
     yield from _by_role(found)
     if found.rollout is not None:
-        yield from _rollout(found, found.rollout)
+        tokens = as_text(source.query_tokens)
+        yield Heading(f"Attention rollout over the layers up to {layers[-1].number}", 2)
+        half = "Each layer: half the mean of its heads, half the token itself"
+        yield Say(f"{half}; multiplied from the words up.")
+        matrix = Matrix(tokens, tokens, found.rollout, "query\\key", is_weights=True, shaded=True)
+        rolled = matrix._replace(row_numbers=range(n_q))
+        yield rolled if n_q <= MOST_ROLLED else Say(f"It is {n_q:,} x {n_q:,}: -f json has it.")
     yield from _learned(found)
     yield from map(Say, (f"Weights of {source.name}.", *(f"Note: {note}" for note in found.notes)))
     if view.format in SCREENS:
@@ -212,12 +217,3 @@ def _by_role(found: EveryHead) -> Iterator[Block]:
         f"by {LEAD:.2f}, and can occur in at least {MIN_ROWS} rows.",
         quiet=True,
     )
-
-
-def _rollout(found: EveryHead, rollout: Array) -> Iterator[Block]:
-    tokens = as_text(found.source.query_tokens)
-    n = len(tokens)
-    yield Heading(f"Attention rollout over the layers up to {found.layers[-1].number}", 2)
-    yield Say("Each layer: half the mean of its heads, half the token itself; multiplied from the words up.")
-    matrix = Matrix(tokens, tokens, rollout, "query\\key", is_weights=True, shaded=True, row_numbers=range(n))
-    yield matrix if n <= MOST_ROLLED else Say(f"It is {n:,} x {n:,}: -f json has it.")

@@ -56,16 +56,22 @@ def _kept(trace: Trace, head: Head) -> LongView:
 
 def block_map(trace: Trace, kept: LongView, view: View, is_mask: bool = False) -> Iterator[Block]:
     """Yield the map, with as many blocks as fit: a block's mean weight, or for the mask its share of allowed links."""
-    from attn_cli.pipeline.long_text import merged
+    from attn_cli.pipeline.long_text import MAP, merged
 
-    kept = merged(kept, *_size(trace, view))
+    is_roomy, is_page = view.width is None or view.width >= WORDED, view.format in ("html", "latex")
+    room = MAP if view.width is None or is_page else view.width - (EDGES if is_roomy else BARE)
+    across = next((size for size in (MAP, MAP // 2) if size <= room), max(1, min(NUMERIC, room)))
+    # A character is twice as tall as it is wide. Where each row is one query, all are shown.
+    down = MAP if is_page or len(trace.query_tokens) <= MAP else max(NUMERIC, across // 2)
+    if view.format == "markdown" or (is_page and view.color == "never"):  # which have numbers
+        down = across = NUMERIC
+    kept = merged(kept, down, across)
     starts, columns = kept.query_edges[:-1], kept.key_edges[:-1]
     sizes = np.outer(np.diff(kept.query_edges), np.diff(kept.key_edges))
     values = np.where(kept.counts > 0, kept.counts / sizes, np.nan) if is_mask else kept.means
     known = values[~np.isnan(values)]
     is_flat = is_mask or not known.size or known.max() - known.min() <= ALIKE * known.max()
     least, most = 0.0 if is_flat else float(known.min()), 1.0 if is_mask else float(known.max(initial=0.0))
-    is_roomy = view.width is None or view.width >= WORDED
     rows = [_word(trace.query_tokens, i) if is_roomy else "" for i in starts]
     numbers = columns if len(columns) < len(trace.key_tokens) else None
     keys = [trace.key_tokens[j] for j in columns]
@@ -76,19 +82,6 @@ def block_map(trace: Trace, kept: LongView, view: View, is_mask: bool = False) -
     allowed = " that may be looked at" if is_mask or (kept.counts < sizes).any() else ""
     yield Say(f"Each cell is the {'share' if is_mask else 'mean weight'} of {of}{allowed}.")
     yield Say("Rows and columns are numbered by their first query and key.", quiet=True)
-
-
-def _size(trace: Trace, view: View) -> tuple[int, int]:
-    from attn_cli.pipeline.long_text import MAP
-
-    if view.format == "markdown" or (view.format in ("html", "latex") and view.color == "never"):
-        return NUMERIC, NUMERIC  # numbers
-    if view.format in ("html", "latex"):
-        return MAP, MAP  # squares
-    room = MAP if view.width is None else view.width - (EDGES if view.width >= WORDED else BARE)
-    across = next((size for size in (MAP, MAP // 2) if size <= room), max(1, min(NUMERIC, room)))
-    # A character is twice as tall as it is wide. Where each row is one query, all are shown.
-    return MAP if len(trace.query_tokens) <= MAP else max(NUMERIC, across // 2), across
 
 
 def _named(tokens: Sequence[str], i: int) -> str:

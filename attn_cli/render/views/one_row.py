@@ -82,8 +82,7 @@ def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
 
     The other keys are summed up in one line, the masked ones counted in another.
     """
-    terms, winner = _terms(trace, row), row.strongest[0]
-    is_split = row.position is not None and len(keys) > 1
+    terms, is_split = _terms(trace, row), row.position is not None and len(keys) > 1
     header = ["key", *(name for name, _, _ in terms), "exp(s - max)" if row.shift else "exp", "weight"]
     rows = []
     for j in keys:
@@ -93,22 +92,22 @@ def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
             line.append(MASKED if hides and is_masked else written)
         line += [MASKED, "–"] if is_masked else [_weight(row.exps[j]), _weight(row.weights[j])]
         if is_split:
-            found = None if j == winner else row.against(winner, j)
+            found = None if j == row.strongest[0] else row.against(row.strongest[0], j)
             decided = found.decided if found else "winner"
             line += [four(found.lead) if found and decided != "mask" else "–", decided]
         rows.append(line)
     rest = set(range(len(row.weights))).difference(keys)
     others = [j for j in sorted(rest) if not row.is_masked(j)]
-    whole, sunk = sum(row.weights), row.sunk / row.total
-    ends = []
+    whole, ends = sum(row.weights), []
     if others:
         exps, weights = (_weight(sum(part[j] for j in others)) for part in (row.exps, row.weights))
         ends.append((_counted(len(others), "others"), exps, weights))
     if masked := len(rest) - len(others):
         ends.append((_counted(masked, MASKED), MASKED, "–"))
     if row.sunk:
-        ends.append(("(sink)", _weight(row.sunk), _weight(sunk)))
-    ends.append(("sum", _weight(row.total), four(whole + sunk)))
+        ends.append(("(sink)", _weight(row.sunk), _weight(row.sunk / row.total)))
+        whole += row.sunk / row.total
+    ends.append(("sum", _weight(row.total), four(whole)))
     blank, tail = ["…"] * len(terms), ["…"] * (2 * is_split)
     rows += [[label, *blank, exp, weight, *tail] for label, exp, weight in ends]
     return Columns(header + ["lead", "mostly from"] * is_split, rows)

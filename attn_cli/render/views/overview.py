@@ -69,9 +69,19 @@ def all_weights(trace: Trace, view: View) -> Iterator[Block]:
     if len(drawn) > 1 and trace.whole and len(trace.key_tokens) <= MOST_MAPPED and is_short and is_shaded:
         yield from _maps(trace, drawn)
         return
+    is_bounded = (view.width is not None or view.format in PAGES) and view.precision is None
+    is_crowded = len(trace.listed) * len(trace.key_tokens) > wording.MOST_CELLS
+    is_crowded = is_bounded and (is_crowded or (trace.asked and is_large(trace)))
     for head in drawn:
         yield from _heading(head, drawn)
-        yield from _weights(trace, head, view)
+        if trace.whole and not is_crowded:
+            yield weight_matrix(trace, head)
+        elif trace.asked:
+            yield from long_text.asked_rows(trace, head, view)
+        elif trace.whole or trace.condensed:
+            yield from long_text.long_view(trace, head, view)
+        else:
+            yield from long_text.row_links(trace, head, view, trace.listed, trace.settings.top or 1)
     if trace.whole and len(drawn) == 1 and is_short and trace.drawn == WEIGHT:
         rows = list(zip(trace.listed, trace.diagnoses(with_temperature=False), strict=True))
         yield from map(Say, remarks(trace, rows, least=max(2, len(rows) // 2)))
@@ -111,20 +121,6 @@ def _maps(trace: Trace, drawn: Sequence[Head]) -> Iterator[Block]:
         yield Say("Some may be wrong: attn explain --head NAME says how often a head is right.")
     one = "--layer N --head NAME" if trace.has_layers else "--head NAME"
     yield Say(f"{one} shows one head with its numbers; --precision 3 all of them.", quiet=True)
-
-
-def _weights(trace: Trace, head: Head, view: View) -> Iterator[Block]:
-    is_bounded = (view.width is not None or view.format in PAGES) and view.precision is None
-    cells = len(trace.listed) * len(trace.key_tokens)
-    is_crowded = cells > wording.MOST_CELLS or (trace.asked and is_large(trace))
-    if trace.whole and not (is_bounded and is_crowded):
-        yield weight_matrix(trace, head)
-    elif trace.asked:
-        yield from long_text.asked_rows(trace, head, view)
-    elif trace.whole or trace.condensed:
-        yield from long_text.long_view(trace, head, view)
-    else:
-        yield from long_text.row_links(trace, head, view, trace.listed, trace.settings.top or 1)
 
 
 def weight_matrix(trace: Trace, head: Head) -> Matrix:

@@ -147,12 +147,20 @@ def _peak(trace: Trace, head: Head, name: str, at: int) -> dict[str, object]:
     value, before = number("weights" if name == "output" else name), number("scores")
     if name == "capped_scores":
         before = number("scaled_scores") + (0.0 if head.rotated is None else number("position_scores"))
+    scale = "nothing is divided: the scores go to the softmax as they are"
+    if trace.temperature != 1:
+        scale = "a temperature below 1 sharpens the softmax, above 1 flattens it"
+    elif trace.own_scale is not None:
+        scale = f"all are multiplied by the same {plain(trace.own_scale)}: the order stays"
+    elif score_named(trace.score).is_scaled and trace.scale != 1:
+        by = plain(1 / trace.scale)
+        scale = f"all are divided by the same {by}: the order stays, the weights come closer together"
     return {
         "key": key,
         "value": plain(value, 3) if name.endswith("scores") else share(value),
         "sum": plain(number("scaled_scores") + value, 3),
         "before": plain(before, 3),
-        "why": _scaling_effect(trace),
+        "why": scale,
     }
 
 
@@ -174,16 +182,6 @@ def repeats_x(trace: Trace, head: Head, name: str) -> bool:
     """Return whether Q, K or V only repeats X: with W the identity, or with W_v the identity of a learned head."""
     is_identity = trace.projection.source == "identity" and len(trace.head_names) == 1
     return trace.is_self and (is_identity or (name == "v" and keeps_values(trace, head)))
-
-
-def _scaling_effect(trace: Trace) -> str:
-    if trace.temperature != 1:
-        return "a temperature below 1 sharpens the softmax, above 1 flattens it"
-    if trace.own_scale is not None:
-        return f"all are multiplied by the same {plain(trace.own_scale)}: the order stays"
-    if not score_named(trace.score).is_scaled or trace.scale == 1:
-        return "nothing is divided: the scores go to the softmax as they are"
-    return f"all are divided by the same {plain(1 / trace.scale)}: the order stays, the weights come closer together"
 
 
 def source(trace: Trace, i: int) -> str:

@@ -32,14 +32,17 @@ def swap_screen(comparison: Comparison, view: View) -> Iterator[Block]:
     if comparison.values[0] != comparison.values[1]:
         for label, text in zip(comparison.labels, comparison.values, strict=True):
             yield Formula(cut(str(text), LONGEST_TEXT, "…"), f"{label + ':':7}")
-    rows = before.focus[:MOST_FOCUS]
+    rows, heat = before.focus[:MOST_FOCUS], wording.temperature_divisor(before)
     for i in rows:
         changes = key_changes(comparison, i)
         if len(rows) > 1:
             yield Heading(f"What does {_name(comparison, i)} look at?")
         yield from map(Say, _finding(comparison, i, changes))
         yield _table(comparison, i, changes)
-        yield Formula(wording.formula(before) + _totals(comparison, i))
+        each = [row for trace in comparison.traces if (row := trace.row(i))]
+        sums = [f"exp{f'(s - {plain(row.shift)})' * bool(row.shift)} / {row.total:.6g}" for row in each]
+        totals = f": {', after '.join(sums)}{f';{heat} is in the terms above' * bool(heat)}"
+        yield Formula(wording.formula(before) + totals * (len(sums) == 2))
         yield from map(Say, _reasons(comparison, i, changes))
     if more := len(before.focus) - len(rows):
         yield Say(f"{more:,} more rows match: -q with a number shows one.", quiet=True)
@@ -77,14 +80,6 @@ def _table(comparison: Comparison, i: int, changes: Sequence[KeyChange]) -> Colu
             sums = (sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs))
             rows.append([label, *["…"] * (len(header) - 1), *_weights(sums)])
     return Columns([*header, "weight", "after", "change"], rows)
-
-
-def _totals(comparison: Comparison, i: int) -> str:
-    """Return by which sums the exponentials of the row are divided: `: exp / 12.34, after exp / 12.56`."""
-    rows, first = [trace.row(i) for trace in comparison.traces], comparison.traces[0]
-    heat = wording.temperature_divisor(first)
-    sides = [f"exp{f'(s - {plain(row.shift)})' * bool(row.shift)} / {row.total:.6g}" for row in rows if row]
-    return f": {', after '.join(sides)}{f';{heat} is in the terms above' * bool(heat)}" * (len(sides) == 2)
 
 
 def _weights(weights: Both | None) -> list[str]:
