@@ -115,9 +115,8 @@ def _orders(gguf: Gguf, stack: Stack) -> Iterator[tuple[str, Ints]]:
         rows = heads * stack.d_k
         order = np.arange(rows).reshape(heads, stack.d_k // 2, 2).swapaxes(1, 2).reshape(-1)
         names = [f"{one.place}{ROLES[role]}.{part}" for one in stack.layers for part in ("weight", "bias")]
-        yield from (
-            (name, order) for name in names if name in gguf.tensors and gguf.tensors[name].shape[0] == rows
-        )
+        there = (name for name in names if name in gguf.tensors and gguf.tensors[name].shape[0] == rows)
+        yield from dict.fromkeys(there, order).items()
 
 
 def _values(gguf: Gguf, name: str, own: Architecture) -> tuple[dict[str, object], list[str]]:
@@ -188,9 +187,8 @@ def _given(gguf: Gguf, name: str) -> Iterator[tuple[str, Any]]:
             if of_all == f"{WINDOW}_pattern":
                 of_all, each = "layer_types", [[LOCAL if has_window else FULL for has_window in each]]
             elif len({*each}) != 1:
-                raise InputError(
-                    f"{gguf.where}: {visible(key)} differs by layer, which attn does not compute."
-                )
+                said = f"{visible(key)} differs by layer, which attn does not compute."
+                raise InputError(f"{gguf.where}: {said}")
             value = each[0]
         yield of_all, value
 

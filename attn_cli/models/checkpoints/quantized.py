@@ -74,26 +74,24 @@ def _q3_k(b: Block) -> Array:
     return _times(_column(b, "d") * _signed(low | high << np.uint8(4), 32), _signed(q, 4))
 
 
-def _scales_and_offsets(b: Block) -> tuple[Array, Array]:
-    """Return eight scales and eight offsets, six bits each: the last four of both have their upper bits apart."""
+def _with_offsets(b: Block, q: Small) -> Array:
+    """Return q by eight scales and offsets, of six bits each: the last four of both have their upper bits apart."""
     first, second, third = (b["scales"][:, start : start + 4] for start in (0, 4, 8))
 
     def six(own: Small, low: Small) -> Array:
         return np.hstack([own & np.uint8(63), low | own >> np.uint8(2) & np.uint8(48)]).astype(np.float32)
 
-    scales, offsets = six(first, third & np.uint8(15)), six(second, third >> np.uint8(4))
-    return _column(b, "d") * scales, _column(b, "m") * offsets
+    offsets = _column(b, "m") * six(second, third >> np.uint8(4))
+    scales = _column(b, "d") * six(first, third & np.uint8(15))
+    return _times(scales, q.astype(np.float32)) - offsets[..., None]
 
 
 def _q4_k(b: Block) -> Array:
-    scales, offsets = _scales_and_offsets(b)
-    return _times(scales, _parts(b["q"], 4, 32).astype(np.float32)) - offsets[..., None]
+    return _with_offsets(b, _parts(b["q"], 4, 32))
 
 
 def _q5_k(b: Block) -> Array:
-    scales, offsets = _scales_and_offsets(b)
-    q = _parts(b["q"], 4, 32) | _parts(b["high"], 1, 32) << np.uint8(4)
-    return _times(scales, q.astype(np.float32)) - offsets[..., None]
+    return _with_offsets(b, _parts(b["q"], 4, 32) | _parts(b["high"], 1, 32) << np.uint8(4))
 
 
 def _q6_k(b: Block) -> Array:

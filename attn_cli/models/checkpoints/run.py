@@ -21,7 +21,7 @@ from attn_cli.models.checkpoints.gguf import is_gguf, open_gguf
 from attn_cli.models.checkpoints.gguf_models import describe_gguf
 from attn_cli.models.checkpoints.layers import Changes, Kept, Layers, LayerSteps, Texts
 from attn_cli.models.checkpoints.reader import LayerWeights, Reader, check_finite, product, read_layer_weights
-from attn_cli.models.checkpoints.weights import GgufWeights, Weights
+from attn_cli.models.checkpoints.weights import Weights
 from attn_cli.models.logit_parts import Cut, Joining, Part, Trail
 
 SHORT = 0.5  # seconds that are not worth a report
@@ -55,7 +55,7 @@ class Checkpoint:
             return
         try:
             self.model, orders = describe_gguf(self.gguf)
-            self.weights = GgufWeights(self.gguf, self.model.unread, orders)
+            self.weights = Weights(folder, (), self.model.unread, None, self.gguf, orders)
         except BaseException:
             self.gguf.file.close()
             raise
@@ -159,8 +159,7 @@ class Run:
             if found.layer == layer and kind in (None, found.kind) and side in (None, found.side):
                 return found
         counts = ", ".join(f"{len(self.model.stacks[name].layers)} {name}" for name in self._given)
-        what = " ".join(filter(None, (side, kind, "attention")))
-        said = f"There is no {what} in a layer {layer} of {self._name}."
+        said = f"There is no {' '.join(filter(None, (side, kind, 'attention')))} in a layer {layer} of {self._name}."
         raise UsageError(said, f"It has {counts} layers, from 0.", "--layer")
 
     def weights_of(self, steps: LayerSteps, heads: Sequence[int]) -> LayerWeights:
@@ -199,9 +198,8 @@ class Run:
 
     def has_head(self) -> bool:
         """Tell whether the files hold what makes logits: a language model's head."""
-        head = self.model.logits
-        is_whole = not head.dense or self.weights.find(f"{head.dense}.weight") is not None
-        return is_whole and self.weights.find(*head.tables) is not None
+        head, find = self.model.logits, self.weights.find
+        return find(*head.tables) is not None and (not head.dense or find(f"{head.dense}.weight") is not None)
 
     def output(self) -> Array:
         """Return what the last side makes of its text, (b, n, d): what is left of the layers is computed."""
@@ -260,8 +258,7 @@ class Run:
         d = x.shape[-1]
         scores = product(x.reshape(-1, d), self.weights.matrix(table, None, d))
         found = scores.reshape(*x.shape[:-1], scores.shape[-1])
-        bias = self.weights.find(*head.bias)
-        if bias is not None:
+        if (bias := self.weights.find(*head.bias)) is not None:
             found += self.weights.read(bias, *head.bias_lead, found.shape[-1])
         if is_capped and head.softcap is not None:
             found = np.float32(head.softcap) * np.tanh(found / np.float32(head.softcap))
@@ -270,12 +267,11 @@ class Run:
     def _all_steps(self) -> Generator[LayerSteps, None, None]:
         first, done = next(iter(self._given.values())), 0
         for side, given in self._given.items():
-            is_last = side == [*self._given][-1]
+            is_last, stack = side == [*self._given][-1], self.model.stacks[side]
             if side in self._encoded and not is_last:
                 continue
-            stack = self.model.stacks[side]
             context = self._encoded["encoder"].x if self._encoded else None
-            kept = self._kept if side == list(self.model.stacks)[-1] else None
+            kept = self._kept if side == [*self.model.stacks][-1] else None
             changes = self.changes if is_last else Changes(self.changes.cut)
             layers = Layers(side, stack, self.weights, given, context, first.real, kept, changes)
             for found in layers.steps():

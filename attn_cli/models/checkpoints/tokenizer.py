@@ -116,9 +116,8 @@ class TextEncoder:
         return answer["found"]
 
     def _unsound(self, why: str) -> InputError:
-        return InputError(
-            f"The tokenizer of {self.name} is not a sound tokenizer: {visible(why)[:200]}.", HINT
-        )
+        said = f"The tokenizer of {self.name} is not a sound tokenizer: {visible(why)[:200]}."
+        return InputError(said, HINT)
 
 
 class _Library:
@@ -183,9 +182,8 @@ def _read(folder: str, family: str) -> bytes:
         words = {line.rstrip("\r"): n for n, line in numbered if line.strip()}
         settings = os.path.join(folder, "tokenizer_config.json")
         config = json.loads(read_bytes(settings, 1 << 22)) if os.path.exists(settings) else None
-        is_lower = (
-            not isinstance(config, dict) or config.get("do_lower_case", True) is not False
-        )  # as BERT's are
+        # as BERT's are where they say nothing
+        is_lower = not isinstance(config, dict) or config.get("do_lower_case", True) is not False
         return json.dumps({"words": words, "lowercase": is_lower}).encode()
     if not has(*BPE):
         raise _no_tokenizer(folder)

@@ -46,28 +46,28 @@ OF_STACK = re.compile(r"\[(\d+)\]")  # which matrix of a stack of them
 
 
 class Weights:
-    """The tensors in a folder. `prefixes` are what may stand before a name, such as `bert.`.
+    """The tensors in a folder, or in a GGUF file. `prefixes` are what may stand before a name, such as `bert.`.
 
-    Names that end as one of `unread` count as absent.
+    Names that end as one of `unread` count as absent. `orders` has where each row lies of some of a file's tensors.
     """
 
-    # Of a GGUF file: what unpacks a tensor, and the order in which its rows are wanted
-    packings: Mapping[str, Quantized] = {}
-    orders: Mapping[str, Ints] = {}
     room = HELD
 
     def __init__(
-        self, folder: str, prefixes: Names = (), unread: Names = (), affine: ReadAffine | None = None
-    ) -> None:
-        self.folder, self.affine = folder, affine
+        self, folder: str, prefixes: Names = (), unread: Names = (), affine: ReadAffine | None = None,
+        gguf: Gguf | None = None, orders: Mapping[str, Ints] = {},
+    ) -> None:  # fmt: skip
+        self.folder, self.affine, self.orders = folder, affine, orders
         self.prefixes, self.unread = ("", *prefixes), unread
+        self.packings = {} if gguf is None else gguf.packings
         self._open: dict[str, tuple[IO[bytes], dict[str, Entry], str]] = {}  # and its path, to be shown
         self._used: dict[tuple[str, tuple[int | None, ...]], Stored] = {}
-        index = os.path.join(folder, INDEX)
         self._files: dict[str, str] | None = None  # of each tensor, where an index tells
-        if os.path.exists(os.path.join(folder, WHOLE)):
+        if gguf is not None:
+            self._open[WHOLE] = gguf.file, dict(gguf.tensors), gguf.where
+        elif os.path.exists(os.path.join(folder, WHOLE)):
             self._entries(WHOLE)
-        elif os.path.exists(index):
+        elif os.path.exists(index := os.path.join(folder, INDEX)):
             self._files = _read_index(index)
         else:
             raise _no_weights(folder)
@@ -115,8 +115,7 @@ class Weights:
         """Return these rows of a matrix, (*wanted.shape, width), and read no others; errors call a row `what`."""
         matrix = self.stored(name, None, width)
         count, d = matrix.entry.shape
-        outside = wanted[(wanted < 0) | (wanted >= count)]
-        if outside.size:
+        if (outside := wanted[(wanted < 0) | (wanted >= count)]).size:
             said = f"There is no {what} {int(outside[0])}: {matrix.where} has {count:,} rows."
             raise InputError(said, f"A {what} is 0 to {count - 1:,}.")
         different, place = np.unique(wanted, return_inverse=True)
@@ -197,16 +196,6 @@ class Weights:
                 raise
             self._open[shard] = (file, entries, shown)
         return self._open[shard][1]
-
-
-class GgufWeights(Weights):
-    """The tensors of a GGUF file. Rows that stand there in another order than in the model are put right."""
-
-    def __init__(self, gguf: Gguf, unread: Names, orders: Mapping[str, Ints]) -> None:
-        self.folder, self.affine, self.prefixes, self.unread = gguf.path, None, ("",), unread
-        self.packings, self.orders = gguf.packings, orders
-        self._used = {}
-        self._files, self._open = None, {WHOLE: (gguf.file, dict(gguf.tensors), gguf.where)}
 
 
 def _read_index(path: str) -> dict[str, str]:
