@@ -245,9 +245,8 @@ class EncoderStack(NamedTuple):
         score = _record(self.facts, "scores", head) if named else {}
         about = _record(self.facts, "about").get(head) if named else None
         given = self.facts.get("trained_on")
-        trained_on = (
-            tuple(one for one in given if isinstance(one, str) and one) if isinstance(given, list) else ()
-        )
+        names = given if isinstance(given, list) else []
+        trained_on = tuple(one for one in names if isinstance(one, str) and one)
         on = score.get("scored_on") or score.get("on") or self.facts.get("scored_on")
         makes_words = self.facts.get("values") == "words" and self.last.heads[0].W_v.shape[1] == self.dim
         accuracy, baseline, precision, hard, content = (_share(score.get(name)) for name in SCORES)
@@ -271,8 +270,7 @@ def _record(facts: Mapping[str, object], *keys: str) -> Mapping[str, object]:
 
 def read_word_layer(take: Take, width: int, names: list[str], vectors: Array) -> WordLayer:
     """Return what a file has of it, checked; a feature's vector is a correction where its name is `=word`."""
-    dim = vectors.shape[1]
-    below = len(names) - sum(name.startswith("=") for name in names)
+    dim, below = vectors.shape[1], len(names) - sum(name.startswith("=") for name in names)
     corrections = vectors[below:] if all(name.startswith("=") for name in names[below:]) else vectors[:0]
     P, bias = take("out.W", 2, width=width, dim=dim), take("out.bias", 1)
     return WordLayer(P, bias, take("out.unknown", 1, dim=dim), take("out.first", 1, width=width), corrections)

@@ -152,9 +152,8 @@ class _Reader(NamedTuple):
         below = facts.get("names_below")
         if below is not None and (not isinstance(below, list) or len(below) != layers - 1):
             raise self.unsound(f"its names_below are not those of {layers - 1} layers")
-        below = (
-            [None] * (layers - 1) if below is None else [self.distinct(one, "names_below") for one in below]
-        )
+        given = [None] * (layers - 1) if below is None else below
+        below = [one if below is None else self.distinct(one, "names_below") for one in given]
         scores_words = "out.W" in self.arrays
         whole = [*below, heads] if scores_words else below
         encoders = tuple(self.encoder(n, d, names) for n, names in enumerate(whole))
@@ -190,19 +189,16 @@ class _Reader(NamedTuple):
         if joined:
             W_v = self.take(f"{n}.W_v", 3, heads=heads, d=d)
             b_v = self.take(f"{n}.b_v", 2, heads=heads, d_v=W_v.shape[2])
-            W_o, b_o = (
-                self.take(f"{n}.W_o", 2, joined=heads * W_v.shape[2], d=d),
-                self.take(f"{n}.b_o", 1, d=d),
-            )
+            W_o = self.take(f"{n}.W_o", 2, joined=heads * W_v.shape[2], d=d)
+            b_o = self.take(f"{n}.b_o", 1, d=d)
             values = [*zip(W_v, b_v, strict=True)]
         elif self.maybe(f"{n}.W_v", 2) is not None:
             shared = self.take(f"{n}.W_v", 2, d=d)
             values = [(shared, self.take(f"{n}.b_v", 1, d_v=shared.shape[1]))] * heads
-        columns = zip(
-            names or map(str, range(heads)), W_q, W_k, values, b_q, b_k, map(Position, R, b), strict=True
-        )
+        labels, positions = names or map(str, range(heads)), map(Position, R, b)
+        each = zip(labels, W_q, W_k, values, b_q, b_k, positions, strict=True)
         made = tuple(
-            HeadWeights(name, q, k, v, c_q, c_k, c_v, at) for name, q, k, (v, c_v), c_q, c_k, at in columns
+            HeadWeights(one, q, k, v, c_q, c_k, c_v, at) for one, q, k, (v, c_v), c_q, c_k, at in each
         )
         return Projection(Projected("learned", self.name, "in-out", None, n), made, W_o, b_o)
 
@@ -225,9 +221,8 @@ class _Reader(NamedTuple):
             raise self.unsound(f"{key} has shape {found.shape} and type {found.dtype}")
         if not _all_finite(found):
             raise self.unsound(f"{key} holds NaN or infinity")
-        if (
-            found.dtype != np.float16 and float(np.abs(found).max()) > MAX_PARAMETER
-        ):  # a half cannot hold as much
+        is_half = found.dtype == np.float16  # which cannot hold as much
+        if not is_half and float(np.abs(found).max()) > MAX_PARAMETER:
             raise self.unsound(f"{key} holds numbers beyond a million")
         return found
 
