@@ -106,11 +106,16 @@ def _of_falcon(c: Config, stack: Stack) -> Stack:
     return stack.with_layers(names=names)._replace(kv_heads=kv_heads, parallel=is_parallel, relative=relative)
 
 
+def _unless_alibi(c: Config, d_k: int, windows: positions.Windows) -> positions.Rotaries:
+    return [None] * len(windows) if c.flag("alibi") else positions.alike()(c, d_k, windows)
+
+
 FALCON = BLOOM._replace(
-    stack=BLOOM.stack._replace(words=Words(BLOOM.stack.words.tables)), rotaries=lambda c, d_k,
-    windows: [None] * len(windows) if c.flag("alibi") else positions.alike()(c, d_k, windows),
-    biases={"bias": "qkv o up down"}, change=_of_falcon,
-)  # fmt: skip
+    stack=BLOOM.stack._replace(words=Words(BLOOM.stack.words.tables)),
+    rotaries=_unless_alibi,
+    biases={"bias": "qkv o up down"},
+    change=_of_falcon,
+)
 
 
 def _norms_of_opt(c: Config, stack: Stack) -> Stack:
@@ -155,10 +160,9 @@ MISTRAL = LLAMA._replace(windows=lambda c, count: layer_windows(c, count, lambda
 
 
 QK_NORM = {"q_norm": "self_attn.q_norm", "k_norm": "self_attn.k_norm"}
+AFTER = {"after_1": "post_attention_layernorm", "after_2": "post_feedforward_layernorm"}
 QWEN2 = LLAMA._replace(windows=positions.qwen_windows, biased="q k v")
-QWEN3 = QWEN2._replace(names={**LLAMA.names, **QK_NORM})
-
-
+QWEN3 = QWEN2.named(**QK_NORM)
 SMOLLM3 = LLAMA._replace(windows=positions.unrotated_windows, rotaries=positions.some_rotaries)
 
 
@@ -174,17 +178,10 @@ def _one_way(c: Config, stack: Stack) -> Stack:
 GEMMA = LLAMA._replace(
     stack=LLAMA.stack._replace(norm="rms, gain less one"), change=_one_way, scales_words=True
 )
-GEMMA2 = GEMMA._replace(
-    names={
-        **LLAMA.names, "after_1": "post_attention_layernorm", "norm_2": "pre_feedforward_layernorm",
-        "after_2": "post_feedforward_layernorm",
-    },
-    windows=lambda c, count: layer_windows(c, count, lambda n: (n + 1) % 2 != 0),
-)  # fmt: skip
-
-
-GEMMA3 = GEMMA2._replace(
-    names={**GEMMA2.names, **QK_NORM},
+GEMMA2 = GEMMA.named(**AFTER, norm_2="pre_feedforward_layernorm")._replace(
+    windows=lambda c, count: layer_windows(c, count, lambda n: (n + 1) % 2 != 0)
+)
+GEMMA3 = GEMMA2.named(**QK_NORM)._replace(
     windows=positions.pattern_of_windows,
     rotaries=positions.two_rotaries("rope_local_base_freq", "rope_theta", False),
     change=lambda c, stack: stack._replace(causal=stack.causal and not positions.looks_both_ways(c)),
@@ -193,21 +190,11 @@ GEMMA3 = GEMMA2._replace(
 
 # Llama's later kin: other norms and positions, numbers to multiply by, sparse networks
 
-PHI3 = MISTRAL._replace(
-    names={
-        **without(LLAMA.names, "q", "k", "v", "gate", "up"), "qkv": "self_attn.qkv_proj",
-        "gate_up": "mlp.gate_up_proj",
-    },
+PHI3 = MISTRAL.named("q k v gate up", qkv="self_attn.qkv_proj", gate_up="mlp.gate_up_proj")._replace(
     rotaries=positions.alike(share="partial_rotary_factor", kinds=positions.PHI3_KINDS),
     biases={"no_bias": "qkv o gate_up down"},
-)  # fmt: skip
-OLMO2 = LLAMA._replace(
-    stack=LLAMA.stack._replace(qk_norm="all"),
-    names={
-        **without(LLAMA.names, "norm_1", "norm_2"), **QK_NORM, "after_1": "post_attention_layernorm",
-        "after_2": "post_feedforward_layernorm",
-    },
-)  # fmt: skip
+)
+OLMO2 = LLAMA.named("norm_1 norm_2", **QK_NORM, **AFTER)._replace(stack=LLAMA.stack._replace(qk_norm="all"))
 OLMO3 = OLMO2._replace(
     windows=lambda c, count: layer_windows(c, count, lambda n: (n + 1) % 4 != 0),
     rotaries=positions.two_rotaries("rope_theta", "rope_theta", False),
@@ -219,46 +206,40 @@ def _maybe_qk_norm(c: Config, stack: Stack) -> Stack:
     return stack if c.flag("use_qk_norm") else stack.with_layers(names=without(names, *QK_NORM))
 
 
-COHERE = LLAMA._replace(
+COHERE = LLAMA.named(**QK_NORM, norm_2="input_layernorm", last="norm")._replace(
     stack=LLAMA.stack._replace(norm="layer", parallel=True, qk_norm="each"),
-    names={**LLAMA.names, **QK_NORM, "norm_2": "input_layernorm", "last": "norm"},
     rotaries=positions.alike(neighbours=True),
     biases={**LLAMA.biases, "no_bias": "norm_1 q_norm k_norm last"},
     change=_maybe_qk_norm,
 )
-COHERE2 = COHERE._replace(
-    names=without(COHERE.names, *QK_NORM),
+COHERE2 = COHERE.named("q_norm k_norm")._replace(
     windows=positions.pattern_of_windows,
     rotaries=positions.alike(neighbours=True, everywhere=False),
     biases={**LLAMA.biases, "no_bias": "norm_1 last"},
     change=None,
 )
-GLM4 = LLAMA._replace(
-    names={
-        **without(LLAMA.names, "gate", "up"), "gate_up": "mlp.gate_up_proj", "after_1": "post_self_attn_layernorm",
-        "after_2": "post_mlp_layernorm",
-    },
-    rotaries=positions.alike(share="partial_rotary_factor", neighbours=True),
-    biases={"attention_bias": "q k v", "no_bias": "o gate_up down"},
-)  # fmt: skip
-STARCODER2 = MISTRAL._replace(
-    stack=LLAMA.stack._replace(norm="layer"),
-    names={**without(LLAMA.names, "gate"), "up": "mlp.c_fc", "down": "mlp.c_proj"},
-    biases={"use_bias": "q k v o up down"},
+GLM4 = (
+    LLAMA.named("gate up", gate_up="mlp.gate_up_proj", after_1="post_self_attn_layernorm")
+    ._replace(
+        rotaries=positions.alike(share="partial_rotary_factor", neighbours=True),
+        biases={"attention_bias": "q k v", "no_bias": "o gate_up down"},
+    )
+    .named(after_2="post_mlp_layernorm")
+)
+STARCODER2 = MISTRAL.named("gate", up="mlp.c_fc", down="mlp.c_proj")._replace(
+    stack=LLAMA.stack._replace(norm="layer"), biases={"use_bias": "q k v o up down"}
 )
 
 
 # Llama's kin with sparse networks
 
 DENSE = ("gate", "up", "down")
-SPARSE = without(LLAMA.names, *DENSE)
-MIXTRAL = MISTRAL._replace(
-    names={
-        **SPARSE, "router": "block_sparse_moe.gate", "expert_gate": "block_sparse_moe.experts.{}.w1",
-        "expert_up": "block_sparse_moe.experts.{}.w3", "expert_down": "block_sparse_moe.experts.{}.w2",
-    },
-    biases={"attention_bias": "q k v o", "no_bias": "router"},
-)  # fmt: skip
+MIXED = {"gate": "w1", "up": "w3", "down": "w2"}
+MIXTRAL = MISTRAL.named(
+    "gate up down",
+    router="block_sparse_moe.gate",
+    **{f"expert_{role}": f"block_sparse_moe.experts.{{}}.{name}" for role, name in MIXED.items()},
+)._replace(biases={"attention_bias": "q k v o", "no_bias": "router"})
 
 
 def _yarn_unless_said(c: Config, d_k: int, windows: positions.Windows) -> positions.Rotaries:
@@ -269,17 +250,12 @@ def _yarn_unless_said(c: Config, d_k: int, windows: positions.Windows) -> positi
     return positions.alike()(c._replace(values=values), d_k, windows)
 
 
-GPT_OSS = LLAMA._replace(
-    names={
-        **SPARSE, "sinks": "self_attn.sinks", "router": "mlp.router", "expert_pairs": "mlp.experts.gate_up_proj[{}]",
-        "expert_down": "mlp.experts.down_proj[{}]",
-    },
-    windows=GEMMA2.windows,
-    rotaries=_yarn_unless_said,
-    biases={"attention_bias": "q k v o"},
-)  # fmt: skip
+GPT_OSS = LLAMA.named("gate up down", sinks="self_attn.sinks", router="mlp.router")._replace(
+    windows=GEMMA2.windows, rotaries=_yarn_unless_said, biases={"attention_bias": "q k v o"}
+)
 # in files of llama.cpp
-APART = without(GPT_OSS.names, "expert_pairs") | {"expert_gate": "", "expert_up": ""}
+APART = GPT_OSS.named(expert_gate="", expert_up="", expert_down="")._replace(rotaries=positions.alike())
+GPT_OSS = GPT_OSS.named(expert_pairs="mlp.experts.gate_up_proj[{}]", expert_down="mlp.experts.down_proj[{}]")
 
 
 def _some_sparse(c: Config, stack: Stack) -> Stack:
@@ -287,31 +263,27 @@ def _some_sparse(c: Config, stack: Stack) -> Stack:
     every = c.whole("decoder_sparse_step")
     dense = c.several("mlp_only_layers") if c.has("mlp_only_layers") else []
     names = stack.layers[0].names
-    sparse, plain = (
-        without(names, *DENSE),
-        {role: names[role] for role in {**LLAMA.names, **QK_NORM} if role in names},
-    )
-    each = [plain if n in dense or (n + 1) % every else sparse for n in range(len(stack.layers))]
-    return stack._replace(
-        layers=tuple(one._replace(names=own) for one, own in zip(stack.layers, each, strict=True))
-    )
+    plain = {role: names[role] for role in {**LLAMA.names, **QK_NORM} if role in names}
+    sparse = without(names, *DENSE)
+    own = [plain if n in dense or (n + 1) % every else sparse for n in range(len(stack.layers))]
+    layers = (layer._replace(names=one) for layer, one in zip(stack.layers, own, strict=True))
+    return stack._replace(layers=tuple(layers))
 
 
-QWEN2_MOE = LLAMA._replace(
-    names={
-        **LLAMA.names, "router": "mlp.gate", "shared_share": "mlp.shared_expert_gate",
-        **{f"expert_{role}": f"mlp.experts.{{}}.{role}_proj" for role in DENSE},
-        **{f"shared_{role}": f"mlp.shared_expert.{role}_proj" for role in DENSE},
-    },
+QWEN2_MOE = LLAMA.named(
+    router="mlp.gate",
+    shared_share="mlp.shared_expert_gate",
+    **{f"expert_{role}": f"mlp.experts.{{}}.{role}_proj" for role in DENSE},
+    **{f"shared_{role}": f"mlp.shared_expert.{role}_proj" for role in DENSE},
+)._replace(
     windows=partial(positions.qwen_windows, lower=True),
     biases={"qkv_bias": "q k v", "no_bias": "o router"},
     change=_some_sparse,
-)  # fmt: skip
-QWEN3_MOE = QWEN2_MOE._replace(
-    names={**without(QWEN2_MOE.names, "shared_gate", "shared_up", "shared_down", "shared_share"), **QK_NORM},
+)
+QWEN3_MOE = QWEN2_MOE.named("shared_gate shared_up shared_down shared_share", **QK_NORM)._replace(
     windows=lambda c, count: layer_windows(c, count, lambda n: c.flag("use_sliding_window")),
     biases={"attention_bias": "q k v o", "no_bias": "router"},
-)  # fmt: skip
+)
 
 
 def with_pictures(c: Config, plan: Plan, text: str | None = None) -> Model:

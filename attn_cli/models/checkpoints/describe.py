@@ -192,6 +192,10 @@ class Plan(NamedTuple):
     scales_words: bool = False  # by the root of their width
     always_projects: bool = False
 
+    def named(self, lacks: str = "", **names: str) -> Plan:
+        """Return the plan without these roles, and with these names of tensors."""
+        return self._replace(names={**without(self.names, *lacks.split()), **names})
+
     def model(self, c: Config) -> Model:
         """Return the model of a config.json: a decoder where its attention is causal, else an encoder."""
         if c.reads("position_embedding_type") and c.word("position_embedding_type") != "absolute":

@@ -48,18 +48,16 @@ ROBERTA = BERT._replace(
     ),
     head_activation=None,
 )  # fmt: skip
-MPNET = ROBERTA._replace(
+MPNET = ROBERTA.named(
+    **{role: f"attention.attn.{role}" for role in "qkvo"}, norm_1="attention.LayerNorm"
+)._replace(
     stack=ROBERTA.stack._replace(words=ROBERTA.stack.words._replace(types=None)),
-    names={
-        **BERT.names, "q": "attention.attn.q", "k": "attention.attn.k", "v": "attention.attn.v",
-        "o": "attention.attn.o", "norm_1": "attention.LayerNorm",
-    },
     prefixes=("mpnet.",),
     # transformers counts 32 buckets, whatever the config says
-    change=lambda c, stack: stack._replace(relative=Relative("encoder.relative_attention_bias.weight", 32, 128)),
-)  # fmt: skip
-
-
+    change=lambda c, stack: stack._replace(
+        relative=Relative("encoder.relative_attention_bias.weight", 32, 128)
+    ),
+)
 ELECTRA = BERT._replace(
     stack=BERT_STACK._replace(words=BERT_STACK.words._replace(project="embeddings_project")),
     prefixes=("electra.",),
@@ -178,24 +176,16 @@ def _distances(c: Config) -> Disentangled:
 
 
 OF_PLACES = {"c2p": "place_k", "p2c": "place_q"}
-DEBERTA_2 = BERT._replace(
-    names={
-        **BERT.names, "q": "attention.self.query_proj", "k": "attention.self.key_proj",
-        "v": "attention.self.value_proj", "place_k": "attention.self.pos_key_proj",
-        "place_q": "attention.self.pos_query_proj",
-    },
-    prefixes=("deberta.",),
-    change=_disentangled,
-)  # fmt: skip
-DEBERTA = DEBERTA_2._replace(
-    stack=BERT_STACK._replace(by_head=True),
-    names={
-        **without(BERT.names, *"qkv"), "qkv": "attention.self.in_proj",
-        "q_bias": "attention.self.q_bias", "v_bias": "attention.self.v_bias",
-        "place_k": "attention.self.pos_proj", "place_q": "attention.self.pos_q_proj",
-    },
-    biases={"no_bias": "qkv place_k"},
-)  # fmt: skip
+OWN = "attention.self."
+DEBERTA_2 = BERT.named(
+    **{role: f"{OWN}{name}_proj" for role, name in (("q", "query"), ("k", "key"), ("v", "value"))},
+    **{f"place_{role}": f"{OWN}pos_{name}_proj" for role, name in (("k", "key"), ("q", "query"))},
+)._replace(prefixes=("deberta.",), change=_disentangled)
+DEBERTA = (
+    DEBERTA_2.named("q k v", qkv=f"{OWN}in_proj", q_bias=f"{OWN}q_bias", v_bias=f"{OWN}v_bias")
+    ._replace(stack=BERT_STACK._replace(by_head=True), biases={"no_bias": "qkv place_k"})
+    .named(place_k=f"{OWN}pos_proj", place_q=f"{OWN}pos_q_proj")
+)
 
 
 def deberta(c: Config, plan: Plan = DEBERTA) -> Model:

@@ -14,7 +14,7 @@ import numpy as np
 from attn_cli.errors import InputError, did_you_mean
 from attn_cli.io.array_types import Ints
 from attn_cli.io.escape import visible
-from attn_cli.models.checkpoints import decoder_plans, encoder_plans, positions
+from attn_cli.models.checkpoints import decoder_plans, encoder_plans
 from attn_cli.models.checkpoints.config import IDLE, Config
 from attn_cli.models.checkpoints.describe import COUNT, EPS, EXPERTS, HEADS, WIDTH, Logits, Model, Plan, Stack
 from attn_cli.models.checkpoints.families import FAMILIES
@@ -68,7 +68,6 @@ class Architecture(NamedTuple):
     largest: int = 0  # layers of the one size whose scores are scaled by its width a head (Gemma's 27B)
 
 
-GPT_OSS = decoder_plans.GPT_OSS._replace(names=decoder_plans.APART, rotaries=positions.alike())
 ARCHITECTURES = {
     "llama": Architecture("llama", decoder_plans.LLAMA, is_permuted=True),
     "qwen2": Architecture("qwen2", decoder_plans.QWEN2),
@@ -78,7 +77,9 @@ ARCHITECTURES = {
     "gemma3": Architecture("gemma3_text", decoder_plans.GEMMA3, largest=62),
     "phi3": Architecture("phi3", decoder_plans.PHI3),
     "olmo2": Architecture("olmo2", decoder_plans.OLMO2),
-    "gpt-oss": Architecture("gpt_oss", GPT_OSS, truncates=False, roles={"norm_2": "post_attention_norm"}),
+    "gpt-oss": Architecture(
+        "gpt_oss", decoder_plans.APART, truncates=False, roles={"norm_2": "post_attention_norm"}
+    ),
     "qwen2moe": Architecture("qwen2_moe", decoder_plans.QWEN2_MOE),
     "qwen3moe": Architecture("qwen3_moe", decoder_plans.QWEN3_MOE, values={"norm_topk_prob": True}),
     "gpt2": Architecture("gpt2", decoder_plans.GPT2),

@@ -101,15 +101,16 @@ MARIAN = partial(bart, places=None, offset=0, sinusoids="sines first", norm=None
 MBART = partial(bart, last_norm="layer_norm")
 PEGASUS = partial(MBART, offset=0, sinusoids="sines first", norm=None)
 M2M_100 = partial(MBART, places=None, sinusoids="to the end", norm=None, bias="", skips_padding=True)
-T5GEMMA = GEMMA2._replace(
-    names={
-        **GEMMA2.names, "norm_1": "pre_self_attn_layernorm", "after_1": "post_self_attn_layernorm",
-        **{f"cross_{role}": f"cross_attn.{role}_proj" for role in "qkvo"},
-        "cross_norm": "pre_cross_attn_layernorm", "after_cross": "post_cross_attn_layernorm",
-    },
+T5GEMMA = GEMMA2.named(
+    norm_1="pre_self_attn_layernorm",
+    after_1="post_self_attn_layernorm",
+    **{f"cross_{role}": f"cross_attn.{role}_proj" for role in "qkvo"},
+    cross_norm="pre_cross_attn_layernorm",
+    after_cross="post_cross_attn_layernorm",
+)._replace(
     logits=Logits(("lm_head.out_proj.weight",)),
     biases={"attention_bias": "q k v o cross_q cross_k cross_v cross_o", "no_bias": "gate up down"},
-)  # fmt: skip
+)
 
 
 def t5gemma(c: Config) -> Model:
