@@ -6,7 +6,7 @@ from functools import partial
 
 from attn_cli.models.checkpoints import positions
 from attn_cli.models.checkpoints.config import Config
-from attn_cli.models.checkpoints.describe import Logits, Model, Plan, Slopes, Stack, Words, without
+from attn_cli.models.checkpoints.describe import Logits, Model, Plan, Slopes, Stack, Words
 from attn_cli.models.checkpoints.positions import layer_windows
 
 # GPT-2 and its kin
@@ -202,8 +202,8 @@ OLMO3 = OLMO2._replace(
 
 
 def _maybe_qk_norm(c: Config, stack: Stack) -> Stack:
-    names = stack.layers[0].names
-    return stack if c.flag("use_qk_norm") else stack.with_layers(names=without(names, *QK_NORM))
+    layers = tuple(layer.lacking(*QK_NORM) for layer in stack.layers)
+    return stack if c.flag("use_qk_norm") else stack._replace(layers=layers)
 
 
 COHERE = LLAMA.named(**QK_NORM, norm_2="input_layernorm", last="norm")._replace(
@@ -262,12 +262,13 @@ def _some_sparse(c: Config, stack: Stack) -> Stack:
     """Give some layers one network instead of many, as Qwen's keys say."""
     every = c.whole("decoder_sparse_step")
     dense = c.several("mlp_only_layers") if c.has("mlp_only_layers") else []
-    names = stack.layers[0].names
-    plain = {role: names[role] for role in {**LLAMA.names, **QK_NORM} if role in names}
-    sparse = without(names, *DENSE)
-    own = [plain if n in dense or (n + 1) % every else sparse for n in range(len(stack.layers))]
-    layers = (layer._replace(names=one) for layer, one in zip(stack.layers, own, strict=True))
-    return stack._replace(layers=tuple(layers))
+    experts = stack.layers[0].names.keys() - {*LLAMA.names, *QK_NORM}
+    return stack._replace(
+        layers=tuple(
+            layer.lacking(*(experts if n in dense or (n + 1) % every else DENSE))
+            for n, layer in enumerate(stack.layers)
+        )
+    )
 
 
 QWEN2_MOE = LLAMA.named(

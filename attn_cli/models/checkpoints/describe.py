@@ -38,6 +38,10 @@ class Layer(NamedTuple):
     window: int | None = None
     rotary: Rotary | None = None
 
+    def lacking(self, *roles: str) -> Layer:
+        """Return the layer without these roles."""
+        return self._replace(names={role: name for role, name in self.names.items() if role not in roles})
+
     def tensor(self, role: str) -> str:
         """Return the name of what has this role, without the ending."""
         return self.place + self.names[role]
@@ -124,11 +128,6 @@ class Stack(NamedTuple):
         return self._replace(layers=tuple(layer._replace(**changes) for layer in self.layers))
 
 
-def without(names: Mapping[str, str], *roles: str) -> dict[str, str]:
-    """Return names without those of these roles."""
-    return {role: name for role, name in names.items() if role not in roles}
-
-
 class Logits(NamedTuple):
     """How the last layer's output becomes a score for each word of the vocabulary."""
 
@@ -194,7 +193,8 @@ class Plan(NamedTuple):
 
     def named(self, lacks: str = "", **names: str) -> Plan:
         """Return the plan without these roles, and with these names of tensors."""
-        return self._replace(names={**without(self.names, *lacks.split()), **names})
+        kept = {role: name for role, name in self.names.items() if role not in lacks.split()}
+        return self._replace(names={**kept, **names})
 
     def model(self, c: Config) -> Model:
         """Return the model of a config.json: a decoder where its attention is causal, else an encoder."""
@@ -212,11 +212,11 @@ class Plan(NamedTuple):
             scale=(c.optional("logit_scale") or 1) / (c.optional("logits_scaling") or 1),
             softcap=c.optional("final_logit_softcapping"),
         )
-        encoder, decoder = (None, stack) if stack.causal else (stack, None)
         unread = []  # biases that the model does not have, whatever the file has
         for flag, roles in self.biases.items():
             has = self.biased if not c.reads(flag) else roles if c.flag(flag) else ""
             unread += [f"{self.names[role]}.bias" for role in roles.split() if role not in has.split()]
+        encoder, decoder = (None, stack) if stack.causal else (stack, None)
         return Model(self.prefixes, encoder, decoder, logits, unread=tuple(unread))
 
     def _sized(self, c: Config) -> Stack:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from attn_cli.models.checkpoints import positions
 from attn_cli.models.checkpoints.config import MOST_LAYERS, Config
-from attn_cli.models.checkpoints.describe import (
-    Disentangled,
-    Logits,
-    Model,
-    Plan,
-    Relative,
-    Stack,
-    Words,
-    without,
-)
+from attn_cli.models.checkpoints.describe import Disentangled, Logits, Model, Plan, Relative, Stack, Words
 
 # BERT and what came of it, ModernBERT
+
+
+def _head(name: str, dense: str, norm: str) -> Logits:
+    return Logits((f"{name}.decoder.weight",), (f"{name}.decoder.bias", f"{name}.bias"), dense, norm)
+
 
 EMBEDDINGS = "embeddings.word_embeddings.weight"
 BERT_STACK = Stack(
@@ -33,21 +29,16 @@ BERT = Plan(
         "up": "intermediate.dense", "down": "output.dense", "norm_2": "output.LayerNorm",
     },
     ("bert.",),
-    Logits(
-        ("cls.predictions.decoder.weight",), ("cls.predictions.decoder.bias", "cls.predictions.bias"),
-        "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm",
-    ),
+    _head("cls.predictions", "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm"),
     "encoder.layer.{}.",
     head_activation="hidden_act",
 )  # fmt: skip
 ROBERTA = BERT._replace(
     stack=BERT_STACK._replace(skips_padding_positions=True),
     prefixes=("roberta.",),
-    logits=Logits(
-        ("lm_head.decoder.weight",), ("lm_head.decoder.bias", "lm_head.bias"), "lm_head.dense", "lm_head.layer_norm"
-    ),
+    logits=_head("lm_head", "lm_head.dense", "lm_head.layer_norm"),
     head_activation=None,
-)  # fmt: skip
+)
 MPNET = ROBERTA.named(
     **{role: f"attention.attn.{role}" for role in "qkvo"}, norm_1="attention.LayerNorm"
 )._replace(
@@ -86,11 +77,8 @@ def _groups(c: Config, stack: Stack) -> Stack:
     inner = c.whole("inner_group_num", most=MOST_LAYERS // count)
     if groups > count:
         raise c.refused("num_hidden_groups", f"at most {count}, the number of layers")
-    places = (
-        f"encoder.albert_layer_groups.{int(n / (count / groups))}.albert_layers.{m}."
-        for n in range(count)
-        for m in range(inner)
-    )
+    each = ((int(n / (count / groups)), m) for n in range(count) for m in range(inner))
+    places = (f"encoder.albert_layer_groups.{group}.albert_layers.{m}." for group, m in each)
     return stack._replace(layers=tuple(stack.layers[0]._replace(place=place) for place in places))
 
 
@@ -101,10 +89,7 @@ ALBERT = Plan(
         "norm_1": "attention.LayerNorm", "up": "ffn", "down": "ffn_output", "norm_2": "full_layer_layer_norm",
     },
     ("albert.",),
-    Logits(
-        ("predictions.decoder.weight",), ("predictions.decoder.bias", "predictions.bias"),
-        "predictions.dense", "predictions.LayerNorm",
-    ),
+    _head("predictions", "predictions.dense", "predictions.LayerNorm"),
     change=_groups,
     head_activation="hidden_act",
     always_projects=True,
@@ -114,7 +99,7 @@ ALBERT = Plan(
 def _without_first_norm(c: Config, stack: Stack) -> Stack:
     """Take the first norm from the first layer: the embeddings have one."""
     first, *others = stack.layers
-    return stack._replace(layers=(first._replace(names=without(first.names, "norm_1")), *others))
+    return stack._replace(layers=(first.lacking("norm_1"), *others))
 
 
 MODERNBERT = Plan(
@@ -150,7 +135,7 @@ def _disentangled(c: Config, stack: Stack) -> Stack:
         raise c.refused("pos_att_type", "c2p, p2c or both")
     is_relative, words = c.flag("relative_attention"), stack.words
     absent = [role for kind, role in OF_PLACES.items() if kind not in kinds or not is_relative]
-    names = without(stack.layers[0].names, *absent)
+    names = stack.layers[0].lacking(*absent).names
     if c.flag("share_att_key", False):
         names |= {role: names[role[-1]] for role in OF_PLACES.values() if role in names}
     if c.reads("conv_kernel_size") and c.values.get("conv_kernel_size", 0) != 0:

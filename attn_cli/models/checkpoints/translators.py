@@ -40,13 +40,14 @@ def t5(c: Config) -> Model:
         dense = f"layer.{network}.DenseReluDense."
         ups = {"gate": dense + "wi_0", "up": dense + "wi_1"} if is_gated else {"up": dense + "wi"}
         names = T5 | cross | ups | {"down": dense + "wo", "norm_2": f"layer.{network}.layer_norm"}
-        relative = Relative(
-            f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
+        buckets, farthest = (
             c.whole("relative_attention_num_buckets", least=4),
-            c.whole("relative_attention_max_distance"),
+            "relative_attention_max_distance",
         )
-        if relative.farthest <= relative.buckets:
-            raise c.refused("relative_attention_max_distance", "more than relative_attention_num_buckets")
+        name = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+        relative = Relative(name, buckets, c.whole(farthest))
+        if relative.farthest <= buckets:
+            raise c.refused(farthest, "more than relative_attention_num_buckets")
         layers = tuple(Layer(f"{side}.block.{n}.", names, 1.0) for n in range(count))
         return Stack(
             Words((f"{side}.embed_tokens.weight", "shared.weight"), d), "rms", layers, d, heads, heads, d_k,
