@@ -135,7 +135,7 @@ def _disentangled(c: Config, stack: Stack) -> Stack:
         raise c.refused("pos_att_type", "c2p, p2c or both")
     is_relative, words = c.flag("relative_attention"), stack.words
     absent = [role for kind, role in OF_PLACES.items() if kind not in kinds or not is_relative]
-    names = stack.layers[0].lacking(*absent).names
+    names = dict(stack.layers[0].lacking(*absent).names)
     if c.flag("share_att_key", False):
         names |= {role: names[role[-1]] for role in OF_PLACES.values() if role in names}
     if c.reads("conv_kernel_size") and c.values.get("conv_kernel_size", 0) != 0:
