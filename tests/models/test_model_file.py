@@ -169,31 +169,28 @@ def test_an_array_of_another_shape_kind_or_size_is_refused_or_does_no_harm(spoil
     assert wrong == {}
 
 
+TWO = '"relations", "mine"'
+METADATA = {
+    "format": ["attn-model/2", None],
+    "heads": [
+        *(
+            None,
+            "relations, mine, other",
+            f'[{TWO}, "other"',
+            '{"relations": 0, "mine": 1, "other": 2}',
+            "[]",
+        ),
+        *(f"[{TWO}]", f'[{TWO}, "other", "more"]', f'[{TWO}, "mine"]', f'[{TWO}, ""]', f"[{TWO}, 3]"),
+        "[" * 100_000,
+    ],
+    "facts": [None, "[]", "{", '"so"', "[" * 100_000, '{"a":' * 50_000],
+    "fingerprint": [None, "00"],
+}
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
-    [
-        ("format", "attn-model/2"),
-        ("format", None),
-        ("heads", None),
-        ("heads", "relations, mine, other"),
-        ("heads", '["relations", "mine", "other"'),
-        ("heads", '{"relations": 0, "mine": 1, "other": 2}'),
-        ("heads", '["relations", "mine"]'),
-        ("heads", '["relations", "mine", "other", "more"]'),
-        ("heads", '["relations", "mine", "mine"]'),
-        ("heads", '["relations", "mine", ""]'),
-        ("heads", '["relations", "mine", 3]'),
-        ("heads", "[]"),
-        ("heads", "[" * 100_000),
-        ("facts", None),
-        ("facts", "[]"),
-        ("facts", "{"),
-        ("facts", '"so"'),
-        ("facts", "[" * 100_000),
-        ("facts", '{"a":' * 50_000),
-        ("fingerprint", None),
-        ("fingerprint", "00"),
-    ],
+    [(key, value) for key, values in METADATA.items() for value in values],
     ids=lambda value: str(value)[:40],
 )
 def test_metadata_that_makes_no_model_is_refused(key, value, files):

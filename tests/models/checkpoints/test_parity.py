@@ -822,17 +822,10 @@ def test_the_declared_keys_are_those_of_transformers_with_its_defaults(family, t
         assert far == (theta["global"] if isinstance(theta, dict) else theta)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "llama",
-        "gemma3",
-        "gpt_neo",
-        "modernbert",
-        "bloom, six heads, untied",
-        "falcon, alibi, six heads, untied",
-    ],
-)
+ALIBI = ("bloom, six heads, untied", "falcon, alibi, six heads, untied")
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma3", "gpt_neo", "modernbert", *ALIBI])
 def test_a_longer_text_is_the_same(name, transformers, tmp_path):
     case = CASES[name]
     model = made(transformers, case, 3, tmp_path)

@@ -172,22 +172,8 @@ def test_a_hostile_config_is_refused(change, told, tmp_path):
 
 
 UNFIT = (
-    -1,
-    0,
-    1,
-    1e-20,
-    1e29,
-    1e40,
-    "x" * 1000,
-    [],
-    [[]],
-    {},
-    {"a": 1},
-    True,
-    3,
-    [1, 2],
-    [None, None],
-    [{}, {}],
+    *(-1, 0, 1, 1e-20, 1e29, 1e40, "x" * 1000, [], [[]], {}),
+    *({"a": 1}, True, 3, [1, 2], [None, None], [{}, {}]),
 )
 
 
@@ -211,13 +197,9 @@ def test_no_kind_of_rotation_takes_values_of_another_kind(kind):
             except AttnError as error:
                 assert len(str(error)) < 600
             else:
+                x = np.ones((1, 1, 9, 4), np.float32)
                 with np.errstate(all="ignore"):
-                    assert rotary.rotate(np.ones((1, 1, 9, 4), np.float32), np.arange(9)[None]).shape == (
-                        1,
-                        1,
-                        9,
-                        4,
-                    )
+                    assert rotary.rotate(x, np.arange(9)[None]).shape == x.shape
     with pytest.raises(InputError, match="one of default, linear, llama3, dynamic, yarn, longrope"):
         describe(Config("c", whole | {"rope_parameters": {"rope_type": "spiral"}}))
 
