@@ -19,16 +19,13 @@ class Layer(NamedTuple):
 
     `names` gives the tensor, after `place`, of each role (and some of no layer, if a plan's biases are off):
 
-    - q, k, v, or qkv where one matrix makes all three; o joins the heads; cross_q ... cross_o likewise;
-    - norm_1, cross_norm, norm_2: of attention, cross-attention and the network after them;
-    - q_bias, v_bias: biases of queries and values, where they stand apart from qkv; place_q, place_k: what makes
-      queries and keys of distances;
-    - after_1, after_2: a second norm, of what is added (Gemma); q_norm, k_norm: of each query and key;
-    - up and down, with a gate beside, or gate_up where one matrix makes both, the gate first, or
-      pairs where it makes them in turn;
-    - router, and expert_up ... expert_down with {} for a number, of a sparse network; [{}] is a matrix in a stack of
-      them. shared_up ... shared_down of the network that all words go through beside it, and shared_share, how much of
-      it counts;
+    - q, k, v, or qkv where one matrix makes all three; o joins the heads; cross_q ... cross_o likewise; norm_1,
+      cross_norm, norm_2: of attention, cross-attention and the network after them; after_1, after_2: a second norm, of
+      what is added (Gemma); q_norm, k_norm: of each query and key; q_bias, v_bias: of queries and values, where they
+      stand apart from qkv; place_q, place_k: what makes queries and keys of distances;
+    - up and down, with a gate beside, or gate_up where one matrix makes both, the gate first, or pairs where in turn;
+      router, and expert_up ... expert_down with {} for a number ([{}] is a matrix in a stack); shared_up ...
+      shared_down of the network that all words go through beside it, and shared_share, how much of it counts;
     - sinks: a score of each head that its rows have beside the keys', and no value.
     """
 

@@ -233,10 +233,15 @@ class Run:
             said = f"{self._name} has no language-model head: the checkpoint holds only its layers."
             raise InputError(said, "Ask for attention, or use the checkpoint of a language model.")
 
+    @property
+    def reader(self) -> Reader:
+        """What reads and applies the last side's tensors."""
+        return Reader(self.weights, [*self.model.stacks.values()][-1])
+
     @np.errstate(all="ignore")
     def last_normed(self, x: Array) -> Array:
         """Return a stream between layers, (b, n, d), as the last norm leaves it; where there is none, the same."""
-        stack = self.model.stacks[list(self._given)[-1]]
+        stack = self.model.stacks[[*self._given][-1]]
         return Reader(self.weights, stack).norm(stack.last_norm, x) if stack.last_norm else x
 
     @np.errstate(all="ignore")  # what is not finite is refused by whoever reads the scores
@@ -245,15 +250,14 @@ class Run:
 
         Without `is_capped`, the scores before the cap that some models put on them (Gemma 2).
         """
-        stack, head = list(self.model.stacks.values())[-1], self.model.logits
-        reader, table = Reader(self.weights, stack), self.weights.find(*head.tables)
+        reader, head, table = self.reader, self.model.logits, self.weights.find(*self.model.logits.tables)
         assert table is not None  # check_head
         if head.dense:
-            x = reader.linear(head.dense, x, stack.words.width, ACTIVATIONS[head.activation])
+            x = reader.linear(head.dense, x, reader.stack.words.width, ACTIVATIONS[head.activation])
         if head.norm:
             x = reader.norm(head.norm, x)
         if head.project:
-            x = reader.linear(head.project, x, stack.words.width)
+            x = reader.linear(head.project, x, reader.stack.words.width)
         x = x * np.float32(head.scale)
         d = x.shape[-1]
         scores = product(x.reshape(-1, d), self.weights.matrix(table, None, d))
@@ -308,11 +312,9 @@ class Way(NamedTuple):
 
 def way_of(run: Run, place: int) -> Way:
     """Return the way of the vector at a place of a run's one text; what is left of the run is computed."""
-    trail = Trail(place)
-    run = run.changed(Changes(trail=trail))
-    x, head = trail.row(run.output()), run.model.logits
-    stack = list(run.model.stacks.values())[-1]
-    reader, width = Reader(run.weights, stack), stack.words.width
+    run = run.changed(Changes(trail=(trail := Trail(place))))
+    x, head, reader = trail.row(run.output()), run.model.logits, run.reader
+    width = reader.stack.words.width
     if head.dense:
         W, b = reader.linear_weights(head.dense, len(x), width)
         made = x @ W if b is None else x @ W + b
