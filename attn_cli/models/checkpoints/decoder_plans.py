@@ -294,4 +294,4 @@ def with_pictures(c: Config, plan: Plan, text: str | None = None) -> Model:
         raise own.refused("model_type", f"{text}: attn knows no other text part of a Mistral 3")
     if positions.looks_both_ways(own):  # which transformers obeys in a model of text alone
         raise own.refused("use_bidirectional_attention", "false or null in this family")
-    return plan.model(own._replace(values={**own.values, tie: c.flag(tie)}))
+    return plan(own._replace(values={**own.values, tie: c.flag(tie)}))

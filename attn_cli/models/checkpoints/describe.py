@@ -193,7 +193,7 @@ class Plan(NamedTuple):
         kept = {role: name for role, name in self.names.items() if role not in lacks.split()}
         return self._replace(names={**kept, **names})
 
-    def model(self, c: Config) -> Model:
+    def __call__(self, c: Config) -> Model:
         """Return the model of a config.json: a decoder where its attention is causal, else an encoder."""
         if c.reads("position_embedding_type") and c.word("position_embedding_type") != "absolute":
             raise c.refused("position_embedding_type", "absolute")

@@ -177,4 +177,4 @@ def deberta(c: Config, plan: Plan = DEBERTA) -> Model:
     """Return DeBERTa, whose words are guessed by one of two heads."""
     own = "lm_predictions.lm_head"
     head = Logits((EMBEDDINGS,), (f"{own}.bias",), f"{own}.dense", f"{own}.LayerNorm")
-    return (plan if c.flag("legacy") else plan._replace(logits=head)).model(c)
+    return (plan if c.flag("legacy") else plan._replace(logits=head))(c)

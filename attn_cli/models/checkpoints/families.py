@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 from attn_cli.errors import InputError, did_you_mean
 from attn_cli.io.escape import visible
@@ -17,7 +16,7 @@ from attn_cli.models.checkpoints import decoder_plans as decoders
 from attn_cli.models.checkpoints import encoder_plans as encoders
 from attn_cli.models.checkpoints import translators
 from attn_cli.models.checkpoints.config import IDLE, Config, Keys
-from attn_cli.models.checkpoints.describe import Model
+from attn_cli.models.checkpoints.describe import Model, Plan
 
 LOOKS_AHEAD = {"is_causal": False, "use_bidirectional_attention": True}  # what takes a decoder's mask away
 
@@ -223,50 +222,41 @@ BART = {
 M2M_100 = BART | {"activation_function": "relu", "scale_embedding": True, "pad_token_id": 1}
 T5GEMMA = _without(GEMMA2, "is_causal use_bidirectional_attention") | {"bos_token_id": 2}
 TIED = {"tie_word_embeddings": True}
-
-
-class Family(NamedTuple):
-    """What describes a model of the family, and the keys of its config.json."""
-
-    describe: Callable[[Config], Model]
-    keys: Keys
-
-
 # Of models that read pictures, too
 GEMMA3_TEXT = {**TIED, "text_config": GEMMA3, **_idle("vision_config mm_tokens_per_image")}
 MISTRAL3_TEXT = {**TIED, "text_config": MISTRAL | {"model_type": "mistral"}} | _idle(
     "vision_config projector_hidden_act vision_feature_layer multimodal_projector_bias spatial_merge_size"
 )
 
-FAMILIES: dict[str, Family] = {
-    "bert": Family(encoders.BERT.model, BERT), "roberta": Family(encoders.ROBERTA.model, ROBERTA),
-    "xlm-roberta": Family(encoders.ROBERTA.model, ROBERTA), "camembert": Family(encoders.ROBERTA.model, ROBERTA),
-    "mpnet": Family(encoders.MPNET.model, MPNET), "deberta": Family(encoders.deberta, DEBERTA),
-    "deberta-v2": Family(partial(encoders.deberta, plan=encoders.DEBERTA_2), DEBERTA_2),
-    "distilbert": Family(encoders.DISTILBERT.model, DISTILBERT), "electra": Family(encoders.ELECTRA.model, ELECTRA),
-    "albert": Family(encoders.ALBERT.model, ALBERT), "modernbert": Family(encoders.MODERNBERT.model, MODERNBERT),
-    "gpt2": Family(decoders.GPT2.model, GPT2), "gpt_neo": Family(decoders.GPT_NEO.model, GPT_NEO),
-    "gpt_neox": Family(decoders.GPT_NEOX.model, GPT_NEOX), "gptj": Family(decoders.GPT_J.model, GPT_J),
-    "bloom": Family(decoders.BLOOM.model, BLOOM), "falcon": Family(decoders.FALCON.model, FALCON),
-    "opt": Family(decoders.OPT.model, OPT), "llama": Family(decoders.LLAMA.model, LLAMA),
-    "mistral": Family(decoders.MISTRAL.model, MISTRAL), "qwen2": Family(decoders.QWEN2.model, QWEN2),
-    "qwen3": Family(decoders.QWEN3.model, QWEN3), "smollm3": Family(decoders.SMOLLM3.model, SMOLLM3),
-    "gemma": Family(decoders.GEMMA.model, GEMMA), "gemma2": Family(decoders.GEMMA2.model, GEMMA2),
-    "gemma3_text": Family(decoders.GEMMA3.model, GEMMA3),
-    "gemma3": Family(partial(decoders.with_pictures, plan=decoders.GEMMA3), GEMMA3_TEXT),
-    "phi3": Family(decoders.PHI3.model, PHI3), "olmo2": Family(decoders.OLMO2.model, OLMO2),
-    "olmo3": Family(decoders.OLMO3.model, OLMO3), "granite": Family(decoders.LLAMA.model, GRANITE),
-    "cohere": Family(decoders.COHERE.model, COHERE), "cohere2": Family(decoders.COHERE2.model, COHERE2),
-    "glm4": Family(decoders.GLM4.model, GLM4), "starcoder2": Family(decoders.STARCODER2.model, STARCODER2),
-    "mixtral": Family(decoders.MIXTRAL.model, MIXTRAL), "qwen2_moe": Family(decoders.QWEN2_MOE.model, QWEN2_MOE),
-    "qwen3_moe": Family(decoders.QWEN3_MOE.model, QWEN3_MOE), "gpt_oss": Family(decoders.GPT_OSS.model, GPT_OSS),
-    "mistral3": Family(partial(decoders.with_pictures, plan=decoders.MISTRAL, text="mistral"), MISTRAL3_TEXT),
-    "t5": Family(translators.t5, T5), "mt5": Family(translators.t5, MT5), "bart": Family(translators.bart, BART),
-    "marian": Family(translators.MARIAN, BART | {"decoder_start_token_id": 58100}),
-    "mbart": Family(translators.MBART, BART | {"decoder_start_token_id": None}),
-    "pegasus": Family(translators.PEGASUS, BART | {"decoder_start_token_id": 0}),
-    "m2m_100": Family(translators.M2M_100, M2M_100),
-    "t5gemma": Family(translators.t5gemma, TIED | dict.fromkeys(("encoder", "decoder"), T5GEMMA)),
+# What describes a model of the family, and the keys of its config.json
+FAMILIES: dict[str, tuple[Plan | Callable[[Config], Model], Keys]] = {
+    "bert": (encoders.BERT, BERT), "roberta": (encoders.ROBERTA, ROBERTA),
+    "xlm-roberta": (encoders.ROBERTA, ROBERTA), "camembert": (encoders.ROBERTA, ROBERTA),
+    "mpnet": (encoders.MPNET, MPNET), "deberta": (encoders.deberta, DEBERTA),
+    "deberta-v2": (partial(encoders.deberta, plan=encoders.DEBERTA_2), DEBERTA_2),
+    "distilbert": (encoders.DISTILBERT, DISTILBERT), "electra": (encoders.ELECTRA, ELECTRA),
+    "albert": (encoders.ALBERT, ALBERT), "modernbert": (encoders.MODERNBERT, MODERNBERT),
+    "gpt2": (decoders.GPT2, GPT2), "gpt_neo": (decoders.GPT_NEO, GPT_NEO),
+    "gpt_neox": (decoders.GPT_NEOX, GPT_NEOX), "gptj": (decoders.GPT_J, GPT_J),
+    "bloom": (decoders.BLOOM, BLOOM), "falcon": (decoders.FALCON, FALCON), "opt": (decoders.OPT, OPT),
+    "llama": (decoders.LLAMA, LLAMA), "mistral": (decoders.MISTRAL, MISTRAL),
+    "qwen2": (decoders.QWEN2, QWEN2), "qwen3": (decoders.QWEN3, QWEN3),
+    "smollm3": (decoders.SMOLLM3, SMOLLM3), "gemma": (decoders.GEMMA, GEMMA),
+    "gemma2": (decoders.GEMMA2, GEMMA2), "gemma3_text": (decoders.GEMMA3, GEMMA3),
+    "gemma3": (partial(decoders.with_pictures, plan=decoders.GEMMA3), GEMMA3_TEXT),
+    "phi3": (decoders.PHI3, PHI3), "olmo2": (decoders.OLMO2, OLMO2), "olmo3": (decoders.OLMO3, OLMO3),
+    "granite": (decoders.LLAMA, GRANITE), "cohere": (decoders.COHERE, COHERE),
+    "cohere2": (decoders.COHERE2, COHERE2), "glm4": (decoders.GLM4, GLM4),
+    "starcoder2": (decoders.STARCODER2, STARCODER2), "mixtral": (decoders.MIXTRAL, MIXTRAL),
+    "qwen2_moe": (decoders.QWEN2_MOE, QWEN2_MOE), "qwen3_moe": (decoders.QWEN3_MOE, QWEN3_MOE),
+    "gpt_oss": (decoders.GPT_OSS, GPT_OSS),
+    "mistral3": (partial(decoders.with_pictures, plan=decoders.MISTRAL, text="mistral"), MISTRAL3_TEXT),
+    "t5": (translators.t5, T5), "mt5": (translators.t5, MT5), "bart": (translators.bart, BART),
+    "marian": (translators.MARIAN, BART | {"decoder_start_token_id": 58100}),
+    "mbart": (translators.MBART, BART | {"decoder_start_token_id": None}),
+    "pegasus": (translators.PEGASUS, BART | {"decoder_start_token_id": 0}),
+    "m2m_100": (translators.M2M_100, M2M_100),
+    "t5gemma": (translators.t5gemma, TIED | dict.fromkeys(("encoder", "decoder"), T5GEMMA)),
 }  # fmt: skip
 
 
@@ -276,17 +266,17 @@ def describe(config: Config, is_strict: bool = False) -> Model:
     Raises InputError if attn does not know the family; `is_strict` makes an error of the note, too.
     """
     name = config.word("model_type")
-    if (family := FAMILIES.get(name)) is None:
+    if name not in FAMILIES:
         said = f"{config.where}: attn does not know models of the type {visible(name)[:60]!r}."
         raise InputError(said, f"{did_you_mean(name, FAMILIES)}It knows {', '.join(FAMILIES)}.")
-    declared = config._replace(keys=family.keys)
+    read, keys = FAMILIES[name]
+    declared = config._replace(keys=keys)
     unknown = declared.unknown(name)
     if unknown and is_strict:
         raise InputError(f"{config.where}: {unknown}")
-    model, notes = family.describe(declared), [unknown] if unknown else []
+    model, notes = read(declared), [unknown] if unknown else []
     key = next((key for key, value in LOOKS_AHEAD.items() if config.values.get(key) is value), "")
     if model.decoder is None and declared.reads(key):
-        notes.append(
-            f"config.json says {key} = {json.dumps(LOOKS_AHEAD[key])}: no word is hidden from another."
-        )
+        said = f"{key} = {json.dumps(LOOKS_AHEAD[key])}"
+        notes.append(f"config.json says {said}: no word is hidden from another.")
     return model._replace(family=name, notes=tuple(notes))

@@ -14,8 +14,8 @@ import numpy as np
 from attn_cli.errors import InputError, did_you_mean
 from attn_cli.io.array_types import Ints
 from attn_cli.io.escape import visible
-from attn_cli.models.checkpoints import decoder_plans, encoder_plans
 from attn_cli.models.checkpoints.config import IDLE, Config
+from attn_cli.models.checkpoints.decoder_plans import APART
 from attn_cli.models.checkpoints.describe import COUNT, EPS, EXPERTS, HEADS, WIDTH, Logits, Model, Plan, Stack
 from attn_cli.models.checkpoints.families import FAMILIES
 from attn_cli.models.checkpoints.gguf import Gguf, Packed
@@ -60,7 +60,6 @@ class Architecture(NamedTuple):
     """How llama.cpp's files of an architecture differ from those that their family is described by."""
 
     family: str
-    plan: Plan
     truncates: bool = True  # YaRN's range, as config.json says it
     is_permuted: bool = False  # rows of q and k, for rotation of neighbours
     values: Mapping[str, object] = {}  # of a config.json, which no file says
@@ -69,24 +68,16 @@ class Architecture(NamedTuple):
 
 
 ARCHITECTURES = {
-    "llama": Architecture("llama", decoder_plans.LLAMA, is_permuted=True),
-    "qwen2": Architecture("qwen2", decoder_plans.QWEN2),
-    "qwen3": Architecture("qwen3", decoder_plans.QWEN3),
-    "gemma": Architecture("gemma", decoder_plans.GEMMA),
-    "gemma2": Architecture("gemma2", decoder_plans.GEMMA2, largest=46),
-    "gemma3": Architecture("gemma3_text", decoder_plans.GEMMA3, largest=62),
-    "phi3": Architecture("phi3", decoder_plans.PHI3),
-    "olmo2": Architecture("olmo2", decoder_plans.OLMO2),
-    "gpt-oss": Architecture(
-        "gpt_oss", decoder_plans.APART, truncates=False, roles={"norm_2": "post_attention_norm"}
-    ),
-    "qwen2moe": Architecture("qwen2_moe", decoder_plans.QWEN2_MOE),
-    "qwen3moe": Architecture("qwen3_moe", decoder_plans.QWEN3_MOE, values={"norm_topk_prob": True}),
-    "gpt2": Architecture("gpt2", decoder_plans.GPT2),
-    "bert": Architecture("bert", encoder_plans.BERT),
+    **{name: Architecture(name) for name in ("qwen2", "qwen3", "gemma", "phi3", "olmo2", "gpt2", "bert")},
+    "llama": Architecture("llama", is_permuted=True),
+    "gemma2": Architecture("gemma2", largest=46),
+    "gemma3": Architecture("gemma3_text", largest=62),
+    "gpt-oss": Architecture("gpt_oss", truncates=False, roles={"norm_2": "post_attention_norm"}),
+    "qwen2moe": Architecture("qwen2_moe"),
+    "qwen3moe": Architecture("qwen3_moe", values={"norm_topk_prob": True}),
 }
 WINDOW = "attention.sliding_window"
-OLMO3 = Architecture("olmo3", decoder_plans.OLMO3)  # llama.cpp's olmo2 with windows
+OLMO3 = Architecture("olmo3")  # llama.cpp's olmo2 with windows
 
 
 def describe_gguf(gguf: Gguf) -> tuple[Model, dict[str, Ints]]:
@@ -102,7 +93,7 @@ def describe_gguf(gguf: Gguf) -> tuple[Model, dict[str, Ints]]:
         )
     own = OLMO3 if f"olmo2.{WINDOW}" in gguf.metadata else ARCHITECTURES[name]
     values, notes = _values(gguf, name, own)
-    model = _renamed(own, gguf).model(Config(f"{gguf.where}, {name}", values, FAMILIES[own.family].keys))
+    model = _renamed(own, gguf)(Config(f"{gguf.where}, {name}", values, FAMILIES[own.family][1]))
     (stack,) = model.stacks.values()
     orders = dict(_orders(gguf, stack)) if own.is_permuted else {}
     return model._replace(family=own.family, notes=tuple(notes)), orders
@@ -122,7 +113,7 @@ def _orders(gguf: Gguf, stack: Stack) -> Iterator[tuple[str, Ints]]:
 
 def _values(gguf: Gguf, name: str, own: Architecture) -> tuple[dict[str, object], list[str]]:
     """Return the values of a config.json, and notes on keys that attn does not know."""
-    keys, given = FAMILIES[own.family].keys, dict(_given(gguf, name))
+    keys, given = FAMILIES[own.family][1], dict(_given(gguf, name))
     reads = {key for key, default in keys.items() if default is not IDLE}
     if given.get("expert_count") and "num_experts_per_tok" not in reads:
         raise InputError(f"{gguf.where} is a mixture of experts, which attn does not compute.")
@@ -203,7 +194,9 @@ def _width(given: Mapping[str, Any]) -> Any:
 
 def _renamed(own: Architecture, gguf: Gguf) -> Plan:
     """Return a plan with llama.cpp's names, for weights as its converter writes them."""
-    plan, stack, words = own.plan, own.plan.stack, own.plan.stack.words
+    plan = APART if own.family == "gpt_oss" else FAMILIES[own.family][0]
+    assert isinstance(plan, Plan)
+    stack, words = plan.stack, plan.stack.words
     roles = {**(ROLES if stack.pre_norm else ROLES | AFTER), **own.roles}
     places, types = words.positions and "position_embd.weight", words.types and "token_types.weight"
     norm, tables = words.norm and "token_embd_norm", ("token_embd.weight",)

@@ -122,7 +122,7 @@ def t5gemma(c: Config) -> Model:
         words = Words((f"{side}.embed_tokens.weight",))
         stack = T5GEMMA.stack._replace(words=words, last_norm=f"{side}.norm", causal=side == "decoder")
         plan = T5GEMMA._replace(stack=stack, place=f"{side}.layers.{{}}.", change=None)
-        models.append(plan.model(part._replace(values={**part.values, tie: c.flag(tie)})))
+        models.append(plan(part._replace(values={**part.values, tie: c.flag(tie)})))
     encoder, decoder = models
     start = c.part("decoder").whole("bos_token_id", least=0, most=1 << 24)
     return decoder._replace(prefixes=("model.",), encoder=encoder.encoder, start=start)

@@ -577,7 +577,7 @@ def test_config_files_of_former_years_say_the_same(name, transformers, tmp_path)
 
 def without_defaults(config):
     """Return a config.json as the hub ships some: without the keys that have their family's default."""
-    keys = FAMILIES[config["model_type"]].keys
+    keys = FAMILIES[config["model_type"]][1]
     return {name: value for name, value in config.items() if keys.get(name, ...) != value}
 
 
@@ -623,7 +623,7 @@ def test_keys_that_a_family_does_not_read_change_nothing(name, more, transformer
     same_as(model, case, texts(TEXTS), tmp_path, name, is_strict=False)
     with Checkpoint(str(tmp_path)) as checkpoint:
         notes = checkpoint.model.notes
-    keys = FAMILIES[json.loads((tmp_path / "config.json").read_text())["model_type"]].keys
+    keys = FAMILIES[json.loads((tmp_path / "config.json").read_text())["model_type"]][1]
     told = [key for key in more if keys.get(key) is not IDLE]
     assert [key for key in more if f" {key} = " in "".join(notes)] == told
     if told:
@@ -732,7 +732,7 @@ def test_a_bart_has_as_many_layers_as_its_older_name_for_them_says(transformers,
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_other_name_of_a_key_is_taken_for_idle(family, transformers):
     aliases = transformers.CONFIG_MAPPING[family].attribute_map
-    idle = {key for key, default in FAMILIES[family].keys.items() if default is IDLE}
+    idle = {key for key, default in FAMILIES[family][1].items() if default is IDLE}
     assert not [alias for alias, of in aliases.items() if alias in idle and of not in idle]
 
 
@@ -803,7 +803,7 @@ OLDER = {
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_declared_keys_are_those_of_transformers_with_its_defaults(family, transformers):
-    kind, keys = transformers.CONFIG_MAPPING[family], FAMILIES[family].keys
+    kind, keys = transformers.CONFIG_MAPPING[family], FAMILIES[family][1]
     fields = {
         field.name: field.default for field in dataclasses.fields(kind) if not field.name.startswith("__")
     }
