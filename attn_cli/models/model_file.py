@@ -62,9 +62,8 @@ def read_weights(settings: Settings) -> Given | None:
     if not looks_like_file(name):
         names = (*BUNDLED, LIKENESS, "identity", "random")
         hint = f"Projections are {', '.join(names)}, or a file (with a slash or a suffix such as .json)."
-        raise UsageError(
-            f"There is no projection {visible(name)!r}.", did_you_mean(name, names) + hint, "--projection"
-        )
+        said = f"There is no projection {visible(name)!r}."
+        raise UsageError(said, did_you_mean(name, names) + hint, "--projection")
     from attn_cli.inputs.matrices import read_given  # only those who give a file need it
 
     return read_given(name)
@@ -108,11 +107,10 @@ def is_model(path: str) -> bool:
 def read_model(path: str, name: str | None = None) -> EncoderStack:
     """Read a model that `attn learn train` wrote; raise InputError where an array is missing or misshapen."""
     arrays, about = model_arrays(path)
+    shown = name or visible(path)
     if about.get("format") != FORMAT:
-        raise InputError(
-            f"{name or visible(path)} is not a learned model.", "Make one with attn learn train."
-        )
-    return _Reader(arrays, about, name or visible(path)).stack()
+        raise InputError(f"{shown} is not a learned model.", "Make one with attn learn train.")
+    return _Reader(arrays, about, shown).stack()
 
 
 def model_arrays(path: str) -> tuple[Arrays, dict[str, str]]:
@@ -165,9 +163,8 @@ class _Reader(NamedTuple):
     def encoder(self, n: int, d: int, names: list[str] | None) -> EncoderLayer:
         """Return layer n, one below the last or a language model's last."""
         attention = self.attention(n, d, names, joined=True)
-        norm_1, norm_2 = (
-            Norm(self.take(f"{n}.gain_{k}", 1, d=d), self.take(f"{n}.shift_{k}", 1, d=d)) for k in (1, 2)
-        )
+        vectors = [[self.take(f"{n}.{of}_{k}", 1, d=d) for of in ("gain", "shift")] for k in (1, 2)]
+        norm_1, norm_2 = (Norm(gain, shift) for gain, shift in vectors)
         W_1 = self.take(f"{n}.W_1", 2, d=d)
         b_1, wide = self.take(f"{n}.b_1", 1, wide=W_1.shape[1]), W_1.shape[1]
         W_2, b_2 = self.take(f"{n}.W_2", 2, wide=wide, d=d), self.take(f"{n}.b_2", 1, d=d)
@@ -197,10 +194,8 @@ class _Reader(NamedTuple):
             values = [(shared, self.take(f"{n}.b_v", 1, d_v=shared.shape[1]))] * heads
         labels, positions = names or map(str, range(heads)), map(Position, R, b)
         each = zip(labels, W_q, W_k, values, b_q, b_k, positions, strict=True)
-        made = tuple(
-            HeadWeights(one, q, k, v, c_q, c_k, c_v, at) for one, q, k, (v, c_v), c_q, c_k, at in each
-        )
-        return Projection(Projected("learned", self.name, "in-out", None, n), made, W_o, b_o)
+        made = (HeadWeights(one, q, k, v, c_q, c_k, c_v, at) for one, q, k, (v, c_v), c_q, c_k, at in each)
+        return Projection(Projected("learned", self.name, "in-out", None, n), tuple(made), W_o, b_o)
 
     def take(self, key: str, axes: int, **sizes: int) -> Array:
         """Return an array, as it stands in the file; its first axes must have these sizes, in order."""

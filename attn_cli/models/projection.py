@@ -135,9 +135,8 @@ def from_given(given: Given, heads: int, layout: str, source: str) -> Projection
         biases.append([None] * heads if bias is None else shared(split(bias, n, 0), heads))
         if bias is not None and len(bias) != W.shape[axis]:
             needed = f"{name} needs one number for each {'column' if axis else 'row'} of {W_name}."
-            raise InputError(
-                f"{name} has {len(bias)} numbers and {W_name} shape {W.shape}: with layout {layout}, {needed}"
-            )
+            said = f"{name} has {len(bias)} numbers and {W_name} shape {W.shape}: with layout {layout}"
+            raise InputError(f"{said}, {needed}")
     d_k = parts[0][0].shape[1]
     positions: Sequence[Position | None] = given_positions(given, heads, d_k) or [None] * heads
     columns = zip(*parts, *biases, positions, strict=True)
@@ -175,9 +174,8 @@ def given_positions(given: Given, heads: int, d_k: int) -> list[Position] | None
     if R is None or b is None:
         return None
     if R.shape != (heads, b.shape[1], d_k) or len(b) != heads or b.shape[1] % 2 == 0:
-        raise InputError(
-            f"{given.name}: position_vectors {R.shape} and position_biases {b.shape} do not fit {heads} heads of {d_k}."
-        )
+        said = f"{given.name}: position_vectors {R.shape} and position_biases {b.shape} do not fit"
+        raise InputError(f"{said} {heads} heads of {d_k}.")
     return [Position(R[h], b[h]) for h in range(heads)]
 
 

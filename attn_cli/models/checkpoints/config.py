@@ -197,9 +197,8 @@ def read_config(folder: str) -> Config:
     if values.get("quantization") is None and values.get("quantization_config") is not None:
         said = config.part("quantization_config")
         older = {"load_in_8bit", "load_in_4bit"} & said.values.keys()  # which did not name the method
-        if (
-            method := "bitsandbytes" if older else said.word("quant_method")
-        ) != "mxfp4":  # whose tensors say so
+        method = "bitsandbytes" if older else said.word("quant_method")
+        if method != "mxfp4":  # whose tensors say so
             raise quantised(where, method)
     return config
 

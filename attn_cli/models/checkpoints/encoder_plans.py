@@ -39,15 +39,16 @@ ROBERTA = BERT._replace(
     logits=_head("lm_head", "lm_head.dense", "lm_head.layer_norm"),
     head_activation=None,
 )
-MPNET = ROBERTA.named(
-    **{role: f"attention.attn.{role}" for role in "qkvo"}, norm_1="attention.LayerNorm"
-)._replace(
-    stack=ROBERTA.stack._replace(words=ROBERTA.stack.words._replace(types=None)),
-    prefixes=("mpnet.",),
-    # transformers counts 32 buckets, whatever the config says
-    change=lambda c, stack: stack._replace(
-        relative=Relative("encoder.relative_attention_bias.weight", 32, 128)
-    ),
+# transformers counts 32 buckets, whatever the config says
+OF_MPNET = Relative("encoder.relative_attention_bias.weight", 32, 128)
+MPNET = (
+    ROBERTA.named(**{role: f"attention.attn.{role}" for role in "qkvo"})
+    ._replace(
+        stack=ROBERTA.stack._replace(words=ROBERTA.stack.words._replace(types=None)),
+        prefixes=("mpnet.",),
+        change=lambda c, stack: stack._replace(relative=OF_MPNET),
+    )
+    .named(norm_1="attention.LayerNorm")
 )
 ELECTRA = BERT._replace(
     stack=BERT_STACK._replace(words=BERT_STACK.words._replace(project="embeddings_project")),

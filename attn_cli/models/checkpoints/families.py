@@ -41,9 +41,8 @@ BERT = _sizes(768, 12, 12) | {
     "position_embedding_type": "absolute",
 }  # fmt: skip
 ROBERTA = BERT | {"pad_token_id": 1}
-MPNET = _without(ROBERTA, "is_decoder is_causal position_embedding_type") | {
-    "relative_attention_num_buckets": 32
-}
+MPNET = _without(ROBERTA, "is_decoder is_causal position_embedding_type")
+MPNET["relative_attention_num_buckets"] = 32
 DEBERTA = _sizes(768, 12, 12) | {
     "hidden_act": "gelu", "layer_norm_eps": 1e-7, "relative_attention": False, "max_relative_positions": -1,
     "position_biased_input": True, "pos_att_type": None, "legacy": True, "tie_word_embeddings": True,
@@ -153,9 +152,8 @@ PHI3 = ANY_LLAMA | {
 }  # fmt: skip
 OLMO2 = ANY_LLAMA | {"rms_norm_eps": 1e-5, "attention_bias": False, "max_position_embeddings": 2048}
 OLMO3 = OLMO2 | BY_KIND | {"rope_theta": 5e5, "sliding_window": 4096, "layer_types": None}
-GRANITE = BIASED_LLAMA | dict.fromkeys(
-    ("embedding_multiplier", "logits_scaling", "residual_multiplier", "attention_multiplier"), 1.0
-)
+MULTIPLIERS = "embedding_multiplier logits_scaling residual_multiplier attention_multiplier"
+GRANITE = BIASED_LLAMA | dict.fromkeys(MULTIPLIERS.split(), 1.0)
 ANY_COHERE = _without(BIASED_LLAMA, "rms_norm_eps mlp_bias") | _sizes(8192, 40, 64) | {
     "layer_norm_eps": 1e-5, "tie_word_embeddings": True, "max_position_embeddings": 8192, "logit_scale": 0.0625,
 }  # fmt: skip
@@ -224,9 +222,10 @@ T5GEMMA = _without(GEMMA2, "is_causal use_bidirectional_attention") | {"bos_toke
 TIED = {"tie_word_embeddings": True}
 # Of models that read pictures, too
 GEMMA3_TEXT = {**TIED, "text_config": GEMMA3, **_idle("vision_config mm_tokens_per_image")}
-MISTRAL3_TEXT = {**TIED, "text_config": MISTRAL | {"model_type": "mistral"}} | _idle(
+OF_PICTURES = (
     "vision_config projector_hidden_act vision_feature_layer multimodal_projector_bias spatial_merge_size"
 )
+MISTRAL3_TEXT = {**TIED, "text_config": MISTRAL | {"model_type": "mistral"}, **_idle(OF_PICTURES)}
 
 # What describes a model of the family, and the keys of its config.json
 FAMILIES: dict[str, tuple[Plan | Callable[[Config], Model], Keys]] = {

@@ -88,9 +88,8 @@ def describe_gguf(gguf: Gguf) -> tuple[Model, dict[str, Ints]]:
     name = gguf.metadata.get("general.architecture")
     if name not in ARCHITECTURES:
         said = f"{gguf.where}: attn does not know the architecture {visible(str(name))[:60]!r}."
-        raise InputError(
-            said, f"{did_you_mean(str(name), ARCHITECTURES)}It knows {', '.join(ARCHITECTURES)}."
-        )
+        hint = f"It knows {', '.join(ARCHITECTURES)}."
+        raise InputError(said, did_you_mean(str(name), ARCHITECTURES) + hint)
     own = OLMO3 if f"olmo2.{WINDOW}" in gguf.metadata else ARCHITECTURES[name]
     values, notes = _values(gguf, name, own)
     model = _renamed(own, gguf)(Config(f"{gguf.where}, {name}", values, FAMILIES[own.family][1]))

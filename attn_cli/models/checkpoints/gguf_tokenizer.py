@@ -15,9 +15,8 @@ from attn_cli.io.escape import visible
 from attn_cli.models.checkpoints.gguf import STRING, Gguf, Packed
 
 Json = dict[str, Any]
-Parts = tuple[
-    Json | None, Json | None, Json, Json
-]  # normalizer, pre_tokenizer, decoder, and model but for its words
+# normalizer, pre_tokenizer, decoder, and model but for its words
+Parts = tuple[Json | None, Json | None, Json, Json]
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 MOST_WORDS, LONGEST_PIECE = 1 << 20, 256
 SPACE = "\u2581"  # SentencePiece's
@@ -80,9 +79,8 @@ def _pairs_of_bytes(gguf: Gguf, tokens: list[str], types: list[int]) -> Parts:
     bytes_ = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
     steps: list[Json] = [{"type": "Digits", "individual_digits": True}] if SPLITS[name].get("digits") else []
     if pattern is not None:
-        steps.append(
-            {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
-        )
+        by = {"Regex": pattern}
+        steps.append({"type": "Split", "pattern": by, "behavior": "Isolated", "invert": False})
     steps.append(bytes_ | {"use_regex": pattern is None})
     normalizer = {"type": "NFC"} if SPLITS[name].get("nfc") else None
     model = {"type": "BPE", "merges": _list(gguf, "merges", STRING), "ignore_merges": pattern == LLAMA_3}

@@ -57,9 +57,8 @@ def find_folder(model: str) -> str:
         said = f"{shown!r} is a file of a model."
         raise FileError(said, f"Give its folder: {shell_quote(os.path.dirname(model) or '.')}.")
     if os.path.isfile(model):
-        raise InputError(
-            f"{shown!r} is a file, and no GGUF file.", "Give the folder of a checkpoint, or a GGUF file."
-        )
+        said = f"{shown!r} is a file, and no GGUF file."
+        raise InputError(said, "Give the folder of a checkpoint, or a GGUF file.")
     if not NAME.fullmatch(model) or len(model) > LONGEST or "--" in model or ".." in model:
         hint = "Give the folder of a checkpoint, or a name such as google-bert/bert-base-uncased."
         raise FileError(f"{shown!r} is neither a folder nor the name of a model.", hint)

@@ -59,9 +59,8 @@ class TextEncoder:
         found = self._ask("cannot encode the text", "encode", text=text, second=second)
         ids, tokens, special, offsets, types, texts = map(tuple, found)
         if not ids:
-            raise InputError(
-                f"The tokenizer of {self.name} finds no tokens in the text.", "Give other words."
-            )
+            said = f"The tokenizer of {self.name} finds no tokens in the text."
+            raise InputError(said, "Give other words.")
         if not len(ids) == len(tokens) == len(offsets):  # a template's, whose lists differ
             said = f"The tokenizer of {self.name} gives {len(ids):,} ids and {len(tokens):,} tokens."
             raise InputError(said, HINT)

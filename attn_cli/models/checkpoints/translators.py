@@ -12,9 +12,8 @@ from attn_cli.models.checkpoints.decoder_plans import GEMMA2, OPT
 from attn_cli.models.checkpoints.describe import Layer, Logits, Model, Relative, Stack, Words
 
 T5 = {role: f"layer.0.SelfAttention.{role}" for role in "qkvo"} | {"norm_1": "layer.0.layer_norm"}
-T5_CROSS = {f"cross_{role}": f"layer.1.EncDecAttention.{role}" for role in "qkvo"} | {
-    "cross_norm": "layer.1.layer_norm"
-}
+T5_CROSS = {f"cross_{role}": f"layer.1.EncDecAttention.{role}" for role in "qkvo"}
+T5_CROSS["cross_norm"] = "layer.1.layer_norm"
 BART_CROSS = {f"cross_{role}": f"encoder_attn.{role}_proj" for role in "qkv"} | {
     "cross_o": "encoder_attn.out_proj", "cross_norm": "encoder_attn_layer_norm",
 }  # fmt: skip
@@ -26,9 +25,8 @@ def t5(c: Config) -> Model:
     gated, _, network_kind = c.word("feed_forward_proj").rpartition("-")
     activated = "gelu_new" if (gated, network_kind) == ("gated", "gelu") else network_kind
     if gated not in ("", "gated") or activated not in ACTIVATIONS:
-        raise c.refused(
-            "feed_forward_proj", f"one of {', '.join(ACTIVATIONS)}, or that with gated- before it"
-        )
+        wanted = f"one of {', '.join(ACTIVATIONS)}, or that with gated- before it"
+        raise c.refused("feed_forward_proj", wanted)
     for name in ("dense_act_fn", "is_gated_act", "scale_decoder_outputs"):
         if name in c.values and c.values[name] is None:
             raise c.refused(name, "left out, or a value")
