@@ -19,6 +19,8 @@ from attn_cli.vectors.table import VectorTable
 from tests import small_models as models
 from tests.shell import attn
 
+close = np.testing.assert_allclose
+
 NAMES = {1: ["relations", "mine", "other"], 2: ["relations", "mine", "other"], 3: ["relations", "mine"]}
 TEXT = "The big cats see a dog walking"  # cats, see and walking have no vector
 
@@ -77,14 +79,14 @@ def test_a_whole_model_is_read_with_its_heads_in_order(layers, files):
     assert trace.head_names == tuple(NAMES[layers]) and trace.shown.name == "relations"
     assert trace.projection.source == "learned" and trace.projection.layer == layers - 1
     assert trace.learned.layers == layers
-    np.testing.assert_allclose(trace.weights.sum(axis=1), 1)
+    close(trace.weights.sum(axis=1), 1)
     assert read_model(settings.projection).layers == layers
 
 
 def test_one_layer_is_the_formula_of_its_docstring_and_steps_multiply_back_to_what_is_shown(files, tmp_path):
     trace = trace_self("a cat sees the big dog", files(1))
     made, X = models.arrays(3, 1), trace.x_query
-    np.testing.assert_allclose(X, [models.table().find([w])[w] for w in trace.query_tokens])
+    close(X, [models.table().find([w])[w] for w in trace.query_tokens])
     Q, K = (X @ made[f"0.W_{m}"][0] + made[f"0.b_{m}"][0] for m in "qk")
     for i in range(6):
         z = [
@@ -92,25 +94,25 @@ def test_one_layer_is_the_formula_of_its_docstring_and_steps_multiply_back_to_wh
             for j in range(6)
             if (at := max(-2, min(2, j - i)) + 2) >= 0
         ]
-        np.testing.assert_allclose(trace.weights[i], np.exp(z) / np.exp(z).sum(), rtol=1e-10)
-    np.testing.assert_allclose(trace.output, trace.weights @ X, rtol=1e-10)
+        close(trace.weights[i], np.exp(z) / np.exp(z).sum(), rtol=1e-10)
+    close(trace.output, trace.weights @ X, rtol=1e-10)
     record = trace_self(TEXT, files(3)).to_dict(steps=True)
     (head,) = record["heads"]
     X, q, k = (np.array(value) for value in (record["x_query"], head["q"], head["k"]))
-    np.testing.assert_allclose(X @ head["W_q"] + head["b_q"], q, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(X @ head["W_k"] + head["b_k"], k, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(np.array(head["scaled_scores"]), q @ k.T / np.sqrt(2), rtol=1e-9, atol=1e-12)
+    close(X @ head["W_q"] + head["b_q"], q, rtol=1e-9, atol=1e-12)
+    close(X @ head["W_k"] + head["b_k"], k, rtol=1e-9, atol=1e-12)
+    close(np.array(head["scaled_scores"]), q @ k.T / np.sqrt(2), rtol=1e-9, atol=1e-12)
     masked = np.array(head["scaled_scores"]) + head["position_scores"]
-    np.testing.assert_allclose(masked, head["masked_scores"], rtol=1e-9, atol=1e-12)
+    close(masked, head["masked_scores"], rtol=1e-9, atol=1e-12)
     exact = trace_self(TEXT, files(3)).weights
     halved = files(
         3, lambda made: made.update({n: v.astype(np.float16) for n, v in made.items() if v.dtype == float})
     )
-    np.testing.assert_allclose(trace_self(TEXT, halved).weights, exact, atol=0.05)
+    close(trace_self(TEXT, halved).weights, exact, atol=0.05)
     single = files(
         3, lambda made: made.update({n: v.astype(np.float32) for n, v in made.items() if v.dtype == float})
     )
-    np.testing.assert_allclose(trace_self(TEXT, single).weights, exact, atol=1e-4)
+    close(trace_self(TEXT, single).weights, exact, atol=1e-4)
 
 
 @pytest.mark.parametrize("below", [[], [["a", "b"]], [["a", "b"]] * 3, "ab"])
@@ -379,12 +381,10 @@ def test_a_head_is_shown_by_its_name_or_its_number_and_not_said_to_be_scored(fil
             trace_self(TEXT, Settings(**{**base, "head": head})) for head in (name, str(number))
         )
         assert by_name.shown.name == by_number.shown.name == name
-        np.testing.assert_allclose(by_name.weights, by_number.weights, rtol=1e-12)
+        close(by_name.weights, by_number.weights, rtol=1e-12)
     together = trace_self(TEXT, Settings(**{**base, "head": "all"}))
     mean = trace_self(TEXT, Settings(**{**base, "head": "mean"}))
-    np.testing.assert_allclose(
-        mean.weights, np.mean([head.weights for head in together.heads], axis=0), rtol=1e-12
-    )
+    close(mean.weights, np.mean([head.weights for head in together.heads], axis=0), rtol=1e-12)
     files(1, facts={"about": {"relations": "to its neighbour"}, "trained_on": ["mine.conllu"]})
     ran = attn("explain", "a cat", "-p", "m.safetensors", "-e", "v.txt", "--steps", cwd=tmp_path)
     assert "was trained with attn learn train on a treebank (mine)" in ran.out
@@ -399,9 +399,7 @@ def test_a_layer_below_has_numbered_heads_reads_what_is_below_it_and_sees_nothin
     made = models.arrays(2, 3)
     start = trace_self(TEXT, Settings(**{**base, "layer": 0})).x_query
     known = models.table().find(["dog"])["dog"]
-    np.testing.assert_allclose(
-        start[TEXT.split().index("dog")], known @ made["in.W"] + made["in.b"], rtol=1e-12
-    )
+    close(start[TEXT.split().index("dog")], known @ made["in.W"] + made["in.b"], rtol=1e-12)
     for below, above in pairwise(traces):
         X = below.x_query + below.layer_output  # then the norm and the network of each word by itself
         assert X.shape == above.x_query.shape and not np.allclose(X, above.x_query)
@@ -410,9 +408,9 @@ def test_a_layer_below_has_numbered_heads_reads_what_is_below_it_and_sees_nothin
     for layer in range(3):
         settings = Settings(**{**base, "layer": layer, "head": "all"})
         one, other = (trace_masked(f"a dog sees the {last}", settings) for last in ("cat", "unheard"))
-        np.testing.assert_allclose(one.x_query[:4], other.x_query[:4], rtol=0, atol=1e-14)
+        close(one.x_query[:4], other.x_query[:4], rtol=0, atol=1e-14)
         for ours, theirs in zip(one.heads, other.heads, strict=True):
-            np.testing.assert_allclose(ours.weights[:4], theirs.weights[:4], rtol=0, atol=1e-14)
+            close(ours.weights[:4], theirs.weights[:4], rtol=0, atol=1e-14)
             assert not np.triu(ours.weights, 1).any()
 
 
@@ -427,19 +425,17 @@ def test_without_its_position_term_order_and_sides_change_nothing_nor_does_a_shi
     tokens = "a cat sees big zebras".split()  # noqa: SIM905
     straight = trace_self(" ".join(tokens), settings).weights
     permuted = trace_self(" ".join(tokens[i] for i in order), settings).weights
-    np.testing.assert_allclose(permuted, straight[np.ix_(order, order)], rtol=1e-9, atol=1e-12)
+    close(permuted, straight[np.ix_(order, order)], rtol=1e-9, atol=1e-12)
 
     def change(made):
         for name in ("0.R", "0.b"):
             made[name] = np.zeros_like(made[name])
 
     settings = files(1, change)
-    np.testing.assert_allclose(
-        trace_cross(TEXT, TEXT, settings).weights, trace_self(TEXT, settings).weights, rtol=1e-12
-    )
+    close(trace_cross(TEXT, TEXT, settings).weights, trace_self(TEXT, settings).weights, rtol=1e-12)
     plain = trace_self(TEXT, files(1)).weights
     shifted = files(1, lambda made: made.update({"0.b": made["0.b"] + 5}))
-    np.testing.assert_allclose(trace_self(TEXT, shifted).weights, plain, rtol=1e-9)
+    close(trace_self(TEXT, shifted).weights, plain, rtol=1e-9)
 
 
 def test_an_unknown_word_starts_from_its_spelling_and_every_word_where_the_model_says_so(files):
@@ -451,13 +447,13 @@ def test_an_unknown_word_starts_from_its_spelling_and_every_word_where_the_model
     for i, token in enumerate(trace.query_tokens):
         if token in trace.unknown:
             wanted = sum(vectors[name] for name in features(token) if name in vectors)
-            np.testing.assert_allclose(trace.x_query[i], wanted, rtol=1e-12)
+            close(trace.x_query[i], wanted, rtol=1e-12)
     trace = trace_self("a cat sees cats", files(1, always=True))
     vectors = dict(zip(models.FEATURES, models.arrays(3, 1)["start.vectors"], strict=True))
     for i, token in enumerate(trace.query_tokens):
         own = models.table().find([token]).get(token, 0)
         wanted = own + sum(vectors[name] for name in features(token) if name in vectors)
-        np.testing.assert_allclose(trace.x_query[i], wanted, rtol=1e-12)
+        close(trace.x_query[i], wanted, rtol=1e-12)
     assert trace.unknown == ("cats",)
 
     def change(made):
@@ -491,7 +487,7 @@ def test_the_bundled_model_reports_unknown_words_and_takes_no_notice_of_case():
     assert "blorptwix" in attn("self", "the blorptwix sleeps").out
     one, other = (trace_self(text, Settings(head="all")) for text in ("THE fox runs", "the Fox runs"))
     for ours, theirs in zip(one.heads, other.heads, strict=True):
-        np.testing.assert_allclose(ours.weights, theirs.weights, rtol=1e-12)
+        close(ours.weights, theirs.weights, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", BUNDLED)
@@ -509,7 +505,7 @@ def test_words_that_are_looked_up_alike_are_alike_to_a_bundled_model(one, other,
     assert len(first.unknown) == len(second.unknown) == ("cat" in one)
     assert first.query_tokens != second.query_tokens
     for ours, theirs in zip(first.heads, second.heads, strict=True):
-        np.testing.assert_allclose(ours.weights, theirs.weights, rtol=1e-12)
+        close(ours.weights, theirs.weights, rtol=1e-12)
 
 
 # What is sound in each part and not in the whole
