@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual import events
 from textual.app import App, ComposeResult
@@ -26,6 +26,7 @@ from attn_cli.live.sources import computed
 from attn_cli.live.text_line import TextLine, prompt_for
 
 MENDED = (AttnError, MemoryError, RecursionError)  # errors that a user can mend; all others are bugs
+NONE = Replay()
 SOON = 0.1  # seconds after which an awaited answer shows as awaited
 
 
@@ -100,16 +101,10 @@ class LiveApp(App[int]):
     ]
 
     def __init__(
-        self,
-        session: Session,
-        terminal: Terminal,
-        recorder: Recorder | None = None,
-        replay: Replay | None = None,
-        driver_class: Any = None,
+        self, session: Session, terminal: Terminal, recorder: Recorder | None = None, replay: Replay = NONE
     ) -> None:
-        super().__init__(driver_class=driver_class, ansi_color=True)
-        self.session, self.terminal = session, terminal
-        self.recorder, self.replay = recorder, replay or Replay()
+        super().__init__(ansi_color=True)
+        self.session, self.terminal, self.recorder, self.replay = session, terminal, recorder, replay
         self.board, self.line = Board(), TextLine(session)
         self.is_computing = False
         self.news = ""  # said after a key or a click, until the next one

@@ -179,7 +179,9 @@ def run(session: Session, record: str | None, replay: Replay) -> None:
     text = session.state.question.text if session.source.has_text else None
     recorder = Recorder(record, text) if record is not None else None
     with recorder.stream if recorder is not None else contextlib.nullcontext(), guest.visiting():
-        app = LiveApp(session, terminal, recorder, replay, partial(GuestDriver, guest))
+        app = LiveApp(session, terminal, recorder, replay)
+        driver: Any = partial(GuestDriver, guest)
+        app.driver_class = driver
         code = app.run()
     if app.failure is not None:
         raise app.failure

@@ -107,12 +107,7 @@ def explain(
 
 
 def _swap(
-    texts: list[str] | None,
-    context: str | None,
-    written: list[str],
-    others: dict[str, object],
-    settings: Settings,
-    view: View,
+    texts: Texts, context: Context, written: list[str], others: Record, settings: Settings, view: View
 ) -> None:
     view = choose(view, {"blocks", "bars", "record", "rows"}, "--swap", "compare")
     for option, value in (others | {"--versus": settings.versus}).items():
