@@ -232,13 +232,13 @@ def compared(problem, k=3, threads=1):
     if not problem.is_fast:
         return
     head = streams.Tiles(problem.head)
-    weights, output = streams.attended([head], threads)
+    weights, output = streams.attended([head], True, threads)
     yield "attended: weights", share(weights[0], core.weights)
     yield "attended: output", strays(output[0])
     assert not weights[0][~seen].any(), "a masked cell is 0 and nothing else"
-    yield "output", strays(streams.output([head], threads)[0])
+    yield "output", strays(streams.attended([head], False, threads)[1][0])
     kept = long_text.RowSums(len(Q), len(K), k)
-    streams.go_over(head, lambda rows, *made: kept.add(rows, *made, seen[rows]), threads)
+    streams.attended([head], False, threads, each=lambda rows, *made: kept.add(rows, *made, seen[rows]))
     found = kept.summary()
     yield "rows: output", strays(found.output)
     yield "rows: weights", share(*_linked(found.links, core.weights, seen, k))
@@ -254,7 +254,7 @@ def compared(problem, k=3, threads=1):
     np.testing.assert_array_equal(found.view.counts, counts)
     np.testing.assert_array_equal(found.view.allowed, seen.sum(axis=1))
     rows = range(len(Q) // 3, len(Q) - len(Q) // 4)
-    weights, output = streams.attended([head], threads, rows=rows)
+    weights, output = streams.attended([head], True, threads, rows=rows)
     yield "attended: weights of some rows", share(weights[0], core.weights[rows.start : rows.stop])
     yield "attended: output of some rows", share(output[0], core.output[rows.start : rows.stop])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from operator import index
 from typing import TYPE_CHECKING, Any
 
@@ -100,32 +101,30 @@ def _leading_axes(Q: Array, K: Array, V: Array, grouped: bool) -> tuple[Shape, S
 
 def read_softcap(softcap: object) -> float | None:
     """Return what bounds the scores as a number; None stands for no bound."""
-    if softcap is None:
-        return None
     hint = f"Give a number from {SMALLEST_CAP:g} to {LARGEST_CAP:g}, or None for no cap."
-    found = _number(softcap, "softcap", hint)
-    if not SMALLEST_CAP <= found <= LARGEST_CAP:
-        raise InputError(f"softcap cannot be {softcap!r}.", hint)
+    found = None if softcap is None else _number(softcap, "softcap", hint)
+    if found is not None and not SMALLEST_CAP <= found <= LARGEST_CAP:
+        raise _impossible("softcap", softcap, hint)
     return found
 
 
 def _number(value: object, name: str, hint: str) -> float:
-    try:
-        if not isinstance(value, (str, bytes)):
+    if not isinstance(value, (str, bytes)):
+        with suppress(TypeError, ValueError):
             return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        pass
-    raise InputError(f"{name} cannot be {value!r}.", hint)
+    raise _impossible(name, value, hint)
+
+
+def _impossible(name: str, value: object, hint: str) -> InputError:
+    return InputError(f"{name} cannot be {value!r}.", hint)
 
 
 def read_count(value: object, name: str) -> int:
     """Return a whole number of at least 1."""
-    try:
+    with suppress(TypeError):
         if (found := index(value)) >= 1:  # type: ignore[arg-type]
             return found
-    except TypeError:
-        pass
-    raise InputError(f"{name} cannot be {value!r}.", "Give a whole number, 1 or more.")
+    raise _impossible(name, value, "Give a whole number, 1 or more.")
 
 
 def read_threads(threads: object) -> int | None:
@@ -217,7 +216,7 @@ def _read_lengths(lengths: ArrayLike, shape: Shape) -> Ints:
     except ValueError:
         array = np.empty(0)
     if array.dtype.kind not in "iu":
-        raise InputError(f"lengths cannot be {lengths!r}.", "Give whole numbers, how many keys are real.")
+        raise _impossible("lengths", lengths, "Give whole numbers, how many keys are real.")
     first = tuple(lead[: array.ndim])
     if array.ndim > len(lead) or not stretches(array.shape, first):
         said = f"lengths has shape {array.shape}, but the leading axes are {tuple(lead)}."

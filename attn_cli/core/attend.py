@@ -160,7 +160,7 @@ def go_over(head: HeadInput, each: OnSeenRows, threads: int | None, report: OnPa
     if (tiles := tiles_of(head)) is not None:
         from attn_cli.core import streaming
 
-        streaming.go_over(tiles, with_mask, threads, report)
+        streaming.attended([tiles], False, threads, report, each=with_mask)
         return
     for rows, weights, output in _small_or_readable(head):
         with_mask(rows, weights, output)
@@ -187,10 +187,11 @@ def weigh(head: HeadInput, tiles: Tiles | None, rows: range, threads: int | None
     if tiles is None:
         steps = head.steps(rows)
         return steps.weights, steps.output
-    from attn_cli.core.streaming import attended
+    from attn_cli.core import streaming
 
-    (weights,), (output,) = attended([tiles], threads, rows)
-    return weights, output
+    weights, output = streaming.attended([tiles], True, threads, rows=rows)
+    assert weights is not None  # they were asked for
+    return weights[0], output[0]
 
 
 def output_of(head: HeadInput, threads: int | None, report: OnPart | None) -> Array:
@@ -207,9 +208,7 @@ def _attended(
     if len(tiles) == len(heads):
         from attn_cli.core import streaming
 
-        if with_weights:
-            return streaming.attended(tiles, threads)
-        return None, streaming.output(tiles, threads, report)
+        return streaming.attended(tiles, with_weights, threads, report)
     output = np.empty((len(heads), len(first.Q), first.V.shape[1]), first.V.dtype)
     weights = np.empty((len(heads), len(first.Q), len(first.K)), output.dtype) if with_weights else None
     for number, head in enumerate(heads):

@@ -1,20 +1,18 @@
-"""One head ready to attend, and its rows the readable way, by blocks where there are many."""
+"""One head: its weights, then ready to attend, and its rows the readable way, by blocks where there are many."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from attn_cli.core.attention import Steps, attention
+from attn_cli.core.attention import Steps, attention, project
 from attn_cli.core.masks import Mask
 from attn_cli.errors import InputError, NotFinite
+from attn_cli.io.array_types import Array, Bools, Ints
 from attn_cli.io.classes import NamedTuple
-
-if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array, Bools, Ints
 
 BLOCK_CELLS = 1 << 20  # scores that the readable way holds at once
 SMALL = 128 * 128  # scores of a head up to which whole matrices are fastest
@@ -23,6 +21,58 @@ MAX_ELEMENT = {4: 1e15, 8: 1e140}  # sums of products of numbers up to this are 
 MAX_SCORE = {4: 1e6, 8: 1e14}  # the exponential of a larger score has no correct digit
 SHORT, FEW = 64, 32  # longer rows are not sorted for their strongest keys, if no more of these are wanted
 TIED = 0.78  # weights tie within the dtype's precision to this power: 6e-13, in float32 4e-6
+
+
+class Position(NamedTuple):
+    """What a head adds for the distance of two words: a vector r (d_k,) and a number b for each distance.
+
+    R is (2 reach + 1, d_k), b (2 reach + 1,): from `reach` or more words to the left, over 0 in the middle,
+    to `reach` or more to the right. A key at that distance counts as k + r (Shaw, Uszkoreit and Vaswani
+    2018, "Self-Attention with Relative Position Representations", equation 4); b is ours.
+    """
+
+    R: Array
+    b: Array
+
+    def by_distance(self, q: Array, factor: float = 1.0) -> Array:
+        """Return (q.r + b) * factor for each distance, (rows, 2 reach + 1), of the queries q (rows, d_k).
+
+        Raises InputError where it is more than a number can hold: infinity would pass for a mask.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            added = ((q @ self.R.T + self.b) * factor).astype(q.dtype, copy=False)
+        if not np.isfinite(added).all():
+            raise InputError("The position term is more than a number can hold.", "Scale R and b down.")
+        return added
+
+
+class QK(NamedTuple):
+    """A head's queries (n_q, d_k) and keys (n_k, d_k), rotated; or what normed ones are multiplied by, (d_k,) each.
+
+    A score of rotated vectors (rotary; Su et al. 2021, RoFormer) depends on the vectors and on the distance of their
+    positions. Its difference from the score of the unrotated vectors is what distance adds.
+    """
+
+    q: Array
+    k: Array
+
+
+class HeadWeights(NamedTuple):
+    """One head's weights: W_q and W_k (d, d_k), W_v (d, d_v), b_q and b_k (d_k,), b_v (d_v,), or None."""
+
+    name: str
+    W_q: Array
+    W_k: Array
+    W_v: Array
+    b_q: Array | None = None
+    b_k: Array | None = None
+    b_v: Array | None = None
+    position: Position | None = None
+
+    def project(self, X: Array, context: Array) -> tuple[Array, Array, Array]:
+        """Return Q (n_q, d_k) of X (n_q, d), and K (n_k, d_k) and V (n_k, d_v) of the context (n_k, d)."""
+        Q = project(X, self.W_q, self.b_q)
+        return Q, project(context, self.W_k, self.b_k), project(context, self.W_v, self.b_v)
 
 
 class HeadInput(NamedTuple):
@@ -76,15 +126,12 @@ def fits(Q: Array, K: Array, V: Array, *terms: Array | None, scale: float = 1.0)
     if Q.dtype.char not in "fd":
         return False
     most, max_score = MAX_ELEMENT[Q.dtype.itemsize], MAX_SCORE[Q.dtype.itemsize]
-    for size, terms_of_product in (
-        (_length, 1),
-        (_largest, Q.shape[1]),
-    ):  # the first is quicker, and mostly enough
+    for size, summed in ((_length, 1), (_largest, Q.shape[1])):  # the first is quicker, and mostly enough
         with np.errstate(all="ignore"):
             q, k, v = size(Q), size(K), size(V)
-        is_near = q * k * terms_of_product * abs(scale) < max_score and v < max_score  # NaN is not less
+        is_near = q * k * summed * abs(scale) < max_score and v < max_score  # NaN is not less
         if is_near and max(q, k, 1) * max(1, abs(scale)) < most:
-            return all(_is_sound(term, max_score) for term in terms if term is not None)
+            return all(term is None or _is_sound(term, max_score) for term in terms)
     return False
 
 

@@ -8,7 +8,7 @@ imported where a mask is made, because the command line reads the names before i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from attn_cli.errors import UsageError, did_you_mean
@@ -83,7 +83,7 @@ MASKS: dict[str, MaskRule] = {  # by how a name is typed: N, L and R stand for n
     ),
     "window:L:R": MaskRule(
         words=lambda is_self, left, right: (
-            f"A query may look at the keys from {_own(left, 'before its own')} to {_own(right, 'after it')}."
+            f"A query may look at the keys from {_places(left, 'before its own')} to {_places(right, 'after it')}."
         ),
         comment="Window mask: each query sees the keys from {} before its own position to {} after it.",
         lines={
@@ -98,11 +98,7 @@ MASKS: dict[str, MaskRule] = {  # by how a name is typed: N, L and R stand for n
 
 
 def _places(n: int, side: str) -> str:
-    return f"{n:,} place{'s' * (n != 1)} {side}"
-
-
-def _own(n: int, side: str) -> str:
-    return _places(n, side) if n else "its own place"
+    return f"{n:,} place{'s' * (n != 1)} {side}" if n or side == "away" else "its own place"
 
 
 def mask_examples() -> tuple[str, ...]:
@@ -113,6 +109,8 @@ def mask_examples() -> tuple[str, ...]:
 def find_rule(name: str) -> tuple[MaskRule, tuple[int, ...]] | None:
     """Return the rule of that name and the numbers in it; None if there is none."""
     stem, *numbers = name.split(":")
+    if not numbers and name in MASKS:
+        return MASKS[name], ()
     for form, rule in MASKS.items():
         if form.split(":")[0] == stem and form.count(":") == len(numbers):
             is_whole = all(re.fullmatch("[0-9]{1,9}", n) for n in numbers)
@@ -163,9 +161,21 @@ class Mask(NamedTuple):
         else:
             rule, numbers = rule_named(self.name)
             allowed = rule.rows(at[:, np.newaxis], np.arange(low, high), self.n_q, self.n_k, *numbers)
-        allowed[:, max(0, self.padding.start - low) : max(0, self.padding.stop - low)] = False
-        allowed[:, [key - low for key in self.excluded if low <= key < high]] = False
+        for off in self._off():
+            allowed[:, max(0, off.start - low) : max(0, off.stop - low)] = False
         return allowed if self.also is None else allowed & self.also.rows(rows, low, high)
+
+    def _off(self) -> list[range]:
+        return [off for off in (self.padding, *(range(key, key + 1) for key in self.excluded)) if off]
+
+    def hidden(self, block: range, low: int, high: int, seen: range) -> Iterator[tuple[slice, Bools]]:
+        """Yield the columns of a tile in which something may be hidden, and what is, (rows, columns).
+
+        Its rows are a block of queries, its columns the keys from `low` up to `high`; those in `seen` are seen by all.
+        """
+        for start, stop in ((low, min(seen.start, high)), (max(seen.stop, low), high)):
+            if start < stop:
+                yield slice(start - low, stop - low), ~self.rows(block, start, stop)
 
     def spans(self, start: int, stop: int) -> tuple[int, int, range]:
         """Return the keys, from and up to, outside which the queries from `start` up to `stop` see nothing.
@@ -181,7 +191,7 @@ class Mask(NamedTuple):
             if rule.allowed is None:  # the reach says all of it
                 first = 0 if left is None else max(0, stop - 1 - left)
                 last = self.n_k if right is None else start + right + 1
-        for off in filter(None, (self.padding, *(range(key, key + 1) for key in self.excluded))):
+        for off in self._off():
             low = off.stop if off.start <= low < off.stop else low
             high = off.start if off.start < high <= off.stop else high
             first, last = (

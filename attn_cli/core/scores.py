@@ -71,7 +71,6 @@ class Score(NamedTuple):
     # Rows of Q (or K) whose dot products are the scores: the fast way computes nothing else. None: it cannot.
     as_dot: Callable[[Array], Array] | None = None
     is_position_scaled: bool = True  # whether a learned position term is divided by sqrt(d_k) beside it
-    is_dot: bool = False  # whether it is the plain dot product, which long vectors win
     note: str = ""  # said among the settings
 
 
@@ -184,7 +183,6 @@ _DOT = Score(
     javascript=Terms("a * b", "q × k"),
     as_dot=lambda X: X,
     is_position_scaled=False,
-    is_dot=True,
 )
 SCORES: dict[str, Score] = {
     "scaled": _DOT._replace(is_scaled=True, help="scaled is q.k / sqrt(d_k)", is_position_scaled=True),
@@ -216,5 +214,4 @@ _AS_GIVEN = _DOT._replace(
     ascii_matrix="scores",
     latex=None,
     as_dot=None,
-    is_dot=False,
 )

@@ -105,10 +105,8 @@ class Tiles:
         if bias is not None:
             np.copyto(tile, 0, where=np.isneginf(bias))
         if head.mask is not None:
-            for start, stop in ((low, min(seen.start, high)), (max(seen.stop, low), high)):
-                if start < stop:
-                    hidden = ~head.mask.rows(block, start, stop)
-                    np.copyto(tile[:, start - low : stop - low], 0, where=hidden)
+            for columns, hidden in head.mask.hidden(block, low, high, seen):
+                np.copyto(tile[:, columns], 0, where=hidden)
 
 
 def _lengths(M: Array) -> Array:
@@ -118,47 +116,34 @@ def _lengths(M: Array) -> Array:
 
 
 def attended(
-    heads: Sequence[Tiles], threads: int | None = None, rows: range | None = None
-) -> tuple[Array, Array]:
-    """Return weights (heads, n_q, n_k), zeros where nothing is allowed, and output (heads, n_q, d_v); or some rows."""
-    one = heads[0].head
-    wanted = rows or range(len(one.Q))
-    make = np.zeros if _are_masked(heads) else np.empty
-    weights = make((len(heads), len(wanted), len(one.K)), one.Q.dtype)
-    return weights, _run(heads, wanted, _whole_rows(heads, len(wanted)), threads, weights=weights)
+    heads: Sequence[Tiles], with_weights: bool, threads: int | None = None, report: OnPart | None = None,
+    rows: range | None = None, each: OnRows | None = None,
+) -> tuple[Array | None, Array]:  # fmt: skip
+    """Return weights (heads, n_q, n_k), zeros where nothing is allowed, and output (heads, n_q, d_v); or some rows.
 
-
-def go_over(tiles: Tiles, each: OnRows, threads: int | None = None, report: OnPart | None = None) -> None:
-    """Call `each` with some rows of one head at a time, their weights (rows, n_k), and their output (rows, d_v).
-
-    Several threads call it, in any order. The weights are overwritten afterwards.
+    Where no weights are wanted, there is memory for the output and a tile alone. `each` gets some rows of one head at a
+    time, their weights (rows, n_k), which are overwritten afterwards, and their output (rows, d_v), from several
+    threads, in any order.
     """
-    n_q = len(tiles.head.Q)
-    _run([tiles], range(n_q), _whole_rows([tiles], n_q), threads, report, each=each)
-
-
-def output(heads: Sequence[Tiles], threads: int | None = None, report: OnPart | None = None) -> Array:
-    """Return the output (heads, n_q, d_v) alone, with memory for it and a tile."""
-    n_q, itemsize = len(heads[0].head.Q), heads[0].head.Q.itemsize
-    most = MOST_MASKED_ROWS if _are_masked(heads) else max(len(heads) * n_q // BLOCKS, MOST_MASKED_ROWS)
-    rows = min(n_q, most, TILE // (TILE_KEYS * itemsize))  # few rows leave room for more keys
-    return _run(heads, range(n_q), (rows, min(TILE // (rows * itemsize), LONGEST)), threads, report)
-
-
-def _are_masked(heads: Sequence[Tiles]) -> bool:
-    return any(one.head.mask is not None for one in heads)
-
-
-def _whole_rows(heads: Sequence[Tiles], n_q: int) -> tuple[int, int]:
-    """Return the rows of a block that holds all their weights, and the keys that are worked on at once."""
-    most = MOST_MASKED_ROWS if _are_masked(heads) else MOST_ROWS
-    fitting = ROW_BLOCK_BYTES // (len(heads[0].head.K) * heads[0].head.Q.itemsize)
-    return min(most, max(FEWEST_ROWS, fitting), n_q), LONGEST
+    one = heads[0].head
+    rows, n_k, dtype = rows or range(len(one.Q)), len(one.K), one.Q.dtype
+    is_masked = any(tiles.head.mask is not None for tiles in heads)
+    make = np.zeros if is_masked else np.empty
+    weights = make((len(heads), len(rows), n_k), dtype) if with_weights else None
+    if with_weights or each is not None:  # whole rows
+        fitting = ROW_BLOCK_BYTES // (n_k * dtype.itemsize)
+        size = min(MOST_MASKED_ROWS if is_masked else MOST_ROWS, max(FEWEST_ROWS, fitting), len(rows))
+        wide = LONGEST
+    else:  # few rows leave room for more keys
+        size = MOST_MASKED_ROWS if is_masked else max(len(heads) * len(rows) // BLOCKS, MOST_MASKED_ROWS)
+        size = min(len(rows), size, TILE // (TILE_KEYS * dtype.itemsize))
+        wide = min(TILE // (size * dtype.itemsize), LONGEST)
+    return weights, _run(heads, rows, (size, wide), threads, report, weights, each)
 
 
 def _run(
     heads: Sequence[Tiles], rows: range, shape: tuple[int, int], threads: int | None,
-    report: OnPart | None = None, weights: Array | None = None, each: OnRows | None = None,
+    report: OnPart | None, weights: Array | None, each: OnRows | None,
 ) -> Array:  # fmt: skip
     """Return the output of these rows of all heads, (heads, rows, d_v); tiles have `shape`, rows and keys, at most.
 
@@ -167,10 +152,8 @@ def _run(
     """
     (size, wide), one = shape, heads[0].head
     n_k, d_v, dtype = len(one.K), one.V.shape[1], one.Q.dtype
-    keeps_rows, output = (
-        weights is not None or each is not None,
-        np.zeros((len(heads), len(rows), d_v), dtype),
-    )
+    keeps_rows = weights is not None or each is not None
+    output = np.zeros((len(heads), len(rows), d_v), dtype)
 
     def worker() -> Callable[[tuple[int, int]], None]:
         part, ones = np.empty((size, d_v), dtype), np.ones(min(wide, n_k), dtype)

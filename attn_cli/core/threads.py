@@ -16,7 +16,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import Future, ThreadPoolExecutor
 
     from threadpoolctl import ThreadpoolController
 
@@ -28,9 +28,7 @@ _waiting_line = RLock()
 
 def processors() -> int:
     """Return how many processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def run(
@@ -59,21 +57,17 @@ def run(
         with one_blas_thread(alone=False):
             work(None)
 
-    threads = min(threads, len(tasks))
+    others: list[Future[None]] = []
+    count = min(threads, len(tasks)) - 1
     with one_blas_thread():
-        if threads <= 1:
-            work(report)
-            return
-        from concurrent.futures import wait  # loads the logging package, for large work alone
-
-        others = []
         try:
-            others += [_helpers(threads - 1).submit(help_out) for _ in range(threads - 1)]
+            others += [_helpers(count).submit(help_out) for _ in range(count)]
             work(report)
         finally:
             deque(waiting, 0)  # an interrupt may come before this thread has begun to work
             begun = [other for other in others if not other.cancel()]
-            wait(begun)
+            for other in begun:
+                other.exception()  # waits for its end
         for other in begun:
             other.result()
 
@@ -81,7 +75,7 @@ def run(
 @cache
 def _helpers(count: int) -> ThreadPoolExecutor:
     """Return helping threads, which stay: to start them anew would take longer than a small product."""
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import ThreadPoolExecutor  # loads the logging package, for large work alone
 
     return ThreadPoolExecutor(count)
 

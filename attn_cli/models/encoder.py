@@ -17,8 +17,7 @@ import numpy as np
 
 from attn_cli.core.attend import output_of
 from attn_cli.core.attention import project
-from attn_cli.core.head_weights import HeadWeights
-from attn_cli.core.heads import HeadInput, blocks_of_rows
+from attn_cli.core.heads import HeadInput, HeadWeights, blocks_of_rows
 from attn_cli.core.masks import Mask, named
 from attn_cli.errors import InputError
 from attn_cli.io.classes import NamedTuple

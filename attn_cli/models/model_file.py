@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.core.head_weights import HeadWeights, Position
+from attn_cli.core.heads import HeadWeights, Position
 from attn_cli.errors import InputError, UsageError, did_you_mean
 from attn_cli.io.array_files import is_safetensors, read_safetensors, safetensors_entries, write_safetensors
 from attn_cli.io.classes import NamedTuple

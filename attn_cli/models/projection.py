@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from attn_cli.core.attention import project
-from attn_cli.core.head_weights import HeadWeights, Position
+from attn_cli.core.heads import HeadWeights, Position
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.classes import NamedTuple
 from attn_cli.settings.settings import LIKENESS

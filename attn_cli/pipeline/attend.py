@@ -12,7 +12,7 @@ import numpy as np
 from attn_cli.core import heads as one_head
 from attn_cli.core.attend import FAST_BLOCK_CELLS, go_over, tiles_of, weigh
 from attn_cli.core.attention import Steps
-from attn_cli.core.head_weights import HeadWeights, Position
+from attn_cli.core.heads import HeadWeights, Position
 from attn_cli.core.masks import Mask
 from attn_cli.core.scores import position_scale_of, scale_of, score_named
 from attn_cli.errors import InputError

@@ -21,7 +21,7 @@ from attn_cli.trace.computation import Embedding
 from attn_cli.trace.head import Head, Learned
 
 if TYPE_CHECKING:
-    from attn_cli.core.head_weights import HeadWeights
+    from attn_cli.core.heads import HeadWeights
     from attn_cli.io.array_types import Array
     from attn_cli.vectors.open_vectors import Vectors
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.core.head_weights import HeadWeights, Rotated
-from attn_cli.core.heads import Links
+from attn_cli.core.heads import QK, HeadWeights, Links
 from attn_cli.core.masks import Mask
 from attn_cli.errors import InputError, NotFinite
 from attn_cli.io.array_types import Array, Bools, Ints
@@ -77,7 +76,7 @@ def _in_dtype(head: Head, dtype: str) -> Head:
     with np.errstate(over="ignore"):  # an overflow to infinity is refused by the score check
         given = head.q, head.k, head.v, head.bias
         q, k, v, bias = (M if M is None else M.astype(dtype, copy=False) for M in given)
-    rotated = head.rotated and Rotated(*(M.astype(dtype, copy=False) for M in head.rotated))
+    rotated = head.rotated and QK(*(M.astype(dtype, copy=False) for M in head.rotated))
     return replace(head, q=q, k=k, v=v, bias=bias, rotated=rotated)
 
 
@@ -155,7 +154,7 @@ def record_trace(one: Attended, work: Work) -> Trace:
         pad_queries=query.padding,
         pad_keys=key.padding,
         long_view=summaries[layer.shown].view if summaries else None,
-        source=work,
+        source=work.blocks,
     )
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attn_cli.core.attention import softmax
-from attn_cli.core.scores import cosine, score_named
+from attn_cli.core.scores import cosine, dot, score_named
 from attn_cli.inputs.key_value_pairs import Pairs, dictionary, numbers_of
 from attn_cli.io.array_types import Array
 from attn_cli.io.escape import listed
@@ -177,7 +177,7 @@ def _notes(found: Lookup, keys: Sequence[str]) -> list[str]:
     with np.errstate(over="ignore"):
         lengths = np.linalg.norm(trace.x_key, axis=1)
     is_uneven = min(lengths[lengths > 0], default=0) < EQUAL_LENGTHS * lengths.max() < np.inf
-    if is_uneven and score_named(trace.score).is_dot and trace.projection.source == "identity":
+    if is_uneven and score_named(trace.score).of is dot and trace.projection.source == "identity":
         long, short = int(lengths.argmax()), int(np.where(lengths > 0, lengths, np.inf).argmin())
         sides = ", ".join(f"{listed([trace.key_tokens[j]])} {lengths[j]:.3g}" for j in (long, short))
         is_mean = len(trace.key_tokens[short].split()) > 1

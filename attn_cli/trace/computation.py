@@ -8,12 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
 from attn_cli.core.heads import rounding_of
-from attn_cli.core.scores import score_named
+from attn_cli.core.scores import dot, score_named
 from attn_cli.io.array_types import Array, Bools, Ints
 from attn_cli.io.classes import NamedTuple, dataclass
 from attn_cli.settings.settings import NORM, WEIGHT, Settings
@@ -89,14 +88,6 @@ class Lean(NamedTuple):
     instead: str  # the guess without it
 
 
-class RowSource(Protocol):
-    """What computes a head's weights again, a block of rows at a time."""
-
-    def blocks(self, name: str) -> Iterator[Array]:
-        """Yield the weights (rows, n_k) of each block."""
-        ...
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Computation(Frozen):
     """All of one computation, from tokens to output."""
@@ -148,7 +139,8 @@ class Computation(Frozen):
     stack_layers: int | None = None  # of a pretrained model: how many layers the shown one is among
     x_parts: tuple[str, ...] = ()  # of a pretrained model: what X of its first layer is made of
     derived: str = "weights as given"  # what the weights are, where no scores made them
-    source: RowSource | None = None  # what gives weights that are too many to hold
+    # Gives a head's weights that are too many to hold, (rows, n_k) of each block of rows.
+    source: Callable[[str], Iterator[Array]] | None = None
 
     @cached_property
     def lean(self) -> Lean | None:
@@ -255,14 +247,14 @@ class Computation(Frozen):
 
     def row_in_arrays(self, row: int) -> int:
         """Return where query `row` stands in the n_q x n_k arrays."""
-        return row if not self.condensed else [int(r) for r in self.rows].index(row)
+        return self.rows.tolist().index(row) if self.condensed else row
 
     def row(self, i: int, head: Head | None = None) -> Row | None:
         """Return query i's arithmetic, for a head that has steps; None for the mean of heads."""
-        head = head or self.shown
-        if (i, head) not in self._rows:
-            self._rows[i, head] = self._row(i, head)
-        return self._rows[i, head]
+        of = i, head or self.shown
+        if of not in self._rows:
+            self._rows[of] = self._row(*of)
+        return self._rows[of]
 
     @cached_property
     def _rows(self) -> dict[tuple[int, Head], Row | None]:
@@ -325,7 +317,7 @@ class Computation(Frozen):
             masked = None  # the sum does not scale with the temperature
         if head.sink is not None:
             masked = None  # the strongest key need not be what is left when all grow sharp
-        plain = head.k is not None and score_named(self.score).is_dot and not has_distance
+        plain = head.k is not None and score_named(self.score).of is dot and not has_distance  # long keys win
         dots = head.scores[held] if plain and head.scores is not None else None
         return diagnose(head.weights[held], allowed, masked, self.temperature, dots, head.k)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from attn_cli.core.attention import Steps
-from attn_cli.core.head_weights import HeadWeights, Position, QKNorm, Rotated
-from attn_cli.core.heads import Links
+from attn_cli.core.heads import QK, HeadWeights, Links, Position
 from attn_cli.core.masks import Mask
 from attn_cli.io.array_types import Array
 from attn_cli.io.classes import NamedTuple, dataclass
@@ -28,19 +27,10 @@ class Frozen:
 
     def __post_init__(self) -> None:
         for name in self.__annotations__:
-            value = getattr(self, name)
-            if name == "source":  # what computes again is not part of the record
-                continue
-            if (owned := _owned(value)) is not value:
-                object.__setattr__(self, name, owned)
-
-
-_PLAIN = (type(None), str, int, float, bool, dict, range)
+            object.__setattr__(self, name, _owned(getattr(self, name)))
 
 
 def _owned(value: Any) -> Any:
-    if type(value) in _PLAIN:
-        return value
     if hasattr(value, "setflags"):
         array = value.copy() if value.flags.writeable or value.base is not None else value
         array.setflags(write=False)
@@ -74,8 +64,8 @@ class Head(Frozen):
     sink: float | None = None  # a score that each row has beside its keys', which no value belongs to
     slope: float | None = None  # of ALiBi, whose bias is as many times -slope as the key is places back
     position_terms: Array | None = None  # (2, n_q, n_k), whose sum bias is: of each query, and of each key
-    qk_norm: QKNorm | None = None  # where q and k are x W normalized, times these
-    rotated: Rotated | None = None  # q and k rotated by position, which attend instead of them
+    qk_norm: QK | None = None  # where q and k are x W normalized, times these
+    rotated: QK | None = None  # q and k rotated by position, which attend instead of them
     steps: Steps | None = None  # None before attention is computed, and where weights came ready
     ready: Array | None = None  # (rows, n_k), weights that came ready, or the mean of the heads'
     output: Array | None = None  # (n_q, d_v), weights @ v

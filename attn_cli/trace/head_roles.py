@@ -56,19 +56,6 @@ def _plain(token: str) -> str:
     return (token.lstrip(" \u0120\u2581") or token).casefold()
 
 
-def _same_word(text: Text) -> Bools | None:
-    """Tell of each query and key whether they are the same word, (n_q, n_k); None where there are no tokens."""
-    if text.queries is None or text.keys is None:
-        return None
-    known: dict[str, int] = {}
-    queries, keys = (
-        np.array([known.setdefault(_plain(token), len(known)) for token in tokens])
-        for tokens in (text.queries, text.keys)
-    )
-    same: Bools = queries[:, np.newaxis] == keys
-    return same
-
-
 def is_separator(token: str) -> bool:
     """Tell whether a token separates: it frames the text, as [SEP], or is punctuation alone."""
     return is_special(token) or is_mark(token)
@@ -79,61 +66,57 @@ def is_mark(token: str) -> bool:
     return not is_special(token) and not any(char.isalnum() for char in _plain(token))
 
 
-def _step(text: Text, n_q: int, n_k: int, by: int) -> Bools | None:
-    return np.eye(n_q, n_k, by, dtype=np.bool_) if text.is_one else None
+class _Pairs(NamedTuple):
+    """What is known of each query and key, (n_q, n_k): nothing is so where there are no tokens, or not one text."""
+
+    is_one: bool
+    same: Bools  # the same word
+    separates: Bools  # a key that separates, but for the first one
+
+    @staticmethod
+    def of(text: Text, n_q: int, n_k: int) -> _Pairs:
+        found = _Pairs(text.is_one, *np.zeros((2, n_q, n_k), np.bool_))
+        if text.keys is not None:
+            found.separates[:, 1:] = [is_separator(token) for token in text.keys[1:]]
+        if text.keys is not None and text.queries is not None:
+            queries, keys = ([_plain(token) for token in tokens] for tokens in (text.queries, text.keys))
+            number = {word: n for n, word in enumerate((*queries, *keys))}
+            of_queries, of_keys = (np.array([number[word] for word in side]) for side in (queries, keys))
+            found.same[:] = of_queries[:, np.newaxis] == of_keys
+        return found
+
+    def step(self, by: int) -> Bools:
+        n_q, n_k = self.same.shape
+        return np.eye(n_q, n_k, by, dtype=np.bool_) & self.is_one
+
+    def first(self) -> Bools:
+        links = np.zeros_like(self.same)
+        links[int(self.is_one) :, 0] = True  # the first token's own row looks at itself
+        return links
+
+    def induction(self) -> Bools:
+        """Return the links to a token that stands after an earlier occurrence of the query's token."""
+        links = np.zeros_like(self.same)
+        links[:, 1:] = np.tri(len(links), links.shape[1] - 1, -1, dtype=np.bool_) & self.same[:, :-1]
+        return links & self.is_one & ~self.step(0)
 
 
-def _first(text: Text, n_q: int, n_k: int) -> Bools | None:
-    links = np.zeros((n_q, n_k), np.bool_)
-    links[int(text.is_one) :, 0] = True  # the first token's own row looks at itself
-    return links
-
-
-def _separators(text: Text, n_q: int, n_k: int) -> Bools | None:
-    if text.keys is None:
-        return None
-    at = np.array([is_separator(token) for token in text.keys])
-    at[0] = False  # that is the first token
-    return _not_itself(np.broadcast_to(at, (n_q, n_k)), text)
-
-
-def _same(text: Text, n_q: int, n_k: int) -> Bools | None:
-    same = _same_word(text)
-    return None if same is None else _not_itself(same, text)
-
-
-def _induction(text: Text, n_q: int, n_k: int) -> Bools | None:
-    """Return the links to a token that stands after an earlier occurrence of the query's token."""
-    same = _same_word(text)
-    if same is None or not text.is_one:
-        return None
-    links = np.zeros((n_q, n_k), np.bool_)
-    links[:, 1:] = np.tri(n_q, n_k - 1, -1, dtype=np.bool_) & same[:, :-1]
-    return _not_itself(links, text)
-
-
-def _not_itself(links: Bools, text: Text) -> Bools:
-    return links & ~np.eye(*links.shape, dtype=np.bool_) if text.is_one else links
-
-
-PATTERNS: dict[str, Callable[[Text, int, int], Bools | None]] = {
-    "previous": lambda text, n_q, n_k: _step(text, n_q, n_k, -1),
-    "next": lambda text, n_q, n_k: _step(text, n_q, n_k, 1),
-    "itself": lambda text, n_q, n_k: _step(text, n_q, n_k, 0),
-    "first": _first,
-    "separators": _separators,
-    "same": _same,
-    "induction": _induction,
+PATTERNS: dict[str, Callable[[_Pairs], Bools]] = {
+    "previous": lambda pairs: pairs.step(-1),
+    "next": lambda pairs: pairs.step(1),
+    "itself": lambda pairs: pairs.step(0),
+    "first": _Pairs.first,
+    "separators": lambda pairs: pairs.separates & ~pairs.step(0),
+    "same": lambda pairs: pairs.same & ~pairs.step(0),
+    "induction": _Pairs.induction,
 }
 
 
 def find_patterns(text: Text, allowed: Bools) -> dict[str, Pattern]:
     """Return each pattern's links among those that the mask (n_q, n_k) allows."""
-    counts = allowed.sum(axis=1)
-    found = {}
+    pairs, counts, found = _Pairs.of(text, *allowed.shape), allowed.sum(axis=1), {}
     for name, links_of in PATTERNS.items():
-        links = links_of(text, *allowed.shape)
-        links = np.zeros(allowed.shape, np.bool_) if links is None else links & allowed
+        links = links_of(pairs) & allowed
         sizes = links.sum(axis=1)
         rows = sizes > 0
         even = float((sizes[rows] / counts[rows]).mean()) if rows.any() else None
@@ -204,13 +187,9 @@ def rolled_out(below: Array | None, weights: Array) -> Array:
 def block_means(weights: Array, allowed: Bools, rows: int, columns: int) -> Array:
     """Return the mean allowed weight of each of rows x columns blocks, for each head of (h, n_q, n_k); NaN if none."""
     starts = [np.arange(parts) * n // parts for parts, n in zip((rows, columns), allowed.shape, strict=True)]
-
-    def summed(values: Array) -> Array:
-        in_rows = np.add.reduceat(values, starts[0], axis=-2)
-        sums: Array = np.add.reduceat(in_rows, starts[1], axis=-1)
-        return sums
-
-    sums, counts = summed(weights * allowed), summed(allowed.astype(np.float64))
+    both = weights * allowed, allowed.astype(np.float64)
+    in_rows = (np.add.reduceat(values, starts[0], axis=-2) for values in both)
+    sums, counts = (np.add.reduceat(values, starts[1], axis=-1) for values in in_rows)
     empty, is_seen = np.full_like(sums, np.nan), np.broadcast_to(counts > 0, sums.shape)
     means: Array = np.divide(sums, counts, out=empty, where=is_seen)
     return means

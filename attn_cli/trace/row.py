@@ -164,18 +164,6 @@ def entropy(weights: Array) -> Array:
     return bits / total + np.log2(total)
 
 
-def are_nearly_uniform(weights: Array, allowed: Bools) -> Bools:
-    """Tell of each row whether no allowed key gets more than 1.25 times what another one gets; two must be allowed.
-
-    >>> are_nearly_uniform(np.array([[0.336, 0.3, 0.364], [0.5, 0.4, 0.1]]), np.ones((2, 3), bool)).tolist()
-    [True, False]
-    """
-    most = np.where(allowed, weights, -np.inf).max(axis=-1)
-    least = np.where(allowed, weights, np.inf).min(axis=-1)
-    flat: Bools = (allowed.sum(axis=-1) > 1) & (most <= UNIFORM_RATIO * least)
-    return flat
-
-
 def temperatures(scores: Array, temperature: float, share: float = TARGET_SHARE) -> list[float | None]:
     """Return, for each row, the temperature at which its largest score has this share of the softmax.
 
@@ -186,9 +174,8 @@ def temperatures(scores: Array, temperature: float, share: float = TARGET_SHARE)
     >>> round(found[0], 12), found[1]
     (1.0, None)
     """
-    found: list[float | None] = [None] * len(scores)
     if scores.shape[1] < 2:
-        return found
+        return [None] * len(scores)
     ordered = np.sort(np.where(np.isfinite(scores), scores, -np.inf), axis=-1)[:, ::-1]
     largest = ordered[:, :1]
     with np.errstate(over="ignore", invalid="ignore"):
@@ -196,11 +183,9 @@ def temperatures(scores: Array, temperature: float, share: float = TARGET_SHARE)
     is_there = np.isfinite(ordered[:, 1:])
     gaps = np.where(is_there, gaps, 0.0)
     leads = gaps[:, 0] > TIE_TOLERANCE * np.maximum(1.0, np.abs(largest[:, 0]))
-    rows = np.flatnonzero(is_there[:, 0] & leads)
-    if len(rows):
-        for row, x in zip(rows.tolist(), _sharpness(gaps[rows], is_there[rows], share).tolist(), strict=True):
-            found[row] = temperature / x if x > 0 else None
-    return found
+    rows, x = np.flatnonzero(is_there[:, 0] & leads), np.zeros(len(scores))
+    x[rows] = _sharpness(gaps[rows], is_there[rows], share)
+    return [temperature / one if one > 0 else None for one in x.tolist()]
 
 
 def _sharpness(gaps: Array, is_there: Bools, share: float) -> Array:
@@ -232,19 +217,15 @@ def decided_by_length(scores: Array, K: Array, allowed: Bools) -> list[tuple[int
 
     `scores` (rows, n_k) are dot products with the keys K (n_k, d_k); those not allowed do not count.
     """
-    lengths = np.linalg.norm(K, axis=-1)
-    found: list[tuple[int, int] | None] = []
-    for row, may in zip(scores, allowed & (lengths > 0), strict=True):
-        if may.sum() < 2:
-            found.append(None)
-            continue
-        dots = np.where(may, row, -np.inf)
-        along = np.where(may, row / np.where(lengths > 0, lengths, 1.0), -np.inf)  # cosine x |q|
-        winner, nearest = int(dots.argmax()), int(along.argmax())
-        clearly = along[nearest] > along[winner] * (1 + 1e-9) and dots[winner] > 0
-        by_length = clearly and lengths[winner] > LONGER * lengths[nearest]
-        found.append((winner, nearest) if by_length else None)
-    return found
+    lengths, rows = np.linalg.norm(K, axis=-1), np.arange(len(scores))
+    may = allowed & (lengths > 0)
+    dots = np.where(may, scores, -np.inf)
+    along = np.where(may, scores / np.where(lengths > 0, lengths, 1.0), -np.inf)  # cosine x |q|
+    winner, nearest = dots.argmax(axis=1), along.argmax(axis=1)
+    clearly = (along[rows, nearest] > along[rows, winner] * (1 + 1e-9)) & (dots[rows, winner] > 0)
+    by_length = clearly & (lengths[winner] > LONGER * lengths[nearest])
+    columns = (winner.tolist(), nearest.tolist(), by_length.tolist())
+    return [(won, near) if is_so else None for won, near, is_so in zip(*columns, strict=True)]
 
 
 def diagnose(
@@ -261,16 +242,17 @@ def diagnose(
     the keys K, None where more than they decided.
     """
     may = np.ones(weights.shape, dtype=np.bool_) if allowed is None else allowed
+    most, least = (np.where(may, weights, -np.inf).max(axis=-1), np.where(may, weights, np.inf).min(axis=-1))
     columns = (
         entropy(weights).tolist(),
         may.sum(axis=-1).tolist(),
-        are_nearly_uniform(weights, may).tolist(),
+        (most <= UNIFORM_RATIO * least).tolist(),
         [None] * len(weights) if dots is None or K is None else decided_by_length(dots, K, may),
         [None] * len(weights) if masked_scores is None else temperatures(masked_scores, temperature),
     )
     found = []
     for bits, n, even, pair, at in zip(*columns, strict=True):
         longer, nearer = pair or (None, None)
-        own = Diagnosis(bits, math.log2(n or 1), even, longer, nearer, at)
+        own = Diagnosis(bits, math.log2(n or 1), even and n > 1, longer, nearer, at)
         found.append(own if n else Diagnosis(None, None, False, None, None, None))
     return found

@@ -32,131 +32,101 @@ class Step(NamedTuple):
 
     def without_sum(self) -> Step:
         """Return the step where a sink takes a part of each row: nothing says that rows sum to one."""
-        return self._replace(title=self.title.removesuffix(SUM_TO_ONE), alone="")
+        return self._replace(title=self.title.removesuffix(" that sum to one"), alone="")
 
 
-SUM_TO_ONE = " that sum to one"  # of a title, but where a sink takes a part of each row
+# Of each step its name, and those on the command line, of which help offers the first (a field's own name works too);
+# then its title, formula, LaTeX, sentence, and the sentence where there is only one key.
+_TEXT = r"""
+tokens: tokens ids
+Tokens and ids
+text -> tokens -> ids
+t_0, t_1, \ldots, t_{n-1}
+The text has {tokens}, {distinct} distinct; {numbering}.
 
-STEPS = (
-    Step(
-        "tokens",
-        "Tokens and ids",
-        "text -> tokens -> ids",
-        r"t_0, t_1, \ldots, t_{n-1}",
-        "The text has {tokens}, {distinct} distinct; {numbering}.",
-    ),
-    Step(
-        "x_query",
-        "A vector for each token",
-        "X = one row of {d} numbers a token",
-        r"X \in \mathbb{R}^{n \times d}",
-        "{query} starts as {d} numbers, the first being {first}; {source}.",
-    ),
-    Step(
-        "encodings_query",
-        "Word order: where each token stands",
-        "X + P, where P[i, 2c] = sin(i / 10000^(2c/{d})) and P[i, 2c+1] = cos of the same",
-        r"X + P,\quad P_{i,2c} = \sin\left(i / 10000^{2c/d}\right),\ P_{i,2c+1} = \cos\left(i / 10000^{2c/d}\right)",
-        "{query} stands at place {place}, so its first number becomes {before} + {added} = {first}.",
-    ),
-    Step(
-        "W_q",
-        "The weights that make queries, keys and values",
-        "{weights}",
-        r"W_q, W_k \in \mathbb{R}^{d \times d_k},\ W_v \in \mathbb{R}^{d \times d_v}",
-        "{projection}",
-    ),
-    Step(
-        "q",
-        "Queries: what each word looks for",
-        "Q = {apply_q}",
-        r"Q = X W_q",
-        "The query of {query} begins with {first}.",
-    ),
-    Step(
-        "k",
-        "Keys: what each word offers to be found by",
-        "K = {apply_k}",
-        r"K = X W_k",
-        "The key of {key} begins with {first}.",
-    ),
-    Step(
-        "v",
-        "Values: what each word passes on",
-        "V = {apply_v}",
-        r"V = X W_v",
-        "The value of {key} begins with {first}.",
-    ),
-    Step(
-        "scores",
-        "Scores: how well each query matches each key",
-        "scores = {compare}",
-        r"Q K^\top",
-        "{query} scores highest with {key}: {value}.",
-    ),
-    Step(
-        "scaled_scores",
-        "Scaling",
-        "scaled = {scaling}",
-        r"\frac{Q K^\top}{\sqrt{d_k}}",
-        "The score of {query} and {key}, {before}, becomes {value}; {why}.",
-    ),
-    Step(
-        "position_scores",
-        "Distance",
-        "distance = {position}",
-        r"\frac{q_i^\top r_{j-i} + b_{j-i}}{\sqrt{d_k}}",
-        "For their distance the model adds {value} to the score of {query} and {key}: together {sum}.",
-    ),
-    Step(
-        "capped_scores",
-        "Soft cap: no score is too large",
-        "capped = {capping}",
-        r"c \tanh(s / c)",
-        "The score of {query} and {key}, {before}, becomes {value}: none gets beyond {cap}.",
-    ),
-    Step(
-        "masked_scores",
-        "The mask",
-        "masked = {unmasked} where allowed, nothing elsewhere",
-        r"M_{ij} \in \{0, -\infty\}",
-        "{masking}",
-    ),
-    Step(
-        "weights",
-        f"Softmax: scores become weights{SUM_TO_ONE}",
-        "weights = exp({before}) / {total}",
-        r"A = \mathrm{softmax}\left(\frac{Q K^\top}{\sqrt{d_k}}\right)",
-        "{query} gives {value} of its attention to {key}; no word gets more.{sunk}",
-        "{query} gives all of its attention to {key}: there is no other word.",
-    ),
-    Step(
-        "output",
-        "Output: the values, mixed by the weights",
-        "output = weights V",
-        r"A V",
-        "The new vector of {query} is {value} x the value of {key}, plus shares of the others.",
-        "The new vector of {query} is the value of {key}.",
-    ),
-)
+x_query: x vectors embedding
+A vector for each token
+X = one row of {d} numbers a token
+X \in \mathbb{R}^{n \times d}
+{query} starts as {d} numbers, the first being {first}; {source}.
 
-# The names of a step on the command line; help offers the first. A field's own name works too.
-NAMES = {
-    "tokens": ("tokens", "ids"),
-    "x_query": ("x", "vectors", "embedding"),
-    "encodings_query": ("positions", "order"),
-    "W_q": ("w",),
-    "q": ("queries",),
-    "k": ("keys",),
-    "v": ("values",),
-    "scores": ("scores",),
-    "scaled_scores": ("scaled", "scaling"),
-    "position_scores": ("position",),
-    "capped_scores": ("cap", "softcap"),
-    "masked_scores": ("mask", "masked"),
-    "weights": ("softmax", "weights"),
-    "output": ("output",),
-}
+encodings_query: positions order
+Word order: where each token stands
+X + P, where P[i, 2c] = sin(i / 10000^(2c/{d})) and P[i, 2c+1] = cos of the same
+X + P,\quad P_{i,2c} = \sin\left(i / 10000^{2c/d}\right),\ P_{i,2c+1} = \cos\left(i / 10000^{2c/d}\right)
+{query} stands at place {place}, so its first number becomes {before} + {added} = {first}.
+
+W_q: w
+The weights that make queries, keys and values
+{weights}
+W_q, W_k \in \mathbb{R}^{d \times d_k},\ W_v \in \mathbb{R}^{d \times d_v}
+{projection}
+
+q: queries
+Queries: what each word looks for
+Q = {apply_q}
+Q = X W_q
+The query of {query} begins with {first}.
+
+k: keys
+Keys: what each word offers to be found by
+K = {apply_k}
+K = X W_k
+The key of {key} begins with {first}.
+
+v: values
+Values: what each word passes on
+V = {apply_v}
+V = X W_v
+The value of {key} begins with {first}.
+
+scores: scores
+Scores: how well each query matches each key
+scores = {compare}
+Q K^\top
+{query} scores highest with {key}: {value}.
+
+scaled_scores: scaled scaling
+Scaling
+scaled = {scaling}
+\frac{Q K^\top}{\sqrt{d_k}}
+The score of {query} and {key}, {before}, becomes {value}; {why}.
+
+position_scores: position
+Distance
+distance = {position}
+\frac{q_i^\top r_{j-i} + b_{j-i}}{\sqrt{d_k}}
+For their distance the model adds {value} to the score of {query} and {key}: together {sum}.
+
+capped_scores: cap softcap
+Soft cap: no score is too large
+capped = {capping}
+c \tanh(s / c)
+The score of {query} and {key}, {before}, becomes {value}: none gets beyond {cap}.
+
+masked_scores: mask masked
+The mask
+masked = {unmasked} where allowed, nothing elsewhere
+M_{ij} \in \{0, -\infty\}
+{masking}
+
+weights: softmax weights
+Softmax: scores become weights that sum to one
+weights = exp({before}) / {total}
+A = \mathrm{softmax}\left(\frac{Q K^\top}{\sqrt{d_k}}\right)
+{query} gives {value} of its attention to {key}; no word gets more.{sunk}
+{query} gives all of its attention to {key}: there is no other word.
+
+output: output
+Output: the values, mixed by the weights
+output = weights V
+A V
+The new vector of {query} is {value} x the value of {key}, plus shares of the others.
+The new vector of {query} is the value of {key}.
+"""
+_READ = [block.partition(": ") for block in _TEXT.strip().split("\n\n")]
+STEPS = tuple(Step(name, *lines.split("\n")[1:]) for name, _, lines in _READ)
+NAMES = {name: tuple(lines.split("\n")[0].split()) for name, _, lines in _READ}
 
 
 def chosen_steps(only: str | None, start: str | None) -> Walk:

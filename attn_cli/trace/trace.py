@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from math import inf
+from typing import Any
 
-from attn_cli.io.array_types import Array
+from attn_cli.io.array_types import Array, Bools
 from attn_cli.io.classes import NamedTuple
 from attn_cli.trace.computation import Computation, NextWords
 from attn_cli.trace.head import QK_NORM, ROTATED, SCORES, WEIGHTS, Head
@@ -52,36 +53,41 @@ class Shown(NamedTuple):
     walked: bool  # why the rows in focus look where they look
     of_heads: Collection[str] | None = None  # the keys of a head that are chosen
 
-    def rows(self, matrix: Array | None) -> list[object] | None:
-        """Return the listed rows of a matrix, as lists."""
-        return _lists(matrix if matrix is None else matrix[self.listed])
-
-    def some(self, values: Sequence[object] | None) -> list[object] | None:
-        """Return the listed queries' values."""
-        return None if values is None else [values[i] for i in self.listed]
-
-    def weights(self, weights: Array | None) -> list[object] | None:
+    def weights(self, weights: Array | None) -> list[list[float]] | None:
         """Return the listed rows of weights, as lists; None where links stand in for them."""
         return None if weights is None or not self.trace.whole else weights[self.held].tolist()
 
-    def placed(self, name: str) -> list[object] | None:
-        """Return a part of what X is the sum of, where positions were added."""
-        return _lists(self.trace.placed and getattr(self.trace.placed, name))
+    def rows(self, values: Array | Bools | None) -> list[object] | None:
+        """Return the listed rows of what a trace has that holds them all."""
+        return None if self.trace.condensed else _plain(values, self.listed)
 
 
-def _learned(shown: Shown) -> object:
-    learned = shown.trace.learned
-    return learned and learned._asdict() | {"trained_on": list(learned.trained_on)}
+def _plain(value: Any, at: list[int] | None = None) -> Any:
+    """Return an array or a tuple as a list, or the entries `at` some places, and a named tuple as a dictionary."""
+    if hasattr(value, "tolist"):
+        return (value if at is None else value[at]).tolist()
+    if hasattr(value, "_asdict"):
+        return {name: _plain(part) for name, part in value._asdict().items()}
+    if isinstance(value, tuple):
+        return [*value] if at is None else [value[i] for i in at]
+    return value
+
+
+def _field(name: str) -> Callable[[Shown], object]:
+    """Return what makes a key of the trace's field of that name: of the listed queries where it has one for each."""
+    has_rows = name.startswith("query_") or name in OF_QUERIES
+
+    def made(shown: Shown) -> object:
+        owner = shown.trace.placed if name in OF_PLACES else shown.trace
+        is_there = owner is not None and (name not in OF_SCORES or shown.trace.is_scored)
+        return _plain(getattr(owner, name), shown.listed if has_rows else None) if is_there else None
+
+    return made
 
 
 def _knock_out(shown: Shown) -> object:
     settings = shown.trace.settings
     return {"parts": [*settings.knock_out], "with": settings.knock_out_with} if settings.knock_out else None
-
-
-def _mask(shown: Shown) -> object:
-    trace = shown.trace
-    return None if trace.mask is None or trace.condensed else trace.mask[shown.listed].tolist()
 
 
 def _summaries(shown: Shown) -> object:
@@ -97,9 +103,8 @@ def _summaries(shown: Shown) -> object:
 
 
 def _because(shown: Shown) -> object:
-    if not (shown.walked and shown.trace.is_scored):
-        return None
-    return [one._asdict() for i in shown.trace.focus for one in shown.trace.because(i)]
+    is_told = shown.walked and shown.trace.is_scored
+    return [_plain(one) for i in shown.trace.focus for one in shown.trace.because(i)] if is_told else None
 
 
 def _diagnostics(shown: Shown) -> object:
@@ -129,15 +134,14 @@ def _next_words_at(shown: Shown) -> object:
 
 
 def _entropy(shown: Shown) -> object:
-    trace = shown.trace
-    return None if trace.condensed else [_bits(shown, head) for head in trace.shown_heads]
+    return None if shown.trace.condensed else [_bits(shown, head) for head in shown.trace.shown_heads]
 
 
 def _bits(shown: Shown, head: Head) -> list[float | None]:
-    mask = shown.trace.mask_of(head)
-    bits = entropy(head.weights[shown.held]).tolist()
-    sees = [mask is None or bool(mask[row].any()) for row in shown.held]
-    return [bit if is_seen else None for bit, is_seen in zip(bits, sees, strict=True)]
+    mask, bits = shown.trace.mask_of(head), entropy(head.weights[shown.held]).tolist()
+    return [
+        bit if mask is None or mask[row].any() else None for bit, row in zip(bits, shown.held, strict=True)
+    ]
 
 
 def _links(shown: Shown, head: Head | None = None) -> object:
@@ -165,13 +169,9 @@ def _long_view(shown: Shown) -> object:
 
 
 def _heads(shown: Shown) -> object:
-    several = shown.trace.settings.head in ("all", "mean") or shown.trace.has_layers
-    return [_head(shown, head) for head in shown.trace.shown_heads] if shown.steps or several else []
-
-
-def _head(shown: Shown, head: Head) -> dict[str, object]:
-    keys = shown.of_heads or (OF_HEAD if shown.steps else PLAIN)
-    return {key: OF_HEAD[key](shown, head) for key in keys if shown.of_heads or key != "links"}
+    is_asked = shown.steps or shown.trace.settings.head in ("all", "mean") or shown.trace.has_layers
+    keys = shown.of_heads or [key for key in (OF_HEAD if shown.steps else PLAIN) if key != "links"]
+    return [{key: OF_HEAD[key](shown, head) for key in keys} for head in shown.trace.shown_heads if is_asked]
 
 
 def usual_keys(steps: bool) -> list[str]:
@@ -185,39 +185,23 @@ def asks_for_steps(keys: Collection[str]) -> bool:
     return not {*(of_heads or ())}.issubset((*PLAIN, "links"))
 
 
-def _listed(values: Sequence[int] | None) -> list[int] | None:
-    return None if values is None else list(values)
-
-
-def _lists(matrix: Array | None) -> list[object] | None:
-    return None if matrix is None else matrix.tolist()
-
-
 def _own_mask(shown: Shown, head: Head) -> object:
-    mask = head.mask if shown.trace.whole else None
-    return mask and mask.rows(shown.listed).tolist()
-
-
-def _sink(shown: Shown) -> object:
-    taken = shown.trace.sink_shares(shown.trace.shown)
-    return None if taken is None or shown.trace.condensed else taken[shown.listed].tolist()
+    return head.mask.rows(shown.listed).tolist() if head.mask and shown.trace.whole else None
 
 
 def _matrix(name: str) -> Callable[[Shown, Head], object]:
     """Return what makes a head's weights, queries, keys or values."""
-    if name in ("q", "q_turned"):
-        return lambda shown, head: shown.rows(getattr(head, name))
-    return lambda shown, head: _lists(getattr(head, name))
+    return lambda shown, head: _plain(
+        getattr(head, name), shown.listed if name in ("q", "q_turned") else None
+    )
 
 
 def _scores(name: str) -> Callable[[Shown, Head], object]:
     """Return what makes a head's scores of one kind."""
 
     def scores(shown: Shown, head: Head) -> object:
-        value = getattr(head, name)
-        if value is None or not shown.trace.whole:
-            return None
-        return [[None if x == -inf else x for x in row] for row in value[shown.held].tolist()]
+        rows = shown.weights(getattr(head, name))
+        return rows and [[None if x == -inf else x for x in row] for row in rows]
 
     return scores
 
@@ -229,7 +213,7 @@ OF_HEAD: dict[str, Callable[[Shown, Head], object]] = {
     "mask": _own_mask,
     "weights": lambda shown, head: shown.weights(head.weights),
     "norms": lambda shown, head: shown.weights(head.norms),
-    "output": lambda shown, head: shown.rows(head.output),
+    "output": lambda shown, head: _plain(head.output, shown.listed),
 }
 PLAIN = tuple(OF_HEAD)
 OF_HEAD |= {name: _matrix(name) for name in (*WEIGHTS, *QK_NORM, "q", "k", "v", *ROTATED)}
@@ -237,43 +221,21 @@ OF_HEAD |= {name: _scores(name) for name in SCORES}
 OF_HEAD["sink_score"] = lambda shown, head: head.sink
 OF_HEAD["links"] = _links  # where it is named
 
-# How each key of a record is made, in their order.
-KEYS: dict[str, Callable[[Shown], object]] = {
+# How a key of a record is made, where it is not the trace's field of that name as it stands.
+OWN: dict[str, Callable[[Shown], object]] = {
     "schema": lambda shown: "attn/1",
-    "kind": lambda shown: shown.trace.kind,
-    "query_tokens": lambda shown: shown.some(shown.trace.query_tokens),
-    "key_tokens": lambda shown: list(shown.trace.key_tokens),
-    "query_ids": lambda shown: shown.some(shown.trace.query_ids),
-    "key_ids": lambda shown: _listed(shown.trace.key_ids),
-    "query_input_ids": lambda shown: shown.some(shown.trace.query_input_ids),
-    "key_input_ids": lambda shown: _listed(shown.trace.key_input_ids),
-    "query_segments": lambda shown: shown.some(shown.trace.query_segments),
-    "key_segments": lambda shown: _listed(shown.trace.key_segments),
     "query_rows": lambda shown: shown.listed if shown.trace.asked else None,
-    "unknown": lambda shown: list(shown.trace.unknown),
     "replaced": lambda shown: dict(shown.trace.replaced),
-    "dropped": lambda shown: list(shown.trace.dropped),
-    "embedding": lambda shown: shown.trace.embedding._asdict(),
-    "projection": lambda shown: shown.trace.projection._asdict(),
-    "learned": _learned,
-    "positions": lambda shown: shown.trace.positions,
     "round": lambda shown: shown.trace.settings.round,
-    "score": lambda shown: shown.trace.score if shown.trace.is_scored else None,
-    "scale": lambda shown: shown.trace.scale if shown.trace.is_scored else None,
-    "temperature": lambda shown: shown.trace.temperature if shown.trace.is_scored else None,
-    "softcap": lambda shown: shown.trace.softcap,
     "knock_out": _knock_out,
-    "mask": _mask,
-    "mask_name": lambda shown: shown.trace.mask_name,
+    "mask": lambda shown: shown.rows(shown.trace.mask),
     "padding": lambda shown: list(shown.trace.pad_keys) or None,
     "mask_convention": lambda shown: "true = may attend",
     "head": lambda shown: shown.trace.shown.name,
     "weights": lambda shown: shown.weights(shown.trace.shown.weights),
     "measure": lambda shown: shown.trace.settings.measure,
     "norms": lambda shown: shown.weights(shown.trace.shown.norms),
-    "sink": _sink,
-    "output": lambda shown: shown.rows(shown.trace.output),
-    "layer_output": lambda shown: shown.rows(shown.trace.layer_output),
+    "sink": lambda shown: shown.rows(shown.trace.sink_shares(shown.trace.shown)),
     "output_words": _output_words,
     "next_words": lambda shown: _words(shown.trace.next_words),
     "next_words_at": _next_words_at,
@@ -284,17 +246,23 @@ KEYS: dict[str, Callable[[Shown], object]] = {
     "links": _links,
     "condensed": lambda shown: not shown.trace.whole,
     "long_view": _long_view,
-    "x_query": lambda shown: shown.rows(shown.trace.x_query),
-    "x_key": lambda shown: _lists(shown.trace.x_key),
-    "words_query": lambda shown: shown.placed("words_query"),
-    "words_key": lambda shown: shown.placed("words_key"),
-    "encodings_query": lambda shown: shown.placed("encodings_query"),
-    "encodings_key": lambda shown: shown.placed("encodings_key"),
-    "W_o": lambda shown: _lists(shown.trace.W_o),
-    "b_o": lambda shown: _lists(shown.trace.b_o),
     "heads": _heads,
-    "notes": lambda shown: list(shown.trace.notes),
 }
+OF_SCORES = ("score", "scale", "temperature")  # null where weights came ready
+OF_QUERIES = (
+    "output",
+    "layer_output",
+    "x_query",
+)  # and all whose names begin with query_: a row for each query
+OF_PLACES = ("words_query", "words_key", "encodings_query", "encodings_key")
+OF_STEPS = ("x_query", "x_key", *OF_PLACES, "W_o", "b_o")
+_ORDER = """
+    schema kind query_tokens key_tokens query_ids key_ids query_input_ids key_input_ids query_segments key_segments
+    query_rows unknown replaced dropped embedding projection learned positions round score scale temperature softcap
+    knock_out mask mask_name padding mask_convention head weights measure norms sink output layer_output output_words
+    next_words next_words_at summary because diagnostics entropy links condensed long_view x_query x_key words_query
+    words_key encodings_query encodings_key W_o b_o heads notes
+"""
+KEYS = {name: OWN.get(name) or _field(name) for name in _ORDER.split()}
 NAMED = ("entropy",)  # which a record has where they are named
 OF_WEIGHTS = ("layer_output",)  # which a pretrained model's trace has where its weights are kept
-OF_STEPS = ("x_query", "x_key", "words_query", "words_key", "encodings_query", "encodings_key", "W_o", "b_o")

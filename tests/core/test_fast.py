@@ -76,8 +76,11 @@ def within(problem, **options):
 def by_rows(head, threads):
     """Each block's weights and output, by its rows."""
     found = {}
-    streaming.go_over(
-        head, lambda rows, weights, output: found.update({rows: (weights.copy(), output)}), threads
+    streaming.attended(
+        [head],
+        False,
+        threads,
+        each=lambda rows, weights, output: found.update({rows: (weights.copy(), output)}),
     )
     return found
 
@@ -156,8 +159,12 @@ def test_any_number_of_threads_gives_the_same_bits(kind, tiling, threads):
         return
     with tiled(*tiling):
         heads = [streaming.Tiles(problem.head._replace(V=V)) for V in (problem.V, -problem.V)]
-        for way in (streaming.attended, streaming.output):
-            np.testing.assert_array_equal(way(heads, threads)[0], way(heads, 1)[0])
+        for with_weights in (True, False):
+            several, one = (
+                streaming.attended(heads, with_weights, n)[not with_weights :] for n in (threads, 1)
+            )
+            for ours, theirs in zip(several, one, strict=True):
+                np.testing.assert_array_equal(ours, theirs)
         found, alone = by_rows(heads[0], threads), by_rows(heads[0], 1)
         assert found.keys() == alone.keys() and found
         for rows in found:
@@ -225,10 +232,10 @@ def test_a_type_of_numbers_with_a_point_stays_as_it_is(n, dtype):
 def test_a_term_by_distance_in_float64_does_not_make_float32_wider():
     Q, V = some(200, 8, dtype=np.float32), some(200, 3, dtype=np.float32)
     head = streaming.Tiles(HeadInput(Q, Q, V, by_distance=some(200, 7), scale=np.float64(0.3)))
-    weights, output = streaming.attended([head])
+    weights, output = streaming.attended([head], True)
     rows = []
-    streaming.go_over(head, lambda _, *made: rows.extend(made))
-    for M in (weights, output, streaming.output([head]), *rows):
+    _, alone = streaming.attended([head], False, each=lambda _, *made: rows.extend(made))
+    for M in (weights, output, alone, streaming.attended([head], False)[1], *rows):
         assert M.dtype == np.float32
 
 
@@ -408,9 +415,6 @@ def test_a_bias_that_float32_cannot_hold_masks_where_it_is_low_and_is_refused_wh
             attend(Q, Q, Q, bias=-bias)
 
 
-# Distance
-
-
 # Memory
 
 
@@ -425,7 +429,7 @@ def test_output_and_links_never_hold_an_array_of_queries_by_keys(mask, by_distan
     )
     tracemalloc.start()
     try:
-        streaming.output([head], threads=1)
+        streaming.attended([head], False, threads=1)
         attend(Q, Q, Q, mask, return_weights=False, threads=1)
         strongest_links(Q, Q, Q, 5, mask, threads=1)
         assert tracemalloc.get_traced_memory()[1] < n * n * Q.itemsize / 3
@@ -511,7 +515,7 @@ def test_ctrl_c_ends_the_work(threads, two_of_blas):
         signal.raise_signal(signal.SIGINT)
 
     with tiled(4, 16), pytest.raises(KeyboardInterrupt):
-        streaming.output([streaming.Tiles(HeadInput(Q, Q, Q, scale=0.5))], threads, report)
+        streaming.attended([streaming.Tiles(HeadInput(Q, Q, Q, scale=0.5))], False, threads, report)
     assert len(reports) == 1 and blas() == before
     assert pool._helpers(1).submit(len, "ab").result(1) == 2  # a helper has nothing left to do
 
@@ -562,8 +566,9 @@ def test_two_who_work_at_once_leave_blas_as_it_was_whoever_leaves_first(main_is,
 
 def test_a_report_may_itself_attend(two_of_blas):
     Q, within = some(200, 4), []
-    streaming.output(
+    streaming.attended(
         [streaming.Tiles(HeadInput(Q, Q, Q, scale=0.5))],
+        False,
         2,
         lambda part: within.append(attend(Q, Q, Q, "causal")),
     )

@@ -12,8 +12,7 @@ import pytest
 
 from attn_cli import Settings, attend, trace_self
 from attn_cli.core.attend import strongest_links
-from attn_cli.core.head_weights import HeadWeights, Position
-from attn_cli.core.heads import HeadInput
+from attn_cli.core.heads import HeadInput, HeadWeights, Position
 from attn_cli.core.masks import named
 from attn_cli.inputs.matrices import given_from
 from attn_cli.models.encoder import EncoderLayer, EncoderStack, Norm

@@ -9,43 +9,23 @@ from typing import NamedTuple
 
 import numpy as np
 
+from attn_cli.core.masks import Mask
 from attn_cli.io.array_types import Array, Bools, Ints
 
 # Of x^12, ..., x^2, 1: a minimax fit to log(p / (1 - p)) / x, where p is the normal distribution's share below x
 LOGIT = (3.6112291e-9, -2.6689265e-7, 7.938216e-6, -1.104803e-4, -6.626006e-5, 7.2668567e-2, 1.5957684)
 BLOCK = 1 << 19  # scores at a time, of some rows of some heads and texts: they stay in the processor's cache
-ROWS, CAUSAL_ROWS = 256, 64  # of them: under a causal mask, keys behind the last row are left out
+ROWS, RULED_ROWS = 256, 64  # of them: under a rule, keys that none of the rows may look at are left out
 ALL = slice(None)
 MODEST = 60.0  # exp of this does not overflow float32, and exp of its negative does not underflow
 
 
 class Seen(NamedTuple):
-    """Who may attend to whom: the queries are keys `first`, `first` + 1, ... of n_k; made row by row, for it is large.
+    """Who may attend to whom, by a rule for n_k queries and keys; the queries are those from `first` on."""
 
-    `real` (b, n_k) is False for padding. A window of w leaves a query the keys fewer than w places behind, or, where
-    the mask is not causal, at most w places away on either side.
-    """
-
+    rule: Mask
     first: int
-    n_q: int
-    n_k: int
-    causal: bool
-    window: int | None
-    real: Bools | None = None
-
-    def array(self) -> Bools:
-        """Return the mask as an array (b, 1, n_q, n_k), True = may attend."""
-        behind = np.arange(self.first, self.first + self.n_q)[:, None] - np.arange(self.n_k)
-        allowed = behind >= 0 if self.causal else np.ones(behind.shape, bool)
-        if self.window is not None:
-            allowed = allowed & (behind < self.window if self.causal else np.abs(behind) <= self.window)
-        mask: Bools = allowed[None, None]
-        return mask if self.real is None else mask & self.real[:, None, None, :]
-
-    def hidden(self) -> tuple[int, Bools]:
-        """Return a key before which all queries see all, and what is hidden from it on, (b, 1, n_q, n_k - key)."""
-        near = self.first if self.causal and self.window is None and self.real is None else 0
-        return near, ~self._replace(first=self.first - near, n_k=self.n_k - near).array()
+    real: Bools | None = None  # (b, n_k), False for padding
 
 
 class Ready(NamedTuple):
@@ -70,18 +50,16 @@ class Ready(NamedTuple):
         longest = [math.sqrt(np.square(M).sum(axis=-1).max()) for M in (self.q, self.k)]
         return min(math.prod(longest) * abs(self.scale), self.softcap or math.inf) < MODEST
 
-    def rows(self, start: int, stop: int, texts: slice = ALL, heads: slice = ALL) -> Ready:
-        """Return what some queries attend with: under a causal mask with the keys up to the last of them alone."""
-        mask, position, at = self.mask, self.position, (texts, heads)
-        q, end = self.q[at][:, :, start:stop], self.k.shape[2]
+    def part(self, rows: slice, keys: slice = ALL, texts: slice = ALL, heads: slice = ALL) -> Ready:
+        """Return what some queries, from `rows.start` on, attend with."""
+        mask, position = self.mask, self.position
         if mask is not None:
-            mask = mask._replace(first=mask.first + start, n_q=q.shape[2])
-            end = mask.first + mask.n_q if mask.causal else end
-            mask = mask._replace(n_k=end, real=None if mask.real is None else mask.real[texts, :end])
+            real = None if mask.real is None else mask.real[texts, keys]
+            mask = mask._replace(first=mask.first + rows.start, real=real)
         if position is not None:
-            position = position[texts if len(position) > 1 else ALL, heads, start:stop, :end]
-        k, v = self.k[at][:, :, :end], self.v[at][:, :, :end]
+            position = position[texts if len(position) > 1 else ALL, heads, rows, keys]
         sinks = None if self.sinks is None else self.sinks[heads]
+        q, (k, v) = self.q[texts, heads, rows], (M[texts, heads, keys] for M in (self.k, self.v))
         return self._replace(q=q, k=k, v=v, position=position, mask=mask, sinks=sinks)
 
 
@@ -102,25 +80,32 @@ def attend(ready: Ready) -> Attended:
 def output_of(ready: Ready, weights: Array | None = None) -> Array:
     """Return what attention makes of the values (b, h, n_q, d_v); its weights are kept if there is a place for them.
 
-    Some heads and rows at a time are computed from scores to output, while they are in the processor's cache.
+    Some heads and rows at a time are computed from scores to output, while they are in the processor's cache: under a
+    rule with the keys alone that some of these rows may look at.
     """
     (b, h, n_q, _), n_k, d_v = ready.q.shape, ready.k.shape[2], ready.v.shape[3]
     output: Array = np.empty((b, n_q, h, d_v), np.float32).transpose(0, 2, 1, 3)
-    several = min(n_q, CAUSAL_ROWS if ready.mask is not None and ready.mask.causal else ROWS)
+    several = min(n_q, ROWS if ready.mask is None or ready.mask.rule.name == "none" else RULED_ROWS)
     texts, heads = (max(1, BLOCK // (several * n_k * one)) for one in (h, 1))
-    modest = ready.is_modest()
-    starts = range(0, n_q, several), range(0, b, texts), range(0, h, heads)
-    for start, text, head in product(*starts):
-        at = slice(text, text + texts), slice(head, head + heads), slice(start, start + several)
-        part = ready.rows(start, start + several, *at[:2])
-        shape = *part.q.shape[:3], part.k.shape[2]
-        scores = np.empty(shape, np.float32) if weights is None else weights[at][..., : shape[3]]
-        _weigh(part, scores, modest)
-        np.matmul(scores, part.v, out=output[at])
+    modest, keys = ready.is_modest(), ALL
+    hidden: list[tuple[slice, Bools]] = []
+    for start in range(0, n_q, several):
+        rows = slice(start, min(start + several, n_q))
+        if ready.mask is not None:
+            block = range(ready.mask.first + start, ready.mask.first + rows.stop)
+            low, high, seen = ready.mask.rule.spans(block.start, block.stop)
+            keys, hidden = slice(low, high), list(ready.mask.rule.hidden(block, low, high, seen))
+        for text, head in product(range(0, b, texts), range(0, h, heads)):
+            at = slice(text, text + texts), slice(head, head + heads)
+            part, place = ready.part(rows, keys, *at), output[at][:, :, rows]
+            shape = *part.q.shape[:3], part.k.shape[2]
+            scores = np.empty(shape, np.float32) if weights is None else weights[at][:, :, rows, keys]
+            _weigh(part, scores, hidden, modest)
+            np.matmul(scores, part.v, out=place)
     return output
 
 
-def _weigh(ready: Ready, scores: Array, modest: bool) -> None:
+def _weigh(ready: Ready, scores: Array, hidden: list[tuple[slice, Bools]], modest: bool) -> None:
     """Fill `scores` (b, h, n_q, n_k) with weights; with NaN where a score is beyond float32."""
     np.matmul(ready.q * np.float32(ready.scale), np.swapaxes(ready.k, -1, -2), out=scores)
     if ready.position is not None:
@@ -131,9 +116,10 @@ def _weigh(ready: Ready, scores: Array, modest: bool) -> None:
         scores *= np.float32(ready.softcap)
     if not modest and not np.isfinite(scores).all():
         scores[:] = np.nan
-    if ready.mask is not None:
-        first, hidden = ready.mask.hidden()
-        np.copyto(scores[..., first:], np.float32(-np.inf), where=hidden)
+    for columns, shut in hidden:
+        np.copyto(scores[..., columns], np.float32(-np.inf), where=shut)
+    if ready.mask is not None and ready.mask.real is not None:
+        np.copyto(scores, np.float32(-np.inf), where=~ready.mask.real[:, None, None])
     softmax(scores, None if ready.sinks is None else ready.sinks[:, None, None], modest)
 
 
@@ -153,12 +139,16 @@ def softmax(scores: Array, sinks: Array | None = None, modest: bool = False) -> 
 
 
 def mask_of(real_keys: Bools | None, n_q: int, n_k: int, causal: bool, window: int | None) -> Seen | None:
-    """Return who may attend to whom; None for everybody to everybody. Fewer queries than keys are the last ones."""
+    """Return who may attend to whom; None for everybody to everybody. Fewer queries than keys are the last ones.
+
+    A window of w leaves a query the keys fewer than w places behind, or, where the mask is not causal, at most w
+    places away on either side.
+    """
     real = None if real_keys is None or real_keys.all() else real_keys
-    looks_back = causal and n_q > 1
-    is_narrow = window is not None and (n_k > window if causal else n_k - 1 > window)
-    is_masked = looks_back or is_narrow or real is not None
-    return Seen(n_k - n_q, n_q, n_k, causal, window, real) if is_masked else None
+    name = "causal" if causal and n_q > 1 else "none"
+    if window is not None and (n_k > window if causal else n_k - 1 > window):
+        name = f"window:{window - 1}:0" if causal else f"window:{window}"
+    return None if name == "none" and real is None else Seen(Mask(name, n_k, n_k), n_k - n_q, real)
 
 
 # Norms
@@ -180,15 +170,11 @@ def rms_norm(x: Array, gain: Array, shift: Array | None, eps: float) -> Array:
     return normed
 
 
-def rms_norm_1(x: Array, gain: Array, shift: Array | None, eps: float) -> Array:
-    """Return the RMS norm with a gain that is stored less one, as Gemma stores it."""
-    return rms_norm(x, 1 + gain, shift, eps)
-
-
 NORMS: dict[str, Callable[[Array, Array, Array | None, float], Array]] = {
     "layer": layer_norm,
     "rms": rms_norm,
-    "rms, gain less one": rms_norm_1,
+    # As Gemma stores it.
+    "rms, gain less one": lambda x, gain, shift, eps: rms_norm(x, 1 + gain, shift, eps),
 }
 
 

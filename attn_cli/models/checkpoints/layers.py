@@ -329,7 +329,7 @@ class Layers:
         output = self.changes.left(made, made.output)
         joined = self.reader.joined(layer, made.prefix, output)
         if (trail := self.trail) is not None:
-            row = made.ready.rows(trail.place, trail.place + 1)
+            row = made.ready.part(slice(trail.place, trail.place + 1))
             weights, name = blocks.attend(row).weights[0, :, 0], layer.tensor(made.prefix + "o")
             width = weights.shape[0] * output.shape[3]
             joining = partial(self.reader.linear_weights, name, width, self.stack.d)

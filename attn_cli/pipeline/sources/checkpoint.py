@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from attn_cli.core import masks
 from attn_cli.core.attend import output_of
 from attn_cli.core.attention import project
-from attn_cli.core.head_weights import Rotated
+from attn_cli.core.heads import QK
 from attn_cli.core.masks import Mask
 from attn_cli.core.scores import scale_of
 from attn_cli.errors import UsageError
@@ -277,7 +277,7 @@ def _head(steps: LayerSteps, h: int, scale: float | None, temperature: float) ->
     terms = np.stack([term[0, h] for term in about.terms]) / temperature if len(about.terms) > 1 else None
     slope, sink = (None if M is None else float(M[h]) for M in (about.slopes, about.sinks))
     bias = None if about.position is None else about.position[0, h] / temperature
-    rotated = None if before is None else Rotated(*before.rotated(h))
+    rotated = None if before is None else QK(*before.rotated(h))
     own = Head(str(h), None, q[0, h], k[0, h], about.v[0, h], bias, scale=scale, softcap=about.softcap)
     return replace(own, sink=sink, slope=slope, position_terms=terms, rotated=rotated)
 

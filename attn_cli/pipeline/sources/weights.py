@@ -8,8 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from attn_cli.core.head_weights import HeadWeights, Position, QKNorm, Rotated
-from attn_cli.core.heads import spread
+from attn_cli.core.heads import QK, HeadWeights, Position, spread
 from attn_cli.core.masks import Mask
 from attn_cli.core.scores import GIVEN, SCORES, position_scale_of, scale_of
 from attn_cli.errors import InputError, UsageError
@@ -163,8 +162,8 @@ def _head(trace: Trace, bare: Head, record: Record, softcap: float | None) -> He
         raise InputError("its turned queries and keys have other shapes than q and k")
     bias, sink = _optional(record, "position_scores", 2), _optional(record, "sink_score", 0)
     head = Head(bare.name, W, q, k, v, None if rotated else bias, None, layout, trace.scale, softcap)
-    head = replace(head, sink=None if sink is None else float(sink), qk_norm=norm and QKNorm(*norm))
-    head = replace(head, rotated=rotated and Rotated(*rotated))
+    head = replace(head, sink=None if sink is None else float(sink), qk_norm=norm and QK(*norm))
+    head = replace(head, rotated=rotated and QK(*rotated))
     mask = None if trace.mask is None else Mask(trace.mask_name, len(trace.mask), len(k), trace.mask)
     work = Work((head,), mask, trace.score, trace.temperature)
     (head,) = work.attended(np.arange(len(q)), trace.mask, 1, {})

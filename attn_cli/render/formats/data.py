@@ -99,7 +99,7 @@ def npy_parts(trace: Trace) -> Iterator[memoryview]:
             if trace.asked:
                 blocks = iter([head.weights[[trace.row_in_arrays(i) for i in trace.listed]]])
             elif trace.condensed and trace.source is not None:
-                blocks = trace.source.blocks(head.name)
+                blocks = trace.source(head.name)
             for weights in blocks:
                 yield np.ascontiguousarray(weights).data.cast("B")
                 done += len(weights)

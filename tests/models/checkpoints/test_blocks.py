@@ -101,11 +101,17 @@ def test_a_text_is_rotated_by_its_own_length_whatever_stands_beside_it():
     close(pairs[0, 0, 2, 0], x[0, 0, 2, 0] * math.cos(2) - x[0, 0, 2, 1] * math.sin(2))
 
 
+def whole(mask, n_q):
+    """Who may attend to whom, as an array that stands for (b, 1, n_q, n_k)."""
+    allowed = mask.rule.rows(range(mask.first, mask.first + n_q))[None, None]
+    return allowed if mask.real is None else allowed & mask.real[:, None, None]
+
+
 def test_masks_are_those_of_loops():
     real = np.array([[True, True, False, True, True], [True] * 5])
     for causal in (False, True):
         for window in (None, 1, 2, 9):
-            mask = mask_of(real, 5, 5, causal, window).array()
+            mask = whole(mask_of(real, 5, 5, causal, window), 5)
             for b in range(2):
                 for i in range(5):
                     for j in range(5):
@@ -137,7 +143,7 @@ def test_every_step_of_attention_follows_from_the_one_before(softcap):
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("window", [None, 3])
 def test_rows_some_at_a_time_attend_as_all_do(causal, window, several, block, monkeypatch):
-    for name, number in {"BLOCK": block, "ROWS": several, "CAUSAL_ROWS": several}.items():
+    for name, number in {"BLOCK": block, "ROWS": several, "RULED_ROWS": several}.items():
         monkeypatch.setattr(blocks, name, number)
     q, k, v, position = some(2, 3, 7, 8), some(2, 3, 9, 8), some(2, 3, 9, 6), some(1, 3, 7, 9)
     real = np.array([[True] * 9, [False, False, *[True] * 7]])
@@ -149,7 +155,7 @@ def test_rows_some_at_a_time_attend_as_all_do(causal, window, several, block, mo
             )
             assert ready.is_modest() == (own_sinks is None)
             exps = np.exp(scores if own_sinks is not None else 0.3 * q @ k.swapaxes(2, 3))
-            exps = exps if mask is None else exps * mask.array()
+            exps = exps if mask is None else exps * whole(mask, 7)
             total = exps.sum(-1, keepdims=True) + (
                 0 if own_sinks is None else np.exp(own_sinks)[:, None, None]
             )
