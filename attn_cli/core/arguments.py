@@ -40,8 +40,10 @@ class Given(NamedTuple):
 
     def returned(self, made: Array) -> Array:
         """Return an array in the dtype to return."""
+        if made.dtype == self.dtype:
+            return made
         with np.errstate(under="ignore"):
-            return made.astype(self.dtype, copy=False)
+            return made.astype(self.dtype)
 
     def steps(self) -> Steps:
         """Return every step of all heads, the readable way; scores stay in the dtype in which they are computed."""
@@ -64,8 +66,9 @@ def read_heads(
     (Q, K, V), dtype = _matrices(Q, K, V)
     lead, kv_lead = _leading_axes(Q, K, V, grouped)
     shape = (*lead, Q.shape[-2], K.shape[-2])
-    Q = np.broadcast_to(Q, (*lead, *Q.shape[-2:]))
-    K, V = (np.broadcast_to(M, (*kv_lead, *M.shape[-2:])) for M in (K, V))
+    if lead:
+        Q = np.broadcast_to(Q, (*lead, *Q.shape[-2:]))
+        K, V = (np.broadcast_to(M, (*kv_lead, *M.shape[-2:])) for M in (K, V))
     mask_at = _read_mask(mask, shape, None if lengths is None else _read_lengths(lengths, shape))
     biases = None if bias is None else _read_bias(bias, shape, Q.dtype)
     scale = scale_of("scaled", Q.shape[-1]) if scale is None else scale
@@ -79,6 +82,8 @@ def read_heads(
 
 def _leading_axes(Q: Array, K: Array, V: Array, grouped: bool) -> tuple[Shape, Shape]:
     """Return the leading axes of all heads, and those of keys and values, of which there are fewer where grouped."""
+    if not grouped and Q.shape[:-2] == K.shape[:-2] == V.shape[:-2]:
+        return Q.shape[:-2], Q.shape[:-2]
     are_groups = (
         min(Q.ndim, K.ndim, V.ndim) > 2 and K.shape[-3] == V.shape[-3] and Q.shape[-3] % K.shape[-3] == 0
     )

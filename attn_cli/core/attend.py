@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from attn_cli.core.arguments import MaskLike
     from attn_cli.core.attention import Steps
-    from attn_cli.core.streaming import Tiles
+    from attn_cli.core.streaming import OnRows, Tiles
     from attn_cli.io.array_types import Array, Bools
     from attn_cli.io.progress import OnPart
 
@@ -136,36 +136,27 @@ def strongest_links(
     (head,) = given.heads
     k = min(k, len(head.K))
     links = Links(np.empty((len(head.Q), k), np.intp), np.empty((len(head.Q), k), head.V.dtype))
-    output = np.empty((len(head.Q), head.V.shape[1]), head.V.dtype)
 
-    def keep(rows: range, weights: Array, output_of_rows: Array, allowed: Bools | None) -> None:
+    def keep(rows: range, weights: Array, output: Array, allowed: Bools | None) -> None:
         at = slice(rows.start, rows.stop)
         links.keys[at], links.weights[at] = one_head.strongest(weights, k, allowed)
-        output[at] = output_of_rows
 
-    go_over(head, keep, threads)
+    output = go_over(head, keep, threads)
     return Links(links.keys, given.returned(links.weights)), given.returned(output)
 
 
-def go_over(head: HeadInput, each: OnSeenRows, threads: int | None, report: OnPart | None = None) -> None:
+def go_over(head: HeadInput, each: OnSeenRows, threads: int | None, report: OnPart | None = None) -> Array:
     """Call `each` with some rows at a time, their weights (rows, n_k), their output (rows, d_v), and their mask.
 
-    Several threads may call it, in any order. The weights are overwritten afterwards.
+    Several threads may call it, in any order. The weights are overwritten afterwards. All output is returned.
     """
 
     def with_mask(rows: range, weights: Array, output: Array) -> None:
         bias = None if head.bias is None else head.bias[rows.start : rows.stop]
         each(rows, weights, output, one_head.joined_mask(head.allowed(rows), bias))
 
-    if (tiles := tiles_of(head)) is not None:
-        from attn_cli.core import streaming
-
-        streaming.attended([tiles], False, threads, report, each=with_mask)
-        return
-    for rows, weights, output in _small_or_readable(head):
-        with_mask(rows, weights, output)
-        if report:
-            report(rows.stop / len(head.Q))
+    output: Array = _attended([head], False, threads, report, with_mask)[1][0]
+    return output
 
 
 def tiles_of(head: HeadInput) -> Tiles | None:
@@ -201,22 +192,27 @@ def output_of(head: HeadInput, threads: int | None, report: OnPart | None) -> Ar
 
 
 def _attended(
-    heads: Sequence[HeadInput], with_weights: bool, threads: int | None, report: OnPart | None = None
-) -> tuple[Array | None, Array]:
+    heads: Sequence[HeadInput], with_weights: bool, threads: int | None, report: OnPart | None = None,
+    each: OnRows | None = None,
+) -> tuple[Array | None, Array]:  # fmt: skip
     """Return the heads' weights (heads, n_q, n_k), where they are wanted, and their output (heads, n_q, d_v)."""
     tiles, first = [ready for head in heads if (ready := tiles_of(head))], heads[0]
     if len(tiles) == len(heads):
         from attn_cli.core import streaming
 
-        return streaming.attended(tiles, with_weights, threads, report)
+        return streaming.attended(tiles, with_weights, threads, report, each=each)
     output = np.empty((len(heads), len(first.Q), first.V.shape[1]), first.V.dtype)
     weights = np.empty((len(heads), len(first.Q), len(first.K)), output.dtype) if with_weights else None
     for number, head in enumerate(heads):
-        for rows, *found in _small_or_readable(head):
+        for rows, its_weights, its_output in _small_or_readable(head):
             at = number, slice(rows.start, rows.stop)
-            output[at] = found[1]
+            output[at] = its_output
             if weights is not None:
-                weights[at] = found[0]
+                weights[at] = its_weights
+            if each:
+                each(rows, its_weights, its_output)
+            if report:
+                report((number + rows.stop / len(head.Q)) / len(heads))
     return weights, output
 
 

@@ -76,10 +76,8 @@ class Score(NamedTuple):
 
 def score_named(name: str) -> Score:
     """Return the score function of that name; raise UsageError, with the names there are, if none has it."""
-    if name in SCORES:
-        return SCORES[name]
-    if name == GIVEN:
-        return _AS_GIVEN
+    if name in SCORES or name == GIVEN:
+        return SCORES.get(name, _AS_GIVEN)
     hint = f"{did_you_mean(name, SCORES)}Scores are {', '.join(SCORES)}."
     raise UsageError(f"There is no score {name!r}.", hint, "--score")
 
