@@ -16,7 +16,6 @@ from attn_cli.models.checkpoints.blocks import (
     output_of,
     relative_position_buckets,
     rms_norm,
-    rms_norm_1,
     sinusoids,
 )
 
@@ -50,7 +49,7 @@ def test_norms_and_activations_are_those_of_their_formulas():
         close(found, (row - row.mean()) / math.sqrt(row.var() + 1e-5) * gain + shift, 1e-5)
     for row, found in zip(x.astype(float), rms_norm(x, gain, None, 1e-5), strict=True):
         close(found, row / math.sqrt((row * row).mean() + 1e-5) * gain, 1e-5)
-    close(rms_norm_1(x, gain - 1, None, 1e-5), rms_norm(x, gain, None, 1e-5), 1e-5)
+    close(blocks.NORMS["rms, gain less one"](x, gain - 1, None, 1e-5), rms_norm(x, gain, None, 1e-5), 1e-5)
 
 
 def test_rotary_scores_depend_on_the_distance_alone_and_llama3_slows_the_slow_turns():
