@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attn_cli.core.head_weights import HeadWeights, QKNorm
+from attn_cli.core.heads import QK, HeadWeights
 from attn_cli.core.threads import processors, run
 from attn_cli.errors import InputError
 from attn_cli.io.array_types import Array
@@ -163,7 +163,7 @@ class LayerWeights(NamedTuple):
     """What some heads of a layer project with, and what joins all heads, as in x W."""
 
     heads: dict[int, HeadWeights]
-    qk_norms: list[QKNorm]  # of the norm that each head's queries and keys go through, where there is one
+    qk_norms: list[QK]  # of the norm that each head's queries and keys go through, where there is one
     W_o: Array | None  # (heads x d_v, d); None where it is too large to be shown
     b_o: Array | None
 
@@ -183,7 +183,7 @@ def read_layer_weights(reader: Reader, layer: Layer, prefix: str, wanted: Sequen
     return LayerWeights(heads, _qk_norms(reader, layer), W_o, b_o)
 
 
-def _qk_norms(reader: Reader, layer: Layer) -> list[QKNorm]:
+def _qk_norms(reader: Reader, layer: Layer) -> list[QK]:
     """Return the norm that each head's queries and keys go through; nothing where there is none."""
     if "q_norm" not in layer.names:
         return []
@@ -193,7 +193,7 @@ def _qk_norms(reader: Reader, layer: Layer) -> list[QKNorm]:
         shape = {"head": (d_k,), "each": (heads, d_k), "all": (heads * d_k,)}[stack.qk_norm]
         gain = less + weights.read(f"{layer.tensor(role)}.weight", *shape).reshape(-1, d_k)
         gains.append(np.repeat(gain, stack.heads // len(gain), axis=0))
-    return [QKNorm(*both) for both in zip(*gains, strict=True)]
+    return [QK(*both) for both in zip(*gains, strict=True)]
 
 
 # Products of words and stored matrices, of which some rows at a time are read and multiplied
