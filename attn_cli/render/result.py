@@ -63,10 +63,7 @@ class Result:
 def result_of(
     kind: str, found: Any, views: ModuleType, *more: object, drawing: Callable[[View], Figure] = _lacks
 ) -> Result:
-    """Return the result of what a command found: its record, and its screen and rows as a module of views has them.
-
-    The screen is made of what was found, what `more` a command says about it, and the view.
-    """
+    """Return the result of what a command found, shown by a module of views: its screen (of `more` too) and rows."""
     return Result(
         kind,
         lambda view: views.screen(found, *more, view),
@@ -85,15 +82,11 @@ def record_result(
 
 
 def figure_of(draw: str, *found: object, notes: Sequence[str]) -> Callable[[View], Figure]:
-    """Return, as a Result has it, the figure that a function of render.figures draws of what was found, and notes.
-
-    `draw` names its module and it, as `heatmap.compared`: they are loaded only for a figure.
-    """
+    """Return what draws a figure by `draw`, `heatmap.compared` of render.figures, loaded then; and notes."""
+    module, _, name = draw.partition(".")
 
     def drawing(view: View) -> Figure:
-        module, _, name = draw.partition(".")
-        drawn = getattr(import_module(f"attn_cli.render.figures.{module}"), name)
-        return drawn(*found, view), notes
+        return getattr(import_module(f"attn_cli.render.figures.{module}"), name)(*found, view), notes
 
     return drawing
 
@@ -117,10 +110,8 @@ def readable(trace: Trace) -> Trace:
     if (queries, keys) == (trace.query_tokens, trace.key_tokens):
         return trace
     shown = dict(zip(trace.query_tokens, queries, strict=True))
-    last, *every = (
-        found and found._replace(token=shown.get(found.token, found.token))
-        for found in (trace.next_words, *(trace.next_words_at or ()))
-    )
+    found = (trace.next_words, *(trace.next_words_at or ()))
+    last, *every = (one and one._replace(token=shown.get(one.token, one.token)) for one in found)
     at = tuple(filter(None, every)) or None
     return replace(trace, query_tokens=queries, key_tokens=keys, next_words=last, next_words_at=at)
 
@@ -137,9 +128,8 @@ def needs_weights(view: View, kind: str) -> bool:
 
 
 def trace_result(trace: Trace, view: View, walk: Walk | None = None, texts: Sequence[str] = ()) -> Result:
-    """Return the result of a trace; with a walk, its steps as `attn explain` shows them.
+    """Return the result of a trace; with a walk, its steps. A page names its command by `texts`, as they were typed.
 
-    A page names the command that makes it from `texts`, the text and its context as they were typed.
     Raises UsageError where the view asks about scores, and there are none.
     """
     from attn_cli.pipeline.norms import drawn
@@ -152,15 +142,14 @@ def trace_result(trace: Trace, view: View, walk: Walk | None = None, texts: Sequ
         trace = _without_scores(trace, view, walk)
     computed = computed if trace.drawn == NORM else trace
 
-    def shown(view: View) -> View:
-        return view if trace.is_scored or walk is not None else replace(view, steps=False)
+    is_walk = walk is not None
 
-    def has_steps(view: View) -> bool:
-        return shown(view).steps or walk is not None
+    def shown(view: View) -> View:
+        return view if trace.is_scored or is_walk else replace(view, steps=False)
 
     def record(view: View) -> Record:
-        steps = (view if computed.is_scored else shown(view)).steps or walk is not None
-        return computed.to_dict(steps, walk is not None, keys_in(view, trace.kind))
+        steps = (view if computed.is_scored else shown(view)).steps or is_walk
+        return computed.to_dict(steps, is_walk, keys_in(view, trace.kind))
 
     def rows(view: View) -> Iterable[Sequence[object]]:
         from attn_cli.render.views.overview import weight_rows
@@ -195,7 +184,7 @@ def trace_result(trace: Trace, view: View, walk: Walk | None = None, texts: Sequ
         page=page,
         drawing=drawing,
         remarks=remarks,
-        has_steps=has_steps,
+        has_steps=lambda view: shown(view).steps or is_walk,
     )
 
 
@@ -203,15 +192,13 @@ def _without_scores(trace: Trace, view: View, walk: Walk | None) -> Trace:
     """Return a trace of weights that have no scores, with a note on the steps; refuse what is about scores alone."""
     from attn_cli.render.views.wording import no_arithmetic
 
-    what, hint = no_arithmetic(trace)
-    if walk is not None and walk.only:
-        raise UsageError(what, hint)
-    if trace.settings.versus is not None:
-        raise UsageError(what, hint, "--versus")
+    has_only = walk is not None and bool(walk.only)
+    if has_only or trace.settings.versus is not None:
+        raise UsageError(*no_arithmetic(trace), "" if has_only else "--versus")
     if not view.steps or walk is not None:
         return trace
-    came = "came ready" if trace.kind == "show" else "were made of others"
-    came = "the norms were made of the weights" if trace.drawn == NORM else f"the weights {came}"
+    came = "the weights came ready" if trace.kind == "show" else "the weights were made of others"
+    came = "the norms were made of the weights" if trace.drawn == NORM else came
     return replace(trace, notes=(*trace.notes, f"There are no steps to show: {came}."))
 
 

@@ -1,25 +1,13 @@
-"""A trace as a short script that recomputes it, in NumPy, PyTorch or Keras.
-
-Its numbers have all their digits, so its weights and output are the trace's own.
-"""
+"""A trace as a short script that recomputes it, in NumPy, PyTorch or Keras."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from attn_cli.core.scores import score_named
 from attn_cli.errors import UsageError
-from attn_cli.render.code.literals import (
-    LINE,
-    commented,
-    matrix,
-    number,
-    row_label,
-    safe_name,
-    strings,
-    vector,
-)
+from attn_cli.render.code.literals import LINE, commented, matrix, row_label, safe_name, strings, vector
 from attn_cli.render.code.plan import TITLES, ScriptPlan, joins_heads, made_by, plan_script
 from attn_cli.render.code.steps import steps
 from attn_cli.render.views.wording import d_k, title
@@ -35,17 +23,16 @@ def script(trace: Trace, framework: str) -> str:
     plan = plan_script(trace, framework)
     # Of Keras, only the layer needs more than ops.
     imports = [line for line in plan.say("imports").split("\n") if line != "import keras" or plan.has_layer]
-    head = [_docstring(plan), imports, *_helper(plan), *_data(plan)]
-    return _spaced([*head, *steps(plan), *_printing(plan)])
-
-
-def _spaced(blocks: Sequence[list[str]]) -> str:
-    """Join blocks with a blank line between them, two around functions."""
+    lines, helper = score_named(trace.score).lines[framework], []
+    if lines.helper:
+        start, about, *rest = lines.helper
+        body = [about, *(lines.careful if plan.is_extreme else ()), *rest]
+        helper = [[start, *(f"    {line}" for line in body)]]
+    blocks = [_docstring(plan), imports, *helper, *_data(plan), *steps(plan), *_printing(plan)]
     text, before = "", False
-    for block in blocks:
+    for block in blocks:  # with a blank line between them, two around functions
         is_function = block[0].startswith("def ")
-        text += "" if not text else "\n\n" if is_function or before else "\n"
-        text += "\n".join(block) + "\n"
+        text += ("" if not text else "\n\n" if is_function or before else "\n") + "\n".join(block) + "\n"
         before = is_function
     return text
 
@@ -57,9 +44,8 @@ def _docstring(plan: ScriptPlan) -> list[str]:
     wide = max(len(name) for name, _ in facts) + 2
     lines = [f'"""{title(trace)}, in {TITLES[plan.framework]}.', "", *textwrap.wrap(summary, LINE), ""]
     for name, fact in facts:
-        lines += textwrap.wrap(
-            fact, LINE, initial_indent=name.ljust(wide), subsequent_indent=" " * wide, break_on_hyphens=False
-        )
+        under = textwrap.TextWrapper(LINE, name.ljust(wide), " " * wide, break_on_hyphens=False)
+        lines += under.wrap(fact)
     return [*lines, '"""']
 
 
@@ -71,8 +57,7 @@ def _formula(trace: Trace) -> str:
     if trace.softcap is not None:
         scores = f"{trace.softcap!r} tanh({scores} / {trace.softcap!r})"
     scores += "" if trace.temperature == 1 else f" / {trace.temperature!r}"
-    is_apart = trace.heads[0].position_scores is not None and trace.heads[0].rotated is None
-    scores += " + position" if is_apart else ""
+    scores += " + position" * (trace.heads[0].position_scores is not None and trace.heads[0].rotated is None)
     scores += "" if trace.heads[0].sink is None else "; sink"
     formula = f"weights = softmax({scores}) and output = weights V"
     is_mean = trace.shown.name == "mean" and len(trace.head_names) > 1
@@ -80,7 +65,6 @@ def _formula(trace: Trace) -> str:
 
 
 def _facts(plan: ScriptPlan) -> Iterator[tuple[str, str]]:
-    """Yield the settings behind the numbers, each with its name."""
     trace = plan.trace
     about, W = trace.embedding, trace.projection
     numbers = f", {about.dim} numbers each" if about.dim is not None else ""
@@ -95,7 +79,8 @@ def _facts(plan: ScriptPlan) -> Iterator[tuple[str, str]]:
         layer = "" if trace.learned is None else f", learned, layer {W.layer}"
         rule = "W x" if W.layout == "out-in" else "x W"
         by = {"given": "given by ", "file": "from "}.get(W.source, "")
-        yield "weights", f"{by}{safe_name(W.name or W.source)}{seed}{layer}, layout {W.layout} ({rule})"
+        name = safe_name(W.name or W.source)
+        yield "weights", f"{by}{name}{seed}{layer}, layout {W.layout} ({rule})"
     score = score_named(trace.score)
     how = "divided by the square root of d_k" if score.is_scaled else "not scaled"
     how = how if trace.own_scale is None else f"times {trace.own_scale!r}"
@@ -103,8 +88,7 @@ def _facts(plan: ScriptPlan) -> Iterator[tuple[str, str]]:
     if trace.temperature != 1:
         yield "temperature", repr(trace.temperature)
     yield "mask", "none" if trace.mask is None else f"{safe_name(trace.mask_name)}; True = may attend"
-    if len(trace.head_names) > 1:
-        n = len(trace.head_names)
+    if (n := len(trace.head_names)) > 1:
         shown = {"mean": f"the mean of {n}", "all": f"all {n}"}.get(trace.settings.head or "")
         yield "head", shown or f"{safe_name(trace.shown.name)}, one of {n}"
     if trace.W_o is not None and not joins_heads(trace):
@@ -112,48 +96,27 @@ def _facts(plan: ScriptPlan) -> Iterator[tuple[str, str]]:
         yield "left out", f"the layer's output: W_o has {rows} x {columns} numbers"
 
 
-def _helper(plan: ScriptPlan) -> Iterator[list[str]]:
-    lines = score_named(plan.trace.score).lines[plan.framework]
-    if lines.helper:
-        start, about, *rest = lines.helper
-        body = [about, *(lines.careful if plan.is_extreme else ()), *rest]
-        yield [start, *(f"    {line}" for line in body)]
-
-
 def _data(plan: ScriptPlan) -> Iterator[list[str]]:
     trace = plan.trace
-    if plan.one_text:
-        yield strings("tokens", trace.query_tokens)
-    else:
-        yield [*strings("queries", trace.query_tokens), *strings("keys", trace.key_tokens)]
-    reach = plan.reach or 0
-    labels = {
-        "": [],
-        "queries": [row_label(token) for token in trace.query_tokens],
-        "keys": [row_label(token) for token in trace.key_tokens],
-        "distances": [str(away) for away in range(-reach, reach + 1)],
-    }
-    block: list[str] = []
+    sides = {"queries": trace.query_tokens, "keys": trace.key_tokens}
+    given = {"tokens": trace.query_tokens} if plan.one_text else sides
+    yield [line for name, tokens in given.items() for line in strings(name, tokens)]
+    reach, block = plan.reach or 0, list[str]()
+    labels = {name: [row_label(token) for token in tokens] for name, tokens in sides.items()}
+    labels["distances"] = [str(away) for away in range(-reach, reach + 1)]
     for one in plan.arrays:
         if one.about and block:
             yield block
             block = []
-        about = f"{one.about} {plan.say('polarity')}" if one.name == "mask" else one.about
-        around = (
-            plan.say("array"),
-            plan.say("end of booleans" if one.array.dtype == bool else "end of numbers"),
-        )
-        rows = labels[one.rows] or [""] * len(one.array)
-        block += commented(about)
-        if one.array.ndim == 1:
-            block += vector(one.name, [number(x) + "," for x in one.array.tolist()], around)
-        else:
-            block += matrix(one.name, one.array, around, rows)
+        about = one.about + f" {plan.say('polarity')}" * (one.name == "mask")
+        kind = "booleans" if one.array.dtype == bool else "numbers"
+        around = plan.say("array"), plan.say(f"end of {kind}")
+        rows = labels.get(one.rows) or [""] * len(one.array)
+        block += commented(about, *matrix(one.name, one.array, around, rows))
     yield block
 
 
 def _printing(plan: ScriptPlan) -> Iterator[list[str]]:
-    """Yield the functions that print, and their calls for weights and output."""
     trace = plan.trace
     keys = "tokens" if plan.one_text else "keys"
     if trace.asked:
@@ -179,17 +142,12 @@ def _printing(plan: ScriptPlan) -> Iterator[list[str]]:
 
 def _printers(plan: ScriptPlan) -> Iterator[list[str]]:
     """Yield the functions that print: a matrix row by row, and the strongest links where --top asks for them."""
-    trace = plan.trace
-    queries, keys = ("tokens", "tokens") if plan.one_text else ("queries", "keys")
+    trace, (queries, keys) = plan.trace, ("tokens", "tokens") if plan.one_text else ("queries", "keys")
     wide = min(WIDEST, max(len(repr(token)) for token in trace.query_tokens))
     label = f'f"{{{queries}[i]!r:>{wide}}}"'
     rows = "rows" if trace.asked else f"range(len({queries}))"
     row = plan.say("to list", "matrix[i]")
     is_masked, top = trace.mask is not None, trace.settings.top
-    masked = [
-        "        if mask is not None:",
-        '            cells = [cell if may else "  masked" for cell, may in zip(cells, mask[i])]',
-    ]
     has_mask = is_masked and top is None
     yield [
         f"def show(name, matrix{', mask=None' if has_mask else ''}):",
@@ -197,12 +155,14 @@ def _printers(plan: ScriptPlan) -> Iterator[list[str]]:
         "    print(name)",
         f"    for i in {rows}:",
         f'        cells = [f"{{number:8.4f}}" for number in {row}]',
-        *(masked if has_mask else ()),
+        *["        if mask is not None:"] * has_mask,
+        *['            cells = [cell if may else "  masked" for cell, may in zip(cells, mask[i])]']
+        * has_mask,
         f"        print({label}, *cells)",
     ]
+    seen = f"[j for j in range(len({keys})) if mask[i][j]]" if is_masked else f"range(len({keys}))"
     if top is None:
         return
-    seen = f"[j for j in range(len({keys})) if mask[i][j]]" if is_masked else f"range(len({keys}))"
     yield [
         f"def links(name, matrix{', mask' if is_masked else ''}):",
         f'    """Print the strongest keys of each query, at most {top}."""',

@@ -17,11 +17,7 @@ LONGEST = 60  # cells of a piece of a token; a longer token is several pieces, w
 
 
 def string(text: str) -> str:
-    r"""Return text as a Python string: letters, digits and symbols as they are, all else as escapes.
-
-    >>> print(string("fox's"), string(chr(27) + "[31m"), string("caf" + chr(233) + chr(0x202E)))
-    "fox's" "\x1b[31m" "caf\xe9\u202e"
-    """
+    """Return text as a Python string: letters, digits and symbols as they are, all else as escapes."""
     text = text.replace("\\", "\\\\") if _is_plain(text) else _escaped(text)
     mark = "'" if '"' in text and "'" not in text else '"'
     return mark + text.replace(mark, "\\" + mark) + mark
@@ -44,8 +40,7 @@ def _is_plain(text: str) -> bool:
 def row_label(token: str) -> str:
     """Return a token as the comment of a row: itself if it is a short word read left to right, else as a string."""
     rightward = all(unicodedata.bidirectional(char) == "L" for char in token if char.isalpha())
-    is_word = token.isalnum() and _is_plain(token) and rightward
-    return short(token) if is_word else ascii(short(token))
+    return short(token) if token.isalnum() and _is_plain(token) and rightward else ascii(short(token))
 
 
 def safe_name(name: str) -> str:
@@ -110,11 +105,9 @@ def vector(name: str, items: Sequence[str], around: tuple[str, str] = ("", "")) 
 
 
 def matrix(name: str, array: Array | Bools, around: tuple[str, str], labels: Sequence[str]) -> list[str]:
-    """Return the assignment of a matrix, one row per line, with the rows' labels as comments.
-
-    `around` is what stands around the brackets, as `np.array(` and `)`. Rows that are wider than a line are
-    filled, below their labels.
-    """
+    """Return the assignment of an array, a row a line or filled below its label; `around` is `np.array(` and `)`."""
+    if array.ndim == 1:
+        return vector(name, [number(x) + "," for x in array.tolist()], around)
     opener, closer = around
     rows = [[number(x) + "," for x in row] for row in array.tolist()]
     lines = [f"        [{' '.join(row)[:-1]}]," for row in rows]
@@ -134,7 +127,6 @@ def matrix(name: str, array: Array | Bools, around: tuple[str, str], labels: Seq
 
 
 def _filled(items: Sequence[str], indent: str) -> list[str]:
-    """Return lines that hold as many items as fit."""
     lines = [indent + items[0]]
     for item in items[1:]:
         if cells(lines[-1]) + 1 + cells(item) > LINE:

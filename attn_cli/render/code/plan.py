@@ -68,10 +68,7 @@ class InputArray(NamedTuple):
 
 
 class ScriptPlan(NamedTuple):
-    """How to get from the arrays it starts from to a trace's weights and output.
-
-    Several heads have their columns side by side in the arrays.
-    """
+    """How to get from the arrays it starts from to a trace's weights and output; heads are side by side."""
 
     framework: str
     trace: Trace
@@ -83,6 +80,7 @@ class ScriptPlan(NamedTuple):
     rule: str | None  # the mask's name, where that says all
     one_text: bool  # queries and keys are the same tokens
     several: bool  # several heads are computed
+    has_position: bool  # the distance of query and key adds to the scores
     knows_more: bool  # a soft cap or a sink, which frameworks' own attention does not know
     has_empty_row: bool  # some query may look at nothing
     is_extreme: bool  # some numbers are too large or too small to be squared
@@ -94,11 +92,6 @@ class ScriptPlan(NamedTuple):
     def has(self, name: str) -> bool:
         """Tell whether an array of that name is given."""
         return any(one.name == name for one in self.arrays)
-
-    @property
-    def has_position(self) -> bool:
-        """Whether the distance of query and key adds to the scores."""
-        return self.reach is not None or self.has("position_scores")
 
     @property
     def has_layer(self) -> bool:
@@ -149,7 +142,8 @@ def plan_script(trace: Trace, framework: str) -> ScriptPlan:
     has_empty_row = any(not head.weights.any(axis=-1).all() for head in heads)
     one_text, several = trace.query_tokens == trace.key_tokens, len(heads) > 1
     knows_more = trace.softcap is not None or trace.heads[0].sink is not None
-    facts = shared, reach, rule, one_text, several, knows_more, has_empty_row, is_extreme
+    has_position = reach is not None or any(one.name == "position_scores" for one in arrays)
+    facts = shared, reach, rule, one_text, several, has_position, knows_more, has_empty_row, is_extreme
     return ScriptPlan(framework, trace, heads, tuple(arrays), start, *facts)
 
 
@@ -159,11 +153,10 @@ def _refuse_own_terms(heads: tuple[Head, ...]) -> None:
     alike = all(_equal(head.position_scores, given[0].position_scores) for head in given)
     differ = not alike or any(head.mask is not None for head in heads)
     if len(heads) > 1 and (differ or heads[0].sink is not None):
-        what = (
-            "A script of several heads has one mask, one matrix of position scores and no sink; these heads "
-        )
+        why = "differ" if differ else "have sinks"
+        what = f"A script of several heads has one mask, one matrix of position scores and no sink; these heads {why}."
         hint = "Give one head (--head NAME), without a W_o."
-        raise UsageError(what + ("differ." if differ else "have sinks."), hint, "--format")
+        raise UsageError(what, hint, "--format")
 
 
 def _check_size(n: int, most: int, what: str, here: str = "", fewer: str = "") -> None:
@@ -200,7 +193,6 @@ def joins_heads(trace: Trace) -> bool:
 
 
 def _inputs(trace: Trace, heads: tuple[Head, ...], start: str) -> Iterator[InputArray]:
-    """Yield X, the context's vectors, and the weights and biases, those of several heads side by side."""
     assert trace.x_query is not None and trace.x_key is not None
     below, text = _below(trace), "" if _has_one_x(trace) else " of the text"
     yield InputArray("X", trace.x_query, f"A vector for each token{text}.{below and ' ' + below}", "queries")
@@ -223,7 +215,6 @@ def _side_by_side(heads: tuple[Head, ...], about: str, axis: int, *names: str) -
 
 
 def _vectors(trace: Trace, heads: tuple[Head, ...], shared: bool) -> Iterator[InputArray]:
-    """Yield Q, K and V, those of several heads side by side."""
     q, k = ("q_turned", "k_turned") if heads[0].rotated is not None else ("q", "k")
     kept = heads[:1] if shared else heads
     for one in (*_side_by_side(heads, _origin(trace, heads), 1, q, k), *_side_by_side(kept, "", 1, "v")):
@@ -258,7 +249,6 @@ def made_by(trace: Trace) -> str:
 
 
 def _below(trace: Trace) -> str:
-    """Return what X is where it is not the words' vectors themselves."""
     layer = trace.projection.layer or 0
     return f"X is the output of layer {layer - 1}." if layer else ""
 
@@ -286,10 +276,8 @@ def _positions(trace: Trace, heads: tuple[Head, ...], reach: int | None) -> Iter
 
 
 def _has_one_x(trace: Trace) -> bool:
-    """Tell whether keys and values are made of the same X as the queries."""
     return trace.query_tokens == trace.key_tokens and _equal(trace.x_query, trace.x_key)
 
 
 def _equal(one: Array | Bools | None, other: Array | Bools | None) -> bool:
-    """Tell whether two arrays are the same, or both are missing."""
     return one is other if one is None or other is None else np.array_equal(one, other)

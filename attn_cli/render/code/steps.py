@@ -27,14 +27,10 @@ class Names(NamedTuple):
 def steps(plan: ScriptPlan) -> Lines:
     """Yield the steps as blocks of lines; after the last, `weights` and `output` are the trace's own."""
     trace, several = plan.trace, plan.several
-    is_summed = plan.has_position or trace.mask is not None
-    names = Names(
-        *score_named(trace.score).lines[plan.framework].operands,
-        factor="scale" if trace.temperature == 1 else "scale / temperature",
-        scores="masked_scores" if is_summed else _unmasked(plan),
-        weights="head_weights" if several else "weights",
-        output="head_outputs" if several else "output",
-    )
+    factor = "scale" if trace.temperature == 1 else "scale / temperature"
+    scores = "masked_scores" if plan.has_position or trace.mask is not None else _unmasked(plan)
+    made = ("head_weights", "head_outputs") if several else ("weights", "output")
+    names = Names(*score_named(trace.score).lines[plan.framework].operands, factor, scores, *made)
     yield from _projected(plan)
     yield _scores(plan, names)
     yield _scale(plan)
@@ -55,14 +51,13 @@ def steps(plan: ScriptPlan) -> Lines:
             f"{names.scores} = {column}",
             f"V = {plan.say('pad row')}",
         )
-    yield from {"numpy": in_numpy, "torch": in_torch, "keras": in_keras}[plan.framework](plan, names)
+    yield from {"numpy": _in_numpy, "torch": _in_torch, "keras": _in_keras}[plan.framework](plan, names)
     if sink is not None:
         yield ["# The sink's own weights are dropped.", f"{names.weights} = {names.weights}[:, :-1]"]
     yield from _joined(plan)
 
 
 def _projected(plan: ScriptPlan) -> Lines:
-    """Yield Q, K and V from X, and the heads' shares of them."""
     trace, context = plan.trace, "context" if plan.has("context") else "X"
     if plan.start == "identity":
         about = "W_q, W_k and W_v are the identity: the vectors themselves are queries, keys and values."
@@ -153,7 +148,6 @@ def _position(plan: ScriptPlan) -> Lines:
 
 
 def _masked(plan: ScriptPlan) -> Lines:
-    """Yield the sum of the scores where a query may look, and -inf elsewhere."""
     total = _unmasked(plan) + " + position_scores" * plan.has_position
     about, made = "Where the mask does not allow a pair, its score becomes -inf.", []
     if plan.rule is not None:
@@ -195,12 +189,9 @@ def _mixed(names: Names) -> list[str]:
     return commented("Output: the values, mixed by the weights.", f"{names.output} = {names.weights} @ V")
 
 
-def in_numpy(plan: ScriptPlan, names: Names) -> Lines:
-    """Yield the softmax written out, and the output."""
-    s, why = (
-        names.scores,
-        " The largest score of a row is subtracted first: it cancels out, and exp cannot overflow.",
-    )
+def _in_numpy(plan: ScriptPlan, names: Names) -> Lines:
+    s = names.scores
+    why = " The largest score of a row is subtracted first: it cancels out, and exp cannot overflow."
     if plan.has_empty_row:
         yield commented(
             f"Softmax over the keys.{why} A query that may attend to nothing gets zeros.",
@@ -218,8 +209,7 @@ def in_numpy(plan: ScriptPlan, names: Names) -> Lines:
     yield _mixed(names)
 
 
-def in_torch(plan: ScriptPlan, names: Names) -> Lines:
-    """Yield the weights, and the output from PyTorch's own attention, which returns no weights."""
+def _in_torch(plan: ScriptPlan, names: Names) -> Lines:
     weights = f"{names.weights} = torch.softmax({names.scores}, dim=-1)"
     if plan.has_empty_row:
         empty = f"empty = torch.isneginf({names.scores}).all(dim=-1, keepdim=True)"
@@ -233,30 +223,25 @@ def in_torch(plan: ScriptPlan, names: Names) -> Lines:
         "Output: the values, mixed by the weights, from the same Q, K and V in one call. The function takes query, "
         "key, value, scales by 1 / sqrt(d_k) unless scale is given, and returns no weights."
     )
-    lines, mask, has_mask = [], "", plan.trace.mask is not None
-    if has_mask and not plan.has_position:
-        about += " (In torch.nn.MultiheadAttention, True in attn_mask means may not attend.)"
-        mask = "mask"
-    elif plan.has_position:
+    lines, arguments = list[str](), [f"scale={names.factor}"]
+    if plan.has_position:
         about += " An attn_mask of numbers is added to the scaled scores; -inf masks a key."
-        mask = "position_scores"
-        if has_mask:
-            lines, mask = ["bias = position_scores.masked_fill(~mask, -torch.inf)"], "bias"
-    if plan.has_empty_row:
-        about += " Older versions of PyTorch give NaN, not zeros, where nothing is allowed."
+        lines += ["bias = position_scores.masked_fill(~mask, -torch.inf)"] * (plan.trace.mask is not None)
+        arguments.insert(0, f"attn_mask={'bias' if lines else 'position_scores'}")
+    elif plan.trace.mask is not None:
+        about += " (In torch.nn.MultiheadAttention, True in attn_mask means may not attend.)"
+        arguments.insert(0, "attn_mask=mask")
+    about += " Older versions of PyTorch give NaN, not zeros, where nothing is allowed." * plan.has_empty_row
     on, off = ("", "") if plan.several else ("[None]", "[0]")
-    if not plan.several:
-        about += " [None] adds an axis for heads, and [0] removes it."
-    arguments = [name + on for name in (names.queries, names.keys, "V")]
-    arguments += [*[f"attn_mask={mask}"] * bool(mask), f"scale={names.factor}"]
+    about += " [None] adds an axis for heads, and [0] removes it." * (not plan.several)
+    arguments = [*(name + on for name in (names.queries, names.keys, "V")), *arguments]
     lines += call_lines(f"{names.output} = F.scaled_dot_product_attention", arguments, off)
     yield commented(
         about, *lines, *[f"{names.output} = {names.output}.masked_fill(empty, 0.0)"] * plan.has_empty_row
     )
 
 
-def in_keras(plan: ScriptPlan, names: Names) -> Lines:
-    """Yield weights and output, and Keras' own attention beside them where it can do the same."""
+def _in_keras(plan: ScriptPlan, names: Names) -> Lines:
     about, s = ROWS, names.scores
     lines = [f"{names.weights} = ops.softmax({s}, axis=-1)"]
     if len(plan.trace.key_tokens) == 1:

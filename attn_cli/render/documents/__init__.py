@@ -1,13 +1,12 @@
 """Blocks as documents, and here a matrix laid out for a page: digits, upright labels, what goes into which table.
 
-It is the width ladder for paper: digits go before numbers do, numbers before shades, and then columns go to
-further tables. A width is counted in characters, as on a terminal.
+It is the width ladder for paper, in characters: digits go first, then numbers, then columns go to further tables.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import product
 from typing import NamedTuple
 
 from attn_cli.io.array_types import Array
@@ -74,12 +73,15 @@ def laid_out(block: Matrix, view: View, width: Width, tall: int | None = None) -
     form = rung.format or next(way.format for way in ways if way.format is not None)
     texts = [form.row(row) for row in block.values.tolist()]
     shades = shading(block.values, shade_range(block)).tolist()
-    tables = [
-        _table(block, texts, shades, slice(top, end), slice(start, stop))
-        for top, end in spans(len(texts), tall)
-        for start, stop in spans(len(block.columns), across)
-    ]
-    notes = []
+    tables, notes, sides = [], list[str](), (len(texts), len(block.columns))
+    for down, along in product(spans(sides[0], tall), spans(sides[1], across)):
+        named = zip(("rows", "columns"), (down, along), sides, strict=True)
+        said = [
+            f"{name} {part.start} to {part.stop - 1} of {n}" for name, part, n in named if part != slice(0, n)
+        ]
+        kept, shaded = [row[along] for row in texts[down]], [row[along] for row in shades[down]]
+        labels = block.rows[down], block.columns[along]
+        tables.append(Table(*labels, kept, shaded, block.sums[down], ", ".join(said)))
     if how := "shades without numbers" if rung.format is None else rung.name:
         hint = "--precision 3 shows three digits, in several tables if need be; --width allows more."
         notes.append(f"To fit: {how}. {hint}")
@@ -108,22 +110,10 @@ def _columns_that_fit(
     return ways[-1], True, max(1, int(room / least))
 
 
-def spans(n: int, most: int | None) -> list[tuple[int, int]]:
+def spans(n: int, most: int | None) -> list[slice]:
     """Cut n things into parts of like size, of `most` at the most."""
     parts = 1 if most is None or n <= most else -(-n // most)
-    return list(pairwise([n * part // parts for part in range(parts + 1)]))
-
-
-def _table(
-    block: Matrix, texts: list[list[str]], shades: list[list[int]], down: slice, along: slice
-) -> Table:
-    caption = ", ".join(
-        f"{name} {part.start} to {part.stop - 1} of {n}"
-        for name, part, n in (("rows", down, len(texts)), ("columns", along, len(block.columns)))
-        if part.stop - part.start < n
-    )
-    some, shaded = [row[along] for row in texts[down]], [row[along] for row in shades[down]]
-    return Table(block.rows[down], block.columns[along], some, shaded, block.sums[down], caption)
+    return [slice(n * part // parts, n * (part + 1) // parts) for part in range(parts)]
 
 
 def title(blocks: Iterable[Block]) -> str:

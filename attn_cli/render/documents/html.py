@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from html import escape
 
 from attn_cli.io.escape import visible
@@ -11,7 +11,7 @@ from attn_cli.io.files import beside
 from attn_cli.render import documents as pages
 from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.numbers import bar_numbers
-from attn_cli.render.palette import DARK, PAPER, RGB, SHADES, ramp, strong, text_on
+from attn_cli.render.palette import DARK, PAPER, SHADES, ramp, strong, text_on
 from attn_cli.render.screen.text import LEFTWARD
 from attn_cli.render.shade_scale import Legend, legend, on_scale, sharing_scale
 from attn_cli.settings.output import View
@@ -22,38 +22,26 @@ LEAST_ACROSS = 4  # maps of a band, so that a few are not larger than they need 
 
 def html(blocks: Iterable[Block], view: View) -> str:
     """Return the blocks as an HTML page; shades are classes of its own style sheet."""
-    name = view.palette or PAPER
-    listed = list(on_scale(blocks, view))
+    name, listed = view.palette or PAPER, list(on_scale(blocks, view))
     body = [line for block in pages.without_maps(listed, view) for line in _lines(block, view)]
     look = ("dark", "#101418", "#eceff1") if name in DARK else ("light", "#fff", "#111")
-    text = "\n".join(body)
     style = beside(__file__, "document.css")
     for part, value in zip(("@scheme@", "@back@", "@ink@"), look, strict=True):
         style = style.replace(part, value)
-    title = escape(visible(pages.title(listed)))
-    return html_page(title, style + _shade_rules(text, name), body)
+    # The rules of the shades that the page uses: `s` and `d` are a cell's colours, `b` a bar's.
+    colours = {"s": ramp(name), "d": ramp(name, is_difference=True), "b": strong(name)}
+    used = set(re.findall(r'class="[a-z ]*\b([sdb])(\d+)"', "\n".join(body)))
+    for kind, n in sorted((kind, int(n)) for kind, n in used):
+        back = colours[kind][n]
+        ink = "" if kind == "b" else f" color: #{bytes(text_on(back)).hex()};"
+        style += f".{kind}{n} {{ background: #{bytes(back).hex()};{ink} }}\n"
+    return html_page(escape(visible(pages.title(listed))), style, body)
 
 
 def html_page(title: str, style: str, lines: Iterable[str], body: str = "<body>") -> str:
     """Return a page of lines of HTML, with the start tag of its body."""
     head = beside(__file__, "document.html").rstrip("\n").replace("@style@", style).replace("@title@", title)
     return "\n".join([head, body, *lines, "</body>\n</html>\n"])
-
-
-def _shade_rules(text: str, name: str) -> str:
-    """Return the rules of the shades that the page uses: `s` a cell's colours, `b` a bar's."""
-    used = {(found[1], int(found[2])) for found in re.finditer(r'class="[a-z ]*\b([sdb])(\d+)"', text)}
-    colours = {"s": ramp(name), "d": ramp(name, is_difference=True), "b": strong(name)}
-    rules = ""
-    for kind, n in sorted(used):
-        back = colours[kind][n]
-        ink = "" if kind == "b" else f" color: {_hex(text_on(back))};"
-        rules += f".{kind}{n} {{ background: {_hex(back)};{ink} }}\n"
-    return rules
-
-
-def _hex(colour: RGB) -> str:
-    return "#" + "".join(f"{part:02x}" for part in colour)
 
 
 def _text(text: str) -> str:
@@ -66,9 +54,8 @@ def _lines(block: Block, view: View) -> Iterator[str]:
     match block:
         case Heading(text, level):
             yield f"<h{level}>{_text(text)}</h{level}>"
-        case Say(text, quiet):
-            if text:
-                yield (f'<p class="aside">{_text(text)}</p>' if quiet else f"<p>{_text(text)}</p>")
+        case Say(text, quiet) if text:
+            yield f'<p class="aside">{_text(text)}</p>' if quiet else f"<p>{_text(text)}</p>"
         case Formula(text, before):
             words = f"{_text(before)} " if before else ""
             yield f"<p>{words}<code>{_text(text.strip())}</code></p>"
@@ -82,7 +69,8 @@ def _lines(block: Block, view: View) -> Iterator[str]:
                 yield "</div>"
             yield "</div>"
         case Maps():
-            yield from _maps(block)
+            yield from _bands(block) if block.bands else _maps(block)
+            yield _legend(legend(block))
         case Columns(header, rows):
             heads = "".join(f'<th scope="col">{_text(name)}</th>' for name in header)
             made = (_row(row[0], [f"<td>{_text(text)}</td>" for text in row[1:]]) for row in rows)
@@ -118,9 +106,7 @@ def _matrix(block: Matrix, view: View) -> Iterator[str]:
 
 def _table(opening: str, rows: Iterable[str]) -> Iterator[str]:
     """Yield a table that may be wider than the window; its rows follow the opening."""
-    yield f'<div class="wide"><table{opening}'
-    yield from rows
-    yield "</tbody></table></div>"
+    yield from (f'<div class="wide"><table{opening}', *rows, "</tbody></table></div>")
 
 
 def _heads(names: Iterable[str], turned: bool) -> str:
@@ -148,36 +134,30 @@ def _cell(text: str, place: int, bare: bool, kind: str) -> str:
 
 
 def _legend(legend: Legend, kind: str = "s") -> str:
-    more = f" ({legend.more})" if legend.more else ""
-    masked = f"{more} – masked" if legend.has_masked else more
-    if legend.low == legend.high:
-        return f'<p class="aside">{f"All are {legend.low}." if legend.low else ""}{masked}</p>'
-    patches = "".join(f'<span class="ramp {kind}{i * (SHADES - 1) // 15}"></span>' for i in range(16))
-    return f'<p class="aside">Shades: {legend.low} {patches} {legend.high}{masked}</p>'
+    text = f"All are {legend.low}." * bool(legend.low)
+    if legend.low != legend.high:
+        patches = "".join(f'<span class="ramp {kind}{i * (SHADES - 1) // 15}"></span>' for i in range(16))
+        text = f"Shades: {legend.low} {patches} {legend.high}"
+    return f'<p class="aside">{text}{f" ({legend.more})" * bool(legend.more)}{" – masked" * legend.has_masked}</p>'
 
 
 def _maps(block: Maps) -> Iterator[str]:
-    """Yield small maps, as many beside each other as the window has room for; of bands, each band on one line."""
-    tables, turned = pages.map_tables(block), block.column_numbers is not None
-    if block.bands:
-        yield from _bands(block, tables)
-        yield _legend(legend(block))
-        return
+    """Yield small maps, as many beside each other as the window has room for."""
+    turned = block.column_numbers is not None
     yield '<div class="maps">'
-    for table in tables:
+    for table in pages.map_tables(block):
         caption = f"<caption>{_label(table.caption)}</caption>" if table.caption else ""
         heads = _heads(table.columns if turned else (name[-1] for name in table.columns), turned)
         yield f"<table>{caption}<thead><tr><td></td>{heads}</tr></thead><tbody>"
-        yield from _rows(table, True, "s")
-        yield "</tbody></table>"
+        yield from (*_rows(table, True, "s"), "</tbody></table>")
     yield "</div>"
     if columns := pages.map_columns(block):
         yield f"<p>{_text(columns)}</p>"
-    yield _legend(legend(block))
 
 
-def _bands(block: Maps, tables: Sequence[pages.Table]) -> Iterator[str]:
+def _bands(block: Maps) -> Iterator[str]:
     """Yield the maps of each band on one line, their cells as large as the window has room for."""
+    tables = pages.map_tables(block)
     each = len(tables) // len(block.bands)
     across = max(each, LEAST_ACROSS) * (len(block.columns) + 2)
     for number, band in enumerate(block.bands):

@@ -34,9 +34,8 @@ def _lines(block: Block, view: View) -> Iterator[str]:
         case Heading(text, level):
             kind = {1: r"\attntitle{", 2: r"\attnpart{"}.get(level, r"\attnpart{\itshape ")
             yield f"{kind}{prose(text)}}}"
-        case Say(text, quiet):
-            if text:
-                yield rf"\attnaside{{{prose(text)}}}" if quiet else f"{prose(text)}\\par"
+        case Say(text, quiet) if text:
+            yield rf"\attnaside{{{prose(text)}}}" if quiet else f"{prose(text)}\\par"
         case Formula(text, before, latex):
             words = f"{prose(before)} " if before else ""
             paper = rf"\qquad $\displaystyle {latex}$" if latex else ""
@@ -45,13 +44,10 @@ def _lines(block: Block, view: View) -> Iterator[str]:
             yield from _matrix(block, view)
         case Beside(titles, parts):
             across = len(parts) if len(parts) * len(parts[0].columns) <= ABREAST else 1
+            opening = [rf"\begin{{minipage}}[t]{{{0.96 / across:.3f}\linewidth}}"] * (across > 1)
             for title, part in zip(titles, sharing_scale(parts), strict=True):
-                if across > 1:
-                    yield rf"\begin{{minipage}}[t]{{{0.96 / across:.3f}\linewidth}}"
-                yield from _lines(Heading(title, 3), view)
-                yield from _matrix(part, view)
-                if across > 1:
-                    yield r"\end{minipage}\hfill"
+                yield from (*opening, *_lines(Heading(title, 3), view), *_matrix(part, view))
+                yield from [r"\end{minipage}\hfill"] * (across > 1)
             yield r"\par"
         case Maps():
             yield from _maps(block, view)
@@ -67,7 +63,10 @@ def _lines(block: Block, view: View) -> Iterator[str]:
 
 def _matrix(block: Matrix, view: View) -> Iterator[str]:
     """Yield the tables of a matrix, each made smaller where it is wider than the line."""
-    layout = pages.laid_out(block, view, _width, TALL)
+    # A label is about so many digits wide.
+    layout = pages.laid_out(
+        block, view, lambda name: sum(1.0 if is_shown(char) else 5.0 for char in pages.label(name)), TALL
+    )
     colours = ramp(view.palette or PAPER, block.is_difference) if pages.is_coloured(block, view) else None
     kind, gap = "c" if layout.bare or block.is_weights else "r", "0pt" if layout.bare else "3pt"
     for table in layout.tables:
@@ -84,11 +83,6 @@ def _matrix(block: Matrix, view: View) -> Iterator[str]:
         yield _legend(legend(block), colours)
     for note in layout.notes:
         yield rf"\attnaside{{{prose(note)}}}"
-
-
-def _width(name: str) -> float:
-    """Return about how many digits wide a label is set."""
-    return sum(1.0 if is_shown(char) else 5.0 for char in pages.label(name))
 
 
 def _label(name: str) -> str:
@@ -121,7 +115,7 @@ def _number(text: str) -> str:
 
 
 def _hex(colour: RGB) -> str:
-    return "".join(f"{part:02X}" for part in colour)
+    return bytes(colour).hex().upper()
 
 
 def _legend(legend: Legend, colours: Sequence[RGB]) -> str:
@@ -135,7 +129,6 @@ def _legend(legend: Legend, colours: Sequence[RGB]) -> str:
 
 
 def _maps(block: Maps, view: View) -> Iterator[str]:
-    """Yield small maps that stand beside each other, as many as the line takes."""
     colours = ramp(view.palette or PAPER)
     yield r"{\lineskip8pt\lineskiplimit8pt"
     for table in pages.map_tables(block):
@@ -156,7 +149,6 @@ def _maps(block: Maps, view: View) -> Iterator[str]:
 
 
 def _in_pages(spec: str, rows: Sequence[str], header: Sequence[str] = ()) -> Iterator[str]:
-    """Yield rows as tables that are no longer than a page."""
     for top in range(0, len(rows), TALL):
         yield _tabular(spec, [*header, *rows[top : top + TALL]], "5pt")
 

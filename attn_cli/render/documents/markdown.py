@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from attn_cli.io.escape import visible
 from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.documents import map_tables
-from attn_cli.render.numbers import exact
+from attn_cli.render.numbers import exact, number
 from attn_cli.settings.output import View
 
 MOST_COLUMNS = 12
@@ -59,17 +59,16 @@ def _lines(block: Block, view: View) -> Iterator[str]:
     match block:
         case Heading(text, level):
             yield from (f"{'#' * level} {prose(text)}", "")
-        case Say(text, quiet):
-            if text:
-                yield from (f"*{prose(text)}*" if quiet else prose(text), "")
+        case Say(text, quiet) if text:
+            yield from (f"*{prose(text)}*" if quiet else prose(text), "")
         case Formula(text, before):
             yield from (f"{prose(before)} {code(text)}" if before else code(text), "")
         case Matrix():
             yield from _matrix(block.fixed(view.precision))
         case Maps() if block.column_numbers is not None:
             for sheet in map_tables(block):
-                texts = [["–" if text == "nan" else text for text in row] for row in sheet.texts]
-                rows = [[name, *row] for name, row in zip(sheet.rows, texts, strict=True)]
+                shown = [["–" if text == "nan" else text for text in row] for row in sheet.texts]
+                rows = [[name, *row] for name, row in zip(sheet.rows, shown, strict=True)]
                 yield from table(["query\\key", *sheet.columns], rows)
         case Beside() | Maps():
             titled = (
@@ -83,9 +82,9 @@ def _lines(block: Block, view: View) -> Iterator[str]:
         case Links():
             yield from _links(block)
         case Bars(title, items, _, measure):
-            digits = 3 if view.precision is None else view.precision
-            shown = [(name, "masked" if value is None else f"{value:.{digits}f}") for name, value in items]
-            yield from table([title or "link", measure], shown)
+            show = number(3 if view.precision is None else view.precision)
+            texts = [(name, "masked" if value is None else show(value)) for name, value in items]
+            yield from table([title or "link", measure], texts)
 
 
 def _matrix(block: Matrix) -> Iterator[str]:

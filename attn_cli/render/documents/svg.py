@@ -1,8 +1,4 @@
-"""Blocks to SVG: the terminal's screen as a picture, with nothing from elsewhere.
-
-Text stands in runs, each stretched to the cells that it takes, so columns meet whatever font is there. Shades,
-blocks and bars are rectangles, so they join without gaps.
-"""
+"""Blocks to SVG: the screen as a picture, its runs of text stretched to their cells, shades and bars as rectangles."""
 
 from __future__ import annotations
 
@@ -22,6 +18,7 @@ from attn_cli.render.screen.text import LEFTWARD, cells
 from attn_cli.settings.output import View
 
 CELL, LINE, SIZE, BASE, EDGE = 12, 24, 20, 17, 24  # pixels: a cell's width and height, the font, its baseline
+FAMILY = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 UP, UPPER = "▁▂▃▄▅▆▇█", "▀"
 ALONG = "▏▎▍▌▋▊▉█"
 _BLOCKS = f"{UP}{UPPER}{ALONG}"
@@ -32,9 +29,7 @@ _RUNS = re.compile(
 
 def svg(blocks: Iterable[Block], view: View) -> str:
     """Return the screen of `view.width` cells (else PAGE) as an SVG image."""
-    name = view.palette or PAPER
-    blocks = list(blocks)
-    colors = 0 if view.color == "never" else TRUECOLOR
+    name, blocks, colors = view.palette or PAPER, list(blocks), 0 if view.color == "never" else TRUECOLOR
     terminal = Terminal(view.width or PAGE, colors, dark=name in DARK, is_picture=colors > 0)
     return picture(list(draw(blocks, view, terminal)), name, title(blocks))
 
@@ -46,13 +41,12 @@ def picture(lines: Sequence[Line], palette: str, about: str) -> str:
     width, height = across * CELL + 2 * EDGE, max(1, len(lines)) * LINE + 2 * EDGE
     drawn = [item for n, line in enumerate(lines) for item in _line(line, EDGE + n * LINE, ink, back)]
     size = f'width="{width}" height="{height}"'
-    family = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
     head = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width} {height}" role="img" '
         'xml:space="preserve" direction="ltr">',
         f"<title>{escape(visible(about))}</title>",
         f'<rect {size} fill="{back}"/>',
-        f'<g font-family="{family}" font-size="{SIZE}" fill="{ink}" shape-rendering="crispEdges">',
+        f'<g font-family="{FAMILY}" font-size="{SIZE}" fill="{ink}" shape-rendering="crispEdges">',
     ]
     return "\n".join([*head, *drawn, "</g>", "</svg>\n"])
 
@@ -61,8 +55,8 @@ def _line(line: Line, top: int, plain: str, paper: str) -> Iterator[str]:
     """Yield one line: backgrounds, blocks and texts from left to right; `plain` is the colour of plain text."""
     at = 0
     for text, style, _ in line:
-        wide = cells(text)
-        back, ink = _colour(style.bgcolor if style else None), _colour(style.color if style else None)
+        wide, looks = cells(text), (style.bgcolor, style.color) if style is not None else (None, None)
+        back, ink = (getattr(getattr(color, "triplet", None), "hex", "") for color in looks)
         if style is not None and style.reverse:
             back, ink = ink or plain, back or paper
         if back:
@@ -78,11 +72,6 @@ def _line(line: Line, top: int, plain: str, paper: str) -> Iterator[str]:
         at += wide
 
 
-def _colour(color: object) -> str:
-    triplet = getattr(color, "triplet", None)
-    return triplet.hex if triplet is not None else ""
-
-
 def _rect(x: float, y: float, width: float, height: float, fill: str) -> str:
     return f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" fill="{fill}"/>'
 
@@ -91,23 +80,19 @@ def _block(marks: str, x: int, top: int, fill: str) -> Iterator[str]:
     """Yield a run of equal block characters as a rectangle: eighths of a cell's height, or of its width."""
     if marks[0] == UPPER:
         yield _rect(x, top, len(marks) * CELL, LINE // 2, fill)
-        return
-    if marks[0] in UP:
+    elif marks[0] in UP:
         tall = LINE * (UP.index(marks[0]) + 1) / 8
         yield _rect(x, top + LINE - tall, len(marks) * CELL, tall, fill)
-        return
-    for n in range(len(marks)):
-        yield _rect(x + n * CELL, top, CELL * (ALONG.index(marks[0]) + 1) / 8, LINE, fill)
+    else:
+        wide = CELL * (ALONG.index(marks[0]) + 1) / 8
+        yield from (_rect(x + n * CELL, top, wide, LINE, fill) for n in range(len(marks)))
 
 
 def _text(text: str, place: int, top: int, style: Style | None, ink: str) -> Iterator[str]:
     """Yield a run of text, stretched to the cells that it takes; a space at its ends needs no ink."""
-    shown = text.strip(" ")
-    wide = cells(shown)
-    if not shown:
-        return
-    x = EDGE + (place + cells(text) - cells(text.lstrip(" "))) * CELL
-    length = f' textLength="{wide * CELL}" lengthAdjust="spacingAndGlyphs"' if wide else ""
-    look = ' font-weight="bold"' if style is not None and style.bold else ""
-    fill = f' fill="{ink}"' if ink else ""
-    yield f'<text x="{x}" y="{top + BASE}"{length}{look}{fill}>{escape(visible(shown))}</text>'
+    if shown := text.strip(" "):
+        wide, x = cells(shown), EDGE + (place + cells(text) - cells(text.lstrip(" "))) * CELL
+        length = f' textLength="{wide * CELL}" lengthAdjust="spacingAndGlyphs"' if wide else ""
+        look = ' font-weight="bold"' if style is not None and style.bold else ""
+        fill = f' fill="{ink}"' if ink else ""
+        yield f'<text x="{x}" y="{top + BASE}"{length}{look}{fill}>{escape(visible(shown))}</text>'

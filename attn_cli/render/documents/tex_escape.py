@@ -65,16 +65,9 @@ _CHARACTER = re.compile(
 
 
 def escape(text: str) -> str:
-    r"""Return text as LaTeX that shows it literally.
-
-    >>> escape(r"\input{x}"), escape("100 % -- café")
-    ('\\textbackslash{}input\\{x\\}', "100 \\% -\\kern0pt{}- caf\\'{e}")
-    """
-
-    def written(found: re.Match[str]) -> str:
-        return (r"\kern0pt{}" if found["kern"] is not None else "") + _one(found["char"])
-
-    return _CHARACTER.sub(written, normalize("NFC", visible(text)))
+    """Return text as LaTeX that shows it literally."""
+    found = _CHARACTER.finditer(normalize("NFC", visible(text)))
+    return "".join(r"\kern0pt{}" * (one["kern"] is not None) + _one(one["char"]) for one in found)
 
 
 def prose(text: str) -> str:
@@ -129,13 +122,8 @@ _SIGNS |= {"ᵀ": r"^{\top}", "…": r"\dots ", "–": r"\text{--}"}
 
 
 def arithmetic(text: str) -> str:
-    r"""Return a formula of attn's in LaTeX: numbers, names and signs in mathematics, words as words.
-
-    >>> arithmetic("weights = softmax(q·k / √4)")
-    'weights $=$ softmax$(q\\cdot k/\\sqrt{4})$'
-    """
-    parts: list[str] = []
-    run: list[str] = []  # the mathematics since the last word, with the spaces in it
+    """Return a formula of attn's in LaTeX: numbers, names and signs in mathematics, words as words."""
+    parts, run = list[str](), list[str]()  # and the mathematics since the last word, with the spaces in it
     for match in _TOKENS.finditer(text):
         kind, found = str(match.lastgroup), match[0]
         if kind == "space":
@@ -165,16 +153,11 @@ def _in_mathematics(run: list[str]) -> str:
 
 
 def _mathematics(kind: str, found: str) -> str:
-    if kind == "root":
-        return rf"\sqrt{{{found[1:]}}}"
     if kind == "number":
         digits, _, power = found.replace(",", "{,}").replace("-", "{-}", found[0] == "-").partition("e")
         return rf"{digits}\cdot 10^{{{int(power)}}}" if power else digits
     if kind == "name":
         letter, _, below = found.partition("_")
         return f"{letter}_{{{below}}}" if below else letter
-    if kind == "power":
-        return f"e^{{{found[2:]}}}"
-    if kind == "function":
-        return f"\\{found}"
-    return _SIGNS.get(found, r"\quad\allowbreak " if kind == "gap" else found)
+    forms = {"root": rf"\sqrt{{{found[1:]}}}", "power": f"e^{{{found[2:]}}}", "function": f"\\{found}"}
+    return forms.get(kind) or _SIGNS.get(found, r"\quad\allowbreak " if kind == "gap" else found)

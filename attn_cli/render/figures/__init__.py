@@ -93,13 +93,18 @@ def picture(shown: Drawing, view: View) -> tuple[bytes, list[str]]:
         if width * height > MOST_DOTS or max(width, height) > LONGEST_SIDE:
             hint = "Give fewer dots an inch, or a smaller --size."
             raise UsageError(f"A picture of {width:,} x {height:,} dots is too large.", hint, "--dpi")
-        data = io.BytesIO()
-        made.savefig(data, format=form, dpi=dpi, metadata=_about(form, shown.title))
+        data, title = io.BytesIO(), visible(shown.title)
+        # What a file says of itself: nothing that differs from run to run.
+        about: dict[str, Any] = {"Creator": "attn", "Title": title, "Date": None}
+        if form == "png":
+            about = {"Software": None, "Title": title.encode("latin-1", "replace").decode("latin-1")}
+        elif form == "pdf":
+            about = {"Creator": "attn", "Producer": None, "CreationDate": None, "Title": title}
+        made.savefig(data, format=form, dpi=dpi, metadata=about)
     return data.getvalue(), notes
 
 
 def _drawn(shown: Drawing, view: View, ax: Axes | None, keeps_all: bool = False) -> tuple[Figure, list[str]]:
-    """Return the figure of a drawing, and what has to be said of it."""
     from matplotlib.figure import Figure
 
     title = shown.title if view.title is None else view.title
@@ -125,15 +130,6 @@ def _drawn(shown: Drawing, view: View, ax: Axes | None, keeps_all: bool = False)
     return made, [*sheet.notes, *missing_note(pen, shown.texts)]
 
 
-def _about(form: str, title: str) -> dict[str, Any]:
-    """Return what a file says of itself: nothing that differs from run to run."""
-    title = visible(title)
-    if form == "png":
-        return {"Software": None, "Title": title.encode("latin-1", "replace").decode("latin-1")}
-    dates = {"Producer": None, "CreationDate": None} if form == "pdf" else {"Date": None}
-    return {"Creator": "attn", **dates, "Title": title}
-
-
 def not_installed() -> MissingExtra:
     """Return the error of a figure without Matplotlib."""
     return MissingExtra("Figures need Matplotlib, which is not installed.", INSTALL)
@@ -141,10 +137,7 @@ def not_installed() -> MissingExtra:
 
 @contextlib.contextmanager
 def drawing() -> Iterator[None]:
-    """Let Matplotlib draw without a word, and as it is by default: no matplotlibrc changes a figure.
-
-    Raises MissingExtra where it is not installed, or too old.
-    """
+    """Let Matplotlib draw without a word, by its own defaults; MissingExtra where it is not installed, or too old."""
     talk = logging.getLogger("matplotlib")
     level = talk.level
     talk.setLevel(logging.CRITICAL)  # of a folder that it cannot write to, of fonts that it looks for

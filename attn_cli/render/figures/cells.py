@@ -8,11 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from attn_cli.io.array_types import Array, Bools, Ints
+from attn_cli.render import numbers, palette
 from attn_cli.render.blocks import Matrix, ShadeRange
 from attn_cli.render.figures.pen import GAP, INCH, ROW, SMALL, Pen, on_paper
 from attn_cli.render.figures.sheet import Box, Sheet
-from attn_cli.render.numbers import rungs
-from attn_cli.render.palette import SHADES, ramp, text_on
 from attn_cli.render.shade_scale import Legend, shading
 
 MOST_DRAWN = 4096  # cells that are drawn one by one; more are one picture, of the figure's dots
@@ -34,7 +33,7 @@ def draw_cells(
 ) -> Ints:
     """Shade a matrix (rows, columns) into the box, its masked cells (NaN) hatched; return the shades."""
     shades = shading(values, scale)
-    colors = np.array([on_paper(rgb) for rgb in ramp(sheet.pen.palette, is_difference)])
+    colors = np.array([on_paper(rgb) for rgb in palette.ramp(sheet.pen.palette, is_difference)])
     rows, columns = values.shape
     xs, ys = np.linspace(0, box.width, columns + 1) + box.x, np.linspace(0, box.height, rows + 1) + box.y
     painted = np.dstack([colors[shades.clip(0)], shades >= 0])  # masked cells are transparent
@@ -80,9 +79,9 @@ def draw_numbers(
     if rows * columns > MOST_NUMBERS:
         return
     wide, high = box.width / columns, box.height / rows
-    colors = ramp(sheet.pen.palette, matrix.is_difference or is_diverging)
+    colors = palette.ramp(sheet.pen.palette, matrix.is_difference or is_diverging)
     # A percent would need its sign.
-    forms = [one.format for one in rungs(matrix) if one.format is not None and one.format.factor == 1]
+    forms = [one.format for one in numbers.rungs(matrix) if one.format is not None and one.format.factor == 1]
     for texts in [words] if words else ([form.row(row) for row in matrix.values.tolist()] for form in forms):
         written = (text for row in texts for text in row if words or not text.endswith("nan"))
         widest = sheet.pen.widest(written, 1.0)
@@ -91,7 +90,7 @@ def draw_numbers(
         if size < (LEAST_WORD if words else LEAST_NUMBER):
             continue
         for i, j in np.argwhere(shades >= 0).tolist():
-            color = on_paper(text_on(colors[shades[i, j]]))
+            color = on_paper(palette.text_on(colors[shades[i, j]]))
             x, y = box.x + (j + 0.5) * wide, box.y + (i + 0.5) * high
             sheet.text(x, y, texts[i][j], size, "center", color=color)
         return
@@ -129,7 +128,7 @@ class Key(NamedTuple):
         top = y + ROW + GAP
         long = max(SHORTEST_BAR, height - self.height() + LEAST_BAR)
         if self._ticks:
-            shades = np.linspace(1.0, 0.0, SHADES)[:, None]
+            shades = np.linspace(1.0, 0.0, palette.SHADES)[:, None]
             draw_cells(sheet, shades, WHOLE, Box(x, top, BAR, long), self.is_difference, most=0)
         for n, text in enumerate(self._ticks):
             share = 0.5 if len(self._ticks) == 1 else n / (len(self._ticks) - 1)

@@ -13,12 +13,11 @@ from attn_cli.io.escape import count
 from attn_cli.pipeline.every_head import EveryHead
 from attn_cli.render.blocks import Maps, ShadeRange
 from attn_cli.render.figures.cells import Key, draw_cells
-from attn_cli.render.figures.pen import EDGE, GAP, LEAST_FONT, ROW, SMALL, Labels, Pen, font_of
+from attn_cli.render.figures.pen import EDGE, GAP, LEAST_FONT, ROW, SMALL, Pen, font_of
 from attn_cli.render.figures.sheet import Box, Drawing, Frame, Plan, Sheet, refuse_top
 from attn_cli.render.shade_scale import FULL, legend
+from attn_cli.render.views import overview, wording
 from attn_cli.render.views.heads import KINDS, WORDS
-from attn_cli.render.views.overview import largest_weight
-from attn_cli.render.views.wording import kind_of
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import NORM
 from attn_cli.text.wordpieces import as_text
@@ -41,16 +40,15 @@ def heads(trace: Trace, view: View) -> Drawing:
         raise UsageError(f"One head of {len(trace.head_names)} was computed.", hint, "--head")
     names = [f"head {head.name}" if head.name.isdigit() else head.name for head in trace.heads]
     values = [trace.visible_weights(head) for head in trace.heads]
-    largest = max(largest_weight(trace, trace.listed), *(float(np.nan_to_num(one).max()) for one in values))
+    most = [float(np.nan_to_num(one).max()) for one in values]
+    largest = max(overview.largest_weight(trace, trace.listed), *most)
     scale = FULL if view.shades == "full" else ShadeRange(0.0, largest)
     queries = [trace.query_tokens[i] for i in trace.listed]
     layers = list(dict.fromkeys(head.layer for head in trace.heads)) if trace.has_layers else []
     is_norms, of = trace.drawn == NORM, (names, queries, trace.key_tokens, values, scale, list(trace.listed))
     maps = Maps(*of, is_weights=not is_norms, is_norms=is_norms)
-    across, each = (
-        min(MOST_ACROSS, math.ceil(math.sqrt(len(names) * 1.5))),
-        count(len(names), "head", "heads"),
-    )
+    each = count(len(names), "head", "heads")
+    across = min(MOST_ACROSS, math.ceil(math.sqrt(len(names) * 1.5)))
     if layers:
         sizes = set(Counter(head.layer for head in trace.heads).values())
         if len(sizes) > 1:
@@ -58,23 +56,18 @@ def heads(trace: Trace, view: View) -> Drawing:
             raise UsageError(what, "Draw one of them: --layer 0.", "--layer")
         maps, across = maps._replace(bands=[f"layer {layer}" for layer in layers]), len(names) // len(layers)
         each = f"{count(across, 'head', 'heads')} in each of {count(len(layers), 'layer', 'layers')}"
-    return _multiples(f"{kind_of(trace)}, {each}", maps, across, trace.drawn)
+    return _multiples(f"{wording.kind_of(trace)}, {each}", maps, across, trace.drawn)
 
 
 def every_head(found: EveryHead, view: View) -> Drawing:
     """Return all layers and heads, a line for each layer, each named by what it does."""
-    heads = len(found.layers[0].heads)
-    names = [
-        f"{head} {WORDS[role.name][0]}"
-        for layer in found.layers
-        for head, role in zip(layer.heads, layer.roles, strict=True)
-    ]
-    values = [one for layer in found.layers for one in layer.maps]
+    heads, values = len(found.layers[0].heads), [one for layer in found.layers for one in layer.maps]
+    named = [one for layer in found.layers for one in zip(layer.heads, layer.roles, strict=True)]
+    names = [f"{head} {WORDS[role.name][0]}" for head, role in named]
     rows, columns = values[0].shape
     queries, keys = as_text(found.source.query_tokens), as_text(found.source.key_tokens)
     has_tokens = (rows, columns) == (len(queries), len(keys))
-    if not has_tokens:
-        queries = keys = ()
+    queries, keys = (queries, keys) if has_tokens else ((), ())
     most = max(float(np.nan_to_num(one).max(initial=0.0)) for one in values)
     scale = FULL if view.shades == "full" else ShadeRange(0.0, most)
     bands = [f"layer {layer.number}" for layer in found.layers]
@@ -86,16 +79,15 @@ def every_head(found: EveryHead, view: View) -> Drawing:
 
 def _multiples(title: str, maps: Maps, across: int, measure: str) -> Drawing:
     """Return small maps, so many across, each line of them with a band's name at its left or none."""
-    return Drawing(title, [*maps.rows, *maps.columns], partial(_plan, maps, across, measure))
-
-
-def _plan(maps: Maps, across: int, measure: str, frame: Frame) -> Plan:
     rows, columns = maps.values[0].shape
-    most = max(rows, columns)
+    most, key = max(rows, columns), Key(measure, legend(maps))
     cell = min(WIDEST_CELL, min(LARGEST_MAP, max(LEAST_MAP, ACROSS / across)) / most)
-    cells = (across * columns, math.ceil(len(maps.names) / across) * rows)
-    place = partial(_placed, maps, across, frame, Key(measure, legend(maps)))
-    return frame.fitted(place, cell, cells, LEAST_FITTED / most, LEAST_FITTED / most)
+    cells, least = (across * columns, math.ceil(len(maps.names) / across) * rows), LEAST_FITTED / most
+
+    def plan(frame: Frame) -> Plan:
+        return frame.fitted(partial(_placed, maps, across, frame, key), cell, cells, least, least)
+
+    return Drawing(title, [*maps.rows, *maps.columns], plan)
 
 
 def _placed(maps: Maps, across: int, frame: Frame, key: Key, cell: float) -> Plan:
@@ -119,10 +111,14 @@ def _placed(maps: Maps, across: int, frame: Frame, key: Key, cell: float) -> Pla
         for n in range(len(maps.names)):
             line, place = divmod(n, across)
             x, y = spare + left + place * (wide + BETWEEN), top + line * (ROW + high + BETWEEN) + ROW
-            is_last = n + across >= len(maps.names)
-            _draw_map(
-                sheet, maps, n, Box(x, y, wide, high), None if place else beside, below if is_last else None
-            )
+            draw_cells(sheet, maps.values[n], maps.scale, Box(x, y, wide, high))
+            sheet.text(x, y - ROW / 2, _cut(pen, maps.names[n], wide), SMALL)
+            if beside is not None and place == 0:
+                sheet.rows(beside, x - GAP, y)
+            if below is not None and n + across >= len(maps.names):
+                for j in below.places():
+                    at = x + (j + 0.5) * below.pitch
+                    sheet.text(at, y + high + GAP, below.texts[j], below.font, "right", turned=90)
             if place == 0 and maps.bands:
                 sheet.text(spare + EDGE, y + high / 2, maps.bands[line], SMALL, weight="bold")
         room = sheet.height - EDGE - (top + ROW)
@@ -131,25 +127,9 @@ def _placed(maps: Maps, across: int, frame: Frame, key: Key, cell: float) -> Pla
     return Plan(width, max(height, least), draw)
 
 
-def _draw_map(
-    sheet: Sheet, maps: Maps, n: int, box: Box, beside: Labels | None, below: Labels | None
-) -> None:
-    """Draw a map, its name, its queries where it is the first of a line, and its keys where it is the last below."""
-    draw_cells(sheet, maps.values[n], maps.scale, box)
-    sheet.text(box.x, box.y - ROW / 2, _cut(sheet.pen, maps.names[n], box.width), SMALL)
-    if beside is not None:
-        sheet.rows(beside, box.x - GAP, box.y)
-    if below is not None:
-        for j in below.places():
-            x, text = box.x + (j + 0.5) * below.pitch, below.texts[j]
-            sheet.text(x, box.y + box.height + GAP, text, below.font, "right", turned=90)
-
-
 def _cut(pen: Pen, name: str, width: float) -> str:
-    """Return a name that is no wider than its map."""
     name, most = pen.drawable(name), width + BETWEEN / 2
     if pen.width(name, SMALL) <= most:
         return name
-    while len(name) > 1 and pen.width(f"{name}…", SMALL) > most:
-        name = name[:-1]
-    return f"{name}…"
+    cuts = [f"{name[:n]}…" for n in range(len(name), 0, -1)]
+    return next((cut for cut in cuts if pen.width(cut, SMALL) <= most), cuts[-1])

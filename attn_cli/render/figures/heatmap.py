@@ -11,18 +11,15 @@ import numpy as np
 from attn_cli.errors import UsageError
 from attn_cli.io.array_types import Array
 from attn_cli.pipeline.lens import Lens
+from attn_cli.render import numbers, palette
 from attn_cli.render.blocks import Matrix, ShadeRange
 from attn_cli.render.figures import sheet as sheets
 from attn_cli.render.figures.cells import Key, draw_cells, draw_numbers
 from attn_cli.render.figures.pen import EDGE, GAP, INCH, ROW, SMALL, on_paper
 from attn_cli.render.figures.sheet import Box, Drawing, Frame, Plan, Sheet
-from attn_cli.render.numbers import share
-from attn_cli.render.palette import SHADES, strong
 from attn_cli.render.shade_scale import FULL, FULL_DIFFERENCE, legend, shade_range, sharing_scale
-from attn_cli.render.views.comparison import names_of
+from attn_cli.render.views import comparison, overview, wording
 from attn_cli.render.views.lens import likeliest, names
-from attn_cli.render.views.overview import weight_matrix
-from attn_cli.render.views.wording import kind_of
 from attn_cli.settings.output import View
 from attn_cli.teach.compare import Comparison
 from attn_cli.trace.trace import Trace
@@ -51,9 +48,9 @@ class _Heat(NamedTuple):
 def heatmap(trace: Trace, view: View) -> Drawing:
     """Return the weights of the shown head; of a text too long for them, the means of blocks."""
     sheets.refuse_top(trace, "heatmap")
-    title = f"{kind_of(trace)}{sheets.head_title(trace, trace.shown)}"
+    title = f"{wording.kind_of(trace)}{sheets.head_title(trace, trace.shown)}"
     if not trace.condensed or trace.asked:
-        matrix = weight_matrix(trace, trace.shown).fixed(view.precision)
+        matrix = overview.weight_matrix(trace, trace.shown).fixed(view.precision)
         matrix = matrix._replace(scale=FULL) if view.shades == "full" else matrix
         return _Heat([matrix], measure=trace.drawn).drawing(title)
     found = trace.long_view
@@ -67,23 +64,23 @@ def heatmap(trace: Trace, view: View) -> Drawing:
     return _Heat([means], measure="mean weight", axes=(f"query, {query}", f"key, {key}")).drawing(title)
 
 
-def compared(comparison: Comparison, view: View) -> Drawing:
+def compared(found: Comparison, view: View) -> Drawing:
     """Return the sides of a comparison beside each other, in one scale of shades, and the difference of two."""
-    first = comparison.traces[0]
-    if not comparison.same_cells:
+    first = found.traces[0]
+    if not found.same_cells:
         raise UsageError("The tokens differ between the sides.", "Draw one attn self for each.", "--figure")
     sheets.refuse_top(first, "heatmap")
     sheets.refuse_long("heatmap of a comparison", len(first.listed), len(first.key_tokens))
     if first.condensed:
         raise UsageError("There are too many weights for a heat map.", "Give fewer tokens.", "--figure")
-    sides = [weight_matrix(trace, trace.shown).fixed(view.precision) for trace in comparison.traces]
+    sides = [overview.weight_matrix(trace, trace.shown).fixed(view.precision) for trace in found.traces]
     sides = [side._replace(scale=FULL) for side in sides] if view.shades == "full" else sharing_scale(sides)
-    names = list(names_of(comparison))
+    names = list(comparison.names_of(found))
     if len(sides) == 2:
-        change = sides[0]._replace(values=comparison.changes[0].difference, is_difference=True)
+        change = sides[0]._replace(values=found.changes[0].difference, is_difference=True)
         sides.append(change._replace(scale=FULL_DIFFERENCE if view.shades == "full" else None))
         names.append(f"{names[1]} minus {names[0]}")
-    return _Heat(sides, names).drawing(f"{kind_of(first)} by {comparison.option.replace('_', '-')}")
+    return _Heat(sides, names).drawing(f"{wording.kind_of(first)} by {found.option.replace('_', '-')}")
 
 
 def lens(found: Lens, view: View) -> Drawing:
@@ -120,8 +117,7 @@ def _plan(heat: _Heat, frame: Frame) -> Plan:
 
 def _placed(heat: _Heat, frame: Frame, keys: Sequence[Key], cell: float) -> Plan:
     """Return where everything stands with cells of so many inches; a given size may cut the bar of shades short."""
-    pen = frame.pen
-    rows = pen.rows(heat.parts[0].rows, cell)
+    pen, rows = frame.pen, frame.pen.rows(heat.parts[0].rows, cell)
     columns = [pen.columns(part.columns, cell) for part in heat.parts]
     left = EDGE + NAME + rows.extent
     body = sum(cell * len(part.columns) for part in heat.parts) + BETWEEN * (len(heat.parts) - 1)
@@ -148,7 +144,8 @@ def _placed(heat: _Heat, frame: Frame, keys: Sequence[Key], cell: float) -> Plan
                 sheet.text(middle, above - NAME, heat.names[n], SMALL + 1, "center", weight="bold")
             x += box.width + BETWEEN + labels.overhang
         sheet.rows(rows, spare + left - GAP, top)
-        sheet.text(spare + EDGE + NAME / 2, (top + bottom) / 2, heat.axes[0], SMALL, "center", 90, pen.faint)
+        x, y = spare + EDGE + NAME / 2, (top + bottom) / 2
+        sheet.text(x, y, heat.axes[0], SMALL, "center", 90, color=pen.faint)
         for key in keys:
             key.draw(sheet, beside, top, max(high, min(key.height(), sheet.height - EDGE - top)))
             beside += key.width(pen) + BETWEEN
@@ -175,16 +172,13 @@ def links(trace: Trace, view: View) -> Drawing:
         least = -np.sort(-np.nan_to_num(weights), axis=1)[:, top - 1 : top]
         weights = np.where(weights >= least, weights, np.nan)
     most = 1.0 if view.shades == "full" else float(np.nan_to_num(weights).max(initial=0.0)) or 1.0
-    title = f"{kind_of(trace)}{sheets.head_title(trace, trace.shown)}"
+    title = f"{wording.kind_of(trace)}{sheets.head_title(trace, trace.shown)}"
     plan = partial(_plan_links, trace, weights, most, has_masked)
     return Drawing(title, [*trace.query_tokens, *trace.key_tokens], plan)
 
 
 def _plan_links(trace: Trace, weights: Array, most: float, has_masked: bool, frame: Frame) -> Plan:
-    """Place two columns of tokens, and lines between them: weights (rows, keys) of the listed queries, NaN for none.
-
-    `most` is the weight of the widest line.
-    """
+    """Place two columns of tokens, and lines for weights (rows, keys), NaN for none; the widest is `most`."""
     pen, sides, below = frame.pen, (trace.query_tokens, trace.key_tokens), 2 * GAP + 2 * ROW + EDGE
     n = max(map(len, sides))
     pitch = frame.row_pitch(n, (LEAST_LINES / n, HIGHEST_ROW), ROW + 2 * GAP + below)
@@ -210,7 +204,7 @@ def _plan_links(trace: Trace, weights: Array, most: float, has_masked: bool, fra
         _draw_lines(sheet, (left, right), ends, weights[rows, columns] / most, full)
         said = ["Masked links have no line."] if has_masked else []
         if (np.nan_to_num(weights, nan=np.inf) < thinnest).any():
-            said.append(f"{trace.drawn.capitalize()}s below {share(thinnest)} are not drawn.")
+            said.append(f"{trace.drawn.capitalize()}s below {numbers.share(thinnest)} are not drawn.")
         y = bottom + 2 * GAP + ROW / 2
         _draw_samples(sheet, trace.drawn, y, most, full)
         sheet.text(EDGE, y + 1.2 * ROW, " ".join(said), SMALL, color=pen.faint)
@@ -226,23 +220,22 @@ def _draw_lines(
     from matplotlib.collections import LineCollection
 
     lines = np.stack([np.stack([np.full(len(y), x), y], -1) for x, y in zip(sides, ends, strict=True)], 1)
-    colors = np.array([on_paper(rgb) for rgb in strong(sheet.pen.palette)])
-    shades = colors[(parts * (SHADES - 1)).astype(int).clip(0, SHADES - 1)]
+    colors = np.array([on_paper(rgb) for rgb in palette.strong(sheet.pen.palette)])
+    shades = colors[(parts * (palette.SHADES - 1)).astype(int).clip(0, palette.SHADES - 1)]
     drawn = LineCollection(list(lines), linewidths=parts * full, colors=shades, capstyle="butt")
     sheet.axes.add_collection(drawn, autolim=False)
 
 
 def _draw_samples(sheet: Sheet, measure: str, y: float, most: float, full: float) -> None:
-    """Draw a few lines with their weights."""
     sheet.text(EDGE, y, measure, SMALL)
     x = EDGE + sheet.pen.width(measure, SMALL) + 2 * GAP
-    colors = strong(sheet.pen.palette)
+    colors = palette.strong(sheet.pen.palette)
     for part in SAMPLES:
-        text = share(part * most)
+        text = numbers.share(part * most)
         wide = sheet.pen.width(text, SMALL)
         if x + SAMPLE + GAP + wide > sheet.width:
             break
-        color, width = on_paper(colors[int(part * (SHADES - 1))]), part * full
+        color, width = on_paper(colors[int(part * (palette.SHADES - 1))]), part * full
         sheet.axes.plot([x, x + SAMPLE], [y, y], color=color, linewidth=width, solid_capstyle="butt")
         sheet.text(x + SAMPLE + GAP, y, text, SMALL)
         x += SAMPLE + GAP + wide + 2 * GAP

@@ -12,13 +12,12 @@ from attn_cli.core.scores import score_named
 from attn_cli.errors import UsageError
 from attn_cli.io.array_types import Array
 from attn_cli.io.escape import count
+from attn_cli.render import palette, shade_scale
 from attn_cli.render.blocks import Bars, Matrix
 from attn_cli.render.figures import sheet as sheets
 from attn_cli.render.figures.cells import draw_cells, draw_numbers
 from attn_cli.render.figures.pen import EDGE, GAP, LEAST_FONT, ROW, SMALL, on_paper
 from attn_cli.render.numbers import bar_numbers, four, plain
-from attn_cli.render.palette import SHADES, strong
-from attn_cli.render.shade_scale import shade_range
 from attn_cli.render.views import wording
 from attn_cli.settings.output import View
 from attn_cli.trace.head import Head
@@ -31,9 +30,6 @@ SPAN, LEAST_SPAN = 4.0, 0.5  # inches of the longest bar
 THICK = 0.72  # of a row
 LEAST_HIGH, COLUMN, BETWEEN = 1.4, 0.78, 0.22  # inches of a column of numbers
 LEAST_COLUMN = 0.15  # in a given size
-
-
-# Bars
 
 
 def bars(trace: Trace, view: View) -> sheets.Drawing:
@@ -62,16 +58,15 @@ def _plan_bars(of: Bars, precision: int | None, frame: sheets.Frame) -> sheets.P
     width = frame.width or fixed + SPAN
     span, left, top = width - fixed, EDGE + keys.extent, frame.top(width)
     frame.check_room(span >= LEAST_SPAN)
-    colors = strong(pen.palette)
+    colors = palette.strong(pen.palette)
 
     def draw(sheet: sheets.Sheet) -> None:
-        """Draw the keys, the bars and their numbers; a masked key is said to be."""
         from matplotlib.patches import Rectangle
 
         sheet.rows(keys, left - GAP, top)
         for row, ((_, value), number) in enumerate(zip(of.items, numbers, strict=True)):
             length, middle = of.length(value), top + (row + 0.5) * pitch
-            color, corner = colors[int(length * (SHADES - 1))], (left, middle - THICK * pitch / 2)
+            color, corner = colors[int(length * (palette.SHADES - 1))], (left, middle - THICK * pitch / 2)
             bar = Rectangle(corner, length * span, THICK * pitch, facecolor=on_paper(color), linewidth=0)
             sheet.axes.add_patch(bar)
             if row % keys.step == 0 or value is None:
@@ -81,9 +76,6 @@ def _plan_bars(of: Bars, precision: int | None, frame: sheets.Frame) -> sheets.P
         sheet.note_step(keys.step, "key")
 
     return sheets.Plan(width, top + n * pitch + EDGE, draw)
-
-
-# Steps
 
 
 class Step(NamedTuple):
@@ -158,7 +150,7 @@ def _plan_steps(
     widest = pen.widest([text for step in columns for text in (step.name, step.formula, step.below)], 1.0)
 
     def below(width: float) -> tuple[list[str], float]:
-        """Return the remarks in lines, and the inches from the columns to the lower edge."""
+        # The remarks in lines, and the inches from the columns to the lower edge.
         lines = [line for text in remarks for line in pen.folded(text, width, SMALL)]
         return lines, ROW * (1.6 + len(lines)) + EDGE
 
@@ -194,7 +186,7 @@ def _draw_step(sheet: sheets.Sheet, step: Step, box: sheets.Box, size: float) ->
     is_weights = step.name == "weights"
     matrix = Matrix([""] * len(step.values), [""], step.values[:, None], is_weights=is_weights)
     is_signed = bool(np.nanmin(step.values, initial=0.0) < 0)
-    scale = shade_range(matrix._replace(is_difference=is_signed))
+    scale = shade_scale.shade_range(matrix._replace(is_difference=is_signed))
     shades = draw_cells(sheet, matrix.values, scale, box, is_signed)
     draw_numbers(sheet, matrix, shades, box, is_signed)
     middle = box.x + box.width / 2

@@ -138,7 +138,6 @@ def font_of(pitch: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _width(text: str, families: tuple[str, ...], weight: str) -> float:
-    """Return the inches that a text of one point takes."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import TextToPath
 
@@ -158,13 +157,9 @@ def pen_for(view: View, tokens: Iterable[str], keeps_all: bool = False) -> Pen:
 
 
 def on_paper(rgb: RGB) -> tuple[float, float, float]:
-    """Return a colour as Matplotlib takes it.
-
-    >>> on_paper((0, 51, 255))
-    (0.0, 0.2, 1.0)
-    """
-    red, green, blue = rgb
-    return (red / 255, green / 255, blue / 255)
+    """Return a colour as Matplotlib takes it: each part from 0 to 1."""
+    red, green, blue = (part / 255 for part in rgb)
+    return red, green, blue
 
 
 def fonts_for(texts: Iterable[str]) -> Fonts:

@@ -51,10 +51,7 @@ class Frame(NamedTuple):
         return EDGE + (lines * HEADLINE * LINE / INCH + (GAP if lines else 0.0))
 
     def row_pitch(self, n: int, sizes: tuple[float, float], rest: float) -> float:
-        """Return the inches of each of n rows: what a size leaves below the title but for `rest`, or what suits.
-
-        `sizes` are the least in a given size and the most without one.
-        """
+        """Return the inches of each of n rows: what is left of a size, at least sizes[0], or at most sizes[1]."""
         least, most = sizes
         if self.size is None:
             return natural(n, most)
@@ -79,18 +76,15 @@ class Frame(NamedTuple):
     ) -> Plan:
         """Return the plan whose cells, (across, down) of them, are as large as the size lets them be.
 
-        `place` makes the plan for cells of so many inches. They begin at `cell`, seek a size of at least `least`, and
-        then shrink, if need be, to no less than `smallest`.
+        `place` makes a plan of a cell's inches: first `cell`, then `least` or more; at last it shrinks to `smallest`.
         """
         plan, (across, down) = place(cell), cells
         if self.size is None:
             return plan
         width, height = self.size
         for _ in range(ROUNDS):
-            wide, high = (
-                (width - (plan.width - cell * across)) / across,
-                (height - (plan.height - cell * down)) / down,
-            )
+            wide = (width - (plan.width - cell * across)) / across
+            high = (height - (plan.height - cell * down)) / down
             cell = max(least, (cell + min(wide, high)) / 2)
             plan = place(cell)
         while plan.width > width or plan.height > height:
@@ -101,10 +95,7 @@ class Frame(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """What a figure shows: its title, the tokens that are written, and how a place is found for everything.
-
-    Without a size it takes as many inches as are needed; `plan` raises UsageError where one has no room for it.
-    """
+    """What a figure shows: its title, the tokens that are written, and how all finds its place, else UsageError."""
 
     title: str
     texts: Sequence[str]
@@ -130,28 +121,23 @@ class Sheet(NamedTuple):
     height: float
 
     def text(
-        self,
-        x: float,
-        y: float,
-        text: str,
-        size: float,
-        align: str = "left",
-        turned: float = 0,
-        color: object = None,
-        weight: str = "normal",
+        self, x: float, y: float, text: str, size: float, align: str = "left", turned: float = 0, **look: Any
     ) -> None:
-        """Write a text whose letters are centred on the point; `turned` is in degrees, against the clock."""
+        """Write a text whose letters are centred on the point, `turned` by degrees; `look` is its colour and weight."""
         down, angle = LETTER * size / INCH, math.radians(turned)
-        look: dict[str, Any] = {"ha": align, "va": "baseline", "rotation": turned, "rotation_mode": "anchor"}
-        look |= {"family": list(self.pen.fonts.families), "size": size, "weight": weight}
-        look |= {"color": color or self.pen.ink, "parse_math": False}
-        self.axes.text(x + down * math.sin(angle), y + down * math.cos(angle), text, **look)
+        made: dict[str, Any] = {
+            "color": self.pen.ink,
+            "family": list(self.pen.fonts.families),
+            "size": size,
+        } | look
+        made |= {"ha": align, "va": "baseline", "rotation": turned, "rotation_mode": "anchor"}
+        x, y = x + down * math.sin(angle), y + down * math.cos(angle)
+        self.axes.text(x, y, text, parse_math=False, **made)
 
     def title(self, lines: Sequence[str]) -> None:
         """Write the title at the top left."""
-        step = HEADLINE * LINE / INCH
         for n, line in enumerate(lines):
-            self.text(EDGE, EDGE + (n + 0.5) * step, line, HEADLINE, weight="bold")
+            self.text(EDGE, EDGE + (n + 0.5) * HEADLINE * LINE / INCH, line, HEADLINE, weight="bold")
 
     def rows(
         self, labels: Labels, x: float, y: float, align: str = "right", faint: Collection[int] = ()
@@ -163,12 +149,10 @@ class Sheet(NamedTuple):
 
     def columns(self, labels: Labels, x: float, y: float) -> None:
         """Write labels above columns that begin at x; y is the upper edge of the matrix."""
+        up, align = (GAP, "left") if labels.turned else (labels.extent / 2, "center")
         for j in labels.places():
             middle = x + (j + 0.5) * labels.pitch
-            if labels.turned:
-                self.text(middle, y - GAP, labels.texts[j], labels.font, turned=labels.turned)
-            else:
-                self.text(middle, y - labels.extent / 2, labels.texts[j], labels.font, "center")
+            self.text(middle, y - up, labels.texts[j], labels.font, align, labels.turned)
 
     def note_step(self, step: int, what: str) -> None:
         """Say that only every so many-th label is written."""

@@ -1,8 +1,7 @@
 """The formats that a result is written in: each file of this folder registers its own in FORMATS.
 
-To add one, add a file here. It says what a result must have for it, and how that is written; help, suffixes,
-configuration, refusals and every command that has what it needs follow. These files are loaded by every command: what
-is heavy is imported by the function that writes.
+To add one, add a file here: help, suffixes, refusals and every command that has what it needs follow. All are loaded
+by every command: what is heavy is imported by the function that writes.
 """
 
 from __future__ import annotations
@@ -31,26 +30,19 @@ class Written(NamedTuple):
     remarks: Sequence[str] = ()
 
 
-def unchanged(settings: Settings, view: View) -> Settings:
-    """Return the settings as they are: what most formats need."""
-    return settings
-
-
 class Format(NamedTuple):
-    """What a result must have for a format, how it is written, and the files that it goes into.
-
-    A suffix of `suffixes` chooses the format; `also` takes it where -f chooses it.
-    """
+    """What a result must have for a format, how it is written, and the files that it goes into."""
 
     needs: str  # one of the things that a Result has: blocks, bars, record, rows, trace, page, drawing
     write: Callable[[Result, View, Terminal], Written]
-    suffixes: tuple[str, ...] = ()
-    also: tuple[str, ...] = ()
+    suffixes: tuple[str, ...] = ()  # that choose it
+    also: tuple[str, ...] = ()  # that take it where -f chooses it
     is_screen: bool = False  # for people at a terminal; the other formats are for files and programs
     is_typed: bool = True  # whether -f names it
     is_tidy: bool = False  # whether it has a row a link, always or with --tidy
     not_on_terminal: tuple[str, ...] = ()  # the message, and the hint, where it would go to a terminal
-    settings: Callable[[Settings, View], Settings] = unchanged  # what it needs; refuses what it cannot be of
+    # What it needs of the settings; it refuses what it cannot be of.
+    settings: Callable[[Settings, View], Settings] = lambda settings, view: settings
 
 
 FORMATS: dict[str, Format] = {}
@@ -79,8 +71,8 @@ def fits(format: str, suffix: str) -> bool:
     >>> fits("bars", ".svg"), fits("csv", ".dat"), fits("html", ".svg"), fits("latex", ".pdf")
     (True, True, False, False)
     """
-    says_something = suffix not in NEUTRAL and suffix in (*suffixes(), *FOREIGN)
-    return not says_something or suffix in (*FORMATS[format].suffixes, *FORMATS[format].also)
+    says_nothing = suffix in NEUTRAL or suffix not in (*suffixes(), *FOREIGN)
+    return says_nothing or suffix in (*FORMATS[format].suffixes, *FORMATS[format].also)
 
 
 def is_given(name: str, can: Collection[str]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from attn_cli.errors import UsageError
@@ -19,22 +19,13 @@ STEPS_ELSEWHERE = "the weights alone; the steps show in table, markdown and json
 
 
 def json(result: Result, view: View, terminal: Terminal) -> Written:
-    """Return the record over several lines, or what --fields chooses of it."""
-    return _dumped([result.record(view)], result.kind, view, terminal)
-
-
-def jsonl(result: Result, view: View, terminal: Terminal) -> Written:
-    """Return each record on a line."""
-    return _dumped(result.records or [result.record(view)], result.kind, view, terminal)
-
-
-def _dumped(records: list[dict[str, object]], kind: str, view: View, terminal: Terminal) -> Written:
+    """Return the record over several lines, or what --fields chooses of it; of jsonl, each record on a line."""
     from attn_cli.io.escape import dumps
     from attn_cli.settings.output import cut
 
-    keys = keys_in(view, kind)
-    lines = (dumps(cut(record, keys), view.format == "jsonl", not terminal.unicode) for record in records)
-    return Written("".join(lines))
+    is_lines, keys = view.format == "jsonl", keys_in(view, result.kind)
+    records = (is_lines and result.records) or [result.record(view)]
+    return Written("".join(dumps(cut(one, keys), is_lines, not terminal.unicode) for one in records))
 
 
 def csv(result: Result, view: View, terminal: Terminal) -> Written:
@@ -70,11 +61,9 @@ def check_npy(settings: Settings, view: View | None = None) -> Settings:
 
 
 def npy_parts(trace: Trace) -> Iterator[memoryview]:
-    """Yield the parts of an .npy file: weights (n_q, n_k), or (heads, n_q, n_k) with --head all; 0 where masked.
+    """Yield the parts of an .npy file: weights (n_q, n_k), 0 where masked; numpy.load can map it row by row.
 
-    With --layer all they are (layers, heads, n_q, n_k), of one head a layer where one was asked for.
-
-    `numpy.load(file, mmap_mode="r")` reads a row of it without the rest.
+    With --head all they are (heads, n_q, n_k), with --layer all (layers, heads, n_q, n_k), of one head where asked.
     """
     import io
 
@@ -86,13 +75,15 @@ def npy_parts(trace: Trace) -> Iterator[memoryview]:
     several = trace.has_layers or trace.settings.head == "all"
     heads = trace.heads if several else (trace.shown,)
     layers = len({head.layer for head in heads})
-    stacked = (layers, len(heads) // layers) if trace.has_layers else (len(heads),) if several else ()
+    stacked = (layers, len(heads) // layers) if trace.has_layers else (len(heads),) * several
     shape = (*stacked, len(trace.listed), len(trace.key_tokens))
-    kind, opening = np.lib.format.dtype_to_descr(trace.weights.dtype), io.BytesIO()
-    header = {"descr": kind, "fortran_order": False, "shape": shape}
+    opening, done = io.BytesIO(), 0
+    header = np.lib.format.header_data_from_array_1_0(trace.weights) | {
+        "fortran_order": False,
+        "shape": shape,
+    }
     np.lib.format.write_array_header_1_0(opening, header)
     yield opening.getbuffer()
-    done = 0
     with Progress("Writing") as progress:
         for head in heads:
             blocks = iter([head.weights])
@@ -113,19 +104,14 @@ def parquet(result: Result, view: View, terminal: Terminal) -> Written:
     from attn_cli.settings.output import keys_named
 
     if not result.has_trace or (trace := result.trace()).drawn == NORM:
-        return Written([parquet_of(_columns(result.rows(view)))], result.remarks())
+        names, *cells = result.rows(view)
+        columns = zip(*cells, strict=True) if cells else ([] for _ in names)
+        values = ([None if value == "" else value for value in column] for column in columns)
+        return Written([parquet_of(dict(zip(map(str, names), values, strict=True)))], result.remarks())
     record = trace.to_dict(keys=keys_named(keys_of_links(trace.settings)))
     data = parquet_of(columns_of([(1, record)]), trace.settings.dtype)
     alone = [f"parquet holds {STEPS_ELSEWHERE}"]
     return Written([data], [*result.remarks(), *alone * result.has_steps(view)])
-
-
-def _columns(rows: Iterable[Sequence[object]]) -> dict[str, list[object]]:
-    """Return the columns of rows, whose first names them; an empty cell is None."""
-    names, *cells = rows
-    columns = zip(*cells, strict=True) if cells else ([] for _ in names)
-    values = ([None if value == "" else value for value in column] for column in columns)
-    return dict(zip(map(str, names), values, strict=True))
 
 
 def check_pyarrow(settings: Settings, view: View) -> Settings:
@@ -136,16 +122,14 @@ def check_pyarrow(settings: Settings, view: View) -> Settings:
     return settings
 
 
-def not_text(name: str) -> tuple[str, str]:
-    """Return what is said where a format that is not text would go to a terminal."""
-    return f"-f {name} is not text.", f"Write it to a file: -o weights.{name}"
-
-
 FORMATS["json"] = Format("record", json, (".json",))
-FORMATS["jsonl"] = Format("record", jsonl, (".jsonl",), also=(".json",))  # one line of JSON is JSON
+FORMATS["jsonl"] = Format("record", json, (".jsonl",), also=(".json",))  # one line of JSON is JSON
 FORMATS["csv"] = Format("rows", csv, (".csv",), is_tidy=True)
 FORMATS["tsv"] = Format("rows", csv, (".tsv",), is_tidy=True)
-FORMATS["npy"] = Format("trace", npy, (".npy",), not_on_terminal=not_text("npy"), settings=check_npy)
+_NOT_TEXT = {
+    one: (f"-f {one} is not text.", f"Write it to a file: -o weights.{one}") for one in ("npy", "parquet")
+}
+FORMATS["npy"] = Format("trace", npy, (".npy",), not_on_terminal=_NOT_TEXT["npy"], settings=check_npy)
 FORMATS["parquet"] = Format(
-    "rows", parquet, (".parquet",), not_on_terminal=not_text("parquet"), settings=check_pyarrow, is_tidy=True
+    "rows", parquet, (".parquet",), not_on_terminal=_NOT_TEXT["parquet"], settings=check_pyarrow, is_tidy=True
 )

@@ -64,10 +64,9 @@ def view_of_figure(view: View, suffix: str) -> View:
     if view.figure is None and suffix in FORMATS["figure"].suffixes and view.format is None:
         view = replace(view, figure="heatmap")
     if view.figure is None:
-        for name in ALONE:
-            if getattr(view, name) is not None:
-                hint = "Type -o figure.png, or say what to draw: --figure heatmap -o figure.svg."
-                raise UsageError(f"--{name} applies only to figures.", hint, f"--{name}")
+        for name in (name for name in ALONE if getattr(view, name) is not None):
+            hint = "Type -o figure.png, or say what to draw: --figure heatmap -o figure.svg."
+            raise UsageError(f"--{name} applies only to figures.", hint, f"--{name}")
         return view
     if view.format not in (None, "svg"):
         hint = f"Leave out -f, and type -o {view.figure}.png, .pdf or .svg."
@@ -80,10 +79,7 @@ def view_of_figure(view: View, suffix: str) -> View:
 
 
 def settings_of_figure(settings: Settings, view: View) -> Settings:
-    """Return the settings that a figure needs: all heads for one of all heads.
-
-    Raises MissingExtra without Matplotlib: before the work, and not after it.
-    """
+    """Return the settings that a figure needs: all heads for one of all; MissingExtra without Matplotlib."""
     is_every = view.figure == "heads" and settings.head not in ("all", "mean")
     if is_every and settings.head is not None:
         raise UsageError("--figure heads draws every head.", "Leave out --head.", "--head")
@@ -101,11 +97,6 @@ def page(result: Result, view: View, terminal: Terminal) -> Written:
     return Written(portable(page(result.page()), terminal))
 
 
-def every_head(settings: Settings, view: View) -> Settings:
-    """Return the settings with every head: who reads a page chooses among them."""
-    return replace(settings, every_head=True)
-
-
 def code(result: Result, view: View, terminal: Terminal) -> Written:
     """Return a script for the framework that the format names; UsageError for weights that came without scores."""
     from attn_cli.render.code import script
@@ -120,8 +111,13 @@ def code(result: Result, view: View, terminal: Terminal) -> Written:
     return Written(script(trace, str(view.format).partition(":")[2]))
 
 
-REFUSAL = ("A page is for a browser.", "Write it to a file: -o page.html")
-FORMATS["page"] = Format("page", page, also=(".html", ".htm"), not_on_terminal=REFUSAL, settings=every_head)
+FORMATS["page"] = Format(
+    "page",
+    page,
+    also=(".html", ".htm"),
+    not_on_terminal=("A page is for a browser.", "Write it to a file: -o page.html"),
+    settings=lambda settings, view: replace(settings, every_head=True),  # who reads a page chooses among them
+)
 FORMATS["code:numpy"] = Format("trace", code, (".py",))
 FORMATS["code:torch"] = Format("trace", code, also=(".py",))
 FORMATS["code:keras"] = Format("trace", code, also=(".py",))

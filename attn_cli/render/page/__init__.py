@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from attn_cli.core.masks import MASKS, find_rule, rule_in
-from attn_cli.core.scores import SCORES
+from attn_cli.core.scores import SCORES, Score
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.escape import visible
 from attn_cli.pipeline.for_page import Page, why_not_typed
 from attn_cli.render.page.script import Numbers, layer_of, policy, read, script, style
 from attn_cli.render.palette import DIVERGING_DARK, NIGHT, PAPER, between, ramp
-from attn_cli.render.views.origins import learned_briefly, setting_parts
-from attn_cli.render.views.step_sentences import repeats_x, source, walk_facts
-from attn_cli.render.views.wording import kind_of, title
+from attn_cli.render.views import origins, step_sentences, wording
 from attn_cli.settings.declare import as_typed
 from attn_cli.settings.settings import WEIGHT, WITH_RESIDUAL, Settings
 from attn_cli.settings.validate import find_rows
@@ -30,9 +28,7 @@ STEP_KEYS = ("name", "title", "formula", "sentence", "alone")
 SENT_FACTS = ("numbering", "projection", "position", "weights", "apply_q", "apply_k", "apply_v")
 ABOUT_NORMS = "A norm is the length of what a word adds through its value: no share, and of no fixed sum."
 # In a script element nothing ends it but its end tag, and nothing starts another but these signs.
-UNSAFE = str.maketrans(
-    {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-)
+UNSAFE = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
 
 def page(of: Page, look: str = "") -> str:
@@ -40,22 +36,27 @@ def page(of: Page, look: str = "") -> str:
     numbers = Numbers()
     trace, made = record(of, numbers)
     data = json.dumps(made, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    data = data.translate(UNSAFE)  # no sign of HTML is left
-    sheet, code, head = style() + look, script(), escape(visible(title(trace)))
-    about = f"{'; '.join(setting_parts(trace)[: 2 if trace.is_scored else 1])}."  # the others are chosen in the page
-    notes = "".join(f"<li>{escape(visible(note))}</li>" for note in [*trace.notes, *_about_bytes(made)])
+    sheet, code = style() + look, script()
+    settings = origins.setting_parts(trace)[
+        : 2 if trace.is_scored else 1
+    ]  # the others are chosen in the page
+    notes = "".join(f"<li>{_text(note)}</li>" for note in [*trace.notes, *_about_bytes(made)])
     parts = {
         "policy": policy(code, sheet),
-        "title": head,
+        "title": _text(wording.title(trace)),
         "style": sheet,
-        "about": escape(visible(about)),
-        "learned": escape(visible(" ".join([*[ABOUT_NORMS] * bool(made["norms"]), *learned_briefly(trace)]))),
+        "about": _text(f"{'; '.join(settings)}."),
+        "learned": _text(" ".join([*[ABOUT_NORMS] * bool(made["norms"]), *origins.learned_briefly(trace)])),
         "notes": f"<ul>{notes}</ul>" if notes else "",
         "arrays": "\n".join(numbers.elements),
-        "record": data,
+        "record": data.translate(UNSAFE),  # no sign of HTML is left
         "script": code,
     }
     return re.sub(r"@(\w+)@", lambda found: parts[found[1]], read("page.html"))
+
+
+def _text(text: str) -> str:
+    return escape(visible(text))
 
 
 def _about_bytes(made: dict[str, Any]) -> list[str]:
@@ -72,17 +73,11 @@ def _about_bytes(made: dict[str, Any]) -> list[str]:
     ]
 
 
-# The record
-
-
 def record(page: Page, numbers: Numbers) -> tuple[Trace, dict[str, object]]:
-    """Return the trace that the page opens with, and the record of all; its arrays go into `numbers`.
-
-    The layers are taken one after the other: only the shown one is kept.
-    """
+    """Return the trace that the page opens with, and the record of all its layers; arrays go into `numbers`."""
     shown: Trace | None = None
     layers = []
-    for place, trace in enumerate(page.layers):
+    for place, trace in enumerate(page.layers):  # one after the other: only the shown one is kept
         if trace.condensed:
             n_q, n_k = len(trace.query_tokens), len(trace.key_tokens)
             said = f"A page holds at most {LARGE:,} weights a head; these are {n_q:,} x {n_k:,}."
@@ -117,48 +112,52 @@ def _file_name(name: str | None) -> str | None:
 
 
 def _of_trace(trace: Trace, numbers: Numbers) -> dict[str, object]:
-    """Return what the shown trace says of tokens and settings, and the words of the walk."""
     if trace.score in SCORES and SCORES[trace.score].javascript is None:
         what = f"The score {trace.score} has no JavaScript, so no page can compute it."
         raise UsageError(what, option="--score")
     # With one text, a mask from the other corner is the causal one.
     rules = {name.partition(":")[0]: rule for name, rule in MASKS.items() if rule.javascript}
     masks = [name for name, rule in rules.items() if trace.has_second_input or rule.corner != "bottom-right"]
-    padding, tokens = trace.pad_keys, trace.query_tokens
+    padding, tokens, is_scored = trace.pad_keys, trace.query_tokens, trace.is_scored
     steps = STEPS if trace.heads[0].sink is None else [step.without_sum() for step in STEPS]
-    facts = walk_facts(trace, trace.stepped_head) if trace.is_scored else {}
+    facts = step_sentences.walk_facts(trace, trace.stepped_head) if is_scored else {}
+    ramps = {"light": ramp(PAPER), "lightSigned": ramp(PAPER, True)}
+    ramps |= {"dark": between(NIGHT), "darkSigned": between(DIVERGING_DARK)}
     off = sorted({key for one in trace.settings.without for key in find_rows(one, trace.key_tokens)})
-    return {
-        "schema": "attn-page/1",
-        "kind": trace.kind,
-        "title": [kind_of(trace, masked) for masked in (False, True)],
-        "queries": tokens,
-        "keys": trace.key_tokens,
-        "ids": trace.query_input_ids,
-        "apart": trace.has_second_input,
-        "unknown": trace.unknown,
-        "dropped": trace.dropped,
-        "scored": trace.is_scored and trace.score in SCORES,
-        "score": trace.score if trace.score in SCORES else "scaled",
-        "temperature": trace.temperature,
-        "tempers_distance": trace.temperature_scales_distance,
-        **_mask(trace, numbers),
-        "padding": [padding.start, padding.stop],
-        "off": off,
+    at = {} if trace.x_query is None else dict(enumerate(tokens))
+    sources = {token: step_sentences.source(trace, i) for i, token in at.items()}
+    titles = [wording.kind_of(trace, masked) for masked in (False, True)]
+    made: dict[str, object] = {"schema": "attn-page/1", "kind": trace.kind, "title": titles}
+    made |= {"queries": tokens, "keys": trace.key_tokens, "ids": trace.query_input_ids}
+    made |= {"apart": trace.has_second_input, "unknown": trace.unknown, "dropped": trace.dropped}
+    made["scored"] = is_scored and trace.score in SCORES
+    made["score"] = trace.score if trace.score in SCORES else "scaled"
+    made |= {"temperature": trace.temperature, "tempers_distance": trace.temperature_scales_distance}
+    made |= _mask(trace, numbers) | {"padding": [padding.start, padding.stop], "off": off}
+    return made | {
         "below": trace.learned is not None and trace.learned.layers > 1,
-        "scores": {name: _score(name) for name, score in SCORES.items() if score.javascript is not None},
+        "scores": {
+            name: _score(name, score) for name, score in SCORES.items() if score.javascript is not None
+        },
         "masks": masks,
         "steps": [{key: getattr(step, key) for key in STEP_KEYS} for step in steps if _has(trace, step.name)],
         # What the sentences of the walk say that no setting of the page changes.
-        "facts": {name: facts[name] for name in SENT_FACTS if trace.is_scored},
+        "facts": {name: facts[name] for name in SENT_FACTS if is_scored},
         # Of q, k and v those that only repeat X: of these the walk shows the query's own row.
-        "repeats": [name for name in "qkv" if trace.is_scored and repeats_x(trace, trace.stepped_head, name)],
+        "repeats": [
+            name for name in "qkv" if is_scored and step_sentences.repeats_x(trace, trace.stepped_head, name)
+        ],
         # Whether there are norms, and W_o is in them: then those of other values are not computed here.
-        "norms": trace.settings.measure != WEIGHT
-        and {"joined": bool(trace.of_model or trace.W_o is not None)},
-        "sources": {} if trace.x_query is None else {one: source(trace, i) for i, one in enumerate(tokens)},
-        "ramps": _ramps(),
+        "norms": trace.settings.measure != WEIGHT and {"joined": trace.of_model or trace.W_o is not None},
+        "sources": sources,
+        "ramps": {name: b"".join(map(bytes, colours)).hex() for name, colours in ramps.items()},
     }
+
+
+def _score(name: str, score: Score) -> dict[str, object]:
+    label, about = score.javascript and score.javascript.label, f"{name}: {score.help.partition(' is ')[2]}"
+    made = {"term": label, "symbol": score.symbol, "matrix": score.matrix}
+    return made | {"isScaled": score.is_scaled, "help": about}
 
 
 def _has(trace: Trace, step: str) -> bool:
@@ -179,50 +178,22 @@ def _mask(trace: Trace, numbers: Numbers) -> dict[str, object]:
     return {"mask": "given", "maskLabel": name, "allowed": numbers.add_bytes(trace.mask)}
 
 
-def _score(name: str) -> dict[str, object]:
-    score = SCORES[name]
-    return {
-        "term": "" if score.javascript is None else score.javascript.label,
-        "symbol": score.symbol,
-        "matrix": score.matrix,
-        "isScaled": score.is_scaled,
-        "help": f"{name}: {score.help.partition(' is ')[2]}",
-    }
-
-
-def _ramps() -> dict[str, str]:
-    ramps = {"light": ramp(PAPER), "lightSigned": ramp(PAPER, True)}
-    ramps |= {"dark": between(NIGHT), "darkSigned": between(DIVERGING_DARK)}
-    return {name: "".join(bytes(colour).hex() for colour in colours) for name, colours in ramps.items()}
-
-
-# Another sentence, and the command
-
-
 def _vocabulary(page: Page, settings: Settings, numbers: Numbers) -> dict[str, object] | None:
     words = page.words
     if words is None:
         return None
-    return {
-        "words": words.words,
-        "vectors": numbers.add(words.vectors),
-        "features": words.features,
-        "starts": numbers.add(words.starts),
-        "always": words.always,
-        "oov": words.oov,
-        "tokenizer": settings.tokenizer,
-        "keepPunctuation": settings.keep_punctuation,
-        "most": MOST_TYPED,
-    }
+    made: dict[str, object] = {"words": words.words, "vectors": numbers.add(words.vectors)}
+    made |= {"features": words.features, "starts": numbers.add(words.starts), "always": words.always}
+    made |= {"oov": words.oov, "tokenizer": settings.tokenizer, "keepPunctuation": settings.keep_punctuation}
+    return made | {"most": MOST_TYPED}
 
 
 def _why_not_typed(page: Page, trace: Trace) -> str:
     """Return why no other sentence can be typed into the page, in a sentence; nothing where one can."""
     if page.words is not None:
         return ""
-    reason = (
-        why_not_typed(trace, trace.settings) or "it carries no words to type with (attn page carries some)"
-    )
+    empty = "it carries no words to type with (attn page carries some)"
+    reason = why_not_typed(trace, trace.settings) or empty
     if page.n_layers > 1 or trace.of_model:
         reason = "it has the numbers of a model's layers for this text, and not the model"
     elif page.text is None:
@@ -234,14 +205,10 @@ def _command(page: Page, trace: Trace) -> dict[str, object] | None:
     """Return the command that made the trace, without what the page itself chooses; None where it was no text."""
     if page.text is None or trace.kind not in ("self", "masked", "cross"):
         return None
-    return {
-        "words": ["attn", trace.kind],
-        "options": as_typed(trace.settings, LIVE),
-        "text": page.text,
-        "after": [] if page.context is None else [page.context],
-        "head": trace.head_names[0],
-        "score": trace.score if trace.settings.score is None else "scaled",
-    }
+    made: dict[str, object] = {"words": ["attn", trace.kind], "options": as_typed(trace.settings, LIVE)}
+    after = [] if page.context is None else [page.context]
+    score = trace.score if trace.settings.score is None else "scaled"
+    return made | {"text": page.text, "after": after, "head": trace.head_names[0], "score": score}
 
 
 # What the page itself chooses, or what changes no weight.

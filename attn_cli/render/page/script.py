@@ -32,32 +32,24 @@ POLICY = (
 
 
 def script() -> str:
-    """Return the modules as one script: each in a function of its own, after those that it imports from.
-
-    Comments are left out. A module may import by name alone, from its neighbours, and not in a circle.
-    """
+    """Return the modules as one script: each bare, in a function of its own, after those that it imports from."""
     parts: dict[str, str] = {}
-    _add("main", parts, ())
+    _add("main", parts)
     return '"use strict";\n' + "\n".join(parts.values())
 
 
-def _add(name: str, parts: dict[str, str], above: tuple[str, ...]) -> None:
-    """Add a module, after what it imports."""
-    if name in parts:
-        return
-    if name in above:
-        raise ValueError(f"modules of the page import in a circle: {' -> '.join((*above, name))}")
-    source = _INDENT.sub("", _COMMENT.sub("", read(f"{name}.js")))
-    source = source.replace("/* scores */", _scores()).replace("/* masks */", _masks())
+def _add(name: str, parts: dict[str, str]) -> None:
+    # A module may import by name alone, from its neighbours, and not in a circle.
+    source = _bare(f"{name}.js").replace("/* scores */", _scores()).replace("/* masks */", _masks())
     for _, other in _IMPORT.findall(source):
-        _add(other, parts, (*above, name))
+        if other not in parts:
+            _add(other, parts)
     body = _IMPORT.sub(lambda found: f"const {{ {found[1].replace(' as ', ': ')} }} = {found[2]}_js;", source)
     names, body = ", ".join(_EXPORT.findall(body)), _EXPORT.sub("", body).strip()
     parts[name] = f"const {name}_js = (() => {{\n{body}\nreturn {{ {names} }};\n}})();"
 
 
 def _scores() -> str:
-    """Return the entries of SCORES in core.js."""
     return "".join(
         f"\n  {name}: {{ ...sumOf((a, b) => {terms.term}, {terms.rows}), "
         f"isScaled: {dumps(score.is_scaled)}, isPositionScaled: {dumps(score.is_position_scaled)} }},"
@@ -78,7 +70,11 @@ def _masks() -> str:
 
 def style() -> str:
     """Return the style sheet without comments and indents."""
-    return _INDENT.sub("", _COMMENT.sub("", read("page.css")))
+    return _bare("page.css")
+
+
+def _bare(name: str) -> str:
+    return _INDENT.sub("", _COMMENT.sub("", read(name)))
 
 
 @cache
@@ -113,13 +109,11 @@ class Numbers:
         if array is None:
             return None
         full = np.ascontiguousarray(array, dtype="<f8")
-        for name, kind in (("f16", "<f2"), ("f32", "<f4")):
-            with np.errstate(over="ignore", under="ignore"):
-                short = full.astype(kind)
-            if np.array_equal(short, full):
-                return self._hold(name, short.tobytes(), full.shape)
-        head = full.astype("<f4")
-        with np.errstate(under="ignore"):
+        with np.errstate(over="ignore", under="ignore"):
+            for name, kind in (("f16", "<f2"), ("f32", "<f4")):
+                if np.array_equal(short := full.astype(kind), full):
+                    return self._hold(name, short.tobytes(), full.shape)
+            head = full.astype("<f4")
             rest = ((full - head) * REST).astype("<f2")
         if not (np.isfinite(head).all() and np.isfinite(rest).all()):  # beyond what these can hold
             return self._hold("f64", full.tobytes(), full.shape)
@@ -131,9 +125,8 @@ class Numbers:
             return None
         with np.errstate(over="ignore", under="ignore"):
             half = array.astype("<f2")
-        if np.isfinite(half).all():
-            return self._hold("f16", half.tobytes(), array.shape)
-        return self.add(array.astype("<f4"))
+        is_held = np.isfinite(half).all()
+        return self._hold("f16", half.tobytes(), array.shape) if is_held else self.add(array.astype("<f4"))
 
     def add_bytes(self, array: Array | Bools) -> Stored:
         """Hold an array of whole numbers from 0 to 255."""
@@ -172,21 +165,19 @@ def layer_of(trace: Trace, page: Page, place: int, numbers: Numbers) -> dict[str
     is_small = page.words is not None or size * page.n_layers <= page.most_exact
     cells = page.n_layers * sum(head.weights.size for head in trace.heads)
     levels = next(levels for most, levels in STEPS_OF_ROUNDED if cells <= most)
-    number = trace.projection.layer or 0
+    number, made = trace.projection.layer or 0, []
     roles = _roles(trace) if page.n_layers > 1 else {}
-    made = []
     for head in trace.heads:
         is_asked = bool({head.name, f"{number}/{head.name}"} & {*page.exact})
         is_first = is_open and (size <= page.most_exact or head.name == trace.shown.name)
         exact = is_small or is_asked or (is_first and not page.exact)
         about = {"name": head.name, "about": page.about.get(head.name, ""), "role": roles.get(head.name, "")}
-        made.append(about | _head(trace, head, numbers, levels if not exact else 0, page.words is not None))
+        made.append(about | _head(trace, head, numbers, 0 if exact else levels, page.words is not None))
     hold = numbers.add if is_small else numbers.add_half if is_open else lambda _: None
-    apart = trace.has_second_input and trace.x_key is not None
     return {
         "number": number,
         "x": hold(trace.x_query),
-        "xKey": hold(trace.x_key) if apart else None,
+        "xKey": hold(trace.x_key) if trace.has_second_input else None,
         "rounded": not is_small,
         "allowed": None if trace.mask is None or page.n_layers == 1 else numbers.add_bytes(trace.mask),
         "heads": made,
@@ -225,20 +216,13 @@ def _head(trace: Trace, head: Head, numbers: Numbers, levels: int, with_weights:
     for name in ROTATED if head.rotated is not None else ():
         made[name] = numbers.add(getattr(head, name))
     if with_weights and head.W is not None:
-        return made | _weights(head, numbers) | _position(head, numbers, True)
+        # W and b as in x W; an identity is left out.
+        for name in ("W_q", "W_k", "W_v", "b_q", "b_k", "b_v"):
+            M: Array | None = getattr(head.W, name)
+            is_identity = M is not None and M.ndim == 2 and np.array_equal(M, np.eye(len(M)))
+            made[name] = None if is_identity else numbers.add(M)
+        return made | _position(head, numbers, True)
     return made | {name: numbers.add(getattr(head, name)) for name in "qkv"} | _position(head, numbers, False)
-
-
-def _weights(head: Head, numbers: Numbers) -> dict[str, Stored | None]:
-    """Return W and b of a head as in x W; an identity is left out."""
-    W = head.W
-    assert W is not None
-    names = ("W_q", "W_k", "W_v", "b_q", "b_k", "b_v")
-    return {name: None if _is_identity(M := getattr(W, name)) else numbers.add(M) for name in names}
-
-
-def _is_identity(M: Array | None) -> bool:
-    return M is None or (M.ndim == 2 and M.shape[0] == M.shape[1] and bool((np.eye(len(M)) == M).all()))
 
 
 def _position(head: Head, numbers: Numbers, whole: bool) -> dict[str, Stored | None]:
@@ -250,8 +234,6 @@ def _position(head: Head, numbers: Numbers, whole: bool) -> dict[str, Stored | N
     cells = len(head.q) * len(head.k)
     if whole or head.q.size <= MOST_EDITED or 3 * cells > R.size:
         return {"R": numbers.add(R), "b": numbers.add(b)}
-    reach = len(b) // 2
-    distances = np.arange(len(head.k)) - np.arange(len(head.q))[:, np.newaxis]
+    reach, distances = len(b) // 2, np.arange(len(head.k)) - np.arange(len(head.q))[:, np.newaxis]
     places = np.clip(distances, -reach, reach) + reach
-    term = np.take_along_axis(head.position.by_distance(head.q), places, axis=1)
-    return {"distance": numbers.add(term)}
+    return {"distance": numbers.add(np.take_along_axis(head.position.by_distance(head.q), places, axis=1))}

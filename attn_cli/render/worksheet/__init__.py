@@ -16,7 +16,6 @@ from attn_cli.render.blocks import Heading, Say
 from attn_cli.render.numbers import Format, number
 from attn_cli.render.views.wording import quoted
 from attn_cli.teach.exercises import DIGITS, OUTPUT_DIGITS, Exercise, solve
-from attn_cli.trace.row import Row
 from attn_cli.trace.steps import STEPS
 from attn_cli.trace.trace import Trace
 
@@ -131,12 +130,11 @@ def _projections(sheet: _Sheet) -> Iterator[SheetPart]:
 def _scores(sheet: _Sheet) -> Iterator[SheetPart]:
     exercise, d = sheet.exercise, sheet.exercise.dim
     tables = [sheet.table("scores", "Q Kᵀ", across=True)]
-    divided = f"Dividing by `√{d}` is multiplying by `{d**-0.5:.{ROOT_DIGITS}f}`."
-    divided = "Dividing by `√4` is dividing by 2." if d == 4 else divided
+    divided = "These scores are not divided by anything: `x = Q Kᵀ`."
     if exercise.score == "scaled":
         tables.append(sheet.table("scaled_scores", f"x = Q Kᵀ / √{d}", ROUNDED, across=True))
-    else:
-        divided = "These scores are not divided by anything: `x = Q Kᵀ`."
+        how = "dividing by 2" if d == 4 else f"multiplying by `{d**-0.5:.{ROOT_DIGITS}f}`"
+        divided = f"Dividing by `√{d}` is {how}."
     yield from (tables, Say(divided))
     if exercise.mask != "none":
         yield Heading(sheet.title("masked_scores"))
@@ -175,16 +173,21 @@ def _softmax(sheet: _Sheet) -> Iterator[SheetPart]:
 
 def _one_row(exercise: Exercise, trace: Trace) -> Iterator[str]:
     """Yield the arithmetic of the row that the questions ask for; formulas stand between backticks."""
-    i, head = trace.focus[0], trace.shown
+    i, head, is_scaled = trace.focus[0], trace.shown, exercise.score == "scaled"
     row = trace.row(i)
     assert row is not None and head.q is not None and head.k is not None
     assert head.v is not None and head.output is not None
     q = [products(exercise.X[i], column) for column in zip(*exercise.W_q, strict=True)]
     yield f"`q = [{', '.join(q)}] = [{', '.join(WHOLE.row(head.q[i].tolist()))}]`"
-    for j, token in enumerate(exercise.tokens):
-        product = f"q·k = {products(head.q[i].tolist(), head.k[j].tolist())} = {WHOLE(row.scores[j])}"
-        yield f"with {quoted(token)}: `{product}`{_power(exercise, row, j)}."
     kept = [j for j, score in enumerate(row.masked) if math.isfinite(score)]
+    for j, token in enumerate(exercise.tokens):
+        score, exp, power = WHOLE(row.scores[j]), _about(row.exps[j]), ", crossed out"
+        if j in kept:
+            x = ROUNDED(row.scaled[j]) if is_scaled else score
+            divided = f"; `x = {score} / √{exercise.dim} {_about(row.scaled[j])}`" * is_scaled
+            power = f"{divided}; `e^{x} {exp}`"
+        product = f"q·k = {products(head.q[i].tolist(), head.k[j].tolist())} = {score}"
+        yield f"with {quoted(token)}: `{product}`{power}."
     exps, weights = ROUNDED.row([row.exps[j] for j in kept]), [row.weights[j] for j in kept]
     if len(kept) > 1:
         yield f"sum: `{' + '.join(exps)} {_about(row.total)}`."
@@ -193,16 +196,6 @@ def _one_row(exercise: Exercise, trace: Trace) -> Iterator[str]:
     columns = zip(head.v[kept].T.tolist(), head.output[i].tolist(), strict=True)
     mixtures = [f"`{products(weights, column, ROUNDED)} {_about(x, MIXED)}`" for column, x in columns]
     yield f"output: {', '.join(mixtures)}."
-
-
-def _power(exercise: Exercise, row: Row, j: int) -> str:
-    if not math.isfinite(row.masked[j]):
-        return ", crossed out"
-    score, exp = WHOLE(row.scores[j]), _about(row.exps[j])
-    if exercise.score != "scaled":
-        return f"; `e^{score} {exp}`"
-    scaled = row.scaled[j]
-    return f"; `x = {score} / √{exercise.dim} {_about(scaled)}`; `e^{ROUNDED(scaled)} {exp}`"
 
 
 def products(left: Sequence[float], right: Sequence[float], form: Format = WHOLE) -> str:
@@ -216,11 +209,7 @@ def products(left: Sequence[float], right: Sequence[float], form: Format = WHOLE
 
 
 def _about(value: float, form: Format = ROUNDED) -> str:
-    """Return `= 0.500` where that is all of the number, else `≈ 1.414`.
-
-    >>> _about(0.5), _about(2**0.5)
-    ('= 0.500', '≈ 1.414')
-    """
+    """Return `= 0.500` where that is all of the number, else `≈ 1.414`."""
     shown = form(value)
     return f"{'=' if float(shown) == value else '≈'} {shown}"
 

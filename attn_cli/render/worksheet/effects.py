@@ -46,10 +46,8 @@ def parts(exercise: EffectExercise, key: bool = False) -> Iterator[SheetPart]:
     yield Say(about.format(" ".join(exercise.tokens)))
     given, steps = GIVEN[exercise.topic], STEPS[exercise.topic]
     yield [_table(exercise, name, "", name, True) for name in given]
-    tables = [
-        _table(exercise, name, f"{n}. {FORMULAS[name][0]}", FORMULAS[name][1], key)
-        for n, name in enumerate(steps, 1)
-    ]
+    numbered = [(name, f"{n}. {FORMULAS[name][0]}", FORMULAS[name][1]) for n, name in enumerate(steps, 1)]
+    tables = [_table(exercise, *step, key) for step in numbered]
     left, right = exercise.given[given[0]][0], exercise.given[given[1]][:, 0]
     tables[0].rows[0][1] = first = WHOLE(float(left @ right))
     yield tables
@@ -58,7 +56,6 @@ def parts(exercise: EffectExercise, key: bool = False) -> Iterator[SheetPart]:
 
 
 def _table(exercise: EffectExercise, name: str, title: str, formula: str, filled: bool) -> WorkTable:
-    """Return a matrix as a table with the names of its rows and columns."""
     matrix = np.asarray(exercise.given[name] if name in exercise.given else exercise.answers[name])
     heads = {"stream": STREAM, "parts": STREAM, "without": [f"without {head}" for head in STREAM[1:-1]]}
     words = exercise.tokens if len(matrix) == len(exercise.tokens) else [*map(str, range(len(matrix)))]

@@ -14,12 +14,15 @@ from attn_cli.render.documents.html import html_page
 from attn_cli.render.documents.tex_escape import HELPERS, arithmetic, escape
 from attn_cli.render.worksheet import Question, SheetPart, WorkTable
 
-COMMAND = "attn "  # what is between backticks is a formula, unless it begins so
+Write = Callable[[str], str]
 
 
-def _spoken(text: str, plain: Callable[[str], str], code: Callable[[str], str]) -> str:
-    """Return a sentence, written by `plain`, with what is between backticks written by `code`."""
-    return "".join(code(part) if n % 2 else plain(part) for n, part in enumerate(text.split("`")))
+def _spoken(text: str, plain: Write, command: Write, formula: Write) -> str:
+    """Return a sentence: what stands between backticks is a formula, or a command where it begins with attn."""
+    return "".join(
+        plain(part) if n % 2 == 0 else command(part) if part.startswith("attn ") else formula(part)
+        for n, part in enumerate(text.split("`"))
+    )
 
 
 def _is_blank(parts: Iterable[SheetPart]) -> bool:
@@ -32,10 +35,9 @@ def _is_blank(parts: Iterable[SheetPart]) -> bool:
 def worksheet_html(parts: Iterable[SheetPart]) -> str:
     """Return the worksheet as an HTML page, with nothing from elsewhere, that is well-formed XML too."""
     parts = list(parts)
-    is_blank = _is_blank(parts)
-    title = _plain(next(part.text for part in parts if isinstance(part, Heading)))
-    body = "<body>" if is_blank else '<body class="key">'
+    is_blank, title = _is_blank(parts), _plain(next(part.text for part in parts if isinstance(part, Heading)))
     lines = [line for part in parts for line in _html(part, is_blank)]
+    body = "<body>" if is_blank else '<body class="key">'
     return html_page(title, beside(__file__, "worksheet.css"), lines, body)
 
 
@@ -48,26 +50,21 @@ def _html(part: SheetPart, is_blank: bool) -> Iterator[str]:
         case Say(text, quiet):
             yield f'<p class="aside">{_html_text(text)}</p>' if quiet else f"<p>{_html_text(text)}</p>"
         case list() as tables:
-            yield '<div class="tables">'
-            for table in tables:
-                yield from _html_table(table, is_blank)
-            yield "</div>"
+            lines = [line for table in tables for line in _html_table(table, is_blank)]
+            yield from ('<div class="tables">', *lines, "</div>")
         case Question(number, text, answer):
             line = f'<p class="answer">{_html_text(answer)}</p>' if answer else '<div class="line"></div>'
             yield f'<div class="question"><p>{number}. {_html_text(text)}</p>\n{line}</div>'
 
 
 def _html_table(table: WorkTable, is_blank: bool) -> Iterator[str]:
-    formula, corner = f"<code>{_raised(table.formula)}</code>", "<th></th>"
-    look = "given" if table.is_given else "boxes" if is_blank else "boxes filled"
-    yield f'<table class="{look}">'
-    if table.is_given:
-        corner = f"<th>{formula}</th>"
-    else:
+    formula = f"<code>{_raised(table.formula)}</code>"
+    yield f'<table class="{"given" if table.is_given else "boxes" if is_blank else "boxes filled"}">'
+    if not table.is_given:
         title = _html_text(table.title.partition(":")[0])
         yield f"<caption>{' '.join(filter(None, [title, formula]))}</caption>"
     heads = "".join(f'<th scope="col">{_plain(name)}</th>' for name in table.columns)
-    yield f"<thead><tr>{corner}{heads}</tr></thead><tbody>"
+    yield f"<thead><tr><th>{formula * table.is_given}</th>{heads}</tr></thead><tbody>"
     for label, *cells in table.rows:
         texts = "".join(f"<td>{_plain(cell)}</td>" for cell in cells)
         yield f'<tr><th scope="row">{_html_text(label)}</th>{texts}</tr>'
@@ -75,17 +72,12 @@ def _html_table(table: WorkTable, is_blank: bool) -> Iterator[str]:
 
 
 def _html_text(text: str) -> str:
-    """Return a sentence with formulas and commands as code.
+    """Return a sentence with formulas and commands as code."""
 
-    >>> print(_html_text("Each `e^-0.7` < 1: run `attn check`."))
-    Each <code>e<sup>-0.7</sup></code> &lt; 1: run <code class="command">attn check</code>.
-    """
+    def command(part: str) -> str:
+        return f'<code class="command">{_plain(part)}</code>'
 
-    def code(part: str) -> str:
-        command = f'<code class="command">{_plain(part)}</code>'
-        return command if part.startswith(COMMAND) else f"<code>{_raised(part)}</code>"
-
-    return _spoken(text, _plain, code)
+    return _spoken(text, _plain, command, lambda part: f"<code>{_raised(part)}</code>")
 
 
 def _raised(text: str) -> str:
@@ -111,8 +103,8 @@ def worksheet_latex(parts: Iterable[SheetPart]) -> str:
     tables = [table for part in parts if isinstance(part, list) for table in part]
     is_large = any(len(table.columns) > 4 for table in tables if not table.is_given)
     row = TIGHT if not is_blank else LARGE if is_large else ROOMY
-    preamble = beside(__file__, "worksheet.tex").replace("STRUT", row) + HELPERS
-    preamble = preamble.replace("WIDTH", "10mm" if is_large else "11mm")
+    preamble = beside(__file__, "worksheet.tex").replace("WIDTH", "10mm" if is_large else "11mm")
+    preamble = preamble.replace("STRUT", row) + HELPERS
     return "\n".join([preamble, r"\begin{document}", *lines, r"\end{document}", ""])
 
 
@@ -137,8 +129,7 @@ def _latex(part: SheetPart, is_blank: bool) -> Iterator[str]:
 
 
 def _latex_table(table: WorkTable) -> Iterator[str]:
-    n, formula = len(table.columns), arithmetic(table.formula)
-    names = list(map(_number, table.columns))
+    n, formula, names = len(table.columns), arithmetic(table.formula), list(map(_number, table.columns))
     # A label is in braces: after a line's end, [ and * would be commands.
     rows = [(f"{{{latex_text(label)}}}", list(map(_number, cells))) for label, *cells in table.rows]
     yield r"\begin{tabular}[t]{@{}l@{}}"
@@ -153,9 +144,8 @@ def _latex_table(table: WorkTable) -> Iterator[str]:
         yield rf"\begin{{tabular}}[t]{{@{{}}r@{{\ }}|*{{{n}}}{{@{{}}c@{{}}|}}}}"
         heads = " & ".join(rf"\multicolumn{{1}}{{@{{}}c@{{}}}}{{\small {name}}}" for name in names)
         yield rf"\multicolumn{{1}}{{@{{}}r@{{\ }}}}{{}} & {heads} \\ {rule}"
-        for label, cells in rows:
-            filled = " & ".join(rf"\cell{{{cell}}}" for cell in cells)
-            yield rf"{label} & {filled} \\ {rule}"
+        boxes = [(label, " & ".join(rf"\cell{{{cell}}}" for cell in cells)) for label, cells in rows]
+        yield from (rf"{label} & {filled} \\ {rule}" for label, filled in boxes)
     yield from [r"\end{tabular}"] * 2
 
 
@@ -164,19 +154,12 @@ def _number(text: str) -> str:
 
 
 def latex_text(text: str) -> str:
-    r"""Return a sentence with typographic quotation marks, its formulas and commands typeset.
-
-    >>> print(latex_text('Of "50 %" each `e^-0.7`: run `attn check`.'))
-    Of ``50 \%'' each $e^{-0.7}$: run \texttt{attn check}.
-    """
+    """Return a sentence with typographic quotation marks, its formulas and commands typeset."""
 
     def plain(part: str) -> str:
         return re.sub(rf"{_QUOTE}(.*?){_QUOTE}", r"``\1''", escape(part))
 
-    def code(part: str) -> str:
-        return rf"\texttt{{{escape(part)}}}" if part.startswith(COMMAND) else arithmetic(part)
-
-    return _spoken(text, plain, code)
+    return _spoken(text, plain, lambda part: rf"\texttt{{{escape(part)}}}", arithmetic)
 
 
 # Markdown (GitHub's): tables with blanks, formulas as code
@@ -217,4 +200,4 @@ def _markdown(part: SheetPart) -> Iterator[str]:
 
 def _markdown_text(text: str) -> str:
     # Escaped as inside a line: a full stop does harm at the start of a line alone.
-    return _spoken(text, lambda part: md.prose(f" {part}")[1:], md.code)
+    return _spoken(text, lambda part: md.prose(f" {part}")[1:], md.code, md.code)
