@@ -141,11 +141,11 @@ class Computer(ExitStack):
         one = self.settings
         # With a projection from a file, notes are about each text's shape.
         has_own_notes = self.shared.weights is not None and not self.is_quick
-        asks_more = (
-            (one.query, one.round, one.pad) != (None, None, None) or one.every_head or one.layer == ALL
+        is_unlike = (one.query, one.round, one.pad) != (None, None, None) or bool(
+            one.without or one.knock_out
         )
         has_positions = one.positions not in (None, "none")
-        return has_own_notes or asks_more or has_positions or bool(one.without or one.knock_out)
+        return has_own_notes or is_unlike or has_positions or one.every_head or one.layer == ALL
 
     def _prepare_groups(self, probe: Settings) -> None:
         """Make what groups share: the heads, and the table of words."""
@@ -164,8 +164,6 @@ class Computer(ExitStack):
         self.heads = ready_heads(heads, settings, self.is_self)
         self.number = layer.projection.about.layer or 0
 
-    # A chunk
-
     def rows(self, lines: Sequence[Line]) -> Iterator[Row]:
         """Yield what becomes of each line: its record, or the error that refuses it, which may be of a token."""
         done: dict[int, Record] = {}
@@ -179,9 +177,7 @@ class Computer(ExitStack):
             except (InputError, UsageError) as error:
                 if isinstance(error, UsageError) and error.option not in TOKEN_OPTIONS:
                     raise  # it would be wrong for every line
-                yield error.with_traceback(
-                    None
-                )  # its frames would hold the text, from Python 3.12 themselves
+                yield error.with_traceback(None)  # its frames would hold the text, or themselves
 
     def _grouped(self, lines: Sequence[Line], layer: Layer) -> dict[int, Record]:
         """Return the records of the lines that are computed in groups, by their places."""

@@ -1,7 +1,6 @@
 """An input cut into parts of lines without reading all of it here: where each part starts, in files of any size.
 
-Blocks of the files are scanned, by whoever has time: their hashes are those of the fingerprint, and how many lines end
-in each of their pieces tells where a part starts. A packed file is read here, and its lines are sent.
+Blocks are scanned by whoever has time: their hashes make the fingerprint, their ends of lines tell where parts start.
 """
 
 from __future__ import annotations

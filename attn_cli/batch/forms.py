@@ -63,9 +63,6 @@ def _headed(stream: IO[bytes], job: Job) -> Iterator[Put]:
     yield stream.write
 
 
-# Files of columns
-
-
 @contextmanager
 def _columnar(stream: IO[bytes], job: Job) -> Iterator[Put]:
     """Write batches as a file of Parquet, or of Arrow; after an error nothing more is written to the stream."""
@@ -113,9 +110,6 @@ def _flatten(name: str, column: Any, arrays: dict[str, Any]) -> None:
     else:
         numbers = column.fill_null(-1) if types.is_integer(column.type) else column
         arrays[name] = numbers.to_numpy(zero_copy_only=False)
-
-
-# Columns of a chunk
 
 
 def _types(number: Any) -> dict[str, Any]:

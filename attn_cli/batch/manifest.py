@@ -91,9 +91,8 @@ def read_manifest(
 ) -> Manifest:
     """Return the manifest that this run has written, whose input has so many lines.
 
-    Anybody may have written it, so nothing in it counts before all of it was compared: with the run, with the lines
-    of the input, and with itself. Raises InputError where it is another run's, or where anything in it is wrong: a
-    part that was lost is computed again, but a list of parts that cannot be right says nothing about any of them.
+    Anybody may have written it, so nothing in it counts before all of it was compared: with the run, with the lines of
+    the input, and with itself. InputError where it is another run's, or anything is wrong: then it says nothing at all.
     """
     name = f"{folder.rstrip('/')}/{MANIFEST}"
     try:
@@ -142,11 +141,7 @@ def _is_possible(part: PartEntry, form: str, lines: int) -> bool:
 
 
 def part_name(number: int, form: str) -> str:
-    """Return the name of a part.
-
-    >>> part_name(3, "jsonl.gz")
-    'part-00003.jsonl.gz'
-    """
+    """Return the name of a part, as part-00003.jsonl.gz."""
     return f"part-{number:05}.{form}"
 
 

@@ -1,7 +1,7 @@
 """A run over an input, into a stream or into a folder of parts with a manifest, where it can be continued.
 
-A part is written as a whole, and only then named in the manifest, which is replaced as a whole. After a kill there are
-complete parts, of which the manifest does not name the last ones; these are computed again, and are the same.
+A part is written as a whole, then named in the manifest, which is replaced as a whole; after a kill, what is not named
+is computed again, and is the same.
 """
 
 from __future__ import annotations

@@ -83,9 +83,8 @@ def _of_processes(
 ) -> Iterator[ChunkOutput]:
     """Yield what chunks become, in their order; so many processes compute them, and end with this one.
 
-    On Linux they are copies of this one, which has loaded everything. A few chunks are computed ahead. Where the next
-    cannot be read without waiting, what is under way comes first. The bytes of a chunk are those of its slot, in memory
-    that is shared where there is some, and stay until the next chunk is asked for.
+    On Linux they are copies of this one, which has loaded everything. A few chunks are computed ahead; those under way
+    come before a wait for the next. A chunk's bytes, where memory is shared, stay until the next is asked for.
     """
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attn_cli.io.array_types import NDArray
+from attn_cli.io.array_types import Bools, NDArray
 from attn_cli.learn.relations import RELATIONS, Links, importance
 from attn_cli.learn.treebank import Sentence
 from attn_cli.vectors.lookup import look_up
@@ -27,7 +27,7 @@ class EncodedSentence(NamedTuple):
     words: NDArray[np.intp]  # (n,) rows of the matrix of known words, or UNKNOWN
     features: list[list[int]]
     links: list[Links]  # one a head
-    known: NDArray[np.bool_]  # (h, n), where it is known whether the word has the head's relation
+    known: Bools  # (h, n), where it is known whether the word has the head's relation
     sentences: tuple[Sentence, ...] = ()  # that it was made of
 
 
@@ -36,11 +36,11 @@ class Batch(NamedTuple):
 
     words: NDArray[np.intp]  # (b, n)
     features: NDArray[np.intp]  # (b, n, m); padded with the number of features
-    is_word: NDArray[np.bool_]  # (b, n)
+    is_word: Bools  # (b, n)
     targets: NDArray[np.float32]  # (b, h, n, n), rows sum to one, or to zero in the padding
-    has_link: NDArray[np.bool_]  # (b, h, n)
+    has_link: Bools  # (b, h, n)
     importance: NDArray[np.float32]  # (h,), of each head in the loss
-    known: NDArray[np.bool_]  # (b, h, n), rows that count in the loss
+    known: Bools  # (b, h, n), rows that count in the loss
     texts: Sequence[EncodedSentence] = ()  # (b,)
     is_imitated: bool = False  # whether the targets are the weights of other models
 
@@ -89,9 +89,7 @@ class Vocabulary:
         known = np.array([one.known_rows(sentence) for one in relations], dtype=bool)
         return EncodedSentence(words, [*map(self.spelling, sentence.words)], links, known, (sentence,))
 
-    def batch(
-        self, texts: Sequence[EncodedSentence], hidden: Sequence[NDArray[np.bool_]] | None = None
-    ) -> Batch:
+    def batch(self, texts: Sequence[EncodedSentence], hidden: Sequence[Bools] | None = None) -> Batch:
         """Pad sentences to a batch; a `hidden` word is treated as if it had no vector."""
         b, n, h = len(texts), max(len(one.words) for one in texts), len(self.heads)
         m = max((len(some) for one in texts for some in one.features), default=1)

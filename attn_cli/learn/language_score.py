@@ -38,10 +38,7 @@ def perplexity(
     vectors, first = matrix_of(table).astype(np.float32), stack.words.first[np.newaxis].astype(np.float64)
     rows = {word: n for n, word in enumerate(word for block in table.word_blocks() for word in block)}
     begun, loss, count, unknown = time.monotonic(), 0.0, 0, 0
-    found, wanted = (
-        list[Array](),
-        list[int](),
-    )  # what predicts each word, (rows, width), and the word's number
+    found, wanted = list[Array](), list[int]()  # what predicts each word, (rows, width), and its number
     for n, words in enumerate(texts, 1):
         if words:
             X = embed(words, table, "model", 0, stack.spelling).X

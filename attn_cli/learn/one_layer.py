@@ -129,10 +129,8 @@ class OneLayer:
         dQ = dz @ K + by_distance @ p["0.R"]
         dK = dz.swapaxes(2, 3) @ Q
         flat = by_distance.transpose(1, 3, 0, 2).reshape(heads, distances, b * n)
-        gradients = {
-            "0.R": flat @ Q.transpose(1, 0, 2, 3).reshape(heads, b * n, -1),
-            "0.b": by_distance.sum(axis=(0, 2)),
-        }
+        gradients = {"0.R": flat @ Q.transpose(1, 0, 2, 3).reshape(heads, b * n, -1)}
+        gradients["0.b"] = by_distance.sum(axis=(0, 2))
         dX = np.zeros_like(X)
         for name, dM in (("q", dQ), ("k", dK)):
             columns = dM.transpose(0, 2, 1, 3).reshape(b * n, -1)
@@ -173,10 +171,9 @@ def loss_and_gradient(
 ) -> tuple[float, Floats]:
     """Return the mean loss of the heads, and its gradient dL/dz (b, h, n, n).
 
-    The share `blend` (one number, or one for each head) of a row's target weights the wanted words as the model does
-    now, so that finding one of them is enough. Rows of which it is not known whether they have the relation do not
-    count. Rows without it mostly outnumber the others; together they count at most `balance` (one number for each
-    head) times as much as the rows with it.
+    The share `blend` (one number, or one a head) of a row's target weights the wanted words as the model does now, so
+    that finding one of them is enough. Rows of which the relation is not known do not count; those without it, which
+    mostly outnumber the others, together at most `balance` (one number a head) times as much as those with it.
     """
     T, has_link = batch.targets, batch.has_link
     right = np.where(T > 0, A, 0)

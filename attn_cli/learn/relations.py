@@ -164,11 +164,8 @@ def balances(heads: Sequence[str], balance: str | float) -> list[float]:
 
 def importance(heads: Sequence[str]) -> list[float]:
     """Return how much each head counts in the loss; they sum to one. Relations of every word teach most."""
-    counts = {
-        name: 0.2 if one.distance else ANTECEDENT if one.of_passages else 1.0
-        for name, one in RELATIONS.items()
-    }
-    counts |= {MAIN: 2.0, "head": 2.0}
+    counts = {name: 0.2 if one.distance else 1.0 for name, one in RELATIONS.items()}
+    counts |= {MAIN: 2.0, "head": 2.0, "antecedent": ANTECEDENT}
     others = sum(counts[name] for name in heads if not RELATIONS[name].of_passages) or 1.0
     return [counts[name] / others for name in heads]
 

@@ -1,8 +1,7 @@
 """What heads are taught and scored on: treebanks in CoNLL-U (Universal Dependencies), and passages.
 
-In passages, JSON Lines, pronouns are marked with what they stand for, one a record. A record has `tokens`; `pronoun`,
-its place; `antecedents`, half-open spans of mentions of the same person or thing; and, where two names compete, both
-spans as `candidates`.
+Passages, JSON Lines, mark pronouns, one a record of `tokens`; `pronoun`, its place; `antecedents`, half-open spans of
+mentions of the same person or thing; and, where two names compete, both spans as `candidates`.
 """
 
 from __future__ import annotations
@@ -61,9 +60,8 @@ class Sentence(NamedTuple):
                 above, steps = self.governors[above], steps + 1
             return place.get(above, -1)
 
-        words, relations, tags = (
-            tuple(of[i] for i in kept) for of in (self.words, self.relations, self.tags)
-        )
+        columns = self.words, self.relations, self.tags
+        words, relations, tags = (tuple(column[i] for i in kept) for column in columns)
         found = None if self.antecedents is None else _moved(self.antecedents, place)
         return Sentence(words, tuple(map(governor, kept)), relations, tags, found)
 

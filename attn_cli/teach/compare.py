@@ -99,11 +99,7 @@ class Comparison:
 
 
 def written(value: Value) -> str:
-    """Return a value as the user types it.
-
-    >>> written(0.5), written(2.0), written(True), written(None)
-    ('0.5', '2', 'yes', 'default')
-    """
+    """Return a value as the user types it: 0.5, 2 for 2.0, yes, default for None."""
     if value is None or isinstance(value, bool):
         return {None: "default", True: "yes", False: "no"}[value]
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -114,23 +110,19 @@ def compare(
 ) -> Comparison:
     """Trace a text once for each value of the option, a field of Settings, and compare the weights.
 
-    Two values are compared in their order. Of three, the default is what the others are compared with, wherever it
-    stands; without it, the first. A context makes it cross-attention. Raises UsageError for an option that changes no
-    number and for a value that the option does not take, and InputError for too many weights.
+    Two are compared in their order; of three, the others with the default, or without it with the first. Raises
+    UsageError for an option, or a value, that cannot be varied, and InputError for too many weights.
     """
     if option not in VARIED:
         raise UsageError(f"--vary cannot vary {option!r}.", f"Choose one of {', '.join(VARIED)}.", "--vary")
     if settings.model is not None and option in CONFLICTS_WITH_MODEL:
         raise beside_model(option)
     check_one_head(settings, option, values)
-
-    def traced(value: Value) -> Trace:
-        return _trace(text, context, settings, option, value, report)
-
-    traces, reference = tuple(map(traced, values)), 0
+    asked, reference = (text, context, settings, option, report), 0
+    traces = tuple(_trace(*asked, value) for value in values)
     if len(values) > 2:
         of_model = option in ("head", "layer") and traces[0].learned is not None  # it says which it shows
-        reference = _default_among(option, values, settings, traced(None) if of_model else traces[0])
+        reference = _default_among(option, values, settings, _trace(*asked, None) if of_model else traces[0])
     return between(option, tuple(values), traces, reference)
 
 
@@ -191,7 +183,7 @@ def _default_among(option: str, values: Values, settings: Settings, trace: Trace
 
 
 def _trace(
-    text: str, context: str | None, settings: Settings, option: str, value: Value, report: Report
+    text: str, context: str | None, settings: Settings, option: str, report: Report, value: Value
 ) -> Trace:
     chosen = getattr(Settings(), option) if value is None else value
     if option == "positions":  # implies the identity projection: both sides get it, so that one thing varies

@@ -97,13 +97,7 @@ class Lookup:
 
 
 def look_up(query: str, pairs: Pairs, settings: Settings, report: OnPart | None = None) -> Lookup:
-    """Look a query up in a dictionary: exactly, by the nearest key, and softly.
-
-    >>> from attn_cli.inputs.key_value_pairs import dictionary
-    >>> from attn_cli.settings.settings import Settings
-    >>> look_up("colour", dictionary([("brand", "Porche"), ("color", "black")]), Settings()).shares[0].value
-    'black'
-    """
+    """Look a query up in a dictionary: exactly, by the nearest key, and softly."""
     query, keys, has_numbers = query.strip(), tuple(pairs.values), numbers_of(pairs) is not None
 
     def values_of(kept: Sequence[str]) -> Array:

@@ -63,11 +63,7 @@ def change(both: Both | None) -> float:
 
 
 def parse_swaps(typed: Sequence[str]) -> Swaps:
-    """Return the swaps that were written as OLD=NEW.
-
-    >>> parse_swaps(["fox=rock"])
-    (Swap(old='fox', new='rock'),)
-    """
+    """Return the swaps that were written as OLD=NEW: of fox=rock, Swap(old='fox', new='rock')."""
     swaps = []
     for text in typed:
         old, equals, new = (part.strip() for part in text.partition("="))
@@ -82,9 +78,8 @@ def swap(
 ) -> Comparison:
     """Trace a text as it is, and with words swapped, all at once, in it and in its context.
 
-    Each swap is of all occurrences of a token, or of the place that has this number. A model on disk cuts the texts
-    its own way, and words are swapped in the texts themselves. Raises UsageError for a token that is not there, and
-    for one that is to be replaced by several tokens.
+    Each swap is of all occurrences of a token, or of the place of this number; for a model on disk, which cuts texts
+    its own way, in the texts themselves. UsageError for a token that is not there, or several in one's place.
     """
     check_one_head(settings)
     texts = [text] if context is None else [text, context]
