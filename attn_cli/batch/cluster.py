@@ -35,7 +35,7 @@ class Dask:
 
     def __init__(self, workers: int, scheduler: str | None = None, timeout: float = START) -> None:
         self.workers, self.scheduler, self.timeout = workers, scheduler, timeout
-        self.name = f"The scheduler at {visible(scheduler)}" if scheduler else "The local cluster"
+        self.name = "The local cluster" if scheduler is None else f"The scheduler at {visible(scheduler)}"
         self.opened = ExitStack()
         self.pending: dict[str, tuple[int, Any]] = {}  # tasks by their keys: their numbers and futures
         self.ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -48,7 +48,8 @@ class Dask:
         with ExitStack() as opening:  # closed only if something fails
             if self.scheduler is None:
                 self.local = opening.enter_context(local_cluster(dask, self.workers))
-            self.client = opening.enter_context(client(dask, self.scheduler or self.local, self.timeout))
+            where = self.local if self.scheduler is None else self.scheduler
+            self.client = opening.enter_context(client(dask, where, self.timeout))
             self.opened = opening.pop_all()
         return self
 

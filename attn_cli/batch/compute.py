@@ -177,7 +177,7 @@ class Computer(ExitStack):
             except (InputError, UsageError) as error:
                 if isinstance(error, UsageError) and error.option not in TOKEN_OPTIONS:
                     raise  # it would be wrong for every line
-                yield error.with_traceback(None)  # its frames would hold the text, or themselves
+                yield error.with_traceback(None)  # frames hold the text, from 3.12 themselves
 
     def _grouped(self, lines: Sequence[Line], layer: Layer) -> dict[int, Record]:
         """Return the records of the lines that are computed in groups, by their places."""
