@@ -52,8 +52,7 @@ class AttnError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        hint = self.hint.partition("\n")[0]
-        return f"{self.message} {hint}".rstrip()
+        return " ".join(filter(None, [self.message, self.hint.partition("\n")[0]]))
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle it as it is: some kinds are made of other things than their message."""

@@ -152,8 +152,7 @@ def _statements(text: str, path: str) -> Iterator[tuple[int, dict[str, Any], boo
         found = re.match(r"line (\d+)", at)
         last = int(found[1]) if found else max(1, len(text.rstrip().splitlines()))
         where, why = FileValue("", path, last).place, visible(why[:1].lower() + why[1:])
-        hint = 'A line is: option = value, text in "quotes".'
-        raise ConfigError(f"{where}: {why}.", hint) from None
+        raise ConfigError(f"{where}: {why}.", 'A line is: option = value, text in "quotes".') from None
     except (ValueError, RecursionError):  # a number of thousands of digits, a list in a list in a list
         raise unfit from None
     kept: list[str] = []

@@ -109,8 +109,7 @@ def deliver(result: Result, view: View, pause: bool = False) -> None:
         present(result.blocks, view)
         return
     data, remarks = write(result, view.with_width(), view.terminal())
-    is_screen = FORMATS[view.format or "table"].is_screen and view.output is None
-    if isinstance(data, str) and is_screen:
+    if isinstance(data, str) and view.output is None and FORMATS[view.format or "table"].is_screen:
         from attn_cli.io.pager import put_screen
 
         put_screen(data)

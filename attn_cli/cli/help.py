@@ -79,8 +79,7 @@ def full_help(ctx: Any, stream: IO[str] | None) -> str:
     said = (ctx.command.help, ctx.command.epilog)
     about, end = ([("", *_indented(text, width)) for text in _split(part)] for part in said)
     options = [("", f"{heading}:", *_table(rows, width)) for heading, rows in sections(ctx).items()]
-    lines = chain(_usage(ctx, width), *about, *options, *end)
-    return "\n".join(lines) + "\n"
+    return "\n".join(chain(_usage(ctx, width), *about, *options, *end)) + "\n"
 
 
 def _width(ctx: Any, stream: IO[str] | None) -> int:

@@ -102,8 +102,7 @@ def _difference(state: State, before: Trace, after: Trace, paper: Paper) -> Pane
         return Pane(paper.draw(map(Say, [*said, "v: the view before."])))
     block = labelled_matrix(after, comparison.changes[0].difference)._replace(is_difference=True)
     has_room = len(block.rows) + len(paper.draw(map(Say, said))) + 3 <= paper.height
-    notes = ["Now minus before; v: the view before.", *said * has_room]
-    return _matrix_pane(state, block, notes, paper)
+    return _matrix_pane(state, block, ["Now minus before; v: the view before.", *said * has_room], paper)
 
 
 def _all_heads(trace: Trace, paper: Paper) -> Iterator[Block]:

@@ -91,8 +91,7 @@ def _footer(seen: Seen, state: State, paper: Paper) -> list[list[Part]]:
     ]
     others, ends = labels[:-2], labels[-2:]
     most = 2 if paper.height >= TALL else 1
-    counts = range(len(others), -1, -1)
-    footers = (_laid_out([*others[:count], *ends], paper.width) for count in counts)
+    footers = (_laid_out([*others[:n], *ends], paper.width) for n in range(len(others), -1, -1))
     return next((rows for rows in footers if len(rows) <= most), _laid_out(ends, paper.width))
 
 

@@ -189,8 +189,7 @@ def _row(tokens: tuple[str, ...], row: int) -> str:
 
 def osc52(text: str) -> str:
     """Return what a terminal is sent to put a text on its clipboard; GNU screen is told to pass it on."""
-    data = b64encode(text.encode("utf-8", "replace")).decode()
-    code = f"\x1b]52;c;{data}\x07"
+    code = f"\x1b]52;c;{b64encode(text.encode('utf-8', 'replace')).decode()}\x07"
     if "STY" not in os.environ or "TMUX" in os.environ:
         return code
     return "".join(f"\x1bP{code[at : at + CHUNK]}\x1b\\" for at in range(0, len(code), CHUNK))

@@ -161,8 +161,7 @@ def exercise(
         made: Exercise | EffectExercise = exercises.make(seed, dim, words, mask, score)
     else:
         said = f"--topic {topic} takes none of --dim, --words, --mask and --score."
-        is_changed = (dim, words, mask, score) != (2, 3, "none", "scaled")
-        refuse(is_changed, said, "Leave them out.", "--topic")
+        refuse((dim, words, mask, score) != (2, 3, "none", "scaled"), said, "Leave them out.", "--topic")
         made = effects.make(topic, seed)
     if folder is not None:
         _write(made, folder, force)

@@ -65,8 +65,7 @@ def live(
     text = ""
     if source.has_text:
         text = (one_text(texts, "live", settings) if texts else "") or recorded or EXAMPLE
-    session = begin(source, text, settings, view)
-    run(session, record, Replay(events, pace or 1.0))
+    run(begin(source, text, settings, view), record, Replay(events, pace or 1.0))
 
 
 def _check_screen() -> None:

@@ -210,8 +210,7 @@ def generate(
         steps = of_model.generate(writer, sampling, count, [*map(as_utf8, stop or ())], runners_up)
         lines = (dumps(step.record(), True, not terminal.unicode) for step in steps)
         if view.to_standard_output and view.format != "page":  # each part as it comes
-            shown = written(writer, sampling, steps, terminal)
-            for part in lines if view.format == "jsonl" else shown:
+            for part in lines if view.format == "jsonl" else written(writer, sampling, steps, terminal):
                 put_plain(part)
         elif found := list(steps):
             result = Result(
