@@ -84,8 +84,7 @@ def test_a_record_is_to_the_last_bit_what_the_command_prints_for_the_line(option
 
 
 def test_where_only_ascii_can_be_written_the_record_is_the_same(at):
-    ascii_only = {"PYTHONIOENCODING": "ascii"}
-    got = attn("batch", write(LINES), *RANDOM, *ALL, env=ascii_only).out
+    got = attn("batch", write(LINES), *RANDOM, *ALL, env={"PYTHONIOENCODING": "ascii"}).out
     assert got.isascii()
     plain = here("batch", "lines.txt", *RANDOM, *ALL).out
     assert parsed(got) == parsed(plain)
@@ -290,8 +289,7 @@ def test_a_reader_that_leaves_is_no_error_and_a_full_disk_is_one(at):
 
 @pytest.mark.parametrize("output", [None, "x.jsonl"])
 def test_an_interrupt_leaves_whole_lines_or_no_file(output, at):
-    options = [] if output is None else ["-o", output]
-    command = [*COMMAND, "batch", *RANDOM, *options]
+    command = [*COMMAND, "batch", *RANDOM, *([] if output is None else ["-o", output])]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, env=surroundings(), cwd=at, **pipes) as process:
         process.stdin.write(b"she likes coffee\n" * 50)

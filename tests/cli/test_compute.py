@@ -66,8 +66,7 @@ def test_every_worked_example_comes_out_of_its_own_inputs(run, name, block, opti
 
 
 def test_weights_that_fit_only_as_w_x_are_read_so_and_it_is_said(run):
-    tall = {"X": X, "W_q": W_Q.T, "W_k": W_K.T, "W_v": W_V.T}
-    record = run(tall)
+    record = run({"X": X, "W_q": W_Q.T, "W_k": W_K.T, "W_v": W_V.T})
     assert record["projection"]["layout"] == "out-in"
     held(record["weights"], run({"X": X, "W_q": W_Q, "W_k": W_K, "W_v": W_V})["weights"], "weights")
     (note,) = record["notes"]

@@ -205,8 +205,7 @@ def test_an_error_is_json_where_a_file_asks_for_json(place):
 )
 def test_a_mistake_is_refused_by_its_line(text, line, said, place):
     write(text)
-    embedding = () if "embedding" in text else RANDOM
-    refused(here("self", "a b", *embedding), f"attn.toml, line {line}: ", said)
+    refused(here("self", "a b", *(() if "embedding" in text else RANDOM)), f"attn.toml, line {line}: ", said)
 
 
 def test_a_mistake_in_the_users_own_file_names_that_file(place):

@@ -56,8 +56,7 @@ def letters(tmp_path_factory):
 
 @pytest.mark.parametrize("more", [(), ("--knock-out-with", "mean")])
 def test_a_model_without_a_head_is_the_model_whose_w_o_has_nothing_for_it(letters, tmp_path, more):
-    args = ("ab ab", "-m", letters, "--target", "b", "--measure", "knock-out")
-    found = told(*args, *more)
+    found = told("ab ab", "-m", letters, "--target", "b", "--measure", "knock-out", *more)
     assert [(one["layer"], one["head"]) for one in found["knock_outs"]] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     if not more:
         T = gpt2(places=20)

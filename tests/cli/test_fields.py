@@ -119,8 +119,7 @@ def test_a_matrix_of_a_step_is_there_where_it_is_named():
 
 def test_a_key_that_does_not_apply_is_null():
     assert printed("example", "coffee", "--fields", "acts,links")["acts"] is None
-    ready = here("self", TEXT, *RANDOM, "-f", "json", "--fields", "weights").out
-    Path("ready.json").write_text(ready)
+    Path("ready.json").write_text(here("self", TEXT, *RANDOM, "-f", "json", "--fields", "weights").out)
     shown = {"schema": "attn/1", "kind": "show", "x_query": None}
     assert printed("show", "ready.json", "--fields", "x_query") == shown
 

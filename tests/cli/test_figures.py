@@ -97,8 +97,7 @@ def test_every_command_of_attention_draws(args):
 
 @needed
 def test_layers_and_heads_of_a_file_are_drawn():
-    w = np.full((3, 2, 4, 4), 0.25)
-    np.save("w.npy", w)
+    np.save("w.npy", np.full((3, 2, 4, 4), 0.25))
     ran = here("heads", "--weights", "w.npy", "--tokens", "a b c d", "--figure", "heads", "-o", "x.svg")
     assert ran.code == 0
     shown = Path("x.svg").read_text()

@@ -78,8 +78,7 @@ def test_it_stops_where_it_is_told_where_the_model_ends_and_where_there_are_no_m
         json.dumps({"eos_token_id": [5, whole[0]["id"]], "bad_words_ids": [[4], [1, 2]]})
     )
     told = [found.id for found in trace_masked("ab a", Settings(model=letters, next=6)).next_words.words]
-    ran = here("generate", "ab a", "-m", letters)
-    (one,) = map(json.loads, ran.out.splitlines())
+    (one,) = map(json.loads, here("generate", "ab a", "-m", letters).out.splitlines())
     assert (one["stopped"], one["written"]) == ("end", "")
     assert [word["id"] for word in one["runners_up"]] == [n for n in told if n not in (one["id"], 4)][:3]
 

@@ -100,8 +100,7 @@ def test_what_it_takes_the_place_of_or_makes_void_is_wrong_usage_beside_it(name,
 
 @pytest.mark.parametrize("name", CONFLICTS_WITH_MODEL)
 def test_it_is_not_compared_in_a_model_that_has_its_own(name, folder):
-    value = BESIDE[name]
-    ran = here("compare", TEXT, "-m", folder, "--vary", f"{name.replace('_', '-')}=default,{value}")
+    ran = here("compare", TEXT, "-m", folder, "--vary", f"{name.replace('_', '-')}=default,{BESIDE[name]}")
     assert ran.code == 2 and ran.err.count("\n") == 1 and name.replace("_", "-") in ran.err
 
 

@@ -148,8 +148,7 @@ def test_a_part_taller_than_the_terminal_is_seen_whole():
     with shown(*STORY, rows=9) as stage:
         stage.press("4")
         number = part(4, stage)
-        corner = stage.wait_for(lambda s: f"{number}, 1/" in s.screen()[-1])[-1]
-        screens = int(corner.rpartition("/")[2])
+        screens = int(stage.wait_for(lambda s: f"{number}, 1/" in s.screen()[-1])[-1].rpartition("/")[2])
         seen = []
         for at in range(1, screens + 1):
             seen += stage.wait_for(f"{number}, {at}/{screens}")[:-1]

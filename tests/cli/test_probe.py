@@ -50,8 +50,7 @@ def test_patterns_written_down_by_hand_have_a_score_of_one(frames):
     weights = np.array([np.eye(n)[keys] for keys in heads.values()])
     names = [*"<("[:before], *"abcde" * 2, *")"[:after]]
     given = np.tri(n, dtype=bool), names, [name in "<()" for name in names]
-    roles = roles_on_repeats(weights, *given)
-    for name, role in zip(heads, roles, strict=True):
+    for name, role in zip(heads, roles_on_repeats(weights, *given), strict=True):
         assert role.name == name and role.shares[name] == 1
         assert all(role.shares[other] <= 0.5 for other in ("induction", "same") if other != name)
     even = roles_on_repeats((np.tri(n) / np.tri(n).sum(axis=1, keepdims=True))[None], *given)

@@ -83,8 +83,7 @@ def test_a_dash_is_a_text_and_a_file_whose_name_begins_with_one_is_a_file(at):
     ran = shell(f"{told('-')[0]} -f json")
     assert json.loads(ran.out)["query_tokens"] == ["-"]
     Path("-w.json").write_text('{"weights": [[1.0]], "tokens": ["fox"]}')
-    saved = labelled_weights("-w.json", "show")
-    line, _ = told("", WeightsSource(saved, "-w.json"))
+    line, _ = told("", WeightsSource(labelled_weights("-w.json", "show"), "-w.json"))
     assert here(*shlex.split(line)[1:]).code == 0
 
 

@@ -82,8 +82,7 @@ def test_every_line_fits_at_every_size(words):
 
 @pytest.mark.parametrize("height", [9, 10, 11, 18, 19, 20, 46])
 def test_large_blocks_are_no_higher_than_their_room(height):
-    block = weight_matrix(traced(), traced().shown)
-    part = large_blocks(block, Terminal(100), None, (0, 0), height)
+    part = large_blocks(weight_matrix(traced(), traced().shown), Terminal(100), None, (0, 0), height)
     assert (part is None) == (height < 10) and (part is None or len(part.lines) <= height)
 
 
