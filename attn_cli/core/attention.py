@@ -32,11 +32,8 @@ class Steps(NamedTuple):
 
         It is -inf for a query that may attend to nothing.
         """
-        largest = self.masked_scores.max(axis=-1, keepdims=True)
-        largest = np.where(np.isneginf(largest), 0, largest)
-        with np.errstate(divide="ignore", under="ignore"):  # log 0 is -inf
-            total: Array = np.log(np.exp(self.masked_scores - largest).sum(axis=-1)) + largest[..., 0]
-        return total
+        total: Array = np.logaddexp.reduce(self.masked_scores, axis=-1, dtype=np.float64)
+        return total.astype(self.masked_scores.dtype)
 
 
 def project(X: Array, W: Array, b: Array | None = None) -> Array:

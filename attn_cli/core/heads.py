@@ -218,35 +218,21 @@ def strongest(weights: Array, k: int, mask: Bools | None = None) -> Links:
     n_q, n_k = weights.shape
     k, lowest, rows = min(k, n_k), 1 - rounding_of(weights.dtype), np.arange(n_q)
     kept = weights.copy() if mask is None else np.where(mask, weights, -1)  # below 0: a masked key
+    keys, found = np.empty((n_q, k), np.intp), np.empty((n_q, k), kept.dtype)
     if n_k <= SHORT or k > FEW:
-        keys = _in_order(kept)[:, :k]
-        found = np.take_along_axis(kept, keys, axis=-1)
-    else:
-        keys, found = np.empty((n_q, k), np.intp), np.empty((n_q, k), kept.dtype)
-        least = np.full(n_q, np.inf, kept.dtype)  # what ties with the strongest of those that tie
-        for n in range(k):
-            most = kept.max(axis=-1)
-            least = np.where(most < least, most * lowest, least)
-            at = keys[:, n] = (kept >= least[:, np.newaxis]).argmax(axis=-1)
-            found[:, n] = kept[rows, at]
-            kept[rows, at] = -1
+        order = np.argsort(-kept, axis=-1, kind="stable")
+        ranked = np.take_along_axis(kept, order, axis=-1)
+        ties = (ranked[:, 1:] >= ranked[:, :-1] * lowest) & (order[:, 1:] < order[:, :-1])
+        rows = np.flatnonzero(ties.any(axis=-1))
+        keys[:], found[:], kept = order[:, :k], ranked[:, :k], kept[rows]
+    least = np.full(len(rows), np.inf, kept.dtype)  # what ties with the strongest of those that tie
+    for n in range(k if len(rows) else 0):
+        most = kept.max(axis=-1)
+        least = np.where(most < least, most * lowest, least)
+        at = keys[rows, n] = (kept >= least[:, np.newaxis]).argmax(axis=-1)
+        found[rows, n] = kept[np.arange(len(rows)), at]
+        kept[np.arange(len(rows)), at] = -1
     return Links(np.where(found < 0, -1, keys), np.where(found < 0, 0, found).astype(weights.dtype))
-
-
-def _in_order(weights: Array) -> Ints:
-    """Return the places of the weights along the last axis, strongest first; of those that tie the lowest first."""
-    order: Ints = np.argsort(-weights, axis=-1, kind="stable")
-    found = np.take_along_axis(weights, order, axis=-1)
-    lowest = 1 - rounding_of(weights.dtype)
-    unsure = (found[..., 1:] >= found[..., :-1] * lowest) & (order[..., 1:] < order[..., :-1])
-    for at in np.argwhere(unsure.any(axis=-1)):
-        places, row = order[tuple(at)], found[tuple(at)]
-        start = 0
-        while start < len(row):  # all that tie with the strongest left, but not with each other
-            stop = start + int(np.searchsorted(-row[start:], -row[start] * lowest, side="right"))
-            places[start:stop].sort()
-            start = max(stop, start + 1)
-    return order
 
 
 def rounding_of(dtype: np.dtype[Any]) -> float:

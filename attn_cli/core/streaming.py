@@ -1,11 +1,9 @@
 """The loop over the rows of one or several heads, block by block and tile by tile, so that tiles stay in the cache.
 
 Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory", and Dao et al. 2022, "FlashAttention", stream so
-too; with a bound on the scores no running maximum is needed. Subtracting a number from all scores of a row does not
-change the softmax, and no score exceeds the length of the query times the length of the longest key (Cauchy-Schwarz).
-So the part of this bound that would make exponentials overflow is subtracted before the largest score is known. It is
-usually 0, and nothing is subtracted. A row whose scores are so far below the bound that their exponentials underflow
-is computed again, the readable way.
+too. No score exceeds the length of the query times that of the longest key (Cauchy-Schwarz): what of this bound would
+make exponentials overflow, mostly nothing, is subtracted from the row's scores, which does not change its softmax. A
+row whose scores are so far below the bound that their exponentials underflow is computed again, the readable way.
 
 Where NumPy is quicker with powers of 2 than with those of e, scores are to the base 2: the scale has log2(e) in it.
 Blocks depend on shapes alone, so the results do not depend on the number of threads.
