@@ -115,22 +115,8 @@ def _diagnostics(shown: Shown) -> object:
     return [{"query": trace.query_tokens[i], **diagnosis._asdict()} for i, diagnosis in diagnoses]
 
 
-def _output_words(shown: Shown) -> object:
-    named = shown.trace.output_words
-    if named is None:
-        return None
-    return [[{"word": w, "cosine": cosine} for w, cosine in named[i]] for i in shown.listed]
-
-
 def _words(found: NextWords | None) -> list[dict[str, object]] | None:
     return found and [word._asdict() for word in found.words]
-
-
-def _next_words_at(shown: Shown) -> object:
-    found = shown.trace.next_words_at
-    return found and [
-        {"place": one.place, "token": one.token, "words": _words(one), "came": one.actual} for one in found
-    ]
 
 
 def _entropy(shown: Shown) -> object:
@@ -236,9 +222,18 @@ OWN: dict[str, Callable[[Shown], object]] = {
     "measure": lambda shown: shown.trace.settings.measure,
     "norms": lambda shown: shown.weights(shown.trace.shown.norms),
     "sink": lambda shown: shown.rows(shown.trace.sink_shares(shown.trace.shown)),
-    "output_words": _output_words,
+    "output_words": lambda shown: (
+        (of := shown.trace.output_words)
+        and [[{"word": word, "cosine": cosine} for word, cosine in of[i]] for i in shown.listed]
+    ),
     "next_words": lambda shown: _words(shown.trace.next_words),
-    "next_words_at": _next_words_at,
+    "next_words_at": lambda shown: (
+        (found := shown.trace.next_words_at)
+        and [
+            {"place": one.place, "token": one.token, "words": _words(one), "came": one.actual}
+            for one in found
+        ]
+    ),
     "summary": _summaries,
     "because": _because,
     "diagnostics": _diagnostics,

@@ -326,13 +326,11 @@ def sinusoids(n: int, d: int, kind: str = "sines first") -> Array:
     The slowest turns by nearly 1/10000 from one place to the next, and by just that in the kind "to the end", whose
     last number is 0 where d is odd (M2M-100).
     """
-    if kind == "to the end":
-        slower = 10000 ** (np.arange(d // 2) / max(d // 2 - 1, 1))
-        angles = np.arange(n)[:, None] / slower
-        both = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
-        return np.pad(both, ((0, 0), (0, d % 2))).astype(np.float32)
-    angles = np.arange(n)[:, None] / 10000 ** (2 * np.arange((d + 1) // 2) / d)
-    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)[:, :d].astype(np.float32)
+    to_end = kind == "to the end"
+    pairs = np.arange(d // 2 if to_end else (d + 1) // 2)
+    angles = np.arange(n)[:, None] / 10000 ** (pairs / max(d // 2 - 1, 1) if to_end else 2 * pairs / d)
+    both = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+    return np.pad(both, ((0, 0), (0, d % 2)))[:, :d].astype(np.float32)
 
 
 def as_bfloat16(x: Array) -> Array:
@@ -381,13 +379,9 @@ def relative_position_buckets(n_q: int, n_k: int, buckets: int, farthest: int, b
     Fewer queries than keys are the last ones.
     """
     ahead = np.arange(n_k) - np.arange(n_k - n_q, n_k)[:, None]
-    first = np.zeros_like(ahead)
-    if both_ways:
-        buckets //= 2
-        first = np.where(ahead > 0, buckets, 0)
-        away = np.abs(ahead)
-    else:
-        away = np.maximum(-ahead, 0)
+    buckets = buckets // 2 if both_ways else buckets
+    first = buckets * (ahead > 0) if both_ways else 0
+    away = np.abs(ahead) if both_ways else np.maximum(-ahead, 0)
     single = buckets // 2
     share = np.log(np.maximum(away, 1).astype(np.float32) / np.float32(single))
     share /= np.float32(math.log(farthest / single))
