@@ -55,9 +55,9 @@ def main(args: list[str]) -> int:
             return put_plain(f"attn {attn_cli.__version__}\n")
         if "--no-pager" not in args:
             return _run(args)
-        from attn_cli.io.pager import unused
+        from attn_cli.io.console import Unpaged
 
-        with unused():
+        with Unpaged():
             return _run(args)
     except BrokenPipeError:
         from contextlib import suppress

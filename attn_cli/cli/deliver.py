@@ -110,7 +110,7 @@ def deliver(result: Result, view: View, pause: bool = False) -> None:
         return
     data, remarks = write(result, view.with_width(), view.terminal())
     if isinstance(data, str) and view.output is None and FORMATS[view.format or "table"].is_screen:
-        from attn_cli.io.pager import put_screen
+        from attn_cli.io.console import put_screen
 
         put_screen(data)
     elif isinstance(data, str) and view.to_standard_output:

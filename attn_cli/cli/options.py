@@ -160,7 +160,7 @@ def common_options() -> list[TyperOption]:
 def _show_help(ctx: Any, parameter: typer.CallbackParam, value: bool) -> None:
     if value and not ctx.resilient_parsing:
         from attn_cli.cli.help import full_help, short_help  # only for who asks
-        from attn_cli.io.pager import put_screen
+        from attn_cli.io.console import put_screen
 
         put_screen((short_help if parameter.opts == ["-h"] else full_help)(ctx, sys.stdout))
         ctx.exit()

@@ -94,7 +94,7 @@ def labelled_weights(
     """Return the weights in a file, or in standard input, with the tokens that were typed for queries and for keys."""
     from attn_cli.inputs.record import MOST_BYTES
     from attn_cli.inputs.saved_weights import read_saved
-    from attn_cli.inputs.weight_axes import typed_tokens
+    from attn_cli.inputs.weight_axes import Typed, typed_tokens
     from attn_cli.io.files import read_bytes
 
     if file is not None and file != "-":
@@ -107,7 +107,8 @@ def labelled_weights(
         raise InputError(f"Standard input holds more than {MOST_BYTES:,} bytes.", "Save one layer alone.")
     typed = zip(tokens, ("--tokens", "--context-tokens"), strict=False)
     labels = [None if one is None else typed_tokens(one, option, batch) for one, option in typed]
-    return read_saved(data, name, array, batch, *labels)
+    queries, keys = (*labels, None, None)[:2]
+    return read_saved(data, name, array, batch, Typed(queries, keys))
 
 
 _piped: tuple[object, bytes] | None = None

@@ -85,7 +85,6 @@ def by_separator(data: bytes, name: str, parse: Callable[[list[Line]], T]) -> T:
 
 
 def _lines(text: str, separator: str, name: str) -> list[Line]:
-    """Return the rows that are not empty."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     lines = []
     try:
@@ -133,7 +132,6 @@ def number_in(line: Line, column: int, name: str) -> float:
 
 
 def _checked(cell: str, line: Line, column: int, name: str) -> str:
-    """Return a cell, with a point, as float() takes it."""
     if not _is_plain(cell):
         place = f"{name}, line {line.number}, column {column + 1}"
         raise InputError(f"{place}: {_quoted(cell)} is not a number.", ONE_MATRIX)

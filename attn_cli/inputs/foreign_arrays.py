@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from attn_cli.core.arguments import check_fit
 from attn_cli.errors import InputError, UsageError
-from attn_cli.inputs.record import array, as_array
+from attn_cli.inputs.record import Record, array, as_array
 from attn_cli.io.array_types import Array
 from attn_cli.io.escape import visible
 
@@ -22,6 +22,7 @@ TORCH |= {f"{letter}_proj_weight": (f"W_{letter}",) for letter in "qkv"}
 TORCH |= {f"{letter}_proj.weight": (f"W_{letter}",) for letter in "qkvo"}
 TORCH |= {f"{letter}_proj.bias": (f"b_{letter}",) for letter in "qkvo"}
 TORCH |= {"out_proj.weight": ("W_o",), "out_proj.bias": ("b_o",)}
+HeadCounts: TypeAlias = tuple[int, int]  # of queries, and of keys and values
 BIAS = "bias"  # as `attend` calls the position scores
 _AS_SCORES = "Add it up, and give it as position_scores, which are added to the scaled scores."
 _AS_ROWS = "Give it as one more row of K and of V."
@@ -45,7 +46,7 @@ REFUSED = {
 }
 
 
-def with_own_names(record: Mapping[str, object], name: str) -> dict[str, object]:
+def with_own_names(record: Record, name: str) -> dict[str, object]:
     """Return the record with the names of other programs turned into attn's own.
 
     The three matrices in one of torch.nn.MultiheadAttention, in_proj_weight (3d, d), become W_q, W_k and W_v. What
@@ -62,48 +63,37 @@ def with_own_names(record: Mapping[str, object], name: str) -> dict[str, object]
             if own and (one in found or record.get(one) is not None):
                 raise InputError(f"{name} gives {one} twice, once in {visible(key)}.", "Give it once.")
             found[one] = part
-    if is_torch:
-        if found.get("layout") not in (None, "out-in"):
-            raise InputError(
-                f"{name} has PyTorch's names, whose weights are (out, in), and the layout {found['layout']!r}.",
-                "Leave out layout, or name them W_q, W_k and W_v.",
-            )
-        found["layout"] = "out-in"
-    return found
+    if is_torch and found.setdefault("layout", "out-in") not in (None, "out-in"):
+        said = f"{name} has PyTorch's names, whose weights are (out, in), and the layout {found['layout']!r}."
+        raise InputError(said, "Leave out layout, or name them W_q, W_k and W_v.")
+    return found | ({"layout": "out-in"} if is_torch else {})
 
 
 def _own_names(key: str) -> tuple[str, ...]:
-    """Return the names that attn has for a key of another program; none where it is no such key."""
+    parts = key.split(".")
     if key == BIAS:
         return ("position_scores",)
-    parts = key.split(".")
     return TORCH.get(".".join(parts[-2:])) or TORCH.get(parts[-1], ())
 
 
 def _thirds(value: object, key: str, name: str) -> list[object]:
-    """Return the parts for queries, keys and values, one below the other in one array."""
     packed: Array = as_array(value)
     if packed.ndim < 1 or len(packed) % 3 or not len(packed):
-        raise InputError(
-            f"{name}: {visible(key)} has shape {packed.shape}; it should have the rows of W_q, W_k and W_v, "
-            "one below the other, equally many each."
-        )
+        wanted = "it should have the rows of W_q, W_k and W_v, one below the other, equally many each"
+        raise InputError(f"{name}: {visible(key)} has shape {packed.shape}; {wanted}.")
     return list(np.split(packed, 3))
 
 
-def refuse_unsupported(record: Mapping[str, object], known: frozenset[str], name: str) -> None:
+def refuse_unsupported(record: Record, known: frozenset[str], name: str) -> None:
     """Raise InputError for a key that would change the result, and that attn does not support."""
     for key, value in record.items():
         is_off = value is None or (isinstance(value, (int, float)) and not value)
-        if key in known or is_off:
-            continue
-        for part in (key, key.removesuffix(".weight").rpartition(".")[2]):
-            what = REFUSED.get(part.replace("_", "").replace("-", "").lower())
-            if what is not None:
-                raise InputError(
-                    f"{name}: attn does not support {visible(key)}, and ignoring it would change the result.",
-                    what,
+        for part in () if key in known or is_off else (key, key.removesuffix(".weight").rpartition(".")[2]):
+            if what := REFUSED.get(part.replace("_", "").replace("-", "").lower()):
+                said = (
+                    f"{name}: attn does not support {visible(key)}, and ignoring it would change the result."
                 )
+                raise InputError(said, what)
 
 
 SCORES = ("masked_scores", "scaled_scores", "scores")  # the one that is computed first is taken
@@ -121,7 +111,7 @@ class GivenScores(NamedTuple):
         return self.name == "scores"
 
 
-def read_scores(record: Mapping[str, object], name: str) -> dict[str, Array]:
+def read_scores(record: Record, name: str) -> dict[str, Array]:
     """Return the scores that a record starts from, under their name; nothing where it has Q, or X, or no scores.
 
     null and -Infinity are masked. Raises InputError for what is not a number.
@@ -134,11 +124,10 @@ def read_scores(record: Mapping[str, object], name: str) -> dict[str, Array]:
 
 def taken_scores(arrays: dict[str, Array]) -> GivenScores | None:
     """Take the scores out of the arrays, after an item of the batch was chosen; None where there are none."""
-    key = next((key for key in SCORES if key in arrays), None)
-    if key is None:
-        return None
-    values = arrays.pop(key)
-    return GivenScores(key, values if values.ndim == 3 else values[np.newaxis])
+    for key in SCORES:
+        if (values := arrays.pop(key, None)) is not None:
+            return GivenScores(key, values if values.ndim == 3 else values[np.newaxis])
+    return None
 
 
 # How many axes each has where a batch comes first.
@@ -151,9 +140,9 @@ def item_of_batch(arrays: Mapping[str, Array], batch: int | None, name: str) -> 
     Raises InputError for a batch of several where none is chosen, UsageError for an item that there is not.
     """
     batched = {key: each for key, each in arrays.items() if each.ndim == BATCHED.get(key)}
-    if not batched and batch is None:
-        return dict(arrays)
     if not batched:
+        if batch is None:
+            return dict(arrays)
         shapes = ", ".join(f"{key} has shape {each.shape}" for key, each in arrays.items() if key in BATCHED)
         raise UsageError(f"--batch {batch}: {name} has no batch ({shapes}).", option="--batch")
     largest = max(batched, key=lambda key: len(batched[key]))
@@ -170,9 +159,7 @@ def item_of_batch(arrays: Mapping[str, Array], batch: int | None, name: str) -> 
     return {key: M[min(batch or 0, len(M) - 1)] if key in batched else M for key, M in arrays.items()}
 
 
-def heads_side_by_side(
-    arrays: Mapping[str, Array], name: str
-) -> tuple[dict[str, Array], tuple[int, int] | None]:
+def heads_side_by_side(arrays: Mapping[str, Array], name: str) -> tuple[dict[str, Array], HeadCounts | None]:
     """Return Q, K and V (heads, n, d) as (n, heads x d), and how many heads there are of Q, and of K and V.
 
     These numbers are also those of W_q, W_k and W_v with one matrix a head, which stay; None where no head has an
@@ -191,16 +178,11 @@ def heads_side_by_side(
     return made, found
 
 
-def _head_counts(given: Mapping[str, Array], stacks: Mapping[str, Array], name: str) -> tuple[int, int]:
-    """Return how many heads there are of queries, and of keys and values."""
-    single = next((key for key in given if key not in stacks), None)
-    if single is not None:
-        other, stack = next(iter(stacks.items()))
-        raise InputError(
-            f"{name}: {other} has shape {stack.shape}, one matrix a head, and {single} {given[single].shape}: "
-            "give all alike."
-        )
+def _head_counts(given: Mapping[str, Array], stacks: Mapping[str, Array], name: str) -> HeadCounts:
     (first, one), *others = stacks.items()
+    for key in [key for key in given if key not in stacks]:
+        shapes = f"{first} has shape {one.shape}, one matrix a head, and {key} {given[key].shape}"
+        raise InputError(f"{name}: {shapes}: give all alike.")
     second, two = others[0] if others else (first, one)
     for key, each in others:
         is_shared = len(one) % len(each) == 0

@@ -44,30 +44,23 @@ def pairs_in(record: Mapping[str, object], name: str) -> list[tuple[str, str]]:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
         text = str(value).strip() if is_number or isinstance(value, str) else ""
         if not key.strip() or not text:
-            raise InputError(
-                f"{name}: the value of {visible(key[:LONGEST])!r} is neither a text nor a number."
-                if key.strip()
-                else f"{name}: a key is empty.",
-                'Write an object such as {"color": "black", "top speed": 250}.',
-            )
+            what = f"the value of {visible(key[:LONGEST])!r} is neither a text nor a number"
+            hint = 'Write an object such as {"color": "black", "top speed": 250}.'
+            raise InputError(f"{name}: {what if key.strip() else 'a key is empty'}.", hint)
         pairs.append((key.strip(), text))
     return pairs
 
 
 def dictionary(pairs: Iterable[tuple[str, str]]) -> Pairs:
     """Return a dictionary of these pairs; of a repeated key the last value counts, with a note."""
-    pairs = list(pairs)
-    values = dict(pairs)
+    values = dict(pairs := list(pairs))
     if not values:
         raise UsageError("There is no pair to look up in.", TRY)
     if len(values) > MOST_PAIRS:
         raise InputError(f"{len(values):,} pairs are too many: {MOST_PAIRS:,} are the limit.")
     repeated = [key for key, times in Counter(key for key, _ in pairs).items() if times > 1]
-    notes = []
-    if repeated:
-        notes.append(
-            f"Given more than once: {listed(repeated)}. As in a Python dictionary, the last value counts."
-        )
+    counted = f"Given more than once: {listed(repeated)}. As in a Python dictionary, the last value counts."
+    notes = [counted] if repeated else []
     words = [value for value in values.values() if not is_number(value)]
     if 0 < len(words) < len(values):
         notes.append(f"{visible(words[0][:LONGEST])!r} is not a number, so all values count as words.")

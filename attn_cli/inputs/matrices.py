@@ -13,7 +13,7 @@ from attn_cli.core.arguments import read_softcap
 from attn_cli.core.scores import GIVEN, scale_of
 from attn_cli.errors import InputError, did_you_mean
 from attn_cli.inputs import foreign_arrays as foreign
-from attn_cli.inputs.record import array, as_array, read_record, texts
+from attn_cli.inputs.record import Record, array, as_array, read_record, texts
 from attn_cli.io.array_types import Array
 from attn_cli.io.escape import listed, visible
 from attn_cli.settings.declare import declared
@@ -80,7 +80,7 @@ def read_given(path: str | Path) -> Given:
     return given_from(read_record(path), visible(str(path)))
 
 
-def given_from(record: Mapping[str, object], name: str, batch: int | None = None) -> Given:
+def given_from(record: Record, name: str, batch: int | None = None) -> Given:
     """Check a record of named values; q, k, v are accepted for Q, K, V, and PyTorch's names for W and b.
 
     Of attn's own JSON, made with --steps, the heads' matrices are taken. Of a batch, item `batch` is.
@@ -101,7 +101,7 @@ def given_from(record: Mapping[str, object], name: str, batch: int | None = None
         heads=_count(record, "heads", name) or stacked,
         layout=layout,
         score=None if own and record.get("score") == GIVEN else _choice(record, "score", name),
-        ignored=_without_effect(record, arrays, own, scores, layout),
+        ignored=_without_effect(record, arrays, own, scores and scores.name, layout),
         stacked=stacked,
         temperature=None if own else _temperature(record, name),
         scores=scores,
@@ -114,7 +114,7 @@ def given_from(record: Mapping[str, object], name: str, batch: int | None = None
     )
 
 
-def _in_own_names(given: Mapping[str, object], name: str) -> tuple[dict[str, object], bool]:
+def _in_own_names(given: Record, name: str) -> tuple[dict[str, object], bool]:
     """Return a record in the names that attn reads, and whether PyTorch's names came without a number of heads."""
     record = dict(given)
     inputs = record.get("inputs")
@@ -138,7 +138,7 @@ def _in_own_names(given: Mapping[str, object], name: str) -> tuple[dict[str, obj
     return found, "W_q" in found and "W_q" not in record and record.get("heads") is None
 
 
-def _refuse_near_names(record: Mapping[str, object], name: str) -> None:
+def _refuse_near_names(record: Record, name: str) -> None:
     """Raise InputError for a known name in other capitals or underscores, which would be ignored silently."""
     names = (known for known in (*AXES, "mask", "heads") if known not in "QKV")
     plain = {known.replace("_", "").lower(): known for known in names}
@@ -149,8 +149,8 @@ def _refuse_near_names(record: Mapping[str, object], name: str) -> None:
 
 
 def _arrays(
-    record: Mapping[str, object], own: bool, batch: int | None, name: str
-) -> tuple[dict[str, Array], tuple[int, int] | None]:
+    record: Record, own: bool, batch: int | None, name: str
+) -> tuple[dict[str, Array], foreign.HeadCounts | None]:
     """Return the arrays without a batch, a mask that had one among them, and how many heads are stacked in them."""
     taken = AXES | (POSITION if own else {}) | {"position_scores": (2, 3, 4)}
     there = {key: axes for key, axes in taken.items() if record.get(key) is not None}
@@ -163,16 +163,12 @@ def _arrays(
 
 
 def _without_effect(
-    record: Mapping[str, object],
-    arrays: Mapping[str, Array],
-    own: bool,
-    scores: foreign.GivenScores | None,
-    layout: str | None,
+    record: Record, arrays: Mapping[str, Array], own: bool, scores: str | None, layout: str | None
 ) -> tuple[str, ...]:
     """Return the names that are not known, and those that change nothing: X beside Q, K and V, b_o without W_o."""
     if own:  # of all that changes the weights, only the temperature is not read again
         return () if record.get("temperature", 1) == 1 else ("temperature",)
-    found = [str(key) for key in record if key not in KNOWN and not (scores and key == scores.name)]
+    found = [str(key) for key in record if key not in KNOWN and key != scores]
     beside_qkv = ("X", "context", "W_q", "W_k", "W_v", "b_q", "b_k", "b_v") if "Q" in arrays else ()
     found += [key for key in beside_qkv if key in arrays]
     if "b_o" in arrays and "W_o" not in arrays:
@@ -182,7 +178,7 @@ def _without_effect(
     return tuple(found)
 
 
-def _from_trace(record: Mapping[str, object], heads: list[object], name: str) -> dict[str, object]:
+def _from_trace(record: Record, heads: list[object], name: str) -> dict[str, object]:
     """Return the heads of attn's own JSON side by side, as one record of matrices."""
     projection = record.get("projection")
     layout = projection.get("layout") if isinstance(projection, dict) else "in-out"
@@ -217,24 +213,21 @@ def _of_every_head(heads: list[object], key: str) -> list[object]:
     return parts if all(part is not None for part in parts) else []
 
 
-def _single(record: Mapping[str, object], key: str) -> object:
-    """Return a value; of an array of a single one, as safetensors keeps it, that one."""
+def _single(record: Record, key: str) -> object:
     value = record.get(key)
     return value.item() if isinstance(value, np.ndarray) and value.size == 1 else value
 
 
-def _positive(record: Mapping[str, object], key: str, name: str) -> float | None:
-    """Return a finite number above 0."""
+def _positive(record: Record, key: str, name: str) -> float | None:
     number = _single(record, key)
     if number is None:
         return None
-    if isinstance(number, (int, float)) and not isinstance(number, bool) and 0 < number < inf:
-        return read_softcap(number) if key == "softcap" else float(number)
-    raise InputError(f"{name}: {key} should be a number above 0.")
+    if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 < number < inf:
+        raise InputError(f"{name}: {key} should be a number above 0.")
+    return read_softcap(number) if key == "softcap" else float(number)
 
 
-def _temperature(record: Mapping[str, object], name: str) -> float | None:
-    """Return a temperature in the bounds that the option has."""
+def _temperature(record: Record, name: str) -> float | None:
     bounds = declared(Settings)["temperature"].bounds
     found = _positive(record, "temperature", name)
     if found is not None and bounds is not None and found < bounds[0]:
@@ -242,7 +235,7 @@ def _temperature(record: Mapping[str, object], name: str) -> float | None:
     return found
 
 
-def _scale(record: Mapping[str, object], arrays: Mapping[str, Array], own: bool, name: str) -> float | None:
+def _scale(record: Record, arrays: Mapping[str, Array], own: bool, name: str) -> float | None:
     """Return the scale; None where attn's own JSON has that of its score."""
     scale = _positive(record, "scale", name)
     if scale is None or not own or "K" not in arrays:
@@ -252,14 +245,14 @@ def _scale(record: Mapping[str, object], arrays: Mapping[str, Array], own: bool,
     return None if isclose(scale, scale_of(str(record.get("score") or "scaled"), d_k)) else scale
 
 
-def _count(record: Mapping[str, object], key: str, name: str) -> int | None:
+def _count(record: Record, key: str, name: str) -> int | None:
     value = _single(record, key)
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
         return value
     raise InputError(f"{name}: {key} should be a whole number above 0.")
 
 
-def _choice(record: Mapping[str, object], key: str, name: str) -> str | None:
+def _choice(record: Record, key: str, name: str) -> str | None:
     value, choices = record.get(key), declared(Settings)[key].names()
     if value is None or (isinstance(value, str) and value in choices):
         return value

@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from attn_cli.io.array_types import Array, NDArray
 from attn_cli.io.escape import LONGEST, count, visible
 from attn_cli.io.files import read_bytes
 
+Record: TypeAlias = Mapping[str, object]
 MOST_BYTES = 1 << 30
 MOST_TEXT = 1 << 28
 RECIPE = "Where it was made: numpy.savez('attention.npz', attentions=torch.stack(attentions).cpu().numpy())"
@@ -67,9 +68,7 @@ def values_in(data: bytes, name: str, as_written: bool = False) -> object:
 
 
 def _csv_record(path: str | Path, as_written: bool) -> dict[str, object]:
-    """Return the one matrix of a CSV file under the file's name, and its labels as tokens."""
-    name = Path(path).stem
-    cells, rows, columns = read_sheet(path)
+    name, (cells, rows, columns) = Path(path).stem, read_sheet(path)
     numbers = [list(map(WrittenNumber, row)) for row in cells]
     record: dict[str, object] = {name: numbers if as_written else np.array(numbers)}
     if rows is not None and name in (*ROWS_OF_TEXT, *ROWS_OF_KEYS):
@@ -150,8 +149,8 @@ def array(value: object, key: str, axes: tuple[int, ...], name: str, may_be_mask
         value = np.array(filled, object).reshape(cells.shape).tolist()
     numbers = numbers_in(value, where).astype(np.float64)
     if numbers.ndim not in axes or 0 in numbers.shape:
-        wanted = f"{axes[0]} axes" if len(axes) == 1 else f"{axes[0]} to {axes[-1]} axes"
-        said = f"{where} has shape {numbers.shape}; it should have {wanted} and no empty one."
+        wanted = " to ".join(map(str, dict.fromkeys((axes[0], axes[-1]))))
+        said = f"{where} has shape {numbers.shape}; it should have {wanted} axes and no empty one."
         hint = "Give (n_q, n_k), (heads, n_q, n_k) or (batch, heads, n_q, n_k)." if may_be_masked else ""
         raise InputError(said, hint)
     if (bad := ~(np.isfinite(numbers) | (may_be_masked & np.isneginf(numbers)))).any():
@@ -161,9 +160,7 @@ def array(value: object, key: str, axes: tuple[int, ...], name: str, may_be_mask
     return numbers
 
 
-def texts(
-    record: Mapping[str, object], key: str, name: str, batch: int | None = None
-) -> tuple[str, ...] | None:
+def texts(record: Record, key: str, name: str, batch: int | None = None) -> tuple[str, ...] | None:
     """Return the tokens that a record holds under a key, of one text of a batch; None where it has none."""
     value = record.get(key)
     if value is None:
@@ -184,11 +181,12 @@ def strings(values: Sequence[object], where: str, as_given: bool = False) -> tup
 
     Lone surrogates become U+FFFD unless tokens stay `as_given`.
     """
-    tokens = []
-    for place, value in enumerate(values):
-        text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    tokens = [one.decode("utf-8", "replace") if isinstance(one, bytes) else one for one in values]
+    for place, text in enumerate(tokens):
         if not isinstance(text, str) or not text:
             what = "is empty" if text == "" else "is not a string"
             raise InputError(f"{where}: token {place} {what}.", "Give each token a name.")
-        tokens.append(text if as_given else text.encode("utf-8", "surrogatepass").decode("utf-8", "replace"))
-    return tuple(tokens)
+    found = map(str, tokens)
+    if as_given:
+        return tuple(found)
+    return tuple(one.encode("utf-8", "surrogatepass").decode("utf-8", "replace") for one in found)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from attn_cli.inputs import weight_axes as axes
 from attn_cli.inputs.record import (
     MOST_TEXT,
     RECIPE,
+    Record,
     as_array,
     is_binary,
     numbers_in,
@@ -19,11 +20,13 @@ from attn_cli.inputs.record import (
     texts,
     values_in,
 )
-from attn_cli.inputs.weight_tables import is_table, read_table
+from attn_cli.inputs.weight_tables import STRONGEST, WHOLE, is_table, read_table
 from attn_cli.io.array_types import Bools, NDArray
 from attn_cli.io.escape import listed, visible
 
 PADDING = "attention_mask"  # of a tokenizer: 1 for a token, 0 for padding
+Tokens: TypeAlias = tuple[str, ...] | None
+Labels: TypeAlias = str | Sequence[str] | None
 NAMES = ("weights", "attention", "attentions")
 IN_MEMORY = "the array"
 OF_MEMORY = f"{IN_MEMORY}: weights"
@@ -42,10 +45,10 @@ class Saved(NamedTuple):
     mask_name: str | None = None  # the rule of the booleans
     padded: Bools | None = None  # (n_k,), the keys that the file's attention_mask hides
     notes: tuple[str, ...] = ()
-    record: Mapping[str, object] | None = None
+    record: Record | None = None
     shows_layers: bool = False  # whether all layers are to be shown where nobody says which
 
-    def labelled(self, typed: axes.Typed, record: Mapping[str, object], batch: int | None = None) -> Saved:
+    def labelled(self, typed: axes.Typed, record: Record, batch: int | None = None) -> Saved:
         """Return the same with its tokens, as typed or as the record holds them."""
         queries, keys = axes.labels_of(self.weights.shape, self.name, record, batch, typed)
         return self._replace(query_tokens=queries, key_tokens=keys)
@@ -71,53 +74,39 @@ class Saved(NamedTuple):
 
 
 def read_saved(
-    data: bytes,
-    name: str,
-    array: str | None = None,
-    batch: int | None = None,
-    tokens: tuple[str, ...] | None = None,
-    context: tuple[str, ...] | None = None,
+    data: bytes, name: str, array: str | None = None, batch: int | None = None, typed: axes.Typed = axes.NONE
 ) -> Saved:
     """Read weights from the bytes of a file: JSON, CSV, .npy, .npz or safetensors.
 
-    `array` names the array to take, `batch` the text of several; `tokens` and `context` overrule the file's own
-    tokens. Raises InputError (a ValueError) for a file without weights, and for pickles, which are never read.
+    `array` names the array to take, `batch` the text of several; tokens that are `typed` overrule the file's own.
+    Raises InputError (a ValueError) for a file without weights, and for pickles, which are never read.
     """
-    typed = axes.Typed(tokens, context)
-    option = "--batch" if array is None else "--array"
-    is_chosen = array is not None or batch is not None
-    if not is_binary(data) and is_table(data, name):
-        if is_chosen:
-            raise UsageError(f"{option} applies only to arrays; {name} is a table.", option=option)
-        return _of_table(data, name, typed)
-    if not is_binary(data):
-        _check_json(data, name)
-    content = values_in(data, name)
-    record = content if isinstance(content, dict) else {"weights": content}
-    if record.get("schema") == "attn/1":
-        if is_chosen:
-            raise UsageError(f"{option} applies only to arrays; {name} is attn's own JSON.", option=option)
-        return _own(record, name).labelled(typed, record)
+    option = "--array" if array is not None else "--batch" if batch is not None else ""
+    what = "a table" if not is_binary(data) and is_table(data, name) else ""
+    record: dict[str, object] = {}
+    if not what:
+        if not is_binary(data):
+            _check_json(data, name)
+        content = values_in(data, name)
+        record = content if isinstance(content, dict) else {"weights": content}
+        what = "attn's own JSON" if record.get("schema") == "attn/1" else ""
+    if what and option:
+        raise UsageError(f"{option} applies only to arrays; {name} is {what}.", option=option)
+    if what:
+        return _own(record, name).labelled(typed, record) if record else _of_table(data, name, typed)
     weights, keys = _chosen(record, name, array, batch)
     padded = _padded(record.get(PADDING), weights.shape[-1], batch)
     known = {*keys, *sum(axes.LABELS, ()), "mask", *(() if padded is None else (PADDING,))}
     ignored = [other for other in record if other not in known]
+    heads, notes = tuple(map(str, range(weights.shape[1]))), (f"Ignored in {name}: {listed(ignored)}.",)
     saved = Saved(
-        name,
-        weights,
-        tuple(map(str, range(weights.shape[1]))),
-        mask=record.get("mask"),
-        padded=padded,
-        notes=(f"Ignored in {name}: {listed(ignored)}.",) if ignored else (),
+        name, weights, heads, mask=record.get("mask"), padded=padded, notes=notes if ignored else ()
     )
     return saved.labelled(typed, record, batch)
 
 
 def weights_in_memory(
-    weights: object,
-    tokens: str | Sequence[str] | None,
-    context_tokens: str | Sequence[str] | None,
-    batch: int | None = None,
+    weights: object, tokens: Labels, context_tokens: Labels, batch: int | None = None
 ) -> Saved:
     """Return weights with their tokens, checked as those of a file are; of several heads and layers all are shown.
 
@@ -125,11 +114,10 @@ def weights_in_memory(
     """
     found = axes.with_axes(_as_block(weights), "weights", IN_MEMORY, batch)
     layers, heads = found.shape[:2]
-    names, head = tuple(map(str, range(heads))), "all" if heads > 1 else None
-    saved = Saved(IN_MEMORY, found, names, head=head, shows_layers=layers > 1)
-    typed = axes.Typed(
-        _typed(tokens, "tokens"), _typed(context_tokens, "context_tokens"), ("tokens", "context_tokens")
-    )
+    numbers, head = tuple(map(str, range(heads))), "all" if heads > 1 else None
+    saved = Saved(IN_MEMORY, found, numbers, head=head, shows_layers=layers > 1)
+    names = ("tokens", "context_tokens")
+    typed = axes.Typed(_typed(tokens, names[0]), _typed(context_tokens, names[1]), names)
     return saved.labelled(typed, {})
 
 
@@ -158,8 +146,7 @@ def _alone(value: object) -> object:
     return value
 
 
-def _typed(value: str | Sequence[str] | None, name: str) -> tuple[str, ...] | None:
-    """Return tokens: those of a list, or words between spaces."""
+def _typed(value: Labels, name: str) -> Tokens:
     if value is None:
         return None
     found = strings(value.split() if isinstance(value, str) else list(value), name)
@@ -169,7 +156,6 @@ def _typed(value: str | Sequence[str] | None, name: str) -> tuple[str, ...] | No
 
 
 def _of_table(data: bytes, name: str, typed: axes.Typed) -> Saved:
-    """Return the weights of CSV or TSV; an empty cell is masked."""
     if len(data) > MOST_TEXT:
         raise InputError(f"{name}: {len(data):,} bytes of text are too many.", "Save it as .npy.")
     table = read_table(data, name)
@@ -233,8 +219,7 @@ def _chosen(
     raise InputError(said, "Give a matrix, or an object with weights (n_q, n_k), and tokens.")
 
 
-def _layers(record: Mapping[str, object], layers: list[str], name: str, batch: int | None) -> NDArray[Any]:
-    """Return arrays of one layer each, stacked; a batch is the first axis of each."""
+def _layers(record: Record, layers: list[str], name: str, batch: int | None) -> NDArray[Any]:
     parts = [numbers_in(record[key], f"{name}: {visible(key)}") for key in layers]
     if batch is not None:
         parts = [axes.one_text(part, batch, name, 0) for part in parts]
@@ -244,35 +229,30 @@ def _layers(record: Mapping[str, object], layers: list[str], name: str, batch: i
 
 
 def _own(record: dict[str, object], name: str) -> Saved:
-    """Return the weights, the labels and the mask of attn's own JSON."""
     error = record.get("error")
     if isinstance(error, dict):
         raise InputError(f"{name} holds an error of attn: {visible(str(error.get('message')))[:200]}")
-    if record.get("links") is not None and record.get("weights") is None:
-        said = f"{name} holds each row's strongest links, and not the weights."
-        raise InputError(said, "Make it without --top; above a million weights, with --full.")
     if record.get("weights") is None:
-        raise InputError(
-            f"{name} is attn's JSON of the kind {visible(str(record.get('kind')))!r}, which has no weights.",
-            "attn self, masked, cross, explain and example write some.",
+        said = (
+            f"{name} is attn's JSON of the kind {visible(str(record.get('kind')))!r}, which has no weights."
         )
+        hint = "attn self, masked, cross, explain and example write some."
+        if record.get("links") is not None:
+            said, hint = f"{name} {STRONGEST}", WHOLE
+        raise InputError(said, hint)
     weights, names = _own_heads(record, name)
-    mask_name = record.get("mask_name")
-    return Saved(
-        name,
-        weights,
-        names,
-        head="mean" if record.get("head") == "mean" else "all" if len(names) > 1 else None,
-        mask=_own_mask(record, weights),
-        mask_name=mask_name if isinstance(mask_name, str) and mask_name else None,
-        notes=texts(record, "notes", name) or (),
-        record=record,
-        shows_layers=len(weights) > 1,
+    head = "mean" if record.get("head") == "mean" else "all" if len(names) > 1 else None
+    mask, rule, notes = (
+        _own_mask(record, weights),
+        record.get("mask_name"),
+        texts(record, "notes", name) or (),
     )
+    rule = rule if isinstance(rule, str) and rule else None
+    saved = Saved(name, weights, names, head=head, mask=mask, mask_name=rule, notes=notes, record=record)
+    return saved._replace(shows_layers=len(weights) > 1)
 
 
-def _own_heads(record: Mapping[str, object], name: str) -> tuple[NDArray[Any], tuple[str, ...]]:
-    """Return the weights of attn's own JSON, (layers, heads, n_q, n_k), and the names of a layer's heads."""
+def _own_heads(record: Record, name: str) -> tuple[NDArray[Any], tuple[str, ...]]:
     several = record.get("heads")
     heads = [head for head in several if isinstance(head, dict)] if isinstance(several, list) else []
     heads = heads or [{"name": record.get("head") or "0", "weights": record["weights"]}]
@@ -280,12 +260,12 @@ def _own_heads(record: Mapping[str, object], name: str) -> tuple[NDArray[Any], t
     labels = [(str(head.get("layer")), str(head.get("name") or n)) for n, head in enumerate(heads)]
     layers, names = axes.heads_of_layers(labels, name)
     found = axes.stacked(blocks, [head for _, head in labels], name)
-    if found.ndim != 3:
-        return axes.with_axes(found, "weights", name), names
-    return axes.with_axes(found.reshape(layers, len(names), *found.shape[1:]), "weights", name), names
+    if found.ndim == 3:
+        found = found.reshape(layers, len(names), *found.shape[1:])
+    return axes.with_axes(found, "weights", name), names
 
 
-def _own_mask(record: Mapping[str, object], weights: NDArray[Any]) -> object:
+def _own_mask(record: Record, weights: NDArray[Any]) -> object:
     """Return the mask of attn's own JSON; None where the layers' masks differ, as it has but one of them."""
     mask = record.get("mask")
     if mask is None or len(weights) == 1:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError
-from attn_cli.inputs.record import json_of, numbers_in, one_of, strings, texts
+from attn_cli.inputs.record import Record, json_of, numbers_in, one_of, strings, texts
 from attn_cli.io.array_types import NDArray
 from attn_cli.io.escape import as_utf8, count, listed, visible
 from attn_cli.io.files import looks_like_file, read_bytes
@@ -59,11 +59,9 @@ def with_axes(value: object, key: str, name: str, batch: int | None = None) -> N
     if batch is not None:
         found = one_text(found, batch, name, 1 if found.ndim == 5 else 0)
     elif found.ndim == 5:
-        if found.shape[1] > 1:
-            raise InputError(
-                f"{name} has shape {found.shape}: (layers, batch, heads, n_q, n_k) with {found.shape[1]} texts.",
-                f"--batch N takes one of them, 0 to {found.shape[1] - 1}.",
-            )
+        if (texts := found.shape[1]) > 1:
+            said = f"{name} has shape {found.shape}: (layers, batch, heads, n_q, n_k) with {texts} texts."
+            raise InputError(said, f"--batch N takes one of them, 0 to {texts - 1}.")
         found = found[:, 0]
     return found.reshape((1,) * (4 - found.ndim) + found.shape)
 
@@ -112,13 +110,16 @@ def heads_of_layers(labels: Sequence[tuple[object, str]], name: str) -> tuple[in
 class Typed(NamedTuple):
     """Tokens of queries and of keys as the user gave them, and where."""
 
-    queries: tuple[str, ...] | None
-    keys: tuple[str, ...] | None
+    queries: tuple[str, ...] | None = None
+    keys: tuple[str, ...] | None = None
     options: tuple[str, str] = ("--tokens", "--context-tokens")
 
 
+NONE = Typed()
+
+
 def labels_of(
-    shape: tuple[int, ...], name: str, record: Mapping[str, object], batch: int | None, typed: Typed
+    shape: tuple[int, ...], name: str, record: Record, batch: int | None, typed: Typed
 ) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
     """Return the tokens of queries and keys: those typed, else those that a record holds.
 
@@ -165,7 +166,6 @@ def typed_tokens(value: str, option: str, batch: int | None = None) -> tuple[str
 
 
 def _tokens_file(path: str, batch: int | None) -> tuple[str, ...]:
-    """Read a JSON list, or a token on each line."""
     name = visible(path)
     text = read_bytes(path, MOST_BYTES).decode("utf-8-sig", "replace")
     listed = _json_list(text)

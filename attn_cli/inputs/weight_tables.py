@@ -16,7 +16,8 @@ from attn_cli.io.array_types import NDArray
 from attn_cli.io.escape import count, visible
 
 TIDY = ["query", "key", "weight"]
-STRONGEST = [*TIDY, "query_row", "key_column"]
+STRONGEST = "holds each row's strongest links, and not the weights."
+WHOLE = "Make it without --top; above a million weights, with --full."
 TOLERANCE = 1e-2
 Link = tuple[str, str, float]
 
@@ -85,28 +86,24 @@ def _table(lines: list[csv_matrix.Line], name: str) -> WeightTable:
 def _head(lines: list[csv_matrix.Line], name: str) -> Grid:
     """Return one head's weights: from links, a row each, or from a matrix with labels or without."""
     header, body = lines[0].cells, lines[1:]
-    if header == STRONGEST:
-        said = f"{name} holds each row's strongest links, and not the weights."
-        raise InputError(said, "Make it without --top; above a million weights, with --full.")
+    if header == [*TIDY, "query_row", "key_column"]:
+        raise InputError(f"{name} {STRONGEST}", WHOLE)
     for line in body if header[0] == "query" else ():
         _check_width(line, header, name)
     # Below the header of links there may be two keys of these names: "key weight" was the text.
     is_wide = [line.cells[0] for line in body] == TIDY[1:] and all(
-        csv_matrix.is_number(line.cells[1]) or not line.cells[1] for line in body
+        csv_matrix.is_number(line.cells[1] or "0") for line in body
     )
     if header == TIDY and body and not is_wide:
-        names = ([csv_matrix.unguarded(cell) for cell in line.cells[:2]] for line in body)
-        links = [
-            (query, key, csv_matrix.number_in(line, 2, name))
-            for (query, key), line in zip(names, body, strict=True)
-        ]
+        names = [[csv_matrix.unguarded(cell) for cell in line.cells[:2]] for line in body]
+        numbers = [csv_matrix.number_in(line, 2, name) for line in body]
+        links = [(query, key, number) for (query, key), number in zip(names, numbers, strict=True)]
         return grid_of(links, name)
     cells, queries, keys = csv_matrix.sheet_of(lines, name)
     return Grid(queries, keys, [list(map(float, row)) for row in cells])
 
 
 def _of_heads(grids: dict[tuple[str, ...], Grid], name: str) -> WeightTable:
-    """Return the tables of several heads, by their names behind those of their layers, as one."""
     first = next(iter(grids.values()), None)
     if first is None:
         raise InputError(f"{name} holds no numbers.", csv_matrix.ONE_MATRIX)
@@ -140,10 +137,9 @@ def grid_of(links: Sequence[Link], name: str) -> Grid:
     if not read and (merged := _by_runs(links)) is not None:
         found = [merged]
     if len(found) != 1:
-        raise InputError(
-            f"{name}: words are repeated, and the order of its {len(links):,} links does not tell which is which.",
-            "Use the wide form: -f csv without --tidy.",
-        )
+        order = f"the order of its {len(links):,} links does not tell which is which"
+        hint = "Use the wide form: -f csv without --tidy."
+        raise InputError(f"{name}: words are repeated, and {order}.", hint)
     return found[0]
 
 

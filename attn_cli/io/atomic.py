@@ -65,7 +65,6 @@ def written(path: str | Path, follow: bool = True) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _direct(target: str | Path, name: str) -> Iterator[IO[bytes]]:
-    """Open a device or a pipe, whose writes are checked like all others."""
     number = _opened_already(str(target))
     with system_errors(CreateError, f"Cannot create {name}", "Choose another place."):
         descriptor = os.open(target, os.O_WRONLY) if number is None else os.dup(number)
@@ -193,17 +192,14 @@ def lock(descriptor: int, is_shared: bool = False, busy: Callable[[], object] = 
 @contextmanager
 def locked_folder(folder: str, busy: Callable[[], object] = lambda: None) -> Iterator[None]:
     """Let one process at a time be at a folder, where it may be read; `busy` is as in `lock`."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
+    descriptor = None
+    with ExitStack() as held:
+        with suppress(OSError):
+            descriptor = os.open(folder, os.O_RDONLY)
+            held.callback(_quietly, os.close, descriptor)  # an error would hide what happened inside
+        if descriptor is not None:
+            lock(descriptor, busy=busy)
         yield
-        return
-    try:
-        lock(descriptor, busy=busy)
-        yield
-    finally:
-        with suppress(OSError):  # it would hide what happened inside
-            os.close(descriptor)
 
 
 def sync_folder(folder: str) -> None:
@@ -222,14 +218,12 @@ def sync_folder(folder: str) -> None:
 
 
 def _target(path: str | Path, follow: bool = True) -> str:
-    """Return the file that `path` leads to; OSError where none can be created there."""
     folder, name = os.path.split(path)
     target = os.path.realpath(path) if follow else os.path.join(os.path.realpath(folder), name)
     if not follow and os.path.lexists(target) and not is_regular(target):
         raise OSError(errno.EEXIST, "what is there is not a regular file")
-    with suppress(
-        FileNotFoundError
-    ):  # the system itself refuses a loop of links, and a name that is too long
+    # The system itself refuses a loop of links, and a name that is too long.
+    with suppress(FileNotFoundError):
         if stat.S_ISDIR(os.stat(target).st_mode):
             raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
         if not os.access(target, os.W_OK):

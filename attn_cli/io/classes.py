@@ -69,23 +69,23 @@ else:
     def _values(one):
         return {name: getattr(one, name) for name in type(one).__dataclass_fields__}
 
+    def _default(field):
+        return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+
     def _init(self, /, *args, **given):
-        fields, missing = self.__dataclass_fields__, dataclasses.MISSING
-        values = dict(zip(fields, args, strict=False))
-        is_twice = len(args) > len(fields) or values.keys() & given.keys()
-        values |= given
-        for name in fields.keys() - values.keys():
-            one = fields[name]
-            if one.default is not missing:
-                values[name] = one.default
-            elif one.default_factory is not missing:
-                values[name] = one.default_factory()
-        if is_twice or values.keys() != fields.keys():
-            odd = ", ".join(sorted(values.keys() ^ fields.keys())) or "one field twice"
+        fields = self.__dataclass_fields__
+        placed = dict(zip(fields, args, strict=False))
+        values = {name: _default(field) for name, field in fields.items()} | placed | given
+        odd = [name for name, value in values.items() if value is dataclasses.MISSING or name not in fields]
+        if odd or len(args) > len(fields) or placed.keys() & given.keys():
+            odd = ", ".join(sorted(odd)) or "one field twice"
             raise TypeError(f"{type(self).__name__}() lacks, or does not take: {odd}")
-        self.__dict__.update((name, values[name]) for name in fields)  # in their order
+        self.__dict__.update(values)
         if hasattr(self, "__post_init__"):
             self.__post_init__()
+
+    def _equal(self, other):
+        return _values(self) == _values(other) if type(self) is type(other) else NotImplemented
 
     def _refuse(self, name, *value):
         raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
@@ -98,8 +98,8 @@ else:
 
             how, made = Parameter.POSITIONAL_OR_KEYWORD, []
             for one in dataclasses.fields(kind):
-                given = [x for x in (one.default, one.default_factory) if x is not dataclasses.MISSING]
-                default = given[0] if given else Parameter.empty
+                value = _default(one)
+                default = Parameter.empty if value is dataclasses.MISSING else value
                 made.append(Parameter(one.name, how, default=default, annotation=one.type))
             return Signature(made)
 
@@ -110,12 +110,7 @@ else:
         "__delattr__": _refuse,
     }
     SHOWN = {"__repr__": lambda self: _shown(self, _values(self))}
-    COMPARED = {
-        "__eq__": lambda self, other: (
-            _values(self) == _values(other) if type(self) is type(other) else NotImplemented
-        ),
-        "__hash__": lambda self: hash(tuple(_values(self).values())),
-    }
+    COMPARED = {"__eq__": _equal, "__hash__": lambda self: hash(tuple(_values(self).values()))}
 
     def dataclass(*, frozen, eq=True, repr=True):
         """Return what makes a frozen dataclass; dataclasses' own fields, replace and asdict know it."""

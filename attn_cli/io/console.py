@@ -1,4 +1,4 @@
-"""Standard output and standard error, without Rich: streams that lose nothing, text and bytes that go to them."""
+"""Standard output and standard error, without Rich: streams that lose nothing, what goes to them, and the pager."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from attn_cli.errors import WriteError
 TYPE_CHECKING = False  # `attn --version` needs no typing
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from subprocess import Popen
     from typing import IO, Any, TextIO
 
 MOST = 1 << 30  # bytes in one call: Linux takes at most 2 GiB
@@ -165,3 +166,97 @@ def say(text: str, is_data: bool = False) -> None:
         sys.stderr.flush()
     except (OSError, ValueError):
         return
+
+
+# A long screen goes through the user's pager, as git does it; a short one, and what is not a screen, does not. The
+# pager's name comes from the environment alone, never from a file that lies in some folder.
+VARIABLES = ("ATTN_PAGER", "PAGER")
+NONE = ("", "cat")  # what these are where nobody wants a pager
+USUAL = "less"
+OPTIONS = {"LESS": "FIRX", "LV": "-c"}  # quit if it fits, search in any case, colours, screen left as is
+NOT_FOUND = (2, 126, 127)  # what a shell ends with where it cannot read the line, or cannot run the program
+FOR_A_SHELL = frozenset("|&;<>()$`\\\"'*?[#~=%")  # as git has it: a pager with one of these is a shell's line
+_COLOUR = "\x1b\\[[0-9;]*m"
+_is_unused = False
+
+
+class Unpaged:
+    """Print every screen plainly inside this block."""
+
+    def __enter__(self) -> None:
+        global _is_unused
+        self.before, _is_unused = _is_unused, True
+
+    def __exit__(self, *error: object) -> None:
+        global _is_unused
+        _is_unused = self.before
+
+
+def put_screen(text: str) -> None:
+    """Write a screen to standard output: on a terminal that is too small for it, through the user's pager."""
+    variable = next((name for name in VARIABLES if name in os.environ), "")
+    command = os.environ[variable].strip() if variable else USUAL
+    is_wanted = command not in NONE and _is_too_long(text)
+    if not is_wanted or not _paged(command, text):
+        put_plain(text)
+        if variable and is_wanted:
+            from attn_cli.io.escape import visible
+
+            say(f"attn: Cannot run the pager {visible(command[:60])!r}, so there is none. Change {variable}.")
+
+
+def _is_too_long(text: str) -> bool:
+    """Tell whether the terminal can page, and cannot show all of this."""
+    if _is_unused or os.name != "posix" or os.environ.get("TERM", "") in ("", "dumb"):
+        return False
+    if sys.stdout is None or not sys.stdout.isatty():
+        return False
+    try:
+        columns, lines = os.get_terminal_size(sys.stdout.fileno())
+    except (OSError, ValueError):
+        return False
+    import re
+
+    shown = re.sub(_COLOUR, "", text.removesuffix("\n")).split("\n")
+    wrapped = sum(max(1, -(-len(line) // columns)) for line in shown) if columns else 0
+    return 0 < lines <= wrapped  # the last line is the prompt's
+
+
+def _paged(command: str, text: str) -> bool:
+    import signal  # only a long screen needs these
+    import subprocess
+
+    by_shell = not FOR_A_SHELL.isdisjoint(command)
+    arguments = ["/bin/sh", "-c", command] if by_shell else command.split()
+    data = text.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
+    from attn_cli.io.signals import cleaned_up, handled
+
+    # Ctrl-C means what the pager makes of it, and nothing to attn; what is ignored would be ignored by the pager too.
+    with handled(lambda number, frame: None, signal.SIGINT, signal.SIGQUIT):
+        try:
+            process = subprocess.Popen(arguments, stdin=subprocess.PIPE, env=_environment(text))
+        except OSError:
+            return False
+        with cleaned_up(lambda: _end(process)):
+            process.communicate(data)  # who has seen enough may quit before the end
+    return not (by_shell and process.returncode in NOT_FOUND)
+
+
+def _environment(text: str) -> dict[str, str]:
+    mine = OPTIONS | dict(os.environ)  # the user's own options count more
+    if not text.isascii() and "LESSCHARSET" not in mine:
+        mine["LESSCHARSET"] = "utf-8"  # in a C locale less spells UTF-8 out
+    if "LESS" in os.environ and "\x1b[" in text:
+        mine["LESS"] = f"-R {mine['LESS']}"  # else it spells our colours out; what follows counts more
+    return mine
+
+
+def _end(process: Popen[bytes]) -> None:
+    """End the pager, which sets the terminal right, and wait for that, though not for ever."""
+    import time
+
+    process.terminate()
+    for _ in range(100):
+        if os.waitpid(process.pid, os.WNOHANG)[0]:
+            return
+        time.sleep(0.01)

@@ -79,9 +79,9 @@ def check_regular(path: str | Path) -> None:
         mode = os.stat(path).st_mode
     except (OSError, ValueError) as error:
         raise FileError(f"Cannot read {name}: {reason(error)}.", "Check the path.") from None
+    if stat.S_ISDIR(mode):
+        raise FileError(f"Cannot read {name}: it is a directory.", "Give a regular file.")
     if not stat.S_ISREG(mode):
-        if stat.S_ISDIR(mode):
-            raise FileError(f"Cannot read {name}: it is a directory.", "Give a regular file.")
         hint = "Give a regular file, or pipe it in where - is taken."
         raise FileError(f"Cannot read {name}: it is not a regular file.", hint)
     if not os.access(path, os.R_OK):
@@ -206,8 +206,9 @@ def pieces(file: IO[bytes], packed: str, name: str) -> Iterator[bytes]:
         for piece in _unpacked(file, packed):
             grown += len(piece)
             if grown > GROWTH_COUNTS_FROM and grown > MOST_GROWTH * file.tell():
-                said = f"{name} unpacks to more than {MOST_GROWTH} times its size"
-                said = f"{said}: that is not a text of words."
+                said = (
+                    f"{name} unpacks to more than {MOST_GROWTH} times its size: that is not a text of words."
+                )
                 raise InputError(said, "Unpack it yourself if it is sound.")
             yield piece
     except (EOFError, zlib.error, lzma.LZMAError, MemoryError) as error:
@@ -216,11 +217,10 @@ def pieces(file: IO[bytes], packed: str, name: str) -> Iterator[bytes]:
 
 
 def _unpacked(file: IO[bytes], packed: str) -> Iterator[bytes]:
-    """Yield pieces of one gzip member or xz stream after another."""
     import lzma  # only for packed text
     import zlib
 
-    raw = b""
+    raw = b""  # of one gzip member or xz stream after another
     while raw or (raw := file.read(PIECE)):
         inflate = zlib.decompressobj(wbits=31)
         expand = lzma.LZMADecompressor(lzma.FORMAT_XZ, XZ_MEMORY)

@@ -6,9 +6,13 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from attn_cli.io.classes import NamedTuple
 from attn_cli.io.console import say
+
+if TYPE_CHECKING:
+    from typing import Self
 
 BAR = 30  # cells of a progress bar
 INTERVAL = 0.1  # seconds between two lines that show a rate
@@ -35,19 +39,15 @@ def part_of(report: OnPart | None, done: int, parts: int) -> OnPart | None:
     return None if report is None else lambda part: report((done + part) / parts)
 
 
-class Progress:
-    """A bar on standard error that says how much is done; silent where it is not a terminal."""
+class Bar:
+    """A line on standard error that is drawn anew; silent where that is not a terminal."""
 
-    def __init__(self, label: str, is_seen: bool = True) -> None:
-        self.label = label
+    def __init__(self, label: str = "", is_seen: bool = True) -> None:
+        self.label, self.line = label, ""
         self.watched = is_seen and sys.stderr is not None and sys.stderr.isatty()
-        self.line = ""
-        self.said = -1
-        self.began = monotonic()
-        self.shown_at = -INTERVAL
         self.at_a_signal = ExitStack()
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         if self.watched:
             from attn_cli.io.signals import cleaned_up
 
@@ -58,37 +58,10 @@ class Progress:
         self.clear()  # whatever happened
         self.at_a_signal.close()
 
-    def tell(self, text: str) -> None:
-        """Say what long work it is, before it is done."""
-        if self.watched:
-            say(f"attn: {text}")
-
     def clear(self) -> None:
         """Take the bar away, until there is more to show."""
         if self.line:
             self.show("")
-
-    def __call__(self, done: float) -> None:
-        """Show the part that is done, 0 to 1."""
-        percent, seconds = int(100 * done), monotonic() - self.began
-        if self.watched and percent != self.said:
-            self.said = percent
-            left = f", {clock(seconds * (1 - done) / done)} left" if seconds > LONG * done > 0 else ""
-            self.show(f"{self.label} {self.bar(done)} {percent:3d} %{left}" if percent < 100 else "")
-
-    def rate(self, done: int, what: str, share: float | None) -> None:
-        """Show how many are done, how many a second and, where the share that is done is known, the time left."""
-        now = monotonic()
-        if not self.watched or now - self.shown_at < INTERVAL:
-            return
-        self.shown_at = now
-        seconds = max(now - self.began, 1e-9)
-        speed = f"{done:,} {what}, {done / seconds:,.0f} a second"
-        if share is None:
-            self.show(f"{self.label} {speed}")
-        else:
-            left = clock(seconds * (1 - share) / share) if share else "?"
-            self.show(f"{self.label} {self.bar(share)} {int(100 * share):3d} %  {speed}, {left} left")
 
     def show(self, line: str) -> None:
         """Show a line in the place of the last one."""
@@ -107,33 +80,54 @@ class Progress:
         return full * cells + empty * (BAR - cells)
 
 
-class TrainingBar:
-    """The progress of training on standard error: a bar on a terminal, else, unless quiet, a line now and then."""
+class Progress(Bar):
+    """A bar that says how much of some work is done."""
+
+    def __init__(self, label: str, is_seen: bool = True) -> None:
+        super().__init__(label, is_seen)
+        self.said, self.began, self.shown_at = -1, monotonic(), -INTERVAL
+
+    def tell(self, text: str) -> None:
+        """Say what long work it is, before it is done."""
+        if self.watched:
+            say(f"attn: {text}")
+
+    def __call__(self, done: float) -> None:
+        """Show the part that is done, 0 to 1."""
+        percent, seconds = int(100 * done), monotonic() - self.began
+        if self.watched and percent != self.said:
+            self.said = percent
+            left = f", {_left(seconds, done)} left" if seconds > LONG * done > 0 else ""
+            self.show(f"{self.label} {self.bar(done)} {percent:3d} %{left}" if percent < 100 else "")
+
+    def rate(self, done: int, what: str, share: float | None) -> None:
+        """Show how many are done, how many a second and, where the share that is done is known, the time left."""
+        now = monotonic()
+        if not self.watched or now - self.shown_at < INTERVAL:
+            return
+        self.shown_at, seconds = now, max(now - self.began, 1e-9)
+        part = "" if share is None else f"{self.bar(share)} {int(100 * share):3d} %  "
+        left = "" if share is None else f", {_left(seconds, share) if share else '?'} left"
+        self.show(f"{self.label} {part}{done:,} {what}, {done / seconds:,.0f} a second{left}")
+
+
+class TrainingBar(Bar):
+    """The progress of training: a bar on a terminal, else, unless quiet, a line now and then."""
 
     def __init__(self, quiet: bool = False) -> None:
-        self.progress = Progress("")
-        self.quiet = quiet
-        self.said: tuple[str, int] = ("", -1)
-        self.at = 0.0
-
-    def __enter__(self) -> TrainingBar:
-        self.progress.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.progress.__exit__()
+        super().__init__()
+        self.quiet, self.said, self.at = quiet, ("", -1), 0.0
 
     def __call__(self, stage: Stage) -> None:
         """Show how far training is: phase, part done, words per second, time left."""
         rate = stage.words / stage.seconds if stage.seconds else 0.0
-        left = clock(stage.seconds * (1 - stage.done) / stage.done if stage.done else 0.0)
         note = f"  {stage.note}" if stage.note else ""
-        speed = f"{note}  {rate:,.0f} words/s  {left} left"
-        if self.progress.watched:
+        speed = f"{note}  {rate:,.0f} words/s  {_left(stage.seconds, stage.done)} left"
+        if self.watched:
             from shutil import get_terminal_size  # loads compression, for a watched training alone
 
-            line = f"{stage.phase} {self.progress.bar(stage.done)} {stage.done:4.0%}{speed}"
-            self.progress.show(line[: get_terminal_size().columns - 1])
+            line = f"{stage.phase} {self.bar(stage.done)} {stage.done:4.0%}{speed}"
+            self.show(line[: get_terminal_size().columns - 1])
             return
         step, is_new = (stage.phase, int(10 * stage.done)), stage.phase != self.said[0]
         if step != self.said and not self.quiet and (is_new or stage.seconds - self.at >= SELDOM):
@@ -142,8 +136,12 @@ class TrainingBar:
 
     def tell(self, line: str) -> None:
         """Print a line above the bar."""
-        self.progress.clear()
+        self.clear()
         say(line)
+
+
+def _left(seconds: float, done: float) -> str:
+    return clock(seconds * (1 - done) / done if done else 0.0)
 
 
 def clock(seconds: float) -> str:

@@ -165,7 +165,6 @@ class RawTerminal:
         self._go_on(number, frame)  # SIGCONT does so too, and is not sent where nothing can be stopped
 
     def _quit(self, number: int, frame: FrameType | None) -> None:
-        """Give the terminal back, and end as the signal wants it."""
         self._give_back()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)

@@ -164,7 +164,6 @@ class SeparateProcess:
 
 
 def _started(command: list[str]) -> Popen[bytes]:
-    """Start a script that imports nothing from the folder that attn runs in, or from PYTHONPATH (-I)."""
     import subprocess
 
     from attn_cli.errors import MachineError

@@ -46,14 +46,13 @@ class Terminal(NamedTuple):
         return shown.replace("␣", "_").encode(self.encoding, "backslashreplace").decode(self.encoding)
 
     def paint(self, lines: Iterable[Line]) -> str:
-        """Return lines of segments as text, with this terminal's colours; each style is rendered once."""
+        """Return lines of segments as text, with this terminal's colours."""
         if not self.colors:
             return "".join("".join([segment.text for segment in line]) + "\n" for line in lines)
         from rich.color import ColorSystem  # what is not drawn, as JSON, does without Rich
 
-        system = {16: ColorSystem.STANDARD, 256: ColorSystem.EIGHT_BIT}.get(
-            self.colors, ColorSystem.TRUECOLOR
-        )
+        systems = {16: ColorSystem.STANDARD, 256: ColorSystem.EIGHT_BIT}
+        system = systems.get(self.colors, ColorSystem.TRUECOLOR)
         # Keyed by identity, for hashing a Style is slow; the style is kept so that its id stays its own.
         codes: dict[int, tuple[str, str, Style | None]] = {}
         painted: list[str] = []

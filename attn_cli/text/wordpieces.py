@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -58,36 +58,39 @@ _BLANKS = frozenset(char for char, byte in _BYTES.items() if byte in b" \t\n\r\v
 _LINE_END = next(char for char, byte in _BYTES.items() if byte == 10)
 
 
-def scheme(tokens: Sequence[str]) -> str | None:
-    """Return how the tokens mark pieces of words; None where no token has a mark.
+# Whether a token has the mark of a scheme.
+MARKED: dict[str, Callable[[str], bool]] = {
+    "byte-level": lambda token: token[:1] in _BLANKS,  # Ġ (a space) starts a word, as in GPT-2 and RoBERTa
+    "sentencepiece": lambda token: token[:1] == "▁",  # starts a word, as in T5 and Llama
+    "wordpiece": lambda token: token.startswith("##") and len(token) > 2,  # continues one, as in BERT
+    "ended": lambda token: token.endswith(_END),  # </w> ends one, as in CLIP and XLM
+    "continued": lambda token: (
+        token.endswith(_ON) and len(token) > len(_ON)
+    ),  # as in fairseq's BPE: more follows
+    "spaces": lambda token: token[:1] == " ",  # starts a word, in tokens decoded one by one
+}
 
-    byte-level: Ġ (a space) starts a word, as in GPT-2 and RoBERTa. sentencepiece: ▁ starts one, as in T5 and
-    Llama. wordpiece: ## continues one, as in BERT. ended: </w> ends one, as in CLIP and XLM. continued: @@ says that
-    the next piece belongs to it, as in fairseq's BPE. spaces: a space starts one, in tokens decoded one by one.
+
+def scheme(tokens: Sequence[str]) -> str | None:
+    """Return how the tokens mark pieces of words, one of MARKED; None where no token has a mark.
+
     Where no token has a mark, bytes that make no character alone tell the first two.
     """
     words = [token for token in tokens if token and not _stands_alone(token)]
-    marked = {
-        "byte-level": sum(token[0] in _BLANKS for token in words),
-        "sentencepiece": sum(token[0] == "▁" for token in words),
-        "wordpiece": sum(_continues(token) for token in words),
-        "ended": sum(token.endswith(_END) for token in words),
-        "continued": sum(_goes_on(token) for token in words),
-        "spaces": sum(token[0] == " " for token in words),
-    }
+    marked = {name: sum(map(is_marked, words)) for name, is_marked in MARKED.items()}
     found = max(marked, key=lambda name: marked[name])
-    return found if marked[found] else _scheme_of_bytes(words)
-
-
-def _scheme_of_bytes(words: list[str]) -> str | None:
-    """Return the scheme of tokens without marks that hold single bytes of characters; None where none does."""
+    if marked[found]:
+        return found
     if any(re.fullmatch(_BYTE, token) for token in words):
         return "sentencepiece"
-    if not all(char in _BYTES for token in words for char in token):
-        return None
-    data = [bytes(_BYTES[char] for char in token) for token in words]
-    is_cut = any(not _is_text(one) for one in data) and _is_text(b"".join(data))
-    return "byte-level" if is_cut else None
+    data = [one for token in words if (one := _bytes_of(token)) is not None]
+    is_cut = not all(map(_is_text, data)) and _is_text(b"".join(data))
+    return "byte-level" if is_cut and len(data) == len(words) else None
+
+
+def _bytes_of(text: str) -> bytes | None:
+    """Return the bytes that byte-level pieces stand for; None where there are other characters."""
+    return bytes(_BYTES[char] for char in text) if all(char in _BYTES for char in text) else None
 
 
 def _is_text(data: bytes) -> bool:
@@ -113,31 +116,23 @@ def words(tokens: Sequence[str], found: str | None) -> list[Word]:
     return made
 
 
-def _continues(token: str) -> bool:
-    return token.startswith("##") and len(token) > 2
-
-
-def _goes_on(token: str) -> bool:
-    return token.endswith(_ON) and len(token) > len(_ON)
-
-
 def _starts(found: str, tokens: Sequence[str], i: int) -> bool:
     """Tell whether token i starts a word."""
-    token = tokens[i]
-    if i == 0 or _stands_alone(token) or _stands_alone(tokens[i - 1]):
+    token, before = tokens[i], tokens[i - 1]
+    if i == 0 or _stands_alone(token) or _stands_alone(before):
         return True
-    last = tokens[i - 1][-1:]
-    if found == "wordpiece":
-        return not _continues(token)
-    if found == "byte-level":
-        return token[:1] in _BLANKS or last == _LINE_END
-    if found == "sentencepiece":
-        return token[:1] == "▁" or any(re.fullmatch(_NEWLINE, one) for one in (token, tokens[i - 1]))
     if found == "ended":
-        return tokens[i - 1].endswith(_END)
+        return before.endswith(_END)
     if found == "continued":
-        return not _goes_on(tokens[i - 1])
-    return token[:1].isspace() or last == "\n"
+        return not MARKED[found](before)
+    if found == "wordpiece":
+        return not MARKED[found](token)
+    if found == "sentencepiece" and any(re.fullmatch(_NEWLINE, one) for one in (token, before)):
+        return True
+    is_after_line = before[-1:] == {"byte-level": _LINE_END, "spaces": "\n"}.get(found)
+    return is_after_line or (
+        token[:1].isspace() if found == "spaces" else token != "" and MARKED[found](token)
+    )
 
 
 def _name(found: str | None, pieces: Sequence[str]) -> str:
@@ -151,17 +146,14 @@ def _name(found: str | None, pieces: Sequence[str]) -> str:
         return "".join(piece.removesuffix(_ON) for piece in pieces[:-1]) + pieces[-1]
     if found == "ended":
         plain = "".join(piece.removesuffix(_END) for piece in pieces)
-        data = bytes(_BYTES[char] for char in plain) if all(char in _BYTES for char in plain) else b"\xff"
-        return (data.decode("utf-8") if _is_text(data) else plain) or raw  # XLM's letters are not bytes
-    if found == "byte-level":
-        if not all(char in _BYTES for char in raw):
-            return raw
-        data = bytes(_BYTES[char] for char in raw)
-    elif found == "sentencepiece":
-        data = b"".join(_piece_bytes(piece) for piece in pieces)
-    else:
+        data = _bytes_of(plain)
+        return (
+            data.decode("utf-8") if data is not None and _is_text(data) else plain
+        ) or raw  # XLM's are not bytes
+    if found == "spaces":
         return raw.strip() or raw.replace(" ", SPACE)
-    return _decoded(data).strip() or raw
+    data = _bytes_of(raw) if found == "byte-level" else b"".join(map(_piece_bytes, pieces))
+    return raw if data is None else _decoded(data).strip() or raw
 
 
 def as_text(tokens: Sequence[str]) -> tuple[str, ...]:
@@ -176,9 +168,8 @@ def as_text(tokens: Sequence[str]) -> tuple[str, ...]:
 
 
 def _bytes_as_text(token: str) -> str:
-    if not all(char in _BYTES for char in token):
-        return token
-    return _decoded(bytes(_BYTES[char] for char in token)).replace(" ", SPACE)
+    data = _bytes_of(token)
+    return token if data is None else _decoded(data).replace(" ", SPACE)
 
 
 def _decoded(data: bytes) -> str:

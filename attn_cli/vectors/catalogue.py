@@ -98,10 +98,9 @@ def addresses() -> tuple[str, str]:
     except ValueError:
         whole = False
     if not whole or not (mirror.isascii() and mirror.isprintable()) or set(mirror) & set(' ?#"<>\\'):
-        raise ConfigError(
-            f"ATTN_MIRROR is {visible(mirror)!r}, which is not an address that begins with http:// or https://.",
-            "Try: ATTN_MIRROR=https://example.org/gensim-data",
-        )
+        what = "which is not an address that begins with http:// or https://"
+        hint = "Try: ATTN_MIRROR=https://example.org/gensim-data"
+        raise ConfigError(f"ATTN_MIRROR is {visible(mirror)!r}, {what}.", hint)
     if "@" in parts.netloc:
         raise ConfigError("ATTN_MIRROR holds a user or a password, which attn does not send.")
     return f"{mirror}/list.json", mirror
@@ -110,8 +109,7 @@ def addresses() -> tuple[str, str]:
 def fetch_index() -> Index:
     """Fetch the index; entries that cannot be right are left out.
 
-    Raises FileError when the network fails, InputError when the answer is not an index, ConfigError when the mirror is
-    not an http or https address.
+    Raises FileError when the network fails, InputError when the answer is not an index, ConfigError for a bad mirror.
     """
     url, _ = addresses()
     return _read_index(body_of(url, INDEX_LIMIT), host_of(url))
@@ -147,23 +145,15 @@ def _read_index(raw: bytes, source: str) -> Index:
 
 def _package(name: str, entry: object) -> Package | None:
     """Return what an entry of the index says, or None if it cannot be right; models come whole, corpora in parts."""
-    if not isinstance(entry, dict):
-        return None
-    file, checksum, size = entry.get("file_name", f"{name}.gz"), entry.get("checksum"), entry.get("file_size")
-    parts = entry.get("parts", 1)
-    is_right = (
-        isinstance(file, str)
-        and is_name(name)
-        and is_name(file)
-        and isinstance(checksum, str)
-        and _MD5.fullmatch(checksum.lower())
-        and (type(parts) is int and parts == 1)
-        and (size is None or _count(size))
-    )
-    if not is_right:
-        return None
-    words, dim = _count(entry.get("num_records")), _count(_mapping(entry, "parameters").get("dimension"))
-    return Package(name, size, words, dim, _text(entry.get("license")), str(checksum).lower())
+    usual: dict[str, object] = {"file_name": f"{name}.gz", "parts": 1, "file_size": None}
+    match given := usual | (entry if isinstance(entry, dict) else {}):
+        case {"file_name": str(file), "checksum": str(md5), "parts": 1, "file_size": None | int() as size}:
+            is_sound = is_name(name) and is_name(file) and _MD5.fullmatch(md5.lower())
+            if is_sound and (size is None or _count(size)):
+                words = _count(given.get("num_records"))
+                dim = _count(_mapping(given, "parameters").get("dimension"))
+                return Package(name, size, words, dim, _text(given.get("license")), md5.lower())
+    return None
 
 
 def _mapping(entry: Mapping[str, object], key: str) -> Mapping[str, object]:
@@ -283,8 +273,7 @@ def _unreachable(url: str, why: Exception | str, hint: str = KEPT) -> FileError:
 
 
 def _failure(url: str, reason: str) -> str:
-    """Return the line that says why a download failed; a server's words are made printable and cut."""
-    printable = visible(" ".join(reason.split())[:300]).rstrip(".")
+    printable = visible(" ".join(reason.split())[:300]).rstrip(".")  # a server's words
     return f"Cannot download {url.rpartition('/')[2]} from {host_of(url)}: {printable}."
 
 

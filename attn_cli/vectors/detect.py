@@ -26,6 +26,7 @@ PICKLE, PROTOCOLS = b"\x80", (b"\2", b"\3", b"\4", b"\5")
 ZIP, NPY = b"PK\x03\x04", b"\x93NUMPY"
 
 WORDS_BESIDE = "and put the words, one a line, into vectors.words."
+AS_NPY = f"as vectors.npy, {WORDS_BESIDE}"
 UNTORCH = (
     "Convert it: python -c \"import numpy, torch; numpy.save('vectors.npy', torch.load({path}, "
     f"weights_only=True)['NAME'].numpy())\" with the NAME of its embedding, {WORDS_BESIDE}"
@@ -46,17 +47,13 @@ FOREIGN = (
     (
         rb"GGUF.\0\0\0",
         "a GGUF model",
-        f"Take its token embeddings out with the gguf package, numpy.save them as vectors.npy, {WORDS_BESIDE}",
+        f"Take its token embeddings out with the gguf package, numpy.save them {AS_NPY}",
     ),
     (rb"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19", "a PyTorch file", UNTORCH),
     (rb"PK\x03\x04.{26}[^\0]*(?:data\.pkl|byteorder)", "a PyTorch file", UNTORCH),
-    (
-        rb"\x89HDF\r\n",
-        "an HDF5 file",
-        f"Take the matrix out with h5py, numpy.save it as vectors.npy, {WORDS_BESIDE}",
-    ),
+    (rb"\x89HDF\r\n", "an HDF5 file", f"Take the matrix out with h5py, numpy.save it {AS_NPY}"),
     (rb"BZh[1-9]1AY&SY", "packed with bzip2", "Unpack it: bunzip2 -k {path}"),
-    (rb"(?:\x28\xb5\x2f\xfd)", "packed with zstd", "Unpack it: unzstd {path}"),
+    (rb"\x28\xb5\x2f\xfd", "packed with zstd", "Unpack it: unzstd {path}"),
     (rb"7z\xbc\xaf\x27\x1c", "a 7z archive", "Unpack it first."),
     (rb"Rar!\x1a\x07", "a RAR archive", "Unpack it first."),
     (rb".{257}ustar", "a tar archive", "Unpack it: tar -xf {path}"),
@@ -182,10 +179,11 @@ def _safetensors(source: SourceFile) -> VectorTable:
         if words is None and len(matrices) == 1 and _word_list(source) is not None:
             listed, vectors, about = _words_beside(source), matrices[0], {}
         elif words is None or vectors is None or len(vectors.shape) != 2 or words.dtype != np.uint8:
-            raise InputError(
-                f"{source.name} is not a table of word vectors: it needs the arrays vectors and words.",
-                "Put a list of words, one a line, beside it (with the suffix .words), or see docs/vectors.md.",
+            said = f"{source.name} is not a table of word vectors: it needs the arrays vectors and words."
+            hint = (
+                "Put a list of words, one a line, beside it (with the suffix .words), or see docs/vectors.md."
             )
+            raise InputError(said, hint)
         else:
             listed = read_exactly(file, words.offset, words.size, source.name).split(b"\n")
             about.pop("doubled", None)
@@ -198,18 +196,12 @@ def _ngrams(source: SourceFile, rows: Entry | None, directions: Entry | None, di
     """Return the n-grams that `attn vectors subwords` added; InputError where they do not fit the vectors."""
     if rows is None and directions is None:
         return None
-    if (
-        rows is None
-        or directions is None
-        or rows.dtype != np.int8
-        or len(rows.shape) != 2
-        or min(rows.shape) == 0
-        or directions.dtype not in (np.float16, np.float32)
-        or directions.shape != (rows.shape[1] + 1, dim)
-    ):
-        what = f"{source.name} is damaged: its n-grams do not fit its vectors."
-        raise InputError(what, "Make them anew with attn vectors subwords.")
-    return NGrams(FileRows.of(source, rows), FileRows.of(source, directions))
+    if rows and directions and len(rows.shape) == 2 and min(rows.shape):
+        is_right = directions.shape == (rows.shape[1] + 1, dim) and rows.dtype == np.int8
+        if is_right and directions.dtype in (np.float16, np.float32):
+            return NGrams(FileRows.of(source, rows), FileRows.of(source, directions))
+    what = f"{source.name} is damaged: its n-grams do not fit its vectors."
+    raise InputError(what, "Make them anew with attn vectors subwords.")
 
 
 def _npz(source: SourceFile, start: bytes) -> VectorTable:
@@ -220,10 +212,9 @@ def _npz(source: SourceFile, start: bytes) -> VectorTable:
     matrices = [key for key, array in arrays.items() if array.ndim == 2 and array.dtype.kind == "f"]
     lists = [key for key, array in arrays.items() if array.ndim == 1 and array.dtype.kind in "US"]
     if len(matrices) != 1 or len(lists) > 1:
-        raise InputError(
-            f"{source.name} holds {len(matrices)} matrices and {len(lists)} lists of words; one of each is wanted.",
-            "Save it as numpy.savez('vectors.npz', words=words, vectors=matrix).",
-        )
+        held = f"{len(matrices)} matrices and {len(lists)} lists of words"
+        hint = "Save it as numpy.savez('vectors.npz', words=words, vectors=matrix)."
+        raise InputError(f"{source.name} holds {held}; one of each is wanted.", hint)
     words = _word_array(arrays[lists[0]], source.name) if lists else _words_beside(source)
     return table_of(source.name, words, arrays[matrices[0]], {"format": "npz"}, source.size)
 

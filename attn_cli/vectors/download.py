@@ -20,6 +20,7 @@ from attn_cli.errors import CreateError, FileError, InputError, WriteError
 from attn_cli.io.atomic import growing, locked_folder, sync_folder, written
 from attn_cli.io.escape import visible
 from attn_cli.io.files import system_errors
+from attn_cli.io.progress import OnPart
 from attn_cli.vectors import catalogue as gensim_data
 from attn_cli.vectors.catalogue import Package, RefusalError, folder, host_of
 
@@ -27,14 +28,11 @@ if TYPE_CHECKING:
     from http.client import HTTPResponse
 
 READER_LIMIT = 1 << 20
+OnText = Callable[[str], None]
 SLACK = 1 << 20  # bytes that a file may have beyond the size in the index
 
 
-def download(
-    name: str,
-    report: Callable[[float], None] = lambda _: None,
-    say: Callable[[str], None] = lambda _: None,
-) -> Path:
+def download(name: str, report: OnPart = lambda _: None, say: OnText = lambda _: None) -> Path:
     """Return the data file of the model `name`; download it unless it is there with the right checksum.
 
     `report` gets the share that has arrived, 0 to 1; `say` gets sentences about what is unusual. A download that was
@@ -60,7 +58,7 @@ def download(
     return path
 
 
-def _ensure(package: Package, report: Callable[[float], None], say: Callable[[str], None]) -> Path:
+def _ensure(package: Package, report: OnPart, say: OnText) -> Path:
     path = folder() / package.name / f"{package.name}.gz"
     if path.is_file():
         if _md5(path) == package.checksum:
@@ -84,8 +82,7 @@ def _md5(path: Path) -> str:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
-def _fetch_package(package: Package, home: Path, report: Callable[[float], None]) -> None:
-    """Fetch a package's files beside its folder, and move them there, at once, when they are right."""
+def _fetch_package(package: Package, home: Path, report: OnPart) -> None:
     url, stage = f"{gensim_data.addresses()[1]}/{package.name}", folder() / f"{package.name}~part"
     data, reader = stage / f"{package.name}.gz", stage / "__init__.py"
     with _creating(stage):
@@ -111,7 +108,6 @@ def _fetch_package(package: Package, home: Path, report: Callable[[float], None]
 
 
 def _check_space(package: Package, data: Path) -> None:
-    """Raise WriteError if the disk has no room for what is missing of a package."""
     needed = (package.bytes or 0) - (data.stat().st_size if data.exists() else 0)
     free = shutil.disk_usage(folder()).free
     if needed > free:
@@ -131,7 +127,7 @@ def _fetch_reader(url: str, path: Path) -> None:
             stream.write(code)
 
 
-def _fetch(url: str, package: Package, path: Path, report: Callable[[float], None]) -> None:
+def _fetch(url: str, package: Package, path: Path, report: OnPart) -> None:
     """Fetch a package's file to `path`, resuming what is there; InputError if its MD5 is wrong."""
     if path.exists() and _md5(path) == package.checksum:
         return
@@ -146,7 +142,7 @@ def _fetch(url: str, package: Package, path: Path, report: Callable[[float], Non
     _fetch(url, package, path, report)  # what was there was of something else: fetch all of it
 
 
-def _store(url: str, most: int | None, path: Path, report: Callable[[float], None]) -> bool:
+def _store(url: str, most: int | None, path: Path, report: OnPart) -> bool:
     """Write a file to `path`; return whether it was resumed. InputError if there is more than was announced."""
     answer, have = _ask_from(url, path.stat().st_size if path.exists() else 0)
     is_resumed, host = have > 0, host_of(url)
@@ -188,6 +184,5 @@ def _ask_from(url: str, start: int) -> tuple[HTTPResponse, int]:
 
 
 def _creating(path: Path) -> contextlib.AbstractContextManager[None]:
-    """Say that something cannot be created, where the system refuses it."""
     hint = "Set GENSIM_DATA_DIR to a folder that can be written to."
     return system_errors(CreateError, f"Cannot create {visible(str(path))}", hint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -98,16 +99,14 @@ def _words(saved: _SavedObject) -> list[bytes]:
 
 
 def _key(word: object, row: int, name: str) -> str:
-    """Return a word as text; gensim takes whole numbers for words too."""
     if isinstance(word, str):
         return word
     if type(word) is int and -(1 << 63) <= word < 1 << 64:
         return str(word)
-    what, hint = "neither text nor a whole number", SAVE_AGAIN
     if word is None:
-        what = "missing (None)"
         hint = "gensim leaves such holes after a word that came twice: remove doubles and save it again."
-    raise InputError(f"{name}: word {row:,} is {what}.", hint)
+        raise InputError(f"{name}: word {row:,} is missing (None).", hint)
+    raise InputError(f"{name}: word {row:,} is neither text nor a whole number.", SAVE_AGAIN)
 
 
 def _vectors(saved: _SavedObject, words: list[bytes]) -> Array | FileRows:
@@ -145,7 +144,6 @@ _FLOATS = {"f2", "f4", "f8"}
 
 
 def _array(made: object, saved: _SavedObject) -> Array:
-    """Return the two-dimensional array of floats that numpy would have made."""
     name = saved.name
     unsound = InputError(f"{name}: its vectors are not a sound array of decimal numbers.", SAVE_AGAIN)
     if not isinstance(made, StandIn):
@@ -162,15 +160,13 @@ def _array(made: object, saved: _SavedObject) -> Array:
         raise InputError(f"{name}: its vectors are not of float16, float32 or float64.", SAVE_AGAIN)
     if len(shape) != 2 or not all(type(n) is int and 0 < n < 1 << 48 for n in shape):
         raise unsound
-    claimed = math.prod(shape) * code.itemsize
-    if claimed != len(numbers):
+    if (claimed := math.prod(shape) * code.itemsize) != len(numbers):
         claim = f"its vectors claim {claimed:,} bytes; there are {len(numbers):,}"
         raise InputError(f"{name}: {claim}.", SAVE_AGAIN)
     return np.frombuffer(numbers, code).reshape(shape, order="F" if order == "F" else "C")
 
 
 def _dtype(made: object) -> np.dtype[np.floating] | None:
-    """Return the type of numbers that numpy would have made, if it is one of floats."""
     if not isinstance(made, StandIn) or made.name != "numpy.dtype":
         return None
     code = made.args[0] if isinstance(made.args, tuple) and made.args else None
@@ -188,10 +184,8 @@ def _raw(held: object, data: bytes) -> bytes | memoryview | None:
     if isinstance(held, StandIn) and held.name == "_codecs.encode":
         held = held.args[0] if isinstance(held.args, tuple) and held.args else None
     if isinstance(held, str):
-        try:
+        with suppress(UnicodeEncodeError):
             return held.encode("latin1")
-        except UnicodeEncodeError:
-            return None
     return held if isinstance(held, bytes) else None
 
 
@@ -214,8 +208,8 @@ def _composed(saved: _SavedObject, words: list[bytes], own_rows: Array | FileRow
     if not isinstance(bucket, int) or not isinstance(least, int) or not isinstance(most, int):
         raise InputError(f"{saved.name}: it does not say how long its n-grams are.", SAVE_AGAIN)
     if saved.fields.get("compatible_hash") is not True:
-        before = "of a gensim before 3.8, which hashed n-grams otherwise"
-        raise InputError(f"{saved.name} is {before}.", SAVE_AGAIN)
+        said = f"{saved.name} is of a gensim before 3.8, which hashed n-grams otherwise."
+        raise InputError(said, SAVE_AGAIN)
     if grams.shape != (bucket, own.shape[1]) or bucket >= 1 << 32:
         raise InputError(f"{saved.name}: its n-grams' vectors do not fit its words'.", SAVE_AGAIN)
     letters = sum(map(len, words))

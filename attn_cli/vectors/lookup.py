@@ -16,6 +16,7 @@ from attn_cli.io.files import looks_like_file
 from attn_cli.vectors import table as tables
 from attn_cli.vectors.spelling import SpellingFeatures, closest, forms, guess, guessable
 from attn_cli.vectors.spelling import did_you_mean as words_meant
+from attn_cli.vectors.table import OnProgress, no_progress
 
 if TYPE_CHECKING:
     from attn_cli.io.array_types import Array
@@ -77,7 +78,7 @@ def embed(
     oov: str,
     seed: int,
     spelling: SpellingFeatures | None = None,
-    report: tables.OnProgress = tables.no_progress,
+    report: OnProgress = no_progress,
 ) -> Embedded:
     """Return the tokens' vectors; `oov` says what becomes of a token that has none.
 
@@ -89,41 +90,32 @@ def embed(
     """
     distinct = list(dict.fromkeys(tokens))
     known = {token: vector for token, (_, vector) in look_up_all(distinct, table, report).items()}
-    always = spelling if spelling is not None and spelling.always else None
-    if always:
-        known = {token: vector + always.of(token) for token, vector in known.items()}
     unknown = [token for token in distinct if token not in known]
     replaced: dict[str, str] = {}
-    if unknown and oov in ("error", "nearest"):
-        if oov == "error":
-            raise InputError(
-                f"No vector in {table.name} for {', '.join(map(repr, map(visible, unknown[:10])))}.",
-                f"{words_meant(unknown[:10], table, report)}Choose --oov zero, random, nearest or skip to go on.",
-            )
+    if unknown and oov == "error":
+        said = f"No vector in {table.name} for {', '.join(map(repr, map(visible, unknown[:10])))}."
+        meant = words_meant(unknown[:10], table, report)
+        raise InputError(said, f"{meant}Choose --oov zero, random, nearest or skip to go on.")
+    if unknown and oov == "nearest":
         replaced = closest(unknown, table, report)
-        stand_ins = table.find(replaced.values())
-        known |= {
-            token: tables.require_finite(stand_ins[used], used, table.name)
-            + (always.of(used) if always else 0)
-            for token, used in replaced.items()
-        }
+        found = table.find(replaced.values())
+        known |= {one: tables.require_finite(found[used], used, table.name) for one, used in replaced.items()}
         unknown = [token for token in unknown if token not in replaced]
     if unknown and oov == "subword":
-        guessed = guess(guessable(unknown, table), table)
-        known |= {token: vector + (always.of(token) if always else 0) for token, vector in guessed.items()}
+        known |= guess(guessable(unknown, table), table)
+    if spelling is not None and spelling.always:
+        known = {token: vector + spelling.of(replaced.get(token, token)) for token, vector in known.items()}
     own = spelling if oov == "model" else None
-    known |= {
-        token: own.of(token) if own else _stand_in(token, table, oov, seed)
-        for token in unknown
-        if token not in known
-    }
+    for token in unknown:
+        if token not in known:
+            known[token] = own.of(token) if own else _stand_in(token, table, oov, seed)
     kept = [i for i, token in enumerate(tokens) if oov != "skip" or token not in unknown]
     X = np.array([known[tokens[i]] for i in kept]).reshape(len(kept), table.dim)
     return Embedded(X, tuple(kept), tuple(unknown), replaced)
 
 
 def look_up_all(
-    tokens: Sequence[str], table: Vectors, report: tables.OnProgress = tables.no_progress
+    tokens: Sequence[str], table: Vectors, report: OnProgress = no_progress
 ) -> dict[str, tuple[str, Array]]:
     """Return, for each token that has a vector, the form under which the table has it, and its vector (dim,).
 
@@ -151,11 +143,7 @@ def _stand_in(token: str, table: Vectors, oov: str, seed: int) -> Array:
 
 
 def nearest(
-    vectors: Vectors,
-    vector: Array,
-    k: int,
-    without: Collection[str] = (),
-    report: tables.OnProgress = tables.no_progress,
+    vectors: Vectors, vector: Array, k: int, without: Collection[str] = (), report: OnProgress = no_progress
 ) -> list[tuple[str, float]]:
     """Return the k words whose vectors have the largest cosine with `vector` (dim,), largest first.
 
@@ -168,11 +156,7 @@ def nearest(
 
 
 def analogy(
-    vectors: Vectors,
-    words: Sequence[str],
-    found: Sequence[Array],
-    k: int,
-    report: tables.OnProgress = tables.no_progress,
+    vectors: Vectors, words: Sequence[str], found: Sequence[Array], k: int, report: OnProgress = no_progress
 ) -> list[tuple[str, float]]:
     """Return the k words that are to the third as the second is to the first; the three are left out.
 
@@ -245,7 +229,7 @@ def _least(rough: Array, best: list[list[tuple[float, int, bytes]]], k: int) -> 
 
 def _rough(matrix: Array, units: Array) -> Array:
     """Return the cosines (n, words) in single precision; NaN where a vector holds NaN or infinity."""
-    rows = _single(matrix) if matrix.dtype == np.float16 else matrix
+    rows = matrix.astype(np.float32) if matrix.dtype == np.float16 else matrix
     with np.errstate(all="ignore"):
         lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
         cosines: Array = (units.astype(rows.dtype) @ rows.T) / lengths
@@ -254,13 +238,6 @@ def _rough(matrix: Array, units: Array) -> Array:
             cosines[:, odd] = units @ _units(matrix[odd].astype(np.float64)).T
             cosines[:, odd[~np.isfinite(matrix[odd]).all(axis=1)]] = np.nan
     return cosines
-
-
-def _single(halves: Array) -> Array:
-    """Return float16 as float32, in a fifth of NumPy's time; infinity and NaN become numbers of 65,536 and more."""
-    bits = halves.view(np.int16).astype(np.int32) << 13  # sign, exponent and fraction in float32's places
-    bits &= ~0x70000000  # copies of the sign
-    return bits.view(np.float32) * np.float32(2.0**112)  # the exponent counts from -127, and not from -15
 
 
 def _units(rows: Array) -> Array:

@@ -19,15 +19,16 @@ from attn_cli.io.escape import visible
 from attn_cli.io.files import SUFFIXES, looks_like_file, packing, pieces, system_errors
 from attn_cli.io.signals import cleaned_up
 from attn_cli.vectors import catalogue as gensim_data
-from attn_cli.vectors import word_index as cache
+from attn_cli.vectors import open_vectors as large
 from attn_cli.vectors.detect import open_file, start_of
-from attn_cli.vectors.open_vectors import FileVectors, Vectors, keep_index
+from attn_cli.vectors.open_vectors import FileVectors, Vectors
 from attn_cli.vectors.source_file import SourceFile
 from attn_cli.vectors.table import BUNDLED, OnProgress, bundled, no_progress
 
 MAX_RECORD_BYTES = 1 << 16
 UNPACKED = ".vectors"
 TAKEN = (BUNDLED, "random")
+OnText = Callable[[str], None]
 
 
 class Record(NamedTuple):
@@ -52,7 +53,7 @@ class ListEntry(NamedTuple):
 def imported() -> list[str]:
     """Return the names under which files were imported."""
     try:
-        found = os.listdir(cache.vectors_folder("data") or "")
+        found = os.listdir(large.vectors_folder("data") or "")
     except OSError:
         return []
     stems = (name.removesuffix(".json") for name in found if name.endswith(".json"))
@@ -60,8 +61,7 @@ def imported() -> list[str]:
 
 
 def _record_path(name: str) -> str:
-    """Return where the record of a name is, or would be; an empty text where there is no home."""
-    folder = cache.vectors_folder("data")
+    folder = large.vectors_folder("data")
     return os.path.join(folder, f"{name}.json") if folder and gensim_data.is_name(name) else ""
 
 
@@ -93,10 +93,7 @@ def _stood_for(name: str) -> str:
 
 
 def import_file(
-    path: str,
-    name: str | None = None,
-    report: OnProgress = no_progress,
-    say: Callable[[str], None] = lambda _: None,
+    path: str, name: str | None = None, report: OnProgress = no_progress, say: OnText = lambda _: None
 ) -> tuple[str, Vectors, list[str]]:
     """Give a file of vectors a name, and index it; a packed one is unpacked into the user's data folder.
 
@@ -107,12 +104,12 @@ def import_file(
     name = _new_name(path, name)
     with source.opened() as file:
         packed = packing(file.read(6))
-    before, notes, folder = _stood_for(name), [], cache.usable_folder("data")
+    before, notes, folder = _stood_for(name), [], large.usable_folder("data")
     busy = once(lambda: say("Another attn is importing: waiting for it."))
     with locked_folder(folder, busy), contextlib.ExitStack() as until_named:
         target = until_named.enter_context(_unpacked(source, packed, name, report)) if packed else path
         vectors = open_file(target, name)
-        note = keep_index(vectors, report)
+        note = large.keep_index(vectors, report)
         record = Record(os.path.realpath(target), vectors.n_words, vectors.dim)
         with written(_record_path(name)) as stream:
             stream.write(json.dumps(record._asdict()).encode())
@@ -127,7 +124,6 @@ def import_file(
 
 
 def _new_name(path: str, given: str | None) -> str:
-    """Return the name that is given, else the file's without the suffixes that tell its format."""
     stem, suffix = os.path.splitext(os.path.basename(path))
     while suffix.lower() in SUFFIXES:
         stem, suffix = os.path.splitext(stem)
@@ -147,11 +143,11 @@ def _unpacked(source: SourceFile, packed: str, name: str, report: OnProgress) ->
     After an error in the block, or a signal, the file goes.
     """
     start_of(source, packed)  # refuses what is neither text nor binary
-    target = os.path.join(cache.usable_folder("data"), f"{name}.{os.urandom(4).hex()}{UNPACKED}")
+    target = os.path.join(large.usable_folder("data"), f"{name}.{os.urandom(4).hex()}{UNPACKED}")
 
     def undo() -> None:
         if _stood_for(name) != os.path.realpath(target):
-            cache.forget_index(target)
+            large.forget_index(target)
             with contextlib.suppress(OSError):
                 os.unlink(target)
 
@@ -171,7 +167,7 @@ def _unpacked(source: SourceFile, packed: str, name: str, report: OnProgress) ->
 
 def _remove_unpacked(name: str, but: str = "") -> list[str]:
     """Remove what was unpacked for a name, all files but one and those in use, and return their paths."""
-    folder = cache.vectors_folder("data") or ""
+    folder = large.vectors_folder("data") or ""
     ours = re.compile(rf"{re.escape(name)}\.[0-9a-f]{{8}}{re.escape(UNPACKED)}")
     removed: list[str] = []
     with contextlib.suppress(OSError):
@@ -182,7 +178,7 @@ def _remove_unpacked(name: str, but: str = "") -> list[str]:
                 os.close(_held.pop(path))
             remove_unlocked(path)
             if not os.path.exists(path):
-                cache.forget_index(path)
+                large.forget_index(path)
                 removed.append(path)
     return removed
 
@@ -197,23 +193,18 @@ def remove(name: str) -> list[str]:
             hint = f"{did_you_mean(name, imported())}See attn vectors list."
         raise UsageError(f"There is no imported name {visible(name)!r}.", hint)
     with locked_folder(os.path.dirname(path)):
-        return _removed(name, path, _stood_for(name))
-
-
-def _removed(name: str, path: str, before: str) -> list[str]:
-    """Remove the record of a name, which stood for a file, with what belongs to it."""
-    # The name goes first: what is left after an error stands for nothing, and the next import takes it away.
-    removed: list[str] = []
-    for one in (path, cache.index_path(before) if before else None):
-        if one and os.path.exists(one):
-            kept = f"The name {name} is gone." if removed else "Nothing was changed."
-            with system_errors(WriteError, f"Cannot remove {visible(one)}", kept):
-                os.unlink(one)
-            removed.append(one)
-    removed += _remove_unpacked(name)
-    why = f"The name {name} is gone, but its folder cannot be synced"
-    with system_errors(WriteError, why, "It may come back after a loss of power."):
-        sync_folder(os.path.dirname(path))
+        # The name goes first: what is left after an error stands for nothing, and the next import takes it away.
+        before, removed = _stood_for(name), list[str]()
+        for one in (path, large.index_path(before) if before else None):
+            if one and os.path.exists(one):
+                kept = f"The name {name} is gone." if removed else "Nothing was changed."
+                with system_errors(WriteError, f"Cannot remove {visible(one)}", kept):
+                    os.unlink(one)
+                removed.append(one)
+        removed += _remove_unpacked(name)
+        why = f"The name {name} is gone, but its folder cannot be synced"
+        with system_errors(WriteError, why, "It may come back after a loss of power."):
+            sync_folder(os.path.dirname(path))
     return removed
 
 

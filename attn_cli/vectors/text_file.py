@@ -195,7 +195,6 @@ def _usual_numbers(rows: list[tuple[int, list[bytes]]], name: str) -> int:
 
 
 def _lines(at: int, block: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of a block that are not blank, each with the place where it starts."""
     for line in block.split(b"\n")[:-1]:
         if line.strip(BLANK):
             yield at, line

@@ -133,7 +133,6 @@ def train_file(
 
 
 def _check(settings: VectorTraining | SubwordTraining, output: str) -> None:
-    """Refuse before hours of work what could only fail after them."""
     check(settings)
     if not output.lower().endswith(".safetensors"):
         raise UsageError(f"Vectors are written as .safetensors, not as {visible(output)}.", option="--output")

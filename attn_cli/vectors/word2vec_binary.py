@@ -93,11 +93,9 @@ class BinaryFormat(NamedTuple):
 def binary_format(source: SourceFile, start: bytes) -> BinaryFormat:
     """Return how a binary file is laid out, from its first bytes."""
     line, newline, _ = start[:LONGEST_HEADER].partition(b"\n")
-    fields = line.split()
-    is_whole = len(fields) == 2 and all(field.isdigit() and len(field) < 16 for field in fields)
-    if not newline or not is_whole or not all(map(int, fields)):
+    claimed, dim = _whole(line.split()) or (0, 0)
+    if not newline or not claimed or not dim:
         raise bad_header(line, source.name)
-    claimed, dim = map(int, fields)
     if dim > MOST_NUMBERS:
         raise InputError(f"{source.name}, line 1: {dim:,} numbers a word; {MOST_NUMBERS:,} are the limit.")
     room = (source.size - len(line) - 1) // (4 * dim + 2)
@@ -118,21 +116,23 @@ def bad_header(line: bytes, name: str) -> InputError:
 
 def header_of(rows: list[list[bytes]], name: str) -> tuple[int, int] | None:
     """Return (words, dim) if the first row of a text is a header: two whole numbers, unlike the rows below."""
-    first = rows[0]
-    if len(first) != 2:
+    first, below = rows[0], len(rows[1]) if len(rows) > 1 else 0
+    found = _whole(first)
+    if found is None:
+        if len(first) == 2 and below > 2 and all(is_number(field, underscore=True) for field in first):
+            raise bad_header(b" ".join(first), name)
         return None
-    below = len(rows[1]) if len(rows) > 1 else 0
-    is_whole = all(field.isdigit() and len(field) < 16 for field in first)
-    if below > 2 and not is_whole and all(is_number(field, underscore=True) for field in first):
-        raise bad_header(b" ".join(first), name)
-    if not is_whole:
-        return None
-    words, dim = int(first[0]), int(first[1])
-    if (below > 2 or not below) and (words < 1 or dim < 1):
+    words, dim = found
+    if (below > 2 or not below) and not min(found):
         raise bad_header(b" ".join(first), name)
     is_many = len(rows) == FIRST_ROWS and words >= FIRST_ROWS  # there are more rows than were looked at
     is_header = not below or below > 2 or (dim == 1 and (is_many or words == len(rows) - 1))
-    return (words, dim) if is_header else None
+    return found if is_header else None
+
+
+def _whole(fields: list[bytes]) -> tuple[int, int] | None:
+    is_whole = len(fields) == 2 and all(field.isdigit() and len(field) < 16 for field in fields)
+    return (int(fields[0]), int(fields[1])) if is_whole else None
 
 
 def is_number(field: bytes, underscore: bool = False) -> bool:

@@ -26,9 +26,8 @@ import numpy as np
 
 from attn_cli.errors import AttnError
 from attn_cli.io.array_files import read_safetensors
-from attn_cli.vectors import word_index as cache
+from attn_cli.vectors import open_vectors as cache
 from attn_cli.vectors.source_file import SourceFile
-from attn_cli.vectors.word_index import WordIndex
 from tests.shell import COMMAND, ROOT, surroundings
 
 LINES = 100_000  # of 20 numbers: some 20 MB
@@ -138,7 +137,7 @@ def _index_wrong(on: Stage, path: Path) -> str:
         return f"no sound index is kept: {error!r}"
     with on.home():
         source = SourceFile.at(on.file)
-        taken = str(cache.index_path(source.path)) == str(path) and WordIndex.of(source, "text")
+        taken = str(cache.index_path(source.path)) == str(path) and cache.WordIndex.of(source, "text")
     lengths = [len(line) + 1 for line in on.file.read_bytes().split(b"\n")]
     is_right = places == [0, *itertools.accumulate(lengths[:-2])]
     return "the kept index has wrong places" if taken and not is_right else ""

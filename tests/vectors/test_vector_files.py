@@ -23,18 +23,17 @@ from attn_cli.errors import InputError, UsageError, WriteError
 from attn_cli.io.array_files import safetensors_entries, write_safetensors
 from attn_cli.io.atomic import lock
 from attn_cli.vectors import names
-from attn_cli.vectors import word_index as cache
+from attn_cli.vectors import open_vectors as cache
 from attn_cli.vectors.detect import open_file
 from attn_cli.vectors.export import export
 from attn_cli.vectors.lookup import analogy, look_up, look_up_all, nearest, open_table
 from attn_cli.vectors.names import import_file
-from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors, describe, keep_index
+from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors, describe, hash_words, keep_index
 from attn_cli.vectors.source_file import SourceFile
 from attn_cli.vectors.spelling import closest, near_words
 from attn_cli.vectors.table import as_bytes, as_text
 from attn_cli.vectors.text_file import text_format
 from attn_cli.vectors.word2vec_binary import binary_format
-from attn_cli.vectors.word_index import hash_words
 from tests.alike import assert_alike
 from tests.shell import attn, here
 from tests.thorough import often, some, takes_long
