@@ -112,10 +112,7 @@ class GivenScores(NamedTuple):
 
 
 def read_scores(record: Record, name: str) -> dict[str, Array]:
-    """Return the scores that a record starts from, under their name; nothing where it has Q, or X, or no scores.
-
-    null and -Infinity are masked. Raises InputError for what is not a number.
-    """
+    """Return by name the scores that a record without Q and X starts from, -inf where masked (null)."""
     key = next((key for key in ("Q", "X", *SCORES) if record.get(key) is not None), "Q")
     if key in ("Q", "X"):
         return {}
@@ -135,10 +132,7 @@ BATCHED = dict.fromkeys(("Q", "K", "V", *SCORES, "mask", "position_scores"), 4) 
 
 
 def item_of_batch(arrays: Mapping[str, Array], batch: int | None, name: str) -> dict[str, Array]:
-    """Return the arrays without their batch axis: of item `batch`, or of the only one.
-
-    Raises InputError for a batch of several where none is chosen, UsageError for an item that there is not.
-    """
+    """Return the arrays of item `batch`, or of the only one; InputError or UsageError where that is not one."""
     batched = {key: each for key, each in arrays.items() if each.ndim == BATCHED.get(key)}
     if not batched:
         if batch is None:
@@ -160,11 +154,7 @@ def item_of_batch(arrays: Mapping[str, Array], batch: int | None, name: str) -> 
 
 
 def heads_side_by_side(arrays: Mapping[str, Array], name: str) -> tuple[dict[str, Array], HeadCounts | None]:
-    """Return Q, K and V (heads, n, d) as (n, heads x d), and how many heads there are of Q, and of K and V.
-
-    These numbers are also those of W_q, W_k and W_v with one matrix a head, which stay; None where no head has an
-    axis of its own.
-    """
+    """Return Q, K, V (heads, n, d) as (n, heads x d), and the heads of Q, and of K and V, also of stacked W."""
     made, found = dict(arrays), None
     for names in (("Q", "K", "V"), ("W_q", "W_k", "W_v")):
         given = {key: arrays[key] for key in names if key in arrays}

@@ -48,10 +48,7 @@ def is_binary(data: bytes) -> bool:
 
 
 def values_in(data: bytes, name: str, as_written: bool = False) -> object:
-    """Return what the bytes of a file hold, by name: arrays of .npz or safetensors, values of JSON; or a lone one.
-
-    Raises InputError for what is none of these, and for pickles, which are never read.
-    """
+    """Return what a file's bytes hold: arrays or values by name, or one; InputError for others and pickles."""
     file = io.BytesIO(data)
     if is_safetensors(data):
         return dict(safetensors_in(file, name)[0])
@@ -95,10 +92,7 @@ def as_array(value: object) -> NDArray[Any]:
 
 
 def json_of(data: bytes, name: str, as_written: bool = False) -> object:
-    """Return the value of a JSON text; raise InputError, with the place, where it is not JSON.
-
-    With `as_written`, a number with a point or an exponent knows how many decimals it was written with.
-    """
+    """Return a JSON text's value, numbers `as_written` with their decimals; InputError, with the place."""
     try:
         text = data.decode("utf-8-sig")
         return json.loads(text, parse_float=WrittenNumber) if as_written else json.loads(text)
@@ -139,10 +133,7 @@ def _size(part: object) -> str:
 
 
 def array(value: object, key: str, axes: tuple[int, ...], name: str, may_be_masked: bool = False) -> Array:
-    """Return finite numbers as float64, which have one of these numbers of axes, none of them empty.
-
-    `name` and `key` begin the message of the InputError. Masked numbers are null or -Infinity, and become -inf.
-    """
+    """Return finite numbers as float64 with so many axes, none empty, and null as -inf where it `may_be_masked`."""
     where = f"{name}: {key}"
     if may_be_masked and (cells := as_array(value)).dtype.kind == "O" and cells.ndim:
         filled = [-np.inf if cell is None else cell for cell in cells.ravel().tolist()]
@@ -177,10 +168,7 @@ def one_of(values: Sequence[object], batch: int | None) -> Sequence[object]:
 
 
 def strings(values: Sequence[object], where: str, as_given: bool = False) -> tuple[str, ...]:
-    """Return the values as tokens; raise InputError, which `where` begins, for an empty one or another type.
-
-    Lone surrogates become U+FFFD unless tokens stay `as_given`.
-    """
+    """Return tokens, lone surrogates as U+FFFD unless `as_given`; InputError, which `where` begins, if unsound."""
     tokens = [one.decode("utf-8", "replace") if isinstance(one, bytes) else one for one in values]
     for place, text in enumerate(tokens):
         if not isinstance(text, str) or not text:

@@ -108,10 +108,7 @@ def read_saved(
 def weights_in_memory(
     weights: object, tokens: Labels, context_tokens: Labels, batch: int | None = None
 ) -> Saved:
-    """Return weights with their tokens, checked as those of a file are; of several heads and layers all are shown.
-
-    Weights are an array, lists, or a tensor of any library, or a tuple or a list of those of the layers.
-    """
+    """Return weights (an array, lists, a tensor, or such of the layers) with their tokens, checked as a file's."""
     found = axes.with_axes(_as_block(weights), "weights", IN_MEMORY, batch)
     layers, heads = found.shape[:2]
     numbers, head = tuple(map(str, range(heads))), "all" if heads > 1 else None
@@ -194,10 +191,7 @@ def _check_json(data: bytes, name: str) -> None:
 def _chosen(
     record: dict[str, object], name: str, wanted: str | None, batch: int | None
 ) -> tuple[NDArray[Any], list[str]]:
-    """Return the weights, (layers, heads, n_q, n_k), and their names in the file.
-
-    They are those asked for, or named so, or the only ones, or all layers.
-    """
+    """Return the weights, (layers, heads, n_q, n_k), asked for, named so, or the only ones, and their names."""
     candidates = [key for key, one in record.items() if axes.is_block(one) and key not in ("mask", PADDING)]
     if wanted is not None:
         if wanted not in candidates:

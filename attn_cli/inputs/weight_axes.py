@@ -88,11 +88,7 @@ def stacked(parts: list[NDArray[Any]], names: Sequence[str], name: str) -> NDArr
 
 
 def heads_of_layers(labels: Sequence[tuple[object, str]], name: str) -> tuple[int, tuple[str, ...]]:
-    """Return how many layers heads labelled (layer, name) come from, and the names of a layer's heads.
-
-    Where the layers name their heads differently, they are numbered. Raises InputError where a layer has two heads
-    of one name, or fewer than another.
-    """
+    """Return the number of layers of heads labelled (layer, name), and a layer's names, numbers where they differ."""
     layers: dict[object, list[str]] = {}
     for layer, head in labels:
         layers.setdefault(layer, []).append(head)
@@ -121,11 +117,7 @@ NONE = Typed()
 def labels_of(
     shape: tuple[int, ...], name: str, record: Record, batch: int | None, typed: Typed
 ) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
-    """Return the tokens of queries and keys: those typed, else those that a record holds.
-
-    A square matrix whose queries alone are labelled has the same tokens on both sides. Raises InputError for a wrong
-    number of tokens.
-    """
+    """Return the tokens of queries and keys, typed or of the record; InputError for a wrong number of them."""
     is_square = shape[-2] == shape[-1]
     labels = [typed[0], typed[0] if typed[1] is None and is_square else typed[1]]
     for side, n in enumerate(shape[-2:]):
@@ -151,10 +143,7 @@ def _advice(is_short: bool, option: str | None) -> str:
 
 
 def typed_tokens(value: str, option: str, batch: int | None = None) -> tuple[str, ...]:
-    """Return the tokens of an option's value: words between spaces, a JSON list, or a file of tokens.
-
-    `batch` takes one text of several.
-    """
+    """Return an option's tokens: words between spaces, a JSON list, or a file of tokens; of a batch, one text's."""
     if looks_like_file(value) and (not re.search(r"\s", value) or os.path.isfile(value)):
         return _tokens_file(value, batch)
     value = as_utf8(value)

@@ -10,7 +10,7 @@ import math
 import struct
 from collections.abc import Mapping
 from itertools import pairwise
-from mmap import mmap
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import IO, Any
 
@@ -49,18 +49,12 @@ class Entry(NamedTuple):
 
 
 def read_safetensors(path: str | Path, mapped: bool = False) -> tuple[Arrays, dict[str, str]]:
-    """Return the arrays of a safetensors file, bfloat16 as float32, and its metadata.
-
-    `mapped` makes them views of a memory map: for files of our own alone, because a file that shrinks under
-    a map kills the process.
-    """
+    """Return a file's arrays and metadata; `mapped` for our own alone: one that shrinks then kills the process."""
     name = visible(str(path))
     with regular(path).open("rb") as file:
         if not mapped:
             return safetensors_in(file, name)
         entries, metadata = safetensors_entries(file, name)
-        from mmap import ACCESS_READ, mmap  # only the bundled vectors are mapped
-
         whole = mmap(file.fileno(), 0, access=ACCESS_READ)
         arrays = {key: _array(whole, entry, entry.offset) for key, entry in entries.items()}
     return arrays, metadata
@@ -72,8 +66,7 @@ def safetensors_in(file: IO[bytes], name: str) -> tuple[Arrays, dict[str, str]]:
     arrays = {}
     for key, entry in entries.items():
         file.seek(entry.offset)
-        data = file.read(entry.size)
-        if len(data) != entry.size:
+        if len(data := file.read(entry.size)) != entry.size:
             raise InputError(f"{name} changed while it was read.", "Try again when it is complete.")
         arrays[key] = _array(data, entry, 0)
     return arrays, metadata
@@ -94,10 +87,7 @@ def from_bfloat16(halves: NDArray[Any]) -> NDArray[Any]:
 def safetensors_entries(
     file: IO[bytes], name: str, most_header: int = _HEADER_LIMIT, bfloat16: bool = False
 ) -> tuple[dict[str, Entry], dict[str, str]]:
-    """Return where the arrays of an open safetensors file lie, and its metadata.
-
-    With `bfloat16`, arrays of that type are entries of the dtype BFLOAT16; else they are refused.
-    """
+    """Return where a safetensors file's arrays lie, those of `bfloat16` only where asked for, and its metadata."""
     size = file.seek(0, 2)
     file.seek(0)
     start = file.read(8)
@@ -227,10 +217,7 @@ def npz_in(file: IO[bytes], name: str, limit: int = 1 << 29) -> Arrays:
 
 
 def npy_header(stream: IO[bytes], size: int, where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return the shape, whether columns come first, and the type of the array in a .npy file of `size` bytes.
-
-    Raises InputError if the array is unsound or does not fit in.
-    """
+    """Return a .npy file's shape, whether columns come first, and type; InputError if unsound or above `size`."""
     import warnings
 
     try:

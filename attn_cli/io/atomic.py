@@ -20,7 +20,6 @@ from attn_cli.io.files import is_regular, reason, system_errors
 from attn_cli.io.signals import cleaned_up
 
 T = TypeVar("T")
-TRIES = 100  # of a new name beside the file
 UNSYNCED = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EROFS)  # of folders, on some file systems
 TICK = 0.02  # seconds between two tries to lock
 BINARY = getattr(os, "O_BINARY", 0)
@@ -30,10 +29,9 @@ BINARY = getattr(os, "O_BINARY", 0)
 def written(path: str | Path, follow: bool = True) -> Iterator[IO[bytes]]:
     """Open `path` for writing so that it holds all or nothing: written beside, synced, then renamed.
 
-    A symbolic link is followed and an existing file keeps its permissions. What a killed run has left beside it is
-    removed. A device or a pipe is written to directly. Without `follow`, for a folder that others write to, a link, a
-    device and a pipe are refused. Raises CreateError when it cannot be opened, WriteError when writing fails; then
-    nothing was changed, unless the message says otherwise.
+    A symbolic link is followed, an existing file keeps its permissions, and a device or a pipe is written to directly.
+    Without `follow`, for a folder that others write to, these are refused. Raises CreateError when it cannot be opened,
+    WriteError when writing fails; then nothing was changed, unless the message says otherwise.
     """
     name = visible(str(path))
     is_special = _opened_already(str(path)) is not None or (os.path.exists(path) and not os.path.isfile(path))
@@ -94,9 +92,8 @@ def write_together(
 ) -> None:
     """Write several files into a folder as one: all of them, or none where one of them cannot be written.
 
-    `last` is the one of them that says that the others are whole: it is absent while the others are replaced, so its
-    presence always means a consistent set, even after a kill. `check` looks at the folder, and may refuse it,
-    when no other process can be at it. Raises CreateError or WriteError.
+    `last` says that the others are whole: it is absent while they are replaced, so it always means a consistent set.
+    `check` may refuse the folder when no other process can be at it. Raises CreateError or WriteError.
     """
     is_begun = False
     with locked_folder(folder):
@@ -118,20 +115,17 @@ def write_together(
 
 
 def _staged(target: str, held: ExitStack) -> tuple[IO[bytes], str]:
-    """Create an unfinished file beside its target, under a name that `sweep` knows; return it, and its path.
-
-    It is locked until `held` is closed, which removes it unless it has taken its place.
-    """
+    """Create an unfinished file beside its target, locked until `held` is closed, which removes what is left."""
     sweep(target)
     folder, name = os.path.split(target)
     mode = 0o600 if os.path.exists(target) else 0o666  # that of an existing file follows at its end
-    for _ in range(TRIES):
+    for _ in range(100):  # of a new name, which may be swept before it is locked
         path = os.path.join(folder, f".{name[:40]}.{os.urandom(4).hex()}.part")
         held.callback(_quietly, os.unlink, path)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, mode)
         try:
             is_locked = lock(descriptor)
-            if os.fstat(descriptor).st_nlink:  # not swept before it was locked
+            if os.fstat(descriptor).st_nlink:
                 if is_locked:  # Windows has no such lock, and renames no file that is open
                     held.callback(_quietly, os.close, os.dup(descriptor))
                 return io.BufferedWriter(CheckedStream(descriptor, "wb")), path
@@ -170,10 +164,7 @@ def remove_unlocked(path: str) -> None:
 
 
 def lock(descriptor: int, is_shared: bool = False, busy: Callable[[], object] = lambda: None) -> bool:
-    """Lock a file or a folder for as long as it is open; return whether the system and the file system have locks.
-
-    `busy` is called, again and again, while another process has it locked; it may raise.
-    """
+    """Lock an open file or folder, calling `busy`, which may raise, while it waits; return if there are locks."""
     try:
         import fcntl
     except ImportError:

@@ -47,10 +47,7 @@ class CheckedStream(io.FileIO):
 
 
 def check_standard_streams() -> None:
-    """Replace standard output and standard error by streams that take everything, whatever the environment says.
-
-    Nothing is buffered beneath the text: after a failed write no rest waits to be written a second time.
-    """
+    """Replace the standard streams by ones that take everything, unbuffered: a failed write leaves no rest."""
     for name in ("stdout", "stderr"):
         stream: TextIO | None = getattr(sys, name)
         if stream is not None and os.name == "posix":
@@ -147,10 +144,7 @@ def _cells(text: str) -> int:
 
 
 def say(text: str, is_data: bool = False) -> None:
-    """Write a message to standard error, inert; do nothing where it is closed.
-
-    A terminal gets lines that fit, broken between words. Elsewhere, and where it is data, a line stays one line.
-    """
+    """Write a message, inert, to standard error if it is open; a terminal gets lines that fit, unless it `is_data`."""
     from attn_cli.io.escape import visible
 
     if sys.stderr is None:

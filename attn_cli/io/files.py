@@ -106,10 +106,7 @@ def is_regular(path: str) -> bool:
 
 @contextmanager
 def open_regular(path: str) -> Iterator[IO[bytes]]:
-    """Open a file of a folder that others write to: no link is followed, no FIFO is waited for, no device is opened.
-
-    Raises FileNotFoundError where nothing is there, FileError for what is not a regular file or cannot be read.
-    """
+    """Open a file of a folder that others write to: no link, FIFO or device, for which it raises FileError."""
     name = visible(path)
     try:
         if not is_regular(path):
@@ -147,10 +144,7 @@ LONGEST_LINE = 1 << 20
 
 
 def packed_lines(path: str | Path) -> Iterator[bytes]:
-    """Yield the lines of a text file that is plain, gzip or xz; its first bytes tell which.
-
-    A line that is longer than LONGEST_LINE bytes comes in parts, cut at a space.
-    """
+    """Yield the lines of a plain, gzip or xz text; those longer than LONGEST_LINE bytes in parts, cut at a space."""
     with regular(path).open("rb") as raw:
         yield from unpacked_lines(raw, visible(str(path)))
 
@@ -189,10 +183,7 @@ def packing(start: bytes) -> str:
 
 
 def pieces(file: IO[bytes], packed: str, name: str) -> Iterator[bytes]:
-    """Yield what an open file holds, unpacked, in pieces of at most PIECE bytes; `file.tell()` tells how far it is.
-
-    Raises InputError where the packing is damaged, cut off, or hides more than MOST_GROWTH times the file's size.
-    """
+    """Yield a file's content, unpacked, by PIECE bytes at most; InputError for damage or too much growth."""
     file.seek(0)
     if not packed:
         while piece := file.read(PIECE):

@@ -99,10 +99,7 @@ class DiedError(Exception):
 
 
 class SeparateProcess:
-    """A Python script that runs beside attn, and reads and writes JSON by the line.
-
-    It is killed when attn ends, when it is late, and when whoever waits for an answer is interrupted.
-    """
+    """A Python script that reads and writes JSON lines; killed when attn ends or is interrupted, or it is late."""
 
     def __init__(self, script: str, arguments: list[str], seconds: float) -> None:
         import atexit  # with the other imports here, for a tokenizer alone

@@ -72,10 +72,7 @@ MARKED: dict[str, Callable[[str], bool]] = {
 
 
 def scheme(tokens: Sequence[str]) -> str | None:
-    """Return how the tokens mark pieces of words, one of MARKED; None where no token has a mark.
-
-    Where no token has a mark, bytes that make no character alone tell the first two.
-    """
+    """Return how the tokens mark pieces, one of MARKED; without marks, by bytes that make no character alone."""
     words = [token for token in tokens if token and not _stands_alone(token)]
     marked = {name: sum(map(is_marked, words)) for name, is_marked in MARKED.items()}
     found = max(marked, key=lambda name: marked[name])

@@ -107,10 +107,7 @@ def addresses() -> tuple[str, str]:
 
 
 def fetch_index() -> Index:
-    """Fetch the index; entries that cannot be right are left out.
-
-    Raises FileError when the network fails, InputError when the answer is not an index, ConfigError for a bad mirror.
-    """
+    """Fetch the index, without entries that cannot be right; FileError, InputError or ConfigError where that fails."""
     url, _ = addresses()
     return _read_index(body_of(url, INDEX_LIMIT), host_of(url))
 
@@ -147,8 +144,9 @@ def _package(name: str, entry: object) -> Package | None:
     """Return what an entry of the index says, or None if it cannot be right; models come whole, corpora in parts."""
     usual: dict[str, object] = {"file_name": f"{name}.gz", "parts": 1, "file_size": None}
     match given := usual | (entry if isinstance(entry, dict) else {}):
-        case {"file_name": str(file), "checksum": str(md5), "parts": 1, "file_size": None | int() as size}:
-            is_sound = is_name(name) and is_name(file) and _MD5.fullmatch(md5.lower())
+        case {"file_name": str(file), "checksum": str(md5), "file_size": None | int() as size}:
+            is_whole = type(given["parts"]) is int and given["parts"] == 1
+            is_sound = is_whole and is_name(name) and is_name(file) and _MD5.fullmatch(md5.lower())
             if is_sound and (size is None or _count(size)):
                 words = _count(given.get("num_records"))
                 dim = _count(_mapping(given, "parameters").get("dimension"))

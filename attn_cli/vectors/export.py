@@ -24,9 +24,7 @@ def export(
 ) -> tuple[int, int]:
     """Write the vectors (the first `most` words, or all) to a file, all or nothing; return its words and bytes.
 
-    Its suffix is the format: .txt and .vec are word2vec's text, .bin its binary, .safetensors a table that attn opens
-    quickest. Numbers are float32. A word with a space in it, which would be read back as two, is refused in text and
-    binary.
+    Its suffix is the format. Numbers are float32. Text and binary refuse a word with a space, read back as two.
     """
     suffix = Path(output).suffix.lower()
     if suffix not in SUFFIXES:

@@ -79,9 +79,9 @@ def _fields(made: object) -> dict[str, object]:
 
 def _class_of(made: object) -> str:
     name: object = made.name if isinstance(made, StandIn) else ""
-    if isinstance(made, StandIn) and str(name).endswith("._reconstructor"):
-        name = made.args[0] if isinstance(made.args, tuple) and made.args else ""
-    return str(name).rpartition(".")[2] if isinstance(name, Name) else ""
+    if isinstance(made, StandIn) and made.name.endswith("._reconstructor"):
+        name = made.first
+    return name.rpartition(".")[2] if isinstance(name, Name) else ""
 
 
 def _words(saved: _SavedObject) -> list[bytes]:
@@ -169,7 +169,7 @@ def _array(made: object, saved: _SavedObject) -> Array:
 def _dtype(made: object) -> np.dtype[np.floating] | None:
     if not isinstance(made, StandIn) or made.name != "numpy.dtype":
         return None
-    code = made.args[0] if isinstance(made.args, tuple) and made.args else None
+    code = made.first
     order = made.state[1] if isinstance(made.state, tuple) and len(made.state) > 1 else "<"
     if not isinstance(code, str) or not isinstance(order, str) or code.lstrip("<>=|") not in _FLOATS:
         return None
@@ -182,7 +182,7 @@ def _raw(held: object, data: bytes) -> bytes | memoryview | None:
     if isinstance(held, slice):
         return memoryview(data)[held]
     if isinstance(held, StandIn) and held.name == "_codecs.encode":
-        held = held.args[0] if isinstance(held.args, tuple) and held.args else None
+        held = held.first
     if isinstance(held, str):
         with suppress(UnicodeEncodeError):
             return held.encode("latin1")
@@ -196,10 +196,7 @@ _HASHING = 16  # additions that the hashing of one n-gram takes the time of
 
 
 def _composed(saved: _SavedObject, words: list[bytes], own_rows: Array | FileRows | None) -> Array:
-    """Return the vectors of FastText's words: the mean of a word's own vector and those of its n-grams.
-
-    That is FastTextKeyedVectors.adjust_vectors of gensim 4.
-    """
+    """Return each FastText word's mean of its own vector and its n-grams', as gensim 4's adjust_vectors has it."""
     own = _floats(saved, "vectors_vocab", own_rows)
     bucket, least, most = (saved.fields.get(field) for field in ("bucket", "min_n", "max_n"))
     if bucket == 0 or len(own) != len(words):

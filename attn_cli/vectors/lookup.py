@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 from zlib import crc32
 
 import numpy as np
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from attn_cli.vectors.open_vectors import Vectors
 
 
+Near: TypeAlias = "list[tuple[str, float]]"  # words and their cosines
+Found: TypeAlias = "tuple[str, Array]"
+
+
 class Embedded(NamedTuple):
     """X (kept tokens, d), which tokens were kept, the distinct tokens without a vector, and stand-ins for some."""
 
@@ -33,10 +37,7 @@ class Embedded(NamedTuple):
 
 
 def open_table(embedding: str, others: str = "") -> Vectors:
-    """Return the bundled vectors, or those in a file or under a name; content tells the format.
-
-    `others` are further names that the caller takes, for help with a mistake.
-    """
+    """Return the bundled vectors, those in a file or under a name; `others` the caller takes too, for a hint."""
     if embedding == tables.BUNDLED:
         return tables.bundled()
     # Only those who give vectors of their own pay for it.
@@ -114,13 +115,8 @@ def embed(
     return Embedded(X, tuple(kept), tuple(unknown), replaced)
 
 
-def look_up_all(
-    tokens: Sequence[str], table: Vectors, report: OnProgress = no_progress
-) -> dict[str, tuple[str, Array]]:
-    """Return, for each token that has a vector, the form under which the table has it, and its vector (dim,).
-
-    Raises InputError where such a vector holds NaN or infinity.
-    """
+def look_up_all(tokens: Sequence[str], table: Vectors, report: OnProgress = no_progress) -> dict[str, Found]:
+    """Return the form that the table has of each token, and its vector (dim,); InputError if that is not finite."""
     wanted = {token: forms(token) for token in tokens}
     found = table.find(dict.fromkeys(form for those in wanted.values() for form in those), report)
     return {
@@ -130,7 +126,7 @@ def look_up_all(
     }
 
 
-def look_up(token: str, table: Vectors) -> tuple[str, Array] | None:
+def look_up(token: str, table: Vectors) -> Found | None:
     """Return the form under which the table has the token, and its vector (dim,); None if it has none."""
     return look_up_all([token], table).get(token)
 
@@ -144,7 +140,7 @@ def _stand_in(token: str, table: Vectors, oov: str, seed: int) -> Array:
 
 def nearest(
     vectors: Vectors, vector: Array, k: int, without: Collection[str] = (), report: OnProgress = no_progress
-) -> list[tuple[str, float]]:
+) -> Near:
     """Return the k words whose vectors have the largest cosine with `vector` (dim,), largest first.
 
     Ties go to the word that stands earlier; the words `without` are left out, and vectors that hold NaN or
@@ -157,7 +153,7 @@ def nearest(
 
 def analogy(
     vectors: Vectors, words: Sequence[str], found: Sequence[Array], k: int, report: OnProgress = no_progress
-) -> list[tuple[str, float]]:
+) -> Near:
     """Return the k words that are to the third as the second is to the first; the three are left out.
 
     The largest cosines with b/|b| - a/|a| + c/|c| (3CosAdd: Mikolov, Yih and Zweig 2013, "Linguistic
@@ -169,12 +165,8 @@ def analogy(
 
 def nearest_each(
     vectors: Vectors, outputs: Array, k: int, commonest: int, also: Sequence[str] = ()
-) -> list[list[tuple[str, float]]]:
-    """Return, for each row of `outputs` (n, dim), the k words of the largest cosine, largest first.
-
-    The `commonest` first words are searched, and those of `also` that have a vector: rare words are often near, and
-    mean little to a reader. Ties go to the word that stands earlier; zeros have no neighbours.
-    """
+) -> list[Near]:
+    """Return the k words nearest to each row of `outputs` (n, dim), of the `commonest` first ones and `also` some."""
     found = _nearest(_some_rows(vectors, commonest, also), outputs, k)
     return [
         [(tables.as_text(word), cosine) for word, cosine in near] if vector.any() else []

@@ -68,16 +68,14 @@ def _record_path(name: str) -> str:
 def read_record(name: str) -> Record | None:
     """Return the record of an imported name, None if there is none; InputError if it is damaged."""
     path = _record_path(name)
-    if not os.path.exists(path):
-        return None
     try:
         with open(path, "rb") as file:
             kept = json.loads(file.read(MAX_RECORD_BYTES))
         words, dim = (kept.get(key) if type(kept.get(key)) is int else None for key in ("words", "dim"))
         if not isinstance(kept["path"], str):
             raise ValueError
-    except FileNotFoundError:
-        return None  # removed a moment ago
+    except (FileNotFoundError, NotADirectoryError):
+        return None
     except (OSError, ValueError, KeyError, AttributeError, RecursionError):
         said = f"The name {name} is damaged: {visible(path)}."
         raise InputError(said, f"Import its file again, or: attn vectors remove {name}") from None
@@ -138,10 +136,7 @@ def _new_name(path: str, given: str | None) -> str:
 
 @contextlib.contextmanager
 def _unpacked(source: SourceFile, packed: str, name: str, report: OnProgress) -> Iterator[str]:
-    """Unpack a file into one of its own in the user's data, read it through, and give its path.
-
-    After an error in the block, or a signal, the file goes.
-    """
+    """Unpack a file into the user's data, read it through, and give its path; after an error or a signal it goes."""
     start_of(source, packed)  # refuses what is neither text nor binary
     target = os.path.join(large.usable_folder("data"), f"{name}.{os.urandom(4).hex()}{UNPACKED}")
 

@@ -98,10 +98,7 @@ def build(parts: Iterable[tuple[NDArray[np.uint64], Ints]]) -> WordIndex:
 
 
 def usable_folder(kind: str) -> str:
-    """Return the folder of vectors in the user's `cache` or `data`, made if missing, without what killed runs left.
-
-    Raises CreateError if it cannot be written to.
-    """
+    """Return the folder of vectors in the user's `cache` or `data`, made and swept; CreateError if not writable."""
     folder, variable = vectors_folder(kind), USER_FOLDERS[kind][0]
     what = "The cache" if kind == "cache" else "The folder of names"
     if folder is None:
@@ -255,10 +252,7 @@ def describe(vectors: Vectors) -> dict[str, object]:
 
 
 def keep_index(vectors: Vectors, report: OnProgress = no_progress) -> str:
-    """Build and keep the index of a large file that has none; return a sentence on it, or nothing.
-
-    Where it cannot be kept, the sentence says why; a packed file can have none.
-    """
+    """Build and keep the index of a large file that has none; return a sentence on it or on why not, or nothing."""
     if not isinstance(vectors, FileVectors):
         return ""
     source = vectors.form.source

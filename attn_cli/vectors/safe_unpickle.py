@@ -55,10 +55,7 @@ class _Program(NamedTuple):
 
 
 def _plain(highest: int) -> re.Pattern[bytes]:
-    """Return a pattern of any number of short opcodes that need no change; memo indexes up to about `highest`.
-
-    A loop over opcodes in Python takes many times as long.
-    """
+    """Return a pattern of short opcodes that need no change, memo indexes up to `highest`: a loop is far slower."""
     short = b"|".join(rb"\x%02x.{%d}" % (n, n) for n in range(256))
     long = b"|".join(rb"\x%02x\0\0\0.{%d}" % (n, n) for n in range(256))
     free = (highest.bit_length() - 1) // 8  # bytes of an index that may have any value, the lowest first
@@ -151,6 +148,11 @@ class StandIn:
 
     def __setstate__(self, state: object) -> None:
         self.state = state
+
+    @property
+    def first(self) -> object:
+        """The first argument, where there is one."""
+        return self.args[0] if isinstance(self.args, tuple) and self.args else None
 
     def append(self, item: object) -> None:
         """Drop an item of a special list or dict: no field that matters is one."""

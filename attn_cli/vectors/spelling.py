@@ -70,10 +70,7 @@ BLOCK = 1 << 22  # numbers, or bytes of text, that are worked on at once
 
 
 def with_ngrams(own: Array, grams: Array, words: list[bytes], lengths: tuple[int, int]) -> Array:
-    """Return the mean of each word's own vector and those of its n-grams, (words, dim).
-
-    `own` is (words, dim), `grams` (buckets, dim); `lengths` are the fewest and the most characters of an n-gram.
-    """
+    """Return the mean of each word's own vector (words, dim) and its n-grams' in `grams` (buckets, dim)."""
     vectors, first = own.astype(np.float32), 0
     ends = np.cumsum([len(word) + 2 for word in words])
     while first < len(words):
@@ -102,12 +99,8 @@ def _add_ngrams(
 
 
 def ngrams(words: list[bytes], least: int, most: int, bucket: int) -> Iterator[tuple[Ints, Ints]]:
-    """Yield, for each length from `least` to `most`, the n-grams of that length: each one's word and bucket.
-
-    The n-grams are those of fastText (Bojanowski et al., 2017): characters of the word in angle brackets, hashed
-    with FNV-1a, whose bytes fastText takes for signed numbers.
-    """
-    text = np.frombuffer(b"".join(b"<" + word + b">" for word in words), np.uint8)
+    """Yield, for each length, the n-grams' words and buckets, as fastText hashes them (Bojanowski et al., 2017)."""
+    text = np.frombuffer(b"".join(b"<" + word + b">" for word in words), np.uint8)  # words in angle brackets
     signed = text.view(np.int8).astype(np.int32).view(np.uint32)
     starts = np.flatnonzero((text & 0xC0) != 0x80)  # of characters
     ends = np.append(starts[1:], len(text))
@@ -163,10 +156,7 @@ def _shape(word: str) -> list[str]:
 
 
 class SpellingFeatures(NamedTuple):
-    """What a word's spelling adds to its vector: the sum of the vectors (features, d) of its features.
-
-    Where not `always`, only a word without a vector starts so.
-    """
+    """What spelling adds to a word's vector, or only where it has none: a sum of the vectors (features, d)."""
 
     places: Mapping[str, int]
     vectors: Array
@@ -185,24 +175,17 @@ def forms(token: str) -> list[str]:
     return list(dict.fromkeys((token, lower, normalize("NFC", lower).replace("’", "'"))))
 
 
-SHOWN = 3
 MOST_MISTAKES = 3
 LONG = 8  # letters from which two mistakes are few
 
 
 def near_words(
-    words: Sequence[str],
-    vectors: Vectors,
-    k: int = SHOWN,
-    few: bool = False,
-    report: OnProgress = no_progress,
+    words: Sequence[str], vectors: Vectors, k: int = 3, few: bool = False, report: OnProgress = no_progress
 ) -> dict[str, list[str]]:
     """Return, for each of `words`, at most k known words spelled most like it, case apart.
 
-    Those with the fewest mistakes come first, then the commonest (which stand first). A mistake is a letter missing,
-    added or wrong, or two neighbours swapped (optimal string alignment distance); there may be at most MOST_MISTAKES,
-    with `few` one, in a long word two, and fewer than half the word's letters. The vectors' words are gone through
-    once.
+    Those with the fewest mistakes come first, then the commonest. A mistake is a letter missing, added or wrong, or two
+    swapped (optimal string alignment distance); there may be at most MOST_MISTAKES, with `few` one, in a long word two.
     """
     # Imported only for a mistyped word.
     from rapidfuzz.distance import OSA
@@ -225,10 +208,7 @@ def near_words(
 
 
 def closest(words: Sequence[str], vectors: Vectors, report: OnProgress = no_progress) -> dict[str, str]:
-    """Return, for each word that is spelled nearly like a known one, the closest known word.
-
-    It is one mistake away, of a long word two; what holds a space is not a mistyped word.
-    """
+    """Return the closest known word of each that is a mistake away from one, or two if long, and has no space."""
     near = near_words([word for word in words if " " not in word], vectors, 1, True, report)
     return {word: found[0] for word, found in near.items() if found}
 

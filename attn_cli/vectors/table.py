@@ -77,10 +77,8 @@ def as_float64(numbers: Array) -> Array:
 
 def fingerprint_of(shape: tuple[int, ...], words: bytes, rows: Array) -> str:
     """Return a hash of the shape, the words between newlines and some rows as float32: the same in every format."""
-    try:
-        from _blake2 import blake2b  # hashlib's own; hashlib itself takes two milliseconds, for OpenSSL
-    except ImportError:
-        from hashlib import blake2b
+    from _blake2 import blake2b  # hashlib's own; hashlib itself takes two milliseconds, for OpenSSL
+
     digest = blake2b(f"{shape}".encode(), digest_size=16)
     digest.update(words)
     with np.errstate(all="ignore"):
@@ -128,9 +126,8 @@ class CachedVectors:
 class VectorTable(CachedVectors):
     """Word vectors, most frequent word first where the maker ordered them so.
 
-    `block` is the words as UTF-8, each between two newlines; `matrix` is (words, dim), often a view of
-    a memory map: only the rows that are asked for are ever read. `size` is the bytes of its files. `ngrams`, where
-    the file has them, are what words that are not in the table are guessed from.
+    `block` is the words as UTF-8, each between two newlines; `matrix` is (words, dim), of which only rows that are
+    asked for are read. `size` is the bytes of its files. Words that it lacks are guessed from its `ngrams`.
     """
 
     def __init__(
@@ -225,11 +222,7 @@ def table_of(
     name: str, words: list[bytes], matrix: Array | FileRows, about: dict[str, str], size: int,
     ngrams: NGrams | None = None,
 ) -> VectorTable:  # fmt: skip
-    """Return a table of words and their rows.
-
-    InputError for words that are empty, too long or hold a newline, for another number of rows, and for rows that hold
-    no floats.
-    """
+    """Return a table of words and rows; InputError for unfit words, another number of rows, or no floats."""
     for number, word in enumerate(words):
         if not word or b"\n" in word or len(word) > LONGEST_WORD:
             is_long = len(word) > LONGEST_WORD

@@ -43,10 +43,7 @@ class TextFormat(NamedTuple):
         return "text" if self.claimed is None else "word2vec text"
 
     def blocks(self, file: IO[bytes], report: OnProgress = no_progress) -> Iterator[WordBlock]:
-        """Yield all words with their offsets.
-
-        InputError where a line has too few or too many numbers, or a header claims another count.
-        """
+        """Yield all words with their offsets; InputError for unequal lines, or where a header claims another count."""
         rows = 0
         for at, data in self._whole_lines(file):
             skip = max(0, self.start - at)
