@@ -57,8 +57,13 @@ def with_own_names(record: Record, name: str) -> dict[str, object]:
     for key, value in record.items():
         own = _own_names(key)
         is_torch |= bool(own) and key != BIAS
-        is_packed = len(own) == 3 and value is not None
-        parts = _thirds(value, key, name) if is_packed else [value] * max(1, len(own))
+        parts = [value] * max(1, len(own))
+        if len(own) == 3 and value is not None:
+            packed: Array = as_array(value)
+            if packed.ndim < 1 or len(packed) % 3 or not len(packed):
+                wanted = "it should have the rows of W_q, W_k and W_v, one below the other, equally many each"
+                raise InputError(f"{name}: {visible(key)} has shape {packed.shape}; {wanted}.")
+            parts = list(np.split(packed, 3))
         for one, part in zip(own or (key,), parts, strict=True):
             if own and (one in found or record.get(one) is not None):
                 raise InputError(f"{name} gives {one} twice, once in {visible(key)}.", "Give it once.")
@@ -74,14 +79,6 @@ def _own_names(key: str) -> tuple[str, ...]:
     if key == BIAS:
         return ("position_scores",)
     return TORCH.get(".".join(parts[-2:])) or TORCH.get(parts[-1], ())
-
-
-def _thirds(value: object, key: str, name: str) -> list[object]:
-    packed: Array = as_array(value)
-    if packed.ndim < 1 or len(packed) % 3 or not len(packed):
-        wanted = "it should have the rows of W_q, W_k and W_v, one below the other, equally many each"
-        raise InputError(f"{name}: {visible(key)} has shape {packed.shape}; {wanted}.")
-    return list(np.split(packed, 3))
 
 
 def refuse_unsupported(record: Record, known: frozenset[str], name: str) -> None:

@@ -13,7 +13,6 @@ from attn_cli.io.escape import visible
 
 if TYPE_CHECKING:
     from rich.segment import Segment
-    from rich.style import Style
 
 TRUECOLOR = 1 << 24
 Line: TypeAlias = "list[Segment]"
@@ -53,21 +52,11 @@ class Terminal(NamedTuple):
 
         systems = {16: ColorSystem.STANDARD, 256: ColorSystem.EIGHT_BIT}
         system = systems.get(self.colors, ColorSystem.TRUECOLOR)
-        # Keyed by identity, for hashing a Style is slow; the style is kept so that its id stays its own.
-        codes: dict[int, tuple[str, str, Style | None]] = {}
-        painted: list[str] = []
-        put = painted.append
-        for line in lines:
-            for text, style, _ in line:
-                try:
-                    before, after, _ = codes[id(style)]
-                except KeyError:
-                    rendered = style.render("\0", color_system=system) if style else "\0"
-                    before, _, after = rendered.partition("\0")
-                    codes[id(style)] = before, after, style
-                put(f"{before}{text}{after}")
-            put("\n")
-        return "".join(painted)
+        return "".join(
+            "".join([style.render(text, color_system=system) if style else text for text, style, _ in line])
+            + "\n"
+            for line in lines
+        )
 
 
 def _encodes(encoding: str, text: str) -> bool:

@@ -212,16 +212,14 @@ def _npz(source: SourceFile, start: bytes) -> VectorTable:
         held = f"{len(matrices)} matrices and {len(lists)} lists of words"
         hint = "Save it as numpy.savez('vectors.npz', words=words, vectors=matrix)."
         raise InputError(f"{source.name} holds {held}; one of each is wanted.", hint)
-    words = _word_array(arrays[lists[0]], source.name) if lists else _words_beside(source)
-    return table_of(source.name, words, arrays[matrices[0]], {"format": "npz"}, source.size)
-
-
-def _word_array(array: Array, name: str) -> list[bytes]:
-    if array.dtype.kind == "U" and array.size and array.dtype.itemsize:
-        codes = np.frombuffer(array.tobytes(), np.dtype("u4").newbyteorder(array.dtype.byteorder))
+    listed = arrays[lists[0]] if lists else np.array([])
+    if listed.dtype.kind == "U" and listed.size and listed.dtype.itemsize:
+        codes = np.frombuffer(listed.tobytes(), np.dtype("u4").newbyteorder(listed.dtype.byteorder))
         if codes.max() > sys.maxunicode:  # NumPy does not look, and makes text that is none
-            raise InputError(f"{name}: its list of words holds what is not text.")
-    return [as_bytes(word) if isinstance(word, str) else bytes(word) for word in array.tolist()]
+            raise InputError(f"{source.name}: its list of words holds what is not text.")
+    words = [as_bytes(word) if isinstance(word, str) else bytes(word) for word in listed.tolist()]
+    words = words if lists else _words_beside(source)
+    return table_of(source.name, words, arrays[matrices[0]], {"format": "npz"}, source.size)
 
 
 def _word_list(source: SourceFile) -> str | None:

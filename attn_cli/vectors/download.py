@@ -88,7 +88,12 @@ def _fetch_package(package: Package, home: Path, report: OnPart) -> None:
     with _creating(stage):
         stage.mkdir(exist_ok=True)
     try:
-        _check_space(package, data)
+        needed = (package.bytes or 0) - (data.stat().st_size if data.exists() else 0)
+        if needed > (free := shutil.disk_usage(folder()).free):
+            said = (
+                f"Cannot write {visible(str(data.parent))}: {needed:,} bytes are needed, {free:,} are free."
+            )
+            raise WriteError(said, "Make room, or set GENSIM_DATA_DIR to a folder on a larger disk.")
         _fetch_reader(f"{url}/{reader.name}", reader)
         _fetch(f"{url}/{data.name}", package, data, report)
         with data.open("r+b") as file:
@@ -105,14 +110,6 @@ def _fetch_package(package: Package, home: Path, report: OnPart) -> None:
         if not (data.exists() and data.stat().st_size):
             shutil.rmtree(stage, ignore_errors=True)
         raise
-
-
-def _check_space(package: Package, data: Path) -> None:
-    needed = (package.bytes or 0) - (data.stat().st_size if data.exists() else 0)
-    free = shutil.disk_usage(folder()).free
-    if needed > free:
-        said = f"Cannot write {visible(str(data.parent))}: {needed:,} bytes are needed, {free:,} are free."
-        raise WriteError(said, "Make room, or set GENSIM_DATA_DIR to a folder on a larger disk.")
 
 
 def _fetch_reader(url: str, path: Path) -> None:

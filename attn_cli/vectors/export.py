@@ -46,7 +46,11 @@ def export(
                         said = f"{vectors.name}: the word {visible(as_text(word))!r} holds a space"
                         hint = "Export to .safetensors, which keeps it."
                         raise InputError(f"{said}, and would be read back as something else.", hint)
-                stream.write(_lines(rows) if suffix in TEXT else _records(rows))
+                if suffix in TEXT:  # each number the shortest that is read back as the same float32
+                    numbers = [" ".join(row).encode() + b"\n" for row in rows.matrix.astype("U").tolist()]
+                else:
+                    numbers = [row.tobytes() for row in rows.matrix.astype("<f4")]
+                stream.write(b"".join(b"%b %b" % pair for pair in zip(rows.words, numbers, strict=True)))
         size = stream.tell()
     return count, size
 
@@ -65,14 +69,3 @@ def _first(vectors: Vectors, count: int, report: OnProgress) -> Iterator[Rows]:
         count -= kept
         if not count:
             return
-
-
-def _lines(rows: Rows) -> bytes:
-    numbers = rows.matrix.astype("U").tolist()  # each the shortest that is read back as the same float32
-    both = zip(rows.words, numbers, strict=True)
-    return b"".join(word + b" " + " ".join(row).encode() + b"\n" for word, row in both)
-
-
-def _records(rows: Rows) -> bytes:
-    numbers = rows.matrix.astype("<f4")
-    return b"".join(word + b" " + row.tobytes() for word, row in zip(rows.words, numbers, strict=True))

@@ -119,15 +119,12 @@ class TextFormat(NamedTuple):
                 found = np.loadtxt(some, comments=None, ndmin=2)
                 if found.shape == (len(some), self.dim):
                     return found
-        return np.array([self._vector(numbers, offset) for offset, _, numbers in cut[rows]])
-
-    def _vector(self, numbers: bytes, offset: int) -> list[float]:
-        for field in numbers.split(b" "):
-            if not is_number(field):
+        for offset, _, numbers in cut[rows]:
+            for field in filter(lambda field: not is_number(field), numbers.split(b" ")):
                 shown = visible(field[:40].decode("utf-8", "replace"))
                 said = f"{self.where(offset)}: {shown!r} is not a number."
                 raise InputError(said, "Write numbers as 0.25, with a point.")
-        return list(map(float, numbers.split(b" ")))
+        return np.array([list(map(float, numbers.split(b" "))) for numbers in some])
 
     def where(self, offset: int) -> str:
         """Return file and line of an offset, for an error."""
@@ -152,8 +149,11 @@ def text_format(source: SourceFile, packed: str, start: bytes, is_all: bool) -> 
         raise InputError(f"{name}, line 1: {size}.", "Is this a text of vectors?")
     bom = len(BOM) if start.startswith(BOM) else 0
     lines[0] = lines[0][bom:]
-    filled = ((number, _fields(line)) for number, line in enumerate(lines, 1) if line.strip(BLANK))
-    rows = list(islice(filled, FIRST_ROWS))
+    filled = ((number, line) for number, line in enumerate(lines, 1) if line.strip(BLANK))
+    fields = (
+        (n, line.rstrip(BLANK).replace(b"\t", b" ").split(b" ")) for n, line in islice(filled, FIRST_ROWS)
+    )
+    rows = [(number, [field for field in some if field]) for number, some in fields]
     if not rows:
         raise InputError(f"{name} is empty.", "Type a word and its numbers on each line.")
     header = header_of([fields for _, fields in rows], name)
@@ -196,7 +196,3 @@ def _lines(at: int, block: bytes) -> Iterator[tuple[int, bytes]]:
         if line.strip(BLANK):
             yield at, line
         at += len(line) + 1
-
-
-def _fields(line: bytes) -> list[bytes]:
-    return [field for field in line.rstrip(BLANK).replace(b"\t", b" ").split(b" ") if field]

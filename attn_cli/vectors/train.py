@@ -32,10 +32,7 @@ class Corpus:
     """The sentences of text files, one a line, tokenized anew at every pass: memory stays constant."""
 
     def __init__(self, paths: Sequence[Path], report: StageReport, epochs: int) -> None:
-        self.paths = paths
-        self.report = report
-        self.epochs = epochs
-        self.passes = 0
+        self.paths, self.report, self.epochs, self.passes = paths, report, epochs, 0
         self.bytes = sum(path.stat().st_size for path in paths)
 
     def __iter__(self) -> Iterator[list[str]]:
@@ -225,9 +222,8 @@ def _learned(
     full = np.empty((counted.shape[1], vectors.shape[1]))
     for column in range(vectors.shape[1]):
         wanted = vectors[:, column] - mean[column]
-        full[:, column] = _scipy().linalg.lsqr(
-            counted, wanted, damp=settings.penalty**0.5, iter_lim=settings.steps
-        )[0]
+        damp, steps = settings.penalty**0.5, settings.steps
+        full[:, column] = _scipy().linalg.lsqr(counted, wanted, damp=damp, iter_lim=steps)[0]
         done = (column + 1) / vectors.shape[1]
         report(Stage(phase, done, int(done * len(vectors)), time.monotonic() - begun))
     guessed = counted @ full
