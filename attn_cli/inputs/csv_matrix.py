@@ -64,17 +64,14 @@ def by_separator(data: bytes, name: str, parse: Callable[[list[Line]], T]) -> T:
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise InputError(f"{name} looks like UTF-16.", "Save it as UTF-8.")
     text = data.decode("utf-8-sig", "replace")
-    first, others = ("\t", "") if name.lower().endswith(".tsv") else (",", ";\t")
-    try:
-        return parse(_lines(text, first, name))
-    except InputError as problem:
-        for separator in others:
-            if separator in text:
-                try:
-                    return parse(_lines(text, separator, name))
-                except InputError:
-                    continue
-        raise problem from None
+    problems = list[InputError]()
+    for separator in "\t" if name.lower().endswith(".tsv") else ",;\t":
+        if not problems or separator in text:
+            try:
+                return parse(_lines(text, separator, name))
+            except InputError as problem:
+                problems.append(problem)
+    raise problems[0] from None
 
 
 def _lines(text: str, separator: str, name: str) -> list[Line]:

@@ -6,6 +6,7 @@ texts, names, code, and English with a foreign phrase in it are left alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -21,39 +22,27 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_LISTS = {
-    "French": (
-        "une est dans que qui pas avec sur nous vous elle ils elles je mais où cette ces mes ses être avoir suis sont "
-        "était ont aux très comme leur quand aussi ce cela chez parce puis",
-        "le la les de des du un et il en au ne se son sa plus par pour tu mon ma à",
-    ),
-    "German": (
-        "und ich nicht ist eine einen einem einer sie wir ihr mit auf für sich auch aber oder bei nach aus noch wenn "
-        "dass sind haben habe wird werden kein keine sein mein über unter hatte kann zum zur mich",
-        "der die das den dem des ein er es im zu von hat wie nur um vor wo",
-    ),
-    "Spanish": (
-        "una que por pero sus está están esta muy más también hay tiene yo nosotros ellos porque cuando donde "
-        "nada soy eres somos fue ser qué eso cada hasta desde hacia",
-        "el la los las de del al un y en con se su lo le es para como mi te si este todo sin él sobre ella",
-    ),
-    "Italian": (
-        "una che è sono della nel nella dei degli delle gli più perché anche questo questa suo lei lui noi loro quando "
-        "molto dove essere abbiamo hanno sulla alla dal dalla cosa",
-        "il lo la le di da con su per tra un e ma non si mi ti ci se come del al ha ho mio",
-    ),
-    "Portuguese": (
-        "não são uma que por dos das em ele ela eles você muito também está isso foi seu sua eu pelo pela quando "
-        "mas até nós tem ao à às numa",
-        "o os de da na um e com para se te mais como este esta ser meu num",
-    ),
-    "Dutch": (
-        "het een ik niet zijn wij jij hij zij voor aan ook nog heb hebben wordt geen deze naar bij uit maar mijn wat "
-        "dit deze werd kan heeft tegen",
-        "de en van te op met dat die er om als door je ze",
-    ),
-}
-LANGUAGES = {name: Common(*map(_words, lists)) for name, lists in _LISTS.items()}
+# A line for each language: its own common words, and behind the bar those that English text has too.
+_LISTS = """
+French: une est dans que qui pas avec sur nous vous elle ils elles je mais où cette ces mes ses être avoir suis sont
+  était ont aux très comme leur quand aussi ce cela chez parce puis | le la les de des du un et il en au ne se son sa
+  plus par pour tu mon ma à
+German: und ich nicht ist eine einen einem einer sie wir ihr mit auf für sich auch aber oder bei nach aus noch wenn
+  dass sind haben habe wird werden kein keine sein mein über unter hatte kann zum zur mich | der die das den dem des
+  ein er es im zu von hat wie nur um vor wo
+Spanish: una que por pero sus está están esta muy más también hay tiene yo nosotros ellos porque cuando donde nada soy
+  eres somos fue ser qué eso cada hasta desde hacia | el la los las de del al un y en con se su lo le es para como mi
+  te si este todo sin él sobre ella
+Italian: una che è sono della nel nella dei degli delle gli più perché anche questo questa suo lei lui noi loro quando
+  molto dove essere abbiamo hanno sulla alla dal dalla cosa | il lo la le di da con su per tra un e ma non si mi ti ci
+  se come del al ha ho mio
+Portuguese: não são uma que por dos das em ele ela eles você muito também está isso foi seu sua eu pelo pela quando
+  mas até nós tem ao à às numa | o os de da na um e com para se te mais como este esta ser meu num
+Dutch: het een ik niet zijn wij jij hij zij voor aan ook nog heb hebben wordt geen deze naar bij uit maar mijn wat dit
+  deze werd kan heeft tegen | de en van te op met dat die er om als door je ze
+"""
+_NAMED = (re.split("[:|]", one) for one in re.split("\n(?! )", _LISTS.strip()))
+LANGUAGES = {name: Common(_words(own), _words(shared)) for name, own, shared in _NAMED}
 ENGLISH = _words(
     "the of and to that it with for he she they his her their this these those are were be been have has you your our "
     "its which who what when where there not but from by at will would can could do does did if then than them him us "

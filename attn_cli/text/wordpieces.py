@@ -11,12 +11,8 @@ from attn_cli.io.array_types import Array, Bools
 from attn_cli.io.classes import NamedTuple
 
 # Tokens that frame a text. Besides these: <|endoftext|> and all of that form.
-_FRAME = frozenset(
-    {
-        *("[CLS]", "[SEP]", "[PAD]", "<s>", "</s>", "<pad>", "<cls>", "<sep>", "<bos>", "<eos>", "<eod>"),
-        *("<start_of_turn>", "<end_of_turn>"),
-    }
-)
+_FRAME = "[CLS] [SEP] [PAD] <s> </s> <pad> <cls> <sep> <bos> <eos> <eod> <start_of_turn> <end_of_turn>"
+_FRAMING = frozenset(_FRAME.split())
 _FRAMED = "<[|\uff5c][^<>]*[|\uff5c]>"
 # Tokens that stand for a word of the text.
 _STANDS_IN = r"\[MASK\]|\[UNK\]|<mask>|<unk>|<extra_id_[0-9]+>"
@@ -37,7 +33,7 @@ class Word(NamedTuple):
 
 def is_special(token: str) -> bool:
     """Tell whether a token frames the text, as [CLS] and </s> do; [UNK] and [MASK] stand for words of it."""
-    return token in _FRAME or (token[:1] == "<" and re.fullmatch(_FRAMED, token) is not None)
+    return token in _FRAMING or (token[:1] == "<" and re.fullmatch(_FRAMED, token) is not None)
 
 
 def is_padding(token: str) -> bool:
