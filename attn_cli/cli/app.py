@@ -49,16 +49,12 @@ EPILOG = (
 def main(args: list[str]) -> int:
     """Run attn with these arguments and return its exit code; the only place where errors end."""
     try:
-        if args in (["--version"], ["-V"]):
-            from attn_cli.io.console import put_plain  # answered before Typer is loaded
+        from attn_cli.io import console
 
-            return put_plain(f"attn {attn_cli.__version__}\n")
-        if "--no-pager" not in args:
-            return _run(args)
-        from attn_cli.io.console import Unpaged
-
-        with Unpaged():
-            return _run(args)
+        if args in (["--version"], ["-V"]):  # answered before Typer is loaded
+            return console.put_plain(f"attn {attn_cli.__version__}\n")
+        console.is_paged = "--no-pager" not in args
+        return _run(args)
     except BrokenPipeError:
         from contextlib import suppress
 

@@ -100,7 +100,7 @@ def given_from(record: Record, name: str, batch: int | None = None) -> Given:
         score=None if own and record.get("score") == GIVEN else _choice(record, "score", name),
         ignored=_without_effect(record, arrays, own, scores and scores.name, layout),
         stacked=stacked,
-        temperature=None if own else _temperature(record, name),
+        temperature=None if own else _positive(record, "temperature", name),
         scores=scores,
         scale=_scale(record, arrays, own, name),
         softcap=_positive(record, "softcap", name),
@@ -221,15 +221,10 @@ def _positive(record: Record, key: str, name: str) -> float | None:
         return None
     if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 < number < inf:
         raise InputError(f"{name}: {key} should be a number above 0.")
-    return read_softcap(number) if key == "softcap" else float(number)
-
-
-def _temperature(record: Record, name: str) -> float | None:
-    bounds = declared(Settings)["temperature"].bounds
-    found = _positive(record, "temperature", name)
-    if found is not None and bounds is not None and found < bounds[0]:
+    bounds = declared(Settings)["temperature"].bounds if key == "temperature" else None
+    if bounds and number < bounds[0]:
         raise InputError(f"{name}: temperature should be a number from {bounds[0]:g} up.")
-    return found
+    return read_softcap(number) if key == "softcap" else float(number)
 
 
 def _scale(record: Record, arrays: Mapping[str, Array], own: bool, name: str) -> float | None:

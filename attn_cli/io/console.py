@@ -171,19 +171,7 @@ OPTIONS = {"LESS": "FIRX", "LV": "-c"}  # quit if it fits, search in any case, c
 NOT_FOUND = (2, 126, 127)  # what a shell ends with where it cannot read the line, or cannot run the program
 FOR_A_SHELL = frozenset("|&;<>()$`\\\"'*?[#~=%")  # as git has it: a pager with one of these is a shell's line
 _COLOUR = "\x1b\\[[0-9;]*m"
-_is_unused = False
-
-
-class Unpaged:
-    """Print every screen plainly inside this block."""
-
-    def __enter__(self) -> None:
-        global _is_unused
-        self.before, _is_unused = _is_unused, True
-
-    def __exit__(self, *error: object) -> None:
-        global _is_unused
-        _is_unused = self.before
+is_paged = True  # `--no-pager` prints every screen plainly
 
 
 def put_screen(text: str) -> None:
@@ -201,7 +189,7 @@ def put_screen(text: str) -> None:
 
 def _is_too_long(text: str) -> bool:
     """Tell whether the terminal can page, and cannot show all of this."""
-    if _is_unused or os.name != "posix" or os.environ.get("TERM", "") in ("", "dumb"):
+    if not is_paged or os.name != "posix" or os.environ.get("TERM", "") in ("", "dumb"):
         return False
     if sys.stdout is None or not sys.stdout.isatty():
         return False

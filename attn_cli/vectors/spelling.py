@@ -144,15 +144,10 @@ def features(word: str) -> list[str]:
 
 def _shape(word: str) -> list[str]:
     """Return its shape: X all capitals, Xx capitalised, x small, 9 digits, x9 mixed, . marks, and what joins."""
-    letters = any(char.isalpha() for char in word)
-    if any(char.isdigit() for char in word):
-        shape = "x9" if letters else "9"
-    elif letters:
-        shape = "X" if word.isupper() and len(word) > 1 else "Xx" if word[:1].isupper() else "x"
-    else:
-        shape = "."
-    joined = [mark for mark in ("-", "/", "@") if mark in word and letters]
-    return [shape, *joined]
+    letters, has_digits = any(map(str.isalpha, word)), any(map(str.isdigit, word))
+    capitals = "X" if word.isupper() and len(word) > 1 else "Xx" if word[:1].isupper() else "x"
+    shape = ("x9" if letters else "9") if has_digits else capitals if letters else "."
+    return [shape, *(mark for mark in ("-", "/", "@") if mark in word and letters)]
 
 
 class SpellingFeatures(NamedTuple):

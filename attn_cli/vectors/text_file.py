@@ -179,12 +179,8 @@ def _usual_numbers(rows: list[tuple[int, list[bytes]]], name: str) -> int:
     if lengths.count(usual) == 1 or usual < 2:
         usual = lengths[0]
     if usual < 2:
-        is_csv = b"," in rows[0][1][0]
-        hint = (
-            "Part the word and its numbers by spaces, not by commas."
-            if is_csv
-            else "Type them after the word."
-        )
+        is_csv, hint = b"," in rows[0][1][0], "Part the word and its numbers by spaces, not by commas."
+        hint = hint if is_csv else "Type them after the word."
         raise InputError(f"{name}, line {rows[0][0]}: a word without numbers.", hint)
     if usual > MOST_NUMBERS + 1:
         raise InputError(f"{name}: {usual - 1:,} numbers a word; {MOST_NUMBERS:,} are the limit.")
