@@ -47,11 +47,7 @@ REFUSED = {
 
 
 def with_own_names(record: Record, name: str) -> dict[str, object]:
-    """Return the record with the names of other programs turned into attn's own.
-
-    The three matrices in one of torch.nn.MultiheadAttention, in_proj_weight (3d, d), become W_q, W_k and W_v. What
-    stands before these names (`self_attn.`, `layers.0.attn.`) is left out. Raises InputError where two are one.
-    """
+    """Return the record in attn's own names, what stands before others' left out; InputError where two are one."""
     found: dict[str, object] = {}
     is_torch = False
     for key, value in record.items():

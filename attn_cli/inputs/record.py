@@ -28,11 +28,7 @@ COLUMNS_OF_KEYS = ("scores", "scaled_scores", "masked_scores", "weights")
 
 
 def read_record(path: str | Path, as_written: bool = False) -> dict[str, object]:
-    """Read a file of named values: a JSON object, a .npz or a safetensors file, or one matrix as .csv or .tsv.
-
-    A CSV file is named after its matrix: Q.csv, weights.csv. With `as_written`, numbers from text know how many
-    decimals they were written with.
-    """
+    """Read named values: JSON, .npz, safetensors, or a CSV's one matrix by its name; `as_written` keeps decimals."""
     data, name = read_bytes(path, MOST_BYTES), visible(str(path))
     if is_csv(path) and not is_binary(data):
         return _csv_record(path, as_written)

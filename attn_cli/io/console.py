@@ -22,11 +22,7 @@ HANGING = 2  # spaces before the further lines of a message
 
 
 class CheckedStream(io.FileIO):
-    """A raw stream whose write() takes every byte, or raises OSError.
-
-    Python's own raw streams return how many bytes were taken, and whoever does not look loses the rest: on a disk
-    that fills up, in a non-blocking pipe, in a pipe whose writer was stopped and continued.
-    """
+    """A raw stream whose write() takes every byte, or raises OSError; Python's own may take fewer, silently."""
 
     def write(self, data: Any, /) -> int:
         """Write all of `data`, bytes of any kind, and return how many; wait where the descriptor is full for now."""

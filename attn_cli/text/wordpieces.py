@@ -182,11 +182,7 @@ def _piece_bytes(piece: str) -> bytes:
 
 
 def join(weights: Array, queries: Sequence[Word], keys: Sequence[Word]) -> Array:
-    """Return the weights between words, (..., words, words), from those between pieces (..., n_q, n_k).
-
-    Attention to a word is the sum over its pieces, attention from a word the mean over them, so that a row's sum
-    stays (Clark et al. 2019, "What Does BERT Look At?", section 4.1).
-    """
+    """Return weights between words: sums over a key's pieces, means over a query's (Clark et al. 2019, section 4.1)."""
     to_words = np.add.reduceat(weights, [word.start for word in keys], axis=-1)
     summed = np.add.reduceat(to_words, [word.start for word in queries], axis=-2)
     joined: Array = summed / np.array([word.size for word in queries])[:, np.newaxis]

@@ -35,11 +35,9 @@ SLACK = 1 << 20  # bytes that a file may have beyond the size in the index
 def download(name: str, report: OnPart = lambda _: None, say: OnText = lambda _: None) -> Path:
     """Return the data file of the model `name`; download it unless it is there with the right checksum.
 
-    `report` gets the share that has arrived, 0 to 1; `say` gets sentences about what is unusual. A download that was
-    stopped is resumed. Of two downloads of one model at once, the second waits for the first and uses its file.
-
-    Raises UsageError for an unknown name, FileError when the network fails, InputError when the file is not what the
-    index announces, CreateError and WriteError when it cannot be stored.
+    A download that was stopped is resumed, and one that another process makes is waited for. `say` gets sentences about
+    what is unusual. Raises UsageError for an unknown name, FileError when the network fails, InputError for another
+    file than announced, CreateError and WriteError when it cannot be stored.
     """
     path = gensim_data.local(name)
     index = gensim_data.cached_index() if path else None

@@ -22,10 +22,7 @@ WHITE = b" \t\n\r\x0b\x0c"
 def export(
     vectors: Vectors, output: str, most: int | None = None, report: OnProgress = no_progress
 ) -> tuple[int, int]:
-    """Write the vectors (the first `most` words, or all) to a file, all or nothing; return its words and bytes.
-
-    Its suffix is the format. Numbers are float32. Text and binary refuse a word with a space, read back as two.
-    """
+    """Write the vectors (the first `most` words, or all) as the file's suffix says; return its words and bytes."""
     suffix = Path(output).suffix.lower()
     if suffix not in SUFFIXES:
         said = f"Vectors are not written as {visible(Path(output).name)!r}."

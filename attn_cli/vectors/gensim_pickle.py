@@ -21,11 +21,7 @@ MAX_PICKLE_BYTES = 8 << 30  # bytes of a file
 
 
 def read_gensim(source: SourceFile) -> VectorTable:
-    """Return the vectors of a .kv or .model file that gensim wrote, running nothing that it holds.
-
-    The matrix is a view of the file's bytes, or lies in a .npy file beside it. Raises InputError where the file holds
-    code, is damaged or has no word vectors, and FileError where it or a file beside it cannot be read.
-    """
+    """Return the vectors of gensim's .kv or .model, running nothing in it; InputError or FileError where it fails."""
     if source.size > MAX_PICKLE_BYTES:
         size = f"{source.size:,} bytes is above the limit of {MAX_PICKLE_BYTES:,}"
         raise FileError(f"Cannot read {source.name}: {size}.", SAVE_AGAIN)

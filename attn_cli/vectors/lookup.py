@@ -83,11 +83,9 @@ def embed(
 ) -> Embedded:
     """Return the tokens' vectors; `oov` says what becomes of a token that has none.
 
-    A token is looked up as written, then lower-cased, then with a straight apostrophe and composed
-    accents. `zero` gives it zeros, `random` a random vector (of the table's one length, if it has one),
-    `skip` leaves it out, `error` refuses it, `nearest` gives it that of the word with the closest spelling,
-    `subword` one that is guessed from the parts of its spelling; `model` gives it what the learned model starts it
-    with. Where the model adds to each vector what the spelling adds, it does so to these two as well.
+    `zero` gives it zeros, `random` a random vector (of the table's one length, if it has one), `skip` leaves it out,
+    `error` refuses it, `nearest` gives it that of the word with the closest spelling, `subword` a guess from its parts,
+    `model` what the learned model starts it with. What a model adds for spelling, `nearest` and `subword` get too.
     """
     distinct = list(dict.fromkeys(tokens))
     known = {token: vector for token, (_, vector) in look_up_all(distinct, table, report).items()}
@@ -141,11 +139,7 @@ def _stand_in(token: str, table: Vectors, oov: str, seed: int) -> Array:
 def nearest(
     vectors: Vectors, vector: Array, k: int, without: Collection[str] = (), report: OnProgress = no_progress
 ) -> Near:
-    """Return the k words whose vectors have the largest cosine with `vector` (dim,), largest first.
-
-    Ties go to the word that stands earlier; the words `without` are left out, and vectors that hold NaN or
-    infinity. The vectors are read in blocks. Zeros have the cosine 0 with everything.
-    """
+    """Return the k words nearest to `vector` (dim,) by cosine, largest first, but those `without` and not finite."""
     left_out = {tables.as_bytes(word) for word in without}
     (found,) = _nearest(vectors.rows(report), vector[np.newaxis], k + len(left_out))
     return [(tables.as_text(word), cosine) for word, cosine in found if word not in left_out][:k]
@@ -154,11 +148,7 @@ def nearest(
 def analogy(
     vectors: Vectors, words: Sequence[str], found: Sequence[Array], k: int, report: OnProgress = no_progress
 ) -> Near:
-    """Return the k words that are to the third as the second is to the first; the three are left out.
-
-    The largest cosines with b/|b| - a/|a| + c/|c| (3CosAdd: Mikolov, Yih and Zweig 2013, "Linguistic
-    Regularities in Continuous Space Word Representations").
-    """
+    """Return the k words nearest to b/|b| - a/|a| + c/|c|, but a, b, c (3CosAdd: Mikolov, Yih and Zweig 2013)."""
     a, b, c = _units(np.array(found))
     return nearest(vectors, b - a + c, k, words, report)
 

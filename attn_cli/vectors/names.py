@@ -93,11 +93,7 @@ def _stood_for(name: str) -> str:
 def import_file(
     path: str, name: str | None = None, report: OnProgress = no_progress, say: OnText = lambda _: None
 ) -> tuple[str, Vectors, list[str]]:
-    """Give a file of vectors a name, and index it; a packed one is unpacked into the user's data folder.
-
-    Return the name, the vectors, and sentences on what the user may not expect; `say` is told when it waits for another
-    import. The name is changed last: after an error it stands for the same file as before.
-    """
+    """Name, unpack and index a file; return name, vectors and notes. After an error the name is as it was."""
     source = SourceFile.at(path)
     name = _new_name(path, name)
     with source.opened() as file:

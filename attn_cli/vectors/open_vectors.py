@@ -86,10 +86,7 @@ class WordIndex(NamedTuple):
 
 
 def build(parts: Iterable[tuple[NDArray[np.uint64], Ints]]) -> WordIndex:
-    """Return the index of a file's words, given their hashes and offsets, some after the other, in the file's order.
-
-    Words of one hash are taken for one: of three million words, two have one hash with a chance of 2 in ten million.
-    """
+    """Return the index of words in the file's order; one hash is one word: of 3 million, a risk of 1 in 4 million."""
     hashes, offsets = (np.concatenate(some) for some in zip(*parts, strict=True))
     order = np.argsort(hashes, kind="stable")
     hashes, offsets = hashes[order], offsets[order]

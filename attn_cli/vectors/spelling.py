@@ -44,11 +44,7 @@ def guessable(words: Iterable[str], table: Vectors) -> list[str]:
 
 
 def guess(words: Sequence[str], table: Vectors) -> dict[str, Array]:
-    """Return a float64 vector (dim,) for each word, of the table's one length if it has one.
-
-    Words are multiplied one by one: in one product, a word's last bits would depend on the words beside it.
-    Raises UsageError where the table has no n-grams, InputError where they hold NaN or infinity.
-    """
+    """Return a float64 vector (dim,) for each word, at the table's length; UsageError or InputError for n-grams."""
     check_has_ngrams(table)
     assert table.ngrams is not None
     rows, directions = table.ngrams
@@ -59,6 +55,7 @@ def guess(words: Sequence[str], table: Vectors) -> dict[str, Array]:
         said = f"The n-grams of {table.name} hold NaN or infinity."
         raise InputError(said, "Make them anew with attn vectors subwords.")
     vectors = np.empty((len(words), out.shape[1]))
+    # One by one: in one product, a word's last bits would depend on the words beside it.
     for n, total in enumerate(sums / np.sqrt(counts)[:, None]):
         vectors[n] = total @ out[:-1] + out[-1]
     if table.length is not None:
