@@ -29,7 +29,6 @@ ONE_MATRIX = "A file holds one matrix: numbers alone, or with labels in the firs
 # Signs with which a spreadsheet begins a formula; fullwidth ones count in Japanese and Chinese.
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "＝", "＋", "－", "＠")
 _NUMBER = re.compile(r"\s*[-+]?(?:[0-9]+(?:\.([0-9]*))?|\.([0-9]+))(?:[eE]([-+]?[0-9]+))?\s*")
-MOST_DECIMALS = 400  # a double has no more decimals worth counting
 
 
 class Line(NamedTuple):
@@ -190,5 +189,5 @@ class WrittenNumber(float):
         made, found = super().__new__(cls, text), _NUMBER.fullmatch(text)
         fraction, exponent = ("", "0") if found is None else (found[1] or found[2] or "", found[3] or "0")
         power = int(exponent[:6])  # of a longer one all digits would be too many
-        made.decimals = min(MOST_DECIMALS, max(0, len(fraction) - power))
+        made.decimals = min(400, max(0, len(fraction) - power))  # a double has no more worth counting
         return made

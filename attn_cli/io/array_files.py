@@ -28,7 +28,6 @@ DTYPES = {
 }  # fmt: skip
 UNREAD = ("BF16", "F8_E4M3", "F8_E5M2", "C64")
 BFLOAT16 = np.dtype([("upper half of a float32", "<u2")])  # NumPy has none of its own
-_HEADER_LIMIT = 100_000_000
 MOST_AXES = 32
 
 # Of an archive's size, and from what size on: a matrix may be all zeros, which packs more tightly than text.
@@ -85,7 +84,7 @@ def from_bfloat16(halves: NDArray[Any]) -> NDArray[Any]:
 
 
 def safetensors_entries(
-    file: IO[bytes], name: str, most_header: int = _HEADER_LIMIT, bfloat16: bool = False
+    file: IO[bytes], name: str, most_header: int = 100_000_000, bfloat16: bool = False
 ) -> tuple[dict[str, Entry], dict[str, str]]:
     """Return where a safetensors file's arrays lie, those of `bfloat16` only where asked for, and its metadata."""
     size = file.seek(0, 2)

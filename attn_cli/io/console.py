@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 MOST = 1 << 30  # bytes in one call: Linux takes at most 2 GiB
 NARROWEST, WIDEST = 20, 10_000  # columns
 USUAL_WIDTH = 80  # of a terminal that does not know its own
-HANGING = 2  # spaces before the further lines of a message
 
 
 class CheckedStream(io.FileIO):
@@ -149,7 +148,7 @@ def say(text: str, is_data: bool = False) -> None:
     try:
         if sys.stderr.isatty() and not is_data:
             width = stream_width(sys.stderr) or USUAL_WIDTH
-            lines = [part for line in lines for part in folded(line, width, HANGING)]
+            lines = [part for line in lines for part in folded(line, width, 2)]
         encoding = sys.stderr.encoding or "utf-8"
         shown = "".join(f"{line}\n" for line in lines)
         sys.stderr.write(shown.encode(encoding, "backslashreplace").decode(encoding))

@@ -14,7 +14,6 @@ _ZWJ = "\u200d"
 # are compiled at the first use, and written as a complement: a class up to U+10FFFF takes 5 ms to compile.
 _SUSPECT, _BEYOND_ASCII = "[^\x00-\x7e\xa1-\xac\xae-\u02ff]", "[^\x00-\x7f]"
 LONGEST = 60  # characters of a name in a list
-_LINE = 88  # columns of an object that JSON text has on one line
 
 # Drawn as nothing although Unicode calls them letters or marks: fillers, the grapheme joiner, selectors.
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u2800\u3164\uffa0")
@@ -162,7 +161,7 @@ def _laid_out(value: object, indent: str, as_json: Callable[[object], str]) -> s
     if isinstance(value, Mapping) and value:
         parts = [f"{as_json(key)}: {_laid_out(one, inner, as_json)}" for key, one in value.items()]
         joined = ", ".join(parts)
-        if len(joined) <= _LINE and "\n" not in joined:
+        if len(joined) <= 88 and "\n" not in joined:
             return "{" + joined + "}"
         return "{\n" + ",\n".join(inner + part for part in parts) + "\n" + indent + "}"
     if isinstance(value, list) and value and isinstance(value[0], (list, Mapping)):

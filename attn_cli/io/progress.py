@@ -6,13 +6,10 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import Self
 
 from attn_cli.io.classes import NamedTuple
 from attn_cli.io.console import say
-
-if TYPE_CHECKING:
-    from typing import Self
 
 BAR = 30  # cells of a progress bar
 INTERVAL = 0.1  # seconds between two lines that show a rate

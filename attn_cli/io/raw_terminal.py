@@ -76,8 +76,6 @@ class RawTerminal:
     def __exit__(self, *error: object) -> None:
         self.undo.close()
 
-    # Keys and drawing
-
     def key(self, seconds: float | None = None) -> str | None:
         """Return the next key; None if none comes in time; REDRAW where all must be drawn anew; GONE at the end."""
         if not self.waiting:
@@ -115,8 +113,6 @@ class RawTerminal:
         lines = text.removesuffix("\n").replace("\n", "\r\n")
         put_plain(f"{CLEAR}{lines}\x1b[{self.size().lines};1H{last_line}")
 
-    # Taking and giving back
-
     def _take(self) -> None:
         self.taken = True
         modes = termios.tcgetattr(self.keyboard)
@@ -150,8 +146,6 @@ class RawTerminal:
                     raise
             else:
                 return
-
-    # Signals
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         """Give the terminal back, stop as Ctrl-Z wants it, and take the terminal again when it goes on."""

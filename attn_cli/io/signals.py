@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from subprocess import Popen
     from types import FrameType
 
-LONGEST_ANSWER = 1 << 28  # bytes
 _cleanups: dict[int, Callable[[], object]] = {}
 _catching = 0
 received = 0  # the signal that was raised as a KeyboardInterrupt
@@ -134,7 +133,7 @@ class SeparateProcess:
         try:
             to.write(question)
             to.flush()
-            line = of.readline(LONGEST_ANSWER)
+            line = of.readline(1 << 28)
         except OSError:  # EPIPE; on Windows EINVAL
             line = b""
         finally:

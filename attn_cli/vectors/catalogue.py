@@ -28,7 +28,6 @@ FILES_URL = "https://github.com/RaRe-Technologies/gensim-data/releases/download"
 CACHED_INDEX = "information.json"  # gensim's name for it
 INDEX_LIMIT = 1 << 24
 MOST_BYTES = 1 << 40
-LONGEST_TEXT = 2000
 _NAME = re.compile(r"(?!(?i:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\.|$))[A-Za-z0-9_][A-Za-z0-9_.+-]{0,119}")
 _MD5 = re.compile(r"[0-9a-f]{32}")
 
@@ -167,7 +166,7 @@ def _text(value: object) -> str:
     """Return a text of the index on one printable line; a very long one ends in an ellipsis."""
     if not isinstance(value, str):
         return ""
-    cut = value[:LONGEST_TEXT] + "…" * (len(value) > LONGEST_TEXT)
+    cut = value[:2000] + "…" * (len(value) > 2000)
     return visible(" ".join(cut.split()))
 
 

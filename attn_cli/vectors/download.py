@@ -27,7 +27,6 @@ from attn_cli.vectors.catalogue import Package, RefusalError, folder, host_of
 if TYPE_CHECKING:
     from http.client import HTTPResponse
 
-READER_LIMIT = 1 << 20
 OnText = Callable[[str], None]
 SLACK = 1 << 20  # bytes that a file may have beyond the size in the index
 
@@ -113,7 +112,7 @@ def _fetch_package(package: Package, home: Path, report: OnPart) -> None:
 def _fetch_reader(url: str, path: Path) -> None:
     """Store gensim's code to read the file, if the server has it; attn never runs it."""
     try:
-        code = gensim_data.body_of(url, READER_LIMIT)
+        code = gensim_data.body_of(url, 1 << 20)
     except RefusalError as error:
         if not 400 <= error.status < 500:
             raise

@@ -42,12 +42,8 @@ def read_gensim(source: SourceFile) -> VectorTable:
     return table_of(source.name, words, matrix, about, source.size + beside)
 
 
-# What the objects hold
-
 _MOST_FIELDS = 10_000
 _WORDS = ("index_to_key", "index2word", "index2entity")
-_VECTORS = ("vectors", "syn0")
-_BYTES_OF_A_WORD = 3  # that a file spends on a word besides its letters, at least
 
 
 class _SavedObject(NamedTuple):
@@ -89,7 +85,7 @@ def _words(saved: _SavedObject) -> list[bytes]:
     if set(map(type, words)) != {str}:
         words = [_key(word, row, name) for row, word in enumerate(words)]
     # The same word can stand in a list a million times and in the file once: count before they are copied.
-    if sum(map(len, words)) + _BYTES_OF_A_WORD * len(words) > len(saved.data):
+    if sum(map(len, words)) + 3 * len(words) > len(saved.data):  # a file spends 3 bytes besides its letters
         raise InputError(f"{name}: its list of words repeats them and is larger than the file.", SAVE_AGAIN)
     return [word.encode("utf-8", "surrogatepass") for word in words]
 
@@ -106,7 +102,7 @@ def _key(word: object, row: int, name: str) -> str:
 
 
 def _vectors(saved: _SavedObject, words: list[bytes]) -> Array | FileRows:
-    for field in _VECTORS:
+    for field in ("vectors", "syn0"):
         if (found := _numbers(saved, field)) is not None:
             return found
     if (own := _numbers(saved, "vectors_vocab")) is not None or "vectors_vocab" in saved.fields:
@@ -132,11 +128,6 @@ def _beside(saved: _SavedObject, field: str) -> str:
             raise InputError(f"{visible(other)} is compressed, which attn does not unpack.", SAVE_AGAIN)
     said = f"{visible(path)} is missing: it holds the vectors of {saved.name} and belongs beside it."
     raise FileError(said, "gensim saves both together: copy both, and rename neither.")
-
-
-# Arrays
-
-_FLOATS = {"f2", "f4", "f8"}
 
 
 def _array(made: object, saved: _SavedObject) -> Array:
@@ -167,7 +158,11 @@ def _dtype(made: object) -> np.dtype[np.floating] | None:
         return None
     code = made.first
     order = made.state[1] if isinstance(made.state, tuple) and len(made.state) > 1 else "<"
-    if not isinstance(code, str) or not isinstance(order, str) or code.lstrip("<>=|") not in _FLOATS:
+    if (
+        not isinstance(code, str)
+        or not isinstance(order, str)
+        or code.lstrip("<>=|") not in {"f2", "f4", "f8"}
+    ):
         return None
     big = order == ">" or code[0] == ">"
     return np.dtype((">" if big else "<") + code[-2:])
@@ -184,8 +179,6 @@ def _raw(held: object, data: bytes) -> bytes | memoryview | None:
             return held.encode("latin1")
     return held if isinstance(held, bytes) else None
 
-
-# FastText, whose words' vectors gensim leaves out
 
 _MOST_WORK = 100  # additions to a byte of the file
 _HASHING = 16  # additions that the hashing of one n-gram takes the time of

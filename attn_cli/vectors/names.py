@@ -25,7 +25,6 @@ from attn_cli.vectors.open_vectors import FileVectors, Vectors
 from attn_cli.vectors.source_file import SourceFile
 from attn_cli.vectors.table import BUNDLED, OnProgress, bundled, no_progress
 
-MAX_RECORD_BYTES = 1 << 16
 UNPACKED = ".vectors"
 TAKEN = (BUNDLED, "random")
 OnText = Callable[[str], None]
@@ -70,7 +69,7 @@ def read_record(name: str) -> Record | None:
     path = _record_path(name)
     try:
         with open(path, "rb") as file:
-            kept = json.loads(file.read(MAX_RECORD_BYTES))
+            kept = json.loads(file.read(1 << 16))
         words, dim = (kept.get(key) if type(kept.get(key)) is int else None for key in ("words", "dim"))
         if not isinstance(kept["path"], str):
             raise ValueError

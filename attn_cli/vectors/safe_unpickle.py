@@ -41,10 +41,6 @@ _ELSEWHERE = {
     **dict.fromkeys(b"\x82\x83\x84", "refers to the extension registry"),
     **dict.fromkeys(b"\x97\x98", "refers to buffers that lie elsewhere"),
 }
-# A list or a call costs up to a hundred bytes of memory and as little as one of the file: there must be no more
-# than one to so many bytes. gensim writes no more than one to nine.
-_BYTES_TO_A_LIST = 5
-_LISTS_AT_LEAST = 1000
 
 
 class _Program(NamedTuple):
@@ -77,7 +73,8 @@ def _plain(highest: int) -> re.Pattern[bytes]:
 def _without_calls(data: bytes, name: str) -> _Program:
     program = _Program(bytearray(data[:2]), [])
     view = memoryview(data)
-    most = max(_LISTS_AT_LEAST, len(data) // _BYTES_TO_A_LIST)
+    # A list or a call costs up to a hundred bytes of memory and as little as one of the file; gensim's take nine.
+    most = max(1000, len(data) // 5)
     plain = _plain(min(max(255, len(data) // 3), 0xFFFFFFFF))  # what is put away takes three bytes or more
     at, made = 2, 0
     while True:

@@ -28,9 +28,6 @@ NGRAMS, DIRECTIONS = "ngrams", "ngrams.directions"
 MOST_AT_ONCE = 1 << 25  # bytes
 LONGEST_WORD = 4096
 MOST_BYTES = 1 << 24  # of the vectors that are kept
-LEAST_BYTES = 1 << 9  # of one that is kept, also of a word without a vector
-LONGEST_KEPT = 64  # letters; longer words are rarely repeated
-SINGLY = 200  # words up to which each is searched for by itself
 MOST_WORDS = 1 << 23  # bytes of all words together, up to which an index of them is made
 # Some words of a file, in its order: where each stands, the words, and a function to the vectors of a slice of them.
 WordBlock: TypeAlias = "tuple[Ints, list[bytes], Callable[[slice], Array]]"
@@ -103,7 +100,7 @@ class CachedVectors:
 
     def __init__(self, dim: int) -> None:
         self.dim = dim
-        self.most = MOST_BYTES // max(LEAST_BYTES, 8 * dim)
+        self.most = MOST_BYTES // max(1 << 9, 8 * dim)  # a word without a vector takes bytes, too
         self.known: dict[str, Array | None] = {}
 
     def find(self, words: Iterable[str], report: OnProgress = no_progress) -> dict[str, Array]:
@@ -115,7 +112,7 @@ class CachedVectors:
             found |= fresh
             if len(self.known) + len(missing) > self.most:
                 self.known.clear()
-            kept = [word for word in missing if len(word) <= LONGEST_KEPT]
+            kept = [word for word in missing if len(word) <= 64]  # longer ones are rarely repeated
             self.known |= {word: fresh.get(word) for word in kept[: self.most]}
         return {word: vector for word, vector in found.items() if vector is not None}
 
@@ -189,7 +186,7 @@ class VectorTable(CachedVectors):
         yield self.block[1:-1].split(b"\n")
 
     def _found(self, words: list[str], report: OnProgress) -> dict[str, Array]:
-        if len(self.known) + len(words) > SINGLY and len(self.block) <= MOST_WORDS:
+        if len(self.known) + len(words) > 200 and len(self.block) <= MOST_WORDS:
             self.places = self.places or self.word_rows()
         rows = {word: row for word in words if (row := self.row_of(word)) is not None}
         vectors = as_float64(self.matrix[np.array([*rows.values()], np.intp)])

@@ -131,7 +131,6 @@ def _check(settings: VectorTraining | SubwordTraining, output: str) -> None:
 Floats = NDArray[np.floating[Any]]
 Matrix = Any  # of scipy, which is not there when types are checked
 HELD_BACK = 0.1  # of the words that are not among the commonest quarter
-LARGEST_BYTE = 127
 
 
 class Made(NamedTuple):
@@ -218,6 +217,6 @@ def _learned(
     _, directions = np.linalg.eigh(guessed.T @ guessed)  # the strongest come last
     strongest = directions[:, ::-1][:, : settings.rank]
     rows = full @ strongest
-    size = np.maximum(np.abs(rows).max(axis=0), 1e-9) / LARGEST_BYTE
+    size = np.maximum(np.abs(rows).max(axis=0), 1e-9) / 127  # the largest int8
     out = np.vstack([size[:, None] * strongest.T, mean])
     return NGrams(np.rint(rows / size).astype(np.int8), out)
