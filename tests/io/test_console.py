@@ -1,11 +1,20 @@
-"""Messages on standard error: whole in a pipe, broken between words on a terminal."""
+"""The terminal: messages, bars, and keys; and what a fault of a command that writes leaves."""
 
+import io
 import json
+import os
+import pty
+import signal
+import subprocess
+import sys
 
 import pytest
 
+from attn_cli.io import progress
 from attn_cli.io.console import folded
-from tests.shell import attn, terminal
+from attn_cli.io.raw_terminal import REDRAW, RawTerminal
+from tests.shell import ROOT, attn, surroundings, terminal
+from tests.thorough import often, takes_long
 
 PATH = "/no/such/" + "folder/" * 12 + "weights.json"
 WRONG = [
@@ -65,3 +74,80 @@ def test_folding_loses_nothing_and_breaks_no_word():
         assert folded(f"{wide} {wide}", 8) == [wide, wide] and folded(f"{wide} {wide}", 9) == [
             f"{wide} {wide}"
         ]
+
+
+class Screen(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("whole", "said"), [(10, " 25 %"), (400, " 25 %, 5:00 left"), (8000, "1:40:00 left")]
+)
+def test_the_bar_of_long_work_tells_the_time_that_is_left(whole, said, monkeypatch):
+    now, screen = [0.0], Screen()
+    monkeypatch.setattr(progress, "monotonic", lambda: now[0])
+    monkeypatch.setattr(sys, "stderr", screen)
+    with progress.Progress("Work") as report:
+        report(0)
+        now[0] = whole / 4
+        report(0.25)
+        shown = screen.getvalue()
+    assert said in shown
+    assert ("left" in shown) == (whole > 20)
+    assert screen.getvalue().endswith("\r"), "the bar goes"
+
+
+@pytest.fixture
+def own_terminal(monkeypatch):
+    """A terminal of its own in the place of /dev/tty and of standard output."""
+    ours, its = pty.openpty()
+    real = os.open
+    monkeypatch.setattr(
+        os, "open", lambda path, *more: os.dup(its) if path == "/dev/tty" else real(path, *more)
+    )
+    yield
+    os.close(ours)
+    os.close(its)
+
+
+def test_a_signal_that_comes_before_the_wait_for_a_key_ends_the_wait(own_terminal):
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: None)
+    try:
+        with RawTerminal() as screen:
+            assert screen.key(0) is None
+            os.kill(os.getpid(), signal.SIGUSR1)  # handled here and now, before anybody waits
+            assert screen.key(5) == REDRAW
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert signal.set_wakeup_fd(-1) == -1, "it is as it was"
+
+
+def test_a_signal_while_it_is_given_back_does_not_give_it_back_again(own_terminal, monkeypatch):
+    sent = []
+
+    def write(data):
+        sent.append(data)
+        os.kill(os.getpid(), signal.SIGTERM)  # as a process manager's, at the end of a talk
+
+    screen = RawTerminal(second_screen=True)
+    before = signal.signal(signal.SIGTERM, lambda number, frame: screen._give_back())
+    try:
+        with screen:
+            monkeypatch.setattr(screen.screen, "write", write)
+        assert len(sent) == 1
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs fork and signals")
+@takes_long
+def test_after_a_fault_there_is_the_old_or_the_new_and_the_right_exit_code():
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.faults", "--sample", str(often(4)), "--seed", "14"],
+        cwd=ROOT, env=surroundings(), capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " 0 wrong" in done.stdout.splitlines()[-1]
