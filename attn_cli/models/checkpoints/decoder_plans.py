@@ -35,8 +35,6 @@ GPT2 = Plan(
     "h.{}.",
     change=_scaled_by_layer,
 )  # fmt: skip
-
-
 GPT_NEO = Plan(
     GPT2.stack._replace(in_out=False),
     {
@@ -50,8 +48,6 @@ GPT_NEO = Plan(
     windows=positions.neo_windows,
     biases={"attention_bias": "q k v"},
 )  # fmt: skip
-
-
 GPT_NEOX = Plan(
     Stack(
         Words(("embed_in.weight",)), "layer", by_head=True, last_norm="final_layer_norm", skips_padding_positions=True
@@ -65,8 +61,6 @@ GPT_NEOX = Plan(
     rotaries=positions.alike("rotary_emb_base", "rotary_pct"),
     biases={"attention_bias": "qkv o"},
 )  # fmt: skip
-
-
 GPT_J = GPT_NEO._replace(
     stack=GPT_NEOX.stack._replace(words=Words(("wte.weight",)), by_head=False, parallel=True, last_norm="ln_f"),
     names={
@@ -79,8 +73,6 @@ GPT_J = GPT_NEO._replace(
     rotaries=positions.first_numbers,
     biases={"no_bias": "q k v o"},
 )  # fmt: skip
-
-
 BLOOM = GPT2._replace(
     stack=GPT_NEOX.stack._replace(
         words=Words(("word_embeddings.weight",), norm="word_embeddings_layernorm"), last_norm="ln_f",
@@ -157,12 +149,10 @@ LLAMA = Plan(
     biases={"attention_bias": "q k v o", "mlp_bias": "gate up down"},
 )  # fmt: skip
 MISTRAL = LLAMA._replace(windows=lambda c, count: layer_windows(c, count, lambda n: True))
-
-
 QK_NORM = {"q_norm": "self_attn.q_norm", "k_norm": "self_attn.k_norm"}
 AFTER = {"after_1": "post_attention_layernorm", "after_2": "post_feedforward_layernorm"}
-QWEN2 = LLAMA._replace(windows=positions.qwen_windows, biased="q k v")
-QWEN3 = QWEN2.named(**QK_NORM)
+QWEN2 = LLAMA._replace(windows=positions.qwen_windows, biases={"no_bias": "o gate up down"})
+QWEN3 = QWEN2.named(**QK_NORM)._replace(biases=LLAMA.biases)
 SMOLLM3 = LLAMA._replace(windows=positions.unrotated_windows, rotaries=positions.some_rotaries)
 
 

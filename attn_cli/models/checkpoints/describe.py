@@ -181,12 +181,12 @@ class Plan(NamedTuple):
     scale: float | None = None  # of the scores; without one, that of scaled dot products
     windows: Callable[[Config, int], Windows] | None = None  # of so many layers
     rotaries: Callable[[Config, int, Windows], Rotaries] | None = None  # of heads of this size
-    biases: Mapping[str, str] = {}  # the key that says whether these roles have one
-    biased: str = ""  # roles that have one where no key says it
+    biases: Mapping[
+        str, str
+    ] = {}  # the key that says whether these roles have one; they have none where none says it
     change: Callable[[Config, Stack], Stack] | None = None  # by what else a config.json says
     head_activation: str | None = None  # the key of it
     scales_words: bool = False  # by the root of their width
-    always_projects: bool = False
 
     def named(self, lacks: str = "", **names: str) -> Plan:
         """Return the plan without these roles, and with these names of tensors."""
@@ -209,12 +209,11 @@ class Plan(NamedTuple):
             scale=(c.optional("logit_scale") or 1) / (c.optional("logits_scaling") or 1),
             softcap=c.optional("final_logit_softcapping"),
         )
-        unread = []  # biases that the model does not have, whatever the file has
-        for flag, roles in self.biases.items():
-            has = self.biased if not c.reads(flag) else roles if c.flag(flag) else ""
-            unread += [f"{self.names[role]}.bias" for role in roles.split() if role not in has.split()]
+        # biases that the model does not have, whatever the file has
+        absent = " ".join(roles for flag, roles in self.biases.items() if not c.flag(flag, False))
+        unread = tuple(f"{self.names[role]}.bias" for role in absent.split())
         encoder, decoder = (None, stack) if stack.causal else (stack, None)
-        return Model(self.prefixes, encoder, decoder, logits, unread=tuple(unread))
+        return Model(self.prefixes, encoder, decoder, logits, unread=unread)
 
     def _sized(self, c: Config) -> Stack:
         d, count = c.whole(c.name(WIDTH)), c.whole(c.name(COUNT), most=MOST_LAYERS)
@@ -253,5 +252,5 @@ class Plan(NamedTuple):
             width=width,
             scale=sqrt(d) if self.scales_words else c.optional("embedding_multiplier") or 1.0,
             offset=c.whole("pad_token_id", least=0) + 1 if c.reads("pad_token_id") else words.offset,
-            project=words.project if width != d or self.always_projects else None,
+            project=words.project if width != d else None,
         )

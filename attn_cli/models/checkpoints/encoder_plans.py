@@ -80,11 +80,12 @@ def _groups(c: Config, stack: Stack) -> Stack:
         raise c.refused("num_hidden_groups", f"at most {count}, the number of layers")
     each = ((int(n / (count / groups)), m) for n in range(count) for m in range(inner))
     places = (f"encoder.albert_layer_groups.{group}.albert_layers.{m}." for group, m in each)
-    return stack._replace(layers=tuple(stack.layers[0]._replace(place=place) for place in places))
+    words = stack.words._replace(project="encoder.embedding_hidden_mapping_in")  # whatever its width
+    return stack._replace(words=words, layers=tuple(stack.layers[0]._replace(place=one) for one in places))
 
 
 ALBERT = Plan(
-    BERT_STACK._replace(words=BERT_STACK.words._replace(project="encoder.embedding_hidden_mapping_in")),
+    BERT_STACK,
     {
         "q": "attention.query", "k": "attention.key", "v": "attention.value", "o": "attention.dense",
         "norm_1": "attention.LayerNorm", "up": "ffn", "down": "ffn_output", "norm_2": "full_layer_layer_norm",
@@ -93,7 +94,6 @@ ALBERT = Plan(
     _head("predictions", "predictions.dense", "predictions.LayerNorm"),
     change=_groups,
     head_activation="hidden_act",
-    always_projects=True,
 )  # fmt: skip
 
 

@@ -20,7 +20,6 @@ Parts = tuple[Json | None, Json | None, Json, Json]
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 MOST_WORDS, LONGEST_PIECE = 1 << 20, 256
 SPACE = "\u2581"  # SentencePiece's
-
 _TAIL = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _HEAD = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+"
 LLAMA_3 = _HEAD + r"|\p{N}{1,3}" + _TAIL

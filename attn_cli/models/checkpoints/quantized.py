@@ -137,7 +137,6 @@ def packed_words(bits: int) -> Quantized:
 # MXFP4 as GPT-OSS ships it: blocks and scales are tensors of their own
 MXFP4_BLOCKS = _packed(32, lambda b: E2M1[_parts(b["q"], 4, 1)], ("q", "u1", 16))
 MXFP4_SCALES = Quantized(np.dtype("u1"), 1, _half_power)
-
 _D, _M, _Q = ("d", "<f2"), ("m", "<f2"), ("q", "u1", 16)
 
 # By the number of their type in a GGUF file; numbers of one size each are plain dtypes, see gguf.py
@@ -159,8 +158,6 @@ QUANTIZED: dict[int, tuple[str, Quantized]] = {
     23: ("IQ4_XS", _packed(256, _iq4_xs, _D, ("high", "u1", 2), ("scales", "u1", 4), ("q", "u1", 128))),
     39: ("MXFP4", _packed(32, lambda b: _half_power(b["e"])[:, None] * E2M1[_four_bits(b)], ("e", "u1"), _Q)),
 }
-
-
 _file_position = Lock()
 
 

@@ -20,7 +20,6 @@ from attn_cli.models.checkpoints.weights import Weights
 from attn_cli.models.logit_parts import FrozenNorm
 
 Activation = Callable[[Array], Array]
-
 PART = 3 << 20  # numbers of a matrix that are held at once
 SMALL = 1 << 18  # numbers that one thread reads, multiplies or finishes alone
 NEAR = 1 << 15  # numbers that are activated at once: they stay in the processor's cache
