@@ -51,11 +51,9 @@ def read_weights(settings: Settings) -> Given | None:
     """Return the matrices in the file that --projection names; None where it names none."""
     name = settings.projection
     if name == LIKENESS and settings.embedding not in (None, "word2vec"):
-        raise UsageError(
-            f"{name} was made for the vectors word2vec and fits no others; these are {visible(settings.embedding)}.",
-            "Leave out -e, or choose another projection (-p identity).",
-            "--projection",
-        )
+        said = f"{name} was made for the vectors word2vec and fits no others"
+        hint = "Leave out -e, or choose another projection (-p identity)."
+        raise UsageError(f"{said}; these are {visible(settings.embedding)}.", hint, "--projection")
     if name in (None, LIKENESS, "identity", "random"):
         return None
     assert name is not None

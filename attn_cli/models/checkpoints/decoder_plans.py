@@ -21,11 +21,9 @@ def _scaled_by_layer(c: Config, stack: Stack) -> Stack:
 
 
 OWN_TABLE = Logits(("lm_head.weight",))
+OF_GPT = Words(("wte.weight",), positions="wpe.weight")
 GPT2 = Plan(
-    Stack(
-        Words(("wte.weight",), positions="wpe.weight"), "layer", in_out=True, last_norm="ln_f",
-        skips_padding_positions=True,
-    ),
+    Stack(OF_GPT, "layer", in_out=True, last_norm="ln_f", skips_padding_positions=True),
     {
         "qkv": "attn.c_attn", "o": "attn.c_proj", "norm_1": "ln_1", "norm_2": "ln_2",
         "up": "mlp.c_fc", "down": "mlp.c_proj",
@@ -35,19 +33,14 @@ GPT2 = Plan(
     "h.{}.",
     change=_scaled_by_layer,
 )  # fmt: skip
-GPT_NEO = Plan(
-    GPT2.stack._replace(in_out=False),
-    {
-        **{role: f"attn.attention.{role}_proj" for role in "qkv"}, "o": "attn.attention.out_proj", "norm_1": "ln_1",
-        "norm_2": "ln_2", "up": "mlp.c_fc", "down": "mlp.c_proj",
-    },
-    ("transformer.",),
-    OWN_TABLE,
-    "h.{}.",
+OF_NEO = {role: f"attn.attention.{role}_proj" for role in "qkv"} | {"o": "attn.attention.out_proj"}
+GPT_NEO = GPT2.named("qkv", **OF_NEO)._replace(
+    stack=GPT2.stack._replace(in_out=False),
     scale=1.0,
     windows=positions.neo_windows,
     biases={"attention_bias": "q k v"},
-)  # fmt: skip
+    change=None,
+)
 GPT_NEOX = Plan(
     Stack(
         Words(("embed_in.weight",)), "layer", by_head=True, last_norm="final_layer_norm", skips_padding_positions=True
@@ -61,12 +54,9 @@ GPT_NEOX = Plan(
     rotaries=positions.alike("rotary_emb_base", "rotary_pct"),
     biases={"attention_bias": "qkv o"},
 )  # fmt: skip
-GPT_J = GPT_NEO._replace(
+OF_J = {role: f"attn.{role}_proj" for role in "qkv"} | {"o": "attn.out_proj", "norm_2": "ln_1"}
+GPT_J = GPT_NEO.named(**OF_J, up="mlp.fc_in", down="mlp.fc_out")._replace(
     stack=GPT_NEOX.stack._replace(words=Words(("wte.weight",)), by_head=False, parallel=True, last_norm="ln_f"),
-    names={
-        **{role: f"attn.{role}_proj" for role in "qkv"}, "o": "attn.out_proj", "norm_1": "ln_1", "norm_2": "ln_1",
-        "up": "mlp.fc_in", "down": "mlp.fc_out",
-    },
     logits=OWN_TABLE._replace(bias=("lm_head.bias",)),
     scale=None,
     windows=None,

@@ -43,10 +43,8 @@ def gguf_tokenizer(gguf: Gguf) -> bytes:
     """Return the tokenizer.json of a GGUF file's tokenizer; raise InputError where attn cannot rebuild it."""
     kind = gguf.metadata.get("tokenizer.ggml.model")
     if kind not in KINDS:
-        raise InputError(
-            f"{gguf.where} has a tokenizer of the kind {visible(str(kind))[:40]!r}, which attn cannot rebuild.",
-            f"It knows {', '.join(KINDS)}.",
-        )
+        said = f"{gguf.where} has a tokenizer of the kind {visible(str(kind))[:40]!r}"
+        raise InputError(f"{said}, which attn cannot rebuild.", f"It knows {', '.join(KINDS)}.")
     tokens, types = _list(gguf, "tokens", STRING), _list(gguf, "token_type", optional=True)
     types = types or [NORMAL] * len(tokens)
     if len(types) != len(tokens) or not tokens:
@@ -59,11 +57,8 @@ def gguf_tokenizer(gguf: Gguf) -> bytes:
         if type_ in (CONTROL, USER_DEFINED, UNKNOWN) and text
     ]
     made: Json = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": special}
-    made |= {
-        "post_processor": _frame(gguf, tokens, kind),
-        "normalizer": normalizer,
-        "pre_tokenizer": splitter,
-    }
+    made |= {"normalizer": normalizer, "pre_tokenizer": splitter}
+    made["post_processor"] = _frame(gguf, tokens, kind)
     made |= {"decoder": decoder, "model": model | {"vocab": {text: n for n, text in enumerate(tokens)}}}
     return json.dumps(made).encode()
 
@@ -164,12 +159,12 @@ def _list(gguf: Gguf, name: str, kind: int | None = None, optional: bool = False
     if found is None and optional:
         return []
     if (
-        isinstance(found, Packed)
-        and found.length <= MOST_WORDS
-        and (found.kind == STRING) == (kind == STRING)
+        not isinstance(found, Packed)
+        or found.length > MOST_WORDS
+        or (found.kind == STRING) != (kind == STRING)
     ):
-        return found.values()
-    raise _damaged(gguf, f"no list of {name}")
+        raise _damaged(gguf, f"no list of {name}")
+    return found.values()
 
 
 def _damaged(gguf: Gguf, what: str) -> InputError:

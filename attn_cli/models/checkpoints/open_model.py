@@ -91,10 +91,9 @@ def _ollama_file(name: str) -> str:
         digest = next(one["digest"] for one in layers if one["mediaType"] == OLLAMA_MODEL)
         blob = os.path.join(kept, "blobs", DIGEST.fullmatch(digest).expand(r"sha256-\1"))  # type: ignore[union-attr]
     except (FileError, ValueError, RecursionError, LookupError, TypeError, AttributeError, StopIteration):
-        raise InputError(
-            f"Ollama keeps no model {shown} in {visible(kept)}.",
-            f"attn downloads no models: get it with `ollama pull {shown}`; `ollama list` shows what there is.",
-        ) from None
+        said = f"Ollama keeps no model {shown} in {visible(kept)}."
+        hint = f"get it with `ollama pull {shown}`; `ollama list` shows what there is."
+        raise InputError(said, f"attn downloads no models: {hint}") from None
     return blob
 
 

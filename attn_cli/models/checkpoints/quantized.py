@@ -137,17 +137,14 @@ def packed_words(bits: int) -> Quantized:
 # MXFP4 as GPT-OSS ships it: blocks and scales are tensors of their own
 MXFP4_BLOCKS = _packed(32, lambda b: E2M1[_parts(b["q"], 4, 1)], ("q", "u1", 16))
 MXFP4_SCALES = Quantized(np.dtype("u1"), 1, _half_power)
-_D, _M, _Q = ("d", "<f2"), ("m", "<f2"), ("q", "u1", 16)
+_D, _M, _Q, _HIGH = ("d", "<f2"), ("m", "<f2"), ("q", "u1", 16), ("high", "u1", 4)
 
 # By the number of their type in a GGUF file; numbers of one size each are plain dtypes, see gguf.py
 QUANTIZED: dict[int, tuple[str, Quantized]] = {
     2: ("Q4_0", _packed(32, lambda b: _column(b, "d") * _signed(_four_bits(b), 8), _D, _Q)),
     3: ("Q4_1", _packed(32, lambda b: _times_d_plus_m(b, _four_bits(b)), _D, _M, _Q)),
-    6: (
-        "Q5_0",
-        _packed(32, lambda b: _column(b, "d") * _signed(_five_bits(b), 16), _D, ("high", "u1", 4), _Q),
-    ),
-    7: ("Q5_1", _packed(32, lambda b: _times_d_plus_m(b, _five_bits(b)), _D, _M, ("high", "u1", 4), _Q)),
+    6: ("Q5_0", _packed(32, lambda b: _column(b, "d") * _signed(_five_bits(b), 16), _D, _HIGH, _Q)),
+    7: ("Q5_1", _packed(32, lambda b: _times_d_plus_m(b, _five_bits(b)), _D, _M, _HIGH, _Q)),
     8: ("Q8_0", _packed(32, lambda b: b["q"].astype(np.float32) * _column(b, "d"), _D, ("q", "i1", 32))),
     10: ("Q2_K", _packed(256, _q2_k, ("scales", "u1", 16), ("q", "u1", 64), _D, _M)),
     11: ("Q3_K", _packed(256, _q3_k, ("high", "u1", 32), ("q", "u1", 64), ("scales", "u1", 12), _D)),

@@ -38,10 +38,8 @@ def t5(c: Config) -> Model:
         dense = f"layer.{network}.DenseReluDense."
         ups = {"gate": dense + "wi_0", "up": dense + "wi_1"} if is_gated else {"up": dense + "wi"}
         names = T5 | cross | ups | {"down": dense + "wo", "norm_2": f"layer.{network}.layer_norm"}
-        buckets, farthest = (
-            c.whole("relative_attention_num_buckets", least=4),
-            "relative_attention_max_distance",
-        )
+        buckets = c.whole("relative_attention_num_buckets", least=4)
+        farthest = "relative_attention_max_distance"
         name = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
         relative = Relative(name, buckets, c.whole(farthest))
         if relative.farthest <= buckets:
@@ -100,13 +98,10 @@ MARIAN = partial(bart, places=None, offset=0, sinusoids="sines first", norm=None
 MBART = partial(bart, last_norm="layer_norm")
 PEGASUS = partial(MBART, offset=0, sinusoids="sines first", norm=None)
 M2M_100 = partial(MBART, places=None, sinusoids="to the end", norm=None, bias="", skips_padding=True)
-T5GEMMA = GEMMA2.named(
-    norm_1="pre_self_attn_layernorm",
-    after_1="post_self_attn_layernorm",
-    **{f"cross_{role}": f"cross_attn.{role}_proj" for role in "qkvo"},
-    cross_norm="pre_cross_attn_layernorm",
-    after_cross="post_cross_attn_layernorm",
-)._replace(
+GEMMA_CROSS = {f"cross_{role}": f"cross_attn.{role}_proj" for role in "qkvo"}
+GEMMA_CROSS |= {"cross_norm": "pre_cross_attn_layernorm", "after_cross": "post_cross_attn_layernorm"}
+BESIDE = {"norm_1": "pre_self_attn_layernorm", "after_1": "post_self_attn_layernorm"}
+T5GEMMA = GEMMA2.named(**BESIDE, **GEMMA_CROSS)._replace(
     logits=Logits(("lm_head.out_proj.weight",)),
     biases={"attention_bias": "q k v o cross_q cross_k cross_v cross_o", "no_bias": "gate up down"},
 )
