@@ -41,10 +41,11 @@ GPT_NEO = GPT2.named("qkv", **OF_NEO)._replace(
     biases={"attention_bias": "q k v"},
     change=None,
 )
+OF_NEOX = Stack(
+    Words(("embed_in.weight",)), "layer", last_norm="final_layer_norm", skips_padding_positions=True
+)
 GPT_NEOX = Plan(
-    Stack(
-        Words(("embed_in.weight",)), "layer", by_head=True, last_norm="final_layer_norm", skips_padding_positions=True
-    ),
+    OF_NEOX._replace(by_head=True),
     {
         "qkv": "attention.query_key_value", "o": "attention.dense", "norm_1": "input_layernorm",
         "norm_2": "post_attention_layernorm", "up": "mlp.dense_h_to_4h", "down": "mlp.dense_4h_to_h",
@@ -56,18 +57,16 @@ GPT_NEOX = Plan(
 )  # fmt: skip
 OF_J = {role: f"attn.{role}_proj" for role in "qkv"} | {"o": "attn.out_proj", "norm_2": "ln_1"}
 GPT_J = GPT_NEO.named(**OF_J, up="mlp.fc_in", down="mlp.fc_out")._replace(
-    stack=GPT_NEOX.stack._replace(words=Words(("wte.weight",)), by_head=False, parallel=True, last_norm="ln_f"),
+    stack=OF_NEOX._replace(words=Words(("wte.weight",)), parallel=True, last_norm="ln_f"),
     logits=OWN_TABLE._replace(bias=("lm_head.bias",)),
     scale=None,
     windows=None,
     rotaries=positions.first_numbers,
     biases={"no_bias": "q k v o"},
 )  # fmt: skip
+OF_BLOOM = Words(("word_embeddings.weight",), norm="word_embeddings_layernorm")
 BLOOM = GPT2._replace(
-    stack=GPT_NEOX.stack._replace(
-        words=Words(("word_embeddings.weight",), norm="word_embeddings_layernorm"), last_norm="ln_f",
-        activation="gelu_new", relative=Slopes(),
-    ),
+    stack=GPT_NEOX.stack._replace(words=OF_BLOOM, last_norm="ln_f", activation="gelu_new", relative=Slopes()),
     names={**GPT_NEOX.names, "qkv": "self_attention.query_key_value", "o": "self_attention.dense"},
     change=lambda c, stack: stack._replace(adds_to_norm=c.flag("apply_residual_connection_post_layernorm")),
 )  # fmt: skip
@@ -106,16 +105,13 @@ def _norms_of_opt(c: Config, stack: Stack) -> Stack:
     return stack._replace(pre_norm=before, last_norm=last_norm, has_gains=has_gains)
 
 
+OF_OPT = Words(("embed_tokens.weight",), positions="embed_positions.weight", offset=2, project="project_in")
 OPT = Plan(
     Stack(
-        Words(
-            ("embed_tokens.weight",), positions="embed_positions.weight", offset=2, project="project_in",
-            project_first=True,
-        ),
-        "layer", skips_padding_positions=True, last_norm="final_layer_norm",
+        OF_OPT._replace(project_first=True), "layer", skips_padding_positions=True, last_norm="final_layer_norm"
     ),
     {
-        "q": "self_attn.q_proj", "k": "self_attn.k_proj", "v": "self_attn.v_proj", "o": "self_attn.out_proj",
+        **{role: f"self_attn.{role}_proj" for role in "qkv"}, "o": "self_attn.out_proj",
         "norm_1": "self_attn_layer_norm", "up": "fc1", "down": "fc2", "norm_2": "final_layer_norm",
     },
     ("model.decoder.", "decoder."),

@@ -14,13 +14,9 @@ def _head(name: str, dense: str, norm: str) -> Logits:
 
 
 EMBEDDINGS = "embeddings.word_embeddings.weight"
-BERT_STACK = Stack(
-    Words(
-        (EMBEDDINGS,), positions="embeddings.position_embeddings.weight",
-        types="embeddings.token_type_embeddings.weight", norm="embeddings.LayerNorm",
-    ),
-    "layer", causal=False, pre_norm=False, eps=1e-12,
-)  # fmt: skip
+OF_BERT = Words((EMBEDDINGS,), positions="embeddings.position_embeddings.weight", norm="embeddings.LayerNorm")
+UNTYPED = Stack(OF_BERT, "layer", causal=False, pre_norm=False, eps=1e-12)
+BERT_STACK = UNTYPED._replace(words=OF_BERT._replace(types="embeddings.token_type_embeddings.weight"))
 BERT = Plan(
     BERT_STACK,
     {
@@ -44,23 +40,21 @@ OF_MPNET = Relative("encoder.relative_attention_bias.weight", 32, 128)
 MPNET = (
     ROBERTA.named(**{role: f"attention.attn.{role}" for role in "qkvo"})
     ._replace(
-        stack=ROBERTA.stack._replace(words=ROBERTA.stack.words._replace(types=None)),
+        stack=UNTYPED._replace(skips_padding_positions=True),
         prefixes=("mpnet.",),
         change=lambda c, stack: stack._replace(relative=OF_MPNET),
     )
     .named(norm_1="attention.LayerNorm")
 )
+OF_WORDS, GUESSES = "generator_lm_head", "generator_predictions"
 ELECTRA = BERT._replace(
     stack=BERT_STACK._replace(words=BERT_STACK.words._replace(project="embeddings_project")),
     prefixes=("electra.",),
-    logits=Logits(
-        ("generator_lm_head.weight",), ("generator_lm_head.bias",),
-        "generator_predictions.dense", "generator_predictions.LayerNorm",
-    ),
+    logits=Logits((f"{OF_WORDS}.weight",), (f"{OF_WORDS}.bias",), f"{GUESSES}.dense", f"{GUESSES}.LayerNorm"),
     head_activation=None,
-)  # fmt: skip
+)
 DISTILBERT = Plan(
-    BERT_STACK._replace(words=BERT_STACK.words._replace(types=None)),
+    UNTYPED,
     {
         "q": "attention.q_lin", "k": "attention.k_lin", "v": "attention.v_lin", "o": "attention.out_lin",
         "norm_1": "sa_layer_norm", "up": "ffn.lin1", "down": "ffn.lin2", "norm_2": "output_layer_norm",
@@ -103,11 +97,9 @@ def _without_first_norm(c: Config, stack: Stack) -> Stack:
     return stack._replace(layers=(first.lacking("norm_1"), *others))
 
 
+MODERN_WORDS = Words(("embeddings.tok_embeddings.weight",), norm="embeddings.norm")
 MODERNBERT = Plan(
-    Stack(
-        Words(("embeddings.tok_embeddings.weight",), norm="embeddings.norm"), "layer", causal=False,
-        last_norm="final_norm",
-    ),
+    Stack(MODERN_WORDS, "layer", causal=False, last_norm="final_norm"),
     {
         "qkv": "attn.Wqkv", "o": "attn.Wo", "norm_1": "attn_norm", "norm_2": "mlp_norm", "gate_up": "mlp.Wi",
         "down": "mlp.Wo", "words": "embeddings.norm", "last": "final_norm", "head": "head.norm", "dense": "head.dense",
