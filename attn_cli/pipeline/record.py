@@ -19,9 +19,8 @@ from attn_cli.io.escape import visible
 from attn_cli.models.encoder import weights_of
 from attn_cli.models.logit_parts import Joining
 from attn_cli.pipeline.attend import LINKS, Work, mean_head
+from attn_cli.pipeline.beside import condensed_notes, layout_note, notes_on_rows, with_norms
 from attn_cli.pipeline.inputs import Inputs, Layer
-from attn_cli.pipeline.norms import with_norms
-from attn_cli.pipeline.notes import condensed_notes, layout_note, notes_on_rows
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, WEIGHT, Settings
 from attn_cli.settings.validate import find_rows
 from attn_cli.trace.computation import Placed

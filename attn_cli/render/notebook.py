@@ -9,7 +9,7 @@ from html import escape
 
 from attn_cli.io.escape import count, visible
 from attn_cli.io.files import beside
-from attn_cli.pipeline.norms import drawn
+from attn_cli.pipeline.beside import drawn
 from attn_cli.render import numbers, palette, shade_scale
 from attn_cli.render.blocks import Matrix
 from attn_cli.render.documents import label

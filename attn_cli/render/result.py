@@ -132,7 +132,7 @@ def trace_result(trace: Trace, view: View, walk: Walk | None = None, texts: Sequ
 
     Raises UsageError where the view asks about scores, and there are none.
     """
-    from attn_cli.pipeline.norms import drawn
+    from attn_cli.pipeline.beside import drawn
 
     if trace.settings.versus is not None and walk is None and not trace.asked:
         hint = "Choose the query row with -q WORD."

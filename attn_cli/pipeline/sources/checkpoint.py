@@ -30,10 +30,10 @@ from attn_cli.models.checkpoints.tokenizer import Encoded
 from attn_cli.models.projection import Projection
 from attn_cli.pipeline import derived
 from attn_cli.pipeline.attend import Work
+from attn_cli.pipeline.beside import beside, drawn
 from attn_cli.pipeline.inputs import Inputs, Layer, Side, shown_head, wanted_layer
 from attn_cli.pipeline.knock_out import cut_of_model, knock_out_notes
 from attn_cli.pipeline.mask import stated_mask, without_keys
-from attn_cli.pipeline.norms import beside, drawn
 from attn_cli.pipeline.ready_weights import joins_or_hides
 from attn_cli.pipeline.record import Attended, record
 from attn_cli.pipeline.sources import checkpoint_text

@@ -44,7 +44,7 @@ def csv(result: Result, view: View, terminal: Terminal) -> Written:
 
 def npy(result: Result, view: View, terminal: Terminal) -> Written:
     """Return the weights of the result's trace, and its remarks but for the one that not all weights are kept."""
-    from attn_cli.pipeline.notes import kept_note
+    from attn_cli.pipeline.beside import kept_note
 
     trace = result.trace()
     held = kept_note(len(trace.query_tokens), len(trace.key_tokens))  # here all are written
