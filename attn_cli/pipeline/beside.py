@@ -19,6 +19,9 @@ from attn_cli.settings.settings import MEAN, WEIGHT, WITH_RESIDUAL
 from attn_cli.trace.head import Head, Learned
 from attn_cli.trace.trace import Trace
 
+MOST_EXCLUDED = 20
+CLEAR_LEAD = 3.0  # e^3: twenty times less than the words before
+
 
 def with_norms(trace: Trace, joining: Joining) -> Trace:
     """Return a trace that has attended, with the norms that its settings ask for; UsageError where there are none."""
@@ -87,10 +90,6 @@ def drawn(trace: Trace) -> Trace:
     measured = [head for head in trace.heads if head.norms is not None]
     heads = tuple(shown if head is trace.shown else swapped(head) for head in measured)
     return replace(trace, heads=heads or (shown,), shown=shown)
-
-
-MOST_EXCLUDED = 20
-CLEAR_LEAD = 3.0  # e^3: twenty times less than the words before
 
 
 def notes_on_rows(

@@ -236,11 +236,9 @@ def _check_aligned(clean: Sequence[str], corrupt: Sequence[str], place: int, pla
         pairs = enumerate(zip(clean, corrupt, strict=False))
         at = next((n for n, (one, other) in pairs if one != other), min(len(clean), len(corrupt)))
         here, there = (visible(" ".join(as_text(one[at : at + 3]))) or "nothing" for one in (clean, corrupt))
-        raise InputError(
-            f"The clean text has {count(len(clean), 'token', 'tokens')}, the corrupt one {len(corrupt):,}. "
-            f"They part at token {at}: {here} / {there}.",
-            "Change words for others of as many tokens.",
-        )
+        said = f"The clean text has {count(len(clean), 'token', 'tokens')}, the corrupt one {len(corrupt):,}."
+        parts = f"They part at token {at}: {here} / {there}."
+        raise InputError(f"{said} {parts}", "Change words for others of as many tokens.")
     if place != place_2:
         said = f"The clean text's mask is token {place}, and the corrupt one's token {place_2}."
         raise InputError(said, "Put the mask at the same place.")

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 RANDOM_DIM = 4
 SHOWN = 8  # words in a note
 NOT_UTF8 = "Bytes that are not UTF-8 were read as U+FFFD."
+VALUES_GIVEN = "The values are given: the projection makes queries and keys alone."
+Values = Callable[[Sequence[str]], Array]  # of keys, V (n_k, d_v)
 
 
 class Shared(NamedTuple):
@@ -189,12 +191,6 @@ def _identical_starts(unknown: Sequence[str], starts: Mapping[str, Array]) -> st
         *named, last = group if len(group) <= SHOWN else (*group[:SHOWN], f"{len(group) - SHOWN} more")
         texts += [f"{', '.join(named)} and {last}"] if named else []
     return f", which are the same for {'; for '.join(texts)}" if texts else ""
-
-
-VALUES_GIVEN = "The values are given: the projection makes queries and keys alone."
-
-
-Values = Callable[[Sequence[str]], Array]  # of keys, V (n_k, d_v)
 
 
 def attend_phrases(

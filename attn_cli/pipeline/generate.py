@@ -35,6 +35,10 @@ from attn_cli.vectors.table import as_text
 # Each word's score (V,), and the last row of the shown head: its keys and weights
 Looked = tuple[Array, tuple[str, ...], Array]
 ENDS = ("end", "stop", "count", "length")  # why a token is the last one
+FILES = ("generation_config.json", "config.json")
+KEYS = ("eos_token_id", "decoder_start_token_id", "forced_bos_token_id", "bad_words_ids", "suppress_tokens")
+ANY, MOST_UNFIT = 1 << 31, 5  # tokens; those that a note lists
+JOINED = {*".,;:!?)", "n't"}  # words that no space stands before
 
 
 class Writer(NamedTuple):
@@ -163,12 +167,6 @@ def generate(
             yield Step(number, word, chosen, chance, tuple(others), *looked, text, stopped)
             if stopped:
                 return
-
-
-FILES = ("generation_config.json", "config.json")
-KEYS = ("eos_token_id", "decoder_start_token_id", "forced_bos_token_id", "bad_words_ids", "suppress_tokens")
-ANY, MOST_UNFIT = 1 << 31, 5  # tokens; those that a note lists
-JOINED = {*".,;:!?)", "n't"}  # words that no space stands before
 
 
 @contextmanager

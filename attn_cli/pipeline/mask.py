@@ -19,6 +19,8 @@ from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import find_rows
 from attn_cli.text.wordpieces import is_padding, is_special
 
+MASK_HINT = " (--mask none shows zeros)"
+
 
 def wanted_mask(settings: Settings, given: object, inputs: Inputs, name: str = "") -> masks.Mask | None:
     """Return the mask that is wanted, joined with padding and --without; a stated one is over the text's own tokens."""
@@ -123,9 +125,6 @@ def mask_from_values(
         raise InputError(f"The mask in {name} has shape {array.shape}, but there are {sides}.", hint)
     allowed = np.broadcast_to(array.astype(np.bool_), (n_q, n_k))
     return masks.Mask(name, n_q, n_k, allowed if mask_true == "allowed" else ~allowed)
-
-
-MASK_HINT = " (--mask none shows zeros)"
 
 
 def weighted_links(weights: NDArray[Any]) -> Bools:

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 EACH_ROLLED = "each A = (mean of the heads + I) / 2, rows divided by their sums"
 ROLLOUTS = f"weights up to layer n = An ... A1 A0, {EACH_ROLLED}"
 MOST_CELLS = 1 << 25  # of all heads together: with every step, a gigabyte
+ROOT_HEAD = "head"
+LEAST = 1e-12  # a weight, so that each word may be governed by each
+EARLIER = 4  # words, after which a root counts 1/e: main clauses tend to come first
+MOST_WORDS = 500  # the work grows with their cube
 
 
 class Attended(NamedTuple):
@@ -206,12 +210,6 @@ def _together(traces: Iterable[Trace], settings: Settings) -> Trace:
     )
     last = replace(last, settings=settings, heads=tuple(heads), shown=shown)
     return replace(last, notes=tuple(merged), derived=derived)
-
-
-ROOT_HEAD = "head"
-LEAST = 1e-12  # a weight, so that each word may be governed by each
-EARLIER = 4  # words, after which a root counts 1/e: main clauses tend to come first
-MOST_WORDS = 500  # the work grows with their cube
 
 
 def sentence_root(root_head: HeadWeights, inputs: Inputs) -> int | None:
