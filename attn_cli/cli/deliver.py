@@ -55,7 +55,7 @@ def with_format(view: View, can: Names) -> View:
     path = "" if view.to_standard_output else str(view.output)
     suffix = os.path.splitext(path)[1].lower()
     if path or view.figure or view.dpi or view.size or view.title is not None:
-        from attn_cli.render.formats.screen import view_of_figure
+        from attn_cli.render.formats.built_in import view_of_figure
 
         view = view_of_figure(view, suffix)
     if view.figure is not None or not path:

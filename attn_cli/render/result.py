@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from attn_cli.errors import UsageError
+from attn_cli.errors import refuse
 from attn_cli.io.classes import dataclass
 from attn_cli.settings.settings import NORM
 
@@ -134,9 +134,9 @@ def trace_result(trace: Trace, view: View, walk: Walk | None = None, texts: Sequ
     """
     from attn_cli.pipeline.beside import drawn
 
-    if trace.settings.versus is not None and walk is None and not trace.asked:
-        hint = "Choose the query row with -q WORD."
-        raise UsageError("--versus requires -q, or attn explain.", hint, "--versus")
+    is_wrong = trace.settings.versus is not None and walk is None and not trace.asked
+    hint = "Choose the query row with -q WORD."
+    refuse(is_wrong, "--versus requires -q, or attn explain.", hint, "--versus")
     computed, trace = trace, drawn(trace)
     if not trace.is_scored:
         trace = _without_scores(trace, view, walk)
@@ -193,8 +193,8 @@ def _without_scores(trace: Trace, view: View, walk: Walk | None) -> Trace:
     from attn_cli.render.views.wording import no_arithmetic
 
     has_only = walk is not None and bool(walk.only)
-    if has_only or trace.settings.versus is not None:
-        raise UsageError(*no_arithmetic(trace), "" if has_only else "--versus")
+    option = "" if has_only else "--versus"
+    refuse(has_only or trace.settings.versus is not None, *no_arithmetic(trace), option)
     if not view.steps or walk is not None:
         return trace
     came = "the weights came ready" if trace.kind == "show" else "the weights were made of others"

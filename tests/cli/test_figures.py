@@ -14,7 +14,7 @@ TEXT = ("self", "the cat sat", "-e", "random", "--heads", "2")
 
 
 def test_without_matplotlib_the_message_is_the_line_that_installs_it(at, monkeypatch):
-    import attn_cli.render.formats.screen as on_command_line
+    import attn_cli.render.formats.built_in as on_command_line
 
     monkeypatch.setattr(on_command_line, "find_spec", lambda name: None)
     ran = here(*TEXT, "-o", "x.png")

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from attn_cli.core.scores import score_named
-from attn_cli.errors import UsageError
+from attn_cli.errors import refuse
 from attn_cli.render.code.literals import LINE, commented, matrix, row_label, safe_name, strings, vector
 from attn_cli.render.code.plan import TITLES, ScriptPlan, joins_heads, made_by, plan_script
 from attn_cli.render.code.steps import steps
@@ -18,8 +18,8 @@ WIDEST = 20  # cells for a token before its row
 
 def script(trace: Trace, framework: str) -> str:
     """Return the script for `numpy`, `torch` or `keras`; raise UsageError if there can be none."""
-    if framework not in score_named(trace.score).lines:
-        raise UsageError(f"The score {trace.score} has no lines for {TITLES[framework]}.", option="--format")
+    what = f"The score {trace.score} has no lines for {TITLES[framework]}."
+    refuse(framework not in score_named(trace.score).lines, what, option="--format")
     plan = plan_script(trace, framework)
     # Of Keras, only the layer needs more than ops.
     imports = [line for line in plan.say("imports").split("\n") if line != "import keras" or plan.has_layer]

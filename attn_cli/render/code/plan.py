@@ -9,7 +9,7 @@ import numpy as np
 
 from attn_cli.core.masks import Mask, find_rule, rule_named
 from attn_cli.core.scores import score_named
-from attn_cli.errors import UsageError
+from attn_cli.errors import refuse
 from attn_cli.io.array_types import Array, Bools
 from attn_cli.io.escape import count
 from attn_cli.render.code.literals import safe_name
@@ -111,16 +111,15 @@ class ScriptPlan(NamedTuple):
 
 def plan_script(trace: Trace, framework: str) -> ScriptPlan:
     """Return how to recompute a trace; raise UsageError if no script can, or only one too long to read."""
-    if trace.has_layers:
-        raise UsageError("A script recomputes one layer.", "Give --layer N.", "--format")
+    refuse(trace.has_layers, "A script recomputes one layer.", "Give --layer N.", "--format")
     is_one = trace.settings.head not in ("all", "mean") and not joins_heads(trace)
     heads = (trace.shown,) if is_one else trace.heads
     longest = max(len(trace.query_tokens), len(trace.key_tokens))
     _check_size(longest, MOST_TOKENS, "tokens")
     queries_and_keys = [M for head in heads for M in (head.q, head.k) if M is not None]
-    if trace.condensed or len(queries_and_keys) < 2 * len(heads):
-        what = "There are no queries and keys here to compute these weights from."
-        raise UsageError(what, "Use -f json.", "--format")
+    what = "There are no queries and keys here to compute these weights from."
+    has_too_few = trace.condensed or len(queries_and_keys) < 2 * len(heads)
+    refuse(has_too_few, what, "Use -f json.", "--format")
     _refuse_own_terms(heads)
     start, rule = _start(trace, heads), _rule(trace, framework)
     shared = len(heads) > 1 and start == "QKV" and all(_equal(head.v, heads[0].v) for head in heads)
@@ -152,17 +151,15 @@ def _refuse_own_terms(heads: tuple[Head, ...]) -> None:
     given = [head for head in heads if head.position_vectors is None and head.rotated is None]
     alike = all(_equal(head.position_scores, given[0].position_scores) for head in given)
     differ = not alike or any(head.mask is not None for head in heads)
-    if len(heads) > 1 and (differ or heads[0].sink is not None):
-        why = "differ" if differ else "have sinks"
-        what = f"A script of several heads has one mask, one matrix of position scores and no sink; these heads {why}."
-        hint = "Give one head (--head NAME), without a W_o."
-        raise UsageError(what, hint, "--format")
+    why = "differ" if differ else "have sinks"
+    what = f"A script of several heads has one mask, one matrix of position scores and no sink; these heads {why}."
+    is_wrong = len(heads) > 1 and (differ or heads[0].sink is not None)
+    refuse(is_wrong, what, "Give one head (--head NAME), without a W_o.", "--format")
 
 
 def _check_size(n: int, most: int, what: str, here: str = "", fewer: str = "") -> None:
-    if n > most:
-        said = f"A script of {n:,} {what} would be too long to read; it holds at most {most:,}.{here}"
-        raise UsageError(said, f"Give a shorter text, {fewer}or use -f json --steps.", "--format")
+    said = f"A script of {n:,} {what} would be too long to read; it holds at most {most:,}.{here}"
+    refuse(n > most, said, f"Give a shorter text, {fewer}or use -f json --steps.", "--format")
 
 
 def _start(trace: Trace, heads: tuple[Head, ...]) -> str:

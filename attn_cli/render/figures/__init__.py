@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from attn_cli.errors import ConfigError, MissingExtra, UsageError
+from attn_cli.errors import ConfigError, MissingExtra, refuse
 from attn_cli.io.escape import visible
 from attn_cli.render.figures.heads import heads
 from attn_cli.render.figures.heatmap import heatmap, links
@@ -90,9 +90,9 @@ def picture(shown: Drawing, view: View) -> tuple[bytes, list[str]]:
     with drawing():
         made, notes = _drawn(shown, view, None, form == "svg")
         width, height = (round(side * dpi) for side in made.get_size_inches().tolist())
-        if width * height > MOST_DOTS or max(width, height) > LONGEST_SIDE:
-            hint = "Give fewer dots an inch, or a smaller --size."
-            raise UsageError(f"A picture of {width:,} x {height:,} dots is too large.", hint, "--dpi")
+        is_large = width * height > MOST_DOTS or max(width, height) > LONGEST_SIDE
+        hint = "Give fewer dots an inch, or a smaller --size."
+        refuse(is_large, f"A picture of {width:,} x {height:,} dots is too large.", hint, "--dpi")
         data, title = io.BytesIO(), visible(shown.title)
         # What a file says of itself: nothing that differs from run to run.
         about: dict[str, Any] = {"Creator": "attn", "Title": title, "Date": None}

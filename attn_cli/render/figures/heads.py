@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from attn_cli.errors import UsageError
+from attn_cli.errors import refuse
 from attn_cli.io.escape import count
 from attn_cli.pipeline.every_head import EveryHead
 from attn_cli.render.blocks import Maps, ShadeRange
@@ -32,12 +32,10 @@ LEAST_FITTED = 0.25  # inches of a map in a given size
 def heads(trace: Trace, view: View) -> Drawing:
     """Return every head's weights."""
     refuse_top(trace, "heads")
-    if trace.condensed:
-        what = "There are too many weights for a figure of all heads."
-        raise UsageError(what, "Give fewer tokens.", "--figure")
-    if len(trace.heads) < len(trace.head_names):
-        hint = 'Compute all of them: --head all, or Settings(head="all").'
-        raise UsageError(f"One head of {len(trace.head_names)} was computed.", hint, "--head")
+    what = "There are too many weights for a figure of all heads."
+    refuse(trace.condensed, what, "Give fewer tokens.", "--figure")
+    all_heads, hint = len(trace.head_names), 'Compute all of them: --head all, or Settings(head="all").'
+    refuse(len(trace.heads) < all_heads, f"One head of {all_heads} was computed.", hint, "--head")
     names = [f"head {head.name}" if head.name.isdigit() else head.name for head in trace.heads]
     values = [trace.visible_weights(head) for head in trace.heads]
     most = [float(np.nan_to_num(one).max()) for one in values]
@@ -51,9 +49,8 @@ def heads(trace: Trace, view: View) -> Drawing:
     across = min(MOST_ACROSS, math.ceil(math.sqrt(len(names) * 1.5)))
     if layers:
         sizes = set(Counter(head.layer for head in trace.heads).values())
-        if len(sizes) > 1:
-            what = f"The layers have {min(sizes)} and {max(sizes)} heads: they do not fit on one map."
-            raise UsageError(what, "Draw one of them: --layer 0.", "--layer")
+        what = f"The layers have {min(sizes)} and {max(sizes)} heads: they do not fit on one map."
+        refuse(len(sizes) > 1, what, "Draw one of them: --layer 0.", "--layer")
         maps, across = maps._replace(bands=[f"layer {layer}" for layer in layers]), len(names) // len(layers)
         each = f"{count(across, 'head', 'heads')} in each of {count(len(layers), 'layer', 'layers')}"
     return _multiples(f"{wording.kind_of(trace)}, {each}", maps, across, trace.drawn)

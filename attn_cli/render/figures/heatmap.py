@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attn_cli.errors import UsageError
+from attn_cli.errors import UsageError, refuse
 from attn_cli.io.array_types import Array
 from attn_cli.pipeline.lens import Lens
 from attn_cli.render import numbers, palette
@@ -28,6 +28,7 @@ WIDEST_CELL, LEAST_FITTED = 0.55, 0.04  # inches of a cell: where the size is fr
 FEW = 20  # cells that are so large at least; of more, as many are
 NARROWEST, BETWEEN = 3.4, 0.3  # inches
 NAME = ROW + GAP
+TOO_MANY = "There are too many weights for a heat map."
 
 
 class _Heat(NamedTuple):
@@ -55,7 +56,7 @@ def heatmap(trace: Trace, view: View) -> Drawing:
         return _Heat([matrix], measure=trace.drawn).drawing(title)
     found = trace.long_view
     if found is None:
-        raise UsageError("There are too many weights for a heat map.", "Give fewer tokens.", "--figure")
+        raise UsageError(TOO_MANY, "Give fewer tokens.", "--figure")
     edges = (found.query_edges, found.key_edges)
     rows, columns = ([f"{edge:,}" for edge in some[:-1]] for some in edges)
     query, key = (f"in blocks of up to {int(np.diff(some).max()):,}" for some in edges)
@@ -67,12 +68,11 @@ def heatmap(trace: Trace, view: View) -> Drawing:
 def compared(found: Comparison, view: View) -> Drawing:
     """Return the sides of a comparison beside each other, in one scale of shades, and the difference of two."""
     first = found.traces[0]
-    if not found.same_cells:
-        raise UsageError("The tokens differ between the sides.", "Draw one attn self for each.", "--figure")
+    hint = "Draw one attn self for each."
+    refuse(not found.same_cells, "The tokens differ between the sides.", hint, "--figure")
     sheets.refuse_top(first, "heatmap")
     sheets.refuse_long("heatmap of a comparison", len(first.listed), len(first.key_tokens))
-    if first.condensed:
-        raise UsageError("There are too many weights for a heat map.", "Give fewer tokens.", "--figure")
+    refuse(first.condensed, TOO_MANY, "Give fewer tokens.", "--figure")
     sides = [overview.weight_matrix(trace, trace.shown).fixed(view.precision) for trace in found.traces]
     sides = [side._replace(scale=FULL) for side in sides] if view.shades == "full" else sharing_scale(sides)
     names = list(comparison.names_of(found))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from attn_cli.errors import UsageError
+from attn_cli.errors import UsageError, refuse
 from attn_cli.render.figures.pen import EDGE, GAP, HEADLINE, INCH, LINE, Labels, Pen
 from attn_cli.render.views.wording import head_named
 from attn_cli.trace.head import Head
@@ -177,14 +177,13 @@ def head_title(trace: Trace, head: Head) -> str:
 
 def refuse_top(trace: Trace, kind: str) -> None:
     """Raise UsageError where --top asks for links alone."""
-    if trace.settings.top is not None:
-        hint = "--figure links and --figure bars show the strongest links alone."
-        raise UsageError(f"--figure {kind} draws all weights, without --top.", hint, "--top")
+    hint = "--figure links and --figure bars show the strongest links alone."
+    what = f"--figure {kind} draws all weights, without --top."
+    refuse(trace.settings.top is not None, what, hint, "--top")
 
 
 def refuse_long(kind: str, *tokens: int) -> None:
     """Raise UsageError for more tokens than a figure has lines for."""
     most = max(tokens, default=0)
-    if most > MOST:
-        hint = "--top K shows the strongest." if kind == "bars" else "--figure heatmap takes more."
-        raise UsageError(f"--figure {kind} draws up to {MOST} tokens; here are {most:,}.", hint, "--figure")
+    hint = "--top K shows the strongest." if kind == "bars" else "--figure heatmap takes more."
+    refuse(most > MOST, f"--figure {kind} draws up to {MOST} tokens; here are {most:,}.", hint, "--figure")

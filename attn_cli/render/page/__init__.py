@@ -11,7 +11,7 @@ from typing import Any
 
 from attn_cli.core.masks import MASKS, find_rule, rule_in
 from attn_cli.core.scores import SCORES, Score
-from attn_cli.errors import InputError, UsageError
+from attn_cli.errors import InputError, refuse
 from attn_cli.io.escape import visible
 from attn_cli.pipeline.for_page import Page, why_not_typed
 from attn_cli.render.page.script import Numbers, layer_of, policy, read, script, style
@@ -85,9 +85,8 @@ def record(page: Page, numbers: Numbers) -> tuple[Trace, dict[str, object]]:
         shown = trace if place == page.shown else shown
         layers.append(layer_of(trace, page, place, numbers))
     assert shown is not None  # the page names one of its layers
-    if shown.settings.measure == WITH_RESIDUAL:
-        what = f"A page has norms head by head, and no --measure {WITH_RESIDUAL}."
-        raise UsageError(what, "Try --measure norm.", "--measure")
+    what = f"A page has norms head by head, and no --measure {WITH_RESIDUAL}."
+    refuse(shown.settings.measure == WITH_RESIDUAL, what, "Try --measure norm.", "--measure")
     vectors, projection = shown.embedding, shown.projection
     vectors = vectors._replace(name=_file_name(vectors.name))
     projection = projection._replace(name=_file_name(projection.name))
@@ -112,9 +111,8 @@ def _file_name(name: str | None) -> str | None:
 
 
 def _of_trace(trace: Trace, numbers: Numbers) -> dict[str, object]:
-    if trace.score in SCORES and SCORES[trace.score].javascript is None:
-        what = f"The score {trace.score} has no JavaScript, so no page can compute it."
-        raise UsageError(what, option="--score")
+    what = f"The score {trace.score} has no JavaScript, so no page can compute it."
+    refuse(trace.score in SCORES and SCORES[trace.score].javascript is None, what, option="--score")
     # With one text, a mask from the other corner is the causal one.
     rules = {name.partition(":")[0]: rule for name, rule in MASKS.items() if rule.javascript}
     masks = [name for name, rule in rules.items() if trace.has_second_input or rule.corner != "bottom-right"]

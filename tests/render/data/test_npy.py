@@ -9,7 +9,7 @@ import pytest
 
 from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.errors import UsageError
-from attn_cli.render.formats.data import npy_parts as npy
+from attn_cli.render.formats.built_in import npy_parts as npy
 from tests.shell import COMMAND, attn, here, surroundings, terminal
 from tests.thorough import like_cases
 
