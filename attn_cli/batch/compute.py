@@ -141,11 +141,9 @@ class Computer(ExitStack):
         one = self.settings
         # With a projection from a file, notes are about each text's shape.
         has_own_notes = self.shared.weights is not None and not self.is_quick
-        is_unlike = (one.query, one.round, one.pad) != (None, None, None) or bool(
-            one.without or one.knock_out
-        )
-        has_positions = one.positions not in (None, "none")
-        return has_own_notes or is_unlike or has_positions or one.every_head or one.layer == ALL
+        asks_more = one.without or one.knock_out or one.every_head or one.layer == ALL
+        is_unlike = (one.query, one.round, one.pad) != (None, None, None)
+        return has_own_notes or bool(asks_more) or is_unlike or one.positions not in (None, "none")
 
     def _prepare_groups(self, probe: Settings) -> None:
         """Make what groups share: the heads, and the table of words."""

@@ -477,9 +477,8 @@ def test_a_link_that_comes_while_a_part_is_written_is_replaced_and_not_followed(
         Path("out/part-00000.jsonl").symlink_to("../beside")
 
     assert place.put("part-00000.jsonl", write)[0] == 4
-    assert (
-        Path("out/part-00000.jsonl").read_text() == "ours" and not Path("out/part-00000.jsonl").is_symlink()
-    )
+    assert Path("out/part-00000.jsonl").read_text() == "ours"
+    assert not Path("out/part-00000.jsonl").is_symlink()
     assert Path("beside").read_text() == "mine\n"
 
 

@@ -73,10 +73,8 @@ def test_the_one_head_that_was_changed_is_named_and_those_below_have_not_moved(d
     first, *others = found["heads"]
     assert (first["layer"], first["head"]) == (1, "1") and [one["divergence"] for one in others] == [0, 0, 0]
     before, after = (every_head("dabca", folder)[1, "1"] for folder in decoders)
-    assert (
-        first["divergence"] == pytest.approx(divergence(before, after), abs=1e-6)
-        and first["divergence"] > 0.01
-    )
+    assert first["divergence"] == pytest.approx(divergence(before, after), abs=1e-6)
+    assert first["divergence"] > 0.01
     assert found["option"] == "model" and found["values"] == [base, tuned]
     for side, weights in zip(found["records"], (before, after), strict=True):
         np.testing.assert_allclose(side["weights"], weights, atol=1e-6)
