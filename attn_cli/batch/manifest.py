@@ -29,7 +29,6 @@ MAX_MANIFEST_BYTES = 1 << 26  # bytes of a manifest
 ROOM, ENTRY = 1 << 22, 512  # bytes that it has for the settings, and for each part
 MOST_NAMES, LONGEST_NAME = 8, 200  # of settings that a message lists, and characters of each
 ANEW = "Give another folder, or --force to start anew."
-NEUTRAL_SETTINGS = ("threads",)  # they change no number
 OF_A_MODEL = (".json", ".txt", ".model", ".safetensors")  # files of its folder
 
 
@@ -153,7 +152,7 @@ def output_identity(job: Job) -> dict[str, Any]:
     settings = {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in vars(job.settings).items()
-        if value != usual[name] and name not in NEUTRAL_SETTINGS
+        if value != usual[name] and name != "threads"  # they change no number
     }
     return about | {"lines_a_part": LINES, "files": hashes_of_files(job.settings), "settings": settings}
 

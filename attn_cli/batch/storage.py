@@ -13,7 +13,6 @@ from attn_cli.io.files import check_regular, packing, pieces, reason
 
 # Stores in which a file is there as a whole or not at all; elsewhere it is written beside its place and renamed.
 OBJECT_STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss")
-OF_ONE_PROCESS = ("memory",)
 LONGEST = 300  # characters of what a library says
 ERRORS: dict[str, type[AttnError]] = {"read": FileError, "create": CreateError, "write": WriteError}
 PIECE = 1 << 16  # bytes that are read at a time
@@ -38,7 +37,7 @@ def file_system(url: str) -> tuple[Any, str]:
         import fsspec
     except ImportError:
         raise MissingExtra(f"{name} needs fsspec.", "pip install 'attn-cli[dask]'") from None
-    if protocol in OF_ONE_PROCESS:
+    if protocol == "memory":
         what = f"{name} is in the memory of one process."
         raise UsageError(what, "Give a path that all processes can see.")
     try:

@@ -135,10 +135,14 @@ class HeadMeasures(NamedTuple):
         return {n: (self.measures[n].accuracy - base) / max(1e-9, 1 - base) for n, base in baselines.items()}
 
     @property
+    def gain(self) -> float:
+        """How far its pattern takes the head from the best fixed distance to always."""
+        return max(self.gains.values(), default=0.0)
+
+    @property
     def pattern(self) -> str | None:
         """What the head does most: the pattern that takes it furthest."""
-        gains = self.gains
-        return next((name for name in gains if gains[name] == max(gains.values()) >= LEAST), None)
+        return next((name for name, gain in self.gains.items() if gain == self.gain >= LEAST), None)
 
 
 def measure_heads(
@@ -204,7 +208,7 @@ def names_of(measured: Sequence[HeadMeasures]) -> dict[tuple[int, int], str]:
     """Return the name of each head: its pattern's, numbered from the clearest of all layers on; else its own number."""
     names = {(one.layer, one.number): str(one.number) for one in measured}
     so_far = Counter[str]()
-    for one in sorted(measured, key=lambda one: -max(one.gains.values(), default=0.0)):
+    for one in sorted(measured, key=lambda one: -one.gain):
         if one.pattern is not None:
             so_far[one.pattern] += 1
             n = so_far[one.pattern]
