@@ -58,7 +58,13 @@ def _story(trace: Trace, view: View, matrices: list[Block], has_rows: bool, brie
     yield Heading(_text(trace), 1)
     if trace.of_model:
         yield Say(wording.shown_part(trace), quiet=True)
-    yield Say(_what(trace))
+    words = "all words" if trace.is_self else "the words of the context"
+    words = words if trace.mask is None else "the words that it may look at"
+    is_apart = trace.heads[0].position_scores is not None
+    has_place = trace.placed is not None or (trace.of_model and not is_apart)
+    match = f"match{', its place included' * has_place} (content){' and place (distance)' * is_apart}"
+    found = f"{looks_most_at(trace, trace.shown, trace.focus[0])}. " * bool(trace.focus)
+    yield Say(f"{found}Each word's new vector is a mix of {words}, by {match}.")
     rows, is_whole = trace.focus[:MOST_FOCUS], view.by_hand == "all"
     for i in rows:
         yield from row_and_reasons(trace, i, is_whole)
@@ -90,16 +96,6 @@ def _text(trace: Trace) -> str:
     texts = [trace.query_tokens, trace.key_tokens] if trace.has_second_input else [trace.query_tokens]
     shown = [" ".join(map(short, text[:MOST_TOKENS])) + " ..." * (len(text) > MOST_TOKENS) for text in texts]
     return f"{wording.kind_of(trace)}: {' -> '.join(shown)}"
-
-
-def _what(trace: Trace) -> str:
-    words = "all words" if trace.is_self else "the words of the context"
-    words = words if trace.mask is None else "the words that it may look at"
-    is_apart = trace.heads[0].position_scores is not None
-    has_place = trace.placed is not None or (trace.of_model and not is_apart)
-    match = f"match{', its place included' * has_place} (content){' and place (distance)' * is_apart}"
-    found = f"{looks_most_at(trace, trace.shown, trace.focus[0])}. " * bool(trace.focus)
-    return f"{found}Each word's new vector is a mix of {words}, by {match}."
 
 
 def _numbers(of: Walked, every_key: bool, whys: Sequence[str]) -> Iterator[Block]:

@@ -37,7 +37,13 @@ def screen(found: Probe, view: View) -> Iterator[Block]:
     size = f"{count(len(layers), 'layer', 'layers')} x {count(len(heads), 'head', 'heads')}"
     random = f"{found.length} random {'tokens' if found.ids else 'words'}, {found.times} times"
     yield Heading(f"Heads by probe: {size}, {random}, seed {found.seed}", 1)
-    yield Say(_finding(found, ranked))
+    counts, parts = Counter(one.name for one in found.heads), []
+    for name in filter(counts.__getitem__, scores):
+        looks = "looks" if counts[name] == 1 else "look"
+        parts.append(f"{counts[name]:,} {looks} mostly at {MEANS[name]} ({': '.join(ranked[name][0])})")
+    of = f"Of {count(len(found.heads), 'head', 'heads')}"
+    told = joined(parts) if parts else "none does one of these things"
+    yield Say(f"{of}, {told}. Random tokens mean nothing: only their order is left.")
     yield Heading("The strongest heads of each score", 2)
     yield Links([*ranked.items()])
     for name in ranked:
@@ -49,16 +55,6 @@ def screen(found: Probe, view: View) -> Iterator[Block]:
     yield Say(f"Rows are layers. A score is the mean weight, where that is possible: {said}.", quiet=True)
     yield from [Say(COPYING, quiet=True)] * ("copying" in ranked)
     yield from map(Say, (f"Weights of {visible(found.source)}.", *(f"Note: {note}" for note in found.notes)))
-
-
-def _finding(found: Probe, ranked: dict[str, Sequence[tuple[str, str]]]) -> str:
-    counts, parts = Counter(one.name for one in found.heads), []
-    for name in filter(counts.__getitem__, SCORES[found.attention]):
-        looks = "looks" if counts[name] == 1 else "look"
-        parts.append(f"{counts[name]:,} {looks} mostly at {MEANS[name]} ({': '.join(ranked[name][0])})")
-    said = joined(parts) if parts else "none does one of these things"
-    heads = count(len(found.heads), "head", "heads")
-    return f"Of {heads}, {said}. Random tokens mean nothing: only their order is left."
 
 
 def rows(found: Probe) -> Iterator[Sequence[object]]:
