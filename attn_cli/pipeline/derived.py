@@ -43,9 +43,8 @@ class Rolled(NamedTuple):
         is_causal = np.array_equal(self.reached, np.tri(n, dtype=np.bool_))
         name = "none" if reaches_all else "causal" if is_causal else "what the layers reach"
         allowed, weights = None if reaches_all else self.reached, np.minimum(self.weights, 1.0)[np.newaxis]
-        found = found._replace(
-            head=ROLLOUT, kept=(ROLLOUT,), weights=weights, allowed=allowed, mask_name=name
-        )
+        found = found._replace(head=ROLLOUT, kept=(ROLLOUT,), weights=weights)
+        found = found._replace(allowed=allowed, mask_name=name)
         return ready.pieces_joined_or_hidden(found, settings) if ready.joins_or_hides(settings) else found
 
 

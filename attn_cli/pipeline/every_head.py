@@ -231,10 +231,9 @@ def open_stack(settings: Settings) -> Shared:
     """Open the learned model that the settings name, else roles; UsageError for a projection without heads."""
     settings = replace(settings, projection=settings.projection or ROLES)
     if load_model(settings) is None:
+        said = f"{visible(str(settings.projection))} has no heads of its own."
         hint = "Give -p language, roles-deep or roles, or a file that attn learn wrote."
-        raise UsageError(
-            f"{visible(str(settings.projection))} has no heads of its own.", hint, "--projection"
-        )
+        raise UsageError(said, hint, "--projection")
     return open_shared(settings)
 
 
@@ -293,6 +292,5 @@ def named_heads(found: EveryHead) -> list[tuple[int, str, Role]]:
 def learned_heads(found: EveryHead) -> list[tuple[int, str, Learned]]:
     """Return the layer, the head and what is known of it on any text, of each head of which that is known."""
     layers = ((one.number, zip(one.heads, one.learned, strict=False)) for one in found.layers)
-    return [
-        (layer, head, facts) for layer, of_heads in layers for head, facts in of_heads if facts is not None
-    ]
+    every = ((layer, *of_head) for layer, of_heads in layers for of_head in of_heads)
+    return [(layer, head, facts) for layer, head, facts in every if facts is not None]

@@ -44,11 +44,9 @@ def settings_for(
     """Return the settings that a language model reads a text with, and notes on them."""
     name, notes = stack.name, []
     if has_context or kind == "cross":
-        model = shell_quote(settings.projection or name)
         said = f"{name} reads one text, from left to right: it has no second text to look at."
-        raise UsageError(
-            said, f"Try attn masked TEXT -p {model}, or another projection (-p).", "--projection"
-        )
+        hint = f"Try attn masked TEXT -p {shell_quote(settings.projection or name)}, or another projection"
+        raise UsageError(said, f"{hint} (-p).", "--projection")
     if settings.mask is None:
         settings = replace(settings, mask=MASK)
         if kind == "self":

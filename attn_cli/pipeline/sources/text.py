@@ -153,7 +153,6 @@ def layers_of_text(
     each = range(stack.layers) if stack is not None and settings.layer == ALL else [settings.layer]
 
     def finish(trace: Trace) -> Trace:
-        """Add what a language model says comes next, or the words nearest to each output."""
         if name_outputs:
             trace = replace(trace, vocabulary=vocabulary(trace, inputs))
         if stack is not None and stack.words is not None:
