@@ -105,14 +105,14 @@ def test_one_layer_is_the_formula_of_its_docstring_and_steps_multiply_back_to_wh
     masked = np.array(head["scaled_scores"]) + head["position_scores"]
     close(masked, head["masked_scores"], rtol=1e-9, atol=1e-12)
     exact = trace_self(TEXT, files(3)).weights
-    halved = files(
-        3, lambda made: made.update({n: v.astype(np.float16) for n, v in made.items() if v.dtype == float})
-    )
-    close(trace_self(TEXT, halved).weights, exact, atol=0.05)
-    single = files(
-        3, lambda made: made.update({n: v.astype(np.float32) for n, v in made.items() if v.dtype == float})
-    )
-    close(trace_self(TEXT, single).weights, exact, atol=1e-4)
+    for dtype, far in ((np.float16, 0.05), (np.float32, 1e-4)):
+        narrow = files(
+            3,
+            lambda made, dtype=dtype: made.update(
+                {n: v.astype(dtype) for n, v in made.items() if v.dtype == float}
+            ),
+        )
+        close(trace_self(TEXT, narrow).weights, exact, atol=far)
 
 
 @pytest.mark.parametrize("below", [[], [["a", "b"]], [["a", "b"]] * 3, "ab"])
@@ -233,9 +233,7 @@ def test_facts_of_another_kind_do_no_harm(facts, form, files, tmp_path):
     files(1, facts=facts)
     ran = attn("explain", "a cat", "-p", "m.safetensors", "-e", "v.txt", "-f", form, cwd=tmp_path)
     assert ran.code in (0, 65), ran.err
-    assert (
-        "nan" not in ran.out and "NaN" not in ran.out and "Infinity" not in ran.out and "\x1b" not in ran.out
-    )
+    assert not [one for one in ("nan", "NaN", "Infinity", "\x1b") if one in ran.out]
     if form == "json" and ran.code == 0:
         json.loads(ran.out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
 
@@ -243,15 +241,10 @@ def test_facts_of_another_kind_do_no_harm(facts, form, files, tmp_path):
 def test_names_of_heads_are_shown_and_never_obeyed_and_a_file_cut_anywhere_is_refused(files, tmp_path):
     names = ["\x1b[31mred\n", "[/b]\u202e", "every"]
     files(1, names=names)
-    for args in (
-        ["--head", "all"],
-        ["--head", "1"],
-        ["--head", "nobody"],
-        ["-f", "markdown", "--head", "all"],
-    ):
-        ran = attn(
-            "self", "a cat", "-p", "m.safetensors", "-e", "v.txt", *args, "--color", "never", cwd=tmp_path
-        )
+    for asked in ("--head all", "--head 1", "--head nobody", "-f markdown --head all"):
+        args = asked.split()
+        given = "-p", "m.safetensors", "-e", "v.txt", *args, "--color", "never"
+        ran = attn("self", "a cat", *given, cwd=tmp_path)
         assert ran.code == (2 if "nobody" in args else 0), ran.err
         assert not {"\x1b", "\u202e"} & set(ran.out + ran.err)
         assert "[/b]" in (ran.out + ran.err).replace("\\", "")
@@ -268,9 +261,8 @@ def test_names_of_heads_are_shown_and_never_obeyed_and_a_file_cut_anywhere_is_re
 
 @LAYERS
 def test_no_damage_to_a_file_does_worse_than_refuse_it(layers, files):
-    settings = files(
-        layers, facts={"scores": {"relations": {"accuracy": 0.5, "baseline": 0.25}}, "scored_on": "x"}
-    )
+    scores = {"relations": {"accuracy": 0.5, "baseline": 0.25}}
+    settings = files(layers, facts={"scores": scores, "scored_on": "x"})
     path = Path(settings.projection)
     whole = path.read_bytes()
     header = int.from_bytes(whole[:8], "little") + 8

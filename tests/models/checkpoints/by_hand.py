@@ -33,9 +33,7 @@ def safetensors(arrays, dtypes=None):
         kind = (dtypes or {}).get(key, names[str(array.dtype)])
         header[key] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [start, end]}
     encoded = json.dumps(header).encode()
-    return b"".join(
-        [struct.pack("<Q", len(encoded)), encoded, *(array.tobytes() for array in arrays.values())]
-    )
+    return struct.pack("<Q", len(encoded)) + encoded + b"".join(array.tobytes() for array in arrays.values())
 
 
 def saved(folder, config, arrays):

@@ -21,7 +21,7 @@ def measured():
 
     for tried in (
         (parity.CASES, parity.test_every_head_attends_as_in_transformers),
-        (parity.PAIRS, parity.test_every_head_of_an_encoder_and_a_decoder_attends_as_in_transformers),
+        (parity.PAIRS, parity.test_every_head_of_an_encoder_and_a_decoder_is_as_in_transformers),
     ):
         for name in tried[0]:
             with TemporaryDirectory() as folder:

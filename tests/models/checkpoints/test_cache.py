@@ -24,7 +24,7 @@ def kept(hub, name="models--org--model", ref=REVISION, snapshots=(REVISION,)):
     return str(hub / name / "snapshots" / REVISION)
 
 
-def test_a_name_is_the_snapshot_that_main_names_where_the_environment_says_and_a_folder_is_itself(
+def test_a_name_is_the_snapshot_of_main_where_the_environment_says_and_a_folder_is_itself(
     monkeypatch, tmp_path
 ):
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -64,9 +64,8 @@ def test_a_value_is_what_it_says_its_default_where_absent_and_unknown_where_not_
     assert not VALUES.has("stray")
     with pytest.raises(KeyError):
         VALUES.whole("stray")
-    assert VALUES.unknown("bert") == (
-        "config.json says stray = 1, which attn does not know for bert: the numbers may differ."
-    )
+    told = "config.json says stray = 1, which attn does not know for bert: the numbers may differ."
+    assert VALUES.unknown("bert") == told
 
 
 def test_unknown_keys_are_named_shortly_and_inertly():
@@ -76,9 +75,8 @@ def test_unknown_keys_are_named_shortly_and_inertly():
     assert Config("c", {"dropout" * 30_000 + "\n": 1}, {}).unknown("bert")  # at once
     deep = json.loads("[" * 900 + "]" * 900)
     assert "which attn does not know" in Config("c", {"a": [deep]}, {}).unknown("bert")
-    nested = Config(
-        "c", {"part": {"n": 3, "m": 4}, "empty": [], "none": None, "hidden_dropout": 1}, VALUES.keys
-    )
+    values = {"part": {"n": 3, "m": 4}, "empty": [], "none": None, "hidden_dropout": 1}
+    nested = Config("c", values, VALUES.keys)
     assert "says part.m = 4, which" in nested.unknown("bert")
 
 

@@ -213,9 +213,8 @@ def test_folders_of_mlx_have_the_numbers_that_their_scales_and_offsets_say(bits,
     for name, array in arrays.items():
         if array.ndim == 2 and "mlp.up" not in name:
             stem = name.removesuffix(".weight")
-            packed[name], packed[f"{stem}.scales"], packed[f"{stem}.biases"], arrays[name] = affine(
-                array, bits
-            )
+            packed[name], scales, offsets, arrays[name] = affine(array, bits)
+            packed |= {f"{stem}.scales": scales, f"{stem}.biases": offsets}
         else:
             packed[name] = array
     quantization = {"group_size": 32, "bits": bits, "model.layers.0.mlp.up_proj": False}
@@ -226,9 +225,8 @@ def test_folders_of_mlx_have_the_numbers_that_their_scales_and_offsets_say(bits,
     (mlx[1] / "model.safetensors").write_bytes(by_hand.safetensors(packed))
     alike(numbers(mlx[1]), numbers(mlx[0]))
     others = {"mode": "mxfp4"}, {"bits": 7}, {"group_size": 96}, {"bits": 5 if bits != 5 else 3}
-    for other, said in zip(
-        others, ("mode", "2, 3, 4, 5, 6, 8", "no groups of 96", "groups of 32|shape"), strict=True
-    ):
+    told = "mode", "2, 3, 4, 5, 6, 8", "no groups of 96", "groups of 32|shape"
+    for other, said in zip(others, told, strict=True):
         (mlx[1] / "config.json").write_text(json.dumps(config | {"quantization": quantization | other}))
         with pytest.raises(InputError, match=said):
             numbers(mlx[1])
@@ -254,17 +252,15 @@ def test_windows_are_those_that_the_file_says(tmp_path):
 
 
 def test_what_would_make_other_numbers_is_refused_or_told(folder, tmp_path):
-    path = converted(
-        folder, tmp_path / "x.gguf", **{"llama.attention.sliding_window": 4, "llama.some.scale": 2.0}
-    )
+    more = {"llama.attention.sliding_window": 4, "llama.some.scale": 2.0}
+    path = converted(folder, tmp_path / "x.gguf", **more)
     with Checkpoint(path) as checkpoint:
         (note,) = checkpoint.model.notes
     assert "attention.sliding_window, some.scale, which attn does not know" in note
     with pytest.raises(InputError, match="8 numbers of a head are rotated, and not all"):
         numbers(converted(folder, tmp_path / "x.gguf", **{"llama.rope.dimension_count": 8}))
-    alike(
-        numbers(converted(folder, tmp_path / "x.gguf", **{"llama.rope.dimension_count": 16})), numbers(folder)
-    )
+    path = converted(folder, tmp_path / "x.gguf", **{"llama.rope.dimension_count": 16})
+    alike(numbers(path), numbers(folder))
 
 
 REFUSED = {
@@ -358,9 +354,8 @@ def test_experts_in_four_bits_are_the_numbers_that_the_bits_say(tmp_path):
 
 KNOWN = """llama; mistral, no window; qwen2; qwen3; gemma2; gemma3; phi3; olmo2; olmo3; gpt_oss; qwen2_moe; qwen3_moe;
 gpt2; bert; llama, biases"""
-WIDER = {"hidden_size": 64, "n_embd": 64, "intermediate_size": 96, "head_dim": 32} | {
-    "shared_expert_intermediate_size": 32
-}
+WIDER = {"hidden_size": 64, "n_embd": 64, "intermediate_size": 96}
+WIDER |= {"head_dim": 32, "shared_expert_intermediate_size": 32}
 
 
 def wider(case):
@@ -486,9 +481,8 @@ ODD = [
 def vocabulary_of(made):
     """Return a tokenizer's words by number, and its merges."""
     model = json.loads(made.to_str())["model"]
-    return sorted(model["vocab"], key=model["vocab"].get), [
-        " ".join(pair) for pair in model.get("merges", [])
-    ]
+    merges = [" ".join(pair) for pair in model.get("merges", [])]
+    return sorted(model["vocab"], key=model["vocab"].get), merges
 
 
 def rebuilt(path, metadata):

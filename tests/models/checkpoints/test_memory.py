@@ -101,9 +101,7 @@ def test_a_large_model_takes_less_than_100_mib(asked, dtype, sharded, tied, tmp_
     assert taken < 100 * MIB, f"{taken / MIB:.0f} MiB, of a model of {size / MIB:.0f}"
 
 
-def test_a_text_of_twice_the_tokens_takes_twice_the_memory_where_its_strongest_links_are_asked_for(
-    tokenizers, tmp_path
-):
+def test_twice_the_tokens_take_twice_the_memory_where_the_strongest_links_are_asked_for(tokenizers, tmp_path):
     """The weights of a layer, of all heads, would take four times as much, and more than all of this."""
     folder = small_gpt2(tmp_path / "gpt2", gpt2(places=2400), n_positions=2400, n_head=4)
     peaks = []

@@ -48,23 +48,17 @@ class Case(NamedTuple):
     def made(self, transformers):
         """Return a model of random weights, with the head that makes words."""
         config = transformers.AutoConfig.for_model(self.family, **self.settings)
-        kind = transformers.AutoModelForCausalLM
+        kind, is_decoder = transformers.AutoModelForCausalLM, getattr(config, "is_decoder", False)
         if config.is_encoder_decoder:
             kind = transformers.AutoModelForSeq2SeqLM
-        elif type(config) in transformers.MODEL_FOR_MASKED_LM_MAPPING and not getattr(
-            config, "is_decoder", False
-        ):
+        elif type(config) in transformers.MODEL_FOR_MASKED_LM_MAPPING and not is_decoder:
             kind = transformers.AutoModelForMaskedLM
         return kind.from_config(config, attn_implementation="eager")
 
 
 # Factors of queries and keys: scores of T5 are not scaled, and large already; Qwen3 multiplies by norms, too
-SHARPENED = {
-    "gpt_neo": 1.0,
-    "t5": 0.8,
-    "mt5": 0.8,
-    **dict.fromkeys(("qwen3", "qwen3_moe", "olmo2", "olmo3"), 1.5),
-}
+SHARPENED = {"gpt_neo": 1.0, "t5": 0.8, "mt5": 0.8}
+SHARPENED |= dict.fromkeys(("qwen3", "qwen3_moe", "olmo2", "olmo3"), 1.5)
 # Transformers must be told the places, as its generate tells them.
 COUNTS_REAL = ("gpt2", "gpt_neo", "gpt_neox")
 ROBERTA = WIDE | {"type_vocab_size": 1}
@@ -471,7 +465,7 @@ def identities(checkpoint, given, name):
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("name", PAIRS)
-def test_every_head_of_an_encoder_and_a_decoder_attends_as_in_transformers(
+def test_every_head_of_an_encoder_and_a_decoder_is_as_in_transformers(
     name, seed, side, transformers, tmp_path
 ):
     import torch
@@ -633,9 +627,7 @@ def test_keys_that_a_family_does_not_read_change_nothing(name, more, transformer
 
 @pytest.mark.parametrize("name", ["gemma3", "modernbert"])
 @pytest.mark.parametrize("key", ["type", "rope_type"])
-def test_a_scaling_adds_to_the_rotation_of_a_kind_of_layers_as_in_transformers(
-    key, name, transformers, tmp_path
-):
+def test_a_scaling_adds_to_the_rotation_of_a_kind_of_layers(key, name, transformers, tmp_path):
     def scaled(config):
         older = {"rope_scaling": {key: "linear", "factor": 3.0}, "original_max_position_embeddings": 4}
         return as_in_former_years(config) | older
@@ -763,9 +755,8 @@ def test_a_gemma3_of_words_and_pictures_that_looks_both_ways_is_refused(tmp_path
 
 @pytest.mark.parametrize("name", ["gemma", "gemma2"])
 def test_a_gemma_that_transformers_itself_masks_in_two_ways_is_refused(name, transformers, tmp_path):
-    made(
-        transformers, CASES[name], 0, tmp_path, lambda config: config | {"use_bidirectional_attention": True}
-    )
+    both_ways = {"use_bidirectional_attention": True}
+    made(transformers, CASES[name], 0, tmp_path, lambda config: config | both_ways)
     with pytest.raises(InputError, match="use_bidirectional_attention is true"):
         Checkpoint(str(tmp_path))
 
@@ -804,13 +795,9 @@ OLDER = {
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_declared_keys_are_those_of_transformers_with_its_defaults(family, transformers):
     kind, keys = transformers.CONFIG_MAPPING[family], FAMILIES[family][1]
-    fields = {
-        field.name: field.default for field in dataclasses.fields(kind) if not field.name.startswith("__")
-    }
-    known = keys.keys()
-    assert not {
-        name for name in {*fields, *kind().to_dict()} if name not in known and not INERT.fullmatch(name)
-    }
+    all_fields = {field.name: field.default for field in dataclasses.fields(kind)}
+    fields = {name: default for name, default in all_fields.items() if not name.startswith("__")}
+    assert not [name for name in {*fields, *kind().to_dict()} - {*keys} if not INERT.fullmatch(name)]
     reads = {name: one for name, one in keys.items() if one is not IDLE and not isinstance(one, dict)}
     for name, default in reads.items():
         assert name in fields or name in OLDER, f"{family} has no {name}"
@@ -946,9 +933,7 @@ FOLLOWED = [
 
 
 @pytest.mark.parametrize(("name", "text", "place"), [*FILLED, *FOLLOWED])
-def test_the_likeliest_words_have_the_probabilities_of_transformers(
-    name, text, place, transformers, tmp_path
-):
+def test_the_likeliest_words_are_as_likely_as_in_transformers(name, text, place, transformers, tmp_path):
     import torch
 
     case = (CASES | PAIRS)[name]

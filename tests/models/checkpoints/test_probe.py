@@ -63,9 +63,7 @@ FULL = {"gpt2": of_gpt2, "llama": of_llama, "gemma2": of_llama, "bert": of_bert}
 
 
 @pytest.mark.parametrize("name", FULL)
-def test_scores_and_copying_are_what_transformers_and_torch_say_on_the_same_tokens(
-    name, transformers, tmp_path
-):
+def test_scores_and_copying_are_what_transformers_and_torch_say(name, transformers, tmp_path):
     import torch
 
     case = CASES[name]._replace(

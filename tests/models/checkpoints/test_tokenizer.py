@@ -236,9 +236,7 @@ def test_a_hostile_file_is_refused_soon_in_one_line(case, tokenizers, tmp_path, 
     assert TextEncoder(str(tmp_path), "gpt2").encode("a").ids == (0,)
 
 
-def test_texts_that_cannot_be_encoded_and_sentencepiece_are_refused_with_a_line_that_converts_it(
-    tokenizers, tmp_path
-):
+def test_texts_that_cannot_be_encoded_and_sentencepiece_are_refused_with_a_line_to_run(tokenizers, tmp_path):
     (tmp_path / "tokenizer.model").write_bytes(b"\x0a\x0e")
     with pytest.raises(FileError, match=r"tokenizer\.model") as found:
         TextEncoder(str(tmp_path), "llama")

@@ -78,9 +78,8 @@ def test_matrices_are_held_as_long_as_there_is_room(tmp_path, monkeypatch):
 
 
 def test_tensors_without_numbers_of_other_shapes_or_rows_that_are_not_there_are_refused(tmp_path):
-    folder = folder_of(
-        tmp_path, {"no rows": np.zeros((0, 3), np.float32), "no columns": np.zeros((3, 0), "f4")}
-    )
+    empty = {"no rows": np.zeros((0, 3), np.float32), "no columns": np.zeros((3, 0), "f4")}
+    folder = folder_of(tmp_path, empty)
     assert "shape (0, 3): it holds no numbers" in refused(folder, "no rows", None, 3)
     assert "shape (3, 0): it holds no numbers" in refused(folder, "no columns", 3, None)
     folder = folder_of(tmp_path, {"a": NUMBERS, "q": np.zeros((2, 2), np.int8), "o.qweight": NUMBERS})
@@ -193,9 +192,7 @@ def test_a_hostile_file_is_refused_in_little_memory(content, tmp_path):
 
 
 def test_a_large_tensor_takes_its_own_size_of_memory_and_no_more(tmp_path):
-    folder = folder_of(
-        tmp_path, {"a": np.ones((1000, 1000), np.float32), "b": np.ones((1000, 1000), np.float32)}
-    )
+    folder = folder_of(tmp_path, dict.fromkeys("ab", np.ones((1000, 1000), np.float32)))
     weights = Weights(folder)
     tracemalloc.start()
     weights.read("a", 1000, 1000)
