@@ -27,6 +27,7 @@ SENTENCEPIECE = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "
 MASKS = ("[MASK]", "<mask>")
 UNKNOWN = ("[UNK]", "<unk>")
 FRAMED = ("roberta", "xlm-roberta", "camembert", "bart")  # <s> text </s>
+MISSING = "A model's tokenizer needs tokenizers: pip install 'attn-cli[models]'"
 HINT = "Compare it with the file of the model's publisher."
 
 
@@ -107,7 +108,7 @@ class TextEncoder:
             hint = "Compare its tokenizer.json with that of the model's publisher, or give a shorter text."
             raise InputError(f"The tokenizer of {self.name} took more than {most}.", hint) from None
         if "missing" in answer:
-            raise _missing()
+            raise MissingExtra(MISSING)
         if "unsound" in answer:
             raise self._unsound(answer["unsound"])
         if "why" in answer:
@@ -152,15 +153,11 @@ class _Library:
 _libraries: dict[int, _Library] = {}  # by process id: a fork does not share its parent's
 
 
-def _missing() -> MissingExtra:
-    return MissingExtra("A model's tokenizer needs tokenizers: pip install 'attn-cli[models]'")
-
-
 def _place() -> str:
     """Return the folder from which the separate process imports tokenizers; raise MissingExtra without the package."""
     found = find_spec("tokenizers")
     if found is None or found.origin is None:  # a mere folder of that name is no package
-        raise _missing()
+        raise MissingExtra(MISSING)
     return os.path.dirname(os.path.dirname(found.origin))
 
 
