@@ -36,15 +36,10 @@ def record(*args):
 @pytest.fixture
 def models(tmp_path):
     """The bundled model, one that reads on and one that fills gaps, each with texts that differ in one token."""
-    letters = ["-m", small_gpt2(tmp_path / "letters")]
-    pieces = ["-m", small_bert(tmp_path / "pieces")]
-    ids = ["--target", "b", "--against", "c"]
-    return [
-        ([*CAT], 2),
-        (["abca", "abda", *letters, *ids], 2),
-        (["abca", "abcd", *letters, *ids], 3),
-        (["the [MASK] home", "a [MASK] home", *pieces, "--target", "cat", "--against", "walk"], 1),
-    ]
+    letters = ["-m", small_gpt2(tmp_path / "letters"), "--target", "b", "--against", "c"]
+    pieces = ["-m", small_bert(tmp_path / "pieces"), "--target", "cat", "--against", "walk"]
+    found = [([*CAT], 2), (["abca", "abda", *letters], 2), (["abca", "abcd", *letters], 3)]
+    return [*found, (["the [MASK] home", "a [MASK] home", *pieces], 1)]
 
 
 def test_before_the_first_layer_the_token_that_differs_brings_all_back_and_the_others_nothing(models):

@@ -26,10 +26,7 @@ from tests.shell import here, pasted, shell
 from tests.thorough import takes_long
 
 VIEWS = [
-    ("", {}, FOX),
-    ("m+hsx", {}, FOX),
-    ("-MH", {}, FOX),
-    ("l", {"projection": "roles-deep"}, FOX),
+    *(("", {}, FOX), ("m+hsx", {}, FOX), ("-MH", {}, FOX), ("l", {"projection": "roles-deep"}, FOX)),
     ("", {"embedding": "random", "seed": 3, "dim": 8}, "the 'cat' sat; $HOME `ls` \\ \"quoted\""),
     ("", {"keep_punctuation": True}, "-e random, she said"),
 ]
