@@ -71,16 +71,23 @@ def _table(lines: list[csv_matrix.Line], name: str) -> WeightTable:
     """Return the weights of one head, or of several, whose rows begin with the head, or the layer and the head."""
     header = lines[0].cells
     at = next((n for n in (1, 2) if header[: n + 1] == ["layer", "head", "query"][2 - n :]), 0)
-    if at:
-        parts: dict[tuple[str, ...], list[csv_matrix.Line]] = {}
-        for line in lines[1:]:
-            _check_width(line, header, name)
-            part = parts.setdefault(tuple(map(csv_matrix.unguarded, line.cells[:at])), [])
-            part.append(line._replace(cells=line.cells[at:]))
-        first = lines[0]._replace(cells=header[at:])
-        return _of_heads({label: _head([first, *part], name) for label, part in parts.items()}, name)
-    grid = _head(lines, name)
-    return WeightTable(np.array(grid.weights)[np.newaxis, np.newaxis], ("0",), grid.queries, grid.keys)
+    parts: dict[tuple[str, ...], list[csv_matrix.Line]] = {} if at else {("0",): lines}
+    for line in lines[1:] if at else ():
+        _check_width(line, header, name)
+        part = parts.setdefault(tuple(map(csv_matrix.unguarded, line.cells[:at])), [])
+        part.append(line._replace(cells=line.cells[at:]))
+    first = [lines[0]._replace(cells=header[at:])] if at else []
+    grids = {label: _head([*first, *part], name) for label, part in parts.items()}
+    if not grids:
+        raise InputError(f"{name} holds no numbers.", csv_matrix.ONE_MATRIX)
+    queries, keys, _ = next(iter(grids.values()))
+    for label, grid in grids.items():
+        if grid[:2] != (queries, keys):
+            head = visible(".".join(label))[:40]
+            raise InputError(f"{name}: head {head!r} has other tokens than the first head.")
+    layers, heads = heads_of_layers([(label[:-1], label[-1]) for label in grids], name)
+    weights = np.array([grid.weights for grid in grids.values()])
+    return WeightTable(weights.reshape(layers, len(heads), *weights.shape[1:]), heads, queries, keys)
 
 
 def _head(lines: list[csv_matrix.Line], name: str) -> Grid:
@@ -101,19 +108,6 @@ def _head(lines: list[csv_matrix.Line], name: str) -> Grid:
         return grid_of(links, name)
     cells, queries, keys = csv_matrix.sheet_of(lines, name)
     return Grid(queries, keys, [list(map(float, row)) for row in cells])
-
-
-def _of_heads(grids: dict[tuple[str, ...], Grid], name: str) -> WeightTable:
-    first = next(iter(grids.values()), None)
-    if first is None:
-        raise InputError(f"{name} holds no numbers.", csv_matrix.ONE_MATRIX)
-    for label, grid in grids.items():
-        if grid[:2] != first[:2]:
-            head = visible(".".join(label))[:40]
-            raise InputError(f"{name}: head {head!r} has other tokens than the first head.")
-    layers, heads = heads_of_layers([(label[:-1], label[-1]) for label in grids], name)
-    weights = np.array([grid.weights for grid in grids.values()])
-    return WeightTable(weights.reshape(layers, len(heads), *weights.shape[1:]), heads, *first[:2])
 
 
 def _check_width(line: csv_matrix.Line, header: list[str], name: str) -> None:
