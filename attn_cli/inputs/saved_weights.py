@@ -94,10 +94,9 @@ def read_saved(
     padded = _padded(record.get(PADDING), weights.shape[-1], batch)
     known = {*keys, *sum(axes.LABELS, ()), "mask", *(() if padded is None else (PADDING,))}
     ignored = [other for other in record if other not in known]
-    heads, notes = tuple(map(str, range(weights.shape[1]))), (f"Ignored in {name}: {listed(ignored)}.",)
-    saved = Saved(
-        name, weights, heads, mask=record.get("mask"), padded=padded, notes=notes if ignored else ()
-    )
+    heads = tuple(map(str, range(weights.shape[1])))
+    notes = (f"Ignored in {name}: {listed(ignored)}.",) if ignored else ()
+    saved = Saved(name, weights, heads, mask=record.get("mask"), padded=padded, notes=notes)
     return saved.labelled(typed, record, batch)
 
 
@@ -223,21 +222,15 @@ def _own(record: dict[str, object], name: str) -> Saved:
     if isinstance(error, dict):
         raise InputError(f"{name} holds an error of attn: {visible(str(error.get('message')))[:200]}")
     if record.get("weights") is None:
-        said = (
-            f"{name} is attn's JSON of the kind {visible(str(record.get('kind')))!r}, which has no weights."
-        )
-        hint = "attn self, masked, cross, explain and example write some."
         if record.get("links") is not None:
-            said, hint = f"{name} {STRONGEST}", WHOLE
-        raise InputError(said, hint)
+            raise InputError(f"{name} {STRONGEST}", WHOLE)
+        said = f"{name} is attn's JSON of the kind {visible(str(record.get('kind')))!r}"
+        hint = "attn self, masked, cross, explain and example write some."
+        raise InputError(f"{said}, which has no weights.", hint)
     weights, names = _own_heads(record, name)
     head = "mean" if record.get("head") == "mean" else "all" if len(names) > 1 else None
-    mask, rule, notes = (
-        _own_mask(record, weights),
-        record.get("mask_name"),
-        texts(record, "notes", name) or (),
-    )
-    rule = rule if isinstance(rule, str) and rule else None
+    rule, notes = record.get("mask_name"), texts(record, "notes", name) or ()
+    mask, rule = _own_mask(record, weights), rule if isinstance(rule, str) and rule else None
     saved = Saved(name, weights, names, head=head, mask=mask, mask_name=rule, notes=notes, record=record)
     return saved._replace(shows_layers=len(weights) > 1)
 

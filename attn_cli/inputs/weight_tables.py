@@ -98,9 +98,8 @@ def _head(lines: list[csv_matrix.Line], name: str) -> Grid:
     for line in body if header[0] == "query" else ():
         _check_width(line, header, name)
     # Below the header of links there may be two keys of these names: "key weight" was the text.
-    is_wide = [line.cells[0] for line in body] == TIDY[1:] and all(
-        csv_matrix.is_number(line.cells[1] or "0") for line in body
-    )
+    is_filled = all(len(line.cells) > 1 and csv_matrix.is_number(line.cells[1] or "0") for line in body)
+    is_wide = is_filled and [line.cells[0] for line in body] == TIDY[1:]
     if header == TIDY and body and not is_wide:
         names = [[csv_matrix.unguarded(cell) for cell in line.cells[:2]] for line in body]
         numbers = [csv_matrix.number_in(line, 2, name) for line in body]

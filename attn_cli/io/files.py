@@ -197,10 +197,10 @@ def pieces(file: IO[bytes], packed: str, name: str) -> Iterator[bytes]:
         for piece in _unpacked(file, packed):
             grown += len(piece)
             if grown > GROWTH_COUNTS_FROM and grown > MOST_GROWTH * file.tell():
-                said = (
-                    f"{name} unpacks to more than {MOST_GROWTH} times its size: that is not a text of words."
+                said = f"{name} unpacks to more than {MOST_GROWTH} times its size"
+                raise InputError(
+                    f"{said}: that is not a text of words.", "Unpack it yourself if it is sound."
                 )
-                raise InputError(said, "Unpack it yourself if it is sound.")
             yield piece
     except (EOFError, zlib.error, lzma.LZMAError, MemoryError) as error:
         said = f"{name} cannot be unpacked: {visible(str(error) or type(error).__name__)}."

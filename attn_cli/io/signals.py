@@ -164,14 +164,12 @@ def _started(command: list[str]) -> Popen[bytes]:
 
     from attn_cli.errors import MachineError
 
-    try:
+    isolated = [sys.executable or "python", "-I", *command]
+    env = {**os.environ, "MALLOC_ARENA_MAX": "1"}  # else each thread takes 64 MB of what it may have
+    pipe, null = subprocess.PIPE, subprocess.DEVNULL
+    try:  # in a session of its own: Ctrl-C is for attn, which then kills it
         return subprocess.Popen(
-            [sys.executable or "python", "-I", *command],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for attn, which then kills it
-            env={**os.environ, "MALLOC_ARENA_MAX": "1"},  # else each thread takes 64 MB of what it may have
+            isolated, stdin=pipe, stdout=pipe, stderr=null, start_new_session=True, env=env
         )
     except OSError as error:
         raise MachineError(f"A separate process cannot be started: {error.strerror}.") from None

@@ -52,11 +52,11 @@ class Terminal(NamedTuple):
 
         systems = {16: ColorSystem.STANDARD, 256: ColorSystem.EIGHT_BIT}
         system = systems.get(self.colors, ColorSystem.TRUECOLOR)
-        return "".join(
-            "".join([style.render(text, color_system=system) if style else text for text, style, _ in line])
-            + "\n"
-            for line in lines
-        )
+        painted: list[str] = []
+        for line in lines:
+            painted += (style.render(text, color_system=system) if style else text for text, style, _ in line)
+            painted.append("\n")
+        return "".join(painted)
 
 
 def _encodes(encoding: str, text: str) -> bool:
@@ -105,9 +105,8 @@ def _obeys_escapes() -> bool:
 
     kernel, mode = ctypes.windll.kernel32, ctypes.c_ulong()
     console = ctypes.c_void_p(msvcrt.get_osfhandle(sys.stdout.fileno()))
-    return bool(
-        kernel.GetConsoleMode(console, ctypes.byref(mode)) and kernel.SetConsoleMode(console, mode.value | 4)
-    )
+    is_console = kernel.GetConsoleMode(console, ctypes.byref(mode))
+    return bool(is_console and kernel.SetConsoleMode(console, mode.value | 4))
 
 
 def _color_count() -> int:

@@ -177,10 +177,8 @@ def _safetensors(source: SourceFile) -> VectorTable:
             listed, vectors, about = _words_beside(source), matrices[0], {}
         elif words is None or vectors is None or len(vectors.shape) != 2 or words.dtype != np.uint8:
             said = f"{source.name} is not a table of word vectors: it needs the arrays vectors and words."
-            hint = (
-                "Put a list of words, one a line, beside it (with the suffix .words), or see docs/vectors.md."
-            )
-            raise InputError(said, hint)
+            beside = "Put a list of words, one a line, beside it (with the suffix .words)"
+            raise InputError(said, f"{beside}, or see docs/vectors.md.")
         else:
             listed = read_exactly(file, words.offset, words.size, source.name).split(b"\n")
             about.pop("doubled", None)

@@ -65,10 +65,8 @@ def _ensure(package: Package, report: OnPart, say: OnText) -> Path:
         folder().mkdir(parents=True, exist_ok=True)
     hint = "What has arrived is kept: try again when it can be written."
     busy = cache(lambda: say("Another attn is downloading: waiting for it."))
-    with (
-        locked_folder(str(folder()), busy),
-        system_errors(WriteError, f"Cannot write {visible(str(path))}", hint),
-    ):
+    said = f"Cannot write {visible(str(path))}"
+    with locked_folder(str(folder()), busy), system_errors(WriteError, said, hint):
         if not (path.is_file() and _md5(path) == package.checksum):  # another process may have fetched it
             _fetch_package(package, path.parent, report)
     return path
@@ -87,9 +85,8 @@ def _fetch_package(package: Package, home: Path, report: OnPart) -> None:
     try:
         needed = (package.bytes or 0) - (data.stat().st_size if data.exists() else 0)
         if needed > (free := shutil.disk_usage(folder()).free):
-            said = (
-                f"Cannot write {visible(str(data.parent))}: {needed:,} bytes are needed, {free:,} are free."
-            )
+            room = f"{needed:,} bytes are needed, {free:,} are free"
+            said = f"Cannot write {visible(str(data.parent))}: {room}."
             raise WriteError(said, "Make room, or set GENSIM_DATA_DIR to a folder on a larger disk.")
         _fetch_reader(f"{url}/{reader.name}", reader)
         _fetch(f"{url}/{data.name}", package, data, report)

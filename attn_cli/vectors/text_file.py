@@ -54,10 +54,10 @@ class TextFormat(NamedTuple):
                 yield offsets, [word for _, word, _ in cut], partial(self._vectors, cut)
             report(file.tell() / max(1, self.source.size))
         if self.claimed is not None and rows != self.claimed:
-            said = (
-                f"{self.source.name}, line 1: the header claims {self.claimed:,} words; there are {rows:,}."
+            said = f"the header claims {self.claimed:,} words; there are {rows:,}."
+            raise InputError(
+                f"{self.source.name}, line 1: {said}", "Is the header right, and the file complete?"
             )
-            raise InputError(said, "Is the header right, and the file complete?")
         if rows == 0:
             raise InputError(f"{self.source.name} holds no words.")
 
@@ -150,10 +150,8 @@ def text_format(source: SourceFile, packed: str, start: bytes, is_all: bool) -> 
     bom = len(BOM) if start.startswith(BOM) else 0
     lines[0] = lines[0][bom:]
     filled = ((number, line) for number, line in enumerate(lines, 1) if line.strip(BLANK))
-    fields = (
-        (n, line.rstrip(BLANK).replace(b"\t", b" ").split(b" ")) for n, line in islice(filled, FIRST_ROWS)
-    )
-    rows = [(number, [field for field in some if field]) for number, some in fields]
+    some = [(n, line.rstrip(BLANK).replace(b"\t", b" ")) for n, line in islice(filled, FIRST_ROWS)]
+    rows = [(n, [field for field in line.split(b" ") if field]) for n, line in some]
     if not rows:
         raise InputError(f"{name} is empty.", "Type a word and its numbers on each line.")
     header = header_of([fields for _, fields in rows], name)

@@ -53,10 +53,8 @@ class BinaryFormat(NamedTuple):
                 spans.append(one.span(1))
                 used = one.end()
             if filled - used > LONGEST_WORD + 1 and not _WORD.match(buffer, used, filled):
-                place = f"{self.source.name}, byte {offset + used:,}"
-                said = (
-                    f"{place}: no word of 1 to {LONGEST_WORD:,} bytes stands here."  # whatever bytes follow
-                )
+                said = f"no word of 1 to {LONGEST_WORD:,} bytes stands here."  # whatever bytes follow
+                said = f"{self.source.name}, byte {offset + used:,}: {said}"
                 raise InputError(said, f"The header says {self.dim:,} numbers a word: is that so?")
             rows += len(spans)
             if spans and rows <= self.claimed:
@@ -100,10 +98,8 @@ def binary_format(source: SourceFile, start: bytes) -> BinaryFormat:
         raise InputError(f"{source.name}, line 1: {dim:,} numbers a word; {MOST_NUMBERS:,} are the limit.")
     room = (source.size - len(line) - 1) // (4 * dim + 2)
     if claimed > room:
-        claim = (
-            f"the header claims {claimed:,} words of {dim:,} numbers; the file has room for {room:,} at most"
-        )
-        raise InputError(f"{source.name}, line 1: {claim}.", "Is the file complete?")
+        claim = f"{source.name}, line 1: the header claims {claimed:,} words of {dim:,} numbers"
+        raise InputError(f"{claim}; the file has room for {room:,} at most.", "Is the file complete?")
     return BinaryFormat(source, len(line) + 1, dim, claimed)
 
 
