@@ -9,7 +9,7 @@ import numpy as np
 
 from attn_cli.core.arguments import check_fit
 from attn_cli.errors import InputError, UsageError
-from attn_cli.inputs.record import Record, array, as_array
+from attn_cli.inputs.record import Record, as_array
 from attn_cli.io.array_types import Array
 from attn_cli.io.escape import visible
 
@@ -51,7 +51,9 @@ def with_own_names(record: Record, name: str) -> dict[str, object]:
     found: dict[str, object] = {}
     is_torch = False
     for key, value in record.items():
-        own = _own_names(key)
+        ends = key.split(".")
+        named = TORCH.get(".".join(ends[-2:])) or TORCH.get(ends[-1], ())
+        own = ("position_scores",) if key == BIAS else named
         is_torch |= bool(own) and key != BIAS
         parts = [value] * max(1, len(own))
         if len(own) == 3 and value is not None:
@@ -68,13 +70,6 @@ def with_own_names(record: Record, name: str) -> dict[str, object]:
         said = f"{name} has PyTorch's names, whose weights are (out, in), and the layout {found['layout']!r}."
         raise InputError(said, "Leave out layout, or name them W_q, W_k and W_v.")
     return found | ({"layout": "out-in"} if is_torch else {})
-
-
-def _own_names(key: str) -> tuple[str, ...]:
-    parts = key.split(".")
-    if key == BIAS:
-        return ("position_scores",)
-    return TORCH.get(".".join(parts[-2:])) or TORCH.get(parts[-1], ())
 
 
 def refuse_unsupported(record: Record, known: frozenset[str], name: str) -> None:
@@ -100,14 +95,6 @@ class GivenScores(NamedTuple):
     def is_raw(self) -> bool:
         """Whether a given scale is still to be applied."""
         return self.name == "scores"
-
-
-def read_scores(record: Record, name: str) -> dict[str, Array]:
-    """Return by name the scores that a record without Q and X starts from, -inf where masked (null)."""
-    key = next((key for key in ("Q", "X", *SCORES) if record.get(key) is not None), "Q")
-    if key in ("Q", "X"):
-        return {}
-    return {key: array(record[key], key, (2, 3, 4), name, may_be_masked=True)}
 
 
 def taken_scores(arrays: dict[str, Array]) -> GivenScores | None:

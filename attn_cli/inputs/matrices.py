@@ -155,7 +155,9 @@ def _arrays(
     mask = as_array(record.get("mask"))
     if mask.ndim == foreign.BATCHED["mask"] and mask.size:
         arrays["mask"] = mask
-    arrays |= foreign.read_scores(record, name)
+    first = next((key for key in ("Q", "X", *foreign.SCORES) if record.get(key) is not None), "Q")
+    if first in foreign.SCORES:
+        arrays[first] = array(record[first], first, (2, 3, 4), name, may_be_masked=True)
     return foreign.heads_side_by_side(foreign.item_of_batch(arrays, batch, name), name)
 
 

@@ -30,11 +30,18 @@ COLUMNS_OF_KEYS = ("scores", "scaled_scores", "masked_scores", "weights")
 def read_record(path: str | Path, as_written: bool = False) -> dict[str, object]:
     """Read named values: JSON, .npz, safetensors, or a CSV's one matrix by its name; `as_written` keeps decimals."""
     data, name = read_bytes(path, MOST_BYTES), visible(str(path))
-    if is_csv(path) and not is_binary(data):
-        return _csv_record(path, as_written)
-    record = values_in(data, name, as_written)
-    if not isinstance(record, dict):
-        raise InputError(f"{name} is not a JSON object of named matrices.")
+    if not is_csv(path) or is_binary(data):
+        found = values_in(data, name, as_written)
+        if not isinstance(found, dict):
+            raise InputError(f"{name} is not a JSON object of named matrices.")
+        return found
+    name, (cells, rows, columns) = Path(path).stem, read_sheet(path)
+    numbers = [list(map(WrittenNumber, row)) for row in cells]
+    record: dict[str, object] = {name: numbers if as_written else np.array(numbers)}
+    if rows is not None and name in (*ROWS_OF_TEXT, *ROWS_OF_KEYS):
+        record["tokens" if name in ROWS_OF_TEXT else "context_tokens"] = rows
+    if columns is not None and name in COLUMNS_OF_KEYS:
+        record["context_tokens"] = columns
     return record
 
 
@@ -58,17 +65,6 @@ def values_in(data: bytes, name: str, as_written: bool = False) -> object:
     if len(data) > MOST_TEXT:
         raise InputError(f"{name}: {len(data):,} bytes of JSON are too many.", "Save it as .npy.")
     return json_of(data, name, as_written)
-
-
-def _csv_record(path: str | Path, as_written: bool) -> dict[str, object]:
-    name, (cells, rows, columns) = Path(path).stem, read_sheet(path)
-    numbers = [list(map(WrittenNumber, row)) for row in cells]
-    record: dict[str, object] = {name: numbers if as_written else np.array(numbers)}
-    if rows is not None and name in (*ROWS_OF_TEXT, *ROWS_OF_KEYS):
-        record["tokens" if name in ROWS_OF_TEXT else "context_tokens"] = rows
-    if columns is not None and name in COLUMNS_OF_KEYS:
-        record["context_tokens"] = columns
-    return record
 
 
 def to_python(array: NDArray[Any], where: str) -> object:

@@ -16,7 +16,6 @@ from attn_cli.vectors.table import OnProgress, Rows, as_text, kept_about, no_pro
 
 TEXT = (".txt", ".vec")
 SUFFIXES = (*TEXT, ".bin", ".safetensors")
-WHITE = b" \t\n\r\x0b\x0c"
 
 
 def export(
@@ -39,7 +38,7 @@ def export(
             stream.write(b"%d %d\n" % (count, vectors.dim))
             for rows in parts:
                 for word in rows.words:
-                    if word.translate(None, WHITE) != word:
+                    if word.translate(None, b" \t\n\r\x0b\x0c") != word:
                         said = f"{vectors.name}: the word {visible(as_text(word))!r} holds a space"
                         hint = "Export to .safetensors, which keeps it."
                         raise InputError(f"{said}, and would be read back as something else.", hint)
