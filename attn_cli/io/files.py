@@ -123,19 +123,15 @@ def open_regular(path: str) -> Iterator[IO[bytes]]:
 
 def first_bytes(path: str | Path) -> bytes:
     """Return the first bytes of a regular file: what tells its format."""
-    return _read(regular(path), 9)
+    return read_bytes(path, sys.maxsize, 9)
 
 
-def read_bytes(path: str | Path, limit: int = 1 << 28) -> bytes:
-    """Read a whole regular file of at most `limit` bytes."""
+def read_bytes(path: str | Path, limit: int = 1 << 28, count: int = -1) -> bytes:
+    """Read a whole regular file of at most `limit` bytes, or the first `count`."""
     path = regular(path)
     size = path.stat().st_size
     if size > limit:
         raise FileError(f"Cannot read {visible(str(path))}: {size:,} bytes is above the limit of {limit:,}.")
-    return _read(path, -1)
-
-
-def _read(path: Path, count: int) -> bytes:
     with system_errors(FileError, f"Cannot read {visible(str(path))}"), path.open("rb") as file:
         return file.read(count)
 

@@ -59,7 +59,7 @@ class WordIndex(NamedTuple):
     def of(source: SourceFile, kind: str) -> WordIndex | None:
         """Return the kept index of a file as it is now; None if there is none, or it is damaged."""
         path = index_path(source.path)
-        if path is None or not os.path.isfile(path):
+        if not os.path.isfile(path):
             return None
         try:
             arrays, about = read_safetensors(path, mapped=True)
@@ -118,19 +118,17 @@ def vectors_folder(kind: str) -> str | None:
     return folder and os.path.join(folder, "vectors")
 
 
-def index_path(path: str) -> str | None:
-    """Return where the index of a file is kept."""
+def index_path(path: str) -> str:
+    """Return where the index of a file is kept, an empty text where there is no home."""
     folder = vectors_folder("cache")
     (named,) = hash_words([os.fsencode(os.path.realpath(path))]).tolist()
-    return None if folder is None else os.path.join(folder, f"{named:016x}.index")
+    return os.path.join(folder, f"{named:016x}.index") if folder else ""
 
 
 def forget_index(of: str) -> None:
     """Remove the index of a file."""
-    path = index_path(of)
     with contextlib.suppress(OSError):
-        if path:
-            os.unlink(path)
+        os.unlink(index_path(of))
 
 
 class FileVectors(tables.CachedVectors):
@@ -261,7 +259,7 @@ def keep_index(vectors: Vectors, report: OnProgress = no_progress) -> str:
     try:
         usable_folder("cache")
         index = vectors.indexed(report)
-        with written(str(index_path(source.path))) as stream:
+        with written(index_path(source.path)) as stream:
             write_safetensors(stream, index._asdict(), index.about(source, vectors.form.kind))
     except (CreateError, WriteError) as error:
         return f"No index of {vectors.name} is kept, so each use searches the file. {error.message}"

@@ -142,8 +142,8 @@ def text_format(source: SourceFile, packed: str, start: bytes, is_all: bool) -> 
     """Return how a text is laid out, from its first bytes: `start`, cut off anywhere, or all of it."""
     name = source.name
     lines = start.split(b"\n")
-    if len(lines) > 1 and not is_all:
-        lines.pop()  # it may be cut off
+    if not is_all:
+        lines = lines[:-1] or lines  # the last may be cut off
     if len(lines) == 1 and len(lines[0]) >= LONGEST_LINE:
         size = f"a line of more than {LONGEST_LINE:,} bytes"
         raise InputError(f"{name}, line 1: {size}.", "Is this a text of vectors?")

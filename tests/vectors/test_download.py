@@ -25,15 +25,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from attn_cli.errors import (
-    AttnError,
-    ConfigError,
-    CreateError,
-    FileError,
-    InputError,
-    UsageError,
-    WriteError,
-)
+from attn_cli.errors import AttnError, ConfigError, CreateError, FileError, InputError, UsageError, WriteError
 from attn_cli.vectors import catalogue as gensim_data
 from attn_cli.vectors.catalogue import Package, fetch_index, folder, installed, local
 from attn_cli.vectors.download import download
@@ -595,8 +587,7 @@ BAD_ADDRESSES = (
 
 
 @pytest.mark.parametrize(
-    "address",
-    [*BAD_ADDRESSES.split(), "http://h/a b", "http://h/\x1b[31m", "http://h\n/x"],
+    "address", [*BAD_ADDRESSES.split(), "http://h/a b", "http://h/\x1b[31m", "http://h\n/x"]
 )
 def test_a_mirror_that_is_no_http_address_is_a_bad_setting(mirror, monkeypatch, address):
     monkeypatch.setenv("ATTN_MIRROR", address)
@@ -655,10 +646,6 @@ def test_nobody_listening_is_told_with_the_question_for_the_network_and_no_tls_i
     assert isinstance(error, FileError) and "refused" in error.message and "network" in error.hint
 
 
-def test_one_operation_of_the_network_may_take_20_seconds_and_the_index_have_16_mb():
-    assert gensim_data.TIMEOUT == 20 and gensim_data.INDEX_LIMIT == 16 * 1024**2
-
-
 # The disk fails
 
 
@@ -694,10 +681,7 @@ def test_a_disk_that_fills_up_half_way_keeps_what_has_arrived(mirror):
 
 @pytest.mark.parametrize(
     ("blocked", "kind", "code"),
-    [
-        *((path, CreateError, 73) for path in ("", f"/{NAME}~part")),
-        (f"/{NAME}", AttnError, 74),
-    ],
+    [*((path, CreateError, 73) for path in ("", f"/{NAME}~part")), (f"/{NAME}", AttnError, 74)],
 )
 def test_a_folder_that_cannot_be_made_or_a_place_that_is_taken_is_told(mirror, tmp_path, blocked, kind, code):
     path = tmp_path / f"gensim-data{blocked}"
