@@ -97,14 +97,6 @@ def one_mask(draw, n_q, n_k):
     return mask
 
 
-@laws
-@given(masks_and_rows(), masks_and_rows())
-def test_where_several_masks_allow_each_of_them_does(one, other):
-    if whole(one[0]).shape == whole(other[0]).shape:
-        parts = [*chain(one[0]), *chain(other[0])]
-        np.testing.assert_array_equal(whole(joined(parts)), whole(one[0]) & whole(other[0]))
-
-
 @settings(max_examples=often(300), deadline=None, derandomize=True)
 @given(masks_and_rows(), st.data())
 def test_the_spans_and_the_rows_of_a_mask_are_those_of_the_whole(given_mask, data):
