@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from math import inf
 from operator import index
 from typing import TYPE_CHECKING, Any
 
@@ -104,32 +105,26 @@ def _leading_axes(Q: Array, K: Array, V: Array, grouped: bool) -> tuple[Shape, S
     return lead, lead
 
 
+def _number(
+    value: object, name: str, hint: str, bounds: tuple[float, float] | None = None, read: Any = float
+) -> float:
+    if not isinstance(value, (str, bytes)):
+        with suppress(TypeError, ValueError):
+            found: float = read(value)
+            if bounds is None or bounds[0] <= found <= bounds[1]:
+                return found
+    raise InputError(f"{name} cannot be {value!r}.", hint)
+
+
 def read_softcap(softcap: object) -> float | None:
     """Return what bounds the scores as a number; None stands for no bound."""
     hint = f"Give a number from {SMALLEST_CAP:g} to {LARGEST_CAP:g}, or None for no cap."
-    found = None if softcap is None else _number(softcap, "softcap", hint)
-    if found is not None and not SMALLEST_CAP <= found <= LARGEST_CAP:
-        raise _impossible("softcap", softcap, hint)
-    return found
-
-
-def _number(value: object, name: str, hint: str) -> float:
-    if not isinstance(value, (str, bytes)):
-        with suppress(TypeError, ValueError):
-            return float(value)  # type: ignore[arg-type]
-    raise _impossible(name, value, hint)
-
-
-def _impossible(name: str, value: object, hint: str) -> InputError:
-    return InputError(f"{name} cannot be {value!r}.", hint)
+    return None if softcap is None else _number(softcap, "softcap", hint, (SMALLEST_CAP, LARGEST_CAP))
 
 
 def read_count(value: object, name: str) -> int:
     """Return a whole number of at least 1."""
-    with suppress(TypeError):
-        if (found := index(value)) >= 1:  # type: ignore[arg-type]
-            return found
-    raise _impossible(name, value, "Give a whole number, 1 or more.")
+    return int(_number(value, name, "Give a whole number, 1 or more.", (1, inf), index))
 
 
 def read_threads(threads: object) -> int | None:
@@ -144,9 +139,8 @@ def _matrices(*given: ArrayLike) -> tuple[tuple[Array, Array, Array], np.dtype[A
     """
     Q, K, V = (_numbers(M, name) for name, M in zip("QKV", given, strict=True))
     check_fit(Q, K, V)
-    dtypes = [M.dtype for M in (Q, K, V)]
-    dtype = dtypes[0]
-    if len(set(dtypes)) > 1:  # NumPy does not know what bfloat16 becomes beside other types
+    dtype, dtypes = Q.dtype, {M.dtype for M in (Q, K, V)}
+    if len(dtypes) > 1:  # NumPy does not know what bfloat16 becomes beside other types
         dtype = np.result_type(*(np.dtype(np.float32) if _is_bfloat16(one) else one for one in dtypes))
     if dtype.kind != "f" and not _is_bfloat16(dtype):
         dtype = np.dtype(np.float64)
@@ -221,7 +215,7 @@ def _read_lengths(lengths: ArrayLike, shape: Shape) -> Ints:
     except ValueError:
         array = np.empty(0)
     if array.dtype.kind not in "iu":
-        raise _impossible("lengths", lengths, "Give whole numbers, how many keys are real.")
+        raise InputError(f"lengths cannot be {lengths!r}.", "Give whole numbers, how many keys are real.")
     first = tuple(lead[: array.ndim])
     if array.ndim > len(lead) or not stretches(array.shape, first):
         said = f"lengths has shape {array.shape}, but the leading axes are {tuple(lead)}."
