@@ -203,7 +203,7 @@ def _spare(heads: Sequence[Tiles], shape: tuple[int, int]) -> Array:
     BLAS is quickest with short runs of memory; but what is added to a tile, or hides some of it, lies row by row.
     """
     dtype, size = heads[0].head.Q.dtype, math.prod(shape)
-    own = [tiles.head for tiles in heads]
+    own = [one.head for one in heads]
     has_array = any(head.bias is not None or (head.mask and head.mask.array is not None) for head in own)
     held = getattr(_of_thread, "held", np.empty(0))
     if held.size < size or held.dtype != dtype:
