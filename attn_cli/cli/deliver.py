@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import IO, Any, TypeAlias, cast
@@ -124,6 +124,21 @@ def deliver(result: Result, view: View, pause: bool = False) -> None:
             say(f"attn: wrote {visible(str(view.output))}.")
     for line in remarks:
         say(f"attn: {line}")
+
+
+def in_a_pipe(view: View, format: str) -> View:
+    """Return the view with this format where none is named, and standard output is no terminal."""
+    is_piped = not view.format and view.to_standard_output and not is_terminal(sys.stdout)
+    return replace(view, format=format) if is_piped else view
+
+
+def stream(parts: Mapping[str, Iterable[str]], view: View) -> bool:
+    """Write the parts of the view's format to standard output, each as it comes; False where it is not to be so."""
+    if not view.to_standard_output or str(view.format) not in parts:
+        return False
+    for part in parts[str(view.format)]:
+        put_plain(part)
+    return True
 
 
 class _StandardOutput(io.RawIOBase):

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from attn_cli.cli.deliver import choose, deliver
+from attn_cli.cli.deliver import choose, deliver, in_a_pipe, stream
 from attn_cli.cli.options import Context, Texts, argument, own, takes
 from attn_cli.cli.read_text import one_text, read_text, text_and_context, two_texts
 from attn_cli.errors import refuse
 from attn_cli.io import signals
-from attn_cli.io.console import is_terminal, put_plain, say
+from attn_cli.io.console import say
 from attn_cli.io.escape import as_utf8, dumps
 from attn_cli.io.progress import Progress
 from attn_cli.render.result import OF_BLOCKS, Result, figure_of, result_of
@@ -190,8 +188,7 @@ def generate(
     """
     said = "--stop is empty, and so it is in any text."
     refuse("" in (stop or ()), said, "Give the text to stop at.", "--stop")
-    is_piped = not view.format and view.to_standard_output and not is_terminal(sys.stdout)
-    view = choose(replace(view, format="jsonl") if is_piped else view, FORMS, "attn generate")
+    view = choose(in_a_pipe(view, "jsonl"), FORMS, "attn generate")
     text = one_text(texts, "generate", settings)
     if not texts or [*texts] == ["-"]:  # a file's last line ends, its text goes on
         text = text.removesuffix("\n").removesuffix("\r")
@@ -200,19 +197,15 @@ def generate(
     from attn_cli.pipeline.generate import open_writer
     from attn_cli.render.views.lens import written
 
-    sampling, terminal = (
-        of_model.Sampling(sample_temperature, top_k, top_p, settings.seed, no_repeat),
-        view.terminal(),
-    )
+    sampling = of_model.Sampling(sample_temperature, top_k, top_p, settings.seed, no_repeat)
+    terminal = view.terminal()
     with signals.raised(), open_writer(text, settings) as writer:
         for note in writer.notes:
             say(f"attn: {note}")
         steps = of_model.generate(writer, sampling, count, [*map(as_utf8, stop or ())], runners_up)
         lines = (dumps(step.record(), True, not terminal.unicode) for step in steps)
-        if view.to_standard_output and view.format != "page":  # each part as it comes
-            for part in lines if view.format == "jsonl" else written(writer, sampling, steps, terminal):
-                put_plain(part)
-        elif found := list(steps):
+        is_done = stream({"jsonl": lines, "table": written(writer, sampling, steps, terminal)}, view)
+        if not is_done and (found := list(steps)):
             result = Result(
                 texts={"table": lambda terminal: "".join(written(writer, sampling, found, terminal))},
                 records=[step.record() for step in found],
