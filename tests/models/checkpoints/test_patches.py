@@ -36,7 +36,7 @@ def read(checkpoint, ids):
     run = checkpoint.run(*(texts([one]) for one in ids))
     side = list(run.model.stacks)[-1]
     model = SimpleNamespace(encoder=SimpleNamespace(text=str), name="random")
-    tokens = SimpleNamespace(spelled=tuple(map(str, ids[-1])))
+    tokens = SimpleNamespace(tokens=tuple(map(str, ids[-1])))
     stack = run.model.stacks[side]
     return Numbered(
         SimpleNamespace(run=run, model=model, side=side, stack=stack, query=tokens, notes=()),
