@@ -44,8 +44,7 @@ def _docstring(plan: ScriptPlan) -> list[str]:
     wide = max(len(name) for name, _ in facts) + 2
     lines = [f'"""{title(trace)}, in {TITLES[plan.framework]}.', "", *textwrap.wrap(summary, LINE), ""]
     for name, fact in facts:
-        under = textwrap.TextWrapper(LINE, name.ljust(wide), " " * wide, break_on_hyphens=False)
-        lines += under.wrap(fact)
+        lines += textwrap.TextWrapper(LINE, name.ljust(wide), " " * wide, break_on_hyphens=False).wrap(fact)
     return [*lines, '"""']
 
 
@@ -79,8 +78,7 @@ def _facts(plan: ScriptPlan) -> Iterator[tuple[str, str]]:
         layer = "" if trace.learned is None else f", learned, layer {W.layer}"
         rule = "W x" if W.layout == "out-in" else "x W"
         by = {"given": "given by ", "file": "from "}.get(W.source, "")
-        name = safe_name(W.name or W.source)
-        yield "weights", f"{by}{name}{seed}{layer}, layout {W.layout} ({rule})"
+        yield "weights", f"{by}{safe_name(W.name or W.source)}{seed}{layer}, layout {W.layout} ({rule})"
     score = score_named(trace.score)
     how = "divided by the square root of d_k" if score.is_scaled else "not scaled"
     how = how if trace.own_scale is None else f"times {trace.own_scale!r}"

@@ -20,14 +20,11 @@ MOST_TOKENS = 200
 MOST_NUMBERS = 20_000
 HAND_SIZED = 432  # numbers in W_q, W_k and W_v together, or in W_o, that a reader takes in: three of 12 x 12
 TINY, HUGE = 1e-9, 1e100  # beyond these, squares lose what they are made of
-
-
 MAX_FLOAT32_SCORE = 1e3  # scores beyond it lose too much in the float32 that most of Keras works in
 TITLES = {"numpy": "NumPy", "torch": "PyTorch", "keras": "Keras"}
 _TORCH = "import torch\nimport torch.nn.functional as F\n\ntorch.set_default_dtype(torch.float64)"
-_KERAS = (
-    "# Any backend will do; JAX has float64 only with JAX_ENABLE_X64=1.\nimport keras\nfrom keras import ops"
-)
+_ANY = "# Any backend will do; JAX has float64 only with JAX_ENABLE_X64=1."
+_KERAS = f"{_ANY}\nimport keras\nfrom keras import ops"
 # How each framework writes what all scripts share; a number in braces stands for an operand.
 PHRASES = {
     "imports": ("import numpy as np", _TORCH, _KERAS),
@@ -118,8 +115,7 @@ def plan_script(trace: Trace, framework: str) -> ScriptPlan:
     _check_size(longest, MOST_TOKENS, "tokens")
     queries_and_keys = [M for head in heads for M in (head.q, head.k) if M is not None]
     what = "There are no queries and keys here to compute these weights from."
-    has_too_few = trace.condensed or len(queries_and_keys) < 2 * len(heads)
-    refuse(has_too_few, what, "Use -f json.", "--format")
+    refuse(trace.condensed or len(queries_and_keys) < 2 * len(heads), what, "Use -f json.", "--format")
     _refuse_own_terms(heads)
     start, rule = _start(trace, heads), _rule(trace, framework)
     shared = len(heads) > 1 and start == "QKV" and all(_equal(head.v, heads[0].v) for head in heads)

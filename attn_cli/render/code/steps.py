@@ -179,8 +179,6 @@ def _joined(plan: ScriptPlan) -> Lines:
         yield commented(about, f"weights, output = head_weights[{at}], head_outputs[{at}]")
 
 
-# From scores to weights and output, in each framework's own way
-
 ROWS = "Softmax over the keys: each row sums to one."
 NAN = " A query that may attend to nothing would get NaN; its weights are set to zero here."
 

@@ -101,8 +101,6 @@ def _one(char: str) -> str:
     return "".join(rf"\attnchar{{{ord(c):04X}}}{{{ord(c)}}}" for c in char)
 
 
-# Arithmetic
-
 _TOKENS = re.compile(
     r"(?P<root>√\d+)"
     r"|(?P<number>(?<![\w.)\]])-?(?:\d[\d,]*\d|\d)?(?:\.\d+|(?<=\d))(?:e[+-]?\d+)?(?!\w))"

@@ -105,7 +105,6 @@ class Key(NamedTuple):
 
     @property
     def _ticks(self) -> tuple[str, ...]:
-        """The numbers at equal distances along the bar, from the least to the largest."""
         low, high = self.said.low, self.said.high
         return (low, self.said.middle, high) if low != high else (low,) if low else ()
 
@@ -130,7 +129,7 @@ class Key(NamedTuple):
         if self._ticks:
             shades = np.linspace(1.0, 0.0, palette.SHADES)[:, None]
             draw_cells(sheet, shades, WHOLE, Box(x, top, BAR, long), self.is_difference, most=0)
-        for n, text in enumerate(self._ticks):
+        for n, text in enumerate(self._ticks):  # at equal distances, from the least to the largest
             share = 0.5 if len(self._ticks) == 1 else n / (len(self._ticks) - 1)
             sheet.text(x + BAR + GAP, top + long * (1 - share), text, SMALL)
         below = top + long + GAP

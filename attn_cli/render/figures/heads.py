@@ -99,8 +99,7 @@ def _placed(maps: Maps, across: int, frame: Frame, key: Key, cell: float) -> Pla
     right = left + across * (wide + BETWEEN) + GAP
     width = max(right + key.width(pen) + EDGE, 0.0 if frame.size else NARROWEST)
     top, foot = frame.top(width), below.extent if below else 0.0
-    down = math.ceil(len(maps.names) / across)
-    height = top + down * (ROW + high + BETWEEN) - BETWEEN + foot + EDGE
+    height = top + math.ceil(len(maps.names) / across) * (ROW + high + BETWEEN) - BETWEEN + foot + EDGE
     least = 0.0 if frame.size else top + ROW + key.height() + EDGE
 
     def draw(sheet: Sheet) -> None:

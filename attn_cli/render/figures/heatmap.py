@@ -95,8 +95,7 @@ def lens(found: Lens, view: View) -> Drawing:
 def layer_maps(maps: Mapping[str, Matrix], title: str, measure: str, view: View) -> Drawing:
     """Return signed maps with a line for each layer beside each other, in one scale of shades."""
     most = max(float(np.nanmax(np.abs(one.values))) for one in maps.values())
-    scale = ShadeRange(-most, most)
-    parts = [one._replace(scale=scale).fixed(view.precision) for one in maps.values()]
+    parts = [one._replace(scale=ShadeRange(-most, most)).fixed(view.precision) for one in maps.values()]
     axes = "layer", *(one.corner.partition("\\")[2] for one in parts)
     return _Heat(parts, [*maps] if len(parts) > 1 else (), measure, axes).drawing(title)
 

@@ -183,8 +183,7 @@ def _plan_steps(
 
 def _draw_step(sheet: sheets.Sheet, step: Step, box: sheets.Box, size: float) -> float:
     """Draw a column; return where the next one begins."""
-    is_weights = step.name == "weights"
-    matrix = Matrix([""] * len(step.values), [""], step.values[:, None], is_weights=is_weights)
+    matrix = Matrix([""] * len(step.values), [""], step.values[:, None], is_weights=step.name == "weights")
     is_signed = bool(np.nanmin(step.values, initial=0.0) < 0)
     scale = shade_scale.shade_range(matrix._replace(is_difference=is_signed))
     shades = draw_cells(sheet, matrix.values, scale, box, is_signed)

@@ -154,7 +154,7 @@ def _of_trace(trace: Trace, numbers: Numbers) -> dict[str, object]:
 
 def _score(name: str, score: Score) -> dict[str, object]:
     label, about = score.javascript and score.javascript.label, f"{name}: {score.help.partition(' is ')[2]}"
-    made = {"term": label, "symbol": score.symbol, "matrix": score.matrix}
+    made: dict[str, object] = {"term": label, "symbol": score.symbol, "matrix": score.matrix}
     return made | {"isScaled": score.is_scaled, "help": about}
 
 
@@ -182,8 +182,8 @@ def _vocabulary(page: Page, settings: Settings, numbers: Numbers) -> dict[str, o
         return None
     made: dict[str, object] = {"words": words.words, "vectors": numbers.add(words.vectors)}
     made |= {"features": words.features, "starts": numbers.add(words.starts), "always": words.always}
-    made |= {"oov": words.oov, "tokenizer": settings.tokenizer, "keepPunctuation": settings.keep_punctuation}
-    return made | {"most": MOST_TYPED}
+    made |= {"oov": words.oov, "tokenizer": settings.tokenizer}
+    return made | {"keepPunctuation": settings.keep_punctuation, "most": MOST_TYPED}
 
 
 def _why_not_typed(page: Page, trace: Trace) -> str:

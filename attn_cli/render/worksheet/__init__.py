@@ -102,8 +102,7 @@ def ending(
 
 def rows_of(labels: Sequence[str], matrix: ArrayLike, form: Format | None) -> Rows:
     """Return labelled rows of a table, blank where no form is given."""
-    rows = np.asarray(matrix).tolist()
-    cells = [form.row(row) if form else [""] * len(row) for row in rows]
+    cells = [form.row(row) if form else [""] * len(row) for row in np.asarray(matrix).tolist()]
     return [[label, *texts] for label, texts in zip(labels, cells, strict=True)]
 
 

@@ -29,11 +29,8 @@ def _is_blank(parts: Iterable[SheetPart]) -> bool:
     return any(isinstance(part, Question) and part.answer is None for part in parts)
 
 
-# HTML: a box for every blank, nothing torn at the edges of a page
-
-
 def worksheet_html(parts: Iterable[SheetPart]) -> str:
-    """Return the worksheet as an HTML page, with nothing from elsewhere, that is well-formed XML too."""
+    """Return the worksheet as an HTML page, well-formed XML too: a box for every blank, nothing from elsewhere."""
     parts = list(parts)
     is_blank, title = _is_blank(parts), _plain(next(part.text for part in parts if isinstance(part, Heading)))
     lines = [line for part in parts for line in _html(part, is_blank)]
@@ -87,8 +84,6 @@ def _raised(text: str) -> str:
 def _plain(text: str) -> str:
     return html_escape(visible(text))
 
-
-# LaTeX, with packages that every TeX has
 
 ROOMY, LARGE, TIGHT = r"\rule[-2.4mm]{0pt}{6.8mm}", r"\rule[-2.2mm]{0pt}{6.2mm}", r"\rule[-1.2mm]{0pt}{4.3mm}"
 _QUOTE = re.escape(escape('"'))
@@ -161,8 +156,6 @@ def latex_text(text: str) -> str:
 
     return _spoken(text, plain, lambda part: rf"\texttt{{{escape(part)}}}", arithmetic)
 
-
-# Markdown (GitHub's): tables with blanks, formulas as code
 
 BLANK = "______"
 ASCII = {"×": "*", "·": ".", "≈": "~", "–": "-", "ᵀ": "^T"}
