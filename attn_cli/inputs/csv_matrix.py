@@ -1,7 +1,4 @@
-"""One matrix from a CSV or TSV file, with or without labels in its first row and its first column.
-
-Labels are recognised because they are not numbers. An empty cell, NaN and -inf are what a mask leaves.
-"""
+"""One matrix from CSV or TSV; labels are what is no number, and an empty cell, NaN or -inf what a mask leaves."""
 
 from __future__ import annotations
 

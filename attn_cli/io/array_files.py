@@ -1,8 +1,4 @@
-"""Arrays from files, without ever running what a file holds: safetensors, .npy and .npz.
-
-Every size is checked against the file's own before memory is taken. The safetensors format is that of
-its README: 8 bytes of header length, a JSON header, then the arrays.
-"""
+"""Arrays of safetensors, .npy and .npz, sizes checked before memory is taken, and nothing in a file run."""
 
 from __future__ import annotations
 

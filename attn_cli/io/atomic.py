@@ -90,11 +90,7 @@ def growing(path: str | Path, resumed: bool = False) -> IO[bytes]:
 def write_together(
     folder: str, contents: Mapping[str, bytes], last: str, check: Callable[[], object] = lambda: None
 ) -> None:
-    """Write several files into a folder as one: all of them, or none where one of them cannot be written.
-
-    `last` says that the others are whole: it is absent while they are replaced, so it always means a consistent set.
-    `check` may refuse the folder when no other process can be at it. Raises CreateError or WriteError.
-    """
+    """Write files into a folder as one, `last` when the others are whole; `check` may refuse the locked folder."""
     is_begun = False
     with locked_folder(folder):
         check()

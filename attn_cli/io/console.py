@@ -160,8 +160,6 @@ def say(text: str, is_data: bool = False) -> None:
 # A long screen goes through the user's pager, as git does it; a short one, and what is not a screen, does not. The
 # pager's name comes from the environment alone, never from a file that lies in some folder.
 VARIABLES = ("ATTN_PAGER", "PAGER")
-NONE = ("", "cat")  # what these are where nobody wants a pager
-USUAL = "less"
 OPTIONS = {"LESS": "FIRX", "LV": "-c"}  # quit if it fits, search in any case, colours, screen left as is
 NOT_FOUND = (2, 126, 127)  # what a shell ends with where it cannot read the line, or cannot run the program
 FOR_A_SHELL = frozenset("|&;<>()$`\\\"'*?[#~=%")  # as git has it: a pager with one of these is a shell's line
@@ -172,8 +170,8 @@ is_paged = True  # `--no-pager` prints every screen plainly
 def put_screen(text: str) -> None:
     """Write a screen to standard output: on a terminal that is too small for it, through the user's pager."""
     variable = next((name for name in VARIABLES if name in os.environ), "")
-    command = os.environ[variable].strip() if variable else USUAL
-    is_wanted = command not in NONE and _is_too_long(text)
+    command = os.environ[variable].strip() if variable else "less"
+    is_wanted = command not in ("", "cat") and _is_too_long(text)
     if not is_wanted or not _paged(command, text):
         put_plain(text)
         if variable and is_wanted:

@@ -1,7 +1,4 @@
-"""A terminal that is taken over for a while: keys come at once and unseen, and its second screen may be used.
-
-It is given back whatever happens: at the end, at an error, at a signal that ends the process, while Ctrl-Z stops it.
-"""
+"""A terminal that is taken over for a while, keys at once and unseen, and given back whatever happens."""
 
 from __future__ import annotations
 

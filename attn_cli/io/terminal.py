@@ -94,15 +94,13 @@ def _wants_color(is_tty: bool, color: str) -> bool:
 
 
 def _obeys_escapes() -> bool:
-    """Tell whether the terminal obeys escape sequences; a console of Windows does where it is told to, and can.
-
-    Source: https://learn.microsoft.com/windows/console/setconsolemode (ENABLE_VIRTUAL_TERMINAL_PROCESSING).
-    """
+    """Tell whether the terminal obeys escape sequences; a console of Windows does where it is told to, and can."""
     if sys.platform != "win32":
         return True
     import ctypes
     import msvcrt
 
+    # https://learn.microsoft.com/windows/console/setconsolemode (ENABLE_VIRTUAL_TERMINAL_PROCESSING)
     kernel, mode = ctypes.windll.kernel32, ctypes.c_ulong()
     console = ctypes.c_void_p(msvcrt.get_osfhandle(sys.stdout.fileno()))
     is_console = kernel.GetConsoleMode(console, ctypes.byref(mode))

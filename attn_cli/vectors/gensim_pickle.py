@@ -176,10 +176,6 @@ def _raw(held: object, data: bytes) -> bytes | memoryview | None:
     return held if isinstance(held, bytes) else None
 
 
-_MOST_WORK = 100  # additions to a byte of the file
-_HASHING = 16  # additions that the hashing of one n-gram takes the time of
-
-
 def _composed(saved: _SavedObject, words: list[bytes], own_rows: Array | FileRows | None) -> Array:
     """Return each FastText word's mean of its own vector and its n-grams', as gensim 4's adjust_vectors has it."""
     own = _floats(saved, "vectors_vocab", own_rows)
@@ -195,8 +191,8 @@ def _composed(saved: _SavedObject, words: list[bytes], own_rows: Array | FileRow
     if grams.shape != (bucket, own.shape[1]) or bucket >= 1 << 32:
         raise InputError(f"{saved.name}: its n-grams' vectors do not fit its words'.", SAVE_AGAIN)
     letters = sum(map(len, words))
-    work = letters * most * (own.shape[1] + _HASHING)
-    if work > (letters + own.nbytes + grams.nbytes) * _MOST_WORK + BLOCK:
+    work = letters * most * (own.shape[1] + 16)  # to hash an n-gram takes as long as 16 additions
+    if work > (letters + own.nbytes + grams.nbytes) * 100 + BLOCK:  # a hundred additions to a byte
         raise InputError(f"{saved.name}: its words have too many n-grams.", SAVE_AGAIN)
     with np.errstate(all="ignore"):  # whoever uses a vector checks that it is finite
         return with_ngrams(own, grams, words, (max(least, 1), most))

@@ -1,7 +1,4 @@
-"""Names of sets of word vectors, bundled, imported or downloaded; files imported: named, indexed if large, unpacked.
-
-An imported name is a small JSON file.
-"""
+"""Names of sets of vectors, bundled, imported (a small JSON file each) or downloaded; files indexed and unpacked."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Open word vectors: a table, or a large text or binary file, whose words are found through an index.
 
-The index holds the hashes of the words, sorted, and where each word stands; no word and no vector. A hash only proposes
-an offset: the reader compares the word in the file. It is kept as a safetensors file with a checksum, so damage is not
-taken for a word that is missing.
+The index holds the hashes of the words, sorted, and where each stands: the reader compares the word there. It is a
+safetensors file with a checksum, so damage is not taken for a word that is missing.
 """
 
 from __future__ import annotations

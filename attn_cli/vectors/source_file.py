@@ -1,7 +1,4 @@
-"""The user's file of vectors: opened when needed, and refused if it changes while it is in use.
-
-It is never mapped: that would be no faster, and a mapped file that shrinks kills the process.
-"""
+"""The user's file of vectors, refused if it changes in use, and never mapped: if it shrinks, a map kills attn."""
 
 from __future__ import annotations
 

@@ -122,9 +122,6 @@ def ngrams(words: list[bytes], least: int, most: int, bucket: int) -> Iterator[t
             yield word_of[found], (hashes[found] % np.uint32(bucket)).astype(np.intp)
 
 
-LONGEST_ENDING = 4
-
-
 def features(word: str) -> list[str]:
     """Return the names of a word's features: `*` that all words have, its shape, its endings, itself.
 
@@ -135,7 +132,7 @@ def features(word: str) -> list[str]:
     """
     word = normalize("NFC", word).replace("’", "'")  # as a vector's lookup has it, but for capitals
     lower = word.lower()
-    endings = [f"-{lower[-n:]}" for n in range(1, LONGEST_ENDING + 1) if len(lower) > n]
+    endings = [f"-{lower[-n:]}" for n in range(1, 5) if len(lower) > n]
     return ["*", *_shape(word), *endings, f"={lower}"]
 
 
@@ -168,17 +165,12 @@ def forms(token: str) -> list[str]:
 
 
 MOST_MISTAKES = 3
-LONG = 8  # letters from which two mistakes are few
 
 
 def near_words(
     words: Sequence[str], vectors: Vectors, k: int = 3, few: bool = False, report: OnProgress = no_progress
 ) -> dict[str, list[str]]:
-    """Return, for each of `words`, at most k known words spelled most like it, case apart.
-
-    Those with the fewest mistakes come first, then the commonest. A mistake is a letter missing, added or wrong, or two
-    swapped (optimal string alignment distance); there may be at most MOST_MISTAKES, with `few` one, in a long word two.
-    """
+    """Return for each word at most k known ones by optimal string alignment distance, case apart, then frequency."""
     # Imported only for a mistyped word.
     from rapidfuzz.distance import OSA
     from rapidfuzz.process import extract
@@ -189,7 +181,7 @@ def near_words(
         known = list(dict.fromkeys(as_text(one) for one in block))
         lower = [one.lower() for one in known]
         for word, near in best.items():
-            most = MOST_MISTAKES if not few else 1 + (len(word) >= LONG)
+            most = MOST_MISTAKES if not few else 1 + (len(word) >= 8)
             allowed = near[-1][0] if len(near) == k else min(most, (len(word) - 1) // 2)
             new = extract(word.lower(), lower, scorer=OSA.distance, limit=2 * k, score_cutoff=allowed)
             had = {found for _, _, found in near}  # a doubled word is one word

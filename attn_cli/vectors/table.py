@@ -121,11 +121,7 @@ class CachedVectors:
 
 
 class VectorTable(CachedVectors):
-    """Word vectors, most frequent word first where the maker ordered them so.
-
-    `block` is the words as UTF-8, each between two newlines; `matrix` is (words, dim), of which only rows that are
-    asked for are read. `size` is the bytes of its files. Words that it lacks are guessed from its `ngrams`.
-    """
+    """Word vectors: `block` is the words as UTF-8 between newlines, `matrix` (words, dim), `size` its files' bytes."""
 
     def __init__(
         self, source: str, name: str, block: bytes, matrix: Array | FileRows, about: dict[str, str],

@@ -1,7 +1,6 @@
 """Files of GloVe, word2vec (text) and fastText (.vec): a word and its numbers on each line, with a header or without.
 
-Fields are parted by spaces and tabs, and by nothing else that looks like space. A word may hold spaces: its numbers
-are counted from the right. CRLF, a byte-order mark and a missing last newline are all fine.
+Fields are parted by spaces and tabs alone. A word may hold spaces: its numbers are counted from the right.
 """
 
 from __future__ import annotations

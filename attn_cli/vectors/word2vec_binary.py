@@ -1,7 +1,4 @@
-"""Files of word2vec (binary, .bin): a header line, then records of a word, a space, and float32 numbers.
-
-Some writers put a newline after each record, some do not: both are read. Its texts begin with the same header.
-"""
+"""Files of word2vec (.bin): a header, then records of a word, a space, float32 numbers, perhaps a newline."""
 
 from __future__ import annotations
 
