@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,8 +26,6 @@ from attn_cli.vectors.spelling import LONGEST, SHORTEST, ngrams, normal
 from attn_cli.vectors.table import NGrams, as_text, kept_about, write_table
 
 MOST_WORDS = 10_000
-GENSIM = "gensim.models", "Training needs gensim: pip install gensim"
-SCIPY = "scipy.sparse.linalg", "Learning n-grams needs SciPy: pip install 'attn-cli[learn]'"
 
 
 class Corpus:
@@ -67,9 +64,8 @@ def fit(
     corpus = Corpus(paths, report, settings.epochs)
     same = ("window", "negative", "sample", "min_count", "seed", "workers", "epochs")
     more = {name: getattr(settings, name) for name in same}
-    model = _needed(*GENSIM).Word2Vec(
-        vector_size=settings.dim, max_final_vocab=settings.words, sg=1, hs=0, **more
-    )
+    sizes = {"vector_size": settings.dim, "max_final_vocab": settings.words}
+    model = _word2vec()(sg=1, hs=0, **sizes, **more)
     try:
         model.build_vocab(corpus)
     except RuntimeError:
@@ -80,11 +76,20 @@ def fit(
     return list(model.wv.index_to_key), np.asarray(model.wv.vectors, dtype=np.float32)
 
 
-def _needed(module: str, said: str) -> Any:
+def _word2vec() -> Any:
     try:
-        return import_module(module)  # only learning pays for it: gensim takes a second to import
+        from gensim.models import Word2Vec  # takes a second: only training pays for it
     except ImportError:
-        raise MissingExtra(said) from None
+        raise MissingExtra("Training needs gensim: pip install gensim") from None
+    return Word2Vec
+
+
+def _scipy() -> Any:
+    try:
+        import scipy.sparse.linalg  # only learning needs it
+    except ImportError:
+        raise MissingExtra("Learning n-grams needs SciPy: pip install 'attn-cli[learn]'") from None
+    return scipy.sparse
 
 
 def finish(vectors: NDArray[np.float32], remove: int, length: float) -> NDArray[np.float16]:
@@ -110,7 +115,7 @@ def train_file(
         raise UsageError(f"--remove cannot be {settings.remove}.", f"Give less than --dim {settings.dim}.")
     if not (0 < settings.length < 1e4 and 0 <= settings.sample <= 1):
         raise UsageError("--length must lie between 0 and 10,000, and --sample between 0 and 1.")
-    _needed(*GENSIM)
+    _word2vec()
     words, vectors = fit(paths, settings, report)
     about = {
         "length": f"{settings.length:g}",
@@ -148,7 +153,7 @@ class Made(NamedTuple):
 def subwords_file(table: Vectors, output: str, settings: SubwordTraining, report: StageReport) -> Made:
     """Write the table and its n-grams, learned twice: without some rarer words, to measure guesses, and with all."""
     _check(settings, output)
-    _needed(*SCIPY)
+    _scipy()
     parts = list(table.rows())
     names = [word for words, _ in parts for word in words]
     matrix = np.concatenate([rows for _, rows in parts])
@@ -188,12 +193,10 @@ def subwords_file(table: Vectors, output: str, settings: SubwordTraining, report
 
 def _counts(words: list[bytes], buckets: int) -> Matrix:
     """Return how many n-grams a word has in each row, over the square root of all that it has, (words, buckets)."""
-    from scipy.sparse import csr_array  # only learning pays for it
-
     found = list(ngrams(words, SHORTEST, LONGEST, buckets))
     owner, row = (np.concatenate(some) for some in zip(*found, strict=True))
     shares = 1 / np.sqrt(np.bincount(owner, minlength=len(words)))
-    return csr_array((shares[owner], (owner, row)), (len(words), buckets))
+    return _scipy().csr_array((shares[owner], (owner, row)), (len(words), buckets))
 
 
 def _learned(
@@ -205,7 +208,7 @@ def _learned(
     for column in range(vectors.shape[1]):
         wanted = vectors[:, column] - mean[column]
         damp, steps = settings.penalty**0.5, settings.steps
-        full[:, column] = _needed(*SCIPY).lsqr(counted, wanted, damp=damp, iter_lim=steps)[0]
+        full[:, column] = _scipy().linalg.lsqr(counted, wanted, damp=damp, iter_lim=steps)[0]
         done = (column + 1) / vectors.shape[1]
         report(Stage(phase, done, int(done * len(vectors)), time.monotonic() - begun))
     guessed = counted @ full
