@@ -66,7 +66,7 @@ class DeepTraining:
     # The rest is not an option.
     endings: int = 600
     itself: int | None = None
-    splices: float = 3.0  # words of spliced passages for each word of the sentences, with --spliced
+    splices: float = 1.5  # words of spliced passages for each word of the sentences, with --spliced
     apart: float = 0.6  # of these, the share whose lines and clauses are read apart
     compared: int = 96  # passages of a batch of those
     contrast: float = 1.0  # what such a comparison counts
