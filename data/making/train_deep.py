@@ -205,7 +205,8 @@ def train_file(
     if lower:
         facts["pretrained_on"] = dict(lower.facts)
     if models:
-        facts["teachers"] = {one.name: dict(one.facts) for one in models.models}
+        known = lower and lower.name  # its own facts stand above
+        facts["teachers"] = {one.name: {} if one.name == known else dict(one.facts) for one in models.models}
     about = {"texts": [*treebanks, *teachers, *texts, spliced], **asdict(settings)}
     state = State(output, trainer.learner, trainer.draw, about)
     trainer.go_on(state)
