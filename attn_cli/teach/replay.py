@@ -286,6 +286,11 @@ def _transformed(way: _Way, v: Array) -> Array | None:
     return v if way.procedure.joins_none else v @ way.joining
 
 
+def _norms(way: _Way, lengths: Array) -> Array | None:
+    weights = way.problem.given_weights
+    return None if weights is None else weights * lengths
+
+
 # How each step is computed, and from which. Scores without q and k, or weights without scores, are a beginning.
 _COMPUTED: dict[str, tuple[Callable[..., Array | None], tuple[str, ...]]] = {
     **dict.fromkeys(("q", "k", "v"), (_projected, ())),
@@ -297,7 +302,7 @@ _COMPUTED: dict[str, tuple[Callable[..., Array | None], tuple[str, ...]]] = {
     "layer_output": (_layer_output, ("output",)),
     "transformed": (_transformed, ("v",)),
     "lengths": (lambda way, f: np.linalg.norm(f, axis=-1)[:, np.newaxis], ("transformed",)),
-    "norms": (lambda way, lengths: way.problem.given_weights * lengths, ("lengths",)),
+    "norms": (_norms, ("lengths",)),
     "parts": (lambda way: None, ()),
     "logits": (lambda way, parts: parts.sum(axis=1, keepdims=True), ("parts",)),
     # What each head adds taken away: heads are the rows between embedding and network.

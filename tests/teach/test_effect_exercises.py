@@ -147,6 +147,9 @@ def test_answers_are_graded_step_by_step(topic, tmp_path, monkeypatch):
     found, status = graded(wrong)
     assert found["step"] == second and found["cell"] == [0, 0] and status[first] == "right"
     assert [status[step] for step in later] == ["follows"] * len(later)
+    last = json.loads(json.dumps(right))
+    last[first][-1][0] += 1  # of more rows than there are words
+    assert graded(last)[0]["cell"] == [len(right[first]) - 1, 0]
     if topic == "norm":
         for W, mistake in (("W_o", "w-o-left-out"), ("W_v", "transposed-w")):
             changed = transposed(given[W]) if W == "W_v" else [[1, 0], [0, 1]]

@@ -123,14 +123,16 @@ def _difference(first: StepResult, verdict: Verdict, right: AnswerKey) -> str:
         if wanted != given:
             break
     assert first.cell is not None
-    (*head, i, j), side, tokens = first.cell, "query", right.query_tokens
+    *head, i, j = first.cell
     of_key = f"{quoted(right.key_tokens[j])} (column {j})" if j < len(right.key_tokens) else ""
-    if first.step in ("k", "v", "transformed"):
-        side, tokens = "key", right.key_tokens
-    column = f"key {of_key}" if first.step in SCORES and of_key else f"column {j}"
-    place = f"head {short(right.head_names[head[0]])}, " if head else ""
-    place += f"{side} {quoted(tokens[i])} (row {i}), {column}"
-    place = f"row {i}, {of_key}" if first.step in OF_EFFECTS[1:] else place
+    if first.step in OF_EFFECTS[1:]:  # its rows may be no tokens
+        place = f"row {i}, {of_key or f'column {j}'}"
+    else:
+        is_key = first.step in ("k", "v", "transformed")
+        row = f"key {quoted(right.key_tokens[i])}" if is_key else f"query {quoted(right.query_tokens[i])}"
+        column = f"key {of_key}" if first.step in SCORES and of_key else f"column {j}"
+        of_head = f"head {short(right.head_names[head[0]])}, " if head else ""
+        place = f"{of_head}{row} (row {i}), {column}"
     return f"{first.step}, at {place}: {wanted} is right, {given} was given."
 
 

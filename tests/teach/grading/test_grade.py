@@ -541,6 +541,9 @@ def test_a_key_that_contradicts_itself_is_refused_and_the_worked_examples_are_ri
     ran = check("a.json")
     assert ran.code == 65 and "right.json contradicts itself: its inputs do not give its weights" in ran.err
     assert check("a.json", "--score", "scaled").code == 0
+    save("right.json", transformed=[[1, 2], [2, 1]], lengths=[[1], [2]], norms=[[0.5, 1], [0.2, 1]])
+    ran = check("a.json")
+    assert ran.code == 65 and "right.json contradicts itself: its inputs do not give its lengths" in ran.err
     for name in ("day1", "coffee", "coffee-notebook", "a2"):
         Path("answer.json").write_text(here("example", name, "--steps", "-f", "json").out)
         ran = here("check", "answer.json", "--expect", str(SHIPPED / f"{name}.json"))
