@@ -73,7 +73,7 @@ def test_no_screen_says_that_rows_sum_to_one(folder):
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
-@pytest.mark.parametrize("more", [{}, {"temperature": 0.5}])
+@pytest.mark.parametrize("more", [{}, {"temperature": 0.5}, {"every_head": True}])
 def test_a_script_computes_with_the_sink(framework, more, folder, capsys):
     from attn_cli.render.code import script
 

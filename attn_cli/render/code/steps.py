@@ -43,7 +43,7 @@ def steps(plan: ScriptPlan) -> Lines:
         )
     yield from _position(plan)
     yield from _masked(plan)
-    sink = trace.heads[0].sink
+    sink = plan.heads[0].sink  # several heads with sinks are refused
     if sink is not None:
         column = plan.say("pad column", names.scores, sink / trace.temperature)
         yield commented(
