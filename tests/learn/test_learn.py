@@ -96,6 +96,63 @@ def test_every_slope_is_that_of_finite_differences(blend, balance):
         np.testing.assert_allclose(slopes[name], numeric, rtol=0, atol=1e-8, err_msg=name)
 
 
+@pytest.mark.parametrize(("blend", "balance"), [(0.0, 0.3), (0.5, 0.3), (1.0, 1.0)])
+def test_weights_loss_and_every_slope_are_those_of_pytorch(blend, balance, torch):
+    words, batch = lessons(tuple(RELATIONS), dim=5)
+    made = learner(words, blend, balance, seed=2, reach=3, d_k=4)
+    p = {name: torch.tensor(value, requires_grad=True) for name, value in made.parameters.items()}
+    h, d_k, n = len(words.heads), 4, batch.words.shape[1]
+    total = 0
+    for head in range(h):
+        rows, counts = [], []
+        for s in range(len(batch.words)):
+            size = int(batch.is_word[s].sum())
+            X = torch.stack(
+                [
+                    p["start"][batch.features[s, i]].sum(0)
+                    if batch.words[s, i] == UNKNOWN
+                    else torch.tensor(made.vectors[batch.words[s, i]])
+                    for i in range(size)
+                ]
+            )
+            own = slice(head * d_k, (head + 1) * d_k)
+            Q, K = ((X @ p[f"0.W_{m}"] + p[f"0.b_{m}"])[:, own] for m in "qk")
+            z = torch.stack(
+                [
+                    torch.stack(
+                        [
+                            (Q[i] @ (K[j] + p["0.R"][head, away]) + p["0.b"][head, away]) / d_k**0.5
+                            for j in range(size)
+                            if (away := max(-3, min(3, j - i)) + 3) >= 0
+                        ]
+                    )
+                    for i in range(size)
+                ]
+            )
+            A = torch.softmax(z, dim=1)
+            ours = made.weights(batch)[s, head]
+            np.testing.assert_allclose(ours[:size, :size], A.detach().numpy(), rtol=0, atol=1e-12)
+            assert not ours[:, size:].any() and size <= n
+            for i in range(size):
+                T = torch.tensor(batch.targets[s, head, i, :size])
+                found = A[i][T > 0].sum().log()
+                rows.append(-(1 - blend) * (T * A[i].log()).sum() - blend * found)
+                counts.append(bool(batch.has_link[s, head, i]))
+        with_link, without = sum(counts), len(counts) - sum(counts)
+        share = made.balance[head] * min(1, with_link / without) if without else 0
+        weights = torch.tensor([1.0 if has else share for has in counts], dtype=torch.float64)
+        if weights.sum():
+            total = total + batch.importance[head] * (torch.stack(rows) * weights).sum() / weights.sum()
+    total.backward()
+    loss, slopes = made.gradients(batch)
+    assert loss == pytest.approx(float(total.detach()), rel=1e-12)
+    for name, slope in slopes.items():
+        theirs = p[name].grad.numpy()
+        if name == "start":
+            theirs[-1] = 0
+        np.testing.assert_allclose(slope, theirs, rtol=0, atol=1e-12, err_msg=name)
+
+
 def test_a_row_without_a_link_counts_at_most_as_much_as_its_share_of_one_with():
     batch = one_row([0, 0, 1])._replace(has_link=np.array([[[True, True, False]]]))
     _, slopes = loss_and_gradient(np.full((1, 1, 3, 3), 1 / 3), batch, 0.0, np.array([0.5]))

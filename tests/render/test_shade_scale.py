@@ -116,3 +116,10 @@ def test_a_map_of_blocks_keeps_its_range_because_a_mean_of_many_weights_is_small
     text = " ".join(f"w{i}" for i in range(300))
     found = legend(plain(shown("self", text, "-e", "random", "--shades", "full", "--width", "80")))
     assert found and "full" not in found[0]
+
+
+def test_a_variable_sets_the_shades():
+    ran = here("self", TEXT, env={"ATTN_SHADES": "full"})
+    assert "full scale" in ran.out
+    assert here("self", TEXT, "--shades", "auto", env={"ATTN_SHADES": "full"}).out.count("full scale") == 0
+    assert here("self", TEXT, "--shades", "ful").code == 2

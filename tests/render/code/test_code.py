@@ -374,6 +374,11 @@ def test_too_many_numbers_to_read_are_refused_with_a_way_out(options, text, why)
     assert "-f json" in refused.value.hint
 
 
+def test_a_refusal_is_one_line_and_exit_code_2():
+    ran = here("self", "a " * 300, "-e", "random", "-f", "code:torch")
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+
+
 def test_a_script_runs_in_a_pipe():
     done = shell(f"attn example coffee -f code:numpy | {sys.executable}")
     assert done.code == 0 and done.err == ""
