@@ -27,7 +27,10 @@ SURE = 16.0  # the score of a known distance
 
 
 class OneLayer:
-    """The parameters of h heads, named as in a model's file: W (d, h d_k), R (h, distances, d_k); how they learn."""
+    """The parameters of h heads, W (d, h d_k), R (h, distances, d_k), and how they learn.
+
+    They are named as a model's file names them; a W has the columns of one head after the other.
+    """
 
     layers = 1
     always = False  # whether the spelling of a word that has a vector adds to it
@@ -156,7 +159,10 @@ class OneLayer:
 
 
 def set_distances(parameters: dict[str, Any], last: int, heads: Sequence[str], d_k: int, reach: int) -> None:
-    """Set the heads that are a distance to it, or to the word itself where none is there: no gradient changes them."""
+    """Set the heads that are a distance to that distance, and to the word itself where no word is there.
+
+    W_q, W_k and R are zero, so they get no gradient and stay zero.
+    """
     for h, name in enumerate(heads):
         if (distance := RELATIONS[name].distance) is not None:
             parameters[f"{last}.b"][h, reach] = SURE / 2 * d_k**0.5

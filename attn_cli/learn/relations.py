@@ -149,7 +149,7 @@ ANTECEDENT = 8.0  # how much the head that passages teach counts: they are few
 def balances(heads: Sequence[str], balance: str | float) -> list[float]:
     """Return for each head how much its rows without the relation count beside its rows with it.
 
-    "2,object=1": 2 for all, 1 for a head. Rare rows without it count little. ValueError for what cannot be read.
+    `balance` is a number for all heads, and numbers for single ones: "2,object=1". ValueError where it is neither.
     """
     found: dict[str, float] = {}
     for part in str(balance).split(","):
@@ -176,7 +176,10 @@ def blends(heads: Sequence[str], blend: float) -> list[float]:
 
 
 def heads_to_learn(relations: str | None, texts: Sequence[str], known: Sequence[str] = ()) -> list[str]:
-    """Return the heads to learn, the main one first: those asked for, or that texts teach, are known or distances."""
+    """Return the heads to learn, the main one first: those that are asked for, or those that these texts can teach.
+
+    A head that a model knows already needs no text; distances are known without one.
+    """
     kinds = {*map(is_passages, texts)}
     taught = [n for n, one in RELATIONS.items() if one.of_passages in kinds or one.distance or n in known]
     names = taught if relations is None else [name.strip() for name in relations.split(",")]

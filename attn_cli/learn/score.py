@@ -97,7 +97,10 @@ class Tally:
 
 
 def clear_leads(cases: Sequence[tuple[str, float, bool]]) -> dict[str, ClearLead]:
-    """Return each pronoun's smallest ClearLead, from (pronoun, lead, is right), of its own cases or of all forms."""
+    """Return the smallest ClearLead of each pronoun that has one, from (pronoun, lead, is right).
+
+    With fewer than ENOUGH cases of its own, a pronoun has that of all its forms together.
+    """
     found: dict[str, ClearLead] = {}
     for word, forms in PRONOUNS.items():
         for counted in ((word,), forms):
@@ -111,7 +114,10 @@ def clear_leads(cases: Sequence[tuple[str, float, bool]]) -> dict[str, ClearLead
 
 
 def score(stack: EncoderStack, table: Vectors, texts: Sequence[Sentence], report: StageReport) -> list[Score]:
-    """Score the last layer's heads that are named for a relation of these sentences; ties go to the lowest index."""
+    """Score the last layer's heads that bear the name of a relation of these sentences; ties go to the lowest index.
+
+    Passages have one relation, treebanks all others.
+    """
     of_passages = any(not sentence.is_parsed for sentence in texts)
     names = [head.name for head in stack.last.heads if head.name in RELATIONS]
     tallies = [Tally(name) for name in names if RELATIONS[name].of_passages == of_passages]

@@ -168,7 +168,10 @@ def train_file(
     treebanks: Sequence[str], output: str, dev: Sequence[str], embedding: str, settings: ModelTraining,
     report: StageReport, report_epoch: Callable[[Epoch], None],
 ) -> Trained:  # fmt: skip
-    """Learn one layer from treebanks and passages and write it to `output`; an interrupt keeps the last whole pass."""
+    """Learn a model of one layer from treebanks (and passages) and write it to `output`, all or nothing.
+
+    An interrupt ends the training; the model of the last whole pass is written.
+    """
     for path in (*treebanks, *dev):
         regular(path)
     table = open_table(embedding)

@@ -79,7 +79,10 @@ def _moved(antecedents: tuple[Antecedents, ...], place: Mapping[int, int]) -> tu
 
 
 def read_treebank(path: str) -> list[Sentence]:
-    """Return the sentences of a CoNLL-U file (plain, .gz, .xz), basic dependencies only; InputError with its line."""
+    """Return the sentences of a CoNLL-U file (plain, .gz or .xz), basic dependencies only.
+
+    Multiword rows (3-4) and empty ones (5.1) are left out. A malformed row is an InputError with its line.
+    """
     name, rows, sentences = visible(path), list[tuple[int, list[str]]](), list[Sentence]()
     for number, raw in chain(_numbered_lines(path), [(0, b"")]):  # an empty line ends a sentence
         data = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
@@ -141,7 +144,10 @@ def is_passages(path: str) -> bool:
 
 
 def read_passages(path: str) -> list[Sentence]:
-    """Return the passages of a file (plain, .gz, .xz), records of the same tokens as one; InputError with its line."""
+    """Return the passages of a file (plain, .gz or .xz); records of the same tokens are one passage.
+
+    A malformed record is an InputError with its line.
+    """
     name = visible(path)
     merged: dict[tuple[str, ...], list[Antecedents]] = {}
     for number, raw in _numbered_lines(path):
