@@ -62,8 +62,8 @@ class Dask:
     def map(self, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
         """Return what the function returned for each task, in order; raise the first task's error that raised one."""
         in_order = [found for _, found in sorted(self.results(function, tasks), key=lambda one: one[0])]
-        for error in filter(lambda one: isinstance(one, AttnError), in_order):
-            raise error
+        if errors := [one for one in in_order if isinstance(one, AttnError)]:
+            raise errors[0]
         return in_order
 
     def parts(
@@ -124,18 +124,21 @@ class Dask:
     def _next(self) -> Iterator[tuple[int, Any]]:
         """Wait for a moment, or until a task has ended, and yield what it returned."""
         self._check()
-        with suppress(queue.Empty):
+        try:
             future = self.ended.get(timeout=TICK)
-            if future.key in self.pending:
-                number, _ = self.pending.pop(future.key)
-                with self._connected():
-                    if future.status == "cancelled":
-                        raise self._lost()
-                    found = self._ask(lambda: future.exception() or future.result())
-                    if isinstance(found, Exception) and not isinstance(found, AttnError):
-                        raise found
-                self.seen = time.monotonic()
-                yield number, found
+        except queue.Empty:
+            return
+        if future.key not in self.pending:
+            return
+        number, _ = self.pending.pop(future.key)
+        with self._connected():
+            if future.status == "cancelled":
+                raise self._lost()
+            found = self._ask(lambda: future.exception() or future.result())
+            if isinstance(found, Exception) and not isinstance(found, AttnError):
+                raise found
+        self.seen = time.monotonic()
+        yield number, found
 
     @contextmanager
     def _connected(self) -> Iterator[None]:

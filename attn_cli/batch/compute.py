@@ -182,10 +182,12 @@ class Computer(ExitStack):
         done: dict[int, Record] = {}
         groups: dict[tuple[int, int], list[Text]] = defaultdict(list)
         for text in self._quick_texts(lines) if self.is_quick else self._full_texts(lines):
-            groups[len(text.query), len(text.key)].append(text)
+            n_q, n_k = len(text.query), len(text.key)
+            if n_q * n_k <= MAX_GROUPED_WEIGHTS:
+                groups[n_q, n_k].append(text)
         for (n_q, n_k), texts in groups.items():
             size = max(1, CELLS // (n_q * n_k))
-            for start in range(0, len(texts), size) if n_q * n_k <= MAX_GROUPED_WEIGHTS else ():
+            for start in range(0, len(texts), size):
                 done |= self._of_group(texts[start : start + size], layer)
         return done
 

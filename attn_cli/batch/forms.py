@@ -198,13 +198,14 @@ def _computed(rows: Sequence[Row], first: int) -> list[tuple[int, Record]]:
 def _column(field: Any, rows: Sequence[Any], first: int) -> Any:
     """Return a column: a field of each row, the number of its line, or its error."""
     name = field.name
-    values: list[Any] = [None if isinstance(row, AttnError) else row.get(name) for row in rows]
     if name == "line":
-        values = list(range(first, first + len(rows)))
-    elif name == "error":
+        return load_pyarrow().array(range(first, first + len(rows)), field.type)
+    if name == "error":
         errors = (row if isinstance(row, AttnError) else None for row in rows)
-        values = [one and {"code": one.code, "message": one.message} for one in errors]
-    elif name in ("weights", "output"):  # rows as they are, without a Python object for each number
+        said = [one and {"code": one.code, "message": one.message} for one in errors]
+        return load_pyarrow().array(said, field.type)
+    values: list[Any] = [None if isinstance(row, AttnError) else row[name] for row in rows]
+    if name in ("weights", "output"):  # rows as they are, without a Python object for each number
         dtype = np.dtype(f"f{field.type.value_type.value_type.bit_width // 8}")
         values = [value if value is None else list(np.ascontiguousarray(value, dtype)) for value in values]
     elif name == "links":
