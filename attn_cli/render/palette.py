@@ -7,6 +7,7 @@ low end of a ramp is dark for dark backgrounds, and light for light ones.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from rich.color import Color
 from rich.style import Style
@@ -64,6 +65,7 @@ def styles_on(
 
 
 # Cached for each number of colours: a Style keeps the codes of the first terminal that it was drawn on.
+@lru_cache(maxsize=8)
 def shades(name: str, colors: int, is_difference: bool = False) -> tuple[Style, ...]:
     """Return SHADES cell styles, each a background and readable text on it; the order is that of `ramp`."""
     pairs = [(Color.from_rgb(*text_on(rgb)), Color.from_rgb(*rgb)) for rgb in ramp(name, is_difference)]
@@ -84,6 +86,7 @@ def _spread(styles: Sequence[Style]) -> tuple[Style, ...]:
     return tuple(styles[i * len(styles) // SHADES] for i in range(SHADES))
 
 
+@lru_cache(maxsize=8)
 def inks(name: str, colors: int) -> tuple[Style, ...]:
     """Return SHADES text styles for bars and blocks; the ramp's faint end is left out."""
     few = map(Color.from_ansi, _INKS[_background(name)])

@@ -17,7 +17,11 @@ LONGEST = 60  # cells of a piece of a token; a longer token is several pieces, w
 
 
 def string(text: str) -> str:
-    """Return text as a Python string: letters, digits and symbols as they are, all else as escapes."""
+    r"""Return text as a Python string: letters, digits and symbols as they are, all else as escapes.
+
+    >>> print(string("fox's"), string(chr(27) + "[31m"), string("caf" + chr(233) + chr(0x202E)))
+    "fox's" "\x1b[31m" "caf\xe9\u202e"
+    """
     text = text.replace("\\", "\\\\") if _is_plain(text) else _escaped(text)
     mark = "'" if '"' in text and "'" not in text else '"'
     return mark + text.replace(mark, "\\" + mark) + mark

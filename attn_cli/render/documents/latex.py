@@ -63,10 +63,7 @@ def _lines(block: Block, view: View) -> Iterator[str]:
 
 def _matrix(block: Matrix, view: View) -> Iterator[str]:
     """Yield the tables of a matrix, each made smaller where it is wider than the line."""
-    # A label is about so many digits wide.
-    layout = pages.laid_out(
-        block, view, lambda name: sum(1.0 if is_shown(char) else 5.0 for char in pages.label(name)), TALL
-    )
+    layout = pages.laid_out(block, view, _width, TALL)
     colours = ramp(view.palette or PAPER, block.is_difference) if pages.is_coloured(block, view) else None
     kind, gap = "c" if layout.bare or block.is_weights else "r", "0pt" if layout.bare else "3pt"
     for table in layout.tables:
@@ -83,6 +80,11 @@ def _matrix(block: Matrix, view: View) -> Iterator[str]:
         yield _legend(legend(block), colours)
     for note in layout.notes:
         yield rf"\attnaside{{{prose(note)}}}"
+
+
+def _width(name: str) -> float:
+    """Return about how many digits wide a label is set."""
+    return sum(1.0 if is_shown(char) else 5.0 for char in pages.label(name))
 
 
 def _label(name: str) -> str:

@@ -55,8 +55,8 @@ def _line(line: Line, top: int, plain: str, paper: str) -> Iterator[str]:
     """Yield one line: backgrounds, blocks and texts from left to right; `plain` is the colour of plain text."""
     at = 0
     for text, style, _ in line:
-        wide, looks = cells(text), (style.bgcolor, style.color) if style is not None else (None, None)
-        back, ink = (getattr(getattr(color, "triplet", None), "hex", "") for color in looks)
+        wide = cells(text)
+        back, ink = _colour(style.bgcolor if style else None), _colour(style.color if style else None)
         if style is not None and style.reverse:
             back, ink = ink or plain, back or paper
         if back:
@@ -70,6 +70,11 @@ def _line(line: Line, top: int, plain: str, paper: str) -> Iterator[str]:
             elif match["block"] and (not back or match[0][0] == UPPER):  # on a shade, the shade says it
                 yield from _block(match[0], EDGE + place * CELL, top, ink or plain)
         at += wide
+
+
+def _colour(color: object) -> str:
+    triplet = getattr(color, "triplet", None)
+    return triplet.hex if triplet is not None else ""
 
 
 def _rect(x: float, y: float, width: float, height: float, fill: str) -> str:

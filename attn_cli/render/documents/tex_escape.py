@@ -65,7 +65,11 @@ _CHARACTER = re.compile(
 
 
 def escape(text: str) -> str:
-    """Return text as LaTeX that shows it literally."""
+    r"""Return text as LaTeX that shows it literally.
+
+    >>> escape(r"\input{x}"), escape("100 % -- café")
+    ('\\textbackslash{}input\\{x\\}', "100 \\% -\\kern0pt{}- caf\\'{e}")
+    """
     found = _CHARACTER.finditer(normalize("NFC", visible(text)))
     return "".join(r"\kern0pt{}" * (one["kern"] is not None) + _one(one["char"]) for one in found)
 
@@ -120,7 +124,11 @@ _SIGNS |= {"ᵀ": r"^{\top}", "…": r"\dots ", "–": r"\text{--}"}
 
 
 def arithmetic(text: str) -> str:
-    """Return a formula of attn's in LaTeX: numbers, names and signs in mathematics, words as words."""
+    r"""Return a formula of attn's in LaTeX: numbers, names and signs in mathematics, words as words.
+
+    >>> arithmetic("weights = softmax(q·k / √4)")
+    'weights $=$ softmax$(q\\cdot k/\\sqrt{4})$'
+    """
     parts, run = list[str](), list[str]()  # and the mathematics since the last word, with the spaces in it
     for match in _TOKENS.finditer(text):
         kind, found = str(match.lastgroup), match[0]

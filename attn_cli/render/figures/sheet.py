@@ -121,18 +121,22 @@ class Sheet(NamedTuple):
     height: float
 
     def text(
-        self, x: float, y: float, text: str, size: float, align: str = "left", turned: float = 0, **look: Any
+        self,
+        x: float,
+        y: float,
+        text: str,
+        size: float,
+        align: str = "left",
+        turned: float = 0,
+        color: str | tuple[float, float, float] | None = None,
+        weight: str = "normal",
     ) -> None:
-        """Write a text whose letters are centred on the point, `turned` by degrees; `look` is its colour and weight."""
+        """Write a text whose letters are centred on the point; `turned` is in degrees, against the clock."""
         down, angle = LETTER * size / INCH, math.radians(turned)
-        made: dict[str, Any] = {
-            "color": self.pen.ink,
-            "family": list(self.pen.fonts.families),
-            "size": size,
-        } | look
-        made |= {"ha": align, "va": "baseline", "rotation": turned, "rotation_mode": "anchor"}
+        look: dict[str, Any] = {"ha": align, "va": "baseline", "rotation": turned, "rotation_mode": "anchor"}
+        look |= {"family": list(self.pen.fonts.families), "size": size, "weight": weight}
         x, y = x + down * math.sin(angle), y + down * math.cos(angle)
-        self.axes.text(x, y, text, parse_math=False, **made)
+        self.axes.text(x, y, text, color=color or self.pen.ink, parse_math=False, **look)
 
     def title(self, lines: Sequence[str]) -> None:
         """Write the title at the top left."""

@@ -37,9 +37,7 @@ def page(of: Page, look: str = "") -> str:
     trace, made = record(of, numbers)
     data = json.dumps(made, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     sheet, code = style() + look, script()
-    settings = origins.setting_parts(trace)[
-        : 2 if trace.is_scored else 1
-    ]  # the others are chosen in the page
+    settings = origins.setting_parts(trace)[: 2 if trace.is_scored else 1]  # others are chosen in the page
     notes = "".join(f"<li>{_text(note)}</li>" for note in [*trace.notes, *_about_bytes(made)])
     parts = {
         "policy": policy(code, sheet),

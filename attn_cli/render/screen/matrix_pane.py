@@ -113,10 +113,8 @@ def large_blocks(
         return None
     heads = [padded_left(name, wide) for name in labels(block.columns, terminal, wide - 1)]
     lines: list[Line] = [[Segment(padded("", edge)), *(Segment(name, BOLD) for name in heads)]]
-    styles = [
-        *styles_on(terminal, palette, False, block.is_difference),
-        None,
-    ]  # the last, -1, is a masked cell's
+    # The last, -1, is a masked cell's.
+    styles = [*styles_on(terminal, palette, False, block.is_difference), None]
     form, filling = weight(2) if wide >= DECIMAL else PERCENT, bars(terminal)
     form = signed(form) if block.is_difference else form
     shades = shading(block.values, shade_range(block)).tolist()

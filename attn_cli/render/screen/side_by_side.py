@@ -95,9 +95,8 @@ def _maps(block: Maps, view: View, terminal: Terminal) -> Iterator[Line]:
             yield from Grid(matrix, terminal, view.palette).lines()
         return
     longest = max(texts.cells(terminal.text(name)) for name in block.names)
-    wide = max(
-        cell * n, min(longest, width - edge - APART, LONGEST)
-    )  # all cells, or a name where there is room
+    # All cells, or a name where there is room.
+    wide = max(cell * n, min(longest, width - edge - APART, LONGEST))
     across = max(1, (width - edge) // (wide + APART))
     numbers, spare = f"{' ' * APART}{_numbers(block, cell):{wide}}", wide - cell * n
     styles = styles_on(terminal, view.palette, is_ink=not terminal.is_picture)

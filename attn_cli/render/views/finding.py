@@ -62,9 +62,8 @@ def finding(trace: Trace) -> Iterator[Say]:
     if trace.query_ids is None or len(trace.shown_heads) > 1 or trace.has_layers:
         return
     row, found, why = _most_telling(trace), trace.next_words, ""
-    if (
-        trace.drawn == NORM
-    ):  # where most of the row comes from; which key's weights say least of what comes of them
+    if trace.drawn == NORM:
+        # Where most of the row comes from, and which key's weight says least of what comes of it.
         takes, (j, weight, effect) = "nothing", shares_apart(trace, trace.shown)
         for key, norm in links_of(trace.shown, row, 1):
             takes = f"most from {key_named(trace, row, key)} (norm {plain(norm, 3)})"
@@ -174,10 +173,11 @@ def what_next(trace: Trace, view: View) -> Iterator[Say]:
     row = _most_telling(trace)
     told = "" if row == trace.focus[0] or trace.asked else f" -q {row}"  # the row of the first sentence
     is_here = trace.mask_name in (None, "none") and "--mask none" in other  # it is this very screen
-    commands = [
-        (first + again(trace, first) + told, why)
-    ] * trace.is_scored  # made of other weights, it has no why
-    commands += [] if is_here else [(other + again(trace, other), answer)]
+    commands = []
+    if trace.is_scored:  # weights made of others have no why
+        commands.append((first + again(trace, first) + told, why))
+    if not is_here:
+        commands.append((other + again(trace, other), answer))
     if commands:
         yield next_commands(*commands)
 

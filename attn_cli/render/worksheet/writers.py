@@ -149,7 +149,11 @@ def _number(text: str) -> str:
 
 
 def latex_text(text: str) -> str:
-    """Return a sentence with typographic quotation marks, its formulas and commands typeset."""
+    r"""Return a sentence with typographic quotation marks, its formulas and commands typeset.
+
+    >>> print(latex_text('Of "50 %" each `e^-0.7`: run `attn check`.'))
+    Of ``50 \%'' each $e^{-0.7}$: run \texttt{attn check}.
+    """
 
     def plain(part: str) -> str:
         return re.sub(rf"{_QUOTE}(.*?){_QUOTE}", r"``\1''", escape(part))
