@@ -39,9 +39,9 @@ def choose(
     name, figure = "bars" if view.as_bars else str(view.format), view.figure
     hint = "Leave out --figure, or write a file that is not a picture."
     refuse(figure is not None and "drawing" not in can, f"{what} has no figure.", hint, "--figure")
-    hint = f"--figure {(*figures, '')[0]} is its own."
-    is_other = figure is not None and figures and figure not in figures
-    refuse(is_other, f"{what} has no figure of {figure}.", hint, "--figure")
+    if figure is not None and figures and figure not in figures:
+        hint = f"--figure {figures[0]} is its own."
+        raise UsageError(f"{what} has no figure of {figure}.", hint, "--figure")
     hint = f"Use -f {', '.join(one for one in formats() if is_given(one, can))}."
     refuse(figure is None and not is_given(name, can), f"{what} has no {name} form.", hint, "--format")
     refusal = FORMATS[name].not_on_terminal

@@ -178,6 +178,7 @@ def _scroll(blocks: Blocks, view: View) -> None:
 
 
 def _prompted() -> str | None:
+    """Ask for a key on standard error and return it; None where there is no keyboard."""
 
     def put(text: str) -> None:
         if sys.stderr is not None and sys.stderr.isatty():

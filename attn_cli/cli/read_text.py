@@ -89,7 +89,12 @@ class NoText(UsageError):
 
 
 def labelled_weights(
-    file: str | None, command: str, array: str | None = None, batch: int | None = None, *tokens: str | None
+    file: str | None,
+    command: str,
+    array: str | None = None,
+    batch: int | None = None,
+    tokens: str | None = None,
+    context_tokens: str | None = None,
 ) -> Saved:
     """Return the weights in a file, or in standard input, with the tokens that were typed for queries and for keys."""
     from attn_cli.inputs.record import MOST_BYTES
@@ -105,9 +110,8 @@ def labelled_weights(
         data, name = piped_in(MOST_BYTES + 1), "standard input"
     if len(data) > MOST_BYTES:
         raise InputError(f"Standard input holds more than {MOST_BYTES:,} bytes.", "Save one layer alone.")
-    typed = zip(tokens, ("--tokens", "--context-tokens"), strict=False)
-    labels = [None if one is None else typed_tokens(one, option, batch) for one, option in typed]
-    queries, keys = (*labels, None, None)[:2]
+    queries = None if tokens is None else typed_tokens(tokens, "--tokens", batch)
+    keys = None if context_tokens is None else typed_tokens(context_tokens, "--context-tokens", batch)
     return read_saved(data, name, array, batch, Typed(queries, keys))
 
 

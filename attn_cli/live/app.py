@@ -184,10 +184,12 @@ class LiveApp(App[int]):
     async def on_event(self, event: events.Event) -> None:
         """Stop a replay at a person's key, and record keys and pastes, before they are obeyed."""
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
-            is_stop = self.replay.is_on and isinstance(event, events.Key)
-            if isinstance(event, events.Key) and is_stop and self.replay.interrupted(event.key):
-                return
-            self._record(event, "The replay has stopped; the keys are yours." * is_stop)
+            news = ""
+            if self.replay.is_on and isinstance(event, events.Key):
+                if self.replay.interrupted(event.key):
+                    return
+                news = "The replay has stopped; the keys are yours."
+            self._record(event, news)
         await super().on_event(event)
 
     async def _do(self, event: Event) -> None:

@@ -61,10 +61,12 @@ class Gate:
         """Write a last text, and let nothing follow it."""
         self.is_shut = True
         is_free = self._writing.acquire(timeout=PATIENCE)
-        with contextlib.suppress(OSError):
-            os.write(self.descriptor, last.encode("ascii"))
-        if is_free:
-            self._writing.release()
+        try:
+            with contextlib.suppress(OSError):
+                os.write(self.descriptor, last.encode("ascii"))
+        finally:
+            if is_free:
+                self._writing.release()
 
 
 class Guest:

@@ -216,11 +216,8 @@ class Press:
     def knock_out(self) -> State:
         settings, trace = self.state.question.settings, self.seen.trace
         refuse(settings.head in TOGETHER, "Choose one head with h: o knocks it out.")
-        one, out, told = (
-            f"{trace.projection.layer or 0}.{trace.shown.name}",
-            settings.knock_out,
-            settings.next,
-        )
+        one = f"{trace.projection.layer or 0}.{trace.shown.name}"
+        out, told = settings.knock_out, settings.next
         if told is None and (trace.kind == "masked" or settings.projection == DEFAULTS["masked"].projection):
             told = NEXT_WORDS  # a model that guesses says its guess
         others = tuple(part for part in out if part != one)
@@ -233,9 +230,8 @@ class Press:
         trace, question = self.seen.trace, self.state.question
         found, length = trace.next_words, len(trace.query_tokens)
         can_write = trace.of_model or question.settings.projection == DEFAULTS["masked"].projection or found
-        refuse(
-            not can_write, "These heads say no next token: attn live TEXT -p language, or -m MODEL, writes."
-        )
+        why = "These heads say no next token: attn live TEXT -p language, or -m MODEL, writes."
+        refuse(not can_write, why)
         if found is None and not question.settings.next:
             return self.state.setting(next=NEXT_WORDS)
         said = () if found is None or found.fills else found.words
@@ -243,7 +239,7 @@ class Press:
         refuse(not words, "This model says no next token: it writes nothing.")
         if self.state.row >= length:  # the token before is still being read
             return self.state
-        text = question.text + " " * (not trace.of_model) + words[0]
+        text = question.text + (words[0] if trace.of_model else f" {words[0]}")
         return replace(self.state, question=question._replace(text=text), row=length)
 
     def between(self) -> State:

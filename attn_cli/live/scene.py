@@ -89,7 +89,7 @@ def _footer(seen: Seen, state: State, paper: Paper) -> list[list[Part]]:
         [Part(str(key.key_display), "bold", Hit(name)), Part(f" {key.description}", hit=Hit(name))]
         for name, key in shown.items()
     ]
-    others, ends = labels[:-2], labels[-2:]
+    others, ends = labels[:-2], labels[-2:]  # help and quit, the last of KEYS that have labels, always fit
     most = 2 if paper.height >= TALL else 1
     footers = (_laid_out([*others[:n], *ends], paper.width) for n in range(len(others), -1, -1))
     return next((rows for rows in footers if len(rows) <= most), _laid_out(ends, paper.width))

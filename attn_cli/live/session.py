@@ -159,7 +159,9 @@ def command_line(state: State, seen: Seen) -> str:
 
 def _varied(question: Question, before: Trace | None) -> tuple[str, str] | None:
     """Return the one setting that differs from the view before, and what --vary takes; None if it is not one alone."""
-    old, new = question.settings if before is None else before.settings, question.settings
+    if before is None:
+        return None
+    old, new = before.settings, question.settings
     names = [name for name in declared(Settings) if getattr(old, name) != getattr(new, name)]
     if len(names) != 1 or isinstance(getattr(new, names[0]), tuple):
         return None

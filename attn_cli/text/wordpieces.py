@@ -60,9 +60,8 @@ MARKED: dict[str, Callable[[str], bool]] = {
     "sentencepiece": lambda token: token[:1] == "▁",  # starts a word, as in T5 and Llama
     "wordpiece": lambda token: token.startswith("##") and len(token) > 2,  # continues one, as in BERT
     "ended": lambda token: token.endswith(_END),  # </w> ends one, as in CLIP and XLM
-    "continued": lambda token: (
-        token.endswith(_ON) and len(token) > len(_ON)
-    ),  # as in fairseq's BPE: more follows
+    # More follows, as in fairseq's BPE.
+    "continued": lambda token: token.endswith(_ON) and len(token) > len(_ON),
     "spaces": lambda token: token[:1] == " ",  # starts a word, in tokens decoded one by one
 }
 
@@ -122,10 +121,9 @@ def _starts(found: str, tokens: Sequence[str], i: int) -> bool:
         return not MARKED[found](token)
     if found == "sentencepiece" and any(re.fullmatch(_NEWLINE, one) for one in (token, before)):
         return True
-    is_after_line = before[-1:] == {"byte-level": _LINE_END, "spaces": "\n"}.get(found)
-    return is_after_line or (
-        token[:1].isspace() if found == "spaces" else token != "" and MARKED[found](token)
-    )
+    if found == "spaces":
+        return token[:1].isspace() or before[-1:] == "\n"
+    return MARKED[found](token) or (found == "byte-level" and before[-1:] == _LINE_END)
 
 
 def _name(found: str | None, pieces: Sequence[str]) -> str:
@@ -140,9 +138,9 @@ def _name(found: str | None, pieces: Sequence[str]) -> str:
     if found == "ended":
         plain = "".join(piece.removesuffix(_END) for piece in pieces)
         data = _bytes_of(plain)
-        return (
-            data.decode("utf-8") if data is not None and _is_text(data) else plain
-        ) or raw  # XLM's are not bytes
+        if data is not None and _is_text(data):  # XLM's letters are not bytes
+            plain = data.decode("utf-8")
+        return plain or raw
     if found == "spaces":
         return raw.strip() or raw.replace(" ", SPACE)
     data = _bytes_of(raw) if found == "byte-level" else b"".join(map(_piece_bytes, pieces))
@@ -182,7 +180,11 @@ def _piece_bytes(piece: str) -> bytes:
 
 
 def join(weights: Array, queries: Sequence[Word], keys: Sequence[Word]) -> Array:
-    """Return weights between words: sums over a key's pieces, means over a query's (Clark et al. 2019, section 4.1)."""
+    """Return the weights between words, (..., words, words), from those between pieces (..., n_q, n_k).
+
+    Attention to a word is the sum over its pieces, attention from a word the mean over them, so that a row's sum
+    stays (Clark et al. 2019, "What Does BERT Look At?", section 4.1).
+    """
     to_words = np.add.reduceat(weights, [word.start for word in keys], axis=-1)
     summed = np.add.reduceat(to_words, [word.start for word in queries], axis=-2)
     joined: Array = summed / np.array([word.size for word in queries])[:, np.newaxis]

@@ -49,7 +49,8 @@ def compute(
     Example: attn compute matrices.json --score dot
     """
     view = choose(view, OF_TRACE)
-    given = _given(files or ["-"] * (sys.stdin is not None and not sys.stdin.isatty()), batch)
+    is_piped = sys.stdin is not None and not sys.stdin.isatty()
+    given = _given(files or (["-"] if is_piped else []), batch)
     if origin(context, "temperature") == TYPED:
         given = given._replace(temperature=None)
     settings = prefer_given(context, settings, given, "score mask heads layout temperature")

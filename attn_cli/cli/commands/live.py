@@ -12,7 +12,7 @@ import typer
 
 from attn_cli.cli.options import argument, own, takes
 from attn_cli.cli.read_text import labelled_weights, one_text, prepare_index
-from attn_cli.errors import MissingExtra, refuse
+from attn_cli.errors import MissingExtra, UsageError, refuse
 from attn_cli.io.console import is_terminal
 from attn_cli.settings.declare import INPUT, OUTPUT
 from attn_cli.settings.output import View
@@ -52,8 +52,8 @@ def live(
     refuse(is_wrong, "--pace requires --replay and a number above 0, at most 1000.", option="--pace")
     given = {"TEXT": texts, "--matrices": matrices, "--weights": weights}
     named = [name for name, value in given.items() if value]
-    said = f"{' and '.join(named)} are more than one input."
-    refuse(len(named) > 1, said, "Give one of them.", (*named, "")[-1])
+    if len(named) > 1:
+        raise UsageError(f"{' and '.join(named)} are more than one input.", "Give one of them.", named[-1])
     said = "attn live reads the keyboard from standard input, so the text cannot come from there."
     refuse(texts == ["-"], said, "Type the text in quotes.")
     from attn_cli.live.guest import run
