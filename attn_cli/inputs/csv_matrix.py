@@ -50,13 +50,20 @@ def is_csv(name: str | Path) -> bool:
 
 
 def read_sheet(path: str | Path) -> Sheet:
-    """Return a file's numbers as they are written, `nan` for an empty cell, and its labels; InputError for others."""
+    """Return a file's numbers as they are written, `nan` for an empty cell, and its labels.
+
+    A .csv may also be separated by semicolons, with decimal commas, as spreadsheets of some countries write it. Raises
+    InputError where a cell is not a number or the rows differ in length.
+    """
     name = visible(str(path))
     return by_separator(read_bytes(path), name, partial(sheet_of, name=name))
 
 
 def by_separator(data: bytes, name: str, parse: Callable[[list[Line]], T]) -> T:
-    """Return what `parse` makes of the lines, cut at tabs in a .tsv, else at commas, semicolons or tabs."""
+    """Return what `parse` makes of a table's lines, under the first separator with which it succeeds.
+
+    A name on .tsv means tabs; else commas come first, then semicolons and tabs. Raises the first InputError.
+    """
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise InputError(f"{name} looks like UTF-16.", "Save it as UTF-8.")
     text = data.decode("utf-8-sig", "replace")

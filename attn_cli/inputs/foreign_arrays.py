@@ -47,7 +47,11 @@ REFUSED = {
 
 
 def with_own_names(record: Record, name: str) -> dict[str, object]:
-    """Return the record in attn's own names, what stands before others' left out; InputError where two are one."""
+    """Return the record with the names of other programs turned into attn's own.
+
+    The three matrices in one of torch.nn.MultiheadAttention, in_proj_weight (3d, d), become W_q, W_k and W_v. What
+    stands before these names (`self_attn.`, `layers.0.attn.`) is left out. Raises InputError where two are one.
+    """
     found: dict[str, object] = {}
     is_torch = False
     for key, value in record.items():
@@ -110,7 +114,10 @@ BATCHED = dict.fromkeys(("Q", "K", "V", *SCORES, "mask", "position_scores"), 4) 
 
 
 def item_of_batch(arrays: Mapping[str, Array], batch: int | None, name: str) -> dict[str, Array]:
-    """Return the arrays of item `batch`, or of the only one; InputError or UsageError where that is not one."""
+    """Return the arrays without their batch axis: of item `batch`, or of the only one.
+
+    Raises InputError for a batch of several where none is chosen, UsageError for an item that there is not.
+    """
     batched = {key: each for key, each in arrays.items() if each.ndim == BATCHED.get(key)}
     if not batched:
         if batch is None:
@@ -132,7 +139,11 @@ def item_of_batch(arrays: Mapping[str, Array], batch: int | None, name: str) -> 
 
 
 def heads_side_by_side(arrays: Mapping[str, Array], name: str) -> tuple[dict[str, Array], HeadCounts | None]:
-    """Return Q, K, V (heads, n, d) as (n, heads x d), and the heads of Q, and of K and V, also of stacked W."""
+    """Return Q, K and V (heads, n, d) as (n, heads x d), and how many heads there are of Q, and of K and V.
+
+    These numbers are also those of W_q, W_k and W_v with one matrix a head, which stay; None where no head has an
+    axis of its own.
+    """
     made, found = dict(arrays), None
     for names in (("Q", "K", "V"), ("W_q", "W_k", "W_v")):
         given = {key: arrays[key] for key in names if key in arrays}

@@ -81,7 +81,10 @@ def read_given(path: str | Path) -> Given:
 
 
 def given_from(record: Record, name: str, batch: int | None = None) -> Given:
-    """Check a record of named values, in attn's or others' names, or attn's own JSON; of a batch, take an item."""
+    """Check a record of named values; q, k, v are accepted for Q, K, V, and PyTorch's names for W and b.
+
+    Of attn's own JSON, made with --steps, the heads' matrices are taken. Of a batch, item `batch` is.
+    """
     record, lacks_head_count = _in_own_names(record, name)
     own = record.get("schema") == "attn/1"  # of an exercise only the inputs are left, which are not
     layout = _choice(record, "layout", name)

@@ -28,7 +28,11 @@ COLUMNS_OF_KEYS = ("scores", "scaled_scores", "masked_scores", "weights")
 
 
 def read_record(path: str | Path, as_written: bool = False) -> dict[str, object]:
-    """Read named values: JSON, .npz, safetensors, or a CSV's one matrix by its name; `as_written` keeps decimals."""
+    """Read a file of named values: a JSON object, a .npz or a safetensors file, or one matrix as .csv or .tsv.
+
+    A CSV file is named after its matrix: Q.csv, weights.csv. With `as_written`, numbers from text know how many
+    decimals they were written with.
+    """
     data, name = read_bytes(path, MOST_BYTES), visible(str(path))
     if not is_csv(path) or is_binary(data):
         found = values_in(data, name, as_written)
@@ -51,7 +55,10 @@ def is_binary(data: bytes) -> bool:
 
 
 def values_in(data: bytes, name: str, as_written: bool = False) -> object:
-    """Return what a file's bytes hold: arrays or values by name, or one; InputError for others and pickles."""
+    """Return what the bytes of a file hold, by name: arrays of .npz or safetensors, values of JSON; or a lone one.
+
+    Raises InputError for what is none of these, and for pickles, which are never read.
+    """
     file = io.BytesIO(data)
     if is_safetensors(data):
         return dict(safetensors_in(file, name)[0])
@@ -125,15 +132,18 @@ def _size(part: object) -> str:
 
 
 def array(value: object, key: str, axes: tuple[int, ...], name: str, may_be_masked: bool = False) -> Array:
-    """Return finite numbers as float64 with so many axes, none empty, and null as -inf where it `may_be_masked`."""
+    """Return finite numbers as float64, which have one of these numbers of axes, none of them empty.
+
+    `name` and `key` begin the message of the InputError. Masked numbers are null or -Infinity, and become -inf.
+    """
     where = f"{name}: {key}"
     if may_be_masked and (cells := as_array(value)).dtype.kind == "O" and cells.ndim:
         filled = [-np.inf if cell is None else cell for cell in cells.ravel().tolist()]
         value = np.array(filled, object).reshape(cells.shape).tolist()
     numbers = numbers_in(value, where).astype(np.float64)
     if numbers.ndim not in axes or 0 in numbers.shape:
-        wanted = " to ".join(map(str, dict.fromkeys((axes[0], axes[-1]))))
-        said = f"{where} has shape {numbers.shape}; it should have {wanted} axes and no empty one."
+        wanted = f"{axes[0]} axes" if len(axes) == 1 else f"{axes[0]} to {axes[-1]} axes"
+        said = f"{where} has shape {numbers.shape}; it should have {wanted} and no empty one."
         hint = "Give (n_q, n_k), (heads, n_q, n_k) or (batch, heads, n_q, n_k)." if may_be_masked else ""
         raise InputError(said, hint)
     if (bad := ~(np.isfinite(numbers) | (may_be_masked & np.isneginf(numbers)))).any():

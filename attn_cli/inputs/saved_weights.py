@@ -76,7 +76,11 @@ class Saved(NamedTuple):
 def read_saved(
     data: bytes, name: str, array: str | None = None, batch: int | None = None, typed: axes.Typed = axes.NONE
 ) -> Saved:
-    """Read weights of a file: one `array`, of a `batch` one text, with `typed` tokens; InputError where it has none."""
+    """Read weights from the bytes of a file: JSON, CSV, .npy, .npz or safetensors.
+
+    `array` names the array to take, `batch` the text of several; `typed` tokens overrule the file's own. Raises
+    InputError (a ValueError) for a file without weights, and for pickles, which are never read.
+    """
     option = "--array" if array is not None else "--batch" if batch is not None else ""
     what = "a table" if not is_binary(data) and is_table(data, name) else ""
     record: dict[str, object] = {}

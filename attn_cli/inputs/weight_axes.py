@@ -88,7 +88,11 @@ def stacked(parts: list[NDArray[Any]], names: Sequence[str], name: str) -> NDArr
 
 
 def heads_of_layers(labels: Sequence[tuple[object, str]], name: str) -> tuple[int, tuple[str, ...]]:
-    """Return the number of layers of heads labelled (layer, name), and a layer's names, numbers where they differ."""
+    """Return how many layers heads labelled (layer, name) come from, and the names of a layer's heads.
+
+    Where the layers name their heads differently, they are numbered. Raises InputError where a layer has two heads
+    of one name, or fewer than another.
+    """
     layers: dict[object, list[str]] = {}
     for layer, head in labels:
         layers.setdefault(layer, []).append(head)
@@ -117,7 +121,11 @@ NONE = Typed()
 def labels_of(
     shape: tuple[int, ...], name: str, record: Record, batch: int | None, typed: Typed
 ) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
-    """Return the tokens of queries and keys, typed or of the record; InputError for a wrong number of them."""
+    """Return the tokens of queries and keys: those typed, else those that a record holds.
+
+    A square matrix whose queries alone are labelled has the same tokens on both sides. Raises InputError for a wrong
+    number of tokens.
+    """
     is_square = shape[-2] == shape[-1]
     labels = [typed[0], typed[0] if typed[1] is None and is_square else typed[1]]
     for side, n in enumerate(shape[-2:]):

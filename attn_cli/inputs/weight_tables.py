@@ -117,7 +117,11 @@ def _check_width(line: csv_matrix.Line, header: list[str], name: str) -> None:
 
 
 def grid_of(links: Sequence[Link], name: str) -> Grid:
-    """Return the matrix of links in order; of several readings one whose rows sum to one, then one of equal words."""
+    """Return the matrix that links are the rows of, one after the other.
+
+    Words that are repeated are told apart by the order. Of several ways to read it, one whose rows sum to one is
+    taken, and one with the same words on both sides. Raises InputError where there are several still, or none.
+    """
     found = read = list(_whole_or_causal(links))
     if len(found) > 1:
         found = [grid for grid in found if (abs(np.nansum(grid.weights, axis=1) - 1) <= TOLERANCE).all()]

@@ -44,7 +44,11 @@ class Entry(NamedTuple):
 
 
 def read_safetensors(path: str | Path, mapped: bool = False) -> tuple[Arrays, dict[str, str]]:
-    """Return a file's arrays and metadata; `mapped` for our own alone: one that shrinks then kills the process."""
+    """Return the arrays of a safetensors file, bfloat16 as float32, and its metadata.
+
+    `mapped` makes them views of a memory map: for files of our own alone, because a file that shrinks under a map kills
+    the process.
+    """
     name = visible(str(path))
     with regular(path).open("rb") as file:
         if not mapped:
@@ -82,7 +86,7 @@ def from_bfloat16(halves: NDArray[Any]) -> NDArray[Any]:
 def safetensors_entries(
     file: IO[bytes], name: str, most_header: int = 100_000_000, bfloat16: bool = False
 ) -> tuple[dict[str, Entry], dict[str, str]]:
-    """Return where a safetensors file's arrays lie, those of `bfloat16` only where asked for, and its metadata."""
+    """Return where a safetensors file's arrays lie, and its metadata; BFLOAT16 is refused, unless `bfloat16`."""
     size = file.seek(0, 2)
     file.seek(0)
     start = file.read(8)

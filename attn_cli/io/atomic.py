@@ -90,7 +90,11 @@ def growing(path: str | Path, resumed: bool = False) -> IO[bytes]:
 def write_together(
     folder: str, contents: Mapping[str, bytes], last: str, check: Callable[[], object] = lambda: None
 ) -> None:
-    """Write files into a folder as one, `last` when the others are whole; `check` may refuse the locked folder."""
+    """Write several files into a folder as one: all of them, or none where one of them cannot be written.
+
+    `last` is absent while the others are replaced, so its presence always means a whole set, even after a kill.
+    `check` looks at the locked folder, and may refuse it. Raises CreateError or WriteError.
+    """
     is_begun = False
     with locked_folder(folder):
         check()
@@ -160,7 +164,10 @@ def remove_unlocked(path: str) -> None:
 
 
 def lock(descriptor: int, is_shared: bool = False, busy: Callable[[], object] = lambda: None) -> bool:
-    """Lock an open file or folder, calling `busy`, which may raise, while it waits; return if there are locks."""
+    """Lock a file or a folder for as long as it is open; return whether the system and the file system have locks.
+
+    `busy` is called, again and again, while another process has it locked; it may raise.
+    """
     try:
         import fcntl
     except ImportError:

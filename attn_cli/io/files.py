@@ -106,7 +106,10 @@ def is_regular(path: str) -> bool:
 
 @contextmanager
 def open_regular(path: str) -> Iterator[IO[bytes]]:
-    """Open a file of a folder that others write to: no link, FIFO or device, for which it raises FileError."""
+    """Open a file of a folder that others write to: no link is followed, no FIFO is waited for, no device is opened.
+
+    Raises FileNotFoundError where nothing is there, FileError for what is not a regular file or cannot be read.
+    """
     name = visible(path)
     try:
         if not is_regular(path):
@@ -179,7 +182,10 @@ def packing(start: bytes) -> str:
 
 
 def pieces(file: IO[bytes], packed: str, name: str) -> Iterator[bytes]:
-    """Yield a file's content, unpacked, by PIECE bytes at most; InputError for damage or too much growth."""
+    """Yield what an open file holds, unpacked, in pieces of at most PIECE bytes; `file.tell()` tells how far it is.
+
+    Raises InputError where the packing is damaged, cut off, or hides more than MOST_GROWTH times the file's size.
+    """
     file.seek(0)
     if not packed:
         while piece := file.read(PIECE):

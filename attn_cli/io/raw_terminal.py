@@ -30,7 +30,10 @@ class NoKeyboard(Exception):
 
 
 class RawTerminal:
-    """The terminal, or its `second_screen`, taken over in a `with` block; NoKeyboard where there is none."""
+    """The terminal of this process, taken over inside a `with` block; raises NoKeyboard where there is none.
+
+    With `second_screen`, the terminal's second screen is shown, and the first one comes back unchanged.
+    """
 
     def __init__(self, second_screen: bool = False) -> None:
         self.second_screen = second_screen

@@ -164,6 +164,7 @@ def _started(command: list[str]) -> Popen[bytes]:
 
     from attn_cli.errors import MachineError
 
+    # With -I, it imports nothing from the folder that attn runs in, or from PYTHONPATH.
     isolated = [sys.executable or "python", "-I", *command]
     env = {**os.environ, "MALLOC_ARENA_MAX": "1"}  # else each thread takes 64 MB of what it may have
     pipe, null = subprocess.PIPE, subprocess.DEVNULL

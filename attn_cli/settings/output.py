@@ -157,8 +157,8 @@ def every_key() -> tuple[str, ...]:
 def chosen_keys(fields: str | None, kind: str, what: str | None = "") -> Keys | None:
     """Return the keys that `fields` chooses of a record of this kind, in the record's order; None for all.
 
-    Raises UsageError for a key that no record of this kind has, or none but those with another option than `what`
-    (None: whichever), and where nothing is chosen.
+    Raises UsageError for a key that no record of this kind has, and where nothing is chosen. A key of ADDED needs its
+    option to be `what`; with None, it is taken as it is.
     """
     names = ALWAYS if fields is None else split(fields)
     if fields is None or ALL_KEYS in names:

@@ -21,7 +21,11 @@ SUFFIXES = (*TEXT, ".bin", ".safetensors")
 def export(
     vectors: Vectors, output: str, most: int | None = None, report: OnProgress = no_progress
 ) -> tuple[int, int]:
-    """Write the vectors (the first `most` words, or all) as the file's suffix says; return its words and bytes."""
+    """Write the vectors (the first `most` words, or all), all or nothing, as float32; return its words and bytes.
+
+    The suffix is the format: .txt and .vec are word2vec's text, .bin its binary, .safetensors a table that attn opens
+    quickest. InputError for a word with a space in text or binary, where it would be read back as two.
+    """
     suffix = Path(output).suffix.lower()
     if suffix not in SUFFIXES:
         said = f"Vectors are not written as {visible(Path(output).name)!r}."

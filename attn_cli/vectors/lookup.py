@@ -37,7 +37,7 @@ class Embedded(NamedTuple):
 
 
 def open_table(embedding: str, others: str = "") -> Vectors:
-    """Return the bundled vectors, those in a file or under a name; `others` the caller takes too, for a hint."""
+    """Return the bundled vectors, or those in a file or under a name; an error's hint names `others`, too."""
     if embedding == tables.BUNDLED:
         return tables.bundled()
     # Only those who give vectors of their own pay for it.
@@ -139,7 +139,10 @@ def _stand_in(token: str, table: Vectors, oov: str, seed: int) -> Array:
 def nearest(
     vectors: Vectors, vector: Array, k: int, without: Collection[str] = (), report: OnProgress = no_progress
 ) -> Near:
-    """Return the k words nearest to `vector` (dim,) by cosine, largest first, but those `without` and not finite."""
+    """Return the k words whose vectors have the largest cosine with `vector` (dim,), largest first.
+
+    Ties go to the word that stands earlier. The words `without` and vectors that hold NaN or infinity are left out.
+    """
     left_out = {tables.as_bytes(word) for word in without}
     (found,) = _nearest(vectors.rows(report), vector[np.newaxis], k + len(left_out))
     return [(tables.as_text(word), cosine) for word, cosine in found if word not in left_out][:k]
@@ -148,7 +151,11 @@ def nearest(
 def analogy(
     vectors: Vectors, words: Sequence[str], found: Sequence[Array], k: int, report: OnProgress = no_progress
 ) -> Near:
-    """Return the k words nearest to b/|b| - a/|a| + c/|c|, but a, b, c (3CosAdd: Mikolov, Yih and Zweig 2013)."""
+    """Return the k words that are to the third of `words` as the second is to the first; the three are left out.
+
+    They are nearest to b/|b| - a/|a| + c/|c| (3CosAdd: Mikolov, Yih and Zweig 2013, "Linguistic Regularities in
+    Continuous Space Word Representations").
+    """
     a, b, c = _units(np.array(found))
     return nearest(vectors, b - a + c, k, words, report)
 
@@ -156,7 +163,11 @@ def analogy(
 def nearest_each(
     vectors: Vectors, outputs: Array, k: int, commonest: int, also: Sequence[str] = ()
 ) -> list[Near]:
-    """Return the k words nearest to each row of `outputs` (n, dim), of the `commonest` first ones and `also` some."""
+    """Return, for each row of `outputs` (n, dim), the k nearest words, nearest first; zeros have no neighbours.
+
+    The `commonest` first words are searched, and those of `also` that have a vector: rare words are often near, and
+    mean little to a reader.
+    """
     found = _nearest(_some_rows(vectors, commonest, also), outputs, k)
     return [
         [(tables.as_text(word), cosine) for word, cosine in near] if vector.any() else []

@@ -1,4 +1,4 @@
-"""Names of sets of vectors, bundled, imported (a small JSON file each) or downloaded; files indexed and unpacked."""
+"""Names of sets of word vectors: bundled, downloaded, or given to a file at its import (each a small JSON file)."""
 
 from __future__ import annotations
 
@@ -89,7 +89,11 @@ def _stood_for(name: str) -> str:
 def import_file(
     path: str, name: str | None = None, report: OnProgress = no_progress, say: OnText = lambda _: None
 ) -> tuple[str, Vectors, list[str]]:
-    """Name, unpack and index a file; return name, vectors and notes. After an error the name is as it was."""
+    """Give a file of vectors a name, and index it; a packed one is unpacked into the user's data folder.
+
+    Return the name, the vectors, and sentences on what the user may not expect; `say` is told when it waits for another
+    import. The name is changed last: after an error it stands for the same file as before.
+    """
     source = SourceFile.at(path)
     name = _new_name(path, name)
     with source.opened() as file:

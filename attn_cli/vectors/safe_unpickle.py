@@ -73,7 +73,8 @@ def _plain(highest: int) -> re.Pattern[bytes]:
 def _without_calls(data: bytes, name: str) -> _Program:
     program = _Program(bytearray(data[:2]), [])
     view = memoryview(data)
-    # A list or a call costs up to a hundred bytes of memory and as little as one of the file; gensim's take nine.
+    # A list or a call costs up to a hundred bytes of memory and as little as one of the file: there must be no more
+    # than one to five bytes of it. gensim writes no more than one to nine.
     most = max(1000, len(data) // 5)
     plain = _plain(min(max(255, len(data) // 3), 0xFFFFFFFF))  # what is put away takes three bytes or more
     at, made = 2, 0

@@ -1,4 +1,4 @@
-"""The user's file of vectors, refused if it changes in use, and never mapped: if it shrinks, a map kills attn."""
+"""The user's file of vectors: refused if it changes in use, and never mapped, for one that shrinks then kills attn."""
 
 from __future__ import annotations
 

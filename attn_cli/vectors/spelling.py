@@ -44,7 +44,10 @@ def guessable(words: Iterable[str], table: Vectors) -> list[str]:
 
 
 def guess(words: Sequence[str], table: Vectors) -> dict[str, Array]:
-    """Return a float64 vector (dim,) for each word, at the table's length; UsageError or InputError for n-grams."""
+    """Return a float64 vector (dim,) for each word, of the table's one length if it has one.
+
+    Raises UsageError where the table has no n-grams, InputError where they hold NaN or infinity.
+    """
     check_has_ngrams(table)
     assert table.ngrams is not None
     rows, directions = table.ngrams
@@ -67,7 +70,10 @@ BLOCK = 1 << 22  # numbers, or bytes of text, that are worked on at once
 
 
 def with_ngrams(own: Array, grams: Array, words: list[bytes], lengths: tuple[int, int]) -> Array:
-    """Return the mean of each word's own vector (words, dim) and its n-grams' in `grams` (buckets, dim)."""
+    """Return the mean of each word's own vector and those of its n-grams, (words, dim).
+
+    `own` is (words, dim), `grams` (buckets, dim); `lengths` are the fewest and the most characters of an n-gram.
+    """
     vectors, first = own.astype(np.float32), 0
     ends = np.cumsum([len(word) + 2 for word in words])
     while first < len(words):
@@ -96,7 +102,10 @@ def _add_ngrams(
 
 
 def ngrams(words: list[bytes], least: int, most: int, bucket: int) -> Iterator[tuple[Ints, Ints]]:
-    """Yield, for each length, the n-grams' words and buckets, as fastText hashes them (Bojanowski et al., 2017)."""
+    """Yield, for each length from `least` to `most`, the n-grams of that length: each one's word and bucket.
+
+    They are fastText's (Bojanowski et al., 2017): FNV-1a hashes, whose bytes fastText takes for signed numbers.
+    """
     text = np.frombuffer(b"".join(b"<" + word + b">" for word in words), np.uint8)  # words in angle brackets
     signed = text.view(np.int8).astype(np.int32).view(np.uint32)
     starts = np.flatnonzero((text & 0xC0) != 0x80)  # of characters
@@ -145,7 +154,10 @@ def _shape(word: str) -> list[str]:
 
 
 class SpellingFeatures(NamedTuple):
-    """What spelling adds to a word's vector, or only where it has none: a sum of the vectors (features, d)."""
+    """What a word's spelling adds to its vector: the sum of the vectors (features, d) of its features.
+
+    Where not `always`, only a word without a vector starts so.
+    """
 
     places: Mapping[str, int]
     vectors: Array
@@ -170,7 +182,11 @@ MOST_MISTAKES = 3
 def near_words(
     words: Sequence[str], vectors: Vectors, k: int = 3, few: bool = False, report: OnProgress = no_progress
 ) -> dict[str, list[str]]:
-    """Return for each word at most k known ones by optimal string alignment distance, case apart, then frequency."""
+    """Return, for each word, at most k known words spelled most like it, case apart; of equals, the commonest first.
+
+    A mistake is a letter missing, added or wrong, or two neighbours swapped (optimal string alignment distance). There
+    may be MOST_MISTAKES, with `few` one, in a long word two, and fewer than half the word's letters.
+    """
     # Imported only for a mistyped word.
     from rapidfuzz.distance import OSA
     from rapidfuzz.process import extract
@@ -192,7 +208,10 @@ def near_words(
 
 
 def closest(words: Sequence[str], vectors: Vectors, report: OnProgress = no_progress) -> dict[str, str]:
-    """Return the closest known word of each that is a mistake away from one, or two if long, and has no space."""
+    """Return the closest known word of each word that is one mistake away from it, or two where it is long.
+
+    What holds a space is not a mistyped word.
+    """
     near = near_words([word for word in words if " " not in word], vectors, 1, True, report)
     return {word: found[0] for word, found in near.items() if found}
 

@@ -121,7 +121,11 @@ class CachedVectors:
 
 
 class VectorTable(CachedVectors):
-    """Word vectors: `block` is the words as UTF-8 between newlines, `matrix` (words, dim), `size` its files' bytes."""
+    """Word vectors, most frequent word first where the maker ordered them so.
+
+    `block` is the words as UTF-8, each between two newlines; `matrix` is (words, dim), of which only the rows that are
+    asked for are read. `size` is the bytes of its files; unknown words are guessed from `ngrams`, where there are some.
+    """
 
     def __init__(
         self, source: str, name: str, block: bytes, matrix: Array | FileRows, about: dict[str, str],
@@ -215,7 +219,11 @@ def table_of(
     name: str, words: list[bytes], matrix: Array | FileRows, about: dict[str, str], size: int,
     ngrams: NGrams | None = None,
 ) -> VectorTable:  # fmt: skip
-    """Return a table of words and rows; InputError for unfit words, another number of rows, or no floats."""
+    """Return a table of words and their rows.
+
+    InputError for words that are empty, too long or hold a newline, for another number of rows, and for rows that hold
+    no floats.
+    """
     for number, word in enumerate(words):
         if not word or b"\n" in word or len(word) > LONGEST_WORD:
             is_long = len(word) > LONGEST_WORD

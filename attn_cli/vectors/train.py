@@ -60,7 +60,11 @@ class Corpus:
 def fit(
     paths: Sequence[Path], settings: VectorTraining, report: StageReport
 ) -> tuple[list[str], NDArray[np.float32]]:
-    """Learn vectors (n, dim) of the commonest lower-cased words: skip-gram, negative sampling (Mikolov et al. 2013)."""
+    """Learn vectors (n, dim) for the most frequent lower-cased words of the texts, most frequent first.
+
+    Skip-gram with negative sampling (Mikolov et al. 2013, "Distributed Representations of Words and Phrases"). One
+    worker and one seed give the same vectors on the same kind of processor.
+    """
     corpus = Corpus(paths, report, settings.epochs)
     same = ("window", "negative", "sample", "min_count", "seed", "workers", "epochs")
     more = {name: getattr(settings, name) for name in same}
@@ -93,7 +97,11 @@ def _scipy() -> Any:
 
 
 def finish(vectors: NDArray[np.float32], remove: int, length: float) -> NDArray[np.float16]:
-    """Return the vectors at one length, float16, without mean and `remove` main directions (Mu and Viswanath 2018)."""
+    """Return the vectors without what all words share, each of one length, as float16.
+
+    Their mean is taken off, then their `remove` strongest principal directions (Mu and Viswanath 2018,
+    "All-but-the-Top"): what is left tells words apart better.
+    """
     centred = vectors.astype(np.float64) - vectors.mean(axis=0, dtype=np.float64)
     if remove:
         # The directions are the last eigenvectors of a dim x dim matrix: small, and in a fixed order.
@@ -151,7 +159,11 @@ class Made(NamedTuple):
 
 
 def subwords_file(table: Vectors, output: str, settings: SubwordTraining, report: StageReport) -> Made:
-    """Write the table and its n-grams, learned twice: without some rarer words, to measure guesses, and with all."""
+    """Write the table and its n-grams to `output`, all or nothing.
+
+    They are learned twice: without a tenth of the rarer words, to measure how near a guess comes to a word's own
+    vector once the mean of all is taken off both, and with all.
+    """
     _check(settings, output)
     _scipy()
     parts = list(table.rows())
