@@ -97,20 +97,31 @@ def one_mask(draw, n_q, n_k):
     return mask
 
 
+@laws
+@given(masks_and_rows(), masks_and_rows())
+def test_where_several_masks_allow_each_of_them_does(one, other):
+    if whole(one[0]).shape == whole(other[0]).shape:
+        parts = [*chain(one[0]), *chain(other[0])]
+        np.testing.assert_array_equal(whole(joined(parts)), whole(one[0]) & whole(other[0]))
+
+
 @settings(max_examples=often(300), deadline=None, derandomize=True)
 @given(masks_and_rows(), st.data())
-def test_the_spans_and_the_rows_of_a_mask_are_those_of_the_whole(given_mask, data):
+def test_the_spans_the_tiles_and_the_rows_of_a_mask_are_those_of_the_whole(given_mask, data):
     mask, start, stop = given_mask
     seen, n_k = whole(mask)[start:stop], whole(mask).shape[1]
     low, high, sure = mask.spans(start, stop)
     assert 0 <= low <= high and not seen[:, :low].any() and not seen[:, high:].any()
     assert seen[:, max(low, sure.start) : min(high, sure.stop)].all()
-    if all(
-        one.array is None and not one.padding for one in chain(mask)
-    ):  # of rules alone nothing is left out
+    is_ruled = all(one.array is None and not one.padding for one in chain(mask))
+    if is_ruled:  # of rules alone nothing is left out
         assert seen.all(axis=0).sum() == len(range(max(low, sure.start), min(high, sure.stop)))
     low = data.draw(st.integers(0, n_k - 1))
     high = data.draw(st.integers(low + 1, n_k))
+    tile = np.ones((stop - start, high - low), bool)
+    for columns, hidden in mask.hidden(range(start, stop), low, high, sure):
+        tile[:, columns] = ~hidden
+    np.testing.assert_array_equal(tile, seen[:, low:high])
     rows = [*range(start, stop)][::-2]
     np.testing.assert_array_equal(mask.rows(rows, low, high), whole(mask)[rows, low:high])
 
