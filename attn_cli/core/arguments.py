@@ -98,9 +98,8 @@ def _leading_axes(Q: Array, K: Array, V: Array, grouped: bool) -> tuple[Shape, S
     for (one, M), (other, N) in ((("Q", Q), ("K", K)), (("K", K), ("V", V)), (("Q", Q), ("V", V))):
         if _broadcast(M.shape[:-2], N.shape[:-2]) is None:
             said = f"{one} has shape {M.shape} and {other} {N.shape}: their leading axes do not fit."
-            raise InputError(
-                said, "" if batch is None else "With grouped=True, heads of Q share heads of K and V."
-            )
+            hint = "" if batch is None else "With grouped=True, heads of Q share heads of K and V."
+            raise InputError(said, hint)
     lead = np.broadcast_shapes(Q.shape[:-2], K.shape[:-2], V.shape[:-2])
     return lead, lead
 
@@ -108,6 +107,7 @@ def _leading_axes(Q: Array, K: Array, V: Array, grouped: bool) -> tuple[Shape, S
 def _number(
     value: object, name: str, hint: str, bounds: tuple[float, float] | None = None, read: Any = float
 ) -> float:
+    """Return what `read` makes of a value, within bounds; raise InputError for text, or where it makes nothing."""
     if not isinstance(value, (str, bytes)):
         with suppress(TypeError, ValueError):
             found: float = read(value)

@@ -219,6 +219,7 @@ def strongest(weights: Array, k: int, mask: Bools | None = None) -> Links:
     k, lowest, rows = min(k, n_k), 1 - rounding_of(weights.dtype), np.arange(n_q)
     kept = weights.copy() if mask is None else np.where(mask, weights, -1)  # below 0: a masked key
     keys, found = np.empty((n_q, k), np.intp), np.empty((n_q, k), kept.dtype)
+    # A sort is enough, but for rows in which a later key precedes one that it ties with.
     if n_k <= SHORT or k > FEW:
         order = np.argsort(-kept, axis=-1, kind="stable")
         ranked = np.take_along_axis(kept, order, axis=-1)

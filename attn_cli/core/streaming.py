@@ -155,7 +155,9 @@ def _run(
 
     def worker() -> Callable[[tuple[int, int]], None]:
         part, ones = np.empty((size, d_v), dtype), np.ones(min(wide, n_k), dtype)
-        spare = np.empty((size, n_k), dtype) if each else part if keeps_rows else _spare(heads, shape)
+        spare = part  # where no other is needed, as tiles lie in the weights
+        if weights is None:
+            spare = np.empty((size, n_k), dtype) if keeps_rows else _spare(heads, shape)
 
         def do(task: tuple[int, int]) -> None:
             number, start = task

@@ -184,8 +184,9 @@ class EncoderStack(NamedTuple):
 
     def layer_of(self, head: str | None) -> int | None:
         """Return the layer that has a head of this name, and no mere number; None where none has."""
-        is_name = head is not None and not head.isdigit()
-        return next((n for n in range(self.layers) if is_name and head in self.head_names(n)), None)
+        if head is None or head.isdigit():
+            return None
+        return next((n for n in range(self.layers) if head in self.head_names(n)), None)
 
     def attention(self, layer: int) -> Projection:
         """Return the heads of a layer; 0 is nearest the words."""

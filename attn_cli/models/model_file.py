@@ -148,10 +148,11 @@ class _Reader(NamedTuple):
         below = facts.get("names_below")
         if below is not None and (not isinstance(below, list) or len(below) != layers - 1):
             raise self.unsound(f"its names_below are not those of {layers - 1} layers")
-        given = [None] * (layers - 1) if below is None else below
-        below = [one if below is None else self.distinct(one, "names_below") for one in given]
+        lower = (
+            [None] * (layers - 1) if below is None else [self.distinct(one, "names_below") for one in below]
+        )
         scores_words = "out.W" in self.arrays
-        whole = [*below, heads] if scores_words else below
+        whole = [*lower, heads] if scores_words else lower
         encoders = tuple(self.encoder(n, d, names) for n, names in enumerate(whole))
         last = encoders[-1].attention if scores_words else self.attention(layers - 1, d, heads)
         scored = read_word_layer(self.take, d, words, vectors) if scores_words else None

@@ -51,7 +51,7 @@ class Ready(NamedTuple):
         return min(math.prod(longest) * abs(self.scale), self.softcap or math.inf) < MODEST
 
     def part(self, rows: slice, keys: slice = ALL, texts: slice = ALL, heads: slice = ALL) -> Ready:
-        """Return what some queries, from `rows.start` on, attend with."""
+        """Return what some queries, from `rows.start` on, attend with, and what of some keys, texts and heads."""
         mask, position = self.mask, self.position
         if mask is not None:
             real = None if mask.real is None else mask.real[texts, keys]

@@ -181,9 +181,8 @@ class Plan(NamedTuple):
     scale: float | None = None  # of the scores; without one, that of scaled dot products
     windows: Callable[[Config, int], Windows] | None = None  # of so many layers
     rotaries: Callable[[Config, int, Windows], Rotaries] | None = None  # of heads of this size
-    biases: Mapping[
-        str, str
-    ] = {}  # the key that says whether these roles have one; they have none where none says it
+    # By the key that says whether they have one, roles; where the key is not read, they have none
+    biases: Mapping[str, str] = {}
     change: Callable[[Config, Stack], Stack] | None = None  # by what else a config.json says
     head_activation: str | None = None  # the key of it
     scales_words: bool = False  # by the root of their width

@@ -85,9 +85,9 @@ def _yarn(c: Config, rope: Config, rotary: Rotary, is_for_all: bool) -> Rotary:
     shares = (min(max((n - low) / width, 0), 1) for n in range(rotary.turned // 2))
     gain = rope.optional("attention_factor")
     if gain is None:
-        both = rope.has("mscale") and rope.has("mscale_all_dim")
-        more, less = (rope.number(name) if both else 1.0 for name in ("mscale", "mscale_all_dim"))
-        gain = _gain(factor, more) / (_gain(factor, less) if both else 1)
+        gain = _gain(factor, 1)
+        if rope.has("mscale") and rope.has("mscale_all_dim"):
+            gain = _gain(factor, rope.number("mscale")) / _gain(factor, rope.number("mscale_all_dim"))
     divisors = tuple(1 / (1 - share + share / factor) for share in shares)
     return rotary._replace(divisors=divisors, gain=gain)
 

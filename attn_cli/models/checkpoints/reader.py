@@ -144,8 +144,8 @@ def _dense(reader: Reader, layer: Layer, x: Array, kind: str = "", number: int =
         half, odd = divmod(both.shape[-1], 2)
         if odd:
             raise InputError(f"{visible(reader.weights.folder)}: {name} has an odd number of rows.")
-        first, second, step = (0, 1, 2) if "pairs" in names else (0, half, 1)
-        gate, up = both[..., first : first + half * step : step], both[..., second::step]
+        is_paired = "pairs" in names
+        gate, up = (both[..., ::2], both[..., 1::2]) if is_paired else (both[..., :half], both[..., half:])
         hidden = activation(gate) * (up if limit is None else limit(up))
     elif "gate" in names:
         hidden = reader.linear(names["gate"], x, None, activation)

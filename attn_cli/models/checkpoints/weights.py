@@ -142,7 +142,8 @@ class Weights:
         number = OF_STACK.search(name)
         if entry.dtype == np.uint8 and number is not None:
             entry, packing, scaled = self._four_bits(found, entry, number[0])
-        if number is not None:  # transformers' own
+        if number is not None:
+            # transformers' own
             is_in_out = name.endswith(".weight") and not found.endswith((".weight", "_blocks"))
             shape = shape[::-1] if is_in_out else shape
             if len(entry.shape) < 2 or (at := int(number[1])) >= entry.shape[0]:
