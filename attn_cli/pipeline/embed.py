@@ -99,7 +99,11 @@ def embed_tokens(
     report: OnProgress | None = None,
     table: Vectors | None = None,
 ) -> Inputs:
-    """Look up both sides' tokens in `table`, which is open and fits, or open it; `context` None: a text and itself."""
+    """Look up both sides' tokens; `context` None means that the text attends to itself.
+
+    A learned model (`stack`) must have been learned on these very vectors, and has its own for unknown words.
+    `table` are the vectors where they are open already, and known to fit.
+    """
     oov, dim = settings.oov or usual_oov(settings, stack), settings.dim or RANDOM_DIM
     if oov == "model" and stack is None:
         said = "--oov model needs a learned projection."

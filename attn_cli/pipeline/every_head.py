@@ -77,10 +77,10 @@ class LayerRoles(NamedTuple):
     def record(self) -> dict[str, object]:
         """Return it as JSON has it."""
         patterns = {n: {"rows": int(one.rows.sum()), "even": one.even} for n, one in self.patterns.items()}
-        keys = "head", "name", "share", "entropy", "shares"
-        of_heads = zip(self.heads, self.roles, strict=True)
-        told = ((head, one.name, one.share, one.entropy, one.shares) for head, one in of_heads)
-        heads = [dict(zip(keys, one, strict=True)) for one in told]
+        heads = [
+            {"head": head, "name": one.name, "share": one.share, "entropy": one.entropy, "shares": one.shares}
+            for head, one in zip(self.heads, self.roles, strict=True)
+        ]
         return {"layer": self.number, "patterns": patterns, "heads": heads}
 
 
@@ -96,12 +96,15 @@ class EveryHead(NamedTuple):
         """Return it as JSON has it."""
         source, rules = self.source, head_roles
         rule = {"least": rules.MIN_GAIN, "lead": rules.LEAD, "fewest_rows": rules.MIN_ROWS}
-        best = [(layer, head, role.name, role.share) for layer, head, role in named_heads(self)]
+        clearest = [
+            {"layer": layer, "head": head, "name": role.name, "share": role.share}
+            for layer, head, role in named_heads(self)
+        ]
         return {
             "schema": "attn/1", "kind": "heads", "source": source.name, "attention": source.kind,
             "query_tokens": source.query_tokens, "key_tokens": source.key_tokens,
             "rule": rule | {"even": rules.MIN_UNIFORM_OVERLAP}, "layers": [one.record() for one in self.layers],
-            "clearest": [dict(zip(("layer", "head", "name", "share"), one, strict=True)) for one in best],
+            "clearest": clearest,
             "rollout": None if self.rollout is None else self.rollout.tolist(),
             "notes": [*self.notes, *(_known(*one) for one in learned_heads(self))],
         }  # fmt: skip
@@ -131,7 +134,10 @@ def measure_heads(
 
 
 def up_to(layer: int | None, found: Iterator[LayerWeights]) -> Iterator[LayerWeights]:
-    """Yield the layers up to this one, or all where it is None; none above it is computed. UsageError without it."""
+    """Yield the layers up to this one, above which none is computed, or all for None.
+
+    Raises UsageError at the end where there is no such layer.
+    """
     for one in found:
         yield one
         if one.number == layer:
@@ -170,8 +176,9 @@ def open_layers(
 ) -> Iterator[LayersOf]:
     """Open the model on disk, else the learned one, that the settings name, once for many texts.
 
-    What is given yields each layer over a text, of a kind (self, masked or cross). An encoder reads the context, its
-    decoder the text, or the encoder alone the text for self. The `report` is up to layer `last` of a model on disk.
+    What it gives yields each layer over a text, of a kind: self, masked or cross. A model with an encoder and a decoder
+    reads the context with its encoder, and the text with its decoder; its self is the encoder's, of the text alone. The
+    `report` is of the layers of a model on disk up to `last`, or of all.
     """
     if settings.model is None:
         shared = open_stack(settings)
@@ -283,14 +290,20 @@ def _known(layer: int, head: str, facts: Learned) -> str:
 
 def named_heads(found: EveryHead) -> list[tuple[int, str, Role]]:
     """Return the layer, the head and the role of each head that has a name, the clearest first, bags of words last."""
-    layers = ((one.number, zip(one.heads, one.roles, strict=True)) for one in found.layers)
-    every = ((layer, *of_head) for layer, of_heads in layers for of_head in of_heads)
-    named = [one for one in every if one[2].share is not None]
+    named = [
+        (layer.number, head, role)
+        for layer in found.layers
+        for head, role in zip(layer.heads, layer.roles, strict=True)
+        if role.share is not None
+    ]
     return sorted(named, key=lambda one: (one[2].name == head_roles.BAG, -(one[2].share or 0.0)))
 
 
 def learned_heads(found: EveryHead) -> list[tuple[int, str, Learned]]:
     """Return the layer, the head and what is known of it on any text, of each head of which that is known."""
-    layers = ((one.number, zip(one.heads, one.learned, strict=False)) for one in found.layers)
-    every = ((layer, *of_head) for layer, of_heads in layers for of_head in of_heads)
-    return [(layer, head, facts) for layer, head, facts in every if facts is not None]
+    return [
+        (layer.number, head, facts)
+        for layer in found.layers
+        for head, facts in zip(layer.heads, layer.learned, strict=False)
+        if facts is not None
+    ]

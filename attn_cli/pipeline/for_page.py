@@ -70,8 +70,11 @@ def page_of(
         return _of_layers(layers, settings)._replace(text=text, context=context)
     shared = open_projection(settings_for_positions(settings))
     stack = shared.stack
-    names = [] if stack is None else stack.head_names(last := stack.layers - 1)
-    about = {name: taught for name in names if stack and (taught := stack.learned(last, name).about)}
+    about = {}
+    if stack is not None:
+        last = stack.layers - 1
+        taught = {name: stack.learned(last, name).about for name in stack.head_names(last)}
+        about = {name: text for name, text in taught.items() if text}
     if stack is None or stack.layers == 1:
         trace = trace_text(kind, text, context, settings, report, shared=shared)
         return Page([trace], 1, 0, about, _words(trace, settings, words, stack), text, context)

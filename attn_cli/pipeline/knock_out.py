@@ -89,8 +89,10 @@ def knock_out_notes(settings: Settings) -> list[str]:
     if not settings.knock_out:
         return ["--knock-out-with has an effect only with --knock-out."] * is_mean
     parts = [one.partition(".") for one in settings.knock_out]
-    kinds = {True: "the network of layer {}", False: "head {}.{}"}
-    named = [kinds[head == NETWORK].format(layer, visible(head)) for layer, _, head in parts]
+    named = [
+        f"the network of layer {layer}" if head == NETWORK else f"head {layer}.{visible(head)}"
+        for layer, _, head in parts
+    ]
     forms = ("is", "it gives", "its", "it"), ("are", "they give", "their", "them")
     be, give, its, them = forms[len(named) > 1]
     instead = f"{its} mean over the text" if is_mean else "zero"

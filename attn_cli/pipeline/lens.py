@@ -1,4 +1,7 @@
-"""The logit lens (nostalgebraist 2020): what a model would say at each place if it stopped after each of its layers."""
+"""The logit lens (nostalgebraist 2020): what a model would say at each place if it stopped after each of its layers.
+
+The stream between two layers goes through the model's own last norm and output, as what its last layer makes does.
+"""
 
 from __future__ import annotations
 

@@ -77,7 +77,10 @@ Opened = tuple[Probe, Sequence[bool], Iterator[LayerWeights], Copying | None]
 
 
 def probe(settings: Settings, layer: int | None = None, report: OnPart | None = None) -> Probe:
-    """Return what a model's heads do, by default language's; UsageError for a `layer` that there is not."""
+    """Return what each head of a model, else of the bundled language model, does on random tokens.
+
+    `layer` is the only one that is wanted, or None. Raises UsageError for one that there is not.
+    """
     heads = list[ProbedHead]()
     with _on_disk(settings, layer, report) if settings.model else _learned(settings) as opened:
         found, frames, layers, copying_of = opened

@@ -163,7 +163,10 @@ def sharing_note(given: Given, heads: int) -> list[str]:
 
 
 def given_biases(given: Given, settings: Settings, shape: tuple[int, int, int]) -> Sequence[Array | None]:
-    """Return each head's given position scores, read-only, of `shape` (heads, n_q, n_k), where an axis may be 1."""
+    """Return the position scores that were given, one for each head, read-only; `shape` is (heads, n_q, n_k).
+
+    What is given once, for all heads, queries or keys, counts for each of them.
+    """
     heads, n_q, n_k = shape
     bias = given.get("position_scores")
     if bias is None:

@@ -170,6 +170,7 @@ def _alone(reading: Reading, opened: OpenModel) -> Iterator[Found]:
             _, _, n_q, n_k = few.attended.weights.shape
             apart = _apart(weights[:, :, :n_q, :n_k], few.attended.weights, 1.0)
             yield "prefix", max(apart, _apart(steps.x[:, :n_q], few.x)), steps
+    # All layers are computed, and the scores of words: the shape of each of their tensors is held against config.json.
     _made(reading.run, opened.name)
 
 

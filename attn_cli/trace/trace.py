@@ -244,11 +244,8 @@ OWN: dict[str, Callable[[Shown], object]] = {
     "heads": _heads,
 }
 OF_SCORES = ("score", "scale", "temperature")  # null where weights came ready
-OF_QUERIES = (
-    "output",
-    "layer_output",
-    "x_query",
-)  # and all whose names begin with query_: a row for each query
+# What has a row for each query, beside all whose names begin with query_
+OF_QUERIES = ("output", "layer_output", "x_query")
 OF_PLACES = ("words_query", "words_key", "encodings_query", "encodings_key")
 OF_STEPS = ("x_query", "x_key", *OF_PLACES, "W_o", "b_o")
 _ORDER = """

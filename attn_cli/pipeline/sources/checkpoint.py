@@ -274,6 +274,7 @@ def _head(steps: LayerSteps, h: int, scale: float | None, temperature: float) ->
     """Return head h of the layer, ready to attend; q and k are as before the rotation where there is one."""
     about, before = steps.ready, steps.before_rotation
     q, k = (about.q, about.k) if before is None else (before.q, before.k)
+    # What the model adds for distances is part of its scores, so the temperature divides it too.
     terms = np.stack([term[0, h] for term in about.terms]) / temperature if len(about.terms) > 1 else None
     slope, sink = (None if M is None else float(M[h]) for M in (about.slopes, about.sinks))
     bias = None if about.position is None else about.position[0, h] / temperature
