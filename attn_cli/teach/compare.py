@@ -110,8 +110,10 @@ def compare(
 ) -> Comparison:
     """Trace a text once for each value of the option, a field of Settings, and compare the weights.
 
-    Two are compared in their order; of three, the others with the default, or without it with the first. Raises
-    UsageError for an option, or a value, that cannot be varied, and InputError for too many weights.
+    Two values are compared in their order. Of three, the default is what the others are compared with, wherever it
+    stands; without it, the first. A context makes it cross-attention.
+    Raises UsageError for an option that changes no number and for a value that the option does not take, and
+    InputError for too many weights.
     """
     if option not in VARIED:
         raise UsageError(f"--vary cannot vary {option!r}.", f"Choose one of {', '.join(VARIED)}.", "--vary")
@@ -119,11 +121,14 @@ def compare(
         raise beside_model(option)
     check_one_head(settings, option, values)
     asked, reference = (text, context, settings, option, report), 0
-    traces = tuple(_trace(*asked, value) for value in values)
+    traces = list[Trace]()
+    for value in values:
+        traces.append(_trace(*asked, value))
+        _check_size(traces[-1])  # before the others are computed
     if len(values) > 2:
         of_model = option in ("head", "layer") and traces[0].learned is not None  # it says which it shows
         reference = _default_among(option, values, settings, _trace(*asked, None) if of_model else traces[0])
-    return between(option, tuple(values), traces, reference)
+    return between(option, tuple(values), tuple(traces), reference)
 
 
 def compare_texts(
@@ -131,7 +136,8 @@ def compare_texts(
 ) -> Comparison:
     """Trace two texts with the same settings, over the same context if there is one, and compare the weights.
 
-    With models on disk all heads are measured, and what differs most is shown. InputError where two do not fit.
+    With a model on disk, or with two for one text, every head is measured, and of those that the settings ask for the
+    one that differs most is shown. Raises InputError for models that do not fit each other.
     """
     check_one_head(settings)
     moved, is_in_place = None, True
@@ -155,15 +161,19 @@ def check_one_head(settings: Settings, option: str = "", values: Values = ()) ->
             raise UsageError(f"One {name} is compared at a time.", hint, f"--{name}")
 
 
+def _check_size(trace: Trace) -> None:
+    if trace.condensed:
+        size = f"{len(trace.query_tokens):,} x {len(trace.key_tokens):,}"
+        hint = "Give a shorter text, or insist with --full."
+        raise InputError(f"{size} weights are too many to lay side by side.", hint)
+
+
 def between(
     option: str, values: tuple[Value, ...], traces: tuple[Trace, ...], reference: int = 0, swaps: Swaps = ()
 ) -> Comparison:
     """Compare traces; that of index `reference` is what the others differ from. InputError for too many weights."""
     for trace in traces:
-        if trace.condensed:
-            size = f"{len(trace.query_tokens):,} x {len(trace.key_tokens):,}"
-            hint = "Give a shorter text, or insist with --full."
-            raise InputError(f"{size} weights are too many to lay side by side.", hint)
+        _check_size(trace)
     comparison = Comparison(option, values, traces, tuple(map(_mean_entropy, traces)), reference, (), swaps)
     others = enumerate(traces) if comparison.same_cells else ()
     changes = tuple(_change(traces[reference], trace, to) for to, trace in others if to != reference)
