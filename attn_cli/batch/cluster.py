@@ -31,7 +31,11 @@ PATIENCE = 10.0  # seconds for a part to be seen here: shared folders are late
 
 
 class Dask:
-    """Processes that do tasks in any order, of this machine or of a `scheduler`. Use it in a `with` statement."""
+    """Processes that do tasks, in any order. Use it in a `with` statement.
+
+    `workers` processes of one thread are started here, unless `scheduler` is the address of others, which has `timeout`
+    seconds to answer.
+    """
 
     def __init__(self, workers: int, scheduler: str | None = None, timeout: float = START) -> None:
         self.workers, self.scheduler, self.timeout = workers, scheduler, timeout
@@ -95,9 +99,10 @@ class Dask:
     def results(
         self, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], stop: object = ()
     ) -> Iterator[tuple[int, Any]]:
-        """Yield each task's number and what the function returned, or its AttnError, as they come, until `stop`.
+        """Yield the number of each task and what the function returned for it, or its AttnError, as they come.
 
-        Raises MachineError where the scheduler is lost, or where the workers of a task die again and again.
+        A few tasks are handed out at a time, and no more once `stop` is true. Raises MachineError where the scheduler
+        is lost, or where the workers of a task die again and again.
         """
         coming = enumerate(tasks)
         is_more = True

@@ -53,7 +53,10 @@ class WordTable:
         self.used = 0  # rows of `matrix`
 
     def add(self, texts: Sequence[Sequence[str]]) -> None:
-        """Look up new words, all at once or, where one is refused, by texts; of too many, forget all others first."""
+        """Look up the words that are new, all at once; where one of them is refused, each text by itself.
+
+        If there are too many, all others are forgotten first: their rows no longer hold.
+        """
         if len(self.places) > self.most:
             self.places, self.used = {}, 0
         new = {token for tokens in texts for token in tokens if token not in self.places}

@@ -50,7 +50,8 @@ def group_fields(group: Group, job: Job, layer: Layer, settings: Settings, texts
     shown, top = layer.shown, settings.top
     weights, about = group.weights(shown), layer.projection.about._asdict()
     mask = None if group.mask is None else group.mask.rows(range(len(texts[0][0])))
-    shared = dict(zip(SHARED, ("attn/1", job.kind, about, mask, shown, top is not None), strict=True))
+    shared: dict[str, Any] = {"schema": "attn/1", "kind": job.kind, "projection": about, "mask": mask}
+    shared |= {"head": shown, "condensed": top is not None}
     makers: dict[str, Callable[[], Iterable[Any]]] = {
         "query_tokens": lambda: [queries for queries, _ in texts],
         "key_tokens": lambda: [keys for _, keys in texts],
@@ -137,18 +138,15 @@ def records_of_model(
 def keys_of_links(settings: Settings) -> tuple[str, ...]:
     """Return the keys of a record, as --fields names them, that its links are made of."""
     asked = () if settings.query is None else ("query_rows",)
-    return (
-        "query_tokens",
-        "key_tokens",
-        *asked,
-        *(HEADS if ALL in (settings.head, settings.layer) else ONE_HEAD),
-    )
+    of_heads = HEADS if ALL in (settings.head, settings.layer) else ONE_HEAD
+    return ("query_tokens", "key_tokens", *asked, *of_heads)
 
 
 def columns_of(records: Sequence[tuple[int, Mapping[str, Any]]]) -> Columns:
     """Return the columns of the links of records, each record with the number of its text.
 
-    By heads, queries and keys, or of --top, strongest first; masked links have no row. Places are of the whole text.
+    Links stand in the order of heads, queries and keys; of --top, and of weights too many to hold, strongest first.
+    A masked link has no row. Places count in the whole text.
     """
     parts = [part for number, record in records for part in _parts(number, record)]
     empty = np.empty(0, object)

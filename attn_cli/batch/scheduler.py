@@ -105,7 +105,8 @@ def client(dask: Any, cluster: Any, seconds: float) -> Iterator[Any]:
 def ask(work: Callable[[], Found], waiting: str, silence: float, seconds: float | None = None) -> Found:
     """Return what `work` returns, which waits for another machine; after some silence, say `waiting`.
 
-    In a thread: Dask may wait without end, and a look-up of a host lets no signal through. May raise TimeoutError.
+    It runs in a thread of its own: Dask sets no limit where a connection is taken and nothing comes, and a look-up of
+    a host lets no signal through. Raises TimeoutError after so many seconds.
     """
     answer: Future[Found] = Future()
 

@@ -82,7 +82,8 @@ class Grading(NamedTuple):
 def grade(submission: handed.Submission, key: AnswerKey, tol: float, head_asked: bool = False) -> Verdict:
     """Compare an answer with the key.
 
-    Cells are right within `tol` or half a unit of the last digit, or if they follow so from right or rounded own steps.
+    A matrix is right if each cell is right within `tol`, or within half a unit of the last digit given; also if
+    it follows so from the student's own earlier steps, which were right, or from steps rounded likewise.
     """
     if not head_asked and submission.head is not None:
         key = key.of_head(submission.head)

@@ -68,7 +68,8 @@ def measure_moved(
 ) -> Moved:
     """Return which heads of two models differ on one text, or of one model on two texts, a layer at a time.
 
-    Of two texts, equal tokens in order are compared (difflib's blocks). InputError where models do not fit each other.
+    Two models need the same tokens. Of two texts the tokens that are equal, in order, are compared (difflib's longest
+    matching blocks). Raises InputError where models do not fit each other.
     """
     settings, kind = replace(settings, model=models[0]), "self" if context is None else "cross"
     with ExitStack() as stack:

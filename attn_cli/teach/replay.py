@@ -192,7 +192,8 @@ class _Way(NamedTuple):
 def possible_arrays(problem: Problem, procedure: Procedure, step: str, earlier: Earlier) -> list[Array]:
     """Return what a step may be under a procedure, (heads, rows, columns) each; empty where it may be anything.
 
-    One for each way from `earlier`, the steps before, computed or rounded; with nothing before it, the correct one.
+    There is one array for each way to get there: `earlier` holds the steps before as computed, and as a student
+    may have rounded them. A step with nothing before it is the correct one.
     """
     way, (compute, inputs) = _Way(problem, procedure, step, earlier), _COMPUTED[step]
     keys, values = EXCHANGED.get(procedure.swapped, ("k", "v"))

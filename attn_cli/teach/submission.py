@@ -202,7 +202,10 @@ def fit_shape(given: Array, shape: tuple[int, ...]) -> Array | None:
 def submitted_heads(
     given: Array, step: str, arrays: list[Array], target: str, digits: int | None
 ) -> list[Array]:
-    """Return the student's numbers as (heads, rows, columns), masked cells as computed: one array, or none."""
+    """Return the student's own numbers as (heads, rows, columns), to compute the next step from: one array, or none.
+
+    Masked cells, which hold no number, get the computed one, rounded. Heads cannot be taken back out of their mean.
+    """
     usual = arrays[0]
     heads = len(usual)
     alone = fit_shape(given, usual.shape[1:]) if heads == 1 or target.isdigit() else None

@@ -84,10 +84,8 @@ def npy_parts(trace: Trace) -> Iterator[memoryview]:
     stacked = (layers, len(heads) // layers) if trace.has_layers else (len(heads),) * several
     shape = (*stacked, len(trace.listed), len(trace.key_tokens))
     opening, done = io.BytesIO(), 0
-    header = np.lib.format.header_data_from_array_1_0(trace.weights) | {
-        "fortran_order": False,
-        "shape": shape,
-    }
+    kind = np.lib.format.dtype_to_descr(trace.weights.dtype)
+    header = {"descr": kind, "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(opening, header)
     yield opening.getbuffer()
     with Progress("Writing") as progress:

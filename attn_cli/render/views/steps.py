@@ -126,9 +126,8 @@ def _inputs(trace: Trace, head: Head, name: str) -> Iterator[Block]:
 def _weights(trace: Trace, head: Head) -> Iterator[Block]:
     """Yield W_q, W_k and W_v with their biases, leaving out those that are the identity."""
     digits = trace.settings.round
-    for name in (
-        "q" if trace.projection.source == "identity" else "qk" if keeps_values(trace, head) else "qkv"
-    ):
+    names = "q" if trace.projection.source == "identity" else "qk" if keeps_values(trace, head) else "qkv"
+    for name in names:
         W, bias = getattr(head, f"W_{name}"), getattr(head, f"b_{name}")
         if W is not None:
             most = len(W) if len(W) <= MOST_ROWS else FEW_ROWS

@@ -227,11 +227,8 @@ def _mask(of: Walked) -> str:
         hidden = [j for j in range(len(row.masked)) if row.is_masked(j) and j not in trace.pad_keys]
         if trace.is_self and trace.mask_name.startswith("causal"):
             later = count(sum(j > i for j in hidden), "word", "words")
-            those = (
-                f"the {later} after {of.query}"
-                if max(hidden, default=-1) > i
-                else "from every word those after it"
-            )
+            has_later = max(hidden, default=-1) > i
+            those = f"the {later} after {of.query}" if has_later else "from every word those after it"
             return f"Why a causal mask? It hides {those}: {use}."
         gets = "it gets" if len(hidden) == 1 else "they get"
         words = count(len(hidden), "word", "words")

@@ -161,9 +161,8 @@ def formula(trace: Trace) -> str:
     of_what = f"{scores}{heat}{distance}"
     if trace.softcap is not None:
         cap, after = plain(trace.softcap), f"{heat}{distance}"
-        if (
-            head.rotated is not None
-        ):  # a rotation comes before the cap; what was given is added to what that leaves
+        # What was given is added to what the cap leaves; a rotation comes before it.
+        if head.rotated is not None:
             scores, after = f"({scores}{distance})", heat
         of_what = f"{cap} tanh({scores} / {cap}){after}"
     elif trace.temperature_scales_distance and heat:
