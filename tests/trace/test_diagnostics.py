@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 
 from attn_cli import Settings, trace_masked, trace_self
 from attn_cli.core.attention import softmax
-from attn_cli.trace.row import decided_by_length, entropy, temperatures
+from attn_cli.trace.row import decided_by_length, diagnose, entropy, temperatures
 from tests.shell import here
 
 SCORES = some.lists(some.floats(-50, 50, allow_subnormal=False), min_size=2, max_size=12)
@@ -71,6 +71,12 @@ def test_equal_scores_are_nearly_uniform_and_said_so():
     out = here("self", "zzqa zzqb zzqc", "-p", "identity").out
     assert "Every row is nearly uniform" in out
     assert "nearly uniform" not in here("self", "The cat sat on the mat").out
+
+
+def test_a_row_is_nearly_uniform_up_to_a_ratio_of_one_and_a_quarter():
+    weights = np.array([[0.336, 0.3, 0.364], [0.4, 0.3, 0.3], [0.5, 0.4, 0.1]])
+    found = diagnose(weights, None, None, 1.0, None, None)
+    assert [one.nearly_uniform for one in found] == [True, False, False]
 
 
 @examples(some.integers(0, 10_000))
