@@ -130,7 +130,10 @@ class Work(NamedTuple):
 
 
 def split_content_and_distance(head: Head, steps: Steps, rows: Ints, score: str, scale: float) -> Steps:
-    """Return the steps; a rotary head's scores are those before the rotation, and the bias what the rotation adds."""
+    """Return the steps of some rows; for a rotary head, with the scores split into content and distance.
+
+    The scores are then those of the vectors before the rotation, and the bias is what the rotation adds.
+    """
     if head.rotated is None:
         return steps
     assert head.q is not None and head.k is not None

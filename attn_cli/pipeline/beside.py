@@ -95,7 +95,10 @@ def drawn(trace: Trace) -> Trace:
 def notes_on_rows(
     head: Head, inputs: Inputs, mask: Mask | None, is_scored: bool, learned: Learned | None
 ) -> list[str]:
-    """Return notes on masked rows, a single key, hidden keys, and a head without a match (`learned`, of all rows)."""
+    """Return the notes on fully masked rows, a single key, keys that are hidden, and a head without its match.
+
+    `learned` tells of the head where each row is shown, and of no model otherwise.
+    """
     notes = []
     shut = np.flatnonzero(head.links.keys[:, 0] < 0)
     if len(shut):
@@ -145,7 +148,10 @@ def condensed_notes(n_q: int, n_k: int, asked: int, kept: int, mask: Mask | None
 
 
 def _trained_unmasked(head: Head, inputs: Inputs) -> list[str]:
-    """Return a note on what a head that was trained without a mask does where the word that it looks for is hidden."""
+    """Return a note on what a head that was trained without a mask does where the word that it looks for is hidden.
+
+    Its distance terms tell whether it looks ahead at all, and whether it avoids or prefers a word's own position.
+    """
     P = head.position_scores
     n = len(head.weights)
     own = inputs.query.own

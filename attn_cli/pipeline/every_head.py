@@ -113,7 +113,10 @@ class EveryHead(NamedTuple):
 def measure_heads(
     found: Iterator[LayerWeights], size: MapSize, settings: Settings, layer: int | None, with_rollout: bool
 ) -> EveryHead:
-    """Return what each head does, or those of `layer` alone; a rollout goes through pieces, and all layers up to it."""
+    """Return what each head of the layers does, or of `layer` alone; the rollout goes over all layers up to it.
+
+    Word pieces are joined, and special tokens hidden, as the settings say; the rollout goes through the pieces.
+    """
     check_shaping(settings)
     if with_rollout:
         derived.check_rollout(replace(settings, head=ROLLOUT, without=()))

@@ -112,7 +112,11 @@ def sinusoidal(n: int, d: int) -> Array:
 
 
 def prepare_inputs(inputs: Inputs, settings: Settings, is_last: bool = True) -> Inputs:
-    """Add positions, padding to what is looked at, and round; a stack rounds its last layer's input itself."""
+    """Add positions and padding, and round, where that is asked for.
+
+    Places are those of the text's own tokens: padding has none. It matters as what is looked at, so of two texts
+    only the context gets it. A stack rounds its last layer's input itself.
+    """
     if settings.positions == "sinusoidal":
         inputs = inputs.both(Side.placed)
     if settings.pad:
@@ -189,7 +193,10 @@ def listed_heads(heads: Sequence[str]) -> str:
 
 
 def with_masks(layer: Layer, masks: Sequence[Mask | None]) -> tuple[Layer, Mask | None]:
-    """Return the layer with a mask for each head, and the mask of what is shown; one mask is for all heads."""
+    """Return the layer with a mask for each head, and the mask of what is shown; one mask is for all heads.
+
+    Where the mean is shown, its mask allows what some head may look at.
+    """
     if len(masks) == 1:
         return layer, masks[0]
     own = dict(zip(layer.names, masks, strict=True))

@@ -105,7 +105,7 @@ class Strongest(NamedTuple):
 
 
 def merged(view: LongView, rows: int, columns: int) -> LongView:
-    """Return the view with a map of at most `rows` x `columns` blocks, each the mean of its links."""
+    """Return the view with a map of at most `rows` x `columns` blocks, each the mean of its allowed links."""
     sums = np.where(view.counts > 0, view.means * view.counts, 0.0)
     counts, edges = view.counts, []
     for axis, most, old in ((0, rows, view.query_edges), (1, columns, view.key_edges)):

@@ -89,7 +89,10 @@ def _head_of_stack(head: str | None, stack: EncoderStack, layer: int) -> str:
 
 
 def project_inputs(inputs: Inputs, settings: Settings, given: Given | None, weights: Given | None) -> Layer:
-    """Choose a projection that was not learned, and make Q, K and V; `given` came with X, `weights` by --projection."""
+    """Choose a projection that was not learned, and make Q, K and V.
+
+    `given` are the matrices that X came with, if it did; `weights` those of the file that --projection names.
+    """
     X = inputs.query.X
     assert X is not None
     name, notes, learned = settings.projection, list[str](), None

@@ -205,7 +205,7 @@ def pieces_joined_or_hidden(found: SelectedWeights, settings: Settings) -> Selec
 
 
 def _part_of_pair(found: SelectedWeights, settings: Settings) -> SelectedWeights:
-    """Keep the rows of one text of a pair and the columns of one."""
+    """Keep the rows of one text of a pair and the columns of one, and say how much weight is there."""
     if found.second is None:
         said = f"--between {settings.between} needs a pair of texts, which a model on disk reads."
         raise UsageError(said, "Give the second text: --pair TEXT.", "--between")

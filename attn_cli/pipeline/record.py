@@ -86,7 +86,10 @@ def _in_dtype(head: Head, dtype: str) -> Head:
 def _held(
     one: Attended, work: Work, links: int
 ) -> tuple[Ints, tuple[int, ...], dict[str, HeadSummary], list[str]]:
-    """Return the rows held, the queries asked for, and where rows are too many, summaries by head, and notes."""
+    """Return the rows that a trace holds, the queries asked for, a summary of each head, and notes.
+
+    Where rows are too many, the most worthwhile one is asked for at least; no head has a summary where all are held.
+    """
     inputs, settings, shown = one.inputs, one.settings, one.layer.shown
     n_q, n_k = len(inputs.query.tokens), len(inputs.key.tokens)
     asked = () if settings.query is None else find_rows(settings.query, inputs.query.tokens)

@@ -151,7 +151,10 @@ def _apart(found: Array, expected: Array, scale: float | None = None) -> float:
 
 
 def _alone(reading: Reading, opened: OpenModel) -> Iterator[Found]:
-    """Yield what must hold of any such model: rows sum to one, none looks ahead, more text changes none before."""
+    """Yield what must hold of any such model: rows sum to one, none looks ahead, more text changes nothing before it.
+
+    All layers are computed, and the scores of words, so the shape of each of their tensors is held against config.json.
+    """
     yield "keys", float(len(opened.checkpoint.model.notes)), None
     ids, run = reading.query.ids, opened.checkpoint.run
     shorter: Iterable[LayerSteps | None] = repeat(None)
@@ -170,7 +173,6 @@ def _alone(reading: Reading, opened: OpenModel) -> Iterator[Found]:
             _, _, n_q, n_k = few.attended.weights.shape
             apart = _apart(weights[:, :, :n_q, :n_k], few.attended.weights, 1.0)
             yield "prefix", max(apart, _apart(steps.x[:, :n_q], few.x)), steps
-    # All layers are computed, and the scores of words: the shape of each of their tensors is held against config.json.
     _made(reading.run, opened.name)
 
 

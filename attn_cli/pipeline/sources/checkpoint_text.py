@@ -126,7 +126,10 @@ class Predicted(NamedTuple):
 
 
 def with_next_tokens(trace: Trace, run: Run, query: Encoded, model: OpenModel, at: Predicted) -> Trace:
-    """Return the trace with a pretrained model's likeliest tokens, if it predicts any: all its layers are computed."""
+    """Return the trace with a pretrained model's likeliest tokens, if it predicts any: all its layers are computed.
+
+    A causal stack predicts what follows the text's last token, another what fills the text's first mask.
+    """
     if at.place is None:
         return trace
     from attn_cli.pipeline.next_words import likeliest  # only those who ask pay

@@ -103,8 +103,9 @@ def trace_text(
 ) -> Trace:
     """Turn text into a Trace; keys and values come from `context`, or from the text itself if None.
 
-    `name_outputs` looks up the words nearest to each output that is a word vector; `keep_weights` keeps a pretrained
-    model's matrices, too; `shared` is what `embed.open_shared` opened for many texts.
+    With `name_outputs`, the words nearest to each output are looked up where outputs are word vectors.
+    With `keep_weights`, the trace of a pretrained model has the layer's matrices, as that of any other has.
+    `shared` is what `embed.open_shared` opened, where many texts are read with the same settings.
     """
     settings = settings if settings.model is None else validate.with_words_at_each(settings)
     settings = validate.check_measure(settings)
