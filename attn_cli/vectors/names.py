@@ -16,9 +16,16 @@ from attn_cli.io.escape import visible
 from attn_cli.io.files import SUFFIXES, looks_like_file, packing, pieces, system_errors
 from attn_cli.io.signals import cleaned_up
 from attn_cli.vectors import catalogue as gensim_data
-from attn_cli.vectors import open_vectors as large
 from attn_cli.vectors.detect import open_file, start_of
-from attn_cli.vectors.open_vectors import FileVectors, Vectors
+from attn_cli.vectors.open_vectors import (
+    FileVectors,
+    Vectors,
+    forget_index,
+    index_path,
+    keep_index,
+    usable_folder,
+    vectors_folder,
+)
 from attn_cli.vectors.source_file import SourceFile
 from attn_cli.vectors.table import BUNDLED, OnProgress, bundled, no_progress
 
@@ -49,7 +56,7 @@ class ListEntry(NamedTuple):
 def imported() -> list[str]:
     """Return the names under which files were imported."""
     try:
-        found = os.listdir(large.vectors_folder("data") or "")
+        found = os.listdir(vectors_folder("data") or "")
     except OSError:
         return []
     stems = (name.removesuffix(".json") for name in found if name.endswith(".json"))
@@ -57,7 +64,7 @@ def imported() -> list[str]:
 
 
 def _record_path(name: str) -> str:
-    folder = large.vectors_folder("data")
+    folder = vectors_folder("data")
     return os.path.join(folder, f"{name}.json") if folder and gensim_data.is_name(name) else ""
 
 
@@ -98,12 +105,12 @@ def import_file(
     name = _new_name(path, name)
     with source.opened() as file:
         packed = packing(file.read(6))
-    before, notes, folder = _stood_for(name), [], large.usable_folder("data")
+    before, notes, folder = _stood_for(name), [], usable_folder("data")
     busy = once(lambda: say("Another attn is importing: waiting for it."))
     with locked_folder(folder, busy), contextlib.ExitStack() as until_named:
         target = until_named.enter_context(_unpacked(source, packed, name, report)) if packed else path
         vectors = open_file(target, name)
-        note = large.keep_index(vectors, report)
+        note = keep_index(vectors, report)
         record = Record(os.path.realpath(target), vectors.n_words, vectors.dim)
         with written(_record_path(name)) as stream:
             stream.write(json.dumps(record._asdict()).encode())
@@ -134,11 +141,11 @@ def _new_name(path: str, given: str | None) -> str:
 def _unpacked(source: SourceFile, packed: str, name: str, report: OnProgress) -> Iterator[str]:
     """Unpack a file into the user's data, read it through, and give its path; after an error or a signal it goes."""
     start_of(source, packed)  # refuses what is neither text nor binary
-    target = os.path.join(large.usable_folder("data"), f"{name}.{os.urandom(4).hex()}{UNPACKED}")
+    target = os.path.join(usable_folder("data"), f"{name}.{os.urandom(4).hex()}{UNPACKED}")
 
     def undo() -> None:
         if _stood_for(name) != os.path.realpath(target):
-            large.forget_index(target)
+            forget_index(target)
             with contextlib.suppress(OSError):
                 os.unlink(target)
 
@@ -158,7 +165,7 @@ def _unpacked(source: SourceFile, packed: str, name: str, report: OnProgress) ->
 
 def _remove_unpacked(name: str, but: str = "") -> list[str]:
     """Remove what was unpacked for a name, all files but one and those in use, and return their paths."""
-    folder = large.vectors_folder("data") or ""
+    folder = vectors_folder("data") or ""
     ours = re.compile(rf"{re.escape(name)}\.[0-9a-f]{{8}}{re.escape(UNPACKED)}")
     removed: list[str] = []
     with contextlib.suppress(OSError):
@@ -169,7 +176,7 @@ def _remove_unpacked(name: str, but: str = "") -> list[str]:
                 os.close(_held.pop(path))
             remove_unlocked(path)
             if not os.path.exists(path):
-                large.forget_index(path)
+                forget_index(path)
                 removed.append(path)
     return removed
 
@@ -186,7 +193,7 @@ def remove(name: str) -> list[str]:
     with locked_folder(os.path.dirname(path)):
         # The name goes first: what is left after an error stands for nothing, and the next import takes it away.
         before, removed = _stood_for(name), list[str]()
-        for one in (path, large.index_path(before) if before else None):
+        for one in (path, index_path(before) if before else None):
             if one and os.path.exists(one):
                 kept = f"The name {name} is gone." if removed else "Nothing was changed."
                 with system_errors(WriteError, f"Cannot remove {visible(one)}", kept):
