@@ -143,7 +143,10 @@ def _text(path: str) -> str:
 
 
 def _statements(text: str, path: str) -> Iterator[tuple[int, dict[str, Any], bool]]:
-    """Yield each statement's first line, what it says, and if it is a table's heading: no part of it is sound TOML."""
+    """Yield the first line of each statement, what it says, and whether it is a table's heading.
+
+    A statement of sound TOML is sound by itself, and no beginning of its lines is.
+    """
     unfit = ConfigError(f"{short_path(path)} holds a value that is not a setting's.")
     try:
         tomllib.loads(text)

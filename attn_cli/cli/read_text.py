@@ -145,7 +145,7 @@ def attention_progress(embedding: str | None, label: str = "Attending") -> Itera
 
 
 def prepare_index(embedding: str | None, others: str = "") -> str:
-    """Build the index of a large file of vectors at its first use, and say so on standard error; return its name.
+    """Return the name or path of the vectors; index a large file at its first use, and say so on standard error.
 
     `others` are further names that the command takes, for the message of an unknown one.
     """

@@ -70,10 +70,12 @@ def with_own_names(record: Record, name: str) -> dict[str, object]:
             if own and (one in found or record.get(one) is not None):
                 raise InputError(f"{name} gives {one} twice, once in {visible(key)}.", "Give it once.")
             found[one] = part
-    if is_torch and found.setdefault("layout", "out-in") not in (None, "out-in"):
-        said = f"{name} has PyTorch's names, whose weights are (out, in), and the layout {found['layout']!r}."
-        raise InputError(said, "Leave out layout, or name them W_q, W_k and W_v.")
-    return found | ({"layout": "out-in"} if is_torch else {})
+    if is_torch:
+        if found.get("layout") not in (None, "out-in"):
+            said = f"{name} has PyTorch's names, whose weights are (out, in), and the layout {found['layout']!r}."
+            raise InputError(said, "Leave out layout, or name them W_q, W_k and W_v.")
+        found["layout"] = "out-in"
+    return found
 
 
 def refuse_unsupported(record: Record, known: frozenset[str], name: str) -> None:

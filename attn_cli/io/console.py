@@ -198,6 +198,7 @@ def _is_too_long(text: str) -> bool:
 
 
 def _paged(command: str, text: str) -> bool:
+    """Give a screen to the pager, and wait until it ends; return whether it could be run."""
     import signal  # only a long screen needs these
     import subprocess
 

@@ -61,7 +61,7 @@ class View:
     title: str | None = OUTPUT(about, metavar="TEXT", has_variable=False, unset="what it shows")
     about = "Check the model on this text first, as attn verify, and say what came of it."
     verified: bool = OUTPUT(about, False)
-    del about, hint  # of the setting below them
+    del about, hint  # those of the setting below them
     width: int | None = OUTPUT("Columns to use.", bounds=(NARROWEST, WIDEST), unset="the terminal's")
     as_bars: bool = False  # of -f bars, in a file that is a page or a picture
 

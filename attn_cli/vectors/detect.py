@@ -129,7 +129,10 @@ def _text(source: SourceFile, packed: str, start: bytes, is_all: bool) -> Vector
 
 
 def start_of(source: SourceFile, packed: str) -> tuple[bytes, bool]:
-    """Return enough of a text or binary file, unpacked, to tell its format, and whether that is all of it."""
+    """Return enough of a text or binary file, unpacked, to tell its format, and whether that is all of it.
+
+    Raises InputError where a packed file holds something else.
+    """
     with source.opened() as file:
         if not packed and source.size >= INDEXED_FROM:
             start = read_exactly(file, 0, ENOUGH, source.name)

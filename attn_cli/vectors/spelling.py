@@ -171,7 +171,7 @@ class SpellingFeatures(NamedTuple):
 
 
 def forms(token: str) -> list[str]:
-    """Return the ways of writing a token that are looked up, in order."""
+    """Return the forms of a token that are looked up: as written, lower-cased, with ' for ’ and composed accents."""
     lower = token.lower()
     return list(dict.fromkeys((token, lower, normalize("NFC", lower).replace("’", "'"))))
 

@@ -1,6 +1,7 @@
 """Files of GloVe, word2vec (text) and fastText (.vec): a word and its numbers on each line, with a header or without.
 
-Fields are parted by spaces and tabs alone. A word may hold spaces: its numbers are counted from the right.
+Fields are parted by spaces and tabs alone. A word may hold spaces: its numbers are counted from the right. CRLF, a
+byte-order mark and a missing last newline are all fine.
 """
 
 from __future__ import annotations

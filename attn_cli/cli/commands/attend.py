@@ -172,6 +172,7 @@ def _refuse_norms(settings: Settings, what: str) -> None:
 def _verified(
     traces: Iterable[Trace], read: Sequence[str], settings: Settings, view: View
 ) -> Iterable[Trace]:
+    """Return the traces, with a note on what --verified found of the model on these texts; without it, as they are."""
     if not view.verified:
         return traces
     refuse(settings.model is None, "--verified requires --model.", option="--verified")

@@ -209,10 +209,14 @@ def _job(kind: str, settings: Settings, view: View, form: str, keep_going: bool,
     from attn_cli.batch.records import keys_of_links
     from attn_cli.render.result import keys_in, needs_weights
 
-    written = () if view.tidy else names_of(keys_of_form(form, keys_in(view, kind), view.steps))
-    keys = keys_of_links(settings) if view.tidy else tuple(written)
-    how = keep_going, form, view.tidy, not view.terminal().unicode, needs_weights(view, kind), is_whole
-    return Job(kind, settings, keys, view.steps, *how)
+    if view.tidy:
+        keys = keys_of_links(settings)
+    else:
+        keys = tuple(names_of(keys_of_form(form, keys_in(view, kind), view.steps)))
+    ascii_only, keep_weights = not view.terminal().unicode, needs_weights(view, kind)
+    return Job(
+        kind, settings, keys, view.steps, keep_going, form, view.tidy, ascii_only, keep_weights, is_whole
+    )
 
 
 def _into_folder(asked: Asked, job: Job, files: Sequence[Input]) -> tuple[int, int]:

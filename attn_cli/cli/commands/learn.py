@@ -75,10 +75,12 @@ def score(
         if not scores:
             raise InputError(f"{stack.name} has no head that bears a relation's name.")
         source = f"Model {stack.name}, treebank {treebank}, {count(len(sentences), 'sentence', 'sentences')}."
-        kind, blocks = "score", [*_screen(scores), Say(visible(source))]
+        kind = "score"
+        blocks = [*_screen(scores), Say(visible(source))]
         record["heads"] = [one._asdict() for one in scores]
     else:
-        kind, (more, blocks) = "language-score", _language(stack, table, sentences, treebank)
+        kind = "language-score"
+        more, blocks = _language(stack, table, sentences, treebank)
         record |= more
     deliver(replace(record_result(kind, record), blocks=lambda view: blocks), view)
 

@@ -43,7 +43,7 @@ def import_(
     counted = f"; {int(doubled):,} duplicates (the first occurrence is used)" if doubled else ""
     size = f"{count(vectors.n_words, 'word', 'words')} of {count(vectors.dim, 'number', 'numbers')}"
     say(f"attn: imported {imported}: {size}{counted}.")
-    usual = vectors.find(USUAL)
+    usual = vectors.find(USUAL)  # a word to try: a common one, else the first of some letters, else the first
     first = [] if usual else [as_text(word) for word in next(vectors.word_blocks())[:1000]]
     word = next(chain(usual, (word for word in first if word.isalpha() and len(word) > 3), first))
     quoted = shell_quote(word)
