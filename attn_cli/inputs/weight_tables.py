@@ -71,13 +71,16 @@ def _table(lines: list[csv_matrix.Line], name: str) -> WeightTable:
     """Return the weights of one head, or of several, whose rows begin with the head, or the layer and the head."""
     header = lines[0].cells
     at = next((n for n in (1, 2) if header[: n + 1] == ["layer", "head", "query"][2 - n :]), 0)
-    parts: dict[tuple[str, ...], list[csv_matrix.Line]] = {} if at else {("0",): lines}
-    for line in lines[1:] if at else ():
-        _check_width(line, header, name)
-        part = parts.setdefault(tuple(map(csv_matrix.unguarded, line.cells[:at])), [])
-        part.append(line._replace(cells=line.cells[at:]))
-    first = [lines[0]._replace(cells=header[at:])] if at else []
-    grids = {label: _head([*first, *part], name) for label, part in parts.items()}
+    if at:
+        parts: dict[tuple[str, ...], list[csv_matrix.Line]] = {}
+        for line in lines[1:]:
+            _check_width(line, header, name)
+            part = parts.setdefault(tuple(map(csv_matrix.unguarded, line.cells[:at])), [])
+            part.append(line._replace(cells=line.cells[at:]))
+        first = lines[0]._replace(cells=header[at:])
+        grids = {label: _head([first, *part], name) for label, part in parts.items()}
+    else:
+        grids = {("0",): _head(lines, name)}
     if not grids:
         raise InputError(f"{name} holds no numbers.", csv_matrix.ONE_MATRIX)
     queries, keys, _ = next(iter(grids.values()))

@@ -146,6 +146,7 @@ def say_trained(made: Trained) -> None:
 def _language(
     stack: EncoderStack, table: WordVectors, sentences: Sequence[Sentence], treebank: str
 ) -> tuple[Record, list[Block]]:
+    """Return a language model's perplexity on a treebank and what each head does, as JSON and as a screen."""
     from attn_cli.learn.language_score import PATTERNS, RANDOM, measure_heads, names_of, perplexity
     from attn_cli.render.blocks import Columns, Say
 
@@ -163,11 +164,13 @@ def _language(
         shares = [f"{one.measures[name].accuracy:.2f}" for name in shown]
         rows.append([f"{one.layer}.{one.number}", name, *shares])
     rows.append(["", "best fixed distance", *(f"{first[name].baseline:.2f}" for name in shown)])
-    random = {name: f" ({RANDOM})" * (first[name].on == RANDOM) for name in shown}
+    said = [""]
+    for name in shown:
+        on = f" ({RANDOM})" if first[name].on == RANDOM else ""
+        said.append(f"{name}: {PATTERNS[name].about}{on}.")
     of = f"model {visible(stack.name)}, treebank {visible(treebank)}"
     counts = f"{told.words:,} words, {told.unknown:,} of them without a vector"
-    said = [
-        *("", *(f"{name}: {PATTERNS[name].about}{random[name]}." for name in shown)),
+    said += [
         "A share is of the words that have such a place before them: their strongest link falls on it.",
         f"Perplexity {told.perplexity:.1f} per word: {of}, {counts}.",
     ]
