@@ -173,11 +173,11 @@ def test_an_encoder_s_mask_is_tried_in_every_command(folders):
 
 
 def test_the_walk_says_that_a_large_w_o_is_left_out(folder, monkeypatch):
-    from attn_cli.models.checkpoints import reader as head_weights
+    from attn_cli.models.checkpoints import reader
 
     left_out = "W_o, which joins the outputs of all heads, is too large to be kept"
     assert left_out not in " ".join(here("explain", TEXT, "-m", folder, "--steps").out.split())
-    monkeypatch.setattr(head_weights, "MOST_JOINING", 63)  # it is 8 x 8
+    monkeypatch.setattr(reader, "MOST_JOINING", 63)  # it is 8 x 8
     assert left_out in " ".join(here("explain", TEXT, "-m", folder, "--steps").out.split())
 
 

@@ -1,7 +1,7 @@
 """Each family of models by the name that config.json gives it. A new family is a new entry of FAMILIES.
 
 A family declares the keys that it reads, with the defaults of its configuration class in transformers 5, and those
-that change no number: what is in neither list is told in a note. A plan says what no key says: see `describe`.
+that change no number: a key that is neither is told in a note. A plan says what no key says: see `describe`.
 """
 
 from __future__ import annotations

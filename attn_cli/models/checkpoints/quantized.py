@@ -2,6 +2,8 @@
 
 A block is a structured dtype. Most hold small whole numbers q, a scale d, and often a second scale a run of numbers;
 a number is then d x scale x q, less an offset. The layouts are those of llama.cpp's ggml-common.h.
+
+A tensor in an open file is read here too, at positions, and unpacked: whole, by rows, or by numbers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A checkpoint computed layer by layer: nothing is read of a layer before it is asked for."""
+"""A checkpoint computed layer by layer: nothing is read of a layer before it is asked for.
+
+With it, the way of one word's vector through the layers to its logits, for what each part adds to them.
+"""
 
 from __future__ import annotations
 
