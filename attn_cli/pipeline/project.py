@@ -63,7 +63,8 @@ def project_with_model(
         LEFT_OUT: not is_self,
         "The mask also applies in all lower layers, as in a decoder.": mask is not None and is_self and layer,
     }
-    told, root = tuple(filter(notes.get, notes)), next(root_heads, None)
+    told = tuple(note for note, is_true in notes.items() if is_true)
+    root = next(root_heads, None)
     return inputs, found._replace(learned=stack.learned(layer, shown), cut=cut, root_head=root, notes=told)
 
 

@@ -136,7 +136,9 @@ def _with_mask(found: SelectedWeights, used: Bools, in_layer: Bools, padded: Boo
         token = shortened(found.key_tokens[0])
         masked = "masked; its own rows mean nothing, and zeros stand in."
         found = found.with_notes(f"{token} pads the text on the left: {masked}")
-    for i, j in np.argwhere(found.weights.any(axis=0) & ~allowed):
+    wrong = np.argwhere(found.weights.any(axis=0) & ~allowed)
+    if len(wrong):
+        i, j = wrong[0]
         query, key = (shortened(tokens[n]) for tokens, n in ((found.query_tokens, i), (found.key_tokens, j)))
         there = f"key {j} ({key}), but its weight there is {found.weights[:, i, j].max():.3g}"
         hint = "Leave out --mask, or give the mask under which the weights were made."

@@ -1,4 +1,4 @@
-"""Layers' parts, read and applied."""
+"""Layers' parts, read and applied: linear maps, norms, the network after attention, and the weights of some heads."""
 
 from __future__ import annotations
 
