@@ -101,8 +101,8 @@ class Sampling(NamedTuple):
         n = self.no_repeat
         if n is None:
             return []
-        runs = (tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1))
-        return [last for *before, last in runs if before == [*tokens[1 - n :]]]
+        end = tokens[1 - n :]
+        return [tokens[i + n - 1] for i in range(len(tokens) - n + 1) if tokens[i : i + n - 1] == end]
 
     def choose(self, logits: Array, random: np.random.Generator) -> tuple[int, str, float | None]:
         """Return a token, how it was chosen, and with which probability where it was drawn."""
