@@ -18,9 +18,8 @@ from attn_cli.batch.lines import Job
 from attn_cli.batch.scheduler import START, ask, client, load_dask, local_cluster
 from attn_cli.batch.storage import is_url
 from attn_cli.batch.workers import PartTask, Report, claim, compute_part, on_a_worker, release
-from attn_cli.errors import AttnError, MachineError, MissingExtra, WriteError
+from attn_cli.errors import AttnError, MachineError, MissingExtra, WriteError, visible
 from attn_cli.io.console import say
-from attn_cli.io.escape import visible
 
 TICK = 0.5  # seconds between two looks whether the scheduler is there
 AHEAD = 3  # tasks a processor that are handed out

@@ -6,15 +6,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.batch.lines import LONGEST_LINE, Job, Line
 from attn_cli.batch.records import QUICK, Record, Row, full_record, group_fields, of_line, records_of_model
 from attn_cli.errors import AttnError, InputError, UsageError
-from attn_cli.io.array_types import Array
 from attn_cli.io.files import looks_like_file
+from attn_cli.io.types import Array, NamedTuple
 from attn_cli.pipeline.attend import attend_group, ready_heads
 from attn_cli.pipeline.embed import Shared, open_shared, usual_oov
 from attn_cli.pipeline.inputs import Inputs, Layer

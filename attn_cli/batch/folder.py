@@ -14,9 +14,8 @@ from typing import IO, Any
 
 from attn_cli.batch.manifest import ANEW, BESIDE, PART, PartEntry, hash_of
 from attn_cli.batch.storage import OBJECT_STORES, file_system, is_url, protocol_of, storage_errors
-from attn_cli.errors import CreateError, InputError, WriteError
+from attn_cli.errors import CreateError, InputError, WriteError, visible
 from attn_cli.io.atomic import locked_folder, sweep, sync_folder, written
-from attn_cli.io.escape import visible
 from attn_cli.io.files import open_regular, system_errors
 
 PATIENCE = 5.0  # seconds that another run may take to leave the folder

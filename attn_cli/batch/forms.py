@@ -15,9 +15,9 @@ import numpy as np
 from attn_cli.batch.compute import Computer
 from attn_cli.batch.lines import Chunk, ChunkOutput, Job
 from attn_cli.batch.records import COLUMNS, Record, Row, columns_of
-from attn_cli.errors import AttnError, MissingExtra, UsageError, did_you_mean
+from attn_cli.errors import AttnError, MissingExtra, UsageError, did_you_mean, visible
 from attn_cli.inputs.csv_matrix import as_cell
-from attn_cli.io.escape import json_line, visible
+from attn_cli.io.json_text import json_line
 from attn_cli.settings.output import Keys, cut
 from attn_cli.trace.trace import usual_keys
 

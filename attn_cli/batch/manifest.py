@@ -13,8 +13,7 @@ from typing import IO, Any, get_type_hints
 import attn_cli
 from attn_cli.batch.forms import FORMS
 from attn_cli.batch.lines import Job
-from attn_cli.errors import FileError, InputError
-from attn_cli.io.escape import visible
+from attn_cli.errors import FileError, InputError, visible
 from attn_cli.io.files import system_errors
 from attn_cli.settings.settings import Settings
 

@@ -20,9 +20,8 @@ from attn_cli.batch.forms import FORMS
 from attn_cli.batch.lines import Feed, Job, chunks_of
 from attn_cli.batch.storage import Input, is_url
 from attn_cli.batch.workers import OWNER_BYTES, Local, outputs, release
-from attn_cli.errors import AttnError, InputError, UsageError
+from attn_cli.errors import AttnError, InputError, UsageError, count
 from attn_cli.io.console import say
-from attn_cli.io.escape import count
 
 if TYPE_CHECKING:
     from attn_cli.batch.cluster import Dask

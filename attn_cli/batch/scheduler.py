@@ -16,9 +16,8 @@ from tempfile import mkdtemp
 from typing import Any, TypeVar
 
 from attn_cli.batch.storage import one_line
-from attn_cli.errors import MachineError, MissingExtra, UsageError
+from attn_cli.errors import MachineError, MissingExtra, UsageError, count, visible
 from attn_cli.io.console import say
-from attn_cli.io.escape import count, visible
 from attn_cli.io.files import reason
 from attn_cli.io.signals import cleaned_up
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any, NamedTuple
 
-from attn_cli.errors import AttnError, CreateError, FileError, MissingExtra, UsageError, WriteError
-from attn_cli.io.escape import visible
+from attn_cli.errors import AttnError, CreateError, FileError, MissingExtra, UsageError, WriteError, visible
 from attn_cli.io.files import check_regular, packing, pieces, reason
 
 # Stores in which a file is there as a whole or not at all; elsewhere it is written beside its place and renamed.

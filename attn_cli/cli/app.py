@@ -131,8 +131,7 @@ def _group(listed: dict[str, tuple[str, Any]]) -> Any:
                 return None
             if cmd_name not in listed:
                 from attn_cli.cli.report_error import where_it_went
-                from attn_cli.errors import UsageError, did_you_mean
-                from attn_cli.io.escape import visible
+                from attn_cli.errors import UsageError, did_you_mean, visible
 
                 hint = f"{did_you_mean(cmd_name, listed)}See {ctx.command_path} --help."
                 unknown = UsageError(f"No such command {visible(cmd_name[:60])!r}.", hint)

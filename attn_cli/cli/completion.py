@@ -6,9 +6,8 @@ import os
 import shlex
 from typing import Any
 
-from attn_cli.errors import CreateError, UsageError, did_you_mean
+from attn_cli.errors import CreateError, UsageError, did_you_mean, visible
 from attn_cli.io.atomic import written
-from attn_cli.io.escape import visible
 from attn_cli.io.files import system_errors
 
 SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")

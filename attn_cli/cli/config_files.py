@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 
 from typer.core import TyperCommand
 
-from attn_cli.errors import ConfigError, FileError, did_you_mean, near_names
-from attn_cli.io.escape import visible
+from attn_cli.errors import ConfigError, FileError, did_you_mean, near_names, visible
 from attn_cli.io.files import read_bytes
 from attn_cli.render.formats import formats
 from attn_cli.settings.declare import Value, declared

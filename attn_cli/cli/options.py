@@ -16,8 +16,7 @@ from typer.core import TyperOption
 
 import attn_cli
 from attn_cli.cli.origins import Command
-from attn_cli.errors import USAGE, refuse
-from attn_cli.io.escape import as_utf8
+from attn_cli.errors import USAGE, as_utf8, refuse
 from attn_cli.render.formats import is_given
 from attn_cli.render.result import OF_RECORD
 from attn_cli.settings.declare import HELP, OUTPUT, TEXT, Setting, declared, now

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from attn_cli.errors import InputError, UsageError, refuse
-from attn_cli.io.escape import as_utf8, shell_quote, visible
+from attn_cli.errors import InputError, UsageError, as_utf8, refuse, shell_quote, visible
 from attn_cli.io.progress import Progress
 
 if TYPE_CHECKING:

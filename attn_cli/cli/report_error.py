@@ -12,9 +12,8 @@ from typing import Any
 
 from attn_cli import errors
 from attn_cli.cli.origins import VARIABLE, config_files, origin, place
-from attn_cli.errors import AttnError, ConfigError, NoMemory, UsageError, WriteError, did_you_mean
+from attn_cli.errors import AttnError, ConfigError, NoMemory, UsageError, WriteError, did_you_mean, visible
 from attn_cli.io.console import is_terminal, say
-from attn_cli.io.escape import visible
 from attn_cli.settings.output import is_json
 
 _MAKING = "python -m data.making"

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from attn_cli.core.arguments import MaskLike
     from attn_cli.core.attention import Steps
     from attn_cli.core.streaming import OnRows, Tiles
-    from attn_cli.io.array_types import Array, Bools
-    from attn_cli.io.progress import OnPart
+    from attn_cli.io.types import Array, Bools, OnPart
 
     OnSeenRows = Callable[[range, Array, Array, Bools | None], None]
 

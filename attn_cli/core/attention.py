@@ -11,8 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from attn_cli.core.scores import scale_of, score_named
-from attn_cli.io.array_types import Array, Bools
-from attn_cli.io.classes import NamedTuple
+from attn_cli.io.types import Array, Bools, NamedTuple
 
 
 class Steps(NamedTuple):

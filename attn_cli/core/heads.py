@@ -11,8 +11,7 @@ import numpy as np
 from attn_cli.core.attention import Steps, attention, project
 from attn_cli.core.masks import Mask
 from attn_cli.errors import InputError, NotFinite
-from attn_cli.io.array_types import Array, Bools, Ints
-from attn_cli.io.classes import NamedTuple
+from attn_cli.io.types import Array, Bools, Ints, NamedTuple
 
 BLOCK_CELLS = 1 << 20  # scores that the readable way holds at once
 SMALL = 128 * 128  # scores of a head up to which whole matrices are fastest

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from attn_cli.errors import UsageError, did_you_mean
-from attn_cli.io.classes import NamedTuple
+from attn_cli.io.types import NamedTuple
 
 if TYPE_CHECKING:
-    from attn_cli.io.array_types import Bools, Ints
+    from attn_cli.io.types import Bools, Ints
 
 
 class MaskRule(NamedTuple):

@@ -20,8 +20,7 @@ import numpy as np
 
 from attn_cli.core.heads import BLOCK_CELLS, HeadInput, spread
 from attn_cli.core.threads import processors, run
-from attn_cli.io.array_types import Array
-from attn_cli.io.progress import OnPart
+from attn_cli.io.types import Array, OnPart
 
 TILE = 1 << 20  # bytes of a tile of scores
 TILE_KEYS = 256  # keys in it at least

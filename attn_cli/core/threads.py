@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from threadpoolctl import ThreadpoolController
 
-    from attn_cli.io.progress import OnPart
+    from attn_cli.io.types import OnPart
 
 Task = TypeVar("Task")
 _waiting_line = RLock()

@@ -11,8 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from attn_cli.errors import InputError
-from attn_cli.io.escape import count, visible
+from attn_cli.errors import InputError, count, visible
 from attn_cli.io.files import read_bytes
 
 T = TypeVar("T")

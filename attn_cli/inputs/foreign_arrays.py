@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from attn_cli.core.arguments import check_fit
-from attn_cli.errors import InputError, UsageError
+from attn_cli.errors import InputError, UsageError, visible
 from attn_cli.inputs.record import Record, as_array
-from attn_cli.io.array_types import Array
-from attn_cli.io.escape import visible
+from attn_cli.io.types import Array, NamedTuple
 
 # Weights as torch.nn.Linear keeps them, (out, in): of MultiheadAttention, and of most models in transformers.
 TORCH: dict[str, tuple[str, ...]] = {

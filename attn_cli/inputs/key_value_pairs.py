@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from attn_cli.errors import InputError, UsageError
+from attn_cli.errors import LONGEST, InputError, UsageError, listed, visible
 from attn_cli.inputs.csv_matrix import is_number
-from attn_cli.io.escape import LONGEST, listed, visible
 
 MOST_PAIRS = 2000
 TRY = 'Write KEY=VALUE, as in: attn lookup colour color=black "top speed=250"'

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import inf, isclose
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.core.arguments import read_softcap
 from attn_cli.core.scores import GIVEN, scale_of
-from attn_cli.errors import InputError, did_you_mean
+from attn_cli.errors import InputError, did_you_mean, listed, visible
 from attn_cli.inputs import foreign_arrays as foreign
 from attn_cli.inputs.record import Record, array, as_array, read_record, texts
-from attn_cli.io.array_types import Array
-from attn_cli.io.escape import listed, visible
+from attn_cli.io.types import Array, NamedTuple
 from attn_cli.settings.declare import declared
 from attn_cli.settings.settings import Settings
 

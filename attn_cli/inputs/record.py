@@ -10,12 +10,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from attn_cli.errors import InputError
+from attn_cli.errors import LONGEST, InputError, count, visible
 from attn_cli.inputs.csv_matrix import WrittenNumber, is_csv, read_sheet
 from attn_cli.io.array_files import is_safetensors, npy_in, npz_in, safetensors_in
-from attn_cli.io.array_types import Array, NDArray
-from attn_cli.io.escape import LONGEST, count, visible
 from attn_cli.io.files import read_bytes
+from attn_cli.io.types import Array, NDArray
 
 Record: TypeAlias = Mapping[str, object]
 MOST_BYTES = 1 << 30

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from attn_cli.errors import InputError, UsageError, did_you_mean
+from attn_cli.errors import InputError, UsageError, did_you_mean, listed, visible
 from attn_cli.inputs import weight_axes as axes
 from attn_cli.inputs.record import (
     MOST_TEXT,
@@ -21,8 +21,7 @@ from attn_cli.inputs.record import (
     values_in,
 )
 from attn_cli.inputs.weight_tables import STRONGEST, WHOLE, is_table, read_table
-from attn_cli.io.array_types import Bools, NDArray
-from attn_cli.io.escape import listed, visible
+from attn_cli.io.types import Bools, NamedTuple, NDArray
 
 PADDING = "attention_mask"  # of a tokenizer: 1 for a token, 0 for padding
 Tokens: TypeAlias = tuple[str, ...] | None

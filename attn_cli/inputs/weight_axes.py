@@ -6,15 +6,14 @@ import json
 import os
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from attn_cli.errors import InputError, UsageError
+from attn_cli.errors import InputError, UsageError, as_utf8, count, listed, visible
 from attn_cli.inputs.record import Record, json_of, numbers_in, one_of, strings, texts
-from attn_cli.io.array_types import NDArray
-from attn_cli.io.escape import as_utf8, count, listed, visible
 from attn_cli.io.files import looks_like_file, read_bytes
+from attn_cli.io.types import NamedTuple, NDArray
 
 MOST_BYTES = 1 << 28
 # The names under which a record holds tokens, of queries and of keys; attn's own JSON has the first alone.

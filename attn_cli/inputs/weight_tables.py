@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby
 from math import isqrt, nan
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from attn_cli.errors import InputError
+from attn_cli.errors import InputError, count, visible
 from attn_cli.inputs import csv_matrix
 from attn_cli.inputs.weight_axes import heads_of_layers
-from attn_cli.io.array_types import NDArray
-from attn_cli.io.escape import count, visible
+from attn_cli.io.types import NamedTuple, NDArray
 
 TIDY = ["query", "key", "weight"]
 STRONGEST = "holds each row's strongest links, and not the weights."

@@ -12,11 +12,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from attn_cli.errors import AttnError, InputError
-from attn_cli.io.array_types import Arrays, NDArray
-from attn_cli.io.classes import NamedTuple
-from attn_cli.io.escape import visible
+from attn_cli.errors import AttnError, InputError, visible
 from attn_cli.io.files import regular
+from attn_cli.io.types import Arrays, NamedTuple, NDArray
 
 DTYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1",

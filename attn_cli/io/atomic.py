@@ -13,9 +13,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, TypeVar
 
-from attn_cli.errors import AttnError, CreateError, WriteError
+from attn_cli.errors import AttnError, CreateError, WriteError, visible
 from attn_cli.io.console import CheckedStream
-from attn_cli.io.escape import visible
 from attn_cli.io.files import is_regular, reason, system_errors
 from attn_cli.io.signals import cleaned_up
 

@@ -140,7 +140,7 @@ def _cells(text: str) -> int:
 
 def say(text: str, is_data: bool = False) -> None:
     """Write a message, inert, to standard error if it is open; a terminal gets lines that fit, unless it `is_data`."""
-    from attn_cli.io.escape import visible
+    from attn_cli.errors import visible
 
     if sys.stderr is None:
         return
@@ -175,7 +175,7 @@ def put_screen(text: str) -> None:
     if not is_wanted or not _paged(command, text):
         put_plain(text)
         if variable and is_wanted:
-            from attn_cli.io.escape import visible
+            from attn_cli.errors import visible
 
             say(f"attn: Cannot run the pager {visible(command[:60])!r}, so there is none. Change {variable}.")
 

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
-from attn_cli.errors import AttnError, FileError, InputError
-from attn_cli.io.escape import visible
+from attn_cli.errors import AttnError, FileError, InputError, visible
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from time import monotonic
 from typing import Self
 
-from attn_cli.io.classes import NamedTuple
 from attn_cli.io.console import say
+from attn_cli.io.types import NamedTuple, OnPart
 
 BAR = 30  # cells of a progress bar
 INTERVAL = 0.1  # seconds between two lines that show a rate
@@ -27,7 +27,6 @@ class Stage(NamedTuple):
     note: str = ""
 
 
-OnPart = Callable[[float], None]  # gets the part that is done, 0 to 1
 StageReport = Callable[[Stage], None]
 
 

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
-from attn_cli.io.classes import NamedTuple
+from attn_cli.errors import visible
 from attn_cli.io.console import stream_width
-from attn_cli.io.escape import visible
+from attn_cli.io.types import NamedTuple
 
 if TYPE_CHECKING:
     from rich.segment import Segment

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
-from attn_cli.io.array_types import Bools, NDArray
+from attn_cli.io.types import Bools, NamedTuple, NDArray
 from attn_cli.learn.relations import RELATIONS, Links, importance
 from attn_cli.learn.treebank import Sentence
 from attn_cli.vectors.lookup import look_up

@@ -6,12 +6,11 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
-from attn_cli.io.array_types import Array
 from attn_cli.io.progress import Stage, StageReport
+from attn_cli.io.types import Array, NamedTuple
 from attn_cli.learn.treebank import Sentence
 from attn_cli.models.encoder import EncoderStack, causal, matrix_of, weights_of, word_number
 from attn_cli.vectors.lookup import embed

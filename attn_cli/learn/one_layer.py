@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_cli.io.array_types import NDArray
+from attn_cli.io.types import NDArray
 from attn_cli.learn.batches import UNKNOWN, Batch, Vocabulary
 from attn_cli.learn.relations import RELATIONS, balances, blends
 from attn_cli.settings.training import ModelTraining

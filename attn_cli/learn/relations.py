@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from attn_cli.errors import UsageError, did_you_mean
-from attn_cli.io.escape import visible
+from attn_cli.errors import UsageError, did_you_mean, visible
 from attn_cli.learn.treebank import PUNCTUATION, Sentence, is_passages
 from attn_cli.text.tokenize import PRONOUNS
 

@@ -7,16 +7,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-from attn_cli.errors import CreateError, InputError, UsageError, WriteError
-from attn_cli.io.array_types import Arrays, NDArray
+from attn_cli.errors import CreateError, InputError, UsageError, WriteError, visible
 from attn_cli.io.atomic import creatable, written
-from attn_cli.io.escape import visible
 from attn_cli.io.files import regular
 from attn_cli.io.progress import Stage, StageReport
+from attn_cli.io.types import Arrays, NamedTuple, NDArray
 from attn_cli.learn.batches import Batch, EncodedSentence, Vocabulary, batches, concatenated
 from attn_cli.learn.one_layer import OneLayer
 from attn_cli.learn.relations import RELATIONS, check_balance, heads_to_learn

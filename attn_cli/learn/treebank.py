@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
 
-from attn_cli.errors import InputError
-from attn_cli.io.escape import visible
+from attn_cli.errors import InputError, visible
 from attn_cli.io.files import packed_lines
 
 PUNCTUATION = "PUNCT"

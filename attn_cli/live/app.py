@@ -14,8 +14,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input
 
-from attn_cli.errors import BUG, INTERRUPTED, AttnError
-from attn_cli.io.escape import visible
+from attn_cli.errors import BUG, INTERRUPTED, AttnError, visible
 from attn_cli.io.terminal import Terminal
 from attn_cli.live.keys import COMMAND, KEYS
 from attn_cli.live.panes import Paper

@@ -9,14 +9,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partialmethod
-from typing import NamedTuple
 
 from textual.binding import Binding
 
 from attn_cli.core.masks import mask_examples
 from attn_cli.core.scores import SCORES
 from attn_cli.errors import refuse
-from attn_cli.io.array_types import Array
+from attn_cli.io.types import Array, NamedTuple
 from attn_cli.live.sources import LiveSource, Question
 from attn_cli.render.numbers import plain
 from attn_cli.settings.settings import ALL, BETWEEN, DEFAULTS, MEAN, ROLLOUT

@@ -9,9 +9,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeGuard
 
-from attn_cli.errors import CreateError, InputError
+from attn_cli.errors import CreateError, InputError, visible
 from attn_cli.io.atomic import growing
-from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes
 from attn_cli.live.keys import NUMBERS
 

@@ -7,8 +7,7 @@ from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from attn_cli.errors import AttnError, InputError
-from attn_cli.io.escape import shell_quote
+from attn_cli.errors import AttnError, InputError, shell_quote
 from attn_cli.live.keys import COMMAND, MATRICES, ROW, STEPS, WEIGHTS, Press, Seen, State
 from attn_cli.live.sources import Edit, LiveSource, Question
 from attn_cli.settings.declare import as_typed, declared

@@ -7,12 +7,11 @@ import contextlib
 import threading
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import NamedTuple
 
 from attn_cli.errors import refuse
 from attn_cli.inputs.matrices import Given
 from attn_cli.inputs.saved_weights import Saved
-from attn_cli.io.array_types import Array
+from attn_cli.io.types import Array, NamedTuple
 from attn_cli.pipeline.embed import Shared, open_shared
 from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.pipeline.sources.text import trace_text

@@ -10,8 +10,7 @@ from typing import ClassVar, NamedTuple
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
-from attn_cli.errors import UsageError, did_you_mean
-from attn_cli.io.escape import visible
+from attn_cli.errors import UsageError, did_you_mean, visible
 from attn_cli.io.terminal import Terminal
 from attn_cli.live.keys import MATRICES
 from attn_cli.live.session import Session

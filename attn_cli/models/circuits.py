@@ -15,7 +15,7 @@ from functools import reduce
 
 import numpy as np
 
-from attn_cli.io.array_types import Array
+from attn_cli.io.types import Array
 from attn_cli.models.checkpoints.describe import Layer, Model, Stack
 from attn_cli.models.checkpoints.reader import Reader, check_finite
 from attn_cli.models.checkpoints.weights import Weights

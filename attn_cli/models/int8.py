@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attn_cli.io.array_types import Array, Arrays, NDArray
+from attn_cli.io.types import Array, Arrays, NDArray
 
 EXPONENTS = ".exponents"  # what the name of a matrix ends with where its rows' exponents are
 FEWEST = 1000  # numbers in a matrix that is quantized

@@ -13,8 +13,7 @@ from dataclasses import field
 
 import numpy as np
 
-from attn_cli.io.array_types import Array
-from attn_cli.io.classes import NamedTuple, dataclass
+from attn_cli.io.types import Array, NamedTuple, dataclass
 
 MLP = -1  # among a layer's heads: the network after them
 

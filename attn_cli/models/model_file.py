@@ -9,11 +9,10 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 
 from attn_cli.core.heads import HeadWeights, Position
-from attn_cli.errors import InputError, UsageError, did_you_mean
+from attn_cli.errors import InputError, UsageError, did_you_mean, visible
 from attn_cli.io.array_files import is_safetensors, read_safetensors, safetensors_entries, write_safetensors
-from attn_cli.io.classes import NamedTuple
-from attn_cli.io.escape import visible
 from attn_cli.io.files import data_path, first_bytes, looks_like_file, regular
+from attn_cli.io.types import NamedTuple
 from attn_cli.models.encoder import EncoderLayer, EncoderStack, Norm, read_word_layer
 from attn_cli.models.int8 import dequantized
 from attn_cli.models.projection import Projection, likeness
@@ -24,7 +23,7 @@ from attn_cli.vectors.spelling import SpellingFeatures
 
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
-    from attn_cli.io.array_types import Array, Arrays
+    from attn_cli.io.types import Array, Arrays
 
 FORMAT = "attn-model/1"
 BUNDLED = ("roles", "roles-deep", "language")

@@ -16,12 +16,12 @@ from attn_cli.core.heads import HeadWeights, Position
 from attn_cli.core.masks import Mask
 from attn_cli.core.scores import position_scale_of, scale_of, score_named
 from attn_cli.errors import InputError
-from attn_cli.io.classes import NamedTuple
-from attn_cli.io.progress import OnPart, part_of
+from attn_cli.io.progress import part_of
+from attn_cli.io.types import NamedTuple, OnPart
 from attn_cli.trace.head import Head
 
 if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array, Bools, Ints
+    from attn_cli.io.types import Array, Bools, Ints
     from attn_cli.pipeline.long_text import HeadSummary, SomeRows
     from attn_cli.settings.settings import Settings
 

@@ -9,9 +9,8 @@ import numpy as np
 
 from attn_cli.core.heads import strongest
 from attn_cli.core.masks import Mask
-from attn_cli.errors import UsageError
-from attn_cli.io.array_types import Array
-from attn_cli.io.escape import fixed, visible
+from attn_cli.errors import UsageError, fixed, visible
+from attn_cli.io.types import Array
 from attn_cli.models.logit_parts import Joining
 from attn_cli.pipeline.attend import LINKS
 from attn_cli.pipeline.inputs import Inputs

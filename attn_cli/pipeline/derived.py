@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.core.masks import Mask
-from attn_cli.errors import UsageError
+from attn_cli.errors import UsageError, fixed
 from attn_cli.inputs.saved_weights import Saved
-from attn_cli.io.array_types import Array, Bools
-from attn_cli.io.escape import fixed
+from attn_cli.io.types import Array, Bools, NamedTuple
 from attn_cli.pipeline import ready_weights as ready
 from attn_cli.pipeline.inputs import Inputs, Side, wanted_layer
 from attn_cli.pipeline.record import EACH_ROLLED, Attended

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import zip_longest
-from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.core.attention import softmax
-from attn_cli.errors import InputError, UsageError
-from attn_cli.io.array_types import Array
-from attn_cli.io.escape import count, visible
-from attn_cli.io.progress import OnPart
+from attn_cli.errors import InputError, UsageError, count, visible
+from attn_cli.io.types import Array, NamedTuple, OnPart
 from attn_cli.models.logit_parts import Cut, Part
 from attn_cli.pipeline.passes import Pass
 from attn_cli.text.wordpieces import as_text

@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.errors import InputError, UsageError
-from attn_cli.io.array_types import Array
-from attn_cli.io.classes import NamedTuple
-from attn_cli.io.escape import count, visible
-from attn_cli.io.progress import OnPart
+from attn_cli.errors import InputError, UsageError, count, visible
+from attn_cli.io.types import Array, NamedTuple, OnPart
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.models.model_file import load_model, read_weights
 from attn_cli.models.projection import Projection
@@ -33,7 +30,7 @@ from attn_cli.vectors.table import OnProgress, no_progress
 
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
-    from attn_cli.io.array_types import Array
+    from attn_cli.io.types import Array
     from attn_cli.models.checkpoints.open_model import OpenModel
     from attn_cli.vectors.open_vectors import Vectors
 

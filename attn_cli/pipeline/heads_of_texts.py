@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.errors import AttnError, InputError, UsageError
-from attn_cli.io.array_types import Array
+from attn_cli.io.types import Array, NamedTuple
 from attn_cli.pipeline.every_head import LayerWeights, open_layers, shaped, up_to
 from attn_cli.settings.settings import Settings
 from attn_cli.trace.head_roles import BAG, PATTERNS, find_patterns, is_mark, measure

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_cli.core.masks import Mask
-from attn_cli.errors import UsageError, did_you_mean
-from attn_cli.io.classes import NamedTuple
-from attn_cli.io.escape import count, visible
+from attn_cli.errors import UsageError, count, did_you_mean, visible
+from attn_cli.io.types import NamedTuple
 from attn_cli.models.logit_parts import Cut
 from attn_cli.models.projection import Projection, to_digits
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings
@@ -22,7 +21,7 @@ from attn_cli.trace.head import Head, Learned
 
 if TYPE_CHECKING:
     from attn_cli.core.heads import HeadWeights
-    from attn_cli.io.array_types import Array
+    from attn_cli.io.types import Array
     from attn_cli.vectors.open_vectors import Vectors
 
 BASE = 10_000.0  # of the wavelengths of position encodings

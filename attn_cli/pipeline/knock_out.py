@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from attn_cli.errors import UsageError, did_you_mean
-from attn_cli.io.escape import shell_quote, visible
+from attn_cli.errors import UsageError, did_you_mean, shell_quote, visible
 from attn_cli.models.encoder import MASK, EncoderStack
 from attn_cli.models.logit_parts import MLP, Cut
 from attn_cli.pipeline.inputs import listed_heads

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import NamedTuple
 
 from attn_cli.core.attention import softmax
-from attn_cli.errors import UsageError
-from attn_cli.io.array_types import Array
-from attn_cli.io.escape import visible
-from attn_cli.io.progress import OnPart
+from attn_cli.errors import UsageError, visible
+from attn_cli.io.types import Array, NamedTuple, OnPart
 from attn_cli.pipeline.next_words import likeliest
 from attn_cli.pipeline.passes import Pass
 from attn_cli.settings.declare import split

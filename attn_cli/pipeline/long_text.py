@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.core.heads import BLOCK_CELLS, Links, strongest
-from attn_cli.io.array_types import Array, Bools, Ints
+from attn_cli.io.types import Array, Bools, Ints, NamedTuple
 from attn_cli.trace.computation import LongView
 from attn_cli.trace.head import Head
 from attn_cli.trace.row import entropy

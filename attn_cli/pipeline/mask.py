@@ -10,10 +10,9 @@ import numpy as np
 
 from attn_cli.core import masks
 from attn_cli.core.arguments import stretches
-from attn_cli.errors import InputError, UsageError
-from attn_cli.io.array_types import Bools, Ints, NDArray
-from attn_cli.io.escape import count, shortened, visible
+from attn_cli.errors import InputError, UsageError, count, shortened, visible
 from attn_cli.io.files import looks_like_file, read_bytes, regular
+from attn_cli.io.types import Bools, Ints, NDArray
 from attn_cli.pipeline.inputs import Inputs
 from attn_cli.settings.settings import Settings
 from attn_cli.settings.validate import find_rows

@@ -10,10 +10,8 @@ import numpy as np
 
 from attn_cli.core.attention import softmax
 from attn_cli.core.masks import find_rule, named
-from attn_cli.errors import InputError, UsageError
-from attn_cli.io.array_types import Array
-from attn_cli.io.escape import shell_quote
-from attn_cli.io.progress import OnPart
+from attn_cli.errors import InputError, UsageError, shell_quote
+from attn_cli.io.types import Array, OnPart
 from attn_cli.models.encoder import MASK, UNKNOWN, EncoderStack, causal, matrix_of, word_number
 from attn_cli.models.logit_parts import Cut, Trail
 from attn_cli.pipeline.inputs import Inputs

@@ -10,12 +10,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
-from typing import NamedTuple
 
 import numpy as np
 
-from attn_cli.io.array_types import Array, Bools
-from attn_cli.io.progress import OnPart
+from attn_cli.io.types import Array, Bools, NamedTuple, OnPart
 from attn_cli.models.checkpoints.describe import Stack
 from attn_cli.models.checkpoints.open_model import OpenModel, open_model
 from attn_cli.models.checkpoints.reader import Reader

@@ -12,10 +12,8 @@ import numpy as np
 
 from attn_cli.core.heads import QK, HeadWeights, Links
 from attn_cli.core.masks import Mask
-from attn_cli.errors import InputError, NotFinite
-from attn_cli.io.array_types import Array, Bools, Ints
-from attn_cli.io.classes import NamedTuple
-from attn_cli.io.escape import visible
+from attn_cli.errors import InputError, NotFinite, visible
+from attn_cli.io.types import Array, Bools, Ints, NamedTuple
 from attn_cli.models.encoder import weights_of
 from attn_cli.models.logit_parts import Joining
 from attn_cli.pipeline.attend import LINKS, Work, mean_head
@@ -28,7 +26,7 @@ from attn_cli.trace.head import Head
 from attn_cli.trace.trace import LARGE, Trace
 
 if TYPE_CHECKING:
-    from attn_cli.io.progress import OnPart
+    from attn_cli.io.types import OnPart
     from attn_cli.pipeline.long_text import HeadSummary
 
 EACH_ROLLED = "each A = (mean of the heads + I) / 2, rows divided by their sums"

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from attn_cli.io.classes import NamedTuple
-from attn_cli.io.progress import OnPart
+from attn_cli.io.types import NamedTuple, OnPart
 from attn_cli.pipeline.embed import Shared
 from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.settings.settings import Settings

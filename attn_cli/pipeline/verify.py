@@ -6,13 +6,12 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from itertools import repeat, zip_longest
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from attn_cli.errors import InputError
-from attn_cli.io.array_types import Array
-from attn_cli.io.escape import visible
+from attn_cli.errors import InputError, visible
+from attn_cli.io.types import Array, NamedTuple
 from attn_cli.models.checkpoints.layers import LayerSteps
 from attn_cli.models.checkpoints.open_model import OpenModel, find_folder, open_model
 from attn_cli.models.checkpoints.run import Run, texts

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from attn_cli.io.array_types import Array
-from attn_cli.io.classes import NamedTuple
+from attn_cli.io.types import Array, NamedTuple
 
 
 class Heading(NamedTuple):

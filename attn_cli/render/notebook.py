@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from html import escape
 
-from attn_cli.io.escape import count, visible
+from attn_cli.errors import count, visible
 from attn_cli.io.files import beside
 from attn_cli.pipeline.beside import drawn
 from attn_cli.render import numbers, palette, shade_scale

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attn_cli.io.array_types import Array, Ints
-from attn_cli.io.classes import NamedTuple
-from attn_cli.io.escape import fixed, unsigned_zero
+from attn_cli.errors import fixed, unsigned_zero
 from attn_cli.io.terminal import Terminal
+from attn_cli.io.types import Array, Ints, NamedTuple
 from attn_cli.render.blocks import Bars, Maps, Matrix
 from attn_cli.render.palette import SHADES
 

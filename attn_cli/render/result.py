@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from attn_cli.errors import refuse
-from attn_cli.io.classes import dataclass
+from attn_cli.io.types import dataclass
 from attn_cli.settings.settings import NORM
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from attn_cli.io.array_types import Array, Ints
-from attn_cli.io.classes import NamedTuple
+from attn_cli.io.types import Array, Ints, NamedTuple
 from attn_cli.render.blocks import Beside, Block, Maps, Matrix, ShadeRange
 from attn_cli.render.numbers import exact, largest, map_format
 from attn_cli.render.palette import SHADES

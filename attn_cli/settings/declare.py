@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any, TypeAlias, TypeVar
 
-from attn_cli.errors import SettingError, did_you_mean
-from attn_cli.io.classes import NamedTuple
-from attn_cli.io.escape import visible
+from attn_cli.errors import SettingError, did_you_mean, visible
+from attn_cli.io.types import NamedTuple
 
 T = TypeVar("T")
 Value: TypeAlias = bool | int | float | str

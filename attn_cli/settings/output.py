@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attn_cli  # names what lies above: each file under render/formats registers its own
 from attn_cli.core.scores import SCORES
-from attn_cli.errors import UsageError, did_you_mean, refuse
-from attn_cli.io.classes import dataclass
+from attn_cli.errors import UsageError, did_you_mean, refuse, visible
 from attn_cli.io.console import NARROWEST, WIDEST
-from attn_cli.io.escape import visible
+from attn_cli.io.types import dataclass
 from attn_cli.settings.declare import LONGEST, OUTPUT, SHORTEST, area_of, check, split
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import math
 
 from attn_cli.core.masks import MASKS, mask_examples
 from attn_cli.core.scores import SCORES
-from attn_cli.io.classes import NamedTuple, dataclass
+from attn_cli.io.types import NamedTuple, dataclass
 from attn_cli.settings.declare import ATTENTION, SHOWN, TEXT, VECTORS, check, size_of
 
 ROLES_HEADS = (  # the bundled heads of grammar; "mean" and "all" are of any model

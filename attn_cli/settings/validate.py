@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from attn_cli.errors import InputError, UsageError, did_you_mean, refuse
-from attn_cli.io.escape import visible
+from attn_cli.errors import InputError, UsageError, did_you_mean, refuse, visible
 from attn_cli.io.files import looks_like_file
 from attn_cli.settings.declare import size_of
 from attn_cli.settings.settings import (

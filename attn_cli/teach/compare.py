@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attn_cli.errors import InputError, SettingError, UsageError
-from attn_cli.io.array_types import Array
-from attn_cli.io.progress import OnPart
+from attn_cli.io.types import Array, NamedTuple, OnPart
 from attn_cli.pipeline.embed import settings_for_positions
 from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.settings.declare import declared

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 import numpy as np
 
-from attn_cli.io.array_types import Array
+from attn_cli.io.types import Array, NamedTuple
 from attn_cli.teach.exercises import BATCH, SEEDS, SENTENCES, check_range
 from attn_cli.teach.replay import CORRECT, Problem, possible_arrays
 

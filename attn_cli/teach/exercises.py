@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import combinations
-from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from attn_cli.core.attention import attention, softmax
 from attn_cli.core.scores import score_named
 from attn_cli.errors import UsageError
 from attn_cli.inputs.matrices import given_from
-from attn_cli.io.array_types import Array, Bools, Ints
+from attn_cli.io.types import Array, Bools, Ints, NamedTuple
 from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.settings.settings import Settings
 from attn_cli.trace.trace import Trace

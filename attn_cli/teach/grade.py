@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.errors import AttnError
-from attn_cli.io.array_types import Array, Bools
+from attn_cli.io.types import Array, Bools, NamedTuple
 from attn_cli.teach import replay
 from attn_cli.teach import submission as handed
 from attn_cli.teach.answer_key import AnswerKey

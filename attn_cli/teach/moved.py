@@ -7,14 +7,12 @@ from contextlib import ExitStack
 from dataclasses import replace
 from difflib import SequenceMatcher
 from itertools import zip_longest
-from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.core.attention import softmax
-from attn_cli.errors import InputError
-from attn_cli.io.array_types import Array
-from attn_cli.io.escape import visible
+from attn_cli.errors import InputError, visible
+from attn_cli.io.types import Array, NamedTuple
 from attn_cli.models.checkpoints.open_model import open_model
 from attn_cli.pipeline.every_head import read_layers, shaped
 from attn_cli.pipeline.next_words import likeliest

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, combinations, product
-from typing import NamedTuple
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from attn_cli.core import masks
 from attn_cli.core.attention import project, soft_capped, softmax
 from attn_cli.core.scores import score_named
 from attn_cli.errors import InputError
-from attn_cli.io.array_types import Array, Bools
+from attn_cli.io.types import Array, Bools, NamedTuple
 from attn_cli.trace.trace import Trace
 
 SCORE_STEPS = ("scores", "scaled_scores", "masked_scores")

@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.core.attention import softmax
 from attn_cli.core.scores import cosine, dot, score_named
+from attn_cli.errors import listed
 from attn_cli.inputs.key_value_pairs import Pairs, dictionary, numbers_of
-from attn_cli.io.array_types import Array
-from attn_cli.io.escape import listed
-from attn_cli.io.progress import OnPart
+from attn_cli.io.types import Array, NamedTuple, OnPart
 from attn_cli.pipeline.embed import attend_phrases
 from attn_cli.pipeline.record import record
 from attn_cli.settings.settings import Settings

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-from attn_cli.errors import InputError
+from attn_cli.errors import InputError, visible
 from attn_cli.inputs.csv_matrix import WrittenNumber
 from attn_cli.inputs.matrices import KNOWN
 from attn_cli.inputs.record import read_record
-from attn_cli.io.array_types import Array, Bools, NDArray
-from attn_cli.io.escape import visible
+from attn_cli.io.types import Array, Bools, NamedTuple, NDArray
 from attn_cli.teach.replay import GRADED_STEPS, OF_HEADS, SCORE_STEPS, Problem, Procedure, possible_arrays
 
 FEWEST_DIGITS, MOST_DIGITS = 2, 17  # fewer are not believed: in a small matrix 0.5 may stand for 0.50

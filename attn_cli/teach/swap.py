@@ -8,8 +8,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
-from attn_cli.errors import UsageError, did_you_mean
-from attn_cli.io.escape import visible
+from attn_cli.errors import UsageError, did_you_mean, visible
 from attn_cli.pipeline.sources.text import Text, trace_text
 from attn_cli.pipeline.story import HEAD, MODEL, resolved
 from attn_cli.settings.settings import Settings

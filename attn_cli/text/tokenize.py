@@ -6,7 +6,7 @@ import re
 from functools import cache
 from unicodedata import category
 
-from attn_cli.io.classes import NamedTuple
+from attn_cli.io.types import NamedTuple
 
 
 class Tokens(NamedTuple):

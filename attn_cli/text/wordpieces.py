@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from attn_cli.io.array_types import Array, Bools
-from attn_cli.io.classes import NamedTuple
+from attn_cli.io.types import Array, Bools, NamedTuple
 
 # Tokens that frame a text. Besides these: <|endoftext|> and all of that form.
 _FRAME = "[CLS] [SEP] [PAD] <s> </s> <pad> <cls> <sep> <bos> <eos> <eod> <start_of_turn> <end_of_turn>"

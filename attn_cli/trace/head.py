@@ -7,8 +7,7 @@ from typing import Any
 from attn_cli.core.attention import Steps
 from attn_cli.core.heads import QK, HeadWeights, Links, Position
 from attn_cli.core.masks import Mask
-from attn_cli.io.array_types import Array
-from attn_cli.io.classes import NamedTuple, dataclass
+from attn_cli.io.types import Array, NamedTuple, dataclass
 
 MATRICES = ("W_q", "W_k", "W_v")
 QK_NORM = ("q_gain", "k_gain")

@@ -7,11 +7,10 @@ The patterns are those that Clark et al. 2019 ("What Does BERT Look At?", sectio
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
-from attn_cli.io.array_types import Array, Bools
+from attn_cli.io.types import Array, Bools, NamedTuple
 from attn_cli.text.wordpieces import is_special
 from attn_cli.trace.row import entropy
 

@@ -8,8 +8,7 @@ from functools import cached_property, cmp_to_key
 
 import numpy as np
 
-from attn_cli.io.array_types import Array, Bools
-from attn_cli.io.classes import NamedTuple, dataclass
+from attn_cli.io.types import Array, Bools, NamedTuple, dataclass
 
 LARGEST_ROUNDED = 1000.0  # larger scores tie as these do: the softmax sees their differences alone
 UNIFORM_RATIO = 1.25  # the largest weight over the smallest: up to here a row is nearly uniform

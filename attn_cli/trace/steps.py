@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from attn_cli.errors import UsageError, did_you_mean
-from attn_cli.io.classes import NamedTuple
-from attn_cli.io.escape import visible
+from attn_cli.errors import UsageError, did_you_mean, visible
+from attn_cli.io.types import NamedTuple
 
 
 class Walk(NamedTuple):

@@ -6,8 +6,7 @@ from collections.abc import Callable, Collection
 from math import inf
 from typing import Any
 
-from attn_cli.io.array_types import Array, Bools
-from attn_cli.io.classes import NamedTuple
+from attn_cli.io.types import Array, Bools, NamedTuple
 from attn_cli.trace.computation import Computation, NextWords
 from attn_cli.trace.head import QK_NORM, ROTATED, SCORES, WEIGHTS, Head
 from attn_cli.trace.row import entropy

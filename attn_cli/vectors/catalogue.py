@@ -14,9 +14,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from attn_cli.errors import AttnError, ConfigError, FileError, InputError, UsageError, did_you_mean
+from attn_cli.errors import AttnError, ConfigError, FileError, InputError, UsageError, did_you_mean, visible
 from attn_cli.io.atomic import written
-from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes
 
 if TYPE_CHECKING:

@@ -8,11 +8,10 @@ import sys
 
 import numpy as np
 
-from attn_cli.errors import InputError
+from attn_cli.errors import InputError, shell_quote, visible
 from attn_cli.io.array_files import Entry, is_safetensors, npz_in, safetensors_entries
-from attn_cli.io.array_types import Array
-from attn_cli.io.escape import shell_quote, visible
 from attn_cli.io.files import packing, pieces, read_bytes
+from attn_cli.io.types import Array
 from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors, Vectors
 from attn_cli.vectors.source_file import FileRows, SourceFile, npy_rows, read_exactly
 from attn_cli.vectors.table import DIRECTIONS, NGRAMS, SAFETENSORS, NGrams, VectorTable, as_bytes, table_of

@@ -16,11 +16,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attn_cli.errors import CreateError, FileError, InputError, WriteError
+from attn_cli.errors import CreateError, FileError, InputError, WriteError, visible
 from attn_cli.io.atomic import growing, locked_folder, sync_folder, written
-from attn_cli.io.escape import visible
 from attn_cli.io.files import system_errors
-from attn_cli.io.progress import OnPart
+from attn_cli.io.types import OnPart
 from attn_cli.vectors import catalogue as gensim_data
 from attn_cli.vectors.catalogue import Package, RefusalError, folder, host_of
 

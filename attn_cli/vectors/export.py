@@ -8,9 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from attn_cli.errors import InputError, UsageError, did_you_mean
+from attn_cli.errors import InputError, UsageError, did_you_mean, visible
 from attn_cli.io.atomic import creatable, written
-from attn_cli.io.escape import visible
 from attn_cli.vectors.open_vectors import Vectors
 from attn_cli.vectors.table import OnProgress, Rows, as_text, kept_about, no_progress, write_table
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 import os
 from contextlib import suppress
-from typing import NamedTuple
 
 import numpy as np
 
-from attn_cli.errors import FileError, InputError
-from attn_cli.io.array_types import Array
-from attn_cli.io.escape import visible
+from attn_cli.errors import FileError, InputError, visible
+from attn_cli.io.types import Array, NamedTuple
 from attn_cli.vectors.safe_unpickle import SAVE_AGAIN, Name, StandIn, safe_unpickle
 from attn_cli.vectors.source_file import FileRows, SourceFile, npy_rows, read_exactly
 from attn_cli.vectors.spelling import BLOCK, with_ngrams

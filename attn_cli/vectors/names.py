@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator
 from functools import cache as once
 from typing import NamedTuple
 
-from attn_cli.errors import AttnError, FileError, InputError, UsageError, WriteError, did_you_mean
+from attn_cli.errors import AttnError, FileError, InputError, UsageError, WriteError, did_you_mean, visible
 from attn_cli.io.atomic import lock, locked_folder, remove_unlocked, sync_folder, written
-from attn_cli.io.escape import visible
 from attn_cli.io.files import SUFFIXES, looks_like_file, packing, pieces, system_errors
 from attn_cli.io.signals import cleaned_up
 from attn_cli.vectors import catalogue as gensim_data

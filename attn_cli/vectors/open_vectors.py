@@ -10,17 +10,16 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from itertools import compress
-from typing import IO, NamedTuple, TypeAlias
+from typing import IO, TypeAlias
 from zlib import crc32
 
 import numpy as np
 
-from attn_cli.errors import AttnError, CreateError, WriteError
+from attn_cli.errors import AttnError, CreateError, WriteError, visible
 from attn_cli.io.array_files import read_safetensors, write_safetensors
-from attn_cli.io.array_types import Array, Ints, NDArray
 from attn_cli.io.atomic import remove_unlocked, written
-from attn_cli.io.escape import visible
 from attn_cli.io.files import USER_FOLDERS, user_folder
+from attn_cli.io.types import Array, Ints, NamedTuple, NDArray
 from attn_cli.vectors import table as tables
 from attn_cli.vectors.source_file import SourceFile
 from attn_cli.vectors.table import OnProgress, no_progress

@@ -14,8 +14,7 @@ import re
 import struct
 from typing import NamedTuple
 
-from attn_cli.errors import AttnError, InputError
-from attn_cli.io.escape import visible
+from attn_cli.errors import AttnError, InputError, visible
 
 SAVE_AGAIN = "Save it again with KeyedVectors.save_word2vec_format('vectors.bin', binary=True)."
 NEVER_RUN = f"attn never runs it. {SAVE_AGAIN}"

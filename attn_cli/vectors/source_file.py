@@ -6,15 +6,14 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy as np
 
-from attn_cli.errors import AttnError, FileError, InputError
+from attn_cli.errors import AttnError, FileError, InputError, shell_quote, visible
 from attn_cli.io.array_files import Entry, npy_header
-from attn_cli.io.array_types import Array, Ints
-from attn_cli.io.escape import shell_quote, visible
 from attn_cli.io.files import check_regular, system_errors
+from attn_cli.io.types import Array, Ints, NamedTuple
 
 
 class SourceFile(NamedTuple):

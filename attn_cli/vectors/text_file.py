@@ -10,14 +10,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import IO, NamedTuple
+from typing import IO
 
 import numpy as np
 
-from attn_cli.errors import InputError
-from attn_cli.io.array_types import Array
-from attn_cli.io.escape import visible
+from attn_cli.errors import InputError, visible
 from attn_cli.io.files import pieces
+from attn_cli.io.types import Array, NamedTuple
 from attn_cli.vectors.source_file import SourceFile, read_exactly
 from attn_cli.vectors.table import LONGEST_WORD, OnProgress, WordBlock, no_progress
 from attn_cli.vectors.word2vec_binary import FIRST_ROWS, MOST_NUMBERS, header_of, is_number

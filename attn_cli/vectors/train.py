@@ -8,16 +8,15 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from attn_cli.errors import InputError, MissingExtra, UsageError
-from attn_cli.io.array_types import NDArray
+from attn_cli.errors import InputError, MissingExtra, UsageError, visible
 from attn_cli.io.atomic import creatable, written
-from attn_cli.io.escape import visible
 from attn_cli.io.files import regular, unpacked_lines
 from attn_cli.io.progress import Stage, StageReport
+from attn_cli.io.types import Array, NamedTuple, NDArray
 from attn_cli.settings.declare import check
 from attn_cli.settings.training import SubwordTraining, VectorTraining
 from attn_cli.text.tokenize import tokenize
@@ -143,7 +142,6 @@ def _check(settings: VectorTraining | SubwordTraining, output: str) -> None:
     creatable(output)
 
 
-Floats = NDArray[np.floating[Any]]
 Matrix = Any  # of scipy, which is not there when types are checked
 HELD_BACK = 0.1  # of the words that are not among the commonest quarter
 
@@ -212,7 +210,7 @@ def _counts(words: list[bytes], buckets: int) -> Matrix:
 
 
 def _learned(
-    counted: Matrix, vectors: Floats, settings: SubwordTraining, phase: str, report: StageReport
+    counted: Matrix, vectors: Array, settings: SubwordTraining, phase: str, report: StageReport
 ) -> NGrams:
     """Return the n-grams' numbers by least squares with a penalty on their size, in bytes."""
     begun, mean = time.monotonic(), vectors.mean(axis=0)

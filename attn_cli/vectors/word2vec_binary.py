@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import partial
-from typing import IO, NamedTuple
+from typing import IO
 
 import numpy as np
 
-from attn_cli.errors import InputError
-from attn_cli.io.array_types import Array
-from attn_cli.io.escape import visible
+from attn_cli.errors import InputError, visible
 from attn_cli.io.files import PIECE
+from attn_cli.io.types import Array, NamedTuple
 from attn_cli.vectors.source_file import SourceFile, read_exactly
 from attn_cli.vectors.table import LONGEST_WORD, OnProgress, WordBlock, as_float64, no_progress
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from attn_cli.cli.commands.learn import TREEBANK, say_epoch, say_trained
 from attn_cli.cli.options import Vectors, argument, own
 from attn_cli.cli.read_text import prepare_index
-from attn_cli.io.escape import visible
+from attn_cli.errors import visible
 from attn_cli.settings.declare import OUTPUT, TRAINING
 from data.making.settings import DeepTraining, LanguageTraining, OneLayerTraining, Pretraining
 
@@ -108,8 +108,8 @@ def passages(
 
     Example: python -m data.making passages corpus.txt.xz -o it.jsonl.xz
     """
+    from attn_cli.errors import count
     from attn_cli.io.console import say
-    from attn_cli.io.escape import count
     from attn_cli.io.progress import Progress
     from data.making.make_passages import passages_file
 
@@ -134,8 +134,8 @@ def splice(
 
     Example: python -m data.making splice corpus.txt.xz en_ewt-ud-train.conllu -o spliced.jsonl.xz
     """
+    from attn_cli.errors import count
     from attn_cli.io.console import say
-    from attn_cli.io.escape import count
     from attn_cli.io.progress import Progress
     from data.making.splice import splices_file
 
@@ -217,8 +217,8 @@ def language(
 
     Example: python -m data.making language corpus.txt.xz --dev en_ewt-ud-dev.conllu -o my.safetensors
     """
+    from attn_cli.errors import count
     from attn_cli.io.console import say
-    from attn_cli.io.escape import count
     from attn_cli.io.progress import TrainingBar
     from attn_cli.io.signals import raised
     from data.making.train_language import train_file

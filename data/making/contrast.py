@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from attn_cli.errors import InputError
-from attn_cli.io.escape import visible
+from attn_cli.errors import InputError, visible
 from attn_cli.io.files import packed_lines
 from attn_cli.learn.batches import Batch, EncodedSentence, Vocabulary
 from attn_cli.learn.relations import RELATIONS

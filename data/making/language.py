@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attn_cli.errors import InputError
-from attn_cli.io.escape import visible
+from attn_cli.errors import InputError, visible
 from attn_cli.models.encoder import NEARLY_ZERO
 from attn_cli.models.int8 import in_bits
 from attn_cli.models.model_file import model_arrays
@@ -23,7 +22,7 @@ from data.making.layers import pytorch
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.io.array_types import Arrays
+    from attn_cli.io.types import Arrays
     from data.making.settings import LanguageTraining
 
     Tensor = Any  # PyTorch is not there when types are checked

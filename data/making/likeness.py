@@ -18,8 +18,8 @@ import numpy as np
 
 from attn_cli.core.attention import softmax
 from attn_cli.io.array_files import write_safetensors
-from attn_cli.io.array_types import Array
 from attn_cli.io.files import packed_lines
+from attn_cli.io.types import Array
 from attn_cli.models.projection import likeness
 from attn_cli.settings.settings import LIKENESS
 from attn_cli.text.tokenize import tokenize

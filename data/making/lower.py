@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.errors import InputError, UsageError
+from attn_cli.errors import InputError, UsageError, visible
 from attn_cli.io.array_files import read_safetensors
-from attn_cli.io.escape import visible
 from attn_cli.models.model_file import FORMAT as MODEL_FORMAT
 from attn_cli.models.model_file import model_arrays, read_model
 from data.making.layers import LayerSizes
 from data.making.settings import DeepTraining
 
 if TYPE_CHECKING:
-    from attn_cli.io.array_types import Arrays
+    from attn_cli.io.types import Arrays
     from attn_cli.vectors.open_vectors import Vectors
 
 FORMAT = "attn-layers/1"

@@ -14,9 +14,8 @@ from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from typing import IO, Any, NamedTuple
 
-from attn_cli.errors import InputError, UsageError
+from attn_cli.errors import InputError, UsageError, visible
 from attn_cli.io.atomic import creatable, written
-from attn_cli.io.escape import visible
 from attn_cli.io.files import regular
 from data.making.corpus import lines
 

@@ -36,7 +36,7 @@ from data.making.settings import DeepTraining, OneLayerTraining, check_before
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.io.array_types import Arrays
+    from attn_cli.io.types import Arrays
     from attn_cli.learn.train import ToBatch
     from attn_cli.vectors.open_vectors import Vectors
 

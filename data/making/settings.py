@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from attn_cli.errors import UsageError
+from attn_cli.errors import UsageError, visible
 from attn_cli.io.atomic import creatable
-from attn_cli.io.escape import visible
 from attn_cli.io.files import regular
 from attn_cli.settings.declare import MODEL, TRAINING, check
 from attn_cli.settings.training import ModelTraining, bits_a_number, number, step_size

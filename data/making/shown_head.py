@@ -20,7 +20,7 @@ from attn_cli.models.encoder import EncoderLayer, EncoderStack, causal, matrix_o
 from attn_cli.vectors.lookup import embed
 
 if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
+    from attn_cli.io.types import Array
     from attn_cli.vectors.open_vectors import Vectors
 
 FEWEST, MOST = 6, 20  # words of a sentence

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from attn_cli.errors import InputError
+from attn_cli.errors import InputError, visible
 from attn_cli.io.atomic import written
-from attn_cli.io.escape import visible
 from data.making.layers import pytorch
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from data.making.state import State
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.io.array_types import Arrays
+    from attn_cli.io.types import Arrays
     from attn_cli.learn.train import ToBatch
     from attn_cli.vectors.open_vectors import Vectors
 

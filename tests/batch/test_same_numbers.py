@@ -14,7 +14,7 @@ from attn_cli.batch.compute import Computer, Row
 from attn_cli.batch.forms import write_chunk
 from attn_cli.batch.lines import Chunk, Job
 from attn_cli.errors import AttnError
-from attn_cli.io.escape import json_line
+from attn_cli.io.json_text import json_line
 from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.settings.validate import settings_for_masked
 from attn_cli.trace.trace import KEYS, OF_STEPS

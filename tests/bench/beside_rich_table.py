@@ -19,7 +19,7 @@ from tests.bench.sides import Sides
 if TYPE_CHECKING:
     from rich.style import Style
 
-    from attn_cli.io.array_types import Array
+    from attn_cli.io.types import Array
 
 LABEL, CELL, DIGITS = 12, 5, 3
 _SGR = re.compile("\x1b\\[[0-9;]*m")

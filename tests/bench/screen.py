@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from attn_cli.io.escape import count
+from attn_cli.errors import count
 from attn_cli.render.blocks import Block, Columns, Heading, Say
 from tests.bench.cases import FLOOR, TOP, Case
 from tests.bench.machine import Machine

@@ -31,7 +31,7 @@ from tests.bench.machine import pytorch
 from tests.bench.timing import Side
 
 if TYPE_CHECKING:
-    from attn_cli.io.array_types import Array
+    from attn_cli.io.types import Array
 
 RELATIVE, ABSOLUTE, NEAR_ZERO = 1e-4, 2e-5, 1e-8
 ROWS = 256  # of an answer compared at a time, and of the queries whose links are checked

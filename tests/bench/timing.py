@@ -12,7 +12,7 @@ from subprocess import CalledProcessError
 from typing import NamedTuple
 
 from attn_cli.core.threads import processors
-from attn_cli.io.progress import OnPart
+from attn_cli.io.types import OnPart
 from tests.bench.cases import BESIDE, BYTES_A_TOKEN, EXPLICIT, FIXED_BYTES, FUSED, ONE_THREAD, RETURNED, Case
 from tests.bench.machine import fastest_pytorch, pytorch
 

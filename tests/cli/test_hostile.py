@@ -16,9 +16,9 @@ from markdown_it import MarkdownIt
 from rich.cells import cell_len
 
 from attn_cli import Settings, Trace
+from attn_cli.errors import visible
 from attn_cli.inputs.matrices import Given
 from attn_cli.io.array_files import read_safetensors, write_safetensors
-from attn_cli.io.escape import visible
 from attn_cli.io.files import data_path
 from attn_cli.io.terminal import Terminal
 from attn_cli.pipeline.sources.matrices import trace_matrices

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from attn_cli.io.escape import visible
+from attn_cli.errors import visible
 from attn_cli.io.files import data_path
 from attn_cli.pipeline.sources.text import trace_self
 from attn_cli.render.views.steps import walk

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attn_cli.errors import AttnError
-from attn_cli.io.escape import dumps
+from attn_cli.io.json_text import dumps
 from attn_cli.vectors import detect, gensim_pickle, lookup, spelling
 from attn_cli.vectors.open_vectors import FileVectors, Vectors, describe
 from attn_cli.vectors.table import VectorTable, as_text

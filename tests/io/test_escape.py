@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from attn_cli.io.escape import shell_quote, visible
+from attn_cli.errors import shell_quote, visible
 from tests.shell import pasted
 from tests.thorough import like_cases, often
 

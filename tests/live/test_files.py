@@ -12,8 +12,7 @@ pytest.importorskip("textual")
 from textual.events import Paste
 
 from attn_cli.cli.read_text import labelled_weights
-from attn_cli.errors import CreateError, InputError
-from attn_cli.io.escape import visible
+from attn_cli.errors import CreateError, InputError, visible
 from attn_cli.live import recording
 from attn_cli.live.recording import Recorder, Replay, read_recording
 from attn_cli.live.session import begin, command_line, copied, osc52, unsaid

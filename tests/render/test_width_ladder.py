@@ -14,7 +14,7 @@ import pytest
 from rich.cells import cell_len
 
 from attn_cli import Settings, Trace, trace_masked, trace_self
-from attn_cli.io.escape import visible
+from attn_cli.errors import visible
 from attn_cli.io.terminal import Terminal
 from attn_cli.render.blocks import Bars, Beside, Columns, Formula, Heading, Matrix, Say
 from attn_cli.render.formats import render

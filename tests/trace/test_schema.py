@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from attn_cli import Settings, errors, trace_self
 from attn_cli.errors import InputError
-from attn_cli.io.escape import dumps
 from attn_cli.io.files import data_path
+from attn_cli.io.json_text import dumps
 from attn_cli.settings.declare import declared
 from tests import small_models as models
 from tests.shell import here

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from attn_cli.cli.deliver import choose, deliver, settings_for
 from attn_cli.cli.options import Context, Pause, Texts, argument, own, takes
 from attn_cli.cli.read_text import attention_progress, one_text, text_and_context, two_texts
-from attn_cli.errors import refuse
-from attn_cli.io.escape import as_utf8
+from attn_cli.errors import as_utf8, refuse
 from attn_cli.render.result import OF_BLOCKS, OF_TRACE, Record, Result, keys_in, needs_weights, trace_result
 from attn_cli.settings.declare import SHOWN
 from attn_cli.settings.output import View

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 from attn_cli.cli.deliver import byte_stream, check_fields, with_format
 from attn_cli.cli.options import SETTINGS, argument, option, own, takes
 from attn_cli.cli.read_text import NoText, prepare_index, wait_for_input
-from attn_cli.errors import InputError, UsageError, did_you_mean, refuse
+from attn_cli.errors import InputError, UsageError, count, did_you_mean, refuse, shell_quote, visible
 from attn_cli.io.console import is_terminal
-from attn_cli.io.escape import count, shell_quote, visible
 from attn_cli.io.progress import Progress
 from attn_cli.render.result import OF_RECORD
 from attn_cli.settings.declare import ATTENTION, OUTPUT

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import argument, own, takes
-from attn_cli.errors import DIFFERENT, CreateError, FileError, InputError, refuse
-from attn_cli.io.escape import as_utf8, visible
+from attn_cli.errors import DIFFERENT, CreateError, FileError, InputError, as_utf8, refuse, visible
 from attn_cli.render.result import OF_BLOCKS, Result, record_result
 from attn_cli.settings.declare import ATTENTION, COMPARED, OUTPUT, TEXT, VECTORS
 from attn_cli.settings.output import View
@@ -205,8 +204,8 @@ def _write(made: Exercise | EffectExercise, folder: str, force: bool) -> None:
 
     from attn_cli.io.atomic import write_together
     from attn_cli.io.console import say
-    from attn_cli.io.escape import dumps
     from attn_cli.io.files import system_errors
+    from attn_cli.io.json_text import dumps
 
     blank = {name: [[None] * len(row) for row in made.answers[name]] for name in made.asked}
     contents = {f"exercise.{suffix}": _sheet(made, format, key=False) for suffix, format in FORMS.items()}

@@ -12,8 +12,7 @@ from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import SETTINGS, Context, Texts, option, own, takes
 from attn_cli.cli.origins import TYPED, VARIABLE, origin
 from attn_cli.cli.read_text import NoText, attention_progress, prepare_index, text_and_context
-from attn_cli.errors import UsageError, did_you_mean, refuse
-from attn_cli.io.escape import as_utf8, visible
+from attn_cli.errors import UsageError, as_utf8, did_you_mean, refuse, visible
 from attn_cli.render.result import Result, figure_of, readable
 from attn_cli.settings.declare import COMPARED, declared
 from attn_cli.settings.output import View

@@ -12,8 +12,7 @@ from attn_cli.cli.deliver import choose, deliver, settings_for
 from attn_cli.cli.options import argument, own, takes
 from attn_cli.cli.origins import TYPED, origin, prefer_given
 from attn_cli.cli.read_text import labelled_weights, piped_in
-from attn_cli.errors import FileError, InputError, refuse
-from attn_cli.io.escape import visible
+from attn_cli.errors import FileError, InputError, refuse, visible
 from attn_cli.io.progress import Progress
 from attn_cli.render.result import OF_TRACE, trace_result
 from attn_cli.settings.declare import INPUT, TEXT

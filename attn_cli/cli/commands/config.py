@@ -11,9 +11,8 @@ import typer
 from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import SETTINGS, argument, of_record, single_command, takes
 from attn_cli.cli.origins import FILE, HERE, VARIABLE, origin, user_config, with_origin
-from attn_cli.errors import SettingError, UsageError, did_you_mean, near_names
+from attn_cli.errors import SettingError, UsageError, did_you_mean, near_names, visible
 from attn_cli.io.console import WIDEST, put_plain
-from attn_cli.io.escape import visible
 from attn_cli.render.result import OF_RECORD, record_result
 from attn_cli.settings.output import View, schema_text
 from attn_cli.settings.settings import Settings

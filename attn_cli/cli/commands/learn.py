@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import Vectors, argument, of_record, own, takes
 from attn_cli.cli.read_text import prepare_index, read_text
-from attn_cli.errors import DIFFERENT, InputError
+from attn_cli.errors import DIFFERENT, InputError, count, visible
 from attn_cli.io.console import say
-from attn_cli.io.escape import count, visible
 from attn_cli.io.progress import Progress, TrainingBar
 from attn_cli.render.result import OF_BLOCKS, OF_RECORD, Record, record_result, result_of
 from attn_cli.settings.declare import OUTPUT, TRAINING

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Literal
 from attn_cli.cli.deliver import choose, deliver, in_a_pipe, stream
 from attn_cli.cli.options import Context, Texts, argument, own, takes
 from attn_cli.cli.read_text import one_text, read_text, text_and_context, two_texts
-from attn_cli.errors import refuse
+from attn_cli.errors import as_utf8, refuse
 from attn_cli.io import signals
 from attn_cli.io.console import say
-from attn_cli.io.escape import as_utf8, dumps
+from attn_cli.io.json_text import dumps
 from attn_cli.io.progress import Progress
 from attn_cli.render.result import OF_BLOCKS, Result, figure_of, result_of
 from attn_cli.settings.declare import ATTENTION, SHOWN, TEXT

@@ -7,9 +7,8 @@ from itertools import chain
 
 from attn_cli.cli.options import NameOrFile, argument, own
 from attn_cli.cli.read_text import prepare_index
-from attn_cli.errors import CreateError, WriteError, refuse
+from attn_cli.errors import CreateError, WriteError, count, refuse, shell_quote, visible
 from attn_cli.io.console import put_plain, say
-from attn_cli.io.escape import count, shell_quote, visible
 from attn_cli.io.progress import Progress, TrainingBar
 from attn_cli.settings.declare import OUTPUT, VECTORS
 from attn_cli.settings.training import SubwordTraining, VectorTraining

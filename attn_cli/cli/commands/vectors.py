@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import SETTINGS, NameOrFile, Vectors, argument, of_record, option
 from attn_cli.cli.read_text import prepare_index
-from attn_cli.errors import InputError
+from attn_cli.errors import InputError, fixed, visible
 from attn_cli.io.console import WIDEST, say
-from attn_cli.io.escape import fixed, visible
 from attn_cli.io.progress import Progress
 from attn_cli.render.result import OF_RECORD, Record, record_result
 from attn_cli.settings.output import View

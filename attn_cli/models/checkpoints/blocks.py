@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import product
-from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.core.masks import Mask
-from attn_cli.io.array_types import Array, Bools, Ints
+from attn_cli.io.types import Array, Bools, Ints, NamedTuple
 
 # Of x^12, ..., x^2, 1: a minimax fit to log(p / (1 - p)) / x, where p is the normal distribution's share below x
 LOGIT = (3.6112291e-9, -2.6689265e-7, 7.938216e-6, -1.104803e-4, -6.626006e-5, 7.2668567e-2, 1.5957684)

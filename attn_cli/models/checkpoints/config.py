@@ -8,8 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from attn_cli.errors import InputError
-from attn_cli.io.escape import visible
+from attn_cli.errors import InputError, visible
 from attn_cli.io.files import read_bytes
 from attn_cli.models.checkpoints.blocks import ACTIVATIONS
 

@@ -10,8 +10,7 @@ import json
 from collections.abc import Callable
 from functools import partial
 
-from attn_cli.errors import InputError, did_you_mean
-from attn_cli.io.escape import visible
+from attn_cli.errors import InputError, did_you_mean, visible
 from attn_cli.models.checkpoints import decoder_plans as decoders
 from attn_cli.models.checkpoints import encoder_plans as encoders
 from attn_cli.models.checkpoints import translators

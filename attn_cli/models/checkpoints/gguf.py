@@ -14,9 +14,8 @@ from typing import IO, Any, NamedTuple, cast
 
 import numpy as np
 
-from attn_cli.errors import FileError, InputError
+from attn_cli.errors import FileError, InputError, visible
 from attn_cli.io.array_files import BFLOAT16, Entry
-from attn_cli.io.escape import visible
 from attn_cli.io.files import regular
 from attn_cli.models.checkpoints.quantized import QUANTIZED, Quantized
 

@@ -7,13 +7,12 @@ and puts the rows of Llama's queries and keys in the order in which llama.cpp ro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from attn_cli.errors import InputError, did_you_mean
-from attn_cli.io.array_types import Ints
-from attn_cli.io.escape import visible
+from attn_cli.errors import InputError, did_you_mean, visible
+from attn_cli.io.types import Ints, NamedTuple
 from attn_cli.models.checkpoints.config import IDLE, Config
 from attn_cli.models.checkpoints.decoder_plans import APART
 from attn_cli.models.checkpoints.describe import COUNT, EPS, EXPERTS, HEADS, WIDTH, Logits, Model, Plan, Stack

@@ -10,8 +10,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from attn_cli.errors import InputError, did_you_mean
-from attn_cli.io.escape import visible
+from attn_cli.errors import InputError, did_you_mean, visible
 from attn_cli.models.checkpoints.gguf import STRING, Gguf, Packed
 
 Json = dict[str, Any]

@@ -6,13 +6,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import NamedTuple
 
 import numpy as np
 
-from attn_cli.errors import InputError
-from attn_cli.io.array_types import Array, Bools, Ints
-from attn_cli.io.escape import visible
+from attn_cli.errors import InputError, visible
+from attn_cli.io.types import Array, Bools, Ints, NamedTuple
 from attn_cli.models.checkpoints import blocks
 from attn_cli.models.checkpoints.blocks import Attended, BeforeRotation, Ready
 from attn_cli.models.checkpoints.describe import Disentangled, Layer, Slopes, Stack

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from attn_cli.errors import FileError, InputError
-from attn_cli.io.escape import shell_quote, visible
+from attn_cli.errors import FileError, InputError, shell_quote, visible
 from attn_cli.io.files import read_bytes
 from attn_cli.models.checkpoints.gguf import is_gguf
 from attn_cli.models.checkpoints.gguf_tokenizer import gguf_tokenizer

@@ -12,13 +12,13 @@ import math
 import os
 from collections.abc import Callable
 from threading import Lock
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy as np
 
 from attn_cli.errors import InputError
 from attn_cli.io.array_files import BFLOAT16, Entry, from_bfloat16
-from attn_cli.io.array_types import Array, Ints, NDArray
+from attn_cli.io.types import Array, Ints, NamedTuple, NDArray
 
 Block = NDArray[Any]  # (n,), of a structured dtype
 Small = NDArray[np.uint8]

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.core.heads import QK, HeadWeights
 from attn_cli.core.threads import processors, run
-from attn_cli.errors import InputError
-from attn_cli.io.array_types import Array
-from attn_cli.io.escape import visible
+from attn_cli.errors import InputError, visible
+from attn_cli.io.types import Array, NamedTuple
 from attn_cli.models.checkpoints.blocks import ACTIVATIONS, NORMS, logistic, softmax
 from attn_cli.models.checkpoints.describe import Layer, Stack
 from attn_cli.models.checkpoints.quantized import Stored

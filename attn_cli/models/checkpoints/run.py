@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from time import monotonic
-from typing import NamedTuple
 
 import numpy as np
 
-from attn_cli.errors import InputError, UsageError
-from attn_cli.io.array_types import Array
-from attn_cli.io.escape import count, visible
-from attn_cli.io.progress import OnPart, Progress
+from attn_cli.errors import InputError, UsageError, count, visible
+from attn_cli.io.progress import Progress
+from attn_cli.io.types import Array, NamedTuple, OnPart
 from attn_cli.models.checkpoints.blocks import ACTIVATIONS
 from attn_cli.models.checkpoints.config import read_affine, read_config
 from attn_cli.models.checkpoints.describe import Layer, Model

@@ -14,8 +14,7 @@ import threading
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from attn_cli.errors import FileError, InputError, MissingExtra
-from attn_cli.io.escape import visible
+from attn_cli.errors import FileError, InputError, MissingExtra, visible
 from attn_cli.io.files import read_bytes
 from attn_cli.io.signals import DiedError, SeparateProcess
 

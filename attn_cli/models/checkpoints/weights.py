@@ -16,11 +16,10 @@ from typing import IO
 
 import numpy as np
 
-from attn_cli.errors import FileError, InputError
+from attn_cli.errors import FileError, InputError, visible
 from attn_cli.io.array_files import BFLOAT16, Entry, safetensors_entries
-from attn_cli.io.array_types import Array, Ints
-from attn_cli.io.escape import visible
 from attn_cli.io.files import read_bytes, regular
+from attn_cli.io.types import Array, Ints
 from attn_cli.models.checkpoints.config import BITS, Affine, ReadAffine, quantised
 from attn_cli.models.checkpoints.gguf import Gguf
 from attn_cli.models.checkpoints.quantized import (

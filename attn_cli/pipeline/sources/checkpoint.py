@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from math import isclose
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +17,8 @@ from attn_cli.core.attention import project
 from attn_cli.core.heads import QK
 from attn_cli.core.masks import Mask
 from attn_cli.core.scores import scale_of
-from attn_cli.errors import UsageError
-from attn_cli.io.array_types import Array, Bools
-from attn_cli.io.escape import visible
-from attn_cli.io.progress import OnPart
+from attn_cli.errors import UsageError, visible
+from attn_cli.io.types import Array, Bools, NamedTuple, OnPart
 from attn_cli.models.checkpoints.describe import Stack
 from attn_cli.models.checkpoints.layers import LayerSteps
 from attn_cli.models.checkpoints.open_model import OpenModel

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.core.attention import softmax
-from attn_cli.errors import InputError, UsageError
-from attn_cli.io.array_types import Array
-from attn_cli.io.escape import visible
+from attn_cli.errors import InputError, UsageError, visible
+from attn_cli.io.types import Array, NamedTuple
 from attn_cli.models.checkpoints.describe import Model
 from attn_cli.models.checkpoints.open_model import OpenModel
 from attn_cli.models.checkpoints.run import Run

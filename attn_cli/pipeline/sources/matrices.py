@@ -15,8 +15,7 @@ from attn_cli.core.scores import GIVEN, scale_of
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.foreign_arrays import GivenScores
 from attn_cli.inputs.matrices import Given
-from attn_cli.io.array_types import Array
-from attn_cli.io.progress import OnPart
+from attn_cli.io.types import Array, OnPart
 from attn_cli.models import projection
 from attn_cli.models.model_file import load_model, read_weights
 from attn_cli.pipeline.embed import wrong_pairing

@@ -14,7 +14,7 @@ from attn_cli.core.scores import GIVEN, SCORES, position_scale_of, scale_of
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.record import array
 from attn_cli.inputs.saved_weights import Saved, weights_in_memory
-from attn_cli.io.array_types import Array
+from attn_cli.io.types import Array
 from attn_cli.models.projection import in_out
 from attn_cli.pipeline.attend import Work, mean_output
 from attn_cli.pipeline.derived import rolled_weights, rollout_formula

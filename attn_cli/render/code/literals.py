@@ -7,8 +7,8 @@ import unicodedata
 from collections.abc import Sequence
 from itertools import pairwise
 
-from attn_cli.io.array_types import Array, Bools
-from attn_cli.io.escape import visible
+from attn_cli.errors import visible
+from attn_cli.io.types import Array, Bools
 from attn_cli.render.screen.text import cells
 from attn_cli.render.views.wording import short
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.core.masks import Mask, find_rule, rule_named
 from attn_cli.core.scores import score_named
-from attn_cli.errors import refuse
-from attn_cli.io.array_types import Array, Bools
-from attn_cli.io.escape import count
+from attn_cli.errors import count, refuse
+from attn_cli.io.types import Array, Bools, NamedTuple
 from attn_cli.render.code.literals import safe_name
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import Trace

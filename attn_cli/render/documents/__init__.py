@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
-from typing import NamedTuple
 
-from attn_cli.io.array_types import Array
-from attn_cli.io.escape import visible
+from attn_cli.errors import visible
+from attn_cli.io.types import Array, NamedTuple
 from attn_cli.render.blocks import Block, Heading, Maps, Matrix
 from attn_cli.render.numbers import NUMBERED, Format, Rung, exact, map_format, rungs
 from attn_cli.render.screen.text import cut

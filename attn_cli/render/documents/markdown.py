@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from attn_cli.io.escape import visible
+from attn_cli.errors import visible
 from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.documents import map_tables
 from attn_cli.render.numbers import exact, number

@@ -8,7 +8,7 @@ from html import escape
 
 from rich.style import Style
 
-from attn_cli.io.escape import visible
+from attn_cli.errors import visible
 from attn_cli.io.terminal import TRUECOLOR, Line, Terminal
 from attn_cli.render.blocks import Block
 from attn_cli.render.documents import PAGE, title

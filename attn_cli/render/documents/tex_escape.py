@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from unicodedata import normalize
 
-from attn_cli.io.escape import visible
+from attn_cli.errors import visible
 
 LONGEST = 20  # characters of a word that stay together
 

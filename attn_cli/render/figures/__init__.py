@@ -10,8 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from attn_cli.errors import ConfigError, MissingExtra, refuse
-from attn_cli.io.escape import visible
+from attn_cli.errors import ConfigError, MissingExtra, refuse, visible
 from attn_cli.render.figures.heads import heads
 from attn_cli.render.figures.heatmap import heatmap, links
 from attn_cli.render.figures.one_row import bars, steps

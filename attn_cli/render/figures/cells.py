@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
-from attn_cli.io.array_types import Array, Bools, Ints
+from attn_cli.io.types import Array, Bools, Ints, NamedTuple
 from attn_cli.render import numbers, palette
 from attn_cli.render.blocks import Matrix, ShadeRange
 from attn_cli.render.figures.pen import GAP, INCH, ROW, SMALL, Pen, on_paper

@@ -8,8 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from attn_cli.errors import refuse
-from attn_cli.io.escape import count
+from attn_cli.errors import count, refuse
 from attn_cli.pipeline.every_head import EveryHead
 from attn_cli.render.blocks import Maps, ShadeRange
 from attn_cli.render.figures.cells import Key, draw_cells

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.errors import UsageError, refuse
-from attn_cli.io.array_types import Array
+from attn_cli.io.types import Array, NamedTuple
 from attn_cli.pipeline.lens import Lens
 from attn_cli.render import numbers, palette
 from attn_cli.render.blocks import Matrix, ShadeRange

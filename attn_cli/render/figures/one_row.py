@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.core.scores import score_named
-from attn_cli.errors import UsageError
-from attn_cli.io.array_types import Array
-from attn_cli.io.escape import count
+from attn_cli.errors import UsageError, count
+from attn_cli.io.types import Array, NamedTuple
 from attn_cli.render import palette, shade_scale
 from attn_cli.render.blocks import Bars, Matrix
 from attn_cli.render.figures import sheet as sheets

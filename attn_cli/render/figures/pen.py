@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from attn_cli.io.escape import visible
+from attn_cli.errors import visible
 from attn_cli.render.palette import PAPER, RGB, page_colors
 from attn_cli.settings.output import View
 

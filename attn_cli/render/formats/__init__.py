@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from attn_cli.io.classes import NamedTuple
+from attn_cli.io.types import NamedTuple
 from attn_cli.render.result import Result, trace_result
 
 if TYPE_CHECKING:

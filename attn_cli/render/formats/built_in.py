@@ -11,8 +11,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from attn_cli.errors import UsageError, refuse
-from attn_cli.io.escape import visible
+from attn_cli.errors import UsageError, refuse, visible
 from attn_cli.render.formats import DRAWN, FORMATS, Format, Written, portable
 from attn_cli.render.result import Result, keys_in
 from attn_cli.settings.settings import NORM, Settings
@@ -27,7 +26,7 @@ STEPS_ELSEWHERE = "the weights alone; the steps show in table, markdown and json
 
 def json(result: Result, view: View, terminal: Terminal) -> Written:
     """Return the record over several lines, or what --fields chooses of it; of jsonl, each record on a line."""
-    from attn_cli.io.escape import dumps
+    from attn_cli.io.json_text import dumps
     from attn_cli.settings.output import cut
 
     is_lines, keys = view.format == "jsonl", keys_in(view, result.kind)

@@ -11,8 +11,7 @@ from typing import Any
 
 from attn_cli.core.masks import MASKS, find_rule, rule_in
 from attn_cli.core.scores import SCORES, Score
-from attn_cli.errors import InputError, refuse
-from attn_cli.io.escape import visible
+from attn_cli.errors import InputError, refuse, visible
 from attn_cli.pipeline.for_page import Page, why_not_typed
 from attn_cli.render.page.script import Numbers, layer_of, policy, read, script, style
 from attn_cli.render.palette import DIVERGING_DARK, NIGHT, PAPER, between, ramp

@@ -80,7 +80,7 @@ function addedTo(result, edits = new Map()) {
 const [INPUT_FILE, DATA_FILE] = ["attn-numbers.json", "attn-view.json"];
 const NO_ARGUMENT = /^-$|[\0\p{Cs}]/u; // `-` is standard input, and no argument holds the others
 
-/** Return a word as one types it in bash or zsh; what a terminal would obey or hide is written as its bytes, as in attn_cli/io/escape.py. */
+/** Return a word as one types it in bash or zsh; what a terminal would obey or hide is written as its bytes, as in attn_cli/errors.py. */
 function quote(word) {
   if (visible(word) === word) return /^(?!=)[\w./:=,+-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
   return `$'${word.replace(/./gsu, (char) => (visible(char) === char && !"\\'!".includes(char) ? char : asBytes(char)))}'`;

@@ -13,8 +13,8 @@ import numpy as np
 
 from attn_cli.core.masks import MASKS
 from attn_cli.core.scores import SCORES
-from attn_cli.io.array_types import Array, Bools
 from attn_cli.io.files import beside
+from attn_cli.io.types import Array, Bools
 from attn_cli.pipeline.for_page import Page
 from attn_cli.render.palette import SHADES
 from attn_cli.trace.head import ROTATED, Head

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from rich.segment import Segment
 from rich.style import Style
 
-from attn_cli.io.classes import NamedTuple
-from attn_cli.io.escape import visible
+from attn_cli.errors import visible
 from attn_cli.io.terminal import Line, Terminal
+from attn_cli.io.types import NamedTuple
 from attn_cli.render.blocks import Matrix
 from attn_cli.render.numbers import SIGNS, Drawn, Rung, bars, drawn, rungs
 from attn_cli.render.palette import BOLD, SHADES, styles_on

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from rich.segment import Segment
 from rich.style import Style
 
-from attn_cli.io.escape import visible
+from attn_cli.errors import visible
 from attn_cli.io.terminal import Line, Terminal
 
 UNLIMITED = 1 << 30  # cells, where a width is needed and there is none

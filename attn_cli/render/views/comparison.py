@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attn_cli.errors import UsageError
-from attn_cli.io.escape import count
+from attn_cli.errors import UsageError, count
 from attn_cli.render.blocks import Beside, Block, Columns, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import share
 from attn_cli.render.screen.text import listed

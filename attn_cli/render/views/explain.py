@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from attn_cli.io.array_types import Array
-from attn_cli.io.escape import count
+from attn_cli.errors import count
 from attn_cli.io.terminal import Terminal
+from attn_cli.io.types import Array
 from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Matrix, Say
 from attn_cli.render.numbers import number
 from attn_cli.render.screen.text import listed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from attn_cli.io.escape import count, visible
+from attn_cli.errors import count, visible
 from attn_cli.render.blocks import Block, Columns, Heading, Say
 from attn_cli.render.numbers import number, plain, scientific
 from attn_cli.render.screen.text import listed

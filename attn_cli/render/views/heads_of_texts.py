@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from attn_cli.io.escape import count, fixed, visible
+from attn_cli.errors import count, fixed, visible
 from attn_cli.pipeline.heads_of_texts import MEASURES, SHARES, HeadOverTexts, HeadsOverTexts, Spread
 from attn_cli.render.blocks import Block, Columns, Heading, Say
 from attn_cli.render.numbers import share

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.segment import Segment
 from rich.style import Style
 
-from attn_cli.io.escape import count
+from attn_cli.errors import count
 from attn_cli.io.terminal import Terminal
 from attn_cli.pipeline.generate import Sampling, Step, Writer
 from attn_cli.pipeline.lens import Lens

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from attn_cli.io.escape import count
+from attn_cli.errors import count
 from attn_cli.render.blocks import Block, Columns, Heading, Links, Maps, Say, ShadeRange
 from attn_cli.render.numbers import number, share
 from attn_cli.render.views.wording import is_large, placed, quoted, short

@@ -6,15 +6,14 @@ What frameworks make of a fully masked row was measured with torch 2.13.0 and Ke
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from attn_cli.core import masks
 from attn_cli.core.attention import softmax
 from attn_cli.core.masks import MASKS, find_rule
-from attn_cli.io.array_types import Array, Bools
-from attn_cli.io.escape import count
+from attn_cli.errors import count
+from attn_cli.io.types import Array, Bools, NamedTuple
 from attn_cli.render.blocks import Beside, Block, Formula, Heading, Matrix, Say, window
 from attn_cli.render.numbers import share
 from attn_cli.render.screen.text import listed

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Iterator, Sequence
 
 from attn_cli.core.scores import score_named
-from attn_cli.io.array_types import Array
+from attn_cli.io.types import Array
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Say
 from attn_cli.render.numbers import four, plain
 from attn_cli.render.views import wording

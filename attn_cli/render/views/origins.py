@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from attn_cli.core.scores import GIVEN, score_named
-from attn_cli.io.escape import count, visible
+from attn_cli.errors import count, visible
 from attn_cli.models.model_file import BUNDLED
 from attn_cli.models.projection import KIND, LENGTHEN
 from attn_cli.render.blocks import Bars, Block, Columns, Heading, Say

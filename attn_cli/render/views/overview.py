@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from attn_cli.io.array_types import Array
-from attn_cli.io.escape import count
+from attn_cli.errors import count
+from attn_cli.io.types import Array
 from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Maps, Matrix, Say, ShadeRange
 from attn_cli.render.numbers import plain, share
 from attn_cli.render.views import long_text, wording

@@ -8,8 +8,8 @@ from itertools import groupby
 
 import numpy as np
 
-from attn_cli.io.array_types import Array
-from attn_cli.io.escape import count
+from attn_cli.errors import count
+from attn_cli.io.types import Array
 from attn_cli.pipeline.effect import Patch
 from attn_cli.render.blocks import Block, Heading, Matrix, Say
 from attn_cli.render.numbers import weight

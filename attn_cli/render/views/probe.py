@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from attn_cli.io.escape import count, fixed, visible
+from attn_cli.errors import count, fixed, visible
 from attn_cli.pipeline.probe import SCORES, Probe, ProbedHead
 from attn_cli.render.blocks import Block, Heading, Links, Matrix, Say
 from attn_cli.render.shade_scale import FULL, FULL_DIFFERENCE

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from attn_cli.io.escape import count, fixed
+from attn_cli.errors import count, fixed
 from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import plain, share
 from attn_cli.render.screen.text import listed

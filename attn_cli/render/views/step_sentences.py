@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from attn_cli.core.scores import GIVEN, score_named
-from attn_cli.io.array_types import Array
-from attn_cli.io.escape import count
+from attn_cli.errors import count
+from attn_cli.io.types import Array
 from attn_cli.render.numbers import plain, share
 from attn_cli.render.views import wording
 from attn_cli.render.views.origins import projection

@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 
 from attn_cli.core.scores import GIVEN, score_named
-from attn_cli.io.array_types import Array
-from attn_cli.io.escape import count, shell_quote
+from attn_cli.errors import count, shell_quote
+from attn_cli.io.types import Array
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import share
 from attn_cli.render.views import step_sentences as facts_of

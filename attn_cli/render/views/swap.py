@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from attn_cli.io.escape import count, unsigned_zero
+from attn_cli.errors import count, unsigned_zero
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Say
 from attn_cli.render.numbers import number, plain, share
 from attn_cli.render.screen.text import cut, listed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attn_cli.io.escape import count, visible
+from attn_cli.errors import count, visible
 from attn_cli.pipeline.verify import Figure, Verdict
 from attn_cli.render.blocks import Block, Columns, Heading, Say
 from attn_cli.settings.output import View

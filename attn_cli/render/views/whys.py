@@ -9,8 +9,8 @@ import numpy as np
 
 from attn_cli.core.attention import softmax
 from attn_cli.core.scores import position_scale_of, score_named
-from attn_cli.io.classes import NamedTuple
-from attn_cli.io.escape import count
+from attn_cli.errors import count
+from attn_cli.io.types import NamedTuple
 from attn_cli.render.blocks import Columns
 from attn_cli.render.numbers import four, plain, share
 from attn_cli.render.views.long_text import links_of

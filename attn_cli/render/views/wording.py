@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from attn_cli.core.scores import score_named
-from attn_cli.io.escape import count
+from attn_cli.errors import count
 from attn_cli.render.numbers import plain, share
 from attn_cli.render.screen.text import listed
 from attn_cli.trace.head import Head

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from attn_cli.io.array_types import Array
+from attn_cli.io.types import Array
 from attn_cli.render.blocks import Heading, Say
 from attn_cli.render.numbers import number
 from attn_cli.render.views.wording import quoted

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from html import escape as html_escape
 
-from attn_cli.io.escape import visible
+from attn_cli.errors import visible
 from attn_cli.io.files import beside
 from attn_cli.render.blocks import Heading, Say
 from attn_cli.render.documents import markdown as md

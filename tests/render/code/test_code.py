@@ -20,9 +20,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from attn_cli import Settings
-from attn_cli.errors import UsageError
+from attn_cli.errors import UsageError, visible
 from attn_cli.inputs.matrices import given_from
-from attn_cli.io.escape import visible
 from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.pipeline.sources.text import trace_cross, trace_masked, trace_self
 from attn_cli.render.code import script

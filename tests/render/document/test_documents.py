@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from attn_cli.io.escape import visible
+from attn_cli.errors import visible
 from attn_cli.io.terminal import Terminal
 from attn_cli.render.blocks import (
     Bars,

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import pytest
 
-from attn_cli.io.escape import shell_quote, visible
+from attn_cli.errors import shell_quote, visible
 from tests.browser import made
 from tests.cli.test_hostile import CONTROLS, MARKUP, SEQUENCES, UNSEEN
 from tests.io.test_escape import PASTES, SHELLS

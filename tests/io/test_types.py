@@ -10,7 +10,7 @@ import typing
 import pytest
 
 from attn_cli.core.masks import Mask
-from attn_cli.io import classes
+from attn_cli.io import types
 from attn_cli.settings.settings import Default, Settings
 
 BODY = """
@@ -30,8 +30,8 @@ class Record:
 
 
 def both():
-    for module in (typing, classes):
-        made = dataclasses.dataclass if module is typing else classes.dataclass
+    for module in (typing, types):
+        made = dataclasses.dataclass if module is typing else types.dataclass
         given = {
             "NamedTuple": module.NamedTuple,
             "dataclass": made,

@@ -1,19 +1,38 @@
-"""`NamedTuple` and `dataclass` of the standard library, for the classes that every command declares.
+"""Types that many modules name: arrays, reports of work, and `NamedTuple` and `dataclass` of the standard library.
 
-The originals compile code for each class as it is declared, 0.1 and 0.5 ms: a tenth of the time of `attn self`. Here a
-tuple's constructor is compiled when many of its instances are made, and frozen dataclasses share their methods.
+The names of arrays are for annotations alone, so that this needs no NumPy.
+
+The originals of the classes compile code for each class as it is declared, 0.1 and 0.5 ms: a tenth of the time of
+`attn self`. Here a tuple's constructor is compiled when many of its instances are made, and frozen dataclasses share
+their methods.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+OnPart = Callable[[float], None]  # gets the part of some work that is done, 0 to 1
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
+    from typing import Any, TypeVar
     from typing import NamedTuple as NamedTuple
+
+    import numpy as np
+
+    Scalar = TypeVar("Scalar", bound=np.generic)
+    NDArray = np.ndarray[Any, np.dtype[Scalar]]
+    Array = NDArray[np.floating[Any]]
+    Bools = NDArray[np.bool_]
+    Ints = NDArray[np.intp]
+    Arrays = dict[str, NDArray[Any]]
 else:
     import collections
     import dataclasses
+
+    Array = Bools = Ints = Arrays = Scalar = object
+    NDArray = list  # which [] may follow, as in NDArray[np.float32]
 
     FEW, MADE = 20, collections.Counter()  # so many instances of a class are made without compiling
 
