@@ -107,10 +107,7 @@ def test_it_is_for_one_text_too_and_names_what_its_output_is_near():
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [
-        (["-e", "random"], "was made for the vectors word2vec"),
-        (["--heads", "2"], "has heads of its own"),
-    ],
+    [(["-e", "random"], "was made for the vectors word2vec"), (["--heads", "2"], "has heads of its own")],
 )
 def test_vectors_that_it_was_not_made_for_and_other_heads_are_refused(options, said):
     ran = here("self", CAT[0], "-p", "likeness", *options)
