@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -38,23 +39,18 @@ LINES = [
 TEXT = "\n".join(LINES * 3) + "\n"
 
 
-def silent(stage):
-    pass
-
-
 def trained(tmp_path, name, data, settings=SMALL, output="out.safetensors"):
     path = tmp_path / name
     path.write_bytes(data if isinstance(data, bytes) else data.encode())
-    train_file([str(path)], str(tmp_path / output), settings, silent)
+    train_file([str(path)], str(tmp_path / output), settings, lambda stage: None)
     return tmp_path / output
 
 
 def test_the_same_text_and_seed_give_the_same_bytes_packed_or_plain_whatever_the_name(tmp_path):
     first = trained(tmp_path, "text.txt", TEXT, output="a.safetensors").read_bytes()
     assert trained(tmp_path, "text.txt", TEXT, output="b.safetensors").read_bytes() == first
-    other = TrainSettings(**{**vars(SMALL), "seed": 4})
-    assert trained(tmp_path, "text.txt", TEXT, other, output="c.safetensors").read_bytes() != first
-    plain = open_table(str(trained(tmp_path, "text.txt", TEXT, output="plain.safetensors")))
+    assert trained(tmp_path, "text.txt", TEXT, replace(SMALL, seed=4)).read_bytes() != first
+    plain = open_table(str(tmp_path / "a.safetensors"))
     for name, pack in (("text.gz", gzip.compress), ("text.xz", lzma.compress), ("text", gzip.compress)):
         packed = open_table(str(trained(tmp_path, name, pack(TEXT.encode()))))
         assert packed.words() == plain.words()
@@ -62,10 +58,10 @@ def test_the_same_text_and_seed_give_the_same_bytes_packed_or_plain_whatever_the
     lines = TEXT.splitlines(keepends=True)  # and so do its parts, one after the other
     (tmp_path / "one.txt").write_text("".join(lines[:40]))
     (tmp_path / "two.txt.gz").write_bytes(gzip.compress("".join(lines[40:]).encode()))
-    parts, whole = (
-        [tmp_path / name for name in names] for names in (("one.txt", "two.txt.gz"), ("text.txt",))
+    (words, vectors), (same_words, same) = (
+        fit([tmp_path / name for name in names], SMALL, lambda stage: None)
+        for names in (["one.txt", "two.txt.gz"], ["text.txt"])
     )
-    (words, vectors), (same_words, same) = (fit(paths, SMALL, silent) for paths in (parts, whole))
     assert words == same_words
     np.testing.assert_allclose(vectors, same, **CLOSE)
 
@@ -77,21 +73,17 @@ def test_a_trained_table_is_lower_cased_most_frequent_first_of_one_length_and_li
     assert words[0] == "the" and len(words) == len(set(words))
     assert {"n't", "does", ",", "?"} <= set(words), "cut as `words` does, with punctuation kept"
     assert not {"The", "doesn't"} & set(words)
-    order = [
-        words.index(word) for word in sorted(counts, key=counts.get, reverse=True) if counts[word] != 108
-    ]
+    order = [words.index(word) for word, count in counts.items() if count != 108]
     assert order == sorted(order)
     assert found.matrix.dtype == np.float16 and found.length == SMALL.length
     np.testing.assert_allclose(np.linalg.norm(found.matrix[:].astype(float), axis=1), SMALL.length, rtol=2e-3)
     about = json.loads(found.about["settings"])
     assert (about["seed"], about["dim"]) == (SMALL.seed, SMALL.dim)
     assert "text.txt" in found.about["texts"]
-    rare = open_table(
-        str(trained(tmp_path, "text.txt", TEXT, TrainSettings(**{**vars(SMALL), "min_count": 9})))
-    )
-    assert "bench" in rare.words() and "hammer" not in rare.words()
-    few = open_table(str(trained(tmp_path, "text.txt", TEXT, TrainSettings(**{**vars(SMALL), "words": 10}))))
-    assert len(few.words()) <= 10 and few.words()[0] == "the"
+    rare = open_table(str(trained(tmp_path, "text.txt", TEXT, replace(SMALL, min_count=9)))).words()
+    assert "bench" in rare and "hammer" not in rare
+    few = open_table(str(trained(tmp_path, "text.txt", TEXT, replace(SMALL, words=10)))).words()
+    assert len(few) <= 10 and few[0] == "the"
 
 
 def test_words_of_one_company_are_near_each_other_and_lines_are_learned_from_to_their_ends(tmp_path):
@@ -99,17 +91,15 @@ def test_words_of_one_company_are_near_each_other_and_lines_are_learned_from_to_
     found = open_table(str(trained(tmp_path, "text.txt", TEXT, settings)))
     cat = found.find(["cat"])["cat"]
     cosines = dict(nearest(found, cat, 100))
-    assert min(cosines[word] for word in ("dog", "fox", "hen")) > max(
-        cosines[w] for w in ("hammer", "saw", "drill")
-    )
+    near, far = ([cosines[w] for w in words.split()] for words in ("dog fox hen", "hammer saw drill"))
+    assert min(near) > max(far)
     words = [f"word{i % 97}" for i in range(11_000)]
     words[10_400:10_410] = ["zebra", "stripe"] * 5
     (tmp_path / "line.txt").write_text(" ".join(words) + "\n")
 
     def zebra(epochs):
-        names, vectors = fit(
-            [tmp_path / "line.txt"], TrainSettings(**{**vars(SMALL), "epochs": epochs}), silent
-        )
+        settings = replace(SMALL, epochs=epochs)
+        names, vectors = fit([tmp_path / "line.txt"], settings, lambda stage: None)
         return vectors[names.index("zebra")]
 
     assert not np.array_equal(zebra(1), zebra(3)), "what is learned from moves with each pass"
@@ -127,8 +117,8 @@ def test_finished_vectors_lack_what_all_words_share_and_progress_never_goes_back
     (tmp_path / "text.txt").write_text(TEXT)
     seen = []
     fit([tmp_path / "text.txt"], SMALL, seen.append)
-    phases = list(dict.fromkeys(stage.phase for stage in seen))
-    assert phases == ["vocabulary", "epoch 1 of 2", "epoch 2 of 2"]
+    phases = ["vocabulary", "epoch 1 of 2", "epoch 2 of 2"]
+    assert [*dict.fromkeys(stage.phase for stage in seen)] == phases
     for phase in phases:
         done = [stage.done for stage in seen if stage.phase == phase]
         assert done == sorted(done) and done[0] >= 0 and done[-1] == 1
@@ -156,18 +146,15 @@ def test_what_could_only_fail_after_hours_is_refused_at_once_with_what_to_try(tm
     with pytest.raises(InputError) as refused:
         trained(tmp_path, "text.txt", "a b c\n", TrainSettings(min_count=5))
     assert "--min-count" in refused.value.hint
-    with pytest.raises(FileError):
-        train_file([str(tmp_path / "missing.txt")], str(tmp_path / "out.safetensors"), SMALL, silent)
     (tmp_path / "text.txt").write_text(TEXT)
-    seen = []
+    seen, text, output = [], *(str(tmp_path / name) for name in ("text.txt", "out.safetensors"))
+    with pytest.raises(FileError):
+        train_file([str(tmp_path / "missing.txt")], output, SMALL, seen.append)
     with pytest.raises(CreateError):
-        train_file(
-            [str(tmp_path / "text.txt")], str(tmp_path / "nowhere" / "out.safetensors"), SMALL, seen.append
-        )
+        train_file([text], str(tmp_path / "nowhere" / "out.safetensors"), SMALL, seen.append)
     for wrong in ({"dim": 0}, {"epochs": 0}, {"seed": -1}, {"remove": 8}, {"length": 0.0}, {"sample": 2.0}):
         with pytest.raises(UsageError):
-            settings, output = TrainSettings(**{**vars(SMALL), **wrong}), str(tmp_path / "out.safetensors")
-            train_file([str(tmp_path / "text.txt")], output, settings, seen.append)
+            train_file([text], output, replace(SMALL, **wrong), seen.append)
     assert seen == [] and not (tmp_path / "out.safetensors").exists()
 
 
