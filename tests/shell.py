@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import io
+import json
 import os
 import pty
 import re
@@ -18,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 from unittest import mock
 
 import attn_cli
@@ -126,6 +127,25 @@ def here(*args: str, env: Mapping[str, str | None] | None = None) -> Ran:
         stream.flush()
         written.append(_text(stream.buffer.getvalue()))  # type: ignore[attr-defined]
     return Ran(code, *written)
+
+
+def told(*args: str, env: Mapping[str, str | None] | None = None) -> str:
+    """Return what `attn ARGS` writes; it does so without an error, and without a word beside it."""
+    ran = here(*args, env=env)
+    assert (ran.code, ran.err) == (0, ""), ran
+    return ran.out
+
+
+def record(*args: str, env: Mapping[str, str | None] | None = None) -> Any:
+    """Return the record that `attn ARGS -f json` writes."""
+    return json.loads(told(*args, "-f", "json", env=env))
+
+
+def refused(*args: str, code: int = 2, env: Mapping[str, str | None] | None = None) -> str:
+    """Return the one line with which `attn ARGS` is refused."""
+    ran = here(*args, env=env)
+    assert (ran.code, ran.out, ran.err.count("\n")) == (code, "", 1), ran
+    return ran.err
 
 
 @cache

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import math
 import re
 
@@ -19,8 +18,10 @@ from attn_cli.render.screen.text import cells
 from attn_cli.render.views.comparison import names_of
 from attn_cli.settings.settings import SHOWN_ONLY
 from attn_cli.teach.compare import VARIED, between, compare, written
+from tests import shell
 from tests.alike import assert_alike
-from tests.shell import here, plain
+from tests.cli.tables import told as cases
+from tests.shell import here, plain, told
 from tests.thorough import like_cases
 
 CAT = "The cat sat on the mat"
@@ -29,25 +30,15 @@ RANDOM = ("-e", "random")
 
 
 def record(*args, text=CAT):
-    ran = here("compare", text, *args, "-f", "json")
-    assert (ran.code, ran.err) == (0, "")
-    return json.loads(ran.out)
+    return shell.record("compare", text, *args)
 
 
 def screen(*args, text=CAT, width="80"):
-    ran = here("compare", text, *args, "--width", width)
-    assert (ran.code, ran.err) == (0, "")
-    return ran.out
-
-
-def alone(*args, text=CAT, command="self"):
-    return json.loads(here(command, text, *args, "-f", "json").out)
+    return told("compare", text, *args, "--width", width)
 
 
 def refused(*args, text=CAT, env=None):
-    ran = here("compare", text, *args, env=env)
-    assert ran.out == "" and ran.err.count("\n") == 1
-    return ran.code, ran.err
+    return shell.refused("compare", text, *args, env=env)
 
 
 def entropy(weights):
@@ -73,7 +64,7 @@ def test_each_side_is_what_attn_self_gives_and_the_difference_is_second_minus_fi
     more = ("-p", "roles-deep") if vary.startswith("layer") else ()
     found = record("--vary", vary, *more)
     before, after = found["records"]
-    assert_alike([before, after], [alone(*first, *more), alone(*second, *more)])
+    assert_alike([before, after], [shell.record("self", CAT, *one, *more) for one in (first, second)])
     assert found["difference"] == [
         [b - a for a, b in zip(*rows, strict=True)]
         for rows in zip(before["weights"], after["weights"], strict=True)
@@ -105,12 +96,6 @@ def test_a_cell_that_one_side_masks_has_no_difference_and_each_value_is_compared
     assert "The difference" not in screen("--vary", "t=1,0.5,2")
 
 
-def test_a_row_that_changed_is_counted_among_the_rows_that_are_shown():
-    whole, row = (record("--vary", "head=subject,next", *more, text=FOX) for more in ((), ("-q", "fox")))
-    assert 3 in whole["changes"][0]["strongest_changed"]
-    assert row["changes"][0]["strongest_changed"] == [0] and '"fox"' in row["summary"]
-
-
 def test_two_long_names_are_shortened_only_where_they_still_differ():
     trace = trace_self("a b", Settings(embedding="random"))
     for names, shown in (
@@ -135,10 +120,12 @@ def test_keys_that_tie_but_for_rounding_are_both_the_strongest():
 
 def test_queries_with_another_strongest_key_are_named_and_a_query_narrows_both_sides():
     found = record("--vary", "head=subject,next", text=FOX)
-    before, after = (alone("--head", head, text=FOX)["summary"] for head in ("subject", "next"))
+    before, after = (shell.record("self", FOX, "--head", head)["summary"] for head in ("subject", "next"))
     wanted = [i for i in range(9) if before[i]["key"] != after[i]["key"]]
     assert found["changes"][0]["strongest_changed"] == wanted
-    assert f"{len(wanted)} of 9 queries have another strongest key" in found["summary"]
+    assert 3 in wanted and f"{len(wanted)} of 9 queries have another strongest key" in found["summary"]
+    row = record("--vary", "head=subject,next", "-q", "fox", text=FOX)  # counted among the rows shown
+    assert row["changes"][0]["strongest_changed"] == [0] and '"fox"' in row["summary"]
     found = record("--vary", "score=scaled,dot", "-q", "the")
     assert [one["query_tokens"] for one in found["records"]] == [["the"], ["the"]]
     assert len(found["difference"]) == 1 and found["largest_mover"]["cell"][0] == 0
@@ -170,82 +157,64 @@ def test_the_sentence_says_the_entropy_and_the_largest_mover_in_numbers():
     assert shut.entropy == (pytest.approx(entropy(shut.traces[0].weights.tolist())),) * 2
 
 
-@pytest.mark.parametrize(
-    ("vary", "why"),
-    [
-        ("dim=3,4", "--dim has an effect only with random vectors."),
-        ("seed=1,2", "Nothing here is drawn at random"),
-        ("oov=zero,random", "Every word has a vector of its own."),
-        ("score=scaled,default", "no weight differs."),
-        ("layout=in-out,out-in", "--layout has an effect only with weights from a file."),
-    ],
-)
-def test_an_option_that_changes_nothing_is_told_and_why(vary, why):
-    summary = record("--vary", vary)["summary"]
-    assert summary.startswith("Nothing changed from ") and why in summary
-    assert record("--vary", vary)["largest_mover"] is None
+NOTHING = """
+dim=3,4 => --dim has an effect only with random vectors. | seed=1,2 => Nothing here is drawn at random
+oov=zero,random => Every word has a vector of its own. | score=scaled,default => no weight differs.
+layout=in-out,out-in => --layout has an effect only with weights from a file.
+"""
+OTHER_TOKENS = """
+oov=skip,zero "the cat blorfs" => only with zero: "blorfs"
+keep-punctuation=no,yes "the, cat" => only with yes: ","
+tokenizer=words,characters ab => only with words: "ab"; only with characters: "a", "b"
+pad_side=left,right "a b" --pad 1 => right has them in another order
+pad=default,1 "a b" => only with 1: "<pad>"
+"""
+WRONG = """
+score=dot => has 1 | score=scaled,dot,cosine,dot => has 4 | score => has none | score=scaled, => has an empty one
+score=scaled,foo => 'foo' is not one of 'scaled', 'dot', 'cosine'
+t=1,x => 'x' is not a valid float | seed=1,1.5 => '1.5' is not a valid int | t=1,1.0 => the same value twice
+t=1,0 => --temperature cannot be 0 | mask=none,casual => There is no mask 'casual'
+head=subject,nobody => There is no head 'nobody' | heads=1,7 -p identity => equally among 7 heads
+embedding=word2vec,nope => There are no vectors 'nope' | head=all,mean => One head is compared at a time
+keep-punctuation=yes,maybe => 'maybe' is not a valid boolean. Give yes or no.
+scor=scaled,dot => is not an option. Did you mean score? | query=cat,sat => changes what is shown
+format=json,csv => changes what is shown | palette=blues,greys => changes what is shown
+threads=1,2 => changes how long it takes | ESC[31m=1,2 => '^[[31m'
+t=1,2 --vary seed=1,2 => which of them changed a number | t=1,2 --head all => One head
+score=scaled,dot --score dot => both set and varied | t=1,2 -f code:numpy => no code:numpy form
+"""
 
 
-@pytest.mark.parametrize(
-    ("vary", "text", "told"),
-    [
-        ("oov=skip,zero", "the cat blorfs", 'only with zero: "blorfs"'),
-        ("keep-punctuation=no,yes", "the, cat", 'only with yes: ","'),
-        ("tokenizer=words,characters", "ab", 'only with words: "ab"; only with characters: "a", "b"'),
-        ("pad_side=left,right", "a b", "right has them in another order"),
-        ("pad=default,1", "a b", 'only with 1: "<pad>"'),
-    ],
-)
-def test_where_the_tokens_differ_there_is_no_difference_and_it_says_which(vary, text, told):
-    more = ("--pad", "1") if vary.startswith("pad_side") else ()
-    found = record("--vary", vary, *more, text=text)
+@pytest.mark.parametrize(("line", "why"), cases(NOTHING))
+def test_an_option_that_changes_nothing_is_told_and_why(line, why):
+    found = record("--vary", *line)
+    assert found["summary"].startswith("Nothing changed from ") and why in found["summary"]
+    assert found["largest_mover"] is None
+
+
+@pytest.mark.parametrize(("line", "said"), cases(OTHER_TOKENS))
+def test_where_the_tokens_differ_there_is_no_difference_and_it_says_which(line, said):
+    vary, text, *more = line
+    args = ("--vary", vary, *more)
+    found = record(*args, text=text)
     assert found["difference"] is None and found["changes"] == []
-    assert told in found["summary"] and "cannot be compared one by one" in found["summary"]
-    assert told in " ".join(screen("--vary", vary, *more, text=text).split())
-    code, said = refused("--vary", vary, *more, "-f", "csv", text=text)
-    assert code == 2 and "tokens differ between the sides" in said
+    assert said in found["summary"] and "cannot be compared one by one" in found["summary"]
+    assert said in " ".join(screen(*args, text=text).split())
+    assert "tokens differ between the sides" in refused(*args, "-f", "csv", text=text)
 
 
-@pytest.mark.parametrize(
-    ("vary", "said"),
-    [
-        *(("score=dot", "has 1"), ("score=scaled,dot,cosine,dot", "has 4"), ("score", "has none")),
-        ("score=scaled,", "has an empty one"),
-        ("score=scaled,foo", "'foo' is not one of 'scaled', 'dot', 'cosine'"),
-        *(("t=1,x", "'x' is not a valid float"), ("seed=1,1.5", "'1.5' is not a valid int")),
-        *(("t=1,0", "--temperature cannot be 0"), ("mask=none,casual", "There is no mask 'casual'")),
-        *(("head=subject,nobody", "There is no head 'nobody'"), ("heads=1,7", "equally among 7 heads")),
-        ("embedding=word2vec,nope", "There are no vectors 'nope'"),
-        ("keep-punctuation=yes,maybe", "'maybe' is not a valid boolean. Give yes or no."),
-        *(("t=1,1.0", "the same value twice"), ("scor=scaled,dot", "is not an option. Did you mean score?")),
-        *(("query=cat,sat", "changes what is shown"), ("format=json,csv", "changes what is shown")),
-        *(("threads=1,2", "changes how long it takes"), ("palette=blues,greys", "changes what is shown")),
-        *(("\x1b[31m=1,2", "'^[[31m'"), ("head=all,mean", "One head is compared at a time")),
-    ],
-)
-def test_what_cannot_be_varied_is_wrong_usage_and_the_value_is_named(vary, said):
-    more = ("-p", "identity") if vary.startswith("heads") else ()
-    code, err = refused("--vary", vary, *more)
-    assert code == 2
+@pytest.mark.parametrize(("line", "said"), cases(WRONG.replace("ESC", "\x1b")))
+def test_what_cannot_be_varied_is_wrong_usage_and_the_value_is_named(line, said):
+    err = refused("--vary", *line)
     assert said in err and "\x1b" not in err
 
 
-def test_two_varied_options_none_and_one_that_is_also_set_are_refused_and_a_variable_is_not_blamed():
-    code, err = refused("--vary", "t=1,2", "--vary", "seed=1,2")
-    assert code == 2 and "which of them changed a number" in err
-    code, err = refused()
-    assert code == 2 and "--vary OPTION=A,B" in err
-    code, err = refused("--vary", "score=scaled,dot", "--score", "dot")
-    assert code == 2 and "both set and varied" in err
-    code, err = refused("--vary", "t=1,2", "--head", "all")
-    assert code == 2 and "One head" in err
-    code, err = refused("--vary", "t=1,2", "-f", "code:numpy")
-    assert code == 2 and "no code:numpy form" in err
+def test_nothing_varied_is_refused_and_a_variable_is_not_blamed():
+    assert "--vary OPTION=A,B" in refused()
     assert here("compare", CAT, "--vary", "score=scaled,dot", env={"ATTN_SCORE": "cosine"}).code == 0
-    for vary in ("mask=none,casual", "t=1,0", "score=foo,dot"):
-        name = "ATTN_" + {"t": "TEMPERATURE"}.get(vary[0], vary.partition("=")[0].upper())
-        value = {"ATTN_TEMPERATURE": "2", "ATTN_MASK": "causal", "ATTN_SCORE": "dot"}[name]
-        assert refused("--vary", vary, env={name: value})[0] == 2
+    refused("--vary", "mask=none,casual", env={"ATTN_MASK": "causal"})
+    refused("--vary", "t=1,0", env={"ATTN_TEMPERATURE": "2"})
+    refused("--vary", "score=foo,dot", env={"ATTN_SCORE": "dot"})
     assert set(VARIED) == set(Settings.__dataclass_fields__) - set(SHOWN_ONLY)
     with pytest.raises(UsageError, match="cannot vary 'top'"):
         compare("a", None, Settings(), "top", (1, 2))
@@ -338,12 +307,10 @@ def test_small_matrices_stand_side_by_side_with_equally_many_digits_or_below_eac
         assert len(blocks) == 1, width
     out = screen("--vary", "t=1,1.00001", *RANDOM)
     assert re.search(r"[+-]\d\.\d+e-0[5-9]", out.split("The difference")[1])
-    paths = []
-    for name in ("one", "two"):
-        path = tmp_path / f"{'long-' * 8}{name}.txt"
-        path.write_text("a 1 0\nb 0 1\n" if name == "one" else "a 1 1\nb 0 1\n")
-        paths.append(str(path))
-    out = screen("--vary", f"e={','.join(paths)}", text="a b", width="400")
+    paths = [tmp_path / f"{'long-' * 8}{name}.txt" for name in ("one", "two")]
+    for path, number in zip(paths, "01", strict=True):
+        path.write_text(f"a 1 {number}\nb 0 1\n")
+    out = screen("--vary", f"e={','.join(map(str, paths))}", text="a b", width="400")
     assert "one.txt" in out and "two.txt" in out
 
 
@@ -355,12 +322,8 @@ HOSTILE = "[red] \x1b[31mESC </td> \u202eRTL 🦊🦊 \\input{x} " + "long" * 12
 @pytest.mark.parametrize("vary", ["score=scaled,dot", "mask=none,causal", "t=1,2,3"])
 def test_no_line_is_wider_than_the_terminal_and_no_token_is_obeyed(width, text, vary):
     for color in ("never", "always"):
-        ran = here(
-            "compare", text, *RANDOM, "--tokenizer", "whitespace", "--vary", vary, "--width", width,
-            "--color", color,
-        )  # fmt: skip
-        assert (ran.code, ran.err) == (0, "")
-        out = plain(ran.out)
+        args = (*RANDOM, "--tokenizer", "whitespace", "--vary", vary, "--color", color)
+        out = plain(screen(*args, text=text, width=width))
         assert max(cells(line) for line in out.splitlines()) <= int(width)
         assert "\x1b" not in out and "\u202e" not in out and "nan" not in out
 
@@ -397,21 +360,15 @@ def test_two_texts_stand_side_by_side_with_what_each_word_looks_at_in_both():
     assert any("text first" in line and "text second" in line for line in lines)
     found = record("--with", dog, text="The cat sat")
     assert (found["option"], found["values"], found["difference"]) == ("text", ["The cat sat", dog], None)
-    assert_alike(found["records"], [alone(text="The cat sat"), alone(text=dog)])
+    assert_alike(found["records"], [shell.record("self", text) for text in ("The cat sat", dog)])
     for name, side in zip(("First", "Second"), found["records"], strict=True):
         weights = [max(row) for row in side["weights"]]
         query, key, weight = re.search(rf'{name}: "(\w+)" looks most at "(\w+)" \((\S+)\)', ran.out).groups()
-        i = side["query_tokens"].index(query)
-        assert (
-            side["weights"][i][side["key_tokens"].index(key)]
-            == weights[i]
-            == pytest.approx(float(weight), abs=1e-3)
-        )
-
-
-def test_two_texts_of_as_many_words_have_a_difference_and_may_read_one_context():
+        i, j = side["query_tokens"].index(query), side["key_tokens"].index(key)
+        assert side["weights"][i][j] == weights[i] == pytest.approx(float(weight), abs=1e-3)
+    # Two texts of as many words have a difference, and may read one context.
     found = record("--with", "A dog slept", "--context", "she ran", text="The cat sat")
     first, second = (side["weights"] for side in found["records"])
     assert_alike(found["difference"], [[b - a for a, b in zip(*rows)] for rows in zip(first, second)])  # noqa: B905
-    assert refused("--with", "A dog", "--vary", "t=1,2")[0] == 2
-    assert "--with TEXT" in refused()[1]
+    refused("--with", "A dog", "--vary", "t=1,2")
+    assert "--with TEXT" in refused()

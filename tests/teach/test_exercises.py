@@ -15,6 +15,7 @@ from attn_cli.inputs.matrices import read_given
 from attn_cli.render.worksheet import parts
 from attn_cli.render.worksheet.writers import latex_text, worksheet_html, worksheet_latex, worksheet_markdown
 from attn_cli.teach import exercises
+from tests.render.document.test_documents import balance
 from tests.schema import SCHEMA, complaints
 from tests.shell import attn, here
 from tests.thorough import like_cases, often
@@ -25,6 +26,7 @@ FILES = {
 }
 SIZES = list(itertools.product((2, 3, 4), (2, 3, 4)))
 KINDS = list(itertools.product(("none", "causal"), ("scaled", "dot")))
+OF_EVERY_KIND = pytest.mark.parametrize(("mask", "score"), KINDS)
 SEEDS = range(often(36))
 
 
@@ -43,21 +45,6 @@ def many():
     """Exercises of the usual size, and two of every size, with the largest seed."""
     usual = [make(seed) for seed in SEEDS]
     return usual + [make(seed, dim, words) for dim, words in SIZES for seed in (12345, 2**63 - 1)]
-
-
-def exercise_documents():
-    """The LaTeX of worksheets and keys of every kind, by name: what a TeX must be able to typeset."""
-    kinds = [
-        *((7, 2, 3, mask, score) for mask, score in KINDS),
-        *((5, dim, words, "causal", "scaled") for dim, words in SIZES),
-    ]
-    made = {"-".join(map(str, kind)): make(*kind) for kind in kinds} | {"hostile": hostile()}
-    names = {False: "exercise-{}", True: "key-{}"}
-    return {
-        names[key].format(name): worksheet_latex(parts(one, key))
-        for name, one in made.items()
-        for key in names
-    }
 
 
 def product(A, B):
@@ -87,7 +74,7 @@ def record(*args):
     return json.loads(ran.out)
 
 
-@pytest.mark.parametrize(("mask", "score"), KINDS)
+@OF_EVERY_KIND
 @pytest.mark.parametrize(("dim", "words"), [(2, 3), (3, 2), (4, 4)])
 def test_the_answers_are_what_the_formula_gives(dim, words, mask, score):
     asked = ("--dim", str(dim), "--words", str(words), "--mask", mask, "--score", score)
@@ -113,13 +100,6 @@ def test_every_seed_gives_another_exercise_and_always_the_same_one(many):
         assert len(made) == 1
 
 
-def test_the_same_command_writes_the_same_bytes(tmp_path):
-    ran = attn("exercise", "--seed", "9", "-o", "a", cwd=tmp_path, env={"PYTHONHASHSEED": "1"})
-    assert ran.code == here("exercise", "--seed", "9", "-o", str(tmp_path / "b")).code == 0
-    for file in FILES:
-        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
-
-
 def test_all_numbers_are_small_and_whole_and_no_row_is_dull(many):
     for one in many:
         X, *W = (np.array(matrix) for matrix in (one.X, one.W_q, one.W_k, one.W_v))
@@ -130,17 +110,13 @@ def test_all_numbers_are_small_and_whole_and_no_row_is_dull(many):
         for given in (X, *W):
             assert given.dtype.kind == "i" and given.min() >= -1 and given.max() <= 2
         assert abs(np.array([Q, K, V])).max() <= 6 and scores.min() >= -4 and scores.max() <= 6
-        for matrix in (X, Q, K, V, scores, Q.T, K.T, V.T):
-            assert len({tuple(row) for row in matrix.tolist()}) == len(matrix), (
-                "two rows or columns are equal"
-            )
-            assert matrix.any(axis=1).all(), "a row or a column is zero"
-        assert all((matrix != matrix.T).any() for matrix in W), "a W is symmetric"
-        assert len({str(matrix) for matrix in W}) == 3
+        for matrix in (X, Q, K, V, scores, Q.T, K.T, V.T):  # no row or column is zero, or there twice
+            assert len({tuple(row) for row in matrix.tolist()}) == len(matrix) and matrix.any(axis=1).all()
+        assert all((matrix != matrix.T).any() for matrix in W) and len({str(matrix) for matrix in W}) == 3
 
 
-@pytest.mark.parametrize(("mask", "score"), KINDS)
-def test_in_every_exercise_words_differ_in_whom_they_look_at_and_no_weight_is_all_or_nothing(
+@OF_EVERY_KIND
+def test_words_differ_in_whom_they_look_at_no_weight_is_all_or_nothing_and_every_mistake_shows(
     many, mask, score
 ):
     for one in many:
@@ -152,6 +128,10 @@ def test_in_every_exercise_words_differ_in_whom_they_look_at_and_no_weight_is_al
         strongest = [row.index(max(row)) for row in allowed]
         assert any(j != i for i, j in enumerate(strongest))
         assert mask == "causal" or len(set(strongest)) > 1
+    for one in many[::3]:
+        found = {name: np.hstack(pair) for name, pair in mistaken(one, mask, score).items()}
+        for (name, a), (other, b) in itertools.combinations(found.items(), 2):
+            assert abs(a - b).max() > 0.01, f"{one.command}: {name} looks like {other}"
 
 
 def mistaken(one, mask, score):
@@ -182,14 +162,6 @@ def mistaken(one, mask, score):
     return found
 
 
-@pytest.mark.parametrize(("mask", "score"), KINDS)
-def test_every_usual_mistake_shows_and_no_two_look_alike(many, mask, score):
-    for one in many[::3]:
-        found = {name: np.hstack(pair) for name, pair in mistaken(one, mask, score).items()}
-        for (name, a), (other, b) in itertools.combinations(found.items(), 2):
-            assert abs(a - b).max() > 0.01, f"{one.command}: {name} looks like {other}"
-
-
 # By hand: a student who has the sheet, paper, and the four basic operations.
 
 
@@ -217,7 +189,7 @@ def rounded(value, digits):
     return shown.lstrip("-") if not shown.strip("-0.") else shown
 
 
-@pytest.mark.parametrize(("mask", "score"), KINDS)
+@OF_EVERY_KIND
 @pytest.mark.parametrize(("dim", "words"), [(2, 3), (2, 4), (3, 3), (4, 2)])
 def test_who_rounds_each_step_as_the_sheet_says_gets_the_numbers_of_the_key(dim, words, mask, score):
     for seed in range(3):
@@ -245,7 +217,7 @@ def test_who_rounds_each_step_as_the_sheet_says_gets_the_numbers_of_the_key(dim,
         assert [row[1:] for row in answers[-1][1:]] == [[rounded(o, 2) for o in row] for row in outputs]
 
 
-@pytest.mark.parametrize(("mask", "score"), KINDS)
+@OF_EVERY_KIND
 @like_cases
 def test_the_questions_are_answered_by_the_numbers(mask, score):
     for seed in range(8):
@@ -280,16 +252,13 @@ def test_the_row_in_full_is_arithmetic_that_holds():
         assert held >= 6
 
 
-def blanks(table):
-    return sum(cell == "______" for row in table for cell in row)
-
-
-@pytest.mark.parametrize(("mask", "score"), KINDS)
+@OF_EVERY_KIND
 def test_the_worksheet_and_the_page_have_a_blank_for_every_number_and_their_keys_have_none(mask, score):
-    sheet, key = (worksheet_markdown(parts(make(7, 2, 3, mask, score), is_key)) for is_key in (False, True))
-    grids = [table for table in tables(sheet) if blanks(table)]
-    shapes = [3 * 2 - 1, 3 * 2, 3 * 2, 3 * 3, *[3 * 3] * (score == "scaled"), 3 * 4, 3 * 4, 3 * 2]
-    assert list(map(blanks, grids)) == shapes
+    made = make(7, 2, 3, mask, score)
+    sheet, key = (worksheet_markdown(parts(made, is_key)) for is_key in (False, True))
+    blanks = [sum(row.count("______") for row in table) for table in tables(sheet)]
+    shapes = [3 * 2, 3 * 2, 3 * 2, 3 * 3, *[3 * 3] * (score == "scaled"), 3 * 4, 3 * 4, 3 * 2]
+    assert [n for n in blanks if n] == [shapes[0] - 1, *shapes[1:]]  # less the example
     assert "____" not in key
     sizes = ([[len(row) for row in table] for table in tables(text)] for text in (sheet, key))
     assert next(sizes) == next(sizes)
@@ -299,13 +268,11 @@ def test_the_worksheet_and_the_page_have_a_blank_for_every_number_and_their_keys
     assert titles == [(str(n), name) for n, name in enumerate(names, 1)]
     assert "attn exercise --seed 7 --dim 2" in sheet and "--key" not in sheet and "attn check" in sheet
     assert sheet.count("Answer: ____") == 4
-    made = make(7, 2, 3, mask, score)
     (sheet, blank), (key, filled) = page(made), page(made, key=True)
-    grids = [3 * 2, 3 * 2, 3 * 2, 3 * 3, *[3 * 3] * (score == "scaled"), 3 * 4, 3 * 4, 3 * 2]
-    assert [len(table) for table in cells(blank, "boxes")] == grids
-    assert sum(cell != "" for table in cells(blank, "boxes") for cell in table) == 1  # the example
-    assert [len(table) for table in cells(filled, "boxes")] == grids
-    assert all(cell != "" for table in cells(filled, "boxes") for cell in table)
+    for root, count in ((blank, 1), (filled, sum(shapes))):
+        boxes = cells(root, "boxes")
+        assert [len(table) for table in boxes] == shapes
+        assert sum(cell != "" for table in boxes for cell in table) == count
     assert cells(blank, "given") == cells(filled, "given")
     assert sheet.count('class="line"') == 4 and 'class="line"' not in key and key.count('class="answer"') == 4
     assert "Name:" in sheet and "Name:" not in key
@@ -350,26 +317,19 @@ def test_printing_chooses_the_sheet_or_the_key_the_form_and_its_characters():
 
 
 def hostile():
-    words = ("\\input{x}", "50%&$#_^~|<td>", "\x1b[31m`‮ 猫😀]")
-    return make(7)._replace(tokens=words)
-
-
-def opened(text):
-    """Check that environments and braces close in order."""
-    stack, depth = [], 0
-    for what, name in re.findall(r"\\(begin|end)\{(\w+)\}", text):
-        assert what == "begin" or stack.pop() == name
-        stack += [name] * (what == "begin")
-    for char in re.sub(r"\\.", "", text):
-        depth += (char == "{") - (char == "}")
-        assert depth >= 0
-    return stack, depth, re.sub(r"\\[$]", "", text).count("$") % 2
+    return make(7)._replace(tokens=("\\input{x}", "50%&$#_^~|<td>", "\x1b[31m`‮ 猫😀]"))
 
 
 def test_the_latex_is_balanced_ascii_and_sheet_and_key_hold_the_same_tables():
-    for name, text in exercise_documents().items():
-        assert opened(text) == ([], 0, 0), name
-        assert text.isascii(), name
+    kinds = [(7, 2, 3, *kind) for kind in KINDS] + [(5, *size, "causal", "scaled") for size in SIZES]
+    for name, is_key in itertools.product([make(*kind) for kind in kinds] + [hostile()], (False, True)):
+        text = worksheet_latex(parts(name, is_key))
+        assert balance(text) == 0 and re.sub(r"\\[$]", "", text).count("$") % 2 == 0, name
+        inner: list[str] = []
+        for what, environment in re.findall(r"\\(begin|end)\{(\w+)\}", text):
+            assert what == "begin" or inner.pop() == environment
+            inner += [environment] * (what == "begin")
+        assert inner == [] and text.isascii(), name
         used = set(",".join(re.findall(r"\\usepackage(?:\[.*?\])?\{(.*?)\}", text)).split(","))
         assert used == {"geometry", "amsmath", "array", "booktabs"}
         for row in re.findall(r"^.*\\\\ \\cline.*$", text, re.M):
@@ -415,30 +375,29 @@ def page(made, key=False):
     return text, ElementTree.fromstring(text.removeprefix("<!doctype html>\n"))
 
 
-def cells(root, look):
+def cells(root, look=""):
     """The texts of the cells of all tables of a look, boxes or given."""
-    tables = [table for table in root.iter("table") if look in table.get("class").split()]
+    tables = [table for table in root.iter("table") if look in table.get("class")]
     return [["".join(cell.itertext()) for cell in table.iter("td")] for table in tables]
 
 
 def test_the_page_needs_nothing_else_and_has_the_numbers_of_the_other_forms():
     made = make(7, 2, 3, "causal")
     of_markdown = tables(worksheet_markdown(parts(made, key=True)))
-    page_tables = page(made, key=True)[1].iter("table")
-    found = [["".join(cell.itertext()) for cell in table.iter("td")] for table in page_tables]
-    assert found == [[cell for row in table[1:] for cell in row[1:]] for table in of_markdown]
+    assert cells(page(made, key=True)[1]) == [
+        [cell for row in table[1:] for cell in row[1:]] for table in of_markdown
+    ]
     text, root = page(make(7))
     style = root.find("head/style").text
-    assert all(
-        part in style for part in ("@page { size: A4", "break-inside: avoid", ".boxes td { border: 1px")
-    )
+    for part in ("@page { size: A4", "break-inside: avoid", ".boxes td { border: 1px"):
+        assert part in style
     assert root.find("head/title").text == "Attention by hand: exercise 7"
     assert not re.search(r"https?:|url\(|<script|@import|\ssrc=|\shref=", text)
 
 
 @pytest.fixture
 def folder(tmp_path):
-    ran = here("exercise", "--seed", "7", "-o", str(tmp_path / "new" / "sheet7"))
+    ran = attn("exercise", "--seed", "7", "-o", str(tmp_path / "new" / "sheet7"), env={"PYTHONHASHSEED": "1"})
     assert (ran.code, ran.out) == (0, "")
     assert all(file in ran.err for file in FILES)
     return tmp_path / "new" / "sheet7"
@@ -458,7 +417,7 @@ def test_a_folder_gets_the_sheet_the_key_and_data_that_attn_reads(folder):
         assert given.arrays[name].tolist() == getattr(made, name)
 
 
-@pytest.mark.parametrize(("mask", "score"), KINDS)
+@OF_EVERY_KIND
 @like_cases
 def test_the_answer_sheet_has_an_empty_cell_for_every_number(tmp_path, mask, score):
     assert here("exercise", "--mask", mask, "--score", score, "--words", "4", "-o", str(tmp_path)).code == 0
@@ -471,7 +430,9 @@ def test_the_answer_sheet_has_an_empty_cell_for_every_number(tmp_path, mask, sco
         assert empty[name] == [[None] * len(row) for row in matrix]
 
 
-def test_what_a_student_wrote_is_not_replaced_unless_forced(folder):
+def test_what_a_student_wrote_is_not_replaced_unless_forced_and_a_folder_that_cannot_be_is_73(
+    folder, tmp_path
+):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert here("exercise", "--seed", "7", "-o", str(folder)).code == 0, "the same exercise replaces nothing"
     (folder / "answer.json").write_text('{"q": [[1, 2]]}')
@@ -483,9 +444,6 @@ def test_what_a_student_wrote_is_not_replaced_unless_forced(folder):
     assert all((folder / name).read_bytes() == text for name, text in before.items() if name != "answer.json")
     assert here("exercise", "--seed", "7", "-o", str(folder), "--force").code == 0
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-
-
-def test_a_folder_that_cannot_be_is_73(tmp_path):
     (tmp_path / "file").write_text("")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "key.md").mkdir()
@@ -527,20 +485,9 @@ def test_every_key_of_the_record_is_described_and_missed_and_inputs_are_whole():
     for key in found:
         assert complaints({k: v for k, v in found.items() if k != key}), key
     assert complaints({**found, "added_later": 1}) == []
-    found = record()
+    wrong = {"seed": (-1, None), "dim": (5,), "mask": ("window:1",), "score": ("cosine",), "tokens": ([],)}
+    wrong |= {"inputs": ({},), "answers": (None,), "questions": ([], [{"question": "Why?"}])}
+    for key, value in ((key, value) for key, values in wrong.items() for value in values):
+        assert complaints({**found, key: value}), (key, value)
     found["inputs"]["X"][0][0] = 0.5
     assert complaints(found)
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        *(
-            *(("seed", -1), ("seed", None), ("dim", 5), ("mask", "window:1"), ("score", "cosine")),
-            ("tokens", []),
-        ),
-        *(("inputs", {}), ("answers", None), ("questions", []), ("questions", [{"question": "Why?"}])),
-    ],
-)
-def test_a_wrong_record_is_rejected(key, value):
-    assert complaints({**record(), key: value})

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import math
 
 import pytest
@@ -11,7 +10,9 @@ from attn_cli import Settings
 from attn_cli.errors import UsageError
 from attn_cli.teach.compare import Swap
 from attn_cli.teach.swap import parse_swaps, swap
+from tests import shell
 from tests.alike import assert_alike
+from tests.cli.tables import told as cases
 from tests.shell import here
 
 FOX = "The quick brown fox jumped over the lazy dog"
@@ -20,26 +21,14 @@ RANDOM = ("-e", "random", "--seed", "3")
 
 
 def record(*args, text=FOX):
-    ran = here("explain", text, *args, "-f", "json")
-    assert (ran.code, ran.err) == (0, "")
-    return json.loads(ran.out)
-
-
-def alone(*args, text=FOX, command="self"):
-    return json.loads(here(command, text, *args, "-f", "json").out)
-
-
-def refused(*args, text=FOX):
-    ran = here("explain", text, *args)
-    assert (ran.code, ran.out) == (2, "") and ran.err.count("\n") == 1
-    return ran.err
+    return shell.record("explain", text, *args)
 
 
 @pytest.mark.parametrize("more", [(), ("-p", "identity"), ("-p", "roles-deep"), RANDOM, ("--head", "mean")])
 def test_each_side_is_what_attn_gives_its_text(more):
     found = record("--swap", "fox=rock", *more)
     before, after = found["records"]
-    assert_alike([before, after], [alone(*more), alone(*more, text=ROCK)])
+    assert_alike([before, after], [shell.record("self", text, *more) for text in (FOX, ROCK)])
     assert found["values"] == [FOX, ROCK]
     assert found["difference"] == [
         [b - a for a, b in zip(*rows, strict=True)]
@@ -93,13 +82,10 @@ def test_one_word_one_place_or_two_words_at_once_are_swapped_also_in_a_context()
     assert record("--swap", "the=a", text=text)["values"][1] == "a cat saw a dog"
     assert record("--swap", "3=a", text=text)["values"][1] == "the cat saw a dog"
     assert record("--swap", "THE=a", text=text)["swap"]["words"] == [{"old": "the", "new": "a"}]
-    found = record("--swap", "cat=dog", "--swap", "dog=cat", text="the cat saw the dog")
+    found = record("--swap", "cat=dog", "--swap", "dog=cat", text=text)
     assert found["values"][1] == "the dog saw the cat"
     found = record("--swap", "coffee=tea", "--context", "she likes coffee", text="he drinks")
-    sides = [
-        json.loads(here("cross", "he drinks", one, "-f", "json").out)
-        for one in ("she likes coffee", "she likes tea")
-    ]
+    sides = [shell.record("cross", "he drinks", f"she likes {one}") for one in ("coffee", "tea")]
     assert_alike(found["records"], sides)
 
 
@@ -137,7 +123,7 @@ def test_a_pronoun_is_the_row_as_in_explain_of_either_text_and_a_choice_wins():
     assert [side["head"] for side in found["records"]] == ["antecedent"] * 2
     assert [row["query"] for row in found["swap"]["rows"]] == ["it"]
     for side, text in zip(found["records"], (ANIMAL, ANIMAL.replace("tired", "wide")), strict=True):
-        one = alone("-p", "roles-deep", "--head", "antecedent", text=text)
+        one = shell.record("self", text, "-p", "roles-deep", "--head", "antecedent")
         assert_alike(side["weights"], one["weights"])
     for more in (("-p", "roles"), ("-q", "cross"), ("--head", "subject")):
         assert record("--swap", "tired=wide", *more, text=ANIMAL)["records"][0]["head"] != "antecedent"
@@ -171,31 +157,18 @@ def test_without_layers_the_query_makes_nothing_and_without_scores_there_is_no_l
         assert record("--swap", "fox=rock", *more)["swap"]["rows"][0]["lead"] is None
 
 
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        (("--swap", "foxx=rock"), "Did you mean fox?"),
-        (("--swap", "fox=ice cream"), "'ice cream' is 2 tokens"),
-        (("--swap", "fox=..."), "'...' is no token"),
-        (("--swap", "fox=fox"), "by itself"),
-        (("--swap", "fox"), "takes OLD=NEW"),
-        (("--swap", "=rock"), "takes OLD=NEW"),
-        (("--swap", "fox="), "takes OLD=NEW"),
-        (("--swap", "9=rock"), "from 0 to 8"),
-        (("--swap", "fox=rock", "--swap", "FOX=dog"), "twice"),
-        (("--swap", "fox=rock", "--only", "scores"), "without --only"),
-        (("--swap", "fox=rock", "--versus", "dog"), "without --versus"),
-        (("--swap", "fox=rock", "--head", "all"), "One head is compared"),
-        (("--swap", "fox=rock", "-f", "npy", "-o", "x.npy"), "no npy form"),
-        (("--swap", "fox=rock", "-f", "code:numpy"), "no code:numpy form"),
-        (("--swap", "fox=blorf", "--oov", "skip"), "--oov skip"),
-        (("--swap", "fo\x1b[31mx=rock"), "'fo^[[31mx'"),
-    ],
-)
-def test_what_cannot_be_swapped_is_wrong_usage(args, said):
-    assert said in refused(*args)
+WRONG = """
+foxx=rock => Did you mean fox? | "fox=ice cream" => 'ice cream' is 2 tokens | fox=... => '...' is no token
+fox=fox => by itself | fox => takes OLD=NEW | =rock => takes OLD=NEW | fox= => takes OLD=NEW
+9=rock => from 0 to 8 | fox=rock --swap FOX=dog => twice | fox=rock --only scores => without --only
+fox=rock --versus dog => without --versus | fox=rock --head all => One head is compared
+fox=rock -f npy -o x.npy => no npy form | fox=rock -f code:numpy => no code:numpy form
+fox=blorf --oov skip => --oov skip | foESC[31mx=rock => 'fo^[[31mx'
+"""
 
 
-def test_a_text_without_a_token_is_refused_as_anywhere():
+def test_what_cannot_be_swapped_is_wrong_usage_and_a_text_without_a_token_is_refused_as_anywhere():
+    for line, said in cases(WRONG.replace("ESC", "\x1b")):
+        assert said in shell.refused("explain", FOX, "--swap", *line)
     swapped, alone = (here("explain", "...", *more) for more in (("--swap", "a=b"), ()))
     assert (swapped.code, swapped.err) == (alone.code, alone.err) == (65, alone.err)
