@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests import shell
 from tests.alike import assert_alike
-from tests.shell import attn, here
+from tests.shell import refused, told
 from tests.thorough import like_cases
 
 WORKED = Path(__file__).parents[1] / "worked"
@@ -36,9 +37,7 @@ def worked(name):
 
 
 def run(*args):
-    ran = attn(*args, "-f", "json", "--steps")
-    assert ran.code == 0, ran.err
-    return json.loads(ran.out)
+    return shell.record(*args, "--steps")
 
 
 def held(found, wanted, what):
@@ -67,11 +66,7 @@ def test_every_block_of_expected_numbers_is_held_by_a_test_and_examples_take_the
             assert head[name.lower() if len(name) == 1 else name] == inputs[name]
         assert "X" not in inputs or record["x_query"] == inputs["X"]
         assert "tokens" not in inputs or record["query_tokens"] == inputs["tokens"]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_worked_example_is_listed(name):
-    assert name in attn("example").out.split()
+    assert {*NAMES} <= {*told("example").split()}
 
 
 @pytest.mark.parametrize(("name", "block", "options"), BLOCKS, ids=lambda value: value or "default")
@@ -94,7 +89,6 @@ def test_coffee_gives_its_queries_keys_and_values_both_heads_and_their_mean():
     (head,) = run("example", "coffee")["heads"]
     for part in "qkv":
         held(head[part], expected[part], part)
-    expected = worked("coffee")["expected"]
     two = expected["two heads (columns 0-1 and 2-3)"]
     record = run("example", "coffee", "--heads", "2", "--head", "all")
     held([head["weights"] for head in record["heads"]], two, "all")
@@ -141,15 +135,9 @@ def test_manchester_has_its_tokens_ids_and_shapes():
     held(np.sum(record["weights"], axis=1), np.ones(6), "rows sum to one")
 
 
-def told(*args):
-    ran = here(*args, "-f", "json", "--steps")
-    assert ran.code == 0, ran.err
-    return json.loads(ran.out)
-
-
 def test_dictionary_tells_its_text_s_queries_and_answers_with_every_option_or_says_why_not():
     inputs, expected = worked("dictionary")["inputs"], worked("dictionary")["expected"]
-    record = told("example", "dictionary")
+    record = run("example", "dictionary")
     exact, near, soft = record["acts"]
     for act, query in zip((exact, near), inputs["queries"], strict=True):
         assert act["query_tokens"] == [query]
@@ -162,14 +150,13 @@ def test_dictionary_tells_its_text_s_queries_and_answers_with_every_option_or_sa
     assert soft["key_tokens"] == soft["values"] == inputs["second"]["keys"]
     assert (record["key_tokens"], record["weights"]) == (soft["key_tokens"], soft["weights"])
     held(np.sum(soft["weights"]), 1, "a soft mix that sums to 1")
-    assert "Taycan" in here("example", "dictionary", "-f", "markdown").out
-    assert here("example", "dictionary", "-f", "csv").out.startswith("query,battery,top speed,")
-    assert told("example", "dictionary", "--top", "2")["condensed"]
-    assert told("example", "dictionary", "-q", "performance")["query_rows"] == [0]
-    assert told("example", "dictionary", "--heads", "2", "--head", "mean")["head"] == "mean"
+    assert "Taycan" in told("example", "dictionary", "-f", "markdown")
+    assert shell.here("example", "dictionary", "-f", "csv").out.startswith("query,battery,top speed,")
+    assert run("example", "dictionary", "--top", "2")["condensed"]
+    assert run("example", "dictionary", "-q", "performance")["query_rows"] == [0]
+    assert run("example", "dictionary", "--heads", "2", "--head", "mean")["head"] == "mean"
     for options in (["-p", "roles"], ["--pad", "2"], ["-q", "colour"]):
-        ran = here("example", "dictionary", *options)
-        assert ran.code == 2 and len(ran.err.splitlines()) == 1
+        refused("example", "dictionary", *options)
 
 
 @pytest.mark.parametrize(
@@ -178,10 +165,10 @@ def test_dictionary_tells_its_text_s_queries_and_answers_with_every_option_or_sa
 @like_cases
 def test_dictionary_says_which_key_gets_the_least_by_its_own_numbers(options):
     assert "colour gets the least" in worked("dictionary")["expected"]["performance"]
-    record = told("example", "dictionary", *options.split())
+    record = run("example", "dictionary", *options.split())
     weights = dict(zip(record["key_tokens"], record["weights"][0], strict=True))
     least = min(weights, key=weights.get)
     (said,) = [note for note in record["notes"] if "expects" in note]
     wanted = "and it does" if least == "colour" else f"With these vectors '{least}' does"
     assert wanted in said and f"{weights['colour']:.3f}" in said
-    assert said in " ".join(attn("example", "dictionary", *options.split()).out.split())
+    assert said in " ".join(told("example", "dictionary", *options.split()).split())
