@@ -10,6 +10,7 @@ import threading
 import time
 import tracemalloc
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -22,8 +23,7 @@ from attn_cli.core import heads as heads_module
 from attn_cli.core import streaming
 from attn_cli.core import threads as pool
 from attn_cli.core.attend import strongest_links
-from attn_cli.core.heads import HeadInput, checked_attention, fits, strongest
-from attn_cli.core.masks import named
+from attn_cli.core.heads import HeadInput, checked_attention, fits
 from attn_cli.errors import InputError
 from tests.problems import (
     BIASES,
@@ -39,7 +39,7 @@ from tests.problems import (
     made,
     tiled,
 )
-from tests.thorough import like_cases, often, takes_long
+from tests.thorough import like_cases, often
 
 laws = settings(max_examples=often(80), deadline=None, derandomize=True)
 few = settings(max_examples=often(25), deadline=None, derandomize=True)
@@ -77,10 +77,7 @@ def by_rows(head, threads):
     """Each block's weights and output, by its rows."""
     found = {}
     streaming.attended(
-        [head],
-        False,
-        threads,
-        each=lambda rows, weights, output: found.update({rows: (weights.copy(), output)}),
+        [head], False, threads, each=lambda rows, *made: found.update({rows: (made[0].copy(), made[1])})
     )
     return found
 
@@ -127,7 +124,7 @@ def test_every_way_gives_the_readable_cores_results_whatever_the_tiles(kind, til
 )
 @like_cases
 def test_tiles_of_the_real_size_give_the_readable_cores_results(shape, kind, dtype):
-    within(made(Kind(*shape, 20, 3, dtype, **kind)), k=4)
+    within(made(Kind(*shape, 20, 3, dtype, **kind)), k=4 if dtype == "float32" else heads_module.FEW + 8)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -172,14 +169,6 @@ def test_any_number_of_threads_gives_the_same_bits(kind, tiling, threads):
             np.testing.assert_array_equal(found[rows][1], alone[rows][1])
 
 
-@pytest.mark.parametrize("mask", [None, "causal"])
-def test_threads_of_the_real_size_give_the_same_bits(mask):
-    Q, K, V = some(2, 900, 16, dtype=np.float32), some(2, 777, 16, seed=1, dtype=np.float32), some(777, 5)
-    one, three = (attend(Q, K, V.astype(np.float32), mask, threads=n) for n in (1, 3))
-    for ours, theirs in zip(one, three, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-
-
 @few
 @given(
     st.sampled_from([(), (1,), (3,), (2, 3)]),
@@ -217,16 +206,16 @@ def test_heads_know_nothing_of_each_other_and_share_what_is_given_once(
 
 @pytest.mark.parametrize("n", [5, 200])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "longdouble"])
-def test_a_type_of_numbers_with_a_point_stays_as_it_is(n, dtype):
+def test_a_type_of_numbers_with_a_point_stays_as_it_is_and_is_rounded_once(n, dtype):
     Q, bias = some(n, 4).astype(dtype), some(n, n).astype(dtype)
+    exact = (M.astype(np.result_type(dtype, np.float32)) for M in (Q, Q, Q))
+    core = checked_attention(*exact, np.tri(n, dtype=bool), bias.astype(np.float64), 0.5)
     for scale in (None, np.float64(0.5), np.float64(1) / np.sqrt(np.int64(4))):
         weights, links, outputs = ways(Q, Q, Q, "causal", bias, scale=scale)
-        for M in (weights, links.weights, *outputs):
-            assert M.dtype == dtype
-    exact = (M.astype(np.result_type(dtype, np.float32)) for M in (Q, Q, Q))
-    head = checked_attention(*exact, np.tri(n, dtype=bool), bias.astype(np.float64), 0.5)
-    ours = attend(Q, Q, Q, "causal", bias, 0.5)[0]
-    np.testing.assert_allclose(ours, head.weights, rtol=0, atol=1e-5 + np.finfo(dtype).eps / 2)
+        pairs = [(weights, core.weights), *((output, core.output) for output in outputs)]
+        for ours, theirs in (*pairs, (links.weights[:, 0], core.weights.max(axis=1))):
+            assert ours.dtype == dtype
+            np.testing.assert_allclose(ours, theirs, rtol=np.finfo(dtype).eps / 2 + 1e-5, atol=2**-25)
 
 
 def test_a_term_by_distance_in_float64_does_not_make_float32_wider():
@@ -256,23 +245,18 @@ LAYOUTS = {
 @pytest.mark.parametrize("n", [6, 150])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_how_an_array_lies_in_memory_does_not_matter(n, layout):
-    given = [some(n, 4), some(n + 1, 4, seed=1), some(n + 1, 3, seed=2)]
-    bias, allowed = some(n, n + 1, seed=3), some(n, n + 1, seed=4) > -1
-    if layout == "one row for all":  # what is compared are its copies
-        given[:2] = (np.repeat(M[:1], len(M), axis=0) for M in given[:2])
-        bias[:] = bias[:1]
-        laid, also = [*map(LAYOUTS[layout], given[:2]), given[2]], LAYOUTS[layout](bias)
-    else:
-        with warnings.catch_warnings():
-            # np.matrix is on its way out, but about.
-            warnings.simplefilter("ignore", PendingDeprecationWarning)
-            laid, also = [LAYOUTS[layout](M) for M in given], LAYOUTS[layout](bias)
-    for plain, hidden in (
-        ({}, {}),
-        ({"mask": allowed, "bias": bias}, {"mask": np.asfortranarray(allowed), "bias": also}),
-    ):
-        weights, links, outputs = ways(*given, **plain)
-        ours = ways(*laid, **hidden)
+    allowed = some(n, n + 1, seed=4) > -1
+    allowed.setflags(write=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PendingDeprecationWarning)  # np.matrix is on its way out, but about
+        laid = [
+            LAYOUTS[layout](some(*shape, seed=seed))
+            for seed, shape in enumerate([(n, 4), (n + 1, 4), (n + 1, 3), (n, n + 1)])
+        ]
+    plain = [np.array(M, order="C", dtype=float) for M in laid]
+    for mask, count in ((None, 3), (np.asfortranarray(allowed), 4)):
+        weights, links, outputs = ways(*plain[:3], None if mask is None else allowed, *plain[3:count])
+        ours = ways(*laid[:3], mask, *laid[3:count])
         assert type(ours[0]) is np.ndarray
         np.testing.assert_allclose(ours[0], weights, rtol=0, atol=1e-13)
         np.testing.assert_array_equal(ours[1].keys, links.keys)
@@ -344,25 +328,6 @@ def test_powers_of_2_are_taken_only_where_numpy_has_them_for_this_processor(monk
         assert streaming.has_quick_exp2.__wrapped__() is is_quick
 
 
-# Ties
-
-
-@pytest.mark.parametrize("n", [3, 5, 17, 300])
-@pytest.mark.parametrize("d", [16, 50, 64, 100])
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_the_core_too_lists_repeated_words_in_order_although_blas_adds_them_up_unlike(n, d, dtype):
-    words = some(4, d, dtype=dtype)
-    which = np.random.default_rng(n).integers(0, 4, n)
-    Q, K = some(n, d, seed=1, dtype=dtype), words[which]
-    scores = (Q[:, np.newaxis].astype(float) * words.astype(float)).sum(axis=-1)
-    weights = checked_attention(Q, K, K, scale=1 / math.sqrt(d)).weights
-    for k in (1, 2, n):
-        keys = strongest(weights, k).keys
-        for row, found in zip(scores, keys, strict=True):
-            wanted = sorted(range(n), key=lambda j, row=row: (-row[which[j]], j))[:k]
-            assert found.tolist() == wanted
-
-
 # What must not be seen, and what must be said
 
 
@@ -385,25 +350,26 @@ def test_what_hides_behind_a_mask_is_not_seen_and_not_warned_of(hidden, n, mask,
     np.testing.assert_allclose(got[2], wanted[2], rtol=0, atol=1e-13)
 
 
-@pytest.mark.parametrize("bad", [nan, inf, -inf])
-@pytest.mark.parametrize("where", ["Q", "K", "V", "bias"])
-@pytest.mark.parametrize("way", ["weights", "output", "links"])
-def test_what_is_not_finite_and_allowed_is_refused_in_the_words_of_the_core(bad, where, way, monkeypatch):
+BAD = [(where, bad) for where in ("Q", "K", "V", "bias") for bad in (nan, inf, -inf)]
+
+
+@pytest.mark.parametrize(("where", "bad"), BAD[:-1])  # -inf in a bias is a mask
+@pytest.mark.parametrize("n", [3, 150])
+@pytest.mark.parametrize("mask", [None, "causal", "array"])
+def test_what_is_not_finite_and_allowed_is_refused_in_the_words_of_the_core(where, bad, n, mask, monkeypatch):
     monkeypatch.setattr(heads_module, "BLOCK_CELLS", 1000)  # so that the rows come in many blocks
-    n = 150
     given = {"Q": some(n, 4), "K": some(n, 4, seed=1), "V": some(n, 3, seed=2), "bias": some(n, n)}
-    given[where][120, 2] = bad
-    if where == "bias" and bad == -inf:
-        return  # that is a mask
+    at = n * 4 // 5
+    given[where][at, 2] = bad
+    allowed = None if mask is None else np.tri(n, k=int(mask == "array"), dtype=bool)
+    mask = allowed if mask == "array" else mask
     with pytest.raises(InputError) as core:
-        checked_attention(**given, scale=0.5)
-    with pytest.raises(InputError) as refused:
-        if way == "links":
-            strongest_links(**given, k=2, scale=0.5)
-        else:
-            attend(**given, scale=0.5, return_weights=way == "weights")
-    assert refused.value.message == core.value.message
-    assert ("key 120" if where in "KV" else "query 120") in refused.value.message
+        checked_attention(**given, mask=allowed, scale=0.5)
+    for way in (attend, partial(attend, return_weights=False), partial(strongest_links, k=2)):
+        with pytest.raises(InputError) as refused:
+            way(**given, mask=mask, scale=0.5)
+        assert refused.value.message == core.value.message
+    assert f"{'key' if where in 'KV' else 'query'} {at}" in refused.value.message
 
 
 def test_a_bias_that_float32_cannot_hold_masks_where_it_is_low_and_is_refused_where_it_is_high():
@@ -416,25 +382,6 @@ def test_a_bias_that_float32_cannot_hold_masks_where_it_is_low_and_is_refused_wh
 
 
 # Memory
-
-
-@takes_long
-@pytest.mark.parametrize("mask", [None, "causal", "window:9"])
-@pytest.mark.parametrize("by_distance", [False, True])
-def test_output_and_links_never_hold_an_array_of_queries_by_keys(mask, by_distance):
-    n = 3000
-    Q = some(n, 8, dtype=np.float32)
-    head = streaming.Tiles(
-        HeadInput(Q, Q, Q, named(mask or "none", n, n), None, some(n, 9) if by_distance else None, scale=0.3)
-    )
-    tracemalloc.start()
-    try:
-        streaming.attended([head], False, threads=1)
-        attend(Q, Q, Q, mask, return_weights=False, threads=1)
-        strongest_links(Q, Q, Q, 5, mask, threads=1)
-        assert tracemalloc.get_traced_memory()[1] < n * n * Q.itemsize / 3
-    finally:
-        tracemalloc.stop()
 
 
 def test_a_text_that_grows_word_by_word_leaves_nothing_behind():
@@ -457,12 +404,21 @@ def blas():
     return [one["num_threads"] for one in libraries if one["user_api"] == "blas"]
 
 
+def set_blas(count):
+    """Set BLAS's threads in a thread that ends: of threads that live, threadpoolctl heeds the first alone."""
+    setter = threading.Thread(target=threadpoolctl.threadpool_limits, args=(count,))
+    setter.start()
+    setter.join()
+
+
 @pytest.fixture
 def two_of_blas(monkeypatch):
     """BLAS with as many threads as it has when nobody says anything, two where that can be."""
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
-    with threadpoolctl.threadpool_limits(2):
-        yield
+    before = max(blas())
+    set_blas(2)
+    yield
+    set_blas(before)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -529,47 +485,22 @@ def test_a_child_has_helpers_of_its_own():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0 and len(done) == 8
 
 
-@pytest.mark.parametrize("main_is", ["first", "second"])
-def test_two_who_work_at_once_leave_blas_as_it_was_whoever_leaves_first(main_is, monkeypatch):
-    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
-    before, inside, seen = blas(), threading.Event(), []
+@pytest.mark.parametrize("seconds", [(0.02, 0.1), (0.1, 0.02)])
+def test_two_who_work_at_once_leave_blas_as_it_was_whoever_leaves_first(seconds, two_of_blas):
+    before, seen = blas(), []
 
-    def slow():
-        inside.set()
-        time.sleep(0.1)
-        return lambda task: seen.extend(blas())
+    def work(pause):
+        pool.run(range(3), lambda: time.sleep(pause) or (lambda task: seen.extend(blas())), 2)
 
-    def quick():
-        time.sleep(0.05)
-        return lambda task: seen.extend(blas())
-
-    def begin():
-        other.start()
-        assert main_is == "second" or other_came.wait(60)
-
-    other_came = threading.Event()
-
-    def run_other():
-        other_came.set()
-        pool.run(range(3), slow, 2)
-
-    other = threading.Thread(target=run_other)
-    if main_is == "second":
-        begin()
-        assert inside.wait(60)
-        pool.run(range(3), quick, 2)
-    else:
-        pool.run(range(3), lambda: begin() or quick(), 1)
+    other = threading.Thread(target=work, args=seconds[:1])
+    other.start()
+    work(seconds[1])
     other.join()
     assert set(seen) <= {1} and blas() == before
 
 
 def test_a_report_may_itself_attend(two_of_blas):
     Q, within = some(200, 4), []
-    streaming.attended(
-        [streaming.Tiles(HeadInput(Q, Q, Q, scale=0.5))],
-        False,
-        2,
-        lambda part: within.append(attend(Q, Q, Q, "causal")),
-    )
+    head = streaming.Tiles(HeadInput(Q, Q, Q, scale=0.5))
+    streaming.attended([head], False, 2, lambda part: within.append(attend(Q, Q, Q, "causal")))
     assert within
