@@ -14,16 +14,14 @@ from attn_cli.batch.records import QUICK, Record, Row, full_record, group_fields
 from attn_cli.errors import AttnError, InputError, UsageError
 from attn_cli.io.files import looks_like_file
 from attn_cli.io.types import Array, NamedTuple
-from attn_cli.pipeline.attend import attend_group, ready_heads
+from attn_cli.pipeline import attend, record
 from attn_cli.pipeline.embed import Shared, open_shared, usual_oov
 from attn_cli.pipeline.inputs import Inputs, Layer
 from attn_cli.pipeline.mask import stated_mask
 from attn_cli.pipeline.project import project_inputs, project_with_model
-from attn_cli.pipeline.record import Attended, record_trace
 from attn_cli.pipeline.sources.text import read_inputs, trace_text
-from attn_cli.settings.declare import size_of
+from attn_cli.settings import declare, validate
 from attn_cli.settings.settings import ALL, Settings
-from attn_cli.settings.validate import settings_for_masked, settings_of, text_limit
 from attn_cli.text.tokenize import tokenize
 from attn_cli.trace.trace import Trace
 from attn_cli.vectors.lookup import embed, random_vectors
@@ -45,7 +43,7 @@ class WordTable:
     def __init__(self, settings: Settings, shared: Shared, dim: int) -> None:
         self.settings, self.shared = settings, shared
         self.oov = settings.oov or usual_oov(settings, shared.stack)
-        self.longest = min(LONGEST_WORD, (size_of(settings.max_word) or 0) // 4)
+        self.longest = min(LONGEST_WORD, (declare.size_of(settings.max_word) or 0) // 4)
         self.most = max(FIRST_ROWS, MOST_BYTES // (8 * dim))
         self.matrix: Array = np.empty((FIRST_ROWS, dim))
         self.places: dict[str, int] = {}  # of words; -1 where --oov error or skip has to do with one
@@ -109,12 +107,12 @@ class Computer(ExitStack):
 
     def __init__(self, job: Job) -> None:
         super().__init__()
-        settings = settings_for_masked(job.settings) if job.kind == "masked" else job.settings
-        settings = settings_of("cross", settings) if job.kind == "cross" else settings
+        settings = validate.settings_for_masked(job.settings) if job.kind == "masked" else job.settings
+        settings = validate.settings_of("cross", settings) if job.kind == "cross" else settings
         self.job, self.is_self = job, job.kind != "cross"
         self.has_two = not self.is_self or settings.pair is not None  # texts a line
         self.is_quick = QUICK.issuperset(job.chosen)
-        self.most_bytes = text_limit(settings)
+        self.most_bytes = validate.text_limit(settings)
         self.layer: Layer | None = None  # where lines are computed in groups
         if settings.model is None:
             self.shared = open_shared(settings)
@@ -161,7 +159,7 @@ class Computer(ExitStack):
         heads = [head.W for head in layer.heads if head.W is not None]
         if self.is_quick and layer.shown != "mean":
             heads = [head for head in heads if head.name == layer.shown]
-        self.heads = ready_heads(heads, settings, self.is_self)
+        self.heads = attend.ready_heads(heads, settings, self.is_self)
         self.number = layer.projection.about.layer or 0
 
     def rows(self, lines: Sequence[Line]) -> Iterator[Row]:
@@ -229,7 +227,7 @@ class Computer(ExitStack):
             X = self._layer_input(texts, 0)
             context = X if self.is_self else self._layer_input(texts, 1)
             layout = layer.projection.about.layout or "in-out"
-            group = attend_group(self.heads, X, context, settings, mask, layout, not self.is_quick)
+            group = attend.attend_group(self.heads, X, context, settings, mask, layout, not self.is_quick)
         except InputError:
             return {}
         fields = group_fields(group, job, layer, settings, [(text.query, text.key) for text in texts])
@@ -238,7 +236,7 @@ class Computer(ExitStack):
         done: dict[int, Record] = {}
         for text, work, ready in zip(texts, group.texts(settings.top), fields, strict=True):
             assert text.inputs is not None
-            trace = record_trace(Attended(job.kind, text.inputs, layer, settings), work)
+            trace = record.record_trace(record.Attended(job.kind, text.inputs, layer, settings), work)
             done[text.at] = full_record(trace, job, ready)
         return done
 

@@ -17,9 +17,7 @@ from typing import Any, TypeVar
 
 from attn_cli.batch.storage import one_line
 from attn_cli.errors import MachineError, MissingExtra, UsageError, count, visible
-from attn_cli.io.console import say
-from attn_cli.io.files import reason
-from attn_cli.io.signals import cleaned_up
+from attn_cli.io import console, files, signals
 
 START = 10.0  # seconds for the scheduler of this machine to answer, and to end
 SILENCE = 2.0  # seconds without an answer before that is said
@@ -75,7 +73,7 @@ def local_cluster(dask: Any, workers: int) -> Iterator[Any]:
         undo.callback(remove)
         sys.warnoptions.append(NO_WARNING)
         undo.callback(sys.warnoptions.remove, NO_WARNING)
-        undo.enter_context(cleaned_up(remove))
+        undo.enter_context(signals.cleaned_up(remove))
         undo.enter_context(config.set(SETTINGS))
         try:
             cluster = dask.LocalCluster(n_workers=workers, local_directory=folder, **OF_THIS_MACHINE)
@@ -118,7 +116,7 @@ def ask(work: Callable[[], Found], waiting: str, silence: float, seconds: float 
     threading.Thread(target=run, daemon=True).start()
     first = silence if seconds is None else min(silence, seconds)
     if wait([answer], first).not_done and first != seconds:
-        say(waiting)
+        console.say(waiting)
         wait([answer], None if seconds is None else seconds - first)
     if not answer.done():
         raise TimeoutError
@@ -175,6 +173,6 @@ def _failed(error: BaseException, name: str, place: tuple[str, int] | None, seco
         if place is not None:  # of its last try Dask does not say why
             socket.create_connection(place, PROBE).close()
     except OSError as refusal:
-        why = why if isinstance(refusal, TimeoutError) else reason(refusal)
+        why = why if isinstance(refusal, TimeoutError) else files.reason(refusal)
     hint = "It is started with: dask scheduler. One with TLS has an address tls://host:8786."
     return MachineError(f"Cannot reach the scheduler at {name}: {why}.", hint)

@@ -7,8 +7,7 @@ import shlex
 from typing import Any
 
 from attn_cli.errors import CreateError, UsageError, did_you_mean, visible
-from attn_cli.io.atomic import written
-from attn_cli.io.files import system_errors
+from attn_cli.io import atomic, files
 
 SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 STYLE = b"zstyle"  # added only where the user has none
@@ -78,7 +77,7 @@ def install(shell: str) -> str:
     and one line more. Each file holds all or nothing. Raises CreateError or WriteError.
     """
     code = script(shell).encode()
-    with system_errors(CreateError, "Cannot install completion", "Try --show-completion."):
+    with files.system_errors(CreateError, "Cannot install completion", "Try --show-completion."):
         if shell == "bash":
             path = _stored("~/.bash_completions/attn.sh", code)
             _add(os.path.expanduser("~/.bashrc"), b"source " + os.fsencode(shlex.quote(path)))
@@ -105,7 +104,7 @@ def install(shell: str) -> str:
 def _stored(name: str, code: bytes) -> str:
     path = os.path.expanduser(name)
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    with written(path) as stream:
+    with atomic.written(path) as stream:
         stream.write(code)
     return path
 
@@ -120,6 +119,6 @@ def _add(path: str, *lines: bytes) -> None:
     has_style = STYLE in before
     missing = [line for line in lines if line not in there and not (line.startswith(STYLE) and has_style)]
     if missing:
-        with written(path) as stream:
+        with atomic.written(path) as stream:
             newline = b"" if before.endswith(b"\n") or not before else b"\n"
             stream.write(before + newline + b"".join(line + b"\n" for line in missing))

@@ -17,8 +17,7 @@ from typer.core import TyperOption
 import attn_cli
 from attn_cli.cli.origins import Command
 from attn_cli.errors import USAGE, as_utf8, refuse
-from attn_cli.render.formats import is_given
-from attn_cli.render.result import OF_RECORD
+from attn_cli.render import formats, result
 from attn_cli.settings.declare import HELP, OUTPUT, TEXT, Setting, declared, now
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
@@ -124,7 +123,7 @@ def _with_options(of: Takes) -> Function:
 def _parameter(one: Setting, of: Takes, typed: bool) -> inspect.Parameter:
     names, help = one.names(), ""
     if one.name == "format" and of.can:
-        names = tuple(name for name in names if is_given(name, of.can))
+        names = tuple(name for name in names if formats.is_given(name, of.can))
         help = of.help or f"{one.help_text()}  [default: {one.unset}]"
     kind: Any = Literal.__getitem__(names) if names else one.type
     kind = list[kind] if one.is_repeated else kind
@@ -176,7 +175,7 @@ Pause = Annotated[bool, own("", PAUSE_HELP, OUTPUT, "--pause", default=...)]
 SOURCES = "word2vec (bundled), a file, or an imported name."
 NameOrFile = Annotated[str | None, argument("[NAME|FILE]", SOURCES)]
 Vectors = Annotated[str | None, option(SETTINGS["embedding"], f"{SOURCES}  [default: word2vec]")]
-of_record = takes("format output", can=OF_RECORD)  # what such a command takes of a View
+of_record = takes("format output", can=result.OF_RECORD)  # what such a command takes of a View
 
 
 def root(

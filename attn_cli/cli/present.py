@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from attn_cli.errors import UsageError
-from attn_cli.io.console import is_terminal, put_plain, say
+from attn_cli.io import console, signals
 from attn_cli.io.raw_terminal import NoKeyboard, RawTerminal
-from attn_cli.io.signals import cleaned_up
 from attn_cli.render.blocks import Block
 from attn_cli.render.formats import render_blocks
 from attn_cli.render.screen.draw import parts_of, screenfuls
@@ -49,7 +48,7 @@ def present(blocks: Blocks, view: View) -> None:
     if view.format != "table" or not view.to_standard_output:
         option = "--format" if view.to_standard_output else "--pause"
         raise UsageError("--pause works on the screen only.", "Leave out -f and -o.", option)
-    if is_terminal(sys.stdout) and os.name == "posix":
+    if console.is_terminal(sys.stdout) and os.name == "posix":
         if os.environ.get("TERM", "") in ("", "dumb"):
             _scroll(blocks, view)
             return
@@ -57,11 +56,11 @@ def present(blocks: Blocks, view: View) -> None:
             with RawTerminal(second_screen=True) as screen:
                 presenter = Presenter(blocks, view, screen)
                 presenter.run()
-            put_plain(presenter.shown())
+            console.put_plain(presenter.shown())
             return
-    say("attn: --pause waits only on a terminal, and not on Windows.")
+    console.say("attn: --pause waits only on a terminal, and not on Windows.")
     view = view.with_width()
-    put_plain(render_blocks(blocks(view), view, view.terminal()))
+    console.put_plain(render_blocks(blocks(view), view, view.terminal()))
 
 
 class Presenter:
@@ -174,7 +173,7 @@ def _scroll(blocks: Blocks, view: View) -> None:
             if key in STOP:
                 return
             is_watched = key is not None
-        put_plain(render_blocks(part, view, terminal))
+        console.put_plain(render_blocks(part, view, terminal))
 
 
 def _prompted() -> str | None:
@@ -187,7 +186,7 @@ def _prompted() -> str | None:
 
     clear = partial(put, "\r" + " " * len(PROMPT) + "\r")
     put(PROMPT)
-    with cleaned_up(clear):
+    with signals.cleaned_up(clear):
         try:
             while (key := _pressed()) == "redraw":  # it was stopped, and goes on
                 put(f"\r{PROMPT}")

@@ -152,16 +152,15 @@ def prepare_index(embedding: str | None, others: str = "") -> str:
     if path in ("word2vec", "random"):
         return path  # the usual case pays for nothing
     from attn_cli.io.files import first_bytes, looks_like_file, packing
-    from attn_cli.vectors.open_vectors import INDEXED_FROM, keep_index
+    from attn_cli.vectors import lookup, open_vectors
 
     is_file = looks_like_file(path) and os.path.isfile(path)
-    if is_file and os.path.getsize(path) < INDEXED_FROM and not packing(first_bytes(path)):
+    if is_file and os.path.getsize(path) < open_vectors.INDEXED_FROM and not packing(first_bytes(path)):
         return path
     from attn_cli.io.console import say
-    from attn_cli.vectors.lookup import open_table
 
     with Progress("Indexing") as progress:
-        note = keep_index(open_table(path, others), progress)
+        note = open_vectors.keep_index(lookup.open_table(path, others), progress)
     if note:
         say(f"attn: {note}")
     return path

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from attn_cli.errors import CreateError, InputError, UsageError, WriteError, visible
-from attn_cli.io.atomic import creatable, written
-from attn_cli.io.files import regular
+from attn_cli.io import atomic, files
 from attn_cli.io.progress import Stage, StageReport
 from attn_cli.io.types import Arrays, NamedTuple, NDArray
 from attn_cli.learn.batches import Batch, EncodedSentence, Vocabulary, batches, concatenated
@@ -171,7 +170,7 @@ def train_file(
     An interrupt ends the training; the model of the last whole pass is written.
     """
     for path in (*treebanks, *dev):
-        regular(path)
+        files.regular(path)
     table = open_table(embedding)
     heads = heads_to_learn(settings.relations, treebanks)
     settings = replace(settings, relations=",".join(heads))
@@ -179,7 +178,7 @@ def train_file(
     check(settings)
     if not output.lower().endswith(".safetensors"):
         raise UsageError(f"A model is written as .safetensors, not as {visible(output)}.", option="--output")
-    creatable(output)
+    atomic.creatable(output)
     sentences = to_learn_from(treebanks)
     held_back = hold_back(dev, sentences)
     trainer = Trainer(table, heads, sentences, [s for some in held_back.values() for s in some], settings)
@@ -207,7 +206,7 @@ def train(
     facts |= {"epochs": trainer.done, "about": about, "values": "words"} | trainer.learned_facts()
 
     def write() -> None:
-        with written(output) as stream:
+        with atomic.written(output) as stream:
             always = trainer.learner.always
             write_model(stream, arrays, table.name, table.fingerprint(), always, list(heads), facts)
 

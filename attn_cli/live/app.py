@@ -16,13 +16,10 @@ from textual.widgets import Input
 
 from attn_cli.errors import BUG, INTERRUPTED, AttnError, visible
 from attn_cli.io.terminal import Terminal
-from attn_cli.live.keys import COMMAND, KEYS
-from attn_cli.live.panes import Paper
+from attn_cli.live import keys, panes, sources, text_line
 from attn_cli.live.recording import Event, Recorder, Replay
 from attn_cli.live.scene import Hit, Scene, compose
 from attn_cli.live.session import Session, command_line, osc52
-from attn_cli.live.sources import computed
-from attn_cli.live.text_line import TextLine, prompt_for
 
 MENDED = (AttnError, MemoryError, RecursionError)  # errors that a user can mend; all others are bugs
 NONE = Replay()
@@ -32,7 +29,7 @@ SOON = 0.1  # seconds after which an awaited answer shows as awaited
 class Board(Widget, can_focus=True):
     """Shows a scene line by line; only lines that changed are written to the terminal."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*KEYS]
+    BINDINGS: ClassVar[list[BindingType]] = [*keys.KEYS]
     app: LiveApp
 
     def __init__(self) -> None:
@@ -104,7 +101,7 @@ class LiveApp(App[int]):
     ) -> None:
         super().__init__(ansi_color=True)
         self.session, self.terminal, self.recorder, self.replay = session, terminal, recorder, replay
-        self.board, self.line = Board(), TextLine(session)
+        self.board, self.line = Board(), text_line.TextLine(session)
         self.is_computing = False
         self.news = ""  # said after a key or a click, until the next one
         self.failure: BaseException | None = None
@@ -146,7 +143,7 @@ class LiveApp(App[int]):
         session, (width, height) = self.session, self.board.size
         if width and height:
             said = session.said or self.news or (self.line.prompt.hint if self.focused is self.line else "")
-            paper = Paper(width, height, self.terminal, session.view).sized(width, height)
+            paper = panes.Paper(width, height, self.terminal, session.view).sized(width, height)
             scene = compose(session.state, session.seen, paper, said, session.is_behind)
             session.state = replace(session.state, scrolled=scene.scrolled)
             self.board.show(scene)
@@ -170,7 +167,7 @@ class LiveApp(App[int]):
         while session.is_behind and self.failure is None:
             question = session.state.question
             late = self.set_timer(SOON, self.draw)
-            answer = await computed(session.source, question)
+            answer = await sources.computed(session.source, question)
             late.stop()
             if isinstance(answer, BaseException) and not isinstance(answer, MENDED):
                 self.failure = answer
@@ -226,14 +223,14 @@ class LiveApp(App[int]):
             self.exit(0)
         elif action == "redraw":
             self.repaint()
-        elif prompt := prompt_for(action, session):
+        elif prompt := text_line.prompt_for(action, session):
             session.said = ""
             self.line.ask(prompt)
         elif action == "text":
             session.said = "There is no text here: the input is a file."
         else:
             session.press(action, *numbers)
-            if action == "command" and session.state.pane == COMMAND:
+            if action == "command" and session.state.pane == keys.COMMAND:
                 command = command_line(session.state, session.seen)
                 session.commands = [*(one for one in session.commands if one != command), command]
                 if self._driver is not None:

@@ -16,8 +16,7 @@ from typing import Any
 from textual.drivers.linux_driver import LinuxDriver
 
 from attn_cli.errors import INTERRUPTED
-from attn_cli.io.console import put_plain
-from attn_cli.io.signals import cleaned_up, handled
+from attn_cli.io import console, signals
 from attn_cli.io.terminal import terminal_of
 from attn_cli.live.app import LiveApp
 from attn_cli.live.recording import Recorder, Replay
@@ -81,7 +80,7 @@ class Guest:
     @contextlib.contextmanager
     def visiting(self) -> Iterator[None]:
         """Give the terminal back at the end of the block, and at any signal that ends the process in it."""
-        with handled(self._quit, signal.SIGQUIT), cleaned_up(self.give_back):
+        with signals.handled(self._quit, signal.SIGQUIT), signals.cleaned_up(self.give_back):
             try:
                 yield
             finally:
@@ -188,6 +187,6 @@ def run(session: Session, record: str | None, replay: Replay) -> None:
     if app.failure is not None:
         raise app.failure
     if session.commands:
-        put_plain("".join(f"{command}\n" for command in session.commands))
+        console.put_plain("".join(f"{command}\n" for command in session.commands))
     if code == INTERRUPTED:
         raise KeyboardInterrupt

@@ -12,8 +12,7 @@ from functools import partialmethod
 
 from textual.binding import Binding
 
-from attn_cli.core.masks import mask_examples
-from attn_cli.core.scores import SCORES
+from attn_cli.core import masks, scores
 from attn_cli.errors import refuse
 from attn_cli.io.types import Array, NamedTuple
 from attn_cli.live.sources import LiveSource, Question
@@ -186,11 +185,11 @@ class Press:
     def mask(self, by: int = 1) -> State:
         usual = "causal" if self.seen.trace.mask_name.startswith("causal") else "none"
         now = self.state.question.settings.mask or usual
-        return self.state.setting(mask=_next(mask_examples(), now, by), mask_true=None)
+        return self.state.setting(mask=_next(masks.mask_examples(), now, by), mask_true=None)
 
     def score(self, by: int = 1) -> State:
         self._need_scores("there is no score function to change")
-        return self.state.setting(score=_next(tuple(SCORES), self.seen.trace.score, by))
+        return self.state.setting(score=_next(tuple(scores.SCORES), self.seen.trace.score, by))
 
     def usual_heat(self, to: float = 1.0) -> State:
         self._need_scores("there is no temperature to change")

@@ -17,13 +17,9 @@ from attn_cli.render.blocks import Block, Columns, Formula, Heading, Maps, Matri
 from attn_cli.render.screen.draw import draw
 from attn_cli.render.screen.matrix_pane import MatrixPart, large_blocks, matrix_part
 from attn_cli.render.shade_scale import shade_range
-from attn_cli.render.views.long_text import long_view
+from attn_cli.render.views import long_text, origins, overview, whys, wording
 from attn_cli.render.views.one_row import one_row, row_table
-from attn_cli.render.views.origins import talk
-from attn_cli.render.views.overview import labelled_matrix, largest_weight, row_bars, weight_matrix
 from attn_cli.render.views.steps import walk
-from attn_cli.render.views.whys import reasons
-from attn_cli.render.views.wording import is_large, quoted_at
 from attn_cli.settings.output import View
 from attn_cli.trace.head_roles import block_means
 from attn_cli.trace.trace import Trace
@@ -61,7 +57,7 @@ class Paper(NamedTuple):
 def weights_pane(state: State, seen: Seen, paper: Paper) -> Pane:
     """Return the matrix of weights, or what stands for it: all heads, a long text's map, what changed."""
     trace = seen.trace
-    notes = talk(trace)[:1] if trace.next_words is not None else []
+    notes = origins.talk(trace)[:1] if trace.next_words is not None else []
     if seen.before is not None and state.compared == BEFORE:
         trace = seen.before
         notes.append("The view before; v: back to now.")
@@ -69,9 +65,9 @@ def weights_pane(state: State, seen: Seen, paper: Paper) -> Pane:
         return _difference(state, seen.before, trace, paper)
     if trace.settings.head == "all" and len(trace.heads) > 1:
         return Pane(paper.draw(_all_heads(trace, paper), paper.height))
-    if is_large(trace):
-        return Pane(paper.draw(long_view(trace, trace.shown, paper.view)))
-    return _matrix_pane(state, weight_matrix(trace, trace.shown), notes, paper)
+    if wording.is_large(trace):
+        return Pane(paper.draw(long_text.long_view(trace, trace.shown, paper.view)))
+    return _matrix_pane(state, overview.weight_matrix(trace, trace.shown), notes, paper)
 
 
 def _matrix_pane(state: State, block: Matrix, notes: list[str], paper: Paper) -> Pane:
@@ -100,7 +96,7 @@ def _difference(state: State, before: Trace, after: Trace, paper: Paper) -> Pane
     said = sentences(comparison)
     if not comparison.changes:
         return Pane(paper.draw(map(Say, [*said, "v: the view before."])))
-    block = labelled_matrix(after, comparison.changes[0].difference)._replace(is_difference=True)
+    block = overview.labelled_matrix(after, comparison.changes[0].difference)._replace(is_difference=True)
     has_room = len(block.rows) + len(paper.draw(map(Say, said))) + 3 <= paper.height
     return _matrix_pane(state, block, ["Now minus before; v: the view before.", *said * has_room], paper)
 
@@ -171,15 +167,15 @@ def _looked_at(state: State, seen: Seen) -> tuple[Trace, State]:
 
 def _row_blocks(trace: Trace, state: State) -> Callable[[int, bool], Iterator[Block]]:
     i, column, trace = state.row, state.column, _versus(trace, state.column)
-    query, key = quoted_at(trace.query_tokens, i), quoted_at(trace.key_tokens, column)
+    query, key = wording.quoted_at(trace.query_tokens, i), wording.quoted_at(trace.key_tokens, column)
     at = trace.row_in_arrays(i)
     title = f"{query} looks at {key}: {float(trace.weights[at, column]):.4f}"
     if trace.mask is not None and not trace.mask[at, column]:
         title = f"{query} may not look at {key}"
-    bars = row_bars(trace, trace.shown, i, largest_weight(trace, [i]))._replace(title=title)
+    bars = overview.row_bars(trace, trace.shown, i, overview.largest_weight(trace, [i]))._replace(title=title)
     order = np.argsort(-trace.shown.weights[at], kind="stable").tolist()
     row = trace.row(i, trace.stepped_head)
-    why = [] if row is None or row.total == 0 else list(reasons(trace, row, row.because()))
+    why = [] if row is None or row.total == 0 else list(whys.reasons(trace, row, row.because()))
 
     def blocks(count: int, is_brief: bool) -> Iterator[Block]:
         """Yield the bars, the table and the reasons, of so many keys; a brief one leaves out the sums."""
@@ -208,7 +204,7 @@ def _by_hand_pane(state: State, seen: Seen, paper: Paper) -> Pane:
     if not seen.trace.is_scored or (seen.trace.condensed and state.row not in seen.trace.focus):
         return row_pane(state, seen, paper)
     trace, state = _looked_at(state, seen)
-    bars = row_bars(trace, trace.shown, state.row, largest_weight(trace, [state.row]))
+    bars = overview.row_bars(trace, trace.shown, state.row, overview.largest_weight(trace, [state.row]))
     by_hand = one_row(_versus(trace, state.column), state.row, paper.view.by_hand == "all")
     return Pane(paper.draw([bars, *by_hand]))
 

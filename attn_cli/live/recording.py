@@ -10,8 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeGuard
 
 from attn_cli.errors import CreateError, InputError, visible
-from attn_cli.io.atomic import growing
-from attn_cli.io.files import read_bytes
+from attn_cli.io import atomic, files
 from attn_cli.live.keys import NUMBERS
 
 FORMAT = "attn-live/1"
@@ -38,7 +37,7 @@ class Recorder:
 
     def __init__(self, path: str, text: str | None) -> None:
         try:
-            self.stream = growing(path)
+            self.stream = atomic.growing(path)
             self.began = time.monotonic()
             self._put({"recording": FORMAT, "text": text})
         except OSError as error:
@@ -87,7 +86,7 @@ class Replay:
 
 def read_recording(path: str) -> tuple[str | None, tuple[Event, ...]]:
     """Return the text that a file of events begins with, if any, and these; InputError for one that is no recording."""
-    lines = read_bytes(path, MOST_BYTES).decode("utf-8", "replace").splitlines()
+    lines = files.read_bytes(path, MOST_BYTES).decode("utf-8", "replace").splitlines()
     name = visible(path)
     head = _object(lines[0] if lines else "", f"{name}, line 1")
     if head.get("recording") != FORMAT:

@@ -10,9 +10,7 @@ from html import escape
 from attn_cli.errors import count, visible
 from attn_cli.io.files import beside
 from attn_cli.pipeline.beside import drawn
-from attn_cli.render import numbers, palette, shade_scale
-from attn_cli.render.blocks import Matrix
-from attn_cli.render.documents import label
+from attn_cli.render import blocks, documents, numbers, palette, shade_scale
 from attn_cli.render.page import page
 from attn_cli.render.page.script import read
 from attn_cli.render.views import origins, wording
@@ -64,7 +62,7 @@ def _text(text: str) -> str:
 
 def _name(token: str) -> str:
     """Return a token as a label, which leaves the order of what stands around it alone."""
-    shown = escape(label(token))
+    shown = escape(documents.label(token))
     return shown if shown.isascii() else f"<bdi>{shown}</bdi>"
 
 
@@ -99,7 +97,7 @@ def _matrices(trace: Trace) -> Iterator[str]:
 
 def _matrix(trace: Trace, head: Head, rows: Sequence[int], columns: range, is_one_of_many: bool) -> str:
     values = trace.visible_weights(head, rows)[:, : len(columns)]
-    matrix = Matrix([], [], values, is_weights=trace.drawn == "weight")
+    matrix = blocks.Matrix([], [], values, is_weights=trace.drawn == "weight")
     shades = shade_scale.shading(values, shade_scale.shade_range(matrix)).tolist()
     form = numbers.weight(2) if is_one_of_many and matrix.is_weights else numbers.exact(matrix)
     lines = []

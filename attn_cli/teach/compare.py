@@ -12,9 +12,8 @@ from attn_cli.errors import InputError, SettingError, UsageError
 from attn_cli.io.types import Array, NamedTuple, OnPart
 from attn_cli.pipeline.embed import settings_for_positions
 from attn_cli.pipeline.sources.text import trace_text
-from attn_cli.settings.declare import declared
+from attn_cli.settings import declare, validate
 from attn_cli.settings.settings import ALL, CONFLICTS_WITH_MODEL, SHOWN_ONLY, USUAL, Settings
-from attn_cli.settings.validate import beside_model
 from attn_cli.trace.row import entropy as bits
 from attn_cli.trace.trace import Trace
 
@@ -117,7 +116,7 @@ def compare(
     if option not in VARIED:
         raise UsageError(f"--vary cannot vary {option!r}.", f"Choose one of {', '.join(VARIED)}.", "--vary")
     if settings.model is not None and option in CONFLICTS_WITH_MODEL:
-        raise beside_model(option)
+        raise validate.beside_model(option)
     check_one_head(settings, option, values)
     asked, reference = (text, context, settings, option, report), 0
     traces = list[Trace]()
@@ -181,7 +180,7 @@ def between(
 
 def _default_among(option: str, values: Values, settings: Settings, trace: Trace) -> int:
     """Return the index of the value that the option has where it is left out; 0 if it is not among them."""
-    field = declared(Settings)[option]
+    field = declare.declared(Settings)[option]
     projections = {None: USUAL.projection, "word2vec": USUAL.projection, "random": "random"}
     # Some defaults depend on the command, the model or the vectors.
     depends = {"mask": "none", "head": trace.shown.name, "layer": str(trace.projection.layer)}
@@ -198,7 +197,7 @@ def _trace(
     if option == "positions":  # implies the identity projection: both sides get it, so that one thing varies
         settings = settings_for_positions(replace(settings, positions="sinusoidal"))
     try:
-        if declared(Settings)[option].is_repeated and isinstance(chosen, str):
+        if declare.declared(Settings)[option].is_repeated and isinstance(chosen, str):
             chosen = (chosen,)
         settings = replace(settings, **{option: chosen})  # type: ignore[arg-type]  # it is checked when it is made
         kind = "cross" if context is not None else settings.kind_of_text

@@ -14,8 +14,7 @@ from attn_cli.core.attention import softmax
 from attn_cli.errors import InputError, visible
 from attn_cli.io.types import Array, NamedTuple
 from attn_cli.models.checkpoints.open_model import open_model
-from attn_cli.pipeline.every_head import read_layers, shaped
-from attn_cli.pipeline.next_words import likeliest
+from attn_cli.pipeline import every_head, next_words
 from attn_cli.pipeline.sources.checkpoint import Reading, read_texts
 from attn_cli.pipeline.sources.checkpoint_text import check_named, predicted_place, word_scores
 from attn_cli.settings.settings import Settings
@@ -81,8 +80,8 @@ def measure_moved(
             said = f"{sizes[0]} have no counterparts in {sizes[1]}."
             raise InputError(said, "Give --vary model=A,B in place of both -m: one head of each is shown.")
         heads, queries, keys = list[MovedHead](), Pairs(), Pairs()
-        for pair in zip(*(read_layers(one, settings) for one in readings), strict=True):
-            layers = [shaped(one, settings, True) for one in pair]
+        for pair in zip(*(every_head.read_layers(one, settings) for one in readings), strict=True):
+            layers = [every_head.shaped(one, settings, True) for one in pair]
             if not heads:
                 tokens = [(one.source.query_tokens, one.source.key_tokens) for one in layers]
                 queries, keys = (_aligned(a, b, readings) for a, b in zip(*tokens, strict=True))
@@ -142,7 +141,7 @@ def _with_words(moved: Moved, readings: Sequence[Reading], settings: Settings) -
         return moved
     before, after = (softmax(word_scores(one.run, one.model, at.place)) for one in readings)
     n, text = min(len(before), len(after)), readings[0].model.encoder.text  # a table may be padded
-    ordered = likeliest(np.abs(after[:n] - before[:n]), min(WORDS, n))
+    ordered = next_words.likeliest(np.abs(after[:n] - before[:n]), min(WORDS, n))
     words = tuple(MovedWord(text(id), id, (float(before[id]), float(after[id]))) for id in ordered)
     where = f"{'filling' if at.fills else 'after'} {text(ids[at.place]).strip()}"
     return moved._replace(words=words, where=where)

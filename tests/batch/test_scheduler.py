@@ -183,7 +183,7 @@ def test_a_scheduler_without_workers_is_told_of_and_waited_for(monkeypatch):
     monkeypatch.setattr(cluster, "WAIT", 0.2)
     monkeypatch.setattr(cluster, "say", said.append)
     # Of a busy machine, which takes its time to answer.
-    monkeypatch.setattr(scheduler, "say", lambda text: None)
+    monkeypatch.setattr(scheduler.console, "say", lambda text: None)
     with Machines(workers=0) as machines:
         with running(machines.address) as process:
             wait_for(Path("out").exists)
@@ -199,7 +199,7 @@ def test_a_scheduler_that_stops_for_a_while_is_told_of_and_waited_for(monkeypatc
     said: list[str] = []
     monkeypatch.setattr(cluster, "WAIT", 0.3)
     monkeypatch.setattr(cluster, "say", lambda text: None)  # of the worker, which takes its time to come
-    monkeypatch.setattr(scheduler, "say", said.append)
+    monkeypatch.setattr(scheduler.console, "say", said.append)
     write(4000)
     with Machines(workers=1) as machines:
         process = machines.scheduler

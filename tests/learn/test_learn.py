@@ -13,7 +13,6 @@ import pytest
 
 from attn_cli.errors import CreateError, WriteError
 from attn_cli.io import atomic
-from attn_cli.learn import train
 from attn_cli.learn.batches import SHAPES, UNKNOWN, Vocabulary, batches, concatenated, feature_names
 from attn_cli.learn.one_layer import Adam, OneLayer, loss_and_gradient
 from attn_cli.learn.relations import RELATIONS, balances
@@ -513,15 +512,15 @@ def test_an_interrupt_in_a_pass_leaves_what_the_pass_before_it_had(little):
 
 
 def test_scores_that_cannot_be_added_leave_the_model_and_say_so(little, monkeypatch):
-    calls = []
+    calls, real = [], atomic.written
 
     def written(path):
         calls.append(path)
         if len(calls) == 2:
             raise CreateError("Cannot create model.safetensors: No space left on device.")
-        return atomic.written(path)
+        return real(path)
 
-    monkeypatch.setattr(train, "written", written)
+    monkeypatch.setattr(atomic, "written", written)
     with pytest.raises(WriteError, match=r"left on device\. The model is there, without its scores\."):
         trained(little, "model.safetensors")
     works(little, "model.safetensors")

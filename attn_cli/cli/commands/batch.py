@@ -9,9 +9,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
-from attn_cli.cli.deliver import byte_stream, check_fields, with_format
+from attn_cli.cli import deliver, read_text
 from attn_cli.cli.options import SETTINGS, argument, option, own, takes
-from attn_cli.cli.read_text import NoText, prepare_index, wait_for_input
 from attn_cli.errors import InputError, UsageError, count, did_you_mean, refuse, shell_quote, visible
 from attn_cli.io.console import is_terminal
 from attn_cli.io.progress import Progress
@@ -95,7 +94,7 @@ def batch(
     if kind == "pair":
         kind, settings = "self", replace(settings, pair="")  # each line brings its own
     if files in ([], ["-"]) and (sys.stdin is None or (not files and sys.stdin.isatty())):
-        raise NoText("batch")
+        raise read_text.NoText("batch")
     chosen = fields
     if fields is None:  # all with --steps; links, not weights, with --top
         usual = DEFAULT_FIELDS + OF_HEADS * (ALL in (settings.head, settings.layer))
@@ -126,7 +125,7 @@ def _form(view: View, asked: Asked) -> str:
     is_url = "://" in output and not is_folder
     refuse(is_url, f"{name} is one file.", "Give a folder: a URL that ends in /", "--output")
     if output and not is_folder and view.to_ordinary_file:
-        form = asked.form or suffix or str(with_format(View(output=output), OF_RECORD).format)
+        form = asked.form or suffix or str(deliver.with_format(View(output=output), OF_RECORD).format)
         is_another = suffix is not None and suffix != form and form in FORMS
         hint = "Leave out -f, or give another suffix."
         refuse(is_another, f"{name} cannot hold {form}.", hint, "--output")
@@ -147,7 +146,7 @@ def _form(view: View, asked: Asked) -> str:
         is_same = os.path.exists(file) and os.path.exists(output) and os.path.samefile(file, output)
         said = f"{visible(file)} is the file that is read: it would be replaced."
         refuse(is_same, said, "Write to another.", "--output")
-    check_fields(replace(view, format="jsonl", tidy=False), asked.kind)
+    deliver.check_fields(replace(view, format="jsonl", tidy=False), asked.kind)
     return form
 
 
@@ -184,8 +183,8 @@ def _run(asked: Asked, settings: Settings, view: View, form: str, keep_going: bo
 
         inputs = inputs_of(asked.files)
     else:
-        wait_for_input()
-    prepare_index(settings.embedding, "random, ")
+        read_text.wait_for_input()
+    read_text.prepare_index(settings.embedding, "random, ")
     job = _job(asked.kind, settings, view, form, keep_going, bool(inputs))
     if asked.is_folder:
         return _into_folder(asked, job, inputs)
@@ -194,7 +193,7 @@ def _run(asked: Asked, settings: Settings, view: View, form: str, keep_going: bo
 
     # Progress must be seen, and must not stand between the records on one terminal.
     is_seen = bool(asked.output) or not is_terminal(sys.stdout)
-    with Progress("Attending", is_seen) as progress, byte_stream(view) as stream:
+    with Progress("Attending", is_seen) as progress, deliver.byte_stream(view) as stream:
         return write_stream(job, inputs, asked.workers or processors(), stream, _shown(progress))
 
 
@@ -203,15 +202,14 @@ def _shown(progress: Progress) -> LinesReport:
 
 
 def _job(kind: str, settings: Settings, view: View, form: str, keep_going: bool, is_whole: bool) -> Job:
-    from attn_cli.batch.forms import keys_of_form
+    from attn_cli.batch import forms, records
     from attn_cli.batch.lines import Job
-    from attn_cli.batch.records import keys_of_links
     from attn_cli.render.result import keys_in, needs_weights
 
     if view.tidy:
-        keys = keys_of_links(settings)
+        keys = records.keys_of_links(settings)
     else:
-        keys = tuple(names_of(keys_of_form(form, keys_in(view, kind), view.steps)))
+        keys = tuple(names_of(forms.keys_of_form(form, keys_in(view, kind), view.steps)))
     ascii_only, keep_weights = not view.terminal().unicode, needs_weights(view, kind)
     return Job(
         kind, settings, keys, view.steps, keep_going, form, view.tidy, ascii_only, keep_weights, is_whole

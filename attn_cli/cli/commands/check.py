@@ -202,17 +202,15 @@ def _write(made: Exercise | EffectExercise, folder: str, force: bool) -> None:
     """Write all files of an exercise into a folder, or none where one would replace something else."""
     from hashlib import sha256
 
-    from attn_cli.io.atomic import write_together
-    from attn_cli.io.console import say
+    from attn_cli.io import atomic, console, json_text
     from attn_cli.io.files import system_errors
-    from attn_cli.io.json_text import dumps
 
     blank = {name: [[None] * len(row) for row in made.answers[name]] for name in made.asked}
     contents = {f"exercise.{suffix}": _sheet(made, format, key=False) for suffix, format in FORMS.items()}
     contents |= {f"key.{suffix}": _sheet(made, format, key=True) for suffix, format in FORMS.items()}
-    contents |= {"inputs.json": dumps(made.inputs), "answer.json": dumps(blank)}
+    contents |= {"inputs.json": json_text.dumps(made.inputs), "answer.json": json_text.dumps(blank)}
     checksums = {file: sha256(text.encode()).hexdigest() for file, text in contents.items()}
-    contents[WHOLE] = dumps({"files": checksums})
+    contents[WHOLE] = json_text.dumps({"files": checksums})
     name = visible(folder) or "''"
     if os.path.exists(folder) and not os.path.isdir(folder):
         raise CreateError(f"Cannot write into {name}: it is not a folder.", "Choose another place.")
@@ -232,5 +230,5 @@ def _write(made: Exercise | EffectExercise, folder: str, force: bool) -> None:
             hint = "Choose another folder, or replace what is there with --force."
             raise CreateError(f"{name} holds another {taken[0]}, and nothing was written.", hint)
 
-    write_together(folder, {file: text.encode() for file, text in contents.items()}, WHOLE, check)
-    say(f"attn: wrote {', '.join(contents)} to {name}.")
+    atomic.write_together(folder, {file: text.encode() for file, text in contents.items()}, WHOLE, check)
+    console.say(f"attn: wrote {', '.join(contents)} to {name}.")

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from attn_cli.cli import origins, read_text
 from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import SETTINGS, Context, Texts, option, own, takes
-from attn_cli.cli.origins import TYPED, VARIABLE, origin
-from attn_cli.cli.read_text import NoText, attention_progress, prepare_index, text_and_context
 from attn_cli.errors import UsageError, as_utf8, did_you_mean, refuse, visible
 from attn_cli.render.result import Result, figure_of, readable
 from attn_cli.settings.declare import COMPARED, declared
@@ -52,7 +51,7 @@ def compare(
     leave = "Leave one of the two out."
     refuse(beside is not None and vary, "--vary and --with each vary one thing.", leave, "--with")
     models = model or []
-    if origin(context, "model") == VARIABLE:
+    if origins.origin(context, "model") == origins.VARIABLE:
         models = [os.environ["ATTN_MODEL"]]  # Click has split it at its spaces
     is_other = vary is not None or beside is not None or len(models) > 2 or len(set(models)) == 1
     said = "With -m more than once, two different models are compared, with all else the same."
@@ -60,13 +59,13 @@ def compare(
     settings = replace(settings, model=models[0] if len(models) == 1 else None)
     is_varied = beside is None and len(models) < 2
     varied, values = _varied(context, texts or [], vary or []) if is_varied else ("", ())
-    text, other = text_and_context(texts, second, "compare", settings)
+    text, other = read_text.text_and_context(texts, second, "compare", settings)
     from attn_cli.render.views import comparison as views
     from attn_cli.teach import compare as teaching  # loads NumPy
 
     for embedding in values if varied == "embedding" else ():
-        prepare_index(None if embedding is None else str(embedding), "random, ")
-    with attention_progress(None if varied == "embedding" else settings.embedding) as progress:
+        read_text.prepare_index(None if embedding is None else str(embedding), "random, ")
+    with read_text.attention_progress(None if varied == "embedding" else settings.embedding) as progress:
         if is_varied:
             found = teaching.compare(text, other, settings, varied, values, progress)
         else:
@@ -87,7 +86,7 @@ def compare(
 
 def _varied(context: typer.Context, texts: list[str], vary: list[str]) -> tuple[str, tuple[Value, ...]]:
     if not vary and not texts:
-        raise NoText("compare")
+        raise read_text.NoText("compare")
     refuse(not vary, "Say what to vary: --vary OPTION=A,B, or --with TEXT.", HINT, "--vary")
     said = "One option is varied at a time: with two, it would not be clear which of them changed a number."
     refuse(len(vary) > 1, said, "Run attn compare once for each.", "--vary")
@@ -100,7 +99,7 @@ def _varied(context: typer.Context, texts: list[str], vary: list[str]) -> tuple[
     parameter = _parameter(context, name.strip().lstrip("-"))
     option = str(parameter.name)
     said = f"--{option.replace('_', '-')} is both set and varied."
-    refuse(origin(context, option) == TYPED, said, "Leave one of the two out.", "--vary")
+    refuse(origins.origin(context, option) == origins.TYPED, said, "Leave one of the two out.", "--vary")
     values = tuple(None if text == "default" else _typed(context, parameter, text) for text in written)
     usual = getattr(Settings(), option)
     is_twice = len({usual if value is None else value for value in values}) < len(values)

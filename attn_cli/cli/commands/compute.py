@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from attn_cli.cli import origins, read_text
 from attn_cli.cli.deliver import choose, deliver, settings_for
 from attn_cli.cli.options import argument, own, takes
-from attn_cli.cli.origins import TYPED, origin, prefer_given
-from attn_cli.cli.read_text import labelled_weights, piped_in
 from attn_cli.errors import FileError, InputError, refuse, visible
 from attn_cli.io.progress import Progress
 from attn_cli.render.result import OF_TRACE, trace_result
-from attn_cli.settings.declare import INPUT, TEXT
+from attn_cli.settings import declare, validate
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
-from attn_cli.settings.validate import check_shaping
 
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
@@ -37,7 +35,7 @@ def compute(
     settings: Settings,
     view: View,
     files: list[str] | None = argument("FILE...", MATRICES_HELP, default=None),
-    batch: int | None = own("N", "Which item of a batch, from 0.", INPUT),
+    batch: int | None = own("N", "Which item of a batch, from 0.", declare.INPUT),
 ) -> None:
     """Attention from given matrices.
 
@@ -50,9 +48,9 @@ def compute(
     view = choose(view, OF_TRACE)
     is_piped = sys.stdin is not None and not sys.stdin.isatty()
     given = _given(files or (["-"] if is_piped else []), batch)
-    if origin(context, "temperature") == TYPED:
+    if origins.origin(context, "temperature") == origins.TYPED:
         given = given._replace(temperature=None)
-    settings = prefer_given(context, settings, given, "score mask heads layout temperature")
+    settings = origins.prefer_given(context, settings, given, "score mask heads layout temperature")
     settings = settings_for(settings, view)
     from attn_cli.pipeline.sources.matrices import trace_matrices  # loads NumPy
 
@@ -70,7 +68,7 @@ def _given(files: list[str], batch: int | None) -> Given:
     for file in files:
         if file == "-" and sys.stdin is None:
             raise FileError("Standard input is closed.", "Give a file.")
-        record = json_of(piped_in(), "standard input") if file == "-" else read_record(file)
+        record = json_of(read_text.piped_in(), "standard input") if file == "-" else read_record(file)
         if not isinstance(record, dict):
             raise InputError("Standard input is not a JSON object of named matrices.")
         for key in sorted(together.keys() & record.keys()):
@@ -94,10 +92,10 @@ def show_(
     settings: Settings,
     view: View,
     file: str | None = argument("FILE", FILE_HELP, default=None),
-    tokens: str | None = own("TOKENS|FILE", TOKENS_HELP, TEXT),
-    context_tokens: str | None = own("TOKENS|FILE", KEYS_HELP, TEXT),
-    array: str | None = own("NAME", "Which array, where a file holds several.", INPUT),
-    batch: int | None = own("N", "Which text of a batch, from 0.", INPUT),
+    tokens: str | None = own("TOKENS|FILE", TOKENS_HELP, declare.TEXT),
+    context_tokens: str | None = own("TOKENS|FILE", KEYS_HELP, declare.TEXT),
+    array: str | None = own("NAME", "Which array, where a file holds several.", declare.INPUT),
+    batch: int | None = own("N", "Which text of a batch, from 0.", declare.INPUT),
 ) -> None:
     """Weights from elsewhere: a model's attention, or an earlier attn JSON.
 
@@ -109,9 +107,9 @@ def show_(
     Example: attn self "The cat sat" -f json --steps | attn show -
     """
     view = choose(view, OF_TRACE)
-    check_shaping(settings)
+    validate.check_shaping(settings)
     settings = settings_for(settings, view)
-    saved = labelled_weights(file, "show", array, batch, tokens, context_tokens)
+    saved = read_text.labelled_weights(file, "show", array, batch, tokens, context_tokens)
     from attn_cli.pipeline.sources.weights import trace_weights
 
     def page() -> Page:

@@ -14,10 +14,9 @@ from attn_cli.cli.options import argument, own, takes
 from attn_cli.cli.read_text import labelled_weights, one_text, prepare_index
 from attn_cli.errors import MissingExtra, UsageError, refuse
 from attn_cli.io.console import is_terminal
-from attn_cli.settings.declare import INPUT, OUTPUT
+from attn_cli.settings import declare, validate
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import DEFAULTS, Settings
-from attn_cli.settings.validate import settings_of, with_next_words
 
 if TYPE_CHECKING:
     from attn_cli.live.sources import LiveSource
@@ -34,11 +33,11 @@ def live(
     settings: Settings,
     view: View,
     texts: list[str] | None = argument("TEXT", TEXT_HELP, default=None),
-    matrices: str | None = own("FILE", MATRICES_HELP, INPUT),
-    weights: str | None = own("FILE", "Saved weights, as attn show reads them.", INPUT),
-    record: str | None = own("FILE", "Write every key with its time to FILE, one a line.", OUTPUT),
-    replay: str | None = own("FILE", "Press the keys that --record wrote.", INPUT),
-    pace: float | None = own("N", PACE_HELP, INPUT),
+    matrices: str | None = own("FILE", MATRICES_HELP, declare.INPUT),
+    weights: str | None = own("FILE", "Saved weights, as attn show reads them.", declare.INPUT),
+    record: str | None = own("FILE", "Write every key with its time to FILE, one a line.", declare.OUTPUT),
+    replay: str | None = own("FILE", "Press the keys that --record wrote.", declare.INPUT),
+    pace: float | None = own("N", PACE_HELP, declare.INPUT),
 ) -> None:
     """Attention on a full screen, by keys and by mouse: it answers while you type.
 
@@ -56,16 +55,14 @@ def live(
         raise UsageError(f"{' and '.join(named)} are more than one input.", "Give one of them.", named[-1])
     said = "attn live reads the keyboard from standard input, so the text cannot come from there."
     refuse(texts == ["-"], said, "Type the text in quotes.")
-    from attn_cli.live.guest import run
-    from attn_cli.live.recording import Replay, read_recording
-    from attn_cli.live.session import begin
+    from attn_cli.live import guest, recording, session
 
-    recorded, events = read_recording(replay) if replay is not None else (None, ())
+    recorded, events = recording.read_recording(replay) if replay is not None else (None, ())
     source, settings = _source(context, matrices, weights, settings)
     text = ""
     if source.has_text:
         text = (one_text(texts, "live", settings) if texts else "") or recorded or EXAMPLE
-    run(begin(source, text, settings, view), record, Replay(events, pace or 1.0))
+    guest.run(session.begin(source, text, settings, view), record, recording.Replay(events, pace or 1.0))
 
 
 def _check_screen() -> None:
@@ -101,7 +98,7 @@ def _source(
         return TextSource(settings), settings
     prepare_index(settings.embedding, "random, ")
     if settings.mask == DEFAULTS["masked"].mask:  # it begins as attn masked; a key changes no model
-        settings = settings_of("masked", settings)
+        settings = validate.settings_of("masked", settings)
         is_guessing = settings.projection == DEFAULTS["masked"].projection
-        settings = with_next_words(settings) if is_guessing else settings
+        settings = validate.with_next_words(settings) if is_guessing else settings
     return TextSource(settings), settings

@@ -8,9 +8,7 @@ from attn_cli.cli.deliver import choose, deliver, in_a_pipe, stream
 from attn_cli.cli.options import Context, Texts, argument, own, takes
 from attn_cli.cli.read_text import one_text, read_text, text_and_context, two_texts
 from attn_cli.errors import as_utf8, refuse
-from attn_cli.io import signals
-from attn_cli.io.console import say
-from attn_cli.io.json_text import dumps
+from attn_cli.io import console, json_text, signals
 from attn_cli.io.progress import Progress
 from attn_cli.render.result import OF_BLOCKS, Result, figure_of, result_of
 from attn_cli.settings.declare import ATTENTION, SHOWN, TEXT
@@ -201,9 +199,9 @@ def generate(
     terminal = view.terminal()
     with signals.raised(), open_writer(text, settings) as writer:
         for note in writer.notes:
-            say(f"attn: {note}")
+            console.say(f"attn: {note}")
         steps = of_model.generate(writer, sampling, count, [*map(as_utf8, stop or ())], runners_up)
-        lines = (dumps(step.record(), True, not terminal.unicode) for step in steps)
+        lines = (json_text.dumps(step.record(), True, not terminal.unicode) for step in steps)
         is_done = stream({"jsonl": lines, "table": written(writer, sampling, steps, terminal)}, view)
         if not is_done and (found := list(steps)):
             result = Result(

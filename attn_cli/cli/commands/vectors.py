@@ -53,11 +53,10 @@ def info(view: View, source: NameOrFile = None) -> None:
 
     Example: attn vectors info
     """
-    from attn_cli.vectors.lookup import open_table
-    from attn_cli.vectors.open_vectors import describe
+    from attn_cli.vectors import lookup, open_vectors
 
     view = choose(view, OF_RECORD)
-    about = describe(open_table(prepare_index(source)))
+    about = open_vectors.describe(lookup.open_table(prepare_index(source)))
     told = [(key, value) for key, value in about.items() if value is not None and key != "about"]
     noted = about["about"] if isinstance(about["about"], dict) else {}
     told += [(key, _parsed(value)) for key, value in noted.items()]
@@ -84,16 +83,15 @@ def nearest(
 
     Example: attn vectors nearest colour
     """
-    from attn_cli.vectors.lookup import look_up, look_up_all
+    from attn_cli.vectors import lookup, spelling
     from attn_cli.vectors.lookup import nearest as find
-    from attn_cli.vectors.spelling import closest, did_you_mean
 
     view, table = _opened(embedding, view, top, precision)
     with Progress("Searching") as progress:
-        found = look_up_all([word], table, progress).get(word)
-        near = {} if found else closest([word], table, progress)
-        found = found or (look_up(near[word], table) if near else None)
-        hint = "" if found else did_you_mean([word], table, progress)
+        found = lookup.look_up_all([word], table, progress).get(word)
+        near = {} if found else spelling.closest([word], table, progress)
+        found = found or (lookup.look_up(near[word], table) if near else None)
+        hint = "" if found else spelling.did_you_mean([word], table, progress)
     if found is None:
         said = f"{table.name} has no vector for {visible(word)!r}."
         raise InputError(said, hint.strip() or "Check its spelling.")
@@ -122,16 +120,15 @@ def analogy(
 
     Example: attn vectors analogy man king woman
     """
+    from attn_cli.vectors import lookup, spelling
     from attn_cli.vectors.lookup import analogy as find
-    from attn_cli.vectors.lookup import look_up_all
-    from attn_cli.vectors.spelling import did_you_mean
 
     view, table = _opened(embedding, view, top, precision)
     words = (a, b, c)
     with Progress("Searching") as progress:
-        found = look_up_all(words, table, progress)
+        found = lookup.look_up_all(words, table, progress)
         unknown = [word for word in dict.fromkeys(words) if word not in found]
-        hint = did_you_mean(unknown, table, progress)
+        hint = spelling.did_you_mean(unknown, table, progress)
     if unknown:
         named = ", ".join(repr(visible(word)) for word in unknown)
         raise InputError(f"{table.name} has no vector for {named}.", hint.strip() or "Check the spelling.")

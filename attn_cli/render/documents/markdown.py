@@ -6,9 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from attn_cli.errors import visible
+from attn_cli.render import documents, numbers
 from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
-from attn_cli.render.documents import map_tables
-from attn_cli.render.numbers import exact, number
 from attn_cli.settings.output import View
 
 MOST_COLUMNS = 12
@@ -66,7 +65,7 @@ def _lines(block: Block, view: View) -> Iterator[str]:
         case Matrix():
             yield from _matrix(block.fixed(view.precision))
         case Maps() if block.column_numbers is not None:
-            for sheet in map_tables(block):
+            for sheet in documents.map_tables(block):
                 shown = [["–" if text == "nan" else text for text in row] for row in sheet.texts]
                 rows = [[name, *row] for name, row in zip(sheet.rows, shown, strict=True)]
                 yield from table(["query\\key", *sheet.columns], rows)
@@ -82,13 +81,13 @@ def _lines(block: Block, view: View) -> Iterator[str]:
         case Links():
             yield from _links(block)
         case Bars(title, items, _, measure):
-            show = number(3 if view.precision is None else view.precision)
+            show = numbers.number(3 if view.precision is None else view.precision)
             texts = [(name, "masked" if value is None else show(value)) for name, value in items]
             yield from table([title or "link", measure], texts)
 
 
 def _matrix(block: Matrix) -> Iterator[str]:
-    show = exact(block)
+    show = numbers.exact(block)
     block = block.narrowed(MOST_COLUMNS) if block.fits else block
     rows = [
         [name, *("–" if value != value else show(value) for value in values), *block.sums[i : i + 1]]

@@ -11,8 +11,7 @@ from zlib import DEFLATED, MAX_WBITS, Z_RLE, compressobj
 
 import numpy as np
 
-from attn_cli.core.masks import MASKS
-from attn_cli.core.scores import SCORES
+from attn_cli.core import masks, scores
 from attn_cli.io.files import beside
 from attn_cli.io.types import Array, Bools
 from attn_cli.pipeline.for_page import Page
@@ -53,7 +52,7 @@ def _scores() -> str:
     return "".join(
         f"\n  {name}: {{ ...sumOf((a, b) => {terms.term}, {terms.rows}), "
         f"isScaled: {dumps(score.is_scaled)}, isPositionScaled: {dumps(score.is_position_scaled)} }},"
-        for name, score in SCORES.items()
+        for name, score in scores.SCORES.items()
         if (terms := score.javascript) is not None
     )
 
@@ -61,7 +60,7 @@ def _scores() -> str:
 def _masks() -> str:
     """Return the entries of MASKS in core.js: of each name, its rules by how many numbers follow it."""
     stems: dict[str, str] = {}
-    for name, rule in MASKS.items():
+    for name, rule in masks.MASKS.items():
         if rule.javascript:
             stem, made = name.partition(":")[0], f"(i, j, n_q, n_k, a, b) => {rule.javascript}"
             stems[stem] = f"{stems.get(stem, '')}{name.count(':')}: {made}, "
@@ -208,7 +207,7 @@ def _head(trace: Trace, head: Head, numbers: Numbers, levels: int, with_weights:
         made["thumb"] = numbers.add_bytes(np.rint(blocks / (blocks.max() or 1) * 255))
     if levels:
         return made | numbers.add_coarse(head.weights, levels)
-    if head.q is None or head.v is None or not trace.is_scored or trace.score not in SCORES:
+    if head.q is None or head.v is None or not trace.is_scored or trace.score not in scores.SCORES:
         return made | {"weights": numbers.add(head.weights)}
     made |= {"scale": head.scale, "softcap": head.softcap, "sink": head.sink}
     if head.mask is not None:

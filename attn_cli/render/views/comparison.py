@@ -13,9 +13,7 @@ from attn_cli.errors import UsageError, count
 from attn_cli.render.blocks import Beside, Block, Columns, Formula, Heading, Links, Matrix, Say
 from attn_cli.render.numbers import share
 from attn_cli.render.screen.text import listed
-from attn_cli.render.views.finding import looks_most_at
-from attn_cli.render.views.origins import dropped, learned, setting_parts
-from attn_cli.render.views.overview import labelled_matrix, weight_matrix
+from attn_cli.render.views import finding, origins, overview
 from attn_cli.render.views.wording import formula, head_of_layer, placed, quoted, quoted_at, short, size
 from attn_cli.settings.output import View
 from attn_cli.teach.compare import SAME, TEXT, Change, Comparison, Mover
@@ -58,7 +56,7 @@ def screen_of(comparison: Comparison, view: View) -> Iterator[Block]:
     if comparison.same_cells and is_drawn:
         for change in comparison.changes if len(labels) == 2 else ():
             yield Heading(f"The difference: {labels[1]} minus {labels[0]}")
-            yield labelled_matrix(first, change.difference)._replace(is_difference=True)
+            yield overview.labelled_matrix(first, change.difference)._replace(is_difference=True)
             if change.only_before or change.only_after:
                 text = "No difference is shown where one side is masked: masked is not a weight of zero."
                 yield Say(text, quiet=True)
@@ -78,7 +76,7 @@ def names_of(comparison: Comparison) -> list[str]:
 
 
 def _matrix(trace: Trace) -> Matrix:
-    return weight_matrix(trace, trace.shown)._replace(sums=())
+    return overview.weight_matrix(trace, trace.shown)._replace(sums=())
 
 
 def _movers(comparison: Comparison) -> Iterator[Block]:
@@ -106,7 +104,7 @@ def sentences(comparison: Comparison) -> list[str]:
     if comparison.moved is not None:
         told.append(_finding(comparison.moved, names))
     if not comparison.same_tokens and comparison.option == TEXT:
-        found = [f"{looks_most_at(one, one.shown, one.focus[0])}." for one in comparison.traces]
+        found = [f"{finding.looks_most_at(one, one.shown, one.focus[0])}." for one in comparison.traces]
         told += [f"{name.capitalize()}: {looks}" for name, looks in zip(names, found, strict=True)]
     elif not comparison.same_cells:
         pairs = zip(names, comparison.entropy, strict=True)
@@ -173,7 +171,7 @@ def _other_tokens(comparison: Comparison) -> str:
 def ending(comparison: Comparison, summary: str) -> Iterator[Say]:
     """Yield the settings that all sides share, then those of each side, and the notes that `summary` lacks."""
     traces, labels = comparison.traces, names_of(comparison)
-    parts = [setting_parts(trace) for trace in traces]
+    parts = [origins.setting_parts(trace) for trace in traces]
     shared = [part for part in parts[0] if all(part in other for other in parts[1:])]
     everyone = "All" if len(traces) > 2 else "Both"
     own = ([part for part in side if part not in shared] for side in parts)
@@ -183,8 +181,8 @@ def ending(comparison: Comparison, summary: str) -> Iterator[Say]:
     notes = [[note for note in trace.notes if note not in summary] for trace in traces]
     is_told = any("what a pronoun" in note for side in notes for note in side)
     for before, sides in (
-        ("", [learned(trace)[: not is_told] for trace in traces]),
-        ("", [dropped(trace) for trace in traces]),
+        ("", [origins.learned(trace)[: not is_told] for trace in traces]),
+        ("", [origins.dropped(trace) for trace in traces]),
         ("Note: ", notes),
     ):
         # Each is said once, with whose it is unless all have it.

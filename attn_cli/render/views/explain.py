@@ -10,14 +10,8 @@ from attn_cli.io.types import Array
 from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Matrix, Say
 from attn_cli.render.numbers import number
 from attn_cli.render.screen.text import listed
-from attn_cli.render.views import overview, wording
-from attn_cli.render.views.finding import looks_most_at, other_rows
-from attn_cli.render.views.long_text import links_of, long_view
+from attn_cli.render.views import finding, long_text, origins, overview, step_sentences, steps, wording
 from attn_cli.render.views.one_row import hand_work, one_row, query_vectors, row_and_reasons
-from attn_cli.render.views.origins import closing, leaned, learned, learned_briefly, next_words, notes
-from attn_cli.render.views.overview import MOST_FOCUS, MOST_ROWS
-from attn_cli.render.views.step_sentences import one_vector, shown_ids
-from attn_cli.render.views.steps import walk
 from attn_cli.render.views.whys import Walked, heads, output, several_heads, walked, why
 from attn_cli.render.views.wording import formula, may_look_at, no_arithmetic, quoted, short
 from attn_cli.settings.output import View
@@ -41,7 +35,7 @@ def story(trace: Trace, view: View) -> Iterator[Block]:
     if not trace.is_scored:
         yield from (Heading(_text(trace), 1), Formula(formula(trace)), Say(" ".join(no_arithmetic(trace))))
         yield from overview.all_weights(trace, view)
-        yield from closing(trace)
+        yield from origins.closing(trace)
         return
     from attn_cli.render.screen.draw import draw
 
@@ -63,9 +57,9 @@ def _story(trace: Trace, view: View, matrices: list[Block], has_rows: bool, brie
     is_apart = trace.heads[0].position_scores is not None
     has_place = trace.placed is not None or (trace.of_model and not is_apart)
     match = f"match{', its place included' * has_place} (content){' and place (distance)' * is_apart}"
-    found = f"{looks_most_at(trace, trace.shown, trace.focus[0])}. " * bool(trace.focus)
+    found = f"{finding.looks_most_at(trace, trace.shown, trace.focus[0])}. " * bool(trace.focus)
     yield Say(f"{found}Each word's new vector is a mix of {words}, by {match}.")
-    rows, is_whole = trace.focus[:MOST_FOCUS], view.by_hand == "all"
+    rows, is_whole = trace.focus[: overview.MOST_FOCUS], view.by_hand == "all"
     for i in rows:
         yield from row_and_reasons(trace, i, is_whole)
     if more := len(trace.focus) - len(rows):
@@ -85,11 +79,11 @@ def _story(trace: Trace, view: View, matrices: list[Block], has_rows: bool, brie
         yield from map(Say, filter(None, (output(of), "" if brief else why("masked_scores", of))))
     if of is not None:
         others = list(several_heads(of))
-        yield Say(" ".join([*([] if brief else learned_briefly(trace)), heads(of, bool(others))]))
+        yield Say(" ".join([*([] if brief else origins.learned_briefly(trace)), heads(of, bool(others))]))
         yield from others
-    yield from next_words(trace) if trace.next_words is not None else leaned(trace)
-    yield from notes(trace)
-    yield from other_rows(trace)
+    yield from origins.next_words(trace) if trace.next_words is not None else origins.leaned(trace)
+    yield from origins.notes(trace)
+    yield from finding.other_rows(trace)
 
 
 def _text(trace: Trace) -> str:
@@ -101,12 +95,12 @@ def _text(trace: Trace) -> str:
 def _numbers(of: Walked, every_key: bool, whys: Sequence[str]) -> Iterator[Block]:
     """Yield where the numbers of the row come from: tokens, vectors, q and k, and why each step is there."""
     trace = of.trace
-    if (ids := shown_ids(trace)) is not None:
+    if (ids := step_sentences.shown_ids(trace)) is not None:
         sides = [(trace.query_tokens, ids[0]), (trace.key_tokens, ids[1])][: 1 + trace.has_second_input]
         pairs = dict.fromkeys(pair for side in sides for pair in zip(*side, strict=True))
         numbered = listed([f"{short(token)} {number}" for token, number in pairs], MOST_TOKENS)
         rows = "" if trace.vocabulary is None or trace.of_model else f", their rows in {trace.embedding.name}"
-        yield Say(f"Tokens and ids{rows}: {numbered}.{one_vector(trace)} {why('tokens', of)}")
+        yield Say(f"Tokens and ids{rows}: {numbered}.{step_sentences.one_vector(trace)} {why('tokens', of)}")
     three = [why("W_q", of), why("k", of) if "k" in whys else "", wording.shared_with(trace, of.head)]
     yield Say(" ".join(filter(None, three)))
     if of.head.q is not None:
@@ -149,13 +143,13 @@ def explain(trace: Trace, view: View, parts: Walk) -> Iterator[Block]:
     elif trace.of_model:
         yield Say(wording.shown_part(trace), quiet=True)
     if trace.is_scored and parts.by_hand:
-        yield from map(Say, learned(trace))
-        for i in trace.focus[:MOST_FOCUS]:
+        yield from map(Say, origins.learned(trace))
+        for i in trace.focus[: overview.MOST_FOCUS]:
             yield from one_row(trace, i, view.by_hand == "all")
     if trace.is_scored and (not trace.asked or parts.only):
         if parts.by_hand:
             yield Heading("The whole matrix, step by step")
-        yield from walk(trace, parts.only, each=not parts.ending)
+        yield from steps.walk(trace, parts.only, each=not parts.ending)
         if parts.by_hand:
             yield Heading(f"Who may look at whom{_of_head(trace, trace.shown)}")
             yield from map(Say, _mask(trace))
@@ -164,8 +158,8 @@ def explain(trace: Trace, view: View, parts: Walk) -> Iterator[Block]:
         is_long = trace.condensed and not trace.asked
         for head in overview.drawn_heads(trace):
             yield Heading(f"Who attends to whom{_of_head(trace, head)}")
-            yield from long_view(trace, head, view) if is_long else _who(trace, head)
-    yield from closing(trace, with_learned=False)
+            yield from long_text.long_view(trace, head, view) if is_long else _who(trace, head)
+    yield from origins.closing(trace, with_learned=False)
 
 
 def _of_head(trace: Trace, head: Head) -> str:
@@ -178,7 +172,7 @@ def _of_head(trace: Trace, head: Head) -> str:
 def _mask(trace: Trace) -> Iterator[str]:
     n_k, i = len(trace.key_tokens), trace.focus[0]
     if trace.mask is not None:
-        rows = trace.listed[:MOST_ROWS]
+        rows = trace.listed[: overview.MOST_ROWS]
         yield from (may_look_at(trace, i) for i in rows if not trace.condensed or i in trace.focus)
         yield "A masked key gets no weight; the other keys of the row share all of it."
     elif n_k == 1:
@@ -232,11 +226,11 @@ def _more_rows(rows: Sequence[object], shown: Sequence[object]) -> Iterator[Say]
 
 def _who(trace: Trace, head: Head) -> Iterator[Block]:
     """Yield what each row looks at most; if that is mostly its own word, the strongest links to other words, too."""
-    rows, queries, keys = trace.listed[:MOST_ROWS], trace.query_tokens, trace.key_tokens
+    rows, queries, keys = trace.listed[: overview.MOST_ROWS], trace.query_tokens, trace.key_tokens
     largest, weights = overview.largest_weight(trace, rows), head.links.weights[:, 0].tolist()
     items, others, own = list[tuple[str, float]](), list[tuple[str, float]](), 0
     for i in rows:
-        links, looks_at = links_of(head, i), "nothing"
+        links, looks_at = long_text.links_of(head, i), "nothing"
         for j, most in links[:1]:
             n = len(keys) if trace.mask is None else 0 if trace.condensed else int(trace.mask[i].sum())
             is_own = trace.is_self and dict(links).get(i, -1.0) >= most - 1e-12

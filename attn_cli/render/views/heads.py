@@ -9,11 +9,9 @@ import numpy as np
 
 from attn_cli.errors import count, fixed, shell_quote, visible
 from attn_cli.pipeline.every_head import EveryHead, LayerRoles, MapSize, learned_heads, named_heads
+from attn_cli.render import numbers, shade_scale
 from attn_cli.render.blocks import Block, Columns, Heading, Links, Maps, Matrix, Say
-from attn_cli.render.numbers import share
-from attn_cli.render.shade_scale import shade_range
-from attn_cli.render.views.finding import SCREENS, next_commands
-from attn_cli.render.views.wording import joined
+from attn_cli.render.views import finding, wording
 from attn_cli.settings.output import View
 from attn_cli.text.wordpieces import as_text
 from attn_cli.trace.head_roles import BAG, LEAD, MIN_GAIN, MIN_ROWS, MIN_UNIFORM_OVERLAP, MIXED, PATTERNS
@@ -90,7 +88,7 @@ def screen(found: EveryHead, view: View) -> Iterator[Block]:
         yield rolled if n_q <= MOST_ROLLED else Say(f"It is {n_q:,} x {n_q:,}: -f json has it.")
     yield from _learned(found)
     yield from map(Say, (f"Weights of {source.name}.", *(f"Note: {note}" for note in found.notes)))
-    if view.format in SCREENS:
+    if view.format in finding.SCREENS:
         yield _next(found)
 
 
@@ -105,13 +103,13 @@ def _finding(found: EveryHead) -> str:
         layer, head, role = next(one for one in named if one[2].name == name)
         where = "evenly at all they may see" if name == BAG else f"mostly at {WORDS[name][2]}"
         look = "" if parts else "looks " if many == 1 else "look "
-        best = f"{visible(_label(found, layer, head))}: {share(role.share or 0.0)}"
+        best = f"{visible(_label(found, layer, head))}: {numbers.share(role.share or 0.0)}"
         parts.append(f"{many:,} {look}{where} ({best})")
     if not parts:
         return f"None of {count(total, 'head', 'heads')} does one simple thing on this text."
     mixed = f"; {total - len(named):,} mix several" if total > len(named) else ""
     why = "A head is one question to the text: with several, a word looks for several things at once."
-    return f"Of {count(total, 'head', 'heads')}, {joined(parts)}{mixed}. {why}"
+    return f"Of {count(total, 'head', 'heads')}, {wording.joined(parts)}{mixed}. {why}"
 
 
 def _learned(found: EveryHead) -> Iterator[Block]:
@@ -143,14 +141,14 @@ def _next(found: EveryHead) -> Say:
     if is_several:
         other = (f"attn heads {source.given} --layer {layer}", "every share of a layer's heads")
     whose = "the clearest head's weights" if named else "a head's weights"
-    return next_commands((f"attn {verb} {of}{at} --head {shell_quote(head)}", whose), other)
+    return finding.next_commands((f"attn {verb} {of}{at} --head {shell_quote(head)}", whose), other)
 
 
 def _maps(found: EveryHead, view: View) -> Iterator[Block]:
     """Yield a small map of each head, named by what it does, in words or where there is no room by a letter."""
     layers, is_page, source = found.layers, view.format == "html", found.source
     values, is_one = [one for layer in layers for one in layer.maps], len(layers) == 1
-    scale = shade_range(Matrix((), (), np.array(values), is_weights=True))
+    scale = shade_scale.shade_range(Matrix((), (), np.array(values), is_weights=True))
     rows, columns = values[0].shape
     n_q, n_k = len(source.query_tokens), len(source.key_tokens)
     room = max(columns, LONGEST_NAME if is_one else _room(view, len(layers[0].heads)))
@@ -205,7 +203,7 @@ def _shares(layers: Sequence[LayerRoles]) -> Iterator[Block]:
 def _by_role(found: EveryHead) -> Iterator[Block]:
     by_role: dict[str, list[tuple[str, str]]] = {name: [] for name in WORDS}
     for layer, head, role in named_heads(found):
-        by_role[role.name].append((_label(found, layer, head), share(role.share or 0.0)))
+        by_role[role.name].append((_label(found, layer, head), numbers.share(role.share or 0.0)))
     if any(by_role.values()):
         yield Heading(f"All heads by what they do{', as layer.head' * (len(found.layers) > 1)}", 2)
         yield Links([(name, heads) for name, heads in by_role.items() if heads])

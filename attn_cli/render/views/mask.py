@@ -9,16 +9,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from attn_cli.core import masks
-from attn_cli.core.attention import softmax
-from attn_cli.core.masks import MASKS, find_rule
+from attn_cli.core import attention, masks
 from attn_cli.errors import count
 from attn_cli.io.types import Array, Bools, NamedTuple
 from attn_cli.render.blocks import Beside, Block, Formula, Heading, Matrix, Say, window
 from attn_cli.render.numbers import share
 from attn_cli.render.screen.text import listed
-from attn_cli.render.views.long_text import block_map
-from attn_cli.render.views.origins import closing
+from attn_cli.render.views import long_text, origins
 from attn_cli.render.views.wording import head_named, may_look_at, quoted_at, size
 from attn_cli.settings.output import View
 from attn_cli.trace.trace import Trace
@@ -28,7 +25,7 @@ RECENT = "causal, "  # a causal mask with a window, as models have it
 MOST_EMPTY = 4  # fully masked rows that are named
 BEFORE = 3  # rows that see nothing, above the first that sees something
 FEW = 8  # rows and columns at a corner
-CORNERS = [(name, f"{rule.corner}: --mask {name}") for name, rule in MASKS.items() if rule.corner]
+CORNERS = [(name, f"{rule.corner}: --mask {name}") for name, rule in masks.MASKS.items() if rule.corner]
 TRUE_FALSE, ADDED = ("F", "T"), ("-inf", "0")
 POLARITIES = ("torch SDPA: T may attend", "torch MHA: T is blocked", "Keras: T may attend")
 CALLS = {
@@ -91,7 +88,7 @@ def mask_lab(trace: Trace, view: View) -> Iterator[Block]:
         )
     if trace.long_view is not None and trace.mask is not None:
         yield Heading("As a map")
-        yield from block_map(trace, trace.long_view, view, is_mask=True)
+        yield from long_text.block_map(trace, trace.long_view, view, is_mask=True)
     yield from _booleans(shown)
     yield from (Heading("As numbers added to the scores"), shown.matrix(allowed, ADDED))
     yield Say("Adding -inf hides a key, because exp(-inf) is 0; adding 0 changes nothing.")
@@ -105,7 +102,7 @@ def mask_lab(trace: Trace, view: View) -> Iterator[Block]:
         yield from map(Say, FULLY_MASKED)
     else:
         yield Say("No row shown here is fully masked; --pad 2 --pad-side left under a causal mask makes two.")
-    yield from closing(trace, with_learned=False)
+    yield from origins.closing(trace, with_learned=False)
     ignored = {"--steps": view.steps, "--top": trace.settings.top}
     yield from (Say(f"Note: {name} has no effect with --show mask.") for name in ignored if ignored[name])
 
@@ -134,7 +131,7 @@ def _allowed(trace: Trace, rows: Sequence[int]) -> Bools:
 
 def _rules(trace: Trace) -> Iterator[str]:
     rule = masks.rule_in(trace.mask_name)
-    found = find_rule(rule)
+    found = masks.find_rule(rule)
     if found is None and rule.startswith(RECENT):
         yield f"Each word looks only back, at {rule.removeprefix(RECENT)}, its own among them."
     elif found is None:
@@ -184,7 +181,7 @@ def _before_and_after(shown: _Shown) -> Iterator[Block]:
     yield weights._replace(is_weights=True, sums=[f"{total:.3f}" for total in head.sums[held]])
     partly = np.flatnonzero(allowed.any(axis=1) & ~allowed.all(axis=1))
     if len(partly) and head.sink is None:
-        left = np.where(allowed, softmax(scores), 0).sum(axis=1)
+        left = np.where(allowed, attention.softmax(scores), 0).sum(axis=1)
         at = int(partly[np.argmin(left[partly])])  # the row that loses most
         yield Say(
             "The mask comes before the softmax, so that each row still sums to one. Applied after it, the row of "

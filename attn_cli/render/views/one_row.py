@@ -12,7 +12,6 @@ from attn_cli.render.blocks import Block, Columns, Formula, Heading, Say
 from attn_cli.render.numbers import four, plain
 from attn_cli.render.views import wording
 from attn_cli.render.views.whys import MOST_RIVALS, Walked, mixture, reasons, walked
-from attn_cli.render.views.wording import cap_term, divisor, placed, position_term, quoted, quoted_at
 from attn_cli.settings.settings import ALL
 from attn_cli.trace.head import Head
 from attn_cli.trace.row import Row
@@ -47,7 +46,7 @@ def one_row(trace: Trace, i: int, every_key: bool) -> Iterator[Block]:
 
 def row_and_reasons(trace: Trace, i: int, every_key: bool = False) -> Iterator[Block]:
     """Yield the table of query i's keys, and why its winner won."""
-    head, query = trace.stepped_head, quoted_at(trace.query_tokens, i)
+    head, query = trace.stepped_head, wording.quoted_at(trace.query_tokens, i)
     row, this = trace.row(i, head), f"This is {wording.head_of_layer(head)}."
     yield Heading(f"One row by hand: what does {query} look at?")
     assert row is not None
@@ -61,7 +60,7 @@ def row_and_reasons(trace: Trace, i: int, every_key: bool = False) -> Iterator[B
     yield row_table(trace, row, _keys(trace, row, every_key))
     yield Formula(_legend(trace, head, row))
     if row.position is not None and len(row.weights) > 1:
-        winner = quoted(row.key_tokens[row.strongest[0]])
+        winner = wording.quoted(row.key_tokens[row.strongest[0]])
         yield Formula(f"the sum of {winner} less this sum; mostly from: its larger part", "lead:")
     yield from map(Say, reasons(trace, row, row.because()))
 
@@ -86,7 +85,7 @@ def row_table(trace: Trace, row: Row, keys: list[int]) -> Columns:
     header = ["key", *(name for name, _, _ in terms), "exp(s - max)" if row.shift else "exp", "weight"]
     rows = []
     for j in keys:
-        is_masked, line = row.is_masked(j), [placed(trace.key_tokens, j)]
+        is_masked, line = row.is_masked(j), [wording.placed(trace.key_tokens, j)]
         for _, values, hides in terms:
             written = "–" if math.isinf(values[j]) else four(values[j])  # given scores may be masked already
             line.append(MASKED if hides and is_masked else written)
@@ -117,7 +116,7 @@ def _terms(trace: Trace, row: Row) -> list[tuple[str, Sequence[float], bool]]:
     """Return the columns of a score's terms: name, values, and whether a masked key's are hidden."""
     capped = [] if row.capped is None else [("capped", row.capped, row.is_rotated)]
     if row.position is None:
-        content = [("content", row.scaled, False)] if divisor(trace) else []
+        content = [("content", row.scaled, False)] if wording.divisor(trace) else []
         return [(score_named(trace.score).column, row.scores, False), *content, *capped]
     parts = [("content", row.scaled, False), ("distance", row.position, False), ("sum", row.summed, True)]
     at = len(parts) if row.is_rotated else 1  # a given distance is added to what the cap leaves
@@ -139,10 +138,10 @@ def _weight(weight: float) -> str:
 
 def _legend(trace: Trace, head: Head, row: Row) -> str:
     symbol = score_named(trace.score).symbol
-    is_divided = bool(divisor(trace))
-    parts = [f"content = {symbol}{divisor(trace)}"] if row.position is not None or is_divided else []
+    is_divided = bool(wording.divisor(trace))
+    parts = [f"content = {symbol}{wording.divisor(trace)}"] if row.position is not None or is_divided else []
     if row.position is not None and head.position_vectors is not None:
-        parts.append(f"distance = {position_term(trace)}")
+        parts.append(f"distance = {wording.position_term(trace)}")
     elif head.rotated is not None:
         parts.append(f"distance = {wording.rotated_term(trace)} (q', k': after rotation by position)")
     elif row.position is not None and trace.of_model:
@@ -152,7 +151,7 @@ def _legend(trace: Trace, head: Head, row: Row) -> str:
         parts.append(f"distance: {told if row.terms is None else apart}, {how}{by}")
     if row.capped is not None:
         score = "sum" if row.is_rotated else "content" if is_divided else symbol
-        parts.append(f"capped = {cap_term(trace, score)}")
+        parts.append(f"capped = {wording.cap_term(trace, score)}")
     if head.sink is not None:
         shift = f" - {plain(row.shift)}" if row.shift else ""
         heat = wording.temperature_divisor(trace)
@@ -166,7 +165,7 @@ def _legend(trace: Trace, head: Head, row: Row) -> str:
 def query_vectors(trace: Trace, head: Head, i: int) -> list[Formula]:
     """Return query i's x, what it is the sum of, and its q; q alone where that is x."""
     assert head.q is not None
-    token, added = f"{placed(trace.query_tokens, i)}:", trace.placed
+    token, added = f"{wording.placed(trace.query_tokens, i)}:", trace.placed
     made = "W_q x" if trace.projection.layout == "out-in" else "x W_q"
     made += " + b_q" * (head.b_q is not None)
     q = "q" if head.W_q is None else f"q = {made}" if head.qk_norm is None else f"q = norm({made})"
@@ -204,7 +203,7 @@ def hand_work(of: Walked, every_key: bool, distances: int | None = 1) -> Iterato
     for n, j in enumerate(keys):
         if head.q is not None and head.k is not None:
             products = _products(trace, head.q[row.query], head.k[j], row.scores[j], every_key)
-            yield Formula(products, f"{placed(trace.key_tokens, j)}:")
+            yield Formula(products, f"{wording.placed(trace.key_tokens, j)}:")
         if n < distances:
             yield from _added(of, j, every_key)
     if row.shift:
@@ -227,7 +226,7 @@ def _products(trace: Trace, q: Array, k: Array, score: float, every: bool) -> st
 
 
 def _added(of: Walked, j: int, every: bool) -> Iterator[Formula]:
-    (trace, head, row), key = of, placed(of.trace.key_tokens, j)
+    (trace, head, row), key = of, wording.placed(of.trace.key_tokens, j)
     if head.position_vectors is not None and head.position_biases is not None:
         assert head.q is not None and row.position is not None
         reach, apart = len(head.position_biases) // 2, abs(j - row.query)
@@ -238,15 +237,15 @@ def _added(of: Walked, j: int, every: bool) -> Iterator[Formula]:
         way = "back" if j < row.query else "on"
         words = f"{min(apart, reach)} {'or more ' if apart >= reach else ''}words {way}"
         words = ("its own place", f"1 word {way}", words)[min(apart, 2)]
-        term = f"distance = {position_term(trace, numbers)} = {plain(row.position[j])}"
+        term = f"distance = {wording.position_term(trace, numbers)} = {plain(row.position[j])}"
         yield Formula(term, f"{key}, {words}:")
     if head.rotated is not None and row.position is not None:
         q, k = head.rotated.q[row.query], head.rotated.k[j]
         score, content = row.summed[j] * trace.temperature / trace.scale, row.scaled[j]
         left, _, products = _products(trace, q, k, score, every).partition(" ")
         less = f"- {plain(content)}" if content >= 0 else f"+ {plain(-content)}"
-        distance = f"distance = that{divisor(trace)} {less} = {plain(row.position[j])}"
+        distance = f"distance = that{wording.divisor(trace)} {less} = {plain(row.position[j])}"
         yield Formula(f"{wording.rotated_symbol(left)} {products}; {distance}", f"{key}, turned:")
     if row.capped is not None:
         score = row.summed[j] if row.is_rotated else row.scaled[j]
-        yield Formula(f"capped = {cap_term(trace, plain(score))} = {plain(row.capped[j])}", "")
+        yield Formula(f"capped = {wording.cap_term(trace, plain(score))} = {plain(row.capped[j])}", "")

@@ -9,10 +9,8 @@ from attn_cli.errors import count
 from attn_cli.io.types import Array
 from attn_cli.render.blocks import Bars, Block, Formula, Heading, Links, Maps, Matrix, Say, ShadeRange
 from attn_cli.render.numbers import plain, share
-from attn_cli.render.views import long_text, wording
+from attn_cli.render.views import long_text, origins, wording
 from attn_cli.render.views.finding import finding, norms_by_hand, shares_apart, what_next
-from attn_cli.render.views.long_text import firsts, links_of, own_rows
-from attn_cli.render.views.origins import closing
 from attn_cli.render.views.wording import is_large, placed, quoted, short
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import NORM, WEIGHT
@@ -52,7 +50,7 @@ def table(trace: Trace, view: View) -> Iterator[Block]:
     if view.steps or trace.asked:
         yield Heading(f"The {trace.drawn}s")
     yield from all_weights(trace, view)
-    yield from closing(trace, with_learned=len(drawn) == 1)
+    yield from origins.closing(trace, with_learned=len(drawn) == 1)
     yield from what_next(trace, view)
 
 
@@ -111,7 +109,7 @@ def _maps(trace: Trace, drawn: Sequence[Head]) -> Iterator[Block]:
     yield Say("Each head's strongest links to other words, each at least half of a word's attention:")
     found = []
     for head in drawn:
-        links = firsts(head, own_rows(trace))
+        links = long_text.firsts(head, long_text.own_rows(trace))
         strong = [one for one in links if one[2] >= HALF and not (trace.is_self and one[0] == one[1])]
         best = sorted(strong, key=lambda one: -one[2])[:MOST_FOUND]
         named = [(f"{short(queries[i])} -> {short(keys[j])}", share(weight)) for i, j, weight in best]
@@ -179,7 +177,7 @@ def bars(trace: Trace, view: View) -> Iterator[Block]:
     if len(rows) < len(trace.listed):
         yield Say(f"{len(trace.listed) - len(rows):,} more rows: -q WORD shows one.")
     yield Say(f"The longest bar is {share(largest)}.", quiet=True)
-    yield from closing(trace)
+    yield from origins.closing(trace)
 
 
 def row_bars(trace: Trace, head: Head, i: int, largest: float) -> Bars:
@@ -190,7 +188,7 @@ def row_bars(trace: Trace, head: Head, i: int, largest: float) -> Bars:
         weights = trace.visible_weights(head, [i])[0].tolist()
         unmasked = (None if math.isnan(weight) else weight for weight in weights)
         return Bars(f"{name}:", [*zip(keys, unmasked, strict=True)], largest)
-    items = [(keys[j], weight) for j, weight in links_of(head, i, k)]
+    items = [(keys[j], weight) for j, weight in long_text.links_of(head, i, k)]
     return Bars(f"{name}, the {k} strongest of {len(keys):,}:", items, largest)
 
 

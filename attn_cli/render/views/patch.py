@@ -13,8 +13,7 @@ from attn_cli.io.types import Array
 from attn_cli.pipeline.effect import Patch
 from attn_cli.render.blocks import Block, Heading, Matrix, Say
 from attn_cli.render.numbers import weight
-from attn_cli.render.views.effect import called, head_name, quoted, signed, where
-from attn_cli.render.views.finding import SCREENS
+from attn_cli.render.views import effect, finding
 from attn_cli.settings.output import View
 from attn_cli.text.wordpieces import as_text
 
@@ -31,8 +30,8 @@ LONG = 10  # tokens, from which on a screen leaves out those that bring nothing 
 def screen(found: Patch, view: View) -> Iterator[Block]:
     """Yield the maps of what comes back, the strongest sites, and one of them by hand."""
     yield Heading(title(found), 1)
-    clean, corrupt = (signed(one, _digits(found)) for one in (found.clean, found.corrupt))
-    less = f"The logit of {quoted(found.target)} less that of {quoted(found.against)}"
+    clean, corrupt = (effect.signed(one, _digits(found)) for one in (found.clean, found.corrupt))
+    less = f"The logit of {effect.quoted(found.target)} less that of {effect.quoted(found.against)}"
     yield Say(f"{less}: {clean} in the clean text, {corrupt} in the corrupt one.")
     equal = "They are equal, so nothing can come back. The maps show the difference itself."
     shares = "A number says what share of that comes back: 1 is the clean text, 0 the corrupt one."
@@ -42,7 +41,7 @@ def screen(found: Patch, view: View) -> Iterator[Block]:
         yield Heading(f"{part}, carried over: layers down, {unit}s across")
         same = (found.maps["residual"] == found.corrupt).all(axis=0)
         start = int(same.argmin())  # the first column that differs from the corrupt run
-        if name == "residual" and view.format in SCREENS and len(same) >= LONG and start:
+        if name == "residual" and view.format in finding.SCREENS and len(same) >= LONG and start:
             more = f"left out: the first {count(start, 'token', 'tokens')}, whose vectors are the same in both texts"
             some = matrix.columns[start:], matrix.values[:, start:]
             matrix = matrix._replace(columns=some[0], values=some[1], more=more)
@@ -54,8 +53,8 @@ def screen(found: Patch, view: View) -> Iterator[Block]:
 
 def title(found: Patch) -> str:
     """Return what is shown, as a heading."""
-    said = where(found.tokens[1], found.place, found.fills)
-    return f"What brings back {quoted(found.target)} over {quoted(found.against)}, {said}"
+    said = effect.where(found.tokens[1], found.place, found.fills)
+    return f"What brings back {effect.quoted(found.target)} over {effect.quoted(found.against)}, {said}"
 
 
 def maps(found: Patch) -> dict[str, Matrix]:
@@ -98,7 +97,7 @@ def _strongest(found: Patch, shares: dict[str, Array]) -> Iterator[Block]:
     for name in [*shares][1:]:
         layer, head = divmod(int(np.nanargmax(shares[name])), shares[name].shape[1])
         if (part := shares[name][layer, head]) >= LEAST:
-            who = called(*head_name(layer, head, name == "cross_heads", found.names))
+            who = effect.called(*effect.head_name(layer, head, name == "cross_heads", found.names))
             heads.append(f"{who} ({SHARE(float(part))})")
     told = [", ".join(sites[:MOST_SITES])] * bool(sites)
     told += [f"of the heads, with {' and '.join(heads)}"] * bool(heads)
@@ -110,7 +109,7 @@ def _strongest(found: Patch, shares: dict[str, Array]) -> Iterator[Block]:
     numbers = found.corrupt, float(found.maps["residual"][layer, place]), found.clean
     corrupt, after, clean = (round(one, digits) for one in numbers)  # as they are shown
     back, gap = after - corrupt, clean - corrupt
-    shown = [signed(one, digits) for one in (corrupt, after, clean, back, gap)]
+    shown = [effect.signed(one, digits) for one in (corrupt, after, clean, back, gap)]
     yield Say(
         f'By hand: corrupt {shown[0]}, with "{names[place]}" before layer {layer} {shown[1]}, clean {shown[2]}. '
         f"{shown[3]} of {shown[4]} comes back: {SHARE(back / gap)}."

@@ -9,9 +9,8 @@ from attn_cli.errors import count, unsigned_zero
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Say
 from attn_cli.render.numbers import number, plain, share
 from attn_cli.render.screen.text import cut, listed
-from attn_cli.render.views import wording
+from attn_cli.render.views import overview, wording
 from attn_cli.render.views.comparison import ending, record
-from attn_cli.render.views.overview import MOST_FOCUS
 from attn_cli.render.views.wording import placed, quoted, quoted_at, short
 from attn_cli.settings.output import View
 from attn_cli.teach import swap as swaps
@@ -32,7 +31,7 @@ def swap_screen(comparison: Comparison, view: View) -> Iterator[Block]:
     if comparison.values[0] != comparison.values[1]:
         for label, text in zip(comparison.labels, comparison.values, strict=True):
             yield Formula(cut(str(text), LONGEST_TEXT, "…"), f"{label + ':':7}")
-    rows, heat = before.focus[:MOST_FOCUS], wording.temperature_divisor(before)
+    rows, heat = before.focus[: overview.MOST_FOCUS], wording.temperature_divisor(before)
     for i in rows:
         changes = key_changes(comparison, i)
         if len(rows) > 1:
@@ -92,7 +91,7 @@ def _signed(by: float) -> str:
 
 def summary_of(comparison: Comparison) -> str:
     """Return what the swap changed in the rows shown, in sentences."""
-    rows = comparison.traces[0].focus[:MOST_FOCUS]
+    rows = comparison.traces[0].focus[: overview.MOST_FOCUS]
     told = [one(comparison, i, key_changes(comparison, i)) for i in rows for one in (_finding, _reasons)]
     return " ".join(chain(*told))
 

@@ -13,8 +13,7 @@ from attn_cli.errors import count
 from attn_cli.io.types import NamedTuple
 from attn_cli.render.blocks import Columns
 from attn_cli.render.numbers import four, plain, share
-from attn_cli.render.views.long_text import links_of
-from attn_cli.render.views.step_sentences import keeps_values, source
+from attn_cli.render.views import long_text, step_sentences
 from attn_cli.render.views.wording import d_k, distance_of_model, divisor, key_named, quoted, quoted_at
 from attn_cli.trace.head import Head
 from attn_cli.trace.row import Because, Row
@@ -120,7 +119,7 @@ def _tokens(of: Walked) -> str:
         what = f"The tokens are those of {trace.embedding.name}: {kinds}."
     if trace.x_query is None:
         return what
-    numbers, about = count(trace.x_query.shape[1], "number", "numbers"), source(trace, i)
+    numbers, about = count(trace.x_query.shape[1], "number", "numbers"), step_sentences.source(trace, i)
     if trace.of_model or (trace.learned and trace.projection.layer):
         return f"{what} {of.query} enters this layer as {numbers}{', x' * trace.of_model}; {about}."
     if trace.embedding.source == "given" or i in trace.pad_queries:
@@ -139,7 +138,7 @@ def _projections(of: Walked) -> str:
     """Return why Q, K and V are three: what is passed on is not what is matched."""
     trace, head, _ = of
     own, is_one = "", len(trace.head_names) == 1
-    if keeps_values(trace, head) or (trace.projection.source == "identity" and is_one):
+    if step_sentences.keeps_values(trace, head) or (trace.projection.source == "identity" and is_one):
         own = " (its own vector: W_v is the identity)"
     elif trace.learned is not None and trace.learned.values == "words":
         own = " (nearly its own vector: W_v was fitted so)"
@@ -306,7 +305,7 @@ def several_heads(of: Walked) -> Iterator[Columns]:
     others = [head for head in trace.heads if head.name != trace.shown.name]
     if trace.settings.head in ("all", "mean") or trace.condensed or len(others) < MOST_SHARES:
         return
-    links = [(head.name, *link) for head in others for link in links_of(head, i, 1)]
+    links = [(head.name, *link) for head in others for link in long_text.links_of(head, i, 1)]
     links.sort(key=lambda link: (link[1] == i, link[2] < LIKELY))  # what looks at itself found nothing
     for name, j, weight in links:
         found.setdefault(j, (name, weight))

@@ -7,13 +7,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from attn_cli.io.types import Array
-from attn_cli.render.blocks import Heading, Say
-from attn_cli.render.numbers import number
+from attn_cli.render import blocks, numbers
 from attn_cli.render.views.wording import quoted
 from attn_cli.render.worksheet import SheetPart, WorkTable, ending, products, rows_of
 from attn_cli.teach.effects import GIVEN, STEPS, STREAM, EffectExercise
 
-WHOLE, TENTH, MIXED = number(0), number(1), number(2)
+WHOLE, TENTH, MIXED = numbers.number(0), numbers.number(1), numbers.number(2)
 FORMULAS = {
     "v": ("Values: what each word passes on", "v = X W_v"),
     "transformed": ("Added vectors: values joined to the stream", "f(x) = v W_o"),
@@ -42,8 +41,8 @@ BY_WORD = ("weights", "norms", "lengths", "U", "parts", "logits", "without")  # 
 def parts(exercise: EffectExercise, key: bool = False) -> Iterator[SheetPart]:
     """Yield the worksheet from top to bottom, or its key."""
     title, about = SHEETS[exercise.topic]
-    yield Heading(f"{title}: exercise {exercise.seed}{', the key' if key else ''}", 1)
-    yield Say(about.format(" ".join(exercise.tokens)))
+    yield blocks.Heading(f"{title}: exercise {exercise.seed}{', the key' if key else ''}", 1)
+    yield blocks.Say(about.format(" ".join(exercise.tokens)))
     given, steps = GIVEN[exercise.topic], STEPS[exercise.topic]
     yield [_table(exercise, name, "", name, True) for name in given]
     numbered = [(name, f"{n}. {FORMULAS[name][0]}", FORMULAS[name][1]) for n, name in enumerate(steps, 1)]
@@ -51,7 +50,7 @@ def parts(exercise: EffectExercise, key: bool = False) -> Iterator[SheetPart]:
     left, right = exercise.given[given[0]][0], exercise.given[given[1]][:, 0]
     tables[0].rows[0][1] = first = WHOLE(float(left @ right))
     yield tables
-    yield Say(f"Example: the first number is `{products(left.tolist(), right.tolist())} = {first}`.")
+    yield blocks.Say(f"Example: the first number is `{products(left.tolist(), right.tolist())} = {first}`.")
     yield from ending(questions(exercise), exercise.command, key)
 
 
