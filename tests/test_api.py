@@ -11,13 +11,13 @@ from tests.docs import ROOT
 from tests.shell import attn
 
 
-def test_dir_lists_the_public_names_before_they_are_used():
+def test_the_public_names_are_listed_before_they_are_used_and_each_is_there():
     assert set(attn_cli.__all__) | {"__version__"} <= set(dir(attn_cli))
-
-
-def test_every_name_that_dir_lists_is_there():
-    for name in dir(attn_cli):
-        assert getattr(attn_cli, name) is not None or name in ("__cached__", "__builtins__")
+    for name in attn_cli.__all__:
+        assert getattr(attn_cli, name).__name__ == name
+    assert all(hasattr(attn_cli, name) for name in dir(attn_cli))
+    with pytest.raises(AttributeError):
+        attn_cli.attention_of_a_kind_that_is_not_there  # noqa: B018
 
 
 def test_the_version_stands_in_one_place():
