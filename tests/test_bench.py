@@ -28,53 +28,34 @@ HERE = Machine("A processor", 2, "Linux x86_64", "3.11.7", "2.4.6", "openblas 0.
 @pytest.fixture
 def clock(monkeypatch):
     """A clock that goes on where a side says so: how long a call takes is no matter of who else computes here."""
-    now = [0.0]
-
-    def sleep(seconds):
-        now[0] += seconds
-
-    monkeypatch.setattr(
-        timing, "time", SimpleNamespace(perf_counter=lambda: now[0], process_time=lambda: now[0])
-    )
-    return sleep
+    passed = []
+    now = SimpleNamespace(perf_counter=lambda: sum(passed), process_time=lambda: sum(passed))
+    monkeypatch.setattr(timing, "time", now)
+    return passed.append
 
 
 def test_what_takes_twice_as_long_has_a_ratio_of_two_and_nobody_looks_for_garbage(clock):
     seen = []
-
-    def slow() -> None:
-        seen.append(gc.isenabled())
-        clock(0.02)
-
+    slow = lambda: seen.append(gc.isenabled()) or clock(0.02)  # noqa: E731
     timed = timing.race(TINY, slow, lambda: clock(0.01), 2)
     assert timed.ratio == pytest.approx(2) and timed.ours > timed.theirs
     assert timed.quartiles[0] <= timed.ratio <= timed.quartiles[1]
     assert timed.pairs == timing.MORE * 2
     assert not any(seen) and gc.isenabled()
+    values = [3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0]
+    assert timing.quartiles(values) == pytest.approx(tuple(np.quantile(values, [0.25, 0.75])))
 
 
 def test_each_side_begins_in_turn_a_long_pair_is_not_measured_twice_and_a_short_call_often(clock):
-    calls = []
+    def raced(seconds: float, rounds: int):
+        calls: list[str] = []
+        sides_ = (lambda name=name: calls.append(name) or clock(seconds) for name in "ab")
+        return calls, timing.race(TINY, *sides_, rounds).pairs
 
-    def side(name: str) -> None:
-        calls.append(name)
-        clock(timing.QUICK * 0.6)
-
-    timed = timing.race(TINY, lambda: side("a"), lambda: side("b"), 3)
-    assert "".join(calls) == "abbaab" and timed.pairs == 3
-    calls = []
-
-    def short(name: str) -> None:
-        calls.append(name)
-        clock(timing.SAMPLE / 100)
-
-    timed = timing.race(TINY, lambda: short("a"), lambda: short("b"), 1)
-    assert min(map(calls.count, "ab")) >= 100 * timed.pairs
-
-
-def test_quartiles_are_those_of_numpy():
-    values = [3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0]
-    assert timing.quartiles(values) == pytest.approx(tuple(np.quantile(values, [0.25, 0.75])))
+    calls, pairs = raced(timing.QUICK * 0.6, 3)
+    assert "".join(calls) == "abbaab" and pairs == 3
+    calls, pairs = raced(timing.SAMPLE / 100, 1)
+    assert min(map(calls.count, "ab")) >= 100 * pairs
 
 
 WORK = {cases.FUSED: "output", cases.OUTPUT_ONLY: "links"}
@@ -116,15 +97,10 @@ def test_answers_that_differ_are_told_apart():
     agree((weights, output), (weights * np.float32(1.00001), output))
     agree((None, output), (weights, output))
     agree((weights[None], output[None]), (weights, output))
-    larger = weights * np.float32(1.001)
-    for wrong in (
-        (weights, output + 1e-3),
-        (larger, output),
-        (weights[:1], output),
-        (weights, output * np.nan),
-    ):
+    wrong = [(weights, output + 1e-3), (weights * np.float32(1.001), output), (weights[:1], output)]
+    for one in (*wrong, (weights, output * np.nan)):
         with pytest.raises(AttnError, match="disagree"):
-            agree((weights, output), wrong)
+            agree((weights, output), one)
 
 
 def test_a_wrong_answer_is_an_error_and_is_not_timed():
@@ -139,6 +115,20 @@ def test_a_wrong_answer_is_an_error_and_is_not_timed():
     with pytest.raises(AttnError, match="nothing was timed"):
         list(timing.measure([TINY], 1, 1, {cases.TEXTBOOK: liar}))
     assert timed == []
+
+
+def test_a_run_tells_how_far_it_is_and_an_interrupt_leaves_what_was_measured():
+    told: list[float] = []
+    list(timing.measure([TINY, TINY._replace(heads=1)], 1, 1, sides.RACES, told.append))
+    assert told == sorted(told) and told[-1] == pytest.approx(1)
+
+    def stopped(after: int):
+        yield from [Missing(TINY, "No.")] * after
+        raise KeyboardInterrupt
+
+    assert timing.until_interrupted(stopped(2)) == ([Missing(TINY, "No.")] * 2, False)
+    with pytest.raises(KeyboardInterrupt):
+        timing.until_interrupted(stopped(0))
 
 
 def test_two_drawings_of_a_matrix_show_the_same_numbers():
@@ -171,28 +161,14 @@ def test_a_run_has_the_cases_that_it_is_asked_for():
     assert all(case.to_reach is None for case in cases.CASES if case.against == cases.FLOOR)
 
 
-def test_an_interrupt_leaves_what_was_measured():
-    def stopped(after: int):
-        yield from [Missing(TINY, "No.")] * after
-        raise KeyboardInterrupt
-
-    assert timing.until_interrupted(stopped(2)) == ([Missing(TINY, "No.")] * 2, False)
-    with pytest.raises(KeyboardInterrupt):
-        timing.until_interrupted(stopped(0))
-
-
-def test_a_run_tells_how_far_it_is():
-    told: list[float] = []
-    list(timing.measure([TINY, TINY._replace(heads=1)], 1, 1, sides.RACES, told.append))
-    assert told == sorted(told) and told[-1] == pytest.approx(1)
-
-
 LARGE = Case("weights", "weights", cases.EXPLICIT, 0.6, 2048, 8)
 FLOOR = LARGE._replace(against=cases.FLOOR, to_reach=None)
-SMALL, LONG = (
-    Case("small", "output", cases.FUSED, 1.1, 8, 1, 50),
-    Case("memory", "output", "linear", 1.0, 100_000),
-)
+
+
+SMALL = Case("small", "output", cases.FUSED, 1.1, 8, 1, 50)
+LONG = Case("memory", "output", "linear", 1.0, 100_000)
+
+
 ROWS = [
     Measured(LARGE._replace(heads=1, to_reach=0.7), "seconds", 0.0139, 0.0264, 0.497, (0.47, 0.91), 0.5, 21),
     Measured(LARGE, "seconds", 0.2, 0.22, 0.803, (0.7, 0.9), 0.8, 7),
@@ -220,40 +196,32 @@ def test_no_number_is_cut_and_no_line_too_wide(width: int):
 
 
 def test_what_is_not_reached_is_said_with_the_floor_beside_it():
-    text, large = (
-        " ".join(shown(80, **more).split()) for more in ({}, {"torch": "2.13", "torch_large_pages": True})
-    )
+    text = " ".join(shown(80).split())
     assert "Reached: 2 of 4." in text
     missed = "Weights and output at 2,048 x 8, against PyTorch: 0.803, and 0.60 is wanted; the floor would be 0.442."
-    assert missed in text
-    assert "There is one processor. 1 row is left out." in text
+    assert missed in text and "There is one processor. 1 row is left out." in text
     assert "PyTorch is not installed" in text and "with large pages" not in text
-    assert "PyTorch 2.13 with large pages." in large
-
-
-def test_a_record_says_what_was_reached_and_what_was_not_measured():
+    assert "PyTorch 2.13 with large pages." in " ".join(
+        shown(80, torch="2.13", torch_large_pages=True).split()
+    )
     found = record(HERE, ROWS, 2, is_whole=False)
     assert found["complete"] is False
     assert [row["reached"] for row in found["rows"]] == [True, False, None, False, True]
     assert found["not_measured"][0]["reason"] == "There is one processor."
 
 
-def test_the_table_has_both_columns_only_where_a_part_computes(monkeypatch):
+def test_the_table_has_both_columns_only_where_a_part_computes(monkeypatch, capfd):
     found = {"core": ("a product", "PyTorch", 0.4, 0.5), "startup": ("--version", "python -c pass", 1.6, 1.5)}
-    slower = {True: 0.3, False: 0.0}
+    assert not list(table.run("nothing", {}))  # in a process of its own
+    assert "nothing: not measured to its end" in capfd.readouterr().err
     monkeypatch.setattr(table, "PARTS", {"core": ("", True), "startup": ("", False)})
     monkeypatch.setattr(table, "avx2", lambda: {"OPENBLAS_CORETYPE": "Haswell"})
 
     def run(part, variables):
         what, against, figure, to_reach = found[part]
-        yield what, against, figure + slower[bool(variables)], to_reach
+        yield what, against, figure + 0.3 * bool(variables), to_reach
 
     monkeypatch.setattr(table, "run", run)
     product, version = (line.split() for line in table.lines() if "0.40" in line or "1.60" in line)
     assert product[-4:] == ["0.40", "0.70", "0.50", "no"]
     assert version[-4:] == ["1.60", "-", "1.50", "no"]
-
-
-def test_a_part_of_the_table_is_measured_in_a_process_with_its_variables(capfd):
-    assert not list(table.run("nothing", {}))
-    assert "nothing: not measured to its end" in capfd.readouterr().err

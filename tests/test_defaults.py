@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from attn_cli import Settings, trace_cross, trace_masked, trace_self
-from attn_cli.models.model_file import bundled
-from attn_cli.settings.settings import DEFAULTS, MOST_GUESSED, ROLES_HEADS, usual
+from attn_cli.settings.settings import DEFAULTS, MOST_GUESSED, usual
 from tests.pipeline.records import record
 from tests.shell import here
 
@@ -20,14 +19,10 @@ TRACES = {
 
 
 @pytest.mark.parametrize("command", TRACES)
-def test_a_command_shows_what_the_table_of_defaults_says(command):
+def test_the_table_of_defaults_gives_way_to_a_head_of_roles_other_vectors_and_heads_of_ones_own(command):
     trace, default = TRACES[command](), DEFAULTS[command]
     shown = trace.projection.name, trace.shown.name, trace.mask_name
     assert shown == (default.projection, default.head, default.mask)
-
-
-@pytest.mark.parametrize("command", TRACES)
-def test_a_head_of_roles_other_vectors_and_heads_of_ones_own_come_before_the_default(command):
     assert TRACES[command](Settings(head="subject")).projection.name == "roles"
     assert TRACES[command](Settings(embedding="random")).projection.source == "random"
     assert TRACES[command](Settings(heads=2)).projection.source == "identity"
@@ -64,17 +59,10 @@ def test_a_mask_in_another_command_changes_no_model(command):
     assert bare["projection"] == under["projection"] and bare["head"] == under["head"]
 
 
-def test_a_batch_keeps_roles(tmp_path):
+def test_a_batch_keeps_roles_and_help_tells_the_table(tmp_path):
     (tmp_path / "lines.txt").write_text(TEXT)
     ran = here("batch", str(tmp_path / "lines.txt"), "--kind", "masked", "--fields", "projection,mask_name")
     assert json.loads(ran.out)["projection"]["name"] == "roles"
-    assert "masked has the heads of roles" in " ".join(here("batch", "--help").out.split())
-
-
-def test_the_heads_that_select_roles_are_those_of_roles():
-    assert bundled("roles").head_names(0) == ROLES_HEADS
-
-
-def test_help_tells_the_table():
-    told = " ".join(here("masked", "--help").out.split())
-    assert all(f"[default: {usual(field)}" in told for field in ("projection", "head", "mask"))
+    batch, masked = (" ".join(here(command, "--help").out.split()) for command in ("batch", "masked"))
+    assert "masked has the heads of roles" in batch
+    assert all(f"[default: {usual(field)}" in masked for field in ("projection", "head", "mask"))

@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import subprocess
-from functools import cache
 
 import pytest
 
@@ -12,42 +11,29 @@ from tests import docs, man
 from tests.thorough import like_cases
 
 COMMANDS = docs.commands()
-SECTIONS = [
-    "NAME",
-    "SYNOPSIS",
-    "DESCRIPTION",
-    "OPTIONS",
-    "EXIT STATUS",
-    "FILES",
-    "ENVIRONMENT",
-    "EXAMPLES",
-    "SEE ALSO",
-]
 
 
-@cache
-def man_db() -> bool:
-    """Tell whether the man of this machine is that of man-db."""
-    return bool(shutil.which("man")) and subprocess.run(
-        ["man", "--version"], capture_output=True
-    ).stdout.startswith(b"man 2")
+SECTIONS = re.findall(
+    "[A-Z ]+", "NAME,SYNOPSIS,DESCRIPTION,OPTIONS,EXIT STATUS,FILES,ENVIRONMENT,EXAMPLES,SEE ALSO"
+)
 
 
 def shown(*names: str) -> str:
     """Return what man shows of pages; its complaints are an error."""
-    if not man_db():
+    version = ["man", "--version"]
+    if not shutil.which("man") or not subprocess.run(version, capture_output=True).stdout.startswith(
+        b"man 2"
+    ):
         pytest.skip("man-db is not installed: the man of macOS has other options.")
     command = ["man", "--warnings", "-E", "UTF-8", "-l", *(str(man.FOLDER / f"{name}.1") for name in names)]
-    env = {**os.environ, "MANWIDTH": "100"}
-    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "MANWIDTH": "100"})
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
 def test_the_pages_say_what_the_help_says_today() -> None:
-    assert {path.name: path.read_text(encoding="utf-8") for path in man.FOLDER.iterdir()} == man.pages(), (
-        "Run: python -m tests.docs --write"
-    )
+    kept = {path.name: path.read_text(encoding="utf-8") for path in man.FOLDER.iterdir()}
+    assert kept == man.pages(), "Run: python -m tests.docs --write"
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(words) or "attn")
