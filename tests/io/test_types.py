@@ -31,7 +31,7 @@ class Record:
 
 def both():
     for module in (typing, types):
-        made = datatypes.dataclass if module is typing else types.dataclass
+        made = dataclasses.dataclass if module is typing else types.dataclass
         given = globals() | {"NamedTuple": module.NamedTuple, "dataclass": made, "field": dataclasses.field}
         given |= {"inspect": inspect, "sys": sys}  # which the lines below use
         exec(BODY, given)
