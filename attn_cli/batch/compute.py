@@ -20,8 +20,8 @@ from attn_cli.pipeline.inputs import Inputs, Layer
 from attn_cli.pipeline.mask import stated_mask
 from attn_cli.pipeline.project import project_inputs, project_with_model
 from attn_cli.pipeline.sources.text import read_inputs, trace_text
-from attn_cli.settings import declare, validate
-from attn_cli.settings.settings import ALL, Settings
+from attn_cli.settings import declare
+from attn_cli.settings.settings import ALL, Settings, settings_for_masked, settings_of, text_limit
 from attn_cli.text.tokenize import tokenize
 from attn_cli.trace.trace import Trace
 from attn_cli.vectors.lookup import embed, random_vectors
@@ -107,12 +107,12 @@ class Computer(ExitStack):
 
     def __init__(self, job: Job) -> None:
         super().__init__()
-        settings = validate.settings_for_masked(job.settings) if job.kind == "masked" else job.settings
-        settings = validate.settings_of("cross", settings) if job.kind == "cross" else settings
+        settings = settings_for_masked(job.settings) if job.kind == "masked" else job.settings
+        settings = settings_of("cross", settings) if job.kind == "cross" else settings
         self.job, self.is_self = job, job.kind != "cross"
         self.has_two = not self.is_self or settings.pair is not None  # texts a line
         self.is_quick = QUICK.issuperset(job.chosen)
-        self.most_bytes = validate.text_limit(settings)
+        self.most_bytes = text_limit(settings)
         self.layer: Layer | None = None  # where lines are computed in groups
         if settings.model is None:
             self.shared = open_shared(settings)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attn_cli.errors import AttnError
-from attn_cli.settings.settings import ALL, Settings
-from attn_cli.settings.validate import check_model, check_shaping
+from attn_cli.settings.settings import ALL, Settings, check_model, check_shaping
 from attn_cli.trace.row import diagnose
 
 if TYPE_CHECKING:

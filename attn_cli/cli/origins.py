@@ -104,7 +104,7 @@ def _resolve_model_conflicts(ctx: Any) -> None:
         return  # learn score has its own model
     typed = [name for name in CONFLICTS_WITH_MODEL if origin(ctx, name) == TYPED]
     if typed and origin(ctx, "model") == TYPED:
-        from attn_cli.settings.validate import beside_model  # only for help with a mistake
+        from attn_cli.settings.settings import beside_model  # only for help with a mistake
 
         raise beside_model(typed[0])
     beaten = ["model"] if typed else CONFLICTS_WITH_MODEL

@@ -61,7 +61,7 @@ def read_text(text: str | None, command: str, settings: Settings) -> str:
         return as_utf8(text)
     if sys.stdin is None or (text is None and sys.stdin.isatty()):
         raise NoText(command)
-    from attn_cli.settings.validate import check_length, text_limit
+    from attn_cli.settings.settings import check_length, text_limit
 
     data = piped_in(text_limit(settings) + 1)
     check_length(len(data), settings)

@@ -15,12 +15,10 @@ from attn_cli.core.heads import HeadInput
 from attn_cli.core.masks import Mask, joined, named
 from attn_cli.core.scores import scale_of
 from attn_cli.errors import InputError
-from attn_cli.io.types import NamedTuple
+from attn_cli.io.types import Array, Bools, Ints, NamedTuple, NDArray, Scalar
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
-
-    from attn_cli.io.types import Array, Bools, Ints, NDArray, Scalar
 
     MaskLike = ArrayLike | str | Sequence[Any]  # an array, the name of a rule, or several of both
     Shape = tuple[int, ...]

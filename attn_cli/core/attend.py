@@ -18,6 +18,7 @@ from attn_cli.core import heads as one_head
 from attn_cli.core.heads import HeadInput, Links, blocks_of_rows
 from attn_cli.core.scores import scale_of, score_named
 from attn_cli.errors import InputError
+from attn_cli.io.types import Array, Bools, OnPart
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from attn_cli.core.arguments import MaskLike
     from attn_cli.core.attention import Steps
     from attn_cli.core.streaming import OnRows, Tiles
-    from attn_cli.io.types import Array, Bools, OnPart
 
     OnSeenRows = Callable[[range, Array, Array, Bools | None], None]
 

@@ -9,13 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from attn_cli.errors import UsageError, did_you_mean
-from attn_cli.io.types import NamedTuple
-
-if TYPE_CHECKING:
-    from attn_cli.io.types import Bools, Ints
+from attn_cli.io.types import Bools, Ints, NamedTuple
 
 
 class MaskRule(NamedTuple):

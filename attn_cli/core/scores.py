@@ -8,13 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import hypot, sqrt
-from typing import TYPE_CHECKING
 
 from attn_cli.errors import UsageError, did_you_mean
-from attn_cli.io.types import NamedTuple
-
-if TYPE_CHECKING:
-    from attn_cli.io.types import Array
+from attn_cli.io.types import Array, NamedTuple
 
 GIVEN = "given"  # the score of a trace whose scores came ready; nobody can ask for it
 Write = Callable[[float], str]  # a number as the screen shows it

@@ -15,12 +15,13 @@ from operator import length_hint
 from threading import RLock
 from typing import TYPE_CHECKING, TypeVar
 
+from attn_cli.io.types import OnPart
+
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
     from threadpoolctl import ThreadpoolController
 
-    from attn_cli.io.types import OnPart
 
 Task = TypeVar("Task")
 _waiting_line = RLock()

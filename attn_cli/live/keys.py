@@ -18,7 +18,6 @@ from attn_cli.io.types import Array, NamedTuple
 from attn_cli.live.sources import LiveSource, Question
 from attn_cli.render.numbers import plain
 from attn_cli.settings.settings import ALL, BETWEEN, DEFAULTS, MEAN, ROLLOUT
-from attn_cli.settings.validate import NEXT_WORDS
 from attn_cli.trace.trace import Trace
 
 WEIGHTS, ROW, STEPS, MATRICES, HELP, COMMAND = "weights", "row", "steps", "matrices", "help", "command"
@@ -217,7 +216,7 @@ class Press:
         one = f"{trace.projection.layer or 0}.{trace.shown.name}"
         out, told = settings.knock_out, settings.next
         if told is None and (trace.kind == "masked" or settings.projection == DEFAULTS["masked"].projection):
-            told = NEXT_WORDS  # a model that guesses says its guess
+            told = DEFAULTS["masked"].next  # a model that guesses says its guess
         others = tuple(part for part in out if part != one)
         return self.state.setting(knock_out=others if one in out else (*out, one), next=told)
 
@@ -231,7 +230,7 @@ class Press:
         why = "These heads say no next token: attn live TEXT -p language, or -m MODEL, writes."
         refuse(not can_write, why)
         if found is None and not question.settings.next:
-            return self.state.setting(next=NEXT_WORDS)
+            return self.state.setting(next=DEFAULTS["masked"].next)
         said = () if found is None or found.fills else found.words
         words = [one.word for one in said if one.id is not None]
         refuse(not words, "This model says no next token: it writes nothing.")

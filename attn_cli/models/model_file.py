@@ -12,18 +12,16 @@ from attn_cli.core.heads import HeadWeights, Position
 from attn_cli.errors import InputError, UsageError, did_you_mean, visible
 from attn_cli.io.array_files import is_safetensors, read_safetensors, safetensors_entries, write_safetensors
 from attn_cli.io.files import data_path, first_bytes, looks_like_file, regular
-from attn_cli.io.types import NamedTuple
+from attn_cli.io.types import Array, Arrays, NamedTuple
 from attn_cli.models.encoder import EncoderLayer, EncoderStack, Norm, read_word_layer
 from attn_cli.models.int8 import dequantized
 from attn_cli.models.projection import Projection, likeness
-from attn_cli.settings.settings import LIKENESS, USUAL, Settings
-from attn_cli.settings.validate import leaves_projection_open
+from attn_cli.settings.settings import LIKENESS, USUAL, Settings, leaves_projection_open
 from attn_cli.trace.head import Learned, Projected
 from attn_cli.vectors.spelling import SpellingFeatures
 
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
-    from attn_cli.io.types import Array, Arrays
 
 FORMAT = "attn-model/1"
 BUNDLED = ("roles", "roles-deep", "language")

@@ -10,13 +10,12 @@ import numpy as np
 from attn_cli.core.attention import project
 from attn_cli.core.heads import HeadWeights, Position
 from attn_cli.errors import InputError, UsageError
-from attn_cli.io.types import NamedTuple
+from attn_cli.io.types import Array, NamedTuple
 from attn_cli.settings.settings import LIKENESS
 from attn_cli.trace.head import Projected
 
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
-    from attn_cli.io.types import Array
 
 Part = TypeVar("Part")
 LENGTHEN, KIND = 5, 4  # of likeness: what each query is multiplied by, and what its kind of word adds to that

@@ -17,11 +17,10 @@ from attn_cli.core.masks import Mask
 from attn_cli.core.scores import position_scale_of, scale_of, score_named
 from attn_cli.errors import InputError
 from attn_cli.io.progress import part_of
-from attn_cli.io.types import NamedTuple, OnPart
+from attn_cli.io.types import Array, Bools, Ints, NamedTuple, OnPart
 from attn_cli.trace.head import Head
 
 if TYPE_CHECKING:
-    from attn_cli.io.types import Array, Bools, Ints
     from attn_cli.pipeline.long_text import HeadSummary, SomeRows
     from attn_cli.settings.settings import Settings
 

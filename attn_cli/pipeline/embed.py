@@ -20,8 +20,7 @@ from attn_cli.pipeline.knock_out import check_no_knock_out
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.project import project_inputs
 from attn_cli.pipeline.record import Attended
-from attn_cli.settings.settings import LIKENESS, Settings
-from attn_cli.settings.validate import check_words, unused
+from attn_cli.settings.settings import LIKENESS, Settings, check_words, unused
 from attn_cli.text.tokenize import tokenize
 from attn_cli.trace.computation import Embedding
 from attn_cli.trace.head import Head
@@ -30,7 +29,6 @@ from attn_cli.vectors.table import OnProgress, no_progress
 
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
-    from attn_cli.io.types import Array
     from attn_cli.models.checkpoints.open_model import OpenModel
     from attn_cli.vectors.open_vectors import Vectors
 

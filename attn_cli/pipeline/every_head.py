@@ -21,8 +21,7 @@ from attn_cli.pipeline.mask import MASK_HINT, stated_mask
 from attn_cli.pipeline.record import record as recorded
 from attn_cli.pipeline.sources.checkpoint import Reading, read_texts
 from attn_cli.pipeline.sources.text import layers_of_text
-from attn_cli.settings.settings import ALL, PIECES, ROLLOUT, Settings
-from attn_cli.settings.validate import check_shaping, settings_for_masked
+from attn_cli.settings.settings import ALL, PIECES, ROLLOUT, Settings, check_shaping, settings_for_masked
 from attn_cli.trace import head_roles
 from attn_cli.trace.head import Learned
 from attn_cli.trace.head_roles import Pattern, Role, Text

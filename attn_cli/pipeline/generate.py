@@ -26,8 +26,7 @@ from attn_cli.pipeline.record import Attended
 from attn_cli.pipeline.sources.checkpoint import Reading
 from attn_cli.pipeline.sources.checkpoint_text import last_word, side_of, tokens_of, unknown_words
 from attn_cli.pipeline.sources.text import layers_of_text, read_inputs
-from attn_cli.settings.settings import ALL, DEFAULTS, MEAN, ROLLOUT, Settings
-from attn_cli.settings.validate import beside_model, settings_of
+from attn_cli.settings.settings import ALL, DEFAULTS, MEAN, ROLLOUT, Settings, beside_model, settings_of
 from attn_cli.trace.computation import NextWord
 from attn_cli.vectors.table import as_text
 

@@ -11,17 +11,15 @@ import numpy as np
 
 from attn_cli.core.masks import Mask
 from attn_cli.errors import UsageError, count, did_you_mean, visible
-from attn_cli.io.types import NamedTuple
+from attn_cli.io.types import Array, NamedTuple
 from attn_cli.models.logit_parts import Cut
 from attn_cli.models.projection import Projection, to_digits
-from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings
-from attn_cli.settings.validate import check_layered
+from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings, check_layered
 from attn_cli.trace.computation import Embedding
 from attn_cli.trace.head import Head, Learned
 
 if TYPE_CHECKING:
     from attn_cli.core.heads import HeadWeights
-    from attn_cli.io.types import Array
     from attn_cli.vectors.open_vectors import Vectors
 
 BASE = 10_000.0  # of the wavelengths of position encodings

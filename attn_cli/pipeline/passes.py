@@ -23,8 +23,7 @@ from attn_cli.pipeline.next_words import settings_for
 from attn_cli.pipeline.sources.checkpoint import Reading, read_texts
 from attn_cli.pipeline.sources.checkpoint_text import last_word, predicted_place
 from attn_cli.pipeline.sources.text import read_inputs
-from attn_cli.settings.settings import DEFAULTS, Settings
-from attn_cli.settings.validate import beside_model, check_without_model, settings_of
+from attn_cli.settings.settings import DEFAULTS, Settings, beside_model, check_without_model, settings_of
 from attn_cli.vectors.table import as_text
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from attn_cli.core.arguments import stretches
 from attn_cli.core.masks import Mask, with_padding
 from attn_cli.errors import InputError, UsageError, count, did_you_mean, visible
+from attn_cli.io.types import Array, OnPart
 from attn_cli.models import projection as model
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.models.model_file import open_likeness
@@ -24,7 +25,6 @@ from attn_cli.trace.head import Head
 
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
-    from attn_cli.io.types import Array, OnPart
 
 NAMES = ("W_q", "W_k", "W_v")
 LEFT_OUT = "Distances between two texts mean nothing: the heads' position term is left out."

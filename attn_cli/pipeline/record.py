@@ -13,20 +13,18 @@ import numpy as np
 from attn_cli.core.heads import QK, HeadWeights, Links
 from attn_cli.core.masks import Mask
 from attn_cli.errors import InputError, NotFinite, visible
-from attn_cli.io.types import Array, Bools, Ints, NamedTuple
+from attn_cli.io.types import Array, Bools, Ints, NamedTuple, OnPart
 from attn_cli.models.encoder import weights_of
 from attn_cli.models.logit_parts import Joining
 from attn_cli.pipeline.attend import LINKS, Work, mean_head
 from attn_cli.pipeline.beside import condensed_notes, layout_note, notes_on_rows, with_norms
 from attn_cli.pipeline.inputs import Inputs, Layer
-from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, WEIGHT, Settings
-from attn_cli.settings.validate import find_rows
+from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, WEIGHT, Settings, find_rows
 from attn_cli.trace.computation import Placed
 from attn_cli.trace.head import Head
 from attn_cli.trace.trace import LARGE, Trace
 
 if TYPE_CHECKING:
-    from attn_cli.io.types import OnPart
     from attn_cli.pipeline.long_text import HeadSummary
 
 EACH_ROLLED = "each A = (mean of the heads + I) / 2, rows divided by their sums"

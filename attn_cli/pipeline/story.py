@@ -13,8 +13,7 @@ from dataclasses import replace
 from attn_cli.io.types import NamedTuple, OnPart
 from attn_cli.pipeline.embed import Shared
 from attn_cli.pipeline.sources.text import trace_text
-from attn_cli.settings.settings import Settings
-from attn_cli.settings.validate import leaves_projection_open
+from attn_cli.settings.settings import Settings, leaves_projection_open
 from attn_cli.text.tokenize import PRONOUNS, tokenize
 from attn_cli.trace.trace import Trace
 

@@ -12,8 +12,8 @@ from attn_cli.errors import InputError, SettingError, UsageError
 from attn_cli.io.types import Array, NamedTuple, OnPart
 from attn_cli.pipeline.embed import settings_for_positions
 from attn_cli.pipeline.sources.text import trace_text
-from attn_cli.settings import declare, validate
-from attn_cli.settings.settings import ALL, CONFLICTS_WITH_MODEL, SHOWN_ONLY, USUAL, Settings
+from attn_cli.settings import declare
+from attn_cli.settings.settings import ALL, CONFLICTS_WITH_MODEL, SHOWN_ONLY, USUAL, Settings, beside_model
 from attn_cli.trace.row import entropy as bits
 from attn_cli.trace.trace import Trace
 
@@ -116,7 +116,7 @@ def compare(
     if option not in VARIED:
         raise UsageError(f"--vary cannot vary {option!r}.", f"Choose one of {', '.join(VARIED)}.", "--vary")
     if settings.model is not None and option in CONFLICTS_WITH_MODEL:
-        raise validate.beside_model(option)
+        raise beside_model(option)
     check_one_head(settings, option, values)
     asked, reference = (text, context, settings, option, report), 0
     traces = list[Trace]()

@@ -11,8 +11,7 @@ from typing import NamedTuple
 from attn_cli.errors import UsageError, did_you_mean, visible
 from attn_cli.pipeline.sources.text import Text, trace_text
 from attn_cli.pipeline.story import HEAD, MODEL, resolved
-from attn_cli.settings.settings import Settings
-from attn_cli.settings.validate import find_rows
+from attn_cli.settings.settings import Settings, find_rows
 from attn_cli.teach.compare import SAME, TEXT, Comparison, Report, Swap, Swaps, between, check_one_head
 from attn_cli.text.tokenize import tokenize
 from attn_cli.trace.trace import Trace

@@ -11,14 +11,13 @@ import numpy as np
 
 from attn_cli.errors import InputError, UsageError, did_you_mean, visible
 from attn_cli.io.files import looks_like_file
-from attn_cli.io.types import NamedTuple
+from attn_cli.io.types import Array, NamedTuple
 from attn_cli.vectors import table as tables
 from attn_cli.vectors.spelling import SpellingFeatures, closest, forms, guess, guessable
 from attn_cli.vectors.spelling import did_you_mean as words_meant
 from attn_cli.vectors.table import OnProgress, no_progress
 
 if TYPE_CHECKING:
-    from attn_cli.io.types import Array
     from attn_cli.vectors.open_vectors import Vectors
 
 

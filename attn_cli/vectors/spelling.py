@@ -10,11 +10,10 @@ from unicodedata import normalize
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError, visible
-from attn_cli.io.types import NamedTuple
+from attn_cli.io.types import Array, Ints, NamedTuple
 from attn_cli.vectors.table import OnProgress, as_bytes, as_text, no_progress
 
 if TYPE_CHECKING:
-    from attn_cli.io.types import Array, Ints
     from attn_cli.vectors.open_vectors import Vectors
     from attn_cli.vectors.source_file import FileRows
 

@@ -13,10 +13,9 @@ import numpy as np
 from attn_cli.errors import InputError, visible
 from attn_cli.io.array_files import read_safetensors, write_safetensors
 from attn_cli.io.files import data_path
-from attn_cli.io.types import NamedTuple
+from attn_cli.io.types import Array, Ints, NamedTuple, NDArray
 
 if TYPE_CHECKING:
-    from attn_cli.io.types import Array, Ints, NDArray
     from attn_cli.vectors.source_file import FileRows
 
 BUNDLED = "word2vec"

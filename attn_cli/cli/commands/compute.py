@@ -14,9 +14,9 @@ from attn_cli.cli.options import argument, own, takes
 from attn_cli.errors import FileError, InputError, refuse, visible
 from attn_cli.io.progress import Progress
 from attn_cli.render.result import OF_TRACE, trace_result
-from attn_cli.settings import declare, validate
+from attn_cli.settings import declare
 from attn_cli.settings.output import View
-from attn_cli.settings.settings import Settings
+from attn_cli.settings.settings import Settings, check_shaping
 
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
@@ -107,7 +107,7 @@ def show_(
     Example: attn self "The cat sat" -f json --steps | attn show -
     """
     view = choose(view, OF_TRACE)
-    validate.check_shaping(settings)
+    check_shaping(settings)
     settings = settings_for(settings, view)
     saved = read_text.labelled_weights(file, "show", array, batch, tokens, context_tokens)
     from attn_cli.pipeline.sources.weights import trace_weights

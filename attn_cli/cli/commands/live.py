@@ -14,9 +14,9 @@ from attn_cli.cli.options import argument, own, takes
 from attn_cli.cli.read_text import labelled_weights, one_text, prepare_index
 from attn_cli.errors import MissingExtra, UsageError, refuse
 from attn_cli.io.console import is_terminal
-from attn_cli.settings import declare, validate
+from attn_cli.settings import declare
 from attn_cli.settings.output import View
-from attn_cli.settings.settings import DEFAULTS, Settings
+from attn_cli.settings.settings import DEFAULTS, Settings, settings_of, with_next_words
 
 if TYPE_CHECKING:
     from attn_cli.live.sources import LiveSource
@@ -98,7 +98,7 @@ def _source(
         return TextSource(settings), settings
     prepare_index(settings.embedding, "random, ")
     if settings.mask == DEFAULTS["masked"].mask:  # it begins as attn masked; a key changes no model
-        settings = validate.settings_of("masked", settings)
+        settings = settings_of("masked", settings)
         is_guessing = settings.projection == DEFAULTS["masked"].projection
-        settings = validate.with_next_words(settings) if is_guessing else settings
+        settings = with_next_words(settings) if is_guessing else settings
     return TextSource(settings), settings

@@ -135,7 +135,7 @@ def lens(
     from attn_cli.pipeline.passes import open_passes
     from attn_cli.render.blocks import window
     from attn_cli.render.views.lens import screen
-    from attn_cli.settings.validate import find_rows
+    from attn_cli.settings.settings import find_rows
 
     with open_passes([(text, second)], settings, needs_gap=False) as (read,):
         n, named = len(read.tokens), read_ids(ids, read)

@@ -13,8 +13,7 @@ from attn_cli.models.checkpoints.describe import Model
 from attn_cli.models.checkpoints.open_model import OpenModel
 from attn_cli.models.checkpoints.run import Run
 from attn_cli.models.checkpoints.tokenizer import Encoded, TextEncoder
-from attn_cli.settings.settings import ALL, Settings
-from attn_cli.settings.validate import check_length, check_words, find_rows
+from attn_cli.settings.settings import ALL, Settings, check_length, check_words, find_rows
 from attn_cli.text.wordpieces import is_special
 from attn_cli.trace.computation import NextWord, NextWords
 from attn_cli.trace.trace import Trace

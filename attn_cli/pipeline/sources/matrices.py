@@ -24,8 +24,7 @@ from attn_cli.pipeline.knock_out import check_no_knock_out
 from attn_cli.pipeline.mask import wanted_masks
 from attn_cli.pipeline.project import given_biases, head_count, labels, project_inputs, sharing_note
 from attn_cli.pipeline.record import Attended, record
-from attn_cli.settings.settings import Settings
-from attn_cli.settings.validate import unused
+from attn_cli.settings.settings import Settings, unused
 from attn_cli.trace.computation import Embedding
 from attn_cli.trace.head import Head, Projected
 from attn_cli.trace.trace import Trace

@@ -17,8 +17,22 @@ from attn_cli.pipeline.knock_out import check_no_knock_out, each_once, knock_out
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.project import project_inputs, project_with_model
 from attn_cli.pipeline.record import Attended, record_layers
-from attn_cli.settings import validate
-from attn_cli.settings.settings import ALL, MOST_GUESSED, Settings
+from attn_cli.settings.settings import (
+    ALL,
+    MOST_GUESSED,
+    Settings,
+    check_layered,
+    check_length,
+    check_measure,
+    check_model,
+    check_shaping,
+    check_without_model,
+    check_words,
+    settings_for_masked,
+    settings_of,
+    unused,
+    with_words_at_each,
+)
 from attn_cli.text.tokenize import Tokens, tokenize
 from attn_cli.trace.trace import LARGE, Trace
 from attn_cli.vectors.spelling import forms
@@ -61,13 +75,13 @@ def trace_masked(
     Without a projection it is the bundled language model's, which says the next words; a long text has that of roles.
     """
     given = settings or Settings()
-    asked, notes = validate.settings_of("masked", given), list[str]()
+    asked, notes = settings_of("masked", given), list[str]()
     # Roles may not have what these ask for: next words, a layer, a head.
     asks = given.next or given.next_at == ALL or given.layer is not None or given.head or given.knock_out
     if asked.projection != given.projection and not asks and _is_long(text, given):
         is_shown = f"A text of more than {MOST_GUESSED} tokens is shown with roles, which takes less time"
         notes.append(f"{is_shown}; -p {asked.projection} says its next words too.")
-        asked = validate.settings_for_masked(given)
+        asked = settings_for_masked(given)
     trace = trace_text("masked", text, None, asked, report, keep_weights=keep_weights)
     return replace(trace, notes=(*trace.notes, *notes)) if notes else trace
 
@@ -107,8 +121,8 @@ def trace_text(
     With `keep_weights`, the trace of a pretrained model has the layer's matrices, as that of any other has.
     `shared` is what `embed.open_shared` opened, where many texts are read with the same settings.
     """
-    settings = settings if settings.model is None else validate.with_words_at_each(settings)
-    settings = validate.check_measure(settings)
+    settings = settings if settings.model is None else with_words_at_each(settings)
+    settings = check_measure(settings)
     asked = kind, text, context, settings, report, shared, name_outputs, keep_weights
     with closing(layers_of_text(*asked)) as layers:
         return record_layers(layers, settings)
@@ -125,22 +139,22 @@ def layers_of_text(
     keep_weights: bool = False,
 ) -> Generator[Attended, None, None]:
     """Yield the layer that is asked for, or each (--layer all), of a model on disk, or of vectors and a projection."""
-    settings = validate.check_measure(settings)
+    settings = check_measure(settings)
     if settings.model is not None:
         with _reading(kind, text, context, settings, shared and shared.model) as reading:
             yield from reading._replace(keep_weights=keep_weights).attended(settings, report)
         return
     if kind == "cross":
-        settings = validate.settings_of(kind, settings)
+        settings = settings_of(kind, settings)
     before, settings = settings, settings_for_positions(settings)
     shared = shared or open_projection(settings)
     stack, notes = shared.stack, list[str]()
     is_language = stack is not None and stack.words is not None
-    validate.check_without_model(settings, is_language)
+    check_without_model(settings, is_language)
     if stack is not None and is_language:
         from attn_cli.pipeline.next_words import settings_for  # only a language model needs it
 
-        settings = validate.with_words_at_each(settings)
+        settings = with_words_at_each(settings)
         settings, notes = settings_for(kind, settings, stack, context is not None)
         before = settings
     if stack is not None:
@@ -148,7 +162,7 @@ def layers_of_text(
     else:
         check_no_knock_out(settings, settings.projection or "this projection")
         if settings.layer == ALL:
-            validate.check_layered(settings)
+            check_layered(settings)
     inputs = read_inputs(text, context, before, shared, report)
     inputs = inputs._replace(notes=(*inputs.notes, *notes, *knock_out_notes(settings)))
     each = range(stack.layers) if stack is not None and settings.layer == ALL else [settings.layer]
@@ -214,8 +228,8 @@ def _reading(
     from attn_cli.pipeline.sources.checkpoint_text import check_named
 
     assert settings.model is not None
-    validate.check_model(settings)
-    validate.check_shaping(settings)
+    check_model(settings)
+    check_shaping(settings)
     if not isinstance(text, str) or not isinstance(context, str | None):
         raise InputError("A model cuts its text itself.", "Give a text, not tokens.")
     with nullcontext(opened) if opened is not None else open_model(settings.model) as model:
@@ -237,7 +251,7 @@ def read_inputs(
     is_odd = any("\ufffd" in token for found in sides for tokens in found for token in tokens)
     notes = [NOT_UTF8] if is_odd else []
     notes += _about_language(query, key, inputs, settings)
-    notes += _about_positions(before, settings, stack) + validate.unused(settings, learned=stack is not None)
+    notes += _about_positions(before, settings, stack) + unused(settings, learned=stack is not None)
     dropped = tuple(mark for found in sides for mark in found.dropped)
     inputs = inputs._replace(dropped=dropped, notes=(*notes, *inputs.notes))
     return prepare_inputs(inputs, settings, stack is None)
@@ -247,7 +261,7 @@ def _tokens(text: Text, side: str, settings: Settings) -> Tokens:
     """Return the tokens of a text, or those that were given; there is at least one."""
     if isinstance(text, str):
         size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-        validate.check_length(size, settings)
+        check_length(size, settings)
         found = tokenize(text, settings.tokenizer, settings.keep_punctuation)
     else:
         found = Tokens(tuple(text), ())
@@ -255,7 +269,7 @@ def _tokens(text: Text, side: str, settings: Settings) -> Tokens:
             if not isinstance(token, str) or not token:
                 said = f"Token {place} of the {side} is {token!r}."
                 raise InputError(said, "Each token is a text of its own.")
-    validate.check_words(found.tokens, settings)
+    check_words(found.tokens, settings)
     if not found.tokens:
         more = "" if settings.keep_punctuation else "; --keep-punctuation makes tokens of punctuation marks"
         raise InputError(f"There is no token in the {side}: nothing to attend to.", f"Type some words{more}.")

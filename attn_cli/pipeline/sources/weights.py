@@ -23,8 +23,7 @@ from attn_cli.pipeline.knock_out import check_no_knock_out
 from attn_cli.pipeline.mask import stated_mask
 from attn_cli.pipeline.ready_weights import AS_THEY_ARE, joins_or_hides, select_weights
 from attn_cli.pipeline.record import Attended, record, record_layers
-from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings
-from attn_cli.settings.validate import check_shaping, unused
+from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings, check_shaping, unused
 from attn_cli.trace.computation import Embedding
 from attn_cli.trace.head import MATRICES, QK_NORM, ROTATED, Head, Projected
 from attn_cli.trace.trace import Trace

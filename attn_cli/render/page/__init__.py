@@ -17,8 +17,7 @@ from attn_cli.render.page.script import Numbers, layer_of, policy, read, script,
 from attn_cli.render.palette import DIVERGING_DARK, NIGHT, PAPER, between, ramp
 from attn_cli.render.views import origins, step_sentences, wording
 from attn_cli.settings.declare import as_typed
-from attn_cli.settings.settings import WEIGHT, WITH_RESIDUAL, Settings
-from attn_cli.settings.validate import find_rows
+from attn_cli.settings.settings import WEIGHT, WITH_RESIDUAL, Settings, find_rows
 from attn_cli.trace.steps import STEPS
 from attn_cli.trace.trace import LARGE, Trace
 
