@@ -15,8 +15,7 @@ from attn_cli.io.types import Array, NamedTuple, OnPart
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.models.model_file import load_model, read_weights
 from attn_cli.models.projection import Projection
-from attn_cli.pipeline.inputs import Inputs, Side, round_inputs
-from attn_cli.pipeline.knock_out import check_no_knock_out
+from attn_cli.pipeline.inputs import Inputs, Side, check_no_knock_out, round_inputs
 from attn_cli.pipeline.mask import wanted_mask
 from attn_cli.pipeline.project import project_inputs
 from attn_cli.pipeline.record import Attended

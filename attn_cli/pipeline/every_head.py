@@ -16,7 +16,7 @@ from attn_cli.models.encoder import EncoderStack
 from attn_cli.models.model_file import BUNDLED, load_model
 from attn_cli.pipeline import derived, ready_weights
 from attn_cli.pipeline.embed import Shared, open_shared
-from attn_cli.pipeline.knock_out import as_options
+from attn_cli.pipeline.inputs import as_options
 from attn_cli.pipeline.mask import MASK_HINT, stated_mask
 from attn_cli.pipeline.record import record as recorded
 from attn_cli.pipeline.sources.checkpoint import Reading, read_texts

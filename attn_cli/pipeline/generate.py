@@ -13,14 +13,19 @@ from attn_cli.core.attention import softmax
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.record import read_record
 from attn_cli.io.types import Array, NamedTuple
-from attn_cli.models.checkpoints.open_model import OpenModel, open_model
+from attn_cli.models.checkpoints.open_model import Encoded, OpenModel, open_model
 from attn_cli.models.checkpoints.reader import Reader, check_finite
 from attn_cli.models.checkpoints.run import Run, texts
-from attn_cli.models.checkpoints.tokenizer import Encoded
 from attn_cli.models.encoder import UNKNOWN, causal, matrix_of, weights_of
 from attn_cli.pipeline.embed import open_shared
-from attn_cli.pipeline.inputs import shown_head, wanted_layer
-from attn_cli.pipeline.knock_out import cut_of_model, cut_of_stack, each_once, knock_out_notes
+from attn_cli.pipeline.inputs import (
+    cut_of_model,
+    cut_of_stack,
+    each_once,
+    knock_out_notes,
+    shown_head,
+    wanted_layer,
+)
 from attn_cli.pipeline.next_words import likeliest, settings_for
 from attn_cli.pipeline.record import Attended
 from attn_cli.pipeline.sources.checkpoint import Reading

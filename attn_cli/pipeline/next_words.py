@@ -14,8 +14,7 @@ from attn_cli.errors import InputError, UsageError, shell_quote
 from attn_cli.io.types import Array, OnPart
 from attn_cli.models.encoder import MASK, UNKNOWN, EncoderStack, causal, matrix_of, word_number
 from attn_cli.models.logit_parts import Cut, Trail
-from attn_cli.pipeline.inputs import Inputs
-from attn_cli.pipeline.knock_out import cut_of_stack
+from attn_cli.pipeline.inputs import Inputs, cut_of_stack
 from attn_cli.settings.settings import ALL, MOST_GUESSED, Settings, with_next_words
 from attn_cli.trace.computation import Lean, NextWord, NextWords
 from attn_cli.trace.trace import LARGE, Trace

@@ -12,10 +12,9 @@ import numpy as np
 from attn_cli.errors import InputError, UsageError, visible
 from attn_cli.io.types import Array, NamedTuple
 from attn_cli.models.checkpoints.layers import Changes, LayerSteps
-from attn_cli.models.checkpoints.open_model import OpenModel, open_model
+from attn_cli.models.checkpoints.open_model import Encoded, OpenModel, open_model
 from attn_cli.models.checkpoints.reader import check_finite
 from attn_cli.models.checkpoints.run import Way, texts, way_of
-from attn_cli.models.checkpoints.tokenizer import Encoded
 from attn_cli.models.encoder import UNKNOWN, causal, matrix_of, word_number
 from attn_cli.models.logit_parts import Part, Trail
 from attn_cli.pipeline.embed import Shared, open_shared

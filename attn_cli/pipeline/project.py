@@ -17,8 +17,16 @@ from attn_cli.io.types import Array, OnPart
 from attn_cli.models import projection as model
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.models.model_file import open_likeness
-from attn_cli.pipeline.inputs import Inputs, Layer, Side, listed_heads, round_inputs, shown_head, wanted_layer
-from attn_cli.pipeline.knock_out import cut_of_stack
+from attn_cli.pipeline.inputs import (
+    Inputs,
+    Layer,
+    Side,
+    cut_of_stack,
+    listed_heads,
+    round_inputs,
+    shown_head,
+    wanted_layer,
+)
 from attn_cli.pipeline.record import ROOT_HEAD
 from attn_cli.settings.settings import ALL, LIKENESS, MEAN, ROLLOUT, Settings
 from attn_cli.trace.head import Head

@@ -11,7 +11,7 @@ import numpy as np
 from attn_cli.core.attention import softmax
 from attn_cli.core.scores import cosine, dot, score_named
 from attn_cli.errors import listed
-from attn_cli.inputs.key_value_pairs import Pairs, dictionary, numbers_of
+from attn_cli.inputs.record import Pairs, dictionary, numbers_of
 from attn_cli.io.types import Array, NamedTuple, OnPart
 from attn_cli.pipeline.embed import attend_phrases
 from attn_cli.pipeline.record import record

@@ -15,8 +15,7 @@ from attn_cli.io.types import Array
 from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors, Vectors
 from attn_cli.vectors.source_file import FileRows, SourceFile, npy_rows, read_exactly
 from attn_cli.vectors.table import DIRECTIONS, NGRAMS, SAFETENSORS, NGrams, VectorTable, as_bytes, table_of
-from attn_cli.vectors.text_file import text_format
-from attn_cli.vectors.word2vec_binary import LONGEST_HEADER, binary_format, is_number
+from attn_cli.vectors.word2vec import LONGEST_HEADER, binary_format, is_number, text_format
 
 ENOUGH = 1 << 18  # bytes of a large text that tell its layout
 TELLING = 1 << 13  # bytes behind a header that tell text from binary: more than the longest word

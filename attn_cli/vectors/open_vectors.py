@@ -23,8 +23,7 @@ from attn_cli.io.types import Array, Ints, NamedTuple, NDArray
 from attn_cli.vectors import table as tables
 from attn_cli.vectors.source_file import SourceFile
 from attn_cli.vectors.table import OnProgress, no_progress
-from attn_cli.vectors.text_file import TextFormat
-from attn_cli.vectors.word2vec_binary import BinaryFormat
+from attn_cli.vectors.word2vec import BinaryFormat, TextFormat
 
 INDEXED_FROM = 1 << 22  # bytes; a smaller file is read through faster than an index is opened
 # FNV-1a (Fowler, Noll, Vo), 64 bits.

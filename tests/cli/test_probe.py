@@ -6,10 +6,9 @@ import io
 import numpy as np
 import pytest
 
-from attn_cli.models.circuits import of_stack
 from attn_cli.models.model_file import bundled
 from attn_cli.pipeline import probe
-from attn_cli.pipeline.probe import roles_on_repeats
+from attn_cli.pipeline.probe import of_stack, roles_on_repeats
 from attn_cli.vectors.lookup import open_table
 from tests.cli.test_heads import record
 from tests.models.checkpoints.by_hand import GPT2, byte_pairs, gpt2, saved, small_bert

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from attn_cli import Settings
 from attn_cli.errors import InputError, UsageError
-from attn_cli.inputs.key_value_pairs import dictionary, pairs_from, pairs_in
+from attn_cli.inputs.record import dictionary, pairs_from, pairs_in
 from attn_cli.teach.soft_dictionary import TEMPERATURES, look_up
 from attn_cli.vectors.lookup import look_up_all, open_table
 from tests import shell

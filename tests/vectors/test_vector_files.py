@@ -32,8 +32,7 @@ from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors, describe, h
 from attn_cli.vectors.source_file import SourceFile
 from attn_cli.vectors.spelling import closest, near_words
 from attn_cli.vectors.table import as_bytes, as_text
-from attn_cli.vectors.text_file import text_format
-from attn_cli.vectors.word2vec_binary import binary_format
+from attn_cli.vectors.word2vec import binary_format, text_format
 from tests.alike import assert_alike
 from tests.shell import attn, here
 from tests.thorough import often, some, takes_long

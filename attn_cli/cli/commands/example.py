@@ -14,7 +14,7 @@ from attn_cli.cli.options import Pause, argument, own, takes
 from attn_cli.cli.origins import prefer_given
 from attn_cli.cli.read_text import NoText, attention_progress, prepare_index, read_text
 from attn_cli.errors import UsageError, as_utf8, did_you_mean, refuse, visible
-from attn_cli.inputs.key_value_pairs import dictionary, pairs_from, pairs_in
+from attn_cli.inputs.record import dictionary, pairs_from, pairs_in
 from attn_cli.render.result import OF_RECORD, OF_TRACE, Result, record_result, trace_result
 from attn_cli.settings.declare import ATTENTION, INPUT
 from attn_cli.settings.output import View

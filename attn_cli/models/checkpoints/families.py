@@ -13,7 +13,6 @@ from functools import partial
 from attn_cli.errors import InputError, did_you_mean, visible
 from attn_cli.models.checkpoints import decoder_plans as decoders
 from attn_cli.models.checkpoints import encoder_plans as encoders
-from attn_cli.models.checkpoints import translators
 from attn_cli.models.checkpoints.config import IDLE, Config, Keys
 from attn_cli.models.checkpoints.describe import Model, Plan
 
@@ -249,12 +248,12 @@ FAMILIES: dict[str, tuple[Plan | Callable[[Config], Model], Keys]] = {
     "qwen2_moe": (decoders.QWEN2_MOE, QWEN2_MOE), "qwen3_moe": (decoders.QWEN3_MOE, QWEN3_MOE),
     "gpt_oss": (decoders.GPT_OSS, GPT_OSS),
     "mistral3": (partial(decoders.with_pictures, plan=decoders.MISTRAL, text="mistral"), MISTRAL3_TEXT),
-    "t5": (translators.t5, T5), "mt5": (translators.t5, MT5), "bart": (translators.bart, BART),
-    "marian": (translators.MARIAN, BART | {"decoder_start_token_id": 58100}),
-    "mbart": (translators.MBART, BART | {"decoder_start_token_id": None}),
-    "pegasus": (translators.PEGASUS, BART | {"decoder_start_token_id": 0}),
-    "m2m_100": (translators.M2M_100, M2M_100),
-    "t5gemma": (translators.t5gemma, TIED | dict.fromkeys(("encoder", "decoder"), T5GEMMA)),
+    "t5": (encoders.t5, T5), "mt5": (encoders.t5, MT5), "bart": (encoders.bart, BART),
+    "marian": (encoders.MARIAN, BART | {"decoder_start_token_id": 58100}),
+    "mbart": (encoders.MBART, BART | {"decoder_start_token_id": None}),
+    "pegasus": (encoders.PEGASUS, BART | {"decoder_start_token_id": 0}),
+    "m2m_100": (encoders.M2M_100, M2M_100),
+    "t5gemma": (encoders.t5gemma, TIED | dict.fromkeys(("encoder", "decoder"), T5GEMMA)),
 }  # fmt: skip
 
 

@@ -21,16 +21,22 @@ from attn_cli.errors import UsageError, visible
 from attn_cli.io.types import Array, Bools, NamedTuple, OnPart
 from attn_cli.models.checkpoints.describe import Stack
 from attn_cli.models.checkpoints.layers import LayerSteps
-from attn_cli.models.checkpoints.open_model import OpenModel
+from attn_cli.models.checkpoints.open_model import Encoded, OpenModel
 from attn_cli.models.checkpoints.reader import LayerWeights
 from attn_cli.models.checkpoints.run import Run, texts
-from attn_cli.models.checkpoints.tokenizer import Encoded
 from attn_cli.models.projection import Projection
 from attn_cli.pipeline import derived
 from attn_cli.pipeline.attend import Work
 from attn_cli.pipeline.beside import beside, drawn
-from attn_cli.pipeline.inputs import Inputs, Layer, Side, shown_head, wanted_layer
-from attn_cli.pipeline.knock_out import cut_of_model, knock_out_notes
+from attn_cli.pipeline.inputs import (
+    Inputs,
+    Layer,
+    Side,
+    cut_of_model,
+    knock_out_notes,
+    shown_head,
+    wanted_layer,
+)
 from attn_cli.pipeline.mask import stated_mask, without_keys
 from attn_cli.pipeline.ready_weights import joins_or_hides
 from attn_cli.pipeline.record import Attended, record

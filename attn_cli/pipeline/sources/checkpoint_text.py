@@ -10,9 +10,8 @@ from attn_cli.core.attention import softmax
 from attn_cli.errors import InputError, UsageError, visible
 from attn_cli.io.types import Array, NamedTuple
 from attn_cli.models.checkpoints.describe import Model
-from attn_cli.models.checkpoints.open_model import OpenModel
+from attn_cli.models.checkpoints.open_model import Encoded, OpenModel, TextEncoder
 from attn_cli.models.checkpoints.run import Run
-from attn_cli.models.checkpoints.tokenizer import Encoded, TextEncoder
 from attn_cli.settings.settings import ALL, Settings, check_length, check_words, find_rows
 from attn_cli.text.wordpieces import is_special
 from attn_cli.trace.computation import NextWord, NextWords

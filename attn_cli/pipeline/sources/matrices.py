@@ -19,8 +19,15 @@ from attn_cli.io.types import Array, OnPart
 from attn_cli.models import projection
 from attn_cli.models.model_file import load_model, read_weights
 from attn_cli.pipeline.embed import wrong_pairing
-from attn_cli.pipeline.inputs import Inputs, Layer, Side, prepare_inputs, shown_head, with_masks
-from attn_cli.pipeline.knock_out import check_no_knock_out
+from attn_cli.pipeline.inputs import (
+    Inputs,
+    Layer,
+    Side,
+    check_no_knock_out,
+    prepare_inputs,
+    shown_head,
+    with_masks,
+)
 from attn_cli.pipeline.mask import wanted_masks
 from attn_cli.pipeline.project import given_biases, head_count, labels, project_inputs, sharing_note
 from attn_cli.pipeline.record import Attended, record

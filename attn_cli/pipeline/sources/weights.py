@@ -18,8 +18,7 @@ from attn_cli.io.types import Array
 from attn_cli.models.projection import in_out
 from attn_cli.pipeline.attend import Work, mean_output
 from attn_cli.pipeline.derived import rolled_weights, rollout_formula
-from attn_cli.pipeline.inputs import Inputs, Side
-from attn_cli.pipeline.knock_out import check_no_knock_out
+from attn_cli.pipeline.inputs import Inputs, Side, check_no_knock_out
 from attn_cli.pipeline.mask import stated_mask
 from attn_cli.pipeline.ready_weights import AS_THEY_ARE, joins_or_hides, select_weights
 from attn_cli.pipeline.record import Attended, record, record_layers

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from attn_cli.models.checkpoints.open_model import TextEncoder
 from attn_cli.models.checkpoints.run import Checkpoint, texts
-from attn_cli.models.checkpoints.tokenizer import TextEncoder
 from tests.models.checkpoints.gguf_by_hand import converted, eight_bits
 
 TEXTS = (

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attn_cli.models.checkpoints.run import Checkpoint
-from attn_cli.models.circuits import of_checkpoint
+from attn_cli.pipeline.probe import of_checkpoint
 from tests.cli.test_heads import record
 from tests.models.checkpoints.by_hand import byte_pairs, word_pieces
 from tests.models.checkpoints.test_parity import CASES, made

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from attn_cli.errors import AttnError, FileError, InputError, MissingExtra
-from attn_cli.models.checkpoints import tokenizer, tokenizer_child
-from attn_cli.models.checkpoints.tokenizer import TextEncoder
+from attn_cli.models.checkpoints import open_model as opening
+from attn_cli.models.checkpoints import tokenizer_child
+from attn_cli.models.checkpoints.open_model import TextEncoder
 from tests.models.checkpoints.by_hand import GPT2, PIECES, byte_pairs, gpt2, saved, word_pieces
 from tests.shell import COMMAND, attn, surroundings, wait_for, worked
 from tests.thorough import takes_long
@@ -78,7 +79,7 @@ def anew(tokenizers, tmp_path):
 
 
 def library():
-    return tokenizer._libraries[os.getpid()]
+    return opening._libraries[os.getpid()]
 
 
 def test_without_the_library_the_line_that_installs_it_is_given(monkeypatch, tmp_path):
@@ -272,7 +273,7 @@ def test_one_process_answers_every_thread_and_is_started_again_after_its_death(m
 
 
 def test_more_time_than_there_is_ends_in_one_line_and_the_next_text_is_encoded(model, anew, monkeypatch):
-    monkeypatch.setattr(tokenizer, "SECONDS", 1)
+    monkeypatch.setattr(opening, "SECONDS", 1)
     encoder = TextEncoder(model, "gpt2")
     with pytest.raises(InputError, match=r"took more than 1 seconds\.") as found:
         encoder.encode(LONG)
@@ -282,7 +283,7 @@ def test_more_time_than_there_is_ends_in_one_line_and_the_next_text_is_encoded(m
 
 def test_more_memory_than_there_is_ends_in_one_line(anew, tmp_path, monkeypatch):
     (tmp_path / "tokenizer.json").write_text(tokenizer_json(**replaced("a", "a" * 500, 8)))
-    monkeypatch.setattr(tokenizer, "MEMORY", 1 << 30)
+    monkeypatch.setattr(opening, "MEMORY", 1 << 30)
     encoder = TextEncoder(str(tmp_path), "bert")
     with pytest.raises(InputError, match=r"took more than 1 GB of memory, or crashed\."):
         encoder.encode("a")
@@ -314,11 +315,11 @@ def test_a_signal_ends_attn_at_once_and_leaves_no_process(number, model):
 SCRIPT = """
 import os, signal, sys, threading, time
 from attn_cli import Settings, trace_self
-from attn_cli.models.checkpoints import tokenizer
+from attn_cli.models.checkpoints import open_model as opening
 def trace(text="a b"):
     print(trace_self(text, Settings(model=sys.argv[1])).query_tokens, flush=True)
 def interrupt():
-    while not tokenizer._libraries:
+    while not opening._libraries:
         time.sleep(0.01)
     time.sleep(0.3)
     os.kill(os.getpid(), signal.SIGINT)
