@@ -2,77 +2,80 @@
 
 import gc
 import math
+import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from attn_cli.errors import AttnError
-from attn_cli.io.terminal import Terminal
-from attn_cli.render.screen.draw import draw
-from attn_cli.settings.output import View
-from tests.bench import cases, sides, table, timing
-from tests.bench.beside_rich_table import drawing
-from tests.bench.cases import Case
-from tests.bench.machine import Machine, pytorch
-from tests.bench.memory import peak_in_child
-from tests.bench.screen import TITLES, bench, record
-from tests.bench.sides import Sides, agree
-from tests.bench.timing import Measured, Missing
+from tests.bench import attention, row, sides
+from tests.bench.attention import (
+    ALONE,
+    CASES,
+    EXPLICIT,
+    FLOOR,
+    FUSED,
+    GROUPS,
+    LONG,
+    RACES,
+    TEXTBOOK,
+    chosen,
+    race,
+)
+from tests.bench.row import Row
+from tests.bench.sides import Case, Sides, agree
 from tests.thorough import like_cases
 
-TINY = Case("weights", "weights", cases.TEXTBOOK, 0.5, 20, 2, 8)
-HERE = Machine("A processor", 2, "Linux x86_64", "3.11.7", "2.4.6", "openblas 0.3", None, False)
+TINY = Case("weights", "weights", TEXTBOOK, 0.5, 20, 2, 8)
 
 
 @pytest.fixture
 def clock(monkeypatch):
     """A clock that goes on where a side says so: how long a call takes is no matter of who else computes here."""
     passed = []
-    now = SimpleNamespace(perf_counter=lambda: sum(passed), process_time=lambda: sum(passed))
-    monkeypatch.setattr(timing, "time", now)
+    monkeypatch.setattr(attention, "time", SimpleNamespace(perf_counter=lambda: sum(passed)))
     return passed.append
 
 
 def test_what_takes_twice_as_long_has_a_ratio_of_two_and_nobody_looks_for_garbage(clock):
     seen = []
     slow = lambda: seen.append(gc.isenabled()) or clock(0.02)  # noqa: E731
-    timed = timing.race(TINY, slow, lambda: clock(0.01), 2)
-    assert timed.ratio == pytest.approx(2) and timed.ours > timed.theirs
-    assert timed.quartiles[0] <= timed.ratio <= timed.quartiles[1]
-    assert timed.pairs == timing.MORE * 2
+    ours, theirs = race(slow, lambda: clock(0.01), 2)
+    assert Row("", "", ours, theirs, None).ratios == pytest.approx([2] * attention.MORE * 2)
     assert not any(seen) and gc.isenabled()
-    values = [3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0]
-    assert timing.quartiles(values) == pytest.approx(tuple(np.quantile(values, [0.25, 0.75])))
 
 
 def test_each_side_begins_in_turn_a_long_pair_is_not_measured_twice_and_a_short_call_often(clock):
-    def raced(seconds: float, rounds: int):
-        calls: list[str] = []
-        sides_ = (lambda name=name: calls.append(name) or clock(seconds) for name in "ab")
-        return calls, timing.race(TINY, *sides_, rounds).pairs
+    def raced(seconds, rounds):
+        calls = []
+        ours, theirs = race(
+            *(lambda name=name: calls.append(name) or clock(seconds) for name in "ab"), rounds
+        )
+        assert len(ours) == len(theirs)
+        return calls, len(ours)
 
-    calls, pairs = raced(timing.QUICK * 0.6, 3)
+    calls, pairs = raced(attention.QUICK * 0.6, 3)
     assert "".join(calls) == "abbaab" and pairs == 3
-    calls, pairs = raced(timing.SAMPLE / 100, 1)
+    calls, pairs = raced(attention.SAMPLE / 100, 1)
     assert min(map(calls.count, "ab")) >= 100 * pairs
 
 
-WORK = {cases.FUSED: "output", cases.OUTPUT_ONLY: "links"}
+WORK = {FUSED: "output", ALONE: "links", attention.RICH: "drawing"}
 PAIRED = [
     Case("weights", WORK.get(against, "weights"), against, None, 70, heads, 8, causal)
-    for against in sides.RACES
+    for against in RACES
     for heads, causal in ((1, False), (1, True), (3, False), (3, True))
-    if against != cases.OUTPUT_ONLY or (heads, causal) == (1, False)
+    if against not in (ALONE, attention.RICH) or (heads, causal) == (1, False)
 ]
 
 
 @pytest.mark.parametrize("case", PAIRED, ids=lambda case: f"{case.against}-{case.heads}-{case.causal}")
 @like_cases
 def test_both_sides_of_every_race_agree(case: Case):
-    if case.against in (cases.EXPLICIT, cases.FUSED) and pytorch() is None:
+    if case.against in (EXPLICIT, FUSED) and sides.pytorch() is None:
         pytest.skip("PyTorch is not installed")
-    made = sides.RACES[case.against](case, 1)
+    made = RACES[case.against](case, 1)
     if made.check is not None:
         made.check()
     made.ours(), made.theirs()
@@ -97,13 +100,18 @@ def test_answers_that_differ_are_told_apart():
     agree((weights, output), (weights * np.float32(1.00001), output))
     agree((None, output), (weights, output))
     agree((weights[None], output[None]), (weights, output))
-    wrong = [(weights, output + 1e-3), (weights * np.float32(1.001), output), (weights[:1], output)]
-    for one in (*wrong, (weights, output * np.nan)):
+    larger = weights * np.float32(1.001)
+    for wrong in (
+        (weights, output + 1e-3),
+        (larger, output),
+        (weights[:1], output),
+        (weights, output * np.nan),
+    ):
         with pytest.raises(AttnError, match="disagree"):
-            agree((weights, output), one)
+            agree((weights, output), wrong)
 
 
-def test_a_wrong_answer_is_an_error_and_is_not_timed():
+def test_a_wrong_answer_is_an_error_and_is_not_timed(monkeypatch):
     timed = []
 
     def liar(case: Case, threads: int) -> Sides:
@@ -112,116 +120,55 @@ def test_a_wrong_answer_is_an_error_and_is_not_timed():
         wrong = (weights[..., ::-1], output)
         return Sides(lambda: timed.append(1), right.theirs, lambda: agree(wrong, right.theirs()))
 
+    monkeypatch.setitem(RACES, TEXTBOOK, liar)
     with pytest.raises(AttnError, match="nothing was timed"):
-        list(timing.measure([TINY], 1, 1, {cases.TEXTBOOK: liar}))
+        list(attention.rows([TINY]))
     assert timed == []
 
 
-def test_a_run_tells_how_far_it_is_and_an_interrupt_leaves_what_was_measured():
-    told: list[float] = []
-    list(timing.measure([TINY, TINY._replace(heads=1)], 1, 1, sides.RACES, told.append))
-    assert told == sorted(told) and told[-1] == pytest.approx(1)
-
-    def stopped(after: int):
-        yield from [Missing(TINY, "No.")] * after
-        raise KeyboardInterrupt
-
-    assert timing.until_interrupted(stopped(2)) == ([Missing(TINY, "No.")] * 2, False)
-    with pytest.raises(KeyboardInterrupt):
-        timing.until_interrupted(stopped(0))
-
-
-def test_two_drawings_of_a_matrix_show_the_same_numbers():
-    made = drawing(Case("drawing", "drawing", cases.RICH, None, 5, 1, 0), 1)
-    assert made.check is not None
-    made.check()
-    assert "w4" in str(made.ours()) and "w4" in str(made.theirs())
-
-
 def test_a_peak_holds_at_least_what_is_returned():
-    case = Case("memory", "weights", cases.RETURNED, None, 1500)
-    assert peak_in_child(case) >= 1500 * (1500 + 64) * 4
+    (found,) = attention.rows([Case("memory", "weights", attention.RETURNED, None, 1500)])
+    assert found.ours[0] >= 1500 * (1500 + 64) * 4 and found.theirs == [1500 * 1500 * 4]
 
 
 def test_a_run_has_the_cases_that_it_is_asked_for():
-    usual, everything = cases.chosen(True), cases.chosen(True, everything=True)
-    assert cases.LONG not in {case.tokens for case in usual}
-    assert cases.LONG in {case.tokens for case in everything}
-    assert set(usual) < set(everything) == set(cases.CASES)
-    assert {case.group for case in usual} == set(cases.GROUPS) == set(TITLES)
-    textbook = {case.group for case in cases.chosen(False) if case.against == cases.TEXTBOOK}
-    assert textbook == {"weights", "causal", "output", "small"}, "these have PyTorch, or a textbook"
-    links = cases.chosen(True, ["links"])
-    assert {case.group for case in links} == {"links"} and cases.LONG in {case.tokens for case in links}
-    other = cases.chosen(True, everything=True, tokens=30)
-    assert len(other) == len(set(other))
+    usual, everything = chosen(), chosen(everything=True)
+    assert set(usual) < set(everything) == set(CASES)
+    assert {case.tokens for case in everything} - {case.tokens for case in usual} == {LONG}
+    links = chosen(["links"])
+    assert {case.group for case in links} == {"links"} and LONG in {case.tokens for case in links}
+    other = chosen(everything=True, tokens=30)
+    assert len(other) == len(set(other)) and {case.group for case in other} == set(GROUPS)
     assert {case[3:5] for case in other if case.group != "drawing"} == {(None, 30)}
-    assert {case.to_reach for case in cases.chosen(True, threads=2)} == {None}
-    assert all(case.to_reach is None or 0 < case.to_reach < 2 for case in cases.CASES)
-    assert all(case.to_reach is None for case in cases.CASES if case.against == cases.FLOOR)
-
-
-LARGE = Case("weights", "weights", cases.EXPLICIT, 0.6, 2048, 8)
-FLOOR = LARGE._replace(against=cases.FLOOR, to_reach=None)
-
-
-SMALL = Case("small", "output", cases.FUSED, 1.1, 8, 1, 50)
-LONG = Case("memory", "output", "linear", 1.0, 100_000)
+    assert {case.to_reach for case in chosen(threads=2)} == {None}
+    assert all(case.to_reach is None or (0 < case.to_reach < 2 and case.against != FLOOR) for case in CASES)
 
 
 ROWS = [
-    Measured(LARGE._replace(heads=1, to_reach=0.7), "seconds", 0.0139, 0.0264, 0.497, (0.47, 0.91), 0.5, 21),
-    Measured(LARGE, "seconds", 0.2, 0.22, 0.803, (0.7, 0.9), 0.8, 7),
-    Measured(FLOOR, "seconds", 0.2, 0.11, 1.818, (1.7, 1.9), 1.8, 7),
-    Measured(SMALL, "seconds", 5.3e-6, 4.2e-6, 1.262, (1.2, 1.3), None, 21),
-    Measured(LONG, "bytes", 5.2e7, 1.19e8, 0.436, (0.436, 0.436), None, 1),
-    Missing(Case("threads", "output", "one-thread", 0.571, 2048, 8), "There is one processor."),
+    Row("weights, 2,048 tokens", "PyTorch", [0.0139, 0.02, 0.01], [0.0264, 0.02, 0.025], 0.7),
+    Row("weights, 2,048 x 8 tokens", "PyTorch", [0.2], [0.25], 0.6),
+    Row("output, 8 tokens", "NumPy", [5.3e-6], [4.2e-6], None),
+    Row("page", "-", [1 << 21], [], 3 << 20, "B"),
+]
+SHOWN = [
+    "weights, 2,048 tokens PyTorch 13.9 ms 25.0 ms 0.527 0.46-0.76 0.7 yes",
+    "weights, 2,048 x 8 tokens PyTorch 200 ms 250 ms 0.800 - 0.6 no",
+    "output, 8 tokens NumPy 5.30 us 4.20 us 1.262 - -",
+    "page - 2.00 MiB - - - 3.00 MiB yes",
 ]
 
 
-def shown(width: int, **machine_: object) -> str:
-    terminal = Terminal(width)
-    return terminal.paint(draw(bench(HERE._replace(**machine_), ROWS), View(), terminal))
+def test_a_row_says_both_medians_the_ratio_of_pairs_and_whether_it_is_reached():
+    assert [" ".join(str(one).split()) for one in ROWS] == SHOWN
+    assert {*map(len, map(str, ROWS))} == {len(row.HEAD)}
+    assert [one.to_dict()["reached"] for one in ROWS] == [True, False, None, True]
 
 
-@pytest.mark.parametrize("width", [20, 40, 79, 80])
-def test_no_number_is_cut_and_no_line_too_wide(width: int):
-    lines = shown(width).splitlines()
-    assert max(map(len, lines)) <= width
-    for number in ("2,048 x 8", "13.9 ms", "26.4 ms", "0.497", "1.20-1.30", "5.30 us", "100,000", "0.436"):
-        assert number in "\n".join(lines)
-    if width == 80:
-        row = next(line for line in lines if line.startswith("PyTorch") and "13.9 ms" in line)
-        assert " ".join(row.split()) == "PyTorch 2,048 13.9 ms 26.4 ms 0.497 0.47-0.91 0.70 yes"
-
-
-def test_what_is_not_reached_is_said_with_the_floor_beside_it():
-    text = " ".join(shown(80).split())
-    assert "Reached: 2 of 4." in text
-    missed = "Weights and output at 2,048 x 8, against PyTorch: 0.803, and 0.60 is wanted; the floor would be 0.442."
-    assert missed in text and "There is one processor. 1 row is left out." in text
-    assert "PyTorch is not installed" in text and "with large pages" not in text
-    assert "PyTorch 2.13 with large pages." in " ".join(
-        shown(80, torch="2.13", torch_large_pages=True).split()
-    )
-    found = record(HERE, ROWS, 2, is_whole=False)
-    assert found["complete"] is False
-    assert [row["reached"] for row in found["rows"]] == [True, False, None, False, True]
-    assert found["not_measured"][0]["reason"] == "There is one processor."
-
-
-def test_the_table_has_both_columns_only_where_a_part_computes(monkeypatch, capfd):
-    found = {"core": ("a product", "PyTorch", 0.4, 0.5), "startup": ("--version", "python -c pass", 1.6, 1.5)}
-    assert not list(table.run("nothing", {}))  # in a process of its own
-    assert "nothing: not measured to its end" in capfd.readouterr().err
-    monkeypatch.setattr(table, "PARTS", {"core": ("", True), "startup": ("", False)})
-    monkeypatch.setattr(table, "avx2", lambda: {"OPENBLAS_CORETYPE": "Haswell"})
-
-    def run(part, variables):
-        what, against, figure, to_reach = found[part]
-        yield what, against, figure + 0.3 * bool(variables), to_reach
-
-    monkeypatch.setattr(table, "run", run)
-    product, version = (line.split() for line in table.lines() if "0.40" in line or "1.60" in line)
-    assert product[-4:] == ["0.40", "0.70", "0.50", "no"]
-    assert version[-4:] == ["1.60", "-", "1.50", "no"]
+def test_a_command_is_measured_with_what_it_starts_and_must_end_well():
+    busy = "import time\nwhile time.process_time() < 0.2: pass"
+    below = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {busy!r}])\nprint('done')"
+    done = row.ran([sys.executable, "-c", below])
+    assert done.cpu >= 0.2 and done.clock >= 0.2 and done.out == b"done\n"
+    assert row.peak([sys.executable, "-c", "b'x' * (64 << 20)"]) >= 64 << 20
+    with pytest.raises(SystemExit, match="ended with 3"):
+        row.ran([sys.executable, "-c", "raise SystemExit(3)"])

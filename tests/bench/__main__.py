@@ -1,77 +1,111 @@
 """The speed of this machine: `python -m tests.bench [table] [PART...]`; docs/bench.md says what it shows.
 
-`table` is every figure that speed is judged by, in ten minutes. `startup` is whole processes, `attention` every part:
-attn beside textbook NumPy and, where it is installed, PyTorch. --all measures long texts too; --threads and --tokens
-measure with others; --json FILE keeps every figure.
+`table` is every figure that speed is judged by, in ten minutes, each part in processes of its own, and what computes
+twice: as the machine is, and with NumPy, OpenBLAS, MKL and PyTorch all kept to AVX2, as on most laptops. What a part
+needs and is not installed leaves its rows out.
 """
 
 import argparse
 import json
 import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
-from attn_cli.io.progress import Progress
-from attn_cli.io.terminal import Terminal
-from attn_cli.settings.output import View
-from tests.bench import startup, table
-from tests.bench.cases import GROUPS, ONE_BLAS_THREAD, RICH, chosen
+from tests.bench.row import HEAD, ONE_BLAS_THREAD, Row
 
-PARTS = ("startup", "attention", *GROUPS)
+# A module, and its function that yields rows.
+PARTS = {
+    "startup": ("startup", "rows"),
+    "core": ("attention", "judged"),
+    "models": ("models", "passes"),
+    "page": ("page", "rows"),
+    "live": ("live", "rows"),
+    "batch": ("batch", "rows"),
+    "pretrained": ("models", "loaded"),
+    "models_on_disk": ("models", "on_disk"),
+    "effect": ("models", "effect"),
+    "vectors": ("vectors", "rows"),
+    "browser": ("page", "opened"),
+    "batch_ways": ("batch", "ways"),
+    "dask": ("batch", "beside_dask"),
+}
+# What the table has of them, and whether it computes enough to be measured with AVX2 alone too.
+TABLE = {"core": True, "startup": False, "models": True, "page": False, "live": False, "batch": False}
+QUIET = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_OFFLINE": "1"}
 
 
 def main() -> None:
     """Measure what was asked for, and print it; nothing depends on what comes out."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench")
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"table, {', '.join(PARTS)}")
-    parser.add_argument("--all", action="store_true")
-    parser.add_argument("--pairs", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--tokens", type=int)
-    parser.add_argument("--json", type=Path, metavar="FILE")
+    os.environ.update(
+        ONE_BLAS_THREAD | QUIET
+    )  # before NumPy is loaded: two of its threads would wait for each other
+    from tests.bench import attention
+
+    names = ("table", "attention", *attention.GROUPS, *PARTS)
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(names))
+    parser.add_argument("--all", action="store_true", help="attention over long texts, too")
+    parser.add_argument("--pairs", type=int, help="how often each is measured, at least")
+    parser.add_argument("--threads", type=int, default=1, help="of attn and PyTorch, in attention")
+    parser.add_argument("--tokens", type=int, help="of attention")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure")
     asked = parser.parse_args()
     parts = asked.parts or ["startup", "attention"]
-    if unknown := set(parts) - {"table", *PARTS}:
-        parser.error(f"no such part: {', '.join(unknown)}; parts are table, {', '.join(PARTS)}")
-    os.environ.update(ONE_BLAS_THREAD)  # before NumPy is loaded: two of its threads would wait for each other
+    if unknown := set(parts) - {*names}:
+        parser.error(f"no such part: {', '.join(unknown)}; parts are {', '.join(names)}")
     if "table" in parts:
-        for line in table.lines():
-            print(line, flush=True)
-    if "startup" in parts:
-        show(startup.blocks(2 * asked.pairs + 1))
-    groups = [part for part in parts if part in GROUPS]
-    if groups or "attention" in parts:
-        attention(groups, asked)
-
-
-def show(blocks) -> None:
-    """Print a screen."""
-    from attn_cli.render.screen.draw import draw
-
-    terminal = Terminal(width=100)
-    print(terminal.paint(draw(blocks, View(), terminal)), flush=True)
-
-
-def attention(groups: list[str], asked: argparse.Namespace) -> None:
-    """Print what attn takes beside others, also after an interrupt."""
-    from tests.bench.beside_rich_table import drawing
-    from tests.bench.machine import machine
-    from tests.bench.screen import bench, record
-    from tests.bench.sides import RACES
-    from tests.bench.timing import measure, until_interrupted
-
-    here = machine()
-    cases = chosen(here.torch is not None, groups, asked.all, asked.tokens, asked.threads)
-    with Progress("Measuring") as progress:
-        measured = measure(cases, asked.pairs, asked.threads, {**RACES, RICH: drawing}, progress)
-        rows, is_whole = until_interrupted(measured)
-    asides = [] if is_whole else ["Interrupted: the other rows are missing."]
-    if here.torch is None:
-        asides.append("With PyTorch installed (pip install torch), attn is measured beside it too.")
-    show(bench(here, rows, asked.threads, asides))
+        table()
+        return
+    found: list[Row] = []
+    print("A ratio is what attn takes over what the other does, a median of pairs: below 1, attn takes less.")
+    print(f"{attention.machine()}\n{HEAD}")
+    try:
+        for row in rows(parts, asked):
+            found.append(row)
+            print(row, flush=True)
+    except KeyboardInterrupt:
+        print("Interrupted: the other rows are missing.")
+    judged = [row.reached for row in found if row.reached is not None]
+    print(f"Reached: {sum(judged)} of {len(judged)}.")
     if asked.json is not None:
-        asked.json.write_text(
-            json.dumps(record(here, rows, asked.threads, is_whole), indent=1), encoding="utf-8"
-        )
+        asked.json.write_text(json.dumps([row.to_dict() for row in found], indent=1), encoding="utf-8")
 
 
-main()
+def rows(parts: list[str], asked: argparse.Namespace) -> Iterator[Row]:
+    """Yield the rows of each part, those of attention together."""
+    from tests.bench import attention
+
+    pairs = {"pairs": asked.pairs} if asked.pairs else {}
+    for name in parts:
+        if name in PARTS:
+            module, function = PARTS[name]
+            yield from getattr(import_module(f"tests.bench.{module}"), function)(**pairs)
+    groups = [name for name in parts if name in attention.GROUPS]
+    if groups or "attention" in parts:
+        cases = attention.chosen(groups, asked.all, asked.tokens, asked.threads)
+        yield from attention.rows(cases, **pairs, threads=asked.threads)
+
+
+def table() -> None:
+    """Measure every part that speed is judged by, each in a process of its own."""
+    from tests.older_processor import LOOPS, in_use, older
+
+    narrow, _ = older({}, in_use(), platform.machine())
+    narrow |= {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
+    for part, computes in TABLE.items():
+        kinds = {f"{part}:": {}, f"{part}, kept to AVX2:": narrow if computes and LOOPS in narrow else None}
+        for title, variables in kinds.items():
+            if variables is None:
+                continue
+            print(f"\n{title}", flush=True)
+            done = subprocess.run([sys.executable, "-m", "tests.bench", part], env=os.environ | variables)
+            if done.returncode:
+                print(f"{part}: not measured to its end (exit code {done.returncode})", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

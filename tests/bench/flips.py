@@ -23,18 +23,21 @@ from attn_cli.vectors.table import bundled
 
 HEAD = "antecedent"
 FILES = [Path(__file__).parents[1] / f"models/flips-{part}.jsonl" for part in ("dev", "test")]
+Pair = tuple[Sentence, Sentence]
 
 
 class Flip(NamedTuple):
-    """What a head does with a pair of sentences."""
+    """What a head does with a pair of sentences, each a number for the first and one for the second."""
 
-    first: tuple[float, float]  # the first noun's share where it is right, and where the second is
+    right: tuple[bool, bool]  # whether the right noun has more weight than the other
     strongest: tuple[bool, bool]  # whether the row's strongest link is to the right noun
+    first: tuple[float, float]  # the first noun's share where it is right, and where the second is
 
     @property
-    def right(self) -> tuple[bool, bool]:
-        """Whether the right noun has more weight than the other."""
-        return self.first[0] > 0.5, self.first[1] < 0.5
+    def means(self) -> dict[str, float]:
+        """What is printed of a pair, and averaged over all."""
+        both = {"right": np.mean(self.right), "both": all(self.right), "strongest": np.mean(self.strongest)}
+        return {**both, "first": np.mean(self.first), "moves": self.move}
 
     @property
     def move(self) -> float:
@@ -42,38 +45,31 @@ class Flip(NamedTuple):
         return self.first[0] - self.first[1]
 
 
-def pairs(path: str | Path) -> list[tuple[Sentence, Sentence]]:
+def pairs(path: str | Path) -> list[Pair]:
     """Return a file's pairs, the sentence in which the first noun is right before the other."""
-    read = read_passages(str(path))
-    both = [(read[n], read[n + 1]) for n in range(0, len(read), 2)]
-    return [(a, b) if a.antecedents[0].words < b.antecedents[0].words else (b, a) for a, b in both]
+    read = iter(read_passages(str(path)))
+    return [
+        (a, b) if a.antecedents[0].words < b.antecedents[0].words else (b, a)
+        for a, b in zip(read, read, strict=True)
+    ]
 
 
-def flip(stack: EncoderStack, pair: tuple[Sentence, Sentence]) -> Flip:
+def flip(stack: EncoderStack, pair: Pair) -> Flip:
     """Measure a pair, as the commands compute its weights."""
     shares, strongest = [], []
     for sentence in pair:
-        (one,) = sentence.antecedents or ()
+        (one,) = sentence.antecedents
         row = head_weights(stack, bundled(), sentence.words)[HEAD][one.pronoun]
         first, second = (row[start:end].sum() for start, end in one.candidates)
         shares.append(float(first / (first + second)))
         strongest.append(int(row.argmax()) in one.words)
-    return Flip((shares[0], shares[1]), (strongest[0], strongest[1]))
+    return Flip((shares[0] > 0.5, shares[1] < 0.5), (strongest[0], strongest[1]), (shares[0], shares[1]))
 
 
-def measure(
-    stack: EncoderStack, found: list[tuple[Sentence, Sentence]]
-) -> tuple[list[Flip], dict[str, float]]:
+def measure(stack: EncoderStack, found: list[Pair]) -> tuple[list[Flip], dict[str, float]]:
     """Return what the head does with each pair, and the means over all."""
     flips = [flip(stack, pair) for pair in found]
-    means = {
-        "right": float(np.mean([one.right for one in flips])),
-        "both": float(np.mean([all(one.right) for one in flips])),
-        "strongest": float(np.mean([one.strongest for one in flips])),
-        "first": float(np.mean([one.first for one in flips])),
-        "moves": float(np.mean([one.move for one in flips])),
-    }
-    return flips, means
+    return flips, {name: float(np.mean([one.means[name] for one in flips])) for name in flips[0].means}
 
 
 def main() -> None:
@@ -92,10 +88,9 @@ def main() -> None:
             shown = {name: round(share, 3) for name, share in means.items()}
             print(json.dumps({"file": path.name, "marks": marks, "pairs": len(found), **shown}))
         for one, pair in zip(flips, bare, strict=True) if asked.each else ():
-            said = "both" if all(one.right) else "one" if any(one.right) else "none"
-            print(
-                f"{said:4}  {one.first[0]:.3f} {one.first[1]:.3f} {one.move:+.3f}  {' '.join(pair[0].words)}"
-            )
+            first, second = one.first
+            text = " ".join(pair[0].words)
+            print(f"{sum(one.right)} right  {first:.3f} {second:.3f} {one.move:+.3f}  {text}")
 
 
 if __name__ == "__main__":

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
+from tests.bench.row import Row
 from tests.live.latency import measured
 
 
-def figures(keys: int = 60) -> Iterator[tuple[str, str, float, float]]:
-    """Yield the median milliseconds of a key, and of a letter that is typed, with nine words on the screen."""
-    for what, case, most in (("a key", "9 words", 25.0), ("a typed letter", "9 words, typing", 40.0)):
+def rows(keys: int = 60) -> Iterator[Row]:
+    """Yield what a key takes, and a letter that is typed, with nine words on the screen."""
+    for what, case, most in (("a key", "9 words", 0.025), ("a typed letter", "9 words, typing", 0.04)):
         times, _ = measured(case, keys)
-        yield f"attn live, {what}, milliseconds", "-", times[len(times) // 2], most
+        yield Row(f"attn live, {what}", "-", [time / 1000 for time in times], [], most)

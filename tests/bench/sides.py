@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -26,15 +26,30 @@ from attn_cli.core.streaming import (
     has_quick_exp2,
 )
 from attn_cli.errors import AttnError
-from tests.bench.cases import BESIDE, EXPLICIT, FLOOR, FUSED, ONE_THREAD, OUTPUT_ONLY, TEXTBOOK, TOP, Case
-from tests.bench.machine import pytorch
-from tests.bench.timing import Side
 
 if TYPE_CHECKING:
     from attn_cli.io.types import Array
 
+Side = Callable[[], object]
 RELATIVE, ABSOLUTE, NEAR_ZERO = 1e-4, 2e-5, 1e-8
 ROWS = 256  # of an answer compared at a time, and of the queries whose links are checked
+TOP = 5  # links of each row
+
+
+class Case(NamedTuple):
+    """One thing to measure: what attn does (the job), against whom, how large, and the ratio to reach.
+
+    Q, K and V are (heads, tokens, dim). The group is the part of the benchmark that the case belongs to.
+    """
+
+    group: str
+    job: str
+    against: str
+    to_reach: float | None
+    tokens: int
+    heads: int = 1
+    dim: int = 64
+    causal: bool = False
 
 
 class Sides(NamedTuple):
@@ -52,6 +67,31 @@ def numbers(case: Case) -> tuple[Array, Array, Array]:
     draw = np.random.default_rng(0)
     Q, K, V = (draw.standard_normal(shape, dtype=np.float32) for _ in range(3))
     return Q, K, V
+
+
+def pytorch() -> Any:
+    """Return the module torch, or None where it is not installed, or broken."""
+    try:
+        import torch  # takes a second or two
+    except (ImportError, OSError):
+        return None
+    return torch
+
+
+@contextmanager
+def fastest_pytorch(threads: int) -> Iterator[None]:
+    """Run PyTorch without gradients and with so many threads; do nothing where it is not installed."""
+    torch = pytorch()
+    if torch is None:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def ours(case: Case, threads: int) -> Side:
@@ -107,7 +147,7 @@ def fused(case: Case, threads: int) -> Sides:
     return _checked(ours(case, threads), lambda: call(Q, K, V, is_causal=causal))
 
 
-def output_only(case: Case, threads: int) -> Sides:
+def output_alone(case: Case, threads: int) -> Sides:
     """Return the strongest links of each row, and attn's output alone."""
     mine, output = ours(case, threads), ours(case._replace(job="output"), threads)
     return Sides(mine, output, lambda: _links_agree(*numbers(case)))
@@ -116,6 +156,11 @@ def output_only(case: Case, threads: int) -> Sides:
 def one_thread(case: Case, threads: int) -> Sides:
     """Return attn with two threads, and with one."""
     return _checked(ours(case, 2), ours(case, 1))
+
+
+def beside_another(case: Case, threads: int) -> Sides:
+    """Return the same, with a process beside them that keeps a processor busy."""
+    return one_thread(case, threads)._replace(around=_busy_process)
 
 
 @contextmanager
@@ -202,14 +247,3 @@ def _close(one: Array, other: Array, absolute: float) -> bool:
     a, b = one.reshape(-1, width), other.reshape(-1, width)
     starts = range(0, len(a), ROWS)
     return all(np.allclose(a[i : i + ROWS], b[i : i + ROWS], RELATIVE, absolute) for i in starts)
-
-
-RACES: dict[str, Callable[[Case, int], Sides]] = {
-    EXPLICIT: explicit,
-    FUSED: fused,
-    TEXTBOOK: textbook,
-    FLOOR: floor,
-    OUTPUT_ONLY: output_only,
-    ONE_THREAD: one_thread,
-    BESIDE: lambda case, threads: one_thread(case, threads)._replace(around=_busy_process),
-}

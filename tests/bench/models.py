@@ -1,0 +1,298 @@
+"""Models on disk beside transformers, which loads a model as it does unless told otherwise; models of random numbers.
+
+They have the shapes of GPT-2 small and BERT base (float32) and Llama 3.2 1B (bfloat16), are written to a temporary
+folder, and read from the page cache. `passes`: in one process, loaded before. `loaded`: processes, without their
+imports. `on_disk`: whole processes on safetensors and GGUF (8 GB of disk); their peak memory is held against the size
+of the file and 1.3 times the largest layer in float32. `effect`: every head knocked out, against plain passes.
+"""
+
+import importlib.util
+import json
+import os
+import statistics
+import string
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from attn_cli.core.threads import processors
+from attn_cli.models.checkpoints.layers import Changes
+from attn_cli.models.checkpoints.run import Checkpoint, texts
+from attn_cli.pipeline.effect import knock_outs, word_of
+from attn_cli.pipeline.passes import open_passes
+from attn_cli.settings.settings import Settings
+from tests.bench.attention import held_at_most
+from tests.bench.row import ATTN, Row, clock, compared, peak, ran
+from tests.models.checkpoints import by_hand
+from tests.models.checkpoints.gguf_by_hand import converted, eight_bits, llama, stored
+
+TEXT = "The cat sat on the mat because it was tired"
+RUNS = 3  # in one process, after one that is not counted
+LAYERS = 12
+GPT2 = by_hand.GPT2 | {
+    "n_embd": 768, "n_layer": LAYERS, "n_head": 12, "activation_function": "gelu_new", "n_positions": 1024,
+    "vocab_size": 50257,
+}  # fmt: skip
+BERT = by_hand.BERT | {
+    "hidden_size": 768, "num_hidden_layers": LAYERS, "num_attention_heads": 12, "intermediate_size": 3072,
+    "hidden_act": "gelu", "vocab_size": 30522, "max_position_embeddings": 512,
+}  # fmt: skip
+LLAMA = {
+    "model_type": "llama", "vocab_size": 32_000, "hidden_size": 2048, "num_hidden_layers": 16,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 8192, "rms_norm_eps": 1e-5,
+    "max_position_embeddings": 4096, "hidden_act": "silu", "tie_word_embeddings": False, "dtype": "bfloat16",
+}  # fmt: skip
+# sys.argv: a folder, the name of a GGUF file in it or nothing, the layer, the token ids. A whole process that prints
+# one layer's weights; what cuts a text into tokens is not even loaded.
+WHOLE_TRANSFORMERS = """
+import json, sys
+import torch
+from transformers import AutoModel
+
+folder, file, layer, ids = sys.argv[1:]
+model = AutoModel.from_pretrained(folder, attn_implementation="eager", gguf_file=file or None)
+with torch.no_grad():
+    found = model(torch.tensor([json.loads(ids)]), output_attentions=True).attentions[int(layer)]
+json.dump(found[0].tolist(), sys.stdout)
+"""
+CHILD = "import sys; from tests.bench.models import child; child(*sys.argv[1:])"
+THEIRS = "transformers, eager"
+Weights = list[np.ndarray]
+
+
+def write_gpt2(folder: Path) -> tuple[list[str], list[str]]:
+    """Write a random GPT-2 small, and return its tokenizer's words and merges."""
+    _write(folder, GPT2, by_hand.gpt2(vocabulary=50257, places=1024, d=768, layers=LAYERS))
+    return byte_pairs(folder, 50_257)
+
+
+def write_bert(folder: Path) -> None:
+    """Write a random BERT base."""
+    _write(folder, BERT, by_hand.bert(vocabulary=30522, places=512, d=768, layers=LAYERS, head=False, wide=4))
+    words = dict.fromkeys([*by_hand.FRAMES, *TEXT.lower().split(), *(f"w{n}" for n in range(30_000))])
+    by_hand.word_pieces(folder, words)
+
+
+def write_llama(folder: Path) -> tuple[list[str], list[str]]:
+    """Write a random Llama of a billion numbers, and return its tokenizer's words and merges."""
+    draw = np.random.default_rng(0).standard_normal(1 << 20, np.float32) * np.float32(0.02)
+
+    def some(*shape: int) -> np.ndarray:
+        return by_hand.as_bfloat16(np.resize(draw, shape))
+
+    by_hand.saved(folder, LLAMA, llama(kv=8, d=2048, wide=8192, layers=16, heads=32, words=32_000, some=some))
+    return byte_pairs(folder, 32_000)
+
+
+def byte_pairs(folder: Path, count: int) -> tuple[list[str], list[str]]:
+    """Write a byte-level tokenizer of so many words into a model's folder, and return its words and merges."""
+    letters = [
+        chr(n) for n in (*range(33, 127), *range(161, 173), *range(174, 324))
+    ]  # GPT-2's, for the bytes
+    pairs = [(a, b) for a in letters for b in letters][: count - len(letters) - 1]
+    words = [*dict.fromkeys([*letters, *(a + b for a, b in pairs), "<|endoftext|>"])]
+    merges = [*map(" ".join, pairs)]
+    by_hand.byte_pairs(folder, words, merges)
+    return words, merges
+
+
+def _write(folder: Path, config: dict[str, object], arrays: dict[str, np.ndarray]) -> None:
+    by_hand.saved(folder, config, {name: array * np.float32(0.02) for name, array in arrays.items()})
+
+
+def is_there(*names: str) -> bool:
+    """Tell whether what models are measured beside is installed, and say if it is not."""
+    missing = [name for name in names if not importlib.util.find_spec(name)]
+    if missing:
+        print(f"Models: not measured, because {', '.join(missing)} is not installed.", file=sys.stderr)
+    return not missing
+
+
+@contextmanager
+def on_processors(count: int) -> Iterator[None]:
+    """Keep this process, and those that it starts, to so many processors."""
+    all_of_them = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(all_of_them)[-count:])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, all_of_them)
+
+
+def ids_of(count: int) -> list[int]:
+    """Return the numbers of so many tokens."""
+    return [n * 397 % 20_000 for n in range(count)]
+
+
+def our_weights(checkpoint: Checkpoint, ids: list[int]) -> Weights:
+    """Return the weights of all layers, as attn computes them."""
+    return [one.attended.weights for one in islice(checkpoint.run(texts([ids])).steps(), LAYERS)]
+
+
+def their_model(folder: str) -> Callable[[list[int]], Weights]:
+    """Load a model with transformers, and return what computes the weights of all its layers."""
+    import torch
+    from transformers import AutoModel
+
+    model = AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+
+    def weights(ids: list[int]) -> Weights:
+        with torch.no_grad():
+            return [one.numpy() for one in model(torch.tensor([ids]), output_attentions=True).attentions]
+
+    return weights
+
+
+def passes(pairs: int = 7) -> Iterator[Row]:
+    """Yield what a pass that keeps all layers' weights takes in processor time, on one thread."""
+    if not is_there("torch", "transformers"):
+        return
+    import torch
+
+    torch.set_num_threads(1)
+    with on_processors(1), tempfile.TemporaryDirectory() as name:
+        folders = {"GPT-2 small": Path(name, "gpt2"), "BERT base": Path(name, "bert")}
+        write_gpt2(folders["GPT-2 small"])
+        write_bert(folders["BERT base"])
+        for model, count in (("GPT-2 small", 128), ("GPT-2 small", 512), ("BERT base", 128)):
+            ids, theirs = ids_of(count), their_model(str(folders[model]))
+            with Checkpoint(str(folders[model])) as checkpoint:
+                for one, other in zip(our_weights(checkpoint, ids), theirs(ids), strict=True):
+                    np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
+                our_weights(checkpoint, ids)  # the second pass holds what it reads
+                sides = (partial(our_weights, checkpoint, ids), partial(theirs, ids))
+                times = [[_seconds(side, time.process_time) for side in sides] for _ in range(pairs)]
+            both = map(list, zip(*times, strict=True))
+            yield Row(f"all layers' weights, {model}, {count} tokens", THEIRS, *both, 0.75)
+
+
+def _seconds(side: Callable[[], object], now: Callable[[], float] = time.perf_counter) -> float:
+    start = now()
+    side()
+    return now() - start
+
+
+def loaded(pairs: int = 5) -> Iterator[Row]:
+    """Yield what loading a model and all its weights take, with as many threads as there are processors, and one."""
+    if not is_there("torch", "transformers", "tokenizers"):
+        return
+    for name, write in {"GPT-2 small": write_gpt2, "BERT base": write_bert}.items():
+        with tempfile.TemporaryDirectory() as room:
+            folder = Path(room, "model")
+            write(folder)
+            peaks: list[list[float]] = [[], []]
+            for threads in sorted({1, processors()}, reverse=True):
+                times: list[list[float]] = [[], []]
+                with on_processors(threads):
+                    for _ in range(pairs):
+                        for n, side in enumerate(("attn", "transformers")):
+                            command = [sys.executable, "-c", CHILD, side, str(folder), str(threads)]
+                            seconds, most = json.loads(ran(command).out)
+                            times[n].append(seconds)
+                            peaks[n].append(most)
+                yield Row(f"{name}, all layers, threads: {threads}", THEIRS, *times, 1.1)
+            yield Row(f"{name}, all layers, peak", THEIRS, *peaks, 0.4, "B")
+
+
+def child(side: str, folder: str, threads: str) -> None:
+    """Print the median seconds of some runs of a side, and this process's peak; what it imports is loaded before."""
+    ids = ids_of(128)
+
+    def attn() -> Weights:
+        with Checkpoint(folder) as checkpoint:
+            return our_weights(checkpoint, ids)
+
+    if side == "transformers":
+        import torch
+        from transformers import BertModel, GPT2Model  # noqa: F401
+
+        torch.set_num_threads(int(threads))
+    run = attn if side == "attn" else lambda: their_model(folder)(ids)
+    assert [one.shape for one in run()] == [(1, 12, len(ids), len(ids))] * LAYERS
+    print(json.dumps([statistics.median(_seconds(run) for _ in range(RUNS)), held_at_most()]))
+
+
+# What makes a model's folder, its layers, and the bytes of its largest layer in float32.
+MODELS = {
+    "GPT-2 small": (write_gpt2, LAYERS, 4 * 12 * 768 * 768),
+    "Llama 1B": (write_llama, 16, 4 * (2048 * (2 * 2048 + 2 * 512) + 3 * 2048 * 8192)),
+}
+TYPES = {"F16": lambda array: stored(array.astype(np.float16)), "Q8_0": eight_bits}
+
+
+def on_disk(pairs: int = 5) -> Iterator[Row]:
+    """Yield the first layer and the last of each model's files, as whole processes, and their peaks."""
+    if not is_there("torch", "transformers", "tokenizers", "gguf"):
+        return
+    for name, (make, layers, largest) in MODELS.items():
+        with tempfile.TemporaryDirectory() as room:
+            folder = Path(room, "model")
+            words, merges = make(folder)
+            tokenizer = {
+                "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.tokens": words,
+                "tokenizer.ggml.merges": merges, "tokenizer.ggml.token_type": [1] * len(words),
+            }  # fmt: skip
+            for kind, quantize in TYPES.items():
+                converted(folder, folder / f"{kind}.gguf", quantize, **tokenizer)
+            for file in ("", *(f"{kind}.gguf" for kind in TYPES)):
+                yield from _of_file(f"{name}, {file or 'safetensors'}", folder, file, layers, largest, pairs)
+
+
+def _of_file(what: str, folder: Path, file: str, layers: int, largest: int, pairs: int) -> Iterator[Row]:
+    attn = [*ATTN, "self", TEXT, "-m", str(folder / file), "-f", "json", "--layer"]
+    ids = json.dumps(json.loads(ran([*attn, "0"]).out)["query_input_ids"])
+    last = str(layers - 1)
+    theirs = [
+        sys.executable,
+        "-c",
+        WHOLE_TRANSFORMERS,
+        str(folder),
+        file,
+        last,
+        ids,
+    ]  # it computes all layers
+    held, bound = peak(theirs), (folder / (file or "model.safetensors")).stat().st_size + 1.3 * largest
+    for layer in ("0", last):
+        ours = [*attn, layer]
+        yield compared(f"{what}, layer {layer}", ours, "transformers", theirs, 0.25, pairs, clock)
+        yield Row(f"{what}, layer {layer}, peak", "transformers", [peak(ours)], [held], None, "B")
+        yield Row(f"{what}, layer {layer}, peak", "file + 1.3 of a layer", [peak(ours)], [bound], 1.0, "B")
+
+
+def effect(pairs: int = 5) -> Iterator[Row]:
+    """Yield `attn effect` beside `attn self`, and what each of 144 heads takes to knock out beside one plain pass."""
+    with tempfile.TemporaryDirectory() as room:
+        folder = Path(room, "gpt2")
+        write_gpt2(folder)
+        ours, theirs = (
+            [*ATTN, command, TEXT, "-m", str(folder), "-f", "json"] for command in ("effect", "self")
+        )
+        yield compared("attn effect, GPT-2 small", ours, "attn self", theirs, 1.5, pairs, clock)
+        for n, most in ((16, 40.0), (512, 80.0)):
+            yield Row(f"144 knock-outs, {n} tokens", "one pass", *_knocked_out(folder, n, pairs), most)
+
+
+def _knocked_out(folder: Path, n: int, pairs: int) -> tuple[list[float], list[float]]:
+    # One token a letter, for no pair of letters with a space between is a token.
+    text = "".join(string.ascii_lowercase[i % 26] for i in range(2 * n))
+    with open_passes([(text, None)], Settings(model=str(folder))) as (read,):
+        assert len(read.tokens) == n, len(read.tokens)
+        word = word_of(read, None, "--target")
+
+        def one() -> None:
+            read.run.changed(Changes()).logits(read.place)
+
+        def every() -> None:
+            assert sum(1 for _ in knock_outs(read, word, None, False, lambda part: None)) == 144
+
+        rounds = range(max(1, pairs // 3))
+        return [_seconds(every) for _ in rounds], [
+            statistics.median(_seconds(one) for _ in range(5)) for _ in rounds
+        ]

@@ -1,0 +1,152 @@
+"""A row of a benchmark: what attn takes, and what its opponent does; and how processes are measured."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+ATTN = [sys.executable, "-m", "attn_cli"]
+# One thread for every BLAS; to be set before NumPy is loaded.
+BLAS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+ONE_BLAS_THREAD = dict.fromkeys(BLAS, "1")
+HEAD = (
+    f"{'what':<48} {'against':<22} {'attn':>9} {'other':>9} {'ratio':>7} {'quartiles':>11} {'to reach':>13}"
+)
+UNITS = {
+    "s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")),
+    "B": ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")),
+}
+PEAK = (
+    "import resource, subprocess, sys\n"
+    "subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)\n"
+    "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)\n"
+)
+
+
+class Row(NamedTuple):
+    """What attn took, and the other, pair by pair, in seconds or bytes; and the ratio to reach.
+
+    The ratio is the median of those of the pairs. Where there is no other, it is attn's own figure.
+    """
+
+    what: str
+    against: str
+    ours: list[float]
+    theirs: list[float]
+    to_reach: float | None
+    unit: str = "s"
+
+    @property
+    def ratios(self) -> list[float]:
+        """The ratio of each pair: below 1, attn takes less."""
+        pairs = zip(self.ours, self.theirs, strict=True)
+        return [one / other for one, other in pairs] if self.theirs else self.ours
+
+    @property
+    def ratio(self) -> float:
+        """The median of the ratios."""
+        return statistics.median(self.ratios)
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether the ratio to reach was reached; None where there is none."""
+        return None if self.to_reach is None else self.ratio <= self.to_reach
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the row as it stands in the JSON."""
+        return {
+            **self._asdict(),
+            "ratio": self.ratio,
+            "quartiles": quartiles(self.ratios),
+            "reached": self.reached,
+        }
+
+    def __str__(self) -> str:
+        attn, other, ratio, spread, wanted = amount(statistics.median(self.ours), self.unit), *"----"
+        if self.theirs:
+            other, ratio = amount(statistics.median(self.theirs), self.unit), f"{self.ratio:.3f}"
+        if len(self.theirs) > 1:
+            spread = "{:.2f}-{:.2f}".format(*quartiles(self.ratios))
+        if self.to_reach is not None:
+            limit = f"{self.to_reach:.3g}" if self.theirs else amount(self.to_reach, self.unit)
+            wanted = f"{limit} {'yes' if self.reached else 'no'}"
+        return f"{self.what:<48} {self.against:<22} {attn:>9} {other:>9} {ratio:>7} {spread:>11} {wanted:>13}"
+
+
+def amount(value: float, unit: str) -> str:
+    """Return seconds or bytes with three significant digits, in a suitable unit.
+
+    >>> amount(0.0139, "s"), amount(5.3e-6, "s"), amount(312.4, "s"), amount(2048, "B")
+    ('13.9 ms', '5.30 us', '312 s', '2.00 KiB')
+    """
+    factor, name = next((one for one in UNITS[unit] if value >= one[0]), UNITS[unit][-1])
+    scaled = value / factor
+    return f"{scaled:,.{0 if scaled >= 99.95 else 1 if scaled >= 9.995 else 2}f} {name}"
+
+
+def quartiles(values: list[float]) -> tuple[float, float]:
+    """Return the first and the third quartile.
+
+    >>> quartiles([1.0, 2.0, 3.0, 4.0, 5.0]), quartiles([7.0])
+    ((2.0, 4.0), (7.0, 7.0))
+    """
+    first, _, third = statistics.quantiles(
+        values * 2 if len(values) == 1 else values, n=4, method="inclusive"
+    )
+    return first, third
+
+
+class Ran(NamedTuple):
+    """What a process and those below it took, in seconds of a processor and by the clock, and what it printed."""
+
+    cpu: float
+    clock: float
+    out: bytes
+
+
+def ran(command: list[str], **variables: str) -> Ran:
+    """Run a process to its end, which must be a good one; compiled modules are kept, as where attn is installed."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    with tempfile.TemporaryFile() as out:
+        start = time.perf_counter()
+        child = subprocess.Popen(command, stdout=out, env=env | ONE_BLAS_THREAD | variables, cwd=ROOT)
+        _, status, used = os.wait4(child.pid, 0)
+        clock = time.perf_counter() - start
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode:
+            raise SystemExit(f"{command[:6]} ended with {child.returncode}")
+        out.seek(0)
+        return Ran(used.ru_utime + used.ru_stime, clock, out.read())
+
+
+def cpu(command: list[str]) -> float:
+    """Return the seconds of a processor that a command takes."""
+    return ran(command).cpu
+
+
+def clock(command: list[str]) -> float:
+    """Return the seconds that a command takes by the clock."""
+    return ran(command).clock
+
+
+def peak(command: list[str]) -> float:
+    """Return the most bytes that one process of a command holds; it is run by a small one, whose own would count."""
+    return 1024 * int(ran([sys.executable, "-c", PEAK, *command]).out)
+
+
+def compared(
+    what: str, ours: list[str], against: str, theirs: list[str], to_reach: float | None, pairs: int,
+    measure: Callable[[list[str]], float] = cpu, unit: str = "s",
+) -> Row:  # fmt: skip
+    """Measure two commands in turn, each after a run that does not count."""
+    measure(ours), measure(theirs)
+    both = [(measure(ours), measure(theirs)) for _ in range(pairs)]
+    return Row(what, against, *map(list, zip(*both, strict=True)), to_reach, unit)
