@@ -14,9 +14,9 @@ from attn_cli.io.terminal import Line, Terminal
 from attn_cli.live.keys import BEFORE, COMMAND, DIFFERENCE, HELP, KEYS, ROW, STEPS, Seen, State
 from attn_cli.live.session import command_line, copied, unsaid
 from attn_cli.render.blocks import Block, Columns, Formula, Heading, Maps, Matrix, Say
+from attn_cli.render.ramps import shade_range
 from attn_cli.render.screen.draw import draw
 from attn_cli.render.screen.matrix_pane import MatrixPart, large_blocks, matrix_part
-from attn_cli.render.shade_scale import shade_range
 from attn_cli.render.views import long_text, origins, overview, whys, wording
 from attn_cli.render.views.one_row import one_row, row_table
 from attn_cli.render.views.steps import walk

@@ -10,7 +10,7 @@ from html import escape
 from attn_cli.errors import count, visible
 from attn_cli.io.files import beside
 from attn_cli.pipeline.beside import drawn
-from attn_cli.render import blocks, documents, numbers, palette, shade_scale
+from attn_cli.render import blocks, documents, numbers, ramps
 from attn_cli.render.page import page
 from attn_cli.render.page.script import read
 from attn_cli.render.views import origins, wording
@@ -38,13 +38,13 @@ def notebook_html(trace: Trace) -> str:
 
 MOST_ROWS, MOST_CELLS = 30, 8_000  # of a table, and of all
 MOST_LINKS = 40
-BACK, *_ = palette.page_colors(palette.PAPER)
+BACK, *_ = ramps.page_colors(ramps.PAPER)
 ON_CARD = f"background:{BACK};color:#000"  # as `text_on` has it for light shades
 CARD = "padding:.6em;overflow-x:auto;font:14px/1.4 system-ui,sans-serif;text-align:left"
 TABLE = "margin:.6em 1.5em .6em 0;display:inline-table;border-collapse:collapse"
 _INKS = {(0, 0, 0): "", (255, 255, 255): ";color:#fff"}  # dark ink is that of the whole table
-_SHADES = palette.ramp(palette.PAPER)
-_LOOKS = [f' style="background:#{bytes(one).hex()}{_INKS[palette.text_on(one)]}"' for one in _SHADES]
+_SHADES = ramps.ramp(ramps.PAPER)
+_LOOKS = [f' style="background:#{bytes(one).hex()}{_INKS[ramps.text_on(one)]}"' for one in _SHADES]
 
 
 def still(trace: Trace) -> str:
@@ -98,7 +98,7 @@ def _matrices(trace: Trace) -> Iterator[str]:
 def _matrix(trace: Trace, head: Head, rows: Sequence[int], columns: range, is_one_of_many: bool) -> str:
     values = trace.visible_weights(head, rows)[:, : len(columns)]
     matrix = blocks.Matrix([], [], values, is_weights=trace.drawn == "weight")
-    shades = shade_scale.shading(values, shade_scale.shade_range(matrix)).tolist()
+    shades = ramps.shading(values, ramps.shade_range(matrix)).tolist()
     form = numbers.weight(2) if is_one_of_many and matrix.is_weights else numbers.exact(matrix)
     lines = []
     for i, texts, places in zip(rows, map(form.row, values.tolist()), shades, strict=True):

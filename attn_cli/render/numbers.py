@@ -8,9 +8,8 @@ import numpy as np
 
 from attn_cli.errors import fixed, unsigned_zero
 from attn_cli.io.terminal import Terminal
-from attn_cli.io.types import Array, Ints, NamedTuple
+from attn_cli.io.types import Array, NamedTuple
 from attn_cli.render.blocks import Bars, Maps, Matrix
-from attn_cli.render.palette import SHADES
 
 
 class Format(NamedTuple):
@@ -181,26 +180,6 @@ def largest(values: Array) -> float:
     """Return the largest size of any number in a matrix; 0 if it has none."""
     known = values[np.isfinite(values)]
     return float(np.abs(known).max()) if known.size else 0.0
-
-
-class Drawn(NamedTuple):
-    """A matrix written on one rung: its texts, and the width that the widest needs."""
-
-    rung: Rung
-    width: int
-    texts: list[list[str]]
-    shade: Ints
-
-
-def drawn(rung: Rung, values: Array, shade: Ints, terminal: Terminal) -> Drawn:
-    """Write every number of `values` on this rung; a masked one (NaN) is written as nan and not shown."""
-    if rung.format is None:
-        ramp = rung.ramp or bars(terminal)
-        marks = [ramp[i * len(ramp) // SHADES] * rung.block for i in range(SHADES)]
-        return Drawn(rung, rung.block, [[marks[place] for place in row] for row in shade.tolist()], shade)
-    texts = [rung.format.row(row) for row in values.tolist()]
-    widest = max((len(text) for row in texts for text in row if not text.endswith("nan")), default=1)
-    return Drawn(rung, widest, texts, shade)
 
 
 def bar_numbers(block: Bars, precision: int | None) -> list[str]:

@@ -14,7 +14,7 @@ from attn_cli.errors import AttnError
 from attn_cli.io.terminal import TRUECOLOR, Terminal
 from attn_cli.render.blocks import Matrix
 from attn_cli.render.numbers import weight
-from attn_cli.render.palette import shades
+from attn_cli.render.ramps import shades
 from attn_cli.render.screen.grid import Grid
 from tests.bench.sides import Case, Sides
 from tests.shell import plain

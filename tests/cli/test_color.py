@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from attn_cli.render.palette import ramp, text_on
+from attn_cli.render.ramps import ramp, text_on
 from tests.cli.tables import apart, typed
 from tests.shell import SGR, Ran, here, plain, terminal
 

@@ -16,7 +16,7 @@ from attn_cli.models.model_file import BUNDLED as MODELS
 from attn_cli.models.model_file import bundled as bundled_model
 from attn_cli.pipeline.sources.text import trace_self
 from attn_cli.render.formats import formats, render
-from attn_cli.render.palette import DARK, LIGHT
+from attn_cli.render.ramps import DARK, LIGHT
 from attn_cli.settings.declare import declared
 from attn_cli.settings.output import PALETTES, View
 from attn_cli.settings.settings import ROLES_HEADS, Settings

@@ -13,7 +13,7 @@ from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.matrices import given_from
 from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.render.numbers import PERCENT, signed, weight
-from attn_cli.render.palette import shades
+from attn_cli.render.ramps import shades
 from attn_cli.render.screen.text import cells
 from attn_cli.render.views.comparison import names_of
 from attn_cli.settings.settings import SHOWN_ONLY

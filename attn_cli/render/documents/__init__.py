@@ -12,8 +12,8 @@ from attn_cli.errors import visible
 from attn_cli.io.types import Array, NamedTuple
 from attn_cli.render.blocks import Block, Heading, Maps, Matrix
 from attn_cli.render.numbers import NUMBERED, Format, Rung, exact, map_format, rungs
+from attn_cli.render.ramps import shade_range, shading
 from attn_cli.render.screen.text import cut
-from attn_cli.render.shade_scale import shade_range, shading
 from attn_cli.settings.output import View
 
 PAGE = 100  # characters: about the text of a landscape page

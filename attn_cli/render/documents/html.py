@@ -11,9 +11,19 @@ from attn_cli.io.files import beside
 from attn_cli.render import documents as pages
 from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.numbers import bar_numbers
-from attn_cli.render.palette import DARK, PAPER, SHADES, ramp, strong, text_on
+from attn_cli.render.ramps import (
+    DARK,
+    PAPER,
+    SHADES,
+    Legend,
+    legend,
+    on_scale,
+    ramp,
+    sharing_scale,
+    strong,
+    text_on,
+)
 from attn_cli.render.screen.text import LEFTWARD
-from attn_cli.render.shade_scale import Legend, legend, on_scale, sharing_scale
 from attn_cli.settings.output import View
 
 _LEFTWARD = re.compile(f"[{LEFTWARD}]+")

@@ -10,8 +10,18 @@ from attn_cli.render import documents as pages
 from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.documents.tex_escape import HELPERS, arithmetic, escape, is_shown, prose
 from attn_cli.render.numbers import bar_numbers
-from attn_cli.render.palette import PAPER, RGB, SHADES, ramp, strong, text_on
-from attn_cli.render.shade_scale import Legend, legend, on_scale, sharing_scale
+from attn_cli.render.ramps import (
+    PAPER,
+    RGB,
+    SHADES,
+    Legend,
+    legend,
+    on_scale,
+    ramp,
+    sharing_scale,
+    strong,
+    text_on,
+)
 from attn_cli.settings.output import View
 
 TALL = 36  # rows of a table that fit a page

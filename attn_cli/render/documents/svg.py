@@ -12,7 +12,7 @@ from attn_cli.errors import visible
 from attn_cli.io.terminal import TRUECOLOR, Line, Terminal
 from attn_cli.render.blocks import Block
 from attn_cli.render.documents import PAGE, title
-from attn_cli.render.palette import DARK, PAPER, page_colors
+from attn_cli.render.ramps import DARK, PAPER, page_colors
 from attn_cli.render.screen.draw import draw
 from attn_cli.render.screen.text import LEFTWARD, cells
 from attn_cli.settings.output import View

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from attn_cli.io.types import Array, Bools, Ints, NamedTuple
-from attn_cli.render import numbers, palette
+from attn_cli.render import numbers, ramps
 from attn_cli.render.blocks import Matrix, ShadeRange
 from attn_cli.render.figures.pen import GAP, INCH, ROW, SMALL, Pen, on_paper
 from attn_cli.render.figures.sheet import Box, Sheet
-from attn_cli.render.shade_scale import Legend, shading
+from attn_cli.render.ramps import Legend, shading
 
 MOST_DRAWN = 4096  # cells that are drawn one by one; more are one picture, of the figure's dots
 LEAST_NUMBER, LARGEST_NUMBER = 6.0, 10.0  # points of a number in a cell
@@ -32,7 +32,7 @@ def draw_cells(
 ) -> Ints:
     """Shade a matrix (rows, columns) into the box, its masked cells (NaN) hatched; return the shades."""
     shades = shading(values, scale)
-    colors = np.array([on_paper(rgb) for rgb in palette.ramp(sheet.pen.palette, is_difference)])
+    colors = np.array([on_paper(rgb) for rgb in ramps.ramp(sheet.pen.palette, is_difference)])
     rows, columns = values.shape
     xs, ys = np.linspace(0, box.width, columns + 1) + box.x, np.linspace(0, box.height, rows + 1) + box.y
     painted = np.dstack([colors[shades.clip(0)], shades >= 0])  # masked cells are transparent
@@ -78,7 +78,7 @@ def draw_numbers(
     if rows * columns > MOST_NUMBERS:
         return
     wide, high = box.width / columns, box.height / rows
-    colors = palette.ramp(sheet.pen.palette, matrix.is_difference or is_diverging)
+    colors = ramps.ramp(sheet.pen.palette, matrix.is_difference or is_diverging)
     # A percent would need its sign.
     forms = [one.format for one in numbers.rungs(matrix) if one.format is not None and one.format.factor == 1]
     for texts in [words] if words else ([form.row(row) for row in matrix.values.tolist()] for form in forms):
@@ -89,7 +89,7 @@ def draw_numbers(
         if size < (LEAST_WORD if words else LEAST_NUMBER):
             continue
         for i, j in np.argwhere(shades >= 0).tolist():
-            color = on_paper(palette.text_on(colors[shades[i, j]]))
+            color = on_paper(ramps.text_on(colors[shades[i, j]]))
             x, y = box.x + (j + 0.5) * wide, box.y + (i + 0.5) * high
             sheet.text(x, y, texts[i][j], size, "center", color=color)
         return
@@ -126,7 +126,7 @@ class Key(NamedTuple):
         top = y + ROW + GAP
         long = max(SHORTEST_BAR, height - self.height() + LEAST_BAR)
         if self._ticks:
-            shades = np.linspace(1.0, 0.0, palette.SHADES)[:, None]
+            shades = np.linspace(1.0, 0.0, ramps.SHADES)[:, None]
             draw_cells(sheet, shades, WHOLE, Box(x, top, BAR, long), self.is_difference, most=0)
         for n, text in enumerate(self._ticks):  # at equal distances, from the least to the largest
             share = 0.5 if len(self._ticks) == 1 else n / (len(self._ticks) - 1)

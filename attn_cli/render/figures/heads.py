@@ -14,7 +14,7 @@ from attn_cli.render.blocks import Maps, ShadeRange
 from attn_cli.render.figures.cells import Key, draw_cells
 from attn_cli.render.figures.pen import EDGE, GAP, LEAST_FONT, ROW, SMALL, Pen, font_of
 from attn_cli.render.figures.sheet import Box, Drawing, Frame, Plan, Sheet, refuse_top
-from attn_cli.render.shade_scale import FULL, legend
+from attn_cli.render.ramps import FULL, legend
 from attn_cli.render.views import overview, wording
 from attn_cli.render.views.heads import KINDS, WORDS
 from attn_cli.settings.output import View

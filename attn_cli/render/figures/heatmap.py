@@ -10,13 +10,13 @@ import numpy as np
 from attn_cli.errors import UsageError, refuse
 from attn_cli.io.types import Array, NamedTuple
 from attn_cli.pipeline.lens import Lens
-from attn_cli.render import numbers, palette
+from attn_cli.render import numbers, ramps
 from attn_cli.render.blocks import Matrix, ShadeRange
 from attn_cli.render.figures import sheet as sheets
 from attn_cli.render.figures.cells import Key, draw_cells, draw_numbers
 from attn_cli.render.figures.pen import EDGE, GAP, INCH, ROW, SMALL, on_paper
 from attn_cli.render.figures.sheet import Box, Drawing, Frame, Plan, Sheet
-from attn_cli.render.shade_scale import FULL, FULL_DIFFERENCE, legend, shade_range, sharing_scale
+from attn_cli.render.ramps import FULL, FULL_DIFFERENCE, legend, shade_range, sharing_scale
 from attn_cli.render.views import comparison, overview, wording
 from attn_cli.render.views.lens import likeliest, names
 from attn_cli.settings.output import View
@@ -218,8 +218,8 @@ def _draw_lines(
     from matplotlib.collections import LineCollection
 
     lines = np.stack([np.stack([np.full(len(y), x), y], -1) for x, y in zip(sides, ends, strict=True)], 1)
-    colors = np.array([on_paper(rgb) for rgb in palette.strong(sheet.pen.palette)])
-    shades = colors[(parts * (palette.SHADES - 1)).astype(int).clip(0, palette.SHADES - 1)]
+    colors = np.array([on_paper(rgb) for rgb in ramps.strong(sheet.pen.palette)])
+    shades = colors[(parts * (ramps.SHADES - 1)).astype(int).clip(0, ramps.SHADES - 1)]
     drawn = LineCollection(list(lines), linewidths=parts * full, colors=shades, capstyle="butt")
     sheet.axes.add_collection(drawn, autolim=False)
 
@@ -227,13 +227,13 @@ def _draw_lines(
 def _draw_samples(sheet: Sheet, measure: str, y: float, most: float, full: float) -> None:
     sheet.text(EDGE, y, measure, SMALL)
     x = EDGE + sheet.pen.width(measure, SMALL) + 2 * GAP
-    colors = palette.strong(sheet.pen.palette)
+    colors = ramps.strong(sheet.pen.palette)
     for part in SAMPLES:
         text = numbers.share(part * most)
         wide = sheet.pen.width(text, SMALL)
         if x + SAMPLE + GAP + wide > sheet.width:
             break
-        color, width = on_paper(colors[int(part * (palette.SHADES - 1))]), part * full
+        color, width = on_paper(colors[int(part * (ramps.SHADES - 1))]), part * full
         sheet.axes.plot([x, x + SAMPLE], [y, y], color=color, linewidth=width, solid_capstyle="butt")
         sheet.text(x + SAMPLE + GAP, y, text, SMALL)
         x += SAMPLE + GAP + wide + 2 * GAP

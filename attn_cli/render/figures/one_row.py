@@ -10,7 +10,7 @@ import numpy as np
 from attn_cli.core.scores import score_named
 from attn_cli.errors import UsageError, count
 from attn_cli.io.types import Array, NamedTuple
-from attn_cli.render import palette, shade_scale
+from attn_cli.render import ramps
 from attn_cli.render.blocks import Bars, Matrix
 from attn_cli.render.figures import sheet as sheets
 from attn_cli.render.figures.cells import draw_cells, draw_numbers
@@ -56,7 +56,7 @@ def _plan_bars(of: Bars, precision: int | None, frame: sheets.Frame) -> sheets.P
     width = frame.width or fixed + SPAN
     span, left, top = width - fixed, EDGE + keys.extent, frame.top(width)
     frame.check_room(span >= LEAST_SPAN)
-    colors = palette.strong(pen.palette)
+    colors = ramps.strong(pen.palette)
 
     def draw(sheet: sheets.Sheet) -> None:
         from matplotlib.patches import Rectangle
@@ -64,7 +64,7 @@ def _plan_bars(of: Bars, precision: int | None, frame: sheets.Frame) -> sheets.P
         sheet.rows(keys, left - GAP, top)
         for row, ((_, value), number) in enumerate(zip(of.items, numbers, strict=True)):
             length, middle = of.length(value), top + (row + 0.5) * pitch
-            color, corner = colors[int(length * (palette.SHADES - 1))], (left, middle - THICK * pitch / 2)
+            color, corner = colors[int(length * (ramps.SHADES - 1))], (left, middle - THICK * pitch / 2)
             bar = Rectangle(corner, length * span, THICK * pitch, facecolor=on_paper(color), linewidth=0)
             sheet.axes.add_patch(bar)
             if row % keys.step == 0 or value is None:
@@ -183,7 +183,7 @@ def _draw_step(sheet: sheets.Sheet, step: Step, box: sheets.Box, size: float) ->
     """Draw a column; return where the next one begins."""
     matrix = Matrix([""] * len(step.values), [""], step.values[:, None], is_weights=step.name == "weights")
     is_signed = bool(np.nanmin(step.values, initial=0.0) < 0)
-    scale = shade_scale.shade_range(matrix._replace(is_difference=is_signed))
+    scale = ramps.shade_range(matrix._replace(is_difference=is_signed))
     shades = draw_cells(sheet, matrix.values, scale, box, is_signed)
     draw_numbers(sheet, matrix, shades, box, is_signed)
     middle = box.x + box.width / 2

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from attn_cli.errors import visible
-from attn_cli.render.palette import PAPER, RGB, page_colors
+from attn_cli.render.ramps import PAPER, RGB, page_colors
 from attn_cli.settings.output import View
 
 LONGEST = 24  # characters of a label

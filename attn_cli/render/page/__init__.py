@@ -14,7 +14,7 @@ from attn_cli.core.scores import SCORES, Score
 from attn_cli.errors import InputError, refuse, visible
 from attn_cli.pipeline.for_page import Page, why_not_typed
 from attn_cli.render.page.script import Numbers, layer_of, policy, read, script, style
-from attn_cli.render.palette import DIVERGING_DARK, NIGHT, PAPER, between, ramp
+from attn_cli.render.ramps import DIVERGING_DARK, NIGHT, PAPER, between, ramp
 from attn_cli.render.views import origins, step_sentences, wording
 from attn_cli.settings.declare import as_typed
 from attn_cli.settings.settings import WEIGHT, WITH_RESIDUAL, Settings, find_rows

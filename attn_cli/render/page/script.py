@@ -15,7 +15,7 @@ from attn_cli.core import masks, scores
 from attn_cli.io.files import beside
 from attn_cli.io.types import Array, Bools
 from attn_cli.pipeline.for_page import Page
-from attn_cli.render.palette import SHADES
+from attn_cli.render.ramps import SHADES
 from attn_cli.trace.head import ROTATED, Head
 from attn_cli.trace.head_roles import MIXED, Pattern, Text, find_patterns, measure_shares, named
 from attn_cli.trace.trace import Trace

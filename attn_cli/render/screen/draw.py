@@ -11,10 +11,9 @@ from rich.segment import Segment
 from attn_cli.io.terminal import Line, Terminal
 from attn_cli.render.blocks import Bars, Beside, Block, Columns, Formula, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.numbers import bar_numbers, fitting, largest
-from attn_cli.render.palette import BOLD, SHADES, styles_on
+from attn_cli.render.ramps import BOLD, SHADES, on_scale, styles_on
 from attn_cli.render.screen import text as texts
 from attn_cli.render.screen.grid import LABEL, Grid, spans_within
-from attn_cli.render.shade_scale import on_scale
 from attn_cli.settings.output import View
 
 _ASCII = str.maketrans({"×": "x", "–": "-", "…": "...", "·": ".", "ᵀ": "^T"})

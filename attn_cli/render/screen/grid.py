@@ -10,15 +10,34 @@ from rich.style import Style
 
 from attn_cli.errors import visible
 from attn_cli.io.terminal import Line, Terminal
-from attn_cli.io.types import NamedTuple
+from attn_cli.io.types import Array, Ints, NamedTuple
 from attn_cli.render.blocks import Matrix
-from attn_cli.render.numbers import SIGNS, Drawn, Rung, bars, drawn, rungs
-from attn_cli.render.palette import BOLD, SHADES, styles_on
+from attn_cli.render.numbers import SIGNS, Rung, bars, rungs
+from attn_cli.render.ramps import BOLD, SHADES, Legend, legend, shade_range, shading, styles_on
 from attn_cli.render.screen import text as texts
-from attn_cli.render.shade_scale import Legend, legend, shade_range, shading
 
 LABEL = 12
 SUM = "sum"
+
+
+class Drawn(NamedTuple):
+    """A matrix written on one rung: its texts, and the width that the widest needs."""
+
+    rung: Rung
+    width: int
+    texts: list[list[str]]
+    shade: Ints
+
+
+def drawn(rung: Rung, values: Array, shade: Ints, terminal: Terminal) -> Drawn:
+    """Write every number of `values` on this rung; a masked one (NaN) is written as nan and not shown."""
+    if rung.format is None:
+        ramp = rung.ramp or bars(terminal)
+        marks = [ramp[i * len(ramp) // SHADES] * rung.block for i in range(SHADES)]
+        return Drawn(rung, rung.block, [[marks[place] for place in row] for row in shade.tolist()], shade)
+    texts = [rung.format.row(row) for row in values.tolist()]
+    widest = max((len(text) for row in texts for text in row if not text.endswith("nan")), default=1)
+    return Drawn(rung, widest, texts, shade)
 
 
 class _Page(NamedTuple):

@@ -10,10 +10,9 @@ from rich.style import Style
 from attn_cli.io.terminal import Line, Terminal
 from attn_cli.render.blocks import Matrix, window
 from attn_cli.render.numbers import PERCENT, bars, rungs, signed, weight
-from attn_cli.render.palette import BOLD, SHADES, styles_on
+from attn_cli.render.ramps import BOLD, SHADES, shade_range, shading, styles_on
 from attn_cli.render.screen.grid import LABEL, Grid
 from attn_cli.render.screen.text import UNLIMITED, cells, labels, line_width, masked_mark, padded, padded_left
-from attn_cli.render.shade_scale import shade_range, shading
 
 MARKED = Style(reverse=True, bold=True)  # in no shade, so that it stands out from all of them
 NARROWEST = 4  # cells of a column with two digits

@@ -13,10 +13,9 @@ from rich.style import Style
 from attn_cli.io.terminal import Line, Terminal
 from attn_cli.render.blocks import Beside, Maps
 from attn_cli.render.numbers import NUMBERED, bars, rungs
-from attn_cli.render.palette import BOLD, SHADES, styles_on
+from attn_cli.render.ramps import BOLD, SHADES, all_values, legend, shading, sharing_scale, styles_on
 from attn_cli.render.screen import text as texts
 from attn_cli.render.screen.grid import Grid, shade_line, shade_patch
-from attn_cli.render.shade_scale import all_values, legend, shading, sharing_scale
 from attn_cli.settings.output import View
 
 APART = 3  # cells between two

@@ -9,7 +9,7 @@ import numpy as np
 
 from attn_cli.errors import count, fixed, shell_quote, visible
 from attn_cli.pipeline.every_head import EveryHead, LayerRoles, MapSize, learned_heads, named_heads
-from attn_cli.render import numbers, shade_scale
+from attn_cli.render import numbers, ramps
 from attn_cli.render.blocks import Block, Columns, Heading, Links, Maps, Matrix, Say
 from attn_cli.render.views import finding, wording
 from attn_cli.settings.output import View
@@ -148,7 +148,7 @@ def _maps(found: EveryHead, view: View) -> Iterator[Block]:
     """Yield a small map of each head, named by what it does, in words or where there is no room by a letter."""
     layers, is_page, source = found.layers, view.format == "html", found.source
     values, is_one = [one for layer in layers for one in layer.maps], len(layers) == 1
-    scale = shade_scale.shade_range(Matrix((), (), np.array(values), is_weights=True))
+    scale = ramps.shade_range(Matrix((), (), np.array(values), is_weights=True))
     rows, columns = values[0].shape
     n_q, n_k = len(source.query_tokens), len(source.key_tokens)
     room = max(columns, LONGEST_NAME if is_one else _room(view, len(layers[0].heads)))

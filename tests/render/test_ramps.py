@@ -7,9 +7,8 @@ import pytest
 
 from attn_cli.io.terminal import Terminal
 from attn_cli.render.blocks import Matrix
-from attn_cli.render.palette import SHADES
+from attn_cli.render.ramps import FULL, SHADES, shade_range, shading
 from attn_cli.render.screen.draw import draw
-from attn_cli.render.shade_scale import FULL, shade_range, shading
 from attn_cli.settings.output import View
 from tests.shell import here, plain
 
