@@ -252,8 +252,11 @@ def _own_heads(record: Record, name: str) -> tuple[NDArray[Any], tuple[str, ...]
 
 
 def _own_mask(record: Record, weights: NDArray[Any]) -> object:
-    """Return the mask of attn's own JSON; None where the layers' masks differ, as it has but one of them."""
-    mask = record.get("mask")
+    """Return the mask of attn's own JSON; None where the masks of layers or heads differ, as it is but one of them."""
+    mask, heads = record.get("mask"), record.get("heads")
+    of_heads = heads if isinstance(heads, list) else []
+    if any(isinstance(head, dict) and head.get("mask") not in (None, mask) for head in of_heads):
+        return None
     if mask is None or len(weights) == 1:
         return "none" if mask is None else mask
     allowed = numbers_in(mask, "mask")

@@ -134,7 +134,10 @@ def test_more_than_can_be_held_is_refused(folder, monkeypatch):
     with pytest.raises(InputError, match="5 x 5 weights of 4 heads are too many"):
         trace_self(TEXT, Settings(model=folder, layer="all", head="all"))
     assert len(trace_self(TEXT, Settings(model=folder, layer="all")).heads) == 2
-    for settings, said in ((Settings(embedding="random", layer="all"), "layer all"), (Settings(next=1), "a model")):
+    for settings, said in (
+        (Settings(embedding="random", layer="all"), "layer all"),
+        (Settings(next=1), "a model"),
+    ):
         with pytest.raises(UsageError, match=said):
             trace_self("a b", settings)
 

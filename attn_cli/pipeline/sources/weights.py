@@ -162,9 +162,12 @@ def _head(trace: Trace, bare: Head, record: Record, softcap: float | None) -> He
     head = Head(bare.name, W, q, k, v, None if rotated else bias, None, layout, trace.scale, softcap)
     head = replace(head, sink=None if sink is None else float(sink), qk_norm=norm and QK(*norm))
     head = replace(head, rotated=rotated and QK(*rotated))
-    mask = None if trace.mask is None else Mask(trace.mask_name, len(trace.mask), len(k), trace.mask)
+    mask_of_its_own = _optional(record, "mask", 2)
+    allowed = trace.mask if mask_of_its_own is None else mask_of_its_own != 0
+    mask = None if allowed is None else Mask(trace.mask_name, len(allowed), len(k), allowed)
+    head = head if mask_of_its_own is None else replace(head, mask=mask)
     work = Work((head,), mask, trace.score, trace.temperature)
-    (head,) = work.attended(np.arange(len(q)), trace.mask, 1, {})
+    (head,) = work.attended(np.arange(len(q)), allowed, 1, {})
     for name in ("weights", "scores", "scaled_scores", "capped_scores", "output"):
         if name != "capped_scores" or softcap is not None:
             stated = bare.weights if name == "weights" else array(record.get(name), name, (2,), WHOSE)
