@@ -1,38 +1,19 @@
-"""What long work reports while it runs, and the bar on standard error that shows it."""
+"""The bar on standard error that shows how far long work is."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from contextlib import ExitStack
 from time import monotonic
 from typing import Self
 
 from attn_cli.io.console import say
-from attn_cli.io.types import NamedTuple, OnPart
+from attn_cli.io.types import Stage
 
 BAR = 30  # cells of a progress bar
 INTERVAL = 0.1  # seconds between two lines that show a rate
 LONG = 20.0  # seconds of the whole from which on a bar says how many are left
 SELDOM = 5.0  # seconds between two lines about training, at least
-
-
-class Stage(NamedTuple):
-    """Where work stands: the phase's name, the part of it done (0 to 1), words so far, seconds so far, a note."""
-
-    phase: str
-    done: float
-    words: int
-    seconds: float
-    note: str = ""
-
-
-StageReport = Callable[[Stage], None]
-
-
-def part_of(report: OnPart | None, done: int, parts: int) -> OnPart | None:
-    """Return a report for one of several equal parts of some work, when `done` of them are complete."""
-    return None if report is None else lambda part: report((done + part) / parts)
 
 
 class Bar:

@@ -1,4 +1,4 @@
-"""Types that many modules name: arrays, reports of work, and `NamedTuple` and `dataclass` of the standard library.
+"""Types that many modules name: arrays, what long work reports, `NamedTuple` and `dataclass` of the standard library.
 
 The names of arrays are for annotations alone, so that this needs no NumPy.
 
@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
-
-OnPart = Callable[[float], None]  # gets the part of some work that is done, 0 to 1
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
@@ -141,3 +139,26 @@ else:
             return dataclasses.dataclass(init=False, eq=False, repr=False)(kind)
 
         return made
+
+
+class Stage(NamedTuple):
+    """Where work stands: the phase's name, the part of it done (0 to 1), words so far, seconds so far, a note."""
+
+    phase: str
+    done: float
+    words: int
+    seconds: float
+    note: str = ""
+
+
+OnPart = Callable[[float], None]  # gets the part of some work that is done, 0 to 1
+StageReport = Callable[[Stage], None]
+
+
+def no_report(done: float) -> None:
+    """Report nothing."""
+
+
+def part_of(report: OnPart | None, done: int, parts: int) -> OnPart | None:
+    """Return a report for one of several equal parts of some work, when `done` of them are complete."""
+    return None if report is None else lambda part: report((done + part) / parts)

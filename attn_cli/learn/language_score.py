@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from attn_cli.io.progress import Stage, StageReport
-from attn_cli.io.types import Array, NamedTuple
+from attn_cli.io.types import Array, NamedTuple, Stage, StageReport
 from attn_cli.learn.treebank import Sentence
 from attn_cli.models.encoder import EncoderStack, causal, matrix_of, weights_of, word_number
 from attn_cli.vectors.lookup import embed

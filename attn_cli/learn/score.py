@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import TypedDict
 
-from attn_cli.io.progress import Stage, StageReport
-from attn_cli.io.types import Array, NamedTuple
+from attn_cli.io.types import Array, NamedTuple, Stage, StageReport
 from attn_cli.learn.relations import RELATIONS
 from attn_cli.learn.treebank import Sentence
 from attn_cli.models.encoder import EncoderStack, lead_of, weights_of

@@ -12,8 +12,7 @@ import numpy as np
 
 from attn_cli.errors import CreateError, InputError, UsageError, WriteError, visible
 from attn_cli.io import atomic, files
-from attn_cli.io.progress import Stage, StageReport
-from attn_cli.io.types import Arrays, NamedTuple, NDArray
+from attn_cli.io.types import Arrays, NamedTuple, NDArray, Stage, StageReport
 from attn_cli.learn.batches import Batch, EncodedSentence, Vocabulary, batches, concatenated
 from attn_cli.learn.one_layer import OneLayer
 from attn_cli.learn.relations import RELATIONS, check_balance, heads_to_learn

@@ -20,8 +20,7 @@ from attn_cli.core.attention import project
 from attn_cli.core.heads import HeadInput, HeadWeights, blocks_of_rows
 from attn_cli.core.masks import Mask, named
 from attn_cli.errors import InputError
-from attn_cli.io.progress import part_of
-from attn_cli.io.types import Array, NamedTuple, OnPart
+from attn_cli.io.types import Array, NamedTuple, OnPart, part_of
 from attn_cli.models.logit_parts import MLP, Cut, FrozenNorm, Heads, Joining, Trail
 from attn_cli.models.projection import Projection
 from attn_cli.trace.head import Learned

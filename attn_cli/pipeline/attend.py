@@ -16,8 +16,7 @@ from attn_cli.core.heads import HeadWeights, Position
 from attn_cli.core.masks import Mask
 from attn_cli.core.scores import position_scale_of, scale_of, score_named
 from attn_cli.errors import InputError
-from attn_cli.io.progress import part_of
-from attn_cli.io.types import Array, Bools, Ints, NamedTuple, OnPart
+from attn_cli.io.types import Array, Bools, Ints, NamedTuple, OnPart, part_of
 from attn_cli.trace.head import Head
 
 if TYPE_CHECKING:

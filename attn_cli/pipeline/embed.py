@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError, count, visible
-from attn_cli.io.types import Array, NamedTuple, OnPart
+from attn_cli.io.types import Array, NamedTuple, OnPart, no_report
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.models.model_file import load_model, read_weights
 from attn_cli.models.projection import Projection
@@ -24,7 +24,6 @@ from attn_cli.text.tokenize import tokenize
 from attn_cli.trace.computation import Embedding
 from attn_cli.trace.head import Head
 from attn_cli.vectors.lookup import Embedded, embed, open_table, random_vectors
-from attn_cli.vectors.table import OnProgress, no_progress
 
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
@@ -90,7 +89,7 @@ def embed_tokens(
     context: Sequence[str] | None,
     settings: Settings,
     stack: EncoderStack | None,
-    report: OnProgress | None = None,
+    report: OnPart | None = None,
     table: Vectors | None = None,
 ) -> Inputs:
     """Look up both sides' tokens; `context` None means that the text attends to itself.
@@ -112,7 +111,7 @@ def embed_tokens(
         table = _table(settings, stack) if table is None else table
         seed = settings.seed if oov == "random" else None
         about = Embedding(table.source, table.name, table.dim, oov, seed, table.length)
-        spelling, report = None if stack is None else stack.spelling, report or no_progress
+        spelling, report = None if stack is None else stack.spelling, report or no_report
         look_up = partial(embed, table=table, oov=oov, seed=settings.seed, spelling=spelling, report=report)
     query = look_up(tokens)
     key = query if context is None else look_up(context)

@@ -10,15 +10,16 @@ import numpy as np
 
 from attn_cli.errors import InputError, UsageError, did_you_mean, visible
 from attn_cli.io.atomic import creatable, written
+from attn_cli.io.types import OnPart, no_report
 from attn_cli.vectors.open_vectors import Vectors
-from attn_cli.vectors.table import OnProgress, Rows, as_text, kept_about, no_progress, write_table
+from attn_cli.vectors.table import Rows, as_text, kept_about, write_table
 
 TEXT = (".txt", ".vec")
 SUFFIXES = (*TEXT, ".bin", ".safetensors")
 
 
 def export(
-    vectors: Vectors, output: str, most: int | None = None, report: OnProgress = no_progress
+    vectors: Vectors, output: str, most: int | None = None, report: OnPart = no_report
 ) -> tuple[int, int]:
     """Write the vectors (the first `most` words, or all), all or nothing, as float32; return its words and bytes.
 
@@ -54,7 +55,7 @@ def export(
     return count, size
 
 
-def _first(vectors: Vectors, count: int, report: OnProgress) -> Iterator[Rows]:
+def _first(vectors: Vectors, count: int, report: OnPart) -> Iterator[Rows]:
     """Yield the first `count` words and their vectors as float32, which all must hold."""
     for words, matrix in vectors.rows(report):
         kept = min(count, len(words))

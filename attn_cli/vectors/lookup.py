@@ -11,11 +11,10 @@ import numpy as np
 
 from attn_cli.errors import InputError, UsageError, did_you_mean, visible
 from attn_cli.io.files import looks_like_file
-from attn_cli.io.types import Array, NamedTuple
+from attn_cli.io.types import Array, NamedTuple, OnPart, no_report
 from attn_cli.vectors import table as tables
 from attn_cli.vectors.spelling import SpellingFeatures, closest, forms, guess, guessable
 from attn_cli.vectors.spelling import did_you_mean as words_meant
-from attn_cli.vectors.table import OnProgress, no_progress
 
 if TYPE_CHECKING:
     from attn_cli.vectors.open_vectors import Vectors
@@ -77,7 +76,7 @@ def embed(
     oov: str,
     seed: int,
     spelling: SpellingFeatures | None = None,
-    report: OnProgress = no_progress,
+    report: OnPart = no_report,
 ) -> Embedded:
     """Return the tokens' vectors; `oov` says what becomes of a token that has none.
 
@@ -111,7 +110,7 @@ def embed(
     return Embedded(X, tuple(kept), tuple(unknown), replaced)
 
 
-def look_up_all(tokens: Sequence[str], table: Vectors, report: OnProgress = no_progress) -> dict[str, Found]:
+def look_up_all(tokens: Sequence[str], table: Vectors, report: OnPart = no_report) -> dict[str, Found]:
     """Return the form that the table has of each token, and its vector (dim,); InputError if that is not finite."""
     wanted = {token: forms(token) for token in tokens}
     found = table.find(dict.fromkeys(form for those in wanted.values() for form in those), report)
@@ -135,7 +134,7 @@ def _stand_in(token: str, table: Vectors, oov: str, seed: int) -> Array:
 
 
 def nearest(
-    vectors: Vectors, vector: Array, k: int, without: Collection[str] = (), report: OnProgress = no_progress
+    vectors: Vectors, vector: Array, k: int, without: Collection[str] = (), report: OnPart = no_report
 ) -> Near:
     """Return the k words whose vectors have the largest cosine with `vector` (dim,), largest first.
 
@@ -147,7 +146,7 @@ def nearest(
 
 
 def analogy(
-    vectors: Vectors, words: Sequence[str], found: Sequence[Array], k: int, report: OnProgress = no_progress
+    vectors: Vectors, words: Sequence[str], found: Sequence[Array], k: int, report: OnPart = no_report
 ) -> Near:
     """Return the k words that are to the third of `words` as the second is to the first; the three are left out.
 

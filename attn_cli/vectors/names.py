@@ -14,6 +14,7 @@ from attn_cli.errors import AttnError, FileError, InputError, UsageError, WriteE
 from attn_cli.io.atomic import lock, locked_folder, remove_unlocked, sync_folder, written
 from attn_cli.io.files import SUFFIXES, looks_like_file, packing, pieces, system_errors
 from attn_cli.io.signals import cleaned_up
+from attn_cli.io.types import OnPart, no_report
 from attn_cli.vectors import catalogue as gensim_data
 from attn_cli.vectors.detect import open_file, start_of
 from attn_cli.vectors.open_vectors import (
@@ -26,7 +27,7 @@ from attn_cli.vectors.open_vectors import (
     vectors_folder,
 )
 from attn_cli.vectors.source_file import SourceFile
-from attn_cli.vectors.table import BUNDLED, OnProgress, bundled, no_progress
+from attn_cli.vectors.table import BUNDLED, bundled
 
 UNPACKED = ".vectors"
 TAKEN = (BUNDLED, "random")
@@ -93,7 +94,7 @@ def _stood_for(name: str) -> str:
 
 
 def import_file(
-    path: str, name: str | None = None, report: OnProgress = no_progress, say: OnText = lambda _: None
+    path: str, name: str | None = None, report: OnPart = no_report, say: OnText = lambda _: None
 ) -> tuple[str, Vectors, list[str]]:
     """Give a file of vectors a name, and index it; a packed one is unpacked into the user's data folder.
 
@@ -137,7 +138,7 @@ def _new_name(path: str, given: str | None) -> str:
 
 
 @contextlib.contextmanager
-def _unpacked(source: SourceFile, packed: str, name: str, report: OnProgress) -> Iterator[str]:
+def _unpacked(source: SourceFile, packed: str, name: str, report: OnPart) -> Iterator[str]:
     """Unpack a file into the user's data, read it through, and give its path; after an error or a signal it goes."""
     start_of(source, packed)  # refuses what is neither text nor binary
     target = os.path.join(usable_folder("data"), f"{name}.{os.urandom(4).hex()}{UNPACKED}")

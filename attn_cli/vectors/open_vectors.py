@@ -19,10 +19,9 @@ from attn_cli.errors import AttnError, CreateError, WriteError, visible
 from attn_cli.io.array_files import read_safetensors, write_safetensors
 from attn_cli.io.atomic import remove_unlocked, written
 from attn_cli.io.files import USER_FOLDERS, user_folder
-from attn_cli.io.types import Array, Ints, NamedTuple, NDArray
+from attn_cli.io.types import Array, Ints, NamedTuple, NDArray, OnPart, no_report
 from attn_cli.vectors import table as tables
 from attn_cli.vectors.source_file import SourceFile
-from attn_cli.vectors.table import OnProgress, no_progress
 from attn_cli.vectors.word2vec import BinaryFormat, TextFormat
 
 INDEXED_FROM = 1 << 22  # bytes; a smaller file is read through faster than an index is opened
@@ -153,7 +152,7 @@ class FileVectors(tables.CachedVectors):
         packed = f", {self.form.packed}" if self.form.packed else ""
         return {"format": self.form.kind + packed, **({"doubled": str(doubled)} if doubled else {})}
 
-    def _found(self, words: list[str], report: OnProgress) -> dict[str, Array]:
+    def _found(self, words: list[str], report: OnPart) -> dict[str, Array]:
         wanted = {tables.as_bytes(word): word for word in words if word}
         if self.index is None and not self.form.packed and self.size < INDEXED_FROM:
             self.indexed()
@@ -173,7 +172,7 @@ class FileVectors(tables.CachedVectors):
         return {wanted[word]: tables.as_float64(vector) for word, vector in found.items()}
 
     def search(
-        self, file: IO[bytes], wanted: Iterable[bytes], report: OnProgress = no_progress
+        self, file: IO[bytes], wanted: Iterable[bytes], report: OnPart = no_report
     ) -> dict[bytes, Array]:
         """Return the vectors of those wanted words that the file has, each from its first row, without an index."""
         found: dict[bytes, Array] = {}
@@ -187,7 +186,7 @@ class FileVectors(tables.CachedVectors):
                 break
         return found
 
-    def indexed(self, report: OnProgress = no_progress) -> WordIndex:
+    def indexed(self, report: OnPart = no_report) -> WordIndex:
         """Return the index; where there is none yet, read the file through and build it, in memory."""
         if self.index is None:
             with self.form.source.opened() as file:
@@ -195,7 +194,7 @@ class FileVectors(tables.CachedVectors):
                 self.index = build((hash_words(words), offsets) for offsets, words, _ in blocks)
         return self.index
 
-    def rows(self, report: OnProgress = no_progress) -> Iterator[tables.Rows]:
+    def rows(self, report: OnPart = no_report) -> Iterator[tables.Rows]:
         """Yield the words and vectors (n, dim), some after the other, in the file's order; doubles are left out."""
         repeats = self.indexed().repeats
         with self.form.source.opened() as file:
@@ -206,7 +205,7 @@ class FileVectors(tables.CachedVectors):
                 if len(kept):
                     yield tables.Rows([words[at] for at in kept.tolist()], matrix[kept])
 
-    def word_blocks(self, report: OnProgress = no_progress) -> Iterator[list[bytes]]:
+    def word_blocks(self, report: OnPart = no_report) -> Iterator[list[bytes]]:
         """Yield all words, some after the other, in the file's order; doubled ones more than once."""
         with self.form.source.opened() as file:
             yield from (words for _, words, _ in self.form.blocks(file, report))
@@ -243,7 +242,7 @@ def describe(vectors: Vectors) -> dict[str, object]:
     return {**of, "settings": settings, "about": about}
 
 
-def keep_index(vectors: Vectors, report: OnProgress = no_progress) -> str:
+def keep_index(vectors: Vectors, report: OnPart = no_report) -> str:
     """Build and keep the index of a large file that has none; return a sentence on it or on why not, or nothing."""
     if not isinstance(vectors, FileVectors):
         return ""

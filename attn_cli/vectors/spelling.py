@@ -10,8 +10,8 @@ from unicodedata import normalize
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError, visible
-from attn_cli.io.types import Array, Ints, NamedTuple
-from attn_cli.vectors.table import OnProgress, as_bytes, as_text, no_progress
+from attn_cli.io.types import Array, Ints, NamedTuple, OnPart, no_report
+from attn_cli.vectors.table import as_bytes, as_text
 
 if TYPE_CHECKING:
     from attn_cli.vectors.open_vectors import Vectors
@@ -178,7 +178,7 @@ MOST_MISTAKES = 3
 
 
 def near_words(
-    words: Sequence[str], vectors: Vectors, k: int = 3, few: bool = False, report: OnProgress = no_progress
+    words: Sequence[str], vectors: Vectors, k: int = 3, few: bool = False, report: OnPart = no_report
 ) -> dict[str, list[str]]:
     """Return, for each word, at most k known words spelled most like it, case apart; of equals, the commonest first.
 
@@ -205,7 +205,7 @@ def near_words(
     return {word: [found for _, _, found in best.get(word, [])] for word in words}
 
 
-def closest(words: Sequence[str], vectors: Vectors, report: OnProgress = no_progress) -> dict[str, str]:
+def closest(words: Sequence[str], vectors: Vectors, report: OnPart = no_report) -> dict[str, str]:
     """Return the closest known word of each word that is one mistake away from it, or two where it is long.
 
     What holds a space is not a mistyped word.
@@ -214,7 +214,7 @@ def closest(words: Sequence[str], vectors: Vectors, report: OnProgress = no_prog
     return {word: found[0] for word, found in near.items() if found}
 
 
-def did_you_mean(words: Sequence[str], vectors: Vectors, report: OnProgress = no_progress) -> str:
+def did_you_mean(words: Sequence[str], vectors: Vectors, report: OnPart = no_report) -> str:
     """Return a hint that names the known words closest to the first of `words` that has some, or nothing."""
     for word, found in near_words(words, vectors, report=report).items():
         if found:

@@ -13,7 +13,7 @@ import numpy as np
 from attn_cli.errors import InputError, visible
 from attn_cli.io.array_files import read_safetensors, write_safetensors
 from attn_cli.io.files import data_path
-from attn_cli.io.types import Array, Ints, NamedTuple, NDArray
+from attn_cli.io.types import Array, Ints, NamedTuple, NDArray, OnPart, no_report
 
 if TYPE_CHECKING:
     from attn_cli.vectors.source_file import FileRows
@@ -29,11 +29,6 @@ MOST_BYTES = 1 << 24  # of the vectors that are kept
 MOST_WORDS = 1 << 23  # bytes of all words together, up to which an index of them is made
 # Some words of a file, in its order: where each stands, the words, and a function to the vectors of a slice of them.
 WordBlock: TypeAlias = "tuple[Ints, list[bytes], Callable[[slice], Array]]"
-OnProgress: TypeAlias = Callable[[float], None]  # gets the share that is done, 0 to 1
-
-
-def no_progress(done: float) -> None:
-    """Report no progress."""
 
 
 class Rows(NamedTuple):
@@ -101,7 +96,7 @@ class CachedVectors:
         self.most = MOST_BYTES // max(1 << 9, 8 * dim)  # a word without a vector takes bytes, too
         self.known: dict[str, Array | None] = {}
 
-    def find(self, words: Iterable[str], report: OnProgress = no_progress) -> dict[str, Array]:
+    def find(self, words: Iterable[str], report: OnPart = no_report) -> dict[str, Array]:
         """Return the float64 vectors (dim,) of those words that there are, of each the first; they may hold NaN."""
         wanted = dict.fromkeys(words)
         found = {word: self.known[word] for word in wanted if word in self.known}
@@ -114,7 +109,7 @@ class CachedVectors:
             self.known |= {word: fresh.get(word) for word in kept[: self.most]}
         return {word: vector for word, vector in found.items() if vector is not None}
 
-    def _found(self, words: list[str], report: OnProgress) -> dict[str, Array]:
+    def _found(self, words: list[str], report: OnPart) -> dict[str, Array]:
         raise NotImplementedError
 
 
@@ -162,7 +157,7 @@ class VectorTable(CachedVectors):
         """Return every word, in order."""
         return as_text(self.block[1:-1]).split("\n")
 
-    def rows(self, report: OnProgress = no_progress) -> Iterator[Rows]:
+    def rows(self, report: OnPart = no_report) -> Iterator[Rows]:
         """Yield all words and vectors, some after the other, in order; doubles are left out."""
         lines = BytesIO(self.block)  # read as far as rows are asked for, without a copy
         lines.readline()
@@ -179,11 +174,11 @@ class VectorTable(CachedVectors):
             yield rows
             report(min(1.0, (start + step) / len(self.matrix)))
 
-    def word_blocks(self, report: OnProgress = no_progress) -> Iterator[list[bytes]]:
+    def word_blocks(self, report: OnPart = no_report) -> Iterator[list[bytes]]:
         """Yield all words at once."""
         yield self.block[1:-1].split(b"\n")
 
-    def _found(self, words: list[str], report: OnProgress) -> dict[str, Array]:
+    def _found(self, words: list[str], report: OnPart) -> dict[str, Array]:
         if len(self.known) + len(words) > 200 and len(self.block) <= MOST_WORDS:
             self.places = self.places or self.word_rows()
         rows = {word: row for word in words if (row := self.row_of(word)) is not None}

@@ -15,8 +15,7 @@ import numpy as np
 from attn_cli.errors import InputError, MissingExtra, UsageError, visible
 from attn_cli.io.atomic import creatable, written
 from attn_cli.io.files import regular, unpacked_lines
-from attn_cli.io.progress import Stage, StageReport
-from attn_cli.io.types import Array, NamedTuple, NDArray
+from attn_cli.io.types import Array, NamedTuple, NDArray, Stage, StageReport
 from attn_cli.settings.declare import check
 from attn_cli.settings.training import SubwordTraining, VectorTraining
 from attn_cli.text.tokenize import tokenize

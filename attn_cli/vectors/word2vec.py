@@ -18,9 +18,9 @@ import numpy as np
 
 from attn_cli.errors import InputError, visible
 from attn_cli.io.files import PIECE, pieces
-from attn_cli.io.types import Array, NamedTuple
+from attn_cli.io.types import Array, NamedTuple, OnPart, no_report
 from attn_cli.vectors.source_file import SourceFile, read_exactly
-from attn_cli.vectors.table import LONGEST_WORD, OnProgress, WordBlock, as_float64, no_progress
+from attn_cli.vectors.table import LONGEST_WORD, WordBlock, as_float64
 
 MOST_NUMBERS = 100_000
 FIRST_ROWS = 100  # of a text, which tell whether it has a header
@@ -48,7 +48,7 @@ class BinaryFormat(NamedTuple):
         """Bytes of a record's numbers."""
         return 4 * self.dim
 
-    def blocks(self, file: IO[bytes], report: OnProgress = no_progress) -> Iterator[WordBlock]:
+    def blocks(self, file: IO[bytes], report: OnPart = no_report) -> Iterator[WordBlock]:
         """Yield all words with their offsets; InputError if the records are not what the header claims."""
         record, rows = re.compile(rb"%s(?s:.{%d})" % (WORD, self.size)), 0
         file.seek(self.start)
@@ -161,7 +161,7 @@ class TextFormat(NamedTuple):
         """What people call it."""
         return "text" if self.claimed is None else "word2vec text"
 
-    def blocks(self, file: IO[bytes], report: OnProgress = no_progress) -> Iterator[WordBlock]:
+    def blocks(self, file: IO[bytes], report: OnPart = no_report) -> Iterator[WordBlock]:
         """Yield all words with their offsets; InputError for unequal lines, or where a header claims another count."""
         rows = 0
         for at, data in self._whole_lines(file):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from attn_cli.io.progress import Stage, StageReport
+from attn_cli.io.types import Stage, StageReport
 from attn_cli.learn.batches import batches, feature_names
 from attn_cli.vectors.spelling import features
 from data.making.corpus import UNKNOWN, WordRows, marked_lines

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attn_cli.io.atomic import written
-from attn_cli.io.progress import StageReport
+from attn_cli.io.types import StageReport
 from attn_cli.learn.score import ClearLead, Score, score
 from attn_cli.learn.treebank import read_passages
 from attn_cli.models.model_file import read_model

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attn_cli.io.files import regular
-from attn_cli.io.progress import StageReport
+from attn_cli.io.types import StageReport
 from attn_cli.learn.batches import SHAPES, Batch, EncodedSentence, Vocabulary, batches
 from attn_cli.learn.one_layer import OneLayer
 from attn_cli.learn.relations import RELATIONS, balances, check_balance, heads_to_learn

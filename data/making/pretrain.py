@@ -20,7 +20,7 @@ import numpy as np
 from attn_cli.errors import visible
 from attn_cli.io.array_files import write_safetensors
 from attn_cli.io.atomic import written
-from attn_cli.io.progress import Stage, StageReport
+from attn_cli.io.types import Stage, StageReport
 from attn_cli.vectors.lookup import open_table
 from attn_cli.vectors.table import VectorTable, as_text
 from data.making.layers import NONE, Layers, LayerSizes, MovingMean, seeded

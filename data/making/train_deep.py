@@ -11,7 +11,7 @@ import numpy as np
 
 from attn_cli.errors import InputError, UsageError
 from attn_cli.io.files import regular
-from attn_cli.io.progress import StageReport
+from attn_cli.io.types import StageReport
 from attn_cli.learn.batches import UNKNOWN, EncodedSentence, batches
 from attn_cli.learn.relations import RELATIONS, check_balance, heads_to_learn
 from attn_cli.learn.train import (

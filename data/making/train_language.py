@@ -15,7 +15,7 @@ import numpy as np
 from attn_cli.errors import InputError, UsageError, visible
 from attn_cli.io.array_files import read_safetensors
 from attn_cli.io.atomic import written
-from attn_cli.io.progress import Stage, StageReport
+from attn_cli.io.types import Stage, StageReport
 from attn_cli.learn.language_score import ON_REPEATED, PATTERNS, HeadMeasures, measure_heads, names_of
 from attn_cli.learn.train import names_of as names_of_files
 from attn_cli.learn.treebank import Sentence, read_treebank

@@ -9,8 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from attn_cli.errors import InputError, visible
-from attn_cli.io.progress import part_of
-from attn_cli.io.types import OnPart
+from attn_cli.io.types import OnPart, part_of
 from attn_cli.pipeline.embed import NOT_UTF8, Shared, embed_tokens, open_projection, settings_for_positions
 from attn_cli.pipeline.inputs import Inputs, check_no_knock_out, each_once, knock_out_notes, prepare_inputs
 from attn_cli.pipeline.mask import wanted_mask
