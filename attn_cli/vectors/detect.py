@@ -13,8 +13,19 @@ from attn_cli.io.array_files import Entry, is_safetensors, npz_in, safetensors_e
 from attn_cli.io.files import packing, pieces, read_bytes
 from attn_cli.io.types import Array
 from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors, Vectors
-from attn_cli.vectors.source_file import FileRows, SourceFile, npy_rows, read_exactly
-from attn_cli.vectors.table import DIRECTIONS, NGRAMS, SAFETENSORS, NGrams, VectorTable, as_bytes, table_of
+from attn_cli.vectors.table import (
+    DIRECTIONS,
+    NGRAMS,
+    SAFETENSORS,
+    FileRows,
+    NGrams,
+    SourceFile,
+    VectorTable,
+    as_bytes,
+    npy_rows,
+    read_exactly,
+    table_of,
+)
 from attn_cli.vectors.word2vec import LONGEST_HEADER, binary_format, is_number, text_format
 
 ENOUGH = 1 << 18  # bytes of a large text that tell its layout

@@ -11,9 +11,8 @@ import numpy as np
 from attn_cli.errors import FileError, InputError, visible
 from attn_cli.io.types import Array, NamedTuple
 from attn_cli.vectors.safe_unpickle import SAVE_AGAIN, Name, StandIn, safe_unpickle
-from attn_cli.vectors.source_file import FileRows, SourceFile, npy_rows, read_exactly
 from attn_cli.vectors.spelling import BLOCK, with_ngrams
-from attn_cli.vectors.table import VectorTable, table_of
+from attn_cli.vectors.table import FileRows, SourceFile, VectorTable, npy_rows, read_exactly, table_of
 
 MAX_PICKLE_BYTES = 8 << 30  # bytes of a file
 

@@ -26,8 +26,7 @@ from attn_cli.vectors.open_vectors import (
     usable_folder,
     vectors_folder,
 )
-from attn_cli.vectors.source_file import SourceFile
-from attn_cli.vectors.table import BUNDLED, bundled
+from attn_cli.vectors.table import BUNDLED, SourceFile, bundled
 
 UNPACKED = ".vectors"
 TAKEN = (BUNDLED, "random")

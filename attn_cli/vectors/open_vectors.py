@@ -21,7 +21,7 @@ from attn_cli.io.atomic import remove_unlocked, written
 from attn_cli.io.files import USER_FOLDERS, user_folder
 from attn_cli.io.types import Array, Ints, NamedTuple, NDArray, OnPart, no_report
 from attn_cli.vectors import table as tables
-from attn_cli.vectors.source_file import SourceFile
+from attn_cli.vectors.table import SourceFile
 from attn_cli.vectors.word2vec import BinaryFormat, TextFormat
 
 INDEXED_FROM = 1 << 22  # bytes; a smaller file is read through faster than an index is opened

@@ -11,11 +11,10 @@ import numpy as np
 
 from attn_cli.errors import InputError, UsageError, visible
 from attn_cli.io.types import Array, Ints, NamedTuple, OnPart, no_report
-from attn_cli.vectors.table import as_bytes, as_text
+from attn_cli.vectors.table import FileRows, as_bytes, as_text
 
 if TYPE_CHECKING:
     from attn_cli.vectors.open_vectors import Vectors
-    from attn_cli.vectors.source_file import FileRows
 
 SHORTEST, LONGEST = 2, 5  # characters of an n-gram; a word stands in angle brackets
 

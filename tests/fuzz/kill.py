@@ -27,7 +27,7 @@ import numpy as np
 from attn_cli.errors import AttnError
 from attn_cli.io.array_files import read_safetensors
 from attn_cli.vectors import open_vectors as cache
-from attn_cli.vectors.source_file import SourceFile
+from attn_cli.vectors.table import SourceFile
 from tests.shell import COMMAND, ROOT, surroundings
 
 LINES = 100_000  # of 20 numbers: some 20 MB

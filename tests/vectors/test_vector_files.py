@@ -29,9 +29,8 @@ from attn_cli.vectors.export import export
 from attn_cli.vectors.lookup import analogy, look_up, look_up_all, nearest, open_table
 from attn_cli.vectors.names import import_file
 from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors, describe, hash_words, keep_index
-from attn_cli.vectors.source_file import SourceFile
 from attn_cli.vectors.spelling import closest, near_words
-from attn_cli.vectors.table import as_bytes, as_text
+from attn_cli.vectors.table import SourceFile, as_bytes, as_text
 from attn_cli.vectors.word2vec import binary_format, text_format
 from tests.alike import assert_alike
 from tests.shell import attn, here
