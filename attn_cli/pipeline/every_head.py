@@ -14,7 +14,7 @@ from attn_cli.io.types import Array, Bools, NamedTuple, OnPart
 from attn_cli.models.checkpoints.open_model import open_model
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.models.model_file import BUNDLED, load_model
-from attn_cli.pipeline import derived, ready_weights
+from attn_cli.pipeline import ready_weights
 from attn_cli.pipeline.embed import Shared, open_shared
 from attn_cli.pipeline.inputs import as_options
 from attn_cli.pipeline.mask import MASK_HINT, stated_mask
@@ -115,11 +115,11 @@ def measure_heads(
     """
     check_shaping(settings)
     if with_rollout:
-        derived.check_rollout(replace(settings, head=ROLLOUT, without=()))
+        ready_weights.check_rollout(replace(settings, head=ROLLOUT, without=()))
     kept, notes, rollout, rolled = [], dict[str, None](), None, None
     for one in up_to(layer, found):
         if with_rollout:
-            derived.check_one_text(one.source.text.is_one, one.source.name, "--rollout")
+            ready_weights.check_one_text(one.source.text.is_one, one.source.name, "--rollout")
             rollout = head_roles.rolled_out(rollout, one.weights)
             rolled = shaped(one._replace(weights=rollout[None]), settings).weights[0]
         one = shaped(one, settings, layer is None)
@@ -219,7 +219,7 @@ def read_layers(reading: Reading, settings: Settings) -> Iterator[LayerWeights]:
 def saved_layers(saved: Saved) -> Iterator[LayerWeights]:
     """Yield each layer of a file of weights, checked, with its mask as the file or its zeros say."""
     n_q, n_k = saved.weights.shape[-2:]
-    is_one = n_q == n_k and derived.is_one_text(saved)
+    is_one = n_q == n_k and ready_weights.is_one_text(saved)
     text = Text(saved.query_tokens, saved.key_tokens, is_one)
     mask = stated_mask(Settings(), saved.mask, n_q, n_k, saved.name)
     for number in range(len(saved.weights)):

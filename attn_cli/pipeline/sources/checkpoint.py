@@ -25,7 +25,7 @@ from attn_cli.models.checkpoints.open_model import Encoded, OpenModel
 from attn_cli.models.checkpoints.reader import LayerWeights
 from attn_cli.models.checkpoints.run import Run, texts
 from attn_cli.models.projection import Projection
-from attn_cli.pipeline import derived
+from attn_cli.pipeline import ready_weights
 from attn_cli.pipeline.attend import Work
 from attn_cli.pipeline.beside import beside, drawn
 from attn_cli.pipeline.inputs import (
@@ -38,7 +38,6 @@ from attn_cli.pipeline.inputs import (
     wanted_layer,
 )
 from attn_cli.pipeline.mask import stated_mask, without_keys
-from attn_cli.pipeline.ready_weights import joins_or_hides
 from attn_cli.pipeline.record import Attended, record
 from attn_cli.pipeline.sources import checkpoint_text
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, WEIGHT, Settings
@@ -70,7 +69,7 @@ class Reading(NamedTuple):
 
     def attended(self, settings: Settings, report: OnPart | None = None) -> Iterator[Attended]:
         """Yield the layer that is asked for, or each (--layer all); the last one has the words that are asked for."""
-        derived.check_rollout(settings)
+        ready_weights.check_rollout(settings)
         count = len(self.stack.layers)
         number = None if settings.layer == ALL else wanted_layer(settings, count, self.model.name)
         last = count - 1 if number is None else number
@@ -96,29 +95,29 @@ class Reading(NamedTuple):
 
     def _rollouts(self, settings: Settings, number: int | None) -> Iterator[tuple[int, Attended]]:
         """Yield the rollout up to layer `number`, or each; layers below it keep their own mask and temperature."""
-        derived.check_one_text(self.asked != "cross", self.model.name)
-        below = derived.Rolled()
+        ready_weights.check_one_text(self.asked != "cross", self.model.name)
+        below = ready_weights.Rolled()
         for steps in self.layers(number):
             own = None
             if number in (None, steps.layer):
-                whole = derived.without_selection(replace(settings, head=MEAN))
+                whole = ready_weights.without_selection(replace(settings, head=MEAN))
                 mean = record(self._attended(steps, whole, True))
                 rolled = below.through(mean.weights[np.newaxis], mean.mask)
-                found = rolled.instead_of(derived.selected(mean, self.query.second), settings)
-                formula = derived.rollout_formula(steps.layer)
-                yield steps.layer, derived.made_of(mean, found, settings, formula)
+                found = rolled.instead_of(ready_weights.selected(mean, self.query.second), settings)
+                formula = ready_weights.rollout_formula(steps.layer)
+                yield steps.layer, ready_weights.made_of(mean, found, settings, formula)
                 if _is_own(settings) and not mean.condensed:
                     own = np.array([head.weights for head in mean.heads]), mean.mask
             below = below.through(*(own or self.own(steps)))
 
     def _attended(self, steps: LayerSteps, settings: Settings, is_plain: bool = False) -> Attended:
         """Return a layer of the model, its words or its part of a pair as asked unless it is to be `plain`."""
-        is_shaped = joins_or_hides(settings) and not is_plain
-        asked = derived.without_selection(settings) if is_shaped else settings
+        is_shaped = ready_weights.joins_or_hides(settings) and not is_plain
+        asked = ready_weights.without_selection(settings) if is_shaped else settings
         one = self._as_asked(steps, asked)
 
         def between_words(trace: Trace) -> Trace:
-            return record(derived.between_words(trace, settings, self.query.second))
+            return record(ready_weights.between_words(trace, settings, self.query.second))
 
         def finish(trace: Trace) -> Trace:
             if _is_own(asked) and len(trace.heads) == len(trace.head_names):

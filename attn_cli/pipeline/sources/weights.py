@@ -17,10 +17,15 @@ from attn_cli.inputs.saved_weights import Saved, weights_in_memory
 from attn_cli.io.types import Array
 from attn_cli.models.projection import in_out
 from attn_cli.pipeline.attend import Work, mean_output
-from attn_cli.pipeline.derived import rolled_weights, rollout_formula
 from attn_cli.pipeline.inputs import Inputs, Side, check_no_knock_out
 from attn_cli.pipeline.mask import stated_mask
-from attn_cli.pipeline.ready_weights import AS_THEY_ARE, joins_or_hides, select_weights
+from attn_cli.pipeline.ready_weights import (
+    AS_THEY_ARE,
+    joins_or_hides,
+    rolled_weights,
+    rollout_formula,
+    select_weights,
+)
 from attn_cli.pipeline.record import Attended, record, record_layers
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings, check_shaping, unused
 from attn_cli.trace.computation import Embedding
