@@ -108,6 +108,18 @@ def at(tmp_path, monkeypatch):
 
 
 @pytest.fixture
+def file(tmp_path):
+    """Write text or bytes to a file of the test, and return its path."""
+
+    def write(content, name="v"):
+        path = tmp_path / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
 def without(monkeypatch):
     """Let a library not be there for the test, also where another test has loaded it."""
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tracemalloc
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -167,24 +168,18 @@ def test_fasttext_gives_the_vectors_that_gensim_composes_of_n_grams(models, at, 
     assert same(read_gensim("a.kv"), loaded, within=1e-6)
 
 
-def test_fasttext_with_infinite_numbers_is_read_without_a_warning(models, at):
+def test_fasttext_with_infinite_numbers_is_read_without_a_warning_and_words_vectors_in_it_count(models, at):
     model = trained(models.FastText, bucket=50)
+    (at / "a.kv").write_bytes(pickle.dumps(model.wv))
+    assert np.array_equal(read_gensim("a.kv").matrix, model.wv.vectors)
     model.wv.vectors_vocab[0], model.wv.vectors_ngrams[::2] = np.inf, -np.inf
     model.save("a.model")
     assert not np.isfinite(read_gensim("a.model").matrix).all()
 
 
-def test_fasttext_that_was_written_with_its_words_vectors_gives_those(models, at):
-    model = trained(models.FastText, bucket=50)
-    with open("a.kv", "wb") as file:
-        pickle.dump(model.wv, file)
-    assert np.array_equal(read_gensim("a.kv").matrix, model.wv.vectors)
-
-
 def test_vectors_inside_count_although_an_earlier_save_put_them_apart_and_a_cache_is_ignored(vectors, at):
     vectors.save("b.kv", sep_limit=0)  # leaves its note in the object
-    with open("a.kv", "wb") as file:
-        pickle.dump(vectors, file)
+    (at / "a.kv").write_bytes(pickle.dumps(vectors))
     assert same(read_gensim("a.kv"), vectors)
     vectors.save("c.kv", ignore=["norms"])
     assert same(read_gensim("c.kv"), vectors)
@@ -216,21 +211,18 @@ def old_vectors(monkeypatch, words="index2word", rows="syn0", kind="Word2VecKeye
     return holder(vector_size=2, **fields, **lists)
 
 
+def dumped(made, name="a.model"):
+    Path(name).write_bytes(pickle.dumps(made, 2))
+    return read_gensim(name)
+
+
 @pytest.mark.parametrize("rows", ["vectors", "syn0"])
 @pytest.mark.parametrize("words", ["index2word", "index2entity"])
 def test_vectors_of_gensim_3_are_read_as_gensim_4_reads_them(models, at, rows, words):
-    with pytest.MonkeyPatch.context() as patch, open("a.kv", "wb") as file:
-        pickle.dump(old_vectors(patch, words, rows), file, protocol=2)
-    loaded = models.KeyedVectors.load("a.kv")
-    read = read_gensim("a.kv")
-    assert same(read, loaded) and read.about["class"] == "Word2VecKeyedVectors"
+    with pytest.MonkeyPatch.context() as patch:
+        read = dumped(old_vectors(patch, words, rows), "a.kv")
+    assert same(read, models.KeyedVectors.load("a.kv")) and read.about["class"] == "Word2VecKeyedVectors"
     assert read.words() == ["the", "Käse"]
-
-
-def dumped(made):
-    with open("a.model", "wb") as file:
-        pickle.dump(made, file, 2)
-    return read_gensim("a.model")
 
 
 def test_a_model_of_gensim_3_with_vectors_apart_is_read_and_one_that_holds_the_words_itself(models, at):
@@ -248,32 +240,18 @@ def test_a_model_of_gensim_3_with_vectors_apart_is_read_and_one_that_holds_the_w
 
 
 def test_text_of_python_2_is_read(at):
-    raw = np.array([[1, -2]], "<f4").tobytes()
-    short = [b"U" + bytes([len(word)]) + word.encode() for word in ("f4", "b", "<", "index2word", "syn0")]
-    kind = (
-        b"cnumpy\ndtype\n"
-        + short[0]
-        + b"K\0K\1\x87R(K\3"
-        + short[2]
-        + b"NNN"
-        + b"J\xff\xff\xff\xff" * 2
-        + b"K\0tb"
+    f4, b, less, index2word, syn0 = (
+        b"U%c%b" % (len(word), word) for word in (b"f4", b"b", b"<", b"index2word", b"syn0")
     )
-    empty = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85" + short[1] + b"\x87R"
-    array = empty + b"(K\1K\1K\2\x86" + kind + b"\x89U\x08" + raw + b"tb"
-    words = short[3] + b"]" + text("é") + b"a"
-    body = b"cgensim.models.word2vec\nWord2Vec\n)\x81}(" + words + short[4] + array + b"ub"
-    read = read_gensim(written(at / "a.model", body, protocol=2))
+    kind = b"cnumpy\ndtype\n%bK\0K\1\x87R(K\3%bNNN%bK\0tb" % (f4, less, b"J\xff\xff\xff\xff" * 2)
+    empty = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85%b\x87R" % b
+    array = empty + b"(K\1K\1K\2\x86%b\x89U\x08%btb" % (kind, np.array([1, -2], "<f4").tobytes())
+    body = b"cgensim.models.word2vec\nWord2Vec\n)\x81}(%b]%ba%b" % (index2word, text("é"), syn0 + array)
+    read = read_gensim(written(at / "a.model", body, b"ub", protocol=2))
     assert read.words() == ["é"] and read.matrix.tolist() == [[1, -2]]
 
 
 # What is missing or does not fit ----------------------------------------------------------------------------
-
-
-def test_fasttext_without_its_files_names_the_first_that_is_missing(models, at):
-    trained(models.FastText, bucket=9).save("a.model", sep_limit=0)
-    os.unlink("a.model.wv.vectors_ngrams.npy")
-    assert "a.model.wv.vectors_ngrams.npy" in refused("a.model", FileError).message
 
 
 @pytest.mark.parametrize("ending", ["gz", "bz2"])
@@ -286,22 +264,12 @@ def test_compressed_files_are_refused_packed_and_unpacked(vectors, at, ending):
     assert f"a.kv.{ending}.vectors.npz is compressed" in refused("a.kv").message
 
 
-def test_a_missing_file_a_folder_and_an_address_are_refused(at):
-    assert refused("no.kv", FileError).code == 66
-    assert refused(str(at), FileError).code == 66
-    with pytest.raises(FileError, match="local files only"):
-        read_gensim("https://example.org/a.kv")
-
-
-@pytest.mark.parametrize("data", [b"\x80", b"(lp0\n.", b"\x80\x09N.", b"\x80\x01N."])
-def test_pickles_of_other_protocols_are_refused(at, data):
-    (at / "a.kv").write_bytes(data)
-    with pytest.raises(InputError):
-        open_file("a.kv")
-
-
-def test_pickles_of_other_things_hold_no_word_vectors(models, at):
-    things = [
+def test_pickles_of_other_protocols_and_of_other_things_are_refused(at):
+    for data in (b"\x80", b"(lp0\n.", b"\x80\x09N.", b"\x80\x01N."):
+        (at / "a.kv").write_bytes(data)
+        with pytest.raises(InputError):
+            open_file("a.kv")
+    for thing in (
         1,
         None,
         "text",
@@ -309,9 +277,8 @@ def test_pickles_of_other_things_hold_no_word_vectors(models, at):
         {"index_to_key": ["a"]},
         (1, 2),
         np.eye(2),
-        collections.OrderedDict(a=1),
-    ]
-    for thing in things:
+        collections.Counter(a=1),
+    ):
         (at / "a.kv").write_bytes(pickle.dumps(thing, 4))
         assert "no word vectors" in refused("a.kv").message
 
@@ -320,8 +287,7 @@ def changed(wv, **fields):
     """The refusal of keyed vectors whose fields were changed."""
     made = type(wv).__new__(type(wv))
     made.__dict__.update(wv.__dict__ | fields)
-    with open("a.kv", "wb") as file:
-        pickle.dump(made, file, 4)
+    Path("a.kv").write_bytes(pickle.dumps(made, 4))
     return refused("a.kv").message
 
 
@@ -363,20 +329,6 @@ def test_fasttext_whose_fields_do_not_fit_is_refused(models, at):
     model = trained(models.FastText, bucket=9).wv
     for field, value in {"bucket": 8, "max_n": 10**9, "min_n": "x", "compatible_hash": False}.items():
         assert "a.kv" in changed(model, vectors=None, **{field: value})
-
-
-def test_a_file_that_grows_while_it_is_read_is_refused(vectors, at, monkeypatch):
-    vectors.save("a.kv")
-    real = os.fstat
-
-    def grows(handle):
-        found = real(handle)
-        with open("a.kv", "ab") as file:
-            file.write(b"more")
-        return found
-
-    monkeypatch.setattr(os, "fstat", grows)
-    assert "changed while it was read" in refused("a.kv").message
 
 
 # Attacks ----------------------------------------------------------------------------------------------------
@@ -427,18 +379,7 @@ def test_code_deep_inside_real_vectors_is_refused_and_not_run(vectors, at, proto
     assert sorted(os.listdir(at)) == ["a.kv", "ran"], "the attack itself works"
 
 
-def test_known_names_are_called_by_nobody(at):
-    huge = b"J\xff\xff\xff\x7f\x85"
-    for body in (
-        b"cbuiltins\nhash\n(]tR",
-        b"cbuiltins\nset\n(K\1tR",
-        b"cnumpy\ndtype\n" + text("O") + b"\x85R",
-        b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n" + huge + text("d") + b"tR",
-        b"cbuiltins\nbytearray\n" + huge + b"\x81",
-        b"cbuiltins\nbytes\n" + huge + b"}\x92",
-        b"cgensim.models.word2vec\nWord2Vec\n)\x81(" + text("a") + COMMAND + b"b",
-    ):
-        assert "a.kv" in refused(written(at / "a.kv", body)).message
+HUGE_NUMBER = b"J\xff\xff\xff\x7f\x85"
 
 
 @pytest.mark.parametrize(
@@ -446,23 +387,28 @@ def test_known_names_are_called_by_nobody(at):
     [
         (b"Pevil\n", "lie elsewhere"),
         (text("evil") + b"Q", "lie elsewhere"),
-        (b"\x82\x01", "extension registry"),
-        (b"\x84\x01\x00\x00\x00", "extension registry"),
+        *((body, "extension registry") for body in (b"\x82\x01", b"\x84\x01\x00\x00\x00")),
         (b"\x97", "buffers"),
         (b"(iposix\nsystem\n", "gensim never writes"),
         (b"(cposix\nsystem\n" + COMMAND + b"o", "gensim never writes"),
-        (b"I" + b"9" * 10_000 + b"\n", "gensim never writes"),
-        (b"L" + b"9" * 10_000 + b"L\n", "gensim never writes"),
+        *((b"%b%b\n" % (kind, b"9" * 10_000), "gensim never writes") for kind in (b"I", b"L")),
         (b"\x8b\xff\xff\xff\x7f", "gensim never writes"),
         (b"N2", "gensim never writes"),
         (b"\xff", "gensim never writes the opcode 0xff"),
-        (b"K\1K\2\x93", "damaged"),
-        (text("posix") + b"R", "damaged"),
         (COMMAND + COMMAND + b"R", "calls what is not a function"),
-        (b"h\7", "damaged"),
-        (b"t", "damaged"),
-        (b"X\2\0\0\0\xff\xff", "damaged"),
-        (b"c" + b"x" * 300 + b"\ny\n", "damaged"),
+        *((body, "damaged") for body in (b"K\1K\2\x93", text("posix") + b"R", b"h\7", b"t")),
+        *((body, "damaged") for body in (b"X\2\0\0\0\xff\xff", b"c" + b"x" * 300 + b"\ny\n")),
+        # known names are called by nobody
+        (b"cbuiltins\nhash\n(]tR", "a.kv"),
+        (b"cbuiltins\nset\n(K\1tR", "a.kv"),
+        (b"cnumpy\ndtype\n" + text("O") + b"\x85R", "a.kv"),
+        (
+            b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n" + HUGE_NUMBER + text("d") + b"tR",
+            "a.kv",
+        ),
+        (b"cbuiltins\nbytearray\n" + HUGE_NUMBER + b"\x81", "a.kv"),
+        (b"cbuiltins\nbytes\n" + HUGE_NUMBER + b"}\x92", "a.kv"),
+        (b"cgensim.models.word2vec\nWord2Vec\n)\x81(" + text("a") + COMMAND + b"b", "a.kv"),
     ],
 )
 def test_an_opcode_that_reaches_out_is_refused_with_its_place(at, body, told):
