@@ -38,14 +38,11 @@ def test_the_weights_of_a_multihead_attention_are_taken_by_their_names(before):
         assert (given.arrays[name] == array).all()
 
 
-@pytest.mark.parametrize(
-    "names", ["q_proj_weight k_proj_weight v_proj_weight", "q_proj.weight k_proj.weight v_proj.weight"]
-)
-def test_three_linear_layers_are_taken_by_their_names(names):
-    given = given_from({"X": X} | dict(zip(names.split(), np.split(PACKED, 3), strict=True)), "given")
-    assert given.layout == "out-in" and all(
-        (given.arrays[name] == OWN[name]).all() for name in ("W_q", "W_k", "W_v")
-    )
+@pytest.mark.parametrize("name", ["{}_proj_weight", "{}_proj.weight"])
+def test_three_linear_layers_are_taken_by_their_names(name):
+    given = given_from({"X": X} | {name.format(one): OWN[f"W_{one}"] for one in "qkv"}, "given")
+    assert given.layout == "out-in"
+    assert all((given.arrays[name] == OWN[name]).all() for name in ("W_q", "W_k", "W_v"))
 
 
 def test_what_is_given_twice_or_in_another_layout_is_refused():
@@ -55,14 +52,11 @@ def test_what_is_given_twice_or_in_another_layout_is_refused():
     assert "the layout 'in-out'" in refusal({"X": X, **STATE, "layout": "in-out"})
 
 
-@pytest.mark.parametrize("shape", [(11, 4), (0, 4), ()])
-def test_packed_weights_that_are_no_three_matrices_are_refused_with_their_shape(shape):
-    assert f"in_proj_weight has shape {shape}" in refusal({"X": X, "in_proj_weight": np.zeros(shape)})
-
-
-@pytest.mark.parametrize("ragged", [[[1, 2], [3], [4]], "abc", {"a": 1}])
-def test_packed_weights_that_are_no_numbers_are_refused(ragged):
-    assert "in_proj_weight" in refusal({"X": X, "in_proj_weight": ragged})
+def test_packed_weights_that_are_no_three_matrices_of_numbers_are_refused():
+    for shape in ((11, 4), (0, 4), ()):
+        assert f"in_proj_weight has shape {shape}" in refusal({"X": X, "in_proj_weight": np.zeros(shape)})
+    for ragged in ([[1, 2], [3], [4]], "abc", {"a": 1}):
+        assert "in_proj_weight" in refusal({"X": X, "in_proj_weight": ragged})
 
 
 @pytest.mark.parametrize(
@@ -79,15 +73,10 @@ def test_a_key_that_would_change_the_result_is_refused_by_name(key, at):
     assert not ran.err.rstrip().endswith("another.")  # it says what to do
 
 
-@pytest.mark.parametrize("off", [None, False, 0, 0.0])
-def test_what_is_off_is_not_refused(off):
-    assert given_from({**QKV, "dropout": off, "add_zero_attn": off}, "given").ignored == (
-        "dropout",
-        "add_zero_attn",
-    )
-
-
-def test_other_unknown_names_are_ignored_and_told_inertly():
+def test_what_is_off_is_not_refused_and_other_unknown_names_are_ignored_and_told_inertly():
+    for off in (None, False, 0, 0.0):
+        ignored = given_from({**QKV, "dropout": off, "add_zero_attn": off}, "given").ignored
+        assert ignored == ("dropout", "add_zero_attn")
     assert given_from({**QKV, "author": "me", "weights": X}, "given").ignored == ("author", "weights")
     assert all(key == key.replace("_", "").lower() for key in REFUSED)
     assert "\x1b" not in refusal({**QKV, "\x1b[31m.sinks": 1})
@@ -95,8 +84,6 @@ def test_other_unknown_names_are_ignored_and_told_inertly():
 
 def test_weights_of_another_program_say_that_they_were_read_as_one_head(at):
     record = {key: value.tolist() for key, value in ({"X": X} | STATE).items()}
-    (at / "given.json").write_text(json.dumps(record))
-    assert "--heads N splits" in here("compute", "given.json").out
-    assert "--heads N splits" not in here("compute", "given.json", "--heads", "2").out
-    (at / "given.json").write_text(json.dumps(record | {"heads": 2}))
-    assert "--heads N splits" not in here("compute", "given.json").out
+    for more, options, is_said in (({}, (), True), ({}, ("--heads", "2"), False), ({"heads": 2}, (), False)):
+        (at / "given.json").write_text(json.dumps(record | more))
+        assert ("--heads N splits" in here("compute", "given.json", *options).out) == is_said

@@ -2,7 +2,6 @@
 
 import io
 import json
-import struct
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from attn_cli import Settings, trace_masked, trace_self
 from attn_cli.errors import AttnError, FileError, InputError
 from attn_cli.inputs.matrices import given_from, read_given
+from attn_cli.io.array_files import write_safetensors
 from attn_cli.pipeline.mask import read_mask
 from attn_cli.pipeline.sources.matrices import trace_matrices
 from tests.shell import here
@@ -27,33 +27,17 @@ def as_json(arrays):
 
 
 def as_npz(arrays):
-    out = io.BytesIO()
-    np.savez(out, **arrays)
+    np.savez(out := io.BytesIO(), **arrays)
     return out.getvalue()
 
 
 def as_safetensors(arrays):
-    header, data = {}, b""
-    for name, array in arrays.items():
-        array = np.asarray(array, "<f4")
-        places = [len(data), len(data) + array.nbytes]
-        header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": places}
-        data += array.tobytes()
-    text = json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text + data
+    out = io.BytesIO()
+    write_safetensors(out, {name: np.asarray(array, "<f4") for name, array in arrays.items()}, {})
+    return out.getvalue()
 
 
 FORMATS = pytest.mark.parametrize("written", [as_json, as_npz, as_safetensors])
-
-
-@pytest.fixture
-def file(tmp_path):
-    def write(data, name="given"):
-        path = tmp_path / name
-        path.write_bytes(data.encode() if isinstance(data, str) else data)
-        return path
-
-    return write
 
 
 @FORMATS
@@ -79,74 +63,73 @@ def test_json_may_begin_with_anything_and_of_many_unknown_names_a_note_has_eight
     assert read_given(file(b"\xef\xbb\xbf" + b'{"X": [[1]]}')).arrays["X"].tolist() == [[1.0]]
 
 
-def test_a_record_or_an_npz_may_say_tokens_heads_layout_score_and_mask_and_settings_beat_it(file):
+def computed(record, **settings):
+    return trace_matrices("compute", given_from(record, "given"), Settings(**settings))
+
+
+@pytest.mark.parametrize("written", [as_npz, lambda record: json.dumps(record).encode()])
+def test_a_record_may_say_tokens_heads_layout_score_and_mask_and_settings_beat_it(written, file):
     record = {"X": X, "tokens": ["a", "b"], "heads": 2, "layout": "out-in", "score": "dot", "mask": "causal"}
-    given = read_given(file(json.dumps(record)))
+    given = read_given(file(written(record)))
+    assert given.layout == "out-in" and given.ignored == ()
     trace = trace_matrices("compute", given, Settings())
     assert trace.query_tokens == trace.key_tokens == ("a", "b")
     assert (trace.head_names, trace.score, trace.mask_name) == (("0", "1"), "dot", "causal")
-    assert given.layout == "out-in" and given.ignored == ()
-    record = {"X": X, "tokens": ["a", "b"], "heads": 2, "layout": "out-in", "score": "dot", "mask": "causal"}
-    given = read_given(file(as_npz(record)))
-    assert (given.tokens, given.heads, given.layout, given.score) == (("a", "b"), 2, "out-in", "dot")
-    assert trace_matrices("compute", given, Settings()).mask_name == "causal"
-    given = given_from({"X": X, "heads": 2, "score": "dot", "mask": "causal"}, "given")
     trace = trace_matrices("compute", given, Settings(heads=1, score="scaled", mask="none"))
     assert (trace.head_names, trace.score, trace.mask_name) == (("0",), "scaled", "none")
 
 
 @pytest.mark.parametrize("mask", [[[True, False], [True, True]], [[1, 0], [1, 1]], np.tri(2, dtype=bool)])
 def test_a_mask_of_booleans_in_the_record_means_may_attend(mask):
-    trace = trace_matrices("compute", given_from({"X": X, "mask": mask}, "given"), Settings())
+    trace = computed({"X": X, "mask": mask})
     assert trace.mask.tolist() == [[True, False], [True, True]]
     assert trace.weights[0].tolist() == [1.0, 0.0]
 
 
 def test_position_scores_a_context_and_rows_without_words_are_taken_as_they_are():
     bias = some(2, 2)
-    trace = trace_matrices("compute", given_from({"X": X, "position_scores": bias}, "given"), Settings())
-    head = trace.heads[0]
+    head = computed({"X": X, "position_scores": bias}).heads[0]
     np.testing.assert_allclose(head.masked_scores, head.scaled_scores + bias, rtol=0, atol=1e-12)
     record = {"X": X, "context": [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], "context_tokens": ["k", "l", "m"]}
-    trace = trace_matrices("compute", given_from(record, "given"), Settings())
+    trace = computed(record)
     assert trace.weights.shape == (2, 3) and trace.key_tokens == ("k", "l", "m")
     assert trace.heads[0].k.tolist() == record["context"]
-    trace = trace_matrices("compute", given_from({"Q": X, "K": X, "V": X}, "given"), Settings())
+    trace = computed({"Q": X, "K": X, "V": X})
     assert (trace.query_tokens, trace.key_tokens) == (("q0", "q1"), ("k0", "k1"))
     assert trace.query_ids is None and trace.key_ids is None
     Q, K, V = some(2, 3), some(4, 3, seed=1), some(4, 5, seed=2)
-    trace = trace_matrices("compute", given_from({"Q": Q, "K": K, "V": V}, "given"), Settings(score="dot"))
+    trace = computed({"Q": Q, "K": K, "V": V}, score="dot")
     exps = np.exp(Q @ K.T)
     weights = exps / exps.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(trace.weights, weights, rtol=0, atol=1e-12)
     np.testing.assert_allclose(trace.output, weights @ V, rtol=0, atol=1e-12)
 
 
+def same_heads(trace, wanted):
+    for head, theirs in zip(trace.heads, wanted.heads, strict=True):
+        np.testing.assert_allclose(head.weights, theirs.weights, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(head.output, theirs.output, rtol=0, atol=1e-12)
+
+
 def test_one_matrix_a_head_is_the_same_as_their_columns_side_by_side():
-    W_q, W_k, W_v = (some(2, 2, 3, seed=n) for n in range(3))  # heads, d, d_k
-    W = {"W_q": W_q, "W_k": W_k, "W_v": W_v}
+    W = {name: some(2, 2, 3, seed=n) for n, name in enumerate(("W_q", "W_k", "W_v"))}  # heads, d, d_k
     both = {"X": X, "heads": 2}
-    stacked, beside = both | W, both | {name: np.hstack(list(M)) for name, M in W.items()}
-    turned = both | {"layout": "out-in"} | {name: M.transpose(0, 2, 1) for name, M in W.items()}
-    wanted = trace_matrices("compute", given_from(beside, "given"), Settings(head="all"))
-    for record in (stacked, turned):
-        trace = trace_matrices("compute", given_from(record, "given"), Settings(head="all"))
-        for head, theirs in zip(trace.heads, wanted.heads, strict=True):
-            np.testing.assert_allclose(head.weights, theirs.weights, rtol=0, atol=1e-12)
-            np.testing.assert_allclose(head.output, theirs.output, rtol=0, atol=1e-12)
+    beside = computed(both | {name: np.hstack(list(M)) for name, M in W.items()}, head="all")
+    turned = {"layout": "out-in"} | {name: M.transpose(0, 2, 1) for name, M in W.items()}
+    for record in (W, turned):
+        same_heads(computed(both | record, head="all"), beside)
 
 
 @pytest.mark.parametrize("kind", [trace_self, trace_masked])
 @pytest.mark.parametrize("heads", [1, 2])
 def test_attn_s_own_json_with_steps_gives_the_same_attention_again(heads, kind, file):
     trace = kind("she likes coffee", Settings(embedding="random", heads=heads, head="all", seed=2))
-    path = file(json.dumps(trace.to_dict(steps=True)))
-    again = trace_matrices("compute", read_given(path), Settings(head="all"))
+    again = trace_matrices(
+        "compute", read_given(file(json.dumps(trace.to_dict(steps=True)))), Settings(head="all")
+    )
     assert (again.query_tokens, again.key_tokens) == (trace.query_tokens, trace.key_tokens)
     assert len(again.heads) == heads
-    for head, first in zip(again.heads, trace.heads, strict=True):
-        np.testing.assert_allclose(head.weights, first.weights, rtol=0, atol=1e-12)
-        np.testing.assert_allclose(head.output, first.output, rtol=0, atol=1e-12)
+    same_heads(again, trace)
 
 
 @pytest.mark.parametrize("head", [None, "subject", "all", "mean"])
@@ -187,56 +170,38 @@ def test_a_temperature_in_attn_s_own_json_is_used_or_said_to_be_ignored_and_it_i
     assert not any("schema" in note for note in again.notes), "attn knows the names that it wrote itself"
 
 
-BAD = {
-    "nothing": b"",
-    "not JSON": b'{"X": [[1.0, 2.0]',
-    "not UTF-8": b'{"X": "\xe9"}',
-    "UTF-16": '{"X": [[1]]}'.encode("utf-16"),
-    "a list": b"[[1.0, 2.0]]",
-    "deep": b"[" * 100_000,
-    "deep in a name": b'{"X": ' + b"[" * 900 + b"]" * 900 + b"}",
-    "rows that differ": b'{"X": [[1, 2], [3]]}',
-    "no rows": b'{"X": []}',
-    "empty rows": b'{"X": [[], []]}',
-    "one axis": b'{"X": [1, 2]}',
-    "a bias of two axes": b'{"X": [[1]], "b_q": [[1]]}',
-    "text": b'{"X": [["one", "two"]]}',
-    "numbers as text": b'{"X": [["1", "2"]]}',
-    "an object": b'{"X": {"a": 1}}',
-    "a gap": b'{"X": [[1, null]]}',
-    "NaN": b'{"X": [[1, NaN]]}',
-    "infinity": b'{"X": [[1, -Infinity]]}',
-    "1e400": b'{"X": [[1e400]]}',
-    "a number of 400 digits": b'{"X": [[1' + b"0" * 400 + b"]]}",
-    "a number of 5000 digits": b'{"X": [[1' + b"0" * 5000 + b"]]}",
-    "no heads": b'{"X": [[1]], "heads": 0}',
-    "a fraction of a head": b'{"X": [[1]], "heads": 1.5}',
-    "heads that are true": b'{"X": [[1]], "heads": true}',
-    "an unknown layout": b'{"X": [[1]], "layout": "sideways"}',
-    "an unknown score": b'{"X": [[1]], "score": ["dot"]}',
-    "a token that is a number": b'{"X": [[1]], "tokens": [1]}',
-    "tokens that are text": b'{"X": [[1]], "tokens": "a"}',
-    "complex numbers": as_npz({"X": np.array(X) * 1j}),
-    "dates": as_npz({"X": np.array([["2026-11-21"]], "M8[D]")}),
-    "records": as_npz({"X": np.zeros((2, 2), [("a", "f8")])}),
-    "numbers as text in an npz": as_npz({"X": [["1", "2"]]}),
-    "tokens of characters that do not exist": as_npz({"X": X, "tokens": np.frombuffer(b"\xff" * 8, "<U1")}),
-}
+BAD = [
+    # no JSON, no UTF-8, a list, deep, deep in a name
+    *(b"", b'{"X": [[1.0, 2.0]', b'{"X": "\xe9"}', '{"X": [[1]]}'.encode("utf-16"), b"[[1.0, 2.0]]"),
+    *(b"[" * 100_000, b'{"X": ' + b"[" * 900 + b"]" * 900 + b"}"),
+    # no matrix of numbers
+    *(b'{"X": %b}' % M for M in (b"[[1, 2], [3]]", b"[]", b"[[], []]", b"[1, 2]", b'[["1", "2"]]')),
+    *(b'{"X": [["one"]]}', b'{"X": {"a": 1}}'),
+    *(b'{"X": [[1, %b]]}' % number for number in (b"null", b"NaN", b"-Infinity", b"1e400")),
+    *(b'{"X": [[1%b]]}' % (b"0" * digits) for digits in (400, 5000)),
+    # wrong beside it
+    *(b'{"X": [[1]], "heads": %b}' % heads for heads in (b"0", b"1.5", b"true")),
+    *(b'{"X": [[1]], "tokens": %b}' % tokens for tokens in (b"[1]", b'"a"')),
+    *(b'{"X": [[1]], %b}' % rest for rest in (b'"b_q": [[1]]', b'"layout": "sideways"', b'"score": ["dot"]')),
+    # complex numbers, dates, records, text; tokens of characters that do not exist
+    *(as_npz({"X": M}) for M in (np.array(X) * 1j, np.array([["2026-11-21"]], "M8[D]"), [["1", "2"]])),
+    as_npz({"X": np.zeros((2, 2), [("a", "f8")])}),
+    as_npz({"X": X, "tokens": np.frombuffer(b"\xff" * 8, "<U1")}),
+]
 
 
-@pytest.mark.parametrize("what", BAD)
-def test_a_bad_file_of_matrices_is_refused_and_named(what, file):
+@pytest.mark.parametrize("data", BAD, ids=range(len(BAD)))
+def test_a_bad_file_of_matrices_is_refused_and_named(data, file):
     with pytest.raises(InputError, match="bad"):
-        read_given(file(BAD[what], "bad.json"))
+        read_given(file(data, "bad.json"))
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [('{\n  "X":\n  [[1, x]]\n}', "line 3, column 8"), ('{"X": [[1, 2], [NaN, 4]]}', r"X .*\(1, 0\)")],
-)
-def test_a_fault_is_named_by_its_place(text, said, file):
-    with pytest.raises(InputError, match=said):
-        read_given(file(text))
+def test_a_fault_is_named_by_its_place(file):
+    for text, said in (
+        *(('{\n  "X":\n  [[1, x]]\n}', "line 3, column 8"), ('{"X": [[1, 2], [NaN, 4]]}', r"X .*\(1, 0\)")),
+    ):
+        with pytest.raises(InputError, match=said):
+            read_given(file(text))
 
 
 @pytest.mark.parametrize(
@@ -255,7 +220,7 @@ def test_a_fault_is_named_by_its_place(text, said, file):
 )
 def test_matrices_that_do_not_go_together_are_refused_and_named(record, said):
     with pytest.raises(AttnError) as refused:
-        trace_matrices("compute", given_from(record, "given"), Settings())
+        computed(record)
     for text in said:
         assert text in refused.value.message
 
@@ -264,25 +229,18 @@ ROWS = [[True, False, True], [False, False, True]]
 
 
 def saved(array):
-    out = io.BytesIO()
-    np.save(out, array)
+    np.save(out := io.BytesIO(), array)
     return out.getvalue()
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        saved(np.array(ROWS)),
-        as_npz({"mask": np.array(ROWS)}),
-        json.dumps(ROWS).encode(),
-        json.dumps({"mask": ROWS}).encode(),
-        b"\xef\xbb\xbf[[1, 0, 1], [0, 0, 1]]",
-        b"1 0 1\n0 0 1\n",
-        b"1,0,1\r\n0,0,1",
-        b"1;0;1\n\n0;0;1\n\n",
-        b"\xef\xbb\xbftrue\tfalse\tTRUE\nFalse\tfalse\ttrue\n",
-    ],
-)
+MASKS = [
+    *(saved(np.array(ROWS)), as_npz({"mask": np.array(ROWS)}), json.dumps(ROWS), json.dumps({"mask": ROWS})),
+    *(b"\xef\xbb\xbf[[1, 0, 1], [0, 0, 1]]", b"1 0 1\n0 0 1\n", b"1,0,1\r\n0,0,1", b"1;0;1\n\n0;0;1\n\n"),
+    b"\xef\xbb\xbftrue\tfalse\tTRUE\nFalse\tfalse\ttrue\n",
+]
+
+
+@pytest.mark.parametrize("data", MASKS, ids=range(len(MASKS)))
 def test_a_mask_is_read_from_every_format(data, file):
     assert np.asarray(read_mask(file(data))).astype(bool).tolist() == ROWS
 
@@ -313,7 +271,6 @@ def test_a_file_that_is_missing_or_no_file_is_a_file_error(read, tmp_path):
             read(path)
 
 
-def test_a_context_of_another_width_is_refused_with_the_way_out(tmp_path):
-    (tmp_path / "m.json").write_text(json.dumps({"X": [[1, 2]], "context": [[1, 2, 3]]}))
-    ran = here("compute", str(tmp_path / "m.json"))
+def test_a_context_of_another_width_is_refused_with_the_way_out(file):
+    ran = here("compute", file('{"X": [[1, 2]], "context": [[1, 2, 3]]}', "m.json"))
     assert ran.code == 65 and "K = context W_k" in ran.err and ran.err.count("\n") == 1

@@ -1,6 +1,5 @@
 """Weights that came from elsewhere: what `attn show` reads, what it makes of it, and what it refuses."""
 
-import importlib.util
 import io
 import json
 import os
@@ -126,17 +125,17 @@ def test_a_record_shows_its_own_numbers_again_with_and_without_steps(args, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("name", "change"),
+    "change",
     [
-        ("k", lambda head: head["k"][0].__setitem__(0, 9.5)),
-        ("W_v", lambda head: head["W_v"][0].__setitem__(0, 9.5)),
-        ("scores", lambda head: head.update(scores=[[1.0]])),
-        ("output", lambda head: head["output"][1].__setitem__(0, 9.5)),
-        ("q", lambda head: head.update(q=None)),
-        ("v", lambda head: head.update(v=[[1.0, 2.0]])),
+        lambda head: head["k"][0].__setitem__(0, 9.5),
+        lambda head: head["W_v"][0].__setitem__(0, 9.5),
+        lambda head: head.update(scores=[[1.0]]),
+        lambda head: head["output"][1].__setitem__(0, 9.5),
+        lambda head: head.update(q=None),
+        lambda head: head.update(v=[[1.0, 2.0]]),
     ],
 )
-def test_steps_that_do_not_lead_to_the_weights_are_left_out_and_said_to_be(name, change, tmp_path):
+def test_steps_that_do_not_lead_to_the_weights_are_left_out_and_said_to_be(change, tmp_path):
     told = read(here("example", "coffee", "-f", "json", "--steps").out)
     change(told["heads"][0])
     again = record(saved(tmp_path / "a.json", told))
@@ -267,37 +266,47 @@ def test_a_pickle_is_never_read(tmp_path):
     assert not (tmp_path / "obeyed").exists()
 
 
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
+NO_ATTENTION = [
+    *(
         ("", "is empty"),
         ("hello", "neither JSON nor"),
         ("[[1, 0], [0, 1]", "not JSON"),
+        ("{}", "holds no weights"),
+    ),
+    *(
         ("[]", "shape (0,)"),
         ("[[]]", "shape (1, 0)"),
         ("[1, 2]", "shape (2,)"),
-        ("[[1, 0], [1]]", "[0] has 2 numbers, [1] has 1 number."),
-        ("[[[1, 0], [1, 0]], [[0, 1], 3]]", "[1][0] has 2 numbers, [1][1] is no list"),
+        ("[" * 100_000, "nested too deeply"),
+    ),
+    ("[[1, 0], [1]]", "[0] has 2 numbers, [1] has 1 number."),
+    ("[[[1, 0], [1, 0]], [[0, 1], 3]]", "[1][0] has 2 numbers, [1][1] is no list"),
+    *(
         ('[["a"]]', 'not a matrix of numbers: "a" stands at [0][0]'),
         ("[[0.5, null]]", "null stands at [0][1]"),
-        ("{}", "holds no weights"),
-        ('{"weights": "x"}', "not a matrix of numbers"),
-        ('{"scores": [1]}', "holds no weights: scores"),
-        ('{"weights": [[1]], "tokens": "the"}', "should be a list of tokens"),
-        ('{"weights": [[1]], "tokens": [""]}', "token 0 is empty"),
-        ('{"weights": [[1]], "tokens": [3]}', "token 0 is not a string"),
-        ('{"weights": [[1]], "tokens": ["a", "b"]}', "holds 2 tokens"),
-        ('{"weights": [[1]], "mask": [[true, false]]}', "shape (1, 2)"),
-        ('{"weights": [[0.5, 0.5]], "mask": [[true, false]]}', "off from key 1 (k1), but its weight there is 0.5"),
-        ("[[0.5, 0.5], [1.5, -0.5]]", "head 0, query 1, key 0 is 1.5"),
-        ("[[[1, 0]], [[2, -1]]]", "head 1, query 0, key 0 is 2"),
-        ("[[0.5, Infinity]]", "query 0, key 1 is inf"),
-        ("[[0.5, NaN]]", "query 0, key 1 is nan"),
-        ("[" * 100_000, "nested too deeply"),
-        ('{"schema": "attn/1", "kind": "self"}', "'self', which has no weights"),
-        ('{"schema": "attn/1", "weights": [[1]], "heads": [{"name": "a"}]}', "not a matrix of numbers"),
-    ],
-)  # fmt: skip
+    ),
+    *(('{"weights": "x"}', "not a matrix of numbers"), ('{"scores": [1]}', "holds no weights: scores")),
+    ('{"weights": [[1]], "tokens": "the"}', "should be a list of tokens"),
+    ('{"weights": [[1]], "tokens": [""]}', "token 0 is empty"),
+    ('{"weights": [[1]], "tokens": [3]}', "token 0 is not a string"),
+    ('{"weights": [[1]], "tokens": ["a", "b"]}', "holds 2 tokens"),
+    ('{"weights": [[1]], "mask": [[true, false]]}', "shape (1, 2)"),
+    (
+        '{"weights": [[0.5, 0.5]], "mask": [[true, false]]}',
+        "off from key 1 (k1), but its weight there is 0.5",
+    ),
+    ("[[0.5, 0.5], [1.5, -0.5]]", "head 0, query 1, key 0 is 1.5"),
+    ("[[[1, 0]], [[2, -1]]]", "head 1, query 0, key 0 is 2"),
+    *(
+        (f"[[0.5, {number}]]", f"query 0, key 1 is {said}")
+        for number, said in (("Infinity", "inf"), ("NaN", "nan"))
+    ),
+    ('{"schema": "attn/1", "kind": "self"}', "'self', which has no weights"),
+    ('{"schema": "attn/1", "weights": [[1]], "heads": [{"name": "a"}]}', "not a matrix of numbers"),
+]
+
+
+@pytest.mark.parametrize(("content", "told"), NO_ATTENTION)
 def test_what_is_no_attention_is_refused_in_one_line_that_says_where(content, told, tmp_path):
     args = ("--head", "all") if "2, -1" in content else ()
     assert told in refused(saved(tmp_path / "a.json", content), *args)
@@ -324,40 +333,35 @@ def test_other_files_and_options_are_refused_and_nothing_to_read_is_help(tmp_pat
     assert "Standard input is empty." in here("show", "-").err
 
 
-@pytest.mark.parametrize(
-    ("value", "content"),
-    [
-        ("The cat  sat", None),
-        ('["The", "cat", "sat"]', None),
-        ("t.json", '["The", "cat", "sat"]'),
-        ("t.txt", '["The", "cat", "sat"]'),
-        ("t.txt", "The\ncat\nsat\n"),
-        ("t.txt", "\ufeffThe\r\ncat\r\nsat"),
-        ("my tokens.txt", "The\ncat\nsat\n"),
-    ],
-)
-def test_tokens_are_typed_or_stand_in_a_file(value, content, at):
+THE_CAT_SAT = ["The", "cat", "sat"]
+TOKENS = [
+    *(("The cat  sat", None, THE_CAT_SAT), ('["The", "cat", "sat"]', None, THE_CAT_SAT)),
+    *((name, '["The", "cat", "sat"]', THE_CAT_SAT) for name in ("t.json", "t.txt")),
+    *((name, "The\ncat\nsat\n", THE_CAT_SAT) for name in ("t.txt", "my tokens.txt")),
+    ("t.txt", "\ufeffThe\r\ncat\r\nsat", THE_CAT_SAT),
+    ("[CLS] and/or [SEP]", None, ["[CLS]", "and/or", "[SEP]"]),
+    ("t.txt", "New York\n is\nbig\n", ["New York", " is", "big"]),
+]
+
+
+@pytest.mark.parametrize(("value", "content", "tokens"), TOKENS)
+def test_tokens_are_typed_or_stand_in_a_file(value, content, tokens, at):
     if content is not None:
         (at / value).write_text(content, encoding="utf-8")
     found = record(saved(at / "a.npy", shares(3, 3)), "--tokens", value)
-    assert found["query_tokens"] == found["key_tokens"] == ["The", "cat", "sat"]
+    assert found["query_tokens"] == found["key_tokens"] == tokens
     assert found["query_ids"] == [0, 1, 2]
 
 
-def test_a_token_may_look_like_json_or_a_file_or_hold_spaces_and_none_is_empty(at):
+def test_a_list_of_tokens_that_is_none_is_refused(at):
     path = saved(at / "a.npy", shares(3, 3))
-    (at / "t.txt").write_text("New York\n is\nbig\n")
-    for typed, tokens in (
-        ("[CLS] and/or [SEP]", ["[CLS]", "and/or", "[SEP]"]),
-        ("t.txt", ["New York", " is", "big"]),
-    ):
-        assert record(path, "--tokens", typed)["query_tokens"] == tokens
     (at / "t.txt").write_text("a\n\nb\n")
-    assert "token 1 is empty" in refused(path, "--tokens", "t.txt")
     (at / "t.json").write_text('{"a": 1}')
-    assert "not a JSON list" in refused(path, "--tokens", "t.json")
-    assert "No such file" in refused(path, "--tokens", "u.txt", code=66)
-    assert "holds no token" in refused(path, "--tokens", " ", code=2)
+    for value, code, told in (
+        *(("t.txt", 65, "token 1 is empty"), ("t.json", 65, "not a JSON list")),
+        *(("u.txt", 66, "No such file"), (" ", 2, "holds no token")),
+    ):
+        assert told in refused(path, "--tokens", value, code=code)
 
 
 def test_a_wrong_number_of_tokens_names_both_numbers_and_without_tokens_rows_are_numbered(tmp_path):
@@ -561,78 +565,6 @@ def test_a_large_matrix_keeps_each_rows_strongest_links(tmp_path):
     close(record(path, "-q", "q7", "--full")["weights"], weights[0, 7:8])
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    """The attention of a small random BERT and a small random GPT-2, as transformers returns it, and their files."""
-    if importlib.util.find_spec("transformers") is None or importlib.util.find_spec("torch") is None:
-        if os.environ.get("ATTN_REQUIRE_TRANSFORMERS"):
-            pytest.fail("transformers is required here, and is not installed.")
-        pytest.skip("transformers is not installed.")
-    import torch
-    from transformers import BertConfig, BertModel, BertTokenizer, GPT2Config, GPT2Model
-
-    folder = tmp_path_factory.mktemp("model")
-    words = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat ##s walk ##ing home"
-    (folder / "vocab.txt").write_text("\n".join(words.split()))
-    torch.manual_seed(0)
-    small = {"num_hidden_layers": 3, "num_attention_heads": 2, "hidden_size": 16, "intermediate_size": 8}
-    bert = BertModel._from_config(
-        BertConfig(vocab_size=11, initializer_range=1.0, **small), attn_implementation="eager"
-    )
-    size = {"vocab_size": 9, "n_embd": 16, "n_layer": 2, "n_head": 4, "bos_token_id": 0, "eos_token_id": 0}
-    gpt = GPT2Model._from_config(GPT2Config(initializer_range=1.0, **size), attn_implementation="eager")
-    texts = BertTokenizer(str(folder / "vocab.txt"))(
-        ["the cats walking home", "the cat"], padding=True, return_tensors="pt"
-    )
-    with torch.no_grad():
-        both = torch.stack(bert.eval()(**texts, output_attentions=True).attentions).numpy()
-        one = {name: values[:1] for name, values in texts.items()}
-        first = torch.stack(bert(**one, output_attentions=True).attentions).numpy()
-        causal = gpt.eval()(input_ids=torch.arange(9)[None], output_attentions=True).attentions
-    np.save(folder / "both.npy", both)
-    np.save(folder / "first.npy", first)
-    np.savez(folder / "gpt.npz", *[layer.numpy() for layer in causal])
-    tokenizer = BertTokenizer(str(folder / "vocab.txt"))
-    for n, name in enumerate(("first", "second")):
-        tokens = tokenizer.convert_ids_to_tokens(texts["input_ids"][n])
-        (folder / f"{name}.json").write_text(json.dumps(tokens))
-    return folder, both, first, torch.stack(causal).numpy()
-
-
-def test_attention_saved_from_transformers_is_shown_with_its_tokens_padding_and_mask(model):
-    folder, _, first, _ = model
-    args = (str(folder / "first.npy"), "--tokens", str(folder / "first.json"))
-    for layer in range(3):
-        for head in range(2):
-            found = record(*args, "--layer", str(layer), "--head", str(head))
-            assert found["query_tokens"] == found["key_tokens"] == CAT
-            close(found["weights"], first[layer, 0, head])
-    close(record(*args)["weights"], first[2, 0, 0])
-    close(record(*args, "--head", "mean")["weights"], first[2, 0].astype(float).mean(axis=0))
-    found = record(*args, "--join-pieces")
-    assert found["query_tokens"] == WORDS
-    close(found["weights"], joined(first[2, 0, 0].astype(float), RUNS))
-    assert "not sum to one" not in str(found["notes"])
-    assert "walking" in here("show", *args, "--join-pieces", "--hide-special").out
-    folder, both, _, _ = model
-    args = (str(folder / "both.npy"), "--batch", "1", "--tokens", str(folder / "second.json"))
-    found = record(*args)
-    assert found["key_tokens"] == ["[CLS]", "the", "cat", "[SEP]", *["[PAD]"] * 4]
-    close(found["weights"], both[2, 1, 0])
-    assert found["mask"] == [[True] * 4 + [False] * 4] * 8
-    assert record(*args, "--hide-special")["key_tokens"] == ["the", "cat"]
-    folder, _, _, causal = model
-    tokens = ["The", "Ġcaf", "Ã©", "Ġis", "Ġun", "like", "ly", ".", "<|endoftext|>"]
-    args = (str(folder / "gpt.npz"), "--tokens", json.dumps(tokens))
-    found = record(*args, "--head", "3", "--layer", "0")
-    close(found["weights"], causal[0, 0, 3])
-    assert (found["mask_name"], found["query_tokens"]) == ("causal", tokens)
-    found = record(*args, "--join-pieces", "--hide-special", "--head", "3", "--layer", "0")
-    assert found["query_tokens"] == ["The", "café", "is", "unlikely."]
-    runs = [[0], [1, 2], [3], [4, 5, 6, 7], [8]]
-    close(found["weights"], np.array(joined(causal[0, 0, 3].astype(float), runs))[:4, :4])
-
-
 def test_a_safetensors_file_whose_first_byte_is_a_pickle_s_is_none(tmp_path):
     """The file begins with the length of its header, which may end in the byte that a pickle begins with."""
     plain = safetensors({"attentions": np.full((1, 2, 2), 0.5, np.float32)})
@@ -643,7 +575,7 @@ def test_a_safetensors_file_whose_first_byte_is_a_pickle_s_is_none(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
-def test_safetensors_in_half_precision_are_shown_and_computed_with(kind, tmp_path):
+def test_safetensors_in_half_precision_are_shown_computed_with_and_compared(kind, tmp_path):
     weights = shares(2, 3, 40, 40).astype(np.float32)
     half = as_bfloat16(weights) if kind == "bfloat16" else weights.astype(np.float16)
     (tmp_path / "a.safetensors").write_bytes(safetensors({"attentions": half}))
@@ -656,12 +588,9 @@ def test_safetensors_in_half_precision_are_shown_and_computed_with(kind, tmp_pat
     saved(tmp_path / "b.safetensors", {"Q": X, "K": X, "V": X})
     runs = [read(here("compute", str(tmp_path / f"{name}.safetensors"), "-f", "json").out) for name in "ab"]
     assert runs[0]["weights"] == runs[1]["weights"]
-
-
-def test_a_projection_in_bfloat16_is_read_by_compare(tmp_path):
     W = np.eye(4, dtype=np.float32)
-    (tmp_path / "w.safetensors").write_bytes(safetensors({f"W_{m}": as_bfloat16(W) for m in "qkv"}))
-    path = str(tmp_path / "w.safetensors")
-    of = ("a b c", "-e", "random", "--dim", "4", "-p", path, "--vary", "score=scaled,dot")
-    ran = here("compare", *of)
+    W = as_bfloat16(W) if kind == "bfloat16" else W.astype(np.float16)
+    (tmp_path / "w.safetensors").write_bytes(safetensors({f"W_{name}": W for name in "qkv"}))
+    of = ("a b c", "-e", "random", "--dim", "4", "-p", str(tmp_path / "w.safetensors"))
+    ran = here("compare", *of, "--vary", "score=scaled,dot")
     assert (ran.code, ran.err) == (0, "")

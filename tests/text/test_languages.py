@@ -115,11 +115,13 @@ def test_one_note_says_what_to_do(command):
     assert " ".join(here(command, FRENCH).out.split()).count(NOTE) == 1
 
 
+ENGLISH_TEXT = "The cat drinks milk"
+
+
 @pytest.mark.parametrize(
     ("text", "context", "whose"),
     [
-        (FRENCH, "The cat drinks milk", "The text seems"),
-        ("The cat drinks milk", FRENCH, "The context seems"),
+        *((FRENCH, ENGLISH_TEXT, "The text seems"), (ENGLISH_TEXT, FRENCH, "The context seems")),
         (FRENCH, "Die Katze trinkt Milch", "Both texts seem"),
     ],
 )
@@ -129,15 +131,10 @@ def test_across_two_texts_the_note_says_which_and_asks_for_aligned_vectors(text,
     assert notes("explain", text, "--context", context) == [note]
 
 
-def test_a_line_of_a_batch_has_the_note_too():
+def test_a_line_of_a_batch_has_the_note_too(at):
     Path("lines.txt").write_text(f"the blorf sat\n{FRENCH}\n", encoding="utf-8")
     first, second = map(json.loads, here("batch", "lines.txt", "--fields", "notes").out.splitlines())
     assert [any(NOTE in note for note in one["notes"]) for one in (first, second)] == [False, True]
-
-
-@pytest.fixture(autouse=True)
-def place(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize("oov", ["zero", "random", "skip", "nearest"])
@@ -145,7 +142,7 @@ def test_the_note_does_not_depend_on_what_becomes_of_unknown_words(oov):
     assert len(notes("self", FRENCH, "--oov", oov)) == 1
 
 
-def test_vectors_of_one_s_own_are_one_s_own():
+def test_vectors_of_one_s_own_are_one_s_own(at):
     Path("my.txt").write_text("le 1 0\nchat 0 1\n")
     assert notes("self", FRENCH, "-e", "my.txt") == notes("self", FRENCH, "-e", "random") == []
     assert notes("self", FRENCH, "--tokenizer", "characters") == []

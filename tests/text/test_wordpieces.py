@@ -9,34 +9,16 @@ from attn_cli.text import wordpieces as pieces
 
 CASES = {
     "wordpiece": (
-        ["[CLS]", "the", "walk", "##ing", "##s", "##", "[MASK]", "don", "'", "t", "[SEP]", "[PAD]"],
-        ["[CLS]", "the", "walkings", "##", "[MASK]", "don", "'", "t", "[SEP]", "[PAD]"],
+        "[CLS] the walk ##ing ##s ## [MASK] don ' t [SEP] [PAD]",
+        "[CLS] the walkings ## [MASK] don ' t [SEP] [PAD]",
     ),
-    "byte-level": (
-        ["<s>", "The", "Ġcaf", "Ã©", "Ġun", "like", "ly", ".", "ĠðŁĺ", "Ģ", "</s>"],
-        ["<s>", "The", "café", "unlikely.", "😀", "</s>"],
-    ),
-    "sentencepiece": (
-        ["▁The", "▁na", "ï", "ve", "▁", "cat", "▁", "<0xF0>", "<0x9F>", "<0x98>", "<0x80>", "</s>"],
-        ["The", "naïve", "cat", "😀", "</s>"],
-    ),
+    "byte-level": ("<s> The Ġcaf Ã© Ġun like ly . ĠðŁĺ Ģ </s>", "<s> The café unlikely. 😀 </s>"),
+    "sentencepiece": ("▁The ▁na ï ve ▁ cat ▁ <0xF0> <0x9F> <0x98> <0x80> </s>", "The naïve cat 😀 </s>"),
     "ended": (
-        [
-            "<|startoftext|>",
-            "a</w>",
-            "caf",
-            "Ã©</w>",
-            "un",
-            "like",
-            "ly</w>",
-            "ðŁĺ",
-            "Ģ</w>",
-            "<|endoftext|>",
-        ],
-        ["<|startoftext|>", "a", "café", "unlikely", "😀", "<|endoftext|>"],
+        "<|startoftext|> a</w> caf Ã©</w> un like ly</w> ðŁĺ Ģ</w> <|endoftext|>",
+        "<|startoftext|> a café unlikely 😀 <|endoftext|>",
     ),
-    "continued": (["un@@", "like@@", "ly", "@@", "cats", "</s>"], ["unlikely", "@@", "cats", "</s>"]),
-    "spaces": (["The", " cat", "s", " sat", "\n", "On"], ["The", "cats", "sat", "\n", "On"]),
+    "continued": ("un@@ like@@ ly @@ cats </s>", "unlikely @@ cats </s>"),
 }
 
 
@@ -46,9 +28,8 @@ def names(tokens):
 
 @pytest.mark.parametrize("scheme", CASES)
 def test_pieces_are_joined_as_their_marks_say(scheme):
-    tokens, expected = CASES[scheme]
-    assert pieces.scheme(tokens) == scheme
-    assert names(tokens) == expected
+    tokens, expected = (text.split() for text in CASES[scheme])
+    assert pieces.scheme(tokens) == scheme and names(tokens) == expected
     made = pieces.words(tokens, scheme)
     assert [word.start for word in made] == list(np.cumsum([0, *(word.size for word in made)])[:-1])
     assert sum(word.size for word in made) == len(tokens)
@@ -67,59 +48,51 @@ def test_a_piece_never_joins_a_special_token():
     assert names(["<\uff5cbegin▁of▁sentence\uff5c>", "▁a", "b"])[1:] == ["ab"]
 
 
-@pytest.mark.parametrize(
-    ("tokens", "words"),
-    [
-        (
-            ["###", "ĠTitle", "Ġof", "ĠÅ", "ģ"],
-            ["###", "Title", "of", "Ł"],
-        ),  # a heading's mark is no wordpiece
-        (
-            ["Hi", "Ċ", "The", "Ġcat", "ĊĊ", "sat"],
-            ["Hi", "Ċ", "The", "cat", "ĊĊ", "sat"],
-        ),  # a line ends a word
-        (["▁a", "<0x0A>", "b"], ["a", "<0x0A>", "b"]),
-        (
-            ["<bos>", "▁a", "\n", "b", "c", "\n\n", "▁▁", "d"],
-            ["<bos>", "a", "\n", "bc", "\n\n", "d"],
-        ),  # Gemma's
-        (["▁a", "▁▁▁", "▁b"], ["a", "▁▁▁", "b"]),
-        (
-            ["<s>", "dé", "jà</w>", "vu</w>", "</s>"],
-            ["<s>", "déjà", "vu", "</s>"],
-        ),  # XLM's letters are no bytes
-        (["Ж", "ук</w>"], ["Жук"]),
-        (["a</w>", "</w>"], ["a", "</w>"]),
-        (["ĠÃ", "Ġcat"], ["<0xC3>", "cat"]),  # bytes that are no text are spelled out
-        (["▁x", "▁", "<0xFF>"], ["x", "<0xFF>"]),
-        (["▁caf", "<0xC3>"], ["caf<0xC3>"]),
-        (["ĠcafÃ", "ĠðŁĺ"], ["caf<0xC3>", "<0xF0><0x9F><0x98>"]),
-        (["Ġ汉", "Ġcat"], ["Ġ汉", "cat"]),  # no byte-level token at all
-        (["a", "Ġ", "Ġb"], ["a", "Ġ", "b"]),  # blank tokens keep a name that can be seen
-        (["a", "  ", " b"], ["a", "␣␣", "b"]),
-        *((["<s>", *one, "</s>"], ["<s>", "😀", "</s>"]) for one in (["ðŁĺ", "Ģ"], ["ð", "Ł", "ĺ", "Ģ"])),
-        (["<s>", "<0xF0>", "<0x9F>", "<0x98>", "<0x80>", "</s>"], ["<s>", "😀", "</s>"]),
-    ],
-)
-def test_odd_pieces_are_joined_as_a_reader_expects(tokens, words):
-    assert names(tokens) == words
+ODD = {
+    "### ĠTitle Ġof ĠÅ ģ": "### Title of Ł",  # a heading's mark is no wordpiece
+    "Hi Ċ The Ġcat ĊĊ sat": "Hi Ċ The cat ĊĊ sat",  # a line ends a word
+    "▁a <0x0A> b": "a <0x0A> b",
+    "▁a ▁▁▁ ▁b": "a ▁▁▁ b",
+    "<s> dé jà</w> vu</w> </s>": "<s> déjà vu </s>",  # XLM's letters are no bytes
+    "Ж ук</w>": "Жук",
+    "a</w> </w>": "a </w>",
+    "ĠÃ Ġcat": "<0xC3> cat",  # bytes that are no text are spelled out
+    "▁x ▁ <0xFF>": "x <0xFF>",
+    "▁caf <0xC3>": "caf<0xC3>",
+    "ĠcafÃ ĠðŁĺ": "caf<0xC3> <0xF0><0x9F><0x98>",
+    "Ġ汉 Ġcat": "Ġ汉 cat",  # no byte-level token at all
+    "a Ġ Ġb": "a Ġ b",  # blank tokens keep a name that can be seen
+    **dict.fromkeys(
+        ("<s> ðŁĺ Ģ </s>", "<s> ð Ł ĺ Ģ </s>", "<s> <0xF0> <0x9F> <0x98> <0x80> </s>"), "<s> 😀 </s>"
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("token", "text"),  # as they stand in GPT-2's vocabulary
-    [("Ã©", "é"), ("âĢĻ", "’"), ("âĢĶ", "—"), ("âĤ¬", "€"), ("æ±ī", "汉"), ("ÂŃx", "\u00adx"), ("Åģ", "Ł")],
-)
-def test_byte_level_tokens_are_read_as_the_bytes_that_they_are(token, text):
-    assert names(["Ġx", f"Ġ{token}", "y"]) == ["x", f"{text}y"]
+@pytest.mark.parametrize("tokens", ODD)
+def test_odd_pieces_are_joined_as_a_reader_expects(tokens):
+    assert names(tokens.split()) == ODD[tokens].split()
+
+
+def test_pieces_that_are_spaces_or_lines_are_joined_as_a_reader_expects():
+    gemma = ["<bos>", "▁a", "\n", "b", "c", "\n\n", "▁▁", "d"]
+    assert names(gemma) == ["<bos>", "a", "\n", "bc", "\n\n", "d"]
+    assert names(["a", "  ", " b"]) == ["a", "␣␣", "b"]
+    spaced = ["The", " cat", "s", " sat", "\n", "On"]
+    assert pieces.scheme(spaced) == "spaces" and names(spaced) == ["The", "cats", "sat", "\n", "On"]
+
+
+def test_byte_level_tokens_are_read_as_the_bytes_that_they_are():
+    texts = {"Ã©": "é", "âĢĻ": "’", "âĢĶ": "—", "âĤ¬": "€", "æ±ī": "汉", "ÂŃx": "\u00adx", "Åģ": "Ł"}
+    for token, text in texts.items():  # as they stand in GPT-2's vocabulary
+        assert names(["Ġx", f"Ġ{token}", "y"]) == ["x", f"{text}y"]
 
 
 FRAMES = ("[CLS]", "[SEP]", "[PAD]", "<s>", "</s>", "<pad>", "<|endoftext|>", "<|im_start|>", "<bos>")
 WORDS = ("[UNK]", "[MASK]", "<unk>", "cat", "[", "<", "<|", "s", "<b>", "[red]", "")
 
 
-@pytest.mark.parametrize("token", FRAMES + WORDS)
-def test_what_frames_a_text_is_special_and_what_stands_for_a_word_is_not(token):
-    assert pieces.is_special(token) == (token in FRAMES)
+def test_what_frames_a_text_is_special_and_what_stands_for_a_word_is_not():
+    assert [token for token in FRAMES + WORDS if pieces.is_special(token)] == [*FRAMES]
 
 
 def shares(rng, *shape):
@@ -141,12 +114,6 @@ def test_joining_is_a_sum_over_keys_and_a_mean_over_queries_and_keeps_the_sum_of
         for b, key in enumerate(keys):
             part = weights[:, query.start : query.start + query.size, key.start : key.start + key.size]
             np.testing.assert_allclose(joined[:, a, b], part.sum(axis=(1, 2)) / query.size)
-
-
-def test_joining_words_of_one_piece_changes_nothing():
-    weights = shares(np.random.default_rng(1), 3, 4, 4)
-    alone = [pieces.Word(str(n), n, 1) for n in range(4)]
-    np.testing.assert_array_equal(pieces.join(weights, alone, alone), weights)
 
 
 def test_a_word_may_look_where_any_of_its_pieces_may_so_that_causal_stays_causal():
