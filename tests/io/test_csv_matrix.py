@@ -1,26 +1,20 @@
 """A matrix from CSV or TSV: with labels or without, as spreadsheets, pandas, NumPy and attn itself write it."""
 
+import json
 import random
 import string
 
 import numpy as np
 import pytest
 
-from attn_cli import Settings, trace_masked, trace_self
+from attn_cli import Settings
 from attn_cli.errors import FileError, InputError
 from attn_cli.inputs.csv_matrix import read_sheet
 from attn_cli.inputs.matrices import given_from, read_given
 from attn_cli.inputs.record import read_record
-from attn_cli.io.terminal import Terminal
 from attn_cli.pipeline.sources.matrices import trace_matrices
-from attn_cli.render.formats import render
-from attn_cli.settings.output import View
+from tests.shell import here
 from tests.thorough import often
-
-
-def delimited(trace, separator):
-    return render(trace, View(format="csv" if separator == "," else "tsv"), Terminal())
-
 
 NUMBERS = [[0.1, -2.0, 3.5], [40.0, 0.5, -0.25]]
 SHEETS = {
@@ -44,15 +38,6 @@ SHEETS = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def file(at):
-    def write(name, text):
-        (at / name).write_bytes(text.encode() if isinstance(text, str) else text)
-        return at / name
-
-    return write
-
-
 def read_csv(path):
     cells, rows, columns = read_sheet(path)
     return np.array(cells, np.float64), rows, columns
@@ -61,63 +46,42 @@ def read_csv(path):
 @pytest.mark.parametrize("sheet", SHEETS)
 def test_a_matrix_is_read_with_or_without_labels(sheet, file):
     text, rows, columns = SHEETS[sheet]
-    found = read_csv(file("m.csv", text))
+    found = read_csv(file(text, "m.csv"))
     assert (found[0].tolist(), found[1], found[2]) == (NUMBERS, rows, columns)
 
 
 def test_a_tsv_is_separated_by_tabs_whatever_its_words_hold(file):
-    matrix, rows, columns = read_csv(file("m.tsv", "\ta,b\tc;d\nx,y\t0.5\t-1\nz\t2\t0,25\n"))
+    matrix, rows, columns = read_csv(file("\ta,b\tc;d\nx,y\t0.5\t-1\nz\t2\t0,25\n", "m.tsv"))
     assert (matrix.tolist(), rows, columns) == ([[0.5, -1], [2, 0.25]], ["x,y", "z"], ["a,b", "c;d"])
 
 
-def test_what_a_mask_leaves_is_no_number(file):
-    matrix, rows, _ = read_csv(file("m.csv", "a,1,\nb,NaN,0.5\nc,,\nd,-inf,null\n"))
+def test_what_a_mask_leaves_is_no_number_and_no_corner(file):
+    matrix, rows, _ = read_csv(file("a,1,\nb,NaN,0.5\nc,,\nd,-inf,null\n", "m.csv"))
     np.testing.assert_array_equal(matrix, [[1, np.nan], [np.nan, 0.5], [np.nan, np.nan], [-np.inf, np.nan]])
     assert rows == ["a", "b", "c", "d"]
-
-
-def test_a_masked_first_cell_is_no_corner(file):
-    matrix, rows, columns = read_csv(file("m.csv", ",0.25,0.75\n,,1\n"))
+    matrix, rows, columns = read_csv(file(",0.25,0.75\n,,1\n", "m.csv"))
     assert (matrix.shape, rows, columns) == ((2, 3), None, None)
 
 
-@pytest.mark.parametrize("trace", [trace_self, trace_masked])
-@pytest.mark.parametrize("separator", [",", "\t"])
-def test_what_attn_writes_is_read_again_with_its_words(trace, separator, file):
-    made = trace("+ she - likes = 7 ; @x , coffee", Settings(embedding="random", tokenizer="whitespace"))
-    text = delimited(made, separator)
-    matrix, rows, columns = read_csv(file("w.csv" if separator == "," else "w.tsv", text))
-    assert (tuple(rows), tuple(columns)) == (made.query_tokens, made.key_tokens)
-    np.testing.assert_array_equal(np.nan_to_num(matrix), made.weights)
+NO_MATRIX = [
+    *(("", "holds no numbers"), ("\n \n", "holds no numbers"), ("word\nword\n", "'word' is not a number")),
+    *(("1,2\n3\n", "line 2: the row has 1 cell, line 1 has 2"), (b"\xff\xfe1\x00", "UTF-16")),
+    *((f"{row}\n3,x\n", "line 2, column 2: 'x' is not a number") for row in ("1,2", "a,b")),
+    ("query,key,weight\na,b,0.5\nb,a,1\n", "line 2, column 2: 'b' is not a number"),
+    ("a,b,c,d\n1,2\n3,4\n", "4 headings over 2 columns"),
+    ("1,1_000\n", "line 1, column 2: '1_000' is not a number"),
+    ("1,\x1b[31mred\n", "line 1, column 2: '^[[31mred' is not a number"),
+    ('1,"2\n3,4\n', "line 2: unexpected end of data"),
+    ("1," + "9" * 200_000, "line 1: field larger than field limit"),
+]
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "holds no numbers"),
-        ("\n \n", "holds no numbers"),
-        ("1,2\n3\n", "line 2: the row has 1 cell, line 1 has 2"),
-        ("1,2\n3,x\n", "line 2, column 2: 'x' is not a number"),
-        ("query,key,weight\na,b,0.5\nb,a,1\n", "line 2, column 2: 'b' is not a number"),
-        ("a,b\nc,d\n", "line 2, column 2: 'd' is not a number"),
-        ("word\nword\n", "'word' is not a number"),
-        ("a,b,c,d\n1,2\n3,4\n", "4 headings over 2 columns"),
-        ("1,1_000\n", "line 1, column 2: '1_000' is not a number"),
-        ("1,\x1b[31mred\n", "line 1, column 2: '^[[31mred' is not a number"),
-        ('1,"2\n3,4\n', "line 2: unexpected end of data"),
-        (b"\xff\xfe1\x00", "UTF-16"),
-        ("1," + "9" * 200_000, "line 1: field larger than field limit"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "said"), NO_MATRIX, ids=range(len(NO_MATRIX)))
 def test_what_is_no_matrix_is_refused_and_its_place_named(text, said, file):
+    path = file(text, "m.csv")
     with pytest.raises(InputError) as error:
-        read_csv(file("m.csv", text))
-    assert said in error.value.message and error.value.message.startswith(str(file("m.csv", text)))
-
-
-def test_a_file_that_is_not_there_is_a_file_error(at):
-    with pytest.raises(FileError):
-        read_csv("none.csv")
+        read_csv(path)
+    assert said in error.value.message and error.value.message.startswith(path)
 
 
 def test_any_text_is_a_matrix_or_is_refused(file):
@@ -126,7 +90,7 @@ def test_any_text_is_a_matrix_or_is_refused(file):
     for _ in range(often(3000)):
         text = "".join(draw.choices(alphabet, k=draw.randint(0, 25)))
         try:
-            matrix, rows, columns = read_csv(file("m.csv", text))
+            matrix, rows, columns = read_csv(file(text, "m.csv"))
         except InputError:
             continue
         assert matrix.ndim == 2 and matrix.size
@@ -135,11 +99,11 @@ def test_any_text_is_a_matrix_or_is_refused(file):
 
 
 def test_numbers_may_be_kept_as_they_are_written(file):
-    assert read_sheet(file("m.csv", "a,0.30,-1\nb,,2e1\n")).cells == [["0.30", "-1"], ["nan", "2e1"]]
-    record = read_record(file("weights.csv", "0.30,0.7\n0.125,\n"), as_written=True)
+    assert read_sheet(file("a,0.30,-1\nb,,2e1\n", "m.csv")).cells == [["0.30", "-1"], ["nan", "2e1"]]
+    record = read_record(file("0.30,0.7\n0.125,\n", "weights.csv"), as_written=True)
     assert [[number.decimals for number in row] for row in record["weights"]] == [[2, 1], [3, 0]]
     text = '{"weights": [[0.300, 7.5e-3]]}'
-    (row,) = read_record(file("m.json", text), as_written=True)["weights"]
+    (row,) = read_record(file(text, "m.json"), as_written=True)["weights"]
     assert row == [0.3, 0.0075] and [number.decimals for number in row] == [3, 4]
 
 
@@ -147,34 +111,36 @@ def test_the_name_of_a_file_is_the_name_of_its_matrix_and_labels_are_tokens(file
     Q, K, V = ([[1.0, 2.0]], [[0.5, 1.0], [2.0, 0.0]], [[3.0], [4.0]])
     record = {}
     for name, text in (("Q", "who,1,2"), ("k", "red,0.5,1\nblue,2,0"), ("V", "value\n3\n4")):
-        record |= read_record(file(f"{name}.csv", text))
+        record |= read_record(file(text, f"{name}.csv"))
     given = given_from(record, "three files")
     assert {name: matrix.tolist() for name, matrix in given.arrays.items()} == {"Q": Q, "K": K, "V": V}
     trace = trace_matrices("compute", given, Settings())
     assert (trace.query_tokens, trace.key_tokens) == (("who",), ("red", "blue"))
-    labelled = read_record(file("weights.csv", "query,a,b\nx,1,0\ny,0,1\n"))
+    labelled = read_record(file("query,a,b\nx,1,0\ny,0,1\n", "weights.csv"))
     assert (labelled["tokens"], labelled["context_tokens"]) == (["x", "y"], ["a", "b"])
-    assert set(read_record(file("W_q.csv", "query,a,b\nx,1,0\ny,0,1\n"))) == {"W_q"}
+    assert set(read_record(file("query,a,b\nx,1,0\ny,0,1\n", "W_q.csv"))) == {"W_q"}
 
 
 def test_an_empty_cell_is_refused_where_a_number_is_needed(file):
     with pytest.raises(InputError, match=r"X holds a number that is not finite, at \(0, 1\)"):
-        read_given(file("X.csv", "1,\n2,3\n"))
+        read_given(file("1,\n2,3\n", "X.csv"))
 
 
-def test_an_archive_is_told_by_its_content_even_if_it_is_called_csv(at):
+def test_an_archive_is_told_by_its_content_even_if_it_is_called_csv_and_a_file_may_not_be_there(at):
     np.savez(at / "m.npz", X=np.eye(2))
     (at / "m.npz").rename("m.csv")
     assert read_given("m.csv").arrays["X"].tolist() == [[1, 0], [0, 1]]
+    with pytest.raises(FileError):
+        read_csv("none.csv")
 
 
 def test_links_of_a_long_text_tell_their_places():
-    trace = trace_self(" ".join(["she likes tea"] * 340), Settings(embedding="random", top=1))
-    head, *rows = delimited(trace, ",").splitlines()
+    words = ["she", "likes", "tea"] * 340
+    head, *rows = here("self", " ".join(words), "-e", "random", "--top", "1", "-f", "csv").out.splitlines()
+    links = json.loads(here("self", " ".join(words), "-e", "random", "--top", "1", "-f", "json").out)["links"]
     assert head == "query,key,weight,query_row,key_column"
-    for i, row in enumerate(rows):
-        query, key, weight, at, column = row.split(",")
-        assert int(at) == i and query == trace.query_tokens[i] and key == trace.key_tokens[int(column)]
-        assert float(weight) == trace.shown.links.weights[i, 0]
-    short = delimited(trace_self("she likes tea", Settings(embedding="random", top=1)), ",")
+    assert [row.split(",") for row in rows] == [
+        [words[i], words[j], repr(weight), str(i), str(j)] for i, j, weight in links
+    ]
+    short = here("self", "she likes tea", "-e", "random", "--top", "1", "-f", "csv").out
     assert short.startswith("query,key,weight\n")

@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import gzip
 import io
 import json
 import os
@@ -21,7 +22,7 @@ from attn_cli.errors import CreateError
 from attn_cli.io import files, signals
 from attn_cli.io.atomic import write_together, written
 from attn_cli.io.console import CheckedStream
-from tests.shell import COMMAND, attn, here, shell, surroundings, unread, wait_for
+from tests.shell import COMMAND, Ran, attn, here, shell, surroundings, unread, wait_for
 from tests.thorough import often, takes_long
 
 LONG = " ".join(f"word{i}" for i in range(100))
@@ -94,21 +95,18 @@ def test_a_writer_that_is_stopped_and_continued_loses_nothing(how, at):
     assert got == whole()
 
 
-def test_a_checked_stream_takes_what_was_taken_in_parts(monkeypatch):
+def test_a_checked_stream_takes_what_was_taken_in_parts_and_nothing_is_an_error_and_not_a_loop(monkeypatch):
     ours, its = os.pipe()
     real = os.write
-    monkeypatch.setattr(os, "write", lambda descriptor, data: real(descriptor, bytes(data)[:3]))
     with CheckedStream(its, "wb") as stream:
+        monkeypatch.setattr(os, "write", lambda descriptor, data: real(descriptor, bytes(data)[:3]))
         assert stream.write(b"0123456789") == 10
+        monkeypatch.setattr(os, "write", lambda descriptor, data: 0)
+        with pytest.raises(OSError, match="No byte was taken"):
+            stream.write(b"x")
     monkeypatch.undo()
     assert os.read(ours, 100) == b"0123456789"
     os.close(ours)
-
-
-def test_a_stream_that_takes_nothing_is_an_error_and_not_a_loop(monkeypatch):
-    monkeypatch.setattr(os, "write", lambda descriptor, data: 0)
-    with pytest.raises(OSError, match="No byte was taken"):
-        CheckedStream(1, "wb", closefd=False).write(b"x")
 
 
 # Files
@@ -173,9 +171,7 @@ def test_a_line_too_long_comes_in_parts_that_lose_nothing(monkeypatch, line):
 
 
 def test_a_folder_that_cannot_be_synced_is_told_after_the_file_is_there(at, monkeypatch):
-    real = os.fsync
-
-    def fsync(descriptor):
+    def fsync(descriptor, real=os.fsync):
         if os.path.isdir(f"/proc/self/fd/{descriptor}"):
             raise OSError(5, "Input/output error")
         real(descriptor)
@@ -274,22 +270,20 @@ def test_the_progress_bar_is_taken_away_by_a_signal_too(at):
 # Limits
 
 
-def test_a_long_word_and_a_long_text_are_refused_before_they_hurt():
+def test_a_long_word_and_a_long_text_are_refused_before_they_hurt(at):
     ran = attn("self", "-e", "random", input="a" * 1_000_001)
     assert ran.code == 65 and "Token 0 (aaaaaaaaaaaaaaaaaaaa...) has more than 1,000,000 bytes." in ran.err
     ran = attn("self", "-e", "random", "--max-text", "2k", input="a " * 1001)
     assert ran.code == 65 and "The text has more than 2,000 bytes." in ran.err
     assert attn("self", "-e", "random", "--max-text", "2002", input="a " * 1001).code == 0
-
-
-def test_limits_are_set_by_option_variable_and_configuration(at):
-    assert attn("self", "word", "--max-word", "3").code == 65
-    assert attn("self", "日本", "--max-word", "5").code == 65, "bytes are counted, not letters"
-    assert attn("self", "日本", "--max-word", "6").code == 0
-    assert attn("self", "word", env={"ATTN_MAX_WORD": "3"}).code == 65
+    assert here("self", "word", "--max-word", "3").code == 65
+    assert [here("self", "日本", "--max-word", n).code for n in "56"] == [65, 0], (
+        "bytes are counted, not letters"
+    )
+    assert here("self", "word", env={"ATTN_MAX_WORD": "3"}).code == 65
     Path("attn.toml").write_text('max_word = "3"\n')
-    assert attn("self", "word").code == 65
-    ran = attn("self", "word", "--max-word", "many")
+    assert here("self", "word").code == 65
+    ran = here("self", "word", "--max-word", "many")
     assert ran.code == 2 and ran.err.startswith("attn: --max-word cannot be 'many'. Give a number of bytes")
 
 
@@ -313,74 +307,63 @@ def test_too_little_memory_is_71_in_one_line(limit):
 # Messages
 
 
-def test_an_error_is_json_behind_two_dashes_too():
-    ran = attn("--", "self", "cat", "-f", "json", "--score", "best")
+def test_an_error_is_json_behind_two_dashes_too_and_fullwidth_signs_begin_no_formula():
+    ran = here("--", "self", "cat", "-f", "json", "--score", "best")
     assert ran.code == 2 and json.loads(ran.err)["error"]["code"] == 2
-
-
-def test_fullwidth_signs_begin_no_formula():
     for sign in "=+-@＝＋－＠":
-        line = attn("self", "-e", "random", "--tokenizer", "whitespace", "-f", "csv", "--", f"{sign}1 b").out
+        line = here("self", "-e", "random", "--tokenizer", "whitespace", "-f", "csv", "--", f"{sign}1 b").out
         assert line.startswith(f"query,'{sign}1,b")
 
 
-def test_completion_keeps_every_byte_of_a_profile_and_follows_its_link(tmp_path):
-    home = tmp_path / "home"
-    home.mkdir()
-    (tmp_path / "dotfiles").mkdir()
-    real = tmp_path / "dotfiles" / "bashrc"
+def test_completion_keeps_every_byte_of_a_profile_and_follows_its_link(at):
+    for folder in ("home", "dotfiles"):
+        Path(folder).mkdir()
+    real, profile = Path("dotfiles/bashrc"), Path("home/.bashrc")
     real.write_bytes(b"# caf\xe9\nexport A=1")
     real.chmod(0o640)
-    (home / ".bashrc").symlink_to(real)
+    profile.symlink_to(real.absolute())
     for _ in range(2):
-        assert attn("--install-completion", "bash", env={"HOME": str(home)}).code == 0
+        assert attn("--install-completion", "bash", env={"HOME": str(at / "home")}).code == 0
     lines = real.read_bytes().split(b"\n")
     assert lines[:2] == [b"# caf\xe9", b"export A=1"] and len(lines) == 4
-    assert lines[2].startswith(b"source ") and (home / ".bashrc").is_symlink()
+    assert lines[2].startswith(b"source ") and profile.is_symlink()
     assert real.stat().st_mode & 0o777 == 0o640
 
 
 # Many at once
 
 
-def test_sixteen_processes_import_remove_and_look_up_one_name(own, tmp_path):
-    import gzip
+def test_sixteen_processes_import_remove_and_look_up_one_name(own, file):
+    packed = [
+        file(gzip.compress("".join(f"w{i} {n * i} {n} {n}.5\n" for i in range(300)).encode()), f"v{n}.txt.gz")
+        for n in (1, 2)
+    ]
 
-    files = []
-    for scale in (1, 2):
-        rows = "".join(f"w{i} {scale * i} {scale} {scale}.5\n" for i in range(300))
-        path = tmp_path / f"v{scale}.txt.gz"
-        path.write_bytes(gzip.compress(rows.encode()))
-        files.append(str(path))
-    answers = {
-        attn("self", "w7", "-e", file, "-p", "identity", "-f", "json", "--steps").out.split('"x_query":')[1]
-        for file in files
-    }
+    def of_w7(name):
+        ran = attn("self", "w7", "-e", name, "-p", "identity", "-f", "json", "--steps")
+        return ran, ran.out.partition('"x_query":')[2]
+
+    answers = {of_w7(path)[1] for path in packed}
     assert len(answers) == 2
-    wrong: list[object] = []
 
-    def work(number: int) -> None:
+    def work(number: int) -> list[Ran]:
+        wrong = []
         for turn in range(often(6)):
             if number % 4 == 0:
-                ran = attn("vectors", "import", files[turn % 2], "--name", "mine")
+                ran = attn("vectors", "import", packed[turn % 2], "--name", "mine")
                 fine = ran.code == 0
             elif number == 1:
                 ran = attn("vectors", "remove", "mine")
                 fine = ran.code == 0 or "There is no imported name" in ran.err
             else:
-                ran = attn("self", "w7", "-e", "mine", "-p", "identity", "-f", "json", "--steps")
-                fine = (
-                    ran.out.split('"x_query":')[1] in answers
-                    if ran.code == 0
-                    else "There are no vectors" in ran.err
-                )
-            if not fine:
-                wrong.append((number, ran))
+                ran, answer = of_w7("mine")
+                fine = answer in answers if ran.code == 0 else "There are no vectors" in ran.err
+            wrong += [] if fine else [ran]
+        return wrong
 
     with ThreadPoolExecutor(16) as pool:
-        list(pool.map(work, range(16)))
-    assert wrong == []
-    assert attn("vectors", "import", files[0], "--name", "mine").code == 0
+        assert [ran for wrong in pool.map(work, range(16)) for ran in wrong] == []
+    assert attn("vectors", "import", packed[0], "--name", "mine").code == 0
     left = sorted(os.listdir(own / "data" / "attn" / "vectors"))
     assert len(left) == 2 and left[1] == "mine.json" and left[0].endswith(".vectors")
     assert attn("vectors", "remove", "mine").code == 0
@@ -391,8 +374,6 @@ def test_sixteen_processes_write_one_file(at):
     texts = ["the cat", "the dog sat"]
     alone = [attn("self", text, "-f", "json").out for text in texts]
     with ThreadPoolExecutor(16) as pool:
-        codes = [
-            *pool.map(lambda n: attn("self", texts[n % 2], "-f", "json", "-o", "x.json").code, range(16))
-        ]
-    assert codes == [0] * 16
+        ran = [*pool.map(lambda n: attn("self", texts[n % 2], "-f", "json", "-o", "x.json"), range(16))]
+    assert [one.code for one in ran] == [0] * 16
     assert Path("x.json").read_text() in alone and os.listdir() == ["x.json"]

@@ -74,41 +74,30 @@ def test_a_file_is_written_whole_or_not_at_all_where_no_open_file_can_be_renamed
 
 
 @pytest.mark.parametrize(
-    ("system", "wanted"),
+    ("system", "config", "cache"),
     [
-        (
-            "darwin",
-            ["Library/Application Support/attn", "Library/Application Support/attn", "Library/Caches/attn"],
-        ),
-        ("win32", ["AppData/Local/attn", "AppData/Local/attn", "AppData/Local/attn/Cache"]),
+        ("darwin", "Library/Application Support/attn", "Library/Caches/attn"),
+        ("win32", "AppData/Local/attn", "AppData/Local/attn/Cache"),
     ],
 )
-def test_the_users_folders_are_where_the_system_has_them(system, wanted, tmp_path):
+def test_the_users_folders_are_where_the_system_has_them(system, config, cache, tmp_path):
     given = {"HOME": str(tmp_path), "LOCALAPPDATA": f"{tmp_path}/AppData/Local"}
     env = surroundings(given | dict.fromkeys(["XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"]))
     done = subprocess.run([sys.executable, "-c", FOLDERS, system], env=env, capture_output=True, text=True)
-    assert done.stdout.replace("\\", "/").split("\n")[:3] == [f"{tmp_path}/{one}" for one in wanted], (
-        done.stderr
-    )
+    found = done.stdout.replace("\\", "/").split("\n")[:3]
+    assert found == [f"{tmp_path}/{one}" for one in (config, config, cache)], done.stderr
 
 
-@pytest.mark.parametrize(
-    "name", ["con", "PRN", "aux.txt", "Nul", "com1", "LPT9", "COM3.tar.gz", "C:x", "a\\b"]
-)
-def test_no_vectors_are_named_as_a_device_or_a_path_of_windows(name):
-    assert not is_name(name) and is_name(f"x{name.replace(':', '').replace(chr(92), '')}")
-
-
-@pytest.mark.parametrize("name", ["glove-wiki.50", "console", "com", "common.1", "a+b_c"])
-def test_what_names_vectors_names_a_file_of_windows(name):
-    path = PureWindowsPath("C:/data") / f"{name}.json"
-    assert is_name(name) and path.parent == PureWindowsPath("C:/data") and path.stem == name
+def test_no_vectors_are_named_as_a_device_or_a_path_of_windows():
+    for name in ("con", "PRN", "aux.txt", "Nul", "com1", "LPT9", "COM3.tar.gz", "C:x", "a\\b"):
+        assert not is_name(name) and is_name(f"x{name.replace(':', '').replace(chr(92), '')}")
+    for name in ("glove-wiki.50", "console", "com", "common.1", "a+b_c"):
+        path = PureWindowsPath("C:/data") / f"{name}.json"
+        assert is_name(name) and path.parent == PureWindowsPath("C:/data") and path.stem == name
 
 
 @pytest.mark.parametrize(("takes", "colours"), [(1, 16), (0, 0)])
-def test_a_console_of_windows_is_told_to_obey_escapes_and_gets_none_where_it_cannot(
-    monkeypatch, takes, colours
-):
+def test_a_console_of_windows_is_told_to_obey_escapes_or_gets_none(monkeypatch, takes, colours):
     asked = []
 
     def get(console, mode):
