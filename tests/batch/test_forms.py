@@ -1,13 +1,21 @@
 """The forms of records: read back by other programs, they say what JSON Lines say."""
 
+import csv
 import gzip
 import json
+import math
 import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.alike import assert_alike
+from tests.docs import ROOT
 from tests.shell import attn, here
 
 pa = pytest.importorskip("pyarrow")
@@ -28,18 +36,17 @@ def json_lines(*options: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in here("batch", "lines.txt", *options).out.splitlines()]
 
 
-@pytest.mark.parametrize(("suffix", "unpack"), [("gz", gzip.decompress), ("zst", None)])
-def test_compressed_lines_are_the_lines(suffix, unpack, at):
+@pytest.mark.parametrize("suffix", ["gz", "zst"])
+def test_compressed_lines_are_the_lines(suffix, at):
     write(LINES * 150)
     usual = ("batch", "lines.txt", "-e", "random", "--dim", "2")
-    plain, found = here(*usual).out.encode(), set()
+    found = set()
     for workers in ("1", "2"):
         assert here(*usual, "-o", f"x.jsonl.{suffix}", "--workers", workers) == (0, "", "")
-        packed = Path(f"x.jsonl.{suffix}").read_bytes()
-        data = unpack(packed) if unpack else pa.CompressedInputStream(pa.BufferReader(packed), "zstd").read()
-        assert data == plain
-        found.add(packed)
-    assert len(found) == 1
+        found.add(Path(f"x.jsonl.{suffix}").read_bytes())
+    (packed,) = found
+    zstd = pa.CompressedInputStream(pa.BufferReader(packed), "zstd") if suffix == "zst" else None
+    assert (zstd.read() if zstd else gzip.decompress(packed)) == here(*usual).out.encode()
     assert attn(*usual, "-f", f"jsonl.{suffix}", "-o", "/dev/stdout").code == 0
 
 
@@ -58,20 +65,18 @@ def test_a_table_says_what_the_records_say(form, options, at):
     assert names == [key for key in wanted[0] if key in COLUMNS]
     for row, record in zip(table.to_pylist(), wanted, strict=True):
         if record.get("links") is not None:
-            record["links"] = [
-                dict(zip(("query", "key", "weight"), link, strict=True)) for link in record["links"]
-            ]
-        for name in names:
-            if options == ("--dtype", "float32") and name in ("weights", "summary"):
-                continue
-            assert row[name] == record[name]
+            keys = ("query", "key", "weight")
+            record["links"] = [dict(zip(keys, link, strict=True)) for link in record["links"]]
         if options == ("--dtype", "float32"):
             assert table.schema.field("weights").type == pa.list_(pa.list_(pa.float32()))
-            got = [np.array(row["weights"], np.float32), np.array(record["weights"], np.float32)]
-            assert np.array_equal(*got)
+            got, told = (np.array(one["weights"], np.float32) for one in (row, record))
+            assert np.array_equal(got, told)
+            names = [name for name in names if name not in ("weights", "summary")]
+        for name in names:
+            assert row[name] == record[name]
 
 
-def test_a_refused_line_is_a_row_of_its_error(at):
+def test_a_refused_line_is_a_row_of_its_error_and_has_no_links(at):
     write(["a b", "...", "dog"])
     got = here("batch", "lines.txt", "-o", "x.parquet", "--keep-going")
     assert got.code == 65 and "1 of 3 lines was refused" in got.err
@@ -80,14 +85,9 @@ def test_a_refused_line_is_a_row_of_its_error(at):
     assert rows[1] == {**dict.fromkeys(rows[1]), "line": 2, "error": rows[1]["error"]}
     got = here("batch", "lines.txt", "-o", "y.parquet")
     assert got.code == 65 and '"line": 2' in got.err and not Path("y.parquet").exists()
-
-
-def test_any_number_of_processes_writes_the_same_table(at):
-    write(LINES * 300)
-    for form in ("parquet", "arrow"):
-        for workers in ("1", "3"):
-            assert here("batch", "lines.txt", "-o", f"{workers}.{form}", "--workers", workers).code == 0
-        assert Path(f"1.{form}").read_bytes() == Path(f"3.{form}").read_bytes()
+    got = here("batch", "lines.txt", "-f", "csv", "--keep-going")
+    assert got.code == 65 and "1 of 3 lines was refused" in got.err
+    assert [line[0] for line in got.out.splitlines()[1:]] == ["1"] * 4 + ["3"]
 
 
 def test_parts_of_numpy_arrays_hold_values_and_lengths(at):
@@ -107,20 +107,15 @@ def test_parts_of_numpy_arrays_hold_values_and_lengths(at):
     assert arrays["query_tokens_lengths"].tolist() == [len(record["query_tokens"]) for record in wanted]
 
 
-def test_no_lines_are_a_table_of_no_rows(at):
+def test_no_lines_are_a_table_of_no_rows_and_what_is_no_column_is_told(at):
     write([])
     for form in ("parquet", "arrow"):
         assert here("batch", "lines.txt", "-o", f"x.{form}") == (0, "", "")
     assert parquet.read_table("x.parquet").num_rows == pa.ipc.open_file("x.arrow").read_all().num_rows == 0
-
-
-def test_what_is_no_column_is_told(at):
-    write(LINES)
     got = here("batch", "lines.txt", "-o", "x.parquet", "--fields", "weights,embedding")
     assert got.code == 2 and "embedding" in got.err and "query_tokens" in got.err
-    assert here("batch", "lines.txt", "-o", "x.parquet", "-f", "arrow").code == 2
-    got = here("batch", "lines.txt", "-o", "x.parqet")
-    assert got.code == 2
+    for options in (("-o", "x.parquet", "-f", "arrow"), ("-o", "x.parqet")):
+        assert here("batch", "lines.txt", *options).code == 2
 
 
 @pytest.mark.parametrize(
@@ -132,3 +127,158 @@ def test_without_pyarrow_the_line_that_installs_it_is_told(command, at, without)
     ran = here(*command.split())
     assert ran.code == 69 and "pip install 'attn-cli[batch]'" in ran.err
     assert os.listdir() == ["lines.txt"]
+
+
+# The long form, a row a link: it says what the records say, of one text and of many
+
+TEXTS = ["She likes coffee", "the cat sat on the mat", "dog"]
+OF_LINKS = ["text", "layer", "head", "query", "key", "weight", "query_index", "key_index"]
+RANDOM = ("-e", "random", "--heads", "2")
+
+
+@pytest.fixture
+def lines(at):
+    write(TEXTS)
+
+
+def printed(kind, text, *options):
+    return json.loads(here(kind, text, *options, "-f", "json").out)
+
+
+def links_of(number, record):
+    """The links of a record, worked out from its weights and its mask, or from its links."""
+    shown = {"name": record["head"], "layer": record["projection"]["layer"], "weights": record["weights"]}
+    for head in record["heads"] or [{**shown, "mask": None}]:
+        places = record["query_rows"] or range(len(record["query_tokens"]))
+        mask = head["mask"] or record["mask"]
+        for i, query in enumerate(record["query_tokens"]):
+            for j, key in enumerate(record["key_tokens"]):
+                if mask is None or mask[i][j]:
+                    same = number, head["layer"], head["name"], query, key
+                    yield dict(zip(OF_LINKS, (*same, head["weights"][i][j], places[i], j), strict=True))
+
+
+CASES = [
+    *(("self",), ("self", "--head", "all"), ("masked", "-p", "roles", "--head", "all")),
+    ("self", *RANDOM, "--head", "all", "--mask", "window:1"),
+    *(("self", "-p", "roles-deep", "--layer", "all"), ("self", *RANDOM, "--head", "mean")),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=" ".join)
+def test_each_link_that_is_not_masked_is_a_row(case, lines):
+    kind, *options = case
+    wanted = [
+        link
+        for number, text in enumerate(TEXTS, 1)
+        for link in links_of(
+            number, printed(kind, text, *options) | ({"heads": []} if "mean" in case else {})
+        )
+    ]
+    assert here("batch", "lines.txt", "--kind", kind, "--tidy", "-o", "x.parquet", *options) == (0, "", "")
+    table = parquet.read_table("x.parquet")
+    assert table.schema.metadata[b"attn.schema"] == b"attn-links/1"
+    assert_alike(table.to_pylist(), wanted)
+    rows = csv.DictReader(here("batch", "lines.txt", "--kind", kind, "-f", "csv", *options).out.splitlines())
+    assert [*rows] == [
+        {name: "" if value is None else str(value) for name, value in row.items()}
+        for row in table.to_pylist()
+    ]
+    assert here(kind, TEXTS[1], "-o", "y.parquet", *options).code == 0
+    of_text = [{**row, "text": 1} for row in table.to_pylist() if row["text"] == 2]
+    assert_alike(parquet.read_table("y.parquet").to_pylist(), of_text)
+
+
+def test_the_strongest_links_and_the_rows_asked_for_stand_alone(lines):
+    options = ("--head", "all", "--top", "2", "-q", "the")
+    assert here("self", TEXTS[1], *options, "-o", "x.parquet") == (0, "", "")
+    rows = parquet.read_table("x.parquet").to_pylist()
+    whole = printed("self", TEXTS[1], "--head", "all")
+    wanted = [
+        (head["name"], i, weight)
+        for head in whole["heads"]
+        for i in (0, 4)
+        for weight in sorted(head["weights"][i], reverse=True)[:2]
+    ]
+    assert_alike([(row["head"], row["query_index"], row["weight"]) for row in rows], wanted)
+    assert all(row["key"] == TEXTS[1].split()[row["key_index"]] for row in rows)
+    record = json_lines("--head", "all", "--top", "2")[1]
+    assert_alike([link[2] for link in record["heads"][0]["links"][:2]], [weight for *_, weight in wanted[:2]])
+
+
+def test_every_form_has_the_same_rows(lines):
+    write(["she likes", "=1+1 [red]"] * 300)
+    for to in (("-o", "x.parquet"), ("-o", "x.csv"), ("-o", "x.arrow"), ("-f", "npz", "-o", "out/")):
+        assert here("batch", "lines.txt", "--tidy", *to).code == 0
+    wanted = parquet.read_table("x.parquet").to_pylist()
+    assert pa.ipc.open_file("x.arrow").read_all().to_pylist() == wanted
+    assert np.load("out/part-00000.npz")["weight"].tolist() == [row["weight"] for row in wanted]
+    head, *rows = csv.reader(Path("x.csv").read_text().splitlines())
+    assert (head, len(rows), rows[4][3]) == (OF_LINKS, len(wanted), "'=")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("batch", "lines.txt", "--tidy"), "parquet, arrow, npz, csv"),
+        (("batch", "lines.txt", "-f", "csv", "--fields", "weights"), "--fields does not apply"),
+        (("batch", "lines.txt", "--tidy", "-o", "x.parquet", "--steps"), "--steps does not apply"),
+        (("self", "a cat", "--tidy", "-f", "json"), "-f parquet"),
+        (("heads", "a cat", "-o", "x.parquet"), "parquet"),
+        (("batch", "lines.txt", "--fields", "heads.q", "-o", "x.parquet"), "Columns are heads.name"),
+    ],
+)
+def test_what_has_no_such_table_says_so(args, said, lines):
+    got = here(*args)
+    assert got.code == 2 and said in got.err and not Path("x.parquet").exists()
+
+
+def test_all_heads_of_a_line_are_in_its_record_and_in_a_table_of_records(lines):
+    records = json_lines("--head", "all")
+    assert here("batch", "lines.txt", "--head", "all", "-o", "x.parquet") == (0, "", "")
+    for text, record, row in zip(TEXTS, records, parquet.read_table("x.parquet").to_pylist(), strict=True):
+        whole = printed("self", text, "--head", "all")
+        heads = [{key: head[key] for key in ("name", "layer", "weights")} for head in whole["heads"]]
+        assert len(heads) > 5
+        assert_alike(record["heads"], heads)
+        assert_alike(row["heads"], heads)
+        assert_alike(record["weights"], whole["weights"])
+
+
+def test_entropy_has_a_number_for_each_row_of_each_head(lines):
+    write(["She likes coffee"])
+    options = (*RANDOM, "--head", "all", "--kind", "masked", "--without", "She")
+    fields = ("--fields", "entropy,heads.weights,diagnostics")
+    (record,) = json_lines(*options, *fields)
+    wanted = [
+        [sum(-w * math.log2(w) for w in row if w) if any(row) else None for row in head["weights"]]
+        for head in record["heads"]
+    ]
+    assert len(wanted) == 2 and wanted[0][0] is None
+    assert_alike(record["entropy"], wanted)
+    assert here("batch", "lines.txt", *options, *fields, "-o", "x.parquet") == (0, "", "")
+    row = parquet.read_table("x.parquet").to_pylist()[0]
+    for key in ("entropy", "heads", "diagnostics"):
+        assert_alike(row[key], record[key])
+    alone = printed("self", "the cat sat", "--fields", "entropy,diagnostics")
+    assert_alike(alone["entropy"], [[one["entropy"] for one in alone["diagnostics"]]])
+    assert "entropy" not in printed("self", "the cat sat")
+
+
+# The page's recipes for pandas, polars and DuckDB, run where these are installed
+
+RECIPES = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "batch.md").read_text(encoding="utf-8"), re.S)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "duckdb"])
+def test_a_recipe_finds_the_words_that_are_looked_at_most(library, at):
+    if find_spec(library) is None:
+        pytest.skip(f"{library} is not installed")
+    write(["She likes coffee", "The cat sat on the mat", "A dog barked"])
+    assert here("batch", "lines.txt", "-o", "lines.parquet").code == 0
+    assert here("batch", "lines.txt", "--head", "all", "--tidy", "-o", "links.parquet").code == 0
+    of_records, of_links = (one for one in RECIPES if f"import {library}\n" in one)
+    for recipe, words in ((of_records, ("cat", "dog", "mat")), (of_links, ("determiner", "12", "cat"))):
+        done = subprocess.run([sys.executable, "-c", recipe], capture_output=True, text=True, cwd=at)
+        assert done.returncode == 0, done.stderr
+        assert all(word in done.stdout for word in words), done.stdout

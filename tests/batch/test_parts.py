@@ -7,36 +7,33 @@ import pickle
 import signal
 import subprocess
 import time
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 import threadpoolctl
 
-from attn_cli.batch import cluster, folder, run, workers
-from attn_cli.batch import manifest as manifests
+from attn_cli.batch import folder, run, workers
 from attn_cli.errors import WriteError
-from tests.batch.folders import WORDS, Here, content, ended, manifest, records, write
-from tests.models.checkpoints.by_hand import GPT2, gpt2, saved
-from tests.shell import COMMAND, attn, here, surroundings
+from tests.batch.folders import WORDS, content, ended, manifest, records, write
+from tests.models.checkpoints.by_hand import GPT2, byte_pairs, gpt2, saved
+from tests.shell import COMMAND, Ran, attn, here, surroundings
 from tests.thorough import takes_long
 
 
-@pytest.fixture
-def small(monkeypatch):
-    monkeypatch.setattr(manifests, "LINES", 512)
+def run_out(*args: str) -> Ran:
+    return here("batch", *args, "-o", "out/")
 
 
 def test_parts_hold_together_what_one_file_holds_and_a_complete_run_says_so(at, small):
     write(1300)
     whole = here("batch", "lines.txt", "--top", "1").out
-    assert here("batch", "lines.txt", "--top", "1", "-o", "out/") == (0, "", "")
+    assert run_out("lines.txt", "--top", "1") == (0, "", "")
     assert records() == whole
     assert [part["lines"] for part in manifest()["parts"]] == [512, 512, 276]
     assert (manifest()["complete"], manifest()["lines"], manifest()["refused"]) == (True, 1300, 0)
     before = {path: path.stat().st_mtime_ns for path in Path("out").iterdir()}
-    again = here("batch", "lines.txt", "--top", "1", "-o", "out/")
+    again = run_out("lines.txt", "--top", "1")
     assert (again.code, again.out) == (0, "")
     assert again.err == "attn: out/ is complete: 1,300 lines in 3 parts. --force writes it anew.\n"
     assert before == {path: path.stat().st_mtime_ns for path in Path("out").iterdir()}
@@ -45,7 +42,7 @@ def test_parts_hold_together_what_one_file_holds_and_a_complete_run_says_so(at, 
 @pytest.mark.parametrize("damage", ["missing", "changed", "cut", "no manifest entry"])
 def test_a_part_that_is_not_as_it_was_is_written_again(damage, at, small):
     write(1300)
-    assert here("batch", "lines.txt", "-o", "out/").code == 0
+    assert run_out("lines.txt").code == 0
     whole, part = records(), Path("out/part-00001.jsonl")
     data = part.read_bytes()
     if damage == "missing":
@@ -54,7 +51,7 @@ def test_a_part_that_is_not_as_it_was_is_written_again(damage, at, small):
         Path("out/manifest.json").write_text(json.dumps(ended(manifest(), 0, 1)))
     else:
         part.write_bytes(data.replace(b"quick", b"quack", 1) if damage == "changed" else data[:-1])
-    got = here("batch", "lines.txt", "-o", "out/")
+    got = run_out("lines.txt")
     left = "512 lines in 1 part" if damage == "no manifest entry" else "788 lines in 2 parts"
     assert got == (0, "", f"attn: out/ already holds {left}: resuming.\n")
     assert records() == whole and manifest()["complete"]
@@ -62,26 +59,28 @@ def test_a_part_that_is_not_as_it_was_is_written_again(damage, at, small):
 
 def test_other_settings_another_input_and_other_files_are_refused_unless_forced(at, small):
     write(600)
-    assert here("batch", "lines.txt", "-o", "out/").code == 0
+    Path("v.txt").write_text("the 1 0\nquick 0 1\n")
+    Path("w.json").write_text(json.dumps({name: np.eye(2).tolist() for name in ("W_q", "W_k", "W_v")}))
+    usual = ("lines.txt", "-e", "./v.txt", "-p", "w.json")
+    assert run_out(*usual).code == 0
+    os.utime("v.txt", (1, 1))  # the same file, copied anew
+    assert " is complete: " in run_out(*usual).err
     before = records()
     for options, said in (
         *((("-t", "0.5"), "temperature"), (("--fields", "summary"), "fields")),
         *((("--kind", "masked"), "kind"), (("-f", "jsonl.gz"), "format")),
     ):
-        got = here("batch", "lines.txt", "-o", "out/", *options)
+        got = run_out(*usual, *options)
         assert got.code == 65 and said in got.err and "--force" in got.err
-    write(601)
-    got = here("batch", "lines.txt", "-o", "out/")
-    assert got.code == 65 and "input was another" in got.err and records() == before
-    assert here("batch", "lines.txt", "-o", "out/", "-f", "jsonl.gz", "--force").code == 0
+    changed = {"v.txt": "v.txt was changed", "w.json": "w.json was changed", "lines.txt": "input was another"}
+    for name, said in changed.items():
+        text = Path(name).read_text()
+        Path(name).write_text(text.replace("1", "2", 1) if "1" in text else text + "the\n")
+        got = run_out(*usual)
+        assert got.code == 65 and said in got.err and records() == before
+        Path(name).write_text(text)
+    assert run_out("lines.txt", "-f", "jsonl.gz", "--force").code == 0
     assert set(content()) == {"manifest.json", "part-00000.jsonl.gz", "part-00001.jsonl.gz"}
-    Path("mine").mkdir()
-    Path("mine/notes.txt").write_text("keep me")
-    assert here("batch", "lines.txt", "-o", "mine/").code == 65
-    assert here("batch", "lines.txt", "-o", "mine/", "--force").code == 0
-    assert Path("mine/notes.txt").read_text() == "keep me"
-    Path("out/manifest.json").write_text("{")
-    assert here("batch", "lines.txt", "-o", "out/").code == 65
 
 
 def test_what_changes_no_byte_may_change_between_two_runs(at, small):
@@ -99,17 +98,17 @@ def test_what_changes_no_byte_may_change_between_two_runs(at, small):
 
 def test_a_run_that_ended_before_its_first_part_keeps_no_other_out(at, small):
     Path("lines.txt").write_text("a b\n...\n")
-    assert here("batch", "lines.txt", "-o", "out/").code == 65
+    assert run_out("lines.txt").code == 65
     assert not manifest()["parts"]
     write(600)
     Path("out/part-00007.jsonl").write_text("of a process that was killed before it could name it")
-    assert here("batch", "lines.txt", "-o", "out/", "-t", "2") == (0, "", "")
+    assert run_out("lines.txt", "-t", "2") == (0, "", "")
     assert records() == here("batch", "lines.txt", "-t", "2").out
 
 
 def test_a_removal_that_ends_early_leaves_a_folder_that_is_known_to_be_a_run_s(at, small, monkeypatch):
     write(1300)
-    assert here("batch", "lines.txt", "-o", "out/").code == 0
+    assert run_out("lines.txt").code == 0
     whole, real, removed = records(), os.unlink, []
 
     def unlink(path, **more):
@@ -121,15 +120,15 @@ def test_a_removal_that_ends_early_leaves_a_folder_that_is_known_to_be_a_run_s(a
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "unlink", unlink)
-        assert here("batch", "lines.txt", "-o", "out/", "--force").code == 73
+        assert run_out("lines.txt", "--force").code == 73
     assert len(content()) == 3 and "manifest.json" in content()
-    assert here("batch", "lines.txt", "-o", "out/").code == 0
+    assert run_out("lines.txt").code == 0
     assert records() == whole
 
 
 def test_a_part_counts_what_is_refused_in_all_of_its_chunks(at):
     write(1100, bad=(3, 700))
-    assert "2 of 1,100 lines were refused" in here("batch", "lines.txt", "--keep-going", "-o", "out/").err
+    assert "2 of 1,100 lines were refused" in run_out("lines.txt", "--keep-going").err
     assert [part["refused"] for part in manifest()["parts"]] == [2]
 
 
@@ -143,21 +142,14 @@ def test_a_run_goes_on_beside_a_part_of_refused_lines_alone(at, small):
     assert (records(), again.code) == (whole, ran.code) and manifest()["refused"] == 512
 
 
-def test_a_file_that_is_read_may_have_a_part_s_name_in_another_folder(at):
-    Path("out").mkdir()
-    assert here("batch", write(3, "part-00000.jsonl"), "-o", "out/").code == 0
-    kept = Path("out/part-00000.jsonl").read_bytes()
-    assert here("batch", "out/part-00000.jsonl", "-o", "out/", "--force").code == 2
-    assert Path("out/part-00000.jsonl").read_bytes() == kept
-
-
 def test_a_folder_needs_a_file_and_force_needs_a_folder(at):
     write(3)
     assert attn("batch", "-o", "out/", input="a b\n").code == 2
-    assert here("batch", "lines.txt", "--force").code == 2
-    assert here("batch", "lines.txt", "-o", "out.jsonl", "--force").code == 2
-    assert here("batch", "lines.txt", "-o", "lines.txt/").code == 73
-    assert here("batch", "lines.txt", "-f", "npz", "-o", "x.npz").code == 2
+    for code, options in (
+        *((2, ("--force",)), (2, ("-o", "out.jsonl", "--force")), (73, ("-o", "lines.txt/"))),
+        (2, ("-f", "npz", "-o", "x.npz")),
+    ):
+        assert here("batch", "lines.txt", *options).code == code
 
 
 @takes_long
@@ -178,41 +170,20 @@ def test_two_runs_do_not_write_into_one_folder(at, monkeypatch):
     write(3)
     Path("out").mkdir()
     with folder.LocalFolder("out").locked():
-        got = here("batch", "lines.txt", "-o", "out/")
+        got = run_out("lines.txt")
     assert got.code == 73 and "Another run is writing into out/" in got.err
-    assert here("batch", "lines.txt", "-o", "out/").code == 0
+    assert run_out("lines.txt").code == 0
 
 
-def test_vectors_and_models_that_were_changed_in_place_are_other_settings(at, small):
-    write(3)
-    Path("v.txt").write_text("she 1 0\nthe 0 1\n")
-    weights = {name: np.eye(2).tolist() for name in ("W_q", "W_k", "W_v")}
-    Path("w.json").write_text(json.dumps(weights))
-    options = ("lines.txt", "-e", "./v.txt", "-p", "w.json", "-o", "out/")
-    assert here("batch", *options).code == 0
-    os.utime("v.txt", (1, 1))  # the same file, copied anew
-    assert here("batch", *options).code == 0
-    for name in ("v.txt", "w.json"):
-        text = Path(name).read_text()
-        Path(name).write_text(text.replace("1", "2", 1))
-        got = here("batch", *options)
-        assert got.code == 65 and f"{name} was changed" in got.err
-        Path(name).write_text(text)
-
-
-@pytest.mark.skipif(find_spec("tokenizers") is None, reason="needs the extra models")
-def test_a_model_that_was_changed_in_place_is_another_setting(at, small):
-    made = Path(saved(Path("gpt2"), GPT2, gpt2()))
-    (made / "vocab.json").write_text(
-        json.dumps({word: n for n, word in enumerate(["a", "b", "c", "d", "Ġa", "Ġb"])})
-    )
-    (made / "merges.txt").write_text("#version: 0.2\n")
+def test_a_model_that_was_changed_in_place_is_another_setting(at, small, tokenizers):
+    made = saved("gpt2", GPT2, gpt2())
+    byte_pairs(made)
     Path("lines.txt").write_text("dab\ncab\n")
-    options = ("lines.txt", "-m", "gpt2", "-o", "out/")
-    assert here("batch", *options) == (0, "", "")
-    assert here("batch", *options).code == 0
-    (made / "merges.txt").write_text("#version: 0.2\na b\n")
-    got = here("batch", *options)
+    options = ("lines.txt", "-m", "gpt2")
+    assert run_out(*options) == (0, "", "")
+    assert run_out(*options).code == 0
+    byte_pairs(made, merges=["a b"])
+    got = run_out(*options)
     assert got.code == 65 and "gpt2 was changed" in got.err
 
 
@@ -246,8 +217,7 @@ def test_a_folder_is_tidied_of_files_that_nobody_writes(at):
 
 
 @pytest.mark.parametrize("engine", [(), ("--engine", "dask")])
-def test_a_part_of_a_run_that_has_gone_does_not_come_into_that_of_another(engine, at, small, monkeypatch):
-    monkeypatch.setattr(cluster, "Dask", Here)
+def test_a_part_of_a_run_that_has_gone_does_not_come_into_that_of_another(engine, at, small, dask_here):
     write(70, "one.txt")
     write(3, "two.txt")
     assert here("batch", "one.txt", "-o", "one/", "--engine", "dask").code == 0
@@ -263,13 +233,12 @@ def test_a_part_of_a_run_that_has_gone_does_not_come_into_that_of_another(engine
     assert sorted(before) == ["manifest.json", "part-00000.jsonl"] and ".run" not in os.listdir("one")
 
 
-def test_a_worker_with_several_threads_of_blas_writes_the_same_bytes_as_one_machine(at, monkeypatch):
+def test_a_worker_with_several_threads_of_blas_writes_the_same_bytes_as_one(at, dask_here, monkeypatch):
     lines = [" ".join(WORDS[i % 9] for i in range(n)) for n in (61, 70, 85, 99, 125)]
     Path("lines.txt").write_text("\n".join(lines))
     options = ("lines.txt", "--fields", "output,weights")
     assert attn("batch", *options, "-o", "out/").code == 0  # as the program is run: with one
     one = content()
-    monkeypatch.setattr(cluster, "Dask", Here)
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     with threadpoolctl.threadpool_limits(2):
         assert here("batch", *options, "-o", "out/", "--engine", "dask", "--force").code == 0
@@ -281,5 +250,5 @@ def test_an_error_names_the_parts_that_are_there(at, small, monkeypatch):
     write(6 * 512)
     lines = Path("lines.txt").read_bytes().split(b"\n")
     Path("lines.txt").write_bytes(b"\n".join([*lines[: 4 * 512], b"...", *lines[4 * 512 :]]))
-    assert here("batch", "lines.txt", "-o", "out/", "--workers", "1").code == 65
+    assert run_out("lines.txt", "--workers", "1").code == 65
     assert [part["first"] for part in manifest()["parts"]] == [1, 513, 1025, 1537]

@@ -18,7 +18,9 @@ from attn_cli.io.json_text import json_line
 from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.settings.settings import settings_for_masked
 from attn_cli.trace.trace import KEYS, OF_STEPS
-from tests.alike import assert_alike
+from tests.alike import FLOAT32, assert_alike
+from tests.models.checkpoints.by_hand import small_gpt2
+from tests.shell import attn, here
 from tests.thorough import like_cases, often
 
 TEXT = "The the quick brown fox fox's jumped over lazy dog Zzxq qqzz 3.14 don't I café 日本 , . ! 😀"
@@ -84,11 +86,12 @@ def same(job: Job, lines: list[bytes]) -> None:
         Settings(projection="roles-deep", oov="zero", mask="causal"),
         Settings(embedding="random", dim=6, heads=2, head="1", seed=4),
         Settings(embedding="random", projection="w.json", dim=3),
-        *(Settings(embedding="v.txt", oov="nearest"), Settings(oov="skip")),
+        *(Settings(embedding="v.txt", oov="nearest"), Settings(oov="skip"), Settings(oov="subword")),
+        Settings(tokenizer="characters", projection="identity"),
         Settings(oov="error", tokenizer="whitespace"),
-        *(Settings(tokenizer="characters", projection="identity"), Settings(positions="sinusoidal")),
-        *(Settings(pad=2, round=2), Settings(query="the"), Settings(layer="all", projection="roles-deep")),
-        Settings(max_text="40", max_word="12"),
+        *(Settings(pad=2, round=2), Settings(positions="sinusoidal")),
+        *(Settings(layer="all", projection="roles-deep"), Settings(max_text="40", max_word="12")),
+        Settings(query="the"),
     ],
     ids=lambda one: " ".join(f"{k}={v}" for k, v in vars(one).items() if v != vars(Settings())[k]) or "usual",
 )
@@ -137,3 +140,50 @@ def test_a_table_of_words_that_is_full_is_emptied_and_nothing_changes(monkeypatc
 
 def told(row: Row) -> bytes:
     return json_line(row.as_record() if isinstance(row, AttnError) else row)
+
+
+# Through a pretrained model, but for the last bits of float32
+
+
+def letters(n: int) -> list[str]:
+    draw = np.random.default_rng(0)
+    return ["".join(draw.choice(list("abcd"), size)) for size in draw.integers(1, 9, n)]
+
+
+@pytest.fixture
+def folder(at, tokenizers):
+    Path("lines.txt").write_text("".join(f"{line}\n" for line in letters(40)))
+    return small_gpt2(at / "gpt2")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *(("--fields", "all"), ("--fields", "all", "--layer", "0", "--head", "mean")),
+        ("--fields", "query_tokens,weights,summary", "-t", "0.5", "--mask", "none"),
+        *(("--fields", "weights", "--head", "rollout"), ("--fields", "weights", "--layer", "all")),
+        ("--fields", "all", "-q", "a", "--keep-going"),
+    ],
+    ids=" ".join,
+)
+@like_cases
+def test_a_line_through_a_model_has_the_numbers_that_it_has_by_itself(options, folder):
+    got = here("batch", "lines.txt", "-m", folder, *options)
+    found = [json.loads(line) for line in got.out.splitlines()]
+    assert len(found) == 40
+    alone = [option for option in options if option != "--keep-going"]
+    for line, record in zip(letters(40), found, strict=True):
+        by_itself = here("self", line, "-m", folder, "-f", "jsonl", *alone)
+        if by_itself.code:
+            assert record["error"]["code"] == by_itself.code
+        else:
+            assert_alike({**record}, json.loads(by_itself.out), FLOAT32)
+
+
+def test_lines_through_a_pipe_are_computed_one_by_one(folder):
+    """However they arrive, so that their bytes do not depend on it."""
+    text = Path("lines.txt").read_text()
+    piped = attn("batch", "-m", folder, input=text)
+    for line, record in zip(letters(40), piped.out.splitlines(), strict=True):
+        fields = ("--fields", "query_tokens,key_tokens,weights,summary")
+        assert json.loads(record) == json.loads(here("self", line, "-m", folder, "-f", "jsonl", *fields).out)

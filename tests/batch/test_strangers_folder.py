@@ -8,33 +8,36 @@ import resource
 import shutil
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from attn_cli.batch import cluster, folder
+from attn_cli.batch import folder
 from attn_cli.batch import manifest as manifests
 from attn_cli.errors import CreateError, FileError, InputError
 from attn_cli.io import files
-from tests.batch.folders import Here, content
+from tests.batch.folders import content
 from tests.shell import Ran, here
-from tests.thorough import some
 
 LINES, SIZE = 130, 50  # of the input, and of a part
 HONEST = ("part-00000.jsonl", "part-00001.jsonl", "part-00002.jsonl")
 WRITTEN: dict[str, bytes] = {}  # the honest run, which is computed once
 LIMIT = 1 << 31  # bytes of memory for what a hostile file may ask for
 SECONDS = 20
+of_urls = pytest.mark.skipif(find_spec("fsspec") is None, reason="needs fsspec")
+
+
+def _too_long(*signalled: object) -> None:
+    raise AssertionError(f"It takes more than {SECONDS} seconds.")
 
 
 @pytest.fixture(autouse=True)
-def guarded(monkeypatch) -> Iterator[None]:
+def guarded(dask_here, monkeypatch) -> Iterator[None]:
     """Fail, rather than wait for ever or fill the memory; have parts of few lines."""
     monkeypatch.setattr(manifests, "LINES", SIZE)
-    monkeypatch.setattr(cluster, "Dask", Here)
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     if (taken := Path("/proc/self/statm")).exists():
         now = int(taken.read_text().split()[0]) * resource.getpagesize()
@@ -45,10 +48,6 @@ def guarded(monkeypatch) -> Iterator[None]:
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)
     resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-
-
-def _too_long(*signalled: object) -> None:
-    raise AssertionError(f"It takes more than {SECONDS} seconds.")
 
 
 def batch(*args: str, out: str = "out/") -> Ran:
@@ -66,10 +65,9 @@ def honest(at) -> dict[str, bytes]:
         assert batch() == (0, "", "")
         WRITTEN.update(content())
         assert set(WRITTEN) == {"manifest.json", *HONEST}
-    else:
-        Path("out").mkdir()
-        for name, data in WRITTEN.items():
-            Path("out", name).write_bytes(data)
+    Path("out").mkdir(exist_ok=True)
+    for name, data in WRITTEN.items():
+        Path("out", name).write_bytes(data)
     return dict(WRITTEN)
 
 
@@ -80,39 +78,40 @@ def tree() -> dict[str, tuple[int, int, int]]:
 
 
 def is_refused(got: Ran, said: str) -> bool:
-    return (
-        (got.code, got.out, got.err.count("\n")) == (65, "", 1) and said in got.err and "--force" in got.err
-    )
+    is_one_line = (got.code, got.out, got.err.count("\n")) == (65, "", 1)
+    return is_one_line and said in got.err and "--force" in got.err
+
+
+def nothing_beside_has_changed() -> bool:
+    return Path("beside").read_text() == "mine\n" and not Path("new").exists()
 
 
 # What the manifest says
 
-Change = Callable[[dict[str, Any]], object]
+Place = tuple[str | int, ...]
 
 
-def of_part(n: int, **values: object) -> Change:
-    return lambda about: about["parts"][n].update(values)
+def changed(about: Any, path: Place, value: object) -> Any:
+    """Return a manifest with this value at a path in it, or without what is there."""
+    made = copy.deepcopy(about)
+    inner = made
+    for key in path[:-1]:
+        inner = inner[key]
+    if value is MISSING:
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = copy.deepcopy(value)
+    return made
 
 
-def of_top(**values: object) -> Change:
-    return lambda about: about.update(values)
-
-
-def parts_of(*numbers: int, **values: object) -> Change:
-    """Name these parts, with counts that are those of the parts."""
-
-    def change(about: dict[str, Any]) -> None:
-        about["parts"] = [dict(about["parts"][n]) for n in numbers]
-        for key in ("lines", "refused"):
-            about[key] = sum(part[key] for part in about["parts"])
-        about.update(values)
-
-    return change
+def with_parts(about: Any, numbers: Sequence[int]) -> Any:
+    """Return a manifest of these parts, with counts that are theirs."""
+    parts = [about["parts"][n] for n in numbers]
+    return about | {"parts": parts} | {key: sum(part[key] for part in parts) for key in ("lines", "refused")}
 
 
 OTHER_RUN, NO_MANIFEST = "out/ holds another run: ", "is not an attn batch manifest"
 ENTRY, ORDER = "entry {} of its parts is not of this input", "are not in order"
-COUNTS = "its counts are not those"
 FILE_NAMES = [
     *("", ".", "..", "/etc/passwd", "../beside", "../out/part-00001.jsonl", "./part-00001.jsonl", "a/part-00001.jsonl"),
     *("part-00001.jsonl/", "part-00001.jsonl\n", "part-00001.jsonl\0", "part-00001.jsonl\x1b[31m", "part-1.jsonl"),
@@ -126,97 +125,65 @@ OF_KEYS = {  # more of what may stand at a key
     "refused": (51,),
     "blake2b": ("", "00", "G" * 32, "A" * 32, "0" * 31, "0" * 33),
 }
-WRONG: dict[str, tuple[str, Change]] = {  # one of each kind; all others are tried in the manifest alone
-    **{f"a part in {name[:30]!r}": (ENTRY.format(1), of_part(1, file=name)) for name in FILE_NAMES[:8]},
-    "a part of a line less": (ENTRY.format(1), of_part(1, lines=49)),
-    "another key in a part": (ENTRY.format(2), of_part(2, more=1)),
-    "a last part that is full": (ENTRY.format(2), of_part(2, lines=SIZE)),
-    "a part behind the last": (ENTRY.format(3), lambda about: about["parts"].append(
-        dict(about["parts"][1], file="part-00003.jsonl", first=1 + 3 * SIZE))),
-    "a part twice": (ORDER, parts_of(0, 1, 1, 2)),
-    "the order turned round": (ORDER, parts_of(2, 1, 0)),
-    "another order": (ORDER, parts_of(0, 2, 1, complete=False)),
-    "complete without its last part": ("names 2 of 3 parts", parts_of(0, 1)),
-    "complete without its first part": ("names 2 of 3 parts", parts_of(1, 2)),
-    "complete with a gap": ("names 2 of 3 parts", parts_of(0, 2)),
-    "complete with nothing": ("names 0 of 3 parts", parts_of()),
-    "complete with nothing, and a count": ("names 0 of 3 parts", parts_of(lines=LINES)),
-    "a line too many in all": (COUNTS, of_top(lines=LINES + 1)),
-    "a line refused in all": (COUNTS, of_top(refused=1)),
-    "another schema": (NO_MANIFEST, of_top(schema="attn-batch/2")),
-    "another key": (NO_MANIFEST, of_top(more=1)),
-    "another input": (OTHER_RUN, lambda about: about["input"].update(bytes=5)),
-    "an input of a float": (OTHER_RUN, lambda about: about["input"].update(bytes=float(about["input"]["bytes"]))),
-    "more of the input": (OTHER_RUN, lambda about: about["input"].update(files=1)),
-    "another version": (OTHER_RUN, lambda about: about["run"].update(attn="0.0")),
-    "other settings": (OTHER_RUN, lambda about: about["run"]["settings"].update(dim=3)),
-    "settings that are a list": (OTHER_RUN, lambda about: about["run"].update(settings=[])),
-    "files that are a list": (OTHER_RUN, lambda about: about["run"].update(files=[])),
-    "a file too many": (OTHER_RUN, lambda about: about["run"]["files"].update(x="00")),
-    "a thousand other settings": (OTHER_RUN, lambda about: about["run"].update({f"{n}" * 900: n for n in range(999)})),
-    "settings that a terminal would obey": (OTHER_RUN, lambda about: about["run"].update({"\x1b[31mred\n": 1})),
-}  # fmt: skip
-TEXTS = {
-    "nothing": b"",
-    "no JSON": b"{",
-    "not UTF-8": b'{"schema": "\xff"}',
-    "UTF-16": '{"schema": "attn-batch/1"}'.encode("utf-16"),
-    **{
-        f"only {text}": text.encode()
-        for text in ("null", "true", "0", "-1.5", '"x"', "[]", "{}", "NaN", "[{}]")
-    },
-    "a thousand lists": b"[" * 1000,
-    "very many lists": b"[" * 900_000,
-    "a number of many digits": b"9" * 9000,
-    "a deep run": b'{"run": ' + b'{"a":' * 800 + b"1" + b"}" * 800 + b"}",
-    "very much": b" " * (1 << 23),
-}
-
-
-FORCED = {*some([*WRONG, *TEXTS])}  # one way leads over all of them
-
-
-@pytest.mark.parametrize("case", [*WRONG, *TEXTS])
-def test_a_manifest_that_cannot_be_right_is_refused_and_nothing_is_changed(case, honest):
-    said, change = WRONG.get(case, ("manifest.json", None))
-    about = json.loads(honest["manifest.json"])
-    if change is not None:
-        change(about)
-    Path("out/manifest.json").write_bytes(TEXTS.get(case, json.dumps(about).encode()))
-    before = tree()
-    got = batch()
-    assert is_refused(got, said) and len(got.err) < 2500 and "\x1b" not in got.err
-    assert tree() == before and Path("beside").read_text() == "mine\n"
-    if case in FORCED:
-        assert batch("--engine", "dask") == got
-        assert batch("--force") == (0, "", "")
-        assert content() == honest
-
-
 VALUES = json.loads('[null, true, false, 0, 1, -1, 1.0, -0.5, 1e308, "", "x", [], [[]], [{}], {}, {"a": 1}]')
 VALUES += [10**30]
 MISSING = object()
+# One of each kind; all others are tried in the manifest alone.
+WRONG: list[tuple[str, Place, object]] = [
+    (ENTRY.format(1), ("parts", 1, "file"), "../beside"),
+    (ENTRY.format(2), ("parts", 2, "more"), 1),
+    (ENTRY.format(2), ("parts", 2, "lines"), SIZE),
+    ("its counts are not those", ("lines",), LINES + 1),
+    (NO_MANIFEST, ("more",), 1),
+    (OTHER_RUN, ("input", "bytes"), 5),
+    (OTHER_RUN, ("run", "files", "x"), "00"),
+    (OTHER_RUN, ("run", "settings"), {f"{n}" * 900: n for n in range(999)}),
+    (OTHER_RUN, ("run", "\x1b[31mred\n"), 1),
+]
+PARTS = [
+    *((ORDER, (0, 1, 1, 2)), (ORDER, (2, 1, 0)), (ORDER, (0, 2, 1)), ("names 2 of 3 parts", (0, 1))),
+    *(("names 2 of 3 parts", (1, 2)), ("names 2 of 3 parts", (0, 2)), ("names 0 of 3 parts", ())),
+]
+TEXTS = [
+    *(b"", b"{", b'{"schema": "\xff"}', '{"schema": "attn-batch/1"}'.encode("utf-16")),
+    *(b"null", b"true", b"0", b"-1.5", b'"x"', b"[]", b"{}", b"NaN", b"[{}]", b"[" * 1000, b"[" * 900_000),
+    *(b"9" * 9000, b'{"run": ' + b'{"a":' * 800 + b"1" + b"}" * 800 + b"}", b" " * (1 << 23)),
+]
 
 
-def places(about: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def wrong_manifests(like: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
+    """Yield manifests that cannot be right, and what is said of each."""
+    yield from (("manifest.json", text) for text in TEXTS)
+    made = [(said, changed(like, path, value)) for said, path, value in WRONG]
+    made += [(said, with_parts(like, numbers)) for said, numbers in PARTS]
+    made += [(ORDER, with_parts(like, (0, 2, 1)) | {"complete": False})]
+    made += [("names 0 of 3 parts", with_parts(like, ()) | {"lines": LINES})]
+    made += [(OTHER_RUN, changed(like, ("input", "bytes"), float(like["input"]["bytes"])))]
+    behind = like["parts"][1] | {"file": "part-00003.jsonl", "first": 1 + 3 * SIZE}
+    made += [(ENTRY.format(3), changed(like, ("parts",), [*like["parts"], behind]))]
+    yield from ((said, json.dumps(about).encode()) for said, about in made)
+
+
+def test_a_manifest_that_cannot_be_right_is_refused_and_nothing_is_changed(honest):
+    for n, (said, text) in enumerate(wrong_manifests(json.loads(honest["manifest.json"]))):
+        Path("out/manifest.json").write_bytes(text)
+        before = tree()
+        got = batch()
+        assert is_refused(got, said) and len(got.err) < 2500 and "\x1b" not in got.err, text[:2000]
+        assert tree() == before and Path("beside").read_text() == "mine\n"
+        if n % 7 == 0:
+            assert batch("--engine", "dask") == got
+            assert batch("--force") == (0, "", "")
+            assert content() == honest
+
+
+def places(about: Any, path: Place = ()) -> Iterator[Place]:
     """Yield the path of every value in a manifest."""
     if path:
         yield path
     of = about.items() if isinstance(about, dict) else enumerate(about) if isinstance(about, list) else ()
     for key, value in of:
         yield from places(value, (*path, key))
-
-
-def changed(about: Any, path: tuple[Any, ...], value: object) -> Any:
-    made = copy.deepcopy(about)
-    inner = made
-    for key in path[:-1]:
-        inner = inner[key]
-    if value is MISSING:
-        del inner[path[-1]]
-    else:
-        inner[path[-1]] = copy.deepcopy(value)
-    return made
 
 
 def read(about: Any, like: Any) -> manifests.Manifest:
@@ -270,26 +237,17 @@ def link_to_itself(path: Path) -> None:
     path.symlink_to("../kept")
 
 
-def sparse(path: Path) -> None:
-    with path.open("wb") as stream:
-        stream.truncate(3 << 30)
-
-
 KEPT = "a link to what was there"
-KINDS: dict[str, Callable[[Path], None]] = {
-    "a FIFO": os.mkfifo,
-    "a socket": bound_socket,
-    "a folder": Path.mkdir,
-    "a link to a file": link("../beside"),
-    KEPT: link_to_itself,
-    "a link to nothing": link("../new"),
-    "a link to itself": link("loop"),
-    "a link to a folder": link(".."),
-    "a link to /dev/zero": link("/dev/zero"),
-    "a link to /dev/full": link("/dev/full"),
+KINDS = {
+    f"a link to {to}": link(to) for to in ("../beside", "../new", "loop", "..", "/dev/zero", "/dev/full")
 }
+KINDS |= {"a FIFO": os.mkfifo, "a socket": bound_socket, "a folder": Path.mkdir, KEPT: link_to_itself}
+KINDS["a link to itself"] = link("part-00001.jsonl")
 NAMES = ("manifest.json", ".run", "part-00001.jsonl", "part-00777.npz")
 PLACES = {"here": ("out/",), "on a cluster": ("out/", "--engine", "dask"), "by a URL": ("file://{}/out/",)}
+of_places = pytest.mark.parametrize(
+    "place", [pytest.param(one, marks=[of_urls] * ("URL" in one)) for one in PLACES]
+)
 
 
 def at_place(place: str, *args: str) -> Ran:
@@ -297,12 +255,10 @@ def at_place(place: str, *args: str) -> Ran:
     return batch(*engine, *args, out=out)
 
 
-@pytest.mark.parametrize("place", PLACES)
+@of_places
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_no_regular_file_is_refused_and_never_written_through(kind, name, place, honest):
-    if place == "by a URL" and find_spec("fsspec") is None:
-        pytest.skip("needs fsspec")
     path = Path("out", name)
     if kind != KEPT:
         path.unlink(missing_ok=True)
@@ -318,15 +274,16 @@ def test_what_is_no_regular_file_is_refused_and_never_written_through(kind, name
         assert forced.code in (73, 74) and forced.err.count("\n") == 1
     else:
         assert forced == (0, "", "") and content() == honest
-    assert Path("beside").read_text() == "mine\n" and not Path("new").exists()
+    assert nothing_beside_has_changed()
     if kind == KEPT:
         assert Path("kept").read_bytes() == honest.get(name, b"0123456789abcdef")
 
 
-@pytest.mark.parametrize("place", PLACES)
+@of_places
 @pytest.mark.parametrize("name", ["manifest.json", ".run", "part-00001.jsonl"])
 def test_a_file_of_three_gigabytes_is_not_read(name, place, honest):
-    sparse(Path("out", name))
+    with Path("out", name).open("wb") as stream:
+        stream.truncate(3 << 30)
     got = at_place(place)
     if name.startswith("part"):  # another file than was written: it is computed again
         assert got.code == 0 and "out/ already holds 80 lines in 2 parts: resuming." in got.err
@@ -336,7 +293,7 @@ def test_a_file_of_three_gigabytes_is_not_read(name, place, honest):
     assert content() == honest
 
 
-@pytest.mark.parametrize("place", PLACES)
+@of_places
 def test_a_file_with_another_name_elsewhere_is_only_read(place, honest):
     for name in honest:
         os.link(Path("out", name), f"kept-{name}")
@@ -346,22 +303,17 @@ def test_a_file_with_another_name_elsewhere_is_only_read(place, honest):
     Path("out/part-00001.jsonl").unlink()
     assert at_place(place).code == 0 and at_place(place, "--force").code == 0
     assert content() == honest
-    for name in honest:
-        assert Path(f"kept-{name}").read_bytes() == honest[name]
-    assert Path("kept-.run").read_text() == "0123456789abcdef"
+    for name, data in {**honest, ".run": b"0123456789abcdef"}.items():
+        assert Path(f"kept-{name}").read_bytes() == data
 
 
-OTHERS = ["", "0123456789abcde", "0123456789ABCDEF", "0123456789abcdef0", "x" * 16, "mine"]
-
-
-@pytest.mark.parametrize("text", OTHERS)
+@pytest.mark.parametrize("text", ["", "0123456789abcde", "0123456789ABCDEF", "0123456789abcdef0", "x" * 16])
 def test_a_file_that_is_called_run_and_is_somebody_else_s_stays(text, honest):
-    Path("out/.run").write_text(text)
-    assert is_refused(batch(), "out/.run is no")
     Path("mine").mkdir()
-    Path("mine/.run").write_text(text)
-    assert is_refused(batch(out="mine/"), "mine/.run is no")
-    assert Path("out/.run").read_text() == Path("mine/.run").read_text() == text
+    for folder_of_it in ("out/", "mine/"):
+        Path(folder_of_it, ".run").write_text(text)
+        assert is_refused(batch(out=folder_of_it), f"{folder_of_it}.run is no")
+        assert Path(folder_of_it, ".run").read_text() == text
 
 
 @pytest.mark.parametrize("name", ["part-00000.jsonl", "part-00000.txt", "part-99999.parquet", "notes.txt"])
@@ -371,27 +323,26 @@ def test_files_without_a_manifest_are_somebody_else_s(name, honest):
     assert is_refused(batch(out="mine/"), "mine/ is not empty and holds no attn batch run")
     assert os.listdir("mine") == [name] and Path("mine", name).read_text() == "mine\n"
     assert batch("--force", out="mine/").code == 0
-    assert Path("mine/part-00000.txt").exists() == (name == "part-00000.txt")
+    assert Path("mine", name).exists() == (name != "part-99999.parquet")
 
 
 @pytest.mark.parametrize("args", [(), ("--force",)])
 @pytest.mark.parametrize(
     "name", ["part-00000.jsonl", "manifest.json", "also/../part-00000.jsonl", "link", "*.*"]
 )
-def test_an_input_that_a_part_would_replace_is_refused(name, args, at):
+def test_an_input_that_a_part_would_replace_is_refused_and_one_with_its_name_elsewhere_is_not(name, args, at):
     Path("out/also").mkdir(parents=True)
     Path("out/link").symlink_to("part-00000.jsonl")
-    Path("out/manifest.json").write_text("the cat sat\n")
-    Path("out/part-00000.jsonl").write_text("the cat sat\n")
+    for one in ("out/part-00000.jsonl", "out/manifest.json", "part-00000.jsonl"):
+        Path(one).write_text("the cat sat\n")
     is_url = name[0] != "*" and find_spec("fsspec") is not None
     here_or_there = ["", f"file://{Path.cwd()}/"] if is_url else [""]
     for source in here_or_there:
         for out in (*here_or_there, f"{Path.cwd()}/"):
             got = here("batch", f"{source}out/{name}", "-o", f"{out}out/", *args)
             assert got.code == 2 and "it would be replaced" in got.err, (source, out, got)
-    assert (
-        Path("out/part-00000.jsonl").read_text() == Path("out/manifest.json").read_text() == "the cat sat\n"
-    )
+    assert {Path("out", one).read_text() for one in HONEST[:1] + NAMES[:1]} == {"the cat sat\n"}
+    assert here("batch", "part-00000.jsonl", "-o", "new/", *args).code == 0
 
 
 def test_unfinished_files_that_are_no_files_are_left_alone(honest):
@@ -405,7 +356,7 @@ def test_unfinished_files_that_are_no_files_are_left_alone(honest):
         make(Path("out", name))
     Path("out/part-00001.jsonl").unlink()
     assert batch().code == 0 and batch("--engine", "dask").code == 0
-    assert set(os.listdir("out")) == {*honest, *kinds} and Path("beside").read_text() == "mine\n"
+    assert set(os.listdir("out")) == {*honest, *kinds} and nothing_beside_has_changed()
 
 
 # The folder itself
@@ -425,8 +376,7 @@ def test_a_folder_that_is_none_is_refused(make, honest):
     shutil.rmtree("out")
     make(Path("out"))
     got = batch()
-    assert (got.code, got.out, got.err.count("\n")) == (73, "", 1)
-    assert Path("beside").read_text() == "mine\n" and not Path("new").exists()
+    assert (got.code, got.out, got.err.count("\n")) == (73, "", 1) and nothing_beside_has_changed()
 
 
 def test_force_removes_nothing_where_it_cannot_remove_everything(honest):
@@ -445,17 +395,17 @@ def test_force_removes_nothing_where_it_cannot_remove_everything(honest):
 def test_a_part_never_takes_the_place_of_what_is_no_file(kind, at):
     Path("out").mkdir()
     Path("beside").write_text("mine\n")
-    place = folder.LocalFolder("out")
+    place, path = folder.LocalFolder("out"), Path("out/part-00001.jsonl")
     if kind == KEPT:
-        Path("out/part-00000.jsonl").write_text("kept\n")
-    KINDS[kind](Path("out/part-00000.jsonl"))
+        path.write_text("kept\n")
+    KINDS[kind](path)
     before = tree()
     with pytest.raises(CreateError, match="not a regular file"):
-        place.put("part-00000.jsonl", lambda stream: stream.write(b"ours"))
+        place.put(path.name, lambda stream: stream.write(b"ours"))
     with pytest.raises(FileError, match="not a regular file"):
-        place.read("part-00000.jsonl", 100)
-    assert place.size("part-00000.jsonl") is None
-    assert tree() == before and Path("beside").read_text() == "mine\n"
+        place.read(path.name, 100)
+    assert place.size(path.name) is None
+    assert tree() == before and nothing_beside_has_changed()
 
 
 def test_a_file_that_is_replaced_between_two_looks_is_not_waited_for(at, monkeypatch):
@@ -467,34 +417,29 @@ def test_a_file_that_is_replaced_between_two_looks_is_not_waited_for(at, monkeyp
             pass
 
 
-def test_a_link_that_comes_while_a_part_is_written_is_replaced_and_not_followed(at):
-    Path("out").mkdir()
-    Path("beside").write_text("mine\n")
-    place = folder.LocalFolder("out")
+def test_a_link_that_comes_while_a_part_is_written_is_replaced_and_not_followed(honest):
+    path = Path("out/part-00007.jsonl")
 
     def write(stream: Any) -> None:
         stream.write(b"ours")
-        Path("out/part-00000.jsonl").symlink_to("../beside")
+        path.symlink_to("../beside")
 
-    assert place.put("part-00000.jsonl", write)[0] == 4
-    assert Path("out/part-00000.jsonl").read_text() == "ours"
-    assert not Path("out/part-00000.jsonl").is_symlink()
-    assert Path("beside").read_text() == "mine\n"
+    assert folder.LocalFolder("out").put(path.name, write)[0] == 4
+    assert path.read_text() == "ours" and not path.is_symlink() and nothing_beside_has_changed()
 
 
-@pytest.mark.skipif(find_spec("fsspec") is None, reason="needs fsspec")
+@of_urls
 def test_a_link_in_the_place_of_an_unfinished_file_of_a_url_is_not_followed(honest):
-    Path("beside.new").write_text("mine\n")
     for name in ("part-00000.jsonl.new", "manifest.json.new"):
-        Path("out", name).symlink_to("../beside.new")
+        Path("out", name).symlink_to("../beside")
         assert is_refused(at_place("by a URL"), f"{name} is not a regular file")
         Path("out", name).unlink()
     place = folder.folder_of(f"file://{Path.cwd()}/out/")
     for name in ("part-00000.jsonl", ".run"):
-        Path("out", f"{name}.new").symlink_to("../beside.new")
+        Path("out", f"{name}.new").symlink_to("../beside")
         place.put(name, lambda stream: stream.write(b"ours"))
         assert Path("out", name).read_text() == "ours"
-    assert Path("beside.new").read_text() == "mine\n"
+    assert nothing_beside_has_changed()
 
 
 def test_a_manifest_that_could_not_be_read_again_is_not_written(at, monkeypatch):

@@ -1,47 +1,37 @@
-"""Inputs and parts in an object store: an S3 server of this machine, read and written by both engines."""
+"""Paths with a protocol: files of this machine (file://), and an S3 server that both engines read and write."""
 
 import gzip
 import importlib.util
 import json
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from attn_cli.batch import manifest as manifests
-from tests.batch.folders import content, ended
-from tests.batch.folders import write as write_lines
+from tests.batch.folders import content, ended, manifest, write
 from tests.shell import here
 
 NEEDED = ("moto", "s3fs", "distributed")
-pytestmark = [
-    pytest.mark.skipif(
-        not all(map(importlib.util.find_spec, NEEDED)) and not os.environ.get("ATTN_REQUIRE_DASK"),
-        reason="needs moto[server], s3fs and the extra dask",
-    ),
-    pytest.mark.filterwarnings("ignore"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 @pytest.fixture
-def store(at, monkeypatch) -> Iterator[dict[str, str]]:
+def store(at, small, monkeypatch) -> Iterator[dict[str, str]]:
     """Start an S3 server with a bucket; yield the environment of those who use it."""
+    if not all(map(importlib.util.find_spec, NEEDED)) and not os.environ.get("ATTN_REQUIRE_DASK"):
+        pytest.skip("needs moto[server], s3fs and the extra dask")
     import s3fs
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer("127.0.0.1", 0)
     server.start()
     _, port = server.get_host_and_port()
-    env = {
-        "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
-    }
+    env = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "testing")
+    env |= {"AWS_DEFAULT_REGION": "us-east-1", "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}"}
     for name, value in env.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(manifests, "LINES", 512)
     s3fs.S3FileSystem.clear_instance_cache()
     system = s3fs.S3FileSystem()
     system.mkdir("texts")
@@ -67,7 +57,7 @@ def put(name: str, data: bytes) -> None:
 
 
 def test_a_store_is_read_and_written_by_both_engines_with_the_same_bytes(store):
-    write_lines(1300, "a.txt")
+    write(1300, "a.txt")
     Path("b.txt.gz").write_bytes(gzip.compress(b"she likes coffee\n" * 400))
     for name in ("a.txt", "b.txt.gz"):
         put(f"texts/in/{name}", Path(name).read_bytes())
@@ -83,7 +73,7 @@ def test_a_store_is_read_and_written_by_both_engines_with_the_same_bytes(store):
 
 
 def test_what_no_manifest_names_does_not_count(store):
-    write_lines(1300)
+    write(1300)
     assert here("batch", "lines.txt", "-o", "s3://texts/out/", env=store).code == 0
     whole = fetched("texts/out")
     about = ended(json.loads(whole["manifest.json"]), 0, 2)
@@ -102,10 +92,52 @@ def test_what_no_manifest_names_does_not_count(store):
 
 
 def test_what_cannot_be_reached_is_one_line(store):
-    write_lines(3)
+    write(3)
     for code, args in (
         *((66, ("s3://texts/none.txt",)), (66, ("s3://texts/q*",)), (66, ("s3://nowhere/a.txt",))),
         *((74, ("lines.txt", "-o", "s3://nowhere/out/")), (2, ("lines.txt", "-o", "s3://texts/out.jsonl"))),
     ):
         got = here("batch", *args, env=store)
         assert (got.code, got.out, got.err.count("\n")) == (code, "", 1), got
+
+
+# Files of this machine, whose parts are put beside their place and renamed
+
+
+def test_parts_of_a_url_are_those_of_a_folder_and_a_run_goes_on(at, small):
+    pytest.importorskip("fsspec")
+    write(1300)
+    where = f"file://{Path.cwd()}"
+    assert here("batch", "lines.txt", "-o", "one/").code == 0
+    assert here("batch", f"{where}/li*.txt", "-o", f"{where}/many/").code == 0
+    assert content("one") == content("many")
+    about = ended(manifest("many"), 1)
+    Path("many/manifest.json").unlink()
+    Path("many/manifest.json.new").write_text(json.dumps(about))  # ended between two renamings
+    got = here("batch", "lines.txt", "-o", f"{where}/many/")
+    assert got.code == 0 and "already holds 788 lines in 2 parts: resuming." in got.err
+    assert content("one") == content("many")
+
+
+NEEDS = "needs a package that is not installed. "
+
+
+@pytest.mark.parametrize(
+    ("code", "args", "said"),
+    [
+        (69, ("gs://texts/a.txt",), f"gs:// {NEEDS}Please install gcsfs"),
+        (69, ("lines.txt", "-o", "az://texts/out/"), f"az:// {NEEDS}Install adlfs"),
+        (2, ("memory://a.txt",), "memory of one process"),
+        (2, ("bogus://a.txt",), "bogus://a.txt cannot be used"),
+        (2, ("lines.txt", "-o", "file:///tmp/x.jsonl"), "Give a folder: a URL that ends in /"),
+        (66, ("file:///nowhere/a.txt",), "there is no such file"),
+        (69, ("s3://texts/a.txt",), "pip install 'attn-cli[dask]'"),  # without fsspec itself
+    ],
+)
+def test_what_cannot_be_used_says_what_to_do(code, args, said, at, monkeypatch):
+    write(3)
+    for package in ("gcsfs", "adlfs", *["fsspec"] * (args[0][:2] == "s3")):
+        monkeypatch.setitem(sys.modules, package, None)
+    got = here("batch", *args, "-f", "jsonl")
+    assert got.code == code and got.err.count("\n") == 1
+    assert said in " ".join(json.loads(got.err)["error"][key] for key in ("message", "hint"))
