@@ -100,7 +100,7 @@ def _exactly(descriptor: int, count: int) -> bytes:
 
 def _serve(number: int) -> None:
     """Answer requests until the other side is closed."""
-    _load()
+    load()
     connection = socket.socket(fileno=number)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those below
     while True:
@@ -121,7 +121,7 @@ def _watch(request: dict[str, object], streams: Sequence[int], status: int) -> N
     child = os.fork()
     if not child:
         os.close(status)
-        _become(request, streams)
+        become(request, streams)
     os.write(status, CODE.pack(child))
     for one in streams:
         os.close(one)
@@ -130,7 +130,7 @@ def _watch(request: dict[str, object], streams: Sequence[int], status: int) -> N
     os._exit(0)
 
 
-def _become(request: dict[str, object], streams: Sequence[int]) -> NoReturn:
+def become(request: dict[str, object], streams: Sequence[int]) -> NoReturn:
     """Turn this process into attn, as a fresh one would be."""
     if request["own_session"]:
         os.setsid()
@@ -156,7 +156,8 @@ def _become(request: dict[str, object], streams: Sequence[int]) -> NoReturn:
     os._exit(70)  # run() never returns
 
 
-def _load() -> None:
+def load() -> None:
+    """Load what runs of attn need, and make its commands, so that a fork has them."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     for name in ("numpy", "typer.main", "rich.console"):
         importlib.import_module(name)

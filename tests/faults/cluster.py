@@ -16,7 +16,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 
@@ -35,12 +36,8 @@ Ended = tuple[int, str, float]  # exit code, standard error, seconds
 def attn(
     folder: Path, *options: str, during: Callable[[int], object] = lambda pid: None, limit: int = 0
 ) -> Ended:
-    """Run attn batch into a folder, disturb it, and return how it ended."""
-
-    def limited() -> None:
-        if limit:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
+    """Run attn batch into a folder, disturb it, and return how it ended; `limit` is of each file's bytes."""
+    limited = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (limit, limit)) if limit else None
     command = [*COMMAND, "batch", "lines.txt", "--fields", "summary", "-o", f"{folder}/", *options]
     start = time.monotonic()
     with subprocess.Popen(
@@ -61,13 +58,17 @@ def workers_of(pid: int) -> list[int]:
     """Return the workers that a run has started, by whichever of its threads."""
     found = []
     for listed in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
+        with suppress(OSError):
             for child in listed.read_text().split():
                 if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text():
                     found.append(int(child))
-        except OSError:
-            continue
     return found
+
+
+def with_parts(folder: Path, count: int, pid: int) -> None:
+    """Wait until a run has so many parts, or has ended."""
+    while len(list(folder.glob("part-*"))) < count and Path(f"/proc/{pid}").exists():
+        time.sleep(0.05)
 
 
 def killing(kills: int, folder: Path, done: list[float]) -> Callable[[int], None]:
@@ -75,11 +76,8 @@ def killing(kills: int, folder: Path, done: list[float]) -> Callable[[int], None
     draw = random.Random(0)
 
     def act(pid: int) -> None:
-        while not list(folder.glob("part-*")) and Path(f"/proc/{pid}").exists():
-            time.sleep(0.05)
-        while (
-            len(done) < kills and (is_there := Path(f"/proc/{pid}/cmdline")).exists() and is_there.read_text()
-        ):
+        with_parts(folder, 1, pid)
+        while len(done) < kills and (alive := Path(f"/proc/{pid}/cmdline")).exists() and alive.read_text():
             found = workers_of(pid)
             if len(found) == WORKERS:
                 os.kill(draw.choice(found), signal.SIGKILL)
@@ -93,10 +91,8 @@ def killing(kills: int, folder: Path, done: list[float]) -> Callable[[int], None
 def small_disk(folder: Path) -> Iterator[tuple[int, Callable[[], object]]]:
     """Make a folder's disk small; yield the limit of files where that is done so, and what makes it large again."""
     folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", MOUNTED[0], "tmpfs", str(folder)], capture_output=True
-    )
-    if mounted.returncode:
+    mount = ["mount", "-t", "tmpfs", "-o", MOUNTED[0], "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True).returncode:
         yield LIMIT, lambda: None
         return
     try:
@@ -120,7 +116,7 @@ class Campaign:
         self.whole = content(one)
         self.tell("one machine, undisturbed", ended, one)
         on_dask = ("--engine", "dask", "--workers", str(WORKERS))
-        self.compared("a local cluster, undisturbed", "plain", on_dask)
+        self.compared("a local cluster, undisturbed", "plain", *on_dask)
         kills: list[float] = []
         killed = self.place / "killed"
         ended = attn(killed, *on_dask, during=killing(self.kills, killed, kills))
@@ -130,7 +126,7 @@ class Campaign:
         self.disk_full(on_dask)
         return self.wrong
 
-    def compared(self, name: str, folder: str, options: tuple[str, ...]) -> None:
+    def compared(self, name: str, folder: str, *options: str) -> None:
         self.tell(name, attn(self.place / folder, *options), self.place / folder)
 
     def scheduler_killed(self) -> None:
@@ -139,17 +135,15 @@ class Campaign:
         with Machines(WORKERS) as own:
 
             def kill(pid: int) -> None:
-                while len(list(folder.glob("part-*"))) < 5 and Path(f"/proc/{pid}").exists():
-                    time.sleep(0.05)
+                with_parts(folder, 5, pid)
                 own.scheduler.kill()
 
             code, said, _ = attn(folder, "--engine", "dask", "--scheduler", own.address, during=kill)
         self.expect(code == 71 and said.count("\n") == 0 and "was lost" in said, f"exit code {code}: {said}")
         print(f"  scheduler killed: exit code {code}: {said}", flush=True)
         with Machines(WORKERS) as own:
-            self.compared(
-                "the same command, a new scheduler", "lost", ("--engine", "dask", "--scheduler", own.address)
-            )
+            on_dask = ("--engine", "dask", "--scheduler", own.address)
+            self.compared("the same command, a new scheduler", "lost", *on_dask)
 
     def disk_full(self, on_dask: tuple[str, ...]) -> None:
         """Let the disk be full; the same command goes on when there is room."""
@@ -160,7 +154,7 @@ class Campaign:
             self.expect(not list(folder.glob(".*.part")), "unfinished files are left")
             print(f"  disk full ({'a limit' if limit else 'tmpfs'}): exit code {code}: {said}", flush=True)
             enlarge()
-            self.compared("the same command, with room", "full", on_dask)
+            self.compared("the same command, with room", "full", *on_dask)
             shutil.rmtree(folder, ignore_errors=True)
 
     def tell(self, name: str, ended: Ended, folder: Path) -> None:

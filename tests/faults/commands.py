@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -12,36 +13,25 @@ from typing import NamedTuple
 
 from tests.faults.forked import run
 from tests.learn.test_learn import little_language, little_vectors
-from tests.models.checkpoints.by_hand import GPT2, gpt2, saved
+from tests.models.checkpoints.by_hand import small_gpt2
 from tests.parsed import conllu
 from tests.vectors.test_download import NAME
 
-WORDS = "The quick brown fox jumped over the lazy dog"
+FOX = "'The quick brown fox jumped over the lazy dog'"
 State = dict[str, bytes]
-
-
-class Command(NamedTuple):
-    """One command line: what is there before it, and what is looked at after it."""
-
-    name: str
-    args: tuple[str, ...]
-    prepare: Callable[[Path], None]
-    observe: Callable[[Path], State]
-    slow: bool = False
 
 
 def environment(folder: Path) -> dict[str, str]:
     """Return an environment in which everything that attn keeps lies beside `folder`."""
     home = folder.parent / "home"
-    return {
-        "ATTN_MIRROR": os.environ.get("ATTN_MIRROR", ""),
-        "HOME": str(home),
-        "XDG_CACHE_HOME": str(home / "cache"),
-        "XDG_DATA_HOME": str(home / "data"),
-        "XDG_CONFIG_HOME": str(home / "config"),
-        "GENSIM_DATA_DIR": str(home / "gensim-data"),
-        "SHELL": "/bin/bash",
+    places = {
+        "XDG_CACHE_HOME": "cache",
+        "XDG_DATA_HOME": "data",
+        "XDG_CONFIG_HOME": "config",
+        "GENSIM_DATA_DIR": "gensim",
     }
+    kept = {"ATTN_MIRROR": os.environ.get("ATTN_MIRROR", ""), "HOME": str(home), "SHELL": "/bin/bash"}
+    return kept | {name: str(home / place) for name, place in places.items()}
 
 
 def files(folder: Path) -> State:
@@ -55,95 +45,68 @@ def files(folder: Path) -> State:
 
 def unfinished(folder: Path) -> list[str]:
     """Return the unfinished files in a folder and in the home beside it."""
-    there = [*folder.parent.rglob("*.part"), *folder.parent.rglob(".*.part")]
-    return sorted({str(path.relative_to(folder.parent)) for path in there})
+    return sorted(str(path.relative_to(folder.parent)) for path in folder.parent.rglob("*.part"))
 
 
-def _nothing(folder: Path) -> None:
-    pass
+class Command(NamedTuple):
+    """One command line: what is there before it beside INPUTS, and what is looked at after it."""
 
+    name: str
+    line: str
+    observe: Callable[[Path], State] = files
+    prepare: Callable[[Path], None] = lambda folder: None
+    old: str = ""  # a file that is there before
+    needs: str = ""  # an extra, without which there is nothing to spoil
+    slow: bool = False
 
-def _old(*names: str) -> Callable[[Path], None]:
-    def prepare(folder: Path) -> None:
-        for name in names:
-            (folder / name).write_bytes(b"old\n")
-
-    return prepare
-
-
-def _both(*prepared: Callable[[Path], None]) -> Callable[[Path], None]:
-    def prepare(folder: Path) -> None:
-        for one in prepared:
-            one(folder)
-
-    return prepare
+    @property
+    def args(self) -> list[str]:
+        """The words of the line."""
+        return shlex.split(self.line)
 
 
 def vector_lines(count: int, dim: int, scale: float) -> bytes:
+    """Return vectors as text."""
     rows = (" ".join(f"{scale * (i + 1) * (k + 2) % 7 - 3:.4f}" for k in range(dim)) for i in range(count))
     return "".join(f"w{i} {row}\n" for i, row in enumerate(rows)).encode()
 
 
-def _packed(folder: Path) -> None:
-    (folder / "new.txt.gz").write_bytes(gzip.compress(vector_lines(400, 8, 0.7), mtime=0))
+INPUTS = {
+    "m.json": b'{"Q": [[1, 0]], "K": [[1, 0], [0, 1]], "V": [[1], [2]]}',
+    "a.json": b'{"scores": [[1, 0]]}',
+    "w.json": b'{"weights": [[0.25, 0.75], [1, 0]], "tokens": ["a", "b"]}',
+    "lines.txt": b"the cat sat\n" * 20,
+    "text.txt": b"the cat sat on the mat and the dog sat on the cat\n" * 40,
+    "new.txt": vector_lines(400, 8, 0.7),
+    "new.txt.gz": gzip.compress(vector_lines(400, 8, 0.7), mtime=0),
+    "older.txt.gz": gzip.compress(vector_lines(300, 8, 0.3), mtime=0),
+    "little.txt": little_vectors().encode(),
+    "little.conllu": conllu(*little_language(20, 0)).encode(),
+}
 
 
-def _plain(folder: Path) -> None:
-    (folder / "new.txt").write_bytes(vector_lines(400, 8, 0.7))
+def _after(*args: str) -> Callable[[Path], None]:
+    """Return what runs a command before: an older set of the same name, another exercise."""
+
+    def prepare(folder: Path) -> None:
+        done = run(args, folder, environment(folder))
+        assert done.code == 0, done.err
+
+    return prepare
 
 
-def _matrices(folder: Path) -> None:
-    (folder / "m.json").write_text('{"Q": [[1, 0]], "K": [[1, 0], [0, 1]], "V": [[1], [2]]}')
+def _answer(name: str) -> Callable[[Path], State]:
+    """Return what tells what a name stands for: the vectors of some words, as a user reads them."""
 
+    def observe(folder: Path) -> State:
+        done = run(("vectors", "nearest", "w3", "-e", name, "-f", "json"), folder, environment(folder))
+        return {"code": str(done.code).encode(), "answer": done.out if done.code == 0 else b""}
 
-def _model(folder: Path) -> None:
-    """Write a GPT-2 of six letters."""
-    made = Path(saved(folder / "gpt2", GPT2, gpt2()))
-    (made / "vocab.json").write_text(
-        json.dumps({word: n for n, word in enumerate(["a", "b", "c", "d", "Ġa", "Ġb"])})
-    )
-    (made / "merges.txt").write_text("#version: 0.2\n")
-
-
-def _answered(folder: Path) -> None:
-    _matrices(folder)
-    (folder / "a.json").write_text('{"scores": [[1, 0]]}')
-
-
-def _saved(folder: Path) -> None:
-    (folder / "w.json").write_text('{"weights": [[0.25, 0.75], [1, 0]], "tokens": ["a", "b"]}')
-
-
-def _imported(folder: Path) -> None:
-    """Import an older set under the name, from a packed file."""
-    _packed(folder)
-    old = folder.parent / "older.txt.gz"
-    old.write_bytes(gzip.compress(vector_lines(300, 8, 0.3), mtime=0))
-    done = run(("vectors", "import", str(old), "--name", "mine"), folder, environment(folder))
-    assert done.code == 0, done.err
-
-
-def _answer(folder: Path) -> State:
-    """Return what the name stands for: the vectors of some words, as a user reads them."""
-    done = run(("vectors", "nearest", "w3", "-e", "mine", "-f", "json"), folder, environment(folder))
-    return {"code": str(done.code).encode(), "answer": done.out if done.code == 0 else b""}
-
-
-def _downloaded(folder: Path) -> State:
-    """Return what the downloaded set answers."""
-    done = run(("vectors", "nearest", "w3", "-e", NAME, "-f", "json"), folder, environment(folder))
-    return {"code": str(done.code).encode(), "answer": done.out if done.code == 0 else b""}
-
-
-def _exercise_there(folder: Path) -> None:
-    done = run(("exercise", "--seed", "7", "-o", "sheet"), folder, environment(folder))
-    assert done.code == 0, done.err
+    return observe
 
 
 def _profile(folder: Path) -> None:
-    home = folder.parent / "home"
-    home.mkdir(exist_ok=True)
-    (home / ".bashrc").write_bytes(b"# caf\xe9\nalias ll='ls -l'\n")
+    (folder.parent / "home" / ".bashrc").write_bytes(b"# caf\xe9\nalias ll='ls -l'\n")
 
 
 def _profile_now(folder: Path) -> State:
@@ -164,108 +127,77 @@ def _sheet_now(folder: Path) -> State:
     sheet = folder / "sheet"
     if not (sheet / "exercise.json").exists():
         return {}
-    sums = json.loads((sheet / "exercise.json").read_text())["files"]
     state = files(sheet)
-    for name, checksum in sums.items():
+    for name, checksum in json.loads(state["exercise.json"])["files"].items():
         assert hashlib.sha256(state[name]).hexdigest() == checksum, f"{name} is of another exercise"
     return state
-
-
-def _corpus(folder: Path) -> None:
-    (folder / "text.txt").write_text("the cat sat on the mat and the dog sat on the cat\n" * 40)
-
-
-def _treebank(folder: Path) -> None:
-    (folder / "little.txt").write_text(little_vectors())
-    (folder / "little.conllu").write_text(conllu(*little_language(20, 0)))
-
-
-def _lines(folder: Path) -> None:
-    (folder / "lines.txt").write_text("the cat sat\n" * 20)
 
 
 def _parts(folder: Path) -> State:
     """Return the parts that are there: nothing where the manifest does not say that they are all."""
     manifest = folder / "parts" / "manifest.json"
-    if not manifest.exists() or not json.loads(manifest.read_text())["complete"]:
-        return {}
+    told = json.loads(manifest.read_text()) if manifest.exists() else {"complete": False}
     found = {}
-    for part in json.loads(manifest.read_text())["parts"]:
+    for part in told["parts"] if told["complete"] else ():
         found[part["file"]] = (folder / "parts" / part["file"]).read_bytes()
         assert hashlib.blake2b(found[part["file"]], digest_size=16).hexdigest() == part["blake2b"]
     return found
 
 
-# They need the extra batch; where it is not installed there is nothing to spoil.
-BATCH_TABLES = () if find_spec("pyarrow") is None else (
-    Command("batch, parquet, new", ("batch", "lines.txt", "-e", "random", "-o", "x.parquet"), _lines, files),
-    Command("batch, parquet, old", ("batch", "lines.txt", "-e", "random", "-o", "x.parquet"),
-            _both(_lines, _old("x.parquet")), files),
-    Command("batch, parquet parts", ("batch", "lines.txt", "-e", "random", "-f", "parquet", "-o", "parts/"),
-            _lines, _parts),
-    Command("batch, npz parts", ("batch", "lines.txt", "-e", "random", "-f", "npz", "-o", "parts/"), _lines, _parts),
+MINE = _answer("mine")
+OLDER = _after("vectors", "import", "older.txt.gz", "--name", "mine")
+ALL = (
+    Command("json, new", f"self {FOX} -f json -o x.json"),
+    Command("json, old", f"self {FOX} -o x.json", old="x.json"),
+    Command("npy, old", f"self {FOX} -e random -o x.npy", old="x.npy"),
+    Command("html, old", f"explain {FOX} -o x.html", old="x.html"),
+    Command("svg, new", f"masked {FOX} -e random -o x.svg"),
+    Command("csv, old", f"cross {FOX} 'the dog' -o x.csv", old="x.csv"),
+    Command("comparison", f"compare {FOX} --vary score=scaled,dot -o x.md", old="x.md"),
+    Command("lookup", "lookup colour brand=Porsche color=black -o x.tex"),
+    Command("example", "example coffee -o x.html", old="x.html"),
+    Command("page", f"page {FOX} --words 20 -o x.html", old="x.html"),
+    Command("neighbours", "vectors nearest cat -f json"),
+    Command("script", f"masked {FOX} -f code:numpy -o x.py", old="x.py"),
+    Command("matrices", "compute m.json -o x.json"),
+    Command("verdict", "check a.json --expect m.json -o v.json"),
+    Command("slide", f"explain {FOX} -o x.tex", old="x.tex"),
+    Command("settings", "config -f json"),
+    Command("drawing", "show w.json -o x.svg"),
+    Command("neighbours, old", "vectors nearest cat -o x.json", old="x.json"),
+    Command("dictionary", "example dictionary -o x.md"),
+    Command("batch, old", "batch lines.txt -o x.jsonl", old="x.jsonl"),
+    Command("batch into a folder", "batch lines.txt -e random -o parts/", _parts),
+    Command("batch, parquet, new", "batch lines.txt -e random -o x.parquet", needs="pyarrow"),
+    Command("batch, parquet, old", "batch lines.txt -e random -o x.parquet", old="x.parquet", needs="pyarrow"),
+    Command("batch, parquet parts", "batch lines.txt -e random -f parquet -o parts/", _parts, needs="pyarrow"),
+    Command("batch, npz parts", "batch lines.txt -e random -f npz -o parts/", _parts, needs="pyarrow"),
+    Command("standard output", f"self {FOX} -e random -f json"),
+    Command("table", f"explain {FOX}"),
+    Command("batch to a pipe", "batch lines.txt -e random"),
+    Command("heads, old", "heads dabca -m gpt2 -o x.html", old="x.html", needs="tokenizers"),
+    Command("heads, to a pipe", "heads dabca -m gpt2", needs="tokenizers"),
+    Command("model, new", "self dabca -m gpt2 -o x.json", needs="tokenizers"),
+    Command("model, next words", "masked dabca -m gpt2 --next 3 -o x.md", old="x.md", needs="tokenizers"),
+    Command("help", "self --help"),
+    Command("exercise, new", "exercise --seed 8 -o sheet", _sheet_now),
+    Command("exercise, old", "exercise --seed 8 -o sheet --force", _sheet_now,
+            _after("exercise", "--seed", "7", "-o", "sheet")),
+    Command("import, new", "vectors import new.txt --name mine", MINE),
+    Command("import packed, new", "vectors import new.txt.gz --name mine", MINE),
+    Command("import packed, old", "vectors import new.txt.gz --name mine", MINE, OLDER),
+    Command("remove", "vectors remove mine", MINE, OLDER),
+    Command("download", f"vectors download {NAME}", _answer(NAME)),
+    Command("export text", "vectors export new.txt -o x.txt", old="x.txt"),
+    Command("export binary", "vectors export new.txt -o x.bin"),
+    Command("export table", "vectors export new.txt -o x.safetensors"),
+    *(Command(f"completion, {name}", f"--install-completion {name}", _profile_now, _profile)
+      for name in ("bash", "zsh", "fish")),
+    Command("train vectors", "vectors train text.txt -o x.safetensors --dim 4 --epochs 1 --min-count 1", slow=True),
+    Command("train heads", "learn train little.conllu -e little.txt -o x.safetensors --epochs 1 --relations subject",
+            old="x.safetensors", slow=True),
 )  # fmt: skip
-# They need the extra models; where it is not installed there is nothing to spoil.
-MODELS = () if find_spec("tokenizers") is None else (
-    Command("heads, old", ("heads", "dabca", "-m", "gpt2", "-o", "x.html"), _both(_model, _old("x.html")), files),
-    Command("heads, to a pipe", ("heads", "dabca", "-m", "gpt2"), _model, files),
-    Command("model, new", ("self", "dabca", "-m", "gpt2", "-o", "x.json"), _model, files),
-    Command("model, next words", ("masked", "dabca", "-m", "gpt2", "--next", "3", "-o", "x.md"),
-            _both(_model, _old("x.md")), files),
-)  # fmt: skip
-COMMANDS = (
-    Command("json, new", ("self", WORDS, "-f", "json", "-o", "x.json"), _nothing, files),
-    Command("json, old", ("self", WORDS, "-o", "x.json"), _old("x.json"), files),
-    Command("npy, old", ("self", WORDS, "-e", "random", "-o", "x.npy"), _old("x.npy"), files),
-    Command("html, old", ("explain", WORDS, "-o", "x.html"), _old("x.html"), files),
-    Command("svg, new", ("masked", WORDS, "-e", "random", "-o", "x.svg"), _nothing, files),
-    Command("csv, old", ("cross", WORDS, "the dog", "-o", "x.csv"), _old("x.csv"), files),
-    Command("comparison", ("compare", WORDS, "--vary", "score=scaled,dot", "-o", "x.md"), _old("x.md"), files),
-    Command("lookup", ("lookup", "colour", "brand=Porsche", "color=black", "-o", "x.tex"), _nothing, files),
-    Command("example", ("example", "coffee", "-o", "x.html"), _old("x.html"), files),
-    Command("page", ("page", WORDS, "--words", "20", "-o", "x.html"), _old("x.html"), files),
-    Command("neighbours", ("vectors", "nearest", "cat", "-f", "json"), _nothing, files),
-    Command("script", ("masked", WORDS, "-f", "code:numpy", "-o", "x.py"), _old("x.py"), files),
-    Command("matrices", ("compute", "m.json", "-o", "x.json"), _matrices, files),
-    Command("verdict", ("check", "a.json", "--expect", "m.json", "-o", "v.json"), _answered, files),
-    Command("slide", ("explain", WORDS, "-o", "x.tex"), _old("x.tex"), files),
-    Command("settings", ("config", "-f", "json"), _nothing, files),
-    Command("drawing", ("show", "w.json", "-o", "x.svg"), _saved, files),
-    Command("neighbours, old", ("vectors", "nearest", "cat", "-o", "x.json"), _old("x.json"), files),
-    Command("dictionary", ("example", "dictionary", "-o", "x.md"), _nothing, files),
-    Command("batch, old", ("batch", "lines.txt", "-o", "x.jsonl"), _both(_lines, _old("x.jsonl")), files),
-    Command("batch into a folder", ("batch", "lines.txt", "-e", "random", "-o", "parts/"), _lines, _parts),
-    *BATCH_TABLES,
-    Command("standard output", ("self", WORDS, "-e", "random", "-f", "json"), _nothing, files),
-    Command("table", ("explain", WORDS), _nothing, files),
-    Command("batch to a pipe", ("batch", "lines.txt", "-e", "random"), _lines, files),
-    *MODELS,
-    Command("help", ("self", "--help"), _nothing, files),
-    Command("exercise, new", ("exercise", "--seed", "8", "-o", "sheet"), _nothing, _sheet_now),
-    Command("exercise, old", ("exercise", "--seed", "8", "-o", "sheet", "--force"), _exercise_there, _sheet_now),
-    Command("import, new", ("vectors", "import", "new.txt", "--name", "mine"), _plain, _answer),
-    Command("import packed, new", ("vectors", "import", "new.txt.gz", "--name", "mine"), _packed, _answer),
-    Command("import packed, old", ("vectors", "import", "new.txt.gz", "--name", "mine"), _imported, _answer),
-    Command("remove", ("vectors", "remove", "mine"), _imported, _answer),
-    Command("download", ("vectors", "download", NAME), _nothing, _downloaded),
-    Command("export text", ("vectors", "export", "new.txt", "-o", "x.txt"), _both(_plain, _old("x.txt")), files),
-    Command("export binary", ("vectors", "export", "new.txt", "-o", "x.bin"), _plain, files),
-    Command("export table", ("vectors", "export", "new.txt", "-o", "x.safetensors"), _plain, files),
-    Command("completion, bash", ("--install-completion", "bash"), _profile, _profile_now),
-    Command("completion, zsh", ("--install-completion", "zsh"), _profile, _profile_now),
-    Command("completion, fish", ("--install-completion", "fish"), _profile, _profile_now),
-    Command(
-        "train vectors",
-        ("vectors", "train", "text.txt", "-o", "x.safetensors", "--dim", "4", "--epochs", "1", "--min-count", "1"),
-        _corpus, files, slow=True,
-    ),
-    Command(
-        "train heads",
-        ("learn", "train", "little.conllu", "-e", "little.txt", "-o", "x.safetensors", "--epochs", "1",
-         "--relations", "subject"),
-        _both(_treebank, _old("x.safetensors")), files, slow=True,
-    ),
-)  # fmt: skip
+COMMANDS = [command for command in ALL if not command.needs or find_spec(command.needs)]
 
 
 def laid(command: Command, place: Path) -> Path:
@@ -274,6 +206,9 @@ def laid(command: Command, place: Path) -> Path:
     folder = place / "here"
     folder.mkdir(parents=True)
     (place / "home").mkdir()
+    for name, data in (INPUTS | ({command.old: b"old\n"} if command.old else {})).items():
+        (folder / name).write_bytes(data)
+    small_gpt2(folder / "gpt2")
     command.prepare(folder)
     return folder
 
@@ -282,4 +217,4 @@ def copied(template: Path, place: Path) -> Path:
     """Copy a laid place, and return the folder in it."""
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(template, place, symlinks=True)
-    return place / os.path.basename("here")
+    return place / "here"

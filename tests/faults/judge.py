@@ -42,10 +42,8 @@ def baseline(command: Command, place: Path) -> Baseline:
 def faults(base: Baseline) -> Iterator[Fault]:
     """Yield every fault of every call that the command makes; of a call made very often, some."""
     for call in CALLS:
-        count = base.ended.calls.get(call, 0)
-        for nth in _some(count):
-            for kind in kinds(call):
-                yield Fault(call, nth, kind)
+        for nth in _some(base.ended.calls.get(call, 0)):
+            yield from (Fault(call, nth, kind) for kind in kinds(call))
 
 
 def _some(count: int) -> list[int]:
@@ -58,8 +56,7 @@ def _some(count: int) -> list[int]:
 def tried(base: Baseline, fault: Fault, place: Path) -> list[str]:
     """Inject one fault and return what is wrong after it."""
     folder = copied(base.template, place / "run")
-    env = environment(folder)
-    ended = run(base.command.args, folder, env, fault)
+    ended = run(base.command.args, folder, environment(folder), fault)
     state = base.command.observe(folder)
     if fault.kind in KILLS:
         # a batch writes its manifest as often as time allows, so that a run may make fewer calls than the first
@@ -93,7 +90,7 @@ def _after_error(base: Baseline, fault: Fault, ended: Ended, state: State, folde
     if (
         left
         and b"does not belong together" not in ended.err
-        and not (fault.call in ("unlink", "close") or (fault.call == "rmdir"))
+        and fault.call not in ("unlink", "close", "rmdir")
     ):
         yield f"left behind: {left}"
 
@@ -104,8 +101,7 @@ def _after_kill(base: Baseline, ended: Ended, state: State, folder: Path) -> Ite
     if state not in (base.old, base.new, {}):  # {}: what is there is not said to be whole
         yield f"neither old nor new: {_difference(base, state)}"
     again = run(base.command.args, folder, environment(folder))
-    refused = again.code != 0 and state == base.new  # it was done already: a second time it may be refused
-    if again.code != 0 and not refused:
+    if again.code != 0 and state != base.new:  # it was done already: a second time it may be refused
         yield f"the next run ends with {again.code}: {again.err.decode()!r}"
     if base.command.observe(folder) != base.new:
         yield f"the next run does not make it new: {_difference(base, base.command.observe(folder))}"
@@ -114,12 +110,8 @@ def _after_kill(base: Baseline, ended: Ended, state: State, folder: Path) -> Ite
 
 
 def _difference(base: Baseline, state: State) -> str:
-    of = {
-        name: "old"
-        if state.get(name) == base.old.get(name)
-        else "new"
-        if state.get(name) == base.new.get(name)
-        else "else"
-        for name in sorted({*state, *base.old, *base.new})
-    }
-    return ", ".join(f"{name} {which}" for name, which in of.items())
+    def which(name: str) -> str:
+        same = (word for word in ("old", "new") if state.get(name) == getattr(base, word).get(name))
+        return next(same, "else")
+
+    return ", ".join(f"{name} {which(name)}" for name in sorted({*state, *base.old, *base.new}))
