@@ -87,14 +87,75 @@ def test_answers_of_many_shapes_are_named_rightly_and_right_ones_pass():
 
 QKV = {"Q": numbers(1, 4, 3), "K": numbers(2, 4, 3), "V": numbers(3, 4, 3)}
 SCORES = QKV["Q"] @ QKV["K"].T
+SCALED = SCORES / 3**0.5
+MASKED = QKV | {"mask": "causal"}
+ONE = {"Q": numbers(1, 1, 3), "K": numbers(2, 2, 3), "V": numbers(3, 2, 3), "mask": "causal"}  # one query
+WIDE = {"Q": numbers(1, 2, 3), "K": numbers(2, 4, 3), "V": numbers(3, 4, 3), "mask": "causal"}
+with np.errstate(invalid="ignore"):  # two columns have nothing that is allowed
+    OVER_COLUMNS = softmax(
+        np.where(np.tri(2, 4, dtype=bool), WIDE["Q"] @ WIDE["K"].T / 3**0.5, -np.inf), axis=0
+    )
+NARROW = {"Q": numbers(1, 2, 3), "K": numbers(2, 4, 3), "V": numbers(3, 4, 2)}  # K and V differ in shape
+X = {"X": numbers(1, 3, 4)} | {f"W_{letter}": numbers(ord(letter), 4, 4) for letter in "qkv"}
+XQ, XK, XV = (X["X"] @ X[f"W_{letter}"] for letter in "qkv")
+SWAPPED = {"weights": softmax(XQ @ XV.T / 2).round(2), "output": (softmax(XQ @ XV.T / 2) @ XK).round(2)}
+B = {"b_k": numbers(20, 4), "b_v": numbers(21, 4)}
+BARE = softmax(XQ @ (XV + B["b_k"]).T / 2)  # W_k and W_v swapped without their biases
+W_O, OUTPUT = {"W_o": numbers(9, 4, 4)}, softmax(XQ @ XK.T / 2) @ XV
+HEADS = {"Q": numbers(1, 3, 4), "K": numbers(2, 3, 4), "V": numbers(3, 3, 6), "heads": 2}
+SPLIT = [np.split(HEADS[letter], 2, axis=1) for letter in "QKV"]
+BY_HEAD = [softmax(q @ k.T / 2**0.5) for q, k, _ in zip(*SPLIT, strict=True)]
+OUTPUTS = [weights @ v for weights, v in zip(BY_HEAD, SPLIT[2], strict=True)]
+
+NAMED = [  # a problem, an answer to it, and the mistake that explains it, with where it shows; "" if it is right
+    (ONE, {"weights": [[1, 0]]}, ""),
+    (ONE, {"weights": [[0, 1]]}, "mask-inverted"),
+    (ONE, {"weights": softmax(ONE["Q"] @ ONE["K"].T / 3**0.5).round(2)}, "causal-corner"),
+    (
+        QKV,
+        {"scaled_scores": SCALED, "weights": softmax(SCORES)},
+        "no-scaling in weights",
+    ),  # divided, and then not used
+    (WIDE, {"weights": OVER_COLUMNS, "output": OVER_COLUMNS @ WIDE["V"]}, "softmax-axis"),
+    (QKV, {"weights": softmax(SCALED.ravel()).reshape(4, 4)}, "softmax-axis"),
+    (MASKED, {"masked_scores": np.where(np.tri(4) > 0, -1e9, SCALED)}, "mask-inverted in masked_scores"),
+    (X | W_O, {"output": OUTPUT, "layer_output": OUTPUT @ W_O["W_o"]}, ""),
+    (X | W_O, {"layer_output": OUTPUT @ W_O["W_o"].T}, "transposed-w"),
+    # K and V swapped where they are made, or used; of different shapes, under each other's name.
+    *((X, shown | SWAPPED, "k-v-swapped") for shown in ({}, {"k": XK, "v": XV}, {"k": XV, "v": XK})),
+    (X, {"k": XV}, "k-v-swapped"),
+    (NARROW, {"k": NARROW["V"], "v": NARROW["K"]}, "k-v-swapped"),
+    (X | B, {"weights": BARE, "output": BARE @ (XK + B["b_v"])}, "k-v-swapped"),
+    # Heads that are not averaged: apart, one, their sum, below each other, side by side, the outputs alone.
+    (HEADS, {"weights": BY_HEAD}, "heads-not-averaged"),
+    (HEADS, {"weights": BY_HEAD[0]}, "heads-not-averaged"),
+    (HEADS, {"weights": BY_HEAD[1], "output": OUTPUTS[1]}, "heads-not-averaged"),
+    (HEADS, {"weights": BY_HEAD[0] + BY_HEAD[1]}, "heads-not-averaged"),
+    (HEADS, {"weights": np.concatenate(BY_HEAD)}, "heads-not-averaged"),
+    (HEADS, {"output": np.concatenate(OUTPUTS, axis=1)}, "heads-not-averaged"),
+    (HEADS, {"weights": np.mean(BY_HEAD, axis=0), "output": OUTPUTS}, "heads-not-averaged"),
+]
 
 
-def test_with_one_query_the_corner_and_the_polarity_of_a_mask_are_told_apart(at):
-    record = {"Q": numbers(1, 1, 3), "K": numbers(2, 2, 3), "V": numbers(3, 2, 3), "mask": "causal"}
-    assert judged(at, record, weights=[[1, 0]]).ok
-    assert judged(at, record, weights=[[0, 1]]).likely == "mask-inverted"
-    everything = softmax(record["Q"] @ record["K"].T / 3**0.5)
-    assert judged(at, record, weights=np.round(everything, 2)).likely == "causal-corner"
+@pytest.mark.parametrize(("record", "answer", "mistake"), NAMED)
+def test_a_mistake_is_named_in_whichever_way_it_shows(record, answer, mistake, at):
+    found = judged(at, record, **answer)
+    name, _, step = mistake.partition(" in ")
+    assert (found.ok, found.likely or "") == (not name, name)
+    assert not step or found.first.step == step
+    assert step != "masked_scores" or found.first.cell == (0, 0)
+    assert record is not NARROW or found.first.shapes == ((4, 3), (4, 2))
+
+
+@pytest.mark.parametrize("fill", ["zeros", "uniform", "nan", "unmasked"])
+@pytest.mark.parametrize("with_output", [False, True])
+def test_an_inverted_mask_is_named_whatever_a_softmax_over_nothing_gave(fill, with_output, at):
+    weights = np.zeros((4, 4))
+    weights[:3] = softmax(np.where(np.tri(4) > 0, -np.inf, SCALED)[:3])
+    weights[3] = {"zeros": 0, "uniform": 0.25, "nan": np.nan, "unmasked": softmax(SCALED)[3]}[fill]
+    answer = {"weights": np.round(weights, 3)}
+    answer |= {"output": np.round(weights @ QKV["V"], 3)} if with_output else {}
+    assert judged(at, MASKED, **answer).likely == "mask-inverted"
 
 
 def test_what_changes_nothing_is_no_mistake_and_two_explanations_are_both_candidates(at):
@@ -106,72 +167,25 @@ def test_what_changes_nothing_is_no_mistake_and_two_explanations_are_both_candid
     found = judged(at, record, weights=softmax(np.array([[2.0, 0.0]])))
     assert found.candidates == ("no-scaling", "k-v-swapped") and found.likely is None
     assert found.first.step == "weights" and found.first.cell == (0, 0)
-    weights = softmax(SCORES)
-    assert judged(at, QKV, tol=0.05, weights=np.round(weights, 4)).likely == "no-scaling"
+    assert judged(at, QKV, tol=0.05, weights=np.round(softmax(SCORES), 4)).likely == "no-scaling"
 
 
-@pytest.mark.parametrize("fill", ["zeros", "uniform", "nan", "unmasked"])
-@pytest.mark.parametrize("with_output", [False, True])
-def test_an_inverted_mask_is_named_whatever_a_softmax_over_nothing_gave(fill, with_output, at):
-    mask = ~np.tri(4, dtype=bool)
-    scaled = SCORES / 3**0.5
-    weights = np.zeros((4, 4))
-    weights[:3] = softmax(np.where(mask, scaled, -np.inf)[:3])
-    weights[3] = {"zeros": 0, "uniform": 0.25, "nan": np.nan, "unmasked": softmax(scaled)[3]}[fill]
-    answer = {"weights": np.round(weights, 3)}
-    if with_output:
-        answer["output"] = np.round(weights @ QKV["V"], 3)
-    assert judged(at, QKV | {"mask": "causal"}, **answer).likely == "mask-inverted"
-
-
-def test_a_softmax_over_masked_columns_or_the_whole_matrix_is_over_the_wrong_axis(at):
-    record = {"Q": numbers(1, 2, 3), "K": numbers(2, 4, 3), "V": numbers(3, 4, 3), "mask": "causal"}
-    masked = np.where(np.tri(2, 4, dtype=bool), record["Q"] @ record["K"].T / 3**0.5, -np.inf)
-    with np.errstate(invalid="ignore"):
-        weights = softmax(masked, axis=0)
-    assert np.isnan(weights[:, 2:]).all()
-    output = weights @ record["V"]
-    assert judged(at, record, weights=weights, output=output).likely == "softmax-axis"
-    assert judged(at, QKV, weights=softmax(SCORES.ravel() / 3**0.5).reshape(4, 4)).likely == "softmax-axis"
-    masked = np.where(np.tri(4, dtype=bool), -1e9, SCORES / 3**0.5)
-    found = judged(at, QKV | {"mask": "causal"}, masked_scores=masked)
-    assert (found.likely, found.first.step, found.first.cell) == ("mask-inverted", "masked_scores", (0, 0))
-
-
-def test_scores_that_were_divided_and_then_not_used_are_no_scaling(at):
-    found = judged(at, QKV, scaled_scores=SCORES / 3**0.5, weights=softmax(SCORES))
-    assert (found.likely, found.first.step) == ("no-scaling", "weights")
-
-
-@pytest.mark.parametrize(("divisor", "code"), [(1, "no-scaling"), (3, "scaled-by-d")])
-def test_scores_are_divided_by_the_temperature_whatever_else_they_are_divided_by(divisor, code, at):
-    warm = Settings(temperature=2.5)
-    assert judged(at, QKV, settings=warm, weights=softmax(SCORES / 3**0.5 / 2.5)).ok
-    assert judged(at, QKV, settings=warm, weights=softmax(SCORES / divisor / 2.5)).likely == code
-
-
-X = {"X": numbers(1, 3, 4)} | {f"W_{letter}": numbers(ord(letter), 4, 4) for letter in "qkv"}
+def test_scores_are_divided_by_the_temperature_whatever_else_they_are_divided_by(at):
+    for divisor, code in ((3**0.5, None), (1, "no-scaling"), (3, "scaled-by-d")):
+        found = judged(at, QKV, settings=Settings(temperature=2.5), weights=softmax(SCORES / divisor / 2.5))
+        assert (found.ok, found.likely) == (code is None, code)
 
 
 @pytest.mark.parametrize("wrong", ["q", "k", "v", "qk", "qv", "kv", "qkv"])
 @pytest.mark.parametrize("layout", ["in-out", "out-in"])
 def test_any_transposed_w_is_named(wrong, layout, at):
-    record = X | {"layout": layout}
-    usual = {c: X["X"] @ (X[f"W_{c}"] if layout == "in-out" else X[f"W_{c}"].T) for c in "qkv"}
-    other = {c: X["X"] @ (X[f"W_{c}"].T if layout == "in-out" else X[f"W_{c}"]) for c in "qkv"}
-    q, k, v = (other[c] if c in wrong else usual[c] for c in "qkv")
+    is_turned = {letter: (layout == "out-in") != (letter in wrong) for letter in "qkv"}
+    q, k, v = (X["X"] @ (X[f"W_{c}"].T if is_turned[c] else X[f"W_{c}"]) for c in "qkv")
     weights = softmax(q @ k.T / 2)
-    found = judged(at, record, weights=np.round(weights, 3), output=np.round(weights @ v, 3))
-    assert found.likely == "transposed-w"
-    found = judged(at, record, q=q, k=k, v=v)
+    answer = {"weights": np.round(weights, 3), "output": np.round(weights @ v, 3)}
+    assert judged(at, X | {"layout": layout}, **answer).likely == "transposed-w"
+    found = judged(at, X | {"layout": layout}, q=q, k=k, v=v)
     assert (found.likely, found.first.step) == ("transposed-w", wrong[0])
-
-
-def test_a_transposed_output_projection_is_named_too(at):
-    W_o = numbers(9, 4, 4)
-    output = softmax(X["X"] @ X["W_q"] @ (X["X"] @ X["W_k"]).T / 2) @ (X["X"] @ X["W_v"])
-    assert judged(at, X | {"W_o": W_o}, output=output, layer_output=output @ W_o).ok
-    assert judged(at, X | {"W_o": W_o}, layer_output=output @ W_o.T).likely == "transposed-w"
 
 
 def test_a_w_that_is_not_square_cannot_be_transposed():
@@ -180,69 +194,21 @@ def test_a_w_that_is_not_square_cannot_be_transposed():
     assert mistakes(problem_from(trace, True))["transposed-w"] == []
 
 
-def test_k_and_v_may_be_swapped_where_they_are_made_or_where_they_are_used(at):
-    q, k, v = (X["X"] @ X[f"W_{letter}"] for letter in "qkv")
-    weights = softmax(q @ v.T / 2)
-    for shown in ({}, {"k": k, "v": v}, {"k": v, "v": k}):
-        found = judged(at, X, **shown, weights=np.round(weights, 2), output=np.round(weights @ k, 2))
-        assert found.likely == "k-v-swapped"
-    assert judged(at, X, k=v).likely == "k-v-swapped"
-    # Different in shape they cannot be used for each other; they can be given under each other's name.
-    record = {"Q": numbers(1, 2, 3), "K": numbers(2, 4, 3), "V": numbers(3, 4, 2)}
-    found = judged(at, record, k=record["V"], v=record["K"])
-    assert (found.likely, found.first.shapes) == ("k-v-swapped", ((4, 3), (4, 2)))
-
-
-def test_weights_that_were_swapped_without_their_biases_are_k_v_swapped(at):
-    b = {"b_k": numbers(20, 4), "b_v": numbers(21, 4)}
-    k, v = X["X"] @ X["W_v"] + b["b_k"], X["X"] @ X["W_k"] + b["b_v"]
-    weights = softmax(X["X"] @ X["W_q"] @ k.T / 2)
-    assert judged(at, X | b, weights=weights, output=weights @ v).likely == "k-v-swapped"
-
-
-HEADS = {"Q": numbers(1, 3, 4), "K": numbers(2, 3, 4), "V": numbers(3, 3, 6), "heads": 2}
-BY_HEAD = [
-    softmax(q @ k.T / 2**0.5)
-    for q, k in zip(np.split(HEADS["Q"], 2, axis=1), np.split(HEADS["K"], 2, axis=1), strict=True)
-]
-OUTPUTS = [weights @ v for weights, v in zip(BY_HEAD, np.split(HEADS["V"], 2, axis=1), strict=True)]
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        *({"weights": BY_HEAD}, {"weights": BY_HEAD[0]}, {"weights": BY_HEAD[1], "output": OUTPUTS[1]}),
-        *({"weights": BY_HEAD[0] + BY_HEAD[1]}, {"weights": np.concatenate(BY_HEAD)}),
-        {"output": np.concatenate(OUTPUTS, axis=1)},
-        {"weights": np.mean(BY_HEAD, axis=0), "output": OUTPUTS},
-    ],
-    ids=["apart", "the first", "the last", "the sum", "below each other", "side by side", "output apart"],
-)
-def test_heads_that_are_not_averaged_are_named_however_they_come(given, at):
-    assert judged(at, HEADS, **given).likely == "heads-not-averaged"
-
-
 def test_the_mean_of_the_heads_is_right_and_so_are_heads_apart_where_nothing_is_averaged(at):
-    Q, K = np.split(HEADS["Q"], 2, axis=1), np.split(HEADS["K"], 2, axis=1)
-    scores = [q @ k.T for q, k in zip(Q, K, strict=True)]
+    scores = [q @ k.T for q, k, _ in zip(*SPLIT, strict=True)]
     right = {"weights": np.mean(BY_HEAD, axis=0), "output": np.mean(OUTPUTS, axis=0)}
-    for q in (HEADS["Q"], Q):
+    for q in (HEADS["Q"], SPLIT[0]):
         assert judged(at, HEADS, q=q, scores=scores, **right).ok
     assert judged(at, HEADS, scores=np.mean(scores, axis=0), **right).ok
     assert not judged(at, HEADS, scores=np.sum(scores, axis=0)).ok
 
 
-@pytest.mark.parametrize("first", ["no-scaling", "mask"])
-def test_two_mistakes_at_once_are_not_given_one_name(first, at):
-    wrong = SCORES if first == "no-scaling" else np.where(np.tri(4, dtype=bool), SCORES / 3**0.5, -np.inf)
-    weights = softmax(wrong).T if first == "mask" else softmax(wrong) * np.tri(4)
-    record = QKV | {"mask": "causal"}
-    found = judged(at, record, weights=np.round(weights, 3), output=np.round(weights @ QKV["V"], 3))
-    assert not found.ok and found.likely is None
-
-
-def test_a_slip_in_one_cell_is_no_usual_mistake(at):
-    weights = softmax(SCORES / 3**0.5)
+def test_two_mistakes_at_once_are_not_given_one_name_and_a_slip_in_one_cell_is_no_usual_mistake(at):
+    after = softmax(np.where(np.tri(4) > 0, SCALED, -np.inf)).T
+    for weights in (softmax(SCORES) * np.tri(4), after):
+        found = judged(at, MASKED, weights=np.round(weights, 3), output=np.round(weights @ QKV["V"], 3))
+        assert not found.ok and found.likely is None
+    weights = softmax(SCALED)
     weights[2, 1] += 0.1
     found = judged(at, QKV, scores=SCORES, weights=weights, output=weights @ QKV["V"])
     assert (found.first.step, found.first.cell, found.first.wrong) == ("weights", (2, 1), 1)
