@@ -10,7 +10,8 @@ from attn_cli.render.blocks import Matrix
 from attn_cli.render.ramps import FULL, SHADES, shade_range, shading
 from attn_cli.render.screen.draw import draw
 from attn_cli.settings.output import View
-from tests.shell import here, plain
+from tests.shell import plain, refused
+from tests.shell import told as shown
 
 PICTURES = ("table", "html", "latex", "svg")
 TEXT = "she likes coffee"
@@ -26,12 +27,6 @@ def contrast(matrix):
     """How much of the ramp lies between the lightest and the darkest cell, 0 to 1."""
     places = shading(matrix.values, shade_range(matrix))
     return (places.max() - places[places >= 0].min()) / (SHADES - 1)
-
-
-def shown(*args):
-    ran = here(*args)
-    assert (ran.code, ran.err) == (0, "")
-    return ran.out
 
 
 def legend(text):
@@ -77,6 +72,8 @@ def test_two_pictures_with_full_shades_can_be_compared(format):
     for line in (("example", "coffee"), ("self", TEXT), ("self", TEXT, "--head", "all")):
         (found,) = legend(shown(*line, *args))
         assert re.search(r"0+ 1\.00", found.replace(".000", "0")) and "full scale" in found
+    (found,) = legend(shown("example", "coffee", "-f", format))  # of a widened range
+    assert "weights: .284 to .382" in found and ".166" in found and ".500" in found
 
 
 def test_a_weight_has_the_same_colour_under_full_shades_in_every_matrix():
@@ -89,12 +86,6 @@ def test_a_weight_has_the_same_colour_under_full_shades_in_every_matrix():
     assert found[".250"] != found[".500"] != found[".750"]
 
 
-@pytest.mark.parametrize("format", PICTURES)
-def test_the_legend_of_a_widened_range_names_the_weights_as_well(format):
-    (found,) = legend(shown("example", "coffee", "-f", format))
-    assert "weights: .284 to .382" in found and ".166" in found and ".500" in found
-
-
 def test_both_sides_of_a_comparison_share_one_scale_and_their_difference_has_its_own():
     line = ("compare", TEXT, "--vary", "t=1,4", "-e", "random")
     full = legend(shown(*line, "--shades", "full"))
@@ -105,20 +96,14 @@ def test_both_sides_of_a_comparison_share_one_scale_and_their_difference_has_its
     assert page[0] == page[1] != page[2]
 
 
-def test_scores_have_no_bounds_and_keep_the_range_of_the_matrix():
+def test_scores_and_means_of_many_weights_keep_their_range_and_a_variable_sets_the_shades():
     line = ("explain", TEXT, "-e", "random", "--only", "scores", "--shades")
     stretched, full = (legend(shown(*line, how)) for how in ("auto", "full"))
     assert stretched == full and "full scale" not in full[0]
-
-
-def test_a_map_of_blocks_keeps_its_range_because_a_mean_of_many_weights_is_small():
     text = " ".join(f"w{i}" for i in range(300))
     found = legend(plain(shown("self", text, "-e", "random", "--shades", "full", "--width", "80")))
     assert found and "full" not in found[0]
-
-
-def test_a_variable_sets_the_shades():
-    ran = here("self", TEXT, env={"ATTN_SHADES": "full"})
-    assert "full scale" in ran.out
-    assert here("self", TEXT, "--shades", "auto", env={"ATTN_SHADES": "full"}).out.count("full scale") == 0
-    assert here("self", TEXT, "--shades", "ful").code == 2
+    env = {"ATTN_SHADES": "full"}
+    assert "full scale" in shown("self", TEXT, env=env)
+    assert "full scale" not in shown("self", TEXT, "--shades", "auto", env=env)
+    refused("self", TEXT, "--shades", "ful")

@@ -12,12 +12,10 @@ import pytest
 from attn_cli import Settings, trace_self
 from attn_cli.models.model_file import named
 from attn_cli.render.numbers import four
-from attn_cli.render.views.swap import _decided
-from attn_cli.teach.compare import Swap
-from attn_cli.teach.swap import LeadChange, swap
 from attn_cli.trace.steps import NAMES, STEPS, chosen_steps
 from attn_cli.vectors.lookup import embed
 from attn_cli.vectors.table import bundled
+from tests.cli.tables import told as cases
 from tests.shell import here
 from tests.thorough import like_cases
 
@@ -62,18 +60,26 @@ def near(one, other, digits=2):
     assert one == pytest.approx(other, abs=0.51 * 10.0**-digits)
 
 
-def test_its_row_and_because_stand_in_the_first_24_lines():
+TEXTS = """
+The animal didn't cross the street because it was too tired
+The quick brown fox jumped over the lazy dog
+My brother said that he would visit the museum in Paris tomorrow
+The trophy did not fit into the suitcase because it was big
+"""
+
+
+def test_its_row_and_because_stand_in_the_first_24_lines_and_it_stays_within_sixty_of_eighty_cells():
+    for text in TEXTS.strip().splitlines():
+        lines = screen(text).splitlines()
+        assert len(lines) <= 60 and max(map(len, lines)) <= 80
+    sizes = [("a b c d e f", "16"), ("a b c d e f", "200"), (" ".join(f"word{i}" for i in range(30)), "4")]
+    narrow, wide, more = (screen(text, "-e", "random", "--dim", dim).count("\n") for text, dim in sizes)
+    assert abs(wide - narrow) <= 2 and more < wide + 3 * 24  # it grows with the words, not with the vectors
     lines = screen(FOX).splitlines()
     first = "\n".join(lines[:24])
     assert FOX in first and 'Why "fox" and not "over"' in first and "By content alone" in first
     for word in FOX.split():
         assert re.search(rf"^{word} +{NUMBER} +{NUMBER}", first, re.MULTILINE)
-
-
-def test_its_length_grows_with_the_words_and_not_with_the_width_of_the_vectors():
-    sizes = [("a b c d e f", "16"), ("a b c d e f", "200"), (" ".join(f"word{i}" for i in range(30)), "4")]
-    narrow, wide, more = (screen(text, "-e", "random", "--dim", dim).count("\n") for text, dim in sizes)
-    assert abs(wide - narrow) <= 2 and more < wide + 3 * 24
 
 
 # A command's arguments, and sentences that stand on its screen, or (!) do not.
@@ -114,8 +120,6 @@ FOX --swap dog=cat --mask causal -q fox => The mask hides "dog" from "fox"
 FOX --swap fox=rock --head mean => The mean of heads has no scores
 FOX --swap fox=rock -t 0.5 => / 0.5 is in the terms above
 FOX --swap fox=rock -f html => stays with the place
-FOX --swap fox=rock -f latex => stays with the place
-FOX --swap fox=rock -f markdown => stays with the place
 FOX --swap fox=rock -f bars => stays with the place
 "a [red] ran" --swap ran=[/b]ESC[31m --tokenizer whitespace => [/b]^[[31m ; ! ESC
 """.replace("\\", "").replace("ESC", "\x1b")
@@ -193,20 +197,6 @@ def test_its_last_lines_name_other_rows_by_their_own_links(trace):
     assert f"Next: attn explain TEXT -q {FOX.split().index(named[0][0])}, " in shown
 
 
-TWELVE = """
-The animal didn't cross the street because it was too tired
-The quick brown fox jumped over the lazy dog
-My brother said that he would visit the museum in Paris tomorrow
-The trophy did not fit into the suitcase because it was big
-"""
-
-
-@pytest.mark.parametrize("text", TWELVE.strip().splitlines())
-def test_it_stays_within_sixty_lines_of_eighty_cells(text):
-    lines = screen(text).splitlines()
-    assert len(lines) <= 60 and max(map(len, lines)) <= 80
-
-
 def test_the_exponential_turns_a_lead_into_a_ratio_and_the_output_is_the_mix(trace, row):
     lead, _, ratio = numbers('ratios: # above "over" is e^# = # times its weight', said(FOX))
     near(lead, row.masked[3] - row.masked[5], 4)
@@ -280,22 +270,25 @@ def test_a_small_input_shows_every_matrix_as_long_as_it_fits(at):
     assert any(line.startswith("X ") and " V" in line for line in lines)
 
 
-def test_a_row_is_a_table_first_and_then_the_winner_and_a_rival_by_hand():
+def factors_of(products):
+    """The pairs of numbers that are multiplied in a sum."""
+    terms = re.sub(r"[()]", "", products).split(" + ")
+    return [tuple(map(float, term.split("×"))) for term in terms]
+
+
+def test_a_row_is_a_table_first_and_then_the_winner_and_a_rival_by_hand_or_every_key():
     out = screen(FOX, "-q", "jumped", command="self")
     assert out.index("mostly from") < out.index('Why "fox"') < out.index("fox: q·k =")
     assert re.findall(r"^  (\w+): q·k", out, re.MULTILINE) == ["fox", "over"]
     assert "--by-hand all" in out
     line = re.search(r"fox: q·k = ([^a-z]+) \+ \(\d+ more: ([-.\d]+)\) = ([-.\d]+)", " ".join(out.split()))
-    factors = [tuple(map(float, re.sub(r"[()]", "", term).split("×"))) for term in line[1].split(" + ")]
-    assert sum(a * b for a, b in factors) + float(line[2]) == pytest.approx(float(line[3]), abs=0.01)
-
-
-def test_by_hand_all_writes_out_every_product_of_every_key():
+    total = sum(a * b for a, b in factors_of(line[1])) + float(line[2])
+    assert total == pytest.approx(float(line[3]), abs=0.01)
     out = here("self", FOX, "-q", "jumped", "--by-hand", "all").out
     assert re.findall(r"^  (\w+): q·k", out, re.MULTILINE) == FOX.split()
     line = next(line for line in out.splitlines() if line.startswith("  fox: q·k"))
     products, total = line.partition(" = ")[2].rsplit(" = ", 1)
-    factors = [tuple(map(float, re.sub(r"[()]", "", term).split("×"))) for term in products.split(" + ")]
+    factors = factors_of(products)
     assert len(factors) == 32 and "more:" not in out
     assert sum(a * b for a, b in factors) == pytest.approx(float(total), abs=0.01)
 
@@ -320,16 +313,13 @@ def test_scores_and_vectors_as_large_as_numbers_go_leave_no_infinity_and_no_endl
             assert options[0] == "-f" or max(map(len, ran.out.splitlines())) <= 80
 
 
-def test_a_rival_in_a_long_text_has_its_line_in_the_table():
-    out = screen(" ".join(f"word{i}" for i in range(60)), "-e", "random", "-q", "5", "--versus", "word50")
-    assert re.search(rf"^word50 +{NUMBER}", out, re.MULTILINE)
-
-
 def headings(out):
     return [line for line in out.splitlines() if re.match(r"\d+\. ", line)]
 
 
-def test_some_steps_keep_their_own_numbers_and_json_holds_every_step():
+def test_some_steps_keep_their_own_numbers_json_holds_every_step_and_a_rival_has_its_line():
+    out = screen(" ".join(f"word{i}" for i in range(60)), "-e", "random", "-q", "5", "--versus", "word50")
+    assert re.search(rf"^word50 +{NUMBER}", out, re.MULTILINE)
     whole = headings(screen(SHE, "--steps"))
     titles = [title for title in whole if "Scores" in title or "Softmax" in title]
     assert headings(screen(SHE, "--only", "softmax,scores")) == titles and len(titles) == 2
@@ -347,20 +337,18 @@ def test_every_step_has_names_and_every_name_leads_to_its_step():
             assert chosen_steps(name, None).only == (step,)
 
 
-REFUSED = [
-    ("--only scores,nonsense", "softmax"),
-    ("--from [red]", "queries"),
-    ("--only=", "softmax"),
-    ("--only scores --from scores", "exclude each other"),
-    *((f"--only scores -f {format}", "--only has no ") for format in ("bars", "csv", "code:numpy")),
-    *((f"-q she --versus cow -f {format}", "cow") for format in ("csv", "bars", "json")),
-]
+REFUSED = """
+--only scores,nonsense => softmax | --from [red] => queries | --only= => softmax
+--only scores --from scores => exclude each other | --only scores -f bars => --only has no
+--only scores -f csv => --only has no | --only scores -f code:numpy => --only has no
+-q she --versus cow -f csv => cow | -q she --versus cow -f bars => cow | -q she --versus cow -f json => cow
+"""
 
 
-@pytest.mark.parametrize(("options", "error"), REFUSED, ids=str)
-def test_a_step_or_a_rival_that_there_is_not_is_refused_in_every_format(options, error):
-    ran = here("explain", SHE, *options.split())
-    assert ran.code == 2 and error in ran.err + ran.out
+def test_a_step_or_a_rival_that_there_is_not_is_refused_in_every_format():
+    for options, error in cases(REFUSED):
+        ran = here("explain", SHE, *options)
+        assert ran.code == 2 and error in ran.err + ran.out
 
 
 def swapped(*args):
@@ -417,14 +405,6 @@ def test_where_layers_mix_words_the_screen_tells_what_moved_and_what_made_it(swa
         assert any("such cases" in note for note in one["notes"]) == (best - second >= least)
 
 
-def test_terms_that_change_and_leave_the_lead_as_it_was_are_said_to_cancel():
-    both = swap("self", FOX, None, Settings(), [Swap("fox", "rock")])
-    lead = LeadChange(3, 5, (2.0, 2.0), (1.0, 1.25), (1.0, 0.75), "content", None, None)
-    same = 'In the sum, "fox" (now "rock") leads "over" by 2.000 before and 2.000 after.'
-    assert _decided(both, lead) == f"{same} The changes cancel: content +0.250; distance -0.250."
-    assert _decided(both, lead._replace(content=(1.0, 1.0), distance=(1.0, 1.0))) == same
-
-
 def test_a_word_that_loses_weight_divides_it_and_one_that_gains_keeps_all_with_the_place():
     shown, keys = swapped("dog=mine")
     (before, after), one = keys[8]["weights"], keys[8]
@@ -451,9 +431,6 @@ def test_without_a_distance_term_content_alone_is_said_and_below_a_layer_the_dis
     before, after = keys[3]["distance"]
     assert f"{before:.3f} {after:.3f} {keys[3]['weights'][0]:.3f}" in shown
     assert "stays with the place" not in shown, "the query is another one"
-
-
-def test_a_swapped_query_is_said():
     shown, keys = swapped("jumped=slept")
     old, new = (max(one["weights"][side] for one in keys) for side in (0, 1))
     assert '"jumped" (now "slept") looks most at' in shown and f"{old:.3f}" in shown and f"{new:.3f}" in shown

@@ -14,16 +14,15 @@ from attn_cli.errors import UsageError
 from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.render.screen.text import cells
 from attn_cli.teach.examples import load
-from tests.shell import here, plain
+from tests.shell import plain, record, refused, told
 
 CAT = "The cat sat on a mat"
 RANDOM = ("-e", "random")
 
 
 def lab(*args, command="masked", width="200", format="table"):
-    ran = here(command, *args, *RANDOM, "--show", "mask", "--width", width, "-f", format)
-    assert (ran.code, ran.err) == (0, "")
-    return ran.out if format != "json" else json.loads(ran.out)
+    shown = told(command, *args, *RANDOM, "--show", "mask", "--width", width, "-f", format)
+    return shown if format != "json" else json.loads(shown)
 
 
 MODELS = [
@@ -70,21 +69,19 @@ def test_padding_has_an_id_and_zeros_and_is_no_unknown_word_and_a_word_spelled_l
     trace = trace_self("she likes she", Settings(pad=2))
     assert (trace.query_ids, trace.unknown) == ((0, 1, 0, 2, 2), ())
     assert not trace.x_query[3:].any()
-    record = trace.to_dict()
-    assert (record["padding"], record["mask_name"]) == ([3, 4], "padding")
+    found = trace.to_dict()
+    assert (found["padding"], found["mask_name"]) == ([3, 4], "padding")
     assert trace_self("she likes she").to_dict()["padding"] is None
     trace = trace_self("a <pad> b", Settings(embedding="random", tokenizer="whitespace", pad=1))
     assert trace.mask.tolist() == [[True, True, True, False]] * 4
 
 
-WITH_PADDING = {"right": [[1, 0, 0], [1, 1, 0], [1, 1, 0]], "left": [[0, 1, 1], [0, 1, 0], [0, 1, 1]]}
-
-
-@pytest.mark.parametrize(("side", "wanted"), WITH_PADDING.items())
-def test_a_mask_file_states_the_text_alone_and_is_joined_with_padding(at, side, wanted):
+def test_a_mask_file_states_the_text_alone_and_is_joined_with_padding(at):
     (at / "mask.txt").write_text("1 0\n1 1\n")
-    settings = Settings(embedding="random", mask="mask.txt", mask_true="allowed", pad=1, pad_side=side)
-    assert trace_self("a b", settings).mask.astype(int).tolist() == wanted
+    with_padding = {"right": [[1, 0, 0], [1, 1, 0], [1, 1, 0]], "left": [[0, 1, 1], [0, 1, 0], [0, 1, 1]]}
+    for side, wanted in with_padding.items():
+        settings = Settings(embedding="random", mask="mask.txt", mask_true="allowed", pad=1, pad_side=side)
+        assert trace_self("a b", settings).mask.astype(int).tolist() == wanted
 
 
 def test_no_rule_needs_more_than_the_rows_that_are_asked_for():
@@ -93,9 +90,7 @@ def test_no_rule_needs_more_than_the_rows_that_are_asked_for():
     assert (mask.label, with_padding(None, 3, 3, range(2, 3)).label) == ("causal, padding", "padding")
     part = widened(Mask("m", 1, 1, np.array([[False]])), 2, 3, range(1, 2), range(2, 3))
     assert part.rows([0, 1]).tolist() == [[True] * 3, [True, True, False]]
-
-
-def test_padding_of_a_long_text_is_hidden_there_too():
+    # Padding of a long text is hidden there too.
     trace = trace_self("w " * 1100, Settings(embedding="random", pad=5, pad_side="left"))
     assert trace.condensed and int(trace.shown.links.keys.min()) == 5
     assert "The mask is padding." in trace.notes
@@ -113,7 +108,7 @@ def test_a_side_without_padding_is_noted_and_a_number_out_of_range_is_refused():
     assert "--pad-side has an effect only with --pad." in trace_self("a", Settings(pad_side="left")).notes
     assert not any("--pad-side" in note for note in trace_self("a", Settings(pad=1, pad_side="left")).notes)
     for n in ("0", "-1", "10001"):
-        assert here("self", "a", "--pad", n).code == 2
+        refused("self", "a", "--pad", n)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -136,33 +131,27 @@ def test_every_query_says_in_words_whom_it_may_look_at_and_long_lists_are_counte
 
 @pytest.mark.parametrize("options", ["", "--mask window:1", "--pad 2", "--mask none", "-q sat"])
 def test_the_views_are_one_mask_in_each_polarity(options):
-    record = lab(CAT, *options.split(), format="json")
-    views, pads = record["mask_views"], record["padding"]
-    allowed = record["mask"] or [[True] * 6] * 6
+    found = lab(CAT, *options.split(), format="json")
+    views, pads = found["mask_views"], found["padding"]
+    allowed = found["mask"] or [[True] * 6] * 6
     assert views["torch_sdpa"] == views["keras"] == allowed
     assert views["torch_mha"] == [[not may for may in row] for row in allowed]
     assert views["additive"] == [[0.0 if may else None for may in row] for row in allowed]
-    assert views["key_padding"] == (pads and [j in pads for j in range(len(record["key_tokens"]))])
+    assert views["key_padding"] == (pads and [j in pads for j in range(len(found["key_tokens"]))])
 
 
-def test_the_screen_writes_the_three_polarities_side_by_side():
+def test_the_screen_writes_the_three_polarities_side_by_side_and_what_is_added_is_zero_or_minus_infinity():
     lines = re.findall(r"^(?:The|cat|sat|on|a|mat) .*[TF]\b.*[TF].*$", lab(CAT), re.M)
     assert len(lines) == 6
     for i, line in enumerate(lines):
         marks = re.findall(r"\b[TF]\b", line)
         assert marks[:6] == marks[12:] == ["T" if j <= i else "F" for j in range(6)]
         assert marks[6:12] == ["F" if j <= i else "T" for j in range(6)]
-
-
-def test_what_is_added_is_zero_or_minus_infinity():
     part = lab("a b c").split("added to the scores")[1].split("Adding")[0]
     wanted = ["a 0 -inf -inf", "b 0 0 -inf", "c 0 0 0"]
     assert [" ".join(line.split()) for line in re.findall(r"^[abc] .*", part, re.M)] == wanted
-
-
-def test_masked_after_the_softmax_a_row_would_not_sum_to_one():
-    record = json.loads(here("masked", "a b c", *RANDOM, "--steps", "-f", "json").out)
-    exps = [[math.exp(score) for score in row] for row in record["heads"][0]["scaled_scores"]]
+    (head,) = record("masked", "a b c", *RANDOM, "--steps")["heads"]
+    exps = [[math.exp(score) for score in row] for row in head["scaled_scores"]]
     worst = min(sum(row[: i + 1]) / sum(row) for i, row in enumerate(exps))
     assert f"would sum to {worst:.3f}" in lab("a b c")
 
@@ -195,20 +184,17 @@ def test_the_screen_says_so(at, line):
     (at / "padding").write_text("1 0\n1 1\n")
     args, _, sentences = line.partition(" => ")
     words = ({"CAT": CAT, "LONG": "w " * 1100}.get(word, word) for word in shlex.split(args))
-    ran = here(*words, *RANDOM, "--show", "mask", "--width", "80")
-    assert (ran.code, ran.err) == (0, "")
+    shown = " ".join(told(*words, *RANDOM, "--show", "mask", "--width", "80").split())
     for sentence in sentences.split(" ; "):
-        assert (sentence.lstrip("!") in " ".join(ran.out.split())) is (sentence[0] != "!"), sentence
+        assert (sentence.lstrip("!") in shown) is (sentence[0] != "!"), sentence
 
 
-REFUSED = {f"-f {form}": f"no {form} form" for form in ("csv", "tsv", "code:numpy")}
-
-
-@pytest.mark.parametrize(("options", "error"), (REFUSED | {"--mask mask.txt": "--mask-true"}).items())
-def test_a_file_without_its_meaning_and_a_form_that_the_lab_has_not_are_refused(at, options, error):
+def test_a_file_without_its_meaning_and_a_form_that_the_lab_has_not_are_refused(at):
     (at / "mask.txt").write_text("0 1\n0 0\n")
-    ran = here("masked", "a b", *RANDOM, "--show", "mask", *options.split())
-    assert ran.code == 2 and error in ran.err
+    wrong = {f"-f {form}": f"no {form} form" for form in ("csv", "tsv", "code:numpy")}
+    for options, error in (wrong | {"--mask mask.txt": "--mask-true"}).items():
+        assert error in refused("masked", "a b", *RANDOM, "--show", "mask", *options.split())
+    assert lab("w " * 1100, format="json")["mask_views"] is None  # a long text has no views
 
 
 HOSTILE = "[red] \x1b[31mESC </td> \u202eRTL 🦊🦊 \\input{x} " + "long" * 1200
@@ -223,7 +209,3 @@ def test_no_line_is_wider_than_the_terminal_and_no_token_is_obeyed(width, text):
         assert max(cells(line) for line in out.splitlines()) <= int(width)
         assert "\x1b" not in out and "\u202e" not in out
         assert "nan" not in out.replace("NaN", "").split("A fully masked row")[0]
-
-
-def test_the_record_of_a_long_text_has_no_views():
-    assert lab("w " * 1100, format="json")["mask_views"] is None
