@@ -13,9 +13,9 @@ import pytest
 pytest.importorskip("textual")
 
 import pexpect
-from textual.events import Paste
 
-from tests.live.stage import FOX, made, play, staged
+from attn_cli.cli.app import main
+from tests.live.stage import FOX, made, play
 from tests.shell import attn, surroundings, terminal
 from tests.stage import Stage
 from tests.thorough import takes_long
@@ -95,8 +95,8 @@ def test_a_size_that_changes_is_drawn_and_columns_is_not_believed():
 
 
 def test_the_command_that_was_asked_for_is_printed_at_the_end():
-    with Stage("live", FOX) as stage:
-        stage.wait_for(ready)
+    with Stage("live", FOX, env={"LC_ALL": "C"}) as stage:
+        stage.wait_for(lambda stage: shows(stage, "LC_ALL=C.UTF-8 has blocks"))  # in this locale it is ASCII
         stage.press("m")
         stage.wait_for(lambda stage: shows(stage, "mask causal"))
         stage.press("c")
@@ -111,10 +111,8 @@ def test_the_command_that_was_asked_for_is_printed_at_the_end():
 def test_it_begins_under_a_causal_mask_as_masked_does_and_says_the_next_words():
     with Stage("live", FOX, "--mask", "causal") as stage:
         stage.wait_for(
-            lambda stage: shows(stage, "Likeliest to come after") and shows(stage, "article  layer 0")
+            lambda stage: shows(stage, "Likeliest to come after") and shows(stage, "article  layer")
         )
-        stage.press("m")
-        stage.wait_for(lambda stage: not shows(stage, "mask causal ") and shows(stage, "article  layer 0"))
         stage.press("q")
         assert stage.code() == 0
 
@@ -145,14 +143,6 @@ def test_hostile_text_is_inert_in_every_pane(some):
     play(act, made(" ".join(f"{token} cat {token}{token} sat" for token in HOSTILE[some::5])))
 
 
-@staged()
-async def test_what_is_pasted_is_inert_in_the_line(stage):
-    await stage.press("t")
-    stage.app.post_message(Paste(f" {ESC}[31mred\x9b"))
-    await stage.settled()
-    assert stage.app.line.value.endswith(" ^[[31mred<U+009B>")
-
-
 @pytest.mark.parametrize(
     "env", [{"NO_COLOR": "1"}, {"TERM": "xterm"}, {"COLORTERM": "truecolor"}, {}], ids=str
 )
@@ -175,21 +165,12 @@ def test_colours_are_those_that_the_terminal_has(env):
         assert indexed and not rgb
 
 
-def test_standard_input_that_is_no_terminal_is_wrong_usage_with_what_to_type_instead():
-    ran = attn("live", FOX)
-    assert ran.code == 2
-    assert ran.err == (
-        "attn: attn live reads keys, and standard input is not a terminal. For a text in a pipe: attn self -\n"
-    )
-
-
-def test_standard_output_that_is_no_terminal_and_a_dumb_terminal_are_wrong_usage():
+def test_a_stream_that_is_no_terminal_and_an_input_that_is_refused_are_refused_before_the_screen_is_taken():
+    said = "attn live reads keys, and standard input is not a terminal. For a text in a pipe: attn self -"
+    assert attn("live", FOX) == (2, "", f"attn: {said}\n")
     with Stage("live", env={"TERM": "dumb"}) as stage:
         assert stage.code() == 2
         assert b"needs a terminal that can be drawn on" in stage.shown
-
-
-def test_an_input_that_is_refused_is_refused_before_the_screen_is_taken():
     lines = {66: "--matrices no-such.json | --replay no-such.jsonl", 65: "..."}
     lines |= {2: "--pace 2 | - | a b | a --weights w.npy | the --mask caussal"}
     for code, line in ((code, line) for code, many in lines.items() for line in many.split(" | ")):
@@ -198,29 +179,12 @@ def test_an_input_that_is_refused_is_refused_before_the_screen_is_taken():
         assert ESC + "[?1049h" not in ran.out
 
 
-def test_without_textual_the_message_is_the_install_line():
-    script = """
-import io, sys
-from attn_cli.cli.app import main
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-sys.modules["textual"] = None
-sys.stdin = sys.stdout = Terminal()
-sys.exit(main(["live"]))
-"""
-    done = subprocess.run([sys.executable, "-c", script], env=surroundings(), capture_output=True, text=True)
-    assert done.returncode == 69
-    assert "pip install 'attn-cli[live]'" in done.stderr
-
-
-def test_a_locale_without_utf_8_has_ascii_and_says_so():
-    with Stage("live", FOX, env={"LC_ALL": "C"}) as stage:
-        stage.wait_for(lambda stage: shows(stage, "LC_ALL=C.UTF-8 has blocks"))
-        stage.press("h")
-        stage.wait_for(ready)
-        stage.press("q")
-        assert stage.code() == 0
+def test_without_textual_the_message_is_the_install_line(without, monkeypatch, capsys):
+    without("textual")
+    for stream in (sys.stdin, sys.stdout):
+        monkeypatch.setattr(stream, "isatty", lambda: True)
+    assert main(["live"]) == 69
+    assert "pip install 'attn-cli[live]'" in capsys.readouterr().err
 
 
 def test_a_terminal_that_vanishes_under_nohup_ends_it():

@@ -17,6 +17,7 @@ from tests.alike import FLOAT32
 from tests.live.stage import made, play
 from tests.models.checkpoints.by_hand import gpt2, small_bert, small_gpt2
 from tests.shell import here
+from tests.small_models import trace_checkpoint
 
 RECORD = {
     "tokens": ["she", "likes", "coffee"],
@@ -98,17 +99,11 @@ def test_an_edited_view_is_written_as_json_that_compute_reads(matrices, at):
     assert np.allclose(again["weights"], weights_of(RECORD | {"X": [[3, 0], [0, 1], [1, 1]]}))
 
 
-@pytest.fixture
-def saved_weights(tmp_path):
-    weights = np.random.default_rng(0).random((2, 3, 4, 4))
-    weights /= weights.sum(axis=-1, keepdims=True)
+def test_saved_weights_are_shown_head_by_head(tmp_path):
+    weights = np.random.default_rng(0).dirichlet([1.0] * 4, (2, 3, 4))
     path = tmp_path / "weights.npy"
     np.save(path, weights)
-    return weights, read_saved(path.read_bytes(), "weights.npy", None, None), str(path)
-
-
-def test_saved_weights_are_shown_head_by_head(saved_weights):
-    weights, saved, path = saved_weights
+    saved = read_saved(path.read_bytes(), "weights.npy", None, None)
 
     async def act(stage):
         for key, layer, head in (("escape", 1, 0), ("h", 1, 1), ("l", 0, 0)):
@@ -120,15 +115,7 @@ def test_saved_weights_are_shown_head_by_head(saved_weights):
         assert stage.state.question.settings.mask is None
         await stage.press("c")
         assert f"attn show {path} --layer 0" in stage.text().replace("\n", "")
-
-    play(act, made("", source=WeightsSource(saved, path)), size=(200, 24))
-
-
-def test_saved_weights_of_several_layers_have_a_rollout_among_the_heads(saved_weights):
-    weights, saved, path = saved_weights
-
-    async def act(stage):
-        await stage.goes(("h h h h h", "head rollout"))
+        await stage.goes(("escape L h h h h h", "head rollout"))  # of several layers
         assert np.allclose(stage.trace.weights, trace_weights(saved, Settings(head="rollout")).weights)
         await stage.press("h")
         assert np.allclose(stage.trace.weights, weights[1, 0])
@@ -136,46 +123,37 @@ def test_saved_weights_of_several_layers_have_a_rollout_among_the_heads(saved_we
         assert stage.state.question.settings.head == "all"
         await stage.goes(("c", "--layer all"))
 
-    play(act, made("", source=WeightsSource(saved, path)), size=(200, 24))
+    play(act, made("", source=WeightsSource(saved, str(path))), size=(200, 24))
 
 
-def test_a_model_on_disk_has_its_layers_and_heads(tmp_path):
-    pytest.importorskip("tokenizers")
-    from tests.models.checkpoints.by_hand import small_gpt2
-    from tests.small_models import trace_checkpoint
-
+def test_a_model_on_disk_has_its_layers_and_heads(tokenizers, tmp_path):
     folder = small_gpt2(tmp_path / "gpt2")
     settings = Settings(model=folder)
 
-    def expected(**chosen):
-        return trace_checkpoint("self", "dabca", None, Settings(**chosen), folder).weights
-
     async def act(stage):
-        assert np.allclose(stage.trace.weights, expected(), atol=FLOAT32)
-        await stage.press("l")
-        assert np.allclose(stage.trace.weights, expected(layer=0), atol=FLOAT32)
-        await stage.press("h")
-        assert np.allclose(stage.trace.weights, expected(layer=0, head="1"), atol=FLOAT32)
-        assert "mask causal" in stage.text()
-        await stage.press("t")
+        for key, chosen in (("escape", {}), ("l", {"layer": 0}), ("h", {"layer": 0, "head": "1"})):
+            await stage.press(key)
+            expected = trace_checkpoint("self", "dabca", None, Settings(**chosen), folder).weights
+            assert np.allclose(stage.trace.weights, expected, atol=FLOAT32)
+        await stage.goes(("t", "mask causal"))
         await stage.type("b")
         assert stage.trace.query_tokens == tuple("dabcab")
-        await stage.press("escape", "c")
-        assert "-m" in stage.text()
+        await stage.goes(("escape c", "-m"))
 
     play(act, made("dabca", settings, TextSource(settings)))
 
 
-def test_a_key_joins_the_pieces_of_words(tokenizers, tmp_path):
+def test_a_key_joins_the_pieces_of_words_and_a_model_that_says_no_next_token_writes_none(
+    tokenizers, tmp_path
+):
     settings = Settings(model=small_bert(tmp_path / "bert"), layer=0)
 
     async def act(stage):
+        await stage.goes(("g g", "it writes nothing"))
         pieces = stage.trace.query_tokens
         await stage.press("p")
         assert stage.trace.query_tokens == ("[CLS]", "the", "cats", "walking", "[SEP]")
-        await stage.press("c")
-        assert "--join-pieces" in stage.text()
-        await stage.press("escape", "p")
+        await stage.goes(("c", "--join-pieces"), ("escape p",))
         assert stage.trace.query_tokens == pieces
 
     play(act, made("the cats walking", settings, TextSource(settings)))
@@ -189,9 +167,7 @@ def test_a_key_goes_through_the_parts_of_a_pair(tokenizers, tmp_path):
         await stage.press("a", "a")
         assert stage.trace.key_tokens == ("walk", "##ing", "home", "[SEP]")
         assert np.allclose(stage.trace.weights, whole[:5, 5:], atol=FLOAT32)
-        await stage.press("c")
-        assert "--pair" in stage.text() and "--between a-b" in stage.text()
-        await stage.press("escape", "a", "a", "a")
+        await stage.goes(("c", "--pair", "--between a-b"), ("escape a a a",))
         assert stage.trace.weights.shape == whole.shape
 
     play(act, made("the cats", settings, TextSource(settings)))
@@ -213,30 +189,3 @@ def test_a_key_writes_the_likeliest_token(tokenizers, tmp_path):
         assert len(stage.trace.query_tokens) == 4
 
     play(act, made("ab a", settings, TextSource(settings)))
-
-
-def test_a_model_that_says_no_next_token_writes_none(tokenizers, tmp_path):
-    settings = Settings(model=small_bert(tmp_path / "bert"))
-
-    async def act(stage):
-        await stage.press("g", "g")
-        assert "it writes nothing" in stage.text()
-
-    play(act, made("the cats", settings, TextSource(settings)))
-
-
-def test_heads_of_grammar_say_no_next_token():
-    async def act(stage):
-        await stage.press("g")
-        assert "-p language, or -m MODEL, writes" in stage.text()
-
-    play(act, made("the cat"))
-
-
-def test_a_text_without_a_model_has_no_pieces():
-    async def act(stage):
-        await stage.press("p")
-        assert "--join-pieces needs a model whose tokens are word pieces" in stage.text()
-        assert stage.trace.query_tokens == ("the", "cat")
-
-    play(act, made("the cat"))

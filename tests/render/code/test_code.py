@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from attn_cli import Settings
-from attn_cli.errors import UsageError, visible
+from attn_cli.errors import visible
 from attn_cli.inputs.matrices import given_from
 from attn_cli.pipeline.sources.matrices import trace_matrices
 from attn_cli.pipeline.sources.text import trace_cross, trace_masked, trace_self
@@ -28,20 +28,17 @@ from attn_cli.render.code import script
 from attn_cli.render.code.literals import number, string
 from attn_cli.render.screen.text import cells
 from tests.models.checkpoints.by_hand import small_gpt2
-from tests.shell import attn, here, shell
+from tests.shell import attn, refused, shell, told
 from tests.thorough import like_cases, often
 
 FRAMEWORKS = ("numpy", "torch", "keras")
-# Of frameworks.
-NAMED_IN_COMMENTS = {*["scaled_dot_product_attention", "attn_mask", "attention_mask", "use_scale"]}
+NAMED_IN_COMMENTS = {
+    *["scaled_dot_product_attention", "attn_mask", "attention_mask", "use_scale"]
+}  # of frameworks
 TEXT = "she likes hot coffee"
 HOSTILE = ['"', "'", '"""', "\\", "\\N{DASH}", "a\nb", "\x1b[31m", "\u2028", "\u202eabc", "{x}", "%s", "\0"]
-HOSTILE += [
-    *["👨\u200d👩\u200d👧", "é", "́", "�", "שלום", "日本", "'\"\\\x07"],
-    "# noqa",
-    "x" * 5000,
-    "a" * 59 + "\\n",
-]
+HOSTILE += [*["👨\u200d👩\u200d👧", "é", "́", "�", "שלום", "日本", "'\"\\\x07"], "# noqa", "x" * 5000]
+HOSTILE += ["a" * 59 + "\\n"]
 
 
 def drawn(*shape, seed=0):
@@ -250,8 +247,11 @@ def test_any_matrices_tokens_and_settings_are_recomputed(record, score, temperat
     assert all(visible(line) == line for line in source.split("\n"))
 
 
-def test_what_a_model_computes_is_not_said_to_be_given(tmp_path, tokenizers):
-    folder = small_gpt2(tmp_path / "gpt2")
+def test_what_a_model_computes_is_not_said_to_be_given_and_the_suffix_py_is_numpy(at, tokenizers):
+    written = told("self", TEXT, "-e", "random", "-f", "code:numpy")
+    assert told("explain", TEXT, "-e", "random", "-o", "x.py") == ""
+    assert (at / "x.py").read_text() == written != ""
+    folder = small_gpt2(at / "gpt2")
     source = script(trace_self("dabca", Settings(model=folder)), "numpy")
     assert "model    gpt2\n" in source and "Q, K, V  as the model computes them\n" in source
     assert "# Queries, keys and values of head 0, as the model computes them.\n" in source
@@ -272,15 +272,11 @@ def test_scripts_are_as_a_formatter_leaves_them(tmp_path):
         assert done.returncode == 0, done.stdout[:2000]
 
 
-@pytest.mark.parametrize("token", HOSTILE)
-def test_a_token_is_the_same_text_when_python_reads_it_back(token):
-    assert ast.literal_eval(string(token)) == token
-    assert visible(string(token)) == string(token)
-
-
-def test_readable_letters_stay_readable():
-    found = {word: string(word) for word in ("café", "日本", "don't", "it’s", "\u202e", '"')}
-    assert [*found.values()] == ['"café"', '"日本"', '"don\'t"', '"it’s"', '"\\u202e"', "'\"'"]
+def test_a_token_is_the_same_text_when_python_reads_it_back_and_readable_letters_stay_readable():
+    for token in HOSTILE:
+        assert ast.literal_eval(string(token)) == token and visible(string(token)) == string(token)
+    found = [string(word) for word in ("café", "日本", "don't", "it’s", "\u202e", '"')]
+    assert found == ['"café"', '"日本"', '"don\'t"', '"it’s"', '"\\u202e"', "'\"'"]
 
 
 @given(st.floats())
@@ -288,103 +284,68 @@ def test_a_number_is_the_same_when_python_reads_it_back(x):
     assert repr(eval(number(x))) == repr(x)
 
 
-def test_no_folder_of_the_machine_is_named(tmp_path):
-    (tmp_path / "words.txt").write_text("she 0.2 0.9\nlikes 0.8 0.3\n")
-    (tmp_path / "mask.json").write_text("[[true, false], [true, true]]")
-    files = {"embedding": str(tmp_path / "words.txt"), "mask": str(tmp_path / "mask.json")}
-    trace = trace_self("she likes", Settings(**files, mask_true="allowed"))
-    for framework in FRAMEWORKS:
-        source = script(trace, framework)
-        assert tmp_path.name not in source and "words" in source
+TRACES["causal"] = lambda: random(mask="causal")
+SAYS = """
+causal numpy => np.tril(np.ones((n_q, n_k), dtype=bool)) ; Q = X @ W_q ; W_q = np.array(
+window numpy => <= 1
+a row shut numpy => [False, False, False, False, False], q1
+wide random numpy => Q = np.array( ; 20 x 20 numbers each ; !W_q = np
+causal torch => F.scaled_dot_product_attention(Q[None], K[None], V[None], attn_mask=mask, scale=scale)
+causal torch => True = may attend, as in scaled_dot_product_attention.
+causal keras => [Q[None] * scale, V[None], K[None]], use_causal_mask=True
+causal keras => True = may attend, as in the attention_mask of Keras' layers.
+"""  # and what with an ! is not there
 
 
-SAYS = {  # and what with an ! is not there
-    "causal": (
-        *(lambda: random(mask="causal"), "numpy"),
-        *("np.tril(np.ones((n_q, n_k), dtype=bool))", "Q = X @ W_q", "W_q = np.array("),
-    ),
-    "window": (lambda: random(mask="window:1"), "numpy", "<= 1"),
-    "a mask without a name": (TRACES["a row shut"], "numpy", "[False, False, False, False, False], q1"),
-    "large weights": (lambda: random(dim=20), "numpy", "Q = np.array(", "20 x 20 numbers each", "!W_q = np"),
-    "torch": (
-        *(lambda: random(mask="causal"), "torch"),
-        "F.scaled_dot_product_attention(Q[None], K[None], V[None], attn_mask=mask, scale=scale)",
-        "True = may attend, as in scaled_dot_product_attention.",
-    ),
-    "keras": (
-        *(
-            lambda: random(mask="causal"),
-            "keras",
-            "[Q[None] * scale, V[None], K[None]], use_causal_mask=True",
-        ),
-        "True = may attend, as in the attention_mask of Keras' layers.",
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", SAYS)
-def test_small_weights_and_named_masks_are_written_each_framework_has_its_own_order_and_polarity(kind):
-    make, framework, *parts = SAYS[kind]
-    said = " ".join(script(make(), framework).replace("# ", "").split())
-    for part in parts:
+@pytest.mark.parametrize("line", SAYS.strip().splitlines())
+def test_small_weights_and_named_masks_are_written_each_framework_has_its_own_order_and_polarity(line):
+    asked, _, parts = line.partition(" => ")
+    kind, _, framework = asked.rpartition(" ")
+    said = " ".join(script(TRACES[kind](), framework).replace("# ", "").split())
+    for part in parts.split(" ; "):
         assert (part.lstrip("!") in said) is (part[0] != "!"), part
 
 
-def test_the_suffix_py_is_numpy_and_explain_gives_the_script_of_self(tmp_path):
-    written = here("self", TEXT, "-e", "random", "-f", "code:numpy").out
-    assert here("explain", TEXT, "-e", "random", "-o", str(tmp_path / "x.py")).code == 0
-    assert (tmp_path / "x.py").read_text() == written != ""
-
-
-PRINTED = {
-    "four digits": (
-        lambda: computed({"Q": [[0.0]], "K": [[0.0], [0.0]], "V": [[1.0], [2.0]]}),
-        r"keys: \['k0', 'k1'\]\nweights\n'q0'   0\.5000   0\.5000\noutput\n'q0'   1\.5000\n",
+TWO_KEYS = {"Q": [[0.0]], "K": [[0.0], [0.0]], "V": [[1.0], [2.0]]}
+PRINTED = {  # four digits; masked is not zero; rows and links that were asked for; no token is obeyed
+    r"keys: \['k0', 'k1'\]\nweights\n'q0'   0\.5000   0\.5000\noutput\n'q0'   1\.5000\n": lambda: computed(
+        TWO_KEYS
     ),
-    "masked is not zero": (lambda: random("she likes", mask="causal"), r"(?s).*'she'   1\.0000   masked.*"),
-    "rows and links that were asked for": (
-        lambda: random(TEXT, query="hot", top=1),
-        r"[^\n]*\nweights\n *'hot' '\w+' 0\.\d{4}\noutput\n *'hot' [ \d.-]+\n",
+    r"(?s).*'she'   1\.0000   masked.*": lambda: random("she likes", mask="causal"),
+    r"[^\n]*\nweights\n *'hot' '\w+' 0\.\d{4}\noutput\n *'hot' [ \d.-]+\n": lambda: random(
+        query="hot", top=1
     ),
-    "no token is obeyed": (TRACES["hostile tokens"], "[^\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202e]*"),
+    "[^\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202e]*": TRACES["hostile tokens"],
 }
 
 
-@pytest.mark.parametrize("kind", PRINTED)
-def test_what_it_prints(kind):
-    make, wanted = PRINTED[kind]
-    _, printed = ran(script(make(), "numpy"))
+@pytest.mark.parametrize("wanted", PRINTED)
+def test_what_it_prints(wanted):
+    _, printed = ran(script(PRINTED[wanted](), "numpy"))
     assert re.fullmatch(wanted, printed), printed
 
 
-@pytest.mark.parametrize(
-    ("options", "text", "why"),
-    [
-        ({}, "a " * 201, "201 tokens"),
-        ({"head": "all"}, "the cat sat on a mat " * 4, "one head"),
-        ({"embedding": "random"}, "a " * 2000, "2,000 tokens"),
-    ],
-)
-def test_too_many_numbers_to_read_are_refused_with_a_way_out(options, text, why):
-    with pytest.raises(UsageError) as refused:
-        script(trace_self(text, Settings(**options)), "numpy")
-    assert why in f"{refused.value.message} {refused.value.hint}"
-    assert refused.value.option == "--format"
-    assert "-f json" in refused.value.hint
+def test_too_many_numbers_to_read_are_refused_with_a_way_out_and_no_folder_is_named(at):
+    for line, text, why in (
+        ((), "a " * 201, "201 tokens"),
+        (("--head", "all"), "the cat sat on a mat " * 4, "one head"),
+        (("-e", "random"), "a " * 2000, "2,000 tokens"),
+    ):
+        said = refused("self", text, *line, "-f", "code:numpy")
+        assert why in said and "-f json" in said
+    (at / "words.txt").write_text("she 0.2 0.9\nlikes 0.8 0.3\n")
+    (at / "mask.json").write_text("[[true, false], [true, true]]")
+    files = {"embedding": str(at / "words.txt"), "mask": str(at / "mask.json")}
+    trace = trace_self("she likes", Settings(**files, mask_true="allowed"))
+    for framework in FRAMEWORKS:
+        source = script(trace, framework)
+        assert at.name not in source and "words" in source
 
 
-def test_a_refusal_is_one_line_and_exit_code_2():
-    ran = here("self", "a " * 300, "-e", "random", "-f", "code:torch")
-    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
-
-
-def test_a_script_runs_in_a_pipe():
+def test_a_script_runs_in_a_pipe_and_without_unicode_a_token_is_still_the_same_text():
     done = shell(f"attn example coffee -f code:numpy | {sys.executable}")
     assert done.code == 0 and done.err == ""
     assert "'she'   0.3357   0.3000   0.3643" in done.out
-
-
-def test_without_unicode_a_token_is_still_the_same_text():
     env = {"PYTHONIOENCODING": "ascii"}
     done = attn("self", "café crème", "-e", "random", "-f", "code:numpy", env=env)
     assert done.code == 0 and done.out.isascii()

@@ -105,22 +105,14 @@ def test_a_figure_has_the_size_that_is_asked_for_and_fits_into_it(kind, size):
     made = figure(trace_of(kind, 9), kind, size=size)
     assert tuple(made.get_size_inches()) == size
     check_layout(made)
-
-
-def test_in_a_small_figure_fewer_tokens_are_named_and_that_is_said():
-    with pytest.warns(UserWarning, match=r"One token in \d+ is named"):
-        made = figure(trace_self(words(100), RANDOM), "heatmap", size=(4, 4))
-    check_layout(made)
-
-
-@pytest.mark.parametrize("kind", FIGURES)
-def test_a_size_without_room_is_refused(kind):
     with pytest.raises(AttnError, match="inches are too few") as caught:
         figure(trace_of(kind, 40), kind, size=(1, 1))
     assert caught.value.code == 2
 
 
-def test_a_heat_map_has_the_weights_in_its_cells_and_in_its_shades():
+def test_a_heat_map_has_the_weights_in_its_cells_and_in_its_shades_and_a_small_one_names_fewer_tokens():
+    with pytest.warns(UserWarning, match=r"One token in \d+ is named"):
+        check_layout(figure(trace_self(words(100), RANDOM), "heatmap", size=(4, 4)))
     trace = trace_self("the cat sat", RANDOM)
     made = figure(trace, palette="greys", shades="full")
     numbers = [float(text) for text in written(made) if re.fullmatch(r"1?\.\d\d+", text)][:9]
@@ -131,15 +123,13 @@ def test_a_heat_map_has_the_weights_in_its_cells_and_in_its_shades():
 
 @pytest.mark.parametrize(("layers", "tokens", "heads"), [(1, 1, 1), (3, 5, 8), (12, 40, 12), (2, 300, 2)])
 def test_maps_of_layers_stand_beside_each_other_in_one_scale_with_zero_in_its_middle(layers, tokens, heads):
-    draw, sides = (
-        np.random.default_rng(layers),
-        {"token": [WORDS[n % 6] for n in range(tokens)], "head": [*map(str, range(heads))]},
-    )
+    draw, rows = np.random.default_rng(layers), [*map(str, range(layers))]
+    sides = {"token": [WORDS[n % 6] for n in range(tokens)], "head": [*map(str, range(heads))]}
+    values = {name: draw.standard_normal((layers, len(columns))) for name, columns in sides.items()}
     maps = {
-        name: Matrix([*map(str, range(layers))], columns, draw.standard_normal((layers, len(columns))),
-        f"layer\\{name}", is_difference=True)
+        name: Matrix(rows, columns, values[name], f"layer\\{name}", is_difference=True)
         for name, columns in sides.items()
-    }  # fmt: skip
+    }
     most = max(np.abs(one.values).max() for one in maps.values())
     for size in (None, "8x6"):
         view = View(figure="heatmap", size=size)
@@ -154,15 +144,11 @@ def test_maps_of_layers_stand_beside_each_other_in_one_scale_with_zero_in_its_mi
 
 
 def hatched(made):
-    from matplotlib.patches import PathPatch
-
-    return [patch for patch in made.axes[0].patches if isinstance(patch, PathPatch) and patch.get_hatch()]
+    return [patch for patch in made.axes[0].patches if patch.get_hatch() and hasattr(patch, "set_path")]
 
 
 def lines_of(made):
-    from matplotlib.collections import LineCollection
-
-    (lines,) = [one for one in made.axes[0].collections if isinstance(one, LineCollection)]
+    (lines,) = [one for one in made.axes[0].collections if hasattr(one, "get_segments")]
     return lines
 
 
@@ -173,13 +159,10 @@ def test_a_masked_cell_is_hatched_and_has_no_number():
     assert len(hatched(made)) == 2 and "masked" in written(made)  # in the matrix and in the legend
 
 
-def test_the_bar_says_how_its_range_was_chosen():
+def test_the_bar_says_how_its_range_was_chosen_and_is_darkest_beside_the_largest_number():
     trace = trace_matrices("example", load("coffee").given, Settings())
     assert {"weights", ".284 to .382"} <= set(written(figure(trace)))
     assert "full scale" in written(figure(trace, shades="full"))
-
-
-def test_the_bar_is_darkest_beside_the_largest_number():
     made = figure(trace_self("the cat sat", RANDOM), palette="greys")
     (bar,) = made.axes[0].images
     _, right, bottom, top = bar.get_extent()
@@ -206,9 +189,6 @@ def test_the_widths_of_links_are_the_weights():
     rows = np.array([*heights.values()])
     beside = [[np.abs(rows[:, side] - y).argmin() for y in ends[:, side, 1]] for side in (0, 1)]
     assert widths / 9 == pytest.approx(trace.weights[tuple(beside)], abs=1e-9)
-
-
-def test_links_of_a_masked_text_and_with_top_are_as_many_as_there_are():
     few = replace(RANDOM, heads=1, top=1)
     for trace, count in ((trace_masked("the cat sat", RANDOM), 6), (trace_self("the cat sat", few), 3)):
         assert len(lines_of(figure(trace, "links")).get_segments()) == count
@@ -217,13 +197,13 @@ def test_links_of_a_masked_text_and_with_top_are_as_many_as_there_are():
 def test_bars_are_as_long_as_the_weights_of_the_row_that_is_asked_for():
     trace = trace_self("the cat sat", replace(RANDOM, query="cat"))
     made = figure(trace, "bars")
-    from matplotlib.patches import Rectangle
-
-    lengths = np.array([one.get_width() for one in made.axes[0].patches if isinstance(one, Rectangle)])
+    lengths = np.array([one.get_width() for one in made.axes[0].patches if hasattr(one, "get_width")])
     assert lengths / lengths.max() == pytest.approx(trace.weights[1] / trace.weights[1].max())
     assert 'What "cat" looks at' in " ".join(written(made))
     numbers = [text.get_position()[0] for text in texts(made) if re.fullmatch(r"0?\.\d+", text.get_text())]
     assert np.ptp(np.array(numbers) - lengths) == pytest.approx(0)  # each stands at the end of its bar
+    named = [one.get_position()[1] for one in texts(made) if one.get_text() in ("the", "cat", "sat")][-3:]
+    assert named[2] - named[1] == pytest.approx(named[1] - named[0]) != 0
 
 
 def test_the_steps_of_a_row_are_those_of_the_trace():
@@ -240,13 +220,15 @@ def test_the_steps_of_a_row_are_those_of_the_trace():
     assert len(hatched(made)) == 3  # masked, exp and weights
 
 
-def test_numbers_with_signs_have_two_colours_and_others_one():
+def test_signs_have_two_colours_and_without_colour_there_is_none():
     trace, ends = (
         trace_self("the cat sat", RANDOM),
         (b"#542788", b"#b35806"),
     )  # of the scale that goes both ways
     assert any(end in drawn(trace, "x.svg", "steps") for end in ends)
     assert not any(end in drawn(trace, "x.svg", "heatmap") for end in ends)
+    assert b"#08306b" in drawn(trace, "x.svg", "bars")
+    assert b"#08306b" not in drawn(trace, "x.svg", "bars", color="never")
 
 
 def test_all_heads_share_a_scale_and_have_their_names_and_of_one_alone_there_is_no_such_figure():
@@ -258,11 +240,6 @@ def test_all_heads_share_a_scale_and_have_their_names_and_of_one_alone_there_is_
         figure(trace_self("the cat sat", RANDOM), "heads")
 
 
-def test_without_colour_the_shades_are_grey():
-    assert b"#08306b" in drawn(trace_self("the cat", RANDOM), "x.svg", "bars")
-    assert b"#08306b" not in drawn(trace_self("the cat", RANDOM), "x.svg", "bars", color="never")
-
-
 def test_cross_attention_has_the_tokens_of_both_texts():
     for kind in ("heatmap", "links"):
         made = figure(trace_cross("she", "likes coffee", RANDOM), kind)
@@ -270,25 +247,22 @@ def test_cross_attention_has_the_tokens_of_both_texts():
         check_layout(made)
 
 
-def test_a_figure_is_drawn_into_axes_that_are_given():
+def test_a_figure_is_drawn_into_axes_that_are_given_and_settings_of_the_user_are_left_alone(matplotlib):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    own = Figure(figsize=(10, 5))
-    for axes, kind in zip(own.subplots(1, 2), ("heatmap", "links"), strict=True):
-        assert figure(trace_self("the cat sat", RANDOM), kind, ax=axes) is own
-        assert {"the", "cat", "sat"} <= {one.get_text() for one in axes.texts}
-    FigureCanvasAgg(own).draw()
-
-
-def test_settings_of_the_user_change_nothing_and_are_left_as_they_were(matplotlib):
-    trace = trace_self("the cat", RANDOM)
+    trace = trace_self("the cat sat", RANDOM)
     before = dict(matplotlib.rcParams)
     plain = drawn(trace, "x.svg")
     assert dict(matplotlib.rcParams) == before
     with matplotlib.rc_context({"font.size": 30, "lines.linewidth": 9, "svg.fonttype": "path"}):
         assert drawn(trace, "x.svg") == plain
     assert set(DRAWN) == set(FIGURES) and attn_cli.figure is figure
+    own = Figure(figsize=(10, 5))
+    for axes, kind in zip(own.subplots(1, 2), ("heatmap", "links"), strict=True):
+        assert figure(trace, kind, ax=axes) is own
+        assert {"the", "cat", "sat"} <= {one.get_text() for one in axes.texts}
+    FigureCanvasAgg(own).draw()
 
 
 def drawn(trace, output, kind="heatmap", **options):
@@ -306,14 +280,11 @@ def test_the_same_figure_is_the_same_file(kind, suffix):
     assert data[:8].startswith({"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}[suffix])
 
 
-def test_dpi_is_the_number_of_dots():
+def test_dpi_is_the_number_of_dots_and_a_pdf_embeds_every_font():
     trace = trace_self("the cat", RANDOM)
-    small, large = (drawn(trace, "x.png", dpi=dpi, size="4x3") for dpi in (50, 200))
-    assert small[16:24] == (200).to_bytes(4, "big") + (150).to_bytes(4, "big")
-    assert large[16:24] == (800).to_bytes(4, "big") + (600).to_bytes(4, "big")
-
-
-def test_a_pdf_embeds_every_font():
+    small, large = (drawn(trace, "x.png", dpi=dpi, size="4x3")[16:24] for dpi in (50, 200))
+    sizes = [(int.from_bytes(size[:4], "big"), int.from_bytes(size[4:], "big")) for size in (small, large)]
+    assert sizes == [(200, 150), (800, 600)]
     data = drawn(trace_self("the cat שלום", RANDOM), "x.pdf")
     assert len(re.findall(rb"/FontFile\d? ", data)) == data.count(b"/Type /FontDescriptor") > 0
     assert b"/Subtype /Type3" not in data
@@ -360,10 +331,3 @@ def test_right_to_left_needs_no_further_font_and_one_of_the_system_draws_what_de
         found = fonts.fonts_for(["日本語"])
     assert found.missing or len(found.families) > 1  # where a font with Chinese letters is installed
     assert not any("Last Resort" in name for name in found.families)
-
-
-def test_labels_are_on_one_line_with_their_rows():
-    made = figure(trace_self("gap pot the", RANDOM), "bars")
-    ys = [one.get_position()[1] for one in texts(made) if one.get_text() in ("gap", "pot", "the")]
-    steps = [b - a for a, b in pairwise(ys)]
-    assert steps == pytest.approx([steps[0]] * 2)

@@ -112,13 +112,6 @@ def test_a_map_shows_every_weight_of_every_head(kind, mask, width, encoding):
     assert names == list(trace.head_names)
 
 
-def test_the_legend_goes_from_zero_to_the_largest_weight_of_all_heads():
-    trace = traced(FOX)
-    largest = max(head.weights.max() for head in trace.heads)
-    low, high = re.search(rf"shades: (\S+) {BARS} (\S+)", screen(trace, 120)).groups()
-    assert float(low) == 0 and float(high) == pytest.approx(largest, abs=0.005)
-
-
 def across(text, settings):
     return trace_cross(text, "bees hum although nobody listens", settings)
 
@@ -135,7 +128,10 @@ def test_across_two_texts_the_columns_are_named(width):
 
 def test_what_a_head_finds_is_its_strongest_links_to_other_words():
     trace = traced(FOX)
-    told = screen(trace, 200).partition("What each head finds")[2]
+    maps, _, told = screen(trace, 200).partition("What each head finds")
+    low, high = re.search(rf"shades: (\S+) {BARS} (\S+)", maps).groups()
+    assert float(low) == 0
+    assert float(high) == pytest.approx(max(head.weights.max() for head in trace.heads), abs=0.005)
     for head in trace.heads:
         (line,) = (line for line in told.split("\n") if line.split()[:1] == [head.name])
         shown = {(a, b): float(w) for a, b, w in re.findall(r"(\S+) -> (\S+) +([\d.]+)", line)}
@@ -148,22 +144,17 @@ def test_what_a_head_finds_is_its_strongest_links_to_other_words():
         for weight, link in sorted(wanted, reverse=True)[: len(shown)]:
             assert min(abs(weight - w) for w in shown.values()) < 0.001 and (link in shown or len(shown) == 4)
 
-
-@pytest.mark.parametrize("build", [trace_self, trace_masked])
-def test_a_head_that_finds_nothing_is_not_said_to_be_masked(build):
-    told = screen(traced("she sleeps", build), 100).partition("What each head finds")[2]
-    assert "masked" not in told.partition("--head NAME")[0]
+    for build in (trace_self, trace_masked):  # a head that finds nothing is not said to be masked
+        told = screen(traced("she sleeps", build), 100).partition("What each head finds")[2]
+        assert "masked" not in told.partition("--head NAME")[0]
 
 
-def test_with_a_query_only_its_rows_are_drawn_with_their_own_numbers():
+def test_a_query_has_its_rows_alone_and_with_a_precision_or_too_many_words_heads_are_shown_one_by_one():
     trace = traced(FOX, query="the")
     assert trace.listed == (6,)
     shown = screen(trace, 100).partition("The weights")[2]
     (rows,) = {tuple(label for label, _ in rows) for _, rows in bands(shown, 9)}
     assert rows == ("6 the",)
-
-
-def test_with_a_precision_and_of_too_many_words_heads_are_shown_one_by_one():
     text = render(traced("she sleeps"), View(width=80, precision=3), Terminal(width=80))
     assert len(re.findall(r"(?<![\d.])(?:0|1)?\.\d{3}(?!\d)|1\.000", text)) >= 11 * 4
     assert "Columns are numbered" not in text
