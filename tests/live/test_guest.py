@@ -2,6 +2,7 @@
 
 import os
 import pty
+import random
 import re
 import signal
 import subprocess
@@ -58,18 +59,32 @@ def left(stage):
 
 WAYS = {"q": 0, "\x03": 130, signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
 STATES = {"board": "", "typing": "t", "help": "?", "prompt": "w"}
+KEYS = (
+    *"mhHls+-xvddDbuc?tw",
+    "\r",
+    "\x1b",
+    "\t",
+    "cat",
+    *(f"\x1b[{key}" for key in ("A", "B", "C", "D", "6~", "H")),
+)
+SIZES = ((80, 24), (40, 12), (120, 40), (100, 30))
 ENDS = [("q", "board"), ("\x03", "typing"), (signal.SIGTERM, "help"), (signal.SIGHUP, "prompt")]
 MORE = [(way, state) for way in WAYS for state in STATES if way != "q" or state not in ("typing", "prompt")]
+MORE += [(way, seed) for seed in range(20) for way in WAYS if way != "q"]
 MORE = [pytest.param(*one, marks=takes_long) for one in MORE if one not in ENDS]
 
 
 @pytest.mark.parametrize(("how", "state"), [*ENDS, *MORE], ids=str)
-def test_the_terminal_is_as_before_on_every_way_out(how, state):
+def test_the_terminal_is_as_before_on_every_way_out(how, state, at):
     with Stage("live", FOX) as stage:
         stage.wait_for(ready)
         before = stage.before
         assert stage.modes() != before
-        stage.press(*STATES[state])
+        stage.press(*STATES.get(state, ""))
+        draw = random.Random(state) if isinstance(state, int) else None  # keys and sizes at random
+        for key in draw.choices(KEYS, k=draw.randrange(6)) if draw else ():
+            stage.press(key)
+            stage.resize(*draw.choice(SIZES))
         if isinstance(how, str):
             stage.press(how)
         else:

@@ -131,9 +131,9 @@ def test_a_page_of_layers_opens_with_all_their_heads_and_a_click_opens_one(sized
     tiles = opened.page.locator("#grid button")
     assert tiles.count() == 72 and opened.page.locator("#matrix-part").is_hidden()
     measured = (
-        "[one.getBoundingClientRect().right, one.getBoundingClientRect().bottom, one.firstChild.clientWidth]"
+        "one.getBoundingClientRect().right, one.getBoundingClientRect().bottom, one.firstChild.clientWidth"
     )
-    boxes = tiles.evaluate_all(f"all => all.map((one) => {measured})")
+    boxes = tiles.evaluate_all(f"all => all.map((one) => [{measured}])")
     assert max(right for right, _, _ in boxes) <= width and max(bottom for _, bottom, _ in boxes) <= height
     assert min(side for *_, side in boxes) >= 40  # a map, and not a dot
     assert tiles.nth(2 * 12 + 3).inner_text() == "3 previous" and tiles.nth(0).inner_text() == "0"
@@ -144,17 +144,14 @@ def test_a_page_of_layers_opens_with_all_their_heads_and_a_click_opens_one(sized
     address = opened.page.url
     opened.page.click("#to-heads")
     assert opened.page.locator("#matrix-part").is_hidden()
-    assert (
-        opened.page.evaluate("document.activeElement.getAttribute('aria-label')")
-        == "layer 2, head 3: previous"
-    )
+    focused = opened.page.evaluate("document.activeElement.getAttribute('aria-label')")
+    assert focused == "layer 2, head 3: previous"
     opened.page.click("#together")  # the links of all of its layer
     assert opened.page.locator("#arcs-heads span.patch").count() == 12
     opened.page.goto("about:blank")
     opened.page.goto(address)
-    assert (
-        opened.page.locator("#matrix-part").is_visible() and opened.page.input_value("#layer-choice") == "2"
-    )
+    assert opened.page.locator("#matrix-part").is_visible()
+    assert opened.page.input_value("#layer-choice") == "2"
 
 
 def test_a_page_that_cannot_be_typed_into_says_why_and_names_no_folder(opened, tmp_path):
@@ -169,6 +166,5 @@ def test_a_page_that_cannot_be_typed_into_says_why_and_names_no_folder(opened, t
         opened.go(made(tmp_path, *args))
         assert why in opened.page.inner_text("#type-says") and opened.page.locator("#type").is_hidden()
     assert "Vectors: ours.txt, 2 numbers each" in opened.page.inner_text("#settings")
-    assert (
-        opened.page.content().count(str(tmp_path)) == opened.page.text_content("#command").count("secret") + 1
-    )
+    named = opened.page.text_content("#command").count("secret")
+    assert opened.page.content().count(str(tmp_path)) == named + 1

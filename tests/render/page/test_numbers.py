@@ -20,7 +20,7 @@ from tests.bench.page import many_heads
 from tests.browser import made as write_page
 from tests.models.checkpoints.by_hand import small_gpt_oss, word_pieces
 from tests.models.checkpoints.test_parity import PAIRS, made
-from tests.shell import attn
+from tests.shell import record
 from tests.thorough import often
 
 WORDS = 3000
@@ -75,11 +75,11 @@ def close(found: object, expected: object) -> bool:
 
 
 def check(found: dict, trace: Trace) -> None:
-    record = trace.to_dict(steps=True)
+    right = trace.to_dict(steps=True)
     for name in ("query_tokens", "key_tokens", "mask", "unknown", "dropped", "score", "head"):
-        assert found[name] == record[name], name
+        assert found[name] == right[name], name
     for name in ("scale", "temperature", "weights", "output", "x_query", "x_key"):
-        assert close(found[name], record[name]), name
+        assert close(found[name], right[name]), name
     heads = {head.name: head for head in trace.heads}
     for head in found["heads"]:
         for name in STEPS:
@@ -109,14 +109,8 @@ def some_settings(draw: random.Random) -> Settings:
 
 
 def link(text: str, of: Settings) -> str:
-    chosen = {
-        "text": text,
-        "head": of.head,
-        "score": of.score,
-        "t": of.temperature,
-        "mask": of.mask or "none",
-    }
-    return "#" + urlencode(chosen)
+    chosen = {"text": text, "head": of.head, "score": of.score, "t": of.temperature}
+    return "#" + urlencode(chosen | {"mask": of.mask or "none"})
 
 
 SAVED = "() => { URL.createObjectURL = (blob) => { window.saved = blob.text(); return 'data:,'; }; }"
@@ -153,33 +147,27 @@ def test_a_temperature_divides_the_distances_of_a_model_s_own(opened, made_at, t
     made(transformers, PAIRS["t5"], 0, tmp_path)
     word_pieces(tmp_path)
     command = ("the cat walks", "-m", str(tmp_path), "--head", "1")
-    assert attn("page", *command, "-t", made_at, "-o", str(tmp_path / "page.html")).code == 0
-    opened.go(tmp_path / "page.html", "#view=head")
+    opened.go(write_page(tmp_path, "page", *command, "-t", made_at), "#view=head")
     opened.page.evaluate(SAVED)
     for temperature in ("2", "0.5"):
         opened.page.fill("#temperature-number", temperature)
         opened.page.dispatch_event("#temperature-number", "change")
-        expected = json.loads(attn("self", *command, "-t", temperature, "-f", "json").out)
-        assert close(saved(opened)["weights"], expected["weights"])
+        assert close(saved(opened)["weights"], record("self", *command, "-t", temperature)["weights"])
 
 
-def test_a_page_computes_with_a_sink(opened, tmp_path):
-    pytest.importorskip("tokenizers")
+def test_a_page_computes_with_a_sink(opened, tokenizers, tmp_path):
     command = ("dabca", "-m", small_gpt_oss(tmp_path / "gpt_oss"), "--head", "1")
-    assert attn("page", *command, "-o", str(tmp_path / "page.html")).code == 0
-    opened.go(tmp_path / "page.html", "#view=head")
+    opened.go(write_page(tmp_path, "page", *command), "#view=head")
     opened.page.evaluate(SAVED)
     opened.page.fill("#temperature-number", "2")
     opened.page.dispatch_event("#temperature-number", "change")
-    expected = json.loads(attn("self", *command, "-t", "2", "--steps", "-f", "json").out)
-    found = saved(opened)
+    expected, found = record("self", *command, "-t", "2", "--steps"), saved(opened)
     assert close(found["weights"], expected["weights"])
     (head,) = (one for one in found["heads"] if one["name"] == "1")
     assert head["sink_score"] == pytest.approx(expected["heads"][0]["sink_score"])
     told = re.search(r"^(\w).* The sink takes ([\d.]+);", opened.page.inner_text("#row-says"))
-    assert float(told[2]) == pytest.approx(
-        expected["sink"][expected["query_tokens"].index(told[1])], rel=0.01
-    )
+    right = expected["sink"][expected["query_tokens"].index(told[1])]
+    assert float(told[2]) == pytest.approx(right, rel=0.01)
 
 
 def test_a_button_goes_between_weights_and_norms_which_follow_the_temperature_and_a_typed_sentence(
@@ -190,7 +178,7 @@ def test_a_button_goes_between_weights_and_norms_which_follow_the_temperature_an
         return np.array([[0 if n == "–" else float(n) for n in row.split()[1:]] for row in rows])
 
     def norms(*args):
-        return json.loads(attn("self", *args, "--measure", "norm", "-f", "json").out)["norms"]
+        return record("self", *args, "--measure", "norm")["norms"]
 
     opened.go(write_page(tmp_path, "page", FOX, "--measure", "norm", "--words", "200"))
     np.testing.assert_allclose(shown(), norms(FOX), atol=0.0051)
@@ -201,10 +189,7 @@ def test_a_button_goes_between_weights_and_norms_which_follow_the_temperature_an
     opened.page.fill("#sentence", "the dog jumped")
     opened.page.press("#sentence", "Enter")
     np.testing.assert_allclose(shown(), norms("the dog jumped"), atol=0.0051)
-    (tmp_path / "deep").mkdir()
-    opened.go(
-        write_page(tmp_path / "deep", "page", FOX, "-p", "roles-deep", "--measure", "norm"),
-        "#layer=1&head=2&t=2",
-    )
+    deep = write_page(tmp_path, "page", FOX, "-p", "roles-deep", "--measure", "norm")
+    opened.go(deep, "#layer=1&head=2&t=2")
     expected = norms(FOX, "-p", "roles-deep", "--layer", "1", "--head", "2", "-t", "2")
     np.testing.assert_allclose(shown(), expected, atol=0.0051)

@@ -49,9 +49,7 @@ def test_a_table_that_fits_is_not_torn_when_more_than_half_of_the_screen_is_full
     assert [lines_of(screen)[0].split()[0] for screen in screens] == ["a", "word"]
     screens = screenfuls([*before[:2], TABLE], VIEW, TERMINAL, 40, 11)  # a heading is not left alone
     assert [len(lines_of(screen)) for screen in screens] == [11, 1]
-
-
-def test_a_wide_matrix_is_cut_between_its_tables():
+    # A wide matrix is cut between its tables.
     tables = [table.splitlines() for table in render_blocks([WIDE], VIEW, TERMINAL).split("\n\n")]
     height = max(map(len, tables))
     assert len(tables) > 1
