@@ -75,18 +75,15 @@ def test_a_command_line_holds_no_control_and_bash_reads_the_text_back(text):
     assert text in pasted([line], locale="C")[0]
 
 
-def test_a_dash_is_a_text_and_a_file_whose_name_begins_with_one_is_a_file(at):
+def test_a_dash_is_a_text_a_file_may_begin_with_one_and_what_no_command_line_can_hold_is_said(at):
+    line, said = told("fox\0jumped")
+    assert pasted([line])[0][1] == "fox\ufffdjumped"
+    assert said == "U+FFFD stands in the line for characters that no argument can hold."
     ran = shell(f"{told('-')[0]} -f json")
     assert json.loads(ran.out)["query_tokens"] == ["-"]
     Path("-w.json").write_text('{"weights": [[1.0]], "tokens": ["fox"]}')
     line, _ = told("", WeightsSource(labelled_weights("-w.json", "show"), "-w.json"))
     assert here(*shlex.split(line)[1:]).code == 0
-
-
-def test_what_no_command_line_can_hold_is_said():
-    line, said = told("fox\0jumped")
-    assert pasted([line])[0][1] == "fox\ufffdjumped"
-    assert said == "U+FFFD stands in the line for characters that no argument can hold."
 
 
 def test_the_copy_is_osc_52_and_gnu_screen_is_told_to_pass_it_on(monkeypatch):
@@ -115,24 +112,16 @@ async def test_w_writes_what_the_command_would(stage, at):
 
 
 @staged()
-async def test_w_offers_a_free_name_and_asks_before_it_overwrites(stage, at):
+async def test_w_offers_a_free_name_asks_before_it_overwrites_and_says_what_cannot_be_written(stage, at):
     path = at / "attn-live.svg"
     path.write_text("mine")
-    await stage.press("w")
-    assert stage.app.line.value == "attn-live-1.svg"
-    await stage.answer("attn-live.svg")
-    assert "exists. Enter again overwrites it" in stage.text()
-    await stage.press("escape")
-    assert path.read_text() == "mine"
-    await stage.press("w")
-    await stage.answer("attn-live.svg")
-    assert path.read_text() == "mine"
-    await stage.press("enter")
-    assert path.read_text().startswith("<svg")
-
-
-@staged()
-async def test_what_cannot_be_written_is_said_in_the_line(stage, at):
+    for last in ("escape", "enter"):
+        await stage.press("w")
+        assert stage.app.line.value == "attn-live-1.svg"
+        await stage.answer("attn-live.svg")
+        assert "exists. Enter again overwrites it" in stage.text() and path.read_text() == "mine"
+        await stage.press(last)
+        assert path.read_text().startswith("mine" if last == "escape" else "<svg")
     await stage.press("w")
     for name in ("view.exe", "view", "view.npy", "no/such/folder.svg"):
         await stage.answer(name)
@@ -140,7 +129,7 @@ async def test_what_cannot_be_written_is_said_in_the_line(stage, at):
         assert stage.app.line.has_focus
     await stage.press("escape")
     assert not stage.app.line.has_focus
-    assert not list(at.iterdir())
+    assert list(at.iterdir()) == [path]
 
 
 def demo(path):
@@ -227,30 +216,31 @@ def test_a_full_disk_ends_the_recording_and_not_the_lecture():
         play(act, made(recorder=recorder))
 
 
-HEAD = '{"recording": "attn-live/1"}\n'
+WRONG = """
+=> line 1: no JSON object
+[] => line 1: no JSON object
+{"recording": "other"} => is not a recording
+HEAD MANY => line 2: no JSON object
+HEAD {"at": "x", "key": "m"} => line 2: no event with a time
+HEAD {"at": 1, "what": "m"} => line 2: no event with a time
+HEAD {"at": NaN, "key": "m"} => line 2: no event with a time
+HEAD {"at": 2, "key": "m"}\\n\\n{"at": 1, "key": "m"} => line 4: its time, 1, does not follow 2
+HEAD {"at": 1e9, "key": "m"} => line 2: its time
+HEAD {"at": 1, "do": "choose", "numbers": ["x"]} => line 2: no event that attn live knows
+HEAD {"at": 1, "do": "choose"} => line 2: no click that attn live knows
+HEAD {"at": 1, "do": "mask", "numbers": [1]} => line 2: no click that attn live knows
+HEAD {"at": 1, "do": "no such"} => line 2: no click that attn live knows
+HEAD {"at": 1, "key": "m", "character": 1} => line 2: no event that attn live knows
+"""
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "line 1: no JSON object"),
-        ("[]", "line 1: no JSON object"),
-        ('{"recording": "other"}', "is not a recording"),
-        (HEAD + "[" * 99999, "line 2: no JSON object"),
-        (HEAD + '{"at": "x", "key": "m"}', "line 2: no event with a time"),
-        (HEAD + '{"at": 1, "what": "m"}', "line 2: no event with a time"),
-        (HEAD + '{"at": NaN, "key": "m"}', "line 2: no event with a time"),
-        (HEAD + '{"at": 2, "key": "m"}\n\n{"at": 1, "key": "m"}', "line 4: its time, 1, does not follow 2"),
-        (HEAD + '{"at": 1e9, "key": "m"}', "line 2: its time"),
-        (HEAD + '{"at": 1, "do": "choose", "numbers": ["x"]}', "line 2: no event that attn live knows"),
-        (HEAD + '{"at": 1, "do": "choose"}', "line 2: no click that attn live knows"),
-        (HEAD + '{"at": 1, "do": "mask", "numbers": [1]}', "line 2: no click that attn live knows"),
-        (HEAD + '{"at": 1, "do": "no such"}', "line 2: no click that attn live knows"),
-        (HEAD + '{"at": 1, "key": "m", "character": 1}', "line 2: no event that attn live knows"),
-    ],
-)
-def test_a_file_that_is_no_recording_is_refused_with_its_line(tmp_path, text, said):
+def test_a_file_that_is_no_recording_is_refused_with_its_line(tmp_path):
     path = tmp_path / "demo.jsonl"
-    path.write_text(text)
-    with pytest.raises(InputError, match=said):
-        read_recording(str(path))
+    words = {"\\n": "\n", "HEAD ": '{"recording": "attn-live/1"}\n', "MANY": "[" * 99999}
+    for line in WRONG.strip().splitlines():
+        text, _, said = line.partition("=> ")
+        for word, meant in words.items():
+            text = text.replace(word, meant)
+        path.write_text(text.strip(" "))
+        with pytest.raises(InputError, match=said):
+            read_recording(str(path))

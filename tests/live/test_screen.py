@@ -17,7 +17,7 @@ from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 from tests.live.latency import WORDS
 from tests.live.pictures import FOLDER, PICTURES, drawn
-from tests.live.stage import FOX, made, numbers_of, play, staged, traced
+from tests.live.stage import FOX, goes, made, numbers_of, staged, traced
 
 SIZES = ((80, 24), (40, 12), (120, 40), (60, 20), (200, 60), (20, 6), (50, 14), (119, 30))
 
@@ -47,7 +47,7 @@ def test_the_weights_of_every_row_are_the_traces(settings):
         assert [float(text) for text in shown if text != "–"] == pytest.approx(weights[may], abs=0.0006)
 
 
-def test_the_arithmetic_of_the_row_is_the_traces():
+def test_the_arithmetic_of_the_row_and_the_because_are_the_traces():
     trace = traced()
     row = trace.row(4)
     for column, key in enumerate(trace.key_tokens):
@@ -57,9 +57,6 @@ def test_the_arithmetic_of_the_row_is_the_traces():
         assert numbers_of(table, key)[:3] == expected
         assert f'"jumped" looks at "{key}": {row.weights[column]:.4f}' in "\n".join(lines)
         assert float(numbers_of(lines, f"  {key}")[0]) == pytest.approx(row.weights[column], rel=0.05)
-
-
-def test_the_because_is_the_traces():
     text = " ".join(" ".join(texts(scene_of(traced()))).split())
     assert 'Why "fox" and not "over", the runner-up? Its sum is 0.7035 higher' in text
     text = " ".join(texts(scene_of(traced(), (120, 50), row=4, column=8)))
@@ -72,21 +69,17 @@ def test_every_line_fits_at_every_size(words):
     for head, is_large in ((None, False), (None, True), ("all", False)):
         trace = traced(text, head=head)
         for columns, rows in SIZES:
-            scene = scene_of(
-                trace, (columns, rows), text, row=words - 1, column=words // 2, is_large=is_large
-            )
+            chosen = {"row": words - 1, "column": words // 2, "is_large": is_large}
+            scene = scene_of(trace, (columns, rows), text, **chosen)
             assert len(scene.lines) == rows
             for line in scene.lines:
                 assert sum(segment.cell_length for segment in line) == columns
 
 
-@pytest.mark.parametrize("height", [9, 10, 11, 18, 19, 20, 46])
-def test_large_blocks_are_no_higher_than_their_room(height):
-    part = large_blocks(weight_matrix(traced(), traced().shown), Terminal(100), None, (0, 0), height)
-    assert (part is None) == (height < 10) and (part is None or len(part.lines) <= height)
-
-
-def test_a_wide_matrix_shows_the_part_around_the_cell():
+def test_large_blocks_are_no_higher_than_their_room_and_a_wide_matrix_shows_the_part_around_the_cell():
+    for height in (9, 10, 11, 18, 19, 20, 46):
+        part = large_blocks(weight_matrix(traced(), traced().shown), Terminal(100), None, (0, 0), height)
+        assert (part is None) == (height < 10) and (part is None or len(part.lines) <= height)
     trace = traced(text_of(100))
     block = weight_matrix(trace, trace.shown)
     for i, j in ((0, 0), (50, 60), (99, 99)):
@@ -99,10 +92,8 @@ def test_a_wide_matrix_shows_the_part_around_the_cell():
         x = sum(segment.cell_length for segment in line[: at + 1]) - 1
         assert part.cell_at(y, x) == (i, j)
         heads = part.lines[part.top - 1]
-        (marked,) = (n for n, one in enumerate(heads) if one.style and one.style.reverse)
-        assert sum(one.cell_length for one in heads[: marked + 1]) == x + 1, (
-            "the head of its column is marked"
-        )
+        (marked,) = (n for n, one in enumerate(heads) if one.style and one.style.reverse)  # its column's
+        assert sum(one.cell_length for one in heads[: marked + 1]) == x + 1
 
 
 def test_a_long_text_has_the_long_view_and_the_arithmetic_of_the_row_in_focus():
@@ -119,12 +110,9 @@ def test_a_long_text_has_the_long_view_and_the_arithmetic_of_the_row_in_focus():
     assert "1,200 x 1,200 weights are too many to lay side by side." in compared
 
 
-def test_a_row_that_may_look_at_nothing_says_so():
+def test_a_row_that_may_look_at_nothing_says_so_and_without_colour_and_unicode_all_is_plain_ascii():
     trace = traced("she sat", without=("she", "sat"))
     assert '"she" may look at nothing: its weights are zeros.' in "\n".join(texts(scene_of(trace, row=0)))
-
-
-def test_without_colour_and_unicode_all_is_plain_ascii():
     for is_large in (False, True):
         scene = scene_of(traced(), terminal=Terminal(80, 0, "ascii"), row=4, column=3, is_large=is_large)
         assert "\n".join(texts(scene)).isascii()
@@ -145,26 +133,16 @@ async def test_the_screen_follows_the_terminals_size(stage):
         assert all(label in stage.text() for label in labels) == (columns >= 80)
 
 
-def test_maps_of_all_heads_are_of_all_their_weights():
+def test_maps_of_all_heads_are_of_all_their_weights_and_the_status_counts_heads_and_layers():
     trace = traced(text_of(100), head="all")
     lines = "\n".join(texts(scene_of(trace, (150, 40), text_of(100))))
     assert all(name in lines for name in trace.head_names)
     assert "means of 100 x 100 weights. h: one head, whole." in lines
-
-
-def test_the_status_counts_heads_and_layers_where_there_are_several():
-    names = traced().head_names
-
-    async def one(stage):
-        assert f"head {names[0]} (1 of {len(names)})" in stage.text() and "layer" not in stage.text()
-        await stage.press("h")
-        assert f"head {names[1]} (2 of {len(names)})" in stage.text()
-
-    async def several(stage):
-        assert "layer 4 of 0 to 4" in stage.text() and "l layer" in stage.text()
-
-    play(one, size=(100, 24))
-    play(several, made(settings=Settings(projection="roles-deep")), size=(120, 24))
+    first, second, *others = traced().head_names
+    status = [f"head {name} ({n} of {2 + len(others)})" for n, name in ((1, first), (2, second))]
+    goes(("escape", status[0], "!layer"), ("h", status[1]), size=(100, 24))
+    deep = made(settings=Settings(projection="roles-deep"))
+    goes(("escape", "layer 4 of 0 to 4", "l layer"), app=deep, size=(120, 24))
 
 
 def test_the_pictures_of_the_docs_are_those_that_the_program_draws():

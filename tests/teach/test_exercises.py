@@ -15,6 +15,8 @@ from attn_cli.inputs.matrices import read_given
 from attn_cli.render.worksheet import parts
 from attn_cli.render.worksheet.writers import latex_text, worksheet_html, worksheet_latex, worksheet_markdown
 from attn_cli.teach import exercises
+from tests import shell
+from tests.cli.tables import told as cases
 from tests.render.document.test_documents import balance
 from tests.schema import SCHEMA, complaints
 from tests.shell import attn, here
@@ -43,8 +45,7 @@ def made_once():
 @pytest.fixture(scope="module")
 def many():
     """Exercises of the usual size, and two of every size, with the largest seed."""
-    usual = [make(seed) for seed in SEEDS]
-    return usual + [make(seed, dim, words) for dim, words in SIZES for seed in (12345, 2**63 - 1)]
+    return [make(n) for n in SEEDS] + [make(n, *size) for size in SIZES for n in (12345, 2**63 - 1)]
 
 
 def product(A, B):
@@ -69,9 +70,7 @@ def solved(given, mask, score):
 
 
 def record(*args):
-    ran = here("exercise", *args, "-f", "json")
-    assert (ran.code, ran.err) == (0, "")
-    return json.loads(ran.out)
+    return shell.record("exercise", *args)
 
 
 @OF_EVERY_KIND
@@ -305,8 +304,9 @@ def test_printing_chooses_the_sheet_or_the_key_the_form_and_its_characters():
     assert plain.out.startswith("# Attention by hand: exercise 0\n")
     assert here("exercise", "--key").out.startswith("# Attention by hand: exercise 0, the key\n")
     assert here("exercise", "-f", "latex", "--key").out == worksheet_latex(parts(make(0), key=True))
-    assert here("exercise", "-f", "html").out == worksheet_html(parts(make(0)))
-    assert here("exercise", "-f", "html", "--key").out == worksheet_html(parts(make(0), key=True))
+    for key in (False, True):
+        printed = here("exercise", "-f", "html", *["--key"] * key).out
+        assert printed == worksheet_html(parts(make(0), key))
     ran = attn("exercise", "-f", "html", "--key", env={"PYTHONIOENCODING": "ascii"})
     assert ran.code == 0 and ran.out.isascii() and "&#8730;" in ran.out
     ran = attn("exercise", "--key", "--mask", "causal", env={"PYTHONIOENCODING": "ascii"})
@@ -342,20 +342,10 @@ def test_the_latex_is_balanced_ascii_and_sheet_and_key_hold_the_same_tables():
     assert sheet.count(r"\answerline") == 5 and key.count(r"\answerline") == 1  # one is its definition
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        *(("\\input{x}", r"\textbackslash{}input\{x\}"), ("50% & $5 #1 a_b", r"50\% \& \$5 \#1 a\_b")),
-        ("^~|<b>", r"\textasciicircum{}\textasciitilde{}\textbar{}\textless{}b\textgreater{}"),
-        *(("\x1b[31m", r"\textasciicircum{}[[31m"), ("--key", r"-\kern0pt{}-key")),
-        *(('say "x" twice', "say ``x'' twice"), ("猫", r"\attnchar{732B}{29483}")),
-    ],
-)
-def test_nothing_in_a_token_is_obeyed_by_latex(text, shown):
-    assert latex_text(text) == shown
-
-
-def test_nothing_in_a_token_is_obeyed_by_markdown_a_terminal_or_a_page():
+def test_nothing_in_a_token_is_obeyed_by_latex_markdown_a_terminal_or_a_page():
+    assert (
+        latex_text('say "\\input{x}" 50% --key') == r"say ``\textbackslash{}input\{x\}'' 50\% -\kern0pt{}-key"
+    )
     for is_key in (False, True):
         text = worksheet_markdown(parts(hostile(), is_key))
         assert "\x1b" not in text and "\u202e" not in text and "<td>" not in text
@@ -455,23 +445,18 @@ def test_what_a_student_wrote_is_not_replaced_unless_forced_and_a_folder_that_ca
     assert here("exercise", "-o", "/dev/null").code == 73
 
 
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        *((("--seed", "-1"), "--seed cannot be -1"), (("--seed", str(2**63)), "--seed cannot be")),
-        *((("--seed", "x"), "--seed"), (("--dim", "1"), "from 2 to 4"), (("--dim", "5"), "from 2 to 4")),
-        *((("--words", "1"), "from 2 to 4"), (("--words", "5"), "from 2 to 4")),
-        *((("--mask", "window:1"), "causal"), (("--score", "cosine"), "scaled"), (("-f", "csv"), "markdown")),
-        *((("--force",), "-o DIR"), (("-o", "sheet.tex"), "folder"), (("-o", "sheet", "--key"), "--key")),
-        *((("-o", "sheet", "-f", "latex"), "-f"), (("7",), "7")),
-    ],
-    ids=str,
-)
-def test_wrong_usage_is_one_line_and_2(args, said, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    ran = here("exercise", *args)
-    assert (ran.code, ran.out) == (2, "") and ran.err.count("\n") == 1 and said in ran.err
-    assert list(tmp_path.iterdir()) == []
+WRONG = """
+--seed -1 => --seed cannot be -1 | --seed 9223372036854775808 => --seed cannot be | --seed x => --seed
+--dim 1 => from 2 to 4 | --dim 5 => from 2 to 4 | --words 1 => from 2 to 4 | --words 5 => from 2 to 4
+--mask window:1 => causal | --score cosine => scaled | -f csv => markdown | --force => -o DIR
+-o sheet.tex => folder | -o sheet --key => --key | -o sheet -f latex => -f | 7 => 7
+"""
+
+
+def test_wrong_usage_is_one_line_and_2(at):
+    for line, said in cases(WRONG):
+        assert said in shell.refused("exercise", *line)
+    assert list(at.iterdir()) == []
 
 
 def test_every_key_of_the_record_is_described_and_missed_and_inputs_are_whole():
