@@ -16,6 +16,7 @@ from attn_cli.render.worksheet import parts
 from attn_cli.render.worksheet.writers import latex_text, worksheet_html, worksheet_latex, worksheet_markdown
 from attn_cli.teach import exercises
 from tests import shell
+from tests.alike import assert_alike
 from tests.cli.tables import told as cases
 from tests.render.document.test_documents import balance
 from tests.schema import SCHEMA, complaints
@@ -71,19 +72,6 @@ def solved(given, mask, score):
 
 def record(*args):
     return shell.record("exercise", *args)
-
-
-@OF_EVERY_KIND
-@pytest.mark.parametrize(("dim", "words"), [(2, 3), (3, 2), (4, 4)])
-def test_the_answers_are_what_the_formula_gives(dim, words, mask, score):
-    asked = ("--dim", str(dim), "--words", str(words), "--mask", mask, "--score", score)
-    made = record("--seed", "11", *asked)
-    assert (made["dim"], len(made["tokens"]), made["mask"], made["score"]) == (dim, words, mask, score)
-    for step, right in solved(made["inputs"], mask, score).items():
-        np.testing.assert_allclose(made["answers"][step], right, rtol=0, atol=1e-12, err_msg=step)
-
-
-# Every seed another, and every one a good exercise.
 
 
 def test_every_seed_gives_another_exercise_and_always_the_same_one(many):
@@ -275,10 +263,23 @@ def test_the_worksheet_and_the_page_have_a_blank_for_every_number_and_their_keys
     assert cells(blank, "given") == cells(filled, "given")
     assert sheet.count('class="line"') == 4 and 'class="line"' not in key and key.count('class="answer"') == 4
     assert "Name:" in sheet and "Name:" not in key
-    found = record("--seed", "3", "--mask", mask, "--score", score)
-    assert complaints(found) == []
-    lines = here("exercise", "--seed", "3", "--mask", mask, "--score", score, "-f", "jsonl").out
-    assert lines.count("\n") == 1
+
+
+@OF_EVERY_KIND
+@pytest.mark.parametrize(("dim", "words"), [(2, 3), (3, 2), (4, 4)])
+def test_the_answers_are_what_the_formula_gives_and_the_answer_sheet_has_an_empty_cell_for_each(
+    at, dim, words, mask, score
+):
+    asked = ("--seed", "11", "--dim", str(dim), "--words", str(words), "--mask", mask, "--score", score)
+    found, lines = record(*asked), here("exercise", *asked, "-f", "jsonl").out
+    assert complaints(found) == [] and lines.count("\n") == 1
+    assert (found["dim"], len(found["tokens"]), found["mask"], found["score"]) == (dim, words, mask, score)
+    right = solved(found["inputs"], mask, score)
+    assert_alike(found["answers"], right, within=1e-12)
+    assert here("exercise", *asked, "-o", "sheet").code == 0
+    empty = {name: [[None] * len(row) for row in matrix] for name, matrix in right.items()}
+    empty = {name: matrix for name, matrix in empty.items() if score == "scaled" or name != "scaled_scores"}
+    assert json.loads((at / "sheet" / "answer.json").read_text()) == empty
 
 
 def test_a_masked_cell_of_the_key_is_a_dash_and_every_table_has_rows_of_one_length():
@@ -396,8 +397,8 @@ def folder(tmp_path):
 def test_a_folder_gets_the_sheet_the_key_and_data_that_attn_reads(folder):
     assert {path.name for path in folder.iterdir()} == FILES
     forms = {"md": worksheet_markdown, "tex": worksheet_latex, "html": worksheet_html}
-    for (is_key, name), suffix in itertools.product(enumerate(("exercise", "key")), forms):
-        wanted = forms[suffix](parts(make(7), bool(is_key)))
+    for (is_key, name), suffix in itertools.product(((False, "exercise"), (True, "key")), forms):
+        wanted = forms[suffix](parts(make(7), is_key))
         assert (folder / f"{name}.{suffix}").read_text(encoding="utf-8") == wanted
     given = read_given(folder / "inputs.json")
     made = make(7)
@@ -405,19 +406,6 @@ def test_a_folder_gets_the_sheet_the_key_and_data_that_attn_reads(folder):
     assert given.ignored == ()
     for name in ("X", "W_q", "W_k", "W_v"):
         assert given.arrays[name].tolist() == getattr(made, name)
-
-
-@OF_EVERY_KIND
-@like_cases
-def test_the_answer_sheet_has_an_empty_cell_for_every_number(tmp_path, mask, score):
-    assert here("exercise", "--mask", mask, "--score", score, "--words", "4", "-o", str(tmp_path)).code == 0
-    empty = json.loads((tmp_path / "answer.json").read_text())
-    right = record("--mask", mask, "--score", score, "--words", "4")["answers"]
-    if score == "dot":
-        del right["scaled_scores"]
-    assert list(empty) == list(right)
-    for name, matrix in right.items():
-        assert empty[name] == [[None] * len(row) for row in matrix]
 
 
 def test_what_a_student_wrote_is_not_replaced_unless_forced_and_a_folder_that_cannot_be_is_73(

@@ -155,16 +155,6 @@ def test_the_ladder_holds_the_weights_of_each_temperature_down_to_the_largest_sc
     assert 'shared by "top speed", "speed top"' in " ".join(told("speed", *pairs).split())
 
 
-@given(st.permutations(range(4)))
-@settings(max_examples=12, deadline=None)
-def test_the_order_of_the_pairs_changes_no_weight(order):
-    pairs = list(dictionary(pairs_from(PARTS)).values.items())
-    one = look_up("performance", dictionary(pairs), Settings())
-    other = look_up("performance", dictionary(pairs[j] for j in order), Settings())
-    assert other.weights == pytest.approx([one.weights[j] for j in order])
-    assert other.answer == pytest.approx(one.answer)
-
-
 NUMBERS = st.floats(-1e6, 1e6).map(lambda x: repr(round(x, 3)))
 
 
@@ -187,10 +177,9 @@ def test_weights_sum_to_one_and_the_answer_lies_between_the_values(pairs, T, sco
 
 
 def test_doubling_every_vector_makes_scores_fourfold_and_cosines_need_not_agree_with_scores(tmp_path):
-    words = {"a": [1, 2], "b": [0.5, -1], "c": [3, 0.25]}
     files = [tmp_path / "one.txt", tmp_path / "two.txt"]
-    for factor, file in enumerate(files, 1):
-        file.write_text("\n".join(" ".join([w, *(str(factor * x) for x in row)]) for w, row in words.items()))
+    files[0].write_text("a 1 2\nb 0.5 -1\nc 3 0.25\n")
+    files[1].write_text("a 2 4\nb 1 -2\nc 6 0.5\n")
     asked = ("a", "b=1", "c=2", "--steps", "--score")
     one, two = (record(*asked, "dot", "-e", str(file)) for file in files)
     assert two["heads"][0]["scores"][0] == pytest.approx([4 * s for s in one["heads"][0]["scores"][0]])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from attn_cli import Settings, notebook_html, show, trace_cross, trace_masked, trace_self
-from tests.browser import Opened, chromium
+from tests.browser import Opened
 from tests.render.document.test_documents import contrast
 from tests.shell import surroundings
 
@@ -33,23 +33,15 @@ def still(html):
     return re.sub(r"(?s)<(style|noscript|iframe)\b.*?</\1>", "", html)
 
 
-class Tables:
+def captions_and_rows(html):
     """The captions, and the texts of the cells row by row, of all tables."""
 
-    def __init__(self, html):
-        self.captions = [text(one) for one in re.findall("<caption[^>]*>(.*?)</caption>", html)]
-        rows = re.findall("<tr[^>]*>(.*?)</tr>", html)
-        self.rows = [[text(cell) for cell in re.findall("<t[hd][^>]*>(.*?)</t[hd]>", row)] for row in rows]
+    def texts(tag, part):
+        found = re.findall(f"<({tag})[^>]*>(.*?)</{tag}>", part)
+        return [unescape(re.sub("<[^>]*>", "", inner)) for _, inner in found]
 
-
-def text(html):
-    return unescape(re.sub("<[^>]*>", "", html))
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as found:
-        yield found
+    rows = re.findall("<tr[^>]*>(.*?)</tr>", html)
+    return texts("caption", html), [texts("t[hd]", row) for row in rows]
 
 
 @pytest.fixture(scope="module")
@@ -115,14 +107,10 @@ def test_without_scripts_an_exported_notebook_shows_tables_with_colours_of_their
     assert page.locator("iframe.attn-live:visible").count() == 0
     tables = page.locator(".attn-still table:visible")
     assert tables.count() == 1 + 11 + 1
-    assert all(
-        contrast(*map(code, colours)) >= 4.5 for colours in colours_of(page.locator(".attn-still").first)
-    )
+    for pair in colours_of(page.locator(".attn-still").first):
+        codes = [bytes(int(part) for part in re.findall(r"\d+", one)[:3]).hex() for one in pair]
+        assert contrast(*codes) >= 4.5
     context.close()
-
-
-def code(colour):
-    return bytes(int(part) for part in re.findall(r"\d+", colour)[:3]).hex()
 
 
 def colours_of(part):
@@ -172,11 +160,11 @@ def test_nine_words_stay_small_nothing_is_loaded_from_elsewhere_and_no_id_is_giv
 def test_the_table_has_the_weights_a_caption_and_what_they_were_made_with():
     trace = trace_masked("she likes coffee")
     html = still(notebook_html(trace))
-    tables = Tables(html)
+    captions, rows = captions_and_rows(html)
     assert "Masked self-attention: 3 queries (rows) x 3 keys (columns)" in html and "mask causal" in html
-    assert tables.captions == ['Head "article": rows are queries, columns are keys']
-    assert tables.rows[0] == ["query\\key", "she", "likes", "coffee"]
-    for i, (name, *cells) in enumerate(tables.rows[1:]):
+    assert captions == ['Head "article": rows are queries, columns are keys']
+    assert rows[0] == ["query\\key", "she", "likes", "coffee"]
+    for i, (name, *cells) in enumerate(rows[1:]):
         assert name == trace.query_tokens[i]
         assert cells[i + 1 :] == ["–"] * (2 - i)
         for j, cell in enumerate(cells[: i + 1]):
@@ -185,17 +173,17 @@ def test_the_table_has_the_weights_a_caption_and_what_they_were_made_with():
 
 def test_each_head_and_layer_is_a_table_a_mean_is_one_and_rows_are_those_that_were_asked_for():
     every, mean = (trace_self("she likes coffee", Settings(head=head)) for head in ("all", "mean"))
-    captions = Tables(still(notebook_html(every))).captions
+    captions, _ = captions_and_rows(still(notebook_html(every)))
     assert [caption.split('"')[1] for caption in captions] == list(every.head_names)
-    tables = Tables(still(notebook_html(mean)))
-    assert len(tables.captions) == 1
-    assert float(tables.rows[1][1]) == pytest.approx(mean.weights[0, 0], abs=6e-4)
+    captions, rows = captions_and_rows(still(notebook_html(mean)))
+    assert len(captions) == 1
+    assert float(rows[1][1]) == pytest.approx(mean.weights[0, 0], abs=6e-4)
     given = weights(2, 3, 4, 4)
-    tables = Tables(still(notebook_html(show(given, "a b c d"))))
-    assert tables.captions[4] == "Layer 1, head 1: rows are queries, columns are keys"
-    assert float(tables.rows[4 * 5 + 1][1]) == pytest.approx(given[1, 1, 0, 0], abs=6e-3)
+    captions, rows = captions_and_rows(still(notebook_html(show(given, "a b c d"))))
+    assert captions[4] == "Layer 1, head 1: rows are queries, columns are keys"
+    assert float(rows[4 * 5 + 1][1]) == pytest.approx(given[1, 1, 0, 0], abs=6e-3)
     trace = trace_cross("she likes", "coffee and tea", Settings(query="likes"))
-    assert [row[0] for row in Tables(still(notebook_html(trace))).rows] == ["query\\key", "likes"]
+    assert [row[0] for row in captions_and_rows(still(notebook_html(trace)))[1]] == ["query\\key", "likes"]
 
 
 def test_what_is_too_large_for_a_notebook_is_a_table_that_says_what_it_leaves_out():
@@ -206,16 +194,13 @@ def test_what_is_too_large_for_a_notebook_is_a_table_that_says_what_it_leaves_ou
     assert "One of 144 heads." in many and len(many) < 20_000
 
 
-def test_the_strongest_links_are_a_table_of_links():
+def test_the_strongest_links_are_a_table_and_hostile_tokens_are_text_that_does_not_end_the_frame():
     trace = trace_self(FOX, Settings(top=2))
-    rows = Tables(notebook_html(trace)).rows
+    _, rows = captions_and_rows(notebook_html(trace))
     assert rows[0] == ["query", "key", "weight"] and len(rows) == 1 + 18
     assert rows[1][:2] == ["The", "fox"]
     assert float(rows[1][2]) == pytest.approx(trace.weights[0, 3], abs=6e-4)
     assert trace._repr_html_() == notebook_html(trace)
-
-
-def test_hostile_tokens_are_text_in_the_table_and_do_not_end_the_frame():
     html = notebook_html(show(weights(3, 3), HOSTILE))
     assert html.count("<iframe") == html.count("</iframe>") == 1
     assert "<script" not in still(html) and "<img" not in still(html)

@@ -73,12 +73,10 @@ def test_a_hostile_text_head_name_and_link_are_not_obeyed(opened, tmp_path):
 
 def test_the_policy_lets_nothing_else_run(opened, tmp_path):
     opened.go(made(tmp_path, "page", "she likes coffee", "--words", "0"))
-    for tag, field, value in (
-        ("script", "textContent", "window.obeyed = 1"),
-        ("img", "src", "https://example.com/x.png"),
-    ):
-        added = "([tag, field, value]) => { const one = document.createElement(tag); one[field] = value; "
-        opened.page.evaluate(added + "document.body.append(one); }", [tag, field, value])
+    run, load = ("script", "textContent", "window.obeyed = 1"), ("img", "src", "https://example.com/x.png")
+    added = "([tag, field, value]) => { const one = document.createElement(tag); one[field] = value; "
+    for one in (run, load):
+        opened.page.evaluate(added + "document.body.append(one); }", [*one])
     opened.page.wait_for_timeout(200)
     complaints = [one for one in opened.complaints if not one.startswith("request: ")]  # which was blocked
     opened.complaints.clear()
@@ -113,7 +111,7 @@ def test_the_command_of_any_text_holds_no_control_and_bash_reads_the_text_back(o
         assert visible(text) == text or command.endswith(f" {shell_quote(text)}")
 
 
-@pytest.mark.parametrize("text", PASTES.split("|")[:2])
+@pytest.mark.parametrize("text", PASTES.split("|")[:1])
 def test_the_copied_command_is_the_one_shown_and_makes_the_same_view(opened, tmp_path, text):
     opened.go(made(tmp_path, "page", "fox", "--words", "99"), f"#text={quote(text)}")
     opened.page.context.grant_permissions(["clipboard-read", "clipboard-write"])

@@ -1,7 +1,5 @@
 """A pretrained model's head on the screens: its X and W, its turned vectors, its scale and its soft cap, by hand."""
 
-import importlib.util
-import json
 import math
 import re
 
@@ -11,11 +9,9 @@ import pytest
 from tests.alike import FLOAT32
 from tests.models.checkpoints.by_hand import GEMMA2, byte_pairs, gemma2, saved, small_gpt2, word_pieces
 from tests.models.checkpoints.test_parity import CASES, made
-from tests.shell import here
+from tests.shell import here, record, told
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("tokenizers") is None, reason="needs the extra models"
-)
+pytestmark = pytest.mark.usefixtures("tokenizers")
 IDS = {"d": 3, "a": 0, "b": 1, "c": 2}
 NUMBER = r"(-?\d+\.?\d*(?:e[+-]\d+)?)"
 
@@ -41,9 +37,7 @@ def by_hand(head):
 
 
 def explained(folder, *args, width="80"):
-    ran = here("explain", "dabc", "-m", folder, "--head", "1", *args, "--width", width)
-    assert ran.code == 0, ran.err
-    return ran.out
+    return here("explain", "dabc", "-m", folder, "--head", "1", *args, "--width", width).out
 
 
 def row_of(screen, key):
@@ -95,16 +89,12 @@ def test_the_temperature_divides_what_the_cap_leaves(capped):
     assert title.strip() == "weights = softmax(2 tanh((q·k × 0.5 + distance) / 2) / 0.5)"
 
 
-def test_the_sharper_temperature_gives_the_strongest_key_what_is_promised(capped):
-    line = ("self", "dabc", "-m", capped, "-f", "json")
-    at = json.loads(here(*line).out)["diagnostics"][3]["temperature_95"]
-    sharp = json.loads(here(*line, "-t", repr(at)).out)
+def test_the_sharper_temperature_keeps_its_promise_and_because_splits_the_score_before_the_cap(capped):
+    at = record("self", "dabc", "-m", capped)["diagnostics"][3]["temperature_95"]
+    sharp = record("self", "dabc", "-m", capped, "-t", repr(at))
     assert max(sharp["weights"][3]) == pytest.approx(0.95, abs=FLOAT32)
-
-
-def test_because_splits_the_score_before_the_cap(capped):
     content, distance, _ = by_hand(1)[2:]
-    for one in json.loads(explained(capped, "-q", "c", "-f", "json"))["because"]:
+    for one in record("explain", "dabc", "-m", capped, "--head", "1", "-q", "c")["because"]:
         i, j = one["winner_index"], one["rival_index"]
         assert one["content"] == pytest.approx(content[3, i] - content[3, j], abs=1e-5)
         assert one["distance"] == pytest.approx(distance[3, i] - distance[3, j], abs=1e-5)
@@ -132,17 +122,15 @@ def told_of(family, transformers, folder, query, width):
     made(transformers, CASES[family], 1, folder)
     word_pieces(folder)
     args = ("the cat walks home", "-m", str(folder), "--head", "1", "-t", "2")
-    ran = here("explain", *args, "-q", query, "--width", width)
-    assert ran.code == 0, ran.err
-    return ran.out, json.loads(here("self", *args, "--steps", "-f", "json").out)
+    return told("explain", *args, "-q", query, "--width", width), record("self", *args, "--steps")
 
 
 def test_the_terms_of_deberta_stand_apart_in_a_row_by_hand(transformers, tmp_path):
     """Content, the query with the distance's key, the key with its query: their sum is what the softmax gets."""
-    out, record = told_of("deberta-v2", transformers, tmp_path, "cat", "80")
+    out, found = told_of("deberta-v2", transformers, tmp_path, "cat", "80")
     assert re.search(r"^key +content +q·place +k·place +sum ", out, re.M)
-    distances = record["heads"][0]["position_scores"][2]
-    for key, distance in zip(record["key_tokens"], distances, strict=True):
+    distances = found["heads"][0]["position_scores"][2]
+    for key, distance in zip(found["key_tokens"], distances, strict=True):
         content, of_query, of_key, total, *_ = row_of(out, key)
         assert content + of_query + of_key == pytest.approx(total, abs=2e-4)
         assert of_query + of_key == pytest.approx(distance, abs=2e-4) and abs(of_query) > 1e-3 < abs(of_key)
@@ -150,10 +138,10 @@ def test_the_terms_of_deberta_stand_apart_in_a_row_by_hand(transformers, tmp_pat
 
 def test_what_bloom_adds_for_the_distance_is_a_fixed_slope(transformers, tmp_path):
     """Each place back costs the head its slope, and nothing of it is said to be learned."""
-    out, record = told_of("bloom", transformers, tmp_path, "home", "200")
+    out, found = told_of("bloom", transformers, tmp_path, "home", "200")
     told = "a slope of its own, here -0.0625, times the places back, fixed and not learned"
     assert f"distance: {told}, and divided by 2" in out
     assert f"each head adds {told} (ALiBi, Press et al. 2022)" in out
-    away = np.arange(len(record["key_tokens"]))
+    away = np.arange(len(found["key_tokens"]))
     expected = -0.0625 * (away[:, None] - away) / 2
-    np.testing.assert_allclose(record["heads"][0]["position_scores"], expected, atol=1e-6)
+    np.testing.assert_allclose(found["heads"][0]["position_scores"], expected, atol=1e-6)
