@@ -15,7 +15,7 @@ from rich.cells import cell_len
 
 from attn_cli import Settings, Trace, trace_masked, trace_self
 from attn_cli.io.terminal import Terminal
-from attn_cli.render.blocks import Bars, Beside, Columns, Formula, Heading, Matrix, Say
+from attn_cli.render.blocks import Bars, Columns, Formula, Heading, Matrix, Say
 from attn_cli.render.formats import render
 from attn_cli.render.numbers import share
 from attn_cli.render.result import trace_blocks
@@ -36,6 +36,8 @@ LETTERS = "abcdefghijklmopqrstuvwxyz"  # no n: stacked labels must not spell nan
 
 def words(kind: str, n: int) -> list[str]:
     """Return n different tokens without digits, of a kind that is hard to lay out."""
+    if kind == "sentence":
+        return ["The", "quick", "brown", "fox", "jumped", "over", "the", "extraordinarily", "lazy", "dog"]
     makers = {
         "letters": lambda a, b: a if n <= 25 else a + b,
         "long": lambda a, b: (a + b) * 6,
@@ -194,7 +196,7 @@ def pages(block: Matrix, mode: str, width: int | None) -> tuple[list[Shown], str
 
 
 def matrices(mode: str, width: int | None) -> Iterator[tuple[str, int, Matrix]]:
-    for kind, n in (*(("letters", n) for n in (1, 6, 12, 20, 40)), ("long", 12)):
+    for kind, n in (*(("letters", n) for n in (1, 6, 12, 20, 40)), ("long", 12), ("sentence", 10)):
         found = (block for block in blocks_of(kind, n, mode, width) if isinstance(block, Matrix))
         yield from ((kind, n, block) for block in found)
 
@@ -233,7 +235,7 @@ def test_every_cell_of_a_matrix_shows_its_own_number_or_a_masked_mark(mode, widt
             assert page.sums == list(block.sums), where
 
 
-@pytest.mark.parametrize("width", [40, 80, 120, 200, None])
+@pytest.mark.parametrize("width", [40, 53, 62, 71, 80, 89, 98, 120, 200, None])
 def test_every_row_and_column_of_numbers_has_its_label(width):
     for kind, n, block in matrices("table", width):
         shown, below = pages(block, "table", width)
@@ -248,36 +250,6 @@ def test_every_row_and_column_of_numbers_has_its_label(width):
                     assert head == str(page.first + j) and page.numbers == [str(i) for i in range(n)]
                 else:
                     assert head == token or (head[-1] in "…~" and token.startswith(head[:-1])), (n, head)
-
-
-SENTENCE = "The quick brown fox jumped over the extraordinarily lazy dog"
-
-
-@pytest.mark.parametrize("command", ["self", "compare", "steps"])
-def test_no_word_above_a_column_is_broken(command):
-    """Each column is headed by its whole label (which may be shortened with a mark), or by its number."""
-    trace = trace_self(SENTENCE, Settings(embedding="random", dim=4))
-    names = [token if len(token) <= 12 else None for token in trace.key_tokens]
-    headed = {"whole": 0, "numbered": 0}
-    for width, precision in product(range(20, 121, 3), (None, 3)):
-        view = View(width=width, precision=precision, steps=command == "steps")
-        text = render(trace, view, Terminal(width=width))
-        if command == "compare":
-            matrix = next(block for block in trace_blocks(trace, view) if isinstance(block, Matrix))
-            sides = [Beside(["a", "b"], [matrix._replace(sums=())] * 2)]
-            text = painted(sides, width, precision=precision)
-        lines = text.splitlines()
-        heads = [at for at, line in enumerate(lines) if line.startswith("query\\key")]
-        heads = heads or [at for at, line in enumerate(lines) if re.match(r"qu\S*[~…]", line)]
-        assert heads, (width, text)
-        for at in heads:
-            found = [word for word in lines[at].split() if not re.match(r"qu\S*(key|[~…])|sum$", word)]
-            is_numbered = all(word.isdecimal() for word in found)
-            headed["numbered" if is_numbered else "whole"] += 1
-            for word in () if is_numbered else found:
-                assert word in names or "…" in word, (width, word)
-            assert not re.fullmatch(r" +[a-z]{1,12}( +[a-z]+)*", lines[at - 1]), (width, lines[at - 1])
-    assert headed["whole"] and headed["numbered"]
 
 
 def test_labels_take_digits_before_they_are_replaced_by_numbers():
@@ -365,29 +337,25 @@ def test_more_width_never_shows_less():
 
 
 @takes_long
-def test_five_thousand_words_are_condensed_quickly_in_little_memory_and_little_ink():
-    text = " ".join(f"word{i}" for i in range(5000))
+def test_five_thousand_words_are_condensed_in_little_memory_and_little_ink():
     script = (
         "import resource, subprocess, sys;"
         f"done = subprocess.run({COMMAND!r} + sys.argv[1:], stdin=sys.stdin, capture_output=True);"
-        "peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss;"
-        "sys.stdout.buffer.write(done.stdout); print(done.returncode, peak, len(done.stderr), file=sys.stderr)"
+        "sys.stdout.buffer.write(done.stdout); sys.stderr.buffer.write(done.stderr);"
+        "print(done.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)"
     )
-
-    def run(*args: str) -> tuple[str, list[int]]:
-        command = [sys.executable, "-c", script, "self", "-e", "random", *args]
-        piped = {"text": True, "capture_output": True, "env": surroundings(), "timeout": 60}
-        done = subprocess.run(command, input=text, **piped)
-        return done.stdout, [int(part) for part in done.stderr.split()]
-
-    unit = 1 if sys.platform == "darwin" else 1024
-    shown, (code, peak, said) = run()
-    assert (code, said) == (0, 0) and len(shown) < 100_000 and peak * unit < 600e6
-    assert "too many to draw" in shown and "4,988 more rows" in shown
-    written, (code, peak, said) = run("-f", "json")
-    assert (code, said) == (0, 0) and peak * unit < 600e6
-    record = json.loads(written)
-    assert record["weights"] is None and record["mask"] is None and record["condensed"] is True
-    assert {link[0] for link in record["links"]} == set(range(5000)) and len(record["links"]) <= 100_000
-    assert all(0 <= weight <= 1 and 0 <= key < 5000 for _, key, weight in record["links"])
-    assert len(record["query_tokens"]) == len(record["output"]) == len(record["summary"]) == 5000
+    text = " ".join(f"word{i}" for i in range(5000))
+    for more, most in ((), 100_000), (("-f", "json"), 1 << 30):
+        command = [sys.executable, "-c", script, "self", "-e", "random", *more]
+        done = subprocess.run(
+            command, input=text, text=True, capture_output=True, env=surroundings(), timeout=60
+        )
+        code, peak = map(int, done.stderr.split())  # it says nothing itself
+        assert code == 0 and len(done.stdout) < most
+        assert peak * (1 if sys.platform == "darwin" else 1024) < 600e6
+        if not more:
+            assert "too many to draw" in done.stdout and "4,988 more rows" in done.stdout
+            continue
+        found = json.loads(done.stdout)
+        assert found["weights"] is None and found["mask"] is None and found["condensed"] is True
+        assert {link[0] for link in found["links"]} == set(range(5000)) and len(found["links"]) <= 100_000

@@ -47,24 +47,20 @@ def entropy(weights):
     return sum(-sum(w * math.log2(w) for w in row if w) for row in rows) / len(rows)
 
 
-PAIRS = [
-    ("score=scaled,dot", ("--score", "scaled"), ("--score", "dot")),
-    ("t=0.5,2", ("-t", "0.5"), ("-t", "2")),
-    ("head=subject,object", ("--head", "subject"), ("--head", "object")),
-    ("layer=0,4", ("--layer", "0"), ("--layer", "4")),
-    ("p=identity,roles", ("-p", "identity"), ("-p", "roles")),
-    ("embedding=word2vec,random", ("-e", "word2vec"), ("-e", "random")),
-    ("--score=default,cosine", (), ("--score", "cosine")),
-]
+PAIRS = """
+score=scaled,dot => --score | t=0.5,2 => -t | head=subject,object => --head | layer=0,4 -p roles-deep => --layer
+p=identity,roles => -p | embedding=word2vec,random => -e | --score=default,cosine => --score
+"""
 
 
-@pytest.mark.parametrize(("vary", "first", "second"), PAIRS, ids=[pair[0] for pair in PAIRS])
+@pytest.mark.parametrize(("line", "option"), cases(PAIRS))
 @like_cases
-def test_each_side_is_what_attn_self_gives_and_the_difference_is_second_minus_first(vary, first, second):
-    more = ("-p", "roles-deep") if vary.startswith("layer") else ()
+def test_each_side_is_what_attn_self_gives_and_the_difference_is_second_minus_first(line, option):
+    vary, *more = line
     found = record("--vary", vary, *more)
     before, after = found["records"]
-    assert_alike([before, after], [shell.record("self", CAT, *one, *more) for one in (first, second)])
+    sides = [[option, value] * (value != "default") for value in vary.rpartition("=")[2].split(",")]
+    assert_alike([before, after], [shell.record("self", CAT, *side, *more) for side in sides])
     assert found["difference"] == [
         [b - a for a, b in zip(*rows, strict=True)]
         for rows in zip(before["weights"], after["weights"], strict=True)
@@ -231,28 +227,20 @@ def test_a_long_text_is_refused_with_the_way_out_and_a_longer_one_lists_what_mov
     assert first[:2] == [found["query"], found["key"]]
 
 
-REFERENCES = [
-    ("t=0.5,1,4", (), 1),
-    ("t=4,0.5,default", (), 2),
-    ("score=dot,cosine,scaled", (), 2),
-    ("mask=causal,none,window:1", (), 1),
-    ("head=subject,object,relations", (), 2),
-    ("layer=0,4,2", ("-p", "roles-deep"), 1),
-    ("layer=2,1,0", ("-p", "language"), 2),
-    ("head=2,3,article", ("-p", "language"), 2),
-    ("p=identity,random,roles", (), 2),
-    ("dim=8,4,2", RANDOM, 1),
-    ("seed=2,1,0", RANDOM, 2),
-    ("t=2,3,4", (), 0),  # the default is not among them
-    ("t=4,1", (), 0),  # two are compared in their order
-]
+# In the last two the default is not among the values, and two are compared in their order.
+REFERENCES = """
+t=0.5,1,4 => 1 | t=4,0.5,default => 2 | score=dot,cosine,scaled => 2 | mask=causal,none,window:1 => 1
+head=subject,object,relations => 2 | layer=0,4,2 -p roles-deep => 1 | layer=2,1,0 -p language => 2
+head=2,3,article -p language => 2 | p=identity,random,roles => 2 | dim=8,4,2 -e random => 1
+seed=2,1,0 -e random => 2 | t=2,3,4 => 0 | t=4,1 => 0
+"""
 
 
-@pytest.mark.parametrize(("vary", "more", "reference"), REFERENCES, ids=[case[0] for case in REFERENCES])
+@pytest.mark.parametrize(("line", "place"), cases(REFERENCES))
 @like_cases
-def test_of_three_values_the_default_is_what_the_others_are_compared_with(vary, more, reference):
-    found = record("--vary", vary, *more)
-    values = vary.partition("=")[2].split(",")
+def test_of_three_values_the_default_is_what_the_others_are_compared_with(line, place):
+    found, reference = record("--vary", *line), int(place)
+    values = line[0].partition("=")[2].split(",")
     assert found["reference"] == reference
     others = [n for n in range(len(values)) if n != reference]
     assert [change["value"] for change in found["changes"]] == [found["values"][n] for n in others]

@@ -18,6 +18,7 @@ from attn_cli.teach import exercises
 from tests import shell
 from tests.alike import assert_alike
 from tests.cli.tables import told as cases
+from tests.fuzz import answers
 from tests.render.document.test_documents import balance
 from tests.schema import SCHEMA, complaints
 from tests.shell import attn, here
@@ -55,19 +56,17 @@ def product(A, B):
     ]
 
 
-def softmax(scores, axis=1):
-    exps = np.exp(scores - np.max(scores, axis=axis, keepdims=True))
-    return exps / exps.sum(axis=axis, keepdims=True)
+def problem(given, mask, score):
+    arrays = {name: np.array(given[name], float) for name in ("X", "W_q", "W_k", "W_v")}
+    return (
+        arrays | {"heads": 1, "layout": "in-out", "score": score} | ({} if mask == "none" else {"mask": mask})
+    )
 
 
 def solved(given, mask, score):
     """Every step of attention, as the formula has it."""
-    X, *W = (np.array(given[name], float) for name in ("X", "W_q", "W_k", "W_v"))
-    q, k, v = (X @ matrix for matrix in W)
-    scaled = q @ k.T / (math.sqrt(len(q[0])) if score == "scaled" else 1)
-    weights = softmax(scaled if mask == "none" else np.where(np.tri(len(X)), scaled, -np.inf))
-    steps = {"q": q, "k": k, "v": v, "scores": q @ k.T, "scaled_scores": scaled, "weights": weights}
-    return {name: step.tolist() for name, step in (steps | {"output": weights @ v}).items()}
+    steps = answers.solved(problem(given, mask, score))
+    return {name: steps[name].tolist() for name in exercises.ANSWERS}
 
 
 def record(*args):
@@ -115,38 +114,13 @@ def test_words_differ_in_whom_they_look_at_no_weight_is_all_or_nothing_and_every
         strongest = [row.index(max(row)) for row in allowed]
         assert any(j != i for i, j in enumerate(strongest))
         assert mask == "causal" or len(set(strongest)) > 1
-    for one in many[::3]:
-        found = {name: np.hstack(pair) for name, pair in mistaken(one, mask, score).items()}
+    for n, one in enumerate(many[::3]):
+        given, found = problem(one._asdict(), mask, score), {}
+        for codes in ((), *((code,) for code in answers.possible(given))):
+            steps = answers.solved(given, codes, np.random.default_rng(n))
+            found[codes] = np.hstack([steps["weights"], steps["output"]])
         for (name, a), (other, b) in itertools.combinations(found.items(), 2):
             assert abs(a - b).max() > 0.01, f"{one.command}: {name} looks like {other}"
-
-
-def mistaken(one, mask, score):
-    """Weights and output of the right answer and of the usual mistakes, by name."""
-    X, *W = (np.array(matrix, float) for matrix in (one.X, one.W_q, one.W_k, one.W_v))
-    n, d = X.shape
-    may = np.tri(n, dtype=bool) if mask == "causal" else np.ones((n, n), bool)
-
-    def attended(W, divisor, may=may):
-        Q, K, V = (X @ matrix for matrix in W)
-        weights = np.where(may, softmax(np.where(may, Q @ K.T / divisor, -1e9)), 0)
-        return weights, weights @ V
-
-    divisor = math.sqrt(d) if score == "scaled" else 1
-    found = {"right": attended(W, divisor), "k-v-swapped": attended([W[0], W[2], W[1]], divisor)}
-    if score == "scaled":
-        found |= {"no-scaling": attended(W, 1), "scaled-by-d": attended(W, d)}
-    for turned in ((0,), (1,), (2,), (0, 1, 2)):
-        changed = [matrix.T if i in turned else matrix for i, matrix in enumerate(W)]
-        found[f"transposed-w {turned}"] = attended(changed, divisor)
-    Q, K, V = (X @ matrix for matrix in W)
-    columns = softmax(np.where(may, Q @ K.T / divisor, -1e9), 0)
-    found["softmax-axis"] = columns, columns @ V
-    if mask == "causal":
-        found["mask-inverted"] = attended(W, divisor, ~may)
-        after = np.where(may, softmax(Q @ K.T / divisor), 0)
-        found["mask-after-softmax"] = after, after @ V
-    return found
 
 
 # By hand: a student who has the sheet, paper, and the four basic operations.
@@ -185,23 +159,23 @@ def test_who_rounds_each_step_as_the_sheet_says_gets_the_numbers_of_the_key(dim,
         X, W_q, W_k, W_v = map(numbers, tables(sheet)[:4])
         Q, K, V = product(X, W_q), product(X, W_k), product(X, W_v)
         scores = product(Q, list(zip(*K, strict=True)))
-        answers = tables(key)[4:]
-        assert [numbers(table) for table in answers[:4]] == [Q, K, V, scores]
+        filled = tables(key)[4:]
+        assert [numbers(table) for table in filled[:4]] == [Q, K, V, scores]
         x = [[str(s) for s in row] for row in scores]
         if score == "scaled":
             factor = "0.5" if dim == 4 else re.search(r"is multiplying by `(0\.\d+)`", sheet)[1]
             x = [[rounded(s * Decimal(factor), 3) for s in row] for row in scores]
-            assert [row[1:] for row in answers[4][1:]] == x
+            assert [row[1:] for row in filled[4][1:]] == x
         ladder = dict(zip(*tables(sheet)[-4], strict=True))
         exps = [
             [Decimal(ladder[cell]) if mask == "none" or j <= i else Decimal(0) for j, cell in enumerate(row)]
             for i, row in enumerate(x)
         ]
-        assert [row[1:-1] for row in answers[-3][1:]] == with_dashes(exps, mask)
+        assert [row[1:-1] for row in filled[-3][1:]] == with_dashes(exps, mask)
         weights = [[rounded(e / sum(row), 3) for e in row] for row in exps]
-        assert [row[1:] for row in answers[-2][1:]] == [[*row, "1.000"] for row in with_dashes(weights, mask)]
+        assert [row[1:] for row in filled[-2][1:]] == [[*row, "1.000"] for row in with_dashes(weights, mask)]
         outputs = product([list(map(Decimal, row)) for row in weights], V)
-        assert [row[1:] for row in answers[-1][1:]] == [[rounded(o, 2) for o in row] for row in outputs]
+        assert [row[1:] for row in filled[-1][1:]] == [[rounded(o, 2) for o in row] for row in outputs]
 
 
 @OF_EVERY_KIND

@@ -199,13 +199,6 @@ def check_tidy(source, framework):
     assert named <= known, "a comment names what is not there"
 
 
-def test_a_layer_is_recomputed_where_w_o_is_small():
-    trace = TRACES["W_o"]()
-    assert "layer_output" in ran(script(trace, "numpy"))[0]
-    below = script(TRACES["a layer below"](), "numpy")
-    assert "W_o has 192 x 192 numbers" in below and "layer_output" not in below
-
-
 @st.composite
 def records(draw):
     """Matrices of any small shape, whose tokens are any text at all."""
@@ -288,6 +281,8 @@ TRACES["causal"] = lambda: random(mask="causal")
 SAYS = """
 causal numpy => np.tril(np.ones((n_q, n_k), dtype=bool)) ; Q = X @ W_q ; W_q = np.array(
 window numpy => <= 1
+a layer below numpy => W_o has 192 x 192 numbers ; !layer_output
+W_o numpy => layer_output =
 a row shut numpy => [False, False, False, False, False], q1
 wide random numpy => Q = np.array( ; 20 x 20 numbers each ; !W_q = np
 causal torch => F.scaled_dot_product_attention(Q[None], K[None], V[None], attn_mask=mask, scale=scale)
