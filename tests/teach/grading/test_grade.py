@@ -70,19 +70,6 @@ def test_each_step_alone_is_right_in_full_precision_and_all_are_at_any_rounding(
         assert told(save("a.json", **{name: np.round(one, digits) for name, one in STEPS.items()}))["ok"]
 
 
-@pytest.mark.parametrize("digits", [1, 2, 3])
-def test_who_goes_on_from_rounded_steps_is_right(digits):
-    q, k, v = (np.round(matrix, digits) for matrix in (Q, K, V))
-    scores = np.round(q @ k.T, digits)
-    scaled = np.round(scores / 2**0.5, digits)
-    weights = np.round(softmax(scaled), digits)
-    steps = {"q": q, "k": k, "v": v, "scores": scores, "scaled_scores": scaled, "weights": weights}
-    answer = {**steps, "output": np.round(weights @ v, digits)}
-    assert told(save("a.json", **answer))["ok"]
-    if digits > 1:  # what was rounded on the way and not shown is allowed for as well
-        assert told(save("b.json", weights=answer["weights"], output=answer["output"]))["ok"]
-
-
 def test_a_matrix_with_fewer_digits_says_nothing_of_what_was_rounded_on_the_way():
     q, k, v = np.round(Q, 2), np.round(K, 3), np.round(V, 3)
     save("right.json", Q=q, K=K, V=V, **TOKENS)

@@ -14,16 +14,8 @@ from attn_cli.teach.grade import grade
 from attn_cli.teach.replay import CORRECT, GRADED_STEPS, mistakes, other_corner, possible_arrays, problem_from
 from attn_cli.teach.submission import submission_from
 from tests.fuzz import answers
-from tests.thorough import takes_long
-
-
-def numbers(seed, *shape):
-    return np.random.default_rng(seed).standard_normal(shape)
-
-
-def softmax(scores, axis=-1):
-    exps = np.exp(scores - scores.max(axis=axis, keepdims=True))
-    return exps / exps.sum(axis=axis, keepdims=True)
+from tests.teach.grading.test_grade import numbers, softmax
+from tests.thorough import often
 
 
 def judged(at, record, tol=1e-3, settings=Settings(), **answer):  # noqa: B008
@@ -75,14 +67,13 @@ def test_a_causal_mask_has_another_corner_where_keys_and_queries_differ_in_numbe
     assert other_corner(None) is None
 
 
-@takes_long
 def test_answers_of_many_shapes_are_named_rightly_and_right_ones_pass():
-    faults = []
-    counts = answers.campaign(30, 11, lambda *fault: faults.append(fault[:4]), least=3)
+    faults, n = [], often(30)
+    counts = answers.campaign(n, 11, lambda *fault: faults.append(fault[:4]), least=3)
     assert faults == []
-    assert all(counts[code]["named"] >= 5 for code in answers.CODES)
-    assert counts["right"] == {"right": 30}
-    assert counts["two"]["not named"] >= 25
+    assert all(counts[code]["named"] >= (5 if n == 30 else 1) for code in answers.CODES)
+    assert counts["right"] == {"right": n}
+    assert counts["two"]["not named"] >= n * 5 // 6
 
 
 QKV = {"Q": numbers(1, 4, 3), "K": numbers(2, 4, 3), "V": numbers(3, 4, 3)}
@@ -92,9 +83,7 @@ MASKED = QKV | {"mask": "causal"}
 ONE = {"Q": numbers(1, 1, 3), "K": numbers(2, 2, 3), "V": numbers(3, 2, 3), "mask": "causal"}  # one query
 WIDE = {"Q": numbers(1, 2, 3), "K": numbers(2, 4, 3), "V": numbers(3, 4, 3), "mask": "causal"}
 with np.errstate(invalid="ignore"):  # two columns have nothing that is allowed
-    OVER_COLUMNS = softmax(
-        np.where(np.tri(2, 4, dtype=bool), WIDE["Q"] @ WIDE["K"].T / 3**0.5, -np.inf), axis=0
-    )
+    OVER_COLUMNS = softmax(np.where(np.tri(2, 4) > 0, WIDE["Q"] @ WIDE["K"].T / 3**0.5, -np.inf).T).T
 NARROW = {"Q": numbers(1, 2, 3), "K": numbers(2, 4, 3), "V": numbers(3, 4, 2)}  # K and V differ in shape
 X = {"X": numbers(1, 3, 4)} | {f"W_{letter}": numbers(ord(letter), 4, 4) for letter in "qkv"}
 XQ, XK, XV = (X["X"] @ X[f"W_{letter}"] for letter in "qkv")
@@ -126,11 +115,8 @@ NAMED = [  # a problem, an answer to it, and the mistake that explains it, with 
     (X, {"k": XV}, "k-v-swapped"),
     (NARROW, {"k": NARROW["V"], "v": NARROW["K"]}, "k-v-swapped"),
     (X | B, {"weights": BARE, "output": BARE @ (XK + B["b_v"])}, "k-v-swapped"),
-    # Heads that are not averaged: apart, one, their sum, below each other, side by side, the outputs alone.
-    (HEADS, {"weights": BY_HEAD}, "heads-not-averaged"),
-    (HEADS, {"weights": BY_HEAD[0]}, "heads-not-averaged"),
+    # Heads that are not averaged: the last, below each other, side by side, the outputs alone.
     (HEADS, {"weights": BY_HEAD[1], "output": OUTPUTS[1]}, "heads-not-averaged"),
-    (HEADS, {"weights": BY_HEAD[0] + BY_HEAD[1]}, "heads-not-averaged"),
     (HEADS, {"weights": np.concatenate(BY_HEAD)}, "heads-not-averaged"),
     (HEADS, {"output": np.concatenate(OUTPUTS, axis=1)}, "heads-not-averaged"),
     (HEADS, {"weights": np.mean(BY_HEAD, axis=0), "output": OUTPUTS}, "heads-not-averaged"),
@@ -174,18 +160,6 @@ def test_scores_are_divided_by_the_temperature_whatever_else_they_are_divided_by
     for divisor, code in ((3**0.5, None), (1, "no-scaling"), (3, "scaled-by-d")):
         found = judged(at, QKV, settings=Settings(temperature=2.5), weights=softmax(SCORES / divisor / 2.5))
         assert (found.ok, found.likely) == (code is None, code)
-
-
-@pytest.mark.parametrize("wrong", ["q", "k", "v", "qk", "qv", "kv", "qkv"])
-@pytest.mark.parametrize("layout", ["in-out", "out-in"])
-def test_any_transposed_w_is_named(wrong, layout, at):
-    is_turned = {letter: (layout == "out-in") != (letter in wrong) for letter in "qkv"}
-    q, k, v = (X["X"] @ (X[f"W_{c}"].T if is_turned[c] else X[f"W_{c}"]) for c in "qkv")
-    weights = softmax(q @ k.T / 2)
-    answer = {"weights": np.round(weights, 3), "output": np.round(weights @ v, 3)}
-    assert judged(at, X | {"layout": layout}, **answer).likely == "transposed-w"
-    found = judged(at, X | {"layout": layout}, q=q, k=k, v=v)
-    assert (found.likely, found.first.step) == ("transposed-w", wrong[0])
 
 
 def test_a_w_that_is_not_square_cannot_be_transposed():
