@@ -173,7 +173,7 @@ def test_scores_both_ways_their_spread_and_the_weight_of_scores_that_are_not_div
     assert there != back and undivided > 0.95 > 2 * trace.weights[4, 3]
 
 
-def test_the_output_is_held_against_the_word_it_began_as_and_other_heads_have_a_line_each(trace):
+def test_the_output_is_held_against_the_word_it_began_as_and_other_heads_and_rows_are_named(trace):
     (cosine,) = numbers('; to "jumped", which it began as, #', said(FOX))
     output, x = trace.output[4], trace.x_query[4]
     near(cosine, output @ x / math.sqrt(output @ output * (x @ x)), 3)
@@ -184,10 +184,7 @@ def test_the_output_is_held_against_the_word_it_began_as_and_other_heads_have_a_
         strongest = int(weights.argmax())
         assert key == ("itself" if strongest == 4 else f'"{trace.key_tokens[strongest]}"')
         near(float(weight), weights.max(), 3)
-
-
-def test_its_last_lines_name_other_rows_by_their_own_links(trace):
-    shown = said(FOX)
+    shown = said(FOX)  # its last lines name other rows by their own links
     named = re.findall(r'"(\w+)" \(at (\w+), ([\d.]+)\)', shown.partition("Other rows worth a look: ")[2])
     assert len(named) == 3
     for query, key, weight in named:
@@ -197,7 +194,7 @@ def test_its_last_lines_name_other_rows_by_their_own_links(trace):
     assert f"Next: attn explain TEXT -q {FOX.split().index(named[0][0])}, " in shown
 
 
-def test_the_exponential_turns_a_lead_into_a_ratio_and_the_output_is_the_mix(trace, row):
+def test_a_lead_becomes_a_ratio_the_output_is_the_mix_and_it_says_what_a_causal_mask_would_hide(trace, row):
     lead, _, ratio = numbers('ratios: # above "over" is e^# = # times its weight', said(FOX))
     near(lead, row.masked[3] - row.masked[5], 4)
     near(ratio, trace.weights[4, 3] / trace.weights[4, 5])
@@ -208,9 +205,6 @@ def test_the_exponential_turns_a_lead_into_a_ratio_and_the_output_is_the_mix(tra
     (cosine,) = numbers("closest by cosine: fox #", said(FOX))
     output, fox = trace.output[4], embed(["fox"], bundled(), "zero", 0, None).X[0]
     near(cosine, output @ fox / math.hypot(*output) / math.hypot(*fox), 3)
-
-
-def test_what_a_causal_mask_would_hide_and_how_often_the_head_is_right(trace):
     hidden = '"jumped" also looks at the # words after it (#). A causal mask (--mask causal) hides them'
     words, weight = numbers(hidden, said(FOX))
     assert words == 4 and f"Head relations, one of {len(trace.head_names)}, was taught" in said(FOX)
@@ -263,7 +257,14 @@ def test_the_temperature_is_no_part_of_the_division_and_the_runner_up_is_second_
     assert row.weights[order[1]] == 0 and trace.because(2)[0].rival_index == order[1]
 
 
-def test_a_small_input_shows_every_matrix_as_long_as_it_fits(at):
+def test_every_step_has_names_and_a_small_input_shows_every_matrix_as_long_as_it_fits(at):
+    assert list(NAMES) == [step.name for step in STEPS]
+    names = [name for those in NAMES.values() for name in those]
+    assert len(names) == len(set(names))
+    for step, name in (
+        (step, name) for step, those in NAMES.items() for name in (*those, step, step.upper())
+    ):
+        assert chosen_steps(name, None).only == (step,)
     (at / "tiny.txt").write_text("she 0.2 0.9\nlikes 0.5 0.1\ncoffee 0.9 0.3\n")
     lines = screen(SHE, "-e", str(at / "tiny.txt")).splitlines()
     assert "Every matrix" in lines and len(lines) <= 60
@@ -293,12 +294,14 @@ def test_a_row_is_a_table_first_and_then_the_winner_and_a_rival_by_hand_or_every
     assert sum(a * b for a, b in factors) == pytest.approx(float(total), abs=0.01)
 
 
-@pytest.mark.parametrize("command", ["self", "explain", "compare"])
-def test_the_mean_of_heads_has_the_formula_of_a_mean(command):
-    more = {"compare": ["--vary", "temperature=1,2"], "explain": ["--steps"]}.get(command, [])
+def test_the_mean_of_heads_has_the_formula_of_a_mean():
     args = ("a b c", "-e", "random", "-p", "random", "--heads", "2", "--head")
-    assert "weights = the mean of the heads' softmax(q·k / √2" in said(*args, "mean", *more, command=command)
-    assert "mean of the heads" not in screen(*args, "1", *more, command=command)
+    more = {"compare": ["--vary", "temperature=1,2"], "explain": ["--steps"], "self": []}
+    for command, rest in more.items():
+        assert "weights = the mean of the heads' softmax(q·k / √2" in said(
+            *args, "mean", *rest, command=command
+        )
+        assert "mean of the heads" not in screen(*args, "1", *rest, command=command)
 
 
 def test_scores_and_vectors_as_large_as_numbers_go_leave_no_infinity_and_no_endless_digits(at):
@@ -326,15 +329,6 @@ def test_some_steps_keep_their_own_numbers_json_holds_every_step_and_a_rival_has
     assert headings(screen(SHE, "--from", "softmax")) == whole[-2:]
     assert len(headings(screen(SHE, "-q", "likes", "--only", "scores"))) == 1
     assert record(SHE, "--only", "scores")["heads"][0]["q"]
-
-
-def test_every_step_has_names_and_every_name_leads_to_its_step():
-    assert list(NAMES) == [step.name for step in STEPS]
-    names = [name for those in NAMES.values() for name in those]
-    assert len(names) == len(set(names))
-    for step, those in NAMES.items():
-        for name in (*those, step, step.upper()):
-            assert chosen_steps(name, None).only == (step,)
 
 
 REFUSED = """
