@@ -6,6 +6,7 @@ import os
 import sys
 
 import attn_cli
+from attn_cli.errors import NoMemory, UsageError, did_you_mean, visible
 
 TYPE_CHECKING = False  # `attn --version` needs no typing
 if TYPE_CHECKING:
@@ -103,8 +104,6 @@ def _check_memory() -> None:
         return
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit not in (-1, resource.RLIM_INFINITY) and limit < LEAST_MEMORY:
-        from attn_cli.errors import NoMemory
-
         raise NoMemory
 
 
@@ -112,14 +111,14 @@ def _group(listed: dict[str, tuple[str, Any]]) -> Any:
     """Return the class of a group of commands; it is made here because Typer is loaded late."""
     from typer.core import TyperGroup
 
+    from attn_cli.cli.options import common_options, single_command
+
     class Group(TyperGroup):
         """A group that imports a command when it is named."""
 
         entries = listed
 
         def __init__(self, **attributes: Any) -> None:
-            from attn_cli.cli.options import common_options
-
             super().__init__(**{**attributes, "add_help_option": False})
             self.params.extend(common_options())
 
@@ -131,7 +130,6 @@ def _group(listed: dict[str, tuple[str, Any]]) -> Any:
                 return None
             if cmd_name not in listed:
                 from attn_cli.cli.report_error import where_it_went
-                from attn_cli.errors import UsageError, did_you_mean, visible
 
                 hint = f"{did_you_mean(cmd_name, listed)}See {ctx.command_path} --help."
                 unknown = UsageError(f"No such command {visible(cmd_name[:60])!r}.", hint)
@@ -141,8 +139,6 @@ def _group(listed: dict[str, tuple[str, Any]]) -> Any:
                 verbs: Any = dict.fromkeys(what)
                 return _group(what)(name=cmd_name, help=where, commands=verbs, rich_markup_mode=None)
             from importlib import import_module
-
-            from attn_cli.cli.options import single_command
 
             module = where if "." in where else f"attn_cli.cli.commands.{where}"
             return single_command(cmd_name, getattr(import_module(module), what))

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import IO, Any, TypeAlias, cast
 
 from attn_cli.errors import UsageError, did_you_mean, refuse, shell_quote, visible
-from attn_cli.io.console import is_terminal, put_bytes, put_plain, say
+from attn_cli.io.console import is_terminal, put_bytes, put_plain, put_screen, say
 from attn_cli.render.formats import DRAWN, FORMATS, fits, formats, is_given, suffixes, write
 from attn_cli.render.result import Result
 from attn_cli.settings.output import View, chosen_keys
@@ -109,8 +109,6 @@ def deliver(result: Result, view: View, pause: bool = False) -> None:
         return
     data, remarks = write(result, view.with_width(), view.terminal())
     if isinstance(data, str) and view.output is None and FORMATS[view.format or "table"].is_screen:
-        from attn_cli.io.console import put_screen
-
         put_screen(data)
     elif isinstance(data, str) and view.to_standard_output:
         put_plain(data)

@@ -17,6 +17,7 @@ from typer.core import TyperOption
 import attn_cli
 from attn_cli.cli.origins import Command
 from attn_cli.errors import USAGE, as_utf8, refuse
+from attn_cli.io.console import put_plain, put_screen, say
 from attn_cli.render import formats, result
 from attn_cli.settings.declare import HELP, OUTPUT, TEXT, Setting, declared, now
 from attn_cli.settings.output import View
@@ -158,7 +159,6 @@ def common_options() -> list[TyperOption]:
 def _show_help(ctx: Any, parameter: typer.CallbackParam, value: bool) -> None:
     if value and not ctx.resilient_parsing:
         from attn_cli.cli.help import full_help, short_help  # only for who asks
-        from attn_cli.io.console import put_screen
 
         put_screen((short_help if parameter.opts == ["-h"] else full_help)(ctx, sys.stdout))
         ctx.exit()
@@ -185,8 +185,6 @@ def root(
     install_completion: str | None = own("SHELL", "Install completion for that shell.", HELP),
 ) -> None:
     """Obey the options of attn itself; without a command, show the short help."""
-    from attn_cli.io.console import put_plain, say
-
     if version:
         put_plain(f"attn {attn_cli.__version__}\n")
     elif shell := show_completion or install_completion:

@@ -9,11 +9,12 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from attn_cli.errors import InputError, UsageError, as_utf8, refuse, shell_quote, visible
+from attn_cli.io.files import first_bytes, looks_like_file, packing, read_bytes
 from attn_cli.io.progress import Progress
+from attn_cli.settings.settings import Settings, check_length, text_limit
 
 if TYPE_CHECKING:
     from attn_cli.inputs.saved_weights import Saved
-    from attn_cli.settings.settings import Settings
 
 ONE_STANDARD_INPUT = ("Standard input can be only one of TEXT and CONTEXT.", "Type the other in quotes.")
 ONE_TEXT = '"She likes coffee"'
@@ -61,8 +62,6 @@ def read_text(text: str | None, command: str, settings: Settings) -> str:
         return as_utf8(text)
     if sys.stdin is None or (text is None and sys.stdin.isatty()):
         raise NoText(command)
-    from attn_cli.settings.settings import check_length, text_limit
-
     data = piped_in(text_limit(settings) + 1)
     check_length(len(data), settings)
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
@@ -99,7 +98,6 @@ def labelled_weights(
     from attn_cli.inputs.record import MOST_BYTES
     from attn_cli.inputs.saved_weights import read_saved
     from attn_cli.inputs.weight_axes import Typed, typed_tokens
-    from attn_cli.io.files import read_bytes
 
     if file is not None and file != "-":
         data, name = read_bytes(file, MOST_BYTES), visible(as_utf8(file))
@@ -151,7 +149,6 @@ def prepare_index(embedding: str | None, others: str = "") -> str:
     path = embedding or "word2vec"
     if path in ("word2vec", "random"):
         return path  # the usual case pays for nothing
-    from attn_cli.io.files import first_bytes, looks_like_file, packing
     from attn_cli.vectors import lookup, open_vectors
 
     is_file = looks_like_file(path) and os.path.isfile(path)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from attn_cli.errors import refuse
 from attn_cli.io.types import dataclass
+from attn_cli.settings.output import Keys, View, chosen_keys
 from attn_cli.settings.settings import NORM
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from attn_cli.pipeline.for_page import Page
     from attn_cli.render.blocks import Block
     from attn_cli.render.figures.sheet import Drawing
-    from attn_cli.settings.output import Keys, View
     from attn_cli.trace.steps import Walk
     from attn_cli.trace.trace import Trace
 
@@ -95,7 +95,6 @@ def keys_in(view: View, kind: str) -> Keys | None:
     """Return the keys that the view chooses of a record of this kind, in their order; None for all."""
     if view.fields is None:
         return None
-    from attn_cli.settings.output import chosen_keys  # only those who choose keys need them
 
     return chosen_keys(view.fields, kind, None)
 

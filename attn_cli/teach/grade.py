@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from attn_cli.errors import AttnError
+from attn_cli.errors import AttnError, FileError, InputError, as_utf8, visible
 from attn_cli.io.types import Array, Bools, NamedTuple
 from attn_cli.teach import replay
 from attn_cli.teach import submission as handed
@@ -236,3 +236,25 @@ def _masked_places(problem: Problem, procedure: Procedure, step: str, shape: tup
     of_rows = step in ("output", "layer_output")
     fits = shape[-2] == len(no_keys) if of_rows else shape[-2:] == allowed.shape
     return [no_keys if of_rows else ~allowed, no_keys] if fits else [nowhere, nowhere]
+
+
+def verdict_on(file: str, right: AnswerKey, tol: float, head_asked: bool = False) -> Verdict:
+    """Read and grade the answer of a file; one that cannot be read has its error, and hides no other."""
+    try:
+        verdict = grade(handed.read_submission(file, right.problem.steps), right, tol, head_asked)
+    except (InputError, FileError) as error:
+        verdict = Verdict(file, error=error)
+    return verdict._replace(file=as_utf8(file))
+
+
+def refuse_contradiction(expect: str, right: AnswerKey, tol: float) -> None:
+    """Raise InputError where the results in the file of the answer key are not those of its own inputs."""
+    try:
+        given = handed.read_submission(expect, right.problem.steps)
+    except InputError:  # inputs alone
+        return
+    first = grade(given, right, tol).first
+    is_own_json = given.head is not None  # it is computed again from earlier steps
+    if first is not None and not first.is_unfinished and not is_own_json:
+        said = f"{visible(expect)} contradicts itself: its inputs do not give its {first.step}."
+        raise InputError(said, "Is a mask, a score or a number of heads missing in it?")

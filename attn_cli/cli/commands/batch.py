@@ -9,20 +9,21 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
+from attn_cli.batch.lines import Job
+from attn_cli.batch.storage import Input, inputs_of
 from attn_cli.cli import deliver, read_text
 from attn_cli.cli.options import SETTINGS, argument, option, own, takes
+from attn_cli.core.threads import processors
 from attn_cli.errors import InputError, UsageError, count, did_you_mean, refuse, shell_quote, visible
 from attn_cli.io.console import is_terminal
 from attn_cli.io.progress import Progress
-from attn_cli.render.result import OF_RECORD
+from attn_cli.render.result import OF_RECORD, keys_in, needs_weights
 from attn_cli.settings.declare import ATTENTION, OUTPUT
 from attn_cli.settings.output import ALL_KEYS, View, names_of
 from attn_cli.settings.settings import ALL, Settings
 
 if TYPE_CHECKING:
-    from attn_cli.batch.lines import Job
     from attn_cli.batch.run import Engine, LinesReport
-    from attn_cli.batch.storage import Input
 
 DEFAULT_FIELDS = "query_tokens,key_tokens,weights,summary"
 OF_HEADS = ",heads.layer,heads.name,heads.weights"  # of several
@@ -179,8 +180,6 @@ def _check(asked: Asked, settings: Settings) -> None:
 def _run(asked: Asked, settings: Settings, view: View, form: str, keep_going: bool) -> tuple[int, int]:
     inputs: list[Input] = []  # none for standard input
     if asked.files and asked.files != ["-"]:
-        from attn_cli.batch.storage import inputs_of
-
         inputs = inputs_of(asked.files)
     else:
         read_text.wait_for_input()
@@ -189,7 +188,6 @@ def _run(asked: Asked, settings: Settings, view: View, form: str, keep_going: bo
     if asked.is_folder:
         return _into_folder(asked, job, inputs)
     from attn_cli.batch.run import write_stream  # NumPy is loaded once there is something to compute
-    from attn_cli.core.threads import processors
 
     # Progress must be seen, and must not stand between the records on one terminal.
     is_seen = bool(asked.output) or not is_terminal(sys.stdout)
@@ -203,8 +201,6 @@ def _shown(progress: Progress) -> LinesReport:
 
 def _job(kind: str, settings: Settings, view: View, form: str, keep_going: bool, is_whole: bool) -> Job:
     from attn_cli.batch import forms, records
-    from attn_cli.batch.lines import Job
-    from attn_cli.render.result import keys_in, needs_weights
 
     if view.tidy:
         keys = records.keys_of_links(settings)
@@ -219,7 +215,6 @@ def _job(kind: str, settings: Settings, view: View, form: str, keep_going: bool,
 def _into_folder(asked: Asked, job: Job, files: Sequence[Input]) -> tuple[int, int]:
     from attn_cli.batch.folder import absolute, folder_of  # loads NumPy
     from attn_cli.batch.run import write_folder
-    from attn_cli.core.threads import processors
 
     workers, folder = asked.workers or processors(), folder_of(asked.output)
     with ExitStack() as closing:

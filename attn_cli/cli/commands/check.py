@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Literal
 
 from attn_cli.cli.deliver import choose, deliver
 from attn_cli.cli.options import argument, own, takes
-from attn_cli.errors import DIFFERENT, CreateError, FileError, InputError, as_utf8, refuse, visible
+from attn_cli.errors import DIFFERENT, CreateError, FileError, InputError, refuse, visible
+from attn_cli.io.files import system_errors
 from attn_cli.render.result import OF_BLOCKS, Result, record_result
 from attn_cli.settings.declare import ATTENTION, COMPARED, OUTPUT, TEXT, VECTORS
 from attn_cli.settings.output import View
 from attn_cli.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
-    from attn_cli.io.terminal import Terminal
     from attn_cli.teach.answer_key import AnswerKey
     from attn_cli.teach.effects import EffectExercise
     from attn_cli.teach.exercises import Exercise
@@ -50,12 +48,12 @@ def check(
     """
     refuse(not 0 <= tol < math.inf, f"--tol cannot be {tol}.", "Give a number from 0 up.", "--tol")
     view = choose(view, OF_BLOCKS, "check")
-    from attn_cli.teach.answer_key import read_answer_key
+    from attn_cli.teach import answer_key, grade
 
-    right = read_answer_key(expect, settings)
+    right = answer_key.read_answer_key(expect, settings)
     if settings == Settings():  # with --mask and the like, the file's own results are other ones
-        _refuse_contradiction(expect, right, tol)
-    verdicts = [_verdict(file, right, tol, settings.head is not None) for file in files]
+        grade.refuse_contradiction(expect, right, tol)
+    verdicts = [grade.verdict_on(file, right, tol, settings.head is not None) for file in files]
     unread = [verdict for verdict in verdicts if verdict.error is not None]
     if len(verdicts) == 1 and (error := verdicts[0].error) is not None:
         raise error
@@ -68,33 +66,6 @@ def check(
         raise kind(message, "The verdicts on the others stand.")
     if not all(verdict.ok for verdict in verdicts):
         raise SystemExit(DIFFERENT)
-
-
-def _refuse_contradiction(expect: str, right: AnswerKey, tol: float) -> None:
-    from attn_cli.teach.grade import grade
-    from attn_cli.teach.submission import read_submission
-
-    try:
-        handed = read_submission(expect, right.problem.steps)
-    except InputError:  # inputs alone
-        return
-    first = grade(handed, right, tol).first
-    is_own_json = handed.head is not None  # it is computed again from earlier steps
-    if first is not None and not first.is_unfinished and not is_own_json:
-        said = f"{visible(expect)} contradicts itself: its inputs do not give its {first.step}."
-        raise InputError(said, "Is a mask, a score or a number of heads missing in it?")
-
-
-def _verdict(file: str, right: AnswerKey, tol: float, head_asked: bool) -> Verdict:
-    """Read and grade one answer; one that cannot be read must not hide the others."""
-    from attn_cli.teach.grade import Verdict, grade
-    from attn_cli.teach.submission import read_submission
-
-    try:
-        verdict = grade(read_submission(file, right.problem.steps), right, tol, head_asked)
-    except (InputError, FileError) as error:
-        verdict = Verdict(file, error=error)
-    return verdict._replace(file=as_utf8(file))
 
 
 def _result(verdicts: list[Verdict], right: AnswerKey, tol: float) -> Result:
@@ -165,34 +136,18 @@ def exercise(
     if folder is not None:
         _write(made, folder, force)
         return
-    texts = {name: partial(_sheet, made, name, key) for name in FORMS.values()}
+    from attn_cli.render.worksheet import writers
+
+    texts = {name: partial(writers.sheet, made, name, key) for name in FORMS.values()}
     result = record_result("exercise", _record(made))
     deliver(replace(result, texts=texts), replace(view, format=view.format or "markdown"))
 
 
-def _sheets(made: Exercise | EffectExercise) -> ModuleType:
-    from attn_cli.render import worksheet
-    from attn_cli.render.worksheet import effects
-
-    return effects if hasattr(made, "topic") else worksheet
-
-
-def _sheet(made: Exercise | EffectExercise, format: str, key: bool, terminal: Terminal | None = None) -> str:
-    from attn_cli.render.formats import portable
-    from attn_cli.render.worksheet import writers
-
-    parts = _sheets(made).parts(made, key)
-    if format == "html":
-        page = writers.worksheet_html(parts)
-        return page if terminal is None else portable(page, terminal)
-    if format == "latex":
-        return writers.worksheet_latex(parts)
-    return writers.worksheet_markdown(parts, terminal is None or terminal.unicode)
-
-
 def _record(made: Exercise | EffectExercise) -> dict[str, object]:
     """Return the exercise as JSON: what is given, every answer in full precision, the questions with theirs."""
-    plain = ([text.replace("`", "") for text in pair] for pair in _sheets(made).questions(made))
+    from attn_cli.render.worksheet import writers
+
+    plain = ([text.replace("`", "") for text in pair] for pair in writers.module_of(made).questions(made))
     asked = [{"question": question, "answer": answer} for question, answer in plain]
     given = {"tokens": list(made.tokens), "inputs": made.inputs}
     return {**made.about, **given, "answers": made.answers, "questions": asked}
@@ -203,11 +158,13 @@ def _write(made: Exercise | EffectExercise, folder: str, force: bool) -> None:
     from hashlib import sha256
 
     from attn_cli.io import atomic, console, json_text
-    from attn_cli.io.files import system_errors
+    from attn_cli.render.worksheet import writers
 
     blank = {name: [[None] * len(row) for row in made.answers[name]] for name in made.asked}
-    contents = {f"exercise.{suffix}": _sheet(made, format, key=False) for suffix, format in FORMS.items()}
-    contents |= {f"key.{suffix}": _sheet(made, format, key=True) for suffix, format in FORMS.items()}
+    contents = {
+        f"exercise.{suffix}": writers.sheet(made, format, key=False) for suffix, format in FORMS.items()
+    }
+    contents |= {f"key.{suffix}": writers.sheet(made, format, key=True) for suffix, format in FORMS.items()}
     contents |= {"inputs.json": json_text.dumps(made.inputs), "answer.json": json_text.dumps(blank)}
     checksums = {file: sha256(text.encode()).hexdigest() for file, text in contents.items()}
     contents[WHOLE] = json_text.dumps({"files": checksums})

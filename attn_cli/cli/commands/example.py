@@ -14,7 +14,6 @@ from attn_cli.cli.options import Pause, argument, own, takes
 from attn_cli.cli.origins import prefer_given
 from attn_cli.cli.read_text import NoText, attention_progress, prepare_index, read_text
 from attn_cli.errors import UsageError, as_utf8, did_you_mean, refuse, visible
-from attn_cli.inputs.record import dictionary, pairs_from, pairs_in
 from attn_cli.render.result import OF_RECORD, OF_TRACE, Result, record_result, trace_result
 from attn_cli.settings.declare import ATTENTION, INPUT
 from attn_cli.settings.output import View
@@ -123,12 +122,12 @@ def lookup(
     words = [as_utf8(word) for word in words or []]
     if not words and source is None:
         raise NoText("lookup")
+    from attn_cli.inputs.record import dictionary, pairs_from, pairs_in, read_record  # loads NumPy
+
     is_named = bool(words) and "=" not in words[0]
     query, arguments = (words[0], words[1:]) if is_named else (None, words)
     pairs = pairs_from(arguments)
     if source is not None:
-        from attn_cli.inputs.record import read_record  # only those who give a file need it
-
         pairs = [*pairs_in(read_record(source), visible(source)), *pairs]
     whole = dictionary(pairs)
     text = read_text(query, "lookup", settings).strip()

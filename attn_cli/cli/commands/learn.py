@@ -13,6 +13,8 @@ from attn_cli.cli.read_text import prepare_index, read_text
 from attn_cli.errors import DIFFERENT, InputError, count, visible
 from attn_cli.io.console import say
 from attn_cli.io.progress import Progress, TrainingBar
+from attn_cli.learn.treebank import Sentence, read_sentences
+from attn_cli.render.blocks import Block, Columns, Say
 from attn_cli.render.result import OF_BLOCKS, OF_RECORD, Record, record_result, result_of
 from attn_cli.settings.declare import OUTPUT, TRAINING
 from attn_cli.settings.output import View
@@ -22,9 +24,7 @@ from attn_cli.settings.training import ModelTraining
 if TYPE_CHECKING:
     from attn_cli.learn.score import Score
     from attn_cli.learn.train import Epoch, Trained
-    from attn_cli.learn.treebank import Sentence
     from attn_cli.models.encoder import EncoderStack
-    from attn_cli.render.blocks import Block
     from attn_cli.vectors.open_vectors import Vectors as WordVectors
 
 DEV_HELP = "Sentences held back: accuracy is measured on them. May be repeated."
@@ -56,10 +56,8 @@ def score(
     Example: attn learn score roles en_ewt-ud-dev.conllu
     """
     from attn_cli.learn.score import score as measure
-    from attn_cli.learn.treebank import read_sentences
     from attn_cli.models.model_file import named
     from attn_cli.pipeline.embed import check_pairing
-    from attn_cli.render.blocks import Say
     from attn_cli.vectors.lookup import open_table
 
     view = choose(view, OF_RECORD)
@@ -85,7 +83,6 @@ def score(
 
 
 def _screen(scores: Sequence[Score]) -> Iterator[Block]:
-    from attn_cli.render.blocks import Columns, Say
 
     has_candidates = any(one.candidates is not None for one in scores)
     rows = []
@@ -147,7 +144,6 @@ def _language(
 ) -> tuple[Record, list[Block]]:
     """Return a language model's perplexity on a treebank and what each head does, as JSON and as a screen."""
     from attn_cli.learn.language_score import PATTERNS, RANDOM, measure_heads, names_of, perplexity
-    from attn_cli.render.blocks import Columns, Say
 
     with TrainingBar(quiet=True) as bar:
         told = perplexity(stack, table, [sentence.words for sentence in sentences], bar)

@@ -13,7 +13,7 @@ from attn_cli.io.progress import Progress
 from attn_cli.render.result import OF_BLOCKS, Result, figure_of, result_of
 from attn_cli.settings.declare import ATTENTION, SHOWN, TEXT
 from attn_cli.settings.output import View
-from attn_cli.settings.settings import MOST_NEXT, Settings
+from attn_cli.settings.settings import MOST_NEXT, Settings, find_rows
 
 if TYPE_CHECKING:
     from attn_cli.pipeline.lens import Lens
@@ -135,7 +135,6 @@ def lens(
     from attn_cli.pipeline.passes import open_passes
     from attn_cli.render.blocks import window
     from attn_cli.render.views.lens import screen
-    from attn_cli.settings.settings import find_rows
 
     with open_passes([(text, second)], settings, needs_gap=False) as (read,):
         n, named = len(read.tokens), read_ids(ids, read)
@@ -192,12 +191,11 @@ def generate(
         text = text.removesuffix("\n").removesuffix("\r")
     from attn_cli.pipeline import generate as of_model
     from attn_cli.pipeline.for_page import page_of_writing
-    from attn_cli.pipeline.generate import open_writer
     from attn_cli.render.views.lens import written
 
     sampling = of_model.Sampling(sample_temperature, top_k, top_p, settings.seed, no_repeat)
     terminal = view.terminal()
-    with signals.raised(), open_writer(text, settings) as writer:
+    with signals.raised(), of_model.open_writer(text, settings) as writer:
         for note in writer.notes:
             console.say(f"attn: {note}")
         steps = of_model.generate(writer, sampling, count, [*map(as_utf8, stop or ())], runners_up)

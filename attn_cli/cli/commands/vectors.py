@@ -84,7 +84,6 @@ def nearest(
     Example: attn vectors nearest colour
     """
     from attn_cli.vectors import lookup, spelling
-    from attn_cli.vectors.lookup import nearest as find
 
     view, table = _opened(embedding, view, top, precision)
     with Progress("Searching") as progress:
@@ -99,7 +98,7 @@ def nearest(
         say(f"attn: no vector for {visible(word)!r} in {table.name}: {visible(found[0])!r} is taken instead.")
     form, vector = found
     with Progress("Searching") as progress:
-        neighbours = find(table, vector, top, [form], progress)
+        neighbours = lookup.nearest(table, vector, top, [form], progress)
     record: Record = {"word": word, "found": form, "embedding": table.name}
     _answer("nearest", record, neighbours, view, precision)
 
@@ -121,7 +120,6 @@ def analogy(
     Example: attn vectors analogy man king woman
     """
     from attn_cli.vectors import lookup, spelling
-    from attn_cli.vectors.lookup import analogy as find
 
     view, table = _opened(embedding, view, top, precision)
     words = (a, b, c)
@@ -134,7 +132,7 @@ def analogy(
         raise InputError(f"{table.name} has no vector for {named}.", hint.strip() or "Check the spelling.")
     known = [found[word][0] for word in words]
     with Progress("Searching") as progress:
-        answers = find(table, known, [found[word][1] for word in words], top, progress)
+        answers = lookup.analogy(table, known, [found[word][1] for word in words], top, progress)
     record: Record = {"words": words, "found": known, "embedding": table.name}
     _answer("analogy", record, answers, view, precision)
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
@@ -12,13 +13,14 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from attn_cli.errors import UsageError, refuse, visible
+from attn_cli.io.progress import Progress
 from attn_cli.render.formats import DRAWN, FORMATS, Format, Written, portable
 from attn_cli.render.result import Result, keys_in
+from attn_cli.settings.output import View, cut, keys_named
 from attn_cli.settings.settings import NORM, Settings
 
 if TYPE_CHECKING:
     from attn_cli.io.terminal import Terminal
-    from attn_cli.settings.output import View
     from attn_cli.trace.trace import Trace
 
 STEPS_ELSEWHERE = "the weights alone; the steps show in table, markdown and json."
@@ -27,7 +29,6 @@ STEPS_ELSEWHERE = "the weights alone; the steps show in table, markdown and json
 def json(result: Result, view: View, terminal: Terminal) -> Written:
     """Return the record over several lines, or what --fields chooses of it; of jsonl, each record on a line."""
     from attn_cli.io.json_text import dumps
-    from attn_cli.settings.output import cut
 
     is_lines, keys = view.format == "jsonl", keys_in(view, result.kind)
     records = (is_lines and result.records) or [result.record(view)]
@@ -37,7 +38,6 @@ def json(result: Result, view: View, terminal: Terminal) -> Written:
 def csv(result: Result, view: View, terminal: Terminal) -> Written:
     """Return rows with commas between their cells, or tabs for tsv; no cell is a formula to a spreadsheet."""
     import csv
-    import io
 
     from attn_cli.inputs.csv_matrix import as_cell
 
@@ -70,11 +70,7 @@ def npy_parts(trace: Trace) -> Iterator[memoryview]:
 
     With --head all they are (heads, n_q, n_k), with --layer all (layers, heads, n_q, n_k), of one head where asked.
     """
-    import io
-
     import numpy as np
-
-    from attn_cli.io.progress import Progress
 
     check_npy(trace.settings)
     several = trace.has_layers or trace.settings.head == "all"
@@ -104,7 +100,6 @@ def parquet(result: Result, view: View, terminal: Terminal) -> Written:
     """Return the links of the result's trace as a table, and what it has no room for; else the result's rows."""
     from attn_cli.batch.forms import parquet_of
     from attn_cli.batch.records import columns_of, keys_of_links
-    from attn_cli.settings.output import keys_named
 
     if not result.has_trace or (trace := result.trace()).drawn == NORM:
         names, *cells = result.rows(view)
@@ -167,7 +162,6 @@ ALONE = ("dpi", "size", "title")  # options that say nothing without a figure
 
 def figure(result: Result, view: View, terminal: Terminal) -> Written:
     """Return a figure, and what it has no room for."""
-    from attn_cli.io.progress import Progress
     from attn_cli.render.figures import picture
 
     drawing, remarks = result.drawing(view)

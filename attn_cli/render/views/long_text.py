@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from attn_cli.errors import count
+from attn_cli.pipeline.long_text import MAP, first_of_each, merged, spread, strongest_links, view_of
 from attn_cli.render.blocks import Block, Columns, Heading, Links, Maps, Say, ShadeRange
 from attn_cli.render.numbers import number, share
 from attn_cli.render.views.wording import is_large, placed, quoted, short
@@ -49,15 +50,11 @@ def long_view(trace: Trace, head: Head, view: View) -> Iterator[Block]:
 
 
 def _kept(trace: Trace, head: Head) -> LongView:
-    from attn_cli.pipeline.long_text import view_of
-
     return trace.long_view or view_of(head.weights, trace.mask)
 
 
 def block_map(trace: Trace, kept: LongView, view: View, is_mask: bool = False) -> Iterator[Block]:
     """Yield the map, with as many blocks as fit: a block's mean weight, or for the mask its share of allowed links."""
-    from attn_cli.pipeline.long_text import MAP, merged
-
     is_roomy, is_page = view.width is None or view.width >= WORDED, view.format in ("html", "latex")
     room = MAP if view.width is None or is_page else view.width - (EDGES if is_roomy else BARE)
     across = next((size for size in (MAP, MAP // 2) if size <= room), max(1, min(NUMERIC, room)))
@@ -95,8 +92,6 @@ def _word(tokens: Sequence[str], i: int) -> str:
 
 
 def _spread(trace: Trace, kept: LongView) -> Iterator[Block]:
-    from attn_cli.pipeline.long_text import first_of_each, spread
-
     found = spread(trace, kept)
     if found is None:
         yield Say("No row may look at more than one key.")
@@ -131,8 +126,6 @@ def _many(keys: float) -> str:
 
 
 def _strongest(trace: Trace, head: Head, view: View, most: int) -> Iterator[Block]:
-    from attn_cli.pipeline.long_text import strongest_links
-
     found = strongest_links(trace, head, most)
     kept = f"{count(head.links.keys.shape[1], 'link', 'links')} kept of each row"
     if not found.links:
@@ -149,8 +142,6 @@ def _strongest(trace: Trace, head: Head, view: View, most: int) -> Iterator[Bloc
 
 def strongest_named(trace: Trace, head: Head) -> list[tuple[str, float]]:
     """Return the strongest links of all to different words: `your -> ability`, and the weight."""
-    from attn_cli.pipeline.long_text import strongest_links
-
     found = strongest_links(trace, head, MOST_LINKS).links
     queries, keys = trace.query_tokens, trace.key_tokens
     return [(f"{short(queries[i])} -> {short(keys[j])}", weight) for i, j, weight in found]

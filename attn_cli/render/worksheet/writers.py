@@ -5,14 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from html import escape as html_escape
+from types import ModuleType
 
 from attn_cli.errors import visible
 from attn_cli.io.files import beside
+from attn_cli.io.terminal import Terminal
+from attn_cli.render import worksheet
 from attn_cli.render.blocks import Heading, Say
 from attn_cli.render.documents import markdown as md
 from attn_cli.render.documents.html import html_page
 from attn_cli.render.documents.tex_escape import HELPERS, arithmetic, escape
-from attn_cli.render.worksheet import Question, SheetPart, WorkTable
+from attn_cli.render.formats import portable
+from attn_cli.render.worksheet import Question, SheetPart, WorkTable, effects
+from attn_cli.teach.effects import EffectExercise
+from attn_cli.teach.exercises import Exercise
 
 Write = Callable[[str], str]
 
@@ -198,3 +204,19 @@ def _markdown(part: SheetPart) -> Iterator[str]:
 def _markdown_text(text: str) -> str:
     # Escaped as inside a line: a full stop does harm at the start of a line alone.
     return _spoken(text, lambda part: md.prose(f" {part}")[1:], md.code, md.code)
+
+
+def module_of(made: Exercise | EffectExercise) -> ModuleType:
+    """Return the module that says what stands on the sheet of an exercise: its `parts` and `questions`."""
+    return effects if hasattr(made, "topic") else worksheet
+
+
+def sheet(made: Exercise | EffectExercise, format: str, key: bool, terminal: Terminal | None = None) -> str:
+    """Return the sheet of an exercise, or its key, as markdown, latex or html, as a terminal can show it if given."""
+    parts = module_of(made).parts(made, key)
+    if format == "html":
+        page = worksheet_html(parts)
+        return page if terminal is None else portable(page, terminal)
+    if format == "latex":
+        return worksheet_latex(parts)
+    return worksheet_markdown(parts, terminal is None or terminal.unicode)
