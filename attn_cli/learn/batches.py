@@ -11,9 +11,8 @@ from attn_cli.io.types import Bools, NamedTuple, NDArray
 from attn_cli.learn.relations import RELATIONS, Links, importance
 from attn_cli.learn.treebank import Sentence
 from attn_cli.vectors.lookup import look_up
-from attn_cli.vectors.open_vectors import Vectors
 from attn_cli.vectors.spelling import features
-from attn_cli.vectors.table import as_text
+from attn_cli.vectors.table import Vectors, as_text
 
 UNKNOWN = -1
 SHAPES = ("*", "x", "Xx", "X", "9", "x9", ".", "-", "/", "@")

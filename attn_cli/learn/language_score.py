@@ -13,8 +13,7 @@ from attn_cli.io.types import Array, NamedTuple, Stage, StageReport
 from attn_cli.learn.treebank import Sentence
 from attn_cli.models.encoder import EncoderStack, causal, matrix_of, weights_of, word_number
 from attn_cli.vectors.lookup import embed
-from attn_cli.vectors.open_vectors import Vectors
-from attn_cli.vectors.table import as_text
+from attn_cli.vectors.table import Vectors, as_text
 
 ROWS = 1000  # words that are scored at once
 Words = Sequence[str]

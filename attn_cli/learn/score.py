@@ -14,7 +14,7 @@ from attn_cli.learn.treebank import Sentence
 from attn_cli.models.encoder import EncoderStack, lead_of, weights_of
 from attn_cli.text.tokenize import PRONOUNS
 from attn_cli.vectors.lookup import embed
-from attn_cli.vectors.open_vectors import Vectors
+from attn_cli.vectors.table import Vectors
 
 MOSTLY, ENOUGH = 0.8, 5  # the share of right links, and the cases that it takes to tell
 

@@ -23,7 +23,7 @@ from attn_cli.models.model_file import read_model, write_model
 from attn_cli.settings.declare import check
 from attn_cli.settings.training import ModelTraining
 from attn_cli.vectors.lookup import open_table
-from attn_cli.vectors.open_vectors import Vectors
+from attn_cli.vectors.table import Vectors
 
 Sentences = list[Sentence]
 ToBatch = Callable[[Sequence[EncodedSentence], Sequence[NDArray[np.bool_]]], Batch]

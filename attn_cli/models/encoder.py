@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import sqrt
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,13 +24,9 @@ from attn_cli.models.logit_parts import MLP, Cut, FrozenNorm, Heads, Joining, Tr
 from attn_cli.models.projection import Projection
 from attn_cli.trace.head import Learned
 from attn_cli.vectors.spelling import SpellingFeatures, forms
-from attn_cli.vectors.table import as_bytes
+from attn_cli.vectors.table import Vectors, as_bytes
 
-if TYPE_CHECKING:
-    from attn_cli.vectors.open_vectors import Vectors
-
-    Take = Callable[..., Array]
-
+Take = Callable[..., Array]
 NEARLY_ZERO = 1e-5
 UNKNOWN = "[unknown]"  # how the words without a vector are shown, as one word
 BLOCK = 2048

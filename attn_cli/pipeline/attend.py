@@ -17,11 +17,11 @@ from attn_cli.core.masks import Mask
 from attn_cli.core.scores import position_scale_of, scale_of, score_named
 from attn_cli.errors import InputError
 from attn_cli.io.types import Array, Bools, Ints, NamedTuple, OnPart, part_of
+from attn_cli.settings.settings import Settings
 from attn_cli.trace.head import Head
 
 if TYPE_CHECKING:
     from attn_cli.pipeline.long_text import HeadSummary, SomeRows
-    from attn_cli.settings.settings import Settings
 
 LINKS = 5  # of each row, that a trace holds at least
 ROUNDING = 16  # times the precision of a product of lengths: smaller differences are rounding alone

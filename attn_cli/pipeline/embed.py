@@ -24,11 +24,11 @@ from attn_cli.text.tokenize import tokenize
 from attn_cli.trace.computation import Embedding
 from attn_cli.trace.head import Head
 from attn_cli.vectors.lookup import Embedded, embed, open_table, random_vectors
+from attn_cli.vectors.table import Vectors
 
 if TYPE_CHECKING:
     from attn_cli.inputs.matrices import Given
     from attn_cli.models.checkpoints.open_model import OpenModel
-    from attn_cli.vectors.open_vectors import Vectors
 
 RANDOM_DIM = 4
 SHOWN = 8  # words in a note

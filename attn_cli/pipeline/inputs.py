@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attn_cli.core.heads import HeadWeights
 from attn_cli.core.masks import Mask
 from attn_cli.errors import UsageError, count, did_you_mean, shell_quote, visible
 from attn_cli.io.types import Array, NamedTuple
@@ -20,11 +21,10 @@ from attn_cli.settings.declare import as_typed
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings, check_layered
 from attn_cli.trace.computation import Embedding
 from attn_cli.trace.head import Head, Learned
+from attn_cli.vectors.table import Vectors
 
 if TYPE_CHECKING:
-    from attn_cli.core.heads import HeadWeights
     from attn_cli.models.checkpoints.open_model import OpenModel
-    from attn_cli.vectors.open_vectors import Vectors
 
 BASE = 10_000.0  # of the wavelengths of position encodings
 PAD = "<pad>"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,10 +17,7 @@ from attn_cli.pipeline.inputs import Inputs, cut_of_stack
 from attn_cli.settings.settings import ALL, MOST_GUESSED, Settings, with_next_words
 from attn_cli.trace.computation import Lean, NextWord, NextWords
 from attn_cli.trace.trace import LARGE, Trace
-from attn_cli.vectors.table import as_text
-
-if TYPE_CHECKING:
-    from attn_cli.vectors.open_vectors import Vectors
+from attn_cli.vectors.table import Vectors, as_text
 
 ROWS = 256  # places whose words are scored at once
 

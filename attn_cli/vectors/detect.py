@@ -12,7 +12,7 @@ from attn_cli.errors import InputError, shell_quote, visible
 from attn_cli.io.array_files import Entry, is_safetensors, npz_in, safetensors_entries
 from attn_cli.io.files import packing, pieces, read_bytes
 from attn_cli.io.types import Array
-from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors, Vectors
+from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors
 from attn_cli.vectors.table import (
     DIRECTIONS,
     NGRAMS,
@@ -20,6 +20,7 @@ from attn_cli.vectors.table import (
     FileRows,
     NGrams,
     SourceFile,
+    Vectors,
     VectorTable,
     as_bytes,
     npy_rows,

@@ -11,8 +11,7 @@ import numpy as np
 from attn_cli.errors import InputError, UsageError, did_you_mean, visible
 from attn_cli.io.atomic import creatable, written
 from attn_cli.io.types import OnPart, no_report
-from attn_cli.vectors.open_vectors import Vectors
-from attn_cli.vectors.table import Rows, as_text, kept_about, write_table
+from attn_cli.vectors.table import Rows, Vectors, as_text, kept_about, write_table
 
 TEXT = (".txt", ".vec")
 SUFFIXES = (*TEXT, ".bin", ".safetensors")

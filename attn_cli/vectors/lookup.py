@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 from zlib import crc32
 
 import numpy as np
@@ -15,10 +15,7 @@ from attn_cli.io.types import Array, NamedTuple, OnPart, no_report
 from attn_cli.vectors import table as tables
 from attn_cli.vectors.spelling import SpellingFeatures, closest, forms, guess, guessable
 from attn_cli.vectors.spelling import did_you_mean as words_meant
-
-if TYPE_CHECKING:
-    from attn_cli.vectors.open_vectors import Vectors
-
+from attn_cli.vectors.table import Vectors
 
 Near: TypeAlias = "list[tuple[str, float]]"  # words and their cosines
 Found: TypeAlias = "tuple[str, Array]"

@@ -19,14 +19,13 @@ from attn_cli.vectors import catalogue as gensim_data
 from attn_cli.vectors.detect import open_file, start_of
 from attn_cli.vectors.open_vectors import (
     FileVectors,
-    Vectors,
     forget_index,
     index_path,
     keep_index,
     usable_folder,
     vectors_folder,
 )
-from attn_cli.vectors.table import BUNDLED, SourceFile, bundled
+from attn_cli.vectors.table import BUNDLED, SourceFile, Vectors, bundled
 
 UNPACKED = ".vectors"
 TAKEN = (BUNDLED, "random")

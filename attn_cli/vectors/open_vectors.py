@@ -10,7 +10,7 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from itertools import compress
-from typing import IO, TypeAlias
+from typing import IO
 from zlib import crc32
 
 import numpy as np
@@ -127,30 +127,27 @@ def forget_index(of: str) -> None:
         os.unlink(index_path(of))
 
 
-class FileVectors(tables.CachedVectors):
+class FileVectors(tables.Vectors):
     """Vectors in a text or a word2vec binary, found through an index where there is one, else by a search."""
 
     source = "file"
-    length = None
-    ngrams = None
 
     def __init__(self, form: TextFormat | BinaryFormat, name: str | None = None) -> None:
         super().__init__(form.dim)
         self.form, self.size, self.name = form, form.source.size, name or form.source.name
         self.dtype = "float32" if isinstance(form, BinaryFormat) else "float64"
-        self.index: WordIndex | None = None if form.packed else WordIndex.of(form.source, form.kind)
+        self._use(None if form.packed else WordIndex.of(form.source, form.kind))
+
+    def _use(self, index: WordIndex | None) -> None:
+        self.index, packed = index, self.form.packed
+        self.about = {"format": self.form.kind + (f", {packed}" if packed else "")}
+        if index is not None and len(index.repeats):
+            self.about["doubled"] = str(len(index.repeats))
 
     @property
     def n_words(self) -> int:
         """How many words there are; doubled ones count once."""
         return len(self.indexed().hashes)
-
-    @property
-    def about(self) -> dict[str, str]:
-        """What is known of the file."""
-        doubled = 0 if self.index is None else len(self.index.repeats)
-        packed = f", {self.form.packed}" if self.form.packed else ""
-        return {"format": self.form.kind + packed, **({"doubled": str(doubled)} if doubled else {})}
 
     def _found(self, words: list[str], report: OnPart) -> dict[str, Array]:
         wanted = {tables.as_bytes(word): word for word in words if word}
@@ -166,7 +163,7 @@ class FileVectors(tables.CachedVectors):
                 }
                 if len(found) < len(places):  # it is of another file of the same size and time
                     forget_index(self.form.source.path)
-                    self.index = None
+                    self._use(None)
             if self.index is None or self.form.packed:
                 found = self.search(file, wanted, report)
         return {wanted[word]: tables.as_float64(vector) for word, vector in found.items()}
@@ -191,7 +188,8 @@ class FileVectors(tables.CachedVectors):
         if self.index is None:
             with self.form.source.opened() as file:
                 blocks = self.form.blocks(file, report)
-                self.index = build((hash_words(words), offsets) for offsets, words, _ in blocks)
+                self._use(build((hash_words(words), offsets) for offsets, words, _ in blocks))
+        assert self.index is not None  # it was built
         return self.index
 
     def rows(self, report: OnPart = no_report) -> Iterator[tables.Rows]:
@@ -222,11 +220,7 @@ class FileVectors(tables.CachedVectors):
         return tables.fingerprint_of((before, self.dim), lines, np.concatenate(parts))
 
 
-# A matrix, in memory or in a file; or text, or a word2vec binary.
-Vectors: TypeAlias = "tables.VectorTable | FileVectors"
-
-
-def describe(vectors: Vectors) -> dict[str, object]:
+def describe(vectors: tables.Vectors) -> dict[str, object]:
     """Return what is known of vectors: their size and what their maker noted; `bytes` are those of their files."""
     import json  # those who look words up do without
 
@@ -242,7 +236,7 @@ def describe(vectors: Vectors) -> dict[str, object]:
     return {**of, "settings": settings, "about": about}
 
 
-def keep_index(vectors: Vectors, report: OnPart = no_report) -> str:
+def keep_index(vectors: tables.Vectors, report: OnPart = no_report) -> str:
     """Build and keep the index of a large file that has none; return a sentence on it or on why not, or nothing."""
     if not isinstance(vectors, FileVectors):
         return ""

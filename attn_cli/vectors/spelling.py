@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 from unicodedata import normalize
 
 import numpy as np
 
 from attn_cli.errors import InputError, UsageError, visible
 from attn_cli.io.types import Array, Ints, NamedTuple, OnPart, no_report
-from attn_cli.vectors.table import FileRows, as_bytes, as_text
-
-if TYPE_CHECKING:
-    from attn_cli.vectors.open_vectors import Vectors
+from attn_cli.vectors.table import FileRows, Vectors, as_bytes, as_text
 
 SHORTEST, LONGEST = 2, 5  # characters of an n-gram; a word stands in angle brackets
 

@@ -191,8 +191,20 @@ class NGrams(NamedTuple):
     directions: Array | FileRows  # (r + 1, dim), floats, the last row the mean of all vectors
 
 
-class CachedVectors:
-    """Vectors that words are looked up in; what was found is kept, MOST_BYTES of it, and forgotten when it is more."""
+class Vectors:
+    """Word vectors: a table, or a large text or binary file. What was looked up is kept, MOST_BYTES of it at most.
+
+    `size` is the bytes of their files, `about` what is known of them, `length` the one Euclidean length that all have,
+    where the file states one. Unknown words are guessed from `ngrams`, where there are some.
+    """
+
+    source: str
+    name: str
+    size: int
+    dtype: str
+    about: dict[str, str]
+    length: float | None = None
+    ngrams: NGrams | None = None
 
     def __init__(self, dim: int) -> None:
         self.dim = dim
@@ -215,12 +227,29 @@ class CachedVectors:
     def _found(self, words: list[str], report: OnPart) -> dict[str, Array]:
         raise NotImplementedError
 
+    @property
+    def n_words(self) -> int:
+        """How many words there are; doubled ones count once."""
+        raise NotImplementedError
 
-class VectorTable(CachedVectors):
+    def rows(self, report: OnPart = no_report) -> Iterator[Rows]:
+        """Yield the words and vectors (n, dim), some after the other, in order; doubles are left out."""
+        raise NotImplementedError
+
+    def word_blocks(self, report: OnPart = no_report) -> Iterator[list[bytes]]:
+        """Yield all words, some after the other, in order; those of a file more than once where they are doubled."""
+        raise NotImplementedError
+
+    def fingerprint(self) -> str:
+        """Return what tells these vectors from others, in whatever format they are."""
+        raise NotImplementedError
+
+
+class VectorTable(Vectors):
     """Word vectors, most frequent word first where the maker ordered them so.
 
     `block` is the words as UTF-8, each between two newlines; `matrix` is (words, dim), of which only the rows that are
-    asked for are read. `size` is the bytes of its files; unknown words are guessed from `ngrams`, where there are some.
+    asked for are read.
     """
 
     def __init__(
@@ -230,26 +259,13 @@ class VectorTable(CachedVectors):
         super().__init__(matrix.shape[1])
         self.source, self.name, self.block, self.matrix = source, name, block, matrix
         self.about, self.size, self.ngrams = about, size, ngrams
+        self.dtype, self.length = matrix.dtype.newbyteorder("=").name, _length(about)
         self.places: dict[bytes, int] = {}  # of all words, once many have been looked up
 
     @property
     def n_words(self) -> int:
         """How many words there are; doubled ones count once."""
         return len(self.matrix) - int(self.about.get("doubled", 0))
-
-    @property
-    def length(self) -> float | None:
-        """The one Euclidean length that all vectors have, where the file states one."""
-        try:
-            length = float(self.about["length"])
-        except (KeyError, ValueError):
-            return None
-        return length if 0 < length < float("inf") else None
-
-    @property
-    def dtype(self) -> str:
-        """The type of its numbers."""
-        return self.matrix.dtype.newbyteorder("=").name
 
     def fingerprint(self) -> str:
         """Return what tells these vectors from others, in whatever format they are."""
@@ -300,6 +316,14 @@ class VectorTable(CachedVectors):
         """Return each word's row, of doubled ones the first: quicker than a search for whoever looks up many."""
         words = self.block[1:-1].split(b"\n")
         return dict(zip(reversed(words), range(len(words) - 1, -1, -1), strict=True))
+
+
+def _length(about: dict[str, str]) -> float | None:
+    try:
+        length = float(about["length"])
+    except (KeyError, ValueError):
+        return None
+    return length if 0 < length < float("inf") else None
 
 
 def bundled() -> VectorTable:

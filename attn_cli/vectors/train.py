@@ -19,9 +19,8 @@ from attn_cli.io.types import Array, NamedTuple, NDArray, Stage, StageReport
 from attn_cli.settings.declare import check
 from attn_cli.settings.training import SubwordTraining, VectorTraining
 from attn_cli.text.tokenize import tokenize
-from attn_cli.vectors.open_vectors import Vectors
 from attn_cli.vectors.spelling import LONGEST, SHORTEST, ngrams, normal
-from attn_cli.vectors.table import NGrams, as_text, kept_about, write_table
+from attn_cli.vectors.table import NGrams, Vectors, as_text, kept_about, write_table
 
 MOST_WORDS = 10_000
 

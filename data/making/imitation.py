@@ -25,7 +25,7 @@ from data.making.settings import DeepTraining
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.vectors.open_vectors import Vectors
+    from attn_cli.vectors.table import Vectors
 
 SHORTEST, LONGEST = 3, 60  # words in a line that is learned from
 

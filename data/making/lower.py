@@ -19,7 +19,7 @@ from data.making.settings import DeepTraining
 
 if TYPE_CHECKING:
     from attn_cli.io.types import Arrays
-    from attn_cli.vectors.open_vectors import Vectors
+    from attn_cli.vectors.table import Vectors
 
 FORMAT = "attn-layers/1"
 

@@ -32,7 +32,7 @@ from data.making.state import State
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attn_cli.vectors.open_vectors import Vectors
+    from attn_cli.vectors.table import Vectors
     from data.making.settings import Pretraining
 
 BETAS, WEIGHT_DECAY, MAX_GRADIENT_NORM = (0.9, 0.98), 0.01, 1.0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from attn_cli.errors import InputError, visible
 from attn_cli.io.types import OnPart, part_of
+from attn_cli.models.encoder import EncoderStack
 from attn_cli.pipeline.embed import NOT_UTF8, Shared, embed_tokens, open_projection, settings_for_positions
 from attn_cli.pipeline.inputs import Inputs, check_no_knock_out, each_once, knock_out_notes, prepare_inputs
 from attn_cli.pipeline.mask import wanted_mask
@@ -37,7 +38,6 @@ from attn_cli.vectors.spelling import forms
 
 if TYPE_CHECKING:
     from attn_cli.models.checkpoints.open_model import OpenModel
-    from attn_cli.models.encoder import EncoderStack
     from attn_cli.pipeline.sources.checkpoint import Reading
 
 # What to do about a text in another language: by itself, and beside a second text.
