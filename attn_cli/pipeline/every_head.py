@@ -14,8 +14,7 @@ from attn_cli.io.types import Array, Bools, NamedTuple, OnPart
 from attn_cli.models.checkpoints.open_model import open_model
 from attn_cli.models.encoder import EncoderStack
 from attn_cli.models.model_file import BUNDLED, load_model
-from attn_cli.pipeline import ready_weights
-from attn_cli.pipeline.embed import Shared, open_shared
+from attn_cli.pipeline import embed, ready_weights
 from attn_cli.pipeline.inputs import as_options
 from attn_cli.pipeline.mask import MASK_HINT, stated_mask
 from attn_cli.pipeline.record import record as recorded
@@ -24,7 +23,6 @@ from attn_cli.pipeline.sources.text import layers_of_text
 from attn_cli.settings.settings import ALL, PIECES, ROLLOUT, Settings, check_shaping, settings_for_masked
 from attn_cli.trace import head_roles
 from attn_cli.trace.head import Learned
-from attn_cli.trace.head_roles import Pattern, Role, Text
 from attn_cli.trace.trace import LARGE, Trace
 
 ROLES = BUNDLED[0]
@@ -38,7 +36,7 @@ class WeightsOrigin(NamedTuple):
     kind: str  # self, masked or cross
     query_tokens: tuple[str, ...]
     key_tokens: tuple[str, ...]
-    text: Text
+    text: head_roles.Text
     given: str  # how a command names them: TEXT -p language
     second: int | None = None  # the place where the second text of a pair begins
 
@@ -65,8 +63,8 @@ class LayerRoles(NamedTuple):
 
     number: int
     heads: tuple[str, ...]
-    roles: tuple[Role, ...]
-    patterns: dict[str, Pattern]
+    roles: tuple[head_roles.Role, ...]
+    patterns: dict[str, head_roles.Pattern]
     maps: Array
     learned: tuple[Learned | None, ...]
 
@@ -159,7 +157,7 @@ def shaped(one: LayerWeights, settings: Settings, has_others: bool = False) -> L
     queries, keys = found.query_tokens, found.key_tokens
     options = [f"--{name.replace('_', '-')}" for name in PIECES if getattr(settings, name)]
     given = " ".join((source.given, *options, *[f"--between {between}"] * (between != ALL)))
-    text = Text(queries, keys, source.text.is_one and between not in ("a-b", "b-a"))
+    text = head_roles.Text(queries, keys, source.text.is_one and between not in ("a-b", "b-a"))
     notes = (ready_weights.SHARE_HIDDEN.sub("", note) if has_others else note for note in found.notes)
     source = source._replace(query_tokens=queries, key_tokens=keys, text=text, given=given)
     one = one._replace(source=source, weights=found.weights, allowed=found.allowed)
@@ -205,7 +203,7 @@ def layers_over(
 def read_layers(reading: Reading, settings: Settings) -> Iterator[LayerWeights]:
     """Yield each layer of a model that reads a text."""
     name, sides = reading.model.name, (reading.query.tokens, reading.key.tokens)
-    of, pair = Text(*sides, reading.asked != "cross"), " --pair TEXT" * (settings.pair is not None)
+    of, pair = head_roles.Text(*sides, reading.asked != "cross"), " --pair TEXT" * (settings.pair is not None)
     given = f"TEXT -m DIR{pair}{as_options(settings)}"
     source = WeightsOrigin(name, reading.asked, *sides, of, given, reading.query.second)
     for steps in reading.layers():
@@ -220,7 +218,7 @@ def saved_layers(saved: Saved) -> Iterator[LayerWeights]:
     """Yield each layer of a file of weights, checked, with its mask as the file or its zeros say."""
     n_q, n_k = saved.weights.shape[-2:]
     is_one = n_q == n_k and ready_weights.is_one_text(saved)
-    text = Text(saved.query_tokens, saved.key_tokens, is_one)
+    text = head_roles.Text(saved.query_tokens, saved.key_tokens, is_one)
     mask = stated_mask(Settings(), saved.mask, n_q, n_k, saved.name)
     for number in range(len(saved.weights)):
         asked = Settings(layer=number, head=ALL)
@@ -233,18 +231,18 @@ def saved_layers(saved: Saved) -> Iterator[LayerWeights]:
         yield LayerWeights(source, of_file, saved.heads, found.weights, found.allowed, notes)
 
 
-def open_stack(settings: Settings) -> Shared:
+def open_stack(settings: Settings) -> embed.Shared:
     """Open the learned model that the settings name, else roles; UsageError for a projection without heads."""
     settings = replace(settings, projection=settings.projection or ROLES)
     if load_model(settings) is None:
         said = f"{visible(str(settings.projection))} has no heads of its own."
         hint = "Give -p language, roles-deep or roles, or a file that attn learn wrote."
         raise UsageError(said, hint, "--projection")
-    return open_shared(settings)
+    return embed.open_shared(settings)
 
 
 def stack_layers(
-    kind: str, text: str, context: str | None, settings: Settings, shared: Shared
+    kind: str, text: str, context: str | None, settings: Settings, shared: embed.Shared
 ) -> Iterator[LayerWeights]:
     """Yield each layer of the learned model that the settings name, else of roles, over a text."""
     settings = replace(settings, projection=settings.projection or ROLES)
@@ -268,7 +266,7 @@ def _of_trace(trace: Trace, layer: int, stack: EncoderStack, settings: Settings)
         raise UsageError(said, "Give a part of it.")
     kind = "masked" if trace.mask is not None and trace.kind == "self" else trace.kind
     given = "TEXT" if settings.projection == ROLES else f"TEXT -p {shell_quote(str(settings.projection))}"
-    of = Text(*sides, not trace.has_second_input)
+    of = head_roles.Text(*sides, not trace.has_second_input)
     source = WeightsOrigin(stack.name, kind, *sides, of, given + as_options(trace.settings))
     weights = np.stack([head.weights for head in trace.heads])
     names = tuple(head.name for head in trace.heads)
@@ -287,7 +285,7 @@ def _known(layer: int, head: str, facts: Learned) -> str:
     return f"{named}: its strongest link is there in {facts.accuracy:.0%}{where}{beside}."
 
 
-def named_heads(found: EveryHead) -> list[tuple[int, str, Role]]:
+def named_heads(found: EveryHead) -> list[tuple[int, str, head_roles.Role]]:
     """Return the layer, the head and the role of each head that has a name, the clearest first, bags of words last."""
     named = [
         (layer.number, head, role)

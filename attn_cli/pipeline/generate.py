@@ -17,7 +17,7 @@ from attn_cli.models.checkpoints.open_model import Encoded, OpenModel, open_mode
 from attn_cli.models.checkpoints.reader import Reader, check_finite
 from attn_cli.models.checkpoints.run import Run, texts
 from attn_cli.models.encoder import UNKNOWN, causal, matrix_of, weights_of
-from attn_cli.pipeline.embed import open_shared
+from attn_cli.pipeline import embed, next_words
 from attn_cli.pipeline.inputs import (
     cut_of_model,
     cut_of_stack,
@@ -26,7 +26,6 @@ from attn_cli.pipeline.inputs import (
     shown_head,
     wanted_layer,
 )
-from attn_cli.pipeline.next_words import likeliest, settings_for
 from attn_cli.pipeline.record import Attended
 from attn_cli.pipeline.sources.checkpoint import Reading
 from attn_cli.pipeline.sources.checkpoint_text import last_word, side_of, tokens_of, unknown_words
@@ -158,7 +157,7 @@ def generate(
             if number == 0 and writer.first is not None:
                 id_, chosen, chance = writer.first, "first", None
             written.append(id_)
-            best = likeliest(softmax(allowed), runners_up + 1)
+            best = next_words.likeliest(softmax(allowed), runners_up + 1)
             best = [n for n in best if n != id_ and n not in writer.never][:runners_up]
             named = id_, *best
             word, *others = (NextWord(writer.word(n), float(shares[n]), n, float(logits[n])) for n in named)
@@ -264,12 +263,12 @@ def _rules(model: OpenModel) -> tuple[dict[str, frozenset[int]], list[str]]:
 
 def _language(text: str, settings: Settings) -> Writer:
     """Return the writer of the bundled language model, or of another of its kind; it reads all anew for each word."""
-    shared = open_shared(settings)
+    shared = embed.open_shared(settings)
     stack = shared.stack
     if stack is None or stack.words is None:
         said = f"-p {settings.projection} writes no words."
         raise UsageError(said, "Leave out -p, or give a model with -m.", "--projection")
-    settings, notes = settings_for("masked", each_once(settings, stack), stack, False)
+    settings, notes = next_words.settings_for("masked", each_once(settings, stack), stack, False)
     layer, scored = wanted_layer(settings, stack.layers, stack.name), stack.words
     shown = shown_head(settings.head, stack.head_names(layer))
     cut = cut_of_stack(settings, stack)

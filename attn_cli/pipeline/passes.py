@@ -17,10 +17,8 @@ from attn_cli.models.checkpoints.reader import check_finite
 from attn_cli.models.checkpoints.run import Way, texts, way_of
 from attn_cli.models.encoder import UNKNOWN, causal, matrix_of, word_number
 from attn_cli.models.logit_parts import Part, Trail
-from attn_cli.pipeline.embed import Shared, open_shared
-from attn_cli.pipeline.next_words import settings_for
-from attn_cli.pipeline.sources.checkpoint import Reading, read_texts
-from attn_cli.pipeline.sources.checkpoint_text import last_word, predicted_place
+from attn_cli.pipeline import embed, next_words
+from attn_cli.pipeline.sources import checkpoint, checkpoint_text
 from attn_cli.pipeline.sources.text import read_inputs
 from attn_cli.settings.settings import DEFAULTS, Settings, beside_model, check_without_model, settings_of
 from attn_cli.vectors.table import as_text
@@ -43,7 +41,7 @@ class CheckpointPass:
     first scores; `way` says through what of the model's streams become scores.
     """
 
-    def __init__(self, reading: Reading, place: int, fills: bool) -> None:
+    def __init__(self, reading: checkpoint.Reading, place: int, fills: bool) -> None:
         self.reading, self.run, self.encoder = reading, reading.run, reading.model.encoder
         self.name, self.tokens, self.notes = reading.model.name, reading.query.tokens, reading.notes
         self.place, self.fills = place, fills
@@ -135,12 +133,12 @@ class LanguagePass:
 
     fills, softcap = False, None
 
-    def __init__(self, text: str, settings: Settings, shared: Shared) -> None:
+    def __init__(self, text: str, settings: Settings, shared: embed.Shared) -> None:
         stack = shared.stack
         if stack is None or stack.words is None:
             said = f"-p {settings.projection} says no words."
             raise UsageError(said, "Leave out -p, or give a model with -m.", "--projection")
-        settings, notes = settings_for("masked", settings, stack, False)
+        settings, notes = next_words.settings_for("masked", settings, stack, False)
         inputs = read_inputs(text, None, settings, shared)
         assert inputs.query.X is not None and inputs.table is not None
         self.stack, self.scored, self.X = stack, stack.words, inputs.query.X
@@ -224,7 +222,7 @@ def open_passes(
             raise UsageError(said, option="--context")
         check_without_model(settings, says_words=True)
         settings = replace(settings, projection=settings.projection or DEFAULTS["masked"].projection)
-        shared = open_shared(settings := settings_of("masked", settings))
+        shared = embed.open_shared(settings := settings_of("masked", settings))
         yield [LanguagePass(text, settings, shared) for text, _ in given]
         return
     if settings.projection is not None:
@@ -237,16 +235,16 @@ def _read(text: str, context: str | None, settings: Settings, model: OpenModel, 
     about = model.checkpoint.model
     begins = len(about.stacks) == 2 and context is None
     kind = "self" if begins or about.decoder is None else "cross" if about.encoder else "masked"
-    reading = read_texts(kind, text, context, settings, model)
+    reading = checkpoint.read_texts(kind, text, context, settings, model)
     if begins:
         start = Encoded((about.start,), (model.encoder.token(about.start),), (True,), ())
         run = model.checkpoint.run(texts([reading.query.ids]), texts([start.ids]))
         key = reading.query
         reading = reading._replace(run=run, side="decoder", asked="cross", query=start, key=key)
     reading.run.check_head()
-    at = predicted_place(reading.run, reading.side, reading.query, model, settings)
+    at = checkpoint_text.predicted_place(reading.run, reading.side, reading.query, model, settings)
     notes = [note.removeprefix("--next: ") for note in at.notes]
     if at.place is None and needs_gap:
         raise InputError(notes[0])
-    place = last_word(reading.query) if at.place is None else at.place
+    place = checkpoint_text.last_word(reading.query) if at.place is None else at.place
     return CheckpointPass(reading._replace(notes=(*reading.notes, *notes)), place, at.fills)

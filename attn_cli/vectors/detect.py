@@ -12,7 +12,7 @@ from attn_cli.errors import InputError, shell_quote, visible
 from attn_cli.io.array_files import Entry, is_safetensors, npz_in, safetensors_entries
 from attn_cli.io.files import packing, pieces, read_bytes
 from attn_cli.io.types import Array
-from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors
+from attn_cli.vectors import open_vectors, word2vec
 from attn_cli.vectors.table import (
     DIRECTIONS,
     NGRAMS,
@@ -27,7 +27,6 @@ from attn_cli.vectors.table import (
     read_exactly,
     table_of,
 )
-from attn_cli.vectors.word2vec import LONGEST_HEADER, binary_format, is_number, text_format
 
 ENOUGH = 1 << 18  # bytes of a large text that tell its layout
 TELLING = 1 << 13  # bytes behind a header that tell text from binary: more than the longest word
@@ -108,7 +107,7 @@ def _lines(source: SourceFile, packed: str) -> Vectors:
         if packed:
             hint = f"Unpack and name it: attn vectors import {source.quoted()}"
             raise InputError(f"{source.name} is a packed word2vec binary.", hint)
-        return FileVectors(binary_format(source, start))
+        return open_vectors.FileVectors(word2vec.binary_format(source, start))
     try:
         return _text(source, packed, start, is_all)
     except InputError:
@@ -120,9 +119,9 @@ def _lines(source: SourceFile, packed: str) -> Vectors:
 
 def _text(source: SourceFile, packed: str, start: bytes, is_all: bool) -> Vectors:
     """Return the vectors of a text; of a small one every row is checked, and all are held in memory."""
-    form = text_format(source, packed, start, is_all)
+    form = word2vec.text_format(source, packed, start, is_all)
     if not is_all:
-        return FileVectors(form)
+        return open_vectors.FileVectors(form)
     words: list[bytes] = []
     parts: list[Array] = [np.empty((0, form.dim))]
     with source.opened() as file:
@@ -144,14 +143,14 @@ def start_of(source: SourceFile, packed: str) -> tuple[bytes, bool]:
     Raises InputError where a packed file holds something else.
     """
     with source.opened() as file:
-        if not packed and source.size >= INDEXED_FROM:
+        if not packed and source.size >= open_vectors.INDEXED_FROM:
             start = read_exactly(file, 0, ENOUGH, source.name)
             if start.count(b"\n") > 1:
                 return start, False
         start, is_all = b"", True
         for piece in pieces(file, packed, source.name):
             start += piece
-            if len(start) >= INDEXED_FROM:
+            if len(start) >= open_vectors.INDEXED_FROM:
                 is_all = False
                 break
     if packed and (is_safetensors(start[:9]) or start.startswith((NPY, ZIP, PICKLE))):
@@ -164,11 +163,11 @@ def _is_binary(start: bytes) -> bool:
     """Tell whether a header line is followed by records, and not by lines that can be read."""
     line, newline, rest = start.partition(b"\n")
     fields = line.split()
-    if not newline or len(line) > LONGEST_HEADER or len(fields) != 2:
+    if not newline or len(line) > word2vec.LONGEST_HEADER or len(fields) != 2:
         return False
     dim = int(fields[1]) if fields[1].isdigit() and len(fields[1]) < 7 else 1
     first = rest.partition(b"\n")[0].split()[-dim:] if dim else []
-    if len(first) == dim and all(is_number(field, underscore=True) for field in first):
+    if len(first) == dim and all(word2vec.is_number(field, underscore=True) for field in first):
         return False
     head = rest[:TELLING]
     try:

@@ -20,8 +20,7 @@ from attn_cli.errors import CreateError, FileError, InputError, WriteError, visi
 from attn_cli.io.atomic import growing, locked_folder, sync_folder, written
 from attn_cli.io.files import system_errors
 from attn_cli.io.types import OnPart
-from attn_cli.vectors import catalogue as gensim_data
-from attn_cli.vectors.catalogue import Package, RefusalError, folder, host_of
+from attn_cli.vectors import catalogue
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse
@@ -37,35 +36,35 @@ def download(name: str, report: OnPart = lambda _: None, say: OnText = lambda _:
     what is unusual. Raises UsageError for an unknown name, FileError when the network fails, InputError for another
     file than announced, CreateError and WriteError when it cannot be stored.
     """
-    path = gensim_data.local(name)
-    index = gensim_data.cached_index() if path else None
+    path = catalogue.local(name)
+    index = catalogue.cached_index() if path else None
     known = index.packages.get(name) if index else None
     if not (path and known and _md5(path) == known.checksum):
         try:
-            index = gensim_data.fetch_index()
+            index = catalogue.fetch_index()
         except (FileError, InputError) as error:
             if path is None or known:
                 raise
             say(f"{name} is there, but its checksum could not be checked. {error.message}")
             return path
-        path = _ensure(gensim_data.find_package(index, name), report, say)
-        gensim_data.store_index(index)
+        path = _ensure(catalogue.find_package(index, name), report, say)
+        catalogue.store_index(index)
     report(1.0)
     return path
 
 
-def _ensure(package: Package, report: OnPart, say: OnText) -> Path:
-    path = folder() / package.name / f"{package.name}.gz"
+def _ensure(package: catalogue.Package, report: OnPart, say: OnText) -> Path:
+    path = catalogue.folder() / package.name / f"{package.name}.gz"
     if path.is_file():
         if _md5(path) == package.checksum:
             return path
         say(f"{package.name} is there, but is not what the index announces: it is downloaded anew.")
-    with _creating(folder()):
-        folder().mkdir(parents=True, exist_ok=True)
+    with _creating(catalogue.folder()):
+        catalogue.folder().mkdir(parents=True, exist_ok=True)
     hint = "What has arrived is kept: try again when it can be written."
     busy = cache(lambda: say("Another attn is downloading: waiting for it."))
     said = f"Cannot write {visible(str(path))}"
-    with locked_folder(str(folder()), busy), system_errors(WriteError, said, hint):
+    with locked_folder(str(catalogue.folder()), busy), system_errors(WriteError, said, hint):
         if not (path.is_file() and _md5(path) == package.checksum):  # another process may have fetched it
             _fetch_package(package, path.parent, report)
     return path
@@ -76,14 +75,14 @@ def _md5(path: Path) -> str:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
-def _fetch_package(package: Package, home: Path, report: OnPart) -> None:
-    url, stage = f"{gensim_data.addresses()[1]}/{package.name}", folder() / f"{package.name}~part"
+def _fetch_package(package: catalogue.Package, home: Path, report: OnPart) -> None:
+    url, stage = f"{catalogue.addresses()[1]}/{package.name}", catalogue.folder() / f"{package.name}~part"
     data, reader = stage / f"{package.name}.gz", stage / "__init__.py"
     with _creating(stage):
         stage.mkdir(exist_ok=True)
     try:
         needed = (package.bytes or 0) - (data.stat().st_size if data.exists() else 0)
-        if needed > (free := shutil.disk_usage(folder()).free):
+        if needed > (free := shutil.disk_usage(catalogue.folder()).free):
             room = f"{needed:,} bytes are needed, {free:,} are free"
             said = f"Cannot write {visible(str(data.parent))}: {room}."
             raise WriteError(said, "Make room, or set GENSIM_DATA_DIR to a folder on a larger disk.")
@@ -98,7 +97,7 @@ def _fetch_package(package: Package, home: Path, report: OnPart) -> None:
             shutil.rmtree(stage, ignore_errors=True)
         else:
             stage.rename(home)
-        sync_folder(str(folder()))
+        sync_folder(str(catalogue.folder()))
     except BaseException:
         if not (data.exists() and data.stat().st_size):
             shutil.rmtree(stage, ignore_errors=True)
@@ -108,8 +107,8 @@ def _fetch_package(package: Package, home: Path, report: OnPart) -> None:
 def _fetch_reader(url: str, path: Path) -> None:
     """Store gensim's code to read the file, if the server has it; attn never runs it."""
     try:
-        code = gensim_data.body_of(url, 1 << 20)
-    except RefusalError as error:
+        code = catalogue.body_of(url, 1 << 20)
+    except catalogue.RefusalError as error:
         if not 400 <= error.status < 500:
             raise
     else:
@@ -117,7 +116,7 @@ def _fetch_reader(url: str, path: Path) -> None:
             stream.write(code)
 
 
-def _fetch(url: str, package: Package, path: Path, report: OnPart) -> None:
+def _fetch(url: str, package: catalogue.Package, path: Path, report: OnPart) -> None:
     """Fetch a package's file to `path`, resuming what is there; InputError if its MD5 is wrong."""
     if path.exists() and _md5(path) == package.checksum:
         return
@@ -127,7 +126,9 @@ def _fetch(url: str, package: Package, path: Path, report: OnPart) -> None:
         return
     path.unlink()
     if not is_resumed:
-        said = f"{path.name} from {host_of(url)} is damaged: its MD5 is {got}, not {package.checksum}."
+        said = (
+            f"{path.name} from {catalogue.host_of(url)} is damaged: its MD5 is {got}, not {package.checksum}."
+        )
         raise InputError(said, "Try again: it begins anew.")
     _fetch(url, package, path, report)  # what was there was of something else: fetch all of it
 
@@ -135,7 +136,7 @@ def _fetch(url: str, package: Package, path: Path, report: OnPart) -> None:
 def _store(url: str, most: int | None, path: Path, report: OnPart) -> bool:
     """Write a file to `path`; return whether it was resumed. InputError if there is more than was announced."""
     answer, have = _ask_from(url, path.stat().st_size if path.exists() else 0)
-    is_resumed, host = have > 0, host_of(url)
+    is_resumed, host = have > 0, catalogue.host_of(url)
     with contextlib.closing(answer):
         announced = None if answer.length is None else have + answer.length
         limit = announced if most is None else most + SLACK
@@ -146,7 +147,7 @@ def _store(url: str, most: int | None, path: Path, report: OnPart) -> bool:
             path.unlink(missing_ok=True)
             raise too_much
         with growing(path, is_resumed) as file:
-            for piece in gensim_data.arriving(answer, url):
+            for piece in catalogue.arriving(answer, url):
                 have += len(piece)
                 if have > limit:
                     path.unlink()
@@ -160,8 +161,8 @@ def _ask_from(url: str, start: int) -> tuple[HTTPResponse, int]:
     """Ask for a file from byte `start` on; return the answer and the byte at which it begins: `start` or 0."""
     if start:
         try:
-            answer = gensim_data.ask(url, {"Range": f"bytes={start}-"})
-        except RefusalError as error:
+            answer = catalogue.ask(url, {"Range": f"bytes={start}-"})
+        except catalogue.RefusalError as error:
             if error.status != 416:
                 raise
         else:
@@ -170,7 +171,7 @@ def _ask_from(url: str, start: int) -> tuple[HTTPResponse, int]:
             if answer.getheader("Content-Range", "").startswith(f"bytes {start}-"):
                 return answer, start
             answer.close()
-    return gensim_data.ask(url), 0
+    return catalogue.ask(url), 0
 
 
 def _creating(path: Path) -> contextlib.AbstractContextManager[None]:

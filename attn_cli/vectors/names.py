@@ -1,34 +1,43 @@
-"""Names of sets of word vectors: bundled, downloaded, or given to a file at its import (each a small JSON file)."""
+"""Names of sets of word vectors: bundled, downloaded, or given to a file at its import (each a small JSON file).
+
+A set is also written for other programs: word2vec's text and binary, which gensim reads, and attn's own table.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
 from collections.abc import Callable, Iterator
 from functools import cache as once
+from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from attn_cli.errors import AttnError, FileError, InputError, UsageError, WriteError, did_you_mean, visible
-from attn_cli.io.atomic import lock, locked_folder, remove_unlocked, sync_folder, written
+from attn_cli.io.atomic import creatable, lock, locked_folder, remove_unlocked, sync_folder, written
 from attn_cli.io.files import SUFFIXES, looks_like_file, packing, pieces, system_errors
 from attn_cli.io.signals import cleaned_up
 from attn_cli.io.types import OnPart, no_report
-from attn_cli.vectors import catalogue as gensim_data
-from attn_cli.vectors.detect import open_file, start_of
-from attn_cli.vectors.open_vectors import (
-    FileVectors,
-    forget_index,
-    index_path,
-    keep_index,
-    usable_folder,
-    vectors_folder,
+from attn_cli.vectors import catalogue, detect, open_vectors
+from attn_cli.vectors.table import (
+    BUNDLED,
+    Rows,
+    SourceFile,
+    Vectors,
+    as_text,
+    bundled,
+    kept_about,
+    write_table,
 )
-from attn_cli.vectors.table import BUNDLED, SourceFile, Vectors, bundled
 
 UNPACKED = ".vectors"
 TAKEN = (BUNDLED, "random")
+TEXTS = (".txt", ".vec")
+WRITTEN = (*TEXTS, ".bin", ".safetensors")
 OnText = Callable[[str], None]
 
 
@@ -54,16 +63,16 @@ class ListEntry(NamedTuple):
 def imported() -> list[str]:
     """Return the names under which files were imported."""
     try:
-        found = os.listdir(vectors_folder("data") or "")
+        found = os.listdir(open_vectors.vectors_folder("data") or "")
     except OSError:
         return []
     stems = (name.removesuffix(".json") for name in found if name.endswith(".json"))
-    return sorted(name for name in stems if gensim_data.is_name(name))
+    return sorted(name for name in stems if catalogue.is_name(name))
 
 
 def _record_path(name: str) -> str:
-    folder = vectors_folder("data")
-    return os.path.join(folder, f"{name}.json") if folder and gensim_data.is_name(name) else ""
+    folder = open_vectors.vectors_folder("data")
+    return os.path.join(folder, f"{name}.json") if folder and catalogue.is_name(name) else ""
 
 
 def read_record(name: str) -> Record | None:
@@ -103,12 +112,12 @@ def import_file(
     name = _new_name(path, name)
     with source.opened() as file:
         packed = packing(file.read(6))
-    before, notes, folder = _stood_for(name), [], usable_folder("data")
+    before, notes, folder = _stood_for(name), [], open_vectors.usable_folder("data")
     busy = once(lambda: say("Another attn is importing: waiting for it."))
     with locked_folder(folder, busy), contextlib.ExitStack() as until_named:
         target = until_named.enter_context(_unpacked(source, packed, name, report)) if packed else path
-        vectors = open_file(target, name)
-        note = keep_index(vectors, report)
+        vectors = detect.open_file(target, name)
+        note = open_vectors.keep_index(vectors, report)
         record = Record(os.path.realpath(target), vectors.n_words, vectors.dim)
         with written(_record_path(name)) as stream:
             stream.write(json.dumps(record._asdict()).encode())
@@ -127,7 +136,7 @@ def _new_name(path: str, given: str | None) -> str:
     while suffix.lower() in SUFFIXES:
         stem, suffix = os.path.splitext(stem)
     name = stem + suffix if given is None else given
-    if gensim_data.is_name(name) and name not in TAKEN and not looks_like_file(name):
+    if catalogue.is_name(name) and name not in TAKEN and not looks_like_file(name):
         return name
     reason = "is taken" if name in TAKEN else "cannot be the name of imported vectors"
     rule = ": letters from A to z, digits, - _ . + and no file's suffix."
@@ -138,12 +147,12 @@ def _new_name(path: str, given: str | None) -> str:
 @contextlib.contextmanager
 def _unpacked(source: SourceFile, packed: str, name: str, report: OnPart) -> Iterator[str]:
     """Unpack a file into the user's data, read it through, and give its path; after an error or a signal it goes."""
-    start_of(source, packed)  # refuses what is neither text nor binary
-    target = os.path.join(usable_folder("data"), f"{name}.{os.urandom(4).hex()}{UNPACKED}")
+    detect.start_of(source, packed)  # refuses what is neither text nor binary
+    target = os.path.join(open_vectors.usable_folder("data"), f"{name}.{os.urandom(4).hex()}{UNPACKED}")
 
     def undo() -> None:
         if _stood_for(name) != os.path.realpath(target):
-            forget_index(target)
+            open_vectors.forget_index(target)
             with contextlib.suppress(OSError):
                 os.unlink(target)
 
@@ -154,7 +163,7 @@ def _unpacked(source: SourceFile, packed: str, name: str, report: OnPart) -> Ite
                     stream.write(piece)
                     report(file.tell() / max(1, source.size))
             _hold(target)
-            _ = open_file(target, source.name).n_words  # reads all of it
+            _ = detect.open_file(target, source.name).n_words  # reads all of it
             yield target
         except BaseException:
             undo()
@@ -163,7 +172,7 @@ def _unpacked(source: SourceFile, packed: str, name: str, report: OnPart) -> Ite
 
 def _remove_unpacked(name: str, but: str = "") -> list[str]:
     """Remove what was unpacked for a name, all files but one and those in use, and return their paths."""
-    folder = vectors_folder("data") or ""
+    folder = open_vectors.vectors_folder("data") or ""
     ours = re.compile(rf"{re.escape(name)}\.[0-9a-f]{{8}}{re.escape(UNPACKED)}")
     removed: list[str] = []
     with contextlib.suppress(OSError):
@@ -174,7 +183,7 @@ def _remove_unpacked(name: str, but: str = "") -> list[str]:
                 os.close(_held.pop(path))
             remove_unlocked(path)
             if not os.path.exists(path):
-                forget_index(path)
+                open_vectors.forget_index(path)
                 removed.append(path)
     return removed
 
@@ -183,7 +192,7 @@ def remove(name: str) -> list[str]:
     """Remove an imported name, its index and its unpacked file (never the user's); return the removed paths."""
     path = _record_path(name)
     if name not in imported():
-        if there := gensim_data.local(name):
+        if there := catalogue.local(name):
             hint = f"It was downloaded, and lies in {visible(str(there.parent))}."
         else:
             hint = f"{did_you_mean(name, imported())}See attn vectors list."
@@ -191,7 +200,7 @@ def remove(name: str) -> list[str]:
     with locked_folder(os.path.dirname(path)):
         # The name goes first: what is left after an error stands for nothing, and the next import takes it away.
         before, removed = _stood_for(name), list[str]()
-        for one in (path, index_path(before) if before else None):
+        for one in (path, open_vectors.index_path(before) if before else None):
             if one and os.path.exists(one):
                 kept = f"The name {name} is gone." if removed else "Nothing was changed."
                 with system_errors(WriteError, f"Cannot remove {visible(one)}", kept):
@@ -210,7 +219,7 @@ def path_of(name: str) -> str | None:
     while record and record != tried and not _hold(record.path):
         tried, record = record, read_record(name)  # it is gone, or was replaced meanwhile
     if record is None:
-        there = gensim_data.local(name)
+        there = catalogue.local(name)
         return str(there) if there else None
     if not os.path.exists(record.path):
         what = f"{name} stands for {visible(record.path)}, which is gone."
@@ -235,7 +244,7 @@ def _hold(path: str) -> bool:
 
 def all_names() -> list[str]:
     """Return all names that stand for a file."""
-    return sorted({*imported(), *gensim_data.installed()})
+    return sorted({*imported(), *catalogue.installed()})
 
 
 def listing() -> list[ListEntry]:
@@ -249,12 +258,65 @@ def _listed(name: str, source: str) -> ListEntry:
     path = None
     try:
         record = read_record(name)
-        path = record.path if record else str(gensim_data.local(name))
-        vectors = open_file(path, name)
+        path = record.path if record else str(catalogue.local(name))
+        vectors = detect.open_file(path, name)
     except AttnError as error:
         return ListEntry(name, source, None, None, f"unreadable: {error.message}", path)
-    if isinstance(vectors, FileVectors) and vectors.index is None:
+    if isinstance(vectors, open_vectors.FileVectors) and vectors.index is None:
         words = record.words if record and record.dim == vectors.dim else vectors.form.claimed
     else:
         words = vectors.n_words
     return ListEntry(name, source, words, vectors.dim, vectors.about.get("format", ""), path)
+
+
+def export(
+    vectors: Vectors, output: str, most: int | None = None, report: OnPart = no_report
+) -> tuple[int, int]:
+    """Write the vectors (the first `most` words, or all), all or nothing, as float32; return its words and bytes.
+
+    The suffix is the format: .txt and .vec are word2vec's text, .bin its binary, .safetensors a table that attn opens
+    quickest. InputError for a word with a space in text or binary, where it would be read back as two.
+    """
+    suffix = Path(output).suffix.lower()
+    if suffix not in WRITTEN:
+        said = f"Vectors are not written as {visible(Path(output).name)!r}."
+        raise UsageError(said, f"{did_you_mean(suffix, WRITTEN)}Use {', '.join(WRITTEN)}.", "--output")
+    creatable(output)
+    count = vectors.n_words if most is None else min(most, vectors.n_words)
+    parts = _first(vectors, count, report)
+    with written(output) as stream:
+        if suffix == ".safetensors":
+            words, matrices = zip(*parts, strict=True)
+            matrix, about = np.concatenate(matrices), kept_about(vectors.about)
+            write_table(stream, [*itertools.chain(*words)], matrix, about, vectors.ngrams)
+        else:
+            stream.write(b"%d %d\n" % (count, vectors.dim))
+            for rows in parts:
+                for word in rows.words:
+                    if word.translate(None, b" \t\n\r\x0b\x0c") != word:
+                        said = f"{vectors.name}: the word {visible(as_text(word))!r} holds a space"
+                        hint = "Export to .safetensors, which keeps it."
+                        raise InputError(f"{said}, and would be read back as something else.", hint)
+                if suffix in TEXTS:  # each number the shortest that is read back as the same float32
+                    numbers = [" ".join(row).encode() + b"\n" for row in rows.matrix.astype("U").tolist()]
+                else:
+                    numbers = [row.tobytes() for row in rows.matrix.astype("<f4")]
+                stream.write(b"".join(b"%b %b" % pair for pair in zip(rows.words, numbers, strict=True)))
+        size = stream.tell()
+    return count, size
+
+
+def _first(vectors: Vectors, count: int, report: OnPart) -> Iterator[Rows]:
+    """Yield the first `count` words and their vectors as float32, which all must hold."""
+    for words, matrix in vectors.rows(report):
+        kept = min(count, len(words))
+        with np.errstate(over="ignore"):
+            numbers = matrix[:kept].astype(np.float32)
+        for row in np.flatnonzero(~np.isfinite(numbers).all(axis=1)).tolist():
+            what = "is too large for float32" if np.isfinite(matrix[row]).all() else "holds NaN or infinity"
+            word = visible(as_text(words[row]))
+            raise InputError(f"{vectors.name}: the vector of {word!r} {what}.", "Replace or remove its row.")
+        yield Rows(words[:kept], numbers)
+        count -= kept
+        if not count:
+            return

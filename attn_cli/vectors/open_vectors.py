@@ -20,9 +20,8 @@ from attn_cli.io.array_files import read_safetensors, write_safetensors
 from attn_cli.io.atomic import remove_unlocked, written
 from attn_cli.io.files import USER_FOLDERS, user_folder
 from attn_cli.io.types import Array, Ints, NamedTuple, NDArray, OnPart, no_report
-from attn_cli.vectors import table as tables
+from attn_cli.vectors import table, word2vec
 from attn_cli.vectors.table import SourceFile
-from attn_cli.vectors.word2vec import BinaryFormat, TextFormat
 
 INDEXED_FROM = 1 << 22  # bytes; a smaller file is read through faster than an index is opened
 # FNV-1a (Fowler, Noll, Vo), 64 bits.
@@ -127,15 +126,15 @@ def forget_index(of: str) -> None:
         os.unlink(index_path(of))
 
 
-class FileVectors(tables.Vectors):
+class FileVectors(table.Vectors):
     """Vectors in a text or a word2vec binary, found through an index where there is one, else by a search."""
 
     source = "file"
 
-    def __init__(self, form: TextFormat | BinaryFormat, name: str | None = None) -> None:
+    def __init__(self, form: word2vec.TextFormat | word2vec.BinaryFormat, name: str | None = None) -> None:
         super().__init__(form.dim)
         self.form, self.size, self.name = form, form.source.size, name or form.source.name
-        self.dtype = "float32" if isinstance(form, BinaryFormat) else "float64"
+        self.dtype = "float32" if isinstance(form, word2vec.BinaryFormat) else "float64"
         self._use(None if form.packed else WordIndex.of(form.source, form.kind))
 
     def _use(self, index: WordIndex | None) -> None:
@@ -150,7 +149,7 @@ class FileVectors(tables.Vectors):
         return len(self.indexed().hashes)
 
     def _found(self, words: list[str], report: OnPart) -> dict[str, Array]:
-        wanted = {tables.as_bytes(word): word for word in words if word}
+        wanted = {table.as_bytes(word): word for word in words if word}
         if self.index is None and not self.form.packed and self.size < INDEXED_FROM:
             self.indexed()
         with self.form.source.opened() as file:
@@ -166,7 +165,7 @@ class FileVectors(tables.Vectors):
                     self._use(None)
             if self.index is None or self.form.packed:
                 found = self.search(file, wanted, report)
-        return {wanted[word]: tables.as_float64(vector) for word, vector in found.items()}
+        return {wanted[word]: table.as_float64(vector) for word, vector in found.items()}
 
     def search(
         self, file: IO[bytes], wanted: Iterable[bytes], report: OnPart = no_report
@@ -192,7 +191,7 @@ class FileVectors(tables.Vectors):
         assert self.index is not None  # it was built
         return self.index
 
-    def rows(self, report: OnPart = no_report) -> Iterator[tables.Rows]:
+    def rows(self, report: OnPart = no_report) -> Iterator[table.Rows]:
         """Yield the words and vectors (n, dim), some after the other, in the file's order; doubles are left out."""
         repeats = self.indexed().repeats
         with self.form.source.opened() as file:
@@ -201,7 +200,7 @@ class FileVectors(tables.Vectors):
                 with np.errstate(over="ignore"):  # what is too large becomes infinity, told where it matters
                     matrix = vectors(slice(None)).astype(np.float32, copy=False)
                 if len(kept):
-                    yield tables.Rows([words[at] for at in kept.tolist()], matrix[kept])
+                    yield table.Rows([words[at] for at in kept.tolist()], matrix[kept])
 
     def word_blocks(self, report: OnPart = no_report) -> Iterator[list[bytes]]:
         """Yield all words, some after the other, in the file's order; doubled ones more than once."""
@@ -210,17 +209,17 @@ class FileVectors(tables.Vectors):
 
     def fingerprint(self) -> str:
         """Return what tells these vectors from others, as a table of the same words and numbers would."""
-        wanted, before = tables.fingerprint_rows(self.n_words), 0
+        wanted, before = table.fingerprint_rows(self.n_words), 0
         blocks, parts = [], []
         for words, matrix in self.rows():
             blocks.append(b"\n".join(words))
             parts.append(matrix[wanted[(wanted >= before) & (wanted < before + len(words))] - before])
             before += len(words)
         lines = b"\n%b\n" % b"\n".join(blocks)
-        return tables.fingerprint_of((before, self.dim), lines, np.concatenate(parts))
+        return table.fingerprint_of((before, self.dim), lines, np.concatenate(parts))
 
 
-def describe(vectors: tables.Vectors) -> dict[str, object]:
+def describe(vectors: table.Vectors) -> dict[str, object]:
     """Return what is known of vectors: their size and what their maker noted; `bytes` are those of their files."""
     import json  # those who look words up do without
 
@@ -236,7 +235,7 @@ def describe(vectors: tables.Vectors) -> dict[str, object]:
     return {**of, "settings": settings, "about": about}
 
 
-def keep_index(vectors: tables.Vectors, report: OnPart = no_report) -> str:
+def keep_index(vectors: table.Vectors, report: OnPart = no_report) -> str:
     """Build and keep the index of a large file that has none; return a sentence on it or on why not, or nothing."""
     if not isinstance(vectors, FileVectors):
         return ""

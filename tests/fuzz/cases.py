@@ -46,7 +46,7 @@ def _values(piece: int) -> dict[str, object]:
 
 def _found() -> list[tuple[ModuleType, str, object]]:
     """Return every size that a module of the readers has, its own or another's, with its real value."""
-    assert detect.INDEXED_FROM and gensim_pickle.BLOCK  # all readers are loaded
+    assert detect.open_file and gensim_pickle.BLOCK  # all readers are loaded
     readers = ("attn_cli.vectors.", "attn_cli.io.files")
     modules = [module for name, module in sys.modules.items() if name.startswith(readers)]
     found = [(one, name, getattr(one, name)) for one in modules for name in _values(0) if hasattr(one, name)]

@@ -25,9 +25,8 @@ from attn_cli.io.files import packing
 from attn_cli.vectors import names
 from attn_cli.vectors import open_vectors as cache
 from attn_cli.vectors.detect import open_file, start_of
-from attn_cli.vectors.export import export
 from attn_cli.vectors.lookup import analogy, look_up, look_up_all, nearest, open_table
-from attn_cli.vectors.names import import_file
+from attn_cli.vectors.names import export, import_file
 from attn_cli.vectors.open_vectors import INDEXED_FROM, FileVectors, describe, hash_words, keep_index
 from attn_cli.vectors.spelling import closest, near_words
 from attn_cli.vectors.table import SourceFile, as_bytes, as_text

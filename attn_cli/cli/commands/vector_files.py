@@ -73,8 +73,8 @@ def export(
 
     Example: attn vectors export -o word2vec.bin
     """
-    from attn_cli.vectors.export import export as write
     from attn_cli.vectors.lookup import open_table
+    from attn_cli.vectors.names import export as write
 
     is_none = words is not None and words < 1
     refuse(is_none, f"--words cannot be {words}.", "Give a whole number above 0.", "--words")

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 from math import sqrt
 
-from attn_cli.models.checkpoints import positions
-from attn_cli.models.checkpoints.blocks import ACTIVATIONS
+from attn_cli.models.checkpoints import blocks, decoder_plans, positions
 from attn_cli.models.checkpoints.config import MOST_LAYERS, Config, activation, looks_back
-from attn_cli.models.checkpoints.decoder_plans import GEMMA2, OPT
 from attn_cli.models.checkpoints.describe import (
     Disentangled,
     Layer,
@@ -203,8 +201,8 @@ def t5(c: Config) -> Model:
     d, heads, d_k = c.whole("d_model"), c.whole("num_heads"), c.whole("d_kv")
     gated, _, network_kind = c.word("feed_forward_proj").rpartition("-")
     activated = "gelu_new" if (gated, network_kind) == ("gated", "gelu") else network_kind
-    if gated not in ("", "gated") or activated not in ACTIVATIONS:
-        wanted = f"one of {', '.join(ACTIVATIONS)}, or that with gated- before it"
+    if gated not in ("", "gated") or activated not in blocks.ACTIVATIONS:
+        wanted = f"one of {', '.join(blocks.ACTIVATIONS)}, or that with gated- before it"
         raise c.refused("feed_forward_proj", wanted)
     for name in ("dense_act_fn", "is_gated_act", "scale_decoder_outputs"):
         if name in c.values and c.values[name] is None:
@@ -269,7 +267,10 @@ def bart(
 
     sources = ("decoder.embed_tokens.weight", "shared.weight") if c.flag("tie_word_embeddings") else ()
     logits = Logits(("lm_head.weight", *sources), (bias,) if bias else (), bias_lead=(1,))
-    stacks = stack("encoder", OPT.names), stack("decoder", {**OPT.names, **BART_CROSS})
+    stacks = (
+        stack("encoder", decoder_plans.OPT.names),
+        stack("decoder", {**decoder_plans.OPT.names, **BART_CROSS}),
+    )
     return Model(("model.",), *stacks, logits, _start(c))
 
 
@@ -280,7 +281,7 @@ M2M_100 = partial(MBART, places=None, sinusoids="to the end", norm=None, bias=""
 GEMMA_CROSS = {f"cross_{role}": f"cross_attn.{role}_proj" for role in "qkvo"}
 GEMMA_CROSS |= {"cross_norm": "pre_cross_attn_layernorm", "after_cross": "post_cross_attn_layernorm"}
 BESIDE = {"norm_1": "pre_self_attn_layernorm", "after_1": "post_self_attn_layernorm"}
-T5GEMMA = GEMMA2.named(**BESIDE, **GEMMA_CROSS)._replace(
+T5GEMMA = decoder_plans.GEMMA2.named(**BESIDE, **GEMMA_CROSS)._replace(
     logits=Logits(("lm_head.out_proj.weight",)),
     biases={"attention_bias": "q k v o cross_q cross_k cross_v cross_o", "no_bias": "gate up down"},
 )

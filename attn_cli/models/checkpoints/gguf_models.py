@@ -13,10 +13,9 @@ import numpy as np
 
 from attn_cli.errors import InputError, did_you_mean, visible
 from attn_cli.io.types import Ints, NamedTuple
+from attn_cli.models.checkpoints import decoder_plans, families
 from attn_cli.models.checkpoints.config import IDLE, Config
-from attn_cli.models.checkpoints.decoder_plans import APART
 from attn_cli.models.checkpoints.describe import COUNT, EPS, EXPERTS, HEADS, WIDTH, Logits, Model, Plan, Stack
-from attn_cli.models.checkpoints.families import FAMILIES
 from attn_cli.models.checkpoints.gguf import Gguf, Packed
 from attn_cli.models.checkpoints.positions import FULL, LOCAL, Rotaries, Windows
 from attn_cli.models.checkpoints.quantized import Stored
@@ -91,7 +90,7 @@ def describe_gguf(gguf: Gguf) -> tuple[Model, dict[str, Ints]]:
         raise InputError(said, did_you_mean(str(name), ARCHITECTURES) + hint)
     own = OLMO3 if f"olmo2.{WINDOW}" in gguf.metadata else ARCHITECTURES[name]
     values, notes = _values(gguf, name, own)
-    model = _renamed(own, gguf)(Config(f"{gguf.where}, {name}", values, FAMILIES[own.family][1]))
+    model = _renamed(own, gguf)(Config(f"{gguf.where}, {name}", values, families.FAMILIES[own.family][1]))
     (stack,) = model.stacks.values()
     orders = dict(_orders(gguf, stack)) if own.is_permuted else {}
     return model._replace(family=own.family, notes=tuple(notes)), orders
@@ -111,7 +110,7 @@ def _orders(gguf: Gguf, stack: Stack) -> Iterator[tuple[str, Ints]]:
 
 def _values(gguf: Gguf, name: str, own: Architecture) -> tuple[dict[str, object], list[str]]:
     """Return the values of a config.json, and notes on keys that attn does not know."""
-    keys, given = FAMILIES[own.family][1], dict(_given(gguf, name))
+    keys, given = families.FAMILIES[own.family][1], dict(_given(gguf, name))
     reads = {key for key, default in keys.items() if default is not IDLE}
     if given.get("expert_count") and "num_experts_per_tok" not in reads:
         raise InputError(f"{gguf.where} is a mixture of experts, which attn does not compute.")
@@ -192,7 +191,7 @@ def _width(given: Mapping[str, Any]) -> Any:
 
 def _renamed(own: Architecture, gguf: Gguf) -> Plan:
     """Return a plan with llama.cpp's names, for weights as its converter writes them."""
-    plan = APART if own.family == "gpt_oss" else FAMILIES[own.family][0]
+    plan = decoder_plans.APART if own.family == "gpt_oss" else families.FAMILIES[own.family][0]
     assert isinstance(plan, Plan)
     stack, words = plan.stack, plan.stack.words
     roles = {**(ROLES if stack.pre_norm else ROLES | AFTER), **own.roles}

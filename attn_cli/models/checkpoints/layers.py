@@ -12,7 +12,6 @@ import numpy as np
 from attn_cli.errors import InputError, visible
 from attn_cli.io.types import Array, Bools, Ints, NamedTuple
 from attn_cli.models.checkpoints import blocks
-from attn_cli.models.checkpoints.blocks import Attended, BeforeRotation, Ready
 from attn_cli.models.checkpoints.describe import Disentangled, Layer, Slopes, Stack
 from attn_cli.models.checkpoints.reader import Reader, check_finite, network
 from attn_cli.models.checkpoints.weights import Weights
@@ -31,8 +30,8 @@ class LayerSteps:
     x: Array  # (b, n_q, d), the layer's input
     projected: Array  # (b, n_q, d), what the queries are made of: x, or its norm
     context: Array  # (b, n_k, d), what keys and values are made of: the same, or the encoder's output
-    ready: Ready
-    before_rotation: BeforeRotation | None  # q and k before they were turned, where they were
+    ready: blocks.Ready
+    before_rotation: blocks.BeforeRotation | None  # q and k before they were turned, where they were
     where: str  # the layer, as an error names it
 
     @property
@@ -41,7 +40,7 @@ class LayerSteps:
         return "cross_" if self.kind == "cross" else ""
 
     @cached_property
-    def attended(self) -> Attended:
+    def attended(self) -> blocks.Attended:
         """Every head's weights and output; raises InputError if they are not numbers, or too many to hold."""
         _check_room(self.ready.q[..., 0].size, self.ready.k.shape[2], self.ready.q.shape[2])
         with np.errstate(all="ignore"):
@@ -252,7 +251,7 @@ class Layers:
         q, k, v = self._projections(layer, prefix, projected, None if held else context) + held
         before_rotation, terms, sinks = None, list[Array](), None
         if layer.rotary and not is_cross:
-            before_rotation = BeforeRotation(q, self._shared(k), layer.rotary, self.places)
+            before_rotation = blocks.BeforeRotation(q, self._shared(k), layer.rotary, self.places)
             q, k = layer.rotary.rotate(q, self.places), layer.rotary.rotate(k, self.places)
         if self.stack.disentangled is not None:
             terms = self._disentangled(layer, self.stack.disentangled, q, k)
@@ -271,7 +270,9 @@ class Layers:
         if "sinks" in layer.names:
             sinks = self.reader.weights.read(f"{layer.tensor('sinks')}.weight", self.stack.heads)
             check_finite(where, sinks)
-        ready = Ready(q, k, v, layer.scale, position, self.stack.softcap, mask, (*terms,), self.slope, sinks)
+        ready = blocks.Ready(
+            q, k, v, layer.scale, position, self.stack.softcap, mask, (*terms,), self.slope, sinks
+        )
         return LayerSteps(self.side, n, kind, x, projected, context, ready, before_rotation, where)
 
     def _shared(self, M: Array) -> Array:

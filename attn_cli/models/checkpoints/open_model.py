@@ -20,8 +20,7 @@ from typing import Any, NamedTuple
 from attn_cli.errors import FileError, InputError, MissingExtra, shell_quote, visible
 from attn_cli.io.files import read_bytes
 from attn_cli.io.signals import DiedError, SeparateProcess
-from attn_cli.models.checkpoints.gguf import is_gguf
-from attn_cli.models.checkpoints.gguf_tokenizer import gguf_tokenizer
+from attn_cli.models.checkpoints import gguf, gguf_tokenizer
 from attn_cli.models.checkpoints.run import Checkpoint
 
 SECONDS, MEMORY = 30, 4 << 30  # for each question
@@ -244,7 +243,7 @@ def open_model(model: str) -> Iterator[OpenModel]:
     folder = find_folder(model)
     with Checkpoint(folder) as checkpoint:
         name = os.path.basename(os.path.abspath(folder)) if folder == model else model
-        file = None if checkpoint.gguf is None else gguf_tokenizer(checkpoint.gguf)
+        file = None if checkpoint.gguf is None else gguf_tokenizer.gguf_tokenizer(checkpoint.gguf)
         yield OpenModel(visible(name), checkpoint, TextEncoder(folder, checkpoint.model.family, file))
 
 
@@ -255,7 +254,7 @@ def find_folder(model: str) -> str:
     """
     if model.startswith(OLLAMA):
         return _ollama_file(model.removeprefix(OLLAMA))
-    if os.path.isdir(model) or is_gguf(model):
+    if os.path.isdir(model) or gguf.is_gguf(model):
         return model
     shown = visible(model)[:200]
     if os.path.isfile(model) and os.path.exists(os.path.join(os.path.dirname(model), "config.json")):

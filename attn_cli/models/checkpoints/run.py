@@ -14,12 +14,9 @@ import numpy as np
 from attn_cli.errors import InputError, UsageError, count, visible
 from attn_cli.io.progress import Progress
 from attn_cli.io.types import Array, NamedTuple, OnPart
-from attn_cli.models.checkpoints.blocks import ACTIVATIONS
+from attn_cli.models.checkpoints import blocks, families, gguf, gguf_models
 from attn_cli.models.checkpoints.config import read_affine, read_config
 from attn_cli.models.checkpoints.describe import Layer, Model
-from attn_cli.models.checkpoints.families import describe
-from attn_cli.models.checkpoints.gguf import is_gguf, open_gguf
-from attn_cli.models.checkpoints.gguf_models import describe_gguf
 from attn_cli.models.checkpoints.layers import Changes, Kept, Layers, LayerSteps, Texts
 from attn_cli.models.checkpoints.reader import LayerWeights, Reader, check_finite, product, read_layer_weights
 from attn_cli.models.checkpoints.weights import Weights
@@ -48,14 +45,14 @@ class Checkpoint:
     """
 
     def __init__(self, folder: str, is_strict: bool = False) -> None:
-        self.gguf = open_gguf(folder) if is_gguf(folder) else None
+        self.gguf = gguf.open_gguf(folder) if gguf.is_gguf(folder) else None
         if self.gguf is None:
             config = read_config(folder)
-            self.model, affine = describe(config, is_strict), read_affine(config)
+            self.model, affine = families.describe(config, is_strict), read_affine(config)
             self.weights = Weights(folder, self.model.prefixes, self.model.unread, affine)
             return
         try:
-            self.model, orders = describe_gguf(self.gguf)
+            self.model, orders = gguf_models.describe_gguf(self.gguf)
             self.weights = Weights(folder, (), self.model.unread, None, self.gguf, orders)
         except BaseException:
             self.gguf.file.close()
@@ -254,7 +251,7 @@ class Run:
         reader, head, table = self.reader, self.model.logits, self.weights.find(*self.model.logits.tables)
         assert table is not None  # check_head
         if head.dense:
-            x = reader.linear(head.dense, x, reader.stack.words.width, ACTIVATIONS[head.activation])
+            x = reader.linear(head.dense, x, reader.stack.words.width, blocks.ACTIVATIONS[head.activation])
         if head.norm:
             x = reader.norm(head.norm, x)
         if head.project:
@@ -319,7 +316,7 @@ def way_of(run: Run, place: int) -> Way:
     if head.dense:
         W, b = reader.linear_weights(head.dense, len(x), width)
         made = x @ W if b is None else x @ W + b
-        x = ACTIVATIONS[head.activation](made[None].astype(np.float32))[0].astype(np.float64)
+        x = blocks.ACTIVATIONS[head.activation](made[None].astype(np.float32))[0].astype(np.float64)
         trail.mapped(W, b, "output layer bias")
         trail.mapped(np.divide(x, made, out=np.zeros_like(made), where=made != 0), None, "output layer bias")
     if head.norm:

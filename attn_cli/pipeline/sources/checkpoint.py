@@ -15,7 +15,6 @@ from attn_cli.core import masks
 from attn_cli.core.attend import output_of
 from attn_cli.core.attention import project
 from attn_cli.core.heads import QK
-from attn_cli.core.masks import Mask
 from attn_cli.core.scores import scale_of
 from attn_cli.errors import UsageError, visible
 from attn_cli.io.types import Array, Bools, NamedTuple, OnPart
@@ -25,9 +24,7 @@ from attn_cli.models.checkpoints.open_model import Encoded, OpenModel
 from attn_cli.models.checkpoints.reader import LayerWeights
 from attn_cli.models.checkpoints.run import Run, texts
 from attn_cli.models.projection import Projection
-from attn_cli.pipeline import ready_weights
-from attn_cli.pipeline.attend import Work
-from attn_cli.pipeline.beside import beside, drawn
+from attn_cli.pipeline import attend, beside, ready_weights
 from attn_cli.pipeline.inputs import (
     Inputs,
     Layer,
@@ -134,9 +131,9 @@ class Reading(NamedTuple):
             made = between_words(trace)
             if settings.measure == WEIGHT:
                 return made
-            norms = between_words(drawn(trace))
+            norms = between_words(beside.drawn(trace))
             of_heads = {head.name: head.weights for head in (*norms.heads, norms.shown)}
-            return beside(made, of_heads, norms.derived)
+            return beside.beside(made, of_heads, norms.derived)
 
         return one._replace(finish=finish)
 
@@ -188,7 +185,7 @@ class Reading(NamedTuple):
         trace = record(self._attended(steps, alone, True))
         return np.array([head.weights for head in trace.heads]), trace.mask, trace.notes
 
-    def own_mask(self, steps: LayerSteps) -> Mask | None:
+    def own_mask(self, steps: LayerSteps) -> masks.Mask | None:
         """Return the mask that the model itself has in this layer, by its rule's name where there is one."""
         window, allowed = self.stack.layers[steps.layer].window, steps.ready.mask
         if allowed is None and steps.kind != "masked":
@@ -202,7 +199,7 @@ class Reading(NamedTuple):
         array = np.tri(n_q, n_k, dtype=np.bool_) & ~np.tri(n_q, n_k, -window, dtype=np.bool_)
         return masks.Mask(f"causal, the last {window} keys", n_q, n_k, array)
 
-    def _with_weights(self, trace: Trace, steps: LayerSteps, mask: Mask | None) -> Trace:
+    def _with_weights(self, trace: Trace, steps: LayerSteps, mask: masks.Mask | None) -> Trace:
         """Return the trace with X, its heads' weights and biases, W_o, and the layer's output (n_q, d)."""
         stack, words = self.stack, self.stack.words
         kept = self.run.weights_of(steps, [int(head.name) for head in trace.heads])
@@ -222,7 +219,9 @@ class Reading(NamedTuple):
         trace = replace(trace, x_query=X, x_key=x_key, x_parts=parts, embedding=embedding)
         return replace(trace, layer_output=self._joined(trace, steps, mask, kept))
 
-    def _joined(self, trace: Trace, steps: LayerSteps, mask: Mask | None, kept: LayerWeights) -> Array | None:
+    def _joined(
+        self, trace: Trace, steps: LayerSteps, mask: masks.Mask | None, kept: LayerWeights
+    ) -> Array | None:
         """Return what W_o makes of all heads of the layer (n_q, d), which attend anew if not as the model does."""
         settings = trace.settings
         is_scaled = isclose(trace.scale, steps.ready.scale, rel_tol=1e-6) and trace.score != "cosine"
@@ -232,7 +231,7 @@ class Reading(NamedTuple):
         if kept.W_o is None:
             return None
         heads = (_head(steps, h, trace.own_scale, trace.temperature) for h in range(self.stack.heads))
-        work = Work(tuple(heads), mask, trace.score, trace.temperature, settings.threads)
+        work = attend.Work(tuple(heads), mask, trace.score, trace.temperature, settings.threads)
         outputs = [output_of(work.head_input(head), work.threads, None) for head in work.heads]
         left = self.run.changes.left(steps, np.stack(outputs))
         return project(np.concatenate(left, axis=1), kept.W_o, kept.b_o)

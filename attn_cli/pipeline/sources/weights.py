@@ -16,16 +16,9 @@ from attn_cli.inputs.record import array
 from attn_cli.inputs.saved_weights import Saved, weights_in_memory
 from attn_cli.io.types import Array
 from attn_cli.models.projection import in_out
-from attn_cli.pipeline.attend import Work, mean_output
+from attn_cli.pipeline import attend, ready_weights
 from attn_cli.pipeline.inputs import Inputs, Side, check_no_knock_out
 from attn_cli.pipeline.mask import stated_mask
-from attn_cli.pipeline.ready_weights import (
-    AS_THEY_ARE,
-    joins_or_hides,
-    rolled_weights,
-    rollout_formula,
-    select_weights,
-)
 from attn_cli.pipeline.record import Attended, record, record_layers
 from attn_cli.settings.settings import ALL, MEAN, ROLLOUT, Settings, check_shaping, unused
 from attn_cli.trace.computation import Embedding
@@ -68,7 +61,8 @@ def _attended(saved: Saved, settings: Settings) -> Attended:
         mask = mask._replace(name=saved.mask_name or "as given")
     is_stated = settings.mask is not None or saved.mask is not None
     is_rollout = settings.head == ROLLOUT and ROLLOUT not in saved.heads
-    found = (rolled_weights if is_rollout else select_weights)(saved, settings, mask, is_stated)
+    select = ready_weights.rolled_weights if is_rollout else ready_weights.select_weights
+    found = select(saved, settings, mask, is_stated)
     record = saved.record or {}
     sides = Side(found.query_tokens), Side(found.key_tokens)
     inputs = Inputs(*sides, saved.has_text, Embedding("given", saved.name), *saved.looked_up)
@@ -77,8 +71,8 @@ def _attended(saved: Saved, settings: Settings) -> Attended:
     layer = found.layer_of(Projected("given", saved.name, layer=found.layer))
     one = Attended("show", inputs, layer, settings, found.mask, len(saved.weights))
     if is_rollout:
-        return one._replace(finish=partial(replace, derived=rollout_formula(found.layer or 0)))
-    if joins_or_hides(settings) or saved.shows_layers:
+        return one._replace(finish=partial(replace, derived=ready_weights.rollout_formula(found.layer or 0)))
+    if ready_weights.joins_or_hides(settings) or saved.shows_layers:
         return one
     return one._replace(finish=partial(_with_saved_steps, record=record))
 
@@ -119,11 +113,13 @@ def _with_steps(trace: Trace, record: Record, steps: Mapping[str, Record]) -> Tr
     trace = replace(trace, x_query=X, x_key=context, embedding=embedding, W_o=W_o, layer_output=made)
     softcap = None if record.get("softcap") is None else _above_0(record, "softcap")
     heads = tuple(_head(trace, head, steps[head.name], softcap) for head in trace.heads)
-    mean = replace(trace.shown, output=mean_output([head.output for head in heads]))
+    mean = replace(trace.shown, output=attend.mean_output([head.output for head in heads]))
     shown = next((head for head in heads if head.name == trace.shown.name), mean)
     about = about._replace(layout=None) if heads[0].W is None else about
     # Where a sink takes the rest of each row, the screen says so.
-    notes = tuple(note for note in trace.notes if heads[0].sink is None or not note.endswith(AS_THEY_ARE))
+    notes = tuple(
+        note for note in trace.notes if heads[0].sink is None or not note.endswith(ready_weights.AS_THEY_ARE)
+    )
     b_o = _optional(record, "b_o", 1)
     return replace(trace, heads=heads, shown=shown, projection=about, notes=notes, b_o=b_o)
 
@@ -171,7 +167,7 @@ def _head(trace: Trace, bare: Head, record: Record, softcap: float | None) -> He
     allowed = trace.mask if mask_of_its_own is None else mask_of_its_own != 0
     mask = None if allowed is None else Mask(trace.mask_name, len(allowed), len(k), allowed)
     head = head if mask_of_its_own is None else replace(head, mask=mask)
-    work = Work((head,), mask, trace.score, trace.temperature)
+    work = attend.Work((head,), mask, trace.score, trace.temperature)
     (head,) = work.attended(np.arange(len(q)), allowed, 1, {})
     for name in ("weights", "scores", "scaled_scores", "capped_scores", "output"):
         if name != "capped_scores" or softcap is not None:
