@@ -65,9 +65,16 @@ def workers_of(pid: int) -> list[int]:
     return found
 
 
+def goes_on(pid: int) -> bool:
+    """Tell whether a run goes on: a process that has ended has no command line."""
+    with suppress(OSError):
+        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
+    return False
+
+
 def with_parts(folder: Path, count: int, pid: int) -> None:
     """Wait until a run has so many parts, or has ended."""
-    while len(list(folder.glob("part-*"))) < count and Path(f"/proc/{pid}").exists():
+    while len(list(folder.glob("part-*"))) < count and goes_on(pid):
         time.sleep(0.05)
 
 
@@ -77,7 +84,7 @@ def killing(kills: int, folder: Path, done: list[float]) -> Callable[[int], None
 
     def act(pid: int) -> None:
         with_parts(folder, 1, pid)
-        while len(done) < kills and (alive := Path(f"/proc/{pid}/cmdline")).exists() and alive.read_text():
+        while len(done) < kills and goes_on(pid):
             found = workers_of(pid)
             if len(found) == WORKERS:
                 os.kill(draw.choice(found), signal.SIGKILL)

@@ -1,26 +1,35 @@
-"""Many cases of one reader: counted, timed, and what comes out of them kept."""
+"""Many cases of one reader: written, opened and asked, timed and counted, and what crashes kept."""
 
-import contextlib
 import os
-import pickle
 import resource
 import signal
+import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
+from random import Random
 
-from tests.fuzz.cases import LONGEST, Bench, Hangs, beside, drawn, run
+from attn_cli.errors import AttnError
+from tests.fuzz import cases as vectors
+from tests.fuzz import gguf, seeds
+from tests.fuzz.cases import Broken
 from tests.fuzz.mutate import place
-from tests.fuzz.seeds import READERS, Files
+from tests.fuzz.seeds import Files, beside
 
+LONGEST = 5.0  # seconds of a case; what takes longer hangs
 ENOUGH = 3  # files of one kind of crash are kept
 MEMORY = 4 << 30  # bytes that a campaign may take; what wants more is a crash
 WARM = 200
 
-NAMES = tuple(READERS)
+NAMES = tuple(seeds.READERS)
+ALL = (*NAMES, *gguf.NAMES)
 
 
 @dataclass
@@ -41,73 +50,87 @@ class Outcome:
         return sum(count for count, _ in self.crashes.values()) + self.died
 
 
+class Hangs(BaseException):
+    """A case takes longer than LONGEST."""
+
+
 def apart(name: str, cases: int, seed: int, save: Path | None) -> Outcome:
     """Run a reader's cases in a process of their own, whose death would be a crash too."""
-    reading, writing = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Python 3.12 and later: a test's worker has threads
-        child = os.fork()
-    if not child:
-        code = 1
-        try:
-            os.close(reading)
-            with contextlib.suppress(ValueError, OSError):  # not everywhere
-                resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-            with open(writing, "wb") as pipe:
-                pickle.dump(campaign(name, cases, seed, save), pipe)
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    os.close(writing)
-    with open(reading, "rb") as pipe:
-        told = pipe.read()
-    _, status = os.waitpid(child, 0)
-    return pickle.loads(told) if not status and told else Outcome(name, cases, died=1)
+        with ProcessPoolExecutor(1, get_context("fork"), _bound) as pool:
+            try:
+                return pool.submit(campaign, name, cases, seed, save).result()
+            except BrokenProcessPool:
+                return Outcome(name, cases, died=1)
+
+
+def _bound() -> None:
+    with suppress(ValueError, OSError):  # not everywhere
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
 
 def campaign(name: str, cases: int, seed: int, save: Path | None = None) -> Outcome:
-    bench, outcome = Bench(), Outcome(name)
-    one = _case(name, seed, bench)
-    before, began = _peak(), time.perf_counter()
-    try:
+    """Run a reader's cases; the same seed gives the same."""
+    reader, use = (gguf.reader(name), gguf.use) if name in gguf.NAMES else (seeds.READERS[name], vectors.use)
+    outcome, before, began = Outcome(name), _peak(), time.perf_counter()
+    with _place() as (path, warned):
         for number in range(cases):
-            _count(outcome, one, number, save)
+            rng = Random(seed << 40 | number)
+            files = reader.damaged(rng.choice(reader.seeds), rng)
+            start = time.perf_counter()
+            signal.setitimer(signal.ITIMER_REAL, LONGEST)
+            warned.clear()
+            try:
+                for suffix, data in files.items():
+                    beside(path, suffix).write_bytes(data)
+                try:
+                    for _ in use(str(path), reader, rng):  # it stops when the file is open, and is then asked
+                        outcome.opened += 1
+                except AttnError as error:
+                    _check_error(error)
+                if warned:
+                    raise Broken(warned[0])
+            except (Exception, Hangs) as error:
+                _keep(outcome, number, error, files, save)
+            taken = time.perf_counter() - start
+            outcome.cases += 1
+            if number > min(WARM, 10):
+                outcome.slowest = max(outcome.slowest, taken)
             if number == min(WARM, cases // 2):
                 before = _peak()
-    finally:
-        bench.close()
     outcome.seconds = time.perf_counter() - began
     outcome.growth = _peak() - before
     return outcome
 
 
-Case = Callable[[int], tuple[Files, Callable[[], bool]]]
+@contextmanager
+def _place() -> Iterator[tuple[Path, list[str]]]:
+    """Yield a file that one case after the other overwrites, in memory if possible, and what is warned of."""
+    shared, warned = Path("/dev/shm"), []
+
+    def warn(message: Warning | str, kind: type[Warning], *_: object) -> None:
+        frames = [frame for frame in traceback.extract_stack() if "attn_cli" in frame.filename]
+        where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno} " if frames else ""
+        warned.append(f"{where}{kind.__name__}: {message}")
+
+    def hangs(number: int, frame: object) -> None:
+        raise Hangs(f"more than {LONGEST} seconds")
+
+    warnings.simplefilter("always")
+    warnings.filterwarnings("ignore", category=DeprecationWarning)
+    warnings.showwarning = warn
+    signal.signal(signal.SIGALRM, hangs)
+    folder = shared if os.access(shared, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="attn-fuzz-", dir=folder) as made:
+        os.environ["XDG_CACHE_HOME"] = f"{made}/cache"
+        yield Path(made, "fuzz.dat"), warned
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _case(name: str, seed: int, bench: Bench) -> Case:
-    """Return what draws the case of a number: its files, and how it is run."""
-
-    def of_file(number: int) -> tuple[Files, Callable[[], bool]]:
-        files, asked = drawn(READERS[name], seed, number)
-        return files, lambda: run(bench, files, asked)
-
-    return of_file
-
-
-def _count(outcome: Outcome, one: Case, number: int, save: Path | None) -> None:
-    files, go = one(number)
-    start = time.perf_counter()
-    signal.setitimer(signal.ITIMER_REAL, LONGEST)
-    try:
-        outcome.opened += go()
-    except (Exception, Hangs) as error:
-        _keep(outcome, number, error, files, save)
-    taken = time.perf_counter() - start
-    outcome.cases += 1
-    if taken > outcome.slowest and number > min(WARM, 10):
-        outcome.slowest = taken
+def _check_error(error: AttnError) -> None:
+    if not error.message or any(letter < " " for letter in error.message + error.hint):
+        raise Broken(f"no sound message: {error.message + error.hint!r}")
 
 
 def _keep(outcome: Outcome, number: int, error: BaseException, files: Files, save: Path | None) -> None:

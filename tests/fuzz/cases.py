@@ -1,18 +1,11 @@
-"""One case: damaged files are written, opened, and asked for words; what then must hold is checked."""
+"""A damaged file of vectors is opened, and asked for words; what then must hold is checked."""
 
 import contextlib
-import os
 import re
-import signal
 import sys
-import tempfile
-import traceback
-import warnings
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
 from random import Random
 from types import ModuleType
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,9 +14,8 @@ from attn_cli.io.json_text import dumps
 from attn_cli.vectors import detect, gensim_pickle, lookup, spelling
 from attn_cli.vectors.open_vectors import FileVectors, describe
 from attn_cli.vectors.table import Vectors, VectorTable, as_text
-from tests.fuzz.seeds import ABSENT, KNOWN, MAIN, Files, Reader
+from tests.fuzz.seeds import ABSENT, KNOWN, Reader
 
-LONGEST = 5.0  # seconds of a case; what takes longer hangs
 PIECES = (96, 128, 200, 400)
 MANY = (*KNOWN, "dog", "new york", "the", "I", "")
 
@@ -65,125 +57,30 @@ def scale(piece: int | None) -> None:
         setattr(module, name, small.get(name, value))
 
 
-@contextlib.contextmanager
-def scaled(piece: int) -> Iterator[None]:
-    scale(piece)
-    try:
-        yield
-    finally:
-        scale(None)
-
-
 class Broken(AssertionError):
     """Something that must hold does not."""
 
 
-class Hangs(BaseException):
-    """A case takes longer than LONGEST."""
-
-
-class Bench:
-    """A folder of files that one case after the other overwrites; in memory where there is such a place."""
-
-    def __init__(self, folder: str | None = None) -> None:
-        shared = Path("/dev/shm")
-        self._made = tempfile.TemporaryDirectory(
-            prefix="attn-fuzz-", dir=folder or (shared if os.access(shared, os.W_OK) else None)
-        )
-        self.folder = Path(self._made.name)
-        self.path = self.folder / "fuzz.dat"
-        self._held: dict[Path, bytes] = {}
-        os.environ["XDG_CACHE_HOME"] = str(self.folder / "cache")
-        self.warned: list[str] = []
-        warnings.simplefilter("always")
-        warnings.filterwarnings("ignore", category=DeprecationWarning)
-        warnings.showwarning = self._warn
-        signal.signal(signal.SIGALRM, _hangs)
-
-    def put(self, files: Files) -> str:
-        """Write the files, those that are not there yet, and return the main one's path."""
-        for suffix, data in files.items():
-            path = beside(self.path, suffix)
-            if self._held.get(path) != data:
-                path.write_bytes(data)
-                self._held[path] = data
-        return str(self.path)
-
-    def _warn(self, message: Warning | str, kind: type[Warning], *_: object) -> None:
-        frames = [frame for frame in traceback.extract_stack() if "attn_cli" in frame.filename]
-        place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno} " if frames else ""
-        self.warned.append(f"{place}{kind.__name__}: {message}")
-
-    def close(self) -> None:
-        """Remove the folder; nothing is timed any more."""
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        scale(None)
-        self._made.cleanup()
-
-
-def beside(path: Path, suffix: str) -> Path:
-    """Return where a case's file lies: the main one, one whose suffix is another, or one whose name is longer."""
-    if suffix == MAIN:
-        return path
-    return Path(f"{path}{suffix[1:]}") if suffix.startswith("+") else path.with_suffix(suffix)
-
-
-def _hangs(number: int, frame: object) -> None:
-    raise Hangs(f"more than {LONGEST} seconds")
-
-
-class Asked(NamedTuple):
-    """What a case asks: which words, how large a block is (None: the real size), how much more than a lookup."""
-
-    words: tuple[str, ...]
-    piece: int | None
-    more: float
-
-
-def drawn(reader: Reader, seed: int, number: int) -> tuple[Files, Asked]:
-    """Return the files and the questions of one case; the same for the same seed and number."""
-    rng = Random(seed << 40 | number)
-    files = reader.damaged(rng.choice(reader.seeds), rng)
+def use(path: str, reader: Reader, rng: Random) -> Iterator[None]:
+    """Open a file, with blocks of a size that is drawn, stop, and ask it what is drawn; check what comes of it."""
     words = (*KNOWN, ABSENT) if rng.random() < 0.7 else (*MANY, ABSENT)
     piece = rng.choice(PIECES) if rng.random() < reader.share_scaled else None
-    return files, Asked(words, piece, rng.random())
-
-
-def run(bench: Bench, files: Files, asked: Asked) -> bool:
-    """Run one case and tell whether the file could be opened; what is not an AttnError comes through."""
-    path = bench.put(files)
-    scale(asked.piece)
-    bench.warned.clear()
-    opened = False
-    try:
-        vectors = detect.open_file(path)
-        opened = True
-        check(vectors, asked, path)
-    except AttnError as error:
-        _check_error(error)
-    if bench.warned:
-        raise Broken(bench.warned[0])
-    return opened
-
-
-def _check_error(error: AttnError) -> None:
-    if not error.message or any(letter < " " for letter in error.message + error.hint):
-        raise Broken(f"no sound message: {error.message + error.hint!r}")
-
-
-def check(vectors: Vectors, asked: Asked, path: str) -> None:
-    found = vectors.find(asked.words)
-    check_found(found, asked.words, vectors)
-    check_looked_up(asked.words, vectors)
-    if asked.more < 0.4 and isinstance(vectors, FileVectors):
+    more = rng.random()  # than a lookup
+    scale(piece)
+    vectors = detect.open_file(path)
+    yield
+    found = vectors.find(words)
+    check_found(found, words, vectors)
+    check_looked_up(words, vectors)
+    if more < 0.4 and isinstance(vectors, FileVectors):
         vectors.indexed()
-        _check_same(found, vectors.find(asked.words), "the index")
-    if asked.more < 0.25:
+        _check_same(found, vectors.find(words), "the index")
+    if more < 0.25:
         check_rows(vectors, found)
         dumps(describe(vectors))
-    if asked.more < 0.12 and isinstance(vectors, FileVectors) and asked.piece is not None:
-        check_whole(vectors, asked, path, found)
-    if 0.12 < asked.more < 0.18:
+    if more < 0.12 and isinstance(vectors, FileVectors) and piece is not None:
+        _check_whole(vectors, words, path, found)
+    if 0.12 < more < 0.18:
         vectors.fingerprint()
         spelling.near_words(["cats"], vectors)
         sound = [vector for vector in found.values() if np.isfinite(vector).all()]
@@ -238,13 +135,13 @@ def check_rows(vectors: Vectors, found: dict[str, np.ndarray]) -> None:
                 raise Broken(f"a lookup gives {word!r} {vector!r}, the rows {firsts.get(word)!r}")
 
 
-def check_whole(vectors: FileVectors, asked: Asked, path: str, found: dict[str, np.ndarray]) -> None:
+def _check_whole(vectors: FileVectors, words: Sequence[str], path: str, found: dict[str, np.ndarray]) -> None:
     """A file that is read whole holds what a search in it finds."""
     scale(None)
     whole = detect.open_file(path)
     is_same = isinstance(whole, VectorTable) and whole.dim == vectors.dim
     if is_same and whole.about["format"] == vectors.form.kind:
-        _check_same(found, whole.find(asked.words), "the whole file")
+        _check_same(found, whole.find(words), "the whole file")
         one, other = ([word for block in kind.rows() for word in block.words] for kind in (vectors, whole))
         if one != other:
             raise Broken(f"the whole file has the words {other!r}, its rows {one!r}")

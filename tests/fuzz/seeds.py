@@ -11,6 +11,7 @@ import sys
 import types
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from random import Random
 from typing import NamedTuple
 from unittest import mock
@@ -27,6 +28,13 @@ MAIN = ""
 
 # What a case writes: the file (MAIN), and those beside it by the suffix that is added or put in its place.
 Files = Mapping[str, bytes]
+
+
+def beside(path: Path, suffix: str) -> Path:
+    """Return where a case's file lies: the main one, one whose suffix is another, or one whose name is longer."""
+    if suffix == MAIN:
+        return path
+    return Path(f"{path}{suffix[1:]}") if suffix.startswith("+") else path.with_suffix(suffix)
 
 
 class Reader(NamedTuple):
