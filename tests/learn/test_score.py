@@ -1,4 +1,4 @@
-"""How often a head is right: counted by hand, beside the best fixed distance; and the bundled model is better."""
+"""How often a head is right, counted by hand, beside the best fixed distance; and what heads of language do."""
 
 import json
 import math
@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from attn_cli.learn.language_score import HeadMeasures, Measure, names_of, right_places
 from attn_cli.learn.relations import RELATIONS
 from attn_cli.learn.score import ENOUGH, Score, Tally, clear_leads, score
 from attn_cli.learn.treebank import Antecedents, Sentence
@@ -214,17 +215,12 @@ def test_the_table_shows_every_head_and_a_model_without_a_relations_name_is_65(f
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     [
-        ("nobody bank.conllu", 2, "nobody"),
         ("missing.safetensors bank.conllu", 66, "missing.safetensors"),
-        ("model.safetensors missing.conllu", 66, "missing.conllu"),
         ("v.txt bank.conllu", 65, "v.txt"),
         ("model.safetensors v.txt", 65, "v.txt"),
         ("roles bank.conllu", 65, "word2vec"),
-        ("model.safetensors bank.conllu -f csv", 2, "csv"),
-        ("model.safetensors bank.conllu -o out.csv", 2, "csv"),
         ("model.safetensors bank.conllu -o nowhere/out.json", 73, "nowhere"),
         ("model.safetensors bank.conllu -e word2vec", 65, "table"),
-        ("model.safetensors", 2, "TREEBANK"),
     ],
 )
 def test_what_cannot_be_scored_is_refused(args, code, said, files):
@@ -251,3 +247,33 @@ def test_only_links_to_earlier_words_have_a_lead():
     tally.add(Sentence(words, (-1,) * 3, ("",) * 3, ("X",) * 3, marked), weights, weights)
     assert [(word, right) for word, _, right in tally.leads] == [("saw", True), ("him", False)]
     assert [lead for _, lead, _ in tally.leads] == pytest.approx([0.3, 0.3])
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [
+        *(("previous", {1: 0, 2: 1, 3: 2, 4: 3, 5: 4}), ("itself", {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 5})),
+        *(("first", {1: 0, 2: 0, 3: 0, 4: 0, 5: 0}), ("same", {3: 0, 4: 1}), ("induction", {3: 1, 4: 2})),
+        *(("noun", {2: 1, 3: 1, 4: 1, 5: 4}), ("verb", {3: 2, 4: 2, 5: 2}), ("article", {1: 0, 4: 3})),
+    ],
+)
+def test_a_pattern_finds_the_right_places(name, right):
+    words, tags = ["The", "cat", "saw", "the", "cat", "run"], ["DET", "NOUN", "VERB"] * 2
+    assert right_places(words, tags)[name] == right
+
+
+def test_a_head_is_named_for_what_takes_it_furthest_and_the_clearest_comes_first():
+    def head(layer, number, **shares):
+        best = {"previous": 1.0, "noun": 0.4, "induction": 1.0}
+        made = {name: Measure(share, best[name], 9, "dev") for name, share in shares.items()}
+        return HeadMeasures(layer, number, made)
+
+    measured = [
+        head(0, 0, previous=0.6, noun=0.4, induction=0.0),
+        head(0, 1, previous=0.9, noun=0.4, induction=0.0),
+        head(1, 0, previous=0.2, noun=0.8, induction=0.0),
+        head(1, 1, previous=0.2, noun=0.45, induction=0.1),
+    ]
+    names = names_of(measured)
+    assert list(names.values()) == ["previous-2", "previous", "noun", "1"]
+    assert measured[3].pattern is None
