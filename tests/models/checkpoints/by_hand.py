@@ -16,22 +16,15 @@ def as_bfloat16(array):
     return (np.asarray(array, np.float32).view("<u4") >> 16).astype("<u2")
 
 
-def safetensors(arrays, dtypes=None):
-    """Return the bytes of a safetensors file; `dtypes` renames a type, as U16 to BF16."""
-    names = {
-        "float32": "F32",
-        "float16": "F16",
-        "float64": "F64",
-        "uint16": "BF16",
-        "int8": "I8",
-        "uint8": "U8",
-        "uint32": "U32",
-    }
+def safetensors(arrays):
+    """Return the bytes of a safetensors file; numbers of 16 bits are those of bfloat16."""
+    names = {"float32": "F32", "float16": "F16", "float64": "F64", "uint16": "BF16"}
+    names |= {"int8": "I8", "uint8": "U8", "uint32": "U32"}
     header, end = {}, 0
     for key, array in arrays.items():
         start, end = end, end + array.nbytes
-        kind = (dtypes or {}).get(key, names[str(array.dtype)])
-        header[key] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [start, end]}
+        kind, shape = names[str(array.dtype)], list(array.shape)
+        header[key] = {"dtype": kind, "shape": shape, "data_offsets": [start, end]}
     encoded = json.dumps(header).encode()
     return struct.pack("<Q", len(encoded)) + encoded + b"".join(array.tobytes() for array in arrays.values())
 
@@ -88,14 +81,8 @@ def small_gpt2(folder, tensors=None, **config):
     return name
 
 
-BERT = {
-    "model_type": "bert",
-    "hidden_size": 8,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 16,
-    "hidden_act": "relu",
-}
+BERT = {"model_type": "bert", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2}
+BERT |= {"intermediate_size": 16, "hidden_act": "relu"}
 
 
 def bert(seed=0, vocabulary=14, places=12, d=8, layers=2, head=True, wide=2):
@@ -105,16 +92,15 @@ def bert(seed=0, vocabulary=14, places=12, d=8, layers=2, head=True, wide=2):
     def norm(name):
         return {f"{name}.weight": np.ones(d, np.float32), f"{name}.bias": np.zeros(d, np.float32)}
 
+    def some(*shape):
+        return draw.standard_normal(shape).astype(np.float32)
+
     def linear(name, given, made):
-        shapes = {"weight": (made, given), "bias": (made,)}
-        return {
-            f"{name}.{part}": draw.standard_normal(shape).astype(np.float32) for part, shape in shapes.items()
-        }
+        return {f"{name}.weight": some(made, given), f"{name}.bias": some(made)}
 
     found = norm("embeddings.LayerNorm")
     for name, rows in (("word", vocabulary), ("position", places), ("token_type", 2)):
-        table = draw.standard_normal((rows, d)).astype(np.float32)
-        found[f"embeddings.{name}_embeddings.weight"] = table
+        found[f"embeddings.{name}_embeddings.weight"] = some(rows, d)
     for n in range(layers):
         place = f"encoder.layer.{n}."
         for role in ("query", "key", "value"):
@@ -124,7 +110,7 @@ def bert(seed=0, vocabulary=14, places=12, d=8, layers=2, head=True, wide=2):
         found |= linear(place + "output.dense", wide * d, d) | norm(place + "output.LayerNorm")
     if head:
         found |= linear("cls.predictions.transform.dense", d, d) | norm("cls.predictions.transform.LayerNorm")
-        found["cls.predictions.bias"] = draw.standard_normal(vocabulary).astype(np.float32)
+        found["cls.predictions.bias"] = some(vocabulary)
     return found
 
 
@@ -138,17 +124,17 @@ GEMMA2 = {
 def gemma2(seed=0, vocabulary=6, d=4, heads=2, pairs=1):
     """Return the tensors of a small random Gemma 2: one layer, heads of two numbers, which share pairs of k and v."""
     draw = np.random.default_rng(seed)
-    shapes = {f"{norm}.weight": (d,) for norm in (
-        "input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"
-    )} | {
+    shapes = {
+        "input_layernorm.weight": (d,), "post_attention_layernorm.weight": (d,),
+        "pre_feedforward_layernorm.weight": (d,), "post_feedforward_layernorm.weight": (d,),
         "self_attn.q_proj.weight": (2 * heads, d), "self_attn.k_proj.weight": (2 * pairs, d),
         "self_attn.v_proj.weight": (2 * pairs, d), "self_attn.o_proj.weight": (d, 2 * heads),
         "mlp.gate_proj.weight": (4, d), "mlp.up_proj.weight": (4, d), "mlp.down_proj.weight": (d, 4),
     }  # fmt: skip
-    made = {
-        f"layers.0.{name}": draw.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()
+    named = {f"layers.0.{name}": shape for name, shape in shapes.items()} | {
+        "embed_tokens.weight": (vocabulary, d)
     }
-    made["embed_tokens.weight"] = draw.standard_normal((vocabulary, d)).astype(np.float32)
+    made = {name: draw.standard_normal(shape).astype(np.float32) for name, shape in named.items()}
     return made | {"norm.weight": np.zeros(d, np.float32)}
 
 

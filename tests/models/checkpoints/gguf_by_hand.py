@@ -97,14 +97,12 @@ MOE = DECODER | {
     "mlp.gate": "ffn_gate_inp", "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
     **{f"mlp.shared_expert.{role}_proj": f"ffn_{role}_shexp" for role in ("gate", "up", "down")},
 }  # fmt: skip
-KINDS = {
-    "gpt_oss": "gpt-oss",
-    "qwen2_moe": "qwen2moe",
-    "qwen3_moe": "qwen3moe",
-    "gemma3_text": "gemma3",
-    "mistral": "llama",
-    "olmo3": "olmo2",
-}
+KINDS = {"gpt_oss": "gpt-oss", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "gemma3_text": "gemma3"}
+KINDS |= {"mistral": "llama", "olmo3": "olmo2"}
+NAMES = {"gpt-oss": OSS, "bert": BERT, "gpt2": GPT2, "phi3": FUSED} | dict.fromkeys(
+    ("qwen2moe", "qwen3moe"), MOE
+)
+NAMES |= dict.fromkeys(("gemma2", "gemma3", "olmo2"), GEMMA)
 KEYS = {
     "block_count": ("num_hidden_layers", "n_layer"), "embedding_length": ("hidden_size", "n_embd"),
     "attention.head_count": ("num_attention_heads", "n_head"), "attention.head_count_kv": ("num_key_value_heads",),
@@ -130,18 +128,7 @@ def renamed(name, kind):
         return f"{WHOLE[stem]}.{part}"
     if stem.endswith("self_attn"):
         stem, part = name, "weight"
-    own = {
-        "gpt-oss": OSS,
-        "qwen2moe": MOE,
-        "qwen3moe": MOE,
-        "bert": BERT,
-        "gpt2": GPT2,
-        "phi3": FUSED,
-        "gemma2": GEMMA,
-        "gemma3": GEMMA,
-        "olmo2": GEMMA,
-    }
-    names = own.get(kind, DECODER)
+    names = NAMES.get(kind, DECODER)
     for start in ("layers.", "h.", "encoder.layer."):
         number, _, role = stem.removeprefix(start).partition(".")
         if stem.startswith(start):
@@ -169,41 +156,49 @@ def with_stacks(arrays):
     return found | {name: np.stack([own[n] for n in range(len(own))]) for name, own in stacks.items()}
 
 
-def converted(folder, path, quantize=stored, **more):
-    """Write a folder's model as a GGUF file, and return the file's name; `quantize` makes what matrices become."""
+def is_table(called, array):
+    """Tell whether a tensor of this name is a matrix that a file may have in fewer bits."""
+    return (
+        array.ndim == 2
+        and called.endswith(".weight")
+        and not called.startswith(("position_embd", "token_types"))
+    )
+
+
+def rotation(config, kind):
+    """Return what a file says of positions and windows."""
+    rope, window = config.get("rope_parameters") or config, config.get("sliding_window")
+    found = {"rope.freq_base": rope.get("full_attention", rope).get("rope_theta")}
+    if (
+        (kind.startswith("gemma") and window)
+        or kind in ("phi3", "gpt-oss")
+        or config["model_type"] == "olmo3"
+    ):
+        found["attention.sliding_window"] = window or 0
+    if config["model_type"] == "olmo3":
+        found["attention.sliding_window_pattern"] = ["sliding" in one for one in config["layer_types"]]
+    if kind == "phi3":
+        d_k = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+        share = config.get("partial_rotary_factor", rope.get("partial_rotary_factor", 1))
+        found["rope.dimension_count"] = int(d_k * share)
+    if kind == "gpt-oss":
+        found |= {"rope.scaling.type": "yarn", "rope.scaling.factor": rope["factor"]}
+        found["rope.scaling.original_context_length"] = rope["original_max_position_embeddings"]
+    return found
+
+
+def converted(folder, path, quantize=stored, further=None, **more):
+    """Write a folder's model as a GGUF file with `further` tensors, and return its name; `quantize` makes matrices."""
     config = json.loads((Path(folder) / "config.json").read_text())
     kind = KINDS.get(config["model_type"], config["model_type"])
     arrays = with_stacks(read_safetensors(Path(folder) / "model.safetensors")[0])
-    metadata = {"general.architecture": kind}
-    for key, names in KEYS.items():
-        found = next((config[name] for name in names if config.get(name) is not None), None)
-        if found is not None:
-            metadata[f"{kind}.{key}"] = found
+    own = {
+        key: next((config[name] for name in names if config.get(name) is not None), None)
+        for key, names in KEYS.items()
+    } | rotation(config, kind)
+    own |= {"attention.causal": False} if kind == "bert" else {}
+    metadata = {f"{kind}.{key}": one for key, one in own.items() if one is not None}
     heads = config.get("num_attention_heads")
-    d_k = config.get("head_dim") or config.get("hidden_size", 0) // (heads or 1)
-    rope = config.get("rope_parameters") or config
-    theta = rope.get("full_attention", rope).get("rope_theta")
-    metadata |= {f"{kind}.rope.freq_base": theta} if theta else {}
-    if kind.startswith("gemma") and config.get("sliding_window"):
-        metadata[f"{kind}.attention.sliding_window"] = config["sliding_window"]
-    if config["model_type"] == "olmo3":
-        metadata["olmo2.attention.sliding_window"] = config["sliding_window"]
-        metadata["olmo2.attention.sliding_window_pattern"] = [
-            "sliding" in one for one in config["layer_types"]
-        ]
-    if kind == "phi3":
-        metadata["phi3.attention.sliding_window"] = config.get("sliding_window") or 0
-        metadata["phi3.rope.dimension_count"] = int(
-            d_k * config.get("partial_rotary_factor", rope.get("partial_rotary_factor", 1))
-        )
-    if kind == "gpt-oss":
-        metadata["gpt-oss.attention.sliding_window"] = config["sliding_window"]
-        metadata |= {
-            "gpt-oss.rope.scaling.type": "yarn", "gpt-oss.rope.scaling.factor": rope["factor"],
-            "gpt-oss.rope.scaling.original_context_length": rope["original_max_position_embeddings"],
-        }  # fmt: skip
-    if kind == "bert":
-        metadata["bert.attention.causal"] = False
     of = {"attn_q": heads, "attn_k": config.get("num_key_value_heads") or heads}
     tensors = {}
     while arrays:  # given up one by one: a model may be large
@@ -217,11 +212,8 @@ def converted(folder, path, quantize=stored, **more):
         array = array + 1 if kind.startswith("gemma") and "norm" in called else array
         array = neighbours(array, of[role]) if kind == "llama" and role in of else array
         array = np.ascontiguousarray(array, np.float32)
-        is_table = (
-            array.ndim == 2 and called.endswith("weight") and role not in ("position_embd", "token_types")
-        )
-        tensors[called] = quantize(array) if is_table else stored(array)
-    Path(path).write_bytes(gguf(metadata | more, tensors))
+        tensors[called] = quantize(array) if is_table(called, array) else stored(array)
+    Path(path).write_bytes(gguf({"general.architecture": kind} | metadata | more, tensors | (further or {})))
     return str(path)
 
 
@@ -257,6 +249,11 @@ BYTE_PAIRS = {
     "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.tokens": PIECES,
     "tokenizer.ggml.token_type": [3, 3] + [1] * (len(PIECES) - 2), "tokenizer.ggml.merges": ["Ġ a", "Ġ b", "a b"],
     "tokenizer.ggml.bos_token_id": 0, "tokenizer.ggml.add_bos_token": True,
+}  # fmt: skip
+FORTY = [*"abcdefghijklmnopqrstuvwxyzĠ", *(f"Ġ{letter}" for letter in "abcdefghijklm")]
+OF_FORTY = BYTE_PAIRS | {
+    "tokenizer.ggml.tokens": FORTY, "tokenizer.ggml.token_type": [1] * 40, "tokenizer.ggml.merges": ["Ġ a"],
+    "tokenizer.ggml.pre": "qwen2", "tokenizer.ggml.eos_token_id": 1,
 }  # fmt: skip
 SPELLED = ["<unk>", "<s>", "</s>", "<0x0A>", *"ab▁", "▁a", "▁b", "ab"]
 SENTENCE_PIECES = {
@@ -304,11 +301,11 @@ def small(kind, seed=0, quantize=eight_bits, layers=2, d=64, heads=4, pairs=2, w
     left_out += ("" if kind in SPARSE else " expert") + ("" if kind == "gpt-oss" else " scaling")
     keys = {key: one for key, one in keys.items() if not any(word in key for word in left_out.split())}
     made = {"token_embd.weight": (words, d), "output_norm.weight": (d,), "output.weight": (words, d)}
-    if is_old:
-        made |= {"position_embd.weight": (64, d)}
+    made |= {"position_embd.weight": (64, d)} if is_old else {}
+    made |= {"output_norm.bias": (d,)} if kind == "gpt2" else {}
     if kind == "bert":
-        made = {key: made[key] for key in ("token_embd.weight", "position_embd.weight")}
-        made |= {"token_types.weight": (2, d), "token_embd_norm.weight": (d,)}
+        made = {"token_embd.weight": (words, d), "position_embd.weight": (64, d)}
+        made |= {"token_types.weight": (2, d), "token_embd_norm.weight": (d,), "token_embd_norm.bias": (d,)}
     for n in range(layers):
         parts = {
             "attn_q": (d, d), "attn_k": (pairs * d_k, d), "attn_v": (pairs * d_k, d), "attn_output": (d, d),
@@ -339,18 +336,13 @@ def small(kind, seed=0, quantize=eight_bits, layers=2, d=64, heads=4, pairs=2, w
             biased = [role for role in parts if "norm" not in role and role != "attn_sinks"]
         made |= {f"blk.{n}.{role}.weight": shape for role, shape in parts.items()}
         made |= {f"blk.{n}.{role}.bias": parts[role][:-1] or parts[role] for role in biased}
-    if kind == "gpt2":
-        made["output_norm.bias"] = (d,)
-    if kind == "bert":
-        made["token_embd_norm.bias"] = (d,)
     if kind.startswith("gemma"):
         del made["output.weight"]
     tensors = {}
     for name, shape in made.items():
         array = draw.standard_normal(shape).astype(np.float32) / np.float32(np.sqrt(shape[-1]))
         array = 1 + array if "norm.weight" in name else array
-        is_table = len(shape) == 2 and name not in ("position_embd.weight", "token_types.weight")
-        tensors[name] = quantize(array) if is_table else stored(array)
+        tensors[name] = quantize(array) if is_table(name, array) else stored(array)
     named = {f"{kind}.{key}": one for key, one in keys.items()}
     whole = {"general.architecture": kind} | named | more
     return {key: one for key, one in whole.items() if one is not None}, tensors

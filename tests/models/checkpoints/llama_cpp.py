@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import itertools
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
 import numpy as np
 
@@ -136,16 +136,14 @@ def ours(path: Path, kind: str) -> Scores:
         return run.logits()[0]
 
 
-class Far(NamedTuple):
-    """Largest differences: where the numbers are the same, of the same file, of chances of next words by it."""
-
-    same: float
-    file: float
-    words: float
+def chances(scores: Scores) -> Scores:
+    """Return each row's probabilities."""
+    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
 
 
-def compared(name: str, type_: str, folder: Path) -> Far:
-    """Return how far attn is from llama.cpp in a case."""
+def compared(name: str, type_: str, folder: Path) -> dict[str, float]:
+    """Return how far attn is from llama.cpp in a case: of the largest score, and in probabilities of next words."""
     kind, given, more = CASES[name]
     of_tokens = WORD_PIECES | {"tokenizer.ggml.token_type_count": 2} if kind == "bert" else BYTE_PAIRS
     if kind == "phi3":
@@ -158,16 +156,9 @@ def compared(name: str, type_: str, folder: Path) -> Far:
         path.write_bytes(gguf(metadata, tensors | {name: stored(array) for name, array in more.items()}))
         found.append(theirs(path, kind))
     (as_it_runs, same), own = found, ours(folder / "0.gguf", kind)
-    most, chances = np.abs(same).max(), np.abs(softmax(own) - softmax(as_it_runs)).max()
-    return Far(
-        float(np.abs(own - same).max() / most), float(np.abs(own - as_it_runs).max() / most), float(chances)
-    )
-
-
-def softmax(scores: Scores) -> Scores:
-    """Return each row's probabilities."""
-    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+    most, words = abs(same).max(), abs(chances(own) - chances(as_it_runs)).max()
+    shares = {"same numbers": abs(own - same).max() / most, "same file": abs(own - as_it_runs).max() / most}
+    return shares | {"next words": words}
 
 
 def main() -> int:
@@ -179,13 +170,11 @@ def main() -> int:
     types = [*TYPES] if asked.types == "all" else asked.types.split()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # llama.cpp talks even when it is told not to
     wrong = 0
-    for name in asked.cases:
-        for type_ in types:
-            with TemporaryDirectory() as folder:
-                far = compared(name, type_, Path(folder))
-            told = f"same numbers {far.same:.0e}, same file {far.file:.0e}, next words {far.words:.0e}"
-            print(f"{name:<22}{type_:<8}{told}", flush=True)
-            wrong += far.same > (WITH_GELU if CASES[name][0] in GELU else MOST)
+    for name, type_ in itertools.product(asked.cases, types):
+        with TemporaryDirectory() as folder:
+            far = compared(name, type_, Path(folder))
+        print(f"{name:<22}{type_:<8}{', '.join(f'{of} {one:.0e}' for of, one in far.items())}", flush=True)
+        wrong += far["same numbers"] > (WITH_GELU if CASES[name][0] in GELU else MOST)
     return 1 if wrong else 0
 
 

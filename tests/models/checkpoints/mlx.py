@@ -51,9 +51,7 @@ def largest_difference(bits: int, group: int, dtype: str) -> float:
         with Checkpoint(folder) as checkpoint:
             assert np.isfinite(checkpoint.run(texts([[1, 2, 3]])).logits()).all()
             found = {name: checkpoint.weights.read(name, *array.shape) for name, array in whole.items()}
-    return max(
-        float(np.abs(found[name] - array).max() / np.abs(array).max()) for name, array in whole.items()
-    )
+    return max(float(abs(found[name] - array).max() / abs(array).max()) for name, array in whole.items())
 
 
 def main() -> int:

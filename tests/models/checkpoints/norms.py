@@ -13,29 +13,27 @@ def alike(found, expected, what):
 def same_as_by_vectors(run, steps, what):
     """Check what the first text's heads of a layer add; return how many vectors there were."""
     made, what = run.joining(steps), f"{what}, {steps.side} {steps.layer}, {steps.kind}"
-    weights, v = (M[0].astype(float) for M in (steps.attended.weights, steps.ready.v))
-    h = len(v)
-    parts = np.stack([made.part(own, n, h) for n, own in enumerate(v)])
+    weights, v, output = (
+        M[0].astype(float) for M in (steps.attended.weights, steps.ready.v, steps.attended.output)
+    )
+    parts = np.stack([made.part(own, n, len(v)) for n, own in enumerate(v)])
     vectors = np.einsum("hij,hjd->hijd", weights, parts)
     b_o = 0 if made.b_o is None else made.b_o
     alike(vectors.sum(axis=(0, 2)) + b_o, run.joined(steps)[0], what)
-    for n in range(h):
-        lengths = weights[n] * np.linalg.norm(made.part(v[n], n, h), axis=-1)
-        alike(lengths, np.linalg.norm(vectors[n], axis=-1), what)
+    lengths = weights * np.linalg.norm(parts, axis=-1)[:, None]
+    alike(lengths, np.linalg.norm(vectors, axis=-1), what)
     if steps.kind != "cross":
-        _with_residual(run, steps, made, vectors.sum(axis=0), what)
+        whole = _with_residual(run, steps, vectors.sum(axis=0), b_o, what)
+        alike(made.lengths_of_all(weights, v, output), np.linalg.norm(whole, axis=-1), what)
     return vectors.size
 
 
-def _with_residual(run, steps, made, vectors, what):
-    """Check the layer as a whole: its vectors, the biases apart, sum to what the layer's own norms make of it all."""
+def _with_residual(run, steps, vectors, b_o, what):
+    """Return the vectors of the layer as a whole, which, biases apart, sum to what its own norms make of it all."""
     stack = run.model.stacks[steps.side]
     layer, reader = stack.layers[steps.layer], Reader(run.weights, stack)
     before = run.joined(steps)[0].astype(float)
-    bias = (
-        np.zeros_like(before) if made.b_o is None else np.broadcast_to(made.b_o, before.shape).astype(float)
-    )
-    vectors = vectors.copy()
+    bias = np.zeros_like(before) + b_o
     residual = (steps.projected if stack.adds_to_norm else steps.x)[0].astype(float)
 
     def through(role, sums, added):
@@ -57,5 +55,4 @@ def _with_residual(run, steps, made, vectors, what):
     if not stack.pre_norm:
         before, bias = through("norm_1", before, bias)
     alike(vectors.sum(axis=1) + bias, before, what)
-    values = (M[0].astype(float) for M in (steps.attended.weights, steps.ready.v, steps.attended.output))
-    alike(made.lengths_of_all(*values), np.linalg.norm(vectors, axis=-1), what)
+    return vectors

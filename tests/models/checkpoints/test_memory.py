@@ -1,6 +1,7 @@
 """The peak of memory is that of the words' numbers, not of the model: measured in processes of their own."""
 
 import json
+import math
 import os
 import struct
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 from attn_cli import Settings, trace_self
 from attn_cli.models.checkpoints.run import Checkpoint, texts, way_of
 from tests.models.checkpoints.by_hand import gpt2, small_gpt2
+from tests.models.checkpoints.gguf_by_hand import llama
 from tests.shell import ROOT
 from tests.thorough import takes_long
 
@@ -30,54 +32,38 @@ print(next(line.split()[1] for line in open("/proc/self/status") if line.startsw
 pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's /proc")
 
 
-def shapes(tied):
-    """Return the shapes of a Llama of half a billion numbers."""
-    wide = 4 * D
-    made = {"model.embed_tokens.weight": [VOCABULARY, D], "model.norm.weight": [D]}
-    if not tied:
-        made["lm_head.weight"] = [VOCABULARY, D]
-    for n in range(LAYERS):
-        place = f"model.layers.{n}."
-        made |= {f"{place}self_attn.{role}_proj.weight": [D, D] for role in "qkvo"}
-        made |= {f"{place}mlp.{role}_proj.weight": [wide, D] for role in ("gate", "up")}
-        made |= {f"{place}mlp.down_proj.weight": [D, wide]}
-        made |= {f"{place}{name}_layernorm.weight": [D] for name in ("input", "post_attention")}
-    return made
-
-
 def hollow(path, tensors, dtype):
     """Write a safetensors file whose numbers are all zero: a hole that takes no room on the disk."""
     header, end = {}, 0
     for name, shape in tensors.items():
-        start, numbers = end, 1
-        for n in shape:
-            numbers *= n
-        end += numbers * SIZES[dtype]
+        start, end = end, end + math.prod(shape) * SIZES[dtype]
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
     encoded = json.dumps(header).encode()
-    with path.open("wb") as file:
-        file.write(struct.pack("<Q", len(encoded)) + encoded)
-        file.truncate(8 + len(encoded) + end)
+    path.write_bytes(struct.pack("<Q", len(encoded)) + encoded)
+    os.truncate(path, 8 + len(encoded) + end)
     return end
 
 
 def hollow_model(folder, dtype, sharded, tied):
     """Write a model without content, and return how many bytes its numbers would take."""
-    tensors = shapes(tied)
+    sizes = {"kv": 16, "d": D, "wide": 4 * D, "layers": LAYERS, "heads": 16, "words": VOCABULARY}
+    tensors = llama(**sizes, some=lambda *shape: [*shape])  # half a billion numbers
+    tensors = {name: shape for name, shape in tensors.items() if not (tied and name == "lm_head.weight")}
     config = {
         "model_type": "llama", "hidden_size": D, "num_hidden_layers": LAYERS, "num_attention_heads": 16,
         "hidden_act": "silu", "tie_word_embeddings": tied,
     }  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config))
-    if not sharded:
-        return hollow(folder / "model.safetensors", tensors, dtype)
-    names, total = list(tensors), 0
-    files = {name: f"model-{n % 4}.safetensors" for n, name in enumerate(names)}
-    for file in sorted(set(files.values())):
-        own = {name: tensors[name] for name in names if files[name] == file}
-        total += hollow(folder / file, own, dtype)
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
-    return total
+    files = {
+        name: f"model-{n % 4}.safetensors" if sharded else "model.safetensors"
+        for n, name in enumerate(tensors)
+    }
+    if sharded:
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+    parts = [
+        {name: tensors[name] for name in tensors if files[name] == file} for file in sorted({*files.values()})
+    ]
+    return sum(hollow(folder / files[next(iter(part))], part, dtype) for part in parts)
 
 
 def peak(code, *args):
@@ -107,8 +93,9 @@ def test_twice_the_tokens_take_twice_the_memory_where_the_strongest_links_are_as
     peaks = []
     for n in (1200, 2400):
         tracemalloc.start()
-        alone = Settings(model=folder, top=3, threads=1)  # each thread holds a block of rows
-        trace = trace_self("a" * n, alone)
+        trace = trace_self(
+            "a" * n, Settings(model=folder, top=3, threads=1)
+        )  # each thread holds a block of rows
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert trace.condensed and len(trace.query_tokens) == n
@@ -117,14 +104,12 @@ def test_twice_the_tokens_take_twice_the_memory_where_the_strongest_links_are_as
 
 def test_of_each_layer_that_a_word_s_vector_has_come_through_only_the_values_are_kept(tmp_path):
     n, d, layers = 1000, 64, 6
-    folder = small_gpt2(
-        tmp_path / "gpt2", gpt2(places=n, d=d, layers=layers), n_positions=n, n_embd=d, n_layer=layers
-    )
+    tensors = gpt2(places=n, d=d, layers=layers)
+    folder = small_gpt2(tmp_path / "gpt2", tensors, n_positions=n, n_embd=d, n_layer=layers)
     with Checkpoint(folder) as checkpoint:
         tracemalloc.start()
         way = way_of(checkpoint.run(texts([[1, 2] * (n // 2)])), n - 1)
         held, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-    assert (
-        way.trail.steps and held < 2 * layers * n * d * 4
-    )  # where queries and keys were, it would be twice that
+    # Where queries and keys were, it would be twice that.
+    assert way.trail.steps and held < 2 * layers * n * d * 4

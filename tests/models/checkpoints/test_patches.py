@@ -1,5 +1,6 @@
 """A run with a part of another carried over, beside transformers' models with hooks."""
 
+import contextlib
 import json
 from types import SimpleNamespace
 
@@ -34,15 +35,11 @@ class Numbered(CheckpointPass):
 
 def read(checkpoint, ids):
     run = checkpoint.run(*(texts([one]) for one in ids))
-    side = list(run.model.stacks)[-1]
+    side, stack = list(run.model.stacks.items())[-1]
     model = SimpleNamespace(encoder=SimpleNamespace(text=str), name="random")
     tokens = SimpleNamespace(tokens=tuple(map(str, ids[-1])))
-    stack = run.model.stacks[side]
-    return Numbered(
-        SimpleNamespace(run=run, model=model, side=side, stack=stack, query=tokens, notes=()),
-        len(ids[-1]) - 1,
-        False,
-    )
+    passed = SimpleNamespace(run=run, model=model, side=side, stack=stack, query=tokens, notes=())
+    return Numbered(passed, len(ids[-1]) - 1, False)
 
 
 class Hooked:
@@ -60,14 +57,11 @@ class Hooked:
         """Return the difference of two logits at the last place, with a module's input changed."""
         import torch
 
-        def before(module, args):
-            return take(args[0]), *args[1:]
-
-        hook = None if module is None else module.register_forward_pre_hook(before)
-        with torch.no_grad():
+        with contextlib.ExitStack() as hooks, torch.no_grad():
+            if module is not None:
+                hook = module.register_forward_pre_hook(lambda _, args: (take(args[0]), *args[1:]))
+                hooks.callback(hook.remove)
             last = self.model(**given).logits[0, -1]
-        if hook is not None:
-            hook.remove()
         return float(last[5] - last[8])
 
     def with_each(self, module, cuts):
@@ -130,10 +124,8 @@ def test_an_encoder_may_read_texts_of_any_length(transformers, tmp_path):
         found = json.loads(ran.out)
         assert complaints(found) == []
         for read, difference in zip(ids, ("clean_difference", "corrupt_difference"), strict=True):
-            with torch.no_grad():
-                last = model(
-                    input_ids=torch.tensor([read]), decoder_input_ids=torch.tensor([written])
-                ).logits[0, -1]
+            ends = {"input_ids": torch.tensor([read]), "decoder_input_ids": torch.tensor([written])}
+            last = model(**ends).logits[0, -1].detach()
             assert found[difference] == pytest.approx(float(last[1] - last[3]), abs=1e-5)
         first = found["recovered"]["residual"][0]  # what the decoder begins with is the same
         assert first == pytest.approx([0.0] * len(written), abs=1e-6)

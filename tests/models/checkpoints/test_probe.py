@@ -22,24 +22,22 @@ def linear(norm, rows):
 
 
 def of_gpt2(model, layer, h, d_k):
-    block = model.transformer.h[layer]
-    d = model.config.n_embd
-    W_v = block.attn.c_attn.weight[:, 2 * d + h * d_k :][:, :d_k]
-    written = (
-        linear(block.ln_1, model.transformer.wte.weight) @ W_v @ block.attn.c_proj.weight[h * d_k :][:d_k]
+    block, d = model.transformer.h[layer], model.config.n_embd
+    W_v, W_o = (
+        block.attn.c_attn.weight[:, 2 * d + h * d_k :][:, :d_k],
+        block.attn.c_proj.weight[h * d_k :][:d_k],
     )
+    written = linear(block.ln_1, model.transformer.wte.weight) @ W_v @ W_o
     return linear(model.transformer.ln_f, written) @ model.lm_head.weight.T
 
 
 def of_llama(model, layer, h, d_k):
-    block, group = (
-        model.model.layers[layer],
-        model.config.num_attention_heads // model.config.num_key_value_heads,
-    )
+    block, config = model.model.layers[layer], model.config
+    group = config.num_attention_heads // config.num_key_value_heads
     W_v = block.self_attn.v_proj.weight[(h // group) * d_k :][:d_k].T
-    written = linear(block.input_layernorm, model.model.embed_tokens.weight) @ W_v
-    written = written @ block.self_attn.o_proj.weight[:, h * d_k :][:, :d_k].T
-    if model.config.model_type == "gemma2":
+    W_o = block.self_attn.o_proj.weight[:, h * d_k :][:, :d_k].T
+    written = linear(block.input_layernorm, model.model.embed_tokens.weight) @ W_v @ W_o
+    if config.model_type == "gemma2":
         written = linear(block.post_attention_layernorm, written)
     return linear(model.model.norm, written) @ model.lm_head.weight.T
 
@@ -47,14 +45,14 @@ def of_llama(model, layer, h, d_k):
 def of_bert(model, layer, h, d_k):
     rows = linear(model.bert.embeddings.LayerNorm, model.bert.embeddings.word_embeddings.weight)
     for n, block in enumerate(model.bert.encoder.layer):
+        own = block.attention
         if n == layer:
-            own = block.attention
-            rows = (
-                rows
-                @ own.self.value.weight[h * d_k :][:d_k].T
-                @ own.output.dense.weight[:, h * d_k :][:, :d_k].T
+            W_v, W_o = (
+                own.self.value.weight[h * d_k :][:d_k].T,
+                own.output.dense.weight[:, h * d_k :][:, :d_k].T,
             )
-        rows = linear(block.output.LayerNorm, linear(block.attention.output.LayerNorm, rows))
+            rows = rows @ W_v @ W_o
+        rows = linear(block.output.LayerNorm, linear(own.output.LayerNorm, rows))
     head = model.cls.predictions
     return linear(head.transform.LayerNorm, rows @ head.transform.dense.weight.T) @ head.decoder.weight.T
 
@@ -66,37 +64,34 @@ FULL = {"gpt2": of_gpt2, "llama": of_llama, "gemma2": of_llama, "bert": of_bert}
 def test_scores_and_copying_are_what_transformers_and_torch_say(name, transformers, tmp_path):
     import torch
 
-    case = CASES[name]._replace(
-        settings={**CASES[name].settings, "sliding_window": 200}
-    )  # all tokens see all
-    model = made(transformers, case if name == "gemma2" else CASES[name], 0, tmp_path)
-    (word_pieces if name == "bert" else byte_pairs)(tmp_path, *([] if name == "bert" else [LETTERS]))
+    case = CASES[name]
+    if name == "gemma2":  # all tokens see all
+        case = case._replace(settings=case.settings | {"sliding_window": 200})
+    model = made(transformers, case, 0, tmp_path)
+    word_pieces(tmp_path) if name == "bert" else byte_pairs(tmp_path, LETTERS)
     found = record("--probe", "-m", str(tmp_path))
     ids, n = torch.tensor([found["ids"]]), found["length"]
-    start = found["ids"].index(found["ids"][-2 if name == "bert" else -1]) - n + 1
+    start = len(found["ids"]) - 2 * n - (name == "bert")
+    again, each = range(start + n, start + 2 * n), range(max(start, 1), start + 2 * n)
+    targets = {"previous": (each, lambda i: i - 1), "first": (each, lambda i: 0)}
+    if name == "bert":
+        inside = range(start, start + 2 * n)
+        targets |= {
+            "same": (inside, lambda i: i + n if i < start + n else i - n),
+            "next": (inside, lambda i: i + 1),
+        }
+    else:
+        targets |= {"same": (again, lambda i: i - n), "induction": (again, lambda i: i - n + 1)}
     with torch.no_grad():
         attentions = model(ids, output_attentions=True).attentions
         for head in found["heads"]:
-            W = attentions[head["layer"]][0, int(head["head"])].double().numpy()
-            again = range(start + n, start + 2 * n)
-            each = range(max(start, 1), start + 2 * n)
-            expected = {
-                "previous": np.mean([W[i, i - 1] for i in each]),
-                "first": np.mean([W[i, 0] for i in each]),
-            }
-            if name == "bert":
-                inside = range(start, start + 2 * n)
-                expected["same"] = np.mean([W[i, i + n if i < start + n else i - n] for i in inside])
-                expected["next"] = np.mean([W[i, i + 1] for i in inside])
-            else:
-                expected["same"] = np.mean([W[i, i - n] for i in again])
-                expected["induction"] = np.mean([W[i, i - n + 1] for i in again])
-            for score, value in expected.items():
-                assert head[score] == pytest.approx(value, abs=1e-5), (head["layer"], head["head"], score)
-            d_k = getattr(
-                model.config, "head_dim", model.config.hidden_size // model.config.num_attention_heads
-            )
-            whole = torch.linalg.eigvals(FULL[name](model, head["layer"], int(head["head"]), d_k).double())
+            layer, h = head["layer"], int(head["head"])
+            W = attentions[layer][0, h].double().numpy()
+            for score, (rows, key) in targets.items():
+                expected = np.mean([W[i, key(i)] for i in rows])
+                assert head[score] == pytest.approx(expected, abs=1e-5), (layer, h, score)
+            d_k = case.settings.get("head_dim", 8)
+            whole = torch.linalg.eigvals(FULL[name](model, layer, h, d_k).double())
             share = float(whole.sum().real / whole.abs().sum())
             assert head["copying"] == pytest.approx(share, abs=1e-4)
 

@@ -87,14 +87,10 @@ def test_without_the_library_the_line_that_installs_it_is_given(monkeypatch, tmp
     with pytest.raises(MissingExtra, match=r"pip install 'attn-cli\[models\]'") as found:
         TextEncoder(str(tmp_path), "bert")
     assert found.value.code == 69
-
-
-def test_a_mere_folder_that_is_called_tokenizers_is_not_the_library(tmp_path, monkeypatch):
-    (tmp_path / "tokenizers").mkdir()
-    has_library = [(Path(path) / "tokenizers" / "__init__.py").exists() for path in sys.path]
-    others = [path for path, has in zip(sys.path, has_library, strict=True) if not has]
+    (tmp_path / "tokenizers").mkdir()  # a mere folder of that name is not the library
+    others = [path for path in sys.path if not Path(path, "tokenizers", "__init__.py").exists()]
     monkeypatch.setattr(sys, "path", [str(tmp_path), *others])
-    monkeypatch.delitem(sys.modules, "tokenizers", raising=False)
+    monkeypatch.delitem(sys.modules, "tokenizers")
     word_pieces(tmp_path, WORDS)
     with pytest.raises(MissingExtra):
         TextEncoder(str(tmp_path), "bert")
@@ -147,21 +143,18 @@ def test_byte_pairs_are_read_from_vocab_json_and_merges_txt_and_framed_by_family
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "roberta"])
 def test_the_ids_are_those_of_transformers(family, tokenizers, transformers, tmp_path):
-    files = tmp_path / "files"
-    files.mkdir()
     if family == "bert":
-        word_pieces(files, WORDS)
-        made = transformers.BertTokenizer(vocab=str(files / "vocab.txt"))
+        word_pieces(tmp_path, WORDS)
+        made = transformers.BertTokenizer(vocab=str(tmp_path / "vocab.txt"))
     else:
-        byte_pairs(files, BYTES, MERGES)
+        byte_pairs(tmp_path, BYTES, MERGES)
         kind = transformers.GPT2Tokenizer if family == "gpt2" else transformers.RobertaTokenizer
         merges = [tuple(line.split()) for line in MERGES]
         made = kind(vocab={word: n for n, word in enumerate(BYTES)}, merges=merges)
     made.save_pretrained(tmp_path / "saved")
     for text in ("the cat", "walking the cats home", "that house, the thé"):
-        expected = made(text)["input_ids"]
-        assert list(TextEncoder(str(files), family).encode(text).ids) == expected, text
-        assert list(TextEncoder(str(tmp_path / "saved"), family).encode(text).ids) == expected, text
+        for folder in (tmp_path, tmp_path / "saved"):
+            assert list(TextEncoder(str(folder), family).encode(text).ids) == made(text)["input_ids"], text
 
 
 def test_a_token_as_text_has_a_space_in_front_where_it_starts_a_word(tokenizers, tmp_path):
@@ -174,9 +167,8 @@ def test_a_token_as_text_has_a_space_in_front_where_it_starts_a_word(tokenizers,
     found = TextEncoder(str(tmp_path / "bert"), "bert")
     assert [found.text(n) for n in (5, 7, 2)] == ["the", "##s", "[CLS]"]
     assert found.mask() == ("[MASK]", 4)
-    pieces = tokenizers.Tokenizer(
-        tokenizers.models.Unigram([("<unk>", 0.0), ("▁the", -1.0), ("s", -2.0), ("▁", -3.0)], 0)
-    )
+    scored = [("<unk>", 0.0), ("▁the", -1.0), ("s", -2.0), ("▁", -3.0)]
+    pieces = tokenizers.Tokenizer(tokenizers.models.Unigram(scored, 0))
     pieces.decoder = tokenizers.decoders.Metaspace()
     (tmp_path / "t5").mkdir()
     pieces.save(str(tmp_path / "t5" / "tokenizer.json"))
@@ -186,46 +178,40 @@ def test_a_token_as_text_has_a_space_in_front_where_it_starts_a_word(tokenizers,
 
 MAP_OF_4_GB = {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "/////w=="}}
 NO_MODEL = b'{"model": {"type": "Unigram", "vocab": [], "unk_id": 7}}'
-HOSTILE = {
-    "nothing": ("tokenizer.json", b"", "is not a sound tokenizer"),
-    "no model": ("tokenizer.json", b"{}", "is not a sound tokenizer"),
-    "deep": ("tokenizer.json", b"[" * 1_000_000, "is not a sound tokenizer"),
-    "no such place": ("tokenizer.json", NO_MODEL, "is not a sound tokenizer"),
-    "bytes": ("tokenizer.json", b"\xff\xfe", "is not a sound tokenizer"),
-    "a wrong expression": ("tokenizer.json", tokenizer_json(pre_tokenizer=split("(" * 100)), "not a sound tok"),
-    "an expression without end": ("tokenizer.json", tokenizer_json(pre_tokenizer=split("(a+)+$")), "cannot encode"),
-    "gigabytes for a map": ("tokenizer.json", tokenizer_json(**MAP_OF_4_GB), "took more than 4 GB of memory, or cra"),
-    "many texts": ("tokenizer.json", tokenizer_json(**template(texts=20_000)), "it makes 20,001 tokens"),
-    "ids without tokens": ("tokenizer.json", tokenizer_json(**template(ids=3, tokens=1)), "gives 4 ids and 2 tokens"),
-    "words as bytes": ("vocab.txt", b"\xff\xfe", "is not UTF-8 text"),
-    "no words": ("vocab.txt", b"", "The tokenizer of"),
-    "a list of words": ("vocab.json", b"[]", "is not a vocabulary"),
-    "below zero": ("vocab.json", b'{"a": -1}', "is not a vocabulary"),
-    "no number": ("vocab.json", b'{"a": 1e400}', "is not a vocabulary"),
-    "deep words": ("vocab.json", b"[" * 1_000_000, "is not a sound tokenizer"),
-    "three in a merge": ("merges.txt", b"a b c\n", "is not a sound tokenizer"),
-    "unknown merges": ("merges.txt", b"zz yy\n", "is not a sound tokenizer"),
-    "deep settings": ("tokenizer_config.json", b"[" * 1_000_000, "is not a sound tokenizer"),
-    "many lines": ("vocab.txt", b"a" + b"\n" * 1_100_000, r"vocab\.txt has more than 1,048,576 words"),
-    "many words": ("vocab.json", b"a" + b"," * 1_100_000, r"vocab\.json has more than 1,048,576 words"),
-    "many merges": ("merges.txt", b"a" + b"\n" * 1_100_000, r"merges\.txt has more than 1,048,576 words"),
-    "a large list": ("vocab.txt", 24_000_000, "24,000,000 bytes is above the limit"),
-    "a giant": ("tokenizer.json", 1 << 30, "above the limit"),
-}  # fmt: skip
+WRONG = tokenizer_json(pre_tokenizer=split("(" * 100))
+DEEP, MANY = b"[" * 1_000_000, {"vocab.txt": b"\n", "vocab.json": b",", "merges.txt": b"\n"}
+HOSTILE = [
+    *(
+        ("tokenizer.json", data, "not a sound tokenizer")
+        for data in (b"", b"{}", DEEP, NO_MODEL, b"\xff\xfe", WRONG)
+    ),
+    *((name, DEEP, "is not a sound tokenizer") for name in ("vocab.json", "tokenizer_config.json")),
+    *(("merges.txt", data, "is not a sound tokenizer") for data in (b"a b c\n", b"zz yy\n")),
+    *(("vocab.json", data, "is not a vocabulary") for data in (b"[]", b'{"a": -1}', b'{"a": 1e400}')),
+    *(
+        (name, b"a" + end * 1_100_000, rf"{name[:-4]}.* has more than 1,048,576 words")
+        for name, end in MANY.items()
+    ),
+    ("tokenizer.json", tokenizer_json(pre_tokenizer=split("(a+)+$")), "cannot encode"),
+    ("tokenizer.json", tokenizer_json(**MAP_OF_4_GB), "took more than 4 GB of memory, or cra"),
+    ("tokenizer.json", tokenizer_json(**template(texts=20_000)), "it makes 20,001 tokens"),
+    ("tokenizer.json", tokenizer_json(**template(ids=3, tokens=1)), "gives 4 ids and 2 tokens"),
+    ("vocab.txt", b"\xff\xfe", "is not UTF-8 text"),
+    ("vocab.txt", b"", "The tokenizer of"),
+    ("vocab.txt", 24_000_000, "24,000,000 bytes is above the limit"),
+    ("tokenizer.json", 1 << 30, "above the limit"),
+]
 
 
-@pytest.mark.parametrize("case", HOSTILE)
-def test_a_hostile_file_is_refused_soon_in_one_line(case, tokenizers, tmp_path, capfd):
-    name, content, said = HOSTILE[case]
+@pytest.mark.parametrize(("name", "content", "said"), HOSTILE, ids=range(len(HOSTILE)))
+def test_a_hostile_file_is_refused_soon_in_one_line(name, content, said, tokenizers, tmp_path, capfd):
     if name in ("vocab.json", "merges.txt"):
         byte_pairs(tmp_path, BYTES, MERGES)
     if name == "tokenizer_config.json":
         word_pieces(tmp_path, WORDS)
-    with (tmp_path / name).open("wb") as file:
-        if isinstance(content, int):
-            file.truncate(content)
-        else:
-            file.write(content.encode() if isinstance(content, str) else content)
+    data = b"" if isinstance(content, int) else content.encode() if isinstance(content, str) else content
+    (tmp_path / name).write_bytes(data)
+    os.truncate(tmp_path / name, content if isinstance(content, int) else len(data))
     start = time.monotonic()
     with pytest.raises(AttnError, match=said) as found:
         TextEncoder(str(tmp_path), "roberta").encode("a" * 200 + "b")
@@ -258,14 +244,10 @@ def test_texts_that_cannot_be_encoded_and_sentencepiece_are_refused_with_a_line_
 
 def test_one_process_answers_every_thread_and_is_started_again_after_its_death(model):
     encoder = TextEncoder(model, "gpt2")
-    process = library().process
-    texts = {"ab": ("ab",), "a b": ("a", "b"), "b": ("b",), "a": ("a",)}
-
-    def ask(text):
-        return {TextEncoder(model, "gpt2").encode(text).tokens for _ in range(20)}
-
+    process, texts = library().process, ["ab", "a b", "b", "a"] * 20
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(ask, texts)) == [{tokens} for tokens in texts.values()]
+        found = pool.map(lambda text: TextEncoder(model, "gpt2").encode(text).tokens, texts)
+        assert [*found] == [tuple(text.split()) for text in texts]
     assert library().process is process and process.is_running()
     process.running.kill()
     process.running.wait()
@@ -290,18 +272,13 @@ def test_more_memory_than_there_is_ends_in_one_line(anew, tmp_path, monkeypatch)
     assert not library().process.is_running() and encoder.encode("c").ids == (2,)
 
 
-@pytest.mark.parametrize(
-    "number",
-    [
-        signal.SIGINT,
-        pytest.param(signal.SIGTERM, marks=takes_long),
-        pytest.param(signal.SIGKILL, marks=takes_long),
-    ],
-)
+OTHERS = [pytest.param(number, marks=takes_long) for number in (signal.SIGTERM, signal.SIGKILL)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, *OTHERS])
 def test_a_signal_ends_attn_at_once_and_leaves_no_process(number, model):
-    with subprocess.Popen(
-        [*COMMAND, "self", LONG, "-m", model], env=surroundings(), stderr=subprocess.PIPE
-    ) as run:
+    command = [*COMMAND, "self", LONG, "-m", model]
+    with subprocess.Popen(command, env=surroundings(), stderr=subprocess.PIPE) as run:
         started = Path(f"/proc/{run.pid}/task/{run.pid}/children")
         wait_for(started.read_text)
         (child,) = started.read_text().split()
@@ -349,6 +326,5 @@ def test_a_batch_encodes_in_every_one_of_its_processes(model, tmp_path):
     texts = [f"a {letter} ab" for letter in "abcd" * 20]
     (tmp_path / "texts").write_text("\n".join(texts) + "\n")
     ran = attn("batch", str(tmp_path / "texts"), "-m", model, "--workers", "2", "--fields", "query_tokens")
-    assert ran.code == 0
     found = [json.loads(line)["query_tokens"] for line in ran.out.splitlines()]
-    assert found == [text.split() for text in texts]
+    assert ran.code == 0 and found == [text.split() for text in texts]

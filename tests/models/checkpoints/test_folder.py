@@ -1,4 +1,4 @@
-"""config.json: read in bounded memory, each value checked."""
+"""A model's folder: its config.json in bounded memory, each value checked; and found by name in the local cache."""
 
 import json
 
@@ -6,6 +6,7 @@ import pytest
 
 from attn_cli.errors import FileError, InputError
 from attn_cli.models.checkpoints.config import Config, read_config
+from attn_cli.models.checkpoints.open_model import cache_folder, find_folder
 
 
 def written(tmp_path, text):
@@ -14,16 +15,13 @@ def written(tmp_path, text):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "3", "{", "[" * 100_000, '{"a": 1', "\x00"])
-def test_what_is_not_an_object_is_refused(text, tmp_path):
-    with pytest.raises(InputError, match=r"config\.json is not"):
-        read_config(written(tmp_path, text))
-
-
-def test_a_missing_or_a_giant_config_is_refused(tmp_path):
+def test_what_is_not_an_object_is_refused_and_so_is_what_is_missing_or_a_giant(text, tmp_path):
     with pytest.raises(FileError):
         read_config(str(tmp_path))
+    with pytest.raises(InputError, match=r"config\.json is not"):
+        read_config(written(tmp_path, text))
     with pytest.raises(FileError, match="above the limit"):
-        read_config(written(tmp_path, " " * (1 << 23)))
+        read_config(written(tmp_path, text.ljust(1 << 23)))
 
 
 @pytest.mark.parametrize(
@@ -75,9 +73,8 @@ def test_unknown_keys_are_named_shortly_and_inertly():
     assert Config("c", {"dropout" * 30_000 + "\n": 1}, {}).unknown("bert")  # at once
     deep = json.loads("[" * 900 + "]" * 900)
     assert "which attn does not know" in Config("c", {"a": [deep]}, {}).unknown("bert")
-    values = {"part": {"n": 3, "m": 4}, "empty": [], "none": None, "hidden_dropout": 1}
-    nested = Config("c", values, VALUES.keys)
-    assert "says part.m = 4, which" in nested.unknown("bert")
+    nested = {"part": {"n": 3, "m": 4}, "empty": [], "none": None, "hidden_dropout": 1}
+    assert "says part.m = 4, which" in Config("c", nested, VALUES.keys).unknown("bert")
 
 
 @pytest.mark.parametrize(
@@ -108,3 +105,69 @@ def test_a_number_that_is_none_is_refused(text, tmp_path):
     with pytest.raises(InputError) as found:
         config.number("x")
     assert len(str(found.value)) < 200 + len(str(tmp_path))
+
+
+REVISION = "0123456789abcdef" * 2 + "01234567"
+VARIABLES = ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME")
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch):
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+def kept(hub, name, ref=REVISION, snapshots=(REVISION,)):
+    """Keep snapshots of a model, and return the folder of the first."""
+    folders = [hub / f"models--{name}" / "snapshots" / snapshot for snapshot in snapshots]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    if ref is not None:
+        (hub / f"models--{name}" / "refs").mkdir()
+        (hub / f"models--{name}" / "refs" / "main").write_text(ref)
+    return str(folders[0])
+
+
+def test_a_name_is_the_snapshot_of_main_where_the_environment_says_and_a_folder_is_itself(
+    monkeypatch, tmp_path
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name, value, expected in (
+        ("HOME", str(tmp_path), tmp_path / ".cache/huggingface/hub"),
+        ("XDG_CACHE_HOME", str(tmp_path / "x"), tmp_path / "x/huggingface/hub"),
+        ("HF_HOME", "~/h", tmp_path / "h/hub"),
+        ("HF_HUB_CACHE", str(tmp_path / "c"), tmp_path / "c"),
+    ):
+        monkeypatch.setenv(name, value)
+        assert cache_folder() == str(expected)
+    assert find_folder(str(tmp_path)) == str(tmp_path)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    assert kept(tmp_path, "org--model", snapshots=(REVISION, "f" * 40)) == find_folder("org/model")
+    assert kept(tmp_path, "gpt2", ref=REVISION + "\n") == find_folder("gpt2")
+    assert kept(tmp_path, "one", ref=None) == find_folder("one")
+
+
+def test_what_the_cache_does_not_have_is_refused_with_what_to_do(monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    kept(tmp_path, "two", ref=None, snapshots=(REVISION, "f" * 40))
+    kept(tmp_path, "gone", ref="e" * 40)
+    kept(tmp_path, "out", ref="../../../etc")
+    kept(tmp_path, "long", ref="a" * 5000, snapshots=("a" * 40, "b" * 40))
+    for name in ("org/model", "two", "gone", "out", "long"):
+        with pytest.raises(InputError, match="downloads no models: get it with `hf download") as found:
+            find_folder(name)
+        assert str(tmp_path) in found.value.message
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", ".", "../x", "a/b/c", "/etc/none", "a b", "a--b", "x/..", "-r", "a\x1b", "n" * 97, "https://a.b/c"],
+)
+def test_what_is_no_name_is_refused(name, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    if name == ".":
+        assert find_folder(name) == "."
+        return
+    with pytest.raises(FileError, match="neither a folder nor the name of a model") as found:
+        find_folder(name)
+    assert "\x1b" not in str(found.value)
