@@ -1,5 +1,6 @@
-"""The two models that come with attn: what they are held to, and the story that they have to tell."""
+"""The two models that come with attn: what they are held to, the story that they have to tell, sixty pairs of it."""
 
+import json
 import re
 
 import numpy as np
@@ -9,11 +10,14 @@ from attn_cli import Settings, trace_cross, trace_masked, trace_self
 from attn_cli.io.files import data_path
 from attn_cli.io.terminal import Terminal
 from attn_cli.learn.language_score import measure_heads
-from attn_cli.models.model_file import bundled
+from attn_cli.models.model_file import bundled, named
+from attn_cli.pipeline.sources.text import trace_text
 from attn_cli.render.formats import render
 from attn_cli.settings.output import View
 from attn_cli.trace.steps import Walk
 from attn_cli.vectors.table import bundled as vectors
+from tests.bench.flips import FILES, measure, pairs
+from tests.shell import here
 from tests.thorough import takes_long
 
 ROLES = ("roles", "roles-deep")
@@ -32,33 +36,32 @@ FOX = "The quick brown fox jumped over the lazy dog"
 
 
 def looks_at(text, query, model, head="relations"):
-    """The words that a query looks at, strongest first, with their weights."""
+    """The weights that a query gives to words, the strongest first."""
     trace = trace_self(text, Settings(projection=model, head=head))
     row = trace.weights[trace.query_tokens.index(query)]
-    return [(trace.key_tokens[j], float(row[j])) for j in np.argsort(-row, kind="stable")]
-
-
-def words_of(trace, query):
-    """The word that the last occurrence of a query looks at most."""
-    row = trace.weights[len(trace.query_tokens) - 1 - trace.query_tokens[::-1].index(query)]
-    return trace.key_tokens[int(np.argmax(row))]
-
-
-def words(links):
-    return [word for word, _ in links]
+    return {trace.key_tokens[j]: float(row[j]) for j in np.argsort(-row, kind="stable")}
 
 
 @pytest.mark.parametrize("name", ROLES)
-def test_a_bundled_model_is_smaller_than_a_photograph_and_reads_the_bundled_vectors(name):
-    assert data_path(f"{name}.safetensors").stat().st_size <= 2_100_000
-    assert bundled(name).fingerprint == vectors().fingerprint()
+def test_a_bundled_model_has_named_heads_that_score_what_they_have_to_and_more_than_any_fixed_distance(name):
+    model = bundled(name)
+    assert model.fingerprint == vectors().fingerprint()
+    # Only layers below can tell what a pronoun stands for.
+    wanted = [head for head in HEADS if head != "antecedent" or name == "roles-deep"]
+    assert [head.name for head in model.last.heads] == wanted
+    for head, score in model.facts["scores"].items():
+        assert score["accuracy"] >= LEAST[name].get(head, 0), head
+        if head in ("previous", "next"):
+            assert score["accuracy"] == score["baseline"] == 1
+        else:
+            assert score["accuracy"] > score["baseline"] + 0.05, head
+    assert {*LEAST[name]} <= {*model.facts["scores"]}
 
 
 def test_all_that_is_learned_fits_into_sixteen_megabytes_and_roles_has_one_layer_of_vectors_and_spelling():
-    size = {
-        path.stem: path.stat().st_size for path in data_path("roles.safetensors").parent.glob("*.safetensors")
-    }
-    assert sum(size.values()) <= 16_000_000 and size["roles"] <= 400_000
+    files = data_path("roles.safetensors").parent.glob("*.safetensors")
+    size = {path.stem: path.stat().st_size for path in files}
+    assert sum(size.values()) <= 16_000_000 and size["roles"] <= 400_000 and size["roles-deep"] <= 2_100_000
     assert size["roles-deep"] + size["language"] <= 5_000_000
     stack = bundled("roles")
     trace = trace_self("she likes coffee", Settings(head="subject"))
@@ -66,27 +69,6 @@ def test_all_that_is_learned_fits_into_sixteen_megabytes_and_roles_has_one_layer
     expected = [vectors().find([word])[word] + stack.spelling.of(word) for word in ("she", "likes", "coffee")]
     np.testing.assert_allclose(trace.x_query, expected, rtol=1e-12)
     assert np.array_equal(trace.shown.W_v, np.eye(100))
-
-
-@pytest.mark.parametrize("name", ROLES)
-def test_a_bundled_model_has_the_named_heads_and_relations_is_the_main_one(name):
-    # Only layers below can tell what a pronoun stands for.
-    wanted = [head for head in HEADS if head != "antecedent" or name == "roles-deep"]
-    assert [head.name for head in bundled(name).last.heads] == wanted
-
-
-@pytest.mark.parametrize(("name", "head"), [(name, head) for name in LEAST for head in LEAST[name]])
-def test_the_score_that_a_bundled_model_states_is_what_it_has_to_reach(name, head):
-    assert bundled(name).facts["scores"][head]["accuracy"] >= LEAST[name][head]
-
-
-@pytest.mark.parametrize("name", ROLES)
-def test_a_head_that_is_not_itself_a_distance_beats_the_best_fixed_distance(name):
-    for head, score in bundled(name).facts["scores"].items():
-        if head in ("previous", "next"):
-            assert score["accuracy"] == score["baseline"] == 1
-        else:
-            assert score["accuracy"] > score["baseline"] + 0.05, head
 
 
 @takes_long
@@ -102,42 +84,36 @@ def test_the_language_model_copies_by_a_head_for_the_word_before_and_one_for_wha
     model = bundled("language")
     assert all(model.facts["scores"][name]["accuracy"] > 0.9 for name in ("previous", "induction"))
     assert model.facts["main"] == "article" and model.layer_of("previous") < model.layer_of("induction") == 2
-    told = trace_masked(
-        "north music five paper north music five", Settings(projection="language", head="induction")
-    )
-    assert words_of(told, "five") == "paper"
+    asked = Settings(projection="language", head="induction")
+    told = trace_masked("north music five paper north music five", asked)
+    assert told.key_tokens[told.weights[-1].argmax()] == "paper"
 
 
 def test_five_layers_see_what_one_layer_cannot_and_what_the_animal_did_not_cross():
     text = "The animal did not cross the street because it was too tired"
-    links = dict(looks_at(text, "it", "roles-deep", "antecedent"))
-    assert links["animal"] > 2 * links["street"] and max(links, key=links.__getitem__) == "animal"
-    links = dict(looks_at(text.replace("tired", "wide"), "it", "roles-deep", "antecedent"))
-    assert max(links, key=links.__getitem__) == "street"
+    links = looks_at(text, "it", "roles-deep", "antecedent")
+    assert links["animal"] > 2 * links["street"] and next(iter(links)) == "animal"
+    assert next(iter(looks_at(text.replace("tired", "wide"), "it", "roles-deep", "antecedent"))) == "street"
     text = "The dog that barked at the cat slept"
-    assert words(looks_at(text, "slept", "roles", "subject"))[0] == "cat"
-    assert words(looks_at(text, "slept", "roles-deep", "subject"))[0] == "dog"
+    assert next(iter(looks_at(text, "slept", "roles", "subject"))) == "cat"
+    assert next(iter(looks_at(text, "slept", "roles-deep", "subject"))) == "dog"
 
 
 @pytest.mark.parametrize(
     ("text", "query", "wanted"),
     [
-        ("The cat sat on the mat", "sat", ({"cat", "on"}, {"cat", "mat"})),
-        ("she likes coffee", "likes", ({"she", "coffee"},)),
-        (
-            "Manchester United hopes to perform better.",
-            "hopes",
-            ({"perform", "United"}, {"perform", "Manchester"}),
-        ),
+        ("The cat sat on the mat", "sat", ("cat on", "cat mat")),
+        ("she likes coffee", "likes", ("she coffee", "")),
+        ("Manchester United hopes to perform better.", "hopes", ("perform United", "perform Manchester")),
         (
             "Taylor is setting new benchmarks with her Eras Tour",
             "setting",
-            ({"Taylor", "benchmarks"}, {"is", "benchmarks"}),
+            ("Taylor benchmarks", "is benchmarks"),
         ),
     ],
 )
 def test_roles_deep_tells_the_story_of_the_tutorials(text, query, wanted):
-    assert set(words(looks_at(text, query, "roles-deep"))[:2]) in wanted
+    assert set([*looks_at(text, query, "roles-deep")][:2]) in [{*words.split()} for words in wanted]
 
 
 @pytest.mark.parametrize("name", ROLES)
@@ -156,17 +132,14 @@ def test_roles_deep_tells_the_story_of_the_tutorials(text, query, wanted):
     ],
 )
 def test_each_head_answers_its_own_question(text, head, query, found, name):
-    assert words(looks_at(text, query, name, head))[0] == found
+    assert next(iter(looks_at(text, query, name, head))) == found
 
 
 def test_an_output_is_near_the_words_that_were_looked_at_and_across_texts_there_is_no_position_term():
-    from attn_cli.pipeline.sources.text import trace_text
-
     for name in ROLES:
         trace = trace_text("self", FOX, None, Settings(projection=name, head="subject"), name_outputs=True)
         jumped = trace.query_tokens.index("jumped")
         assert "fox" in [word for word, _ in trace.output_words[jumped]], name
-    for name in ROLES:
         trace = trace_cross("drinks", "she likes her coffee black", Settings(projection=name, head="subject"))
         assert trace.shown.position_scores is None
         assert any("position" in note for note in trace.notes)
@@ -175,22 +148,6 @@ def test_an_output_is_near_the_words_that_were_looked_at_and_across_texts_there_
 def explained(text, **options):
     trace = trace_self(text, Settings(**options))
     return trace, " ".join(render(trace, View(steps=True), Terminal(), Walk()).split())
-
-
-@pytest.mark.parametrize(
-    ("text", "verb"),
-    [
-        (FOX, "jumped"),
-        ("The professor explained attention to the students in the hall", "explained"),
-        ("Students love long lectures about grammar", "love"),
-        ("I gave my sister the old book that Mary wrote", "gave"),
-        ("The cat sat on the mat.", "sat"),
-    ],
-)
-@pytest.mark.parametrize("mask", ["none", "causal"])
-def test_explain_takes_the_word_that_the_sentence_turns_on(text, verb, mask):
-    trace = trace_self(text, Settings(keep_punctuation=True, mask=mask))
-    assert [trace.query_tokens[i] for i in trace.focus] == [verb]
 
 
 def test_what_a_causal_mask_would_leave_and_what_position_makes_of_the_score_are_told():
@@ -209,15 +166,6 @@ def test_what_a_causal_mask_would_leave_and_what_position_makes_of_the_score_are
     assert float(told[2]) == pytest.approx(position + scaled, abs=6e-4)
 
 
-@pytest.mark.parametrize("name", ROLES)
-def test_explain_says_how_often_a_head_is_right_and_how_often_its_links_are(name):
-    _, said = explained(FOX, projection=name, head="object")
-    score = bundled(name).facts["scores"]["object"]
-    assert f"is right for {score['accuracy']:.1%} of the words that have the relation" in said
-    assert f"best fixed distance is right for {score['baseline']:.1%}" in said
-    assert f"Of its strongest links to another word, {score['precision']:.1%} are right." in said
-
-
 @pytest.mark.parametrize(
     ("name", "head", "what"),
     [
@@ -227,10 +175,18 @@ def test_explain_says_how_often_a_head_is_right_and_how_often_its_links_are(name
         ("roles", "previous", "it relies mainly on distance"),
     ],
 )
-def test_explain_says_what_a_head_lives_on_by_what_is_left_without_the_distance(name, head, what):
+def test_explain_says_how_often_a_head_is_right_and_what_it_lives_on_by_what_is_left_without_the_distance(
+    name, head, what
+):
     _, said = explained(FOX, projection=name, head=head)
     score = bundled(name).facts["scores"][head]
-    assert f"for the distance, it is right for {score['content']:.1%}: {what}." in said
+    for one in (
+        f"is right for {score['accuracy']:.1%} of the words that have the relation",
+        f"best fixed distance is right for {score['baseline']:.1%}",
+        f"Of its strongest links to another word, {score['precision']:.1%} are right.",
+        f"for the distance, it is right for {score['content']:.1%}: {what}.",
+    ):
+        assert one in said
     if score["hard"] is not None:
         assert f"Where that distance is wrong, it is right for {score['hard']:.1%}; without" in said
     if "both" not in what:
@@ -280,6 +236,43 @@ def test_a_mask_that_the_head_was_not_trained_with_is_said_with_what_it_does(tex
     trace, (nothing,) = notes("object")
     assert 'attends to itself: weight on itself means "no match"' in nothing
     assert notes("previous")[1] == [] and notes("relations", "none")[1] == []
-    assert not any(
-        "without a mask" in note for note in trace_self(text, Settings(projection="roles-deep")).notes
-    )
+    deep = trace_self(text, Settings(projection="roles-deep"))
+    assert not any("without a mask" in note for note in deep.notes)
+
+
+DEV, TEST = map(pairs, FILES)
+KNOWN = {word.decode() for word in vectors().block[1:-1].split(b"\n")}
+
+
+@pytest.mark.parametrize("found", [DEV, TEST], ids=["dev", "test"])
+def test_one_or_two_words_give_the_pronoun_its_second_noun(found):
+    assert len(found) == 30
+    for pair in found:
+        first, second = (sentence.words for sentence in pair)
+        assert 1 <= sum(a != b for a, b in zip(first, second, strict=True)) <= 2, first
+        (one,), (other,) = (sentence.antecedents for sentence in pair)
+        assert one.pronoun == other.pronoun and first[one.pronoun] in ("it", "they")
+        assert one.candidates == other.candidates
+        spans = [tuple(range(*span)) for span in one.candidates]
+        assert [one.words, other.words] == spans and one.words[-1] < other.words[0] < one.pronoun
+        assert all(first[i] == second[i] for span in spans for i in span), "the nouns stay"
+        assert not [w for w in first + second if w[0].isalpha() and not {w, w.lower()} & KNOWN]
+
+
+def test_what_a_model_is_chosen_by_is_not_what_it_is_judged_by():
+    def nouns(pair):
+        return {pair[0].words[end - 1] for _, end in pair[0].antecedents[0].candidates}
+
+    for dev in DEV:
+        for test in TEST:
+            assert nouns(dev) != nouns(test) and dev[0].words != test[0].words
+
+
+def test_the_shares_are_those_that_attn_learn_score_counts():
+    path = str(FILES[0])
+    printed = json.loads(here("learn", "score", "roles-deep", path, "-f", "json").out)
+    (head,) = (one for one in printed["heads"] if one["name"] == "antecedent")
+    flips, means = measure(named("roles-deep"), DEV)
+    assert head["count"] == 60
+    assert np.isclose(means["right"], head["candidates"]) and np.isclose(means["strongest"], head["accuracy"])
+    assert means["both"] <= means["right"] and np.isclose(means["moves"], np.mean([f.move for f in flips]))

@@ -1,13 +1,25 @@
-"""Projections: identity, random and given ones, their heads and their layouts."""
+"""What heads read: X with sinusoids for word order, through identity, random and given projections."""
+
+import json
+import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given as examples
+from hypothesis import strategies
 
 from attn_cli import Settings, trace_cross, trace_self
 from attn_cli.errors import InputError, UsageError
 from attn_cli.inputs.matrices import given_from
-from attn_cli.models.projection import from_given, identity, random
+from attn_cli.models.projection import identity, random
+from attn_cli.pipeline.inputs import sinusoidal
 from attn_cli.pipeline.sources.matrices import trace_matrices
+from tests.shell import here
+
+
+def close(found, expected, within=1e-12):
+    np.testing.assert_allclose(found, expected, rtol=0, atol=within)
 
 
 def some(*shape, seed=0):
@@ -39,55 +51,15 @@ def test_random_weights_come_from_the_seed_and_the_number_of_the_head_and_no_wor
     assert not W & {round(float(x), 12) for x in trace.x_query.ravel()}
 
 
-@pytest.mark.parametrize("heads", [1, 2])
-def test_weights_as_out_in_are_their_transposes_as_in_out(heads):
-    X = some(3, 4)
-    W_q, W_k, W_v = (some(4, 6, seed=n) for n in (1, 2, 3))  # neither square nor symmetric
-    b_q, b_k, b_v = (some(6, seed=n) for n in (4, 5, 6))
-    biases = {"b_q": b_q, "b_k": b_k, "b_v": b_v}
-    rows = from_given(given(W_q=W_q, W_k=W_k, W_v=W_v, **biases), heads, "in-out", "file")
-    columns = from_given(given(W_q=W_q.T, W_k=W_k.T, W_v=W_v.T, **biases), heads, "out-in", "file")
-    wanted = X @ W_q + b_q, X @ W_k + b_k, X @ W_v + b_v
-    for layer in (rows, columns):
-        made = zip(*(head.project(X, X) for head in layer.heads), strict=True)
-        for parts, whole in zip(made, wanted, strict=True):
-            np.testing.assert_allclose(np.hstack(parts), whole, rtol=0, atol=1e-12)
-
-
-def test_heads_attend_on_their_own_columns_and_no_weight_is_read_transposed():
-    W = np.array([[0.0, 1.0], [0.0, 0.0]])  # x W moves the first number to the second place
-    X = [[3.0, 5.0]]
-    for layout, q in (("in-out", [[0.0, 3.0]]), ("out-in", [[5.0, 0.0]])):
-        trace = trace_matrices("compute", given(X=X, W_q=W, W_k=W, W_v=W, layout=layout), Settings())
-        assert trace.heads[0].q.tolist() == q
-        assert trace.projection.layout == layout
-    X = some(4, 6)
-    W = [some(6, 6, seed=n) for n in (1, 2, 3)]
-    trace = trace_matrices(
-        "compute", given(X=X, W_q=W[0], W_k=W[1], W_v=W[2]), Settings(heads=3, head="all", score="dot")
-    )
-    for h, head in enumerate(trace.heads):
-        own = slice(2 * h, 2 * h + 2)
-        scores = (X @ W[0])[:, own] @ (X @ W[1])[:, own].T
-        weights = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
-        np.testing.assert_allclose(head.weights, weights, rtol=0, atol=1e-12)
-        np.testing.assert_allclose(head.output, weights @ (X @ W[2])[:, own], rtol=0, atol=1e-12)
-    trace_mean = trace_matrices(
-        "compute", given(X=X, W_q=W[0], W_k=W[1], W_v=W[2]), Settings(heads=3, head="mean", score="dot")
-    )
-    np.testing.assert_allclose(
-        trace_mean.weights, np.mean([head.weights for head in trace.heads], axis=0), rtol=0, atol=1e-12
-    )
-
-
 @pytest.mark.parametrize("layout", ["in-out", "out-in"])
 def test_the_layer_output_is_the_heads_side_by_side_times_their_weight(layout):
     X, W, W_o, b_o = some(3, 4), some(4, 4, seed=1), some(4, 5, seed=2), some(5, seed=3)
     turned = (lambda M: M) if layout == "in-out" else np.transpose
     record = {"X": X, "W_q": turned(W), "W_k": turned(W), "W_v": turned(W), "W_o": turned(W_o), "b_o": b_o}
     trace = trace_matrices("compute", given(**record, heads=2, layout=layout), Settings())
+    assert trace.projection.layout == layout
     joined = np.hstack([head.output for head in trace.heads])
-    np.testing.assert_allclose(trace.layer_output, joined @ W_o + b_o, rtol=0, atol=1e-12)
+    close(trace.layer_output, joined @ W_o + b_o)
 
 
 def test_scale_follows_one_head_s_queries_and_cross_attention_takes_the_rest_from_the_context():
@@ -96,9 +68,9 @@ def test_scale_follows_one_head_s_queries_and_cross_attention_takes_the_rest_fro
     settings = Settings(embedding="random", dim=6, projection="random", seed=3)
     trace = trace_cross("a b", "c d e", settings)
     head = trace.heads[0]
-    np.testing.assert_allclose(head.q, trace.x_query @ head.W_q, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(head.k, trace.x_key @ head.W_k, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(head.v, trace.x_key @ head.W_v, rtol=0, atol=1e-12)
+    close(head.q, trace.x_query @ head.W_q)
+    close(head.k, trace.x_key @ head.W_k)
+    close(head.v, trace.x_key @ head.W_v)
     assert (head.q.shape, head.k.shape, head.weights.shape) == ((2, 6), (3, 6), (2, 3))
 
 
@@ -110,26 +82,85 @@ def test_heads_that_do_not_divide_the_columns_are_wrong_usage_and_those_that_do_
     assert "1, 2, 3, 6" in refused.value.hint
 
 
-EYE = np.eye(2)
-BAD = {
-    "no W_v": ({"W_q": EYE, "W_k": EYE}, ["W_v"]),
-    "no W_q": ({"W_k": EYE, "W_v": EYE}, ["W_q"]),
-    "W_q and W_k": ({"W_q": EYE, "W_k": np.ones((2, 3)), "W_v": EYE}, ["(2, 2)", "(2, 3)"]),
-    "W_q and X": ({"W_q": np.ones((3, 2)), "W_k": EYE, "W_v": EYE}, ["(1, 2)", "W_q", "(3, 2)"]),
-    "W_v and X": ({"W_q": EYE, "W_k": EYE, "W_v": np.ones((3, 3))}, ["(1, 2)", "W_v", "(3, 3)"]),
-    "b_k": ({"W_q": EYE, "W_k": EYE, "W_v": EYE, "b_k": [1.0, 2.0, 3.0]}, ["b_k"]),
-    "W_o": ({"W_q": EYE, "W_k": EYE, "W_v": EYE, "W_o": np.ones((3, 2))}, ["W_o", "(3, 2)", "2 columns"]),
-    "b_o": ({"W_q": EYE, "W_k": EYE, "W_v": EYE, "W_o": EYE, "b_o": [1.0, 2.0, 3.0]}, ["b_o"]),
-    "one b_o": ({"W_q": EYE, "W_k": EYE, "W_v": EYE, "W_o": EYE, "b_o": [1.0]}, ["b_o"]),
-    "context": ({"context": [[1.0, 2.0, 3.0]]}, ["(1, 2)", "(1, 3)"]),
-    "position": ({"position_scores": [[1.0, 2.0]]}, ["position_scores", "(1, 2)"]),
-}
+EYES = dict.fromkeys(("W_q", "W_k", "W_v", "W_o"), np.eye(2))
 
 
-@pytest.mark.parametrize("what", BAD)
-def test_weights_that_do_not_fit_are_refused_and_named(what):
-    arrays, said = BAD[what]
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"W_v": np.ones((3, 3))}, ["(1, 2)", "W_v", "(3, 3)"]),
+        ({"b_k": [1.0, 2.0, 3.0]}, ["b_k"]),
+        ({"W_o": np.ones((3, 2))}, ["W_o", "(3, 2)", "2 columns"]),
+        ({"b_o": [1.0, 2.0, 3.0]}, ["b_o"]),
+        ({"b_o": [1.0]}, ["b_o"]),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused_and_named(wrong, said):
     with pytest.raises(InputError) as refused:
-        trace_matrices("compute", given(X=[[1.0, 2.0]], **arrays), Settings())
-    for name in said:
-        assert name in refused.value.message
+        trace_matrices("compute", given(X=[[1.0, 2.0]], **EYES | wrong), Settings())
+    assert all(name in refused.value.message for name in said)
+
+
+RANDOM = Settings(embedding="random", projection="identity", dim=6)
+
+
+@examples(strategies.integers(1, 40), strategies.integers(1, 9))
+def test_an_encoding_is_the_paper_s_formula_number_by_number(n, d):
+    P = sinusoidal(n, d)
+    assert P.shape == (n, d)
+    for place, column in np.ndindex(n, d):
+        angle = place / 10_000 ** (2 * (column // 2) / d)
+        close(P[place, column], math.cos(angle) if column % 2 else math.sin(angle))
+
+
+def test_positions_are_added_from_place_0_and_without_them_order_changes_nothing(at):
+    one, other = trace_self("dog bites man", RANDOM), trace_self("man bites dog", RANDOM)
+    close(one.weights, other.weights[::-1, ::-1])
+    plain = trace_cross("a b", "c d e", RANDOM)
+    moved = trace_cross("a b", "c d e", replace(RANDOM, positions="sinusoidal"))
+    close(moved.x_query, plain.x_query + sinusoidal(2, 6))
+    close(moved.x_key, plain.x_key + sinusoidal(3, 6))
+    assert moved.placed is not None and plain.placed is None
+    ran = here("self", "a b c", "-e", "random", "--positions", "sinusoidal", "-f", "json", "--steps")
+    record = json.loads(ran.out)
+    close(record["x_query"], np.add(record["words_query"], record["encodings_query"]))
+    assert record["positions"] == "sinusoidal"
+    record = json.loads(here("self", "a b c", "-e", "random", "-f", "json", "--steps").out)
+    assert (record["positions"], record["words_query"], record["encodings_key"]) == ("none", None, None)
+    asked = "-e random --positions sinusoidal --round 2 -q b --only positions"
+    out = here("explain", "a b c", *asked.split()).out
+    assert "Word order: where each token stands" in out
+    assert "place 1 0.84" in " ".join(out.split())
+    said = out[out.index("so its first number becomes") :].split()
+    before, after = float(said[5]), float(said[9].rstrip("."))
+    assert math.isclose(before + 0.84, after, abs_tol=1e-9)
+    (at / "qkv.json").write_text('{"Q": [[1.0]], "K": [[1.0], [2.0]], "V": [[1.0], [2.0]]}')
+    record = json.loads(here("compute", "qkv.json", "--positions", "sinusoidal", "-f", "json").out)
+    assert any("--positions" in note for note in record["notes"])
+    ran = here("self", "a b", "--round", "5")
+    assert ran.code == 2 and "--round" in ran.err
+
+
+@pytest.mark.parametrize("model", [None, "roles", "roles-deep"])
+def test_beside_a_learned_model_positions_are_told_to_be_no_part_of_it(model):
+    chosen = ["-p", model] if model else []
+    ran = here("self", "dog bites man", "--positions", "sinusoidal", *chosen, "-f", "json")
+    record = json.loads(ran.out)
+    assert record["projection"]["name"] == (model or "identity")
+    assert any("learned" in note or "identity" in note for note in record["notes"])
+
+
+@pytest.mark.parametrize("digits", [0, 1, 2, 4])
+@pytest.mark.parametrize("options", ["-e random", "-e random --heads 2", "", "-p roles-deep"])
+def test_what_is_recomputed_from_rounded_inputs_is_what_is_shown(digits, options):
+    ran = here("self", "dog bites man", "--round", str(digits), *options.split(), "-f", "json", "--steps")
+    record = json.loads(ran.out)
+    head, X = record["heads"][0], np.array(record["x_query"])
+    names = ("W_q", "W_k", "W_v", "position_vectors", "position_biases")
+    for M in (X, *(np.array(head[name]) for name in names if head.get(name) is not None)):
+        assert np.array_equal(M, np.round(M, digits))
+    Q, K = (X @ np.array(head[W]) + np.array(head[b] or 0) for W, b in (("W_q", "b_q"), ("W_k", "b_k")))
+    scores = Q @ K.T * record["scale"] + np.array(head["position_scores"] or 0)
+    exps = np.exp(scores - scores.max(axis=1, keepdims=True))
+    weights = exps / exps.sum(axis=1, keepdims=True)
+    close(record["weights"], weights, 1e-9)
